@@ -1,0 +1,9 @@
+data "talosupgrade_current_versions" "this" {}
+
+output "lowest_talos" {
+  value = data.talosupgrade_current_versions.this.talos.lowest
+}
+
+output "not_ready" {
+  value = [for name, node in data.talosupgrade_current_versions.this.nodes : name if node.ready != true]
+}

@@ -1,0 +1,32 @@
+terraform {
+  required_providers {
+    talosupgrade = {
+      source = "vitistack/talosupgrade"
+    }
+  }
+}
+
+variable "talosconfig" {
+  description = "Path of the talosconfig of the cluster to upgrade."
+  type        = string
+}
+
+variable "talos_version" {
+  description = "Talos version that every node is to run."
+  type        = string
+  default     = "1.13.4"
+}
+
+# The kubeconfig is asked from the Talos API.
+provider "talosupgrade" {
+  talosconfig_path = var.talosconfig
+}
+
+resource "talosupgrade_cluster" "demo" {
+  talos_version = var.talos_version
+}
+
+output "talos_versions" {
+  description = "What each node runs."
+  value       = { for name, node in talosupgrade_cluster.demo.nodes : name => node.talos_version }
+}

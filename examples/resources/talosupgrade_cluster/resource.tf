@@ -1,0 +1,27 @@
+# Every node to Talos 1.13.4: workers first, one at a time.
+resource "talosupgrade_cluster" "prod" {
+  talos_version = "1.13.4"
+}
+
+# The same for every context of one talosconfig, with everything that can be chosen.
+resource "talosupgrade_cluster" "edge" {
+  for_each = toset(["edge-oslo", "edge-bergen"])
+
+  context            = each.key
+  talos_version      = "1.13.4"
+  kubernetes_version = "1.34.2" # asserts: the plan fails if something else runs
+
+  order        = "control-planes-first"
+  reboot_mode  = "powercycle"
+  node_timeout = "45m"
+
+  drain = {
+    timeout    = "10m"
+    on_timeout = "delete"
+  }
+
+  timeouts = {
+    create = "6h"
+    update = "6h"
+  }
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import "fmt"
+
+// name is a machine's name in the simulator.
+func name(role string, index int) string { return fmt.Sprintf("%s-%d", role, index) }

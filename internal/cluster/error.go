@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import "errors"
+
+// Errors of the ports, by meaning. Adapters wrap exactly one of them; what they
+// cannot name they return as it is, and the engine then takes the outcome of a
+// mutating call for unknown.
+var (
+	// ErrUnreachable: nothing answered; it may heal by itself. The call had no
+	// effect that anyone could know of, except where ErrOutcomeUnknown is
+	// wrapped beside it.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrCredentials: the other side does not accept our certificate, or we do
+	// not accept its; waiting does not help.
+	ErrCredentials = errors.New("credentials not accepted")
+	// ErrDenied: the credentials lack a role or a permission.
+	ErrDenied = errors.New("permission denied")
+	// ErrUnsupported: the node's Talos version does not have the call.
+	ErrUnsupported = errors.New("not supported by this version")
+	// ErrRefused: the call was refused before it had any effect.
+	ErrRefused = errors.New("refused")
+	// ErrBusy: an installation is already running on the node.
+	ErrBusy = errors.New("another installation is in progress")
+	// ErrNotFound: the object or the image does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: somebody else wrote the object since it was read.
+	ErrConflict = errors.New("written by somebody else in the meantime")
+	// ErrBudget: a PodDisruptionBudget has nothing to give right now.
+	ErrBudget = errors.New("disruption budget exhausted")
+	// ErrOutcomeUnknown: the call was sent and its reply was lost; whether it
+	// took effect must be found out by looking.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrQuorum: etcd has no leader.
+	ErrQuorum = errors.New("etcd has no leader")
+)
+
+// Heals tells whether waiting may cure the error.
+func Heals(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, ErrCredentials), errors.Is(err, ErrDenied), errors.Is(err, ErrUnsupported),
+		errors.Is(err, ErrRefused), errors.Is(err, ErrNotFound):
+		return false
+	default:
+		return true
+	}
+}

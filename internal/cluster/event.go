@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// EventKind is what an event reports.
+type EventKind string
+
+const (
+	// EventRunStarted: the lease is held and the plan stands.
+	EventRunStarted EventKind = "run-started"
+	// EventNodeStarted: a node's turn began.
+	EventNodeStarted EventKind = "node-started"
+	// EventNodeStep: a node entered the step that Step names.
+	EventNodeStep EventKind = "node-step"
+	// EventNodeDone: a node runs the target, healthy and uncordoned.
+	EventNodeDone EventKind = "node-done"
+	// EventWaiting: something is being waited for; Text says what.
+	EventWaiting EventKind = "waiting"
+	// EventWarning: something worth a person's attention; Text says what.
+	EventWarning EventKind = "warning"
+	// EventRunDone: every managed node runs the target.
+	EventRunDone EventKind = "run-done"
+	// EventRunLost: another run took the lease; nothing more may be said about
+	// the cluster in the name of this one.
+	EventRunLost EventKind = "run-lost"
+	// EventRunFailed: the run stopped; Err says why.
+	EventRunFailed EventKind = "run-failed"
+)
+
+// NodeStep is what is being done to a node.
+type NodeStep string
+
+// The steps of one node's upgrade, in order.
+const (
+	StepPull      NodeStep = "pull"
+	StepCordon    NodeStep = "cordon"
+	StepDrain     NodeStep = "drain"
+	StepInstall   NodeStep = "install"
+	StepReboot    NodeStep = "reboot"
+	StepReturn    NodeStep = "return"
+	StepEtcd      NodeStep = "etcd"
+	StepReady     NodeStep = "ready"
+	StepUncordon  NodeStep = "uncordon"
+	StepLegacy    NodeStep = "legacy-upgrade"
+	StepInstaller NodeStep = "installer-idle"
+)
+
+// Event is one thing that happened in a run.
+type Event struct {
+	Kind EventKind
+	Time time.Time
+	Node string
+	Step NodeStep
+	// Done and Total count managed nodes at the target and all managed nodes.
+	Done, Total int
+	// Lowest is the lowest Talos version seen when the run began or, for
+	// EventRunDone and EventRunFailed, when it ended.
+	Lowest version.Version
+	Target Target
+	Text   string
+	Err    error
+}
+
+// Observer is told of events in order, from one goroutine at a time. It must
+// not block for long and cannot stop a run.
+type Observer interface {
+	Observe(event Event)
+}

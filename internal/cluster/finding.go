@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import "strings"
+
+// Severity is how much a finding matters.
+type Severity int
+
+const (
+	// Advice is worth knowing and stops nothing.
+	Advice Severity = iota
+	// Observed stops an apply but not a plan: waiting or a person may cure it
+	// before the apply runs.
+	Observed
+	// Permanent stops a plan as well: waiting does not help.
+	Permanent
+)
+
+// Finding is one reason why an upgrade cannot or should not go on.
+type Finding struct {
+	// Check is the name of the check, such as "etcd-quorum".
+	Check    string
+	Severity Severity
+	// Node is empty for what concerns the whole cluster.
+	Node string
+	// Attribute is the attribute of the configuration at fault, if one is.
+	Attribute string
+	// Found is what was seen, a sentence without a full stop.
+	Found string
+	// Remedy is what a person can do about it, a sentence.
+	Remedy string
+	// Err is the error of a port behind the finding, if one is.
+	Err error
+}
+
+// String is the finding in one paragraph.
+func (f Finding) String() string {
+	var text strings.Builder
+
+	if f.Node != "" {
+		text.WriteString(f.Node)
+		text.WriteString(": ")
+	}
+
+	text.WriteString(f.Found)
+	text.WriteString(" (check ")
+	text.WriteString(f.Check)
+	text.WriteString(").")
+
+	if f.Remedy != "" {
+		text.WriteString(" ")
+		text.WriteString(f.Remedy)
+	}
+
+	return text.String()
+}
+
+// Blocking are the findings that stop an apply.
+func Blocking(findings []Finding) []Finding {
+	var blocking []Finding
+
+	for _, finding := range findings {
+		if finding.Severity != Advice {
+			blocking = append(blocking, finding)
+		}
+	}
+
+	return blocking
+}

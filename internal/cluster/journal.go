@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"maps"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// Phase is how far the upgrade of one node got, as far as the journal must
+// know it.
+type Phase string
+
+const (
+	// PhaseIntent: the installer is about to be started; it may or may not
+	// have run.
+	PhaseIntent Phase = "intent"
+	// PhaseInstalled: the installer succeeded; the next boot starts the new
+	// system.
+	PhaseInstalled Phase = "installed"
+	// PhaseRebooting: the reboot was asked for, or is about to be.
+	PhaseRebooting Phase = "rebooting"
+	// PhaseFallback: the node returned to its old system by itself. The image
+	// is not tried again until the target or the image changes or the user
+	// says so.
+	PhaseFallback Phase = "fallback"
+)
+
+// Entry is what the journal knows about one machine.
+type Entry struct {
+	// Node is the Kubernetes node name, for people who read the journal.
+	Node  string
+	Phase Phase
+	// Attempt counts the installs tried for this image, from 1.
+	Attempt int
+	// BootID is the one the node had before the install; for PhaseFallback,
+	// the one it had after it fell back.
+	BootID string
+	// Image is the installer image.
+	Image string
+	// Target is the version being installed.
+	Target version.Version
+	// Previous and PreviousSchematic are what the node ran before.
+	Previous          version.Version
+	PreviousSchematic string
+	// Run names the run that wrote the entry.
+	Run string
+	// Cordoned tells that the cordon on the node was ours.
+	Cordoned bool
+	// Written is when, by the clock of the runner.
+	Written time.Time
+}
+
+// Open tells whether the node may be armed: an installer may have run without
+// a reboot since.
+func (e Entry) Open() bool { return e.Phase != PhaseFallback }
+
+// Journal is the record of unfinished work, by machine UUID. It is written
+// with its resource version, so that two writers cannot both succeed.
+type Journal struct {
+	Entries         map[string]Entry
+	ResourceVersion string
+}
+
+// With is a copy of the journal in which the entry stands under the UUID.
+func (j Journal) With(uuid string, entry Entry) Journal {
+	entries := maps.Clone(j.Entries)
+	if entries == nil {
+		entries = map[string]Entry{}
+	}
+
+	entries[uuid] = entry
+
+	return Journal{Entries: entries, ResourceVersion: j.ResourceVersion}
+}
+
+// Without is a copy of the journal in which the UUID has no entry.
+func (j Journal) Without(uuid string) Journal {
+	entries := maps.Clone(j.Entries)
+	delete(entries, uuid)
+
+	return Journal{Entries: entries, ResourceVersion: j.ResourceVersion}
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package cluster holds the nouns of the domain (nodes, members, leases, what
+// was observed of them) and the ports through which the engine reaches a
+// cluster. It knows neither Terraform nor Talos nor Kubernetes types.
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// Role is what a machine does in its cluster.
+type Role string
+
+const (
+	// ControlPlane runs etcd and the Kubernetes control plane.
+	ControlPlane Role = "controlplane"
+	// Worker runs workloads only.
+	Worker Role = "worker"
+)
+
+// Stage is the stage of a machine's boot and shutdown sequences, spelled as
+// Talos' MachineStatus prints it.
+type Stage string
+
+const (
+	// StageBooting is a machine whose boot sequence has not finished.
+	StageBooting Stage = "booting"
+	// StageRunning is a machine whose boot sequence finished without error.
+	StageRunning Stage = "running"
+	// StageUpgrading is a machine in a legacy upgrade sequence.
+	StageUpgrading Stage = "upgrading"
+	// StageRebooting is a machine on its way down, or one that hit a fatal
+	// error in a sequence.
+	StageRebooting Stage = "rebooting"
+)
+
+// UpgradeAPI is the way a machine takes an operating system upgrade.
+type UpgradeAPI string
+
+const (
+	// LegacyAPI is MachineService.Upgrade: one call that drains, installs and
+	// reboots. It is all that Talos before 1.13 has.
+	LegacyAPI UpgradeAPI = "legacy"
+	// LifecycleAPI is pull, install and reboot as separate calls, with every
+	// check left to the client.
+	LifecycleAPI UpgradeAPI = "lifecycle"
+)
+
+// Machine is what the Talos API of one node says about it, in one
+// observation. Fields that the credentials may not read are zero.
+type Machine struct {
+	// Address is the one the machine was asked under.
+	Address string
+	// NodeName is the name of the Kubernetes node it registers as.
+	NodeName string
+	// UUID identifies the hardware; it survives reinstallation.
+	UUID string
+	Role Role
+	// Talos is the version of the running system.
+	Talos version.Version
+	// Schematic is the Image Factory schematic of the running system; empty
+	// when the system was not built by a factory.
+	Schematic string
+	// Extensions are the names of the system extensions in the running system.
+	Extensions []string
+	// Platform is what Talos calls it: metal, aws, ...
+	Platform   string
+	SecureBoot bool
+	// BootID changes with every kernel start; empty when it may not be read.
+	BootID string
+	Stage  Stage
+	Ready  bool
+	// Unmet are the readiness conditions that do not hold, as "name: reason".
+	Unmet []string
+	// UpgradePending tells that the running system has not confirmed itself
+	// yet, so that the next boot may return to the previous one.
+	UpgradePending bool
+	// Config is the part of the machine configuration we need; nil when the
+	// credentials may not read it.
+	Config *MachineConfig
+}
+
+// MachineConfig is the part of a machine configuration that matters to an
+// upgrade.
+type MachineConfig struct {
+	// InstallImage is machine.install.image with its tag; empty when unset.
+	InstallImage string
+	// Images are the component images that the configuration pins, with their
+	// tags. A component that is absent follows the default of the running
+	// Talos version and would move with it.
+	Images map[Component]string
+	// ProxyDisabled tells that kube-proxy is not managed by Talos.
+	ProxyDisabled bool
+}
+
+// Component is a part of Kubernetes whose image Talos manages.
+type Component string
+
+// The components, named as their containers are.
+const (
+	Kubelet           Component = "kubelet"
+	APIServer         Component = "kube-apiserver"
+	ControllerManager Component = "kube-controller-manager"
+	Scheduler         Component = "kube-scheduler"
+	Proxy             Component = "kube-proxy"
+)
+
+// Components lists the components a node of the given role runs.
+func Components(role Role) []Component {
+	if role == ControlPlane {
+		return []Component{Kubelet, APIServer, ControllerManager, Scheduler, Proxy}
+	}
+
+	return []Component{Kubelet, Proxy}
+}
+
+// UpgradeAPI is the way this machine takes an upgrade. Its own version decides:
+// probing would turn a missing service into an accident in mid-upgrade.
+func (m Machine) UpgradeAPI() UpgradeAPI {
+	if m.Talos.AtLeast(1, 13) {
+		return LifecycleAPI
+	}
+
+	return LegacyAPI
+}
+
+// Settled tells whether the machine finished booting and all its own readiness
+// conditions hold. A machine that is going down reports ready as well, so the
+// stage counts too.
+func (m Machine) Settled() bool { return m.Stage == StageRunning && m.Ready }
+
+// KubeNode is what the Kubernetes API says about a node.
+type KubeNode struct {
+	Name         string
+	Addresses    []string
+	ControlPlane bool
+	// Ready is true only for an explicit Ready=True; Unknown counts as not
+	// ready.
+	Ready bool
+	// ReadyReason is the reason of the Ready condition.
+	ReadyReason string
+	// ReadySince is the last transition of the Ready condition.
+	ReadySince time.Time
+	// Unschedulable tells that the node is cordoned.
+	Unschedulable bool
+	// CordonedBy names the run of ours that cordoned the node; empty when
+	// somebody else did or when it is not cordoned.
+	CordonedBy string
+	Kubelet    version.Version
+	// SystemUUID is the machine UUID as the kubelet reports it.
+	SystemUUID string
+	// BootID is the one of the kernel that the kubelet last registered with;
+	// until it equals the machine's, the Ready condition is of an earlier boot.
+	BootID string
+	// Talos tells whether the operating system is Talos.
+	Talos bool
+	// ExcludesWorkloads tells that ordinary pods cannot be scheduled here
+	// (a NoSchedule or NoExecute taint), cordon aside.
+	ExcludesWorkloads bool
+}
+
+// ComponentPod is a pod of the Kubernetes control plane or of kube-proxy.
+type ComponentPod struct {
+	Node      string
+	Component Component
+	Image     string
+	Ready     bool
+}
+
+// Node is everything known about one machine of the cluster.
+type Node struct {
+	// Name is the name of the Kubernetes node, or the hostname of a member
+	// that has none.
+	Name    string
+	Role    Role
+	Address string
+	// Machine is what Talos says; nil when it did not answer.
+	Machine *Machine
+	// Unreachable says why Machine is nil.
+	Unreachable error
+	// Kube is what Kubernetes says; nil when no Node object exists.
+	Kube *KubeNode
+	// Member tells that discovery lists the machine.
+	Member bool
+	// Gone tells that the node is registered but no longer there: NotReady for
+	// longer than [GoneAfter] and absent from discovery.
+	Gone bool
+	// Versions are the versions of the components seen running.
+	Versions map[Component]version.Version
+	// Etcd is this control plane's own view of etcd; nil on workers and where
+	// it could not be asked.
+	Etcd *EtcdView
+	// EtcdError says why Etcd is nil on a control plane.
+	EtcdError error
+}
+
+// GoneAfter is how long a node must have been NotReady, and absent from
+// discovery, before it is taken for gone.
+const GoneAfter = 5 * time.Minute
+
+// Available tells whether the node can take workloads: Ready and not cordoned.
+func (n Node) Available() bool {
+	return n.Kube != nil && n.Kube.Ready && !n.Kube.Unschedulable
+}
+
+// UUID is the identity under which the journal knows the machine.
+func (n Node) UUID() string {
+	switch {
+	case n.Machine != nil && n.Machine.UUID != "":
+		return n.Machine.UUID
+	case n.Kube != nil:
+		return n.Kube.SystemUUID
+	default:
+		return ""
+	}
+}
+
+// Snapshot is one observation of a whole cluster.
+type Snapshot struct {
+	// ID is the Talos cluster ID, or the UID of the namespace kube-system
+	// where discovery is off.
+	ID   string
+	Name string
+	// Taken is when the observation was complete.
+	Taken time.Time
+	// Nodes are sorted by role (workers first) and name.
+	Nodes []Node
+	// Foreign are the names of Kubernetes nodes that do not run Talos; they are
+	// left alone.
+	Foreign []string
+	// KubernetesError says why the Kubernetes API did not answer; the Kube
+	// fields are nil then.
+	KubernetesError error
+	// DiscoveryError says why the members could not be listed.
+	DiscoveryError error
+	// Journal is what an earlier run left; nil when it could not be read.
+	Journal *Journal
+	// JournalError says why Journal is nil.
+	JournalError error
+	// Roles are the Talos roles of the credentials; empty when unknown.
+	Roles []string
+}
+
+// Node finds a node by name.
+func (s Snapshot) Node(name string) (Node, bool) {
+	index := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == name })
+	if index < 0 {
+		return Node{}, false
+	}
+
+	return s.Nodes[index], true
+}
+
+// Managed are the nodes that are there: all but the gone ones.
+func (s Snapshot) Managed() []Node {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool { return n.Gone })
+}
+
+// ControlPlanes are the managed nodes that run etcd.
+func (s Snapshot) ControlPlanes() []Node {
+	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != ControlPlane })
+}
+
+// Workers are the managed nodes that do not run etcd.
+func (s Snapshot) Workers() []Node {
+	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != Worker })
+}
+
+// TalosVersions are the lowest and the highest Talos version that answered.
+func (s Snapshot) TalosVersions() (lowest, highest version.Version) {
+	var seen []version.Version
+
+	for _, node := range s.Managed() {
+		if node.Machine != nil {
+			seen = append(seen, node.Machine.Talos)
+		}
+	}
+
+	return version.Lowest(seen...), version.Highest(seen...)
+}
+
+// KubernetesVersions are the lowest and the highest version of any component
+// seen on any node.
+func (s Snapshot) KubernetesVersions() (lowest, highest version.Version) {
+	var seen []version.Version
+
+	for _, node := range s.Managed() {
+		for _, running := range node.Versions {
+			seen = append(seen, running)
+		}
+	}
+
+	return version.Lowest(seen...), version.Highest(seen...)
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"time"
+)
+
+// Every method of a port bounds its own calls, makes at most one mutating
+// request, and returns errors that wrap one of the sentinels of this package.
+
+// Talos is the API of the machines.
+type Talos interface {
+	// ClusterID is the identity that discovery gives the cluster; empty where
+	// discovery is off.
+	ClusterID(ctx context.Context) (string, error)
+	// Roles are the roles of the credentials in use, without asking anyone;
+	// empty when they cannot be told.
+	Roles() []string
+	// Members lists the machines that discovery knows.
+	Members(ctx context.Context) ([]Member, error)
+	// Machine observes one node. What the credentials may not read is zero;
+	// an unreachable node is an error.
+	Machine(ctx context.Context, address string) (Machine, error)
+	// Etcd is etcd as the control plane at the address sees it.
+	Etcd(ctx context.Context, address string) (EtcdView, error)
+	// ForfeitLeadership makes the member at the address hand etcd leadership
+	// to another one; without effect when it does not lead.
+	ForfeitLeadership(ctx context.Context, address string) error
+	// Pull brings an installer image onto the node; cheap when it is there.
+	Pull(ctx context.Context, address, image string, api UpgradeAPI) error
+	// Install runs the installer of a pulled image beside the running system
+	// (LifecycleAPI). A non-zero exit is no error: Installation tells.
+	Install(ctx context.Context, address, image string) (Installation, error)
+	// InstallerIdle tells whether no installer runs on the node. It changes
+	// nothing (LifecycleAPI).
+	InstallerIdle(ctx context.Context, address string) (bool, error)
+	// Upgrade asks the node to drain, install and reboot by itself (LegacyAPI),
+	// and returns when its installer has ended; whatever the result, the node
+	// then reboots. ErrOutcomeUnknown is wrapped when the node had accepted and
+	// the end of the installer was not seen.
+	Upgrade(ctx context.Context, address, image string, mode RebootMode) (Installation, error)
+	// Reboot asks the node to reboot.
+	Reboot(ctx context.Context, address string, mode RebootMode) error
+}
+
+// Member is a machine as discovery lists it.
+type Member struct {
+	Hostname  string
+	Role      Role
+	Addresses []string
+}
+
+// Installation is the result of an installer that ran.
+type Installation struct {
+	// Exit is the installer's exit code, 0 for success.
+	Exit int32
+	// Output are the last lines it printed.
+	Output []string
+}
+
+// RebootMode is how a machine restarts.
+type RebootMode string
+
+const (
+	// RebootDefault uses kexec where the machine can.
+	RebootDefault RebootMode = "default"
+	// RebootPowercycle goes through the firmware.
+	RebootPowercycle RebootMode = "powercycle"
+)
+
+// Kubernetes is the part of the Kubernetes API that an upgrade needs.
+type Kubernetes interface {
+	// UID is the UID of the namespace kube-system.
+	UID(ctx context.Context) (string, error)
+	Nodes(ctx context.Context) ([]KubeNode, error)
+	// ComponentPods lists the pods of the control plane and of kube-proxy.
+	ComponentPods(ctx context.Context) ([]ComponentPod, error)
+	// Cordon makes the node unschedulable and marks the cordon as set by the
+	// run, in one request. A node that is cordoned already is left alone; ours
+	// then tells whether an earlier run of ours did it.
+	Cordon(ctx context.Context, node, run string) (ours bool, err error)
+	// Uncordon makes the node schedulable again if its cordon is marked as
+	// ours, whichever run set it, and leaves it alone otherwise. A node that
+	// no longer exists is no error.
+	Uncordon(ctx context.Context, node string) error
+	// PodsToEvict lists the pods that a drain of the node removes, by
+	// kubectl's rules: no mirror pods, no DaemonSet pods, no finished pods.
+	PodsToEvict(ctx context.Context, node string) ([]Pod, error)
+	// Evict asks for the eviction of one pod, by UID; ErrBudget when a budget
+	// has nothing to give, nil when the pod is gone already.
+	Evict(ctx context.Context, pod Pod) error
+	// DeletePod deletes one pod, by UID, without asking its budgets.
+	DeletePod(ctx context.Context, pod Pod) error
+	// Lease reads the lease that serialises upgrades; zero when there is none.
+	Lease(ctx context.Context) (Lease, error)
+	// WriteLease creates the lease when its ResourceVersion is empty and
+	// updates it otherwise; ErrConflict when somebody else was faster.
+	WriteLease(ctx context.Context, lease Lease) (Lease, error)
+	// Journal reads the journal; empty when there is none.
+	Journal(ctx context.Context) (Journal, error)
+	// WriteJournal creates or updates the journal the way WriteLease does.
+	WriteJournal(ctx context.Context, journal Journal) (Journal, error)
+	// Forget removes the objects of ours that an upgrade left in the cluster
+	// with the given ID: the published ConfigMap, a lease nobody holds, and a
+	// journal without open entries. It reports what it kept and why.
+	Forget(ctx context.Context, id string) (kept []string, err error)
+}
+
+// Pod is a pod that a drain must remove.
+type Pod struct {
+	Namespace, Name, UID string
+	// Terminating tells that it is on its way out already.
+	Terminating bool
+}
+
+// String is "namespace/name".
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// Lease is who may change the cluster now.
+type Lease struct {
+	// Holder is empty when nobody holds it.
+	Holder          string
+	Acquired        time.Time
+	Renewed         time.Time
+	Duration        time.Duration
+	Transitions     int32
+	ResourceVersion string
+}

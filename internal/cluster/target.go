@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// Target is what a cluster should run.
+type Target struct {
+	// Talos is zero when that half is not managed.
+	Talos version.Version
+	// Kubernetes is zero when that half is not managed.
+	Kubernetes version.Version
+	// InstallerImage, without tag, replaces each node's own repository.
+	InstallerImage string
+}
+
+// Order is which half of the nodes moves first.
+type Order string
+
+const (
+	// WorkersFirst upgrades control planes after all workers.
+	WorkersFirst Order = "workers-first"
+	// ControlPlanesFirst upgrades workers after all control planes.
+	ControlPlanesFirst Order = "control-planes-first"
+)
+
+// DrainFallback is what happens to pods that could not be evicted in time.
+type DrainFallback string
+
+const (
+	// DrainAbort stops the run and takes the cordon back.
+	DrainAbort DrainFallback = "abort"
+	// DrainDelete deletes the pods without asking their budgets.
+	DrainDelete DrainFallback = "delete"
+)
+
+// DrainPolicy is how workloads leave a node.
+type DrainPolicy struct {
+	Enabled bool
+	// Timeout is how long evictions are tried.
+	Timeout   time.Duration
+	OnTimeout DrainFallback
+}
+
+// Policy is how the target is to be reached.
+type Policy struct {
+	Order      Order
+	RebootMode RebootMode
+	Drain      DrainPolicy
+	// NodeTimeout bounds one node, from cordon to uncordon.
+	NodeTimeout time.Duration
+	// Retry names, by node, the boot ID after a fallback from which the same
+	// image may be tried again.
+	Retry map[string]string
+}
+
+// Defaults of [Policy], as the documentation promises them.
+const (
+	DefaultNodeTimeout  = 30 * time.Minute
+	DefaultDrainTimeout = 5 * time.Minute
+	// PullTimeout bounds the pull of one image on one node. Talos 1.13 retries
+	// silently for up to 20 minutes by itself.
+	PullTimeout = 25 * time.Minute
+)
+
+// DefaultPolicy is what a configuration that says nothing means.
+func DefaultPolicy() Policy {
+	return Policy{
+		Order:       WorkersFirst,
+		RebootMode:  RebootDefault,
+		Drain:       DrainPolicy{Enabled: true, Timeout: DefaultDrainTimeout, OnTimeout: DrainAbort},
+		NodeTimeout: DefaultNodeTimeout,
+	}
+}

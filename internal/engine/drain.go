@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// drain moves the workloads off a cordoned node by eviction, so that their
+// budgets are respected, and waits until they are gone.
+func (t *turn) drain(ctx context.Context) error {
+	policy := t.request.Policy.Drain
+	if !policy.Enabled {
+		return nil
+	}
+
+	elsewhere, err := t.roomElsewhere(ctx)
+	if err != nil {
+		return err
+	}
+
+	if !elsewhere {
+		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "no other node can take workloads, so the node is only cordoned and its pods stop with it"})
+
+		return nil
+	}
+
+	t.doing(cluster.StepDrain, "")
+
+	left, err := t.evictAll(ctx)
+	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+
+	if policy.OnTimeout == cluster.DrainDelete {
+		return t.deleteAll(ctx)
+	}
+
+	return &drainError{timeout: policy.Timeout.String(), left: left}
+}
+
+// roomElsewhere tells whether another node could take a pod.
+func (t *turn) roomElsewhere(ctx context.Context) (bool, error) {
+	var nodes []cluster.KubeNode
+
+	err := t.wait(ctx, t.step.Node, "the list of nodes", func(ctx context.Context) (bool, string, error) {
+		var err error
+
+		nodes, err = t.kubernetes.Nodes(ctx)
+		if err != nil {
+			return false, err.Error(), onlyFatal(err)
+		}
+
+		return true, "", nil
+	})
+
+	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
+		return n.Name != t.step.Node && n.Ready && !n.Unschedulable && !n.ExcludesWorkloads
+	}), err
+}
+
+// evictAll asks for evictions until no pod is left or the drain's time is up.
+// It returns what is left and why.
+func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error) {
+	bounded, cancel := t.clock.WithTimeout(ctx, t.request.Policy.Drain.Timeout)
+	defer cancel()
+
+	err = t.emptied(bounded, func(ctx context.Context, pods []cluster.Pod) error {
+		left = map[string]string{}
+
+		for _, pod := range pods {
+			left[pod.String()] = "is shutting down"
+
+			if pod.Terminating {
+				continue
+			}
+
+			if err := t.kubernetes.Evict(ctx, pod); err != nil {
+				left[pod.String()] = err.Error()
+
+				if !cluster.Heals(err) {
+					return fmt.Errorf("evicting pod %s: %w", pod, err)
+				}
+			}
+		}
+
+		return nil
+	})
+
+	return left, err
+}
+
+// deleteAll deletes what could not be evicted in time, budgets or not: the
+// configuration asked for it.
+func (t *turn) deleteAll(ctx context.Context) error {
+	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
+
+	bounded, cancel := t.clock.WithTimeout(ctx, t.request.Policy.Drain.Timeout)
+	defer cancel()
+
+	return t.emptied(bounded, func(ctx context.Context, pods []cluster.Pod) error {
+		for _, pod := range pods {
+			if pod.Terminating {
+				continue
+			}
+
+			if err := t.kubernetes.DeletePod(ctx, pod); err != nil && !cluster.Heals(err) {
+				return fmt.Errorf("deleting pod %s: %w", pod, err)
+			}
+		}
+
+		return nil
+	})
+}
+
+// emptied removes pods the given way until the node has none left.
+func (t *turn) emptied(ctx context.Context, remove func(context.Context, []cluster.Pod) error) error {
+	return t.wait(ctx, t.step.Node, "the pods to leave "+t.step.Node, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
+			return false, seen, err
+		}
+
+		pods, err := t.kubernetes.PodsToEvict(ctx, t.step.Node)
+		if err != nil {
+			return false, err.Error(), onlyFatal(err)
+		}
+
+		if len(pods) == 0 {
+			return true, "", nil
+		}
+
+		return false, fmt.Sprintf("%d pods are left", len(pods)), remove(ctx, pods)
+	})
+}
+
+// drainError is a node that could not be emptied in time.
+type drainError struct {
+	timeout string
+	left    map[string]string
+}
+
+func (d *drainError) Error() string {
+	lines := make([]string, 0, len(d.left))
+	for pod, why := range d.left {
+		lines = append(lines, pod+": "+why)
+	}
+
+	slices.Sort(lines)
+
+	return fmt.Sprintf("after %s these pods were still there: %s", d.timeout, strings.Join(lines, "; "))
+}
+
+func (d *drainError) Unwrap() error { return ErrDrain }

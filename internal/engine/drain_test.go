@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+func TestBudgetThatNeverGivesStopsTheRun(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
+
+		err := r.worker("run-1").upgrade(context.Background(), to(toLifecycle))
+		failed := failure(t, err, engine.ErrDrain, "worker-1")
+
+		for _, want := range []string{"workload/precious-1", "workload/precious", "drain.on_timeout"} {
+			if !strings.Contains(failed.Detail(), want) {
+				t.Errorf("%q is missing in: %s", want, failed.Detail())
+			}
+		}
+
+		r.sound()
+		r.stopped("worker-1", false)
+
+		if deleted := r.judge.of(history.KindDelete); len(deleted) != 0 {
+			t.Errorf("pods were deleted: %+v", deleted)
+		}
+
+		r.RemoveBudget("precious")
+		r.must(r.worker("run-2"), to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+	})
+}
+
+func TestPodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
+	judging := []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}
+
+	inCluster(t, setup{judging: judging}, func(r *rig) {
+		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
+
+		request := to(toLifecycle)
+		request.Policy.Drain.OnTimeout = cluster.DrainDelete
+		r.must(r.worker("run-1"), request)
+		r.at(toLifecycle)
+		r.once()
+
+		if deleted := r.judge.of(history.KindDelete); len(deleted) != 1 || deleted[0].Detail["budget"] != "workload/precious" {
+			t.Errorf("deleted %+v, want the one pod against its budget", deleted)
+		}
+	})
+}
+
+func TestLegacyUpgradeCannotLeaveTheDrainOut(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {
+		request := to(toLegacy)
+		request.Policy.Drain.Enabled = false
+
+		w := r.worker("run-1")
+		failed := failure(t, w.upgrade(context.Background(), request), engine.ErrBlocked, "worker-0")
+
+		if !strings.Contains(failed.Detail(), "drain.enabled") {
+			t.Errorf("the attribute is not named: %v", failed)
+		}
+
+		if _, mutating := w.client.Calls(); mutating != 0 {
+			t.Errorf("the refused run made %d mutating calls", mutating)
+		}
+	})
+}
+
+func TestDisabledDrainEvictsNothing(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		r.AddApp("web", 4, nil)
+
+		request := to(toLifecycle)
+		request.Policy.Drain.Enabled = false
+		r.must(r.worker("run-1"), request)
+		r.at(toLifecycle)
+		r.once()
+
+		if evicted := r.judge.of(history.KindEvict); len(evicted) != 0 {
+			t.Errorf("evicted %+v", evicted)
+		}
+	})
+}
+
+func TestCordonOfAPersonSurvives(t *testing.T) {
+	for name, given := range map[string]struct {
+		options model.Options
+		node    string
+		target  string
+	}{
+		"only worker":           {model.Options{ControlPlanes: 3, Workers: 1}, "worker-0", toLifecycle},
+		"control plane":         {model.Options{}, "cp-1", toLifecycle},
+		"only worker, legacy":   {model.Options{ControlPlanes: 3, Workers: 1, Talos: fromLegacy}, "worker-0", toLegacy},
+		"control plane, legacy": {model.Options{Talos: fromLegacy}, "cp-1", toLegacy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: given.options}, func(r *rig) {
+				if err := r.CordonAsPerson(given.node, true); err != nil {
+					t.Fatal(err)
+				}
+
+				r.must(r.worker("run-1"), to(given.target))
+				r.sound()
+				r.once()
+
+				for node, found := range r.judge.verdict().Nodes {
+					if want := node == given.node; found.Cordoned != want {
+						t.Errorf("%s: cordoned is %t, want %t", node, found.Cordoned, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestCordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		if err := r.CordonAsPerson("worker-0", true); err != nil {
+			t.Fatal(err)
+		}
+
+		w := r.worker("run-1")
+		failed := failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
+
+		if !strings.Contains(failed.Detail(), "worker-0 (cordoned)") {
+			t.Errorf("the cordoned worker is not named: %v", failed)
+		}
+
+		if _, mutating := w.client.Calls(); mutating != 0 {
+			t.Errorf("the refused run made %d mutating calls", mutating)
+		}
+
+		if err := r.CordonAsPerson("worker-0", false); err != nil {
+			t.Fatal(err)
+		}
+
+		r.must(r.worker("run-2"), to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+	})
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package engine upgrades a cluster: it observes, plans, guards, acts and
+// records, one node at a time. It is the only code that changes a cluster, and
+// it knows the cluster only through the ports of package cluster.
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// Options are what an [Engine] works with.
+type Options struct {
+	Talos      cluster.Talos
+	Kubernetes cluster.Kubernetes
+	// Clock is the one on the wall when nil.
+	Clock Clock
+	// Observers are told of every event of a run, in order.
+	Observers []cluster.Observer
+	// Run identifies this run in the lease, the journal and on cordons.
+	Run string
+	// Owner says to people who runs it, such as a resource address.
+	Owner string
+	// ClusterName is what people call the cluster.
+	ClusterName string
+}
+
+// Engine upgrades one cluster. It is used for one operation at a time.
+type Engine struct {
+	talos      cluster.Talos
+	kubernetes cluster.Kubernetes
+	clock      Clock
+	observers  []cluster.Observer
+	run        string
+	owner      string
+	name       string
+	guards     []guard
+}
+
+// New makes an engine; it contacts nobody.
+func New(options Options) *Engine {
+	made := &Engine{
+		talos:      options.Talos,
+		kubernetes: options.Kubernetes,
+		clock:      options.Clock,
+		observers:  options.Observers,
+		run:        options.Run,
+		owner:      options.Owner,
+		name:       options.ClusterName,
+		guards:     defaultGuards(),
+	}
+	if made.clock == nil {
+		made.clock = RealClock()
+	}
+
+	return made
+}
+
+// holder is the name under which the engine holds the lease.
+func (e *Engine) holder() string {
+	if e.owner == "" {
+		return e.run
+	}
+
+	return e.run + " (" + e.owner + ")"
+}
+
+// Request is what an upgrade is asked to reach.
+type Request struct {
+	Target cluster.Target
+	Policy cluster.Policy
+	// ClusterID refuses any other cluster; empty accepts the connected one.
+	ClusterID string
+	// Deadline is the time after which no further node is started; 0 is none.
+	Deadline time.Duration
+}
+
+// Durations of the engine. They are measured on its clock.
+const (
+	// pollFirst and pollMost bound the pause between two looks at something
+	// that is being waited for.
+	pollFirst = 200 * time.Millisecond
+	pollMost  = 5 * time.Second
+	// guardPatience is how long a guard that does not hold may take to heal
+	// before the run stops.
+	guardPatience = 5 * time.Minute
+	// cleanupPatience bounds each thing that is still done after a failure.
+	cleanupPatience = 30 * time.Second
+	// hurriedPatience does so after a cancel: taking back a cordon, a last look
+	// and the release of the lease must fit into 15 s together.
+	hurriedPatience = 4 * time.Second
+	// observeParallel bounds the nodes that are observed at the same time.
+	observeParallel = 64
+	// pullParallel bounds the nodes that pull at the same time.
+	pullParallel = 5
+)
+
+// outlasting is a context for recording what has just taken effect: it ends a
+// little after ctx does.
+func (e *Engine) outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	kept, end := context.WithCancel(context.WithoutCancel(ctx))
+	release := context.AfterFunc(ctx, func() {
+		_ = e.clock.Sleep(kept, hurriedPatience)
+
+		end()
+	})
+
+	return kept, func() {
+		release()
+		end()
+	}
+}
+
+// aftermath is a context for what still has to be done when ctx may be over.
+func (e *Engine) aftermath(ctx context.Context) (context.Context, context.CancelFunc) {
+	patience := cleanupPatience
+	if ctx.Err() != nil {
+		patience = hurriedPatience
+	}
+
+	return e.clock.WithTimeout(context.WithoutCancel(ctx), patience)
+}
+
+func (e *Engine) emit(event cluster.Event) {
+	event.Time = e.clock.Now()
+	for _, observer := range e.observers {
+		observer.Observe(event)
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// failure puts a turn's error into words: what was seen, how the node and the
+// cluster are left, and what to do.
+func (t *turn) failure(ctx context.Context, err error) *Failure {
+	failed := &Failure{
+		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", t.step.Node, t.step.To),
+		Node:    t.step.Node, Seen: err.Error(), State: t.state(), Remedy: resumeRemedy, Err: err,
+	}
+
+	var guarded *guardError
+	if errors.As(err, &guarded) {
+		failed.Seen = fmt.Sprintf("It was not safe to %s the node: %v", guarded.before, guarded.err)
+		failed.Findings = guarded.findings
+	}
+
+	switch {
+	case ctx.Err() != nil:
+		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", t.step.Node)
+	case errors.Is(err, ErrLeaseLost):
+		failed.Remedy = "Another upgrade has taken over; let it finish, then run terraform apply again."
+	case errors.Is(err, ErrFallback):
+		failed.State = "The node is back in service with its old system. No other node is being upgraded; those done so far are in service."
+		failed.Remedy = t.retryRemedy()
+	case errors.Is(err, ErrNeverReturned):
+		failed.Seen = fmt.Sprintf("Node %s did not come back online. %v", t.step.Node, err)
+		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
+	case errors.Is(err, ErrDrain):
+		failed.Remedy = "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."
+	case errors.Is(err, cluster.ErrBusy):
+		failed.Remedy = "Somebody else is installing on this node; find out who, then run terraform apply again."
+	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):
+		failed.Remedy = "Renew or correct the credentials, then run terraform apply again."
+	}
+
+	return failed
+}
+
+// state says how the node is left.
+func (t *turn) state() string {
+	const others = " No other node is being upgraded; those done so far are in service."
+
+	switch {
+	case t.armed && t.entry.Phase == cluster.PhaseRebooting:
+		return "The node was asked to reboot into the new system and is recorded in the journal; its cordon stays until it is back." + others
+	case t.armed:
+		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one." + others
+	case t.cordoned:
+		return "The node runs its old system and is still cordoned." + others
+	default:
+		return "The node runs as before and is not cordoned by this run." + others
+	}
+}
+
+func (t *turn) retryRemedy() string {
+	return fmt.Sprintf("Find out why (talosctl dmesg, talosctl logs machined). This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
+		t.step.Node, t.entry.BootID)
+}
+
+// brief is the failure in a few words, for those who watch annotations.
+func brief(err error) string {
+	var failure *Failure
+	if !errors.As(err, &failure) {
+		return err.Error()
+	}
+
+	switch {
+	case errors.Is(err, ErrNeverReturned):
+		return fmt.Sprintf("node %s did not come back online", failure.Node)
+	case errors.Is(err, ErrFallback):
+		return fmt.Sprintf("node %s fell back to its old system by itself", failure.Node)
+	case errors.Is(err, ErrDrain):
+		return fmt.Sprintf("node %s could not be drained", failure.Node)
+	case errors.Is(err, ErrInstaller):
+		return fmt.Sprintf("the installer failed on node %s", failure.Node)
+	case errors.Is(err, context.Canceled):
+		return "the run was cancelled"
+	default:
+		return failure.Summary
+	}
+}
+
+// acquireFailure is the failure of a run that never got the lease.
+func acquireFailure(ctx context.Context, err error) error {
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return err
+	}
+
+	summary := "Unable to take the lease kube-system/talosupgrade"
+	if ctx.Err() != nil {
+		summary = "The upgrade was cancelled before it began"
+	}
+
+	return &Failure{Summary: summary, Seen: err.Error(), State: "Nothing was touched.", Remedy: resumeRemedy, Err: err}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// Failure is why a run stopped, in the words a person needs at night.
+type Failure struct {
+	// Summary is one line: "Unable to upgrade node worker-2 to Talos 1.13.4".
+	Summary string
+	// Node is the node it happened on, empty for the cluster.
+	Node string
+	// Findings are all reasons, when checks refused.
+	Findings []cluster.Finding
+	// Seen is what was observed.
+	Seen string
+	// State is where the node and the cluster are left.
+	State string
+	// Remedy is what to do now.
+	Remedy string
+	// Err is the cause, nil when there is nothing behind it.
+	Err error
+}
+
+// Error is the failure in one paragraph.
+func (f *Failure) Error() string {
+	return f.Summary + ": " + f.Detail()
+}
+
+// Detail is everything but the summary.
+func (f *Failure) Detail() string {
+	var parts []string
+
+	for _, part := range []string{f.Seen, f.findings(), f.State, f.Remedy} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+
+	return strings.Join(parts, "\n\n")
+}
+
+func (f *Failure) findings() string {
+	lines := make([]string, 0, len(f.Findings))
+	for _, finding := range f.Findings {
+		lines = append(lines, "- "+finding.String())
+	}
+
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap is the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Reasons that tests and the provider tell apart with errors.Is.
+var (
+	// ErrBlocked: checks refused before anything was touched.
+	ErrBlocked = errors.New("blocked by checks")
+	// ErrWrongCluster: the connected cluster is not the one asked for.
+	ErrWrongCluster = errors.New("another cluster")
+	// ErrLocked: somebody else is upgrading the cluster.
+	ErrLocked = errors.New("locked by another upgrade")
+	// ErrLeaseLost: somebody else took the lease in the middle of the run.
+	ErrLeaseLost = errors.New("the lease was taken over")
+	// ErrGuard: a condition for going on did not come to hold in time.
+	ErrGuard = errors.New("not safe to go on")
+	// ErrFallback: a node returned to its old system by itself.
+	ErrFallback = errors.New("node fell back to its old system")
+	// ErrInstaller: the installer ran and failed.
+	ErrInstaller = errors.New("installer failed")
+	// ErrNeverReturned: a node did not come back in time.
+	ErrNeverReturned = errors.New("node did not come back")
+	// ErrDrain: pods did not leave a node in time.
+	ErrDrain = errors.New("node could not be drained")
+	// ErrDeadline: the time for the whole run is used up.
+	ErrDeadline = errors.New("the time for the run is used up")
+)
+
+// blocked is the failure of checks before a run.
+func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
+	summary := "Unable to upgrade the cluster"
+	if !target.Talos.IsZero() {
+		summary += " to Talos " + target.Talos.String()
+	}
+
+	return &Failure{
+		Summary:  summary,
+		Findings: findings,
+		State:    "Nothing was touched.",
+		Err:      errors.Join(append([]error{ErrBlocked}, causes(findings)...)...),
+	}
+}
+
+func causes(findings []cluster.Finding) []error {
+	var all []error
+
+	for _, finding := range findings {
+		if finding.Err != nil {
+			all = append(all, finding.Err)
+		}
+	}
+
+	return all
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// install runs the installer beside the running system and leaves the node
+// armed. From the record of the intent on, only a clean refusal or a reboot
+// makes the node unarmed again.
+func (t *turn) install(ctx context.Context) error {
+	if err := t.intend(ctx, "install on"); err != nil {
+		return err
+	}
+
+	t.doing(cluster.StepInstall, t.step.Image)
+
+	result, err := t.talos.Install(ctx, t.step.Address, t.step.Image)
+
+	switch {
+	case err == nil && result.Exit == 0:
+		kept, cancel := t.outlasting(ctx)
+		defer cancel()
+
+		return t.record(kept, cluster.PhaseInstalled)
+	case err == nil:
+		return &installerError{exit: result.Exit, output: result.Output}
+	case neverRan(err):
+		return errors.Join(err, t.forget(ctx))
+	case ctx.Err() != nil:
+		return err
+	case notSent(err):
+		return t.unsent(ctx, err)
+	}
+
+	// The stream broke: the installer runs to its end without us. The reboot
+	// shows whether it succeeded; running it again could destroy the system
+	// that the node would fall back to.
+	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the installer's outcome is unknown, a reboot will show it: " + err.Error()})
+
+	return t.awaitInstaller(ctx)
+}
+
+// notSent tells whether the call certainly did not reach the node.
+func notSent(err error) bool {
+	return errors.Is(err, cluster.ErrUnreachable) && !errors.Is(err, cluster.ErrOutcomeUnknown)
+}
+
+// neverRan tells whether the call was certainly refused before the installer
+// was started.
+func neverRan(err error) bool {
+	if errors.Is(err, cluster.ErrOutcomeUnknown) {
+		return false
+	}
+
+	for _, clean := range []error{cluster.ErrRefused, cluster.ErrBusy, cluster.ErrNotFound, cluster.ErrDenied, cluster.ErrUnsupported, cluster.ErrCredentials} {
+		if errors.Is(err, clean) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// installerError is an installer that ran and failed.
+type installerError struct {
+	exit   int32
+	output []string
+}
+
+func (i *installerError) Error() string {
+	text := fmt.Sprintf("the installer exited with code %d", i.exit)
+	if len(i.output) > 0 {
+		text += "; its last lines: " + strings.Join(i.output, " | ")
+	}
+
+	return text
+}
+
+func (i *installerError) Unwrap() error { return ErrInstaller }
+
+// awaitInstaller waits until no installer runs on the node.
+func (t *turn) awaitInstaller(ctx context.Context) error {
+	t.doing(cluster.StepInstaller, "")
+
+	return t.wait(ctx, t.step.Node, "the installer on "+t.step.Node+" to be idle", func(ctx context.Context) (bool, string, error) {
+		idle, err := t.talos.InstallerIdle(ctx, t.step.Address)
+		if err != nil {
+			return false, err.Error(), onlyFatal(err)
+		}
+
+		return idle, "an installer is running", nil
+	})
+}
+
+// restart reboots an armed node, once the guards hold again.
+func (t *turn) restart(ctx context.Context) error {
+	if err := t.abdicate(ctx, "reboot"); err != nil {
+		return err
+	}
+
+	for {
+		if err := t.guarded(ctx, "reboot"); err != nil {
+			return err
+		}
+
+		if t.seen.BootID != t.entry.BootID {
+			// It went through a boot without us; that boot tells the rest.
+			return nil
+		}
+
+		// An intent stays one: only that tells an install which never took from
+		// a system that did not come up.
+		if t.entry.Phase == cluster.PhaseInstalled {
+			if err := t.record(ctx, cluster.PhaseRebooting); err != nil {
+				return err
+			}
+		}
+
+		if t.fresh() {
+			return t.reboot(ctx)
+		}
+	}
+}
+
+// reboot asks for the reboot. Whether a call without a reply took effect, the
+// wait for the new boot ID finds out.
+func (t *turn) reboot(ctx context.Context) error {
+	t.doing(cluster.StepReboot, "")
+
+	err := t.talos.Reboot(ctx, t.step.Address, t.request.Policy.RebootMode)
+	if err != nil && cluster.Heals(err) {
+		return nil
+	}
+
+	return err
+}
+
+// abdicate moves etcd leadership away from a control plane before it goes
+// down, so that the others need no election.
+func (t *turn) abdicate(ctx context.Context, before string) error {
+	if t.step.Role != cluster.ControlPlane {
+		return nil
+	}
+
+	// With a member down the leadership could go to that one.
+	if err := t.guarded(ctx, before); err != nil {
+		return err
+	}
+
+	view, err := t.talos.Etcd(ctx, t.step.Address)
+	if err != nil || view.Status.Leader != view.Status.MemberID || len(view.Members) < 2 {
+		// A member that cannot be asked is the guards' affair.
+		return onlyFatal(err)
+	}
+
+	if ok, _, err := t.lock.holds(ctx); err != nil || !ok {
+		return err
+	}
+
+	// Best effort: an election after the reboot is the worst that can happen.
+	if err := t.talos.ForfeitLeadership(ctx, t.step.Address); err != nil {
+		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
+	}
+
+	return nil
+}
+
+// legacyQuiet is how long a node must be seen running, with its old boot ID,
+// before a legacy upgrade counts as never begun. The node starts the sequence
+// within a second of accepting the call.
+const legacyQuiet = 15 * time.Second
+
+// upgradeLegacy asks a node below Talos 1.13 to upgrade itself: it validates,
+// drains, installs and reboots in one call.
+func (t *turn) upgradeLegacy(ctx context.Context) error {
+	if err := t.abdicate(ctx, "upgrade"); err != nil {
+		return err
+	}
+
+	if err := t.intend(ctx, "upgrade"); err != nil {
+		return err
+	}
+
+	t.doing(cluster.StepLegacy, t.step.Image)
+
+	result, err := t.talos.Upgrade(ctx, t.step.Address, t.step.Image, t.request.Policy.RebootMode)
+
+	switch {
+	case err == nil && result.Exit == 0:
+		return t.recordGoing(ctx)
+	case err == nil:
+		return t.undone(ctx, &installerError{exit: result.Exit, output: result.Output})
+	case neverRan(err):
+		return errors.Join(err, t.forget(ctx))
+	case ctx.Err() != nil:
+		return err
+	case notSent(err):
+		return t.unsent(ctx, err)
+	default:
+		return nil
+	}
+}
+
+// undone waits for a node whose legacy upgrade failed in the installer: it
+// reboots into its old system by itself, and nothing is armed any more.
+func (t *turn) undone(ctx context.Context, failed error) error {
+	result, err := t.comeBack(ctx)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+
+	if result == arrived {
+		return nil
+	}
+
+	return errors.Join(failed, t.forget(ctx), t.serve(ctx))
+}
+
+// recordGoing records that the installer of a legacy upgrade succeeded and the
+// node is going down. A single control plane takes the Kubernetes API down with
+// it before the record is written; what is lost then is only the difference
+// between an install that never took and a fallback.
+func (t *turn) recordGoing(ctx context.Context) error {
+	kept, end := t.outlasting(ctx)
+	defer end()
+
+	bounded, cancel := t.clock.WithTimeout(kept, hurriedPatience)
+	defer cancel()
+
+	err := t.record(bounded, cluster.PhaseRebooting)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+
+	t.entry.Phase = cluster.PhaseRebooting
+
+	return nil
+}
+
+// resumeLegacy looks at a node whose legacy upgrade may or may not have been
+// accepted. A node that stays in service was never asked: this API leaves
+// nothing armed behind.
+func (t *turn) resumeLegacy(ctx context.Context) (outcome, error) {
+	since := t.clock.Now()
+
+	err := t.wait(ctx, t.step.Node, "the legacy upgrade of "+t.step.Node+" to show itself", func(ctx context.Context) (bool, string, error) {
+		machine, err := t.talos.Machine(ctx, t.step.Address)
+
+		switch {
+		case err != nil && !cluster.Heals(err):
+			return false, "", err
+		case err != nil || machine.BootID != t.entry.BootID || machine.Stage != cluster.StageRunning:
+			return false, "", errStirred
+		}
+
+		return t.clock.Now().Sub(since) >= legacyQuiet, "the node is running as before", nil
+	})
+
+	switch {
+	case err == nil:
+		return neverTook, nil
+	case errors.Is(err, errStirred):
+		return t.comeBack(ctx)
+	default:
+		return arrived, err
+	}
+}
+
+// errStirred ends the watch over a node as soon as it moves.
+var errStirred = errors.New("the node is moving")

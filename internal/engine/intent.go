@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// observationAge is how old the observation behind a disruptive call may be.
+// Recording may take longer than that while the API server is away, and what
+// took it away may be what the guards look for.
+const observationAge = 10 * time.Second
+
+// errAlreadyThere is a node that reached its target without us.
+var errAlreadyThere = errors.New("the node runs its target already")
+
+// fresh tells whether the guards looked recently enough to act on it.
+func (t *turn) fresh() bool { return t.clock.Now().Sub(t.looked) <= observationAge }
+
+// intend guards the node and records the intent. The record names the boot that
+// the guards saw: a node that rebooted since its turn began would otherwise
+// look as if it had gone through the reboot that its install still needs. It
+// returns only while the observation is fresh.
+func (t *turn) intend(ctx context.Context, before string) error {
+	for {
+		if err := t.guarded(ctx, before); err != nil {
+			return errors.Join(err, t.recall(ctx))
+		}
+
+		if t.reached(t.seen) {
+			return errors.Join(errAlreadyThere, t.recall(ctx))
+		}
+
+		if !t.armed || t.entry.BootID != t.seen.BootID {
+			t.entry.BootID, t.entry.Previous, t.entry.PreviousSchematic = t.seen.BootID, t.seen.Talos, t.seen.Schematic
+
+			if err := t.record(ctx, cluster.PhaseIntent); err != nil {
+				return err
+			}
+		}
+
+		if t.fresh() {
+			return nil
+		}
+	}
+}
+
+// recall takes an intent back that nothing was done about.
+func (t *turn) recall(ctx context.Context) error {
+	if !t.armed {
+		return nil
+	}
+
+	kept, cancel := t.outlasting(ctx)
+	defer cancel()
+
+	return t.forget(kept)
+}
+
+// unsent takes the intent back of a call that did not reach the node.
+func (t *turn) unsent(ctx context.Context, cause error) error {
+	if err := t.recall(ctx); err != nil {
+		return errors.Join(cause, err)
+	}
+
+	return fmt.Errorf("%w: %w", errNotSent, cause)
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// liar stands between an engine and a cluster and does one thing wrong.
+type liar struct {
+	*ports.Client
+
+	// hidden is a node that seems well although it is away, like is one whose
+	// health it borrows.
+	hidden, like string
+	// remember answers observations from memory for that long.
+	remember time.Duration
+	// noJournal and noLease pretend to write them.
+	noJournal, noLease bool
+	// machine changes what a machine says.
+	machine func(*cluster.Machine)
+	// kubernetes is the version that everything seems to run.
+	kubernetes string
+	// uncordon replaces the request; every cordon then seems to be ours.
+	uncordon func(client, node string)
+	// schedulable is a node that never seems to be cordoned.
+	schedulable string
+	// deletes removes pods without asking budgets.
+	deletes bool
+
+	mu      sync.Mutex
+	memory  map[string]remembered
+	written int
+}
+
+type remembered struct {
+	at     time.Time
+	answer any
+}
+
+func (l *liar) hide(node, like string) { l.hidden, l.like = node, like }
+
+// memorised answers from memory while that is fresh.
+func memorised[T any](l *liar, key string, ask func() (T, error)) (T, error) {
+	l.mu.Lock()
+	known, found := l.memory[key]
+	l.mu.Unlock()
+
+	if answer, ok := known.answer.(T); ok && found && time.Since(known.at) < l.remember {
+		return answer, nil
+	}
+
+	answer, err := ask()
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.memory == nil {
+		l.memory = map[string]remembered{}
+	}
+
+	if err == nil {
+		l.memory[key] = remembered{at: time.Now(), answer: answer}
+	}
+
+	return answer, err
+}
+
+// addressOf finds a node that discovery knows.
+func (l *liar) addressOf(ctx context.Context, node string) string {
+	members, err := l.Client.Members(ctx)
+	if err != nil {
+		return ""
+	}
+
+	for _, member := range members {
+		if member.Hostname == node {
+			return member.Addresses[0]
+		}
+	}
+
+	return ""
+}
+
+func (l *liar) Machine(ctx context.Context, address string) (cluster.Machine, error) {
+	hides := l.hidden != "" && address == l.addressOf(ctx, l.hidden)
+	asked := address
+
+	if hides {
+		asked = l.addressOf(ctx, l.like)
+	}
+
+	machine, err := memorised(l, "machine "+asked, func() (cluster.Machine, error) { return l.Client.Machine(ctx, asked) })
+
+	if hides {
+		machine.Address, machine.NodeName, machine.UUID, machine.BootID = address, l.hidden, "uuid-of-"+l.hidden, "boot-of-"+l.hidden
+	}
+
+	if err == nil && l.machine != nil {
+		l.machine(&machine)
+	}
+
+	return machine, err
+}
+
+func (l *liar) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
+	if l.hidden != "" && address == l.addressOf(ctx, l.hidden) {
+		return nil
+	}
+
+	return l.Client.Pull(ctx, address, image, api)
+}
+
+func (l *liar) Etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
+	hides := l.hidden != "" && address == l.addressOf(ctx, l.hidden)
+	asked := address
+
+	if hides {
+		asked = l.addressOf(ctx, l.like)
+	}
+
+	view, err := memorised(l, "etcd "+asked, func() (cluster.EtcdView, error) { return l.Client.Etcd(ctx, asked) })
+
+	for _, member := range view.Members {
+		if hides && member.Name == l.hidden {
+			view.Status.MemberID = member.ID
+		}
+	}
+
+	return view, err
+}
+
+func (l *liar) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	nodes, err := memorised(l, "nodes", func() ([]cluster.KubeNode, error) { return l.Client.Nodes(ctx) })
+	changed := append([]cluster.KubeNode(nil), nodes...)
+
+	for index := range changed {
+		node := &changed[index]
+		node.Ready = node.Ready || node.Name == l.hidden
+		node.Unschedulable = node.Unschedulable && node.Name != l.schedulable
+
+		if l.kubernetes != "" {
+			node.Kubelet = version.MustParse(l.kubernetes)
+		}
+	}
+
+	return changed, err
+}
+
+func (l *liar) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error) {
+	pods, err := l.Client.ComponentPods(ctx)
+
+	for index := range pods {
+		if l.kubernetes != "" {
+			pods[index].Image = "registry.k8s.io/" + string(pods[index].Component) + ":v" + l.kubernetes
+		}
+	}
+
+	return pods, err
+}
+
+func (l *liar) Cordon(ctx context.Context, node, run string) (bool, error) {
+	ours, err := l.Client.Cordon(ctx, node, run)
+
+	return ours || err == nil && l.uncordon != nil, err
+}
+
+func (l *liar) Uncordon(ctx context.Context, node string) error {
+	if l.uncordon == nil {
+		return l.Client.Uncordon(ctx, node)
+	}
+
+	l.uncordon(l.Name(), node)
+
+	return nil
+}
+
+func (l *liar) Evict(ctx context.Context, pod cluster.Pod) error {
+	if l.deletes {
+		return l.DeletePod(ctx, pod)
+	}
+
+	return l.Client.Evict(ctx, pod)
+}
+
+// pretended is the resource version of something that was never written.
+func (l *liar) pretended() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.written++
+
+	return fmt.Sprint(l.written)
+}
+
+func (l *liar) Lease(ctx context.Context) (cluster.Lease, error) {
+	if l.noLease {
+		return cluster.Lease{}, nil
+	}
+
+	return l.Client.Lease(ctx)
+}
+
+func (l *liar) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.Lease, error) {
+	if l.noLease {
+		lease.ResourceVersion = l.pretended()
+
+		return lease, nil
+	}
+
+	return l.Client.WriteLease(ctx, lease)
+}
+
+func (l *liar) Journal(ctx context.Context) (cluster.Journal, error) {
+	if l.noJournal {
+		return cluster.Journal{}, nil
+	}
+
+	return l.Client.Journal(ctx)
+}
+
+func (l *liar) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
+	if l.noJournal {
+		journal.ResourceVersion = l.pretended()
+
+		return journal, nil
+	}
+
+	return l.Client.WriteJournal(ctx, journal)
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+func TestOnlyOneOfTwoRunsWorks(t *testing.T) {
+	for name, later := range map[string]time.Duration{"at once": 0, "in mid-roll": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.worker("run-1")
+
+				go func() { ended <- first.upgrade(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(later + time.Millisecond)
+
+				second := r.worker("run-2")
+				err := second.upgrade(context.Background(), to(toLifecycle))
+				failed := failure(t, err, engine.ErrLocked, "")
+
+				if !strings.Contains(failed.Detail(), "run-1 (talosupgrade_cluster.test)") {
+					t.Errorf("the holder is not named: %v", failed)
+				}
+
+				if _, mutating := second.client.Calls(); mutating != 0 {
+					t.Errorf("the run without the lease made %d mutating calls", mutating)
+				}
+
+				if err := <-ended; err != nil {
+					t.Errorf("the run with the lease failed: %v", err)
+				}
+
+				r.at(toLifecycle)
+				r.once()
+			})
+		})
+	}
+}
+
+func TestRunStopsWhenItsLeaseIsTaken(t *testing.T) {
+	for _, moment := range []time.Duration{30 * time.Second, 80 * time.Second, 150 * time.Second, 7 * time.Minute} {
+		t.Run(moment.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.worker("run-1")
+
+				go func() { ended <- first.upgrade(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(moment)
+
+				if err := r.HoldLease("intruder"); err != nil {
+					t.Fatal(err)
+				}
+
+				err := <-ended
+				if !errors.Is(err, engine.ErrLeaseLost) || !strings.Contains(err.Error(), "intruder") {
+					t.Errorf("got %v, want the loss of the lease to intruder", err)
+				}
+
+				if holder := r.Lease().Holder; holder != "intruder" {
+					t.Errorf("the lease is held by %q, want it left to the intruder", holder)
+				}
+
+				if err := r.HoldLease(""); err != nil {
+					t.Fatal(err)
+				}
+
+				r.must(r.worker("run-2"), to(toLifecycle))
+				r.allRun(toLifecycle)
+
+				r.sound()
+			})
+		})
+	}
+}
+
+// withCall answers all calls of a method with an error, from a time on.
+func withCall(method string, answer error) ports.Interceptor {
+	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method == method {
+			return answer
+		}
+
+		return next(ctx)
+	}
+}
+
+func TestNothingIsInstalledWithoutAJournal(t *testing.T) {
+	for name, given := range map[string]struct {
+		method string
+		answer error
+		want   error
+	}{
+		"unreadable":   {"Journal", cluster.ErrDenied, engine.ErrBlocked},
+		"forbidden":    {"WriteJournal", cluster.ErrDenied, cluster.ErrDenied},
+		"conflicting":  {"WriteJournal", cluster.ErrConflict, context.DeadlineExceeded},
+		"out of reach": {"WriteJournal", cluster.ErrUnreachable, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				w := r.worker("run-1")
+				w.client.Intercept(withCall(given.method, given.answer))
+
+				err := w.upgrade(context.Background(), to(toLifecycle))
+				if !errors.Is(err, given.want) || !strings.Contains(err.Error(), "journal") {
+					t.Errorf("got %v, want %v and the journal named", err, given.want)
+				}
+
+				if installs := r.judge.of(history.KindInstall); len(installs) != 0 {
+					t.Errorf("installed without a journal: %+v", installs)
+				}
+
+				r.sound()
+				r.leftClean()
+				r.must(r.worker("run-2"), to(toLifecycle))
+				r.at(toLifecycle)
+				r.once()
+			})
+		})
+	}
+}
+
+func TestLeaseOfTheDeadIsTakenOver(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		if err := r.HoldLease("long gone"); err != nil {
+			t.Fatal(err)
+		}
+
+		w := r.worker("run-1")
+		r.must(w, to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+
+		if warnings := strings.Join(w.texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "long gone") {
+			t.Errorf("nobody was told of the takeover: %q", warnings)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+const (
+	// pullAttempts is how often a pull is tried that failed in a way which may
+	// heal; a pull changes nothing, so it may be repeated.
+	pullAttempts = 3
+	pullBackoff  = 10 * time.Second
+)
+
+// pullEverywhere brings the images onto all nodes before any node is
+// disturbed: an image that one node cannot get stops the run here.
+func (r *run) pullEverywhere(ctx context.Context, steps []plan.Step) error {
+	var (
+		group    errgroup.Group
+		findings = make([]*cluster.Finding, len(steps))
+	)
+
+	group.SetLimit(pullParallel)
+
+	for index, step := range steps {
+		// A node in the middle of its turn may be away, and is looked at first.
+		if step.Finish {
+			continue
+		}
+
+		group.Go(func() error {
+			if err := r.pull(ctx, step); err != nil {
+				findings[index] = &cluster.Finding{
+					Check: "installer-image", Severity: cluster.Observed, Node: step.Node, Err: err,
+					Found: fmt.Sprintf("could not pull %s: %v", step.Image, err),
+				}
+			}
+
+			return nil
+		})
+	}
+
+	_ = group.Wait()
+
+	if ctx.Err() != nil {
+		return r.cancelled(ctx, "while images were being pulled; no node was disturbed")
+	}
+
+	var failed []cluster.Finding
+
+	for _, finding := range findings {
+		if finding != nil {
+			failed = append(failed, *finding)
+		}
+	}
+
+	if len(failed) == 0 {
+		return nil
+	}
+
+	return &Failure{
+		Summary:  fmt.Sprintf("Unable to pull the installer images for Talos %s", r.request.Target.Talos),
+		Node:     failed[0].Node,
+		Findings: failed,
+		State:    "No node was disturbed.",
+		Remedy:   "Check that the image exists and that the nodes reach its registry, then run terraform apply again.",
+		Err:      errors.Join(causes(failed)...),
+	}
+}
+
+// pull brings one node its image; where it is there already this is cheap.
+func (r *run) pull(ctx context.Context, step plan.Step) error {
+	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: step.Image})
+
+	bounded, cancel := r.clock.WithTimeout(ctx, cluster.PullTimeout)
+	defer cancel()
+
+	for attempt := 1; ; attempt++ {
+		err := r.talos.Pull(bounded, step.Address, step.Image, step.API)
+		if err == nil || !cluster.Heals(err) || attempt == pullAttempts {
+			return err
+		}
+
+		if sleepErr := r.clock.Sleep(bounded, pullBackoff); sleepErr != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// refused fails the test unless an upgrade is refused for a check and changes
+// nothing.
+func (r *rig) refused(w *worker, request engine.Request, kind error, check string) {
+	r.t.Helper()
+
+	err := w.upgrade(context.Background(), request)
+
+	var failed *engine.Failure
+	if !errors.As(err, &failed) || !errors.Is(err, kind) {
+		r.t.Fatalf("got %v, want it refused with %v", err, kind)
+	}
+
+	if check != "" && !slices.ContainsFunc(failed.Findings, func(f cluster.Finding) bool { return f.Check == check && f.Remedy != "" }) {
+		r.t.Errorf("no finding of %s with a remedy: %+v", check, failed.Findings)
+	}
+
+	if _, mutating := w.client.Calls(); mutating != 0 {
+		r.t.Errorf("the refused run made %d mutating calls", mutating)
+	}
+
+	r.sound()
+}
+
+// ofCluster is a request for a certain cluster.
+func ofCluster(request engine.Request, id string) engine.Request {
+	request.ClusterID = id
+
+	return request
+}
+
+func TestRunsThatMustNotBeginChangeNothing(t *testing.T) {
+	for name, given := range map[string]struct {
+		options model.Options
+		roles   []string
+		request engine.Request
+		kind    error
+		check   string
+	}{
+		"two members":          {model.Options{ControlPlanes: 2, Workers: 1}, nil, to(toLifecycle), engine.ErrBlocked, "two-members"},
+		"two members, legacy":  {model.Options{ControlPlanes: 2, Workers: 1, Talos: fromLegacy}, nil, to(toLegacy), engine.ErrBlocked, "two-members"},
+		"reader":               {model.Options{}, []string{"os:reader"}, to(toLifecycle), engine.ErrBlocked, "roles"},
+		"older than the nodes": {model.Options{Talos: "1.13.4"}, nil, to("1.13.2"), engine.ErrBlocked, "versions"},
+		"minor skipped":        {model.Options{Talos: "1.11.5"}, nil, to("1.13.4"), engine.ErrBlocked, "versions"},
+		"unpinned components":  {model.Options{Unpinned: true}, nil, to(toLifecycle), engine.ErrBlocked, "component-images"},
+		"another cluster":      {model.Options{}, nil, ofCluster(to(toLifecycle), "somebody-elses"), engine.ErrWrongCluster, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: given.options}, func(r *rig) {
+				w := r.worker("run-1")
+				if given.roles != nil {
+					w.client.WithRoles(given.roles...)
+				}
+
+				r.refused(w, given.request, given.kind, given.check)
+			})
+		})
+	}
+}
+
+// during does something once, when a worker has made its first call of a method
+// on a node.
+func (r *rig) during(w *worker, method, node string, do func()) {
+	var first sync.Once
+
+	w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		err := next(ctx)
+
+		if call.Method == method && call.Node == node {
+			first.Do(do)
+		}
+
+		return err
+	})
+}
+
+func TestNodesThatJoinMoveLast(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		w := r.worker("run-1")
+		r.during(w, "Cordon", "worker-0", func() {
+			if _, err := r.World().AddNode(model.NodeOptions{Role: model.Worker}); err != nil {
+				t.Error(err)
+			}
+		})
+
+		r.must(w, to(toLifecycle))
+		r.sound()
+		r.allRun(toLifecycle)
+
+		if nodes := r.judge.verdict().Nodes; len(nodes) != 6 || nodes["worker-2"].Installs != 1 {
+			t.Errorf("the node that joined was not upgraded: %+v", nodes)
+		}
+	})
+}
+
+func TestNodesThatLeaveAreDropped(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}}, func(r *rig) {
+		w := r.worker("run-1")
+		r.during(w, "Cordon", "worker-0", func() {
+			if err := r.RemoveNode("worker-2"); err != nil {
+				t.Error(err)
+			}
+		})
+
+		r.must(w, to(toLifecycle))
+		r.at(toLifecycle)
+
+		if nodes := r.judge.verdict().Nodes; len(nodes) != 5 {
+			t.Errorf("%d nodes are left, want 5", len(nodes))
+		}
+	})
+}
+
+// silent takes the API of a machine away for good.
+func silent(node string) []model.Fault {
+	return []model.Fault{{Node: node, Step: model.StepObserve, Effect: model.EffectUnreachable}}
+}
+
+func TestControlPlaneThatFallsSilentStopsTheRunWhereItIs(t *testing.T) {
+	for name, given := range map[string]struct {
+		after string
+		armed bool
+	}{
+		"before the install": {"Cordon", false},
+		"before the reboot":  {"Install", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				w := r.worker("run-1")
+				r.during(w, given.after, "worker-0", func() { r.World().SetFaults(silent("cp-2")) })
+
+				failed := failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
+				if !strings.Contains(failed.Error(), "cp-2") {
+					t.Errorf("the silent control plane is not named: %v", failed)
+				}
+
+				r.sound()
+				r.stopped("worker-0", given.armed)
+
+				for _, call := range r.judge.of(history.KindRPC) {
+					if strings.HasSuffix(call.Detail["method"], "/Reboot") {
+						t.Errorf("rebooted %s without etcd being known", call.Node)
+					}
+				}
+
+				r.World().SetFaults(nil)
+				r.must(r.worker("run-2"), to(toLifecycle))
+				r.at(toLifecycle)
+				r.once()
+			})
+		})
+	}
+}
+
+// TestControlPlaneThatFallsSilentForAWhileIsWaitedFor is about an armed node,
+// whose whole time is worth waiting for.
+func TestControlPlaneThatFallsSilentForAWhileIsWaitedFor(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		w := r.worker("run-1")
+		r.during(w, "Install", "worker-0", func() {
+			faults := silent("cp-2")
+			faults[0].Times, faults[0].For = 1, 17*time.Minute
+			r.World().SetFaults(faults)
+		})
+
+		r.must(w, to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+	})
+}
+
+func TestEtcdAlarmStopsTheRun(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		if err := r.World().SetEtcdAlarm("cp-1", "NOSPACE"); err != nil {
+			t.Fatal(err)
+		}
+
+		failed := failure(t, r.worker("run-1").upgrade(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
+		if !strings.Contains(failed.Error(), "NOSPACE") {
+			t.Errorf("the alarm is not named: %v", failed)
+		}
+
+		r.sound()
+		r.stopped("worker-0", false)
+
+		if err := r.World().SetEtcdAlarm("cp-1", ""); err != nil {
+			t.Fatal(err)
+		}
+
+		r.must(r.worker("run-2"), to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+	})
+}
+
+func TestDeadlineStopsBetweenNodes(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		request := to(toLifecycle)
+		request.Deadline = 4 * time.Minute
+
+		err := r.worker("run-1").upgrade(context.Background(), request)
+		if !errors.Is(err, engine.ErrDeadline) {
+			t.Fatalf("got %v, want the deadline", err)
+		}
+
+		r.sound()
+		r.stopped("", false)
+		r.must(r.worker("run-2"), to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+	})
+}
+
+func TestControlPlanesFirstWhenAsked(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		request := to(toLifecycle)
+		request.Policy.Order = cluster.ControlPlanesFirst
+		r.must(r.worker("run-1"), request)
+		r.at(toLifecycle)
+		r.once()
+
+		var order []string
+		for _, boot := range r.judge.of(history.KindBoot) {
+			order = append(order, boot.Node)
+		}
+
+		if want := []string{"cp-0", "cp-1", "cp-2", "worker-0", "worker-1"}; !slices.Equal(order, want) {
+			t.Errorf("moved in the order %v, want %v", order, want)
+		}
+	})
+}

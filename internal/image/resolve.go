@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package image
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// ErrUnsuitable is wrapped by errors about an image that would take something
+// away from the node it is meant for.
+var ErrUnsuitable = errors.New("unsuitable installer image")
+
+// Running is what a node runs, as far as the choice of its image goes.
+type Running struct {
+	// InstallImage is machine.install.image; empty when unset or unreadable.
+	InstallImage string
+	// Schematic of the running system; empty when no factory built it.
+	Schematic string
+	// Extensions in the running system, by name.
+	Extensions []string
+	Platform   string
+	SecureBoot bool
+}
+
+// bare tells whether the node runs Talos without anything added.
+func (n Running) bare() bool {
+	return (n.Schematic == "" && len(n.Extensions) == 0) || n.Schematic == EmptySchematic
+}
+
+// Choice is the image that a node is to run, and what the name of it promises.
+type Choice struct {
+	// Reference is the image with its tag.
+	Reference string
+	// Schematic that the installed system will report; empty when the name
+	// does not tell.
+	Schematic string
+	// Demanded tells that the configuration asks for this schematic, so that a
+	// node with another one is not at its target.
+	Demanded bool
+}
+
+// Resolve chooses the image for a node: its own repository, or the override
+// where there is one, with the tag of the target. Errors wrap [ErrUnsuitable]
+// or [ErrReference] and say what to do; beside them the choice has no reference
+// but still tells which schematic an override demands.
+func Resolve(node Running, target version.Version, override string) (Choice, error) {
+	if override != "" {
+		return resolveOverride(node, target, override)
+	}
+
+	if node.InstallImage == "" {
+		return fromFactory(node, target)
+	}
+
+	repository, _, err := Split(node.InstallImage)
+	if err != nil {
+		return Choice{}, fmt.Errorf("machine.install.image: %w", err)
+	}
+
+	if repository.Generic() {
+		return resolveGeneric(node, target, repository)
+	}
+
+	factory, ok := repository.Factory()
+	if !ok {
+		return resolveOwnBuild(node, target, repository)
+	}
+
+	if err := matchFactory(node, factory, repository); err != nil {
+		return Choice{}, err
+	}
+
+	return Choice{Reference: repository.At(target), Schematic: factory.Schematic}, nil
+}
+
+// resolveOverride takes the repository that the configuration names. One that
+// names a schematic asks for it; one that names none must not cost the node
+// its extensions.
+func resolveOverride(node Running, target version.Version, override string) (Choice, error) {
+	repository, err := ParseRepository(override)
+	if err != nil {
+		return Choice{}, err
+	}
+
+	if factory, ok := repository.Factory(); ok {
+		choice := Choice{Schematic: factory.Schematic, Demanded: true}
+		if err := matchFlavour(node, factory, repository); err != nil {
+			return choice, err
+		}
+
+		choice.Reference = repository.At(target)
+
+		return choice, nil
+	}
+
+	if repository.names(node.Schematic) {
+		return Choice{Reference: repository.At(target), Schematic: node.Schematic}, nil
+	}
+
+	if !node.bare() {
+		return Choice{}, fmt.Errorf("%w: %s does not name the schematic of the node and would drop %s; use a repository that ends in /<platform>-installer/%s",
+			ErrUnsuitable, repository, node.added(), node.schematicHint())
+	}
+
+	if repository.Generic() {
+		return resolveGeneric(node, target, repository)
+	}
+
+	return Choice{Reference: repository.At(target)}, nil
+}
+
+// resolveGeneric replaces the generic installer where it would lose something
+// or no longer exists.
+func resolveGeneric(node Running, target version.Version, repository Repository) (Choice, error) {
+	if node.Schematic == "" && len(node.Extensions) > 0 {
+		return Choice{}, fmt.Errorf("%w: machine.install.image is the generic installer, but the node runs the extensions %s and reports no schematic; set installer_image to the image that holds them",
+			ErrUnsuitable, strings.Join(node.Extensions, ", "))
+	}
+
+	if node.bare() && !node.SecureBoot && !target.AtLeast(1, 14) {
+		return Choice{Reference: repository.At(target)}, nil
+	}
+
+	return fromFactory(node, target)
+}
+
+// resolveOwnBuild keeps a repository whose name says nothing about its content,
+// unless the node demonstrably runs a factory image from elsewhere.
+func resolveOwnBuild(node Running, target version.Version, repository Repository) (Choice, error) {
+	if repository.names(node.Schematic) {
+		return Choice{Reference: repository.At(target), Schematic: node.Schematic}, nil
+	}
+
+	if node.Schematic != "" && node.Schematic != EmptySchematic {
+		return Choice{}, fmt.Errorf("%w: the node runs schematic %s, but its machine.install.image %s does not name it and would drop %s; set installer_image to a repository that ends in /<platform>-installer/%s",
+			ErrUnsuitable, node.Schematic, repository, node.added(), node.Schematic)
+	}
+
+	return Choice{Reference: repository.At(target)}, nil
+}
+
+// fromFactory names the factory image that equals what the node runs.
+func fromFactory(node Running, target version.Version) (Choice, error) {
+	schematic := node.Schematic
+	if schematic == "" {
+		if len(node.Extensions) > 0 {
+			return Choice{}, fmt.Errorf("%w: the node runs the extensions %s and reports neither a schematic nor an install image; set installer_image to the image that holds them",
+				ErrUnsuitable, strings.Join(node.Extensions, ", "))
+		}
+
+		schematic = EmptySchematic
+	}
+
+	platform := node.Platform
+	if platform == "" {
+		platform = "metal"
+	}
+
+	repository, err := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}.Repository(FactoryHost)
+	if err != nil {
+		return Choice{}, err
+	}
+
+	return Choice{Reference: repository.At(target), Schematic: schematic}, nil
+}
+
+// matchFactory refuses a node's own factory image when it is not what the node
+// runs.
+func matchFactory(node Running, factory Factory, repository Repository) error {
+	if node.Schematic != "" && node.Schematic != factory.Schematic {
+		return fmt.Errorf("%w: the node runs schematic %s, but its machine.install.image %s names another one and would replace %s; set installer_image to the repository that is wanted",
+			ErrUnsuitable, node.Schematic, repository, node.added())
+	}
+
+	if node.Schematic == "" && len(node.Extensions) > 0 {
+		return fmt.Errorf("%w: the node runs the extensions %s and reports no schematic, and its machine.install.image %s may not hold them; set installer_image to the image that does",
+			ErrUnsuitable, strings.Join(node.Extensions, ", "), repository)
+	}
+
+	return matchFlavour(node, factory, repository)
+}
+
+// matchFlavour refuses an image for another platform or another way to boot.
+func matchFlavour(node Running, factory Factory, repository Repository) error {
+	if factory.SecureBoot != node.SecureBoot {
+		return fmt.Errorf("%w: %s is %s, but the node boots %s; set installer_image to the installer %s",
+			ErrUnsuitable, repository, bootFlavour(factory.SecureBoot), bootFlavour(node.SecureBoot), bootFlavour(node.SecureBoot))
+	}
+
+	// An image without a platform in its name serves metal, and Equinix Metal
+	// has no name of its own.
+	platform := node.Platform
+	if platform == equinixMetal {
+		platform = "metal"
+	}
+
+	if platform != "" && platform != factory.Platform {
+		return fmt.Errorf("%w: %s is built for platform %s, but the node runs on %s; set installer_image to the %s-installer of the same schematic",
+			ErrUnsuitable, repository, factory.Platform, node.Platform, platform)
+	}
+
+	return nil
+}
+
+func bootFlavour(secure bool) string {
+	if secure {
+		return "with secure boot"
+	}
+
+	return "without secure boot"
+}
+
+// added says what the node would lose with a bare image.
+func (n Running) added() string {
+	if len(n.Extensions) > 0 {
+		return "its extensions (" + strings.Join(n.Extensions, ", ") + ")"
+	}
+
+	return "what its schematic adds"
+}
+
+func (n Running) schematicHint() string {
+	if n.Schematic != "" {
+		return n.Schematic
+	}
+
+	return "<schematic>"
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package image_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+const (
+	generic = "ghcr.io/siderolabs/installer"
+	factory = "factory.talos.dev/"
+	empty   = image.EmptySchematic
+)
+
+func TestResolveKeepsWhatTheNodeRuns(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, test := range map[string]struct {
+		node     image.Running
+		target   string
+		override string
+		want     image.Choice
+	}{
+		"own factory image: only the tag changes": {
+			node: image.Running{InstallImage: factory + "metal-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal", Extensions: []string{"iscsi-tools"}},
+			want: image.Choice{Reference: factory + "metal-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"own factory image with secure boot on another platform": {
+			node: image.Running{InstallImage: factory + "aws-installer-secureboot/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "aws", SecureBoot: true},
+			want: image.Choice{Reference: factory + "aws-installer-secureboot/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"own factory image in the spelling without a platform": {
+			node: image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			want: image.Choice{Reference: factory + "installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"own factory image behind a mirror keeps host, port and prefix": {
+			node: image.Running{InstallImage: "harbor.example.com:8443/proxy/factory/metal-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			want: image.Choice{Reference: "harbor.example.com:8443/proxy/factory/metal-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"own factory image pinned by digest: the digest belongs to the old version": {
+			node: image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.12.6@" + digest, Schematic: schematicA, Platform: "metal"},
+			want: image.Choice{Reference: factory + "installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"own factory image on Equinix Metal, which has no name at the factory": {
+			node: image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "equinixMetal"},
+			want: image.Choice{Reference: factory + "installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"own factory image of a bare node that reports no schematic": {
+			node: image.Running{InstallImage: factory + "metal-installer/" + empty + ":v1.12.6", Platform: "metal"},
+			want: image.Choice{Reference: factory + "metal-installer/" + empty + ":v1.13.4", Schematic: empty},
+		},
+		"own private build": {
+			node: image.Running{InstallImage: "registry.example.com:5000/talos/installer:v1.12.6", Platform: "metal", Extensions: []string{"drbd"}},
+			want: image.Choice{Reference: "registry.example.com:5000/talos/installer:v1.13.4"},
+		},
+		"own private mirror of the generic installer stays at home from 1.14 on": {
+			node:   image.Running{InstallImage: "registry.example.com/siderolabs/installer:v1.13.4", Platform: "metal"},
+			target: "1.14.0",
+			want:   image.Choice{Reference: "registry.example.com/siderolabs/installer:v1.14.0"},
+		},
+		"own private mirror that names the running schematic last": {
+			node: image.Running{InstallImage: "registry.example.com/talos/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			want: image.Choice{Reference: "registry.example.com/talos/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"own private build on the empty schematic": {
+			node: image.Running{InstallImage: "registry.example.com/talos/installer:v1.12.6", Schematic: empty, Platform: "metal"},
+			want: image.Choice{Reference: "registry.example.com/talos/installer:v1.13.4"},
+		},
+		"generic below 1.14": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			want: image.Choice{Reference: generic + ":v1.13.4"},
+		},
+		"generic below 1.14 with the empty schematic": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", Schematic: empty, Platform: "metal"},
+			want: image.Choice{Reference: generic + ":v1.13.4"},
+		},
+		"generic becomes the factory's from 1.14 on": {
+			node: image.Running{InstallImage: generic + ":v1.13.4", Platform: "metal"}, target: "1.14.0",
+			want: image.Choice{Reference: factory + "metal-installer/" + empty + ":v1.14.0", Schematic: empty},
+		},
+		"generic becomes the factory's for pre-releases of 1.14 as well": {
+			node: image.Running{InstallImage: generic + ":v1.13.4", Platform: "metal"}, target: "1.14.0-rc.1",
+			want: image.Choice{Reference: factory + "metal-installer/" + empty + ":v1.14.0-rc.1", Schematic: empty},
+		},
+		"generic becomes the factory's of the node's platform": {
+			node: image.Running{InstallImage: generic + ":v1.13.4", Platform: "vmware"}, target: "1.14.0",
+			want: image.Choice{Reference: factory + "vmware-installer/" + empty + ":v1.14.0", Schematic: empty},
+		},
+		"generic becomes the plain factory installer on Equinix Metal": {
+			node: image.Running{InstallImage: generic + ":v1.13.4", Platform: "equinixMetal"}, target: "1.14.0",
+			want: image.Choice{Reference: factory + "installer/" + empty + ":v1.14.0", Schematic: empty},
+		},
+		"generic under secure boot becomes the factory's secure flavour even before 1.14": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal", SecureBoot: true},
+			want: image.Choice{Reference: factory + "metal-installer-secureboot/" + empty + ":v1.13.4", Schematic: empty},
+		},
+		"generic with a schematic running becomes that schematic's image": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", Schematic: schematicA, Extensions: []string{"qemu-guest-agent"}, Platform: "nocloud"},
+			want: image.Choice{Reference: factory + "nocloud-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"missing install image: the factory image of what runs": {
+			node: image.Running{Schematic: schematicA, Platform: "aws", SecureBoot: true},
+			want: image.Choice{Reference: factory + "aws-installer-secureboot/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"missing install image, schematic and platform: bare metal": {
+			want: image.Choice{Reference: factory + "metal-installer/" + empty + ":v1.13.4", Schematic: empty},
+		},
+		"override with the running schematic": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			override: "harbor.example.com/f/metal-installer/" + schematicA,
+			want:     image.Choice{Reference: "harbor.example.com/f/metal-installer/" + schematicA + ":v1.13.4", Schematic: schematicA, Demanded: true},
+		},
+		"override with another schematic is a demand": {
+			node:     image.Running{InstallImage: factory + "metal-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Extensions: []string{"iscsi-tools"}, Platform: "metal"},
+			override: factory + "metal-installer/" + schematicB,
+			want:     image.Choice{Reference: factory + "metal-installer/" + schematicB + ":v1.13.4", Schematic: schematicB, Demanded: true},
+		},
+		"override that a mirror ends in the running schematic": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			override: "registry.example.com/talos/" + schematicA,
+			want:     image.Choice{Reference: "registry.example.com/talos/" + schematicA + ":v1.13.4", Schematic: schematicA},
+		},
+		"override with a private repository on a bare node": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			override: "registry.example.com:5000/talos/installer",
+			want:     image.Choice{Reference: "registry.example.com:5000/talos/installer:v1.13.4"},
+		},
+		"override with the generic installer on a bare node below 1.14": {
+			node:     image.Running{InstallImage: "registry.example.com/talos:v1.12.6", Schematic: empty, Platform: "metal"},
+			override: generic,
+			want:     image.Choice{Reference: generic + ":v1.13.4"},
+		},
+		"override with the generic installer from 1.14 on": {
+			node:     image.Running{InstallImage: generic + ":v1.13.4", Platform: "metal"},
+			override: generic, target: "1.14.0",
+			want: image.Choice{Reference: factory + "metal-installer/" + empty + ":v1.14.0", Schematic: empty},
+		},
+		"override makes a broken install image irrelevant": {
+			node:     image.Running{InstallImage: "NOT AN IMAGE", Platform: "metal"},
+			override: generic,
+			want:     image.Choice{Reference: generic + ":v1.13.4"},
+		},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			got, err := image.Resolve(test.node, targetOf(test.target), test.override)
+			if err != nil || got != test.want {
+				t.Errorf("Resolve = %+v, %v\nwant      %+v", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestResolveRefusesWhatWouldCostTheNodeSomething(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, test := range map[string]struct {
+		node     image.Running
+		target   string
+		override string
+		kind     error
+		// says are parts of the message: what was found, and what to do.
+		says []string
+	}{
+		"generic, extensions and no schematic": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", Extensions: []string{"drbd", "iscsi-tools"}, Platform: "metal"},
+			says: []string{"generic installer", "drbd, iscsi-tools", "no schematic", "set installer_image"},
+		},
+		"generic, extensions and no schematic from 1.14 on": {
+			node: image.Running{InstallImage: generic + ":v1.13.4", Extensions: []string{"drbd"}, Platform: "metal"}, target: "1.14.0",
+			says: []string{"drbd", "set installer_image"},
+		},
+		"extensions and neither schematic nor install image": {
+			node: image.Running{Extensions: []string{"drbd"}, Platform: "metal"},
+			says: []string{"drbd", "neither a schematic nor an install image", "set installer_image"},
+		},
+		"own factory image of another schematic than runs": {
+			node: image.Running{InstallImage: factory + "metal-installer/" + schematicB + ":v1.12.6", Schematic: schematicA, Extensions: []string{"drbd"}, Platform: "metal"},
+			says: []string{schematicA, schematicB, "drbd", "set installer_image"},
+		},
+		"own factory image of the empty schematic though extensions run": {
+			node: image.Running{InstallImage: factory + "metal-installer/" + empty + ":v1.12.6", Extensions: []string{"drbd"}, Platform: "metal"},
+			says: []string{"drbd", empty, "set installer_image"},
+		},
+		"own private build that does not name the running schematic": {
+			node: image.Running{InstallImage: "registry.example.com/talos/installer:v1.12.6", Schematic: schematicA, Platform: "metal"},
+			says: []string{schematicA, "registry.example.com/talos/installer", "set installer_image", "/<platform>-installer/" + schematicA},
+		},
+		"own factory image without secure boot on a node with it": {
+			node: image.Running{InstallImage: factory + "metal-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal", SecureBoot: true},
+			says: []string{"metal-installer/" + schematicA, "is without secure boot", "boots with secure boot", "set installer_image to the installer with secure boot"},
+		},
+		"own factory image for another platform": {
+			node: image.Running{InstallImage: factory + "aws-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			says: []string{"platform aws", "runs on metal", "metal-installer"},
+		},
+		"the installer without a platform serves metal only": {
+			node: image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "vmware"},
+			says: []string{"platform metal", "runs on vmware", "vmware-installer"},
+		},
+		"another platform's image on Equinix Metal": {
+			node: image.Running{InstallImage: factory + "aws-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "equinixMetal"},
+			says: []string{"platform aws", "runs on equinixMetal", "metal-installer"},
+		},
+		"override generic while the node has extensions": {
+			node:     image.Running{InstallImage: factory + "metal-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Extensions: []string{"drbd"}, Platform: "metal"},
+			override: generic,
+			says:     []string{generic, "drbd", "use a repository that ends in /<platform>-installer/" + schematicA},
+		},
+		"override generic while the node has extensions of an unknown schematic": {
+			node:     image.Running{InstallImage: "registry.example.com/talos:v1.12.6", Extensions: []string{"drbd"}, Platform: "metal"},
+			override: generic,
+			says:     []string{generic, "drbd", "/<platform>-installer/<schematic>"},
+		},
+		"override private while the node has a schematic": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			override: "registry.example.com/talos/installer",
+			says:     []string{"registry.example.com/talos/installer", "what its schematic adds", "use a repository"},
+		},
+		"override with secure boot on a node without": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			override: factory + "metal-installer-secureboot/" + schematicA,
+			says:     []string{"is with secure boot", "boots without secure boot", "set installer_image to the installer without secure boot"},
+		},
+		"override for another platform": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			override: factory + "aws-installer/" + schematicA,
+			says:     []string{"platform aws", "runs on metal", "metal-installer"},
+		},
+		"override with a tag": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			override: generic + ":v1.13.4", kind: image.ErrReference,
+			says: []string{generic + ":v1.13.4", "give the repository alone"},
+		},
+		"override that is no reference": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			override: "Registry/Installer", kind: image.ErrReference,
+			says: []string{"Registry/Installer"},
+		},
+		"install image that is no reference": {
+			node: image.Running{InstallImage: "ghcr.io/Siderolabs/installer:v1.12.6", Platform: "metal"},
+			kind: image.ErrReference,
+			says: []string{"machine.install.image", "ghcr.io/Siderolabs/installer:v1.12.6", "lowercase"},
+		},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			kind := test.kind
+			if kind == nil {
+				kind = image.ErrUnsuitable
+			}
+
+			got, err := image.Resolve(test.node, targetOf(test.target), test.override)
+			if !errors.Is(err, kind) {
+				t.Fatalf("Resolve = %+v, %v; want %v", got, err, kind)
+			}
+
+			if got.Reference != "" {
+				t.Errorf("a refusal came with the image %s", got.Reference)
+			}
+
+			for _, part := range test.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q: %v", part, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusedOverrideStillTellsItsDemand: otherwise a node with the right
+// version and another schematic would pass for finished.
+func TestRefusedOverrideStillTellsItsDemand(t *testing.T) {
+	t.Parallel()
+
+	got, err := image.Resolve(image.Running{Platform: "metal", Schematic: schematicA}, targetOf(""), factory+"aws-installer/"+schematicB)
+	if !errors.Is(err, image.ErrUnsuitable) || !got.Demanded || got.Schematic != schematicB || got.Reference != "" {
+		t.Errorf("Resolve = %+v, %v; want the demand for %s and ErrUnsuitable", got, err, schematicB)
+	}
+}
+
+// targetOf is the version of that text, 1.13.4 by default.
+func targetOf(text string) version.Version {
+	if text == "" {
+		text = "1.13.4"
+	}
+
+	return version.MustParse(text)
+}

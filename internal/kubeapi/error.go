@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// operation describes a request to the people who read its errors.
+type operation struct {
+	// what completes "unable to ...".
+	what string
+	// mutates tells that the request changes something.
+	mutates bool
+}
+
+// callError is a failed request and what it means.
+type callError struct {
+	what     string
+	meanings []error
+	detail   string
+	cause    error
+}
+
+func (e *callError) Error() string {
+	parts := []string{"unable to " + e.what}
+	for _, meaning := range e.meanings {
+		parts = append(parts, meaning.Error())
+	}
+
+	return strings.Join(append(parts, e.detail), ": ")
+}
+
+// Unwrap gives the meanings and the cause.
+func (e *callError) Unwrap() []error { return append(slices.Clone(e.meanings), e.cause) }
+
+// explain gives an error of client-go its meaning.
+func explain(ctx context.Context, op operation, sent bool, err error) error {
+	failure := &callError{what: op.what, detail: err.Error(), cause: err}
+
+	var answer apierrors.APIStatus
+
+	switch {
+	case errors.As(err, &answer):
+		failure.meanings = meaningOfStatus(op, answer.Status())
+		failure.detail = detailOfStatus(answer.Status())
+	case ctx.Err() != nil:
+		failure.cause = context.Cause(ctx)
+		failure.meanings = interrupted(ctx, op, sent)
+	case rejectsCredentials(err.Error()):
+		failure.meanings = []error{cluster.ErrCredentials}
+	default:
+		failure.meanings = lost(op.mutates && sent)
+	}
+
+	return failure
+}
+
+func meaningOfStatus(op operation, status metav1.Status) []error {
+	switch status.Code {
+	case http.StatusUnauthorized:
+		return []error{cluster.ErrCredentials}
+	case http.StatusForbidden:
+		return []error{cluster.ErrDenied}
+	case http.StatusNotFound, http.StatusGone:
+		return []error{cluster.ErrNotFound}
+	case http.StatusConflict:
+		return []error{cluster.ErrConflict}
+	case http.StatusTooManyRequests:
+		if len(budgets(status)) > 0 {
+			return []error{cluster.ErrBudget}
+		}
+
+		return []error{cluster.ErrUnreachable}
+	case http.StatusServiceUnavailable:
+		return []error{cluster.ErrUnreachable}
+	}
+
+	if status.Code >= http.StatusInternalServerError {
+		// The API server may have lost etcd after it had written.
+		return lost(op.mutates)
+	}
+
+	return []error{cluster.ErrRefused}
+}
+
+// budgets are what the API server says about the disruption budgets that
+// forbid an eviction.
+func budgets(status metav1.Status) []string {
+	if status.Details == nil {
+		return nil
+	}
+
+	var messages []string
+
+	for _, cause := range status.Details.Causes {
+		if cause.Type == policyv1.DisruptionBudgetCause {
+			messages = append(messages, cause.Message)
+		}
+	}
+
+	return messages
+}
+
+func detailOfStatus(status metav1.Status) string {
+	if causes := budgets(status); len(causes) > 0 {
+		return strings.Join(causes, "; ")
+	}
+
+	return fmt.Sprintf("%s (HTTP %d)", status.Message, status.Code)
+}
+
+func interrupted(ctx context.Context, op operation, sent bool) []error {
+	if op.mutates && sent {
+		return lost(true)
+	}
+
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return lost(false)
+	}
+
+	return nil
+}
+
+// lost is the meaning of a missing answer.
+func lost(outcomeUnknown bool) []error {
+	if outcomeUnknown {
+		return []error{cluster.ErrOutcomeUnknown, cluster.ErrUnreachable}
+	}
+
+	return []error{cluster.ErrUnreachable}
+}
+
+// rejectsCredentials tells a refused certificate, or a login that failed, from
+// a connection that broke during the handshake.
+func rejectsCredentials(text string) bool {
+	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: failed to verify") ||
+		strings.Contains(text, "remote error: tls: ") && !strings.Contains(text, "internal error") ||
+		strings.Contains(text, "getting credentials: ")
+}

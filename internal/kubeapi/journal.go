@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// ErrJournal is wrapped when the journal holds something that is no entry.
+var ErrJournal = errors.New("journal damaged")
+
+// Journal reads the journal; empty when there is none. An entry that cannot be
+// read is an error, because the node behind it may hold an unfinished install.
+func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
+	object, err := c.readConfigMap(ctx, JournalName)
+	if err != nil || object == nil {
+		return cluster.Journal{}, err
+	}
+
+	journal := cluster.Journal{Entries: map[string]cluster.Entry{}, ResourceVersion: object.ResourceVersion}
+
+	for uuid, text := range object.Data {
+		entry, err := decodeEntry(text)
+		if err != nil {
+			return cluster.Journal{}, fmt.Errorf("%w: key %q of ConfigMap %s/%s is not an entry: %w. "+
+				"Make sure that the machine with this UUID has been rebooted since the last upgrade, then remove the key: "+
+				"kubectl -n %s edit configmap %s", ErrJournal, uuid, Namespace, JournalName, err, Namespace, JournalName)
+		}
+
+		journal.Entries[uuid] = entry
+	}
+
+	return journal, nil
+}
+
+// WriteJournal creates the journal when its ResourceVersion is empty and
+// updates it otherwise.
+func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
+	what := "write the journal " + Namespace + "/" + JournalName
+
+	object := &corev1.ConfigMap{ObjectMeta: c.metadata(JournalName, journal.ResourceVersion), Data: map[string]string{}}
+
+	for uuid, entry := range journal.Entries {
+		text, err := encodeEntry(entry)
+		if err != nil {
+			return cluster.Journal{}, fmt.Errorf("unable to %s: %w", what, err)
+		}
+
+		object.Data[uuid] = text
+	}
+
+	request := c.core.Post().Namespace(Namespace).Resource("configmaps")
+	if journal.ResourceVersion != "" {
+		request = c.core.Put().Namespace(Namespace).Resource("configmaps").Name(JournalName)
+	}
+
+	var written corev1.ConfigMap
+	if err := change(ctx, what, request.Body(object), &written); err != nil {
+		return cluster.Journal{}, vanished(journal.ResourceVersion, err)
+	}
+
+	return cluster.Journal{Entries: journal.Entries, ResourceVersion: written.ResourceVersion}, nil
+}
+
+func (c *Client) readConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+	var object corev1.ConfigMap
+
+	err := read(ctx, "read the ConfigMap "+Namespace+"/"+name,
+		c.core.Get().Namespace(Namespace).Resource("configmaps").Name(name), &object)
+	if errors.Is(err, cluster.ErrNotFound) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	return &object, nil
+}
+
+// journalEntry is an entry as it is stored: the value of the key named after
+// the machine's UUID. The names are part of what a newer version must be able
+// to read; unknown ones are ignored.
+type journalEntry struct {
+	// Node is the name of the Kubernetes node.
+	Node string `json:"node"`
+	// Phase is intent, installed, rebooting or fallback.
+	Phase cluster.Phase `json:"phase"`
+	// Attempt counts from 1.
+	Attempt int `json:"attempt"`
+	// BootID is the boot before the install; for a fallback, the one after it.
+	BootID string `json:"bootID"`
+	// Image is the installer image with its tag.
+	Image string `json:"image"`
+	// Target and Previous are Talos versions without "v".
+	Target            string `json:"target"`
+	Previous          string `json:"previous,omitempty"`
+	PreviousSchematic string `json:"previousSchematic,omitempty"`
+	// Run names the run that wrote the entry.
+	Run string `json:"run"`
+	// Cordoned tells that the cordon on the node was set by the run.
+	Cordoned bool `json:"cordoned"`
+	// Written is RFC 3339 in UTC.
+	Written time.Time `json:"written"`
+}
+
+func encodeEntry(entry cluster.Entry) (string, error) {
+	stored := journalEntry{
+		Node: entry.Node, Phase: entry.Phase, Attempt: entry.Attempt, BootID: entry.BootID, Image: entry.Image,
+		PreviousSchematic: entry.PreviousSchematic, Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
+	}
+
+	if !entry.Target.IsZero() {
+		stored.Target = entry.Target.String()
+	}
+
+	if !entry.Previous.IsZero() {
+		stored.Previous = entry.Previous.String()
+	}
+
+	text, err := json.Marshal(stored)
+
+	return string(text), err
+}
+
+func decodeEntry(text string) (cluster.Entry, error) {
+	var stored journalEntry
+	if err := json.Unmarshal([]byte(text), &stored); err != nil {
+		return cluster.Entry{}, err
+	}
+
+	switch stored.Phase {
+	case cluster.PhaseIntent, cluster.PhaseInstalled, cluster.PhaseRebooting, cluster.PhaseFallback:
+	default:
+		return cluster.Entry{}, fmt.Errorf("unknown phase %q", stored.Phase)
+	}
+
+	target, err := optionalVersion(stored.Target)
+	if err != nil {
+		return cluster.Entry{}, fmt.Errorf("target: %w", err)
+	}
+
+	previous, err := optionalVersion(stored.Previous)
+	if err != nil {
+		return cluster.Entry{}, fmt.Errorf("previous: %w", err)
+	}
+
+	return cluster.Entry{
+		Node: stored.Node, Phase: stored.Phase, Attempt: stored.Attempt, BootID: stored.BootID, Image: stored.Image,
+		Target: target, Previous: previous, PreviousSchematic: stored.PreviousSchematic,
+		Run: stored.Run, Cordoned: stored.Cordoned, Written: stored.Written,
+	}, nil
+}
+
+func optionalVersion(text string) (version.Version, error) {
+	if text == "" {
+		return version.Version{}, nil
+	}
+
+	return version.Parse(text)
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// labelComponent is the label by which Talos names the pods of the control
+// plane and of kube-proxy.
+const labelComponent = "k8s-app"
+
+// ComponentPods lists the pods of the control plane and of kube-proxy.
+func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error) {
+	components := []string{
+		string(cluster.APIServer), string(cluster.ControllerManager), string(cluster.Scheduler), string(cluster.Proxy),
+	}
+
+	var list corev1.PodList
+
+	request := c.core.Get().Namespace(Namespace).Resource("pods").
+		Param("labelSelector", labelComponent+" in ("+strings.Join(components, ",")+")")
+	if err := read(ctx, "list the pods of the control plane", request, &list); err != nil {
+		return nil, err
+	}
+
+	var pods []cluster.ComponentPod
+
+	for i := range list.Items {
+		pod := &list.Items[i]
+
+		component := pod.Labels[labelComponent]
+
+		index := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == component })
+		if index < 0 || finished(pod) || pod.DeletionTimestamp != nil {
+			continue
+		}
+
+		pods = append(pods, cluster.ComponentPod{
+			Node:      pod.Spec.NodeName,
+			Component: cluster.Component(component),
+			Image:     pod.Spec.Containers[index].Image,
+			Ready:     ready(pod),
+		})
+	}
+
+	return pods, nil
+}
+
+// PodsToEvict lists the pods that a drain of the node removes.
+func (c *Client) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, error) {
+	var list corev1.PodList
+
+	what := "list the pods on node " + node
+
+	request := c.core.Get().Resource("pods").Param("fieldSelector", "spec.nodeName="+node)
+	if err := read(ctx, what, request, &list); err != nil {
+		return nil, err
+	}
+
+	var (
+		pods    []cluster.Pod
+		daemons = map[types.UID]bool{}
+	)
+
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || finished(pod) {
+			continue
+		}
+
+		stays, err := c.belongsToDaemonSet(ctx, pod, daemons)
+		if err != nil {
+			return nil, err
+		}
+
+		if !stays {
+			pods = append(pods, cluster.Pod{
+				Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Terminating: pod.DeletionTimestamp != nil,
+			})
+		}
+	}
+
+	return pods, nil
+}
+
+// belongsToDaemonSet tells whether a DaemonSet would bring the pod right back.
+// One that no longer exists would not. Answers are remembered by the UID of
+// the DaemonSet.
+func (c *Client) belongsToDaemonSet(ctx context.Context, pod *corev1.Pod, known map[types.UID]bool) (bool, error) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "DaemonSet" {
+		return false, nil
+	}
+
+	if exists, ok := known[owner.UID]; ok {
+		return exists, nil
+	}
+
+	err := read(ctx, "read the DaemonSet "+pod.Namespace+"/"+owner.Name,
+		c.core.Get().AbsPath("/apis/apps/v1/namespaces", pod.Namespace, "daemonsets", owner.Name), nil)
+	if err != nil && !errors.Is(err, cluster.ErrNotFound) {
+		return false, err
+	}
+
+	known[owner.UID] = err == nil
+
+	return known[owner.UID], nil
+}
+
+// Evict asks for the eviction of one pod. It is no error when the pod is gone,
+// or when its whole namespace is on its way out.
+func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: onlyThis(pod)},
+	}
+
+	err := change(ctx, "evict pod "+pod.String(), c.pod(c.core.Post(), pod).SubResource("eviction").Body(eviction), nil)
+	if err == nil || isGone(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+
+	// The API server gives up on pods that two budgets cover. That is a state of
+	// the configuration, not a moment of weakness.
+	var failure *callError
+	if errors.As(err, &failure) && strings.Contains(failure.detail, "more than one PodDisruptionBudget") {
+		return &callError{
+			what: failure.what, meanings: []error{cluster.ErrRefused},
+			detail: "more than one PodDisruptionBudget covers it, which Kubernetes does not support", cause: failure.cause,
+		}
+	}
+
+	return err
+}
+
+// DeletePod deletes one pod with its own grace period, without asking its
+// budgets. It is no error when the pod is gone.
+func (c *Client) DeletePod(ctx context.Context, pod cluster.Pod) error {
+	err := change(ctx, "delete pod "+pod.String(),
+		c.pod(c.core.Delete(), pod).Body(&metav1.DeleteOptions{Preconditions: onlyThis(pod)}), nil)
+	if isGone(err) {
+		return nil
+	}
+
+	return err
+}
+
+func (c *Client) pod(request *rest.Request, pod cluster.Pod) *rest.Request {
+	return request.Namespace(pod.Namespace).Resource("pods").Name(pod.Name)
+}
+
+// onlyThis protects a pod of the same name that came after the one meant.
+func onlyThis(pod cluster.Pod) *metav1.Preconditions {
+	if pod.UID == "" {
+		return nil
+	}
+
+	uid := types.UID(pod.UID)
+
+	return &metav1.Preconditions{UID: &uid}
+}
+
+// isGone tells that the pod does not exist any more, be it that another one has
+// taken its name.
+func isGone(err error) bool {
+	if errors.Is(err, cluster.ErrNotFound) {
+		return true
+	}
+
+	// Versions of Kubernetes word it differently. No other conflict speaks of
+	// UIDs.
+	return errors.Is(err, cluster.ErrConflict) && strings.Contains(err.Error(), "UID") && strings.Contains(err.Error(), "recondition")
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}

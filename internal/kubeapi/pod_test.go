@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kubeapi_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// addPod puts a pod on a node, owned by whoever the test says.
+func addPod(t *testing.T, other kubernetes.Interface, name, node string, owners ...metav1.OwnerReference) *corev1.Pod {
+	t.Helper()
+
+	pod, err := other.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "example.org/c:1"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		now := int64(0)
+
+		err := other.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+
+	return pod
+}
+
+func controlled(kind, name string) metav1.OwnerReference {
+	yes := true
+
+	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "11111111-0000-0000-0000-000000000000", Controller: &yes}
+}
+
+func TestADrainTakesWhatKubectlTakes(t *testing.T) {
+	api, other := live(t)
+
+	addPod(t, other, "alone", "worker-0")
+	addPod(t, other, "orphan", "worker-0", controlled("DaemonSet", "gone"))
+	addPod(t, other, "elsewhere", "worker-1")
+
+	done := addPod(t, other, "done", "worker-0")
+	done.Status.Phase = corev1.PodSucceeded
+
+	if _, err := other.CoreV1().Pods("default").UpdateStatus(t.Context(), done, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	all, err := other.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=worker-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	pods, err := api.PodsToEvict(t.Context(), "worker-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	has := func(name string) bool {
+		return slices.ContainsFunc(pods, func(pod cluster.Pod) bool { return strings.HasPrefix(pod.Name, name) })
+	}
+
+	for name, want := range map[string]bool{"alone": true, "orphan": true, "elsewhere": false, "done": false, "kube-proxy": false} {
+		if has(name) != want {
+			t.Errorf("%s is to be evicted: %t, want %t", name, has(name), want)
+		}
+	}
+
+	if !slices.ContainsFunc(all.Items, func(pod corev1.Pod) bool { return strings.HasPrefix(pod.Name, "kube-proxy") }) {
+		t.Error("there is no pod of a DaemonSet that could have been left out")
+	}
+
+	planes, err := api.PodsToEvict(t.Context(), "cp-0")
+	if err != nil || len(planes) != 0 {
+		t.Errorf("a control plane has pods to evict: %v, %v", planes, err)
+	}
+}
+
+func TestAnEvictedPodLeavesAndAnotherOfItsNameStays(t *testing.T) {
+	api, other := live(t)
+	added := addPod(t, other, "leaving", "worker-0")
+
+	stranger := cluster.Pod{Namespace: "default", Name: "leaving", UID: "22222222-0000-0000-0000-000000000000"}
+
+	if err := api.Evict(t.Context(), stranger); err != nil {
+		t.Errorf("evicting a pod that is gone: %v", err)
+	}
+
+	if err := api.DeletePod(t.Context(), stranger); err != nil {
+		t.Errorf("deleting a pod that is gone: %v", err)
+	}
+
+	pod := cluster.Pod{Namespace: "default", Name: "leaving", UID: string(added.UID)}
+
+	found, err := other.CoreV1().Pods("default").Get(t.Context(), "leaving", metav1.GetOptions{})
+	if err != nil || found.DeletionTimestamp != nil {
+		t.Fatalf("the pod was taken for another one: %v, %v", found.DeletionTimestamp, err)
+	}
+
+	if err := api.Evict(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+
+	eventually(t, "the pod to leave", func() (bool, error) {
+		pods, err := api.PodsToEvict(t.Context(), "worker-0")
+
+		return !slices.ContainsFunc(pods, func(other cluster.Pod) bool { return other.UID == pod.UID }), err
+	})
+
+	for name, call := range map[string]func() error{
+		"evict":  func() error { return api.Evict(t.Context(), pod) },
+		"delete": func() error { return api.DeletePod(t.Context(), pod) },
+	} {
+		if err := call(); err != nil {
+			t.Errorf("%s a pod that is gone: %v", name, err)
+		}
+	}
+}
+
+func TestADeletedPodLeaves(t *testing.T) {
+	api, other := live(t)
+	added := addPod(t, other, "deleted", "worker-0")
+
+	if err := api.DeletePod(t.Context(), cluster.Pod{Namespace: "default", Name: "deleted", UID: string(added.UID)}); err != nil {
+		t.Fatal(err)
+	}
+
+	eventually(t, "the pod to be terminating or gone", func() (bool, error) {
+		found, err := other.CoreV1().Pods("default").Get(t.Context(), "deleted", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+
+		return found.DeletionTimestamp != nil, err
+	})
+}
+
+func TestABudgetThatIsExhaustedIsNamed(t *testing.T) {
+	api, other := live(t)
+
+	budgets, err := other.PolicyV1().PodDisruptionBudgets("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(budgets.Items) == 0 {
+		t.Fatalf("no budgets in the cluster: %v", err)
+	}
+
+	covered := budgets.Items[0]
+
+	// Two pods of one budget at once: the second one has to wait.
+	pods, err := other.CoreV1().Pods(covered.Namespace).List(t.Context(), metav1.ListOptions{
+		LabelSelector: metav1.FormatLabelSelector(covered.Spec.Selector),
+	})
+	if err != nil || len(pods.Items) < 2 {
+		t.Fatalf("%d pods below the budget, %v", len(pods.Items), err)
+	}
+
+	var refused error
+
+	for _, pod := range pods.Items {
+		err := api.Evict(t.Context(), cluster.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)})
+		if err != nil {
+			refused = err
+
+			break
+		}
+	}
+
+	if !errors.Is(refused, cluster.ErrBudget) || !strings.Contains(refused.Error(), covered.Name) {
+		t.Errorf("%v, want the budget %s to be named", refused, covered.Name)
+	}
+
+	eventually(t, "the workload to recover", func() (bool, error) {
+		now, err := other.PolicyV1().PodDisruptionBudgets(covered.Namespace).Get(t.Context(), covered.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+
+		return now.Status.DisruptionsAllowed > 0 && now.Status.CurrentHealthy == now.Status.ExpectedPods, nil
+	})
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// findingCase expects one finding of a check, and no other that blocks.
+type findingCase struct {
+	scene    *scene
+	check    string
+	severity cluster.Severity
+	node     string
+	// says are parts of the printed finding: what was found, and what to do.
+	says []string
+}
+
+func runFindings(t *testing.T, cases map[string]findingCase) {
+	t.Helper()
+
+	for behaviour, test := range cases {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			findings := test.scene.make().Findings
+
+			got, ok := find(findings, test.check)
+			if !ok || got.Severity != test.severity || got.Node != test.node {
+				t.Fatalf("findings: %v; want %s of severity %d at node %q", findings, test.check, test.severity, test.node)
+			}
+
+			for _, part := range test.says {
+				if !strings.Contains(got.String(), part) {
+					t.Errorf("the finding does not say %q: %s", part, got)
+				}
+			}
+
+			if got.Severity != cluster.Advice && got.Remedy == "" && got.Check != "schematic" {
+				t.Errorf("no remedy: %s", got)
+			}
+
+			for _, other := range cluster.Blocking(findings) {
+				if other.Check != test.check {
+					t.Errorf("unexpected: %s", other)
+				}
+			}
+		})
+	}
+}
+
+func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"a downgrade names the node": {
+			scene: newScene(3, 2).runs("1.13.4").runs("1.13.5", "cp-2"), check: "versions", severity: cluster.Permanent, node: "cp-2",
+			says: []string{"1.13.5", "newer than the target 1.13.4", "Set talos_version to 1.13.5"},
+		},
+		"a skipped minor names the line in between": {
+			scene: newScene(3, 2).runs("1.13.4").runs("1.11.6", "worker-1"), check: "versions", severity: cluster.Permanent,
+			says: []string{"from Talos 1.11.6 to 1.13.4", "skip the release line 1.12", "Upgrade to the latest 1.12.x first"},
+		},
+		"a minor that the matrix does not know": {
+			scene: newScene(3, 0).runs("1.15.2").aims("1.16.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"1.16", "not in the support matrix", "Choose a version"},
+		},
+		"Kubernetes too old for the target": {
+			scene: newScene(3, 1).kubernetes("1.30.4"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"kubernetes 1.30.4 is not supported by Talos 1.13.4", "1.31 to 1.36", "Bring Kubernetes into that range first"},
+		},
+		"Kubernetes too new for the target": {
+			scene: newScene(3, 1).kubernetes("1.37.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"kubernetes 1.37.0 is not supported by Talos 1.13.4", "or choose another talos_version"},
+		},
+		"one old kubelet is enough": {
+			scene: func() *scene {
+				s := newScene(3, 1)
+				s.node("worker-1").Versions[cluster.Kubelet] = version.MustParse("1.30.9")
+
+				return s
+			}(), check: "compatibility", severity: cluster.Permanent, says: []string{"1.30.9"},
+		},
+		"Talos below what is managed": {
+			scene: newScene(3, 0).runs("1.7.7").aims("1.8.4").kubernetes("1.30.0"), check: "versions", severity: cluster.Permanent,
+			says: []string{"Talos 1.7.7 are too old", "1.8.0 or newer with talosctl"},
+		},
+		"Talos below what is tested": {
+			scene: newScene(3, 0).runs("1.10.5").aims("1.11.6").kubernetes("1.32.0"), check: "versions", severity: cluster.Advice,
+			says: []string{"1.10.5", "tested from 1.11.0"},
+		},
+		"another Kubernetes than runs": {
+			scene: newScene(3, 0).asserts("1.35.2"), check: "versions", severity: cluster.Permanent,
+			says: []string{"runs Kubernetes 1.34.2", "kubernetes_version asks for 1.35.2", "Set kubernetes_version to what runs"},
+		},
+		"another Kubernetes than some components run": {
+			scene: func() *scene {
+				s := newScene(3, 1).asserts("1.34.2")
+				s.node("worker-1").Versions[cluster.Kubelet] = version.MustParse("1.33.0")
+
+				return s
+			}(), check: "versions", severity: cluster.Permanent, says: []string{"runs Kubernetes 1.33.0 to 1.34.2"},
+		},
+		"a legacy node cannot leave out the drain": {
+			scene: func() *scene {
+				s := newScene(0, 0)
+				s.add(cluster.Worker, "worker-1", "10.0.1.1")
+				s.add(cluster.ControlPlane, "cp-1", "10.0.0.1")
+				s.policy.Drain.Enabled = false
+
+				return s.runs("1.13.1", "cp-1").elect()
+			}(), check: "versions", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"1.12.6", "always drains itself", "Leave drain.enabled at true"},
+		},
+	})
+}
+
+func TestNodeImagesThatCannotBeChosenArePermanent(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"extensions that the generic installer lacks": {
+			scene: func() *scene {
+				s := newScene(3, 1)
+				s.node("worker-1").Machine.Extensions = []string{"drbd"}
+
+				return s
+			}(), check: "schematic", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"drbd", "set installer_image"},
+		},
+		"an install image that is none": {
+			scene: func() *scene {
+				s := newScene(3, 1)
+				s.node("cp-1").Machine.Config.InstallImage = "Not An Image"
+
+				return s
+			}(), check: "installer-image", severity: cluster.Permanent, node: "cp-1",
+			says: []string{"machine.install.image", "Not An Image", "Correct machine.install.image"},
+		},
+		"an installer_image with a tag": {
+			scene: func() *scene {
+				s := newScene(1, 0)
+				s.target.InstallerImage = generic + ":v1.13.4"
+
+				return s
+			}(), check: "installer-image", severity: cluster.Permanent, node: "cp-1",
+			says: []string{generic + ":v1.13.4", "give the repository alone", "Correct installer_image"},
+		},
+	})
+}
+
+func TestWhatCanBeOrderedIsNotHeldAgainstATarget(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, s := range map[string]*scene{
+		"the next minor":                         newScene(3, 2),
+		"the same minor":                         newScene(3, 2).runs("1.13.0"),
+		"a pre-release of the same version":      newScene(3, 2).runs("1.13.4-rc.0"),
+		"a mix of both minors":                   newScene(3, 2).runs("1.13.4", "worker-1"),
+		"the asserted Kubernetes version runs":   newScene(3, 2).asserts("1.34.2"),
+		"lifecycle nodes need not be drained":    newScene(3, 2).runs("1.13.1").undrained(),
+		"legacy nodes at the target do not move": newScene(3, 2).aims("1.12.6").undrained(),
+		"roles that are unknown":                 newScene(3, 2).roles(),
+		"an administrator among other roles":     newScene(3, 2).roles("os:reader", adminRole),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if got := s.make().Findings; len(got) > 0 {
+				t.Errorf("findings: %v", got)
+			}
+		})
+	}
+}
+
+func TestAssertedKubernetesIsHeldAgainstWhatRunsWithoutATalosTarget(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(3, 0).asserts("1.36.0")
+	s.target.Talos = version.Version{}
+
+	if finding, ok := find(s.make().Findings, "versions"); !ok || finding.Attribute != "kubernetes_version" {
+		t.Errorf("finding: %v", finding)
+	}
+}
+
+func (s *scene) aims(talos string) *scene {
+	s.target.Talos = version.MustParse(talos)
+
+	return s
+}
+
+func (s *scene) asserts(kubernetes string) *scene {
+	s.target.Kubernetes = version.MustParse(kubernetes)
+
+	return s
+}
+
+func (s *scene) undrained() *scene {
+	s.policy.Drain.Enabled = false
+
+	return s
+}
+
+func (s *scene) roles(roles ...string) *scene {
+	s.snapshot.Roles = roles
+
+	return s
+}

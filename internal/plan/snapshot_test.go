@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+const (
+	schematicA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	schematicB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	generic    = "ghcr.io/siderolabs/installer"
+	adminRole  = "os:admin"
+)
+
+// scene is a case under construction: a healthy cluster on Talos 1.12.6 and
+// Kubernetes 1.34.2 whose target is Talos 1.13.4.
+type scene struct {
+	snapshot cluster.Snapshot
+	target   cluster.Target
+	policy   cluster.Policy
+}
+
+// newScene has nodes in the order in which observations list them.
+func newScene(controlPlanes, workers int) *scene {
+	s := &scene{
+		snapshot: cluster.Snapshot{ID: "cluster", Journal: &cluster.Journal{Entries: map[string]cluster.Entry{}}, Roles: []string{adminRole}},
+		target:   cluster.Target{Talos: version.MustParse("1.13.4")},
+		policy:   cluster.DefaultPolicy(),
+	}
+
+	for i := range workers {
+		s.add(cluster.Worker, fmt.Sprintf("worker-%d", i+1), fmt.Sprintf("10.0.1.%d", i+1))
+	}
+
+	for i := range controlPlanes {
+		s.add(cluster.ControlPlane, fmt.Sprintf("cp-%d", i+1), fmt.Sprintf("10.0.0.%d", i+1))
+	}
+
+	return s.elect()
+}
+
+func (s *scene) add(role cluster.Role, name, address string) {
+	images, versions := map[cluster.Component]string{}, map[cluster.Component]version.Version{}
+
+	for _, component := range cluster.Components(role) {
+		versions[component] = version.MustParse("1.34.2")
+		if component != cluster.Proxy || role == cluster.ControlPlane {
+			images[component] = "registry.k8s.io/" + string(component) + ":v1.34.2"
+		}
+	}
+
+	s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
+		Name: name, Role: role, Address: address, Member: true, Versions: versions,
+		Machine: &cluster.Machine{
+			Address: address, NodeName: name, UUID: "uuid-" + name, Role: role, Talos: version.MustParse("1.12.6"),
+			Platform: "metal", BootID: "boot-" + name, Stage: cluster.StageRunning, Ready: true,
+			Config: &cluster.MachineConfig{InstallImage: generic + ":v1.12.6", Images: images},
+		},
+		Kube: &cluster.KubeNode{
+			Name: name, Addresses: []string{address}, ControlPlane: role == cluster.ControlPlane, Ready: true,
+			SystemUUID: "uuid-" + name, BootID: "boot-" + name, Talos: true,
+		},
+	})
+}
+
+// elect gives every control plane the view of an etcd whose members are the
+// control planes.
+func (s *scene) elect() *scene {
+	var members []cluster.EtcdMember
+
+	for _, node := range s.snapshot.ControlPlanes() {
+		members = append(members, cluster.EtcdMember{ID: uint64(len(members) + 1), Name: node.Name, PeerAddresses: []string{node.Address}})
+	}
+
+	next := uint64(0)
+
+	for i := range s.snapshot.Nodes {
+		if s.snapshot.Nodes[i].Role == cluster.ControlPlane {
+			next++
+			s.snapshot.Nodes[i].Etcd = &cluster.EtcdView{Members: members, Status: cluster.EtcdStatus{MemberID: next, Leader: 1}}
+		}
+	}
+
+	return s
+}
+
+func (s *scene) node(name string) *cluster.Node {
+	for i := range s.snapshot.Nodes {
+		if s.snapshot.Nodes[i].Name == name {
+			return &s.snapshot.Nodes[i]
+		}
+	}
+
+	panic("no node " + name)
+}
+
+// runs puts nodes, all of them where none is named, on a Talos version.
+func (s *scene) runs(talos string, names ...string) *scene {
+	for i := range s.snapshot.Nodes {
+		node := &s.snapshot.Nodes[i]
+		if node.Machine == nil || (len(names) > 0 && !slices.Contains(names, node.Name)) {
+			continue
+		}
+
+		node.Machine.Talos = version.MustParse(talos)
+	}
+
+	return s
+}
+
+// built puts all nodes on a factory image.
+func (s *scene) built(schematic string) *scene {
+	for i := range s.snapshot.Nodes {
+		machine := s.snapshot.Nodes[i].Machine
+		machine.Schematic = schematic
+		machine.Config.InstallImage = "factory.talos.dev/metal-installer/" + schematic + ":" + machine.Talos.Tag()
+	}
+
+	return s
+}
+
+func (s *scene) kubernetes(running string) *scene {
+	for _, node := range s.snapshot.Nodes {
+		for component := range node.Versions {
+			node.Versions[component] = version.MustParse(running)
+		}
+	}
+
+	return s
+}
+
+func (s *scene) notReady(name string) *scene {
+	s.node(name).Kube.Ready = false
+
+	return s
+}
+
+// cordoned by a run of ours, or by somebody else where the run is empty.
+func (s *scene) cordoned(name, run string) *scene {
+	s.node(name).Kube.Unschedulable, s.node(name).Kube.CordonedBy = true, run
+
+	return s
+}
+
+func (s *scene) silent(name string) *scene {
+	s.node(name).Machine = nil
+	s.node(name).Etcd = nil
+	s.node(name).Unreachable = fmt.Errorf("dial tcp: %w", cluster.ErrUnreachable)
+
+	return s
+}
+
+func (s *scene) entry(name string, phase cluster.Phase, bootID string) *scene {
+	s.snapshot.Journal.Entries["uuid-"+name] = cluster.Entry{
+		Node: name, Phase: phase, Attempt: 1, BootID: bootID, Image: generic + ":v1.13.4",
+		Target: s.target.Talos, Previous: version.MustParse("1.12.6"), Run: "run-1",
+	}
+
+	return s
+}
+
+func (s *scene) make() plan.Plan { return plan.Make(s.snapshot, s.target, s.policy) }
+
+func stepNames(made plan.Plan) string {
+	names := make([]string, 0, len(made.Steps))
+	for _, step := range made.Steps {
+		names = append(names, step.Node)
+	}
+
+	return strings.Join(names, " ")
+}
+
+func find(findings []cluster.Finding, check string) (cluster.Finding, bool) {
+	for _, finding := range findings {
+		if finding.Check == check {
+			return finding, true
+		}
+	}
+
+	return cluster.Finding{}, false
+}
+
+// wantOrder compares the nodes with steps, in order, and those without.
+func wantOrder(t *testing.T, made plan.Plan, steps, atTarget string) {
+	t.Helper()
+
+	if got := stepNames(made); got != steps {
+		t.Errorf("steps: %q, want %q", got, steps)
+	}
+
+	if got := strings.Join(made.AtTarget, " "); got != atTarget {
+		t.Errorf("at target: %q, want %q", got, atTarget)
+	}
+}
+
+// errAway stands for any error of a port.
+var errAway = errors.New("connection refused")

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+func TestDelete(t *testing.T) {
+	for name, test := range map[string]struct {
+		change    func(*fakeCluster)
+		want      []outcome
+		forgotten []string
+	}{
+		"removes what is ours": {func(*fakeCluster) {}, nil, []string{"cluster-a"}},
+		"says what it kept": {
+			func(f *fakeCluster) { f.kept = []string{"the journal, because worker-0 is armed"} },
+			[]outcome{{diag.SeverityWarning, "worker-0 is armed"}},
+			[]string{"cluster-a"},
+		},
+		"refuses another cluster": {
+			func(f *fakeCluster) { f.id = "cluster-b" },
+			[]outcome{{diag.SeverityError, "The state belongs to cluster cluster-a"}},
+			nil,
+		},
+		"lets go of a dead cluster and says what may be left": {
+			func(f *fakeCluster) { f.down, f.forgetErr = cluster.ErrUnreachable, cluster.ErrUnreachable },
+			[]outcome{{diag.SeverityWarning, "kube-system/talosupgrade-journal"}},
+			nil,
+		},
+		"stops where other credentials would help": {
+			func(f *fakeCluster) { f.forgetErr = cluster.ErrDenied },
+			[]outcome{{diag.SeverityError, "terraform state rm"}},
+			[]string{"cluster-a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+			state := stateOf(t, stored(t, fake, "1.13.4", ""))
+			test.change(fake)
+
+			resp := resource.DeleteResponse{State: state}
+			(&clusterResource{clusters: fake.clusters(t)}).Delete(t.Context(), resource.DeleteRequest{State: state}, &resp)
+
+			check(t, resp.Diagnostics, test.want...)
+
+			if !slices.Equal(fake.forgotten, test.forgotten) {
+				t.Errorf("forgot %v", fake.forgotten)
+			}
+		})
+	}
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// ModifyPlan implements [resource.ResourceWithModifyPlan]. It runs at plan and
+// again at apply, while the cluster moves on in between, so it plans nothing
+// but unknown values and diagnostics.
+func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		resp.Diagnostics.AddWarning("Destroying changes nothing on the nodes",
+			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept.")
+
+		return
+	}
+
+	if r.clusters == nil {
+		return
+	}
+
+	var planned clusterModel
+
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &planned)...)
+
+	var prior *clusterModel
+	if !req.State.Raw.IsNull() {
+		prior = &clusterModel{}
+		resp.Diagnostics.Append(req.State.Get(ctx, prior)...)
+	}
+
+	if resp.Diagnostics.HasError() {
+		return
+	}
+
+	work, diagnostics := r.preview(ctx, planned, prior)
+	resp.Diagnostics.Append(diagnostics...)
+
+	switch {
+	case prior == nil:
+	case work || !planned.sameAs(*prior):
+		planned.Status, planned.Nodes = types.ObjectUnknown(statusTypes()), types.MapUnknown(types.ObjectType{AttrTypes: nodeTypes()})
+		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
+	default:
+		// The framework took the computed values for unknown because a version
+		// was spelled differently; nothing changes after all.
+		planned.Status, planned.Nodes = prior.Status, prior.Nodes
+		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
+	}
+}
+
+// sameAs tells whether both say the same in everything that is the user's.
+func (m clusterModel) sameAs(other clusterModel) bool {
+	return m.TalosVersion.Equal(other.TalosVersion) &&
+		m.KubernetesVersion.Equal(other.KubernetesVersion) &&
+		m.Context.Equal(other.Context) &&
+		m.Order.Equal(other.Order) &&
+		m.RebootMode.Equal(other.RebootMode) &&
+		m.NodeTimeout.Equal(other.NodeTimeout) &&
+		m.Drain.Equal(other.Drain) &&
+		m.InstallerImage.Equal(other.InstallerImage) &&
+		m.NodeOverrides.Equal(other.NodeOverrides) &&
+		m.Timeouts.Equal(other.Timeouts)
+}
+
+// preview says what an apply would do, and whether that is anything at all.
+// Prior is nil for a resource that does not exist yet.
+func (r *clusterResource) preview(ctx context.Context, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
+	var diagnostics diag.Diagnostics
+
+	if r.clusters.undecided() {
+		diagnostics.Append(warning(problem("look at the cluster", r.clusters.access, errUnknown),
+			"The cluster is looked at during apply", "What the upgrade does is not known before that."))
+
+		return false, diagnostics
+	}
+
+	if !planned.known(ctx) {
+		return false, diagnostics
+	}
+
+	target, more := planned.target()
+	diagnostics.Append(more...)
+
+	policy, more := planned.policy(ctx)
+	diagnostics.Append(more...)
+
+	limit, more := planned.Timeouts.Read(ctx, defaultReadTimeout)
+	diagnostics.Append(more...)
+
+	if diagnostics.HasError() {
+		return false, diagnostics
+	}
+
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+
+	seen, err := r.clusters.recent(bounded, planned.Context.ValueString())
+	if err != nil {
+		diagnostics.Append(unplannable(r.clusters.access, err))
+
+		return false, diagnostics
+	}
+
+	if prior != nil && seen.ID != "" && prior.ID.ValueString() != "" && prior.ID.ValueString() != seen.ID {
+		diagnostics.Append(wrongCluster(prior.ID.ValueString(), seen.ID, seen.name))
+
+		return false, diagnostics
+	}
+
+	made := plan.Make(seen.Snapshot, target, policy)
+	diagnostics.Append(planFindings(made.Findings, len(made.Steps) > 0)...)
+
+	if len(made.Steps) > 0 && !diagnostics.HasError() {
+		diagnostics.Append(rollWarning(made, seen.name))
+	}
+
+	return len(made.Steps) > 0, diagnostics
+}
+
+// unplannable is the diagnostic of a plan that could not look at the cluster.
+// What may heal until the apply is a warning.
+func unplannable(access credentials, err error) diag.Diagnostic {
+	found := problem("plan the upgrade", access, err)
+
+	if errors.Is(err, errMissing) || errors.Is(err, errUnusable) || !cluster.Heals(err) {
+		return found
+	}
+
+	return warning(found, summaryUnobserved, "Whether anything has to be upgraded is found out by apply.")
+}

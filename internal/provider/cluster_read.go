@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// Read implements [resource.Resource]. A cluster that cannot be looked at keeps
+// what the state says: it is not gone because it is away.
+func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var model clusterModel
+
+	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
+
+	limit, diagnostics := model.Timeouts.Read(ctx, defaultReadTimeout)
+	resp.Diagnostics.Append(diagnostics...)
+
+	if resp.Diagnostics.HasError() {
+		return
+	}
+
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+
+	seen, err := r.clusters.observe(bounded, model.Context.ValueString())
+	if err != nil {
+		resp.Diagnostics.Append(unreadable(r.clusters.access, err))
+
+		return
+	}
+
+	if seen.ID == "" {
+		resp.Diagnostics.AddWarning(summaryUnobserved, "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.")
+
+		return
+	}
+
+	if model.ID.ValueString() != "" && seen.ID != model.ID.ValueString() {
+		resp.Diagnostics.Append(wrongCluster(model.ID.ValueString(), seen.ID, seen.name))
+
+		return
+	}
+
+	resp.Diagnostics.Append(model.observe(ctx, seen.Snapshot)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// unreadable is the diagnostic of a refresh that could not look. Credentials
+// that were never usable are an error; everything else keeps the state.
+func unreadable(access credentials, err error) diag.Diagnostic {
+	found := problem("read the cluster", access, err)
+	if errors.Is(err, errMissing) || errors.Is(err, errUnusable) {
+		return found
+	}
+
+	return warning(found, summaryUnobserved, "The state keeps what it says until the cluster can be looked at again.")
+}
+
+// observe writes what was observed into the computed attributes and leaves
+// everything that is the user's alone.
+func (m *clusterModel) observe(ctx context.Context, snapshot cluster.Snapshot) diag.Diagnostics {
+	return m.record(ctx, snapshot, newStatus(snapshot, m.TalosVersion, m.KubernetesVersion, m.Status))
+}
+
+// record is observe with a status that knows more than the snapshot does.
+func (m *clusterModel) record(ctx context.Context, snapshot cluster.Snapshot, current status) diag.Diagnostics {
+	nodes, diagnostics := nodesValue(ctx, snapshot, m.Nodes)
+
+	m.Nodes = nodes
+	m.Status = current.since(m.Status)
+
+	if snapshot.ID != "" {
+		m.ID = types.StringValue(snapshot.ID)
+	}
+
+	return diagnostics
+}

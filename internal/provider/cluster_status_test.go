@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
+	journal := func(phase cluster.Phase) cluster.Journal {
+		return cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-0": {Node: "worker-0", Phase: phase}}}
+	}
+
+	for name, test := range map[string]struct {
+		talos, kubernetes           types.String
+		change                      func(*fakeCluster)
+		phase, talosHalf, otherHalf string
+	}{
+		"at the target":       {types.StringValue("v1.13.4"), types.StringNull(), nil, phaseReady, statusCompleted, statusIdle},
+		"both halves managed": {types.StringValue("1.13.4"), types.StringValue("v1.34.2"), nil, phaseReady, statusCompleted, statusCompleted},
+		"nothing of Talos":    {types.StringNull(), types.StringValue("1.34.2"), nil, phaseReady, statusIdle, statusCompleted},
+		"behind the target":   {types.StringValue("1.13.5"), types.StringNull(), nil, phaseReady, statusPending, statusIdle},
+		"one node behind": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
+			f.nodes[2].talos = "1.13.0"
+		}, phaseReady, statusPending, statusIdle},
+		"a node in mid-upgrade": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
+			f.journal = journal(cluster.PhaseInstalled)
+		}, phaseUpgrading, statusInProgress, statusIdle},
+		"a node fell back": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
+			f.journal = journal(cluster.PhaseFallback)
+		}, phaseFailed, statusFailed, statusIdle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+			if test.change != nil {
+				test.change(fake)
+			}
+
+			seen, err := fake.clusters(t).observe(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			got := newStatus(seen.Snapshot, test.talos, test.kubernetes, types.ObjectNull(statusTypes()))
+			if got.Phase != test.phase || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf {
+				t.Errorf("phase %s, talos %s, kubernetes %s; message %q", got.Phase, got.Talos.Status, got.Kubernetes.Status, got.Message)
+			}
+		})
+	}
+}

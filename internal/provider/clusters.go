@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"sync"
+)
+
+// clusters gives resources and data sources access to the clusters that the
+// credentials of one provider block reach.
+type clusters struct {
+	settings *settings
+	access   credentials
+
+	mu   sync.Mutex
+	open map[string]*sharedConnection
+}
+
+// sharedConnection is used by all operations that run at the same time on the
+// same context. The last one to finish closes it: Terraform never says when
+// the provider is done.
+type sharedConnection struct {
+	mu         sync.Mutex
+	users      int
+	current    *connection
+	kubeconfig []byte
+	last       *look
+}
+
+func newClusters(settings *settings, access credentials) *clusters {
+	return &clusters{settings: settings, access: access, open: map[string]*sharedConnection{}}
+}
+
+// undecided tells whether the provider block is not fully known yet.
+func (c *clusters) undecided() bool { return len(c.access.Unknown) > 0 }
+
+// connect is a connection to the cluster of a context; empty means the
+// provider's own. Release must be called once.
+func (c *clusters) connect(ctx context.Context, wanted string) (reached *connection, release func(), err error) {
+	shared := c.shared(c.access.contextName(wanted))
+
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+
+	if shared.current == nil {
+		shared.current, err = c.settings.dial(ctx, c.settings, c.access, wanted, shared.kubeconfig)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		shared.kubeconfig = shared.current.kubeconfig
+	}
+
+	shared.users++
+
+	return shared.current, sync.OnceFunc(shared.release), nil
+}
+
+func (c *clusters) shared(name string) *sharedConnection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.open[name] == nil {
+		c.open[name] = &sharedConnection{}
+	}
+
+	return c.open[name]
+}
+
+func (s *sharedConnection) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.users--
+	if s.users > 0 {
+		return
+	}
+
+	// What was asked is answered by now: a connection that does not close
+	// cleanly changes nothing about that.
+	_ = s.current.close()
+	s.current = nil
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/talosapi"
+)
+
+// connection is one cluster within reach, through the ports of the engine.
+type connection struct {
+	// name is what people call the cluster: the context.
+	name       string
+	talos      cluster.Talos
+	kubernetes cluster.Kubernetes
+	// store is where the progress of the cluster with the ID is published; nil
+	// when the Kubernetes API is not to be had.
+	store func(id string) (publish.Store, error)
+	// kubeconfig is remembered, so that each operation does not have the
+	// cluster sign another certificate; nil when there is none.
+	kubeconfig []byte
+	// identify tells the adapters which cluster this is, so that the objects
+	// they write carry its ID.
+	identify func(id string)
+	close    func() error
+}
+
+// dialFunc makes a connection. Remembered is the kubeconfig of an earlier one
+// to the same cluster, or nil.
+type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered []byte) (*connection, error)
+
+// dial constructs the adapters; it is the only place that does. Errors are
+// about the credentials: a cluster that does not answer shows in the calls.
+func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered []byte) (*connection, error) {
+	config, err := access.talos(wanted)
+	if err != nil {
+		return nil, err
+	}
+
+	given, err := access.kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+
+	talos, err := talosapi.New(config, talosapi.Options{UserAgent: shared.userAgent()})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnusable, err)
+	}
+
+	made := &connection{name: config.String(), talos: talos, kubeconfig: given, identify: func(string) {}, close: talos.Close}
+	if made.kubeconfig == nil {
+		made.kubeconfig = remembered
+	}
+
+	if made.kubeconfig == nil {
+		made.kubeconfig, err = talos.Kubeconfig(ctx)
+		if err != nil {
+			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("no kubeconfig was configured, and the Talos API gave none: %w", err))
+
+			return made, nil
+		}
+	}
+
+	if err := made.addKubernetes(shared); err != nil {
+		return nil, errors.Join(err, talos.Close())
+	}
+
+	return made, nil
+}
+
+func (c *connection) addKubernetes(shared *settings) error {
+	client, err := kubeapi.New(c.kubeconfig, "", kubeapi.Options{UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnusable, err)
+	}
+
+	c.kubernetes, c.identify = client, client.Identify
+	c.store = func(id string) (publish.Store, error) {
+		return publish.NewConfigMapStore(client.Config(), client.HTTPClient(), id)
+	}
+
+	closeTalos := c.close
+	c.close = func() error {
+		client.Close()
+
+		return closeTalos()
+	}
+
+	return nil
+}
+
+// publisher publishes the progress of the cluster with the ID. It is nil where
+// there is nothing to publish to, which stops no upgrade: the engine refuses by
+// itself what it cannot do without the Kubernetes API.
+func (c *connection) publisher(id string) *publish.Publisher {
+	if c.store == nil {
+		return nil
+	}
+
+	store, err := c.store(id)
+	if err != nil {
+		return nil
+	}
+
+	return publish.New(store)
+}

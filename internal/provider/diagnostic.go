@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+)
+
+// errSilent is wrapped when nodes are known and none of them answered.
+var errSilent = errors.New("no node answered over the Talos API")
+
+// summaryUnobserved heads every warning about a cluster out of reach, so that
+// the command line folds those of refresh and plan into one.
+const summaryUnobserved = "Unable to observe the cluster"
+
+// problem turns an error into the one diagnostic that a person sees. The doing
+// completes "Unable to", such as "upgrade the cluster".
+func problem(doing string, access credentials, err error) diag.Diagnostic {
+	var failure *engine.Failure
+	if errors.As(err, &failure) {
+		return failed(failure)
+	}
+
+	summary, detail := "Unable to "+doing, sentence(err.Error())
+
+	switch {
+	case errors.Is(err, errUnknown):
+		return diag.NewErrorDiagnostic(summary, "The provider configuration depends on values that are known only after an apply ("+
+			strings.Join(access.Unknown, ", ")+").\n\nApply what they come from first, for example with -target.")
+	case errors.Is(err, errMissing):
+		return diag.NewErrorDiagnostic("Missing credentials for the Talos API", summary+": there are no credentials. "+lookedAt(access)+
+			"\n\nSet one of them, for example talosconfig = data.talos_client_configuration.this.talos_config in the provider block.")
+	case errors.Is(err, errUnusable):
+		return diag.NewErrorDiagnostic("Unusable credentials", detail+"\n\nCorrect them and run the command again; nothing was contacted.")
+	case errors.Is(err, context.Canceled):
+		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
+	}
+
+	if advice := remedy(err); advice != "" {
+		detail += "\n\n" + advice
+	}
+
+	return diag.NewErrorDiagnostic(summary, detail)
+}
+
+// remedy is what to do about an error of a port; empty where its meaning is
+// not known.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrCredentials):
+		return "Waiting does not help. Check that the talosconfig belongs to this cluster, and renew its certificate if it expired (talosctl config new, " +
+			"or a refresh of the data source that it comes from)."
+	case errors.Is(err, cluster.ErrDenied):
+		return "Use credentials that are allowed to do this: reading needs os:reader, upgrading needs os:admin, and endpoints must be control planes."
+	case errors.Is(err, cluster.ErrUnreachable), errors.Is(err, errSilent):
+		return "Check that at least one endpoint of the talosconfig is a control plane that is up and reachable from here " +
+			"(talosctl version --nodes <address>), then run the command again."
+	case errors.Is(err, context.DeadlineExceeded):
+		return "The cluster did not answer within timeouts.read. Raise it, or look at why the cluster is slow."
+	default:
+		return ""
+	}
+}
+
+// lookedAt lists the ways to give credentials, in the order they are tried.
+func lookedAt(access credentials) string {
+	state := func(set bool) string {
+		if set {
+			return "set"
+		}
+
+		return "not set"
+	}
+
+	return fmt.Sprintf("Looked at, in this order: provider attributes talosconfig (%s), talosconfig_path (%s), endpoints with client_configuration (%s), "+
+		"and the environment variable %s (%s).",
+		state(access.Talosconfig != ""), state(access.TalosconfigPath != ""), state(access.Certificate != nil),
+		talosconfigEnv, state(os.Getenv(talosconfigEnv) != ""))
+}
+
+// failed is the diagnostic of an upgrade that stopped. It points at an
+// attribute where all reasons agree on one.
+func failed(failure *engine.Failure) diag.Diagnostic {
+	attribute := ""
+
+	for index, finding := range failure.Findings {
+		if index > 0 && finding.Attribute != attribute {
+			attribute = ""
+
+			break
+		}
+
+		attribute = finding.Attribute
+	}
+
+	detail := failure.Detail()
+	if advice := remedy(failure.Err); advice != "" && failure.Remedy == "" && len(failure.Findings) == 0 {
+		detail += "\n\n" + advice
+	}
+
+	if attribute == "" {
+		return diag.NewErrorDiagnostic(failure.Summary, detail)
+	}
+
+	return diag.NewAttributeErrorDiagnostic(path.Root(attribute), failure.Summary, detail)
+}
+
+// creation adds to the diagnostics of a first apply what its failure means for
+// the state.
+func creation(problem diag.Diagnostic) diag.Diagnostic {
+	const consequence = "\n\nTerraform stores nothing of this resource, and nothing is tainted: run apply again to continue where the cluster stands. " +
+		"To give up, remove the resource from the configuration; nodes that were upgraded keep their version."
+
+	return withDetail(problem, problem.Detail()+consequence)
+}
+
+// withDetail is the diagnostic with another detail.
+func withDetail(of diag.Diagnostic, detail string) diag.Diagnostic {
+	if located, ok := of.(diag.DiagnosticWithPath); ok {
+		return diag.NewAttributeErrorDiagnostic(located.Path(), of.Summary(), detail)
+	}
+
+	return diag.NewErrorDiagnostic(of.Summary(), detail)
+}
+
+// warning is the problem as a warning, for operations that can go on without.
+func warning(problem diag.Diagnostic, summary, consequence string) diag.Diagnostic {
+	return diag.NewWarningDiagnostic(summary, problem.Detail()+"\n\n"+consequence)
+}
+
+// wrongCluster refuses to mix up clusters. The state's ID is known, the name is
+// of the context that reached the other one.
+func wrongCluster(stateID, reachedID, name string) diag.Diagnostic {
+	return diag.NewErrorDiagnostic("Wrong cluster",
+		fmt.Sprintf("The state belongs to cluster %s, but this provider reaches cluster %s (%s). Nothing was touched.\n\n"+
+			"Correct the talosconfig or the context. If the cluster was rebuilt on purpose, remove the resource from state (terraform state rm) and apply again.",
+			stateID, reachedID, name))
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+)
+
+func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
+	t.Setenv(talosconfigEnv, "")
+
+	for name, test := range map[string]struct {
+		err     error
+		access  credentials
+		summary string
+		details []string
+	}{
+		"no credentials": {
+			errMissing,
+			credentials{},
+			"Missing credentials for the Talos API",
+			[]string{"talosconfig (not set)", "TALOSCONFIG (not set)", "provider block"},
+		},
+		"unknown configuration": {
+			errUnknown,
+			credentials{Unknown: []string{"talosconfig"}},
+			"Unable to read it",
+			[]string{"known only after an apply (talosconfig)", "-target"},
+		},
+		"malformed talosconfig": {
+			fmt.Errorf("%w: provider attribute talosconfig: malformed YAML", errUnusable),
+			credentials{},
+			"Unusable credentials",
+			[]string{"provider attribute talosconfig: malformed YAML", "Correct them"},
+		},
+		"expired certificate": {
+			fmt.Errorf("endpoint 10.5.0.2: %w: expired on 2026-01-01", cluster.ErrCredentials),
+			credentials{},
+			"Unable to read it",
+			[]string{"expired on 2026-01-01", "Waiting does not help"},
+		},
+		"role too low": {
+			fmt.Errorf("install: %w", cluster.ErrDenied),
+			credentials{},
+			"Unable to read it",
+			[]string{"os:admin", "os:reader"},
+		},
+		"nothing answers": {
+			fmt.Errorf("endpoint 10.5.0.2: %w", cluster.ErrUnreachable),
+			credentials{},
+			"Unable to read it",
+			[]string{"10.5.0.2", "talosctl version"},
+		},
+		"too slow": {
+			context.DeadlineExceeded, credentials{}, "Unable to read it", []string{"timeouts.read"},
+		},
+		"interrupted": {
+			context.Canceled, credentials{}, "Unable to read it", []string{"Run the command again"},
+		},
+		"something else": {
+			errors.New("boom"), credentials{}, "Unable to read it", []string{"Boom."},
+		},
+		"failed upgrade": {
+			fmt.Errorf("wrapped: %w", &engine.Failure{Summary: "Unable to upgrade node cp-0", Seen: "Seen.", State: "State.", Remedy: "Remedy."}),
+			credentials{},
+			"Unable to upgrade node cp-0",
+			[]string{"Seen.", "State.", "Remedy."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := problem("read it", test.access, test.err)
+			if got.Severity() != diag.SeverityError || got.Summary() != test.summary {
+				t.Errorf("%s: %s", got.Severity(), got.Summary())
+			}
+
+			for _, detail := range test.details {
+				if !strings.Contains(got.Detail(), detail) {
+					t.Errorf("does not say %q: %s", detail, got.Detail())
+				}
+			}
+		})
+	}
+}
+
+func TestFailurePointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
+	blame := func(attributes ...string) *engine.Failure {
+		failure := &engine.Failure{Summary: "Unable to upgrade the cluster"}
+		for _, attribute := range attributes {
+			failure.Findings = append(failure.Findings, cluster.Finding{Attribute: attribute, Found: "found"})
+		}
+
+		return failure
+	}
+
+	for name, test := range map[string]struct {
+		failure *engine.Failure
+		at      path.Path
+	}{
+		"none":      {blame(), path.Empty()},
+		"one":       {blame("node_overrides"), path.Root("node_overrides")},
+		"agreeing":  {blame("drain", "drain"), path.Root("drain")},
+		"different": {blame("drain", "talos_version"), path.Empty()},
+		"some":      {blame("drain", ""), path.Empty()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := path.Empty()
+			if located, ok := failed(test.failure).(diag.DiagnosticWithPath); ok {
+				at = located.Path()
+			}
+
+			if !at.Equal(test.at) {
+				t.Errorf("points at %q, want %q", at, test.at)
+			}
+		})
+	}
+}
+
+func TestFailedCreationExplainsTheState(t *testing.T) {
+	located := creation(diag.NewAttributeErrorDiagnostic(path.Root("drain"), "Unable", "Because."))
+	if at, ok := located.(diag.DiagnosticWithPath); !ok || !at.Path().Equal(path.Root("drain")) {
+		t.Error("the attribute got lost")
+	}
+
+	for _, text := range []string{"Because.", "nothing is tainted", "run apply again", "To give up"} {
+		if !strings.Contains(located.Detail(), text) {
+			t.Errorf("does not say %q", text)
+		}
+	}
+}
+
+func TestTheSameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
+	got := findingList([]cluster.Finding{
+		{Check: "component-images", Node: "worker-0", Found: "not pinned", Remedy: "Pin it."},
+		{Check: "talos-api", Found: "no answer"},
+		{Check: "component-images", Node: "worker-1", Found: "not pinned", Remedy: "Pin it."},
+	})
+
+	want := "- worker-0, worker-1: not pinned (check component-images). Pin it.\n- no answer (check talos-api)."
+	if got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+)
+
+// observation is what a look at a cluster found.
+type observation struct {
+	cluster.Snapshot
+	// name is what people call the cluster.
+	name string
+}
+
+// lookAge is how old an observation may be for a plan.
+const lookAge = 10 * time.Second
+
+// look is an observation with its time, or why there is none.
+type look struct {
+	seen observation
+	err  error
+	at   time.Time
+}
+
+// observe looks at the cluster of a context and changes nothing. A cluster of
+// which no node answers is an error.
+func (c *clusters) observe(ctx context.Context, wanted string) (observation, error) {
+	seen, err := c.look(ctx, wanted)
+	if !errors.Is(err, context.Canceled) {
+		c.remember(wanted, &look{seen: seen, err: err, at: time.Now()})
+	}
+
+	return seen, err
+}
+
+// recent is the last observation where that is only seconds old, and a new one
+// otherwise. A plan looks at what the refresh before it just saw.
+func (c *clusters) recent(ctx context.Context, wanted string) (observation, error) {
+	shared := c.shared(c.access.contextName(wanted))
+
+	shared.mu.Lock()
+	last := shared.last
+	shared.mu.Unlock()
+
+	if last != nil && time.Since(last.at) < lookAge {
+		return last.seen, last.err
+	}
+
+	return c.observe(ctx, wanted)
+}
+
+// remember keeps an observation; nil forgets the last one, because the cluster
+// is about to change.
+func (c *clusters) remember(wanted string, last *look) {
+	shared := c.shared(c.access.contextName(wanted))
+
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+
+	shared.last = last
+}
+
+func (c *clusters) look(ctx context.Context, wanted string) (observation, error) {
+	reached, release, err := c.connect(ctx, wanted)
+	if err != nil {
+		return observation{}, err
+	}
+
+	defer release()
+
+	looker := engine.New(engine.Options{
+		Talos: reached.talos, Kubernetes: reached.kubernetes, Clock: c.settings.clock, ClusterName: reached.name,
+	})
+
+	snapshot, err := looker.Observe(ctx)
+	if err != nil {
+		return observation{}, err
+	}
+
+	return observation{Snapshot: snapshot, name: reached.name}, silence(snapshot)
+}
+
+// silence is the error of a snapshot in which no node answered, nil otherwise.
+// A node that was refused counts for all: either the credentials or the
+// endpoints are not fit for this cluster, and no waiting changes that.
+func silence(snapshot cluster.Snapshot) error {
+	var reason error
+
+	answered := false
+
+	for _, node := range snapshot.Managed() {
+		switch {
+		case node.Machine != nil:
+			answered = true
+		case errors.Is(node.Unreachable, cluster.ErrDenied), errors.Is(node.Unreachable, cluster.ErrCredentials):
+			return fmt.Errorf("node %s at %s: %w", node.Name, node.Address, node.Unreachable)
+		default:
+			reason = cmp.Or(reason, node.Unreachable)
+		}
+	}
+
+	switch {
+	case answered:
+		return nil
+	case reason == nil:
+		return errSilent
+	default:
+		// One reason stands for all: they share the endpoints.
+		return fmt.Errorf("%w: %w", errSilent, reason)
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// fakeCluster is a cluster that only answers: every mutating call is counted,
+// and refused.
+type fakeCluster struct {
+	cluster.Talos
+	cluster.Kubernetes
+
+	id      string
+	idErr   error
+	roles   []string
+	nodes   []fakeNode
+	journal cluster.Journal
+	// down is the error of every call when set.
+	down error
+	// kubernetesDown is the error of every call of Kubernetes when set.
+	kubernetesDown error
+	// kept and forgetErr are the answer of Forget, forgotten its arguments.
+	kept      []string
+	forgetErr error
+	forgotten []string
+	dialled   int
+	closed    int
+}
+
+type fakeNode struct {
+	name        string
+	role        cluster.Role
+	talos       string
+	kubernetes  string
+	unreachable error
+}
+
+// threeNodes is a control plane and two workers on the versions.
+func threeNodes(talos, kubernetes string) *fakeCluster {
+	return &fakeCluster{id: "cluster-a", roles: []string{"os:admin"}, nodes: []fakeNode{
+		{name: "cp-0", role: cluster.ControlPlane, talos: talos, kubernetes: kubernetes},
+		{name: "worker-0", role: cluster.Worker, talos: talos, kubernetes: kubernetes},
+		{name: "worker-1", role: cluster.Worker, talos: talos, kubernetes: kubernetes},
+	}}
+}
+
+// Lease implements [cluster.Kubernetes]: nobody holds one.
+func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return cluster.Lease{}, nil }
+
+// dial hands the fake out in place of the adapters.
+func (f *fakeCluster) dial(context.Context, *settings, credentials, string, []byte) (*connection, error) {
+	f.dialled++
+
+	return &connection{name: "fake", talos: f, kubernetes: f, identify: func(string) {}, close: func() error { f.closed++; return nil }}, nil
+}
+
+// clusters is a provider instance that reaches only the fake.
+func (f *fakeCluster) clusters(t *testing.T) *clusters {
+	t.Helper()
+
+	t.Cleanup(func() {
+		if f.dialled != f.closed {
+			t.Errorf("%d connections were opened and %d closed", f.dialled, f.closed)
+		}
+	})
+
+	shared := &settings{version: "test", locks: newLockTable(), dial: f.dial}
+
+	return newClusters(shared, credentials{})
+}
+
+func (f *fakeCluster) ClusterID(context.Context) (string, error) {
+	if f.down != nil {
+		return "", f.down
+	}
+
+	return f.id, f.idErr
+}
+
+func (f *fakeCluster) Roles() []string { return f.roles }
+
+func (f *fakeCluster) Members(context.Context) ([]cluster.Member, error) {
+	members := make([]cluster.Member, 0, len(f.nodes))
+	for index, node := range f.nodes {
+		members = append(members, cluster.Member{Hostname: node.name, Role: node.role, Addresses: []string{address(index)}})
+	}
+
+	return members, f.down
+}
+
+func address(index int) string { return fmt.Sprintf("10.5.0.%d", index+2) }
+
+func (f *fakeCluster) Machine(_ context.Context, at string) (cluster.Machine, error) {
+	for index, node := range f.nodes {
+		if address(index) != at {
+			continue
+		}
+
+		if node.unreachable != nil {
+			return cluster.Machine{}, node.unreachable
+		}
+
+		pinned := "v" + node.kubernetes
+
+		return cluster.Machine{
+			Address: at, NodeName: node.name, UUID: "uuid-" + node.name, Role: node.role, Talos: version.MustParse(node.talos),
+			Platform: "metal", BootID: "boot-" + node.name, Stage: cluster.StageRunning, Ready: true,
+			Config: &cluster.MachineConfig{
+				InstallImage: "ghcr.io/siderolabs/installer:v" + node.talos,
+				Images: map[cluster.Component]string{
+					cluster.Kubelet: "kubelet:" + pinned, cluster.APIServer: "kube-apiserver:" + pinned,
+					cluster.ControllerManager: "kube-controller-manager:" + pinned, cluster.Scheduler: "kube-scheduler:" + pinned,
+					cluster.Proxy: "kube-proxy:" + pinned,
+				},
+			},
+		}, nil
+	}
+
+	return cluster.Machine{}, cluster.ErrNotFound
+}
+
+func (f *fakeCluster) Etcd(_ context.Context, at string) (cluster.EtcdView, error) {
+	var view cluster.EtcdView
+
+	for index, node := range f.nodes {
+		if node.role == cluster.ControlPlane {
+			view.Members = append(view.Members, cluster.EtcdMember{ID: uint64(index + 1), Name: node.name, PeerAddresses: []string{address(index)}})
+		}
+
+		if address(index) == at {
+			view.Status = cluster.EtcdStatus{MemberID: uint64(index + 1), Leader: 1}
+		}
+	}
+
+	return view, nil
+}
+
+func (f *fakeCluster) UID(context.Context) (string, error) {
+	return "uid-of-kube-system", f.noKubernetes()
+}
+
+func (f *fakeCluster) noKubernetes() error { return errors.Join(f.down, f.kubernetesDown) }
+
+func (f *fakeCluster) Nodes(context.Context) ([]cluster.KubeNode, error) {
+	nodes := make([]cluster.KubeNode, 0, len(f.nodes))
+	for index, node := range f.nodes {
+		nodes = append(nodes, cluster.KubeNode{
+			Name: node.name, Addresses: []string{address(index)}, ControlPlane: node.role == cluster.ControlPlane, Talos: true,
+			Ready: node.unreachable == nil, ReadySince: time.Now(), Kubelet: version.MustParse(node.kubernetes), SystemUUID: "uuid-" + node.name,
+		})
+	}
+
+	return nodes, f.noKubernetes()
+}
+
+func (f *fakeCluster) ComponentPods(context.Context) ([]cluster.ComponentPod, error) {
+	return nil, f.noKubernetes()
+}
+
+func (f *fakeCluster) Journal(context.Context) (cluster.Journal, error) {
+	return f.journal, f.noKubernetes()
+}
+
+func (f *fakeCluster) Forget(_ context.Context, id string) ([]string, error) {
+	f.forgotten = append(f.forgotten, id)
+
+	return f.kept, f.forgetErr
+}

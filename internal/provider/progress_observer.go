@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+var _ cluster.Observer = progressLog{}
+
+// progressLog writes the events of a run to Terraform's log.
+type progressLog struct {
+	// ctx carries the logger of the request.
+	ctx context.Context
+}
+
+// Observe implements [cluster.Observer].
+func (p progressLog) Observe(event cluster.Event) {
+	fields := map[string]any{"event": string(event.Kind)}
+	if event.Node != "" {
+		fields["node"] = event.Node
+	}
+
+	if event.Step != "" {
+		fields["step"] = string(event.Step)
+	}
+
+	if event.Total > 0 {
+		fields["progress"] = fmt.Sprintf("%d/%d", event.Done, event.Total)
+	}
+
+	if event.Err != nil {
+		fields["error"] = event.Err.Error()
+	}
+
+	message := "talos upgrade: " + string(event.Kind)
+	if event.Text != "" {
+		message += ": " + event.Text
+	}
+
+	switch event.Kind {
+	case cluster.EventWarning, cluster.EventRunFailed:
+		tflog.Warn(p.ctx, message, fields)
+	default:
+		tflog.Info(p.ctx, message, fields)
+	}
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write golden files instead of comparing with them")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T) (tfprotov6.ProviderServer, *tfprotov6.GetProviderSchemaResponse) {
+	t.Helper()
+
+	server, err := providerserver.NewProtocol6WithError(New("test")())()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	schema, err := server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, diagnostic := range schema.Diagnostics {
+		t.Fatalf("schema: %s: %s", diagnostic.Summary, diagnostic.Detail)
+	}
+
+	return server, schema
+}
+
+func TestSchemasOfferWhatTheDocumentationPromises(t *testing.T) {
+	_, schema := serve(t)
+
+	want := map[string]struct {
+		block *tfprotov6.SchemaBlock
+		names string
+	}{
+		"provider": {schema.Provider.Block, "talosconfig talosconfig_path endpoints client_configuration context kubeconfig kubeconfig_path"},
+		"resource": {
+			schema.ResourceSchemas["talosupgrade_cluster"].Block,
+			"talos_version kubernetes_version context order reboot_mode node_timeout drain installer_image node_overrides timeouts id status nodes",
+		},
+		"data source": {schema.DataSourceSchemas["talosupgrade_current_versions"].Block, "context id talos kubernetes nodes"},
+	}
+	for name, test := range want {
+		names := strings.Fields(test.names)
+		if len(test.block.Attributes) != len(names) {
+			t.Errorf("%s has %d attributes, want %d", name, len(test.block.Attributes), len(names))
+		}
+
+		for _, attribute := range test.block.Attributes {
+			if !strings.Contains(" "+test.names+" ", " "+attribute.Name+" ") {
+				t.Errorf("%s has an attribute %s that the documentation does not know", name, attribute.Name)
+			}
+
+			if attribute.Description == "" {
+				t.Errorf("%s attribute %s has no description", name, attribute.Name)
+			}
+		}
+	}
+}
+
+func TestSecretsAreSensitive(t *testing.T) {
+	_, schema := serve(t)
+
+	sensitive := map[string]bool{}
+	for _, attribute := range schema.Provider.Block.Attributes {
+		sensitive[attribute.Name] = attribute.Sensitive
+
+		if attribute.NestedType != nil {
+			for _, nested := range attribute.NestedType.Attributes {
+				sensitive[nested.Name] = nested.Sensitive
+			}
+		}
+	}
+
+	for _, name := range []string{"talosconfig", "kubeconfig", "client_key"} {
+		if !sensitive[name] {
+			t.Errorf("%s is not sensitive", name)
+		}
+	}
+}
+
+// validateProvider validates a provider block in which only the given
+// attributes are set.
+func validateProvider(ctx context.Context, t *testing.T, set map[string]tftypes.Value) []*tfprotov6.Diagnostic {
+	t.Helper()
+
+	server, schema := serve(t)
+
+	object, ok := schema.Provider.ValueType().(tftypes.Object)
+	if !ok {
+		t.Fatal("the provider schema is no object")
+	}
+
+	values := map[string]tftypes.Value{}
+	for name, kind := range object.AttributeTypes {
+		values[name] = tftypes.NewValue(kind, nil)
+		if value, given := set[name]; given {
+			values[name] = value
+		}
+	}
+
+	config, err := tfprotov6.NewDynamicValue(object, tftypes.NewValue(object, values))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	resp, err := server.ValidateProviderConfig(ctx, &tfprotov6.ValidateProviderConfigRequest{Config: &config})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return resp.Diagnostics
+}
+
+func TestContradictoryCredentialsAreRefused(t *testing.T) {
+	text := func(value string) tftypes.Value { return tftypes.NewValue(tftypes.String, value) }
+	endpoints := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{text("10.5.0.2")})
+	certificateType := tftypes.Object{AttributeTypes: map[string]tftypes.Type{
+		"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String,
+	}}
+	certificate := tftypes.NewValue(certificateType, map[string]tftypes.Value{
+		"ca_certificate": text("ca"), "client_certificate": text("crt"), "client_key": text("key"),
+	})
+
+	for name, test := range map[string]struct {
+		set map[string]tftypes.Value
+		at  string
+	}{
+		"nothing is allowed":          {nil, ""},
+		"talosconfig alone":           {map[string]tftypes.Value{"talosconfig": text("a")}, ""},
+		"endpoints and certificate":   {map[string]tftypes.Value{"endpoints": endpoints, "client_configuration": certificate}, ""},
+		"unknown talosconfig":         {map[string]tftypes.Value{"talosconfig": tftypes.NewValue(tftypes.String, tftypes.UnknownValue)}, ""},
+		"talosconfig and path":        {map[string]tftypes.Value{"talosconfig": text("a"), "talosconfig_path": text("b")}, "talosconfig_path"},
+		"kubeconfig and path":         {map[string]tftypes.Value{"kubeconfig": text("a"), "kubeconfig_path": text("b")}, "kubeconfig_path"},
+		"endpoints alone":             {map[string]tftypes.Value{"endpoints": endpoints}, "endpoints"},
+		"certificate alone":           {map[string]tftypes.Value{"client_configuration": certificate}, "client_configuration"},
+		"certificate and talosconfig": {map[string]tftypes.Value{"talosconfig": text("a"), "endpoints": endpoints, "client_configuration": certificate}, "client_configuration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			diagnostics := validateProvider(t.Context(), t, test.set)
+			if test.at == "" {
+				if len(diagnostics) != 0 {
+					t.Fatalf("got %s: %s", diagnostics[0].Summary, diagnostics[0].Detail)
+				}
+
+				return
+			}
+
+			if len(diagnostics) != 1 {
+				t.Fatalf("got %d diagnostics, want 1", len(diagnostics))
+			}
+
+			if at := diagnostics[0].Attribute.String(); at != `AttributeName("`+test.at+`")` {
+				t.Errorf("points at %s, want %s", at, test.at)
+			}
+		})
+	}
+}

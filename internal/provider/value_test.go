@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+func TestValidatorsOfSingleValues(t *testing.T) {
+	for name, test := range map[string]struct {
+		validator validator.String
+		value     types.String
+		valid     bool
+	}{
+		"version":                {versionValidator{}, types.StringValue("1.13.4"), true},
+		"version with v":         {versionValidator{}, types.StringValue("v1.13.4"), true},
+		"pre-release":            {versionValidator{}, types.StringValue("1.14.0-rc.1"), true},
+		"unknown version":        {versionValidator{}, types.StringUnknown(), true},
+		"no version":             {versionValidator{}, types.StringNull(), true},
+		"release line":           {versionValidator{}, types.StringValue("1.13"), false},
+		"word":                   {versionValidator{}, types.StringValue("latest"), false},
+		"empty version":          {versionValidator{}, types.StringValue(""), false},
+		"duration":               {durationValidator{}, types.StringValue("1h30m"), true},
+		"unknown duration":       {durationValidator{}, types.StringUnknown(), true},
+		"zero":                   {durationValidator{}, types.StringValue("0s"), false},
+		"negative":               {durationValidator{}, types.StringValue("-1m"), false},
+		"number without unit":    {durationValidator{}, types.StringValue("30"), false},
+		"repository":             {repositoryValidator{}, types.StringValue("registry.example.com:5000/talos/installer"), true},
+		"repository with tag":    {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer:v1.13.4"), false},
+		"repository with digest": {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"), false},
+		"no repository":          {repositoryValidator{}, types.StringValue("Not A Reference"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var resp validator.StringResponse
+
+			test.validator.ValidateString(t.Context(), validator.StringRequest{Path: path.Root("x"), ConfigValue: test.value}, &resp)
+
+			if resp.Diagnostics.HasError() == test.valid {
+				t.Errorf("valid is %t: %v", !test.valid, resp.Diagnostics)
+			}
+		})
+	}
+}
+
+func TestSpellingOfAVersionIsKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		state, plan, want types.String
+	}{
+		"v added":      {types.StringValue("1.13.4"), types.StringValue("v1.13.4"), types.StringValue("1.13.4")},
+		"v removed":    {types.StringValue("v1.13.4"), types.StringValue("1.13.4"), types.StringValue("v1.13.4")},
+		"other":        {types.StringValue("1.13.4"), types.StringValue("v1.13.5"), types.StringValue("v1.13.5")},
+		"unknown":      {types.StringValue("1.13.4"), types.StringUnknown(), types.StringUnknown()},
+		"removed":      {types.StringValue("1.13.4"), types.StringNull(), types.StringNull()},
+		"first":        {types.StringNull(), types.StringValue("v1.13.4"), types.StringValue("v1.13.4")},
+		"not a number": {types.StringValue("x"), types.StringValue("vx"), types.StringValue("vx")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := planmodifier.StringResponse{PlanValue: test.plan}
+			keepSpelling{}.PlanModifyString(t.Context(), planmodifier.StringRequest{StateValue: test.state, PlanValue: test.plan}, &resp)
+
+			if !resp.PlanValue.Equal(test.want) {
+				t.Errorf("got %s, want %s", resp.PlanValue, test.want)
+			}
+		})
+	}
+}
+
+func TestDurationsArePrintedAsPeopleWriteThem(t *testing.T) {
+	for want, duration := range map[string]time.Duration{
+		"30m": 30 * time.Minute, "1h30m": 90 * time.Minute, "4h": 4 * time.Hour, "90s": 90 * time.Second, "10m30s": 630 * time.Second,
+	} {
+		got := durationText(duration)
+		if parsed, err := time.ParseDuration(got); err != nil || parsed != duration {
+			t.Errorf("%s does not read back: %s", duration, got)
+		}
+
+		if want != "90s" && got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

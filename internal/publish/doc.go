@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package publish tells people and other tools how an upgrade is going, as
+// upgrade.vitistack.io annotations on an object in the cluster. It observes the
+// engine and never holds it up: what cannot be published is retried in the
+// background, and the last word is made true when the publisher is closed.
+package publish
+
+import "github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+
+var _ cluster.Observer = (*Publisher)(nil)
+
+// The annotations of the Talos half. Versions carry no leading "v".
+const (
+	// KeyCurrent is the lowest version that any managed node runs.
+	KeyCurrent = "upgrade.vitistack.io/talos-current"
+	// KeyStatus is one of the Status constants.
+	KeyStatus = "upgrade.vitistack.io/talos-status"
+	// KeyMessage is a sentence for people.
+	KeyMessage = "upgrade.vitistack.io/talos-message"
+	// KeyProgress is "done/total" in nodes.
+	KeyProgress = "upgrade.vitistack.io/talos-progress"
+	// KeyFailedNodes is a comma-separated list, absent unless the run failed.
+	KeyFailedNodes = "upgrade.vitistack.io/failed-nodes"
+	// KeyLastUpdate is the heartbeat of a running upgrade, RFC 3339 in UTC. A
+	// status in-progress with an old heartbeat is that of a run that died.
+	KeyLastUpdate = "upgrade.vitistack.io/talosupgrade-last-update"
+)
+
+// The values of [KeyStatus] that a run takes.
+const (
+	StatusInProgress = "in-progress"
+	StatusCompleted  = "completed"
+	StatusFailed     = "failed"
+)

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// annotated asserts S8. It looks at the truth at the moment of the writing, and
+// when the target becomes known; nobody can take back in time what becomes
+// untrue later.
+func (c *Checker) annotated(event history.Event) {
+	value := event.Detail["value"]
+	if !ours(event) || value == "" {
+		return
+	}
+
+	if !c.lease.held {
+		c.violate(S12, event.Node, "wrote the annotation %s before there was a lease", event.Detail["key"])
+	}
+
+	key := event.Detail["key"]
+	c.claims[key] = value
+
+	switch key {
+	case "talos-current":
+		c.checkCurrent(value)
+	case "talos-progress":
+		c.checkProgress(value)
+	case "talos-status":
+		c.checkStatus(value)
+	}
+}
+
+// checkClaims looks again at what the run has claimed, now that its target is
+// known.
+func (c *Checker) checkClaims() {
+	if progress := c.claims["talos-progress"]; progress != "" {
+		c.checkProgress(progress)
+	}
+
+	c.checkStatus(c.claims["talos-status"])
+}
+
+// members are the machines that an annotation speaks of.
+func (c *Checker) members() []*node {
+	var members []*node
+
+	for _, n := range c.all() {
+		if !c.gone(n) {
+			members = append(members, n)
+		}
+	}
+
+	return members
+}
+
+func (c *Checker) checkCurrent(value string) {
+	claimed := parse(value)
+
+	for _, n := range c.members() {
+		if running := parse(n.talos); !running.IsZero() && running.Less(claimed) {
+			c.violate(S8, n.name, "talos-current says %s, but the node runs %s", value, n.talos)
+
+			return
+		}
+	}
+}
+
+// atTargetMost is how many machines can be at the target: those that run what
+// the run installs, or, before it has said so, as many as run any one version.
+func (c *Checker) atTargetMost() (most, total int) {
+	counts := map[string]int{}
+
+	for _, n := range c.members() {
+		counts[n.talos]++
+		total++
+	}
+
+	if c.target != "" {
+		return counts[c.target], total
+	}
+
+	for _, count := range counts {
+		most = max(most, count)
+	}
+
+	return most, total
+}
+
+func (c *Checker) checkProgress(value string) {
+	var done, of int
+	if _, err := fmt.Sscanf(value, "%d/%d", &done, &of); err != nil {
+		c.violate(S8, "", "talos-progress says %q, which is no progress", value)
+
+		return
+	}
+
+	if most, total := c.atTargetMost(); done > most || done >= of && most < total {
+		c.violate(S8, "", "talos-progress says %s, but %d of %d nodes run the target", value, most, total)
+	}
+}
+
+func (c *Checker) checkStatus(value string) {
+	if value != "completed" {
+		return
+	}
+
+	newest := parse(c.target)
+	if newest.IsZero() {
+		var running []version.Version
+		for _, n := range c.members() {
+			running = append(running, parse(n.talos))
+		}
+
+		newest = version.Highest(running...)
+	}
+
+	for _, n := range c.members() {
+		if parse(n.talos).Less(newest) {
+			c.violate(S8, n.name, "talos-status says completed, but the node runs %s", n.talos)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package checker judges a history: it asserts, after every event, the safety
+// invariants that an upgrade must keep whatever happens to it. It is a pure
+// function of the events and shares no code with what it judges.
+//
+// The invariants, as far as the history can show them:
+//
+//	S1   at most one control plane is down because of us, and none is taken
+//	     down while another one is
+//	S2   the quorum of etcd survives every disruptive step
+//	S3   no disruptive call without observations newer than the last step
+//	S4   between two installs on a node there is a new boot ID; a node that
+//	     runs the target is neither installed nor rebooted
+//	S5   no version goes down but by a journalled rollback or a node's own
+//	     fallback, no minor is skipped, no kubelet is newer than its API server
+//	S6   every pair of Talos and Kubernetes that comes about is supported
+//	S7   only the holder of the lease acts
+//	S8   annotations never claim more than the truth
+//	S9   a cordon that we did not set survives
+//	S10  no worker is disrupted while another one is unavailable
+//	S11  budgets hold, unless the policy says otherwise, and then only after
+//	     the drain timed out
+//	S12  nothing is written without a lease
+package checker
+
+import (
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+)
+
+// Invariant names a rule of the list above.
+type Invariant string
+
+// The invariants.
+const (
+	S1  Invariant = "S1"
+	S2  Invariant = "S2"
+	S3  Invariant = "S3"
+	S4  Invariant = "S4"
+	S5  Invariant = "S5"
+	S6  Invariant = "S6"
+	S7  Invariant = "S7"
+	S8  Invariant = "S8"
+	S9  Invariant = "S9"
+	S10 Invariant = "S10"
+	S11 Invariant = "S11"
+	S12 Invariant = "S12"
+)
+
+// Checker follows a history. The zero value is not usable; see [New]. It is not
+// safe for concurrent use.
+type Checker struct {
+	options options
+	nodes   map[string]*node
+	// begun tells that something other than an introduction has happened:
+	// whoever is introduced later joins.
+	begun bool
+	// now is the event being judged, by its place in the history.
+	now int64
+	at  float64
+
+	// step is the place of the last disruptive step, nodesRead that of the last
+	// look at the Node objects; 0 where the history does not tell of such looks.
+	step, nodesRead int64
+
+	lease lease
+	// target is the version that the present holder of the lease installs,
+	// empty until it has said so.
+	target string
+	// claims are the annotations that it has written.
+	claims  map[string]string
+	phases  map[string]string
+	evicted map[string]float64
+
+	violations []Violation
+	told       map[Violation]bool
+}
+
+// New makes a checker that has seen nothing yet.
+func New(given ...Option) *Checker {
+	made := &Checker{
+		nodes:   map[string]*node{},
+		claims:  map[string]string{},
+		phases:  map[string]string{},
+		evicted: map[string]float64{},
+		told:    map[Violation]bool{},
+	}
+	for _, option := range given {
+		option(&made.options)
+	}
+
+	return made
+}
+
+// Add judges the next event of the history.
+func (c *Checker) Add(event history.Event) {
+	c.now++
+	c.at = event.Sim
+
+	if event.Kind != history.KindNode {
+		c.begun = true
+	}
+
+	switch event.Kind {
+	case history.KindNode:
+		c.introduce(event)
+	case history.KindRPC:
+		c.called(event)
+	case history.KindInstall:
+		c.installed(event)
+	case history.KindDown, history.KindBoot, history.KindStage, history.KindEtcd, history.KindKubelet:
+		c.changed(event)
+	case history.KindCordon:
+		c.cordoned(event)
+	case history.KindEvict, history.KindDelete:
+		c.removed(event)
+	case history.KindLease:
+		c.leased(event)
+	case history.KindJournal:
+		c.journalled(event)
+	case history.KindAnnotation:
+		c.annotated(event)
+	case history.KindWrite:
+		c.wrote(event)
+	case history.KindRead:
+		c.read(event)
+	case history.KindPull, history.KindFault:
+		// They tell people how it came about.
+	}
+}
+
+// changed follows what a machine does by itself or because it was told to.
+func (c *Checker) changed(event history.Event) {
+	n := c.node(event.Node)
+
+	switch event.Kind {
+	case history.KindDown:
+		if n.up {
+			n.lostAt = c.at
+		}
+
+		n.up, n.ready = false, false
+	case history.KindBoot:
+		c.booted(n, event)
+	case history.KindStage:
+		n.stage = event.Detail["to"]
+	case history.KindEtcd:
+		n.etcdHealthy = event.Detail["state"] == "healthy"
+		n.voter = n.voter || n.etcdHealthy
+	case history.KindKubelet:
+		c.kubelet(n, event)
+	default:
+	}
+}
+
+// read notes an observation of a node, or of the Node objects.
+func (c *Checker) read(event history.Event) {
+	if event.Node == "" {
+		if event.Detail["what"] == "nodes" {
+			c.nodesRead = c.now
+		}
+
+		return
+	}
+
+	n := c.node(event.Node)
+	n.seen = c.now
+
+	if event.Detail["what"] == "etcd" {
+		n.etcdSeen = c.now
+	}
+}
+
+// violate records that an invariant was broken; the same sentence about the
+// same node is recorded once.
+func (c *Checker) violate(invariant Invariant, node, format string, args ...any) {
+	violation := Violation{Invariant: invariant, Node: node, What: fmt.Sprintf(format, args...)}
+	if c.told[violation] {
+		return
+	}
+
+	c.told[violation] = true
+	violation.Time = c.at
+	c.violations = append(c.violations, violation)
+}

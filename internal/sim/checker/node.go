@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+)
+
+const (
+	controlPlane = "controlplane"
+	worker       = "worker"
+	isTrue       = "true"
+)
+
+// node is what the history has told of a machine.
+type node struct {
+	name, role string
+	introduced bool
+	// left: somebody deleted its Node object.
+	left bool
+
+	talos, schematic, bootID string
+	kubelet, apiServer       string
+	installs, reboots        int
+
+	up, ready bool
+	// stage is empty where the history does not tell of stages.
+	stage string
+	// lostAt is when it last went down or stopped being ready.
+	lostAt             float64
+	voter, etcdHealthy bool
+	// seen and etcdSeen are the places of the last looks at it.
+	seen, etcdSeen int64
+
+	// goingDown: a call of ours takes it down, and it has not booted since.
+	// awaited: it has not been ready since either.
+	goingDown, awaited bool
+	// installers counts the runs since the last boot, armed is the version of
+	// the last one that succeeded.
+	installers int
+	armed      string
+
+	cordonedBy string
+	rollbacks  int
+}
+
+// node finds a machine by name; one that was never introduced has no role.
+func (c *Checker) node(name string) *node {
+	n, found := c.nodes[name]
+	if !found {
+		n = &node{name: name}
+		c.nodes[name] = n
+	}
+
+	return n
+}
+
+// introduce takes a machine in. Those that the simulation begins with are up
+// and healthy; others are on their way.
+func (c *Checker) introduce(event history.Event) {
+	n := c.node(event.Node)
+	detail := event.Detail
+
+	n.introduced, n.role = true, detail["role"]
+	n.talos, n.schematic, n.bootID = detail["talos"], detail["schematic"], detail["boot_id"]
+	n.kubelet = detail["kubelet"]
+	n.apiServer = cmp.Or(detail["kubernetes"], detail["kubelet"])
+
+	if c.begun {
+		n.reboots--
+		n.lostAt = c.at
+
+		return
+	}
+
+	n.up, n.ready = true, true
+	n.voter = n.role == controlPlane
+	n.etcdHealthy = n.voter
+}
+
+// kubelet follows what a node reports to Kubernetes.
+func (c *Checker) kubelet(n *node, event history.Event) {
+	ready := event.Detail["ready"] == isTrue
+	if n.ready && !ready {
+		n.lostAt = c.at
+	}
+
+	n.ready = ready
+	if ready && !n.goingDown {
+		n.awaited = false
+	}
+
+	if version := event.Detail["version"]; version != "" && version != n.kubelet {
+		n.kubelet = version
+		c.checkSkew(n)
+	}
+}
+
+// all lists the machines of the cluster in order of their names.
+func (c *Checker) all() []*node {
+	nodes := make([]*node, 0, len(c.nodes))
+
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		if n := c.nodes[name]; n.introduced && !n.left {
+			nodes = append(nodes, n)
+		}
+	}
+
+	return nodes
+}
+
+func (c *Checker) controlPlanes() []*node {
+	return slices.DeleteFunc(c.all(), func(n *node) bool { return n.role != controlPlane })
+}
+
+func (c *Checker) workers() []*node {
+	return slices.DeleteFunc(c.all(), func(n *node) bool { return n.role != worker })
+}
+
+// forgotten is after how many seconds a machine that is down no longer belongs
+// to the cluster: discovery drops it.
+const forgotten = 30 * 60
+
+// gone tells that a machine has been away for so long that it is ignored.
+func (c *Checker) gone(n *node) bool { return !n.up && c.at-n.lostAt > forgotten }
+
+// returned tells, of a machine that a call has taken down, that it is back
+// already: under load the end of a call is written down late.
+func (n *node) returned() bool { return n.up && (n.stage == "booting" || n.stage == "running") }
+
+// down tells that the machine does not run, or is about to stop because of us.
+func (n *node) down() bool { return !n.up || n.goingDown }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// installed judges an installer that ended, whoever started it.
+func (c *Checker) installed(event history.Event) {
+	n := c.node(event.Node)
+	talos, schematic := event.Detail["talos"], event.Detail["schematic"]
+
+	// An installer that failed may have written all the same.
+	if n.installers > 0 {
+		c.violate(S4, n.name, "installed Talos %s although an installer had run since the last boot %s", talos, n.bootID)
+	}
+
+	n.installers++
+
+	if event.Detail["exit"] != "0" {
+		return
+	}
+
+	n.installs++
+	n.armed = talos
+
+	if talos == n.talos && schematic == n.schematic {
+		c.violate(S4, n.name, "installed Talos %s, which it runs already", talos)
+	}
+
+	c.checkMove(n, "installed", talos)
+}
+
+// checkMove asserts that a version neither goes down nor skips a minor.
+func (c *Checker) checkMove(n *node, what, to string) {
+	from, next := parse(n.talos), parse(to)
+	if from.IsZero() || next.IsZero() {
+		return
+	}
+
+	switch {
+	case next.Less(from):
+		c.violate(S5, n.name, "%s Talos %s over %s, which is newer", what, to, n.talos)
+	case next.Minor().Compare(from.Minor().Next()) > 0:
+		c.violate(S5, n.name, "%s Talos %s over %s, which skips a minor", what, to, n.talos)
+	}
+}
+
+// booted judges a kernel that started, and with it what it runs.
+func (c *Checker) booted(n *node, event history.Event) {
+	talos, kubelet := event.Detail["talos"], event.Detail["kubelet"]
+	fallback := event.Detail["fallback"] == isTrue
+	returned := event.Detail["cause"] == "rollback" && c.mayRollBack(n)
+
+	if n.goingDown {
+		// What comes back because of us is a step of its own.
+		c.step = c.now
+	}
+
+	if !fallback && !returned && !(n.armed == talos) {
+		c.checkMove(n, "booted", talos)
+	}
+
+	moved := talos != n.talos || kubelet != "" && kubelet != n.kubelet
+
+	n.talos, n.schematic, n.bootID = talos, event.Detail["schematic"], event.Detail["boot_id"]
+	n.up, n.goingDown, n.stage = true, false, "booting"
+	n.installers, n.armed = 0, ""
+	n.reboots++
+
+	if kubelet != "" && kubelet != n.kubelet {
+		// Components that no configuration pins move together.
+		n.kubelet, n.apiServer = kubelet, kubelet
+	}
+
+	if moved {
+		c.checkSupport(n)
+		c.checkSkew(n)
+	}
+}
+
+// mayRollBack tells whether the journal knows of an upgrade to return from,
+// and counts: once is the most.
+func (c *Checker) mayRollBack(n *node) bool {
+	n.rollbacks++
+
+	return n.rollbacks == 1 && c.phases[n.name] != ""
+}
+
+// atTarget tells whether a node runs what the present run installs.
+func (c *Checker) atTarget(n *node) bool { return c.target != "" && n.talos == c.target }
+
+// checkSkew asserts that no kubelet is of a newer minor than any API server.
+func (c *Checker) checkSkew(n *node) {
+	kubelet := parse(n.kubelet)
+
+	for _, server := range c.controlPlanes() {
+		running := parse(server.apiServer)
+		if kubelet.IsZero() || running.IsZero() || !n.introduced {
+			continue
+		}
+
+		if kubelet.Minor().Compare(running.Minor()) > 0 {
+			c.violate(S5, n.name, "its kubelet %s is newer than the API server %s on %s", n.kubelet, server.apiServer, server.name)
+		}
+	}
+}
+
+// checkSupport asserts S6 for what a node runs now.
+func (c *Checker) checkSupport(n *node) {
+	talos, kubernetes := parse(n.talos), parse(n.kubelet)
+	if talos.IsZero() || kubernetes.IsZero() {
+		return
+	}
+
+	oldest, newest, known := supported(talos.Minor())
+	if !known {
+		return
+	}
+
+	if kubernetes.Minor().Compare(oldest) < 0 || kubernetes.Minor().Compare(newest) > 0 {
+		c.violate(S6, n.name, "runs Kubernetes %s on Talos %s, which supports %s to %s", n.kubelet, n.talos, oldest, newest)
+	}
+}
+
+// supported are the Kubernetes minors that a Talos minor runs. The table is
+// written down here a second time on purpose: a judge that shares it with the
+// accused would share its errors.
+func supported(talos version.Minor) (oldest, newest version.Minor, known bool) {
+	ranges := map[uint64][2]uint64{
+		2: {23, 25}, 3: {24, 26}, 4: {25, 27}, 5: {26, 28}, 6: {24, 29}, 7: {25, 30}, 8: {26, 31},
+		9: {27, 32}, 10: {28, 33}, 11: {29, 34}, 12: {30, 35}, 13: {31, 36}, 14: {32, 37}, 15: {33, 38},
+	}
+
+	minors, known := ranges[talos.Minor]
+	if talos.Major != 1 || !known {
+		return version.Minor{}, version.Minor{}, false
+	}
+
+	return version.Minor{Major: 1, Minor: minors[0]}, version.Minor{Major: 1, Minor: minors[1]}, true
+}
+
+// parse is zero for what is no version.
+func parse(text string) version.Version {
+	parsed, err := version.Parse(text)
+	if err != nil {
+		return version.Version{}
+	}
+
+	return parsed
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"cmp"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+)
+
+// cordoned judges a change of spec.unschedulable, and remembers whose cordon it
+// is.
+func (c *Checker) cordoned(event history.Event) {
+	n := c.node(event.Node)
+	by := cmp.Or(event.Detail["by"], byClient)
+	on := event.Detail["unschedulable"] == isTrue
+
+	if by == byClient {
+		what := "cordoned the node"
+		if !on {
+			what = "uncordoned the node"
+		}
+
+		c.acted(event, what)
+	}
+
+	if !on {
+		if by != byOther && n.cordonedBy == byOther {
+			c.violate(S9, n.name, "lifted a cordon that somebody else had set")
+		}
+
+		n.cordonedBy = ""
+
+		return
+	}
+
+	if by == byClient {
+		c.checkWorkers(n, "was cordoned")
+	}
+
+	n.cordonedBy = by
+	delete(c.evicted, n.name)
+}
+
+// removed judges the eviction or the deletion of a pod.
+func (c *Checker) removed(event history.Event) {
+	detail := event.Detail
+	if !ours(event) || detail["outcome"] == "dry-run" {
+		return
+	}
+
+	pod := detail["namespace"] + "/" + detail["pod"]
+
+	if event.Kind == history.KindEvict {
+		if _, begun := c.evicted[event.Node]; !begun {
+			c.evicted[event.Node] = c.at
+		}
+
+		switch detail["outcome"] {
+		case "evicted":
+			c.acted(event, "evicted "+pod)
+			c.checkBudget(event, "evicted", pod, false)
+		case "blocked":
+			c.acted(event, "asked for the eviction of "+pod)
+		}
+
+		return
+	}
+
+	c.acted(event, "deleted "+pod)
+	c.checkBudget(event, "deleted", pod, true)
+}
+
+// punctual is the part of a timeout that must have passed: on a clock that runs
+// fast, events are written down seconds after they happened.
+const punctual = 0.9
+
+// checkBudget asserts S11 for a pod that is gone because of us.
+func (c *Checker) checkBudget(event history.Event, what, pod string, mayForce bool) {
+	budget := event.Detail["budget"]
+	if budget == "" {
+		return
+	}
+
+	since, tried := c.evicted[event.Node]
+
+	switch {
+	case !mayForce || !c.options.drainDelete:
+		c.violate(S11, event.Node, "%s %s although the budget %s had nothing to give", what, pod, budget)
+	case !tried || c.at-since < c.options.drainTimeout*punctual:
+		c.violate(S11, event.Node, "%s %s against the budget %s before the drain had timed out", what, pod, budget)
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func goodVerdict() verdict {
+	return verdict{Nodes: map[string]fate{
+		"cp-0":     {Talos: "1.13.4", Installs: 1, Reboots: 1},
+		"worker-0": {Talos: "1.13.4", Installs: 1, Reboots: 1},
+	}}
+}
+
+func TestVerdictOfAPlainUpgradeHasNoComplaint(t *testing.T) {
+	if complaints := goodVerdict().complaints("1.13.4", 2); len(complaints) != 0 {
+		t.Errorf("got %q", complaints)
+	}
+}
+
+func TestVerdictComplains(t *testing.T) {
+	node := func(change func(*fate)) func(*verdict) {
+		return func(v *verdict) {
+			changed := v.Nodes["worker-0"]
+			change(&changed)
+			v.Nodes["worker-0"] = changed
+		}
+	}
+
+	for name, test := range map[string]struct {
+		spoil func(*verdict)
+		want  []string
+	}{
+		"of a violated invariant": {
+			func(v *verdict) {
+				v.Violations = []violation{{Invariant: "S4", Node: "cp-0", Time: "03:12", What: "installed twice"}}
+			},
+			[]string{"invariant S4 was violated on cp-0 at 03:12: installed twice"},
+		},
+		"of a violation that no node is to blame for": {
+			func(v *verdict) { v.Violations = []violation{{Invariant: "S7", Time: 9.5, What: "two holders"}} },
+			[]string{"invariant S7 was violated on the cluster at 9.5: two holders"},
+		},
+		"of a node on another version": {
+			node(func(f *fate) { f.Talos = "1.12.6" }),
+			[]string{"worker-0 runs Talos 1.12.6 instead of 1.13.4"},
+		},
+		"of a node that was left cordoned": {
+			node(func(f *fate) { f.Cordoned = true }),
+			[]string{"worker-0 was left cordoned"},
+		},
+		"of a node that was installed twice": {
+			node(func(f *fate) { f.Installs = 2 }),
+			[]string{"worker-0 was installed 2 times and rebooted 1 times instead of once"},
+		},
+		"of a node that rebooted without need": {
+			node(func(f *fate) { f.Reboots = 2 }),
+			[]string{"worker-0 was installed 1 times and rebooted 2 times instead of once"},
+		},
+		"of a node that is missing": {
+			func(v *verdict) { delete(v.Nodes, "worker-0") },
+			[]string{"the simulator knows 1 nodes instead of 2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			judged := goodVerdict()
+			test.spoil(&judged)
+
+			if diff := cmp.Diff(test.want, judged.complaints("1.13.4", 2)); diff != "" {
+				t.Errorf("complaints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnotationsMustSayThatAllNodesAreDone(t *testing.T) {
+	published := map[string]string{
+		annotationPrefix + "talos-status": "completed", annotationPrefix + "talos-current": "1.13.4", annotationPrefix + "talos-progress": "4/5",
+	}
+
+	got := announced(published, "1.13.4", 5)
+	want := []string{`annotation upgrade.vitistack.io/talos-progress is "4/5" instead of "5/5"`}
+
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("complaints (-want +got):\n%s", diff)
+	}
+
+	published[annotationPrefix+"talos-progress"] = "5/5"
+
+	if got := announced(published, "1.13.4", 5); len(got) != 0 {
+		t.Errorf("got %q for what should be published", got)
+	}
+}
+
+func TestComplaintsBecomeOneError(t *testing.T) {
+	if err := complain(nil, []string{}); err != nil {
+		t.Errorf("got %v without a complaint", err)
+	}
+
+	err := complain([]string{"first"}, []string{"second"})
+	if err == nil || !strings.Contains(err.Error(), "first") || !strings.Contains(err.Error(), "second") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
+)
+
+// startTimeout bounds the start of a cluster on a busy machine; the Kubernetes
+// binaries are built before the tests.
+const startTimeout = 5 * time.Minute
+
+func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+
+	defer stop()
+
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+
+	go func() {
+		err := run(ctx, []string{"up", "--control-planes", "1", "--workers", "1", "--talos", "1.13.2", "--kubernetes", "1.34.2", "--speed", "300", "--dir", dir}, nil, writer, io.Discard)
+		_ = writer.CloseWithError(err)
+		ended <- err
+	}()
+
+	awaitReady(t, reader)
+
+	for _, name := range []string{sim.TalosconfigFile, sim.KubeconfigFile} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v; want a file with mode 0600", name, info, err)
+		}
+	}
+
+	endpoint := apiServer(t, dir)
+	if err := dial(endpoint); err != nil {
+		t.Errorf("the API server does not answer while the simulator runs: %v", err)
+	}
+
+	var added bytes.Buffer
+	if err := run(ctx, []string{"add-node", "--dir", dir, "--role", "worker"}, nil, &added, io.Discard); err != nil || strings.TrimSpace(added.String()) != "worker-1" {
+		t.Errorf("add-node printed %q, %v; want worker-1", added.String(), err)
+	}
+
+	running := judge(t, dir)
+	if len(running.Nodes) != 3 || len(running.Violations) != 0 {
+		t.Errorf("while it runs the verdict has %d nodes and the violations %v, want 3 and none", len(running.Nodes), running.Violations)
+	}
+
+	stop()
+
+	if err := <-ended; err != nil {
+		t.Errorf("up ended with %v", err)
+	}
+
+	if err := dial(endpoint); err == nil {
+		t.Error("the API server still answers after the simulator stopped")
+	}
+
+	if stopped := judge(t, dir); len(stopped.Nodes) != 3 || stopped.Nodes["cp-0"].Talos != "1.13.2" {
+		t.Errorf("after the stop the verdict is %+v", stopped)
+	}
+}
+
+func TestWrongCommandLinesAreExplained(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no command":          {nil, "talossim up"},
+		"unknown command":     {[]string{"down"}, `no command "down"`},
+		"unknown flag":        {[]string{"up", "--nodes", "3"}, "-control-planes"},
+		"no directory":        {[]string{"verdict"}, "--dir is required"},
+		"stray argument":      {[]string{"verdict", "--dir", t.TempDir(), "x"}, `got the arguments ["x"]`},
+		"no simulator there":  {[]string{"add-node", "--dir", t.TempDir()}, "no simulator runs in"},
+		"wrong role":          {[]string{"add-node", "--dir", t.TempDir(), "--role", "etcd"}, `--role "etcd"`},
+		"speed of nothing":    {[]string{"up", "--dir", t.TempDir(), "--speed", "0"}, "--speed 0"},
+		"fault script absent": {[]string{"up", "--dir", t.TempDir(), "--faults", "absent.yaml"}, "absent.yaml"},
+		"no history":          {[]string{"verdict", "--dir", t.TempDir()}, "history"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var said bytes.Buffer
+
+			err := run(t.Context(), test.args, nil, io.Discard, &said)
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+
+			if told := said.String() + err.Error(); !strings.Contains(told, test.want) {
+				t.Errorf("it said %q, want something with %q", told, test.want)
+			}
+		})
+	}
+}
+
+func awaitReady(t *testing.T, out io.Reader) {
+	t.Helper()
+
+	ready := make(chan string, 1)
+
+	go func() {
+		line := make([]byte, len("ready\n"))
+		if _, err := io.ReadFull(out, line); err != nil {
+			ready <- err.Error()
+
+			return
+		}
+
+		ready <- string(line)
+	}()
+
+	select {
+	case line := <-ready:
+		if line != "ready\n" {
+			t.Fatalf("the simulator said %q, want ready", line)
+		}
+	case <-time.After(startTimeout):
+		t.Fatal("the simulator did not become ready in time")
+	}
+}
+
+func judge(t *testing.T, dir string) sim.Verdict {
+	t.Helper()
+
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"verdict", "--dir", dir}, nil, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+
+	var verdict sim.Verdict
+	if err := json.Unmarshal(out.Bytes(), &verdict); err != nil {
+		t.Fatalf("the verdict is no JSON: %v\n%s", err, out.String())
+	}
+
+	return verdict
+}
+
+// apiServer is the host and port that the kubeconfig leads to.
+func apiServer(t *testing.T, dir string) string {
+	t.Helper()
+
+	content, err := os.ReadFile(filepath.Join(dir, sim.KubeconfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	match := regexp.MustCompile(`server: "?https://([0-9.:]+)`).FindSubmatch(content)
+	if match == nil {
+		t.Fatal("the kubeconfig names no server")
+	}
+
+	return string(match[1])
+}
+
+func dial(address string) error {
+	connection, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		return err
+	}
+
+	return connection.Close()
+}

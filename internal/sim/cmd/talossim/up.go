@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+)
+
+// up runs a simulated cluster until the context ends.
+func up(ctx context.Context, args []string, out, progress io.Writer) (err error) {
+	set, dir := flags("up", progress)
+	options := sim.Options{Progress: progress}
+
+	set.IntVar(&options.ControlPlanes, "control-planes", 3, "number of control planes")
+	set.IntVar(&options.Workers, "workers", 2, "number of workers")
+	set.StringVar(&options.Talos, "talos", "1.12.6", "Talos version of all machines")
+	set.StringVar(&options.Kubernetes, "kubernetes", "1.34.2", "Kubernetes version of all components")
+	set.Float64Var(&options.Speed, "speed", 60, "simulated seconds in a real one")
+	set.Uint64Var(&options.Seed, "seed", 1, "decides identities and durations")
+	set.StringVar(&options.ClusterName, "name", "talossim", "name of the cluster and of its talosconfig context")
+	set.StringVar(&options.Schematic, "schematic", "", "Image Factory schematic of all machines")
+	set.StringVar(&options.Platform, "platform", "metal", "platform of all machines")
+	set.BoolVar(&options.SecureBoot, "secure-boot", false, "machines boot with secure boot")
+	set.IntVar(&options.Pods, "pods", 0, "number of workload pods, covered by PodDisruptionBudgets")
+	set.BoolVar(&options.Unpinned, "unpinned", false, "leave the component images out of the machine configurations")
+	faults := set.String("faults", "", "file with the fault script; read again when it changes")
+
+	if err := parse(set, args, dir, 0); err != nil {
+		return err
+	}
+
+	if options.Speed <= 0 {
+		return fmt.Errorf("--speed %v: want a number above 0", options.Speed)
+	}
+
+	options.Dir = *dir
+
+	if *faults != "" {
+		if options.Faults, err = readFaults(*faults); err != nil {
+			return err
+		}
+	}
+
+	simulator, err := sim.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, simulator.Stop()) }()
+
+	if *faults != "" {
+		following := sim.FollowFaults(ctx, *faults, simulator, func(err error) {
+			fmt.Fprintln(progress, "talossim: the fault script stays as it was:", err)
+		})
+		defer following()
+	}
+
+	if _, err := fmt.Fprintln(out, "ready"); err != nil {
+		return err
+	}
+
+	return simulator.Wait(ctx)
+}
+
+func readFaults(path string) ([]model.Fault, error) {
+	script, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--faults: %w", err)
+	}
+
+	faults, err := model.LoadFaults(script)
+	if err != nil {
+		return nil, fmt.Errorf("--faults %s: %w", path, err)
+	}
+
+	return faults, nil
+}

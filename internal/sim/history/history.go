@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package history is the simulator's record of everything that happened: one
+// [Event] per line of JSON. The checker and the verdict are functions of this
+// record alone, so they give the same answer while the simulator runs and
+// after it stopped.
+package history
+
+import "time"
+
+// Kind says what an event is about. Its detail keys are listed beside it; all
+// values are strings, booleans are "true" and "false".
+type Kind string
+
+const (
+	// KindNode introduces a node, once, when it joins the simulation.
+	// Detail: role (controlplane|worker), address, uuid, talos, kubelet,
+	// kubernetes (lowest component version), schematic, platform,
+	// secure_boot, boot_id, etcd_id.
+	KindNode Kind = "node"
+	// KindRPC is a Talos API call that ended. Detail: method (full gRPC
+	// method), role (strongest role of the certificate), code, mutating.
+	// An install, a reboot and so on have events of their own as well.
+	KindRPC Kind = "rpc"
+	// KindPull is an image pull that ended. Detail: image, ok.
+	KindPull Kind = "pull"
+	// KindInstall is an installer run that ended. Detail: image, talos,
+	// schematic, slot (A|B), exit, by (client|legacy).
+	KindInstall Kind = "install"
+	// KindStage is a change of the MachineStatus stage. Detail: from, to,
+	// ready.
+	KindStage Kind = "stage"
+	// KindDown is a machine that stops serving. Detail: by (client: a call
+	// of ours or of another client asked for it; fault: the script did;
+	// machine: it does so by itself, falling back).
+	KindDown Kind = "down"
+	// KindBoot is a machine whose kernel started. Detail: boot_id, talos,
+	// schematic, slot, kubelet, fallback (true when the old system came
+	// back by itself), cause (upgrade|reboot|fallback|rollback).
+	KindBoot Kind = "boot"
+	// KindEtcd is a change of a member. Detail: member (id), state
+	// (healthy|down), leader (id of the cluster's leader, 0 for none).
+	KindEtcd Kind = "etcd"
+	// KindKubelet is a change of what a node reports. Detail: ready,
+	// version.
+	KindKubelet Kind = "kubelet"
+	// KindCordon is a change of spec.unschedulable. Detail: unschedulable,
+	// by (client|machine|other: who made the request, by user agent).
+	KindCordon Kind = "cordon"
+	// KindEvict is an eviction request that ended. Detail: namespace, pod,
+	// outcome (evicted|blocked|gone|dry-run), budget (namespace/name that
+	// blocked it), by.
+	KindEvict Kind = "evict"
+	// KindDelete is a pod that a client deleted without eviction. Detail:
+	// namespace, pod, by, budget (a budget that covers it and had nothing to
+	// give, when there is one).
+	KindDelete Kind = "delete"
+	// KindLease is a change of the lease kube-system/talosupgrade. Detail:
+	// holder ("" when released), action (acquire|renew|release).
+	KindLease Kind = "lease"
+	// KindJournal is a change of one key of the journal. Detail: key, phase
+	// ("" when the entry was removed), run, value (the JSON as written).
+	KindJournal Kind = "journal"
+	// KindAnnotation is a change of an upgrade.vitistack.io annotation.
+	// Detail: object (kind/namespace/name), key (without prefix), value.
+	KindAnnotation Kind = "annotation"
+	// KindWrite is any other mutating Kubernetes request of a client.
+	// Detail: verb, resource, namespace, name, by, code.
+	KindWrite Kind = "write"
+	// KindFault is a scripted fault that took effect. Detail: step, effect,
+	// and where it helps, info.
+	KindFault Kind = "fault"
+	// KindRead is an observation of a node or of the cluster by a client.
+	// Detail: what (version|etcd|nodes|machine|...).
+	KindRead Kind = "read"
+)
+
+// Event is one line of history.jsonl.
+type Event struct {
+	// Seq counts from 1 without gaps.
+	Seq int64 `json:"seq"`
+	// Real is the wall clock of the machine the simulator runs on.
+	Real time.Time `json:"real"`
+	// Sim is the simulated time since the simulation began, in seconds.
+	Sim float64 `json:"sim"`
+	// Node is the Kubernetes node name, empty for cluster-wide events.
+	Node   string            `json:"node,omitempty"`
+	Kind   Kind              `json:"kind"`
+	Detail map[string]string `json:"detail,omitempty"`
+}
+
+// Recorder receives events; it stamps Seq and Real, and Sim where it is zero.
+// Implementations are safe for concurrent use.
+type Recorder interface {
+	Record(node string, kind Kind, detail map[string]string)
+}

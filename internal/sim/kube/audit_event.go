@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const stageReceived = "RequestReceived"
+
+// Who made a request, as the history names it.
+const (
+	byClient  = "client"
+	byMachine = "machine"
+	byOther   = "other"
+)
+
+// clientAgent begins the user agent of the provider.
+const clientAgent = "terraform-provider-talosupgrade"
+
+// auditEvent is the part of audit.k8s.io/v1 Event that is used here.
+type auditEvent struct {
+	AuditID    string `json:"auditID"`
+	Stage      string `json:"stage"`
+	RequestURI string `json:"requestURI"`
+	Verb       string `json:"verb"`
+	UserAgent  string `json:"userAgent"`
+	User       struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		APIGroup    string `json:"apiGroup"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus metav1.Status   `json:"responseStatus"`
+	RequestObject  json.RawMessage `json:"requestObject"`
+	ResponseObject json.RawMessage `json:"responseObject"`
+	Received       time.Time       `json:"requestReceivedTimestamp"`
+}
+
+// mark is the number that Sync left, if this is one of its requests.
+func (e auditEvent) mark() (int64, bool) {
+	path, query, found := strings.Cut(e.RequestURI, "?")
+	if !found || path != markPath || e.User.Username != userSimulator {
+		return 0, false
+	}
+
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, false
+	}
+
+	mark, err := strconv.ParseInt(values.Get(markQuery), 10, 64)
+
+	return mark, err == nil
+}
+
+// by tells who asked, by the certificate and else by the user agent.
+func (e auditEvent) by() string {
+	switch {
+	case e.User.Username == userMachine:
+		return byMachine
+	case strings.HasPrefix(e.UserAgent, clientAgent):
+		return byClient
+	default:
+		return byOther
+	}
+}
+
+// resource is "pods" or, with a subresource, "pods/eviction".
+func (e auditEvent) resource() string {
+	if e.ObjectRef.Subresource != "" {
+		return e.ObjectRef.Resource + "/" + e.ObjectRef.Subresource
+	}
+
+	return e.ObjectRef.Resource
+}
+
+func (e auditEvent) succeeded() bool {
+	return e.ResponseStatus.Code >= http.StatusOK && e.ResponseStatus.Code < http.StatusMultipleChoices
+}
+
+// dryRun tells that the request was to change nothing: by its query, or in the
+// body of a deletion or an eviction.
+func (e auditEvent) dryRun() bool {
+	if _, query, found := strings.Cut(e.RequestURI, "?"); found {
+		values, err := url.ParseQuery(query)
+		if err == nil && slices.Contains(values["dryRun"], metav1.DryRunAll) {
+			return true
+		}
+	}
+
+	var body struct {
+		DryRun        []string `json:"dryRun"`
+		DeleteOptions struct {
+			DryRun []string `json:"dryRun"`
+		} `json:"deleteOptions"`
+	}
+
+	if e.Verb != "delete" && e.ObjectRef.Subresource != "eviction" {
+		return false
+	}
+
+	return json.Unmarshal(e.RequestObject, &body) == nil &&
+		slices.Contains(append(body.DryRun, body.DeleteOptions.DryRun...), metav1.DryRunAll)
+}
+
+// name is the object's; a creation names it in the body only.
+func (e auditEvent) name() string {
+	if e.ObjectRef.Name != "" {
+		return e.ObjectRef.Name
+	}
+
+	return e.object().Metadata.Name
+}
+
+// object is the part of the resulting object that the history looks at.
+func (e auditEvent) object() resultObject {
+	var object resultObject
+
+	// A response that is no object of the kind has none of the fields.
+	if json.Unmarshal(e.ResponseObject, &object) != nil {
+		return resultObject{}
+	}
+
+	return object
+}
+
+// resultObject is what a Node, Lease, ConfigMap or KubernetesCluster has.
+type resultObject struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Unschedulable  bool   `json:"unschedulable"`
+		HolderIdentity string `json:"holderIdentity"`
+		RenewTime      string `json:"renewTime"`
+		NodeName       string `json:"nodeName"`
+	} `json:"spec"`
+	Data map[string]string `json:"data"`
+}

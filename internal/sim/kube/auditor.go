@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// syncTimeout bounds a call of Sync whose context has no end.
+const syncTimeout = 10 * time.Second
+
+// markPath is what Sync asks for, markQuery the number it gives.
+const markPath, markQuery = "/version", "mark"
+
+// auditor reads the audit log of the API server as it is written, keeps a copy
+// in a file, and turns it into history.
+type auditor struct {
+	// pipe is what the API server's standard output is copied to.
+	pipe    *io.PipeWriter
+	file    *os.File
+	ledger  *ledger
+	budgets *budgets
+	reading sync.WaitGroup
+
+	mutex sync.Mutex
+	marks int64
+	// open are the requests that arrived and are not answered yet.
+	open map[string]bool
+	// waiting are calls of Sync whose mark has not been read yet, settling
+	// those that wait for requests which were open at their mark.
+	waiting  map[int64]chan struct{}
+	settling []*settling
+}
+
+// settling is closed when the last of its requests is done.
+type settling struct {
+	open map[string]bool
+	done chan struct{}
+}
+
+func newAuditor(path string, options Options) (*auditor, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", err)
+	}
+
+	reader, writer := io.Pipe()
+	budgets := newBudgets()
+
+	a := &auditor{
+		pipe: writer, file: file, budgets: budgets,
+		ledger:  newLedger(options, budgets),
+		open:    map[string]bool{},
+		waiting: map[int64]chan struct{}{},
+	}
+
+	a.reading.Go(func() { a.read(reader) })
+
+	return a, nil
+}
+
+// Write takes what the API server prints.
+func (a *auditor) Write(text []byte) (int, error) { return a.pipe.Write(text) }
+
+// close ends the reader; the API server must have ended before.
+func (a *auditor) close() error {
+	// Closing a pipe's writer does not fail.
+	_ = a.pipe.Close()
+
+	a.reading.Wait()
+
+	if err := a.file.Close(); err != nil {
+		return fmt.Errorf("closing the audit log: %w", err)
+	}
+
+	return nil
+}
+
+// read must never wait for the API server, which waits for it.
+func (a *auditor) read(pipe io.Reader) {
+	lines := bufio.NewReaderSize(pipe, 64<<10)
+
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			a.line(line)
+		}
+
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (a *auditor) line(line []byte) {
+	var event auditEvent
+
+	// The API server's own messages go to the standard error; anything else
+	// that is no event is nothing we can use.
+	if json.Unmarshal(line, &event) != nil || event.AuditID == "" {
+		return
+	}
+
+	if mark, ok := event.mark(); ok {
+		a.marked(mark)
+
+		return
+	}
+
+	// The copy is for people; the history is what counts.
+	_, _ = a.file.Write(line)
+
+	if event.Stage == stageReceived {
+		a.received(event.AuditID)
+
+		return
+	}
+
+	a.ledger.take(event)
+	a.completed(event.AuditID)
+}
+
+func (a *auditor) received(id string) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+
+	a.open[id] = true
+}
+
+func (a *auditor) completed(id string) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+
+	delete(a.open, id)
+
+	kept := a.settling[:0]
+
+	for _, waiter := range a.settling {
+		delete(waiter.open, id)
+
+		if len(waiter.open) == 0 {
+			close(waiter.done)
+		} else {
+			kept = append(kept, waiter)
+		}
+	}
+
+	a.settling = kept
+}
+
+// marked lets a call of Sync go once everything that was open before its mark
+// is done.
+func (a *auditor) marked(mark int64) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+
+	done, ok := a.waiting[mark]
+	if !ok {
+		return
+	}
+
+	delete(a.waiting, mark)
+
+	if len(a.open) == 0 {
+		close(done)
+
+		return
+	}
+
+	a.settling = append(a.settling, &settling{open: maps.Clone(a.open), done: done})
+}
+
+// sync returns when every request that was answered before the call has become
+// history.
+func (a *auditor) sync(ctx context.Context, client *client) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+
+	done := make(chan struct{})
+
+	a.mutex.Lock()
+	a.marks++
+	mark := a.marks
+	a.waiting[mark] = done
+	a.mutex.Unlock()
+
+	if err := leaveMark(ctx, client, mark); err != nil {
+		a.mutex.Lock()
+		delete(a.waiting, mark)
+		a.mutex.Unlock()
+
+		return fmt.Errorf("marking the audit log: %w", err)
+	}
+
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the audit log: %w", ctx.Err())
+	}
+}
+
+// leaveMark makes a request that the audit log shows and nothing else does.
+func leaveMark(ctx context.Context, client *client, mark int64) error {
+	query := url.Values{markQuery: {strconv.FormatInt(mark, 10)}}
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, client.host+markPath+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return err
+	}
+
+	response, err := client.http.Do(request)
+	if err != nil {
+		return err
+	}
+
+	_, err = io.Copy(io.Discard, response.Body)
+
+	return errors.Join(err, response.Body.Close())
+}
+
+// Sync returns when every Kubernetes request that was answered before the call
+// is in the history, so that what the caller records next comes after it.
+func (s *Server) Sync(ctx context.Context) error {
+	return s.auditor.sync(ctx, s.simulator)
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// client talks to the API server directly, over connections of its own.
+type client struct {
+	kubernetes.Interface
+
+	transport *http.Transport
+	http      *http.Client
+	host      string
+}
+
+func newClient(config *rest.Config) (*client, error) {
+	tls, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection of %s: %w", config.UserAgent, err)
+	}
+
+	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16}
+
+	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection of %s: %w", config.UserAgent, err)
+	}
+
+	c := &client{transport: transport, http: &http.Client{Transport: wrapped}, host: config.Host}
+
+	c.Interface, err = kubernetes.NewForConfigAndClient(config, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client of %s: %w", config.UserAgent, err)
+	}
+
+	return c, nil
+}
+
+func (c *client) close() {
+	if c != nil {
+		c.transport.CloseIdleConnections()
+	}
+}

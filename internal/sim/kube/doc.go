@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package kube is the Kubernetes side of the simulator: a real etcd and
+// kube-apiserver, and kube-controller-manager where workloads need it, in which
+// this package plays kubelets, static pods, scheduler and node controller
+// according to a model of the machines.
+//
+// Clients reach the API server through ports that come and go with the control
+// planes. What clients write is read from the audit log and becomes history.
+package kube

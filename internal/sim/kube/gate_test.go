@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// echo is a server that returns what it is sent.
+func echo(t *testing.T) string {
+	t.Helper()
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = listener.Close() })
+
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+
+			go func() {
+				_, _ = io.Copy(connection, connection)
+				_ = connection.Close()
+			}()
+		}
+	}()
+
+	return listener.Addr().String()
+}
+
+// converse opens a connection and makes sure that it works.
+func converse(t *testing.T, port int) net.Conn {
+	t.Helper()
+
+	connection, err := net.Dial("tcp", hostPort(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = connection.Close() })
+
+	if err := connection.SetDeadline(time.Now().Add(eventually)); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := connection.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := io.ReadFull(connection, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+
+	return connection
+}
+
+func TestClosedGateRefusesAndCuts(t *testing.T) {
+	g, err := newGate(echo(t), "cp-0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.stop()
+
+	connection := converse(t, g.port)
+
+	g.close()
+
+	if _, err := connection.Read(make([]byte, 1)); err == nil {
+		t.Error("the live connection survived")
+	}
+
+	if _, err := net.Dial("tcp", hostPort(g.port)); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dialing a closed gate: %v, want connection refused", err)
+	}
+
+	if err := g.open("cp-0"); err != nil {
+		t.Fatal(err)
+	}
+
+	converse(t, g.port)
+}
+
+func TestSharedGateCutsConnectionsOfItsFormerOwnerOnly(t *testing.T) {
+	g, err := newGate(echo(t), "cp-0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.stop()
+
+	old := converse(t, g.port)
+
+	if err := g.open("cp-1"); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := old.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection through the former owner survived")
+	}
+
+	current := converse(t, g.port)
+
+	if err := g.open("cp-1"); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := current.Write([]byte("x")); err != nil {
+		t.Error("a connection through the present owner was cut:", err)
+	}
+}
+
+func TestStoppedGateLeavesNothingRunning(t *testing.T) {
+	g, err := newGate(echo(t), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	converse(t, g.port)
+
+	stopped := make(chan struct{})
+
+	go func() { g.stop(); close(stopped) }()
+
+	select {
+	case <-stopped:
+	case <-time.After(eventually):
+		t.Fatal("the gate did not stop")
+	}
+}
+
+func reachable(t *testing.T, client kubernetes.Interface) bool {
+	t.Helper()
+
+	_, err := client.CoreV1().Namespaces().Get(t.Context(), namespaceSystem, metav1.GetOptions{})
+
+	return err == nil
+}
+
+func TestEndpointsFollowTheControlPlanes(t *testing.T) {
+	s := need(t)
+
+	own, err := s.server.KubeconfigFor("cp-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	through, shared := newTestClient(t, own, "test"), s.as(t, "test")
+
+	reach := func(what string, client kubernetes.Interface) {
+		t.Helper()
+		until(t, what, func() bool { return reachable(t, client) })
+	}
+
+	reach("cp-0 to answer", through)
+
+	s.world.takeDown("cp-0")
+	t.Cleanup(func() { s.world.bringUp("cp-0", "cp-0-boot-0", "1.12.6") })
+
+	if reachable(t, through) {
+		t.Error("cp-0 answers while it is down")
+	}
+
+	reach("the shared address to answer with cp-0 down", shared)
+
+	s.world.change("", func(w *fakeWorld, _ *Machine) { w.noQuorum = true })
+	t.Cleanup(func() { s.world.change("", func(w *fakeWorld, _ *Machine) { w.noQuorum = false }) })
+
+	if reachable(t, shared) {
+		t.Error("the shared address answers without a quorum of etcd")
+	}
+
+	s.world.change("", func(w *fakeWorld, _ *Machine) { w.noQuorum = false })
+	s.world.bringUp("cp-0", "cp-0-boot-0", "1.12.6")
+
+	reach("cp-0 to answer again", through)
+	reach("the shared address to answer again", shared)
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kubeconfig is the administrator's, with everything inline. Its server is the
+// shared address, which leads to whichever control plane is up.
+func (s *Server) Kubeconfig() ([]byte, error) {
+	if s.admin == nil {
+		return nil, errors.New("the simulated Kubernetes has not been started")
+	}
+
+	return s.admin, nil
+}
+
+// KubeconfigFor is the administrator's by way of one control plane only.
+func (s *Server) KubeconfigFor(node string) ([]byte, error) {
+	if s.admin == nil {
+		return nil, errors.New("the simulated Kubernetes has not been started")
+	}
+
+	port := s.front.port(node)
+	if port == 0 {
+		return nil, fmt.Errorf("%q is not the name of a control plane", node)
+	}
+
+	return s.kubeconfig(port)
+}
+
+func (s *Server) kubeconfig(port int) ([]byte, error) {
+	identity, err := s.ca.client(userAdmin, groupAdmins)
+	if err != nil {
+		return nil, err
+	}
+
+	return encodeKubeconfig("https://"+hostPort(port), s.ca.pem, identity, userAdmin)
+}

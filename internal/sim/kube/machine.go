@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"context"
+	"time"
+)
+
+// The roles of [Machine], spelled as Talos spells machine types.
+const (
+	RoleControlPlane = "controlplane"
+	RoleWorker       = "worker"
+)
+
+// Machine is what this package needs to know about one machine of the
+// simulated cluster.
+type Machine struct {
+	// Name is the name of its Kubernetes node.
+	Name string
+	// Role is RoleControlPlane or RoleWorker.
+	Role     string
+	Address  string
+	UUID     string
+	Platform string
+	// Talos is the running version, without v; Schematic the Image Factory
+	// schematic it was built with, if any.
+	Talos, Schematic string
+	// BootID changes with every kernel start.
+	BootID  string
+	Kubelet Kubelet
+	// Components are the versions of the containers that belong to Kubernetes,
+	// by container name, without v: kube-apiserver, kube-controller-manager,
+	// kube-scheduler and kube-proxy.
+	Components map[string]string
+	// APIServerUp tells that the machine's kube-apiserver serves.
+	APIServerUp bool
+}
+
+// Kubelet is the state of the kubelet on one machine.
+type Kubelet struct {
+	// Running is false while the machine is down or the service is stopped.
+	Running bool
+	// Ready is what it reports; without meaning while it does not run.
+	Ready bool
+	// Version is without v.
+	Version string
+}
+
+// World is the simulated cluster, as far as Kubernetes depends on it.
+// Implementations are safe for concurrent use.
+type World interface {
+	// Machines lists the machines that exist at this moment.
+	Machines() []Machine
+	// Machine is one of them, by name.
+	Machine(name string) (Machine, bool)
+	// EtcdQuorum tells that etcd can accept writes.
+	EtcdQuorum() bool
+	// OnChange has the function called, outside of any lock, after each change
+	// of a machine; node is empty where it is not about one machine. It
+	// returns how to stop that.
+	OnChange(changed func(node string)) (cancel func())
+	// BlockedDrains names the nodes whose drain a PodDisruptionBudget has to
+	// block at this moment.
+	BlockedDrains() []string
+	// RepliesAtRisk tells that LoseReply may say yes for some node.
+	RepliesAtRisk() bool
+	// LoseReply tells whether the answer to a request that just changed the
+	// node, its pods or its entry in the journal has to be lost, and counts
+	// that it was.
+	LoseReply(node string) bool
+}
+
+// Clock is the clock of the simulation; durations are simulated ones.
+type Clock interface {
+	Now() time.Time
+	// Sleep returns nil after d, or the context's error when that ends first.
+	Sleep(ctx context.Context, d time.Duration) error
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Node {
+	t.Helper()
+
+	node, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return node
+}
+
+func hasTaint(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
+}
+
+func TestSilentKubeletIsNoticedAfterTheGracePeriodOnly(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+
+	started := time.Now()
+
+	s.world.takeDown("worker-1")
+	t.Cleanup(func() { s.world.bringUp("worker-1", "worker-1-boot-0", "1.12.6") })
+
+	until(t, "worker-1 to become unknown", func() bool {
+		return readyStatus(getNode(t, client, "worker-1")) == corev1.ConditionUnknown
+	})
+
+	if waited := time.Since(started); waited < nodeGrace/clockFactor {
+		t.Errorf("the node was lost after %s, before %s of simulated time", waited, nodeGrace)
+	}
+
+	until(t, "the taint of worker-1", func() bool {
+		return hasTaint(getNode(t, client, "worker-1"), corev1.TaintNodeUnreachable)
+	})
+
+	s.world.bringUp("worker-1", "worker-1-boot-1", "1.13.4")
+
+	until(t, "worker-1 to be ready in its new boot", func() bool {
+		node := getNode(t, client, "worker-1")
+
+		return readyStatus(node) == corev1.ConditionTrue && len(node.Spec.Taints) == 0 &&
+			node.Status.NodeInfo.BootID == "worker-1-boot-1" && node.Status.NodeInfo.OSImage == "Talos (v1.13.4)"
+	})
+}
+
+func TestShortAbsenceOfAKubeletGoesUnnoticed(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+	before := getNode(t, client, "worker-0").Status.Conditions
+
+	s.world.takeDown("worker-0")
+	s.world.bringUp("worker-0", "worker-0-boot-0", "1.12.6")
+
+	// Longer than the grace period, in simulated time.
+	if err := s.clock.Sleep(t.Context(), 2*nodeGrace); err != nil {
+		t.Fatal(err)
+	}
+
+	after := getNode(t, client, "worker-0").Status.Conditions
+	if !slices.Equal(before, after) {
+		t.Errorf("conditions changed from %v to %v", before, after)
+	}
+}
+
+func TestNodeDeletedByAPersonReturnsWithTheNextBootOnly(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+
+	s.world.change("late", func(w *fakeWorld, _ *Machine) {
+		w.machines = append(w.machines, newFakeMachine("late", RoleWorker, 9))
+	})
+	t.Cleanup(func() {
+		s.world.change("late", func(w *fakeWorld, _ *Machine) {
+			w.machines = slices.DeleteFunc(w.machines, func(m Machine) bool { return m.Name == "late" })
+		})
+	})
+
+	exists := func() bool {
+		_, err := client.CoreV1().Nodes().Get(t.Context(), "late", metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+
+		return err == nil
+	}
+
+	until(t, "a machine that joins to register", exists)
+
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	s.world.change("late", func(_ *fakeWorld, m *Machine) { m.Kubelet.Ready = false })
+
+	if err := s.clock.Sleep(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+
+	if exists() {
+		t.Fatal("the kubelet registered again without a restart")
+	}
+
+	s.world.bringUp("late", "late-boot-1", "1.12.6")
+	until(t, "the node to register after a boot", exists)
+
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMirrorPodFollowsTheComponent(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+	name := nameScheduler + "-cp-2"
+
+	scheduler := func() *corev1.Pod {
+		pod, err := client.CoreV1().Pods(namespaceSystem).Get(t.Context(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return &corev1.Pod{}
+		}
+
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return pod
+	}
+
+	s.world.change("cp-2", func(_ *fakeWorld, m *Machine) { m.APIServerUp = false })
+	until(t, "the pod to be unready", func() bool { return scheduler().Name != "" && !podReady(scheduler()) })
+
+	s.world.change("cp-2", func(_ *fakeWorld, m *Machine) {
+		m.APIServerUp = true
+		m.Components = map[string]string{
+			nameAPIServer: "1.34.2", nameControllerManager: "1.34.2", nameScheduler: "1.35.0", nameProxy: "1.34.2",
+		}
+	})
+	until(t, "the pod of the new version", func() bool {
+		pod := scheduler()
+
+		return podReady(pod) && pod.Spec.Containers[0].Image == "registry.k8s.io/kube-scheduler:v1.35.0"
+	})
+}

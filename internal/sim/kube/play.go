@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// requestTimeout bounds each request of this package.
+	requestTimeout = 15 * time.Second
+	// workers is how many objects are looked after at a time.
+	workers = 8
+	// retryLowest and retryHighest bound the pause before a failed reconcile
+	// is tried again; they are real time, the failures being real ones.
+	retryLowest, retryHighest = 5 * time.Millisecond, time.Second
+)
+
+// kind is what a key names.
+type kind string
+
+const (
+	kindNode      kind = "node"
+	kindPod       kind = "pod"
+	kindProxies   kind = "proxies"
+	kindBlock     kind = "block"
+	indexNodeName      = "spec.nodeName"
+)
+
+// key is one thing that is looked after.
+type key struct {
+	kind            kind
+	namespace, name string
+}
+
+// play is everything that the simulator does as a part of Kubernetes: the
+// kubelets, the scheduler, the node controller and the DaemonSet controller.
+// Each of them looks at the present state of a thing and brings it forward, so
+// nothing depends on seeing each change.
+type play struct {
+	options Options
+	client  *client
+	ledger  *ledger
+
+	informers informers.SharedInformerFactory
+	pods      cache.Indexer
+	queue     workqueue.TypedRateLimitingInterface[key]
+	timers    *timers
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+
+	mutex sync.Mutex
+	// registered holds, by node, the boot in which its kubelet created or
+	// found the Node object.
+	registered map[string]string
+	// assumed holds, by UID, where pods were bound that the cache still shows
+	// unbound.
+	assumed map[string]string
+}
+
+func newPlay(options Options, client *client, ledger *ledger) *play {
+	// Simulated time passes between Start and Stop only, so the life of the
+	// loops is that of the server and not of a caller's context.
+	// Its requests must not log: those that end with it would, and nobody needs
+	// to know.
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryLowest, retryHighest))
+
+	return &play{
+		options: options, client: client, ledger: ledger,
+		informers: informers.NewSharedInformerFactory(client, 0),
+		queue:     queue,
+		timers:    newTimers(ctx, options.Clock, queue),
+		ctx:       ctx, cancel: cancel,
+		registered: map[string]string{},
+		assumed:    map[string]string{},
+	}
+}
+
+// start returns when each node is registered and all workloads are ready.
+func (p *play) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+
+	if err := p.listen(ctx); err != nil {
+		return err
+	}
+
+	if err := p.foundation(ctx); err != nil {
+		return err
+	}
+
+	for range workers {
+		p.wait.Go(p.work)
+	}
+
+	for _, machine := range p.options.World.Machines() {
+		p.changed(machine.Name)
+	}
+
+	p.wait.Go(p.heartbeat)
+
+	// All nodes before the first workload, or it would crowd on a few.
+	if err := settled(ctx, p.unsettledNodes); err != nil {
+		return err
+	}
+
+	if err := p.deploy(ctx); err != nil {
+		return err
+	}
+
+	return settled(ctx, p.unsettled)
+}
+
+// now is the time for the stamps that kubelets and controllers set, which have
+// seconds only.
+func (p *play) now() metav1.Time { return metav1.NewTime(p.options.Stamp().Truncate(time.Second)) }
+
+func (p *play) stop() {
+	p.cancel()
+	p.queue.ShutDown()
+	p.informers.Shutdown()
+	p.timers.stop()
+	p.wait.Wait()
+}
+
+// listen fills the caches and has every later change looked at.
+func (p *play) listen(ctx context.Context) error {
+	pods := p.informers.Core().V1().Pods().Informer()
+	p.pods = pods.GetIndexer()
+
+	err := pods.AddIndexers(cache.Indexers{indexNodeName: func(object any) ([]string, error) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			return nil, nil
+		}
+
+		return []string{pod.Spec.NodeName}, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("indexing pods: %w", err)
+	}
+
+	registrations := []error{
+		handle(pods, p.podSeen, p.podGone),
+		handle(p.informers.Core().V1().Nodes().Informer(), p.nodeSeen, p.nodeSeen),
+		handle(p.informers.Policy().V1().PodDisruptionBudgets().Informer(),
+			p.budgetSeen, func(object *policyv1.PodDisruptionBudget) { p.ledger.budgets.remove(object) }),
+	}
+	if err := errors.Join(registrations...); err != nil {
+		return fmt.Errorf("watching the cluster: %w", err)
+	}
+
+	p.informers.StartWithContext(p.ctx)
+
+	for informer, synced := range p.informers.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("watching %s: %w", informer, ctx.Err())
+		}
+	}
+
+	return nil
+}
+
+// handle has one function called for each new state and one for each end.
+func handle[T any](informer cache.SharedIndexInformer, seen, gone func(T)) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if typed, ok := object.(T); ok {
+				seen(typed)
+			}
+		},
+		UpdateFunc: func(_, object any) {
+			if typed, ok := object.(T); ok {
+				seen(typed)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+
+			if typed, ok := object.(T); ok {
+				gone(typed)
+			}
+		},
+	})
+
+	return err
+}
+
+// changed has everything looked at that depends on a machine.
+func (p *play) changed(node string) {
+	if node == "" {
+		for _, machine := range p.options.World.Machines() {
+			p.changed(machine.Name)
+		}
+
+		return
+	}
+
+	p.queue.Add(key{kind: kindNode, name: node})
+	p.queue.Add(key{kind: kindBlock, name: node})
+}
+
+func (p *play) budgetSeen(budget *policyv1.PodDisruptionBudget) {
+	p.ledger.budgets.observe(budget)
+
+	if node := budget.Labels[labelBlocked]; node != "" {
+		p.queue.Add(key{kind: kindBlock, name: node})
+	}
+}
+
+// work looks after one thing after the other until the queue ends.
+func (p *play) work() {
+	for {
+		next, ended := p.queue.Get()
+		if ended {
+			return
+		}
+
+		if err := p.reconcile(next); err != nil && p.ctx.Err() == nil {
+			p.queue.AddRateLimited(next)
+		} else {
+			p.queue.Forget(next)
+		}
+
+		p.queue.Done(next)
+	}
+}
+
+func (p *play) reconcile(next key) error {
+	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+	defer cancel()
+
+	switch next.kind {
+	case kindNode:
+		return p.reconcileNode(ctx, next)
+	case kindPod:
+		return p.reconcilePod(ctx, next)
+	case kindProxies:
+		return p.reconcileProxies(ctx)
+	case kindBlock:
+		return p.reconcileBlock(ctx, next.name)
+	default:
+		return nil
+	}
+}

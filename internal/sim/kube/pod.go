@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// How long a pod takes to become Ready on a node, and to end after it was told
+// to, in simulated time.
+const (
+	podStartLow, podStartHigh = 2 * time.Second, 6 * time.Second
+	podStopLow, podStopHigh   = 1 * time.Second, 4 * time.Second
+)
+
+func podKey(pod *corev1.Pod) key {
+	return key{kind: kindPod, namespace: pod.Namespace, name: pod.Name}
+}
+
+func (p *play) podSeen(pod *corev1.Pod) {
+	p.ledger.observePod(pod)
+	p.queue.Add(podKey(pod))
+}
+
+func (p *play) podGone(pod *corev1.Pod) {
+	p.timers.forget(podKey(pod))
+
+	p.mutex.Lock()
+	delete(p.assumed, string(pod.UID))
+	p.mutex.Unlock()
+
+	switch {
+	case mirrors(pod):
+		p.queue.Add(key{kind: kindNode, name: pod.Spec.NodeName})
+	case proxies(pod):
+		p.queue.Add(key{kind: kindProxies})
+	case pod.Labels[labelBlocked] != "":
+		p.queue.Add(key{kind: kindBlock, name: pod.Labels[labelBlocked]})
+	}
+}
+
+// podsOn lists the pods of a node, or with an empty name those without one.
+func (p *play) podsOn(node string) []*corev1.Pod {
+	objects, err := p.pods.ByIndex(indexNodeName, node)
+	if err != nil {
+		// Only a missing index can fail, and listen adds it.
+		return nil
+	}
+
+	pods := make([]*corev1.Pod, 0, len(objects))
+
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+
+	return pods
+}
+
+func (p *play) wakePods(node string) {
+	for _, pod := range p.podsOn(node) {
+		p.queue.Add(podKey(pod))
+	}
+}
+
+func (p *play) pod(k key) (*corev1.Pod, bool) {
+	object, exists, err := p.pods.GetByKey(k.namespace + "/" + k.name)
+	if err != nil || !exists {
+		return nil, false
+	}
+
+	pod, ok := object.(*corev1.Pod)
+
+	return pod, ok
+}
+
+// reconcilePod does what the scheduler, the kubelet or, for a lost node, the
+// node controller would do with a pod now.
+func (p *play) reconcilePod(ctx context.Context, k key) error {
+	pod, found := p.pod(k)
+
+	switch {
+	case !found:
+		return nil
+	case pod.Spec.NodeName == "":
+		return p.schedule(ctx, pod)
+	}
+
+	machine, exists := p.options.World.Machine(pod.Spec.NodeName)
+
+	switch {
+	case !exists || !machine.Kubelet.Running:
+		return p.losePod(ctx, pod)
+	case mirrors(pod) && pod.DeletionTimestamp == nil:
+		// It follows its component, with the node.
+		return nil
+	case pod.DeletionTimestamp != nil:
+		return p.finishPod(ctx, k, pod, machine)
+	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
+		return nil
+	default:
+		return p.runPod(ctx, k, pod, machine)
+	}
+}
+
+// runPod has a pod's container run in the present boot of its node.
+func (p *play) runPod(ctx context.Context, k key, pod *corev1.Pod, machine Machine) error {
+	running := containerID(pod, machine.BootID)
+
+	if startedAs(pod) == running && podReady(pod) {
+		return nil
+	}
+
+	// What an earlier boot left is not there any more.
+	if startedAs(pod) != running && podReady(pod) {
+		return p.writePod(ctx, pod, unreadyStatus(pod, p.now(), "ContainersNotReady", "the node has restarted"))
+	}
+
+	delay := spread(p.options.Seed, "start "+k.name, podStartLow, podStartHigh)
+	if !machine.Kubelet.Ready || !p.timers.due(k, "start "+machine.BootID, delay) {
+		return nil
+	}
+
+	return p.writePod(ctx, pod, runningStatus(pod, p.now(), machine, running))
+}
+
+// finishPod removes a pod that is on its way out when its processes have ended.
+func (p *play) finishPod(ctx context.Context, k key, pod *corev1.Pod, machine Machine) error {
+	delay := spread(p.options.Seed, "stop "+k.name, podStopLow, podStopHigh)
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		delay = min(delay, time.Duration(*grace)*time.Second)
+	}
+
+	if delay > 0 && !p.timers.due(k, "stop "+machine.BootID, delay) {
+		return nil
+	}
+
+	return p.removePod(ctx, pod)
+}
+
+// removePod deletes a pod for good.
+func (p *play) removePod(ctx context.Context, pod *corev1.Pod) error {
+	now := int64(0)
+
+	err := p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now,
+		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("removing pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+
+	return nil
+}
+
+// losePod marks a pod of a node that the node controller has given up on, and
+// removes one whose node was deleted.
+func (p *play) losePod(ctx context.Context, pod *corev1.Pod) error {
+	node, err := p.informers.Core().V1().Nodes().Lister().Get(pod.Spec.NodeName)
+
+	switch {
+	case apierrors.IsNotFound(err):
+		return p.removePod(ctx, pod)
+	case err != nil:
+		return fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err)
+	case readyStatus(node) != corev1.ConditionUnknown, !podReady(pod):
+		return nil
+	}
+
+	return p.writePod(ctx, pod, unreadyStatus(pod, p.now(), "NodeNotReady", "the node does not report"))
+}
+
+// writePod replaces the status of a pod, unless the name belongs to another
+// pod by now.
+func (p *play) writePod(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   status,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+
+	_, err = p.client.CoreV1().Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("writing the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	default:
+		return nil
+	}
+}
+
+// containerID names a container by its pod and the boot it runs in.
+func containerID(pod *corev1.Pod, bootID string) string {
+	sum := sha256.Sum256([]byte(string(pod.UID) + bootID))
+
+	return "containerd://" + hex.EncodeToString(sum[:])
+}
+
+// startedAs is the container that the status of a pod tells of.
+func startedAs(pod *corev1.Pod) string {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return ""
+	}
+
+	return pod.Status.ContainerStatuses[0].ContainerID
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// candidate is a node that could take a pod.
+type candidate struct {
+	name string
+	// siblings are pods of the same controller, all is every pod.
+	siblings, all int
+}
+
+// schedule binds a pod to a node if one can take it. A pod that no node takes
+// waits until a node changes.
+func (p *play) schedule(ctx context.Context, pod *corev1.Pod) error {
+	if pod.DeletionTimestamp != nil {
+		return p.removePod(ctx, pod)
+	}
+
+	node, err := p.choose(pod)
+	if err != nil || node == "" {
+		return err
+	}
+
+	err = p.client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+
+	if err != nil {
+		p.mutex.Lock()
+		delete(p.assumed, string(pod.UID))
+		p.mutex.Unlock()
+
+		return fmt.Errorf("binding pod %s/%s to %s: %w", pod.Namespace, pod.Name, node, err)
+	}
+
+	return nil
+}
+
+// choose takes the node with the fewest pods of the same controller, then the
+// fewest pods, and remembers the choice until the cache shows it.
+func (p *play) choose(pod *corev1.Pod) (string, error) {
+	nodes, err := p.informers.Core().V1().Nodes().Lister().List(labels.Everything())
+	if err != nil {
+		return "", fmt.Errorf("listing nodes: %w", err)
+	}
+
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	if p.assumed[string(pod.UID)] != "" {
+		return "", nil
+	}
+
+	placed := p.placements()
+
+	var candidates []candidate
+
+	for _, node := range nodes {
+		if fits(pod, node) {
+			candidates = append(candidates, weigh(node.Name, pod, placed[node.Name]))
+		}
+	}
+
+	if len(candidates) == 0 {
+		return "", nil
+	}
+
+	best := slices.MinFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.siblings, b.siblings), cmp.Compare(a.all, b.all), cmp.Compare(a.name, b.name))
+	})
+
+	p.assumed[string(pod.UID)] = best.name
+
+	return best.name, nil
+}
+
+// placements are the pods on each node, with the bindings that the cache does
+// not show yet; with the lock held.
+func (p *play) placements() map[string][]*corev1.Pod {
+	placed := map[string][]*corev1.Pod{}
+
+	for _, object := range p.pods.List() {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+
+		node := pod.Spec.NodeName
+		if node == "" {
+			node = p.assumed[string(pod.UID)]
+		} else {
+			delete(p.assumed, string(pod.UID))
+		}
+
+		// What is on its way out makes room, as for the real scheduler.
+		if node != "" && pod.DeletionTimestamp == nil {
+			placed[node] = append(placed[node], pod)
+		}
+	}
+
+	return placed
+}
+
+func weigh(node string, pod *corev1.Pod, others []*corev1.Pod) candidate {
+	weighed := candidate{name: node, all: len(others)}
+	owner := metav1.GetControllerOf(pod)
+
+	for _, other := range others {
+		if theirs := metav1.GetControllerOf(other); owner != nil && theirs != nil && theirs.UID == owner.UID {
+			weighed.siblings++
+		}
+	}
+
+	return weighed
+}
+
+// fits tells whether a node may run a pod: it is Ready, not cordoned, wanted by
+// the pod and has no taint that the pod does not tolerate.
+func fits(pod *corev1.Pod, node *corev1.Node) bool {
+	if readyStatus(node) != corev1.ConditionTrue || node.Spec.Unschedulable || node.DeletionTimestamp != nil {
+		return false
+	}
+
+	if !labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) {
+		return false
+	}
+
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
+			return false
+		}
+	}
+
+	return true
+}
+
+func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		switch {
+		case t.Effect != "" && t.Effect != taint.Effect:
+			return false
+		case t.Key == "":
+			return t.Operator == corev1.TolerationOpExists
+		case t.Key != taint.Key:
+			return false
+		default:
+			return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
+		}
+	})
+}

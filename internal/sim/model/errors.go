@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What an operation on a machine can end with. Faces translate them into
+// their own errors; errors.Is finds them below the message.
+var (
+	// ErrUnknownNode is a name or address no machine has.
+	ErrUnknownNode = errors.New("no such machine")
+	// ErrUnreachable is a machine whose API does not answer: nothing happened.
+	ErrUnreachable = errors.New("connection refused")
+	// ErrConnectionLost is a connection that broke while a call was under way:
+	// the call may or may not have taken effect.
+	ErrConnectionLost = errors.New("error reading from server: EOF")
+	// ErrInstallInProgress is a second installer on one machine.
+	ErrInstallInProgress = errors.New("another installation/upgrade is already in progress")
+	// ErrImageRequired is an upgrade call without an image.
+	ErrImageRequired = errors.New("installer image name is required")
+	// ErrImageMissing is an installer image that was not pulled before.
+	ErrImageMissing = errors.New("not found in containerd store")
+	// ErrImageNotFound is an image the registry does not have.
+	ErrImageNotFound = errors.New("not found")
+	// ErrPullFailed is a registry that does not deliver.
+	ErrPullFailed = errors.New("failed to pull image")
+	// ErrNotControlPlane is an etcd call to a worker.
+	ErrNotControlPlane = errors.New("is only available on control plane nodes")
+	// ErrEtcdDown is a member that does not run.
+	ErrEtcdDown = errors.New("failed to create etcd client: context deadline exceeded")
+	// ErrNoLeader is an etcd cluster without quorum or in an election.
+	ErrNoLeader = errors.New("etcdserver: no leader")
+	// ErrRefused is a call the machine refused after looking at it.
+	ErrRefused = errors.New("refused")
+	// ErrUnsupported is something this machine's version does not offer.
+	ErrUnsupported = errors.New("not supported")
+)
+
+// refuse marks a message as a refusal without changing its text.
+func refuse(format string, args ...any) error {
+	return &labelled{label: ErrRefused, text: fmt.Sprintf(format, args...)}
+}
+
+// labelled is an error with a text of its own that errors.Is finds by label.
+type labelled struct {
+	label error
+	text  string
+}
+
+func (e *labelled) Error() string { return e.text }
+
+func (e *labelled) Unwrap() error { return e.label }

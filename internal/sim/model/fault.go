@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "time"
+
+// Step is where in a node's life a fault strikes.
+type Step string
+
+// Effect is what a fault does there.
+type Effect string
+
+// The steps.
+const (
+	// StepObserve is any question to the machine: version, boot ID, etcd.
+	StepObserve Step = "observe"
+	// StepPull is the download of an image, by either API.
+	StepPull Step = "pull"
+	// StepInstall is the run of the installer, by either API.
+	StepInstall Step = "install"
+	// StepReboot is the call that asks for a reboot.
+	StepReboot Step = "reboot"
+	// StepLegacyUpgrade is the call MachineService.Upgrade.
+	StepLegacyUpgrade Step = "legacy-upgrade"
+	// StepBoot is the machine's start after a reboot.
+	StepBoot Step = "boot"
+	// StepDrain is the eviction of the node's pods.
+	StepDrain Step = "drain"
+	// StepPatch is a Kubernetes request that changes something.
+	StepPatch Step = "patch"
+)
+
+// The effects.
+const (
+	// EffectFail lets the step end with an error: a pull with what a broken
+	// registry says, an installer with exit code 1 (7 from Talos 1.14 on) and
+	// nothing written, a call with an internal error and nothing done.
+	EffectFail Effect = "fail"
+	// EffectFailArmed lets the installer exit non-zero after it has already
+	// switched the bootloader.
+	EffectFailArmed Effect = "fail-armed"
+	// EffectNotFound lets a pull answer that the image does not exist.
+	EffectNotFound Effect = "not-found"
+	// EffectStall keeps a pull from making progress, for the fault's duration
+	// or until the script is replaced.
+	EffectStall Effect = "stall"
+	// EffectConnectionLost lets the step take effect and its caller see a
+	// broken connection.
+	EffectConnectionLost Effect = "connection-lost"
+	// EffectConnectionLostEarly breaks the caller's connection as soon as the
+	// installer has started; the installer runs on.
+	EffectConnectionLostEarly Effect = "connection-lost-early"
+	// EffectUnreachable takes the machine's API away while the machine runs on:
+	// with observe at once, otherwise a second after the step. It comes back
+	// after the fault's duration, or when the script is replaced.
+	EffectUnreachable Effect = "unreachable"
+	// EffectFallback lets the first boot of a newly installed system fail: the
+	// machine reverts its bootloader and starts the old system again. Boots
+	// without a pending upgrade are left alone.
+	EffectFallback Effect = "fallback"
+	// EffectNeverReturns lets the machine hang at its start, for the fault's
+	// duration or until the script is replaced by one without this fault.
+	EffectNeverReturns Effect = "never-returns"
+	// EffectBlockedByBudget lets a PodDisruptionBudget with nothing to give
+	// cover a pod on the node. The Kubernetes face carries it out.
+	EffectBlockedByBudget Effect = "blocked-by-budget"
+)
+
+// AnyNode in a fault means every machine, each counted by itself.
+const AnyNode = "*"
+
+// Fault is one line of a fault script.
+type Fault struct {
+	// Node is a machine's name or [AnyNode].
+	Node string
+	// Step and Effect are one of the pairs that [LoadFaults] documents.
+	Step   Step
+	Effect Effect
+	// Times is how often it strikes on each node; 0 means always.
+	Times int
+	// For is how long, in simulated time, an effect with a duration lasts;
+	// 0 means until the script is replaced.
+	For time.Duration
+	// Message replaces the effect's usual text.
+	Message string
+}
+
+func (f Fault) hits(node string, step Step) bool {
+	return f.Step == step && (f.Node == AnyNode || f.Node == node)
+}
+
+// effectsOf lists which effects a step can have.
+func effectsOf(step Step) []Effect {
+	return map[Step][]Effect{
+		StepObserve:       {EffectUnreachable},
+		StepPull:          {EffectFail, EffectNotFound, EffectStall, EffectConnectionLost, EffectUnreachable},
+		StepInstall:       {EffectFail, EffectFailArmed, EffectConnectionLost, EffectConnectionLostEarly, EffectUnreachable},
+		StepReboot:        {EffectFail, EffectConnectionLost},
+		StepLegacyUpgrade: {EffectFail, EffectConnectionLost},
+		StepBoot:          {EffectFallback, EffectNeverReturns, EffectUnreachable},
+		StepDrain:         {EffectBlockedByBudget},
+		StepPatch:         {EffectConnectionLost},
+	}[step]
+}
+
+// steps in the order a node goes through them.
+func steps() []Step {
+	return []Step{StepObserve, StepPull, StepInstall, StepReboot, StepLegacyUpgrade, StepBoot, StepDrain, StepPatch}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	genericRepository = "ghcr.io/siderolabs/installer"
+	factoryHost       = "factory.talos.dev"
+	schematicLength   = 64
+)
+
+// system is what an installer image writes into a slot.
+type system struct {
+	image     string
+	talos     string
+	schematic string
+	platform  string // empty keeps the machine's own
+	secure    bool
+}
+
+// parseInstaller reads what an installer image holds from its name, as the
+// registries lay them out.
+func parseInstaller(image string) (system, error) {
+	name, _, _ := strings.Cut(image, "@")
+
+	colon := strings.LastIndex(name, ":")
+	if colon < strings.LastIndex(name, "/") || colon < 0 {
+		return system{}, fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
+	}
+
+	repository, tag := name[:colon], name[colon+1:]
+
+	version, err := parseVersion(tag)
+	if err != nil || !strings.HasPrefix(tag, "v") || !released(version) {
+		return system{}, fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
+	}
+
+	if repository == genericRepository && AtLeast(version.String(), 1, 14) {
+		return system{}, fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
+	}
+
+	content := system{image: image, talos: version.String()}
+	content.flavour(strings.Split(repository, "/"))
+
+	return content, nil
+}
+
+// flavour fills in what the Image Factory puts into the last two elements of
+// the name: <platform>-installer[-secureboot]/<schematic>.
+func (s *system) flavour(elements []string) {
+	if len(elements) < 2 {
+		return
+	}
+
+	kind, schematic := elements[len(elements)-2], elements[len(elements)-1]
+	if !isSchematic(schematic) {
+		return
+	}
+
+	kind, s.secure = strings.CutSuffix(kind, "-secureboot")
+
+	platform, isInstaller := strings.CutSuffix(kind, "-installer")
+
+	switch {
+	case isInstaller:
+		s.platform = platform
+	case kind == "installer":
+		s.platform = "metal"
+	default:
+		s.secure = false
+
+		return
+	}
+
+	s.schematic = schematic
+}
+
+func isSchematic(text string) bool {
+	if len(text) != schematicLength {
+		return false
+	}
+
+	return strings.Trim(text, "0123456789abcdef") == ""
+}
+
+// installerFor is the image a machine of these options was installed with.
+func (o Options) installerFor(talos, schematic string) string {
+	if schematic == "" && !AtLeast(talos, 1, 14) && !o.SecureBoot {
+		return genericRepository + ":v" + talos
+	}
+
+	if schematic == "" {
+		schematic = EmptySchematic
+	}
+
+	flavour := "-installer"
+	if o.SecureBoot {
+		flavour += "-secureboot"
+	}
+
+	return fmt.Sprintf("%s/%s%s/%s:v%s", factoryHost, o.Platform, flavour, schematic, talos)
+}

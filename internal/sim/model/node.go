@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"context"
+	"time"
+)
+
+// node is one machine. Everything but its identity is guarded by World.mu.
+type node struct {
+	index    int
+	name     string
+	role     Role
+	address  string
+	uuid     string
+	identity string
+	secure   bool
+	drawn    map[string]uint64
+
+	slots   [2]system
+	booted  int
+	next    int  // what the bootloader starts
+	armed   bool // installed and not booted since
+	tag     int  // slot the META tag "upgrade" names, -1 without a pending upgrade
+	images  map[string]time.Time
+	install string // machine.install.image
+
+	up       bool // the kernel runs and apid serves
+	life     context.Context
+	kill     context.CancelFunc
+	link     context.Context // ends when clients' connections break
+	unlink   context.CancelFunc
+	booting  context.Context // ends when another sequence takes the boot over
+	stopBoot context.CancelFunc
+	bootID   string
+	bootedAt time.Time
+	downAt   time.Time
+
+	silent     bool // apid does not answer although the machine runs
+	silentStep Step
+	silentEnd  time.Time
+	dead       chan struct{} // closed when a machine that hangs may go on
+
+	stage         Stage
+	sequence      string // running sequence, empty in between
+	actor         string
+	installing    bool
+	cordoned      bool // the machine's own cordon is to be lifted
+	removed       bool
+	unschedulable bool // as the Kubernetes face says
+
+	pinned     Components // what the configuration says, empty where unset
+	components Components
+	kubelet    Kubelet
+	apiServer  bool
+	etcd       *member
+	events     *ring
+	reported   report
+
+	installs, reboots, boots, actors int
+}
+
+// Kubelet is what a node's kubelet does.
+type Kubelet struct {
+	// Running is the process, Ready what it reports of the node.
+	Running, Ready bool
+	// Version has no v.
+	Version string
+}
+
+// Components are versions without v of what runs on a node; workers have a
+// kubelet and the proxy only.
+type Components struct {
+	APIServer, ControllerManager, Scheduler, Proxy, Kubelet string
+}
+
+func allComponents(role Role, version string) Components {
+	if role == Worker {
+		return Components{Proxy: version, Kubelet: version}
+	}
+
+	return Components{
+		APIServer: version, ControllerManager: version, Scheduler: version,
+		Proxy: version, Kubelet: version,
+	}
+}
+
+func slotName(slot int) string { return [...]string{"A", "B"}[slot] }
+
+func (n *node) reachable() bool { return n.up && !n.silent }
+
+func (n *node) running() system { return n.slots[n.booted] }
+
+func (n *node) platform() string { return n.running().platform }
+
+// start gives the machine a new life: the one of a kernel.
+func (n *node) start(parent context.Context) {
+	n.life, n.kill = context.WithCancel(parent)
+	n.booting, n.stopBoot = context.WithCancel(n.life)
+	n.relink()
+}
+
+func (n *node) relink() {
+	n.cut()
+	n.link, n.unlink = context.WithCancel(n.life)
+}
+
+// cut breaks every connection to the machine.
+func (n *node) cut() {
+	if n.unlink != nil {
+		n.unlink()
+	}
+}

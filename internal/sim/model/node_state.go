@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Slot is one of a machine's two systems.
+type Slot struct {
+	// Name is A or B.
+	Name string
+	// Image is empty for a slot nothing was ever installed to.
+	Image, Talos, Schematic string
+}
+
+// NodeState is a copy of everything the outside may know of a machine.
+type NodeState struct {
+	// Name is both hostname and Kubernetes node name.
+	Name string
+	Role Role
+	// Address has no port.
+	Address string
+	UUID    string
+	// Identity is the discovery identity of the machine.
+	Identity string
+
+	// Up tells that a kernel runs, Reachable that the Talos API answers too.
+	Up, Reachable bool
+	// Dead is a machine that hangs at its start.
+	Dead  bool
+	Stage Stage
+	Ready bool
+	Unmet []Condition
+	// BootID, Talos and so on are those of the last boot while it is down.
+	BootID, Talos, Image, Schematic, Platform string
+	SecureBoot                                bool
+	// BootedAt and DownAt are simulated instants; DownAt is zero while up.
+	BootedAt, DownAt time.Time
+
+	// Booted and Next name the slot that runs and the one the bootloader
+	// starts next. UpgradePending is the META tag that an upgrade leaves
+	// until it is confirmed.
+	Slots          [2]Slot
+	Booted, Next   string
+	UpgradePending bool
+	// Armed tells that an installer wrote a slot since the last boot.
+	Armed      bool
+	Installing bool
+	// InstallImage is machine.install.image of the configuration.
+	InstallImage string
+	// Images are what was pulled and not yet dropped, sorted.
+	Images []string
+
+	Kubelet    Kubelet
+	Components Components
+	// APIServerUp is the kube-apiserver on this machine.
+	APIServerUp bool
+	// EtcdID is 0 on workers. EtcdHealthy is a started voter, EtcdServed what
+	// the machine's own probe found last.
+	EtcdID                               uint64
+	EtcdRunning, EtcdHealthy, EtcdServed bool
+	// Unschedulable is what the Kubernetes face last said of the node.
+	Unschedulable bool
+
+	// Installs and Reboots count since the simulation began.
+	Installs, Reboots int
+}
+
+// Nodes copies the state of all machines, control planes first, each in order
+// of joining.
+func (w *World) Nodes() []NodeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	states := make([]NodeState, len(w.nodes))
+	for i, n := range w.nodes {
+		states[i] = w.state(n)
+	}
+
+	slices.SortStableFunc(states, func(a, b NodeState) int {
+		return roleOrder(a.Role) - roleOrder(b.Role)
+	})
+
+	return states
+}
+
+func roleOrder(role Role) int {
+	if role == ControlPlane {
+		return 0
+	}
+
+	return 1
+}
+
+// Node copies the state of one machine, found by name or address, whether it
+// answers or not.
+func (w *World) Node(nameOrAddress string) (NodeState, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return NodeState{}, err
+	}
+
+	return w.state(n), nil
+}
+
+func (w *World) state(n *node) NodeState {
+	running := n.running()
+	unmet := n.unmet()
+
+	state := NodeState{
+		Name: n.name, Role: n.role, Address: n.address, UUID: n.uuid, Identity: n.identity,
+		Up: n.up, Reachable: n.reachable(), Dead: n.dead != nil,
+		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
+		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,
+		Platform: n.platform(), SecureBoot: n.secure, BootedAt: n.bootedAt, DownAt: n.downAt,
+		Booted: slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
+		Installing: n.installing, InstallImage: n.install, Images: w.cached(n),
+		Kubelet: n.kubelet, Components: n.components, APIServerUp: w.apiServerUp(n),
+		Unschedulable: n.unschedulable,
+		Installs:      n.installs, Reboots: n.reboots,
+	}
+
+	for i, slot := range n.slots {
+		state.Slots[i] = Slot{Name: slotName(i), Image: slot.image, Talos: slot.talos, Schematic: slot.schematic}
+	}
+
+	if n.etcd != nil {
+		state.EtcdID, state.EtcdHealthy = n.etcd.id, n.etcd.healthy()
+		state.EtcdRunning, state.EtcdServed = n.etcd.running, n.etcd.served
+	}
+
+	return state
+}
+
+// APIServerUp tells whether the kube-apiserver on a machine, found by name or
+// address, serves.
+func (w *World) APIServerUp(nameOrAddress string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+
+	return err == nil && w.apiServerUp(n)
+}
+
+func (w *World) apiServerUp(n *node) bool { return n.up && n.apiServer && w.quorum() }
+
+func (w *World) anyAPIServer() bool {
+	return slices.ContainsFunc(w.nodes, w.apiServerUp)
+}
+
+// EtcdQuorum tells whether more than half of the members run.
+func (w *World) EtcdQuorum() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.quorum()
+}
+
+func (w *World) find(nameOrAddress string) (*node, error) {
+	for _, n := range w.nodes {
+		if n.name == nameOrAddress || n.address == nameOrAddress {
+			return n, nil
+		}
+	}
+
+	return nil, fmt.Errorf("%q: %w", nameOrAddress, ErrUnknownNode)
+}
+
+// reach finds a machine whose API answers.
+func (w *World) reach(nameOrAddress string) (*node, error) {
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return nil, err
+	}
+
+	if !n.reachable() {
+		return nil, fmt.Errorf("dial tcp %s:50000: connect: %w", n.address, ErrUnreachable)
+	}
+
+	return n, nil
+}
+
+func (w *World) cached(n *node) []string {
+	now := w.clock.Now()
+
+	maps.DeleteFunc(n.images, func(_ string, pulled time.Time) bool {
+		return now.Sub(pulled) > imageLifetime
+	})
+
+	return slices.Sorted(maps.Keys(n.images))
+}

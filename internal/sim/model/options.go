@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+)
+
+// Role is what a machine is in the cluster.
+type Role string
+
+// The roles, spelled as Talos spells machine types.
+const (
+	ControlPlane Role = "controlplane"
+	Worker       Role = "worker"
+)
+
+// EmptySchematic is the Image Factory's schematic without any extension.
+const EmptySchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
+// Options describe the cluster at the moment the simulation begins: every
+// machine is up, healthy and confirmed on its version.
+type Options struct {
+	// ClusterName is also the name of the admin context; "talossim" when empty.
+	ClusterName string
+	// ControlPlanes and Workers are numbers of machines.
+	ControlPlanes, Workers int
+	// Talos and Kubernetes are versions, with or without v. An empty
+	// Kubernetes version is what that Talos version installs by itself.
+	Talos, Kubernetes string
+	// Schematic is the Image Factory schematic all machines were installed
+	// with; empty means the generic installer where one was published, that
+	// is below Talos 1.14, and the empty schematic from there on.
+	Schematic string
+	// Platform is metal when empty.
+	Platform string
+	// SecureBoot machines refuse to start what is not signed for it.
+	SecureBoot bool
+	// Unpinned machine configurations name no component images: the kubelet
+	// and the control plane follow Talos' own default at each boot.
+	Unpinned bool
+	// Seed decides identities and durations.
+	Seed uint64
+	// Faults is the first fault script.
+	Faults []Fault
+	// Clock is [RealClock] when nil.
+	Clock Clock
+	// Recorder receives the history; nil drops it.
+	Recorder history.Recorder
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.ClusterName == "" {
+		o.ClusterName = "talossim"
+	}
+
+	if o.Platform == "" {
+		o.Platform = "metal"
+	}
+
+	if o.Clock == nil {
+		o.Clock = RealClock{}
+	}
+
+	if o.Recorder == nil {
+		o.Recorder = discard{}
+	}
+
+	if o.ControlPlanes < 1 || o.Workers < 0 {
+		return o, fmt.Errorf("a cluster needs at least one control plane: got %d control planes and %d workers", o.ControlPlanes, o.Workers)
+	}
+
+	talos, err := parseVersion(o.Talos)
+	if err != nil {
+		return o, fmt.Errorf("talos version %q: %w", o.Talos, err)
+	}
+
+	o.Talos = talos.String()
+
+	if o.Kubernetes == "" {
+		o.Kubernetes = defaultKubernetes(o.Talos)
+	}
+
+	kubernetes, err := parseVersion(o.Kubernetes)
+	if err != nil {
+		return o, fmt.Errorf("kubernetes version %q: %w", o.Kubernetes, err)
+	}
+
+	o.Kubernetes = kubernetes.String()
+
+	return o, nil
+}
+
+type discard struct{}
+
+func (discard) Record(string, history.Kind, map[string]string) {}
+
+// Kubernetes is what a machine does to its own Node object during a legacy
+// upgrade. A face provides it; without one these steps do nothing.
+type Kubernetes interface {
+	// Cordon with on marks the node unschedulable and remembers, as Talos
+	// does with the annotation talos.dev/cordoned, that the machine did it;
+	// a node that is unschedulable already is left as it is. Without on it
+	// lifts the machine's own cordon and no other.
+	Cordon(ctx context.Context, node string, on bool) error
+	// Drain evicts the node's pods and gives up after timeout.
+	Drain(ctx context.Context, node string, timeout time.Duration) error
+}
+
+type noKubernetes struct{}
+
+func (noKubernetes) Cordon(context.Context, string, bool) error         { return nil }
+func (noKubernetes) Drain(context.Context, string, time.Duration) error { return nil }
+
+var errStopped = errors.New("the simulation was stopped")

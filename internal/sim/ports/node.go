@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package ports
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// silence is how long Kubernetes goes on believing a kubelet that says nothing.
+const silence = 40 * time.Second
+
+// nodeObject is a Node as its kubelet left it.
+type nodeObject struct {
+	bootID, kubelet string
+	ready           bool
+	since           time.Time
+	// silentSince is zero while the kubelet runs.
+	silentSince   time.Time
+	unschedulable bool
+	// mark is the run of ours that cordoned the node.
+	mark string
+	// byMachine tells that the machine itself cordoned it.
+	byMachine bool
+}
+
+func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
+	object := &nodeObject{bootID: state.BootID, kubelet: state.Kubelet.Version, ready: state.Kubelet.Ready, since: now}
+	if !state.Kubelet.Running {
+		object.silentSince = now
+	}
+
+	return object
+}
+
+// follow brings a Node object up to date with its machine.
+func (c *Cluster) follow(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	now := c.now()
+
+	state, err := c.world.Node(name)
+	if err != nil {
+		// Somebody else deletes the Node of a machine that was removed.
+		return
+	}
+
+	object, known := c.nodes[name]
+	if !known {
+		if state.Kubelet.Running {
+			c.nodes[name] = newNodeObject(state, now)
+		}
+
+		return
+	}
+
+	object.fade(now)
+
+	if !state.Kubelet.Running {
+		if object.silentSince.IsZero() {
+			object.silentSince = now
+		}
+
+		return
+	}
+
+	object.silentSince = time.Time{}
+	object.bootID, object.kubelet = state.BootID, state.Kubelet.Version
+	object.turn(state.Kubelet.Ready, now)
+}
+
+// turn sets the Ready condition.
+func (n *nodeObject) turn(ready bool, at time.Time) {
+	if n.ready != ready {
+		n.ready, n.since = ready, at
+	}
+}
+
+// fade makes a node not ready whose kubelet has been silent for long enough.
+func (n *nodeObject) fade(now time.Time) {
+	if !n.silentSince.IsZero() && now.Sub(n.silentSince) >= silence {
+		n.turn(false, n.silentSince.Add(silence))
+	}
+}
+
+func (n *nodeObject) reason() string {
+	switch {
+	case n.ready:
+		return "KubeletReady"
+	case !n.silentSince.IsZero():
+		return "NodeStatusUnknown"
+	default:
+		return "KubeletNotReady"
+	}
+}
+
+// kubeNodes lists the Node objects the way the adapter reads them.
+func (c *Cluster) kubeNodes() []cluster.KubeNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	var (
+		nodes   []cluster.KubeNode
+		now     = c.now()
+		workers = slices.ContainsFunc(c.world.Nodes(), func(s model.NodeState) bool { return s.Role == model.Worker })
+	)
+
+	for _, state := range c.world.Nodes() {
+		object, registered := c.nodes[state.Name]
+		if !registered {
+			continue
+		}
+
+		object.fade(now)
+
+		running, err := version.Parse(object.kubelet)
+		if err != nil {
+			running = version.Version{}
+		}
+
+		node := cluster.KubeNode{
+			Name: state.Name, Addresses: []string{state.Address}, ControlPlane: state.Role == model.ControlPlane,
+			Ready: object.ready, ReadyReason: object.reason(), ReadySince: object.since,
+			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: state.UUID, BootID: object.bootID,
+			Talos: true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,
+		}
+		if object.unschedulable {
+			node.CordonedBy = object.mark
+		}
+
+		nodes = append(nodes, node)
+	}
+
+	return nodes
+}
+
+// RemoveNode takes a machine out of the cluster for good, and has a person
+// delete its Node object.
+func (c *Cluster) RemoveNode(name string) error {
+	if err := c.world.RemoveNode(name); err != nil {
+		return err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	delete(c.nodes, name)
+	c.record(name, history.KindWrite, map[string]string{
+		"verb": "delete", "resource": "nodes", "namespace": "", "name": name, "by": "other", "code": "200",
+	})
+
+	return nil
+}
+
+// CordonAsPerson makes a node unschedulable, or schedulable, the way a person
+// with kubectl does: without any mark of ours.
+func (c *Cluster) CordonAsPerson(node string, on bool) error {
+	c.mu.Lock()
+
+	object, found := c.nodes[node]
+	if !found {
+		c.mu.Unlock()
+
+		return fmt.Errorf("node %s: %w", node, cluster.ErrNotFound)
+	}
+
+	changed := object.set(on)
+	if changed {
+		c.recordCordon(node, on, map[string]string{"by": "other"})
+	}
+	c.mu.Unlock()
+
+	c.world.SetUnschedulable(node, on)
+
+	return nil
+}
+
+// set changes spec.unschedulable and tells whether that was a change.
+func (n *nodeObject) set(on bool) bool {
+	if n.unschedulable == on {
+		return false
+	}
+
+	n.unschedulable = on
+	if !on {
+		n.byMachine = false
+	}
+
+	return true
+}
+
+func (c *Cluster) recordCordon(node string, on bool, detail map[string]string) {
+	detail["unschedulable"] = strconv.FormatBool(on)
+	c.record(node, history.KindCordon, detail)
+}
+
+// cordon is the request of a client that marks what it does.
+func (c *Cluster) cordon(client, node, run string) (ours bool, err error) {
+	c.mu.Lock()
+
+	object, found := c.nodes[node]
+
+	switch {
+	case !found:
+		c.mu.Unlock()
+
+		return false, fmt.Errorf("unable to cordon node %s: %w", node, cluster.ErrNotFound)
+	case object.unschedulable:
+		ours = object.mark != ""
+		c.mu.Unlock()
+
+		return ours, nil
+	}
+
+	object.set(true)
+	object.mark = run
+	c.recordCordon(node, true, map[string]string{"by": "client", "client": client, "run": run})
+	c.mu.Unlock()
+
+	c.world.SetUnschedulable(node, true)
+
+	return true, nil
+}
+
+func (c *Cluster) uncordon(client, node string) {
+	c.mu.Lock()
+
+	object, found := c.nodes[node]
+	if !found || object.mark == "" {
+		c.mu.Unlock()
+
+		return
+	}
+
+	object.mark = ""
+	if object.set(false) {
+		c.recordCordon(node, false, map[string]string{"by": "client", "client": client})
+	}
+	c.mu.Unlock()
+
+	c.world.SetUnschedulable(node, false)
+}
+
+// UncordonAnyway makes a node schedulable in the name of a client, whoever set
+// its cordon: what a careless client would do.
+func (c *Cluster) UncordonAnyway(client, node string) {
+	c.mu.Lock()
+	if object, found := c.nodes[node]; found && object.unschedulable && object.mark == "" {
+		object.mark = client
+	}
+	c.mu.Unlock()
+
+	c.uncordon(client, node)
+}

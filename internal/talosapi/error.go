@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package talosapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// callError is a failed call and what it means.
+type callError struct {
+	what string
+	// meanings are sentinels of package cluster; empty for what has no name.
+	meanings []error
+	detail   string
+	cause    error
+	// elsewhere tells that another endpoint may be tried.
+	elsewhere bool
+	// forwarding tells that the endpoint does not forward calls.
+	forwarding bool
+	// silent tells that the request was sent and no answer came in time.
+	silent bool
+}
+
+func (e *callError) Error() string {
+	parts := []string{"unable to " + e.what}
+	for _, meaning := range e.meanings {
+		parts = append(parts, meaning.Error())
+	}
+
+	return strings.Join(append(parts, e.detail), ": ")
+}
+
+// Unwrap gives the meanings and the cause, which may be the caller's own
+// context.
+func (e *callError) Unwrap() []error {
+	if e.cause == nil {
+		return e.meanings
+	}
+
+	return append(slices.Clone(e.meanings), e.cause)
+}
+
+// explain gives an error of gRPC its meaning.
+func (c *Client) explain(ctx context.Context, op operation, through *endpoint, sent bool, err error) *callError {
+	code, text := status.Code(err), err.Error()
+	if converted, ok := status.FromError(err); ok {
+		text = converted.Message()
+	}
+
+	failure := &callError{what: op.what, detail: text + " (through endpoint " + through.name + ")", cause: err}
+
+	switch {
+	case ctx.Err() != nil:
+		failure.cause = context.Cause(ctx)
+		failure.meanings = interrupted(ctx, op, sent)
+	case !sent && code == codes.Unavailable && (rejectsCredentials(text) || c.config.certificate.validity(time.Now()) != ""):
+		failure.meanings = []error{cluster.ErrCredentials}
+		failure.detail = c.credentialHint(text) + " (endpoint " + through.name + ")"
+		failure.elsewhere = true
+	case code == codes.PermissionDenied && strings.Contains(text, "no request forwarding"):
+		failure.meanings = []error{cluster.ErrDenied}
+		failure.detail = "endpoint " + through.name + " does not forward calls to other nodes, it is a worker: endpoints must be control planes"
+		failure.elsewhere, failure.forwarding = true, true
+	case isLost(code, err) && !saysEtcd(text):
+		failure.meanings = lost(op, sent, text)
+		failure.elsewhere = !op.mutates || undelivered(sent, text)
+		// A deadline is worth a second look at the endpoint, an answer is not.
+		failure.silent = sent && code == codes.DeadlineExceeded
+		failure.elsewhere = failure.elsewhere && !failure.silent
+	default:
+		failure.meanings = meaning(op, code, text)
+		// What concerns the whole cluster, another endpoint may know: a worker
+		// has no kubeconfig, a machine that is booting has no resources yet.
+		failure.elsewhere = op.node == "" && (code == codes.Unimplemented || code == codes.NotFound)
+	}
+
+	return failure
+}
+
+// interrupted is the meaning of an error that the caller's own context caused.
+func interrupted(ctx context.Context, op operation, sent bool) []error {
+	switch {
+	case op.mutates && sent:
+		return []error{cluster.ErrOutcomeUnknown, cluster.ErrUnreachable}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return []error{cluster.ErrUnreachable}
+	default:
+		return nil
+	}
+}
+
+// isLost tells that no answer came, as opposed to an answer that says no.
+func isLost(code codes.Code, err error) bool {
+	return code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled || code == codes.Aborted ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func lost(op operation, sent bool, text string) []error {
+	if op.mutates && !undelivered(sent, text) {
+		return []error{cluster.ErrOutcomeUnknown, cluster.ErrUnreachable}
+	}
+
+	return []error{cluster.ErrUnreachable}
+}
+
+// undelivered tells that the node cannot have received the call: it never left
+// this machine, the endpoint could not connect to the node, or the node could
+// not even connect to its own container runtime.
+func undelivered(sent bool, text string) bool {
+	return !sent || strings.Contains(text, "Error while dialing") || strings.Contains(text, "error connecting to containerd")
+}
+
+// rejectsCredentials tells a refused certificate from a connection that broke
+// during the handshake: gRPC gives both the code of a rebooting node. The text
+// cannot be relied on the other way round: in TLS 1.3 the refusal comes after
+// the handshake, and a write may fail before it is read. That is why an expired
+// certificate is taken for the reason of any failure to connect.
+func rejectsCredentials(text string) bool {
+	if !strings.Contains(text, "tls: ") && !strings.Contains(text, "x509: ") {
+		return false
+	}
+
+	// A booting apid has no certificate to show yet and answers this way.
+	return !strings.Contains(text, "tls: internal error")
+}
+
+// credentialHint says in plain words why certificates were not accepted.
+func (c *Client) credentialHint(text string) string {
+	if invalid := c.config.certificate.validity(time.Now()); invalid != "" {
+		return invalid + ": " + text
+	}
+
+	switch {
+	case strings.Contains(text, "signed by unknown authority"):
+		return "the certificate of the endpoint was not issued by the CA of the " + c.config.String() +
+			", which belongs to another cluster or is out of date: " + text
+	case strings.Contains(text, "remote error: tls: unknown certificate authority"), strings.Contains(text, "remote error: tls: bad certificate"):
+		return "the cluster did not issue the client certificate of the " + c.config.String() + ": " + text
+	default:
+		return text
+	}
+}
+
+// weightier tells whether a failure says more than the meanings kept so far.
+// An endpoint that is down may return, so that waiting is worth it even when
+// another one is a worker; refused credentials do not heal, unless they were
+// accepted before and have not expired since.
+func (c *Client) weightier(failure *callError, kept []error) bool {
+	weight := func(meanings []error) int {
+		switch {
+		case slices.Contains(meanings, cluster.ErrOutcomeUnknown):
+			return 4
+		case slices.Contains(meanings, cluster.ErrCredentials):
+			if c.proven.Load() && c.config.certificate.validity(time.Now()) == "" {
+				return 1
+			}
+
+			return 3
+		case slices.Contains(meanings, cluster.ErrUnreachable):
+			return 2
+		default:
+			return 0
+		}
+	}
+
+	return weight(failure.meanings) > weight(kept)
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package talosapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+const handshake = `connection error: desc = "transport: authentication handshake failed: `
+
+// The texts are those that Talos and gRPC give.
+func TestExplainNamesErrorsByMeaning(t *testing.T) {
+	t.Parallel()
+
+	read, change := operation{what: "look"}, operation{what: "change", mutates: true}
+	unknown := []error{cluster.ErrOutcomeUnknown, cluster.ErrUnreachable}
+	unreachable := []error{cluster.ErrUnreachable}
+
+	for name, test := range map[string]struct {
+		op   operation
+		sent bool
+		code codes.Code
+		text string
+		want []error
+	}{
+		"expired client certificate": {
+			read, false, codes.Unavailable, `connection error: desc = "error reading server preface: remote error: tls: expired certificate"`,
+			[]error{cluster.ErrCredentials},
+		},
+		"expired server certificate": {
+			read, false, codes.Unavailable, handshake + `tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time"`,
+			[]error{cluster.ErrCredentials},
+		},
+		"foreign CA": {
+			change, false, codes.Unavailable, handshake + `tls: failed to verify certificate: x509: certificate signed by unknown authority"`,
+			[]error{cluster.ErrCredentials},
+		},
+		"handshake cut off":          {read, false, codes.Unavailable, handshake + `EOF"`, unreachable},
+		"certificate not ready":      {read, false, codes.Unavailable, handshake + `remote error: tls: internal error"`, unreachable},
+		"trouble behind an endpoint": {read, true, codes.Unavailable, handshake + `tls: failed to verify certificate: x509: certificate has expired"`, unreachable},
+		"refused connection":         {read, false, codes.Unavailable, `connection error: desc = "transport: Error while dialing: connect: connection refused"`, unreachable},
+		"change, never sent":         {change, false, codes.Unavailable, `connection error: desc = "transport: Error while dialing: connect: connection refused"`, unreachable},
+		"change, node unreachable":   {change, true, codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp 10.5.0.5:50000: i/o timeout"`, unreachable},
+		"change, no containerd":      {change, true, codes.Unavailable, "error connecting to containerd: no such file", unreachable},
+		"change, connection broken":  {change, true, codes.Unavailable, "error reading from server: EOF", unknown},
+		"change, no answer in time":  {change, true, codes.DeadlineExceeded, "context deadline exceeded", unknown},
+		"change, cancelled by peer":  {change, true, codes.Canceled, "context canceled", unknown},
+		"read, no answer in time":    {read, true, codes.DeadlineExceeded, "context deadline exceeded", unreachable},
+		"keepalive refused":          {read, true, codes.Unavailable, "closing transport due to: ENHANCE_YOUR_CALM, debug data: too_many_pings", unreachable},
+		"role missing":               {change, true, codes.PermissionDenied, "not authorized", []error{cluster.ErrDenied}},
+		"unknown resource type":      {read, true, codes.PermissionDenied, `resource type "X" is not supported`, []error{cluster.ErrDenied}},
+		"worker as endpoint":         {read, true, codes.PermissionDenied, "no request forwarding", []error{cluster.ErrDenied}},
+		"call of a newer version":    {change, true, codes.Unimplemented, "unknown service machine.LifecycleService", []error{cluster.ErrUnsupported}},
+		"etcd on a worker":           {read, true, codes.Unimplemented, "etcd API is only available on control plane nodes", []error{cluster.ErrUnsupported}},
+		"installer busy":             {change, true, codes.FailedPrecondition, "another installation/upgrade is already in progress", []error{cluster.ErrBusy}},
+		"container mode":             {change, true, codes.FailedPrecondition, "method is not supported in container mode", []error{cluster.ErrRefused}},
+		"bad argument":               {change, true, codes.InvalidArgument, "installer image name is required", []error{cluster.ErrRefused}},
+		"missing image":              {change, true, codes.NotFound, "error pulling image: not found", []error{cluster.ErrNotFound}},
+		"missing image, legacy pull": {change, true, codes.Unknown, `failed to pull image "x": failed to resolve reference "x": x: not found`, []error{cluster.ErrNotFound}},
+		"missing image, legacy upgrade": {
+			change, true, codes.Unknown, `error validating installer image "x": failed to pull image "x": failed to resolve reference: x: not found`,
+			[]error{cluster.ErrNotFound},
+		},
+		"broken image, legacy": {change, true, codes.Unknown, `error validating installer image "x": exit code 1`, []error{cluster.ErrRefused}},
+		"two members, legacy": {
+			change, true, codes.Unknown, "error validating etcd for upgrade: etcd member count(2) is insufficient to maintain quorum if upgrade commences",
+			[]error{cluster.ErrRefused},
+		},
+		"mutex, legacy":               {change, true, codes.Unknown, "failed to acquire upgrade mutex: error trying to lock etcd upgrade mutex: mutex: Locked by another session", []error{cluster.ErrRefused}},
+		"image dropped before use":    {change, true, codes.Internal, `upgrade failed: installer image "x" not found in containerd store: x`, []error{cluster.ErrRefused}},
+		"installer died":              {change, true, codes.Internal, "upgrade failed: task exited with error", nil},
+		"registry down":               {change, true, codes.Unknown, `failed to pull image "x": 503 Service Unavailable`, nil},
+		"no leader":                   {read, true, codes.Unavailable, "etcdserver: no leader", []error{cluster.ErrQuorum}},
+		"no leader, from a change":    {change, true, codes.Unavailable, "etcdserver: no leader", []error{cluster.ErrQuorum}},
+		"etcd changing its leader":    {read, true, codes.Unavailable, "etcdserver: leader changed", unreachable},
+		"etcd not up yet":             {read, true, codes.Unknown, "failed to create etcd client: error building etcd client: context deadline exceeded", unreachable},
+		"only one member to lead":     {change, true, codes.Unknown, "cannot forfeit leadership, only one member", []error{cluster.ErrRefused}},
+		"something nobody knows":      {change, true, codes.Internal, "boom", nil},
+		"credentials of another kind": {read, true, codes.Unauthenticated, "no", []error{cluster.ErrCredentials}},
+	} {
+		c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}}
+
+		got := c.explain(context.Background(), test.op, &endpoint{name: "10.5.0.2"}, test.sent, status.Error(test.code, test.text))
+		if !slices.Equal(got.meanings, test.want) {
+			t.Errorf("%s: %v, want %v", name, got.meanings, test.want)
+		}
+
+		if strings.Contains(got.Error(), "rpc error") {
+			t.Errorf("%s: the text is gRPC's own: %s", name, got)
+		}
+	}
+}
+
+func TestExplainTreatsAStreamWithoutAnEndAsLost(t *testing.T) {
+	t.Parallel()
+
+	c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}}
+
+	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF} {
+		got := c.explain(context.Background(), operation{mutates: true}, &endpoint{}, true, cut)
+		if !errors.Is(got, cluster.ErrOutcomeUnknown) {
+			t.Errorf("%v: %v, want the outcome to be unknown", cut, got)
+		}
+	}
+}
+
+func TestExplainTellsTheCallersOwnEndFromTheNodes(t *testing.T) {
+	t.Parallel()
+
+	reason := errors.New("the run was stopped")
+
+	cancelled, cancel := context.WithCancelCause(context.Background())
+	cancel(reason)
+
+	c, through := &Client{}, &endpoint{}
+	broken := status.Error(codes.Canceled, "context canceled")
+
+	if got := c.explain(cancelled, operation{}, through, true, broken); !errors.Is(got, reason) || errors.Is(got, cluster.ErrUnreachable) {
+		t.Errorf("a read that was cancelled: %v, want only the reason", got)
+	}
+
+	if got := c.explain(cancelled, operation{mutates: true}, through, false, broken); !errors.Is(got, reason) || errors.Is(got, cluster.ErrOutcomeUnknown) {
+		t.Errorf("a change that was cancelled before it was sent: %v, want only the reason", got)
+	}
+
+	if got := c.explain(cancelled, operation{mutates: true}, through, true, broken); !errors.Is(got, reason) || !errors.Is(got, cluster.ErrOutcomeUnknown) {
+		t.Errorf("a change that was cancelled while it ran: %v, want reason and unknown outcome", got)
+	}
+}
+
+func TestExplainSaysSinceWhenACertificateIsExpired(t *testing.T) {
+	t.Parallel()
+
+	expiry := time.Now().Add(-time.Hour)
+	c := &Client{config: Config{certificate: Certificate{notAfter: expiry}}}
+
+	for _, text := range []string{"remote error: tls: expired certificate", "write tcp 127.0.0.1: write: broken pipe"} {
+		got := c.explain(context.Background(), operation{what: "look"}, &endpoint{name: "10.5.0.2"}, false, status.Error(codes.Unavailable, text))
+
+		if want := "expired on " + expiry.UTC().Format(time.RFC3339); !errors.Is(got, cluster.ErrCredentials) || !strings.Contains(got.Error(), want) {
+			t.Errorf("%v, want refused credentials and %q", got, want)
+		}
+	}
+}
+
+func TestCombineLetsTheEndpointThatMayReturnDecide(t *testing.T) {
+	t.Parallel()
+
+	down := &callError{meanings: []error{cluster.ErrUnreachable}, detail: "down"}
+	worker := &callError{meanings: []error{cluster.ErrDenied}, detail: "worker", forwarding: true}
+	foreign := &callError{meanings: []error{cluster.ErrCredentials}, detail: "foreign"}
+
+	for name, test := range map[string]struct {
+		failures []*callError
+		proven   bool
+		want     error
+	}{
+		"a worker and one that is down":            {[]*callError{worker, down}, false, cluster.ErrUnreachable},
+		"only workers":                             {[]*callError{worker, worker}, false, cluster.ErrDenied},
+		"refused credentials and one that is down": {[]*callError{down, foreign}, false, cluster.ErrCredentials},
+		"credentials that worked before":           {[]*callError{foreign, down}, true, cluster.ErrUnreachable},
+	} {
+		c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}}
+		c.proven.Store(test.proven)
+
+		err := c.combine(operation{what: "look"}, test.failures)
+		if !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+
+		for _, failure := range test.failures {
+			if !strings.Contains(err.Error(), failure.detail) {
+				t.Errorf("%s: %v leaves out %q", name, err, failure.detail)
+			}
+		}
+	}
+}

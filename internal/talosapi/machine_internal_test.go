@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package talosapi
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+func TestParseMachineConfigReadsBothGenerationsOfDocuments(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		content string
+		want    cluster.MachineConfig
+	}{
+		"v1alpha1": {
+			content: `# a comment
+version: v1alpha1
+machine:
+  type: controlplane
+  install: {disk: /dev/sda, image: "factory.talos.dev/metal-installer/abc:v1.12.6"}
+  kubelet: {image: "ghcr.io/siderolabs/kubelet:v1.34.2", extraArgs: {a: b}}
+cluster:
+  apiServer: {image: "registry.k8s.io/kube-apiserver:v1.34.2"}
+  controllerManager: {image: "registry.k8s.io/kube-controller-manager:v1.34.2"}
+  scheduler: {image: "registry.k8s.io/kube-scheduler:v1.34.2"}
+  proxy: {image: "registry.k8s.io/kube-proxy:v1.34.2", disabled: true}
+`,
+			want: cluster.MachineConfig{
+				InstallImage: "factory.talos.dev/metal-installer/abc:v1.12.6",
+				Images: map[cluster.Component]string{
+					cluster.Kubelet:           "ghcr.io/siderolabs/kubelet:v1.34.2",
+					cluster.APIServer:         "registry.k8s.io/kube-apiserver:v1.34.2",
+					cluster.ControllerManager: "registry.k8s.io/kube-controller-manager:v1.34.2",
+					cluster.Scheduler:         "registry.k8s.io/kube-scheduler:v1.34.2",
+					cluster.Proxy:             "registry.k8s.io/kube-proxy:v1.34.2",
+				},
+				ProxyDisabled: true,
+			},
+		},
+		"nothing pinned": {
+			content: "version: v1alpha1\nmachine: {type: worker, kubelet: {}}\ncluster: {}\n",
+			want:    cluster.MachineConfig{Images: map[cluster.Component]string{}},
+		},
+		"documents of 1.14 beside unknown ones": {
+			content: `version: v1alpha1
+machine: {type: controlplane}
+---
+apiVersion: v1alpha1
+kind: KubeletConfig
+image: ghcr.io/siderolabs/kubelet:v1.36.0
+---
+apiVersion: v1alpha1
+kind: SomethingFromTheFuture
+image: {not: "a string"}
+machine: 17
+---
+apiVersion: v1alpha1
+kind: KubeProxyConfig
+enabled: false
+---
+apiVersion: v1alpha1
+kind: UnattendedInstallConfig
+installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
+`,
+			want: cluster.MachineConfig{
+				InstallImage:  "factory.talos.dev/metal-installer/abc:v1.14.0",
+				Images:        map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
+				ProxyDisabled: true,
+			},
+		},
+	} {
+		got, err := parseMachineConfig([]byte(test.content))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+
+			continue
+		}
+
+		if got.InstallImage != test.want.InstallImage || got.ProxyDisabled != test.want.ProxyDisabled || !maps.Equal(got.Images, test.want.Images) {
+			t.Errorf("%s: %+v, want %+v", name, *got, test.want)
+		}
+	}
+}
+
+func TestParseMachineConfigErrorsDoNotQuoteTheContent(t *testing.T) {
+	t.Parallel()
+
+	for name, content := range map[string]string{
+		"not YAML":      "machine: {token: verysecret\n  x: [",
+		"another shape": "machine: verysecret\n",
+	} {
+		_, err := parseMachineConfig([]byte(content))
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+
+			continue
+		}
+
+		if strings.Contains(err.Error(), "verysecret") {
+			t.Errorf("%s: %v quotes the configuration", name, err)
+		}
+	}
+}
+
+func TestStageIsSpelledAsTalosPrintsIt(t *testing.T) {
+	t.Parallel()
+
+	for number, want := range map[int32]cluster.Stage{
+		1: cluster.StageBooting, 4: cluster.StageRunning, 5: cluster.StageRebooting, 6: "shutting down", 8: cluster.StageUpgrading,
+		9: "stage 9", -1: "stage -1",
+	} {
+		if got := stage(number); got != want {
+			t.Errorf("stage %d is %q, want %q", number, got, want)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package toolchain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	hcversion "github.com/hashicorp/go-version"
+	"github.com/hashicorp/hc-install/product"
+	"github.com/hashicorp/hc-install/releases"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// CommandVariable names the environment variable that chooses the command to
+// test with. TF_ACC_TERRAFORM_PATH, which Terraform's own test library reads,
+// counts as well.
+const CommandVariable = "TALOSUPGRADE_CLI"
+
+// fetchTimeout bounds the download of Terraform.
+const fetchTimeout = 5 * time.Minute
+
+// The names of [CLI].
+const (
+	NameTerraform = "terraform"
+	NameOpenTofu  = "tofu"
+)
+
+// CLI is a Terraform or OpenTofu command.
+type CLI struct {
+	// Path is absolute.
+	Path string
+	// Name is "terraform" or "tofu", whatever the file is called.
+	Name    string
+	Version version.Version
+}
+
+// Terraform returns the command that TALOSUPGRADE_CLI or TF_ACC_TERRAFORM_PATH
+// names, else terraform on PATH, else tofu on PATH, else a Terraform that it
+// fetches into the cache. Anything older than Terraform 1.8 or OpenTofu 1.7 is
+// an error, because provider functions need those.
+func Terraform(ctx context.Context, options Options) (CLI, error) {
+	path, source, err := chosenCommand()
+	if err != nil {
+		return CLI{}, err
+	}
+
+	if path == "" {
+		path, err = fetchTerraform(ctx, options)
+		if err != nil {
+			return CLI{}, err
+		}
+
+		source = "fetched"
+	}
+
+	cli, err := identify(ctx, path)
+	if err != nil {
+		return CLI{}, fmt.Errorf("%s (%s): %w", path, source, err)
+	}
+
+	return cli, nil
+}
+
+// chosenCommand looks at the environment and at PATH; empty when there is
+// nothing.
+func chosenCommand() (path, source string, err error) {
+	for _, variable := range []string{CommandVariable, "TF_ACC_TERRAFORM_PATH"} {
+		value := os.Getenv(variable)
+		if value == "" {
+			continue
+		}
+
+		path, err := exec.LookPath(value)
+		if err != nil {
+			return "", "", fmt.Errorf("%s names %q, which is no command: %w", variable, value, err)
+		}
+
+		path, err = filepath.Abs(path)
+
+		return path, "named by " + variable, err
+	}
+
+	for _, name := range []string{NameTerraform, NameOpenTofu} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+
+		path, err = filepath.Abs(path)
+
+		return path, "found on PATH", err
+	}
+
+	return "", "", nil
+}
+
+// identify asks a command what it is.
+func identify(ctx context.Context, path string) (CLI, error) {
+	command := exec.CommandContext(ctx, path, "version", "-json")
+	// A configuration file of the developer's that does not parse must not get
+	// in the way, nor a look for a newer release.
+	command.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+os.DevNull)
+	command.WaitDelay = time.Second
+
+	output, err := command.Output()
+	if err != nil {
+		return CLI{}, fmt.Errorf("asking for its version: %w", err)
+	}
+
+	// OpenTofu kept the key but prints its own name in the text form only.
+	var answer struct {
+		Version string `json:"terraform_version"`
+	}
+
+	if err := json.Unmarshal(output, &answer); err != nil {
+		return CLI{}, fmt.Errorf("reading its version: %w", err)
+	}
+
+	running, err := version.Parse(answer.Version)
+	if err != nil {
+		return CLI{}, fmt.Errorf("reading its version: %w", err)
+	}
+
+	name, err := commandName(ctx, path)
+	if err != nil {
+		return CLI{}, err
+	}
+
+	return CLI{Path: path, Name: name, Version: running}, requireVersion(name, running)
+}
+
+// fetchTerraform installs the newest Terraform 1.x below the cache.
+func fetchTerraform(ctx context.Context, options Options) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+
+	dir, err := entry{cache: cache, name: "terraform"}.ensure(ctx, options.progress(),
+		func(ctx context.Context, dir string) error {
+			fmt.Fprintln(options.progress(), "neither terraform nor tofu is on PATH: fetching terraform from releases.hashicorp.com")
+
+			return installTerraform(ctx, dir)
+		})
+	if err != nil {
+		return "", fmt.Errorf("install terraform 1.8 or newer, or tofu 1.7 or newer, and put it on PATH: fetching it failed: %w", err)
+	}
+
+	return filepath.Join(dir, executable(NameTerraform)), nil
+}
+
+func installTerraform(ctx context.Context, dir string) error {
+	constraints, err := hcversion.NewConstraint(">= 1.8.0, < 2.0.0")
+	if err != nil {
+		return fmt.Errorf("naming the wanted releases: %w", err)
+	}
+
+	latest := &releases.LatestVersion{
+		Product:     product.Terraform,
+		Constraints: constraints,
+		InstallDir:  dir,
+		Timeout:     fetchTimeout,
+	}
+
+	if _, err := latest.Install(ctx); err != nil {
+		return errors.Join(err, latest.Remove(context.WithoutCancel(ctx)))
+	}
+
+	return nil
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package toolchain
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// Binaries are paths of executables.
+type Binaries struct {
+	APIServer, ControllerManager, Etcd string
+}
+
+// kubernetesPackages are the tool directives of internal/tools/kube.
+var kubernetesPackages = [...]string{
+	"go.etcd.io/etcd/server/v3",
+	"k8s.io/kubernetes/cmd/kube-apiserver",
+	"k8s.io/kubernetes/cmd/kube-controller-manager",
+}
+
+// Kubernetes returns the binaries of a Kubernetes control plane for tests. The
+// first call on a machine compiles them, which takes some minutes.
+func Kubernetes(ctx context.Context, options Options) (Binaries, error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return Binaries{}, err
+	}
+
+	cache, err := CacheDir()
+	if err != nil {
+		return Binaries{}, err
+	}
+
+	module := filepath.Join(root, "internal", "tools", "kube")
+
+	name, err := kubernetesKey(ctx, module)
+	if err != nil {
+		return Binaries{}, err
+	}
+
+	dir, err := entry{cache: cache, name: "kubernetes-" + name}.ensure(ctx, options.progress(),
+		func(ctx context.Context, dir string) error { return buildKubernetes(ctx, module, dir, options) })
+	if err != nil {
+		return Binaries{}, err
+	}
+
+	return Binaries{
+		APIServer:         filepath.Join(dir, executable("kube-apiserver")),
+		ControllerManager: filepath.Join(dir, executable("kube-controller-manager")),
+		Etcd:              filepath.Join(dir, executable("etcd")),
+	}, nil
+}
+
+// kubernetesKey changes with what the binaries are made of and with.
+func kubernetesKey(ctx context.Context, module string) (string, error) {
+	var parts [][]byte
+
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", fmt.Errorf("reading the module of the Kubernetes binaries: %w", err)
+		}
+
+		parts = append(parts, content)
+	}
+
+	command, err := goCommand(ctx, module, "env", "GOVERSION", "GOOS", "GOARCH")
+	if err != nil {
+		return "", err
+	}
+
+	compiler, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("asking the go command for its version: %w", err)
+	}
+
+	return key(append(parts, bytes.TrimSpace(compiler))...), nil
+}
+
+func buildKubernetes(ctx context.Context, module, dir string, options Options) error {
+	const what = "kube-apiserver, kube-controller-manager and etcd"
+
+	progress := options.progress()
+	started := time.Now()
+
+	fmt.Fprintf(progress, "building %s for the simulator: once, some minutes\n", what)
+
+	err := build{
+		dir:      module,
+		output:   dir + string(filepath.Separator),
+		packages: kubernetesPackages[:],
+		what:     what,
+	}.run(ctx, progress)
+	if err != nil {
+		return err
+	}
+
+	// The Go command names a binary after the last element of its package.
+	err = os.Rename(filepath.Join(dir, executable("server")), filepath.Join(dir, executable("etcd")))
+	if err != nil {
+		return fmt.Errorf("naming the etcd binary: %w", err)
+	}
+
+	fmt.Fprintf(progress, "built %s in %s\n", what, time.Since(started).Round(time.Second))
+
+	return nil
+}
+
+func executable(name string) string {
+	if runtime.GOOS == "windows" {
+		return name + ".exe"
+	}
+
+	return name
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package toolchain finds, builds or fetches the programs that the tests, the
+// simulator and the demo run: the Kubernetes binaries, a Terraform or OpenTofu
+// command and the provider itself. What it makes goes to a cache that git
+// ignores, once, whichever process asks first.
+package toolchain
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// CacheVariable names the environment variable that moves the cache.
+const CacheVariable = "TALOSUPGRADE_CACHE"
+
+const modulePath = "github.com/vitistack/terraform-provider-talosupgrade"
+
+// Options are the same for everything in this package.
+type Options struct {
+	// Progress receives a few lines of text about what takes time; nil drops
+	// them.
+	Progress io.Writer
+}
+
+func (o Options) progress() io.Writer {
+	if o.Progress == nil {
+		return io.Discard
+	}
+
+	return o.Progress
+}
+
+// ModuleRoot is the directory of this module's go.mod. It is looked for above
+// the working directory and above the file this code was compiled from.
+func ModuleRoot() (string, error) {
+	var starts []string
+
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+
+	// Absent from binaries built with -trimpath, which then need to run from
+	// within the source tree.
+	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
+		starts = append(starts, filepath.Dir(file))
+	}
+
+	for _, start := range starts {
+		if root, ok := moduleRootAbove(start); ok {
+			return root, nil
+		}
+	}
+
+	return "", fmt.Errorf("no go.mod of %s above %s: run this from within the source tree",
+		modulePath, strings.Join(starts, " or "))
+}
+
+// moduleRootAbove walks up from dir, past nested modules.
+func moduleRootAbove(dir string) (string, bool) {
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && modfile.ModulePath(content) == modulePath {
+			return dir, true
+		}
+
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", false
+		}
+
+		dir = parent
+	}
+}
+
+// CacheDir is where everything is kept: the directory that TALOSUPGRADE_CACHE
+// names, or .cache in the module root. It is created when it does not exist.
+func CacheDir() (string, error) {
+	dir := os.Getenv(CacheVariable)
+
+	if dir == "" {
+		root, err := ModuleRoot()
+		if err != nil {
+			return "", fmt.Errorf("%w, or set %s to a directory", err, CacheVariable)
+		}
+
+		dir = filepath.Join(root, ".cache")
+	}
+
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("resolving the cache directory: %w", err)
+	}
+
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("creating the cache directory: %w", err)
+	}
+
+	return dir, nil
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package version
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Minor is a release line such as 1.13.
+type Minor struct {
+	Major, Minor uint64
+}
+
+// String prints "1.13".
+func (m Minor) String() string { return fmt.Sprintf("%d.%d", m.Major, m.Minor) }
+
+// Compare is negative, zero or positive as m is older than, equal to or newer
+// than other.
+func (m Minor) Compare(other Minor) int {
+	if byMajor := cmp.Compare(m.Major, other.Major); byMajor != 0 {
+		return byMajor
+	}
+
+	return cmp.Compare(m.Minor, other.Minor)
+}
+
+// Next is the release line after m within the same major.
+func (m Minor) Next() Minor { return Minor{Major: m.Major, Minor: m.Minor + 1} }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Command terraform-provider-talosupgrade is a Terraform provider that brings
+// Talos clusters to the versions they should run.
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
+)
+
+// address is where Terraform looks for the provider.
+const address = "registry.terraform.io/vitistack/talosupgrade"
+
+// version is set at link time.
+var version = "dev"
+
+func main() {
+	debug := flag.Bool("debug", false, "run under a debugger: print what to put into TF_REATTACH_PROVIDERS and serve until interrupted")
+	flag.Parse()
+
+	options := providerserver.ServeOpts{Address: address, Debug: *debug, ProtocolVersion: 6}
+
+	if err := providerserver.Serve(context.Background(), provider.New(version), options); err != nil {
+		log.Fatal(err)
+	}
+}
