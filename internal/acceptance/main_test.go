@@ -35,9 +35,6 @@ const (
 	registryAddress = "registry.terraform.io/vitistack/talosupgrade"
 )
 
-// speed is how many simulated seconds pass in a real one.
-const speed = 120
-
 func TestMain(m *testing.M) {
 	if factor := os.Getenv(serveVariable); factor != "" {
 		if err := serve(factor); err != nil {

@@ -63,8 +63,12 @@ type Event struct {
 	// EventRunDone and EventRunFailed, when it ended.
 	Lowest version.Version
 	Target Target
-	Text   string
-	Err    error
+	// To is the version that the node of EventNodeStarted and EventNodeDone
+	// moves to; it differs from the target where the way there has more than
+	// one hop.
+	To   version.Version
+	Text string
+	Err  error
 }
 
 // Observer is told of events in order, from one goroutine at a time. It must

@@ -17,6 +17,22 @@ const (
 	Permanent
 )
 
+// Within is one step into the value of an attribute: [Key], [Index] or [Field].
+type Within interface{ within() }
+
+// Key is a key of a map.
+type Key string
+
+// Index is an index of a list, from 0.
+type Index int
+
+// Field is an attribute of an object.
+type Field string
+
+func (Key) within()   {}
+func (Index) within() {}
+func (Field) within() {}
+
 // Finding is one reason why an upgrade cannot or should not go on.
 type Finding struct {
 	// Check is the name of the check, such as "etcd-quorum".
@@ -26,6 +42,9 @@ type Finding struct {
 	Node string
 	// Attribute is the attribute of the configuration at fault, if one is.
 	Attribute string
+	// Within leads from the attribute to the value at fault, where that is not
+	// the attribute as a whole.
+	Within []Within
 	// Found is what was seen, a sentence without a full stop.
 	Found string
 	// Remedy is what a person can do about it, a sentence.

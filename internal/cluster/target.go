@@ -56,7 +56,31 @@ type Policy struct {
 	// Retry names, by node, the boot ID after a fallback from which the same
 	// image may be tried again.
 	Retry map[string]string
+	// MaxUnavailable bounds the workers that are unavailable at a time, those
+	// included that are so without our doing.
+	MaxUnavailable Share
+	// Canary names the workers that move before anything else does.
+	Canary []string
+	// Settle is how long a node must have stayed healthy before the next one
+	// is disturbed.
+	Settle time.Duration
+	// Hold names the nodes that are left alone.
+	Hold map[string]bool
+	// Images are, by node, installer images without tag that replace
+	// [Target.InstallerImage].
+	Images map[string]string
+	// AllowIntermediate walks through the release lines between the running
+	// version and the target instead of refusing.
+	AllowIntermediate bool
+	// Intermediate are the versions to walk through, of Talos and Kubernetes,
+	// instead of the newest known patch of their release lines.
+	Intermediate []version.Version
+	// AllowUnknown accepts versions that are newer than the support matrix.
+	AllowUnknown bool
 }
+
+// Holds tells whether the node is to be left alone.
+func (p Policy) Holds(node string) bool { return p.Hold[node] }
 
 // Defaults of [Policy], as the documentation promises them.
 const (
@@ -74,5 +98,7 @@ func DefaultPolicy() Policy {
 		RebootMode:  RebootDefault,
 		Drain:       DrainPolicy{Enabled: true, Timeout: DefaultDrainTimeout, OnTimeout: DrainAbort},
 		NodeTimeout: DefaultNodeTimeout,
+
+		MaxUnavailable: OneAtATime(),
 	}
 }

@@ -84,7 +84,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 
 // readLease waits a little for an API server that is just away.
 func (e *Engine) readLease(ctx context.Context) (cluster.Lease, error) {
-	bounded, cancel := e.clock.WithTimeout(ctx, leaseDuration)
+	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
 	defer cancel()
 
 	var lease cluster.Lease

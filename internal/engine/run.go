@@ -174,12 +174,7 @@ func (r *run) replan(ctx context.Context, first bool) (cluster.Snapshot, plan.Pl
 		blocking []cluster.Finding
 	)
 
-	patience := guardPatience
-	if first {
-		patience = leaseDuration
-	}
-
-	bounded, cancel := r.clock.WithTimeout(ctx, patience)
+	bounded, cancel := r.clock.WithTimeout(ctx, guardPatience)
 	defer cancel()
 
 	err := r.wait(bounded, "", "the cluster to be ready for the next node", func(ctx context.Context) (bool, string, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
@@ -74,5 +75,35 @@ func TestRebootInMidTurnIsNotTakenForTheOneAfterTheInstall(t *testing.T) {
 				t.Errorf("%s was installed %d times", name, found.Installs)
 			}
 		}
+	})
+}
+
+// slow is a cluster whose members take their time to be listed until the run
+// has begun.
+type slow struct {
+	*ports.Client
+
+	looks atomic.Int32
+}
+
+func (s *slow) Members(ctx context.Context) ([]cluster.Member, error) {
+	if s.looks.Add(1) <= 2 {
+		if err := engine.RealClock().Sleep(ctx, 45*time.Second); err != nil {
+			return nil, err
+		}
+	}
+
+	return s.Client.Members(ctx)
+}
+
+// TestSlowClusterIsStillObserved: a look is not cut off because it takes longer
+// than a lease lasts, as it may where many nodes are away.
+func TestSlowClusterIsStillObserved(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		client := r.Client("run-1")
+
+		r.must(r.workerOver(client, &slow{Client: client}, client), to(toLifecycle))
+		r.at(toLifecycle)
+		r.sound()
 	})
 }

@@ -8,6 +8,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
@@ -16,6 +17,16 @@ import (
 
 // Step is the turn of one node.
 type Step struct {
+	// Hop is the index in [Plan.Hops] of the hop that the step is a part of.
+	Hop int
+	// Component is the part of Kubernetes that moves; empty for a turn that
+	// moves Talos.
+	Component cluster.Component
+	// Canary tells that nothing but canaries moves before this one is done.
+	Canary bool
+	// Estimate is roughly how long the turn takes.
+	Estimate time.Duration
+
 	Node     string
 	Role     cluster.Role
 	Address  string
@@ -40,8 +51,15 @@ type Step struct {
 
 // Plan is what has to be done, and what stands in the way.
 type Plan struct {
-	// Steps are in the order in which the nodes move.
+	// Hops are the legs of the way from what runs to the target, in order.
+	Hops []Hop
+	// Steps are in the order in which the nodes move, through all hops: a node
+	// has one turn in each hop that concerns it.
 	Steps []Step
+	// Held are the names of the nodes that the policy leaves alone.
+	Held []string
+	// Budget is how many workers may be unavailable at a time.
+	Budget int
 	// AtTarget are the names of the nodes with nothing to do.
 	AtTarget []string
 	// Elsewhere are the names of the nodes that are not known to be at the
@@ -85,6 +103,17 @@ func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Polic
 	made.Findings = append(made.Findings, checkWork(snapshot, made.Steps)...)
 
 	return made
+}
+
+// Startable are the steps, in order, that may begin now, beside the busy ones:
+// those whose turn has begun and has not ended. The snapshot is the one the
+// plan was made from.
+func (p Plan) Startable(_ cluster.Snapshot, busy []Step) []Step {
+	if len(busy) > 0 || len(p.Steps) == 0 {
+		return nil
+	}
+
+	return p.Steps[:1]
 }
 
 // planNode plans one node. A node that does not answer has no step unless an

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Share is a number of workers, or a percentage of them. The zero value is not
+// a valid share.
+type Share struct {
+	number  int
+	percent bool
+}
+
+// ErrShare is wrapped by every error of [ParseShare].
+var ErrShare = errors.New("not a number of workers")
+
+// OneAtATime is the share that documentation promises as the default.
+func OneAtATime() Share { return Share{number: 1} }
+
+// ParseShare reads a whole number from 1 on, such as "2", or a whole
+// percentage from 1% to 100%, such as "25%".
+func ParseShare(text string) (Share, error) {
+	digits, percent := strings.CutSuffix(text, "%")
+
+	number, err := strconv.Atoi(digits)
+	if err != nil || number < 1 || strings.HasPrefix(digits, "+") || (percent && number > 100) {
+		return Share{}, fmt.Errorf("%q is %w: want a whole number from 1 on, such as 2, or a percentage from 1%% to 100%%", text, ErrShare)
+	}
+
+	return Share{number: number, percent: percent}, nil
+}
+
+// Of is how many of the workers that is: percentages are rounded down, and it
+// is one at least.
+func (s Share) Of(workers int) int {
+	if !s.percent {
+		return max(s.number, 1)
+	}
+
+	return max(workers*s.number/100, 1)
+}
+
+// String is how [ParseShare] reads it.
+func (s Share) String() string {
+	if s.percent {
+		return strconv.Itoa(s.number) + "%"
+	}
+
+	return strconv.Itoa(s.number)
+}
