@@ -94,6 +94,36 @@ func TestAFailureNamesNodeAndReasonInOneLine(t *testing.T) {
 	}
 }
 
+// TestAVersionOnTheWayIsNotTakenForTheTarget: where the way has more than one
+// hop, a node that finished the first is not said to be upgraded.
+func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		publisher := publish.New(store)
+		event := cluster.Event{
+			Node: "cp-0", Done: 0, Total: 3,
+			To: version.MustParse("1.13.4"), Target: cluster.Target{Talos: version.MustParse("1.14.1")},
+		}
+
+		for kind, want := range map[cluster.EventKind]string{
+			cluster.EventNodeStarted: "Upgrading node cp-0 to 1.13.4 (0/3)",
+			cluster.EventNodeDone:    "Node cp-0 upgraded to 1.13.4 (0/3)",
+		} {
+			event.Kind = kind
+			publisher.Observe(event)
+			synctest.Wait()
+
+			if got := store.get(publish.KeyMessage); got != want {
+				t.Errorf("%s: message %q, want %q", kind, got, want)
+			}
+		}
+
+		if err := publisher.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestARunOfTheOtherHalfSaysNothingAboutTalos(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}

@@ -26,10 +26,10 @@ func translate(event cluster.Event, running bool) (changes map[string]*string, g
 		changes[KeyFailedNodes] = nil
 		goesOn = true
 	case cluster.EventNodeStarted:
-		changes = states(StatusInProgress, "Upgrading node "+event.Node+counted(event))
+		changes = states(StatusInProgress, "Upgrading node "+event.Node+onTheWay(event)+counted(event))
 		goesOn = true
 	case cluster.EventNodeDone:
-		changes = states(StatusInProgress, "Node "+event.Node+" upgraded"+counted(event))
+		changes = states(StatusInProgress, "Node "+event.Node+" upgraded"+onTheWay(event)+counted(event))
 		goesOn = true
 	case cluster.EventRunDone:
 		changes = states(StatusCompleted, fmt.Sprintf("Talos upgrade completed: now running %s", reached(event)))
@@ -63,6 +63,16 @@ func states(status, message string) map[string]*string {
 }
 
 func progress(event cluster.Event) string { return fmt.Sprintf("%d/%d", event.Done, event.Total) }
+
+// onTheWay names a version between what ran and the target, so that nobody takes
+// the node to be at the target.
+func onTheWay(event cluster.Event) string {
+	if event.To.IsZero() || event.To.Equal(event.Target.Talos) {
+		return ""
+	}
+
+	return " to " + event.To.String()
+}
 
 // counted is how far the run is, as part of a message; empty where the event
 // does not say.
