@@ -37,7 +37,7 @@ var (
 	schematicPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	// A factory names its installers after the platform; the spelling without
 	// a platform is the older one and means metal.
-	installerPattern = regexp.MustCompile(`^(?:([a-z0-9][a-z0-9.]*)-)?installer(-secureboot)?$`)
+	installerPattern = regexp.MustCompile(`^(?:([a-z0-9][a-z0-9.-]*)-)?installer(-secureboot)?$`)
 )
 
 // Repository is an image reference without tag and digest.

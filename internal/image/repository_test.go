@@ -126,6 +126,7 @@ func TestFactoryIsRecognisedBehindMirrors(t *testing.T) {
 		"factory.talos.dev/installer-secureboot/" + schematicA:             {Platform: "metal", SecureBoot: true, Schematic: schematicA},
 		"factory.talos.dev/aws-installer-secureboot/" + schematicB:         {Platform: "aws", SecureBoot: true, Schematic: schematicB},
 		"harbor.example.com/proxy/factory/nocloud-installer/" + schematicA: {Platform: "nocloud", Schematic: schematicA},
+		"factory.talos.dev/digital-ocean-installer/" + schematicA:          {Platform: "digital-ocean", Schematic: schematicA},
 		"localhost:5000/a/b/c/hcloud-installer/" + schematicA:              {Platform: "hcloud", Schematic: schematicA},
 	} {
 		repository, err := image.ParseRepository(text)
