@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/kube"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -163,14 +164,14 @@ func (s *Simulator) AddNode(options model.NodeOptions) (string, error) {
 // SetFaults replaces the fault script; what only lasted until then ends.
 func (s *Simulator) SetFaults(faults []model.Fault) { s.World.SetFaults(faults) }
 
-// Verdict judges what happened so far.
-func (s *Simulator) Verdict(ctx context.Context) (Verdict, error) {
+// Verdict judges what happened so far, under the policy that was in force.
+func (s *Simulator) Verdict(ctx context.Context, policy ...checker.Option) (Verdict, error) {
 	// Requests that are complete are in the history when their log is read.
 	if err := s.kube.Sync(ctx); err != nil {
 		return Verdict{}, err
 	}
 
-	return ReadVerdict(s.dir)
+	return ReadVerdict(s.dir, policy...)
 }
 
 // Wait returns when ctx ends or when something that runs has died, with why.

@@ -14,8 +14,9 @@ import (
 type Verdict = checker.Verdict
 
 // ReadVerdict judges the history in a simulator's directory, whether the
-// simulator runs or not.
-func ReadVerdict(dir string) (Verdict, error) {
+// simulator runs or not. The options say which policy was in force, which the
+// history does not tell.
+func ReadVerdict(dir string, policy ...checker.Option) (Verdict, error) {
 	file, err := os.Open(filepath.Join(dir, HistoryFile))
 	if err != nil {
 		return Verdict{}, fmt.Errorf("reading the history: %w", err)
@@ -23,5 +24,5 @@ func ReadVerdict(dir string) (Verdict, error) {
 
 	defer func() { _ = file.Close() }()
 
-	return checker.Read(file)
+	return checker.Read(file, policy...)
 }

@@ -45,12 +45,13 @@ func (c *Checker) checkClaims() {
 	c.checkStatus(c.claims["talos-status"])
 }
 
-// members are the machines that an annotation speaks of.
+// members are the machines that an annotation speaks of: those that are held
+// are not among them.
 func (c *Checker) members() []*node {
 	var members []*node
 
 	for _, n := range c.all() {
-		if !c.gone(n) {
+		if !c.gone(n) && !c.options.held[n.name] {
 			members = append(members, n)
 		}
 	}
@@ -70,8 +71,9 @@ func (c *Checker) checkCurrent(value string) {
 	}
 }
 
-// atTargetMost is how many machines can be at the target: those that run what
-// the run installs, or, before it has said so, as many as run any one version.
+// atTargetMost is how many machines can be at the target: as many as run any
+// one version, and not an older one than the run installs now. It says so with
+// its first install only, and the way to the target may lead through others.
 func (c *Checker) atTargetMost() (most, total int) {
 	counts := map[string]int{}
 
@@ -80,12 +82,12 @@ func (c *Checker) atTargetMost() (most, total int) {
 		total++
 	}
 
-	if c.target != "" {
-		return counts[c.target], total
-	}
+	installs := parse(c.target)
 
-	for _, count := range counts {
-		most = max(most, count)
+	for running, count := range counts {
+		if !parse(running).Less(installs) {
+			most = max(most, count)
+		}
 	}
 
 	return most, total

@@ -9,19 +9,29 @@
 //	S1   at most one control plane is down because of us, and none is taken
 //	     down while another one is
 //	S2   the quorum of etcd survives every disruptive step
-//	S3   no disruptive call without observations newer than the last step
+//	S3   no disruptive call without observations newer than the last step;
+//	     what happens to other workers while a worker is in its own turn is
+//	     no such step, since turns of workers may overlap
 //	S4   between two installs on a node there is a new boot ID; a node that
-//	     runs the target is neither installed nor rebooted
+//	     runs the target, or is held, is neither installed nor rebooted, and
+//	     one that is held is neither cordoned nor drained
 //	S5   no version goes down but by a journalled rollback or a node's own
 //	     fallback, no minor is skipped, no kubelet is newer than its API server
 //	S6   every pair of Talos and Kubernetes that comes about is supported
 //	S7   only the holder of the lease acts
 //	S8   annotations never claim more than the truth
 //	S9   a cordon that we did not set survives
-//	S10  no worker is disrupted while another one is unavailable
+//	S10  no worker is disrupted while as many others are unavailable as may
+//	     be so at a time, and no node but a canary before every canary runs
+//	     the version that the run installs and is back in service
 //	S11  budgets hold, unless the policy says otherwise, and then only after
 //	     the drain timed out
 //	S12  nothing is written without a lease
+//
+// Which nodes are held, which are canaries and how many workers may be
+// unavailable is not in the history: [Held], [Canary] and [MaxUnavailable] say
+// so, and without them none, none and one. The version that a run installs may
+// change while it goes on, where it leads through several minors.
 package checker
 
 import (
@@ -54,19 +64,16 @@ const (
 type Checker struct {
 	options options
 	nodes   map[string]*node
-	// begun tells that something other than an introduction has happened:
-	// whoever is introduced later joins.
-	begun bool
 	// now is the event being judged, by its place in the history.
 	now int64
 	at  float64
 
-	// step is the place of the last disruptive step, nodesRead that of the last
-	// look at the Node objects; 0 where the history does not tell of such looks.
-	step, nodesRead int64
+	// nodesRead is the place of the last look at the Node objects; 0 where the
+	// history does not tell of such looks.
+	nodesRead int64
 
 	lease lease
-	// target is the version that the present holder of the lease installs,
+	// target is the version that the present holder of the lease installs now,
 	// empty until it has said so.
 	target string
 	// claims are the annotations that it has written.
@@ -98,10 +105,6 @@ func New(given ...Option) *Checker {
 func (c *Checker) Add(event history.Event) {
 	c.now++
 	c.at = event.Sim
-
-	if event.Kind != history.KindNode {
-		c.begun = true
-	}
 
 	switch event.Kind {
 	case history.KindNode:

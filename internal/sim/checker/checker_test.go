@@ -38,6 +38,7 @@ func held() *tale {
 func judgements() []judgement {
 	return slices.Concat(
 		machineJudgements(), versionJudgements(), writerJudgements(), claimJudgements(), workloadJudgements(),
+		budgetJudgements(), holdJudgements(), canaryJudgements(), hopJudgements(),
 	)
 }
 
@@ -111,6 +112,37 @@ func TestVerdictTellsWhatBecameOfEachNode(t *testing.T) {
 	}
 	if got := verdict.Nodes["cp-2"]; got != want {
 		t.Errorf("cp-2: got %+v, want %+v", got, want)
+	}
+}
+
+func TestFirstBootOfANodeThatJoinsIsNoReboot(t *testing.T) {
+	told := held()
+	told.tell("worker-2", history.KindNode, "role", "worker", "talos", after, "kubelet", runsOn, "boot_id", "boot-0", "joins", "true")
+
+	judge := checker.New()
+	add := func() {
+		for _, event := range told.events {
+			judge.Add(event)
+		}
+
+		told.events = nil
+	}
+
+	// Nobody waits for a worker that was never there, but it is out of service.
+	told.wait(120)
+	told.cordon("worker-0", true, "client")
+	add()
+
+	if broken := judge.Verdict().Broken(); !slices.Equal(broken, breaks(s10)) {
+		t.Errorf("before it was there: broke %v, want S10", broken)
+	}
+
+	told.boot("worker-2", after, runsOn, "reboot")
+	told.ready("worker-2", true, runsOn)
+	add()
+
+	if got := judge.Verdict().Nodes["worker-2"]; got.Reboots != 0 || got.BootID != "boot-1" {
+		t.Errorf("got %+v, want no reboot", got)
 	}
 }
 

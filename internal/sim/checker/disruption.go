@@ -45,14 +45,33 @@ func (c *Checker) called(event history.Event) {
 	switch method {
 	case methodInstall:
 		c.observedBefore(n, "install on")
+		c.checkCanaries(n, "was installed")
 	case methodUpgrade, methodReboot, methodRollback, methodShutdown, methodReset:
 		c.observedBefore(n, shortMethod(method)+" of")
+		c.checkHeld(n, "rebooted")
+
+		// What an earlier run has armed may have to boot before everything.
+		if method == methodUpgrade || n.installers == 0 {
+			c.checkCanaries(n, "was rebooted")
+		}
+
 		c.takenDown(n, method)
 	default:
 		return
 	}
 
-	c.step = c.now
+	c.stepped(n)
+}
+
+// stepped notes a disruptive step on a node: whoever is disturbed next has to
+// be looked at first. A worker in its own turn, which its cordon shows, was
+// counted when the turn began; other workers may move meanwhile.
+func (c *Checker) stepped(n *node) {
+	for _, other := range c.nodes {
+		if other == n || n.role != worker || other.role != worker || other.cordonedBy == "" {
+			other.step = c.now
+		}
+	}
 }
 
 const codeOK = "OK"
@@ -68,17 +87,17 @@ func shortMethod(method string) string { return method[strings.LastIndex(method,
 func (c *Checker) observedBefore(n *node, what string) {
 	var unseen []string
 
-	if n.seen <= c.step {
+	if n.seen <= n.step {
 		unseen = append(unseen, n.name)
 	}
 
 	for _, other := range c.controlPlanes() {
-		if other.up && other.etcdSeen <= c.step {
+		if other.up && other.etcdSeen <= n.step {
 			unseen = append(unseen, "etcd on "+other.name)
 		}
 	}
 
-	if c.nodesRead > 0 && c.nodesRead <= c.step {
+	if c.nodesRead > 0 && c.nodesRead <= n.step {
 		unseen = append(unseen, "the Node objects")
 	}
 
@@ -150,18 +169,61 @@ func (c *Checker) checkWorkers(n *node, what string) {
 		return
 	}
 
+	var unavailable []string
+
 	for _, other := range c.workers() {
 		if other == n || c.gone(other) {
 			continue
 		}
 
-		switch {
-		case other.awaited:
-			c.violate(S10, n.name, "%s while worker %s had not come back", what, other.name)
-		case other.cordonedBy != "":
-			c.violate(S10, n.name, "%s while worker %s was cordoned", what, other.name)
-		case !other.ready && c.at-other.lostAt > unnoticed:
-			c.violate(S10, n.name, "%s while worker %s was not ready", what, other.name)
+		if why := c.unavailable(other); why != "" {
+			unavailable = append(unavailable, other.name+" "+why)
 		}
+	}
+
+	if most := max(c.options.maxUnavailable, 1); len(unavailable)+1 > most {
+		c.violate(S10, n.name, "%s although %d may be unavailable at a time and these workers were: %s", what, most, strings.Join(unavailable, ", "))
+	}
+}
+
+// unavailable says why a worker is out of service; empty when it is not.
+func (c *Checker) unavailable(n *node) string {
+	switch {
+	case n.awaited:
+		return "had not come back"
+	case n.cordonedBy != "":
+		return "was cordoned"
+	case !n.ready && c.at-n.lostAt > unnoticed:
+		return "was not ready"
+	default:
+		return ""
+	}
+}
+
+// checkCanaries asserts S10 for a node that is disturbed although it is no
+// canary. What the run installs is known from its first install on: before
+// that nobody can tell that a canary is not done.
+func (c *Checker) checkCanaries(n *node, what string) {
+	if c.options.canary[n.name] {
+		return
+	}
+
+	installs := parse(c.target)
+
+	for _, canary := range c.all() {
+		switch {
+		case !c.options.canary[canary.name] || installs.IsZero() || c.gone(canary):
+		case parse(canary.talos).Less(installs):
+			c.violate(S10, n.name, "%s before the canary %s ran Talos %s", what, canary.name, c.target)
+		case canary.awaited || canary.cordonedBy == byClient:
+			c.violate(S10, n.name, "%s before the canary %s was back in service", what, canary.name)
+		}
+	}
+}
+
+// checkHeld asserts S4 for something that our client did to a node.
+func (c *Checker) checkHeld(n *node, what string) {
+	if c.options.held[n.name] {
+		c.violate(S4, n.name, "%s although it is held", what)
 	}
 }

@@ -29,6 +29,10 @@ func (c *Checker) leased(event history.Event) {
 	if holder != c.lease.holder && holder != "" {
 		c.target = ""
 		clear(c.claims)
+
+		for _, n := range c.nodes {
+			n.wanted = ""
+		}
 	}
 
 	c.lease.holder, c.lease.by = holder, cmp.Or(event.Detail["by"], byClient)
@@ -83,8 +87,12 @@ func (c *Checker) journalled(event history.Event) {
 
 	// What cannot be read says nothing about a target.
 	if json.Unmarshal([]byte(event.Detail["value"]), &entry) == nil && entry.Target != "" && phase == "intent" {
-		c.target = entry.Target
-		c.checkClaims()
+		c.node(name).wanted = entry.Target
+
+		if entry.Target != c.target {
+			c.target = entry.Target
+			c.checkClaims()
+		}
 	}
 }
 

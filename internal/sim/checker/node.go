@@ -33,8 +33,9 @@ type node struct {
 	// lostAt is when it last went down or stopped being ready.
 	lostAt             float64
 	voter, etcdHealthy bool
-	// seen and etcdSeen are the places of the last looks at it.
-	seen, etcdSeen int64
+	// seen and etcdSeen are the places of the last looks at it, step that of
+	// the last disruptive step that matters to it.
+	seen, etcdSeen, step int64
 
 	// goingDown: a call of ours takes it down, and it has not booted since.
 	// awaited: it has not been ready since either.
@@ -43,6 +44,9 @@ type node struct {
 	// the last one that succeeded.
 	installers int
 	armed      string
+	// wanted is what the present holder of the lease last meant to install,
+	// empty where it has not come to the node.
+	wanted string
 
 	cordonedBy string
 	rollbacks  int
@@ -70,7 +74,7 @@ func (c *Checker) introduce(event history.Event) {
 	n.kubelet = detail["kubelet"]
 	n.apiServer = cmp.Or(detail["kubernetes"], detail["kubelet"])
 
-	if c.begun {
+	if detail["joins"] == isTrue {
 		n.reboots--
 		n.lostAt = c.at
 

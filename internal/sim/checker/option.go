@@ -11,6 +11,9 @@ type options struct {
 	drainDelete  bool
 	drainTimeout float64
 	leaseSeconds float64
+	// maxUnavailable is 0 for the default, which is 1.
+	maxUnavailable int
+	held, canary   map[string]bool
 }
 
 // DrainDelete says that pods which could not be evicted within the timeout may
@@ -24,4 +27,34 @@ func DrainDelete(timeout time.Duration) Option {
 // every hiccup of the computer into minutes.
 func LeaseDuration(d time.Duration) Option {
 	return func(o *options) { o.leaseSeconds = d.Seconds() }
+}
+
+// MaxUnavailable says how many workers may be unavailable at a time; without it
+// that is one. Numbers below one count as one.
+func MaxUnavailable(workers int) Option {
+	return func(o *options) { o.maxUnavailable = workers }
+}
+
+// Held names the nodes that had to be left alone. Annotations do not speak of
+// them, and still they count among the workers that are unavailable.
+func Held(nodes ...string) Option {
+	return func(o *options) { o.held = add(o.held, nodes) }
+}
+
+// Canary names the nodes that had to move, and to be back in service, before
+// any other one was disturbed.
+func Canary(nodes ...string) Option {
+	return func(o *options) { o.canary = add(o.canary, nodes) }
+}
+
+func add(set map[string]bool, names []string) map[string]bool {
+	if set == nil {
+		set = map[string]bool{}
+	}
+
+	for _, name := range names {
+		set[name] = true
+	}
+
+	return set
 }

@@ -3,6 +3,8 @@
 package checker
 
 import (
+	"cmp"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -18,6 +20,8 @@ func (c *Checker) installed(event history.Event) {
 	}
 
 	n.installers++
+
+	c.checkHeld(n, "installed")
 
 	if event.Detail["exit"] != "0" {
 		return
@@ -56,7 +60,7 @@ func (c *Checker) booted(n *node, event history.Event) {
 
 	if n.goingDown {
 		// What comes back because of us is a step of its own.
-		c.step = c.now
+		c.stepped(n)
 	}
 
 	if !fallback && !returned && !(n.armed == talos) {
@@ -89,8 +93,12 @@ func (c *Checker) mayRollBack(n *node) bool {
 	return n.rollbacks == 1 && c.phases[n.name] != ""
 }
 
-// atTarget tells whether a node runs what the present run installs.
-func (c *Checker) atTarget(n *node) bool { return c.target != "" && n.talos == c.target }
+// atTarget tells whether a node runs what the present run wants there now.
+func (c *Checker) atTarget(n *node) bool {
+	wanted := cmp.Or(n.wanted, c.target)
+
+	return wanted != "" && n.talos == wanted
+}
 
 // checkSkew asserts that no kubelet is of a newer minor than any API server.
 func (c *Checker) checkSkew(n *node) {

@@ -35,6 +35,8 @@ func (c *Checker) cordoned(event history.Event) {
 	}
 
 	if by == byClient {
+		c.checkHeld(n, "cordoned")
+		c.checkCanaries(n, "was cordoned")
 		c.checkWorkers(n, "was cordoned")
 	}
 
@@ -50,6 +52,8 @@ func (c *Checker) removed(event history.Event) {
 	}
 
 	pod := detail["namespace"] + "/" + detail["pod"]
+
+	c.checkHeld(c.node(event.Node), "drained")
 
 	if event.Kind == history.KindEvict {
 		if _, begun := c.evicted[event.Node]; !begun {

@@ -16,7 +16,8 @@ const (
 	// KindNode introduces a node, once, when it joins the simulation.
 	// Detail: role (controlplane|worker), address, uuid, talos, kubelet,
 	// kubernetes (lowest component version), schematic, platform,
-	// secure_boot, boot_id, etcd_id.
+	// secure_boot, boot_id, etcd_id, joins (true for one that was not there
+	// when the simulation began).
 	KindNode Kind = "node"
 	// KindRPC is a Talos API call that ended. Detail: method (full gRPC
 	// method), role (strongest role of the certificate), code, mutating.

@@ -105,10 +105,15 @@ func (p *play) reconcilePod(ctx context.Context, k key) error {
 	case mirrors(pod) && pod.DeletionTimestamp == nil:
 		// It follows its component, with the node.
 		return nil
+	case pod.DeletionTimestamp != nil && !machine.Kubelet.Ready && !mirrors(pod):
+		// Its kubelet does not get to it; it is looked at again with the node.
+		return p.losePod(ctx, pod)
 	case pod.DeletionTimestamp != nil:
 		return p.finishPod(ctx, k, pod, machine)
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
 		return nil
+	case !machine.Kubelet.Ready && startedAs(pod) == containerID(pod, machine.BootID):
+		return p.losePod(ctx, pod)
 	default:
 		return p.runPod(ctx, k, pod, machine)
 	}
@@ -164,7 +169,7 @@ func (p *play) removePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// losePod marks a pod of a node that the node controller has given up on, and
+// losePod marks a pod of a node that the node controller finds not ready, and
 // removes one whose node was deleted.
 func (p *play) losePod(ctx context.Context, pod *corev1.Pod) error {
 	node, err := p.informers.Core().V1().Nodes().Lister().Get(pod.Spec.NodeName)
@@ -174,11 +179,11 @@ func (p *play) losePod(ctx context.Context, pod *corev1.Pod) error {
 		return p.removePod(ctx, pod)
 	case err != nil:
 		return fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err)
-	case readyStatus(node) != corev1.ConditionUnknown, !podReady(pod):
+	case readyStatus(node) == corev1.ConditionTrue, !podReady(pod):
 		return nil
 	}
 
-	return p.writePod(ctx, pod, unreadyStatus(pod, p.now(), "NodeNotReady", "the node does not report"))
+	return p.writePod(ctx, pod, unreadyStatus(pod, p.now(), "NodeNotReady", "the node is not ready"))
 }
 
 // writePod replaces the status of a pod, unless the name belongs to another

@@ -95,6 +95,7 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 		n.bootedAt, n.downAt = w.clock.Now(), time.Time{}
 		n.components = w.componentsAtBoot(n)
 		n.kubelet = Kubelet{Version: n.components.Kubelet}
+		n.ailment, n.flap = ailment{}, nil
 		n.up, n.stage, n.sequence = true, StageBooting, "boot"
 		n.events = newRing(n.name + "-" + strconv.Itoa(n.boots) + "-")
 		n.start(w.life)
@@ -160,26 +161,29 @@ func (w *World) rejoin(booting context.Context, n *node) {
 	}
 }
 
-// nodeReady is the end of a boot: the fallback is no longer needed, and the
-// machine lifts the cordon it set itself.
+// nodeReady is the end of a boot: unless a fault keeps the node from being
+// ready, the fallback is no longer needed, and the machine lifts the cordon it
+// set itself.
 func (w *World) nodeReady(booting context.Context, n *node) {
-	const confirm = 613 * time.Millisecond
-
 	w.locked(func() {
-		if booting.Err() == nil {
-			n.kubelet.Ready = true
-			w.touch(n)
+		if booting.Err() != nil {
+			return
+		}
+
+		if fault, found := w.takeFault(n.name, StepBoot, EffectFlap); found {
+			n.flap = &fault
+		}
+
+		if fault, found := w.takeFault(n.name, StepBoot, EffectNotReady); found {
+			w.ail(n, fault)
+		} else {
+			w.becomeReady(n)
 		}
 	})
 
-	w.later(booting, confirm, func() {
-		if n.stage == StageRunning && len(n.unmet()) == 0 {
-			n.tag = -1
-			w.touch(n)
-		}
-	})
-
-	w.liftCordon(booting, n)
+	if w.await(booting, func() bool { return n.kubelet.Ready }) {
+		w.liftCordon(booting, n)
+	}
 }
 
 // promote turns a learner into a voter.

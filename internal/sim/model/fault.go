@@ -24,6 +24,9 @@ const (
 	StepLegacyUpgrade Step = "legacy-upgrade"
 	// StepBoot is the machine's start after a reboot.
 	StepBoot Step = "boot"
+	// StepKubelet is what the kubelet reports of the node, from the moment that
+	// the script comes into force.
+	StepKubelet Step = "kubelet"
 	// StepDrain is the eviction of the node's pods.
 	StepDrain Step = "drain"
 	// StepPatch is a Kubernetes request that changes something.
@@ -61,10 +64,24 @@ const (
 	// EffectNeverReturns lets the machine hang at its start, for the fault's
 	// duration or until the script is replaced by one without this fault.
 	EffectNeverReturns Effect = "never-returns"
+	// EffectNotReady lets the kubelet report that its node is not ready; such a
+	// kubelet confirms no deletion of a pod either. With kubelet it does so at
+	// once, where the node is ready then, with boot instead of becoming ready
+	// after the start. It ends with the machine's next boot, with the fault's
+	// duration, or when the script is replaced by one without this fault.
+	EffectNotReady Effect = "not-ready"
+	// EffectFlap lets a node that has become ready after its start be not ready
+	// once more, [FlapAfter] later, for the fault's duration or until the script
+	// is replaced by one without this fault.
+	EffectFlap Effect = "flap"
 	// EffectBlockedByBudget lets a PodDisruptionBudget with nothing to give
 	// cover a pod on the node. The Kubernetes face carries it out.
 	EffectBlockedByBudget Effect = "blocked-by-budget"
 )
+
+// FlapAfter is how long, in simulated time, a node is ready before
+// [EffectFlap] strikes.
+const FlapAfter = 31037 * time.Millisecond
 
 // AnyNode in a fault means every machine, each counted by itself.
 const AnyNode = "*"
@@ -97,7 +114,8 @@ func effectsOf(step Step) []Effect {
 		StepInstall:       {EffectFail, EffectFailArmed, EffectConnectionLost, EffectConnectionLostEarly, EffectUnreachable},
 		StepReboot:        {EffectFail, EffectConnectionLost},
 		StepLegacyUpgrade: {EffectFail, EffectConnectionLost},
-		StepBoot:          {EffectFallback, EffectNeverReturns, EffectUnreachable},
+		StepBoot:          {EffectFallback, EffectNeverReturns, EffectUnreachable, EffectNotReady, EffectFlap},
+		StepKubelet:       {EffectNotReady},
 		StepDrain:         {EffectBlockedByBudget},
 		StepPatch:         {EffectConnectionLost},
 	}[step]
@@ -105,5 +123,5 @@ func effectsOf(step Step) []Effect {
 
 // steps in the order a node goes through them.
 func steps() []Step {
-	return []Step{StepObserve, StepPull, StepInstall, StepReboot, StepLegacyUpgrade, StepBoot, StepDrain, StepPatch}
+	return []Step{StepObserve, StepPull, StepInstall, StepReboot, StepLegacyUpgrade, StepBoot, StepKubelet, StepDrain, StepPatch}
 }

@@ -30,13 +30,14 @@ import (
 //	install         fail, fail-armed, connection-lost, connection-lost-early, unreachable
 //	reboot          fail, connection-lost
 //	legacy-upgrade  fail, connection-lost
-//	boot            fallback, never-returns, unreachable
+//	boot            fallback, never-returns, unreachable, not-ready, flap
+//	kubelet         not-ready
 //	drain           blocked-by-budget
 //	patch           connection-lost
 //
 // The Effect constants say what each of them does. "for" is simulated time in
-// Go's notation and belongs to stall, unreachable and never-returns; without
-// it they last until the script is replaced. Faults that never ran out of
+// Go's notation and belongs to stall, unreachable, never-returns, not-ready and
+// flap; without it they last until the script is replaced. Faults that never ran out of
 // times strike again; earlier lines win over later ones.
 //
 // Errors name the line and the field. An empty document is an empty script.
@@ -151,7 +152,7 @@ func (f *Fault) set(field string, value *yaml.Node) error {
 
 func (f Fault) validate() error {
 	effects := effectsOf(f.Step)
-	lasting := []Effect{EffectStall, EffectUnreachable, EffectNeverReturns}
+	lasting := []Effect{EffectStall, EffectUnreachable, EffectNeverReturns, EffectNotReady, EffectFlap}
 
 	switch {
 	case f.Node == "":

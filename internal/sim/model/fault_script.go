@@ -67,7 +67,13 @@ func (w *World) SetFaults(faults []Fault) {
 				close(n.dead)
 				n.dead = nil
 			}
+
+			if n.ailment.forGood() && !w.script.has(n.name, n.ailment.step, n.ailment.effect) {
+				w.heal(n)
+			}
 		}
+
+		w.strikeKubelets()
 
 		close(w.scriptChanged)
 		w.scriptChanged = make(chan struct{})

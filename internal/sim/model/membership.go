@@ -55,7 +55,7 @@ func (w *World) AddNode(options NodeOptions) (string, error) {
 		}
 
 		n.downAt = w.clock.Now()
-		w.introduce(n)
+		w.introduce(n, true)
 		w.touch(n)
 		w.spawn(w.life, func(ctx context.Context) { w.boot(ctx, n, causeReboot) })
 	})
@@ -209,8 +209,9 @@ func address(index int) string {
 	return fmt.Sprintf("10.5.%d.%d", (first+index)/octet, (first+index)%octet)
 }
 
-// introduce records a machine's arrival.
-func (w *World) introduce(n *node) {
+// introduce records a machine, which either was there when the simulation began
+// or joins now.
+func (w *World) introduce(n *node, joins bool) {
 	running := n.running()
 
 	var etcdID string
@@ -223,6 +224,7 @@ func (w *World) introduce(n *node) {
 		"talos": running.talos, "kubelet": n.kubelet.Version, "kubernetes": n.components.Kubelet,
 		"schematic": running.schematic, "platform": n.platform(),
 		"secure_boot": strconv.FormatBool(n.secure), "boot_id": n.bootID, "etcd_id": etcdID,
+		"joins": strconv.FormatBool(joins),
 	})
 }
 

@@ -41,6 +41,8 @@ type node struct {
 	silentStep Step
 	silentEnd  time.Time
 	dead       chan struct{} // closed when a machine that hangs may go on
+	ailment    ailment       // why the kubelet reports that the node is not ready
+	flap       *Fault        // what strikes when the node has been ready for a while
 
 	stage         Stage
 	sequence      string // running sequence, empty in between

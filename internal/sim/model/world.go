@@ -90,7 +90,7 @@ func New(options Options) (*World, error) {
 	}
 
 	w.etcd.elect(w.nodes[0].etcd)
-	w.locked(func() {})
+	w.locked(w.strikeKubelets)
 
 	return w, nil
 }
@@ -109,7 +109,7 @@ func (w *World) bringUp(n *node) {
 
 	unmet := n.unmet()
 	n.reported = report{n.stage, len(unmet) == 0, unmet, n.kubelet, n.etcd != nil}
-	w.introduce(n)
+	w.introduce(n, false)
 }
 
 // Stop ends everything under way and waits for it. The world keeps its last

@@ -103,27 +103,41 @@ func (c *Cluster) find(asked cluster.Pod) (node string, found bool, exhausted st
 		return "", false, ""
 	}
 
+	asking := c.pods[index]
+
+	// A pod that does not serve costs its budget nothing, and may go while the
+	// others are enough.
+	cost := 0
+	if c.serves(asking) {
+		cost = 1
+	}
+
 	for _, budget := range c.budgets {
-		if budget.App == c.pods[index].app && c.pods[index].goneAt.IsZero() && c.healthy(budget.App) <= budget.MinAvailable {
+		if budget.App == asking.app && asking.goneAt.IsZero() && c.healthy(budget.App)-cost < budget.MinAvailable {
 			exhausted = budget.String()
 		}
 	}
 
-	return c.pods[index].node, true, exhausted
+	return asking.node, true, exhausted
 }
 
 // healthy counts the pods of an app that serve.
 func (c *Cluster) healthy(app string) int {
-	count, now := 0, c.now()
+	count := 0
 
 	for _, p := range c.pods {
-		object := c.nodes[p.node]
-		if p.app == app && p.goneAt.IsZero() && object != nil && object.ready && !now.Before(p.readyAt) {
+		if p.app == app && c.serves(p) {
 			count++
 		}
 	}
 
 	return count
+}
+
+func (c *Cluster) serves(p *pod) bool {
+	object := c.nodes[p.node]
+
+	return p.goneAt.IsZero() && object != nil && object.ready && !c.now().Before(p.readyAt)
 }
 
 // terminate stops a pod and starts another one in its place.

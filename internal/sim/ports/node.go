@@ -91,6 +91,19 @@ func (n *nodeObject) fade(now time.Time) {
 	}
 }
 
+// unable tells since when, if at all, the node's kubelet does not look after
+// its pods. A node that was never registered has none.
+func (n *nodeObject) unable() (since time.Time, unable bool) {
+	switch {
+	case n == nil:
+		return time.Time{}, false
+	case !n.silentSince.IsZero():
+		return n.silentSince, true
+	default:
+		return n.since, !n.ready
+	}
+}
+
 func (n *nodeObject) reason() string {
 	switch {
 	case n.ready:

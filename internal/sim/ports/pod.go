@@ -122,9 +122,10 @@ func (c *Cluster) settle() {
 	now := c.now()
 
 	for _, p := range c.pods {
-		object := c.nodes[p.node]
-		if object != nil && !object.silentSince.IsZero() && !p.goneAt.IsZero() && p.goneAt.After(object.silentSince) {
-			// Only a kubelet that runs can confirm that a pod has stopped.
+		since, unable := c.nodes[p.node].unable()
+		if unable && !p.goneAt.IsZero() && p.goneAt.After(since) {
+			// Only a kubelet of a node that is ready confirms that a pod has
+			// stopped.
 			p.goneAt = now.Add(graceTime)
 		}
 	}

@@ -7,28 +7,62 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
 
 // verdict prints what the history in a directory amounts to.
 func verdict(args []string, out, progress io.Writer) error {
 	set, dir := flags("verdict", progress)
+	most := set.Int("max-unavailable", 1, "how many workers may be unavailable at a time")
+	held := set.String("held", "", "nodes that had to be left alone, separated by commas")
+	canary := set.String("canary", "", "nodes that had to move before all others, separated by commas")
+	patience := set.Duration("drain-delete", 0, "time after which pods that could not be evicted may be deleted, such as 5m; without it never")
+
 	if err := parse(set, args, dir, 0); err != nil {
 		return err
 	}
 
-	judged, err := sim.ReadVerdict(*dir)
+	if *most < 1 {
+		return fmt.Errorf("--max-unavailable %d: want a number from 1 on", *most)
+	}
+
+	policy := []checker.Option{
+		checker.MaxUnavailable(*most), checker.Held(names(*held)...), checker.Canary(names(*canary)...),
+	}
+
+	if *patience > 0 {
+		policy = append(policy, checker.DrainDelete(*patience))
+	}
+
+	judged, err := sim.ReadVerdict(*dir, policy...)
 	if err != nil {
 		return err
+	}
+
+	// A name that is not spelled right would be judged to have been respected.
+	for _, name := range append(names(*held), names(*canary)...) {
+		if _, known := judged.Nodes[name]; !known {
+			return fmt.Errorf("--held, --canary: the cluster has no node %q, only %s",
+				name, strings.Join(slices.Sorted(maps.Keys(judged.Nodes)), ", "))
+		}
 	}
 
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 
 	return encoder.Encode(judged)
+}
+
+// names are the names in a list that is separated by commas.
+func names(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // addNode lets a machine join a running cluster and prints its name.

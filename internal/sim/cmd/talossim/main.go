@@ -18,7 +18,7 @@ import (
 const usage = `talossim runs a simulated Talos cluster that speaks the real protocols.
 
   talossim up --dir DIR [flags]       run a cluster in the foreground until SIGINT or SIGTERM
-  talossim verdict --dir DIR          print, as JSON, what its history amounts to
+  talossim verdict --dir DIR [flags]  print, as JSON, what its history amounts to
   talossim add-node --dir DIR [flags] let a machine join a running cluster
   talossim faults --dir DIR FILE      replace the fault script of a running cluster ("-": standard input)
 

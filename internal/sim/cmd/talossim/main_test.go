@@ -11,11 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 )
 
 // startTimeout bounds the start of a cluster on a busy machine; the Kubernetes
@@ -95,6 +98,9 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"speed of nothing":    {[]string{"up", "--dir", t.TempDir(), "--speed", "0"}, "--speed 0"},
 		"fault script absent": {[]string{"up", "--dir", t.TempDir(), "--faults", "absent.yaml"}, "absent.yaml"},
 		"no history":          {[]string{"verdict", "--dir", t.TempDir()}, "history"},
+		"no worker may go":    {[]string{"verdict", "--dir", t.TempDir(), "--max-unavailable", "0"}, "--max-unavailable 0"},
+		"held by nobody":      {[]string{"verdict", "--dir", tell(t), "--held", "worker-0,worker-7"}, `no node "worker-7", only cp-0, worker-0, worker-1`},
+		"canary of nobody":    {[]string{"verdict", "--dir", tell(t), "--canary", "cp-9"}, `no node "cp-9"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +116,52 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 				t.Errorf("it said %q, want something with %q", told, test.want)
 			}
 		})
+	}
+}
+
+// tell leaves a history in which somebody who held the lease cordoned both
+// workers, and returns its directory.
+func tell(t *testing.T) string {
+	t.Helper()
+
+	var text bytes.Buffer
+
+	writer := history.NewWriter(&text, func() time.Duration { return 0 })
+	for name, role := range map[string]string{"cp-0": "controlplane", "worker-0": "worker", "worker-1": "worker"} {
+		writer.Record(name, history.KindNode, map[string]string{"role": role, "talos": "1.13.2", "kubelet": "1.34.2"})
+	}
+
+	writer.Record("", history.KindLease, map[string]string{"holder": "run", "by": "client"})
+
+	for _, name := range []string{"worker-0", "worker-1"} {
+		writer.Record(name, history.KindCordon, map[string]string{"unschedulable": "true", "by": "client"})
+	}
+
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, sim.HistoryFile), text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	return dir
+}
+
+func TestVerdictIsGivenUnderAPolicy(t *testing.T) {
+	t.Parallel()
+
+	dir := tell(t)
+
+	for title, test := range map[string]struct {
+		flags []string
+		want  []checker.Invariant
+	}{
+		"the default":               {nil, []checker.Invariant{checker.S10}},
+		"two may be unavailable":    {[]string{"--max-unavailable", "2"}, nil},
+		"one is held":               {[]string{"--max-unavailable", "2", "--held", "worker-1"}, []checker.Invariant{checker.S4}},
+		"one is a canary, cordoned": {[]string{"--max-unavailable", "2", "--canary", "worker-0", "--drain-delete", "5m"}, nil},
+	} {
+		if judged := judge(t, dir, test.flags...); !slices.Equal(judged.Broken(), test.want) {
+			t.Errorf("%s: broke %v, want %v: %+v", title, judged.Broken(), test.want, judged.Violations)
+		}
 	}
 }
 
@@ -139,11 +191,11 @@ func awaitReady(t *testing.T, out io.Reader) {
 	}
 }
 
-func judge(t *testing.T, dir string) sim.Verdict {
+func judge(t *testing.T, dir string, policy ...string) sim.Verdict {
 	t.Helper()
 
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"verdict", "--dir", dir}, nil, &out, io.Discard); err != nil {
+	if err := run(t.Context(), append([]string{"verdict", "--dir", dir}, policy...), nil, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 
