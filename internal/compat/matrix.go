@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package compat answers which versions of Talos and Kubernetes go together
-// and which version of Talos may replace which.
+// Package compat answers which versions of Talos and Kubernetes go together,
+// which version of Talos may replace which, and which releases are known.
 package compat
 
 import (
@@ -14,102 +14,169 @@ import (
 var (
 	// ErrUnknownMinor is wrapped where a release line is not in the matrix.
 	ErrUnknownMinor = errors.New("not in the support matrix")
+	// ErrNewer is wrapped, with [ErrUnknownMinor], where the release line is
+	// not in the matrix because it is newer than all of it.
+	ErrNewer = fmt.Errorf("too new and %w", ErrUnknownMinor)
 	// ErrUnsupported is wrapped where the matrix says no.
 	ErrUnsupported = errors.New("not supported")
 )
 
-// line is one release line of Talos: the Kubernetes versions it runs, and the
-// hosts its installer accepts. Hosts must be at least fromMin and below
-// fromBelow; a pre-release of a host counts as its release.
-type line struct {
-	talos              version.Minor
-	kubeMin, kubeMax   version.Minor
-	fromMin, fromBelow version.Minor
+// Line is one release line of Talos.
+type Line struct {
+	Talos version.Minor
+	// KubernetesMin and KubernetesMax are the oldest and the newest release
+	// line of Kubernetes that it runs.
+	KubernetesMin, KubernetesMax version.Minor
+	// FromMin and FromMax are the oldest and the newest release line of Talos
+	// that its installer replaces; the newest are downgrades.
+	FromMin, FromMax version.Minor
 }
 
 func minor(n uint64) version.Minor { return version.Minor{Major: 1, Minor: n} }
 
+// lines is how many release lines the matrix has.
+const lines = 14
+
 // matrix is the table of machinery's packages compatibility/talos1XX, back to
-// the first release with an upgrade API like today's.
-func matrix() []line {
-	return []line{
-		{minor(2), minor(23), minor(25), minor(0), minor(3)},
-		{minor(3), minor(24), minor(26), minor(0), minor(5)},
-		{minor(4), minor(25), minor(27), minor(0), minor(6)},
-		{minor(5), minor(26), minor(28), minor(2), minor(7)},
-		{minor(6), minor(24), minor(29), minor(3), minor(8)},
-		{minor(7), minor(25), minor(30), minor(4), minor(9)},
-		{minor(8), minor(26), minor(31), minor(5), minor(10)},
-		{minor(9), minor(27), minor(32), minor(8), minor(11)},
-		{minor(10), minor(28), minor(33), minor(8), minor(12)},
-		{minor(11), minor(29), minor(34), minor(9), minor(13)},
-		{minor(12), minor(30), minor(35), minor(10), minor(14)},
-		{minor(13), minor(31), minor(36), minor(11), minor(15)},
-		{minor(14), minor(32), minor(37), minor(12), minor(16)},
-		{minor(15), minor(33), minor(38), minor(13), minor(17)},
+// the first release with an upgrade API like today's. It is ordered and has no
+// holes; within it the newest Kubernetes never goes down.
+func matrix() [lines]Line {
+	return [lines]Line{
+		{minor(2), minor(23), minor(25), minor(0), minor(2)},
+		{minor(3), minor(24), minor(26), minor(0), minor(4)},
+		{minor(4), minor(25), minor(27), minor(0), minor(5)},
+		{minor(5), minor(26), minor(28), minor(2), minor(6)},
+		{minor(6), minor(24), minor(29), minor(3), minor(7)},
+		{minor(7), minor(25), minor(30), minor(4), minor(8)},
+		{minor(8), minor(26), minor(31), minor(5), minor(9)},
+		{minor(9), minor(27), minor(32), minor(8), minor(10)},
+		{minor(10), minor(28), minor(33), minor(8), minor(11)},
+		{minor(11), minor(29), minor(34), minor(9), minor(12)},
+		{minor(12), minor(30), minor(35), minor(10), minor(13)},
+		{minor(13), minor(31), minor(36), minor(11), minor(14)},
+		{minor(14), minor(32), minor(37), minor(12), minor(15)},
+		{minor(15), minor(33), minor(38), minor(13), minor(16)},
 	}
 }
 
-func find(talos version.Minor) (line, error) {
-	for _, candidate := range matrix() {
-		if candidate.talos == talos {
-			return candidate, nil
-		}
+// Lines are all release lines of Talos that the matrix knows, oldest first.
+func Lines() []Line {
+	table := matrix()
+
+	return table[:]
+}
+
+// Find is the row of a release line of Talos. The error wraps
+// [ErrUnknownMinor], and [ErrNewer] where that is why.
+func Find(talos version.Minor) (Line, error) {
+	table := matrix()
+
+	oldest, newest := table[0].Talos, table[lines-1].Talos
+	if talos.Compare(oldest) < 0 || talos.Compare(newest) > 0 {
+		return Line{}, fmt.Errorf("talos %s is %w, which knows %s to %s", talos, unknown(talos, newest), oldest, newest)
 	}
 
-	oldest, newest := TalosMinors()
+	return table[talos.Minor-oldest.Minor], nil
+}
 
-	return line{}, fmt.Errorf("talos %s is %w, which knows %s to %s", talos, ErrUnknownMinor, oldest, newest)
+// unknown says in which way a release line is not in the matrix.
+func unknown(asked, newest version.Minor) error {
+	if asked.Compare(newest) > 0 {
+		return ErrNewer
+	}
+
+	return ErrUnknownMinor
 }
 
 // TalosMinors are the oldest and the newest release line of Talos in the
 // matrix.
 func TalosMinors() (oldest, newest version.Minor) {
-	lines := matrix()
+	table := matrix()
 
-	return lines[0].talos, lines[len(lines)-1].talos
+	return table[0].Talos, table[lines-1].Talos
+}
+
+// KubernetesRange are the oldest and the newest release line of Kubernetes in
+// the matrix.
+func KubernetesRange() (oldest, newest version.Minor) {
+	table := matrix()
+
+	return table[0].KubernetesMin, table[lines-1].KubernetesMax
 }
 
 // KubernetesMinors are the oldest and the newest release line of Kubernetes
 // that the Talos release line supports.
 func KubernetesMinors(talos version.Minor) (oldest, newest version.Minor, err error) {
-	found, err := find(talos)
+	found, err := Find(talos)
 	if err != nil {
 		return version.Minor{}, version.Minor{}, err
 	}
 
-	return found.kubeMin, found.kubeMax, nil
+	return found.KubernetesMin, found.KubernetesMax, nil
+}
+
+// TalosMinorsFor are the release lines of Talos that run the release line of
+// Kubernetes, oldest first. They need not follow one another. The error wraps
+// [ErrUnknownMinor], and [ErrNewer] where that is why.
+func TalosMinorsFor(kubernetes version.Minor) ([]version.Minor, error) {
+	oldest, newest := KubernetesRange()
+	if kubernetes.Compare(oldest) < 0 || kubernetes.Compare(newest) > 0 {
+		return nil, fmt.Errorf("kubernetes %s is %w, which knows %s to %s", kubernetes, unknown(kubernetes, newest), oldest, newest)
+	}
+
+	var found []version.Minor
+
+	for _, line := range matrix() {
+		if line.runs(kubernetes) {
+			found = append(found, line.Talos)
+		}
+	}
+
+	return found, nil
+}
+
+func (l Line) runs(kubernetes version.Minor) bool {
+	return kubernetes.Compare(l.KubernetesMin) >= 0 && kubernetes.Compare(l.KubernetesMax) <= 0
 }
 
 // Supports is nil when the Talos version runs the Kubernetes version. The error
-// wraps [ErrUnknownMinor] or [ErrUnsupported].
+// wraps [ErrUnknownMinor] or [ErrUnsupported]; [ErrNewer] as well where one of
+// the two is newer than all of the matrix and nothing older forbids it: what
+// the newest release line will run is not settled before its release.
 func Supports(talos, kubernetes version.Version) error {
-	oldest, newest, err := KubernetesMinors(talos.Minor())
+	line, err := Find(talos.Minor())
 	if err != nil {
 		return err
 	}
 
-	if kubernetes.Minor().Compare(oldest) < 0 || kubernetes.Minor().Compare(newest) > 0 {
-		return fmt.Errorf("kubernetes %s is %w by Talos %s, which runs %s to %s", kubernetes, ErrUnsupported, talos, oldest, newest)
+	if line.runs(kubernetes.Minor()) {
+		return nil
 	}
 
-	return nil
+	if _, newest := TalosMinors(); line.Talos == newest && kubernetes.Minor().Compare(line.KubernetesMax) > 0 {
+		_, err := TalosMinorsFor(kubernetes.Minor())
+
+		return err
+	}
+
+	return fmt.Errorf("kubernetes %s is %w by Talos %s, which runs %s to %s", kubernetes, ErrUnsupported, talos, line.KubernetesMin, line.KubernetesMax)
 }
 
 // Upgradeable is nil when the installer of the target accepts a host that runs
-// from. It is the target's table that counts: its installer checks.
+// from; a pre-release of a host counts as its release. It is the target's table
+// that counts: its installer checks.
 func Upgradeable(from, target version.Version) error {
-	found, err := find(target.Minor())
+	line, err := Find(target.Minor())
 	if err != nil {
 		return err
 	}
 
 	host := from.Minor()
-	if host.Compare(found.fromMin) < 0 {
-		return fmt.Errorf("an upgrade to Talos %s from %s is %w: it starts from %s at the earliest", target, from, ErrUnsupported, found.fromMin)
+	if host.Compare(line.FromMin) < 0 {
+		return fmt.Errorf("an upgrade to Talos %s from %s is %w: it starts from %s at the earliest", target, from, ErrUnsupported, line.FromMin)
 	}
 
-	if host.Compare(found.fromBelow) >= 0 {
+	if host.Compare(line.FromMax) > 0 {
 		return fmt.Errorf("a change to Talos %s from %s is %w: the host is too new", target, from, ErrUnsupported)
 	}
 

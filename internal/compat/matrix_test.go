@@ -5,6 +5,7 @@ package compat_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -60,22 +61,110 @@ func TestMatrixAgreesWithMachinery(t *testing.T) {
 	}
 }
 
-func TestUnknownMinorIsToldFromUnsupported(t *testing.T) {
+func TestAnswersTellUnknownFromNewerFromUnsupported(t *testing.T) {
 	t.Parallel()
 
-	err := compat.Upgradeable(version.MustParse("1.13.0"), version.MustParse("1.99.0"))
-	if !errors.Is(err, compat.ErrUnknownMinor) {
-		t.Errorf("upgrade to 1.99.0: %v, want ErrUnknownMinor", err)
+	upgrade := func(from, to string) error { return compat.Upgradeable(version.MustParse(from), version.MustParse(to)) }
+	pair := func(talos, kubernetes string) error {
+		return compat.Supports(version.MustParse(talos), version.MustParse(kubernetes))
+	}
+	sentinels := map[string]error{
+		"ErrUnknownMinor": compat.ErrUnknownMinor, "ErrNewer": compat.ErrNewer, "ErrUnsupported": compat.ErrUnsupported,
 	}
 
-	err = compat.Upgradeable(version.MustParse("1.8.0"), version.MustParse("1.13.0"))
-	if !errors.Is(err, compat.ErrUnsupported) {
-		t.Errorf("upgrade 1.8.0 to 1.13.0: %v, want ErrUnsupported", err)
+	for question, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"upgrade to a line beyond the matrix":              {upgrade("1.13.0", "1.99.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
+		"upgrade to another major":                         {upgrade("1.13.0", "2.0.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
+		"upgrade to a line before the matrix":              {upgrade("1.0.0", "1.1.0"), []string{"ErrUnknownMinor"}},
+		"upgrade from too far away":                        {upgrade("1.8.0", "1.13.0"), []string{"ErrUnsupported"}},
+		"Kubernetes newer than its Talos":                  {pair("1.12.6", "1.36.0"), []string{"ErrUnsupported"}},
+		"Kubernetes older than its Talos":                  {pair("1.12.6", "1.29.9"), []string{"ErrUnsupported"}},
+		"Kubernetes beyond the matrix with the last Talos": {pair("1.15.0", "1.39.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
+		"Kubernetes beyond the matrix with an older Talos": {pair("1.14.0", "1.39.0"), []string{"ErrUnsupported"}},
+		"Talos beyond the matrix":                          {pair("1.16.0", "1.36.0"), []string{"ErrUnknownMinor", "ErrNewer"}},
+		"a pair that goes together":                        {pair("1.12.6", "1.35.0"), nil},
+		"an upgrade of one line":                           {upgrade("1.12.6", "1.13.0-rc.1"), nil},
+	} {
+		t.Run(question, func(t *testing.T) {
+			t.Parallel()
+
+			if (test.err == nil) != (test.want == nil) {
+				t.Fatalf("error: %v", test.err)
+			}
+
+			for name, sentinel := range sentinels {
+				if got := errors.Is(test.err, sentinel); got != slices.Contains(test.want, name) {
+					t.Errorf("%v is %s: %t", test.err, name, got)
+				}
+			}
+		})
+	}
+}
+
+// TestTalosMinorsForAgreesWithTheTable reads the table the other way round.
+func TestTalosMinorsForAgreesWithTheTable(t *testing.T) {
+	t.Parallel()
+
+	oldest, newest := compat.KubernetesRange()
+
+	for kubernetes := oldest; kubernetes.Compare(newest) <= 0; kubernetes = kubernetes.Next() {
+		var want []version.Minor
+
+		for _, line := range compat.Lines() {
+			if kubernetes.Compare(line.KubernetesMin) >= 0 && kubernetes.Compare(line.KubernetesMax) <= 0 {
+				want = append(want, line.Talos)
+			}
+		}
+
+		got, err := compat.TalosMinorsFor(kubernetes)
+		if err != nil || len(got) == 0 || !slices.Equal(got, want) {
+			t.Errorf("Kubernetes %s: %v, %v; want %v", kubernetes, got, err, want)
+		}
 	}
 
-	err = compat.Supports(version.MustParse("1.12.6"), version.MustParse("1.36.0"))
-	if !errors.Is(err, compat.ErrUnsupported) {
-		t.Errorf("1.12.6 with 1.36.0: %v, want ErrUnsupported", err)
+	if _, err := compat.TalosMinorsFor(newest.Next()); !errors.Is(err, compat.ErrNewer) {
+		t.Errorf("Kubernetes %s: %v, want ErrNewer", newest.Next(), err)
+	}
+
+	if _, err := compat.TalosMinorsFor(version.Minor{Major: 1, Minor: 1}); !errors.Is(err, compat.ErrUnknownMinor) || errors.Is(err, compat.ErrNewer) {
+		t.Errorf("Kubernetes 1.1: %v, want ErrUnknownMinor alone", err)
+	}
+}
+
+// TestTheMatrixHasNoHoles is what finding a row by its number relies on, and
+// planning on the newest Kubernetes never going down.
+func TestTheMatrixHasNoHoles(t *testing.T) {
+	t.Parallel()
+
+	lines := compat.Lines()
+
+	for index, line := range lines {
+		if found, err := compat.Find(line.Talos); err != nil || found != line {
+			t.Errorf("Find(%s): %v, %v; want %v", line.Talos, found, err, line)
+		}
+
+		if index == 0 {
+			continue
+		}
+
+		if before := lines[index-1]; line.Talos != before.Talos.Next() || line.KubernetesMax.Compare(before.KubernetesMax) < 0 {
+			t.Errorf("%v follows %v", line, before)
+		}
+	}
+}
+
+func BenchmarkSupports(b *testing.B) {
+	talos, kubernetes := version.MustParse("1.14.1"), version.MustParse("1.36.0")
+
+	b.ReportAllocs()
+
+	for b.Loop() {
+		if err := compat.Supports(talos, kubernetes); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

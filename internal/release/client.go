@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package release
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unicode"
+)
+
+// maxRedirects is how often in a row a source may point elsewhere.
+const maxRedirects = 10
+
+var (
+	// errTooLarge is what reading an answer beyond the limit gives.
+	errTooLarge = errors.New("the answer is larger than " + strconv.Itoa(maxAnswer>>20) + " MiB")
+	// errRedirects is what following a source in circles gives.
+	errRedirects = errors.New("more than " + strconv.Itoa(maxRedirects) + " redirects in a row")
+)
+
+// meter is a transport for one look at one source. It counts the bytes of all
+// answers together, so that neither a body nor a chain of pages is endless, and
+// the redirects, which not every client above it does.
+type meter struct {
+	inner     *http.Transport
+	read      atomic.Int64
+	redirects atomic.Int64
+}
+
+func newMeter() *meter {
+	return &meter{inner: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: DefaultTimeout}).DialContext,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+	}}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (m *meter) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := m.inner.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+
+	resp.Body = &meteredBody{ReadCloser: resp.Body, meter: m}
+
+	if resp.Header.Get("Location") == "" {
+		m.redirects.Store(0)
+	} else if m.redirects.Add(1) > maxRedirects {
+		_ = resp.Body.Close()
+
+		return nil, errRedirects
+	}
+
+	return resp, nil
+}
+
+// close lets go of the connections. Answers that were not read to the end are
+// cut off by the context of their request.
+func (m *meter) close() { m.inner.CloseIdleConnections() }
+
+type meteredBody struct {
+	io.ReadCloser
+
+	meter *meter
+}
+
+// Read implements [io.Reader].
+func (b *meteredBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.meter.read.Add(int64(n)) > maxAnswer {
+		return n, errTooLarge
+	}
+
+	return n, err
+}
+
+// failed puts the reason why a source gave no answer into words. Outer is the
+// context that the caller gave, which the timeout is not a part of.
+func failed(outer context.Context, source string, timeout time.Duration, err error) error {
+	var (
+		request     *url.Error
+		certificate *tls.CertificateVerificationError
+		network     net.Error
+	)
+
+	// It repeats the address, which the message begins with.
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+
+	switch {
+	case outer.Err() != nil:
+		return fmt.Errorf("%s: %w", source, outer.Err())
+	case errors.Is(err, errTooLarge):
+		return fmt.Errorf("%s: %w: %w", source, ErrAnswer, errTooLarge)
+	case errors.Is(err, errRedirects):
+		return fmt.Errorf("%s: %w: %w", source, ErrAnswer, errRedirects)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w: no answer within %s", source, ErrUnreachable, timeout)
+	case errors.As(err, &certificate):
+		return fmt.Errorf("%s: %w: its certificate is not trusted here: %s", source, ErrUnreachable, clip(err.Error()))
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%s: %w: %s", source, ErrUnreachable, clip(err.Error()))
+	default:
+		return fmt.Errorf("%s: %w: %s", source, ErrAnswer, clip(err.Error()))
+	}
+}
+
+// refused puts an HTTP status other than success into words. The text is what
+// the source said about it; it may be empty.
+func refused(source string, status int, text string) error {
+	meaning := ErrAnswer
+
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		meaning = ErrDenied
+	case status == http.StatusNotFound:
+		meaning = ErrNotFound
+	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
+		meaning = ErrUnreachable
+	}
+
+	err := fmt.Errorf("%s: %w: status %d", source, meaning, status)
+	if name := http.StatusText(status); name != "" {
+		err = fmt.Errorf("%w %s", err, name)
+	}
+
+	if text != "" {
+		err = fmt.Errorf("%w (%s)", err, clip(text))
+	}
+
+	return err
+}
+
+// clip makes foreign text fit into a message: printable, and not too long.
+func clip(text string) string {
+	const most = 200
+
+	var out []rune
+
+	for _, r := range text {
+		if len(out) == most {
+			return string(out) + "..."
+		}
+
+		if !unicode.IsPrint(r) {
+			r = ' '
+		}
+
+		out = append(out, r)
+	}
+
+	return string(out)
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package release
+
+import (
+	"context"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+)
+
+// embedded is the list that is built in.
+type embedded struct {
+	product Product
+	options Options
+}
+
+// Versions implements [Source].
+func (e embedded) Versions(context.Context) (List, error) {
+	versions, kubernetes := compat.Releases()
+	if e.product == Kubernetes {
+		versions = kubernetes
+	}
+
+	list, err := newList(Embedded, e.product, tags(versions), e.options)
+	list.AsOf = compat.ReleasesAsOf()
+
+	return list, err
+}

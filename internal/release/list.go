@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package release
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// releasePattern is how Talos and Kubernetes both name what they release. A
+// registry holds more than that: builds between releases (v1.14.0-alpha.1-12-gabcdef),
+// variants (v1.34.1-slim), signatures (sha256-...) and floating tags (latest, v1.13).
+var releasePattern = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
+
+// newList sorts out of the tags what is a release that was asked for.
+func newList(source string, product Product, tags []string, options Options) (List, error) {
+	list := List{Source: source}
+	withheld := 0
+
+	for _, tag := range tags {
+		if !releasePattern.MatchString(tag) {
+			continue
+		}
+
+		parsed, err := version.Parse(tag)
+		if err != nil {
+			continue
+		}
+
+		if !options.PreReleases && !parsed.Equal(parsed.Core()) {
+			withheld++
+
+			continue
+		}
+
+		list.Versions = append(list.Versions, parsed)
+	}
+
+	slices.SortFunc(list.Versions, version.Version.Compare)
+	list.Versions = slices.CompactFunc(list.Versions, version.Version.Equal)
+
+	switch {
+	case len(list.Versions) > 0:
+		return list, nil
+	case withheld > 0:
+		return List{}, fmt.Errorf("%s: %w: of %s it has nothing but %d pre-releases, which were not asked for", source, ErrEmpty, product, withheld)
+	case len(tags) == 0:
+		return List{}, fmt.Errorf("%s: %w: it lists nothing at all", source, ErrEmpty)
+	default:
+		return List{}, fmt.Errorf("%s: %w of %s among its %d entries, the first of which is %s",
+			source, ErrEmpty, product, len(tags), clip(tags[0]))
+	}
+}
+
+// given is a list that somebody wrote down.
+type given struct {
+	name     string
+	product  Product
+	versions []version.Version
+	options  Options
+}
+
+// Given is the source of a list that somebody wrote down; the name says where.
+func Given(name string, product Product, versions []version.Version, options Options) Source {
+	return given{name: name, product: product, versions: versions, options: options}
+}
+
+// Versions implements [Source].
+func (g given) Versions(context.Context) (List, error) {
+	return newList(g.name, g.product, tags(g.versions), g.options)
+}
+
+func tags(versions []version.Version) []string {
+	texts := make([]string, 0, len(versions))
+	for _, v := range versions {
+		texts = append(texts, v.Tag())
+	}
+
+	return texts
+}

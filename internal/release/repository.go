@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package release
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// repository is the list of tags of an OCI repository.
+type repository struct {
+	product  Product
+	location string
+	name     name.Repository
+	options  Options
+}
+
+func newRepository(product Product, location string, options Options) (Source, error) {
+	parsed, err := name.NewRepository(strings.TrimPrefix(location, OCI), name.StrictValidation)
+	if err != nil {
+		return nil, fmt.Errorf("%q is %w of %s: want oci://REGISTRY/REPOSITORY without a tag, such as %s: %s",
+			location, ErrLocation, product, example(product), clip(err.Error()))
+	}
+
+	return repository{product: product, location: location, name: parsed, options: options}, nil
+}
+
+func example(product Product) string {
+	if product == Talos {
+		return OCI + "ghcr.io/siderolabs/installer"
+	}
+
+	return OCI + "registry.k8s.io/kube-apiserver"
+}
+
+// Versions implements [Source]. Credentials come from where docker and podman
+// keep them.
+func (r repository) Versions(ctx context.Context) (List, error) {
+	bounded, cancel := context.WithTimeout(ctx, r.options.timeout())
+	defer cancel()
+
+	wire := newMeter()
+	defer wire.close()
+
+	tags, err := remote.List(r.name, remote.WithContext(bounded), remote.WithTransport(wire),
+		remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent(r.options.UserAgent),
+		// Once more after a moment: the library's own patience would outlast the timeout of a plan.
+		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 1, Steps: 2}))
+	if err != nil {
+		return List{}, r.failed(ctx, err)
+	}
+
+	return newList(r.location, r.product, tags, r.options)
+}
+
+func (r repository) failed(ctx context.Context, err error) error {
+	var answered *transport.Error
+	if ctx.Err() != nil || !errors.As(err, &answered) {
+		var (
+			syntax *json.SyntaxError
+			shape  *json.UnmarshalTypeError
+		)
+
+		if errors.As(err, &syntax) || errors.As(err, &shape) {
+			return fmt.Errorf("%s: %w: this is not how a registry lists tags: %s", r.location, ErrAnswer, clip(err.Error()))
+		}
+
+		return failed(ctx, r.location, r.options.timeout(), err)
+	}
+
+	// A registry says in a code what its status may leave open; a page of HTML
+	// from something that is no registry says nothing.
+	said := ""
+	if len(answered.Errors) > 0 {
+		said = strings.TrimSuffix(fmt.Sprintf("%s: %s", answered.Errors[0].Code, answered.Errors[0].Message), ": ")
+	}
+
+	return refused(r.location, answered.StatusCode, said)
+}
