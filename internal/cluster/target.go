@@ -16,6 +16,10 @@ type Target struct {
 	Kubernetes version.Version
 	// InstallerImage, without tag, replaces each node's own repository.
 	InstallerImage string
+	// ImageFactory is the host, with port and path if it has them, of the Image
+	// Factory that serves images which no repository names; empty is the public
+	// one.
+	ImageFactory string
 }
 
 // Order is which half of the nodes moves first.

@@ -12,14 +12,19 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
 // accidents is a story of faults and crashes, drawn from a seed.
 type accidents struct {
-	given   setup
-	target  string
+	given  setup
+	target string
+	// share is how many workers may be unavailable.
+	share   string
+	settle  time.Duration
+	canary  []string
 	faults  []model.Fault
 	crashes []accident
 }
@@ -67,7 +72,37 @@ func drawAccidents(seed uint64) accidents {
 		story.crashes = append(story.crashes, accident{kind, 1 + random.IntN(perNode*(topology[0]+topology[1]))})
 	}
 
+	// Pods need a worker to go to.
+	shares := [...]string{"1", "2", "50%", "60%"}
+	if story.share = shares[random.IntN(len(shares))]; topology[1] < 3 {
+		story.share = "1"
+	}
+
+	story.settle = time.Duration(random.IntN(2)) * time.Minute
+
+	if share, err := cluster.ParseShare(story.share); err == nil {
+		story.given.judging = []checker.Option{checker.MaxUnavailable(share.Of(topology[1]))}
+	}
+
+	if topology[1] > 1 && random.IntN(3) == 0 {
+		story.canary = []string{"worker-1"}
+		story.given.judging = append(story.given.judging, checker.Canary(story.canary...))
+	}
+
+	if hop[1] == "1.12.6" && random.IntN(2) == 0 {
+		story.target = "1.13.4"
+	}
+
 	return story
+}
+
+// request is one that tries again what has fallen back.
+func (a accidents) request(r *rig) engine.Request {
+	request := r.persistent(a.target)
+	request.Policy.MaxUnavailable = sharing(r.t, a.target, a.share).Policy.MaxUnavailable
+	request.Policy.Settle, request.Policy.Canary, request.Policy.AllowIntermediate = a.settle, a.canary, true
+
+	return request
 }
 
 // TestAccidentsOfAllSortsEndWell draws stories of faults and crashes, and
@@ -92,7 +127,7 @@ func TestAccidentsOfAllSortsEndWell(t *testing.T) {
 				inCluster(t, story.given, func(r *rig) { r.live(story) })
 
 				if t.Failed() {
-					t.Fatalf("seed %d: %+v with %+v", seed, story.given.Options, story.crashes)
+					t.Fatalf("seed %d: %s at a time, %+v with %+v", seed, story.share, story.given.Options, story.crashes)
 				}
 			}
 		})
@@ -103,14 +138,14 @@ func (r *rig) live(story accidents) {
 	r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
 
 	for number, blow := range story.crashes {
-		_, wait, _ := r.crashing(fmt.Sprintf("run-%d", number), r.persistent(story.target), blow.kind, blow.mutation)
+		_, wait, _ := r.crashing(fmt.Sprintf("run-%d", number), story.request(r), blow.kind, blow.mutation)
 		wait()
 	}
 
 	r.World().SetFaults(nil)
 	r.until("in service", time.Hour, r.whole)
 
-	err := r.worker("run-last").upgrade(context.Background(), r.persistent(story.target))
+	err := r.worker("run-last").upgrade(context.Background(), story.request(r))
 
 	// A node may have fallen back with nobody there to notice, and each one has
 	// to be told to try again. An only control plane may go down, as the last
@@ -123,7 +158,7 @@ func (r *rig) live(story accidents) {
 	for number := 0; number < patience && (errors.Is(err, engine.ErrFallback) || errors.Is(err, context.DeadlineExceeded)); number++ {
 		r.until("in service", time.Hour, r.whole)
 
-		err = r.worker(fmt.Sprintf("run-told-%d", number)).upgrade(context.Background(), r.persistent(story.target))
+		err = r.worker(fmt.Sprintf("run-told-%d", number)).upgrade(context.Background(), story.request(r))
 	}
 
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
@@ -41,7 +42,7 @@ func TestCancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 				moment := time.Duration(random.Int64N(int64(hop.length)))
 				given := setup{Options: model.Options{Talos: hop.from, ControlPlanes: hop.cps, Workers: hop.work, Seed: random.Uint64()}}
 
-				inCluster(t, given, func(r *rig) { r.cancelAt(moment, hop.to) })
+				inCluster(t, given, func(r *rig) { r.cancelAt(moment, to(hop.to)) })
 
 				if t.Failed() {
 					t.Fatalf("cancelled after %s with seed %d", moment, given.Seed)
@@ -51,7 +52,7 @@ func TestCancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func (r *rig) cancelAt(moment time.Duration, target string) {
+func (r *rig) cancelAt(moment time.Duration, request engine.Request) {
 	r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -65,7 +66,7 @@ func (r *rig) cancelAt(moment time.Duration, target string) {
 	go func() {
 		defer close(ended)
 
-		_, err := first.Upgrade(ctx, to(target))
+		_, err := first.Upgrade(ctx, request)
 
 		if err != nil && ctx.Err() == nil {
 			r.t.Errorf("the run failed before it was cancelled: %v", err)
@@ -95,9 +96,9 @@ func (r *rig) cancelAt(moment time.Duration, target string) {
 
 	// Where the API server was away, the lease has to stand still for a while;
 	// a node without its API server is nothing that an apply can go on from.
-	r.must(r.worker("run-2"), to(target))
+	r.must(r.worker("run-2"), request)
 	r.sound()
-	r.allRun(target)
+	r.allRun(request.Target.Talos.String())
 }
 
 func (r *rig) anyServer() bool {

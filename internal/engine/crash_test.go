@@ -146,7 +146,7 @@ func (r *rig) crashing(run string, request engine.Request, kind crash, mutation 
 }
 
 // mutationsOf are the methods of the mutating calls of an undisturbed upgrade.
-func mutationsOf(t *testing.T, given setup, target string) []string {
+func mutationsOf(t *testing.T, given setup, request engine.Request) []string {
 	t.Helper()
 
 	var (
@@ -167,7 +167,7 @@ func mutationsOf(t *testing.T, given setup, target string) []string {
 
 			return next(ctx)
 		})
-		r.must(w, to(target))
+		r.must(w, request)
 	})
 
 	return methods
@@ -187,7 +187,7 @@ func TestCrashAnywhereThenApplyAgainConverges(t *testing.T) {
 			t.Parallel()
 
 			given := setup{Options: model.Options{Talos: hop.from, Seed: 7}}
-			methods := mutationsOf(t, given, hop.to)
+			methods := mutationsOf(t, given, to(hop.to))
 			total := len(methods)
 			first, stride := 1, 1
 
@@ -207,7 +207,7 @@ func TestCrashAnywhereThenApplyAgainConverges(t *testing.T) {
 
 					runs++
 
-					if !crashOnce(t, given, hop.to, kind, mutation) {
+					if !crashOnce(t, given, to(hop.to), kind, mutation) {
 						missed++
 					}
 				}
@@ -224,7 +224,7 @@ func TestCrashAnywhereThenApplyAgainConverges(t *testing.T) {
 
 // crashOnce strikes one call and has the next run finish the work. It tells
 // whether the call ever came.
-func crashOnce(t *testing.T, given setup, target string, kind crash, mutation int) bool {
+func crashOnce(t *testing.T, given setup, request engine.Request, kind crash, mutation int) bool {
 	t.Helper()
 
 	came := false
@@ -232,7 +232,7 @@ func crashOnce(t *testing.T, given setup, target string, kind crash, mutation in
 	inCluster(t, given, func(r *rig) {
 		r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
 
-		struck, wait, err := r.crashing("run-1", to(target), kind, mutation)
+		struck, wait, err := r.crashing("run-1", request, kind, mutation)
 		came = struck != ""
 
 		if kind != loseReply && came && !errors.Is(err, errKilled) {
@@ -244,7 +244,7 @@ func crashOnce(t *testing.T, given setup, target string, kind crash, mutation in
 		}
 
 		next := r.worker("run-2")
-		if err := next.upgrade(context.Background(), to(target)); err != nil {
+		if err := next.upgrade(context.Background(), request); err != nil {
 			t.Errorf("%s %s: the next run failed: %v\n%s", kind, struck, err, r.judge.text())
 		}
 
@@ -262,7 +262,7 @@ func crashOnce(t *testing.T, given setup, target string, kind crash, mutation in
 
 		// Even a run that died with nothing left to do but say so has its last
 		// word said, and its lease given back.
-		r.at(target)
+		r.at(request.Target.Talos.String())
 	})
 
 	return came

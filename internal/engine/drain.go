@@ -135,8 +135,30 @@ func (t *turn) emptied(ctx context.Context, remove func(context.Context, []clust
 			return true, "", nil
 		}
 
-		return false, fmt.Sprintf("%d pods are left", len(pods)), remove(ctx, pods)
+		if err := remove(ctx, pods); err != nil {
+			return false, "", err
+		}
+
+		abandoned, err := t.abandoned(ctx, pods)
+
+		return abandoned, fmt.Sprintf("%d pods are left", len(pods)), err
 	})
+}
+
+// abandoned tells whether all pods are on their way out and the node is not
+// Ready: its kubelet then confirms no deletion, and waiting for that could take
+// for ever.
+func (t *turn) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) {
+	if slices.ContainsFunc(pods, func(p cluster.Pod) bool { return !p.Terminating }) {
+		return false, nil
+	}
+
+	nodes, err := t.kubernetes.Nodes(ctx)
+	if err != nil {
+		return false, onlyFatal(err)
+	}
+
+	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == t.step.Node && !n.Ready }), nil
 }
 
 // drainError is a node that could not be emptied in time.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
@@ -150,4 +151,36 @@ func TestCordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 		r.at(toLifecycle)
 		r.once()
 	})
+}
+
+// TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet: nobody is there to
+// confirm that a pod has stopped, and a budget holds all the same.
+func TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet(t *testing.T) {
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sick := model.Fault{Node: "worker-1", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1}
+
+			inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 139, Faults: []model.Fault{sick}}}, func(r *rig) {
+				r.AddPod("plain", "worker-1", nil)
+				r.AddPod("plain", "worker-1", nil)
+				time.Sleep(time.Minute)
+
+				r.must(r.worker("run-1"), to(hop.to))
+				r.at(hop.to)
+				r.once()
+
+				if evicted := r.judge.of(history.KindEvict); len(evicted) < 2 || evicted[0].Node != "worker-1" || evicted[1].Node != "worker-1" {
+					t.Errorf("evicted %+v, want both pods of worker-1 first", evicted)
+				}
+
+				// The legacy call drains once more, and that is the node's affair.
+				begun, drained := r.spans()[0], r.judge.of(history.KindJournal)[0]
+				if begun.node != "worker-1" || drained.Node != "worker-1" || drained.Sim-begun.begin > 10 {
+					t.Errorf("worker-1 was not drained within 10 s: %+v, %+v", begun, drained)
+				}
+			})
+		})
+	}
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package engine upgrades a cluster: it observes, plans, guards, acts and
-// records, one node at a time. It is the only code that changes a cluster, and
-// it knows the cluster only through the ports of package cluster.
+// records, one control plane at a time and as many workers as the policy lets
+// be unavailable. It is the only code that changes a cluster, and it knows the
+// cluster only through the ports of package cluster.
 package engine
 
 import (
@@ -38,6 +39,8 @@ type Engine struct {
 	owner      string
 	name       string
 	guards     []guard
+	// telling is held while observers are told of an event.
+	telling gate
 }
 
 // New makes an engine; it contacts nobody.
@@ -51,6 +54,7 @@ func New(options Options) *Engine {
 		owner:      options.Owner,
 		name:       options.ClusterName,
 		guards:     defaultGuards(),
+		telling:    newGate(),
 	}
 	if made.clock == nil {
 		made.clock = RealClock()
@@ -124,7 +128,11 @@ func (e *Engine) aftermath(ctx context.Context) (context.Context, context.Cancel
 	return e.clock.WithTimeout(context.WithoutCancel(ctx), patience)
 }
 
+// emit tells the observers, one event after the other whoever emits it.
 func (e *Engine) emit(event cluster.Event) {
+	e.telling <- struct{}{}
+	defer e.telling.leave()
+
 	event.Time = e.clock.Now()
 	for _, observer := range e.observers {
 		observer.Observe(event)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -25,10 +26,14 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 	}
 
 	switch {
+	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(ctx), ErrLeaseLost):
+		failed.Remedy = lostRemedy
+
+		if cause := context.Cause(ctx); cause != nil && !strings.Contains(failed.Seen, cause.Error()) {
+			failed.Seen, failed.Err = cause.Error()+"; "+failed.Seen, errors.Join(cause, err)
+		}
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", t.step.Node)
-	case errors.Is(err, ErrLeaseLost):
-		failed.Remedy = "Another upgrade has taken over; let it finish, then run terraform apply again."
 	case errors.Is(err, ErrFallback):
 		failed.State = "The node is back in service with its old system. No other node is being upgraded; those done so far are in service."
 		failed.Remedy = t.retryRemedy()
@@ -43,8 +48,18 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = "Renew or correct the credentials, then run terraform apply again."
 	}
 
+	if t.step.Canary && ctx.Err() == nil {
+		failed.State += " " + canaryState
+	}
+
 	return failed
 }
+
+// canaryState says what the failure of a canary means for all others.
+const canaryState = "It is a canary, so none of the nodes that wait for it was started."
+
+// lostRemedy is what to do where another run has the lease.
+const lostRemedy = "Another upgrade has taken over; let it finish, then run terraform apply again."
 
 // state says how the node is left.
 func (t *turn) state() string {
@@ -83,6 +98,8 @@ func brief(err error) string {
 		return fmt.Sprintf("node %s could not be drained", failure.Node)
 	case errors.Is(err, ErrInstaller):
 		return fmt.Sprintf("the installer failed on node %s", failure.Node)
+	case errors.Is(err, ErrUnsettled):
+		return fmt.Sprintf("node %s did not stay healthy", failure.Node)
 	case errors.Is(err, context.Canceled):
 		return "the run was cancelled"
 	default:

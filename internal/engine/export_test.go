@@ -2,6 +2,50 @@
 
 package engine
 
+import (
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
 // DropGuards makes the engine disturb nodes without asking any guard. Tests
 // plant a bug with it.
 func (e *Engine) DropGuards() { e.guards = nil }
+
+// DropGuard makes the engine forget one guard.
+func (e *Engine) DropGuard(name string) {
+	e.guards = slices.DeleteFunc(slices.Clone(e.guards), func(g guard) bool { return g.name == name })
+}
+
+// HoldUpGuards does something when a guard is asked, after the observation.
+func (e *Engine) HoldUpGuards(meanwhile func()) {
+	e.guards = append(slices.Clone(e.guards), guard{name: "slow", check: func(situation) []cluster.Finding {
+		meanwhile()
+
+		return nil
+	}})
+}
+
+// Asked is a situation, as guards are asked about it.
+type Asked struct {
+	Snapshot cluster.Snapshot
+	Step     plan.Step
+	Run      string
+	Share    cluster.Share
+	// Others are the nodes of other turns, true where those began before.
+	Others map[string]bool
+}
+
+// Judge asks all guards.
+func Judge(asked Asked) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, guard := range defaultGuards() {
+		findings = append(findings, guard.check(situation{
+			Snapshot: asked.Snapshot, step: asked.Step, run: asked.Run, share: asked.Share, others: asked.Others,
+		})...)
+	}
+
+	return findings
+}

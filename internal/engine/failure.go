@@ -54,6 +54,27 @@ func (f *Failure) findings() string {
 	return strings.Join(lines, "\n")
 }
 
+// checkTurn is the check of findings about turns that failed beside the one
+// that a failure is about.
+const checkTurn = "node-upgrade"
+
+// nodes are all nodes whose turns failed, the first one first.
+func (f *Failure) nodes() []string {
+	var nodes []string
+
+	if f.Node != "" {
+		nodes = append(nodes, f.Node)
+	}
+
+	for _, finding := range f.Findings {
+		if finding.Check == checkTurn && finding.Node != "" {
+			nodes = append(nodes, finding.Node)
+		}
+	}
+
+	return nodes
+}
+
 // Unwrap is the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
@@ -77,6 +98,9 @@ var (
 	ErrNeverReturned = errors.New("node did not come back")
 	// ErrDrain: pods did not leave a node in time.
 	ErrDrain = errors.New("node could not be drained")
+	// ErrUnsettled: a node that was moved did not stay healthy for as long as
+	// it has to before the next one is disturbed.
+	ErrUnsettled = errors.New("node did not stay healthy")
 	// ErrDeadline: the time for the whole run is used up.
 	ErrDeadline = errors.New("the time for the run is used up")
 )

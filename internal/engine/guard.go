@@ -11,10 +11,25 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
+// situation is what a guard judges: an observation, and the step that would
+// disturb a node.
+type situation struct {
+	cluster.Snapshot
+
+	step plan.Step
+	// run is the name under which cordons of this run are marked.
+	run string
+	// share is how many workers may be unavailable.
+	share cluster.Share
+	// others are the nodes that turns of this run are taking out of service:
+	// true where that began before the step's own node.
+	others map[string]bool
+}
+
 // guard is one condition for disturbing a node. Unknown counts as not holding.
 type guard struct {
 	name  string
-	check func(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding
+	check func(situation) []cluster.Finding
 	// unarmed limits it to nodes on which nothing is installed yet.
 	unarmed bool
 }
@@ -30,16 +45,23 @@ func defaultGuards() []guard {
 		{name: "etcd-alarms", check: guardAlarms},
 		{name: "etcd-raft-lag", check: guardLag},
 		{name: "control-planes", check: guardControlPlanes},
-		{name: "nodes-ready", check: guardBudget},
+		{name: checkBudget, check: guardBudget},
 		{name: "pending-install", check: guardPending, unarmed: true},
 	}
 }
 
 // guarded waits until every guard holds on an observation of its own, and the
 // lease is ours. It fails when that does not come about in time, or when
-// waiting cannot help. An armed node has all the time that its turn has: to
-// stop with it is worse than to wait.
+// waiting cannot help.
 func (t *turn) guarded(ctx context.Context, before string) error {
+	return t.guardedThen(ctx, before, nil)
+}
+
+// guardedThen does something on the very observation on which the guards held,
+// while no other turn does so; what it still waits for is waited for together
+// with the guards. An armed node has all the time that its turn has: to stop
+// with it is worse than to wait.
+func (t *turn) guardedThen(ctx context.Context, before string, then look) error {
 	patience := guardPatience
 	if t.armed {
 		patience = t.request.Policy.NodeTimeout
@@ -48,39 +70,52 @@ func (t *turn) guarded(ctx context.Context, before string) error {
 	bounded, cancel := t.clock.WithTimeout(ctx, patience)
 	defer cancel()
 
-	var last []cluster.Finding
+	var (
+		last   []cluster.Finding
+		failed error
+	)
 
 	err := t.wait(bounded, t.step.Node, "it to be safe to "+before+" "+t.step.Node, func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		snapshot, err := t.observe(ctx, func(node cluster.Node) bool {
-			return node.Role == cluster.ControlPlane || node.Name == t.step.Node
-		})
+		if then != nil {
+			if err := t.traffic.cordoning.enter(ctx); err != nil {
+				return false, "another node is being cordoned", err
+			}
+
+			defer t.traffic.cordoning.leave()
+		}
+
+		var err error
+
+		last, err = t.ask(ctx)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
 
-		last = nil
-		for _, guard := range t.guards {
-			if !guard.unarmed || !t.armed {
-				last = append(last, guard.check(snapshot, t.step)...)
-			}
+		switch {
+		case len(last) > 0 && t.crowded(last):
+			failed = errNoRoom
+
+			return false, "", failed
+		case len(last) > 0:
+			return false, last[0].String(), fatal(last)
 		}
 
-		if len(last) == 0 {
-			node, _ := snapshot.Node(t.step.Node)
-			t.seen, t.looked = *node.Machine, snapshot.Taken
-
-			// The observation took its time; the lease must have outlived it.
-			return t.lock.holds(ctx)
+		// The observation took its time; the lease must have outlived it.
+		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok || then == nil {
+			return ok, seen, err
 		}
 
-		return false, last[0].String(), fatal(last)
+		done, seen, err := then(ctx)
+		failed = err
+
+		return done, seen, err
 	})
-	if err == nil {
-		return nil
+	if err == nil || failed != nil && ctx.Err() == nil {
+		return err
 	}
 
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
@@ -88,6 +123,37 @@ func (t *turn) guarded(ctx context.Context, before string) error {
 	}
 
 	return &guardError{before: before, findings: last, err: err}
+}
+
+// ask observes what the guards are about and asks each of them.
+func (t *turn) ask(ctx context.Context) ([]cluster.Finding, error) {
+	steps := t.traffic.count()
+
+	snapshot, err := t.observe(ctx, func(node cluster.Node) bool {
+		return node.Role == cluster.ControlPlane || node.Name == t.step.Node
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var findings []cluster.Finding
+
+	seen := situation{
+		Snapshot: snapshot, step: t.step, run: t.run.run,
+		share: t.request.Policy.MaxUnavailable, others: t.traffic.others(t.step.Node),
+	}
+
+	for _, guard := range t.guards {
+		if !guard.unarmed || !t.armed {
+			findings = append(findings, guard.check(seen)...)
+		}
+	}
+
+	if node, found := snapshot.Node(t.step.Node); found && node.Machine != nil {
+		t.seen, t.looked, t.steps = *node.Machine, snapshot.Taken, steps
+	}
+
+	return findings, nil
 }
 
 // guardError is a guard that did not come to hold.
@@ -122,35 +188,38 @@ func fatal(findings []cluster.Finding) error {
 }
 
 // unsafe makes the finding of a guard.
-func unsafe(check, node, found string, err error) []cluster.Finding {
-	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Err: err}}
+func unsafe(check, node, found, remedy string, err error) []cluster.Finding {
+	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err}}
 }
 
-func guardKubernetes(snapshot cluster.Snapshot, _ plan.Step) []cluster.Finding {
-	if snapshot.KubernetesError == nil {
+func guardKubernetes(s situation) []cluster.Finding {
+	if s.KubernetesError == nil {
 		return nil
 	}
 
-	return unsafe("kubernetes-api", "", "the Kubernetes API does not answer: "+snapshot.KubernetesError.Error(), snapshot.KubernetesError)
+	return unsafe("kubernetes-api", "", "the Kubernetes API does not answer: "+s.KubernetesError.Error(),
+		"Make it answer again: without it nothing can be cordoned, drained or recorded.", s.KubernetesError)
 }
 
 // guardMachines wants an answer from every control plane and from the node
 // itself, which must be there and neither booting nor going down.
-func guardMachines(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
+func guardMachines(s situation) []cluster.Finding {
 	var findings []cluster.Finding
 
-	node, found := snapshot.Node(step.Node)
+	node, found := s.Node(s.step.Node)
 	if !found {
-		return unsafe("talos-api", step.Node, "the node is no longer part of the cluster", nil)
+		return unsafe("talos-api", s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
 	}
 
 	if node.Machine != nil && node.Machine.Stage != cluster.StageRunning {
-		findings = append(findings, unsafe("talos-api", node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage), nil)...)
+		findings = append(findings, unsafe("talos-api", node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+			"Wait until it runs, or look at its console (talosctl dmesg).", nil)...)
 	}
 
-	for _, other := range snapshot.Managed() {
-		if other.Machine == nil && (other.Name == step.Node || other.Role == cluster.ControlPlane) {
-			findings = append(findings, unsafe("talos-api", other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable), other.Unreachable)...)
+	for _, other := range s.Managed() {
+		if other.Machine == nil && (other.Name == s.step.Node || other.Role == cluster.ControlPlane) {
+			findings = append(findings, unsafe("talos-api", other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
+				"Bring the machine back, or its network.", other.Unreachable)...)
 		}
 	}
 
@@ -159,54 +228,36 @@ func guardMachines(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding 
 
 // guardControlPlanes wants every other control plane whole: finished booting
 // and Ready, whatever is about to be disturbed.
-func guardControlPlanes(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
+func guardControlPlanes(s situation) []cluster.Finding {
+	const remedy = "Bring it back to health first (talosctl health, kubectl describe node)."
+
 	var findings []cluster.Finding
 
-	for _, node := range snapshot.ControlPlanes() {
-		if node.Name == step.Node {
+	for _, node := range s.ControlPlanes() {
+		if node.Name == s.step.Node {
 			continue
 		}
 
 		switch {
 		case node.Machine != nil && !node.Machine.Settled():
 			findings = append(findings, unsafe("control-planes", node.Name,
-				fmt.Sprintf("this control plane is %s and not settled %v", node.Machine.Stage, node.Machine.Unmet), nil)...)
+				fmt.Sprintf("this control plane is %s and not settled %v", node.Machine.Stage, node.Machine.Unmet), remedy, nil)...)
 		case node.Kube == nil || !node.Kube.Ready:
-			findings = append(findings, unsafe("control-planes", node.Name, "this control plane is not Ready in Kubernetes", nil)...)
+			findings = append(findings, unsafe("control-planes", node.Name, "this control plane is not Ready in Kubernetes", remedy, nil)...)
 		}
 	}
 
 	return findings
 }
 
-// guardBudget keeps at most one worker unavailable. A node that is unavailable
-// without our doing costs nothing.
-func guardBudget(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
-	node, found := snapshot.Node(step.Node)
-	if !found || node.Role != cluster.Worker || node.Kube == nil {
-		return nil
-	}
-
-	if !node.Kube.Ready || (node.Kube.Unschedulable && node.Kube.CordonedBy == "") {
-		return nil
-	}
-
-	for _, other := range snapshot.Workers() {
-		if other.Name != step.Node && !other.Available() {
-			return unsafe("nodes-ready", other.Name, "this worker is not Ready or cordoned, and one worker may be unavailable at a time", nil)
-		}
-	}
-
-	return nil
-}
-
 // guardPending refuses to touch a system that has not confirmed itself: an
 // install now would overwrite the one it could return to.
-func guardPending(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
-	node, found := snapshot.Node(step.Node)
+func guardPending(s situation) []cluster.Finding {
+	node, found := s.Node(s.step.Node)
 	if !found || node.Machine == nil || !node.Machine.UpgradePending {
 		return nil
 	}
 
-	return unsafe("pending-install", node.Name, "the running system has not confirmed its own upgrade yet", nil)
+	return unsafe("pending-install", node.Name, "the running system has not confirmed its own upgrade yet",
+		"Wait until the node is healthy with it, or reboot it to return to the previous system.", nil)
 }

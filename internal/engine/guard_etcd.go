@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // raftLagMost is how many raft entries a member may be behind the newest one
@@ -16,34 +15,52 @@ import (
 // leader's index; a healthy member is a handful of entries behind.
 const raftLagMost = 1000
 
+// What a person can do about etcd.
+const (
+	remedyMembers = "Let members join, or remove the stale ones (talosctl etcd members, talosctl etcd remove-member)."
+	remedyEtcd    = "Bring etcd back to health first (talosctl service etcd, talosctl etcd status)."
+)
+
+// etcdFindings are what keeps etcd from counting as healthy, alarms aside,
+// whichever node is about to be disturbed.
+func etcdFindings(snapshot cluster.Snapshot) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, check := range []func(situation) []cluster.Finding{guardMembers, guardQuorum, guardLag} {
+		findings = append(findings, check(situation{Snapshot: snapshot})...)
+	}
+
+	return findings
+}
+
 // guardMembers wants the same members, all started and none a learner, from
 // every control plane's point of view.
-func guardMembers(snapshot cluster.Snapshot, _ plan.Step) []cluster.Finding {
+func guardMembers(s situation) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		first    string
 	)
 
-	controlPlanes := snapshot.ControlPlanes()
+	controlPlanes := s.ControlPlanes()
 
 	for _, node := range controlPlanes {
 		if node.Etcd == nil {
-			findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError), node.EtcdError)...)
+			findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError), remedyEtcd, node.EtcdError)...)
 
 			continue
 		}
 
 		if len(node.Etcd.Members) != len(controlPlanes) {
 			findings = append(findings, unsafe("etcd-members", node.Name,
-				fmt.Sprintf("etcd has %d members, but the cluster has %d control planes", len(node.Etcd.Members), len(controlPlanes)), nil)...)
+				fmt.Sprintf("etcd has %d members, but the cluster has %d control planes", len(node.Etcd.Members), len(controlPlanes)), remedyMembers, nil)...)
 		}
 
 		for _, member := range node.Etcd.Members {
 			switch {
 			case member.Name == "":
-				findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("member %016x has not started", member.ID), nil)...)
+				findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("member %016x has not started", member.ID), remedyMembers, nil)...)
 			case member.Learner:
-				findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("member %s is still a learner", member.Name), nil)...)
+				findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("member %s is still a learner", member.Name), remedyMembers, nil)...)
 			}
 		}
 
@@ -51,7 +68,7 @@ func guardMembers(snapshot cluster.Snapshot, _ plan.Step) []cluster.Finding {
 		if first == "" {
 			first = listed
 		} else if listed != first {
-			findings = append(findings, unsafe("etcd-members", node.Name, "the control planes do not agree on the members of etcd", nil)...)
+			findings = append(findings, unsafe("etcd-members", node.Name, "the control planes do not agree on the members of etcd", remedyMembers, nil)...)
 		}
 	}
 
@@ -71,14 +88,14 @@ func memberList(members []cluster.EtcdMember) string {
 
 // guardQuorum wants one leader that everyone follows, and a majority of healthy
 // members that remains when the step's node is gone.
-func guardQuorum(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
+func guardQuorum(s situation) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		leaders  = map[uint64]bool{}
 		healthy  int
 	)
 
-	controlPlanes := snapshot.ControlPlanes()
+	controlPlanes := s.ControlPlanes()
 
 	for _, node := range controlPlanes {
 		if node.Etcd == nil {
@@ -90,32 +107,33 @@ func guardQuorum(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
 
 		switch {
 		case status.Leader == 0:
-			findings = append(findings, unsafe("etcd-quorum", node.Name, "this member of etcd follows no leader", nil)...)
+			findings = append(findings, unsafe("etcd-quorum", node.Name, "this member of etcd follows no leader", remedyEtcd, nil)...)
 		case len(status.Errors) > 0:
-			findings = append(findings, unsafe("etcd-quorum", node.Name, "this member of etcd reports: "+strings.Join(status.Errors, "; "), nil)...)
-		case node.Name != step.Node:
+			findings = append(findings, unsafe("etcd-quorum", node.Name, "this member of etcd reports: "+strings.Join(status.Errors, "; "), remedyEtcd, nil)...)
+		case node.Name != s.step.Node:
 			healthy++
 		}
 	}
 
 	if len(leaders) > 1 {
-		findings = append(findings, unsafe("etcd-quorum", "", "the members of etcd do not agree on a leader", nil)...)
+		findings = append(findings, unsafe("etcd-quorum", "", "the members of etcd do not agree on a leader", remedyEtcd, nil)...)
 	}
 
 	// A single member is allowed to go: nothing is lost but availability, and
 	// there is no other way.
-	if step.Role == cluster.ControlPlane && len(controlPlanes) > 1 && healthy < len(controlPlanes)/2+1 {
-		findings = append(findings, unsafe("etcd-quorum", step.Node,
-			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and a majority needs %d", healthy, len(controlPlanes), len(controlPlanes)/2+1), nil)...)
+	if s.step.Role == cluster.ControlPlane && len(controlPlanes) > 1 && healthy < len(controlPlanes)/2+1 {
+		findings = append(findings, unsafe("etcd-quorum", s.step.Node,
+			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and a majority needs %d", healthy, len(controlPlanes), len(controlPlanes)/2+1), remedyEtcd, nil)...)
 	}
 
 	return findings
 }
 
-func guardAlarms(snapshot cluster.Snapshot, _ plan.Step) []cluster.Finding {
-	for _, node := range snapshot.ControlPlanes() {
+func guardAlarms(s situation) []cluster.Finding {
+	for _, node := range s.ControlPlanes() {
 		if node.Etcd != nil && len(node.Etcd.Alarms) > 0 {
-			return unsafe("etcd-alarms", node.Name, "etcd raised "+strings.Join(node.Etcd.Alarms, ", "), nil)
+			return unsafe("etcd-alarms", node.Name, "etcd raised "+strings.Join(node.Etcd.Alarms, ", "),
+				"Resolve the cause, then talosctl etcd alarm disarm.", nil)
 		}
 	}
 
@@ -123,26 +141,26 @@ func guardAlarms(snapshot cluster.Snapshot, _ plan.Step) []cluster.Finding {
 }
 
 // guardLag wants every member to have applied nearly everything there is.
-func guardLag(snapshot cluster.Snapshot, _ plan.Step) []cluster.Finding {
+func guardLag(s situation) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		newest   uint64
 	)
 
-	for _, node := range snapshot.ControlPlanes() {
+	for _, node := range s.ControlPlanes() {
 		if node.Etcd != nil {
 			newest = max(newest, node.Etcd.Status.Index)
 		}
 	}
 
-	for _, node := range snapshot.ControlPlanes() {
+	for _, node := range s.ControlPlanes() {
 		if node.Etcd == nil {
 			continue
 		}
 
 		if status := node.Etcd.Status; status.Applied+raftLagMost < newest {
 			findings = append(findings, unsafe("etcd-raft-lag", node.Name,
-				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), nil)...)
+				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
 		}
 	}
 

@@ -23,6 +23,7 @@ func (t *turn) install(ctx context.Context) error {
 	t.doing(cluster.StepInstall, t.step.Image)
 
 	result, err := t.talos.Install(ctx, t.step.Address, t.step.Image)
+	t.traffic.stepped()
 
 	switch {
 	case err == nil && result.Exit == 0:
@@ -124,7 +125,7 @@ func (t *turn) restart(ctx context.Context) error {
 			}
 		}
 
-		if t.fresh() {
+		if t.claim() {
 			return t.reboot(ctx)
 		}
 	}
@@ -192,6 +193,7 @@ func (t *turn) upgradeLegacy(ctx context.Context) error {
 	t.doing(cluster.StepLegacy, t.step.Image)
 
 	result, err := t.talos.Upgrade(ctx, t.step.Address, t.step.Image, t.request.Policy.RebootMode)
+	t.traffic.stepped()
 
 	switch {
 	case err == nil && result.Exit == 0:

@@ -19,20 +19,24 @@ const observationAge = 10 * time.Second
 // errAlreadyThere is a node that reached its target without us.
 var errAlreadyThere = errors.New("the node runs its target already")
 
-// fresh tells whether the guards looked recently enough to act on it.
-func (t *turn) fresh() bool { return t.clock.Now().Sub(t.looked) <= observationAge }
+// claim tells whether the guards looked recently enough to act on it, and
+// notes that this is done: what another turn does from now on, it does after a
+// look of its own that is newer.
+func (t *turn) claim() bool {
+	return t.clock.Now().Sub(t.looked) <= observationAge && t.traffic.claim(t.steps)
+}
 
 // intend guards the node and records the intent. The record names the boot that
 // the guards saw: a node that rebooted since its turn began would otherwise
 // look as if it had gone through the reboot that its install still needs. It
-// returns only while the observation is fresh.
+// returns only while the observation is fresh, and the step is then claimed.
 func (t *turn) intend(ctx context.Context, before string) error {
 	for {
 		if err := t.guarded(ctx, before); err != nil {
 			return errors.Join(err, t.recall(ctx))
 		}
 
-		if t.reached(t.seen) {
+		if t.reached(t.seen) || t.passed(t.seen) {
 			return errors.Join(errAlreadyThere, t.recall(ctx))
 		}
 
@@ -44,7 +48,7 @@ func (t *turn) intend(ctx context.Context, before string) error {
 			}
 		}
 
-		if t.fresh() {
+		if t.claim() {
 			return nil
 		}
 	}

@@ -4,9 +4,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -24,26 +22,13 @@ const (
 	leaseFresh = 20 * time.Second
 )
 
-// lock is the lease of a run: it is renewed in the background until released.
-type lock struct {
-	engine *Engine
-
-	mu      sync.Mutex
-	lease   cluster.Lease
-	renewed time.Time
-	lost    error
-
-	stop context.CancelFunc
-	done chan struct{}
-}
-
 // acquire takes the lease, after watching an abandoned one for long enough. A
 // lease that somebody renews is refused at once.
 func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 	begun := e.clock.Now()
 
 	for {
-		current, err := e.readLease(ctx)
+		current, _, err := e.readLease(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +51,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 
 		switch {
 		case err == nil:
-			return e.keep(ctx, written), nil
+			return e.keep(ctx, written, now), nil
 		case cluster.Heals(err) && e.clock.Now().Sub(begun) < acquirePatience:
 			// Read it again: either somebody else has it now, or we do, or the
 			// API server was just away.
@@ -82,31 +67,32 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 	}
 }
 
-// readLease waits a little for an API server that is just away.
-func (e *Engine) readLease(ctx context.Context) (cluster.Lease, error) {
+// readLease waits a little for an API server that is just away, and tells
+// whether it had to.
+func (e *Engine) readLease(ctx context.Context) (lease cluster.Lease, away bool, err error) {
 	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
 	defer cancel()
 
-	var lease cluster.Lease
-
-	err := e.wait(bounded, "", "the lease kube-system/talosupgrade to be readable", func(ctx context.Context) (bool, string, error) {
+	err = e.wait(bounded, "", "the lease kube-system/talosupgrade to be readable", func(ctx context.Context) (bool, string, error) {
 		var err error
 
 		lease, err = e.kubernetes.Lease(ctx)
 		if err != nil && cluster.Heals(err) {
+			away = true
+
 			return false, err.Error(), nil
 		}
 
 		return err == nil, "", err
 	})
 	if err != nil {
-		return cluster.Lease{}, &Failure{
+		return cluster.Lease{}, away, &Failure{
 			Summary: "Unable to read the lease kube-system/talosupgrade", Seen: err.Error(),
 			State: "Nothing was touched.", Remedy: resumeRemedy, Err: err,
 		}
 	}
 
-	return lease, nil
+	return lease, away, nil
 }
 
 // leftLease tells whether somebody still holds the lease of a cluster that has
@@ -118,7 +104,8 @@ func (e *Engine) leftLease(ctx context.Context) bool {
 }
 
 // outwatch watches another holder's lease until it has stood still for its
-// whole duration. It fails as soon as the lease moves.
+// whole duration. It fails as soon as the lease moves. Time in which it could
+// not be read does not count: its holder could not renew it either.
 func (e *Engine) outwatch(ctx context.Context, first cluster.Lease) error {
 	begun := e.clock.Now()
 	e.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("the lease is held by %s; watching whether it is still alive", first.Holder)})
@@ -128,9 +115,13 @@ func (e *Engine) outwatch(ctx context.Context, first cluster.Lease) error {
 			return err
 		}
 
-		current, err := e.readLease(ctx)
+		current, away, err := e.readLease(ctx)
 		if err != nil {
 			return err
+		}
+
+		if away {
+			begun = e.clock.Now()
 		}
 
 		switch {
@@ -148,138 +139,4 @@ func (e *Engine) outwatch(ctx context.Context, first cluster.Lease) error {
 	}
 
 	return nil
-}
-
-// keep renews a lease that was just written until the lock is released.
-func (e *Engine) keep(ctx context.Context, lease cluster.Lease) *lock {
-	// Renewal outlives a cancelled run: what is in flight is still ours.
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	held := &lock{engine: e, lease: lease, renewed: e.clock.Now(), stop: stop, done: make(chan struct{})}
-
-	go func() {
-		defer close(held.done)
-
-		for e.clock.Sleep(background, leaseRenewal) == nil {
-			held.renew(background)
-		}
-	}()
-
-	return held
-}
-
-// renew writes the lease once. An API server that is away is no loss, however
-// long: the next renewal finds out whose the lease is.
-func (l *lock) renew(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if l.lost != nil {
-		return
-	}
-
-	wanted := l.lease
-	wanted.Renewed = l.engine.clock.Now()
-
-	written, err := l.engine.kubernetes.WriteLease(ctx, wanted)
-	if err == nil {
-		l.lease, l.renewed = written, l.engine.clock.Now()
-
-		return
-	}
-
-	if !errors.Is(err, cluster.ErrConflict) && !errors.Is(err, cluster.ErrOutcomeUnknown) && !errors.Is(err, cluster.ErrNotFound) {
-		return
-	}
-
-	// Conflict: somebody wrote it, or our own last write was applied although
-	// its reply was lost. Only a look tells.
-	current, err := l.engine.kubernetes.Lease(ctx)
-	if err != nil {
-		return
-	}
-
-	if current.Holder != l.lease.Holder {
-		l.lost = fmt.Errorf("%w: it is now held by %s since %s", ErrLeaseLost, holderName(current), current.Acquired.UTC().Format(time.RFC3339))
-
-		return
-	}
-
-	l.lease = current
-}
-
-func holderName(lease cluster.Lease) string {
-	if lease.Holder == "" {
-		return "nobody"
-	}
-
-	return lease.Holder
-}
-
-// holds is nil when the lease is ours and was renewed so recently that nobody
-// can have taken it. It renews when it was not; while the API server is away
-// it reports the state without an error: seen says what is missing.
-func (l *lock) holds(ctx context.Context) (ok bool, seen string, err error) {
-	l.mu.Lock()
-	fresh := l.engine.clock.Now().Sub(l.renewed) < leaseFresh
-	lost := l.lost
-	l.mu.Unlock()
-
-	if lost == nil && !fresh {
-		l.renew(ctx)
-
-		l.mu.Lock()
-		fresh = l.engine.clock.Now().Sub(l.renewed) < leaseFresh
-		lost = l.lost
-		l.mu.Unlock()
-	}
-
-	switch {
-	case lost != nil:
-		return false, "", lost
-	case !fresh:
-		return false, "the lease could not be renewed", nil
-	default:
-		return true, "", nil
-	}
-}
-
-// release gives the lease back, if it is still ours, within the time that is
-// left to a run that ends.
-func (l *lock) release(ctx context.Context) error {
-	l.stop()
-	<-l.done
-
-	bounded, cancel := l.engine.aftermath(ctx)
-	defer cancel()
-
-	return l.engine.wait(bounded, "", "the lease to be released", func(ctx context.Context) (bool, string, error) {
-		released, seen := l.giveBack(ctx)
-
-		return released, seen, nil
-	})
-}
-
-// giveBack tries to write the lease without a holder. It also reports success
-// when the lease turns out not to be ours any more.
-func (l *lock) giveBack(ctx context.Context) (released bool, seen string) {
-	if l.lost != nil {
-		return true, ""
-	}
-
-	wanted := l.lease
-	wanted.Holder = ""
-
-	if _, err := l.engine.kubernetes.WriteLease(ctx, wanted); err == nil {
-		return true, ""
-	}
-
-	// Conflict or lost reply: only a look tells whose it is now.
-	current, err := l.engine.kubernetes.Lease(ctx)
-	if err != nil {
-		return false, err.Error()
-	}
-
-	l.lease = current
-
-	return current.Holder != l.engine.holder(), "it could not be written"
 }

@@ -3,6 +3,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -35,6 +36,10 @@ type planted struct {
 	// blind drops all guards, and has a control plane fall silent behind the
 	// first install.
 	blind bool
+	// forgets is a guard that is not asked; a worker falls ill meanwhile.
+	forgets string
+	// share is how many workers may be unavailable as far as the engine knows.
+	share string
 	// die has a first run with the same bug end at its first install.
 	die bool
 }
@@ -151,6 +156,25 @@ func plantedBugs() []planted {
 			plant: func(_ *rig, l *liar) { l.schedulable = "worker-2" },
 		},
 		{
+			name: "more workers move at a time than may", want: []checker.Invariant{checker.S10},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, judging: []checker.Option{checker.MaxUnavailable(2)}},
+			share: "3",
+		},
+		{
+			name: "a worker that fell ill meanwhile is not counted", want: []checker.Invariant{checker.S10}, forgets: "nodes-ready",
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, judging: []checker.Option{checker.MaxUnavailable(2)}},
+			share: "2",
+		},
+		{
+			name: "canaries are not known", want: []checker.Invariant{checker.S10},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, judging: []checker.Option{checker.Canary("worker-1")}},
+		},
+		{
+			name: "holds are not known", want: []checker.Invariant{checker.S4},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, judging: []checker.Option{checker.Held("worker-1")}},
+			lie:   silence,
+		},
+		{
 			name: "pods are deleted instead of evicted", want: []checker.Invariant{checker.S11},
 			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1}) },
 			plant:   func(_ *rig, l *liar) { l.deletes = true },
@@ -176,9 +200,9 @@ func (r *rig) run(bug planted) {
 		bug.prepare(r)
 	}
 
-	target := bug.target
-	if target == "" {
-		target = toLifecycle
+	request := to(cmp.Or(bug.target, toLifecycle))
+	if bug.share != "" {
+		request.Policy.MaxUnavailable = sharing(r.t, toLifecycle, bug.share).Policy.MaxUnavailable
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), plantedMost)
@@ -196,11 +220,11 @@ func (r *rig) run(bug planted) {
 			return hit.intercept(ctx, call, next)
 		})
 
-		_ = first.upgrade(dying, to(target))
+		_ = first.upgrade(dying, request)
 	}
 
 	// What becomes of the run does not matter.
-	err := r.lying("run-2", bug).upgrade(ctx, to(target))
+	err := r.lying("run-2", bug).upgrade(ctx, request)
 
 	verdict := r.judge.verdict()
 	if broken := verdict.Broken(); !slices.Equal(broken, bug.want) {
@@ -219,6 +243,11 @@ func (r *rig) lying(run string, bug planted) *worker {
 
 	made := r.workerOver(client, between, between)
 	made.notes.lie = bug.lie
+
+	if bug.forgets != "" {
+		made.DropGuard(bug.forgets)
+		client.Intercept(r.fallsIll("worker-3"))
+	}
 
 	if bug.blind {
 		made.DropGuards()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,27 +22,59 @@ const (
 	pullBackoff  = 10 * time.Second
 )
 
-// pullEverywhere brings the images onto all nodes before any node is
-// disturbed: an image that one node cannot get stops the run here.
+// download is what one node pulls before anything is disturbed: one image for
+// each hop that concerns it.
+type download struct {
+	step   plan.Step
+	images []string
+}
+
+// downloads are the images by node, in the order in which the nodes move. A
+// node in the middle of its turn may be away, and is looked at first. What
+// pulls is the version that a node runs now, for later hops too.
+func downloads(steps []plan.Step) []download {
+	var (
+		found []download
+		index = map[string]int{}
+	)
+
+	for _, step := range steps {
+		at, known := index[step.Node]
+		if !known {
+			at = len(found)
+			index[step.Node] = at
+			found = append(found, download{step: step})
+		}
+
+		if node := &found[at]; !node.step.Finish && !slices.Contains(node.images, step.Image) {
+			node.images = append(node.images, step.Image)
+		}
+	}
+
+	return found
+}
+
+// pullEverywhere brings the images of all hops onto all nodes before any node
+// is disturbed: an image that one node cannot get stops the run here.
 func (r *run) pullEverywhere(ctx context.Context, steps []plan.Step) error {
 	var (
 		group    errgroup.Group
-		findings = make([]*cluster.Finding, len(steps))
+		wanted   = downloads(steps)
+		findings = make([]*cluster.Finding, len(wanted))
 	)
 
 	group.SetLimit(pullParallel)
 
-	for index, step := range steps {
-		// A node in the middle of its turn may be away, and is looked at first.
-		if step.Finish {
-			continue
-		}
-
+	for index, one := range wanted {
 		group.Go(func() error {
-			if err := r.pull(ctx, step); err != nil {
-				findings[index] = &cluster.Finding{
-					Check: "installer-image", Severity: cluster.Observed, Node: step.Node, Err: err,
-					Found: fmt.Sprintf("could not pull %s: %v", step.Image, err),
+			for _, reference := range one.images {
+				if err := r.pull(ctx, one.step, reference); err != nil {
+					findings[index] = &cluster.Finding{
+						Check: "installer-image", Severity: cluster.Observed, Node: one.step.Node, Err: err,
+						Found: fmt.Sprintf("could not pull %s: %v", reference, err),
+					}
+
+					return nil
 				}
 			}
 
@@ -52,7 +85,7 @@ func (r *run) pullEverywhere(ctx context.Context, steps []plan.Step) error {
 	_ = group.Wait()
 
 	if ctx.Err() != nil {
-		return r.cancelled(ctx, "while images were being pulled; no node was disturbed")
+		return r.stopped(ctx, "while images were being pulled; no node was disturbed")
 	}
 
 	var failed []cluster.Finding
@@ -78,14 +111,14 @@ func (r *run) pullEverywhere(ctx context.Context, steps []plan.Step) error {
 }
 
 // pull brings one node its image; where it is there already this is cheap.
-func (r *run) pull(ctx context.Context, step plan.Step) error {
-	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: step.Image})
+func (r *run) pull(ctx context.Context, step plan.Step, reference string) error {
+	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
 
 	bounded, cancel := r.clock.WithTimeout(ctx, cluster.PullTimeout)
 	defer cancel()
 
 	for attempt := 1; ; attempt++ {
-		err := r.talos.Pull(bounded, step.Address, step.Image, step.API)
+		err := r.talos.Pull(bounded, step.Address, reference, step.API)
 		if err == nil || !cluster.Heals(err) || attempt == pullAttempts {
 			return err
 		}

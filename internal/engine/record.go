@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -15,6 +16,51 @@ import (
 // gives up: without a record nothing may be installed.
 const recordPatience = 2 * time.Minute
 
+// journal is the journal of a run as last read or written, with its resource
+// version. All turns write the same object.
+type journal struct {
+	// writing is held while it is being written.
+	writing gate
+
+	mu      sync.Mutex
+	current cluster.Journal
+	// stale tells that what stands may be something else.
+	stale bool
+}
+
+func newJournal() *journal { return &journal{writing: newGate()} }
+
+// read is the journal as the run knows it.
+func (j *journal) read() (current cluster.Journal, stale bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return j.current, j.stale
+}
+
+// adopt takes over what was read or written.
+func (j *journal) adopt(current cluster.Journal) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.current, j.stale = current, false
+}
+
+func (j *journal) doubt() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.stale = true
+}
+
+// entry is what the journal holds about a machine.
+func (j *journal) entry(uuid string) (cluster.Entry, bool) {
+	current, _ := j.read()
+	found, ok := current.Entries[uuid]
+
+	return found, ok
+}
+
 // amend changes the journal and has it written before it returns. The change
 // is applied to what is there now, so that a lost reply or a foreign write
 // costs nothing.
@@ -22,30 +68,36 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 	bounded, cancel := r.clock.WithTimeout(ctx, recordPatience)
 	defer cancel()
 
-	stale := false
-
 	err := r.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
+		if err := r.journal.writing.enter(ctx); err != nil {
+			return false, "another turn is writing it", err
+		}
+
+		defer r.journal.writing.leave()
+
+		current, stale := r.journal.read()
 		if stale {
-			current, err := r.kubernetes.Journal(ctx)
+			read, err := r.kubernetes.Journal(ctx)
 			if err != nil {
 				return false, err.Error(), onlyFatal(err)
 			}
 
-			r.journal, stale = current, false
+			current = read
+			r.journal.adopt(read)
 		}
 
-		written, err := r.kubernetes.WriteJournal(ctx, change(r.journal))
+		written, err := r.kubernetes.WriteJournal(ctx, change(current))
 		if err == nil {
-			r.journal = written
+			r.journal.adopt(written)
 
 			return true, "", nil
 		}
 
-		stale = true
+		r.journal.doubt()
 
 		return false, err.Error(), onlyFatal(err)
 	})
@@ -72,7 +124,7 @@ func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 
 // forget removes the entry of a turn.
 func (t *turn) forget(ctx context.Context) error {
-	if _, found := t.journal.Entries[t.step.UUID]; !found {
+	if _, found := t.journal.entry(t.step.UUID); !found {
 		t.armed = false
 
 		return nil

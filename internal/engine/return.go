@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // rebootAgain is how long a node may be seen running with its old boot ID
@@ -58,6 +57,8 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 		return arrived, err
 	}
 
+	t.traffic.stepped()
+
 	return t.judge(machine)
 }
 
@@ -82,11 +83,15 @@ func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *tim
 		return false, "", errNeverBegan
 	}
 
-	*idle = t.clock.Now()
-
 	if err := t.guarded(ctx, "reboot"); err != nil {
 		return false, "", err
 	}
+
+	if !t.claim() {
+		return false, seen, nil
+	}
+
+	*idle = t.clock.Now()
 
 	return false, seen, t.reboot(ctx)
 }
@@ -209,10 +214,8 @@ func (t *turn) awaitEtcd(ctx context.Context) error {
 			return false, err.Error(), onlyFatal(err)
 		}
 
-		for _, check := range []func(cluster.Snapshot, plan.Step) []cluster.Finding{guardMembers, guardQuorum, guardLag} {
-			if findings := check(snapshot, plan.Step{}); len(findings) > 0 {
-				return false, findings[0].String(), fatal(findings)
-			}
+		if findings := etcdFindings(snapshot); len(findings) > 0 {
+			return false, findings[0].String(), fatal(findings)
 		}
 
 		return true, "", nil
@@ -243,6 +246,8 @@ func (t *turn) awaitReady(ctx context.Context) error {
 			if node.BootID != "" && node.BootID != machine.BootID {
 				return false, "the kubelet has not registered since the reboot", nil
 			}
+
+			t.ready = node.ReadySince
 
 			return node.Ready, "NotReady: " + node.ReadyReason, nil
 		}

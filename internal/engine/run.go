@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -14,19 +15,16 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// run is one upgrade of one cluster, from lease to release.
+// run is one upgrade of one cluster, from lease to release. Its turns share it.
 type run struct {
 	*Engine
 
 	request Request
-	begun   time.Time
+	since   time.Time
 	guards  []guard
 	lock    *lock
-	// journal is as last read or written, with its resource version.
-	journal cluster.Journal
-	// turns counts the turns a node had, so that a node which claims success
-	// and still is not at the target cannot make the run go round.
-	turns map[string]int
+	journal *journal
+	traffic *traffic
 }
 
 // Upgrade brings the cluster to the target and blocks until it is there, or
@@ -55,7 +53,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	made := plan.Make(snapshot, request.Target, request.Policy)
-	if blocking := cluster.Blocking(made.Findings); len(blocking) > 0 {
+	if blocking := refusals(made); len(blocking) > 0 {
 		return snapshot, blocked(request.Target, blocking)
 	}
 
@@ -75,8 +73,8 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	r := &run{
-		Engine: e, request: request, begun: e.clock.Now(), lock: held,
-		guards: e.guards, turns: map[string]int{},
+		Engine: e, request: request, since: e.clock.Now(), lock: held,
+		guards: e.guards, journal: newJournal(), traffic: newTraffic(),
 	}
 
 	last, err := r.all(ctx, snapshot)
@@ -89,49 +87,22 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	return last, err
 }
 
-// all moves every node that has to move. The plan is made anew before each
-// node, from a new observation: nodes join, vanish and change by themselves.
+// all moves every node that has to move. Nothing goes on under a lease that is
+// somebody else's.
 func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snapshot, error) {
-	for first := true; ; first = false {
-		next, made, err := r.replan(ctx, first)
-		if next.Nodes != nil {
-			snapshot = next
+	leased, end := r.lock.bind(ctx)
+	defer end()
+
+	s := newSchedule(r, snapshot)
+	err := s.all(leased)
+
+	if err != nil && s.moved {
+		if last, observeErr := r.lastLook(leased); observeErr == nil {
+			return last, err
 		}
-
-		if err != nil {
-			return snapshot, err
-		}
-
-		if first {
-			r.emit(r.progress(cluster.Event{Kind: cluster.EventRunStarted}, snapshot, made))
-
-			if err := r.pullEverywhere(ctx, made.Steps); err != nil {
-				return snapshot, err
-			}
-		}
-
-		if len(made.Steps) == 0 {
-			r.emit(r.progress(cluster.Event{Kind: cluster.EventRunDone}, snapshot, made))
-
-			return snapshot, nil
-		}
-
-		if err := r.mayStart(made.Steps[0]); err != nil {
-			return snapshot, err
-		}
-
-		r.emit(r.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: made.Steps[0].Node}, snapshot, made))
-
-		if err := r.turn(ctx, made.Steps[0]); err != nil {
-			if last, observeErr := r.lastLook(ctx); observeErr == nil {
-				snapshot = last
-			}
-
-			return snapshot, err
-		}
-
-		r.turns[made.Steps[0].Node]++
 	}
+
+	return s.snapshot, err
 }
 
 // progress adds the counts and the lowest version to an event.
@@ -143,14 +114,20 @@ func (r *run) progress(event cluster.Event, snapshot cluster.Snapshot, made plan
 	return event
 }
 
-// lowestCertain is the lowest version that may be claimed. A node that is away
-// counts with what it ran before its turn; where that is not known either,
-// nothing can be claimed.
+// lowestCertain is the lowest version that may be claimed for the nodes that
+// the target applies to. A node that is away counts with what it ran before its
+// turn; where that is not known either, nothing can be claimed.
 func lowestCertain(snapshot cluster.Snapshot, made plan.Plan) version.Version {
-	lowest, _ := snapshot.TalosVersions()
+	var lowest version.Version
 
 	for _, node := range snapshot.Managed() {
+		if slices.Contains(made.Held, node.Name) {
+			continue
+		}
+
 		if node.Machine != nil {
+			lowest = version.Lowest(lowest, node.Machine.Talos)
+
 			continue
 		}
 
@@ -165,106 +142,21 @@ func lowestCertain(snapshot cluster.Snapshot, made plan.Plan) version.Version {
 	return lowest
 }
 
-// replan observes and plans. At the beginning whatever blocks is an error at
-// once; between nodes it gets the time to heal that it may need after a reboot.
-func (r *run) replan(ctx context.Context, first bool) (cluster.Snapshot, plan.Plan, error) {
-	var (
-		snapshot cluster.Snapshot
-		made     plan.Plan
-		blocking []cluster.Finding
-	)
-
-	bounded, cancel := r.clock.WithTimeout(ctx, guardPatience)
-	defer cancel()
-
-	err := r.wait(bounded, "", "the cluster to be ready for the next node", func(ctx context.Context) (bool, string, error) {
-		observed, err := r.Observe(ctx)
-		if err != nil {
-			return false, err.Error(), onlyFatal(err)
-		}
-
-		snapshot, made = observed, plan.Make(observed, r.request.Target, r.request.Policy)
-		if observed.Journal != nil {
-			r.journal = *observed.Journal
-		}
-
-		if blocking = cluster.Blocking(made.Findings); len(blocking) == 0 {
-			return true, "", nil
-		}
-
-		if first || hasPermanent(blocking) {
-			return false, "", ErrBlocked
-		}
-
-		return false, blocking[0].String(), fatal(blocking)
-	})
-
-	switch {
-	case err == nil:
-		return snapshot, made, nil
-	case ctx.Err() != nil:
-		return snapshot, made, r.cancelled(ctx, "between two nodes")
-	case len(blocking) > 0:
-		failure := blocked(r.request.Target, blocking)
-		if len(r.turns) > 0 {
-			failure.State = "The run stopped between two nodes; no other node was touched."
-			failure.Remedy = resumeRemedy
-			failure.Err = errors.Join(append([]error{ErrGuard}, causes(blocking)...)...)
-		}
-
-		return snapshot, made, failure
-	default:
-		return snapshot, made, &Failure{
-			Summary: "Unable to observe the cluster", Seen: err.Error(),
-			State: "No node is being upgraded at this moment.", Remedy: resumeRemedy, Err: err,
-		}
-	}
-}
-
 const resumeRemedy = "Run terraform apply again to continue where the cluster is."
 
 func hasPermanent(findings []cluster.Finding) bool {
-	for _, finding := range findings {
-		if finding.Severity == cluster.Permanent {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
 }
 
-// turnsMost is one turn to finish what an earlier run began, one for the
-// target, and one more in case the node was away when its step was planned.
-const turnsMost = 3
-
-// mayStart refuses another node when the time for the run is used up, or when
-// this node had its turn already.
-func (r *run) mayStart(step plan.Step) error {
-	if r.turns[step.Node] >= turnsMost {
+// stopped is the failure of a run that was asked to stop, or has to.
+func (r *run) stopped(ctx context.Context, where string) *Failure {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
 		return &Failure{
-			Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node,
-			Seen:   fmt.Sprintf("The node completed its upgrade in this run and now runs Talos %s again.", step.From),
-			State:  "The cluster is in service; somebody or something else changes this node.",
-			Remedy: "Find out who does, then run terraform apply again.",
+			Summary: "Unable to go on with the upgrade", Seen: fmt.Sprintf("It stopped %s: %v.", where, cause),
+			State: "No node is being upgraded by this run.", Remedy: lostRemedy, Err: cause,
 		}
 	}
 
-	elapsed := r.clock.Now().Sub(r.begun)
-	if r.request.Deadline == 0 || elapsed < r.request.Deadline {
-		return nil
-	}
-
-	return &Failure{
-		Summary: "Unable to finish the upgrade in the time that timeouts allow",
-		Seen:    fmt.Sprintf("After %s the next node would have been %s.", elapsed.Round(time.Second), step.Node),
-		State:   "No node is being upgraded at this moment, and every node is in service.",
-		Remedy:  "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.",
-		Err:     ErrDeadline,
-	}
-}
-
-// cancelled is the failure of a run that was asked to stop.
-func (r *run) cancelled(ctx context.Context, where string) *Failure {
 	return &Failure{
 		Summary: "The upgrade was cancelled",
 		Seen:    "It was stopped " + where + ".",
@@ -300,7 +192,7 @@ func (r *run) conclude(snapshot cluster.Snapshot, err error) {
 
 	var failure *Failure
 	if errors.As(err, &failure) {
-		event.Node = failure.Node
+		event.Node = strings.Join(failure.nodes(), ",")
 	}
 
 	r.emit(event)

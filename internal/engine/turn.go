@@ -23,9 +23,14 @@ type turn struct {
 	step plan.Step
 	// entry is the journal's entry of the node, as last written.
 	entry cluster.Entry
-	// seen is the node as the guards last saw it, and looked is when.
+	// seen is the node as the guards last saw it, looked is when, and steps are
+	// those that turns had done by then.
 	seen   cluster.Machine
 	looked time.Time
+	steps  int
+	// ready is the last transition of the node's Ready condition, as the wait
+	// for it saw it.
+	ready time.Time
 	// armed tells that an installer may have run since the last boot.
 	armed bool
 	// cordoned tells that the cordon on the node is ours.
@@ -45,32 +50,40 @@ const (
 	fellBack
 )
 
-// turn moves one node, or finishes what an earlier run began with it.
-func (r *run) turn(ctx context.Context, step plan.Step) error {
+// turn moves one node, or finishes what an earlier run began with it. It
+// returns the last transition of the node's Ready condition.
+func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 	t := &turn{run: r, step: step}
-	t.entry, t.armed = r.journal.Entries[step.UUID]
+	defer r.traffic.calm(step.Node)
+
+	t.entry, t.armed = r.journal.entry(step.UUID)
 	t.armed = t.armed && t.entry.Open()
 
 	if !t.armed && !step.Done {
 		// Cheap when it is there still; the node drops unused images after a
 		// while. It has its own time, so it does not eat up the node's.
-		if err := r.pull(ctx, step); err != nil {
-			return t.failure(ctx, err)
+		if err := r.pull(ctx, step, step.Image); err != nil {
+			return t.ready, t.failure(ctx, err)
 		}
 	}
 
 	bounded, cancel := r.clock.WithTimeout(ctx, r.request.Policy.NodeTimeout)
 	defer cancel()
 
-	if err := t.move(bounded); err != nil {
-		t.tidy(ctx)
-
-		return t.failure(ctx, err)
+	err := t.move(bounded)
+	if errors.Is(err, errNoRoom) {
+		return t.ready, err
 	}
 
-	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target})
+	if err != nil {
+		t.tidy(ctx)
 
-	return nil
+		return t.ready, t.failure(ctx, err)
+	}
+
+	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: step.To})
+
+	return t.ready, nil
 }
 
 // move brings the node to its target, trying an install again that turns out
@@ -122,7 +135,7 @@ func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
 		return arrived, err
 	}
 
-	if t.reached(machine) {
+	if t.reached(machine) || t.passed(machine) {
 		t.cordoned = true
 
 		return arrived, nil
@@ -188,6 +201,7 @@ var errNotSent = errors.New("the call did not reach the node")
 // only a hint; the node says what is true.
 func (t *turn) resume(ctx context.Context) (outcome, error) {
 	t.cordoned = true
+	t.traffic.disturb(t.step.Node)
 
 	machine, err := t.reach(ctx)
 	if err != nil {
@@ -240,15 +254,13 @@ func (t *turn) reached(machine cluster.Machine) bool {
 	return machine.Talos.Equal(t.step.To) && (!t.step.Demanded || machine.Schematic == t.step.Schematic)
 }
 
+// passed tells whether the machine is past the step already: somebody else was
+// at it since the plan was made, and no version ever goes down.
+func (t *turn) passed(machine cluster.Machine) bool { return t.step.To.Less(machine.Talos) }
+
 // vacate takes the node out of service: guards, cordon, drain.
 func (t *turn) vacate(ctx context.Context) error {
-	if err := t.guarded(ctx, "cordon"); err != nil {
-		return err
-	}
-
-	t.doing(cluster.StepCordon, "")
-
-	if err := t.cordon(ctx); err != nil {
+	if err := t.occupy(ctx); err != nil {
 		return err
 	}
 
@@ -257,60 +269,4 @@ func (t *turn) vacate(ctx context.Context) error {
 
 func (t *turn) doing(step cluster.NodeStep, text string) {
 	t.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: t.step.Node, Step: step, Text: text})
-}
-
-// cordon marks the node unschedulable, unless somebody else already did.
-func (t *turn) cordon(ctx context.Context) error {
-	return t.wait(ctx, t.step.Node, "the cordon of "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
-		ours, err := t.kubernetes.Cordon(ctx, t.step.Node, t.run.run)
-		if err != nil {
-			// A cordon whose reply was lost carries our mark: tidy finds it.
-			t.cordoned = true
-
-			return false, err.Error(), onlyFatal(err)
-		}
-
-		t.cordoned = ours
-
-		return true, "", nil
-	})
-}
-
-// tidy takes our cordon back from a node whose turn failed before it was
-// armed. It has a little time of its own, also after the run was cancelled.
-func (t *turn) tidy(ctx context.Context) {
-	if t.armed || !t.cordoned {
-		return
-	}
-
-	bounded, cancel := t.aftermath(ctx)
-	defer cancel()
-
-	if err := t.uncordon(bounded); err != nil {
-		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the node could not be uncordoned: " + err.Error()})
-	}
-}
-
-// uncordon takes our own cordon back; the adapter leaves any other alone.
-func (t *turn) uncordon(ctx context.Context) error {
-	err := t.wait(ctx, t.step.Node, "the uncordon of "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
-		if err := t.kubernetes.Uncordon(ctx, t.step.Node); err != nil {
-			return false, err.Error(), onlyFatal(err)
-		}
-
-		return true, "", nil
-	})
-	if err == nil {
-		t.cordoned = false
-	}
-
-	return err
 }

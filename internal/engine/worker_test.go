@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -44,6 +45,19 @@ func (w *worker) texts(kind cluster.EventKind) []string {
 	}
 
 	return texts
+}
+
+// failedNodes are the nodes that the end of a failed run names.
+func (w *worker) failedNodes() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	index := slices.IndexFunc(w.events, func(e cluster.Event) bool { return e.Kind == cluster.EventRunFailed })
+	if index < 0 {
+		return ""
+	}
+
+	return w.events[index].Node
 }
 
 // worker connects an engine under the name of a run.

@@ -31,6 +31,15 @@ func (n Running) bare() bool {
 	return (n.Schematic == "" && len(n.Extensions) == 0) || n.Schematic == EmptySchematic
 }
 
+// Wish is what the configuration says about the image of a node.
+type Wish struct {
+	// Repository, without tag, replaces the node's own; empty keeps that.
+	Repository string
+	// Factory is the host, with port and path if it has them, of the Image
+	// Factory that serves images which neither names; [FactoryHost] when empty.
+	Factory string
+}
+
 // Choice is the image that a node is to run, and what the name of it promises.
 type Choice struct {
 	// Reference is the image with its tag.
@@ -43,17 +52,21 @@ type Choice struct {
 	Demanded bool
 }
 
-// Resolve chooses the image for a node: its own repository, or the override
-// where there is one, with the tag of the target. Errors wrap [ErrUnsuitable]
+// Resolve chooses the image for a node: its own repository, or the one that is
+// wished for, with the tag of the target. Errors wrap [ErrUnsuitable]
 // or [ErrReference] and say what to do; beside them the choice has no reference
 // but still tells which schematic an override demands.
-func Resolve(node Running, target version.Version, override string) (Choice, error) {
-	if override != "" {
-		return resolveOverride(node, target, override)
+func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
+	if wish.Factory == "" {
+		wish.Factory = FactoryHost
+	}
+
+	if wish.Repository != "" {
+		return resolveOverride(node, target, wish)
 	}
 
 	if node.InstallImage == "" {
-		return fromFactory(node, target)
+		return fromFactory(node, target, wish.Factory)
 	}
 
 	repository, _, err := Split(node.InstallImage)
@@ -62,7 +75,7 @@ func Resolve(node Running, target version.Version, override string) (Choice, err
 	}
 
 	if repository.Generic() {
-		return resolveGeneric(node, target, repository)
+		return resolveGeneric(node, target, repository, wish.Factory)
 	}
 
 	factory, ok := repository.Factory()
@@ -80,8 +93,8 @@ func Resolve(node Running, target version.Version, override string) (Choice, err
 // resolveOverride takes the repository that the configuration names. One that
 // names a schematic asks for it; one that names none must not cost the node
 // its extensions.
-func resolveOverride(node Running, target version.Version, override string) (Choice, error) {
-	repository, err := ParseRepository(override)
+func resolveOverride(node Running, target version.Version, wish Wish) (Choice, error) {
+	repository, err := ParseRepository(wish.Repository)
 	if err != nil {
 		return Choice{}, err
 	}
@@ -107,7 +120,7 @@ func resolveOverride(node Running, target version.Version, override string) (Cho
 	}
 
 	if repository.Generic() {
-		return resolveGeneric(node, target, repository)
+		return resolveGeneric(node, target, repository, wish.Factory)
 	}
 
 	return Choice{Reference: repository.At(target)}, nil
@@ -115,7 +128,7 @@ func resolveOverride(node Running, target version.Version, override string) (Cho
 
 // resolveGeneric replaces the generic installer where it would lose something
 // or no longer exists.
-func resolveGeneric(node Running, target version.Version, repository Repository) (Choice, error) {
+func resolveGeneric(node Running, target version.Version, repository Repository, factory string) (Choice, error) {
 	if node.Schematic == "" && len(node.Extensions) > 0 {
 		return Choice{}, fmt.Errorf("%w: machine.install.image is the generic installer, but the node runs the extensions %s and reports no schematic; set installer_image to the image that holds them",
 			ErrUnsuitable, strings.Join(node.Extensions, ", "))
@@ -125,7 +138,7 @@ func resolveGeneric(node Running, target version.Version, repository Repository)
 		return Choice{Reference: repository.At(target)}, nil
 	}
 
-	return fromFactory(node, target)
+	return fromFactory(node, target, factory)
 }
 
 // resolveOwnBuild keeps a repository whose name says nothing about its content,
@@ -144,7 +157,7 @@ func resolveOwnBuild(node Running, target version.Version, repository Repository
 }
 
 // fromFactory names the factory image that equals what the node runs.
-func fromFactory(node Running, target version.Version) (Choice, error) {
+func fromFactory(node Running, target version.Version, factory string) (Choice, error) {
 	schematic := node.Schematic
 	if schematic == "" {
 		if len(node.Extensions) > 0 {
@@ -160,7 +173,7 @@ func fromFactory(node Running, target version.Version) (Choice, error) {
 		platform = "metal"
 	}
 
-	repository, err := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}.Repository(FactoryHost)
+	repository, err := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}.Repository(factory)
 	if err != nil {
 		return Choice{}, err
 	}

@@ -149,7 +149,7 @@ func TestResolveKeepsWhatTheNodeRuns(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := image.Resolve(test.node, targetOf(test.target), test.override)
+			got, err := image.Resolve(test.node, targetOf(test.target), image.Wish{Repository: test.override})
 			if err != nil || got != test.want {
 				t.Errorf("Resolve = %+v, %v\nwant      %+v", got, err, test.want)
 			}
@@ -257,7 +257,7 @@ func TestResolveRefusesWhatWouldCostTheNodeSomething(t *testing.T) {
 				kind = image.ErrUnsuitable
 			}
 
-			got, err := image.Resolve(test.node, targetOf(test.target), test.override)
+			got, err := image.Resolve(test.node, targetOf(test.target), image.Wish{Repository: test.override})
 			if !errors.Is(err, kind) {
 				t.Fatalf("Resolve = %+v, %v; want %v", got, err, kind)
 			}
@@ -280,7 +280,7 @@ func TestResolveRefusesWhatWouldCostTheNodeSomething(t *testing.T) {
 func TestRefusedOverrideStillTellsItsDemand(t *testing.T) {
 	t.Parallel()
 
-	got, err := image.Resolve(image.Running{Platform: "metal", Schematic: schematicA}, targetOf(""), factory+"aws-installer/"+schematicB)
+	got, err := image.Resolve(image.Running{Platform: "metal", Schematic: schematicA}, targetOf(""), image.Wish{Repository: factory + "aws-installer/" + schematicB})
 	if !errors.Is(err, image.ErrUnsuitable) || !got.Demanded || got.Schematic != schematicB || got.Reference != "" {
 		t.Errorf("Resolve = %+v, %v; want the demand for %s and ErrUnsuitable", got, err, schematicB)
 	}
@@ -293,4 +293,32 @@ func targetOf(text string) version.Version {
 	}
 
 	return version.MustParse(text)
+}
+
+// TestImagesThatNothingNamesComeFromTheFactoryThatIsWishedFor: behind an air
+// gap the public one is out of reach.
+func TestImagesThatNothingNamesComeFromTheFactoryThatIsWishedFor(t *testing.T) {
+	t.Parallel()
+
+	for title, node := range map[string]image.Running{
+		"no image":             {Platform: "metal", Schematic: schematicA},
+		"the generic image":    {Platform: "metal", Schematic: schematicA, InstallImage: "ghcr.io/siderolabs/installer:v1.13.0"},
+		"an image of its own":  {Platform: "metal", Schematic: schematicA, InstallImage: "factory.talos.dev/metal-installer/" + schematicA + ":v1.13.0"},
+		"the generic override": {Platform: "metal", Schematic: image.EmptySchematic},
+	} {
+		wish := image.Wish{Factory: "factory.example.com:8443/talos"}
+		want := "factory.example.com:8443/talos/metal-installer/" + node.Schematic + ":v1.14.0"
+
+		switch title {
+		case "an image of its own":
+			want = "factory.talos.dev/metal-installer/" + schematicA + ":v1.14.0"
+		case "the generic override":
+			wish.Repository = "ghcr.io/siderolabs/installer"
+		}
+
+		got, err := image.Resolve(node, version.MustParse("1.14.0"), wish)
+		if err != nil || got.Reference != want {
+			t.Errorf("%s: %q, %v; want %q", title, got.Reference, err, want)
+		}
+	}
 }

@@ -12,25 +12,31 @@ import (
 
 // checkEtcd compares the control planes with the members of etcd, and refuses
 // topologies that lose etcd when one member is down.
-func checkEtcd(snapshot cluster.Snapshot, steps []Step) []cluster.Finding {
-	var findings []cluster.Finding
+func (p *planner) checkEtcd() {
+	var controlPlanes []*subject
 
-	controlPlanes := snapshot.ControlPlanes()
-	moving := slices.ContainsFunc(steps, func(s Step) bool { return s.Role == cluster.ControlPlane })
+	moving := false
+
+	for i := range p.nodes {
+		if node := &p.nodes[i]; node.Role == cluster.ControlPlane {
+			controlPlanes = append(controlPlanes, node)
+			moving = moving || node.turns()
+		}
+	}
 
 	switch {
 	case len(controlPlanes) == 0:
-		findings = append(findings, cluster.Finding{
+		p.find(cluster.Finding{
 			Check: "etcd-members", Severity: cluster.Observed,
 			Found: "no control plane was found", Remedy: "Check that the endpoints belong to this cluster.",
 		})
 	case len(controlPlanes) == 1 && moving:
-		findings = append(findings, cluster.Finding{
+		p.find(cluster.Finding{
 			Check: "single-control-plane", Severity: cluster.Advice, Node: controlPlanes[0].Name,
 			Found: "the cluster has one control plane: the Kubernetes API is away while it reboots",
 		})
 	case len(controlPlanes) == 2 && moving:
-		findings = append(findings, cluster.Finding{
+		p.find(cluster.Finding{
 			Check: "two-members", Severity: cluster.Observed,
 			Found:  "etcd has two members, and while one of them reboots the other has no quorum",
 			Remedy: "Add a third control plane, or remove one, before the upgrade.",
@@ -39,26 +45,24 @@ func checkEtcd(snapshot cluster.Snapshot, steps []Step) []cluster.Finding {
 
 	for _, node := range controlPlanes {
 		if node.Etcd == nil {
-			findings = append(findings, checkSilence(snapshot, node)...)
+			p.checkSilence(node)
 
 			continue
 		}
 
 		if finding, ok := compareMembers(node, controlPlanes); ok {
-			findings = append(findings, finding)
+			p.find(finding)
 		}
 	}
-
-	return findings
 }
 
 // compareMembers holds one control plane's list of etcd members against the
 // control planes that are there.
-func compareMembers(viewer cluster.Node, controlPlanes []cluster.Node) (cluster.Finding, bool) {
+func compareMembers(viewer *subject, controlPlanes []*subject) (cluster.Finding, bool) {
 	var strangers []string
 
 	for _, member := range viewer.Etcd.Members {
-		known := slices.ContainsFunc(controlPlanes, func(n cluster.Node) bool {
+		known := slices.ContainsFunc(controlPlanes, func(n *subject) bool {
 			return slices.Contains(member.PeerAddresses, n.Address) || (n.Etcd != nil && n.Etcd.Status.MemberID == member.ID)
 		})
 		if !known {
@@ -83,14 +87,14 @@ func compareMembers(viewer cluster.Node, controlPlanes []cluster.Node) (cluster.
 
 // checkSilence refuses to begin while a control plane's etcd does not answer,
 // except on a node that an earlier run may have sent into a reboot.
-func checkSilence(snapshot cluster.Snapshot, node cluster.Node) []cluster.Finding {
-	if _, open := openEntry(snapshot, node); open || node.Machine == nil {
-		return nil
+func (p *planner) checkSilence(node *subject) {
+	if node.open || node.Machine == nil {
+		return
 	}
 
-	return []cluster.Finding{{
+	p.find(cluster.Finding{
 		Check: "etcd-quorum", Severity: cluster.Observed, Node: node.Name, Err: node.EtcdError,
 		Found:  fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError),
 		Remedy: "Bring it back to health first (talosctl service etcd, talosctl etcd status).",
-	}}
+	})
 }

@@ -63,7 +63,10 @@ func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
 		},
 		"a skipped minor names the line in between": {
 			scene: newScene(3, 2).runs("1.13.4").runs("1.11.6", "worker-1"), check: "versions", severity: cluster.Permanent,
-			says: []string{"from Talos 1.11.6 to 1.13.4", "skip the release line 1.12", "Upgrade to the latest 1.12.x first"},
+			says: []string{
+				"from Talos 1.11.6 to 1.13.4 would skip the release line 1.12", "Talos 1.11.6, Kubernetes 1.34.2 -> Talos 1.12.", "-> Talos 1.13.4",
+				"Set allow_intermediate_versions = true", "set talos_version to 1.12.",
+			},
 		},
 		"a minor that the matrix does not know": {
 			scene: newScene(3, 0).runs("1.15.2").aims("1.16.0"), check: "compatibility", severity: cluster.Permanent,
@@ -71,11 +74,13 @@ func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
 		},
 		"Kubernetes too old for the target": {
 			scene: newScene(3, 1).kubernetes("1.30.4"), check: "compatibility", severity: cluster.Permanent,
-			says: []string{"kubernetes 1.30.4 is not supported by Talos 1.13.4", "1.31 to 1.36", "Bring Kubernetes into that range first"},
+			says: []string{
+				"Talos 1.13.4 needs Kubernetes 1.31 or newer, the cluster runs 1.30.4, and kubernetes_version is not set", "Bring Kubernetes into that range first",
+			},
 		},
 		"Kubernetes too new for the target": {
 			scene: newScene(3, 1).kubernetes("1.37.0"), check: "compatibility", severity: cluster.Permanent,
-			says: []string{"kubernetes 1.37.0 is not supported by Talos 1.13.4", "or choose another talos_version"},
+			says: []string{"Talos 1.13.4 needs Kubernetes 1.36 or older, the cluster runs 1.37.0", "or choose another talos_version"},
 		},
 		"one old kubelet is enough": {
 			scene: func() *scene {
@@ -93,17 +98,28 @@ func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
 			scene: newScene(3, 0).runs("1.10.5").aims("1.11.6").kubernetes("1.32.0"), check: "versions", severity: cluster.Advice,
 			says: []string{"1.10.5", "tested from 1.11.0"},
 		},
-		"another Kubernetes than runs": {
-			scene: newScene(3, 0).asserts("1.35.2"), check: "versions", severity: cluster.Permanent,
-			says: []string{"runs Kubernetes 1.34.2", "kubernetes_version asks for 1.35.2", "Set kubernetes_version to what runs"},
+		"one new kubelet is enough": {
+			scene: newScene(3, 1).component("worker-1", cluster.Kubelet, "1.37.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"Talos 1.13.4 needs Kubernetes 1.36 or older, and some components of the cluster run 1.37.0", "Bring all components to one version first"},
 		},
-		"another Kubernetes than some components run": {
-			scene: func() *scene {
-				s := newScene(3, 1).asserts("1.34.2")
-				s.node("worker-1").Versions[cluster.Kubelet] = version.MustParse("1.33.0")
-
-				return s
-			}(), check: "versions", severity: cluster.Permanent, says: []string{"runs Kubernetes 1.33.0 to 1.34.2"},
+		"a skipped minor of Kubernetes": {
+			scene: newScene(3, 0).asserts("1.36.0"), check: "versions", severity: cluster.Permanent,
+			says: []string{
+				"from Kubernetes 1.34.2 to 1.36.0 would skip the release line 1.35", "Talos 1.12.6, Kubernetes 1.34.2 -> Talos 1.13.4 -> Kubernetes 1.35.",
+				"set kubernetes_version to 1.35.",
+			},
+		},
+		"a component that would go down names its node": {
+			scene: newScene(3, 1).asserts("1.34.2").component("worker-1", cluster.Kubelet, "1.34.3"), check: "versions", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"runs kubelet 1.34.3, newer than the target 1.34.2", "Set kubernetes_version to 1.34.3 or newer"},
+		},
+		"components that would go down on many nodes are one finding": {
+			scene: newScene(3, 10).asserts("1.34.1"), check: "versions", severity: cluster.Permanent,
+			says: []string{"Kubernetes up to 1.34.2 runs on worker-1, worker-2,", "worker-10 and 3 more, newer than the target 1.34.1"},
+		},
+		"a version that the matrix does not know is accepted on request only": {
+			scene: newScene(3, 0).runs("1.15.2").aims("1.16.0").kubernetes("1.36.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"talos 1.16", "1.2 to 1.15", "allow_unknown_versions = true"},
 		},
 		"a legacy node cannot leave out the drain": {
 			scene: func() *scene {
@@ -177,14 +193,47 @@ func TestWhatCanBeOrderedIsNotHeldAgainstATarget(t *testing.T) {
 	}
 }
 
-func TestAssertedKubernetesIsHeldAgainstWhatRunsWithoutATalosTarget(t *testing.T) {
+func (s *scene) component(node string, component cluster.Component, running string) *scene {
+	s.node(node).Versions[component] = version.MustParse(running)
+
+	return s
+}
+
+// TestAWayOfSeveralHopsIsObjectedToOnce looks at what concerns every turn of a
+// node in the same way.
+func TestAWayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
 	t.Parallel()
 
-	s := newScene(3, 0).asserts("1.36.0")
+	findings := func() []cluster.Finding {
+		s := newScene(3, 1).walks().runs("1.11.2").unpinned("worker-1").undrained()
+		s.node("worker-1").Machine.Extensions = []string{"drbd"}
+
+		return s.make().Findings
+	}()
+
+	seen := map[string]int{}
+	for _, finding := range findings {
+		seen[finding.Node+" "+finding.Check]++
+	}
+
+	for _, want := range []string{"worker-1 schematic", "worker-1 component-images", "worker-1 versions", "cp-1 versions"} {
+		if seen[want] != 1 {
+			t.Errorf("%s is said %d times in %v", want, seen[want], findings)
+		}
+	}
+}
+
+// Nothing finishes the turn of a node while Talos is not managed, so the node is
+// missed.
+func TestASilentNodeIsMissedWhereTalosIsNotManaged(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(3, 2).silent("worker-1").entry("worker-1", cluster.PhaseRebooting, "b").asserts("1.35.0")
 	s.target.Talos = version.Version{}
 
-	if finding, ok := find(s.make().Findings, "versions"); !ok || finding.Attribute != "kubernetes_version" {
-		t.Errorf("finding: %v", finding)
+	made := s.make()
+	if finding, ok := find(made.Findings, "talos-api"); !ok || finding.Node != "worker-1" || strings.Join(made.Elsewhere, " ") != "worker-1" {
+		t.Errorf("plan:\n%s", render(made))
 	}
 }
 

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -18,49 +21,126 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
-// TestPlansReadAsWritten shows whole plans, so that a change of order, image or
-// wording is seen in review.
+// TestPlansReadAsWritten shows whole plans, so that a change of order, path,
+// image or wording is seen in review. Each archive in testdata holds a scene, as
+// stage reads it, and the plan for it.
 func TestPlansReadAsWritten(t *testing.T) {
 	t.Parallel()
 
-	for name, s := range map[string]*scene{
-		"workers-first":          newScene(3, 2),
-		"factory-from-1.14":      newScene(1, 1).runs("1.13.4").aims("1.14.0"),
-		"resume-after-a-crash":   newScene(3, 2).runs("1.13.4", "worker-1").silent("worker-2").entry("worker-2", cluster.PhaseRebooting, "b"),
-		"drift-of-one-node":      newScene(3, 2).runs("1.13.4", "worker-1", "cp-1", "cp-2", "cp-3"),
-		"unfit-for-every-reason": unfit(),
-	} {
-		t.Run(name, func(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d archives: %v", len(files), err)
+	}
+
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 
-			got, golden := render(s.make()), filepath.Join("testdata", name+".golden")
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if len(archive.Files) == 0 || archive.Files[0].Name != "scene" {
+				t.Fatalf("%s holds no scene", file)
+			}
+
+			s, err := stage(string(archive.Files[0].Data))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			got := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: []txtar.File{
+				archive.Files[0], {Name: "plan", Data: []byte(render(s.make()))},
+			}})
 
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
 					t.Fatal(err)
 				}
 
 				return
 			}
 
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			if diff := cmp.Diff(string(want), got); diff != "" {
+			if diff := cmp.Diff(string(txtar.Format(archive)), string(got)); diff != "" {
 				t.Errorf("the plan changed (-golden +now); if that is wanted, run the test with -update:\n%s", diff)
 			}
 		})
 	}
 }
 
-// unfit is a cluster in which as much as possible is wrong at once.
-func unfit() *scene {
-	s := newScene(2, 3).runs("1.13.5", "worker-1").silent("worker-2").entry("worker-3", cluster.PhaseFallback, "boot-9").
-		cordoned("worker-1", "").unpinned("cp-1").roles("os:reader").asserts("1.36.0").kubernetes("1.30.1").undrained()
-	s.snapshot.Foreign = []string{"flatcar-1"}
-	s.node("cp-2").Machine.Extensions = []string{"drbd"}
+// stage builds the scene that a text describes, one word and its arguments on a
+// line; the first line is the size of the cluster.
+func stage(text string) (*scene, error) {
+	var s *scene
+
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+
+		if s == nil {
+			if words[0] != "nodes" || len(words) != 3 {
+				return nil, fmt.Errorf("want \"nodes CONTROL-PLANES WORKERS\" first, not %q", line)
+			}
+
+			controlPlanes, _ := strconv.Atoi(words[1])
+			workers, _ := strconv.Atoi(words[2])
+			s = newScene(controlPlanes, workers)
+
+			continue
+		}
+
+		act, known := acts()[words[0]]
+		if !known || len(words)-1 < act.least {
+			return nil, fmt.Errorf("no act: %q", line)
+		}
+
+		act.play(s, words[1:])
+	}
+
+	return s, nil
+}
+
+type act struct {
+	// least is how many arguments it takes.
+	least int
+	play  func(s *scene, words []string)
+}
+
+func acts() map[string]act {
+	return map[string]act{
+		"talos":           {1, func(s *scene, w []string) { s.runs(w[0], w[1:]...) }},
+		"kubernetes":      {1, func(s *scene, w []string) { s.kubernetes(w[0]) }},
+		"component":       {3, func(s *scene, w []string) { s.component(w[0], cluster.Component(w[1]), w[2]) }},
+		"schematic":       {1, func(s *scene, w []string) { s.built(strings.Repeat(w[0], 64)) }},
+		"extension":       {2, func(s *scene, w []string) { s.node(w[0]).Machine.Extensions = w[1:] }},
+		"unpinned":        {1, func(s *scene, w []string) { s.unpinned(w[0]) }},
+		"not-ready":       {1, func(s *scene, w []string) { s.notReady(w[0]) }},
+		"cordoned":        {1, func(s *scene, w []string) { s.cordoned(w[0], strings.Join(w[1:], "")) }},
+		"silent":          {1, func(s *scene, w []string) { s.silent(w[0]) }},
+		"gone":            {1, func(s *scene, w []string) { s.gone(w[0]) }},
+		"foreign":         {1, func(s *scene, w []string) { s.snapshot.Foreign = w }},
+		"roles":           {1, func(s *scene, w []string) { s.roles(w...) }},
+		"journal":         {3, func(s *scene, w []string) { s.entry(w[0], cluster.Phase(w[1]), w[2]) }},
+		"target-talos":    {1, func(s *scene, w []string) { s.aims(w[0]) }},
+		"target-kube":     {1, func(s *scene, w []string) { s.asserts(w[0]) }},
+		"target-image":    {1, func(s *scene, w []string) { s.target.InstallerImage = w[0] }},
+		"order":           {1, func(s *scene, w []string) { s.policy.Order = cluster.Order(w[0]) }},
+		"max-unavailable": {1, func(s *scene, w []string) { s.policy.MaxUnavailable = share(w[0]) }},
+		"canary":          {1, func(s *scene, w []string) { s.canary(w...) }},
+		"hold":            {1, func(s *scene, w []string) { s.holds(w[0]) }},
+		"image":           {2, func(s *scene, w []string) { s.gets(w[0], w[1]) }},
+		"undrained":       {0, func(s *scene, _ []string) { s.undrained() }},
+		"allow":           {1, func(s *scene, w []string) { s.allows(w...) }},
+		"through":         {1, func(s *scene, w []string) { s.names(w...) }},
+	}
+}
+
+func (s *scene) allows(what ...string) *scene {
+	s.policy.AllowIntermediate = s.policy.AllowIntermediate || slices.Contains(what, "intermediate")
+	s.policy.AllowUnknown = s.policy.AllowUnknown || slices.Contains(what, "unknown")
 
 	return s
 }
@@ -69,25 +149,69 @@ func unfit() *scene {
 func render(made plan.Plan) string {
 	var text strings.Builder
 
-	for i, step := range made.Steps {
-		fmt.Fprintf(&text, "%d. %s (%s, %s): %s -> %s", i+1, step.Node, step.Role, step.Address, step.From, step.To)
+	for i, hop := range made.Hops {
+		fmt.Fprintf(&text, "hop %d: %s -> %s\n", i+1, hop.From, hop.To)
 
-		switch {
-		case step.Done:
-			text.WriteString(", return to service")
-		case step.Finish:
-			text.WriteString(", finish")
+		for _, step := range made.Steps {
+			if step.Hop == i {
+				renderStep(&text, step)
+			}
 		}
-
-		fmt.Fprintf(&text, "\n   api %q, image %q\n", step.API, step.Image)
 	}
 
-	fmt.Fprintf(&text, "at target: %s\n", strings.Join(made.AtTarget, ", "))
-	fmt.Fprintf(&text, "elsewhere: %s\n", strings.Join(made.Elsewhere, ", "))
+	fmt.Fprintf(&text, "budget: %d, about %s\n", made.Budget, made.Estimate())
+
+	for _, list := range []struct {
+		name  string
+		nodes []string
+	}{{"at target", made.AtTarget}, {"elsewhere", made.Elsewhere}, {"held", made.Held}} {
+		if len(list.nodes) > 0 {
+			fmt.Fprintf(&text, "%s: %s\n", list.name, strings.Join(list.nodes, ", "))
+		}
+	}
 
 	for _, finding := range made.Findings {
 		severity := [...]string{cluster.Advice: "advice", cluster.Observed: "observed", cluster.Permanent: "permanent"}[finding.Severity]
-		fmt.Fprintf(&text, "%s [%s]: %s\n", severity, finding.Attribute, finding)
+		fmt.Fprintf(&text, "%s at %s%s: %s\n", severity, finding.Attribute, within(finding.Within), finding)
+	}
+
+	return text.String()
+}
+
+func renderStep(text *strings.Builder, step plan.Step) {
+	fmt.Fprintf(text, "  %s (%s): ", step.Node, step.Role)
+
+	if step.Component != "" {
+		fmt.Fprintf(text, "%s ", step.Component)
+	}
+
+	fmt.Fprintf(text, "%s -> %s", step.From, step.To)
+
+	for _, mark := range []struct {
+		set  bool
+		text string
+	}{{step.Canary, "canary"}, {step.Finish, "unfinished"}, {step.Done, "return to service"}} {
+		if mark.set {
+			fmt.Fprintf(text, ", %s", mark.text)
+		}
+	}
+
+	if step.Component == "" {
+		fmt.Fprintf(text, ", %q by %q", step.Image, step.API)
+	}
+
+	text.WriteString("\n")
+}
+
+func within(steps []cluster.Within) string {
+	var text strings.Builder
+
+	for _, step := range steps {
+		if field, ok := step.(cluster.Field); ok {
+			fmt.Fprintf(&text, ".%s", string(field))
+		} else {
+			fmt.Fprintf(&text, "[%#v]", step)
+		}
 	}
 
 	return text.String()

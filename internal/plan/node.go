@@ -11,69 +11,77 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 )
 
-// imageFinding says why there is no image for a node. It points at the
-// attribute in any case: where that is not at fault, it is the way out.
-func imageFinding(node string, target cluster.Target, err error) cluster.Finding {
+// checkImage says why there is no image for a node. It points at the attribute
+// in any case: where that is not at fault, it is the way out.
+func (p *planner) checkImage(node *subject) {
+	if node.refused == nil {
+		return
+	}
+
 	finding := cluster.Finding{
-		Check: "schematic", Severity: cluster.Permanent, Node: node, Attribute: attributeImage, Err: err,
-		Found: err.Error(),
+		Check: "schematic", Severity: cluster.Permanent, Node: node.Name, Attribute: attributeImage, Err: node.refused,
+		Found: node.refused.Error(),
 	}
 
-	if !errors.Is(err, image.ErrReference) {
-		return finding
+	own := p.policy.Images[node.Name] != ""
+	if own {
+		finding.Attribute, finding.Within = attributeOverrides, []cluster.Within{cluster.Key(node.Name), fieldImage}
 	}
 
-	finding.Check = "installer-image"
-	finding.Remedy = "Correct installer_image, or leave it out to keep each node's own repository."
+	if errors.Is(node.refused, image.ErrReference) {
+		finding.Check = "installer-image"
 
-	if target.InstallerImage == "" {
-		finding.Remedy = "Correct machine.install.image in the machine configuration, or set installer_image."
-	}
-
-	return finding
-}
-
-// checkNode looks at what one node's own upgrade needs.
-func checkNode(snapshot cluster.Snapshot, node cluster.Node, step Step, policy cluster.Policy) []cluster.Finding {
-	var findings []cluster.Finding
-
-	if finding, ok := checkFallback(snapshot, node, step, policy); ok {
-		findings = append(findings, finding)
-	}
-
-	// The defaults move with the version of Talos alone.
-	if !step.From.Equal(step.To) {
-		if finding, ok := checkPins(node); ok {
-			findings = append(findings, finding)
+		switch {
+		case own:
+			finding.Remedy = "Correct the installer_image of this node, or leave it out to keep the node's own repository."
+		case p.target.InstallerImage != "":
+			finding.Remedy = "Correct installer_image, or leave it out to keep each node's own repository."
+		default:
+			finding.Remedy = "Correct machine.install.image in the machine configuration, or set installer_image."
 		}
 	}
 
-	if step.API == cluster.LegacyAPI && !policy.Drain.Enabled {
-		findings = append(findings, cluster.Finding{
+	p.find(finding)
+}
+
+// checkStep looks at what one node's own upgrade needs.
+func (p *planner) checkStep(node *subject, step Step) {
+	if node.moves == 0 {
+		p.checkImage(node)
+	}
+
+	if finding, ok := p.checkFallback(node, step); ok {
+		p.find(finding)
+	}
+
+	// The defaults move with the version of Talos alone, and the first time is
+	// the one to speak of.
+	if !step.From.Equal(step.To) && node.Machine.Talos.Equal(step.From) {
+		if finding, ok := checkPins(node); ok {
+			p.find(finding)
+		}
+	}
+
+	if step.API == cluster.LegacyAPI && !p.policy.Drain.Enabled && node.moves == 0 {
+		p.find(cluster.Finding{
 			Check: "versions", Severity: cluster.Permanent, Node: node.Name, Attribute: attributeDrain,
 			Found:  fmt.Sprintf("the node runs Talos %s, which always drains itself during an upgrade, so drain.enabled = false cannot be honoured", step.From),
 			Remedy: "Leave drain.enabled at true until the nodes run Talos 1.13.",
 		})
 	}
-
-	return findings
 }
 
 // checkFallback refuses an image from which the node already fell back, until
 // the target or the image changes or the user asks for another try.
-func checkFallback(snapshot cluster.Snapshot, node cluster.Node, step Step, policy cluster.Policy) (cluster.Finding, bool) {
-	if snapshot.Journal == nil {
-		return cluster.Finding{}, false
-	}
-
-	entry, found := snapshot.Journal.Entries[node.UUID()]
-	if !found || entry.Phase != cluster.PhaseFallback || entry.Image != step.Image {
+func (p *planner) checkFallback(node *subject, step Step) (cluster.Finding, bool) {
+	entry := node.entry
+	if entry.Phase != cluster.PhaseFallback || entry.Image != step.Image {
 		return cluster.Finding{}, false
 	}
 
 	// An entry without a boot ID must not pass for a retry that nobody asked
 	// for.
-	if retry, asked := policy.Retry[node.Name]; asked && retry == entry.BootID {
+	if retry, asked := p.policy.Retry[node.Name]; asked && retry == entry.BootID {
 		return cluster.Finding{}, false
 	}
 
@@ -87,7 +95,7 @@ func checkFallback(snapshot cluster.Snapshot, node cluster.Node, step Step, poli
 
 // checkPins refuses an upgrade that would move Kubernetes components along:
 // what the machine configuration leaves unset follows the Talos version.
-func checkPins(node cluster.Node) (cluster.Finding, bool) {
+func checkPins(node *subject) (cluster.Finding, bool) {
 	if node.Machine.Config == nil {
 		return cluster.Finding{}, false
 	}

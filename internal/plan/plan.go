@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package plan decides, from an observation alone, which nodes have to move, in
-// which order and with which image, or why they cannot. It is pure: no clock,
-// no context, no I/O.
+// which order, through which versions and with which image, or why they cannot.
+// It is pure: no clock, no context, no I/O.
 package plan
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -22,17 +20,20 @@ type Step struct {
 	// Component is the part of Kubernetes that moves; empty for a turn that
 	// moves Talos.
 	Component cluster.Component
-	// Canary tells that nothing but canaries moves before this one is done.
+	// Canary tells that nothing but canaries moves before this one is done; for
+	// a component, that none of its kind does.
 	Canary bool
 	// Estimate is roughly how long the turn takes.
 	Estimate time.Duration
 
-	Node     string
-	Role     cluster.Role
-	Address  string
-	UUID     string
+	Node    string
+	Role    cluster.Role
+	Address string
+	UUID    string
+	// From is what the node runs when the turn begins: at present or, where it
+	// has a turn in an earlier hop, after that.
 	From, To version.Version
-	// Image is the installer image with its tag.
+	// Image is the installer image with its tag; empty for a component.
 	Image string
 	// Schematic is the one the node must report afterwards; empty when the
 	// image does not tell.
@@ -40,9 +41,13 @@ type Step struct {
 	// Demanded tells that a node with the right version and another schematic
 	// is not at its target.
 	Demanded bool
-	API      cluster.UpgradeAPI
+	// API is the way in which the node takes this turn, as From decides; empty
+	// for a component, and for a node that does not answer and has to be
+	// finished.
+	API cluster.UpgradeAPI
 	// Finish tells that an earlier run left the node in the middle of its
-	// turn: it is looked at before anything else is done.
+	// turn: it is looked at before anything else is done. Only the first turn
+	// of a node can be one.
 	Finish bool
 	// Done tells that nothing has to be installed: only the way back into
 	// service is left.
@@ -54,191 +59,147 @@ type Plan struct {
 	// Hops are the legs of the way from what runs to the target, in order.
 	Hops []Hop
 	// Steps are in the order in which the nodes move, through all hops: a node
-	// has one turn in each hop that concerns it.
+	// has one turn in each hop of Talos that concerns it, and one for each of
+	// its components in each hop of Kubernetes.
 	Steps []Step
 	// Held are the names of the nodes that the policy leaves alone.
 	Held []string
 	// Budget is how many workers may be unavailable at a time.
 	Budget int
+	// Settle is how long a node must stay healthy before the next one starts.
+	Settle time.Duration
 	// AtTarget are the names of the nodes with nothing to do.
 	AtTarget []string
 	// Elsewhere are the names of the nodes that are not known to be at the
-	// target and cannot be moved there: silent ones and newer ones. A finding
-	// says why.
+	// target and cannot be moved there: silent ones, newer ones, and all that
+	// are to be moved when there is no way. A finding says why.
 	Elsewhere []string
 	// Findings that are not [cluster.Advice] forbid to begin.
 	Findings []cluster.Finding
 }
 
-// Total counts the nodes that the target applies to.
-func (p Plan) Total() int { return len(p.Steps) + len(p.AtTarget) + len(p.Elsewhere) }
+// Total counts the nodes that the target applies to: all but the held ones.
+func (p Plan) Total() int {
+	moving := make(map[string]struct{}, len(p.Steps))
+	for i := range p.Steps {
+		moving[p.Steps[i].Node] = struct{}{}
+	}
+
+	return len(moving) + len(p.AtTarget) + len(p.Elsewhere)
+}
 
 // Make plans the way from the snapshot to the target. It never fails: what
 // cannot be is a finding.
 func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Policy) Plan {
-	var made Plan
+	p := newPlanner(snapshot, target, policy)
 
-	made.Findings = append(made.Findings, checkTarget(snapshot, target)...)
-	made.Findings = append(made.Findings, checkInventory(snapshot)...)
+	p.route()
+	p.checkInventory()
+	p.checkNames()
+	p.checkIntermediate()
+	p.checkHeld()
+	p.schedule()
+	p.place()
+	p.checkWork()
 
-	if target.Talos.IsZero() {
-		return made
+	return p.made
+}
+
+// planner is a plan in the making.
+type planner struct {
+	snapshot cluster.Snapshot
+	target   cluster.Target
+	policy   cluster.Policy
+	walk     Walk
+	canaries map[string]bool
+	// nodes are those that are there, in the order of the observation.
+	nodes []subject
+	// start is what the cluster runs: the lowest of what has to move.
+	start State
+	// blocked tells that there is no way to the target.
+	blocked bool
+	made    Plan
+}
+
+func newPlanner(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Policy) *planner {
+	if policy.MaxUnavailable == (cluster.Share{}) {
+		policy.MaxUnavailable = cluster.OneAtATime()
 	}
 
-	for _, node := range snapshot.Managed() {
-		step, needed, findings := planNode(snapshot, node, target, policy)
-		made.Findings = append(made.Findings, findings...)
+	p := &planner{
+		snapshot: snapshot, target: target, policy: policy,
+		walk:     Walk{Intermediate: policy.Intermediate, AllowUnknown: policy.AllowUnknown},
+		canaries: make(map[string]bool, len(policy.Canary)),
+		nodes:    make([]subject, 0, len(snapshot.Nodes)),
+	}
+
+	for _, name := range policy.Canary {
+		p.canaries[name] = true
+	}
+
+	workers := 0
+
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		if node.Gone {
+			continue
+		}
+
+		if node.Role == cluster.Worker {
+			workers++
+		}
+
+		subject := p.look(node)
+		if subject.held {
+			p.made.Held = append(p.made.Held, node.Name)
+		}
+
+		p.nodes = append(p.nodes, subject)
+	}
+
+	p.made.Budget, p.made.Settle = policy.MaxUnavailable.Of(workers), policy.Settle
+
+	return p
+}
+
+// find adds to the findings.
+func (p *planner) find(findings ...cluster.Finding) {
+	p.made.Findings = append(p.made.Findings, findings...)
+}
+
+// place says of every node that has no turn why it has none.
+func (p *planner) place() {
+	for i := range p.nodes {
+		node := &p.nodes[i]
 
 		switch {
-		case needed:
-			made.Steps = append(made.Steps, step)
-		case step.Done:
-			made.AtTarget = append(made.AtTarget, node.Name)
+		case node.held, node.steps > 0:
+		case p.arrived(node):
+			p.made.AtTarget = append(p.made.AtTarget, node.Name)
 		default:
-			made.Elsewhere = append(made.Elsewhere, node.Name)
+			p.made.Elsewhere = append(p.made.Elsewhere, node.Name)
 		}
 	}
-
-	sortSteps(snapshot, policy.Order, made.Steps)
-	made.Findings = append(made.Findings, checkWork(snapshot, made.Steps)...)
-
-	return made
 }
 
-// Startable are the steps, in order, that may begin now, beside the busy ones:
-// those whose turn has begun and has not ended. The snapshot is the one the
-// plan was made from.
-func (p Plan) Startable(_ cluster.Snapshot, busy []Step) []Step {
-	if len(busy) > 0 || len(p.Steps) == 0 {
-		return nil
-	}
-
-	return p.Steps[:1]
-}
-
-// planNode plans one node. A node that does not answer has no step unless an
-// earlier run left it in the middle of its turn.
-func planNode(snapshot cluster.Snapshot, node cluster.Node, target cluster.Target, policy cluster.Policy) (Step, bool, []cluster.Finding) {
-	entry, open := openEntry(snapshot, node)
-	step := Step{
-		Node: node.Name, Role: node.Role, Address: node.Address, UUID: node.UUID(),
-		To: target.Talos, Finish: open || leftCordoned(node),
-	}
-
-	if node.Machine == nil {
-		step.From, step.Image = entry.Previous, entry.Image
-
-		return step, open, nil
-	}
-
-	step.From, step.API = node.Machine.Talos, node.Machine.UpgradeAPI()
-
-	choice, err := chooseImage(node.Machine, target)
-	step.Image, step.Schematic, step.Demanded = choice.Reference, choice.Schematic, choice.Demanded
-
-	if atTarget(node.Machine, target.Talos, choice) {
-		step.Done = true
-
-		return step, step.Finish, nil
-	}
-
-	if node.Machine.Talos.Compare(target.Talos) > 0 {
-		// Refused by checkTarget, which names it.
-		return step, open, nil
-	}
-
-	var findings []cluster.Finding
-	if err != nil {
-		findings = append(findings, imageFinding(node.Name, target, err))
-	}
-
-	findings = append(findings, checkNode(snapshot, node, step, policy)...)
-
-	return step, true, findings
-}
-
-// atTarget is the rule of what counts as done: the version, and the schematic
-// where one is demanded.
-func atTarget(machine *cluster.Machine, target version.Version, choice image.Choice) bool {
-	if !machine.Talos.Equal(target) {
+// arrived tells whether the node is known to be at the target.
+func (p *planner) arrived(node *subject) bool {
+	if !p.target.Talos.IsZero() && (node.Machine == nil || node.unfinished() || !p.atTarget(node)) {
 		return false
 	}
 
-	return !choice.Demanded || machine.Schematic == choice.Schematic
-}
-
-// chooseImage chooses nothing where the node's own repository decides and
-// cannot be read: checkReadable says so.
-func chooseImage(machine *cluster.Machine, target cluster.Target) (image.Choice, error) {
-	if machine.Config == nil && target.InstallerImage == "" {
-		return image.Choice{}, nil
+	if p.target.Kubernetes.IsZero() {
+		return !p.target.Talos.IsZero()
 	}
 
-	return image.Resolve(runningImage(machine), target.Talos, target.InstallerImage)
-}
-
-func runningImage(machine *cluster.Machine) image.Running {
-	running := image.Running{
-		Schematic:  machine.Schematic,
-		Extensions: machine.Extensions,
-		Platform:   machine.Platform,
-		SecureBoot: machine.SecureBoot,
+	running, known := node.Versions[cluster.Kubelet]
+	if !known || !running.Equal(p.target.Kubernetes) {
+		return false
 	}
 
-	if machine.Config != nil {
-		running.InstallImage = machine.Config.InstallImage
-	}
+	return !slices.ContainsFunc(cluster.Components(node.Role), func(component cluster.Component) bool {
+		running, known := node.Versions[component]
 
-	return running
-}
-
-func openEntry(snapshot cluster.Snapshot, node cluster.Node) (cluster.Entry, bool) {
-	if snapshot.Journal == nil {
-		return cluster.Entry{}, false
-	}
-
-	entry, found := snapshot.Journal.Entries[node.UUID()]
-
-	return entry, found && entry.Open()
-}
-
-// leftCordoned tells that a run of ours cordoned the node and did not live to
-// take the cordon back.
-func leftCordoned(node cluster.Node) bool {
-	return node.Kube != nil && node.Kube.Unschedulable && node.Kube.CordonedBy != ""
-}
-
-// sortSteps puts first what an earlier run left unfinished, because nothing
-// else may be disturbed before it is whole; then, within the demanded order of
-// roles, the nodes that are unavailable anyway, because they cost nothing.
-func sortSteps(snapshot cluster.Snapshot, order cluster.Order, steps []Step) {
-	first := cluster.Worker
-	if order == cluster.ControlPlanesFirst {
-		first = cluster.ControlPlane
-	}
-
-	available := make(map[string]bool, len(snapshot.Nodes))
-	for _, node := range snapshot.Nodes {
-		available[node.Name] = node.Available()
-	}
-
-	slices.SortStableFunc(steps, func(a, b Step) int {
-		return cmp.Or(
-			falseLast(a.Finish, b.Finish),
-			falseLast(a.Role == first, b.Role == first),
-			falseLast(!available[a.Node], !available[b.Node]),
-			cmp.Compare(a.Node, b.Node),
-		)
+		return known && !running.Equal(p.target.Kubernetes)
 	})
-}
-
-func falseLast(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	default:
-		return 1
-	}
 }

@@ -28,6 +28,8 @@ func drawScene(rt *rapid.T) *scene {
 	s.policy.Drain.Enabled = rapid.Bool().Draw(rt, "drain")
 	s.target.Talos = version.MustParse(rapid.SampledFrom([]string{"1.12.6", "1.13.4", "1.14.0", "1.99.0", "2.0.0"}).Draw(rt, "target"))
 
+	drawPolicy(rt, s)
+
 	for i := range s.snapshot.Nodes {
 		drawNode(rt, s, &s.snapshot.Nodes[i])
 	}
@@ -46,6 +48,34 @@ func drawScene(rt *rapid.T) *scene {
 	return s
 }
 
+// drawPolicy is any policy, however contradictory.
+func drawPolicy(rt *rapid.T, s *scene) {
+	s.target.Kubernetes = version.MustParse(rapid.SampledFrom([]string{"1.34.2", "1.34.2", "1.35.0", "1.36.1", "1.33.0"}).Draw(rt, "kubernetes target"))
+	if rapid.Bool().Draw(rt, "Kubernetes is not managed") {
+		s.target.Kubernetes = version.Version{}
+	}
+
+	s.policy.AllowIntermediate = rapid.Bool().Draw(rt, "intermediate")
+	s.policy.AllowUnknown = rapid.Bool().Draw(rt, "unknown")
+	s.policy.MaxUnavailable = share(rapid.SampledFrom([]string{"1", "2", "50%"}).Draw(rt, "max_unavailable"))
+	s.policy.Hold, s.policy.Images = map[string]bool{}, map[string]string{}
+
+	for _, text := range rapid.SliceOfN(rapid.SampledFrom([]string{"1.12.1", "1.13.0", "1.35.0", "1.35.1", "1.20.0"}), 0, 2).Draw(rt, "through") {
+		s.policy.Intermediate = append(s.policy.Intermediate, version.MustParse(text))
+	}
+
+	for _, name := range []string{"worker-1", "worker-2", "cp-1", "nobody"} {
+		switch rapid.SampledFrom([]string{"", "", "", "held", "canary", "image"}).Draw(rt, name+" is special") {
+		case "held":
+			s.policy.Hold[name] = true
+		case "canary":
+			s.policy.Canary = append(s.policy.Canary, name)
+		case "image":
+			s.policy.Images[name] = overrideB
+		}
+	}
+}
+
 func drawNode(rt *rapid.T, s *scene, node *cluster.Node) {
 	seldom := func(what string) bool { return rapid.IntRange(0, 7).Draw(rt, node.Name+" "+what) == 0 }
 	drawMachine(rt, node)
@@ -53,6 +83,10 @@ func drawNode(rt *rapid.T, s *scene, node *cluster.Node) {
 	if seldom("has a journal entry") {
 		phase := rapid.SampledFrom([]cluster.Phase{cluster.PhaseIntent, cluster.PhaseInstalled, cluster.PhaseRebooting, cluster.PhaseFallback}).Draw(rt, "phase")
 		s.entry(node.Name, phase, rapid.SampledFrom([]string{"", "boot-9"}).Draw(rt, "fallen back to"))
+	}
+
+	if seldom("runs another Kubernetes") {
+		node.Versions[cluster.Kubelet] = version.MustParse(rapid.SampledFrom([]string{"1.31.0", "1.33.5", "1.34.2", "1.35.0"}).Draw(rt, "kubelet"))
 	}
 
 	node.Kube.Ready = !seldom("is not ready")
@@ -101,14 +135,15 @@ func TestEveryManagedNodeIsMovedAtTheTargetOrNamedElsewhere(t *testing.T) {
 		s := drawScene(rt)
 		made := s.make()
 
-		var planned, managed []string
+		var managed []string
+
+		planned := slices.Concat(made.AtTarget, made.Elsewhere, made.Held)
 
 		for _, step := range made.Steps {
-			planned = append(planned, step.Node)
+			if !slices.Contains(planned[len(made.AtTarget)+len(made.Elsewhere)+len(made.Held):], step.Node) {
+				planned = append(planned, step.Node)
+			}
 		}
-
-		planned = append(planned, made.AtTarget...)
-		planned = append(planned, made.Elsewhere...)
 
 		for _, node := range s.snapshot.Managed() {
 			managed = append(managed, node.Name)
@@ -121,8 +156,8 @@ func TestEveryManagedNodeIsMovedAtTheTargetOrNamedElsewhere(t *testing.T) {
 			rt.Fatalf("planned %q, managed %q", planned, managed)
 		}
 
-		if made.Total() != len(managed) {
-			rt.Fatalf("total %d of %d nodes", made.Total(), len(managed))
+		if made.Total() != len(managed)-len(made.Held) {
+			rt.Fatalf("total %d of %d nodes, %d of them held", made.Total(), len(managed), len(made.Held))
 		}
 	})
 }
@@ -162,8 +197,12 @@ func TestNodesWithNothingToDoHaveNoTurn(t *testing.T) {
 				continue
 			}
 
-			if order := node.Machine.Talos.Compare(s.target.Talos); order > 0 || (order == 0 && (!step.Demanded || node.Machine.Schematic == step.Schematic)) {
+			if order := step.From.Compare(step.To); order > 0 || (order == 0 && (!step.Demanded || node.Machine.Schematic == step.Schematic)) {
 				rt.Fatalf("%s runs %s and has a turn: %+v", step.Node, node.Machine.Talos, step)
+			}
+
+			if s.policy.Hold[step.Node] {
+				rt.Fatalf("%s is held and has a turn: %+v", step.Node, step)
 			}
 		}
 	})
@@ -180,13 +219,28 @@ func TestStepsAreOrderedByUnfinishedRoleAvailabilityAndName(t *testing.T) {
 			first = cluster.ControlPlane
 		}
 
-		rank := func(step plan.Step) string {
-			return fmt.Sprintf("%t %t %t %s", !step.Finish, step.Role != first, s.node(step.Node).Available(), step.Node)
+		had := map[string]bool{}
+
+		var ranks []string
+
+		steps := s.make().Steps
+		for _, step := range steps {
+			if step.Component != "" {
+				continue
+			}
+
+			// A node that had its turn is back in service, unless somebody
+			// else's cordon keeps it out.
+			node := s.node(step.Node)
+			available := node.Available() || (had[step.Node] && node.Kube != nil && (!node.Kube.Unschedulable || node.Kube.CordonedBy != ""))
+			had[step.Node] = true
+
+			// "false" sorts before "true", so the ranks read in the wanted order.
+			ranks = append(ranks, fmt.Sprintf("%d %t %t %t %t %s", step.Hop, !step.Finish, !step.Canary, step.Role != first, available, step.Node))
 		}
 
-		// "false" sorts before "true", so the ranks read in the wanted order.
-		if steps := s.make().Steps; !slices.IsSortedFunc(steps, func(a, b plan.Step) int { return strings.Compare(rank(a), rank(b)) }) {
-			rt.Fatalf("steps out of order: %s", stepNames(plan.Plan{Steps: steps}))
+		if !slices.IsSorted(ranks) {
+			rt.Fatalf("steps out of order: %s\n%s", stepNames(plan.Plan{Steps: steps}), strings.Join(ranks, "\n"))
 		}
 	})
 }
@@ -209,8 +263,11 @@ func TestWhatStandsInTheWayIsSaidInFull(t *testing.T) {
 			}
 		}
 
+		finished := map[string]bool{}
+
 		for _, step := range made.Steps {
-			if step.Image != "" || step.Finish {
+			finished[step.Node] = finished[step.Node] || step.Finish
+			if step.Image != "" || step.Component != "" || finished[step.Node] {
 				continue
 			}
 
@@ -235,8 +292,16 @@ func TestPlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
 			s.carryOut(made.Steps[0])
 
 			next := s.make()
-			if want := stepNames(plan.Plan{Steps: made.Steps[1:]}); stepNames(next) != want {
-				rt.Fatalf("after %s: steps %q, want %q", made.Steps[0].Node, stepNames(next), want)
+			got, want := essence(next.Steps), essence(made.Steps[1:])
+
+			// Where several nodes are unfinished, the end of one may end a hop;
+			// another then goes on in one turn instead of returning first.
+			if made.Steps[0].Finish && len(want) > 0 && made.Steps[1].Finish {
+				got, want = sortedMoves(got), sortedMoves(want)
+			}
+
+			if !slices.Equal(got, want) {
+				rt.Fatalf("after %v:\n%s\nwant:\n%s", made.Steps[0], strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 
 			made = next
@@ -244,9 +309,37 @@ func TestPlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
 	})
 }
 
+// sortedMoves leaves out the turns in which nothing moves.
+func sortedMoves(steps []string) []string {
+	moves := slices.DeleteFunc(steps, func(text string) bool {
+		fields := strings.Fields(text)
+
+		return len(fields) > 3 && fields[1] == fields[3]
+	})
+	slices.Sort(moves)
+
+	return moves
+}
+
+// essence is what of the steps does not depend on how many hops are behind.
+func essence(steps []plan.Step) []string {
+	texts := make([]string, 0, len(steps))
+	for _, step := range steps {
+		texts = append(texts, fmt.Sprintf("%s %s %s -> %s (canary %t)", step.Node, step.Component, step.From, step.To, step.Canary))
+	}
+
+	return texts
+}
+
 // carryOut changes the cluster as a successful turn does.
 func (s *scene) carryOut(step plan.Step) {
 	node := s.node(step.Node)
+
+	if step.Component != "" {
+		node.Versions[step.Component] = step.To
+
+		return
+	}
 
 	machine := cluster.Machine{UUID: step.UUID, Role: node.Role, Platform: "metal"}
 	if node.Machine != nil {
@@ -254,7 +347,7 @@ func (s *scene) carryOut(step plan.Step) {
 	}
 
 	machine.Talos = step.To
-	if s.target.InstallerImage == overrideB {
+	if !step.Done && (s.target.InstallerImage == overrideB || s.policy.Images[step.Node] == overrideB) {
 		machine.Schematic = schematicB
 	}
 

@@ -168,6 +168,16 @@ func (s *scene) entry(name string, phase cluster.Phase, bootID string) *scene {
 	return s
 }
 
+// share reads a max_unavailable.
+func share(text string) cluster.Share {
+	parsed, err := cluster.ParseShare(text)
+	if err != nil {
+		panic(err)
+	}
+
+	return parsed
+}
+
 func (s *scene) make() plan.Plan { return plan.Make(s.snapshot, s.target, s.policy) }
 
 func stepNames(made plan.Plan) string {

@@ -37,11 +37,11 @@ func halfSchema(name string) schema.Attribute {
 				Computed:            true,
 			},
 			"lowest": schema.StringAttribute{
-				MarkdownDescription: "Lowest " + name + " version seen on any node.",
+				MarkdownDescription: "Lowest " + name + " version seen on any node that is not held.",
 				Computed:            true,
 			},
 			"highest": schema.StringAttribute{
-				MarkdownDescription: "Highest " + name + " version seen on any node.",
+				MarkdownDescription: "Highest " + name + " version seen on any node that is not held.",
 				Computed:            true,
 			},
 		},

@@ -4,7 +4,7 @@ package provider
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -26,19 +25,25 @@ const (
 
 // clusterModel is the resource in configuration, plan and state.
 type clusterModel struct {
-	TalosVersion      types.String   `tfsdk:"talos_version"`
-	KubernetesVersion types.String   `tfsdk:"kubernetes_version"`
-	Context           types.String   `tfsdk:"context"`
-	Order             types.String   `tfsdk:"order"`
-	RebootMode        types.String   `tfsdk:"reboot_mode"`
-	NodeTimeout       types.String   `tfsdk:"node_timeout"`
-	Drain             types.Object   `tfsdk:"drain"`
-	InstallerImage    types.String   `tfsdk:"installer_image"`
-	NodeOverrides     types.Map      `tfsdk:"node_overrides"`
-	Timeouts          timeouts.Value `tfsdk:"timeouts"`
-	ID                types.String   `tfsdk:"id"`
-	Status            types.Object   `tfsdk:"status"`
-	Nodes             types.Map      `tfsdk:"nodes"`
+	TalosVersion         types.String   `tfsdk:"talos_version"`
+	KubernetesVersion    types.String   `tfsdk:"kubernetes_version"`
+	Context              types.String   `tfsdk:"context"`
+	Order                types.String   `tfsdk:"order"`
+	RebootMode           types.String   `tfsdk:"reboot_mode"`
+	NodeTimeout          types.String   `tfsdk:"node_timeout"`
+	Drain                types.Object   `tfsdk:"drain"`
+	InstallerImage       types.String   `tfsdk:"installer_image"`
+	AllowIntermediate    types.Bool     `tfsdk:"allow_intermediate_versions"`
+	IntermediateVersions types.List     `tfsdk:"intermediate_versions"`
+	AllowUnknown         types.Bool     `tfsdk:"allow_unknown_versions"`
+	MaxUnavailable       types.String   `tfsdk:"max_unavailable"`
+	Canary               types.List     `tfsdk:"canary"`
+	Settle               types.String   `tfsdk:"settle"`
+	NodeOverrides        types.Map      `tfsdk:"node_overrides"`
+	Timeouts             timeouts.Value `tfsdk:"timeouts"`
+	ID                   types.String   `tfsdk:"id"`
+	Status               types.Object   `tfsdk:"status"`
+	Nodes                types.Map      `tfsdk:"nodes"`
 }
 
 // drainModel is the drain object.
@@ -50,11 +55,13 @@ type drainModel struct {
 
 // nodeOverrideModel is one value of node_overrides.
 type nodeOverrideModel struct {
-	Retry types.String `tfsdk:"retry"`
+	InstallerImage types.String `tfsdk:"installer_image"`
+	Hold           types.Bool   `tfsdk:"hold"`
+	Retry          types.String `tfsdk:"retry"`
 }
 
 func nodeOverrideTypes() map[string]attr.Type {
-	return map[string]attr.Type{"retry": types.StringType}
+	return map[string]attr.Type{attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRetry: types.StringType}
 }
 
 func drainTypes() map[string]attr.Type {
@@ -80,39 +87,53 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 	policy := cluster.DefaultPolicy()
 
 	return clusterModel{
-		TalosVersion:      versionValue(talos),
-		KubernetesVersion: versionValue(kubernetes),
-		Context:           types.StringNull(),
-		Order:             types.StringValue(string(policy.Order)),
-		RebootMode:        types.StringValue(string(policy.RebootMode)),
-		NodeTimeout:       types.StringValue(durationText(policy.NodeTimeout)),
-		Drain:             drainValue(policy.Drain),
-		InstallerImage:    types.StringNull(),
-		NodeOverrides:     types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
-		Timeouts:          timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
+		TalosVersion:         versionValue(talos),
+		KubernetesVersion:    versionValue(kubernetes),
+		Context:              types.StringNull(),
+		Order:                types.StringValue(string(policy.Order)),
+		RebootMode:           types.StringValue(string(policy.RebootMode)),
+		NodeTimeout:          types.StringValue(durationText(policy.NodeTimeout)),
+		Drain:                drainValue(policy.Drain),
+		InstallerImage:       types.StringNull(),
+		AllowIntermediate:    types.BoolValue(policy.AllowIntermediate),
+		IntermediateVersions: types.ListNull(types.StringType),
+		AllowUnknown:         types.BoolValue(policy.AllowUnknown),
+		MaxUnavailable:       types.StringValue(policy.MaxUnavailable.String()),
+		Canary:               types.ListNull(types.StringType),
+		Settle:               types.StringValue(durationText(policy.Settle)),
+		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
+		Timeouts:             timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
 	}
+}
+
+// chosen are the values that are the user's and decide about the roll.
+func (m clusterModel) chosen() []attr.Value {
+	return []attr.Value{
+		m.TalosVersion, m.KubernetesVersion, m.Context, m.Order, m.RebootMode, m.NodeTimeout, m.Drain, m.InstallerImage,
+		m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown, m.MaxUnavailable, m.Canary, m.Settle, m.NodeOverrides,
+	}
+}
+
+// sameAs tells whether both say the same in everything that is the user's.
+func (m clusterModel) sameAs(other clusterModel) bool {
+	return slices.EqualFunc(m.chosen(), other.chosen(), attr.Value.Equal) && m.Timeouts.Equal(other.Timeouts)
 }
 
 // known tells whether everything that decides about the roll is known.
 func (m clusterModel) known(ctx context.Context) bool {
-	for _, value := range []attr.Value{
-		m.TalosVersion, m.KubernetesVersion, m.Context, m.Order, m.RebootMode, m.NodeTimeout, m.InstallerImage, m.Drain, m.NodeOverrides,
-	} {
-		if value.IsUnknown() {
-			return false
-		}
-
-		terraform, err := value.ToTerraformValue(ctx)
-		if err != nil || !terraform.IsFullyKnown() {
-			return false
-		}
-	}
-
-	return true
+	return !slices.ContainsFunc(m.chosen(), func(value attr.Value) bool { return !known(ctx, value) })
 }
 
-// target is what the model asks for. It must be known and valid.
-func (m clusterModel) target() (cluster.Target, diag.Diagnostics) {
+// known tells whether the value is known, with all that is in it.
+func known(ctx context.Context, value attr.Value) bool {
+	terraform, err := value.ToTerraformValue(ctx)
+
+	return err == nil && terraform.IsFullyKnown()
+}
+
+// target is what the model asks for, with images from the factory where nothing
+// names them. It must be known and valid.
+func (m clusterModel) target(factory string) (cluster.Target, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
 	parse := func(name string, value types.String) version.Version {
@@ -132,41 +153,8 @@ func (m clusterModel) target() (cluster.Target, diag.Diagnostics) {
 		Talos:          parse(attrTalosVersion, m.TalosVersion),
 		Kubernetes:     parse(attrKubernetesVersion, m.KubernetesVersion),
 		InstallerImage: m.InstallerImage.ValueString(),
+		ImageFactory:   factory,
 	}, diagnostics
-}
-
-// policy is how the model wants the target to be reached. It must be known.
-func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnostics) {
-	var diagnostics diag.Diagnostics
-
-	policy := cluster.DefaultPolicy()
-	policy.Order = cluster.Order(m.Order.ValueString())
-	policy.RebootMode = cluster.RebootMode(m.RebootMode.ValueString())
-	policy.NodeTimeout = duration(path.Root("node_timeout"), m.NodeTimeout, policy.NodeTimeout, &diagnostics)
-
-	var drain drainModel
-
-	diagnostics.Append(m.Drain.As(ctx, &drain, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true})...)
-
-	if !m.Drain.IsNull() {
-		policy.Drain = cluster.DrainPolicy{
-			Enabled:   drain.Enabled.ValueBool(),
-			Timeout:   duration(path.Root("drain").AtName("timeout"), drain.Timeout, policy.Drain.Timeout, &diagnostics),
-			OnTimeout: cluster.DrainFallback(drain.OnTimeout.ValueString()),
-		}
-	}
-
-	overrides := map[string]nodeOverrideModel{}
-	diagnostics.Append(m.NodeOverrides.ElementsAs(ctx, &overrides, false)...)
-
-	policy.Retry = map[string]string{}
-	for node, override := range overrides {
-		if retry := override.Retry.ValueString(); retry != "" {
-			policy.Retry[node] = retry
-		}
-	}
-
-	return policy, diagnostics
 }
 
 // desires tells whether the version is what the half asks for; a half that is
@@ -175,21 +163,6 @@ func desires(value types.String, running version.Version) bool {
 	wanted, err := version.Parse(value.ValueString())
 
 	return err == nil && wanted.Equal(running)
-}
-
-func duration(at path.Path, value types.String, fallback time.Duration, diagnostics *diag.Diagnostics) time.Duration {
-	if value.ValueString() == "" {
-		return fallback
-	}
-
-	parsed, err := time.ParseDuration(value.ValueString())
-	if err != nil {
-		diagnostics.AddAttributeError(at, "Invalid duration", fmt.Sprintf("%s is no duration such as \"90s\" or \"1h30m\".", value))
-
-		return fallback
-	}
-
-	return parsed
 }
 
 // versionValue is the version as state holds it: without v, null when unknown.

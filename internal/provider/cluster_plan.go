@@ -5,12 +5,14 @@ package provider
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -59,27 +61,13 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	}
 }
 
-// sameAs tells whether both say the same in everything that is the user's.
-func (m clusterModel) sameAs(other clusterModel) bool {
-	return m.TalosVersion.Equal(other.TalosVersion) &&
-		m.KubernetesVersion.Equal(other.KubernetesVersion) &&
-		m.Context.Equal(other.Context) &&
-		m.Order.Equal(other.Order) &&
-		m.RebootMode.Equal(other.RebootMode) &&
-		m.NodeTimeout.Equal(other.NodeTimeout) &&
-		m.Drain.Equal(other.Drain) &&
-		m.InstallerImage.Equal(other.InstallerImage) &&
-		m.NodeOverrides.Equal(other.NodeOverrides) &&
-		m.Timeouts.Equal(other.Timeouts)
-}
-
 // preview says what an apply would do, and whether that is anything at all.
 // Prior is nil for a resource that does not exist yet.
 func (r *clusterResource) preview(ctx context.Context, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
-	if r.clusters.undecided() {
-		diagnostics.Append(warning(problem("look at the cluster", r.clusters.access, errUnknown),
+	if access, undecided := r.clusters.undecided(); undecided {
+		diagnostics.Append(warning(problem("look at the cluster", access, errUnknown),
 			"The cluster is looked at during apply", "What the upgrade does is not known before that."))
 
 		return false, diagnostics
@@ -89,7 +77,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		return false, diagnostics
 	}
 
-	target, more := planned.target()
+	target, more := planned.target(r.clusters.releases.imageFactory())
 	diagnostics.Append(more...)
 
 	policy, more := planned.policy(ctx)
@@ -119,10 +107,12 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	}
 
 	made := plan.Make(seen.Snapshot, target, policy)
-	diagnostics.Append(planFindings(made.Findings, len(made.Steps) > 0)...)
+	findings := append(slices.Clip(made.Findings), engine.Executable(made)...)
+	diagnostics.Append(planFindings(findings, len(made.Steps) > 0)...)
 
 	if len(made.Steps) > 0 && !diagnostics.HasError() {
 		diagnostics.Append(rollWarning(made, seen.name))
+		diagnostics.Append(planned.limitWarnings(ctx, seen, made.Estimate(), prior == nil)...)
 	}
 
 	return len(made.Steps) > 0, diagnostics

@@ -67,6 +67,38 @@ func TestSpellingIsNoChangeEvenAfterTheFrameworkMarkedComputedValues(t *testing.
 	}
 }
 
+// TestHeldNodeIsNoDrift: the plan after a roll around a held node is empty, and
+// so is the one after a refresh.
+func TestHeldNodeIsNoDrift(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	fake.nodes[2].talos = "1.12.6"
+
+	seen, err := fake.clusters(t).observe(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	state := desired("1.13.4", "")
+	state.NodeOverrides = holding(t, "worker-1")
+	wellDone(t, state.observe(t.Context(), seen.Snapshot))
+
+	refreshed, diagnostics := read(t.Context(), t, fake.clusters(t), state)
+	check(t, diagnostics)
+
+	got, diagnostics := planned(t, fake.clusters(t), refreshed, refreshed)
+	check(t, diagnostics)
+
+	if !got.Status.Equal(state.Status) || !got.Nodes.Equal(state.Nodes) {
+		t.Error("the plan changes computed values")
+	}
+
+	// Without the hold it is drift.
+	got.NodeOverrides = desired("1.13.4", "").NodeOverrides
+
+	_, diagnostics = planned(t, fake.clusters(t), refreshed, got)
+	check(t, diagnostics, outcome{diag.SeverityWarning, "Rolling upgrade of 1 of 3 nodes"})
+}
+
 func TestDriftMakesComputedValuesUnknownAndShowsTheRoll(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")

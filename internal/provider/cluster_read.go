@@ -67,7 +67,7 @@ func unreadable(access credentials, err error) diag.Diagnostic {
 // observe writes what was observed into the computed attributes and leaves
 // everything that is the user's alone.
 func (m *clusterModel) observe(ctx context.Context, snapshot cluster.Snapshot) diag.Diagnostics {
-	return m.record(ctx, snapshot, newStatus(snapshot, m.TalosVersion, m.KubernetesVersion, m.Status))
+	return m.record(ctx, snapshot, newStatus(snapshot, *m))
 }
 
 // record is observe with a status that knows more than the snapshot does.

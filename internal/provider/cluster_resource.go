@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 )
 
@@ -54,30 +53,6 @@ func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureReq
 	}
 
 	r.clusters = reached
-}
-
-// ValidateConfig implements [resource.ResourceWithValidateConfig]: limits must
-// leave some time, which their own type does not check.
-func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
-	var model clusterModel
-
-	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
-
-	if resp.Diagnostics.HasError() || model.Timeouts.IsNull() || model.Timeouts.IsUnknown() {
-		return
-	}
-
-	for name, value := range model.Timeouts.Attributes() {
-		text, ok := value.(interface{ ValueString() string })
-		if !ok || value.IsNull() || value.IsUnknown() {
-			continue
-		}
-
-		at := path.Root(attrTimeouts).AtName(name)
-		if limit := duration(at, textValue(text.ValueString()), 1, &resp.Diagnostics); limit <= 0 {
-			resp.Diagnostics.AddAttributeError(at, "Invalid duration", at.String()+" must be above zero.")
-		}
-	}
 }
 
 // ImportState implements [resource.ResourceWithImportState]. It accepts a

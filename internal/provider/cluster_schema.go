@@ -4,31 +4,37 @@ package provider
 
 import (
 	"context"
+	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // Names of the resource's attributes that code refers to.
 const (
-	attrTalosVersion      = "talos_version"
-	attrKubernetesVersion = "kubernetes_version"
-	attrInstallerImage    = "installer_image"
-	attrNodeOverrides     = "node_overrides"
-	attrTimeouts          = "timeouts"
-	attrID                = "id"
-	attrStatus            = "status"
-	attrNodes             = "nodes"
+	attrTalosVersion         = "talos_version"
+	attrKubernetesVersion    = "kubernetes_version"
+	attrNodeTimeout          = "node_timeout"
+	attrDrain                = "drain"
+	attrInstallerImage       = "installer_image"
+	attrAllowIntermediate    = "allow_intermediate_versions"
+	attrIntermediateVersions = "intermediate_versions"
+	attrAllowUnknown         = "allow_unknown_versions"
+	attrMaxUnavailable       = "max_unavailable"
+	attrCanary               = "canary"
+	attrSettle               = "settle"
+	attrNodeOverrides        = "node_overrides"
+	attrHold                 = "hold"
+	attrRetry                = "retry"
+	attrTimeouts             = "timeouts"
+	attrID                   = "id"
+	attrStatus               = "status"
+	attrNodes                = "nodes"
 )
 
 func clusterSchema(ctx context.Context) schema.Schema {
@@ -62,8 +68,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 			Optional:   true,
 			Validators: []validator.String{repositoryValidator{}},
 		},
-		attrNodeOverrides: nodeOverridesSchema(),
-		attrTimeouts:      timeoutsSchema(ctx),
+		attrTimeouts: timeoutsSchema(ctx),
 		attrID: schema.StringAttribute{
 			MarkdownDescription: "Talos cluster ID, or the UID of the namespace `kube-system` where discovery is off.",
 			Computed:            true,
@@ -73,91 +78,13 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		attrNodes:  nodesSchema(),
 	}
 
-	for name, attribute := range policySchema() {
-		attributes[name] = attribute
+	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema()} {
+		maps.Copy(attributes, part)
 	}
 
 	return schema.Schema{
 		MarkdownDescription: "Brings the nodes of a Talos cluster to a version, one safe step at a time, and blocks until they run it.",
 		Attributes:          attributes,
-	}
-}
-
-// policySchema are the attributes that say how the target is reached.
-func policySchema() map[string]schema.Attribute {
-	policy := cluster.DefaultPolicy()
-
-	return map[string]schema.Attribute{
-		"order": schema.StringAttribute{
-			MarkdownDescription: "Which nodes move first: `workers-first` (default) or `control-planes-first`.",
-			Optional:            true,
-			Computed:            true,
-			Default:             stringdefault.StaticString(string(policy.Order)),
-			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.WorkersFirst), string(cluster.ControlPlanesFirst))},
-		},
-		"reboot_mode": schema.StringAttribute{
-			MarkdownDescription: "How nodes restart: `default` (kexec where the machine can) or `powercycle` (through the firmware).",
-			Optional:            true,
-			Computed:            true,
-			Default:             stringdefault.StaticString(string(policy.RebootMode)),
-			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.RebootDefault), string(cluster.RebootPowercycle))},
-		},
-		"node_timeout": schema.StringAttribute{
-			MarkdownDescription: "How long one node may take from cordon to uncordon, default `30m`. Pulling its image has a limit of 25 minutes of its own.",
-			Optional:            true,
-			Computed:            true,
-			Default:             stringdefault.StaticString(durationText(policy.NodeTimeout)),
-			Validators:          []validator.String{durationValidator{}},
-		},
-		"drain": drainSchema(policy.Drain),
-	}
-}
-
-func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
-	return schema.SingleNestedAttribute{
-		MarkdownDescription: "How workloads leave a node before it reboots.",
-		Optional:            true,
-		Computed:            true,
-		Default:             objectdefault.StaticValue(drainValue(policy)),
-		Attributes: map[string]schema.Attribute{
-			"enabled": schema.BoolAttribute{
-				MarkdownDescription: "Evict the pods of a node first, default `true`. Nodes below Talos 1.13 always drain themselves, so `false` is refused for them.",
-				Optional:            true,
-				Computed:            true,
-				Default:             booldefault.StaticBool(policy.Enabled),
-			},
-			"timeout": schema.StringAttribute{
-				MarkdownDescription: "How long evictions are tried, default `5m`.",
-				Optional:            true,
-				Computed:            true,
-				Default:             stringdefault.StaticString(durationText(policy.Timeout)),
-				Validators:          []validator.String{durationValidator{}},
-			},
-			"on_timeout": schema.StringAttribute{
-				MarkdownDescription: "What happens then: `abort` (default) stops the run and takes the cordon back; `delete` deletes the pods without asking their budgets.",
-				Optional:            true,
-				Computed:            true,
-				Default:             stringdefault.StaticString(string(policy.OnTimeout)),
-				Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
-			},
-		},
-	}
-}
-
-func nodeOverridesSchema() schema.Attribute {
-	return schema.MapNestedAttribute{
-		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name.",
-		Optional:            true,
-		NestedObject: schema.NestedAttributeObject{
-			Attributes: map[string]schema.Attribute{
-				"retry": schema.StringAttribute{
-					MarkdownDescription: "After a node fell back to its old system, the boot ID from the error message: the same image may be tried once more. " +
-						"It stops having an effect with the next fallback.",
-					Optional:   true,
-					Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
-				},
-			},
-		},
 	}
 }
 

@@ -3,9 +3,7 @@
 package provider
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -77,22 +75,24 @@ func (s status) value() types.Object {
 
 // newStatus judges an observation by what is desired. Where all is observed it
 // depends on nothing else, so that an import finds what an apply stored. What
-// the Kubernetes API does not say right now is taken from the earlier status,
-// which may be null or unknown.
-func newStatus(snapshot cluster.Snapshot, talos, kubernetes types.String, earlier types.Object) status {
-	made := status{Phase: phaseReady}
-	made.Talos.Lowest, made.Talos.Highest = snapshot.TalosVersions()
+// the Kubernetes API does not say right now is taken from the earlier status.
+func newStatus(snapshot cluster.Snapshot, desired clusterModel) status {
+	held := desired.held()
+	counted := without(snapshot, held)
 
-	made.Kubernetes.Lowest, made.Kubernetes.Highest = snapshot.KubernetesVersions()
+	made := status{Phase: phaseReady}
+	made.Talos.Lowest, made.Talos.Highest = counted.TalosVersions()
+
+	made.Kubernetes.Lowest, made.Kubernetes.Highest = counted.KubernetesVersions()
 	if made.Kubernetes.Lowest.IsZero() {
-		made.Kubernetes.Lowest = earlierVersion(earlier, "lowest")
-		made.Kubernetes.Highest = earlierVersion(earlier, "highest")
+		made.Kubernetes.Lowest = earlierVersion(desired.Status, "lowest")
+		made.Kubernetes.Highest = earlierVersion(desired.Status, "highest")
 	}
 
-	made.Talos.judge(talos)
-	made.Kubernetes.judge(kubernetes)
+	made.Talos.judge(desired.TalosVersion)
+	made.Kubernetes.judge(desired.KubernetesVersion)
 
-	switch armed, fallen := unfinished(snapshot); {
+	switch armed, fallen := unfinished(snapshot, held); {
 	case len(fallen) > 0:
 		made.Phase, made.Talos.Status = phaseFailed, statusFailed
 		made.Message = "Fell back to the old system and waits for a decision: " + strings.Join(fallen, ", ") + "."
@@ -149,25 +149,57 @@ func (h half) String() string {
 	return h.Lowest.String() + " to " + h.Highest.String()
 }
 
-// unfinished are the nodes with an entry in the journal, by name: those that
-// may be armed, and those that fell back.
-func unfinished(snapshot cluster.Snapshot) (armed, fallen []string) {
+// without is the snapshot without the held nodes: they neither have to follow
+// nor keep the others from being done.
+func without(snapshot cluster.Snapshot, held map[string]bool) cluster.Snapshot {
+	snapshot.Nodes = slices.DeleteFunc(slices.Clone(snapshot.Nodes), func(node cluster.Node) bool { return held[node.Name] })
+
+	return snapshot
+}
+
+// unfinished are the nodes that may be armed and those that fell back. A
+// machine that left the cluster counts no more, and a node that fell back and
+// is held has had its decision; but an armed one stays armed, held or not.
+func unfinished(snapshot cluster.Snapshot, held map[string]bool) (armed, fallen []string) {
 	if snapshot.Journal == nil {
 		return nil, nil
 	}
 
-	entries := slices.SortedFunc(maps.Values(snapshot.Journal.Entries), func(a, b cluster.Entry) int {
-		return cmp.Compare(a.Node, b.Node)
-	})
-	for _, entry := range entries {
-		if entry.Open() {
-			armed = append(armed, entry.Node)
-		} else {
-			fallen = append(fallen, entry.Node)
+	for _, node := range snapshot.Managed() {
+		entry, found := journalEntry(*snapshot.Journal, node)
+
+		switch {
+		case !found:
+		case entry.Open():
+			armed = append(armed, node.Name)
+		case !held[node.Name]:
+			fallen = append(fallen, node.Name)
 		}
 	}
 
+	slices.Sort(armed)
+	slices.Sort(fallen)
+
 	return armed, fallen
+}
+
+// journalEntry is what the journal says about a node. It knows machines by their
+// UUID; of one that neither Talos nor Kubernetes describes right now, there is
+// only the name.
+func journalEntry(journal cluster.Journal, node cluster.Node) (cluster.Entry, bool) {
+	if uuid := node.UUID(); uuid != "" {
+		entry, found := journal.Entries[uuid]
+
+		return entry, found
+	}
+
+	for _, entry := range journal.Entries {
+		if entry.Node == node.Name {
+			return entry, true
+		}
+	}
+
+	return cluster.Entry{}, false
 }
 
 // failed is the status after an upgrade that stopped.

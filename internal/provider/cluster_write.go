@@ -98,7 +98,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 // stopped is the status after an upgrade that did not get to its end. Where it
 // was refused before anything was touched the cluster is as it was.
 func stopped(prior clusterModel, snapshot cluster.Snapshot, summary string, err error) status {
-	current := newStatus(snapshot, prior.TalosVersion, prior.KubernetesVersion, prior.Status)
+	current := newStatus(snapshot, prior)
 	if errors.Is(err, engine.ErrBlocked) || errors.Is(err, engine.ErrLocked) {
 		return current
 	}
@@ -109,7 +109,7 @@ func stopped(prior clusterModel, snapshot cluster.Snapshot, summary string, err 
 // upgrade runs the engine and publishes what it does. The snapshot is the last
 // observation, also with an error.
 func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, limit time.Duration) (cluster.Snapshot, diag.Diagnostics, error) {
-	target, diagnostics := model.target()
+	target, diagnostics := model.target(r.clusters.releases.imageFactory())
 	policy, more := model.policy(ctx)
 	diagnostics.Append(more...)
 

@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -12,6 +13,7 @@ import (
 type clusters struct {
 	settings *settings
 	access   credentials
+	releases releaseDefaults
 
 	mu   sync.Mutex
 	open map[string]*sharedConnection
@@ -32,8 +34,16 @@ func newClusters(settings *settings, access credentials) *clusters {
 	return &clusters{settings: settings, access: access, open: map[string]*sharedConnection{}}
 }
 
-// undecided tells whether the provider block is not fully known yet.
-func (c *clusters) undecided() bool { return len(c.access.Unknown) > 0 }
+// undecided is the access as a roll depends on it, and whether what it depends
+// on is not fully known yet.
+func (c *clusters) undecided() (credentials, bool) {
+	access := c.access
+	if c.releases.factoryURL.IsUnknown() {
+		access.Unknown = append(slices.Clone(access.Unknown), attrImageFactoryURL)
+	}
+
+	return access, len(access.Unknown) > 0
+}
 
 // connect is a connection to the cluster of a context; empty means the
 // provider's own. Release must be called once.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
@@ -28,7 +29,10 @@ type connection struct {
 	// identify tells the adapters which cluster this is, so that the objects
 	// they write carry its ID.
 	identify func(id string)
-	close    func() error
+	// expires is when the client certificate of the Talos API does; zero when
+	// that is not known.
+	expires time.Time
+	close   func() error
 }
 
 // dialFunc makes a connection. Remembered is the kubeconfig of an earlier one
@@ -53,7 +57,10 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 		return nil, fmt.Errorf("%w: %w", errUnusable, err)
 	}
 
-	made := &connection{name: config.String(), talos: talos, kubeconfig: given, identify: func(string) {}, close: talos.Close}
+	made := &connection{
+		name: config.String(), talos: talos, kubeconfig: given, identify: func(string) {},
+		expires: config.Certificate().NotAfter(), close: talos.Close,
+	}
 	if made.kubeconfig == nil {
 		made.kubeconfig = remembered
 	}

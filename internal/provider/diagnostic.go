@@ -88,19 +88,19 @@ func lookedAt(access credentials) string {
 		talosconfigEnv, state(os.Getenv(talosconfigEnv) != ""))
 }
 
-// failed is the diagnostic of an upgrade that stopped. It points at an
-// attribute where all reasons agree on one.
+// failed is the diagnostic of an upgrade that stopped. It points at a place in
+// the configuration where all reasons agree on one.
 func failed(failure *engine.Failure) diag.Diagnostic {
-	attribute := ""
+	at := path.Empty()
 
 	for index, finding := range failure.Findings {
-		if index > 0 && finding.Attribute != attribute {
-			attribute = ""
+		if index > 0 && !findingPath(finding).Equal(at) {
+			at = path.Empty()
 
 			break
 		}
 
-		attribute = finding.Attribute
+		at = findingPath(finding)
 	}
 
 	detail := failure.Detail()
@@ -108,11 +108,7 @@ func failed(failure *engine.Failure) diag.Diagnostic {
 		detail += "\n\n" + advice
 	}
 
-	if attribute == "" {
-		return diag.NewErrorDiagnostic(failure.Summary, detail)
-	}
-
-	return diag.NewAttributeErrorDiagnostic(path.Root(attribute), failure.Summary, detail)
+	return errorAt(at, failure.Summary, detail)
 }
 
 // creation adds to the diagnostics of a first apply what its failure means for

@@ -102,6 +102,15 @@ func TestFailurePointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 		return failure
 	}
 
+	deep := func(indices ...cluster.Index) *engine.Failure {
+		failure := &engine.Failure{}
+		for _, index := range indices {
+			failure.Findings = append(failure.Findings, cluster.Finding{Attribute: "canary", Within: []cluster.Within{index}})
+		}
+
+		return failure
+	}
+
 	for name, test := range map[string]struct {
 		failure *engine.Failure
 		at      path.Path
@@ -111,6 +120,9 @@ func TestFailurePointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 		"agreeing":  {blame("drain", "drain"), path.Root("drain")},
 		"different": {blame("drain", "talos_version"), path.Empty()},
 		"some":      {blame("drain", ""), path.Empty()},
+		"one deep":  {deep(0), path.Root("canary").AtListIndex(0)},
+		"same deep": {deep(1, 1), path.Root("canary").AtListIndex(1)},
+		"two deep":  {deep(0, 1), path.Empty()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := path.Empty()

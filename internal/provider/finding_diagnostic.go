@@ -13,16 +13,16 @@ import (
 )
 
 // planFindings splits what a plan found into diagnostics: one error per
-// attribute for what no waiting cures, one warning for what would stop an apply
+// place in the configuration for what no waiting cures, one warning for what would stop an apply
 // now and, where there is work, one for advice.
 func planFindings(findings []cluster.Finding, work bool) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
-		attributes  []string
+		places      []string
 	)
 
 	bySeverity := map[cluster.Severity][]cluster.Finding{}
-	byAttribute := map[string][]cluster.Finding{}
+	byPlace := map[string][]cluster.Finding{}
 
 	for _, finding := range findings {
 		bySeverity[finding.Severity] = append(bySeverity[finding.Severity], finding)
@@ -31,15 +31,16 @@ func planFindings(findings []cluster.Finding, work bool) diag.Diagnostics {
 			continue
 		}
 
-		if !slices.Contains(attributes, finding.Attribute) {
-			attributes = append(attributes, finding.Attribute)
+		place := findingPath(finding).String()
+		if !slices.Contains(places, place) {
+			places = append(places, place)
 		}
 
-		byAttribute[finding.Attribute] = append(byAttribute[finding.Attribute], finding)
+		byPlace[place] = append(byPlace[place], finding)
 	}
 
-	for _, attribute := range attributes {
-		diagnostics.Append(permanent(attribute, byAttribute[attribute]))
+	for _, place := range places {
+		diagnostics.Append(permanent(byPlace[place]))
 	}
 
 	if observed := bySeverity[cluster.Observed]; len(observed) > 0 {
@@ -58,9 +59,32 @@ func planFindings(findings []cluster.Finding, work bool) diag.Diagnostics {
 	return diagnostics
 }
 
-// permanent is the error for findings about one attribute; the attribute may
-// be empty.
-func permanent(attribute string, findings []cluster.Finding) diag.Diagnostic {
+// findingPath is the place in the configuration that a finding is about; empty
+// where it is about none.
+func findingPath(finding cluster.Finding) path.Path {
+	if finding.Attribute == "" {
+		return path.Empty()
+	}
+
+	at := path.Root(finding.Attribute)
+
+	for _, step := range finding.Within {
+		switch step := step.(type) {
+		case cluster.Key:
+			at = at.AtMapKey(string(step))
+		case cluster.Index:
+			at = at.AtListIndex(int(step))
+		case cluster.Field:
+			at = at.AtName(string(step))
+		}
+	}
+
+	return at
+}
+
+// permanent is the error for findings about one place.
+func permanent(findings []cluster.Finding) diag.Diagnostic {
+	at := findingPath(findings[0])
 	summary, detail := "Unable to plan the upgrade", findingList(findings)
 
 	if len(findings) == 1 {
@@ -74,11 +98,46 @@ func permanent(attribute string, findings []cluster.Finding) diag.Diagnostic {
 		}
 	}
 
-	if attribute == "" {
+	return errorAt(at, summary, detail)
+}
+
+// errorAt is an error about a place in the configuration, or about none where
+// the path is empty.
+func errorAt(at path.Path, summary, detail string) diag.Diagnostic {
+	if len(at.Steps()) == 0 {
 		return diag.NewErrorDiagnostic(summary, detail)
 	}
 
-	return diag.NewAttributeErrorDiagnostic(path.Root(attribute), summary, detail)
+	// The command line shows an attribute as a whole.
+	if len(at.Steps()) > 1 {
+		detail += "\n\nThe value at fault is " + at.String() + "."
+	}
+
+	return diag.NewAttributeErrorDiagnostic(visible(at), summary, detail)
+}
+
+// visible is as much of the path as the command line finds in a configuration:
+// an attribute of the resource, and one element of it. Of anything deeper it
+// shows the first line of the resource, which is the wrong one.
+func visible(at path.Path) path.Path {
+	var shown path.Path
+
+	for index, step := range at.Steps() {
+		switch step := step.(type) {
+		case path.PathStepAttributeName:
+			if index > 0 {
+				return shown
+			}
+
+			shown = path.Root(string(step))
+		case path.PathStepElementKeyString:
+			return shown.AtMapKey(string(step))
+		case path.PathStepElementKeyInt:
+			return shown.AtListIndex(int(step))
+		}
+	}
+
+	return shown
 }
 
 // findingList is one line per finding. What is the same on several nodes is

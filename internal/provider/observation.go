@@ -18,6 +18,9 @@ type observation struct {
 	cluster.Snapshot
 	// name is what people call the cluster.
 	name string
+	// expires is when the client certificate that was used does; zero when
+	// that is not known.
+	expires time.Time
 }
 
 // lookAge is how old an observation may be for a plan.
@@ -85,7 +88,7 @@ func (c *clusters) look(ctx context.Context, wanted string) (observation, error)
 		return observation{}, err
 	}
 
-	return observation{Snapshot: snapshot, name: reached.name}, silence(snapshot)
+	return observation{Snapshot: snapshot, name: reached.name, expires: reached.expires}, silence(snapshot)
 }
 
 // silence is the error of a snapshot in which no node answered, nil otherwise.

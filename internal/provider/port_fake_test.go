@@ -32,8 +32,10 @@ type fakeCluster struct {
 	kept      []string
 	forgetErr error
 	forgotten []string
-	dialled   int
-	closed    int
+	// expires is when the certificate does.
+	expires time.Time
+	dialled int
+	closed  int
 }
 
 type fakeNode struct {
@@ -60,7 +62,7 @@ func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return clu
 func (f *fakeCluster) dial(context.Context, *settings, credentials, string, []byte) (*connection, error) {
 	f.dialled++
 
-	return &connection{name: "fake", talos: f, kubernetes: f, identify: func(string) {}, close: func() error { f.closed++; return nil }}, nil
+	return &connection{name: "fake", talos: f, kubernetes: f, expires: f.expires, identify: func(string) {}, close: func() error { f.closed++; return nil }}, nil
 }
 
 // clusters is a provider instance that reaches only the fake.

@@ -92,6 +92,7 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 	}
 
 	clusters := newClusters(p.settings, access)
+	clusters.releases = releaseDefaults{factoryURL: model.ImageFactoryURL, source: model.ReleaseSource}
 	resp.ResourceData = clusters
 	resp.DataSourceData = clusters
 }
@@ -103,5 +104,5 @@ func (p *talosUpgrade) Resources(context.Context) []func() resource.Resource {
 
 // DataSources implements [provider.Provider].
 func (p *talosUpgrade) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newCurrentVersionsDataSource}
+	return []func() datasource.DataSource{newCurrentVersionsDataSource, newAvailableVersionsDataSource, newCompatibilityDataSource}
 }

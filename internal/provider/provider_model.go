@@ -24,6 +24,8 @@ type providerModel struct {
 	Context             types.String `tfsdk:"context"`
 	Kubeconfig          types.String `tfsdk:"kubeconfig"`
 	KubeconfigPath      types.String `tfsdk:"kubeconfig_path"`
+	ReleaseSource       types.Object `tfsdk:"release_source"`
+	ImageFactoryURL     types.String `tfsdk:"image_factory_url"`
 }
 
 // clientConfigurationModel is the certificate as siderolabs/talos emits it.

@@ -72,6 +72,8 @@ func providerSchema() schema.Schema {
 				MarkdownDescription: "Path of a kubeconfig, instead of `kubeconfig`.",
 				Optional:            true,
 			},
+			attrReleaseSource:   providerReleaseSource(),
+			attrImageFactoryURL: providerImageFactoryURL(),
 		},
 	}
 }

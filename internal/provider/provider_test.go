@@ -45,12 +45,19 @@ func TestSchemasOfferWhatTheDocumentationPromises(t *testing.T) {
 		block *tfprotov6.SchemaBlock
 		names string
 	}{
-		"provider": {schema.Provider.Block, "talosconfig talosconfig_path endpoints client_configuration context kubeconfig kubeconfig_path"},
+		"provider": {schema.Provider.Block, "talosconfig talosconfig_path endpoints client_configuration context kubeconfig kubeconfig_path release_source image_factory_url"},
 		"resource": {
 			schema.ResourceSchemas["talosupgrade_cluster"].Block,
-			"talos_version kubernetes_version context order reboot_mode node_timeout drain installer_image node_overrides timeouts id status nodes",
+			"talos_version kubernetes_version context order reboot_mode node_timeout drain installer_image allow_intermediate_versions " +
+				"intermediate_versions allow_unknown_versions max_unavailable canary settle node_overrides timeouts id status nodes",
 		},
 		"data source": {schema.DataSourceSchemas["talosupgrade_current_versions"].Block, "context id talos kubernetes nodes"},
+		"available versions": {
+			schema.DataSourceSchemas["talosupgrade_available_versions"].Block,
+			"context talos_version kubernetes_version include_prereleases release_source talos_versions kubernetes_versions next eventual " +
+				"latest_talos latest_kubernetes source as_of",
+		},
+		"compatibility": {schema.DataSourceSchemas["talosupgrade_compatibility"].Block, "talos_version kubernetes_version matrix as_of"},
 	}
 	for name, test := range want {
 		names := strings.Fields(test.names)

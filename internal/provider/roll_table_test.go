@@ -3,9 +3,12 @@
 package provider
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -34,14 +37,142 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestRollIsShownAsATable(t *testing.T) {
-	from, to := version.MustParse("1.12.6"), version.MustParse("1.13.4")
-	made := plan.Plan{AtTarget: []string{"worker-1"}, Steps: []plan.Step{
-		{Node: "worker-10", Role: cluster.Worker, From: from, To: to, Image: "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.4", Finish: true},
-		{Node: "worker-2", Role: cluster.Worker, From: from, To: to, Image: "ghcr.io/siderolabs/installer:v1.13.4"},
-		{Node: "cp-0", Role: cluster.ControlPlane, From: from, To: to, Image: "ghcr.io/siderolabs/installer:v1.13.4"},
-	}}
+const (
+	genericImage = "ghcr.io/siderolabs/installer"
+	factoryImage = "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+)
 
-	warning := rollWarning(made, `talosconfig context "demo"`)
-	golden(t, "roll_table.golden", warning.Summary()+"\n\n"+warning.Detail()+"\n")
+// talosHop is a hop of Talos with the turns of the nodes in it.
+func talosHop(made *plan.Plan, from, to, image string, nodes ...string) {
+	before, after := version.MustParse(from), version.MustParse(to)
+	made.Hops = append(made.Hops, plan.Hop{Axis: plan.Talos, From: plan.State{Talos: before}, To: plan.State{Talos: after}})
+
+	for _, node := range nodes {
+		role := cluster.Worker
+		if strings.HasPrefix(node, "cp-") {
+			role = cluster.ControlPlane
+		}
+
+		made.Steps = append(made.Steps, plan.Step{
+			Hop: len(made.Hops) - 1, Node: node, Role: role, From: before, To: after, Image: image + ":" + after.Tag(), Estimate: 4 * time.Minute,
+		})
+	}
+}
+
+func names(prefix string, count int) []string {
+	made := make([]string, 0, count)
+	for number := range count {
+		made = append(made, fmt.Sprintf("%s-%d", prefix, number))
+	}
+
+	return made
+}
+
+func TestRollIsShownAsATable(t *testing.T) {
+	for name, build := range map[string]func(*plan.Plan){
+		"roll_one_hop": func(made *plan.Plan) {
+			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-10", "worker-2", "cp-0")
+			made.Steps[0].Image, made.Steps[0].Finish = factoryImage+":v1.13.4", true
+			made.AtTarget, made.Budget = []string{"worker-1"}, 1
+		},
+		"roll_two_hops": func(made *plan.Plan) {
+			nodes := []string{"worker-2", "worker-0", "worker-1", "cp-0"}
+			talosHop(made, "1.11.3", "1.12.8", factoryImage, nodes...)
+			talosHop(made, "1.12.8", "1.13.4", factoryImage, nodes...)
+			made.Steps[0].Canary, made.Steps[4].Canary = true, true
+			made.Steps[1].Image = genericImage + ":v1.12.8"
+			made.Held, made.Budget = []string{"worker-3", "worker-4"}, 2
+		},
+		"roll_folded": func(made *plan.Plan) {
+			talosHop(made, "1.12.6", "1.13.4", genericImage, append(names("worker", 60), names("cp", 5)...)...)
+			made.Steps[0].Finish = true
+			made.Steps[1].Canary, made.Steps[2].Canary = true, true
+			made.Budget = 15
+		},
+		"roll_not_folded": func(made *plan.Plan) {
+			talosHop(made, "1.12.6", "1.13.4", genericImage, append(names("worker", 37), names("cp", 3)...)...)
+		},
+		"roll_other_image": func(made *plan.Plan) {
+			talosHop(made, "1.13.4", "1.13.4", factoryImage, "worker-0", "cp-0")
+			for index := range made.Steps {
+				made.Steps[index].Estimate = 0
+			}
+		},
+		"roll_both_halves": bothHalves,
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := plan.Plan{}
+			build(&made)
+
+			warning := rollWarning(made, `talosconfig context "demo"`)
+			golden(t, name+".golden", warning.Summary()+"\n\n"+warning.Detail()+"\n")
+		})
+	}
+}
+
+// bothHalves is a hop of Talos, and one of Kubernetes in which the components
+// take turns on each control plane.
+func bothHalves(made *plan.Plan) {
+	talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-0", "cp-0", "cp-1")
+
+	from, to := version.MustParse("1.34.2"), version.MustParse("1.35.2")
+	made.Hops = append(made.Hops, plan.Hop{
+		Axis: plan.Kubernetes,
+		From: plan.State{Talos: version.MustParse("1.13.4"), Kubernetes: from},
+		To:   plan.State{Talos: version.MustParse("1.13.4"), Kubernetes: to},
+	})
+
+	add := func(node string, components ...cluster.Component) {
+		for _, component := range components {
+			made.Steps = append(made.Steps, plan.Step{
+				Hop: 1, Component: component, Node: node, From: from, To: to, Estimate: time.Minute,
+			})
+		}
+	}
+
+	add("cp-0", cluster.APIServer, cluster.ControllerManager, cluster.Scheduler)
+	add("cp-1", cluster.APIServer, cluster.ControllerManager, cluster.Scheduler)
+	add("cp-0", cluster.Kubelet)
+	add("cp-1", cluster.Kubelet)
+	add("worker-0", cluster.Kubelet)
+
+	made.Steps[len(made.Steps)-1].From = version.MustParse("1.34.1")
+}
+
+// TestRollOfThousandNodesStaysReadable: what is not indented is wrapped, what
+// is too long is not read.
+func TestRollOfThousandNodesStaysReadable(t *testing.T) {
+	var made plan.Plan
+
+	talosHop(&made, "1.11.3", "1.12.8", factoryImage, append(names("worker", 997), names("cp", 3)...)...)
+	talosHop(&made, "1.12.8", "1.13.4", factoryImage, append(names("worker", 997), names("cp", 3)...)...)
+
+	for index := range made.Steps {
+		made.Steps[index].Image = fmt.Sprintf("factory.talos.dev/metal-installer/%064x:v1.13.4", index)
+	}
+
+	lines := strings.Split(rollWarning(made, "demo").Detail(), "\n")
+	if len(lines) > 45 {
+		t.Errorf("%d lines", len(lines))
+	}
+
+	for _, line := range lines {
+		if strings.HasSuffix(line, " ") || (strings.Contains(line, "  ") && !strings.HasPrefix(line, "  ")) {
+			t.Errorf("line %q would not be shown as it is", line)
+		}
+	}
+}
+
+func TestLongDurationsAreWords(t *testing.T) {
+	for want, given := range map[string]time.Duration{
+		"1 minute":            20 * time.Second,
+		"25 minutes":          24*time.Minute + time.Second,
+		"1 hour":              time.Hour,
+		"1 hour 1 minute":     61 * time.Minute,
+		"26 hours 30 minutes": 26*time.Hour + 30*time.Minute,
+	} {
+		if got := longText(given); got != want {
+			t.Errorf("%s is %q, want %q", given, got, want)
+		}
+	}
 }

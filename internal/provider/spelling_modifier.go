@@ -4,13 +4,19 @@ package provider
 
 import (
 	"context"
+	"slices"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-var _ planmodifier.String = keepSpelling{}
+var (
+	_ planmodifier.String = keepSpelling{}
+	_ planmodifier.List   = keepSpelling{}
+)
 
 // keepSpelling plans the version as state has it when the configuration only
 // spells it differently: v1.13.4 and 1.13.4 are the same version.
@@ -30,10 +36,31 @@ func (keepSpelling) PlanModifyString(_ context.Context, req planmodifier.StringR
 		return
 	}
 
-	before, errBefore := version.Parse(req.StateValue.ValueString())
-	after, errAfter := version.Parse(req.PlanValue.ValueString())
-
-	if errBefore == nil && errAfter == nil && before.Equal(after) {
+	if sameVersion(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
 		resp.PlanValue = req.StateValue
 	}
+}
+
+// PlanModifyList implements [planmodifier.List].
+func (keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse) {
+	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
+		return
+	}
+
+	if slices.EqualFunc(req.StateValue.Elements(), req.PlanValue.Elements(), func(before, after attr.Value) bool {
+		state, isText := before.(types.String)
+		plan, isTextToo := after.(types.String)
+
+		return isText && isTextToo && sameVersion(state.ValueString(), plan.ValueString())
+	}) {
+		resp.PlanValue = req.StateValue
+	}
+}
+
+// sameVersion tells whether both texts are versions, and the same one.
+func sameVersion(a, b string) bool {
+	first, errFirst := version.Parse(a)
+	second, errSecond := version.Parse(b)
+
+	return errFirst == nil && errSecond == nil && first.Equal(second)
 }

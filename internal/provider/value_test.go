@@ -30,6 +30,13 @@ func TestValidatorsOfSingleValues(t *testing.T) {
 		"unknown duration":       {durationValidator{}, types.StringUnknown(), true},
 		"zero":                   {durationValidator{}, types.StringValue("0s"), false},
 		"negative":               {durationValidator{}, types.StringValue("-1m"), false},
+		"settled at once":        {durationValidator{zero: true}, types.StringValue("0s"), true},
+		"settled before":         {durationValidator{zero: true}, types.StringValue("-1s"), false},
+		"one worker":             {shareValidator{}, types.StringValue("1"), true},
+		"share of the workers":   {shareValidator{}, types.StringValue("33%"), true},
+		"unknown share":          {shareValidator{}, types.StringUnknown(), true},
+		"more than all workers":  {shareValidator{}, types.StringValue("101%"), false},
+		"empty share":            {shareValidator{}, types.StringValue(""), false},
 		"number without unit":    {durationValidator{}, types.StringValue("30"), false},
 		"repository":             {repositoryValidator{}, types.StringValue("registry.example.com:5000/talos/installer"), true},
 		"repository with tag":    {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer:v1.13.4"), false},
@@ -63,6 +70,29 @@ func TestSpellingOfAVersionIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			resp := planmodifier.StringResponse{PlanValue: test.plan}
 			keepSpelling{}.PlanModifyString(t.Context(), planmodifier.StringRequest{StateValue: test.state, PlanValue: test.plan}, &resp)
+
+			if !resp.PlanValue.Equal(test.want) {
+				t.Errorf("got %s, want %s", resp.PlanValue, test.want)
+			}
+		})
+	}
+}
+
+func TestSpellingOfVersionsInAListIsKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		state, plan, want types.List
+	}{
+		"v added":     {texts("1.12.8", "v1.13.4"), texts("v1.12.8", "v1.13.4"), texts("1.12.8", "v1.13.4")},
+		"other":       {texts("1.12.8"), texts("v1.12.9"), texts("v1.12.9")},
+		"other order": {texts("1.12.8", "1.13.4"), texts("1.13.4", "1.12.8"), texts("1.13.4", "1.12.8")},
+		"one more":    {texts("1.12.8"), texts("v1.12.8", "1.13.4"), texts("v1.12.8", "1.13.4")},
+		"first":       {types.ListNull(types.StringType), texts("v1.12.8"), texts("v1.12.8")},
+		"removed":     {texts("1.12.8"), types.ListNull(types.StringType), types.ListNull(types.StringType)},
+		"unknown":     {texts("1.12.8"), types.ListUnknown(types.StringType), types.ListUnknown(types.StringType)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := planmodifier.ListResponse{PlanValue: test.plan}
+			keepSpelling{}.PlanModifyList(t.Context(), planmodifier.ListRequest{StateValue: test.state, PlanValue: test.plan}, &resp)
 
 			if !resp.PlanValue.Equal(test.want) {
 				t.Errorf("got %s, want %s", resp.PlanValue, test.want)

@@ -6,8 +6,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -16,7 +18,18 @@ var (
 	_ validator.String = versionValidator{}
 	_ validator.String = durationValidator{}
 	_ validator.String = repositoryValidator{}
+	_ validator.String = shareValidator{}
 )
+
+// located is the error as a sentence. A value inside of another one is named,
+// because the command line shows the attribute as a whole.
+func located(at path.Path, err error) string {
+	if len(at.Steps()) == 1 {
+		return sentence(err.Error())
+	}
+
+	return at.String() + ": " + err.Error() + "."
+}
 
 // versionValidator accepts versions as people write them.
 type versionValidator struct{}
@@ -36,15 +49,22 @@ func (versionValidator) ValidateString(_ context.Context, req validator.StringRe
 	}
 
 	if _, err := version.Parse(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid version", sentence(err.Error()))
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid version", located(req.Path, err))
 	}
 }
 
-// durationValidator accepts durations above zero.
-type durationValidator struct{}
+// durationValidator accepts durations above zero, and zero where that means
+// something.
+type durationValidator struct {
+	zero bool
+}
 
 // Description implements [validator.String].
-func (durationValidator) Description(context.Context) string {
+func (v durationValidator) Description(context.Context) string {
+	if v.zero {
+		return `value must be a duration such as "0s", "90s" or "1h30m"`
+	}
+
 	return `value must be a duration above zero such as "90s" or "1h30m"`
 }
 
@@ -57,8 +77,8 @@ func (v durationValidator) ValidateString(ctx context.Context, req validator.Str
 		return
 	}
 
-	if duration, err := time.ParseDuration(req.ConfigValue.ValueString()); err != nil || duration <= 0 {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid duration",
+	if duration, err := time.ParseDuration(req.ConfigValue.ValueString()); err != nil || duration < 0 || (duration == 0 && !v.zero) {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid duration",
 			req.Path.String()+` is "`+req.ConfigValue.ValueString()+`": `+v.Description(ctx)+".")
 	}
 }
@@ -83,7 +103,29 @@ func (repositoryValidator) ValidateString(_ context.Context, req validator.Strin
 	}
 
 	if _, err := image.ParseRepository(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid installer image", sentence(err.Error())+
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid installer image", located(req.Path, err)+
 			" The tag is chosen by talos_version.")
+	}
+}
+
+// shareValidator accepts numbers and percentages of workers.
+type shareValidator struct{}
+
+// Description implements [validator.String].
+func (shareValidator) Description(context.Context) string {
+	return `value must be a whole number from 1 on or a percentage from "1%" to "100%"`
+}
+
+// MarkdownDescription implements [validator.String].
+func (v shareValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (shareValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	if _, err := cluster.ParseShare(req.ConfigValue.ValueString()); err != nil {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid number of workers", req.Path.String()+": "+err.Error()+".")
 	}
 }

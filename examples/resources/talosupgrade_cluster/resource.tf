@@ -3,7 +3,7 @@ resource "talosupgrade_cluster" "prod" {
   talos_version = "1.13.4"
 }
 
-# The same for every context of one talosconfig, with everything that can be chosen.
+# The same for every context of one talosconfig, with more of what can be chosen.
 resource "talosupgrade_cluster" "edge" {
   for_each = toset(["edge-oslo", "edge-bergen"])
 

@@ -1,0 +1,10 @@
+# A mirror that lists which images were copied to it. Credentials come from where docker login keeps them.
+data "talosupgrade_available_versions" "mirrored" {
+  talos_version      = "1.12.6"
+  kubernetes_version = "1.34.2"
+
+  release_source = {
+    talos      = "oci://registry.example.com:5000/siderolabs/installer"
+    kubernetes = "oci://registry.example.com:5000/siderolabs/kubelet"
+  }
+}

@@ -1,0 +1,5 @@
+# A quarter of the workers at a time; control planes always one after the other.
+resource "talosupgrade_cluster" "wide" {
+  talos_version   = "1.13.4"
+  max_unavailable = "25%"
+}

@@ -1,0 +1,13 @@
+# One node has drivers that no other has, and one is left alone.
+resource "talosupgrade_cluster" "mixed" {
+  talos_version = "1.13.4"
+
+  node_overrides = {
+    "gpu-0" = {
+      installer_image = "factory.talos.dev/metal-installer/c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
+    }
+    "worker-3" = {
+      hold = true
+    }
+  }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+func TestCanariesMoveBeforeEverythingElse(t *testing.T) {
+	for _, order := range []cluster.Order{cluster.WorkersFirst, cluster.ControlPlanesFirst} {
+		t.Run(string(order), func(t *testing.T) {
+			given := pairs(109)
+			given.judging = append(given.judging, checker.Canary("worker-3", "worker-1"))
+
+			inCluster(t, given, func(r *rig) {
+				request := sharing(t, toLifecycle, "2")
+				request.Policy.Canary, request.Policy.Order = []string{"worker-3", "worker-1"}, order
+
+				r.must(r.worker("run-1"), request)
+				r.at(toLifecycle)
+				r.once()
+
+				spans := r.spans()
+				canaries := append(ofRole(spans, "worker-1"), ofRole(spans, "worker-3")...)
+
+				for _, other := range spans {
+					if other.node == "worker-1" || other.node == "worker-3" {
+						continue
+					}
+
+					for _, canary := range canaries {
+						if other.begin < canary.end {
+							t.Errorf("%s did not wait for the canary %s: %+v", other.node, canary.node, spans)
+						}
+					}
+				}
+
+				if most(canaries) != 2 {
+					t.Errorf("the canaries did not move side by side: %+v", spans)
+				}
+			})
+		})
+	}
+}
+
+func TestCanaryThatFailsStopsTheRest(t *testing.T) {
+	for name, fault := range map[string]model.Fault{
+		"installer": {Step: model.StepInstall, Effect: model.EffectFail, Times: 1},
+		"fallback":  {Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},
+		"drain":     {Step: model.StepDrain, Effect: model.EffectBlockedByBudget},
+		"lost":      {Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault.Node = "worker-4"
+			given := pairs(113, fault)
+			given.judging = append(given.judging, checker.Canary("worker-4"))
+
+			inCluster(t, given, func(r *rig) {
+				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
+
+				request := sharing(t, toLifecycle, "2")
+				request.Policy.Canary = []string{"worker-4"}
+
+				failed := failure(t, r.worker("run-1").upgrade(context.Background(), request), nil, "worker-4")
+				if !strings.Contains(failed.Detail(), "canary") {
+					t.Errorf("it does not say that the node is a canary: %v", failed)
+				}
+
+				r.sound()
+
+				for _, moved := range r.spans() {
+					if moved.node != "worker-4" {
+						t.Errorf("%s was cordoned", moved.node)
+					}
+				}
+
+				r.World().SetFaults(nil)
+
+				again := r.persistent(toLifecycle)
+				again.Policy.MaxUnavailable, again.Policy.Canary = request.Policy.MaxUnavailable, request.Policy.Canary
+				r.must(r.worker("run-2"), again)
+				r.at(toLifecycle)
+			})
+		})
+	}
+}
+
+// held is a request that leaves nodes alone.
+func held(request engine.Request, nodes ...string) engine.Request {
+	request.Policy.Hold = map[string]bool{}
+	for _, node := range nodes {
+		request.Policy.Hold[node] = true
+	}
+
+	return request
+}
+
+func TestHeldNodesAreLeftAlone(t *testing.T) {
+	for name, nodes := range map[string][]string{
+		"worker": {"worker-2"}, "control plane": {"cp-1"}, "both": {"cp-2", "worker-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := pairs(127)
+			given.judging = append(given.judging, checker.Held(nodes...))
+
+			inCluster(t, given, func(r *rig) {
+				request := held(sharing(t, toLifecycle, "2"), nodes...)
+				r.must(r.worker("run-1"), request)
+				r.sound()
+				r.tidy()
+
+				for name, node := range r.judge.verdict().Nodes {
+					want := toLifecycle
+					if request.Policy.Holds(name) {
+						want = fromLifecycle
+					}
+
+					if node.Talos != want || node.Cordoned {
+						t.Errorf("%s: %+v, want Talos %s and no cordon", name, node, want)
+					}
+				}
+
+				if notes := r.Annotations(); notes["talos-status"] != "completed" || notes["talos-current"] != toLifecycle {
+					t.Errorf("%v", notes)
+				}
+
+				again := r.worker("run-2")
+				r.must(again, request)
+
+				if _, mutating := again.client.Calls(); mutating != 0 {
+					t.Errorf("the next upgrade made %d mutating calls", mutating)
+				}
+			})
+		})
+	}
+}
+
+// TestHeldWorkerThatIsSilentIsNoObstacle: it costs its place in the budget and
+// nothing else.
+func TestHeldWorkerThatIsSilentIsNoObstacle(t *testing.T) {
+	given := pairs(131, append(silent("worker-2"), model.Fault{
+		Node: "worker-2", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1,
+	})...)
+	given.judging = append(given.judging, checker.Held("worker-2"))
+
+	inCluster(t, given, func(r *rig) {
+		r.must(r.worker("run-1"), held(sharing(t, toLifecycle, "2"), "worker-2"))
+		r.sound()
+		r.tidy()
+
+		if together := most(ofRole(r.spans(), "worker")); together != 1 {
+			t.Errorf("%d workers moved at a time beside the held one, want 1", together)
+		}
+
+		if nodes := r.installed(); len(nodes) != 7 || nodes["worker-2"] {
+			t.Errorf("moved %v, want all but worker-2", nodes)
+		}
+	})
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// ending is a turn that ended.
+type ending struct {
+	step plan.Step
+	// ready is the last transition of the node's Ready condition.
+	ready time.Time
+	err   error
+}
+
+// end takes note of a turn that is over.
+func (s *schedule) end(over ending) {
+	s.busy = slices.DeleteFunc(s.busy, func(step plan.Step) bool { return step.Node == over.step.Node })
+
+	switch {
+	case over.err == nil:
+		s.turns[keyOf(over.step)]++
+		s.settling.begin(over.step, over.ready, s.clock.Now())
+	case errors.Is(over.err, errNoRoom):
+		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
+		s.obstacle.hesitate = true
+	default:
+		s.fail(over.err)
+	}
+}
+
+// fail keeps the first failure. What fails after it, on nodes that were on
+// their way, is named in it.
+func (s *schedule) fail(err error) {
+	var first, other *Failure
+
+	switch {
+	case err == nil || err == s.failure: //nolint:errorlint // it is the very same one
+		return
+	case s.failure == nil:
+		s.failure = err
+
+		return
+	case !errors.As(s.failure, &first) || !errors.As(err, &other):
+		s.emit(cluster.Event{Kind: cluster.EventWarning, Text: err.Error(), Err: err})
+
+		return
+	}
+
+	s.emit(cluster.Event{Kind: cluster.EventWarning, Node: other.Node, Text: other.Summary + ": " + other.Seen, Err: err})
+
+	first.Findings = append(first.Findings, cluster.Finding{
+		Check: checkTurn, Severity: cluster.Observed, Node: other.Node, Err: err,
+		Found:  "its turn was going on beside that and failed too: " + other.Seen,
+		Remedy: other.State + " " + other.Remedy,
+	})
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// healthy is a snapshot of three control planes and as many workers, with which
+// nothing is wrong.
+func healthy(workers int) cluster.Snapshot {
+	const members = 3
+
+	var (
+		snapshot cluster.Snapshot
+		view     cluster.EtcdView
+	)
+
+	for index := range members {
+		view.Members = append(view.Members, cluster.EtcdMember{ID: uint64(index + 1), Name: fmt.Sprintf("cp-%d", index)})
+	}
+
+	add := func(name string, role cluster.Role) *cluster.Node {
+		snapshot.Nodes = append(snapshot.Nodes, cluster.Node{
+			Name: name, Role: role, Kube: &cluster.KubeNode{Name: name, Ready: true},
+			Machine: &cluster.Machine{Role: role, Talos: version.MustParse(fromLifecycle), Stage: cluster.StageRunning, Ready: true},
+		})
+
+		return &snapshot.Nodes[len(snapshot.Nodes)-1]
+	}
+
+	for index := range workers {
+		add(fmt.Sprintf("worker-%d", index), cluster.Worker)
+	}
+
+	for index := range members {
+		own := view
+		own.Status = cluster.EtcdStatus{MemberID: uint64(index + 1), Leader: 1, Index: 5000, Applied: 5000}
+		add(fmt.Sprintf("cp-%d", index), cluster.ControlPlane).Etcd = &own
+	}
+
+	return snapshot
+}
+
+// at is the place of a node in a snapshot.
+func at(snapshot cluster.Snapshot, name string) *cluster.Node {
+	index := slices.IndexFunc(snapshot.Nodes, func(n cluster.Node) bool { return n.Name == name })
+
+	return &snapshot.Nodes[index]
+}
+
+// TestEveryGuardSaysWhatToDo breaks one thing after the other and wants the
+// guard for it to speak up, with node, reason and remedy.
+func TestEveryGuardSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+
+	away := errors.New("connection refused")
+
+	for name, given := range map[string]struct {
+		step  string
+		check string
+		harm  func(*cluster.Snapshot)
+	}{
+		"Kubernetes away":         {"worker-0", "kubernetes-api", func(s *cluster.Snapshot) { s.KubernetesError = away }},
+		"node left":               {"worker-9", "talos-api", func(*cluster.Snapshot) {}},
+		"node going down":         {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Stage = cluster.StageRebooting }},
+		"node silent":             {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine = nil }},
+		"control plane silent":    {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine = nil }},
+		"control plane booting":   {"worker-0", "control-planes", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine.Ready = false }},
+		"control plane not ready": {"cp-0", "control-planes", func(s *cluster.Snapshot) { at(*s, "cp-2").Kube.Ready = false }},
+		"etcd silent":             {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd = nil }},
+		"member missing":          {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Members = nil }},
+		"member not started": {"worker-0", "etcd-members", func(s *cluster.Snapshot) {
+			etcd := at(*s, "cp-1").Etcd
+			etcd.Members = slices.Clone(etcd.Members)
+			etcd.Members[2].Name = ""
+		}},
+		"learner": {"worker-0", "etcd-members", func(s *cluster.Snapshot) {
+			etcd := at(*s, "cp-1").Etcd
+			etcd.Members = slices.Clone(etcd.Members)
+			etcd.Members[2].Learner = true
+		}},
+		"no leader":    {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Leader = 0 }},
+		"two leaders":  {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Leader = 2 }},
+		"member ill":   {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
+		"quorum lost":  {"cp-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
+		"alarm":        {"worker-0", "etcd-alarms", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Alarms = []string{"NOSPACE"} }},
+		"lag":          {"worker-0", "etcd-raft-lag", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Applied = 12 }},
+		"budget spent": {"worker-0", "nodes-ready", func(s *cluster.Snapshot) { at(*s, "worker-1").Kube.Ready = false }},
+		"unconfirmed":  {"worker-0", "pending-install", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.UpgradePending = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			snapshot := healthy(3)
+			step := plan.Step{Node: given.step, Role: cluster.Worker}
+
+			if given.step[:2] == "cp" {
+				step.Role = cluster.ControlPlane
+			}
+
+			if given.step != "worker-9" {
+				if findings := engine.Judge(engine.Asked{Snapshot: snapshot, Step: step, Share: cluster.OneAtATime()}); len(findings) != 0 {
+					t.Fatalf("something is wrong with a healthy cluster: %+v", findings)
+				}
+			}
+
+			given.harm(&snapshot)
+
+			findings := engine.Judge(engine.Asked{Snapshot: snapshot, Step: step, Share: cluster.OneAtATime()})
+			if !slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check == given.check }) {
+				t.Errorf("nothing of %s: %+v", given.check, findings)
+			}
+
+			for _, finding := range findings {
+				if finding.Found == "" || finding.Remedy == "" {
+					t.Errorf("it says too little: %+v", finding)
+				}
+			}
+		})
+	}
+}
+
+// TestBudgetCountsOtherTurnsOnce is about the border between what may be
+// unavailable and what may not.
+func TestBudgetCountsOtherTurnsOnce(t *testing.T) {
+	t.Parallel()
+
+	unready := func(n *cluster.Node) { n.Kube.Ready = false }
+	foreign := func(n *cluster.Node) { n.Kube.Unschedulable = true }
+	ours := func(n *cluster.Node) { n.Kube.Unschedulable, n.Kube.CordonedBy = true, "run-1" }
+	earlier := func(n *cluster.Node) { n.Kube.Unschedulable, n.Kube.CordonedBy = true, "run-0" }
+	gone := func(n *cluster.Node) { n.Kube.Ready, n.Gone = false, true }
+
+	for name, given := range map[string]struct {
+		share  string
+		nodes  map[string]func(*cluster.Node)
+		others map[string]bool
+		safe   bool
+	}{
+		"nobody away":                           {share: "1", safe: true},
+		"one away":                              {share: "1", nodes: map[string]func(*cluster.Node){"worker-1": unready}},
+		"one away of two":                       {share: "2", nodes: map[string]func(*cluster.Node){"worker-1": foreign}, safe: true},
+		"two away of two":                       {share: "2", nodes: map[string]func(*cluster.Node){"worker-1": foreign, "worker-2": unready}},
+		"half of four":                          {share: "50%", nodes: map[string]func(*cluster.Node){"worker-1": unready}, safe: true},
+		"half of four, two away":                {share: "50%", nodes: map[string]func(*cluster.Node){"worker-1": unready, "worker-2": ours}},
+		"gone ones are not there":               {share: "1", nodes: map[string]func(*cluster.Node){"worker-1": gone}, safe: true},
+		"another turn, not seen yet":            {share: "1", others: map[string]bool{"worker-1": true}},
+		"another turn, seen already":            {share: "2", nodes: map[string]func(*cluster.Node){"worker-1": ours}, others: map[string]bool{"worker-1": true}, safe: true},
+		"a later turn waits for this one":       {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": ours, "worker-1": ours}, others: map[string]bool{"worker-1": false}, safe: true},
+		"an earlier turn does not":              {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": ours, "worker-1": ours}, others: map[string]bool{"worker-1": true}},
+		"cordoned by this run":                  {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": ours, "worker-1": unready}},
+		"away without our doing":                {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": unready, "worker-1": unready}, safe: true},
+		"cordoned by a person":                  {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": foreign, "worker-1": unready}, safe: true},
+		"cordoned by an earlier run":            {share: "1", nodes: map[string]func(*cluster.Node){"worker-0": earlier, "worker-1": unready}, safe: true},
+		"cordoned by an earlier run, elsewhere": {share: "1", nodes: map[string]func(*cluster.Node){"worker-1": earlier}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			snapshot := healthy(4)
+			for _, node := range slices.Sorted(maps.Keys(given.nodes)) {
+				given.nodes[node](at(snapshot, node))
+			}
+
+			share, err := cluster.ParseShare(given.share)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			findings := engine.Judge(engine.Asked{
+				Snapshot: snapshot, Step: plan.Step{Node: "worker-0", Role: cluster.Worker}, Run: "run-1", Share: share, Others: given.others,
+			})
+			if safe := len(findings) == 0; safe != given.safe {
+				t.Errorf("safe is %t, want %t: %+v", safe, given.safe, findings)
+			}
+		})
+	}
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// Versions of a walk over three release lines, by both APIs.
+const (
+	walkFrom = "1.11.5"
+	walkTo   = "1.14.1"
+)
+
+// walk is a request that leads through two release lines in between, by exact
+// versions, so that tests do not change with the list of releases.
+func walk(t testing.TB, share string) engine.Request {
+	t.Helper()
+
+	request := sharing(t, walkTo, share)
+	request.Policy.AllowIntermediate = true
+	request.Policy.Intermediate = []version.Version{version.MustParse("1.12.6"), version.MustParse("1.13.4")}
+
+	return request
+}
+
+// walked are the versions in the order in which a node booted them.
+func (r *rig) walked(node string) []string {
+	var versions []string
+
+	for _, boot := range r.judge.of(history.KindBoot) {
+		if boot.Node == node {
+			versions = append(versions, boot.Detail["talos"])
+		}
+	}
+
+	return versions
+}
+
+func TestWalkOverThreeReleaseLines(t *testing.T) {
+	for share, together := range map[string]int{"1": 1, "50%": 2} {
+		t.Run(share, func(t *testing.T) {
+			given := setup{
+				Options: model.Options{ControlPlanes: 3, Workers: 4, Talos: walkFrom, Seed: 73},
+				judging: []checker.Option{checker.MaxUnavailable(together)},
+			}
+
+			inCluster(t, given, func(r *rig) {
+				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
+
+				w := r.worker("run-1")
+				r.must(w, walk(t, share))
+				r.at(walkTo)
+
+				want := []string{"1.12.6", "1.13.4", walkTo}
+				for name := range r.judge.verdict().Nodes {
+					if got := r.walked(name); !slices.Equal(got, want) {
+						t.Errorf("%s booted %v, want %v", name, got, want)
+					}
+				}
+
+				r.hopsDoNotOverlap(want)
+				r.settled(walkTo)
+				w.tellsOfEachHop(t, want, 7)
+			})
+		})
+	}
+}
+
+// TestCanariesLeadEachHop: in each release line everything waits for them.
+func TestCanariesLeadEachHop(t *testing.T) {
+	given := setup{
+		Options: model.Options{ControlPlanes: 3, Workers: 4, Talos: walkFrom, Seed: 157},
+		judging: []checker.Option{checker.MaxUnavailable(2), checker.Canary("worker-2"), checker.Held("worker-3")},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		request := held(walk(t, "2"), "worker-3")
+		request.Target.Talos = version.MustParse("1.13.4")
+		request.Policy.Intermediate = request.Policy.Intermediate[:1]
+		request.Policy.Canary, request.Policy.Settle = []string{"worker-2"}, time.Minute
+
+		r.must(r.worker("run-1"), request)
+		r.sound()
+		r.tidy()
+		r.rested(time.Minute)
+
+		for _, version := range []string{"1.12.6", "1.13.4"} {
+			for _, boot := range r.judge.of(history.KindBoot) {
+				if boot.Detail["talos"] == version {
+					if boot.Node != "worker-2" {
+						t.Errorf("%s booted %s first", boot.Node, version)
+					}
+
+					break
+				}
+			}
+		}
+	})
+}
+
+// hopsDoNotOverlap fails the test when a node booted a version before every
+// node had booted the one before it.
+func (r *rig) hopsDoNotOverlap(order []string) {
+	r.t.Helper()
+
+	hop := 0
+
+	for _, boot := range r.judge.of(history.KindBoot) {
+		switch at := slices.Index(order, boot.Detail["talos"]); {
+		case at < hop:
+			r.t.Errorf("%s booted %s after another node had booted %s", boot.Node, boot.Detail["talos"], order[hop])
+		default:
+			hop = at
+		}
+	}
+}
+
+// tellsOfEachHop fails the test unless every node was said to begin and to end
+// each hop.
+func (w *worker) tellsOfEachHop(t testing.TB, versions []string, nodes int) {
+	t.Helper()
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	told := map[string]int{}
+	for _, event := range w.events {
+		told[fmt.Sprintf("%s %s", event.Kind, event.To)]++
+	}
+
+	for _, version := range versions {
+		for _, kind := range []cluster.EventKind{cluster.EventNodeStarted, cluster.EventNodeDone} {
+			if count := told[fmt.Sprintf("%s %s", kind, version)]; count != nodes {
+				t.Errorf("%d events %s to %s, want %d", count, kind, version, nodes)
+			}
+		}
+	}
+}
+
+// TestWalkGoesOnAfterACrash strikes a walk in each of its hops.
+func TestWalkGoesOnAfterACrash(t *testing.T) {
+	stride := 31
+	if testing.Short() || raceEnabled {
+		stride = 131
+	}
+
+	given := setup{
+		Options: model.Options{ControlPlanes: 3, Workers: 3, Talos: walkFrom, Seed: 79},
+		judging: []checker.Option{checker.MaxUnavailable(2)},
+	}
+	request := walk(t, "2")
+	methods := mutationsOf(t, given, request)
+
+	for mutation := 1; mutation <= len(methods) && !t.Failed(); mutation += stride {
+		for _, kind := range crashes() {
+			if kind != dieDuring || lasts(methods[mutation-1]) {
+				crashOnce(t, given, request, kind, mutation)
+			}
+		}
+	}
+}
+
+// missing is a cluster whose nodes cannot get one image.
+type missing struct {
+	*ports.Client
+
+	tag string
+}
+
+func (m *missing) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
+	if strings.HasSuffix(image, m.tag) {
+		return fmt.Errorf("pull %s: manifest unknown: %w", image, cluster.ErrNotFound)
+	}
+
+	return m.Client.Pull(ctx, address, image, api)
+}
+
+// TestImageOfALaterHopIsMissedBeforeTheFirstCordon: what the last hop needs is
+// found out before the first one has begun.
+func TestImageOfALaterHopIsMissedBeforeTheFirstCordon(t *testing.T) {
+	for _, tag := range []string{":v1.13.4", ":v" + walkTo} {
+		t.Run(tag, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: walkFrom, Seed: 83}}, func(r *rig) {
+				client := r.Client("run-1")
+				w := r.workerOver(client, &missing{Client: client, tag: tag}, client)
+
+				failed := failure(t, w.upgrade(context.Background(), walk(t, "1")), cluster.ErrNotFound, "worker-0")
+				if !strings.Contains(failed.Error(), tag) {
+					t.Errorf("the image is not named: %v", failed)
+				}
+
+				if cordons := r.judge.of(history.KindCordon); len(cordons) != 0 {
+					t.Errorf("nodes were cordoned: %+v", cordons)
+				}
+
+				r.sound()
+				r.tidy()
+			})
+		})
+	}
+}
+
+func TestKubernetesStepsAreRefused(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		request := to(toLifecycle)
+		request.Target.Kubernetes = version.MustParse("1.35.0")
+
+		w := r.worker("run-1")
+
+		failed := failure(t, w.upgrade(context.Background(), request), engine.ErrBlocked, "")
+		if index := slices.IndexFunc(failed.Findings, func(f cluster.Finding) bool { return f.Attribute == "kubernetes_version" }); index < 0 ||
+			!strings.Contains(failed.Findings[index].Found, kubernetes) || failed.Findings[index].Severity != cluster.Permanent {
+			t.Errorf("%+v", failed.Findings)
+		}
+
+		if _, mutating := w.client.Calls(); mutating != 0 {
+			t.Errorf("the refused run made %d mutating calls", mutating)
+		}
+	})
+}
+
+func TestPlanThatMovesTalosAloneIsExecutable(t *testing.T) {
+	t.Parallel()
+
+	steps := []plan.Step{{Node: "worker-0", From: version.MustParse("1.13.2"), To: version.MustParse("1.13.4")}}
+	if findings := engine.Executable(plan.Plan{Steps: steps}); len(findings) != 0 {
+		t.Errorf("%+v", findings)
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// obstacle is what keeps a run from starting anything. The zero value is none.
+type obstacle struct {
+	// since is when it was first seen without a break.
+	since, announced time.Time
+	pause            time.Duration
+	// hesitate tells that a turn ended because it had no room.
+	hesitate bool
+}
+
+// look observes and plans, and tells whether something may be started as far as
+// that goes. Otherwise it has waited a little. At the beginning whatever blocks
+// is an error at once; later it gets the time to heal that it may need after a
+// reboot, and turns that are going on are left alone meanwhile.
+func (s *schedule) look(ctx context.Context) (ready bool, err error) {
+	if s.obstacle.hesitate {
+		s.obstacle.hesitate = false
+
+		return false, s.await(ctx, pollMost)
+	}
+
+	// Whoever asks for this knows when the context has ended.
+	observed, err := s.Observe(ctx)
+	if ctx.Err() != nil {
+		return false, nil
+	}
+
+	if err != nil {
+		if !cluster.Heals(err) {
+			return false, s.unobserved(err)
+		}
+
+		return false, s.waitOut(ctx, err.Error(), func() error { return s.unobserved(err) })
+	}
+
+	s.snapshot, s.made = observed, plan.Make(observed, s.request.Target, s.request.Policy)
+
+	// Turns that are going on write it, and know better than an observation.
+	if observed.Journal != nil && len(s.busy) == 0 {
+		s.journal.adopt(*observed.Journal)
+	}
+
+	// A node that this run moves right now may be away.
+	blocking := slices.DeleteFunc(refusals(s.made), func(f cluster.Finding) bool {
+		return f.Severity == cluster.Observed && f.Node != "" && s.onItsWay(f.Node)
+	})
+
+	if len(blocking) > 0 {
+		return false, s.hindered(ctx, blocking)
+	}
+
+	return true, nil
+}
+
+// hindered waits a little for findings to pass that block, or fails when that
+// is of no use or has taken too long.
+func (s *schedule) hindered(ctx context.Context, blocking []cluster.Finding) error {
+	refuse := func() error {
+		failure := blocked(s.request.Target, blocking)
+		if s.moved {
+			failure.State = "The run stopped between two nodes; no other node was touched."
+			failure.Remedy = resumeRemedy
+			failure.Err = errors.Join(append([]error{ErrGuard}, causes(blocking)...)...)
+		}
+
+		return failure
+	}
+
+	if fatal(blocking) != nil || hasPermanent(blocking) || !s.begun {
+		return refuse()
+	}
+
+	return s.waitOut(ctx, blocking[0].String(), refuse)
+}
+
+// waitOut waits a little for an obstacle to pass, or gives up when it has been
+// there for too long.
+func (s *schedule) waitOut(ctx context.Context, seen string, giveUp func() error) error {
+	now := s.clock.Now()
+	if s.obstacle.since.IsZero() {
+		s.obstacle = obstacle{since: now, announced: now, pause: pollFirst}
+	}
+
+	if now.Sub(s.obstacle.since) >= guardPatience {
+		return giveUp()
+	}
+
+	if now.Sub(s.obstacle.announced) >= announceEvery {
+		s.obstacle.announced = now
+		s.emit(cluster.Event{Kind: cluster.EventWaiting, Text: "the cluster to be ready for the next node: " + seen})
+	}
+
+	pause := s.obstacle.pause
+	s.obstacle.pause = min(pause+pause/2, pollMost)
+
+	return s.await(ctx, pause)
+}
+
+func (s *schedule) unobserved(err error) error {
+	return &Failure{
+		Summary: "Unable to observe the cluster", Seen: err.Error(),
+		State: "No node is being upgraded at this moment.", Remedy: resumeRemedy, Err: err,
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+)
+
+// TestDeadlineLetsOthersFinish: when the time is up the nodes that are on their
+// way finish, and none is started.
+func TestDeadlineLetsOthersFinish(t *testing.T) {
+	inCluster(t, pairs(163), func(r *rig) {
+		request := sharing(t, toLifecycle, "2")
+		request.Deadline = 3 * time.Minute
+
+		_ = failure(t, r.worker("run-1").upgrade(context.Background(), request), engine.ErrDeadline, "")
+		r.sound()
+		r.stopped("", false)
+
+		nodes := r.installed()
+		for name := range nodes {
+			if state := r.node(name); state.Talos != toLifecycle {
+				t.Errorf("%s was left on Talos %s", name, state.Talos)
+			}
+		}
+
+		if len(nodes) != 2 {
+			t.Errorf("moved %v, want the two that were on their way", nodes)
+		}
+
+		r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
+		r.at(toLifecycle)
+		r.once()
+	})
+}
+
+// TestObstacleBesideATurnIsWaitedOut: a worker that has not moved yet falls
+// silent while another one takes its time. Nothing is started until it answers;
+// when it does not, the run ends once the other one is done.
+func TestObstacleBesideATurnIsWaitedOut(t *testing.T) {
+	for name, given := range map[string]struct {
+		silence time.Duration
+		passes  bool
+	}{
+		"for a while": {4 * time.Minute, true},
+		"for good":    {0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slow := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 20 * time.Minute}
+
+			inCluster(t, pairs(167), func(r *rig) {
+				w := r.worker("run-1")
+				r.during(w, "Install", "worker-1", func() {
+					faults := append(silent("worker-4"), slow)
+					faults[0].Times, faults[0].For = 1, given.silence
+					r.World().SetFaults(faults)
+				})
+
+				err := w.upgrade(context.Background(), sharing(t, toLifecycle, "2"))
+				r.sound()
+
+				if state := r.node("worker-0"); state.Talos != toLifecycle || state.Unschedulable {
+					t.Errorf("the node that was on its way did not finish: %+v", state)
+				}
+
+				if given.passes {
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					r.at(toLifecycle)
+
+					return
+				}
+
+				if failed := failure(t, err, engine.ErrGuard, "worker-4"); !strings.Contains(failed.Detail(), "no other node was touched") {
+					t.Errorf("%v", failed)
+				}
+
+				if nodes := r.installed(); len(nodes) != 2 {
+					t.Errorf("moved %v, want the two that were on their way", nodes)
+				}
+
+				r.World().SetFaults(nil)
+				r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
+				r.at(toLifecycle)
+				r.once()
+			})
+		})
+	}
+}

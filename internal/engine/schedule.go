@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// schedule starts the turns of a run and waits for them. One goroutine has it
+// to itself; the turns know nothing of it.
+type schedule struct {
+	*run
+
+	snapshot cluster.Snapshot
+	made     plan.Plan
+	// busy are the steps whose turns have begun and not ended.
+	busy  []plan.Step
+	ended chan ending
+	// begun tells that the cluster was found fit to begin, moved that a turn
+	// ever began.
+	begun, moved bool
+	// turns counts those that ended well, so that a node which claims success
+	// and still is not at its version cannot make the run go round.
+	turns map[turnKey]int
+	// failure is why nothing starts any more.
+	failure error
+
+	obstacle obstacle
+	settling *settling
+}
+
+// turnKey is one node on its way to one version.
+type turnKey struct{ node, to string }
+
+func keyOf(step plan.Step) turnKey { return turnKey{node: step.Node, to: step.To.String()} }
+
+func newSchedule(r *run, snapshot cluster.Snapshot) *schedule {
+	return &schedule{
+		run: r, snapshot: snapshot, ended: make(chan ending), turns: map[turnKey]int{},
+		settling: newSettling(r.request.Policy),
+	}
+}
+
+// lookAgain is how often a run looks for a node that it could move beside those
+// that are on their way, when none of these ends.
+const lookAgain = 30 * time.Second
+
+// forEver waits for a turn to end however long that takes.
+const forEver time.Duration = -1
+
+// all begins the run and moves every node that has to move. The plan is made
+// anew before each start, from a new observation: nodes join, vanish and change
+// by themselves. No turn is left when it returns.
+func (s *schedule) all(ctx context.Context) error {
+	done, err := false, s.begin(ctx)
+
+	for err == nil && !done && ctx.Err() == nil {
+		done, err = s.advance(ctx)
+	}
+
+	s.fail(err)
+
+	for len(s.busy) > 0 {
+		s.end(<-s.ended)
+	}
+
+	switch {
+	case s.failure != nil:
+	case done:
+		s.emit(s.progress(cluster.Event{Kind: cluster.EventRunDone}, s.snapshot, s.made))
+	default:
+		// Of turns that this ended, one would have said more about it.
+		s.failure = s.stopped(ctx, "between two nodes")
+	}
+
+	return s.failure
+}
+
+// begin looks at the cluster for the first time under the lease, where whatever
+// blocks is an error at once, and brings the images onto the nodes.
+func (s *schedule) begin(ctx context.Context) error {
+	for !s.begun {
+		ready, err := s.look(ctx)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+
+		s.begun = ready
+	}
+
+	s.emit(s.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.snapshot, s.made))
+
+	return s.pullEverywhere(ctx, s.made.Steps)
+}
+
+// advance starts what may start now and waits until something has changed. It
+// is done when nothing is left to do.
+func (s *schedule) advance(ctx context.Context) (done bool, err error) {
+	if ready, err := s.look(ctx); err != nil || !ready {
+		return false, err
+	}
+
+	if len(s.busy) == 0 && len(s.made.Steps) == 0 {
+		return true, nil
+	}
+
+	next := s.made.Startable(s.snapshot, s.busy)
+	if len(next) == 0 && len(s.busy) == 0 {
+		return false, s.hindered(ctx, s.noRoom())
+	}
+
+	s.obstacle = obstacle{}
+
+	if len(next) == 0 {
+		return false, s.await(ctx, s.patience())
+	}
+
+	return false, s.start(ctx, next)
+}
+
+// start begins the turns of the steps, unless the run has to wait or stop
+// before that. It waits for something to change.
+func (s *schedule) start(ctx context.Context, next []plan.Step) error {
+	for _, step := range next {
+		if err := s.mayStart(step); err != nil {
+			return err
+		}
+	}
+
+	s.settling.note(s.snapshot, s.made, s.busy, s.clock.Now())
+
+	if s.settling.pending() {
+		return s.settle(ctx, next[0])
+	}
+
+	for _, step := range next {
+		s.emit(s.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, To: step.To}, s.snapshot, s.made))
+		s.busy = append(s.busy, step)
+		s.moved = true
+
+		go func() {
+			ready, err := s.turn(ctx, step)
+			s.ended <- ending{step: step, ready: ready, err: err}
+		}()
+	}
+
+	return s.await(ctx, s.patience())
+}
+
+// patience is how long to wait for a turn to end before looking whether
+// something else can be started.
+func (s *schedule) patience() time.Duration {
+	waiting := slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !s.onItsWay(step.Node) })
+	alone := slices.ContainsFunc(s.busy, func(step plan.Step) bool { return step.Role == cluster.ControlPlane || step.Finish })
+
+	if !waiting || alone || len(s.busy) >= max(s.made.Budget, 1) {
+		return forEver
+	}
+
+	return lookAgain
+}
+
+func (s *schedule) onItsWay(node string) bool {
+	return slices.ContainsFunc(s.busy, func(step plan.Step) bool { return step.Node == node })
+}
+
+// await waits until a turn ends, the time is up or the run has to stop.
+func (s *schedule) await(ctx context.Context, most time.Duration) error {
+	timing, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	var timer chan struct{}
+
+	if most != forEver {
+		timer = make(chan struct{})
+
+		go func() {
+			defer close(timer)
+
+			_ = s.clock.Sleep(timing, most)
+		}()
+	}
+
+	select {
+	case over := <-s.ended:
+		s.end(over)
+	case <-timer:
+		timer = nil
+	case <-ctx.Done():
+	}
+
+	cancel()
+
+	if timer != nil {
+		<-timer
+	}
+
+	return s.failure
+}
+
+// turnsMost is one turn to finish what an earlier run began, one for the
+// version, and one more in case the node was away when its step was planned.
+const turnsMost = 3
+
+// mayStart refuses another node when the time for the run is used up, or when
+// this node had its turn already.
+func (s *schedule) mayStart(step plan.Step) error {
+	if s.turns[keyOf(step)] >= turnsMost {
+		return &Failure{
+			Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node,
+			Seen:   fmt.Sprintf("The node completed its upgrade in this run and now runs Talos %s again.", step.From),
+			State:  "The cluster is in service; somebody or something else changes this node.",
+			Remedy: "Find out who does, then run terraform apply again.",
+		}
+	}
+
+	elapsed := s.clock.Now().Sub(s.since)
+	if s.request.Deadline == 0 || elapsed < s.request.Deadline {
+		return nil
+	}
+
+	return &Failure{
+		Summary: "Unable to finish the upgrade in the time that timeouts allow",
+		Seen:    fmt.Sprintf("After %s the next node would have been %s.", elapsed.Round(time.Second), step.Node),
+		State:   "No node is being upgraded at this moment, and every node is in service.",
+		Remedy:  "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.",
+		Err:     ErrDeadline,
+	}
+}
+
+// noRoom says why nothing may start although nothing is on its way.
+func (s *schedule) noRoom() []cluster.Finding {
+	var away []string
+
+	for _, node := range s.snapshot.Workers() {
+		if !node.Available() {
+			away = append(away, node.Name)
+		}
+	}
+
+	found := "the plan has steps, and none of them may start now"
+	if len(away) > 0 {
+		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", max(s.made.Budget, 1), away)
+	}
+
+	return unsafe(checkBudget, "", found, "Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable.", nil)
+}

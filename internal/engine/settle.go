@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// settling keeps an eye on nodes that were moved: each must have stayed healthy
+// for a while before the next one is disturbed.
+type settling struct {
+	// most is how long that is; with 0 nothing is watched.
+	most     time.Duration
+	canaries []string
+	watched  map[string]*watched
+	// passed are the transitions of the Ready conditions of those that passed.
+	passed map[string]time.Time
+}
+
+// watched is a node that has not stayed healthy for long enough yet.
+type watched struct {
+	// since is when it became healthy, zero while it is not.
+	since time.Time
+	// ready is the last transition of its Ready condition.
+	ready time.Time
+	// waiting is when it was first waited for.
+	waiting time.Time
+	// ails says what is wrong with it.
+	ails string
+}
+
+func newSettling(policy cluster.Policy) *settling {
+	return &settling{
+		most: policy.Settle, canaries: policy.Canary,
+		watched: map[string]*watched{}, passed: map[string]time.Time{},
+	}
+}
+
+// begin watches a node whose turn has ended.
+func (w *settling) begin(step plan.Step, ready, now time.Time) {
+	if w.most > 0 {
+		w.watched[step.Node] = &watched{since: now, ready: ready}
+	}
+}
+
+// note takes an observation into account: of the nodes that are watched, and of
+// those that an earlier run may have moved just before it was killed. These run
+// what the present hop leads to, and were not Ready a while ago.
+func (w *settling) note(snapshot cluster.Snapshot, made plan.Plan, busy []plan.Step, now time.Time) {
+	if w.most == 0 || len(made.Steps) == 0 {
+		return
+	}
+
+	hop := made.Steps[0]
+	left := map[string]bool{}
+
+	for _, step := range made.Steps {
+		if step.Hop < hop.Hop {
+			hop = step
+		}
+	}
+
+	for _, step := range made.Steps {
+		left[step.Node] = left[step.Node] || step.Hop == hop.Hop
+	}
+
+	for _, step := range busy {
+		left[step.Node] = true
+	}
+
+	for _, held := range made.Held {
+		left[held] = true
+	}
+
+	for _, node := range snapshot.Managed() {
+		_, known := w.watched[node.Name]
+		if known || left[node.Name] || node.Kube == nil || node.Machine == nil || node.Machine.Talos.Less(hop.To) {
+			continue
+		}
+
+		ready := node.Kube.ReadySince
+		if ago := now.Sub(ready); ago < w.most && !ready.Equal(w.passed[node.Name]) {
+			// The clock of the cluster may be ahead of ours.
+			w.watched[node.Name] = &watched{since: now.Add(-max(ago, 0)), ready: ready}
+		}
+	}
+
+	w.look(snapshot, now)
+}
+
+// look judges the nodes that are watched. Those that are no longer part of the
+// cluster are dropped.
+func (w *settling) look(snapshot cluster.Snapshot, now time.Time) {
+	if snapshot.KubernetesError != nil {
+		w.doubt(snapshot.KubernetesError, now)
+
+		return
+	}
+
+	for name, node := range w.watched {
+		found, there := snapshot.Node(name)
+		if !there || found.Gone {
+			delete(w.watched, name)
+
+			continue
+		}
+
+		node.ails = ailment(snapshot, found)
+		flapped := found.Kube != nil && !found.Kube.ReadySince.Equal(node.ready)
+
+		switch {
+		case node.ails != "":
+			node.since = time.Time{}
+		case node.since.IsZero(), flapped:
+			node.since = now
+		}
+
+		if found.Kube != nil {
+			node.ready = found.Kube.ReadySince
+		}
+
+		if node.waiting.IsZero() {
+			node.waiting = now
+		}
+
+		if node.ails == "" && now.Sub(node.since) >= w.most {
+			w.passed[name] = node.ready
+			delete(w.watched, name)
+		}
+	}
+}
+
+// doubt takes note of a look that failed: what cannot be observed is not known
+// to be healthy.
+func (w *settling) doubt(err error, now time.Time) {
+	for _, node := range w.watched {
+		node.since, node.ails = time.Time{}, "it cannot be observed: "+err.Error()
+
+		if node.waiting.IsZero() {
+			node.waiting = now
+		}
+	}
+}
+
+// ailment is why a node does not count as healthy, empty when it does.
+func ailment(snapshot cluster.Snapshot, node cluster.Node) string {
+	switch {
+	case node.Kube == nil:
+		return "it has no Node object in Kubernetes"
+	case !node.Kube.Ready:
+		return "it is not Ready in Kubernetes: " + node.Kube.ReadyReason
+	case node.Machine == nil:
+		return fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable)
+	case !node.Machine.Settled():
+		return fmt.Sprintf("the machine is %s and not settled %v", node.Machine.Stage, node.Machine.Unmet)
+	case node.Role != cluster.ControlPlane:
+		return ""
+	}
+
+	if findings := etcdFindings(snapshot); len(findings) > 0 {
+		return findings[0].Found
+	}
+
+	return ""
+}
+
+// pending tells whether a node has to be waited for.
+func (w *settling) pending() bool { return len(w.watched) > 0 }
+
+// remaining is how long it takes at least until nobody has to be waited for.
+func (w *settling) remaining(now time.Time) time.Duration {
+	var longest time.Duration
+
+	for _, node := range w.watched {
+		if node.since.IsZero() {
+			return w.most
+		}
+
+		longest = max(longest, w.most-now.Sub(node.since))
+	}
+
+	return longest
+}
+
+// overdue is a node that has had all the time that it may take.
+func (w *settling) overdue(now time.Time) (name string, node *watched) {
+	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
+		if now.Sub(w.watched[name].waiting) >= w.most+guardPatience {
+			return name, w.watched[name]
+		}
+	}
+
+	return "", nil
+}
+
+// text is what is being waited for.
+func (w *settling) text(now time.Time) string {
+	lines := make([]string, 0, len(w.watched))
+
+	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
+		node := w.watched[name]
+
+		line := name + " is healthy for " + now.Sub(node.since).Round(time.Second).String()
+		if node.ails != "" {
+			line = name + " is not healthy: " + node.ails
+		}
+
+		if slices.Contains(w.canaries, name) {
+			line = "canary " + line
+		}
+
+		lines = append(lines, line)
+	}
+
+	return fmt.Sprintf("nodes to stay healthy for %s: %s", w.most, strings.Join(lines, "; "))
+}
+
+// settle waits until the nodes that were moved have stayed healthy for long
+// enough, a turn ends or the run has to stop. It looks at these nodes only.
+func (s *schedule) settle(ctx context.Context, next plan.Step) error {
+	announced := time.Time{}
+	others := len(s.busy)
+
+	for s.settling.pending() && len(s.busy) == others && ctx.Err() == nil {
+		now := s.clock.Now()
+
+		if name, node := s.settling.overdue(now); node != nil {
+			return s.unsettled(name, node)
+		}
+
+		if err := s.mayStart(next); err != nil {
+			return err
+		}
+
+		if now.Sub(announced) >= announceEvery {
+			announced = now
+			s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.settling.text(now)})
+		}
+
+		if err := s.await(ctx, min(s.settling.remaining(now), pollMost)); err != nil {
+			return err
+		}
+
+		snapshot, err := s.observe(ctx, func(node cluster.Node) bool {
+			_, watched := s.settling.watched[node.Name]
+
+			return watched || node.Role == cluster.ControlPlane
+		})
+		if err != nil {
+			s.settling.doubt(err, s.clock.Now())
+
+			continue
+		}
+
+		s.settling.look(snapshot, s.clock.Now())
+	}
+
+	return nil
+}
+
+// unsettled is the failure of a run whose node did not stay healthy.
+func (s *schedule) unsettled(name string, node *watched) *Failure {
+	failure := &Failure{
+		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
+		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
+			s.settling.most, s.settling.most+guardPatience, node.ails),
+		State:  "The node runs what it was moved to. No other node is being upgraded; those done so far are in service.",
+		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
+		Err:    ErrUnsettled,
+	}
+
+	if node.ails == "" {
+		failure.Seen = fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it became unhealthy again and again.",
+			s.settling.most, s.settling.most+guardPatience)
+	}
+
+	if slices.Contains(s.settling.canaries, name) {
+		failure.State += " " + canaryState
+	}
+
+	return failure
+}

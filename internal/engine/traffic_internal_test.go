@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+)
+
+// TestStepIsClaimedOnANewLookOnly: whoever looked before another turn did
+// something has to look again.
+func TestStepIsClaimedOnANewLookOnly(t *testing.T) {
+	t.Parallel()
+
+	between := newTraffic()
+	first, second := between.count(), between.count()
+
+	if !between.claim(first) {
+		t.Fatal("the first step was not granted")
+	}
+
+	if between.claim(second) {
+		t.Error("a step was granted on a look that is older than the one before")
+	}
+
+	looked := between.count()
+	between.stepped()
+
+	if between.claim(looked) {
+		t.Error("a step was granted on a look that is older than what came of another one")
+	}
+
+	if !between.claim(between.count()) {
+		t.Error("a step was not granted on a new look")
+	}
+}
+
+func TestTurnsKnowWhoBeganBeforeThem(t *testing.T) {
+	t.Parallel()
+
+	between := newTraffic()
+	between.disturb("a")
+	between.disturb("b")
+	between.disturb("c")
+	between.disturb("a")
+
+	for node, want := range map[string]map[string]bool{
+		"a": {"b": false, "c": false},
+		"b": {"a": true, "c": false},
+		"d": {"a": true, "b": true, "c": true},
+	} {
+		if got := between.others(node); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", node, got, want)
+		}
+	}
+
+	between.calm("a")
+
+	if got, want := between.others("b"), map[string]bool{"c": false}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestGateCanBeGivenUpOn(t *testing.T) {
+	t.Parallel()
+
+	errTired := errors.New("tired")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	held := newGate()
+
+	if err := held.enter(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	cancel(errTired)
+
+	if err := held.enter(ctx); !errors.Is(err, errTired) {
+		t.Errorf("got %v, want the cause", err)
+	}
+
+	held.leave()
+
+	if err := held.enter(context.Background()); err != nil {
+		t.Errorf("a gate that is free was not entered: %v", err)
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// What operators of Talos clusters see: 2 to 4 minutes for one node (download
+// 30 to 60 s, write 10 to 30 s, reboot 30 to 90 s, back in the cluster 30 to
+// 60 s), and 8 to 10 minutes for Kubernetes on three control planes, which is
+// five components on each. The upper ends, to be on the safe side.
+const (
+	turnEstimate = 4 * time.Minute
+	// returnEstimate is a reboot and the way back.
+	returnEstimate = 150 * time.Second
+	partEstimate   = 10 * time.Minute / 15
+	// proxyEstimate is one pod of a DaemonSet, which moves without any node.
+	proxyEstimate = 10 * time.Second
+)
+
+func componentEstimate(component cluster.Component) time.Duration {
+	if component == cluster.Proxy {
+		return proxyEstimate
+	}
+
+	return partEstimate
+}
+
+// Estimate is roughly how long the whole plan takes from now on: turns beside
+// each other count once, and each is followed by the time to settle.
+func (p Plan) Estimate() time.Duration {
+	var (
+		total time.Duration
+		slots slots
+	)
+
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if i > 0 && (!step.parallel() || !slots.fits(step, max(p.Budget, 1))) {
+			total += slots.empty(p.Settle)
+		}
+
+		slots.fill(step)
+	}
+
+	return total + slots.empty(p.Settle)
+}
+
+// parallel tells whether the step may have others beside it.
+func (s *Step) parallel() bool {
+	return s.Role == cluster.Worker && s.Component == "" && !s.Finish
+}
+
+// slots are turns that run beside each other.
+type slots struct {
+	taken   int
+	first   *Step
+	longest time.Duration
+}
+
+func (s *slots) fits(step *Step, most int) bool {
+	return s.taken < most && s.first != nil && s.first.parallel() && s.first.Hop == step.Hop && s.first.Canary == step.Canary
+}
+
+func (s *slots) fill(step *Step) {
+	if s.first == nil {
+		s.first = step
+	}
+
+	s.taken++
+	s.longest = max(s.longest, step.Estimate)
+}
+
+// empty is how long the turns take, with the time to settle after them.
+func (s *slots) empty(settle time.Duration) time.Duration {
+	if s.taken == 0 {
+		return 0
+	}
+
+	took := s.longest
+	// Components are restarted, not rebooted; nothing settles after them.
+	if s.first.Component == "" {
+		took += settle
+	}
+
+	*s = slots{}
+
+	return took
+}

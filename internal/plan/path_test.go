@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// state reads "1.12.6 1.34.2", or "1.12.6" where Kubernetes is not known.
+func state(text string) plan.State {
+	talos, kubernetes, both := strings.Cut(text, " ")
+
+	read := plan.State{}
+	if talos != "-" {
+		read.Talos = version.MustParse(talos)
+	}
+
+	if both {
+		read.Kubernetes = version.MustParse(kubernetes)
+	}
+
+	return read
+}
+
+// newest puts the newest known patches into a text such as "1.12.x 1.34.x".
+func newest(t *testing.T, text string) plan.State {
+	t.Helper()
+
+	release := func(text string, known func(version.Minor) (version.Version, bool)) string {
+		line, wild := strings.CutSuffix(text, ".x")
+		if !wild {
+			return text
+		}
+
+		found, ok := known(version.MustParse(line + ".0").Minor())
+		if !ok {
+			t.Fatalf("no release of %s is known", line)
+		}
+
+		return found.String()
+	}
+
+	talos, kubernetes, both := strings.Cut(text, " ")
+	if !both {
+		return state(release(talos, compat.NewestTalos))
+	}
+
+	return state(release(talos, compat.NewestTalos) + " " + release(kubernetes, compat.NewestKubernetes))
+}
+
+func printed(states []plan.State) string {
+	texts := make([]string, 0, len(states))
+	for _, state := range states {
+		texts = append(texts, state.String())
+	}
+
+	return strings.Join(texts, " -> ")
+}
+
+func TestPathsMoveTalosFirstUnlessTheMatrixDemandsTheOpposite(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, test := range map[string]struct {
+		from, to string
+		walk     plan.Walk
+		between  []string
+	}{
+		"nothing to do":                 {from: "1.12.6 1.34.2", to: "1.12.6 1.34.2"},
+		"a patch":                       {from: "1.12.6 1.34.2", to: "1.12.7"},
+		"a release after its candidate": {from: "1.13.0-rc.1", to: "1.13.0"},
+		"the next line, without a patch before it": {from: "1.12.0 1.34.2", to: "1.13.4"},
+		"three lines": {from: "1.11.2 1.33.0", to: "1.14.0", between: []string{"1.12.x 1.33.0", "1.13.x 1.33.0"}},
+		"named patches instead of the newest": {
+			from: "1.11.2 1.33.0", to: "1.14.0 1.35.1", between: []string{"1.12.1 1.33.0", "1.13.0 1.33.0", "1.14.0 1.33.0", "1.14.0 1.34.1"},
+			walk: plan.Walk{Intermediate: []version.Version{version.MustParse("1.34.1"), version.MustParse("1.13.0"), version.MustParse("1.12.1")}},
+		},
+		"Kubernetes alone":                      {from: "1.13.4 1.33.2", to: "1.13.4 1.35.0", between: []string{"1.13.4 1.34.x"}},
+		"Kubernetes while Talos is not managed": {from: "1.13.4 1.33.2", to: "- 1.34.0"},
+		"both, Talos first":                     {from: "1.12.6 1.34.2", to: "1.13.4 1.35.0", between: []string{"1.13.4 1.34.2"}},
+		"Kubernetes too old for the target": {
+			from: "1.12.6 1.31.2", to: "1.14.0 1.33.0", between: []string{"1.13.x 1.31.2", "1.13.x 1.32.x", "1.14.0 1.32.x"},
+		},
+		"Kubernetes beyond every Talos but the last": {
+			from: "1.12.6 1.35.2", to: "1.14.0 1.37.0", between: []string{"1.13.x 1.35.2", "1.14.0 1.35.2", "1.14.0 1.36.x"},
+		},
+		"out of an unsupported start by Talos":      {from: "1.12.6 1.36.0", to: "1.13.4"},
+		"out of an unsupported start by Kubernetes": {from: "1.13.4 1.30.0", to: "1.13.4 1.31.0"},
+		"a Talos beyond the matrix, if allowed":     {from: "1.15.0 1.36.0", to: "1.16.0 1.37.0", between: []string{"1.16.0 1.36.0"}, walk: plan.Walk{AllowUnknown: true}},
+		"beyond the matrix line by line": {
+			from: "1.14.0 1.36.0", to: "1.17.0", between: []string{"1.15.2 1.36.0", "1.16.1 1.36.0"},
+			walk: plan.Walk{AllowUnknown: true, Intermediate: []version.Version{version.MustParse("1.15.2"), version.MustParse("1.16.1")}},
+		},
+		"the version that runs is beyond the matrix": {from: "1.99.0 1.60.0", to: "1.99.0 1.60.0"},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			from, to := state(test.from), state(test.to)
+			if to.Kubernetes.IsZero() {
+				to.Kubernetes = from.Kubernetes
+			}
+
+			want := []plan.State{from}
+			for _, text := range test.between {
+				want = append(want, newest(t, text))
+			}
+
+			end := to
+			if end.Talos.IsZero() {
+				end.Talos = from.Talos
+			}
+
+			if end != from {
+				want = append(want, end)
+			}
+
+			// A half that is not managed is left out, or asked to stay.
+			for _, asked := range []plan.State{to, state(test.to)} {
+				got, err := plan.Path(from, asked, test.walk)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				if !slices.Equal(got, want) {
+					t.Errorf("path:\n%s\nwant:\n%s", printed(got), printed(want))
+				}
+			}
+		})
+	}
+}
+
+func TestPathsThatCannotBeSayWhatBlocks(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, test := range map[string]struct {
+		from, to string
+		walk     plan.Walk
+		axis     plan.Axis
+		reason   error
+		says     []string
+	}{
+		"Talos goes down": {
+			from: "1.13.4 1.34.2", to: "1.13.3 1.34.2", axis: plan.Talos, reason: plan.ErrDowngrade, says: []string{"1.13.3 is older than 1.13.4"},
+		},
+		"Kubernetes goes down": {
+			from: "1.13.4 1.34.2", to: "1.13.4 1.34.1", axis: plan.Kubernetes, reason: plan.ErrDowngrade, says: []string{"Kubernetes 1.34.1"},
+		},
+		"nobody knows what runs": {
+			from: "1.13.4", to: "1.13.4 1.34.1", axis: plan.Kubernetes, reason: plan.ErrNoStart, says: []string{"which Kubernetes runs now is not known"},
+		},
+		"Talos is newer than the matrix": {
+			from: "1.13.4 1.34.2", to: "1.99.0", axis: plan.Talos, reason: compat.ErrNewer, says: []string{"talos 1.99", "not in the support matrix"},
+		},
+		"Kubernetes is newer than the matrix": {
+			from: "1.15.0 1.38.0", to: "1.15.0 1.39.0", axis: plan.Kubernetes, reason: compat.ErrNewer, says: []string{"kubernetes 1.39", "not in the support matrix"},
+		},
+		"Talos is older than the matrix": {
+			from: "1.0.1", to: "1.1.0", axis: plan.Talos, reason: compat.ErrUnknownMinor, says: []string{"talos 1.1"},
+		},
+		"a line on the way has no release": {
+			from: "1.14.0 1.34.2", to: "1.18446744073709551615.0", walk: plan.Walk{AllowUnknown: true}, axis: plan.Talos, reason: plan.ErrNoRelease,
+			says: []string{"the release line 1.15", "no release is known"},
+		},
+		"another major has no way at all": {
+			from: "1.14.0 1.34.2", to: "2.0.0", walk: plan.Walk{AllowUnknown: true}, axis: plan.Talos, reason: plan.ErrNoRelease, says: []string{"1.15"},
+		},
+		"Kubernetes stays and is too old": {
+			from: "1.13.4 1.31.4", to: "1.14.0", axis: plan.Talos, reason: compat.ErrUnsupported,
+			says: []string{"Talos 1.14.0 needs Kubernetes 1.32 or newer, the cluster runs 1.31.4, and kubernetes_version is not set"},
+		},
+		"Kubernetes is asked to stay and is too new": {
+			from: "1.12.4 1.37.0", to: "1.13.0 1.37.0", axis: plan.Talos, reason: compat.ErrUnsupported,
+			says: []string{"Talos 1.13.0 needs Kubernetes 1.36 or older, the cluster runs 1.37.0, and kubernetes_version asks for no other"},
+		},
+		"Kubernetes is too new for the Talos that stays": {
+			from: "1.13.4 1.36.0", to: "1.13.4 1.37.0", axis: plan.Kubernetes, reason: compat.ErrUnsupported,
+			says: []string{"Talos 1.13.4 needs Kubernetes 1.36 or older, and 1.37.0 is asked for"},
+		},
+		"the two targets do not go together": {
+			from: "1.12.4 1.35.0", to: "1.13.0 1.37.0", axis: plan.Kubernetes, reason: compat.ErrUnsupported,
+			says: []string{"Talos 1.13.0 needs Kubernetes 1.36 or older", "1.37.0 is asked for beside it"},
+		},
+		"a line on the way does not run the Kubernetes that stays": {
+			from: "1.3.0 1.24.0", to: "1.6.0", axis: plan.Talos, reason: plan.ErrNoWay,
+			says: []string{"needs Kubernetes 1.25 or newer on the way", "the cluster runs 1.24.0"},
+		},
+		"an unsupported start leads nowhere": {
+			from: "1.13.4 1.29.0", to: "1.14.0 1.33.0", axis: plan.Talos, reason: plan.ErrNoWay,
+			says: []string{"no supported way leads on from Talos 1.13.4, Kubernetes 1.29.0", "Talos 1.14.0 needs Kubernetes 1.32 or newer", "Talos 1.13.4 needs Kubernetes 1.31 or newer"},
+		},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			got, err := plan.Path(state(test.from), state(test.to), test.walk)
+
+			var refused *plan.PathError
+			if !errors.As(err, &refused) || !errors.Is(err, test.reason) {
+				t.Fatalf("path %s, error %v; want %v", printed(got), err, test.reason)
+			}
+
+			if refused.Axis != test.axis || refused.Remedy == "" {
+				t.Errorf("axis %q, remedy %q; want %q and a remedy", refused.Axis, refused.Remedy, test.axis)
+			}
+
+			for _, part := range test.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q: %v", part, err)
+				}
+			}
+		})
+	}
+}

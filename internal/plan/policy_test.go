@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// pathCase expects one finding that blocks, at an attribute and within it.
+type pathCase struct {
+	scene     *scene
+	severity  cluster.Severity
+	node      string
+	attribute string
+	within    []cluster.Within
+	says      []string
+}
+
+func runPaths(t *testing.T, cases map[string]pathCase) {
+	t.Helper()
+
+	for behaviour, test := range cases {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			// What could not be listed is a finding of its own.
+			findings := slices.DeleteFunc(cluster.Blocking(test.scene.make().Findings), func(f cluster.Finding) bool { return f.Check == "kubernetes-api" })
+			if len(findings) != 1 {
+				t.Fatalf("findings: %v; want one", findings)
+			}
+
+			got := findings[0]
+			if got.Severity != test.severity || got.Node != test.node || got.Attribute != test.attribute || !slices.Equal(got.Within, test.within) {
+				t.Errorf("finding %+v; want severity %d at node %q, %s %v", got, test.severity, test.node, test.attribute, test.within)
+			}
+
+			for _, part := range test.says {
+				if !strings.Contains(got.String(), part) {
+					t.Errorf("the finding does not say %q: %s", part, got)
+				}
+			}
+		})
+	}
+}
+
+func TestNodesThatTheConfigurationNamesMustBeThere(t *testing.T) {
+	t.Parallel()
+
+	index := func(i int) []cluster.Within { return []cluster.Within{cluster.Index(i)} }
+	key := func(name string) []cluster.Within { return []cluster.Within{cluster.Key(name)} }
+
+	unlisted := newScene(3, 2).canary("worker-9")
+	unlisted.snapshot.DiscoveryError = errAway
+
+	alone := newScene(3, 2).holds("worker-9")
+	alone.snapshot.KubernetesError = errAway
+
+	foreign := newScene(3, 2).canary("flatcar-1")
+	foreign.snapshot.Foreign = []string{"flatcar-1"}
+
+	runPaths(t, map[string]pathCase{
+		"a canary that does not exist": {
+			scene: newScene(3, 2).canary("worker-1", "worker-9"), severity: cluster.Permanent, attribute: "canary", within: index(1),
+			says: []string{"no node worker-9", "kubectl get nodes"},
+		},
+		"a canary that is a control plane": {
+			scene: newScene(3, 2).canary("cp-1"), severity: cluster.Permanent, attribute: "canary", within: index(0),
+			says: []string{"cp-1 is a control plane", "only workers"},
+		},
+		"a canary that is held": {
+			scene: newScene(3, 2).canary("worker-2").holds("worker-2"), severity: cluster.Permanent, attribute: "canary", within: index(0),
+			says: []string{"worker-2", "left alone", "take its hold away"},
+		},
+		"a canary of another operating system": {
+			scene: foreign, severity: cluster.Permanent, attribute: "canary", within: index(0), says: []string{"flatcar-1 does not run Talos"},
+		},
+		"a canary that may only not have been listed": {
+			scene: unlisted, severity: cluster.Observed, attribute: "canary", within: index(0), says: []string{"there seems to be no node worker-9"},
+		},
+		"a hold of a node that does not exist": {
+			scene: newScene(3, 2).holds("worker-9"), severity: cluster.Permanent, attribute: "node_overrides", within: key("worker-9"),
+			says: []string{"no node worker-9", "remove the entry"},
+		},
+		"an override of a node that may only not have been listed": {
+			scene: alone, severity: cluster.Observed, attribute: "node_overrides", within: key("worker-9"),
+		},
+		"a retry of a node that does not exist": {
+			scene: newScene(3, 2).retry("worker-9", "b"), severity: cluster.Permanent, attribute: "node_overrides", within: key("worker-9"),
+		},
+		"an image of a node that does not exist": {
+			scene: newScene(3, 2).gets("worker-9", generic), severity: cluster.Permanent, attribute: "node_overrides", within: key("worker-9"),
+		},
+	})
+}
+
+func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
+	t.Parallel()
+
+	own := []cluster.Within{cluster.Key("worker-2"), cluster.Field("installer_image")}
+
+	runPaths(t, map[string]pathCase{
+		"an image without the node's schematic": {
+			scene: newScene(3, 2).built(schematicA).gets("worker-2", "registry.example.com/talos"), severity: cluster.Permanent, node: "worker-2",
+			attribute: "node_overrides", within: own, says: []string{"does not name the schematic", schematicA},
+		},
+		"an image that is none": {
+			scene: newScene(3, 2).gets("worker-2", "Not An Image"), severity: cluster.Permanent, node: "worker-2",
+			attribute: "node_overrides", within: own, says: []string{"Not An Image", "Correct the installer_image of this node"},
+		},
+	})
+
+	s := newScene(1, 2).gets("worker-2", overrideB)
+	s.target.InstallerImage = "registry.example.com/talos"
+
+	want := map[string]string{
+		"worker-1": "registry.example.com/talos:v1.13.4", "worker-2": overrideB + ":v1.13.4", "cp-1": "registry.example.com/talos:v1.13.4",
+	}
+
+	for _, step := range s.make().Steps {
+		if step.Image != want[step.Node] || step.Demanded != (step.Node == "worker-2") {
+			t.Errorf("image of %s: %s, demanded: %t", step.Node, step.Image, step.Demanded)
+		}
+	}
+
+	t.Run("a schematic of one node alone is a turn of that node alone", func(t *testing.T) {
+		t.Parallel()
+
+		wantOrder(t, newScene(1, 2).runs("1.13.4").gets("worker-2", overrideB).make(), "worker-2", "worker-1 cp-1")
+	})
+}
+
+func TestVersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
+	t.Parallel()
+
+	at := func(i int) []cluster.Within { return []cluster.Within{cluster.Index(i)} }
+	walk := func() *scene { return newScene(3, 0).runs("1.11.2") }
+
+	runPaths(t, map[string]pathCase{
+		"beyond the target": {
+			scene: walk().through("1.12.1", "1.14.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
+			says: []string{"1.14.0 lies on no way to Talos 1.13.4"},
+		},
+		"of the release line of the target": {
+			scene: walk().through("1.13.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
+			says: []string{"1.13.0 is of the release line 1.13, in which the way to Talos 1.13.4 ends"},
+		},
+		"two of one release line": {
+			scene: walk().through("1.12.1", "1.12.3"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
+			says: []string{"1.12.1 and 1.12.3", "Keep one of them"},
+		},
+		"of Kubernetes, which is not managed": {
+			scene: walk().through("1.33.1"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
+		},
+		"of neither Talos nor Kubernetes": {
+			scene: walk().through("1.20.1").asserts("1.34.2"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
+			says: []string{"lies on no way to Talos 1.13.4, Kubernetes 1.34.2"},
+		},
+	})
+
+	for behaviour, s := range map[string]*scene{
+		"on the way":              walk().through("1.12.1"),
+		"behind the cluster":      newScene(3, 0).runs("1.12.1").through("1.12.1"),
+		"at the target":           newScene(3, 0).runs("1.13.4").through("1.12.1"),
+		"behind, of Kubernetes":   newScene(3, 0).through("1.33.1").asserts("1.34.2"),
+		"a pre-release by choice": walk().through("1.12.0-rc.1"),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if got := s.make().Findings; len(got) > 0 {
+				t.Errorf("findings: %v", got)
+			}
+		})
+	}
+
+	if step := walk().through("1.12.1").make().Steps[0]; step.To.String() != "1.12.1" {
+		t.Errorf("the first turn leads to %s, want 1.12.1", step.To)
+	}
+}
+
+func TestHeldNodesAreLeftAloneAndStillCount(t *testing.T) {
+	t.Parallel()
+
+	t.Run("they are neither moved nor counted as the target's", func(t *testing.T) {
+		t.Parallel()
+
+		made := newScene(3, 3).runs("1.13.4", "worker-1").holds("worker-2").make()
+		wantOrder(t, made, "worker-3 cp-1 cp-2 cp-3", "worker-1")
+
+		if made.Total() != 5 || !slices.Equal(made.Held, []string{"worker-2"}) {
+			t.Errorf("total %d, held %v", made.Total(), made.Held)
+		}
+	})
+
+	quiet := map[string]*scene{
+		"a cluster in which only the held node is behind": newScene(3, 2).runs("1.13.4").runs("1.12.6", "worker-1").holds("worker-1"),
+		"a held node that is newer":                       newScene(3, 2).runs("1.14.0", "worker-1").holds("worker-1"),
+		"a held worker that does not answer":              newScene(3, 2).silent("worker-1").notReady("worker-1").holds("worker-1"),
+		"a held worker without a Node object":             newScene(3, 2).unregistered("worker-1").holds("worker-1"),
+		"a kubelet three release lines behind":            newScene(3, 2).asserts("1.35.0").component("worker-1", cluster.Kubelet, "1.32.0").holds("worker-1"),
+		"a held node that no matrix knew anyway":          newScene(3, 2).runs("1.10.0", "worker-1").asserts("1.34.3").holds("worker-1"),
+	}
+
+	// The first unavailable worker takes a whole budget of one.
+	quiet["a held worker that does not answer"].policy.MaxUnavailable = share("2")
+
+	for behaviour, s := range quiet {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if blocking := cluster.Blocking(s.make().Findings); len(blocking) > 0 {
+				t.Errorf("findings: %v", blocking)
+			}
+		})
+	}
+
+	hold := func(node string) []cluster.Within { return []cluster.Within{cluster.Key(node), cluster.Field("hold")} }
+	walk := func() *scene { return newScene(3, 2).walks() }
+
+	runPaths(t, map[string]pathCase{
+		"its Talos does not run the new Kubernetes": {
+			scene: walk().runs("1.11.0", "worker-1").asserts("1.35.1").holds("worker-1"), severity: cluster.Permanent, node: "worker-1",
+			attribute: "node_overrides", within: hold("worker-1"), says: []string{"Talos 1.11.0 needs Kubernetes 1.34 or older", "Take its hold away"},
+		},
+		"its kubelet is not run by the new Talos": {
+			scene: walk().kubernetes("1.32.0").component("worker-1", cluster.Kubelet, "1.31.0").aims("1.14.0").holds("worker-1"), severity: cluster.Permanent, node: "worker-1",
+			attribute: "node_overrides", within: hold("worker-1"), says: []string{"Talos 1.14.0 needs Kubernetes 1.32 or newer, and its kubelet is 1.31.0"},
+		},
+		"its kubelet falls too far behind": {
+			scene: walk().runs("1.13.4", "worker-1").asserts("1.36.0").component("worker-1", cluster.Kubelet, "1.32.0").holds("worker-1"), severity: cluster.Permanent, node: "worker-1",
+			attribute: "node_overrides", within: hold("worker-1"), says: []string{"kubelet 1.32.0 would be 4 release lines behind"},
+		},
+		"its API server would be older than kubelets": {
+			scene: walk().asserts("1.35.1").holds("cp-1"), severity: cluster.Permanent, node: "cp-1",
+			attribute: "node_overrides", within: hold("cp-1"), says: []string{"kubelets on 1.35.1 would be newer than its kube-apiserver 1.34.2"},
+		},
+		"its scheduler falls too far behind": {
+			scene: func() *scene {
+				s := walk().asserts("1.35.1").component("cp-1", cluster.Scheduler, "1.33.0").component("cp-1", cluster.APIServer, "1.35.0")
+
+				return s.holds("cp-1")
+			}(), severity: cluster.Permanent, node: "cp-1",
+			attribute: "node_overrides", within: hold("cp-1"), says: []string{"kube-scheduler 1.33.0 would be 2 release lines behind"},
+		},
+		"an open entry of an earlier run": {
+			scene: walk().entry("worker-1", cluster.PhaseInstalled, "b").holds("worker-1"), severity: cluster.Observed, node: "worker-1",
+			attribute: "node_overrides", within: hold("worker-1"), says: []string{"in the middle of its turn", "Take its hold away and apply"},
+		},
+		"our cordon of an earlier run": {
+			scene: func() *scene {
+				s := walk().cordoned("worker-1", "run-1").holds("worker-1")
+				s.policy.MaxUnavailable = share("2")
+
+				return s
+			}(), severity: cluster.Observed, node: "worker-1",
+			attribute: "node_overrides", within: hold("worker-1"),
+		},
+		"a control plane that does not answer": {
+			scene: walk().silent("cp-2").holds("cp-2"), severity: cluster.Observed, node: "cp-2", says: []string{"did not answer"},
+		},
+		"a held worker takes up the budget": {
+			scene: walk().notReady("worker-1").holds("worker-1"), severity: cluster.Observed,
+			says: []string{"max_unavailable = 1 of 2 workers is 1", "worker-1 (not ready)"},
+		},
+	})
+}
+
+func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
+	t.Parallel()
+
+	budget := func(s *scene, text string) *scene {
+		s.policy.MaxUnavailable = share(text)
+
+		return s
+	}
+
+	for text, want := range map[string]int{"1": 1, "3": 3, "25%": 1, "50%": 3, "100%": 6} {
+		if got := budget(newScene(3, 6).holds("worker-6"), text).make().Budget; got != want {
+			t.Errorf("%s of 6 workers is %d, want %d", text, got, want)
+		}
+	}
+
+	unset := newScene(3, 6)
+	unset.policy.MaxUnavailable = cluster.Share{}
+
+	if got := unset.make().Budget; got != 1 {
+		t.Errorf("without a policy the budget is %d, want 1", got)
+	}
+
+	runPaths(t, map[string]pathCase{
+		"taken up to the last": {
+			scene: budget(newScene(3, 6).cordoned("worker-1", "").cordoned("worker-2", "").cordoned("worker-3", ""), "50%"), severity: cluster.Observed,
+			says: []string{"max_unavailable = 50% of 6 workers is 3", "worker-1 (cordoned), worker-2 (cordoned), worker-3 (cordoned)"},
+		},
+		"taken up by a worker whose turn comes after the canary's": {
+			scene: newScene(3, 3).canary("worker-1").notReady("worker-2"), severity: cluster.Observed, says: []string{"worker-2 (not ready)"},
+		},
+		"taken up by a worker whose turn comes in a later hop": {
+			scene: newScene(3, 3).walks().runs("1.11.2").runs("1.12.0", "worker-3").notReady("worker-3"), severity: cluster.Observed, says: []string{"worker-3 (not ready)"},
+		},
+		"without a policy": {
+			scene: func() *scene {
+				s := newScene(3, 2).cordoned("worker-1", "")
+				s.policy.MaxUnavailable = cluster.Share{}
+
+				return s
+			}(), severity: cluster.Observed, says: []string{"max_unavailable = 1 of 2 workers is 1"},
+		},
+	})
+
+	for behaviour, s := range map[string]*scene{
+		"one slot is left":                       budget(newScene(3, 6).cordoned("worker-1", "").cordoned("worker-2", ""), "50%"),
+		"the canary itself is the one away":      newScene(3, 3).canary("worker-2").notReady("worker-2"),
+		"the worker away has its turn first":     newScene(3, 3).notReady("worker-3"),
+		"a worker that is gone takes up nothing": newScene(3, 3).gone("worker-3"),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if blocking := cluster.Blocking(s.make().Findings); len(blocking) > 0 {
+				t.Errorf("findings: %v", blocking)
+			}
+		})
+	}
+}
+
+func (s *scene) canary(names ...string) *scene {
+	s.policy.Canary = append(s.policy.Canary, names...)
+
+	return s
+}
+
+func (s *scene) holds(name string) *scene {
+	if s.policy.Hold == nil {
+		s.policy.Hold = map[string]bool{}
+	}
+
+	s.policy.Hold[name] = true
+
+	return s
+}
+
+func (s *scene) gets(node, repository string) *scene {
+	if s.policy.Images == nil {
+		s.policy.Images = map[string]string{}
+	}
+
+	s.policy.Images[node] = repository
+
+	return s
+}
+
+// walks allows ways through several release lines.
+func (s *scene) walks() *scene {
+	s.policy.AllowIntermediate = true
+
+	return s
+}
+
+// names names versions to walk through.
+func (s *scene) names(texts ...string) *scene {
+	for _, text := range texts {
+		s.policy.Intermediate = append(s.policy.Intermediate, version.MustParse(text))
+	}
+
+	return s
+}
+
+// through walks through the versions.
+func (s *scene) through(texts ...string) *scene { return s.names(texts...).walks() }
+
+func (s *scene) unregistered(name string) *scene {
+	s.node(name).Kube = nil
+
+	return s
+}
+
+func (s *scene) gone(name string) *scene {
+	s.silent(name).notReady(name).node(name).Gone = true
+
+	return s
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// oldestManaged is the first version whose legacy upgrade keeps etcd and its
+// data whatever the flags say (talos-facts: leaving etcd was removed in 1.8).
+// Below oldestTested the support is best effort.
+func oldestManaged() version.Version { return version.MustParse("1.8.0") }
+func oldestTested() version.Version  { return version.MustParse("1.11.0") }
+
+// route finds the hops from what the cluster runs to the target, and refuses
+// targets that no waiting makes possible.
+func (p *planner) route() {
+	highest := p.survey()
+	to := State{Talos: p.target.Talos, Kubernetes: p.target.Kubernetes}
+
+	if p.start.Kubernetes.IsZero() {
+		// Nobody could say what runs; what could not be observed is a finding
+		// of its own.
+		to.Kubernetes = version.Version{}
+	}
+
+	states, err := Path(p.start, to, p.walk)
+	if err != nil {
+		p.blocked = true
+		p.find(pathFinding(err))
+
+		return
+	}
+
+	if finding, ok := p.checkHighest(states, highest); ok {
+		p.find(finding)
+	}
+
+	p.made.Hops = hopsOf(states)
+	p.find(p.checkAge()...)
+	p.find(p.checkLength()...)
+
+	if !slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Axis == Talos }) && p.reinstalls() {
+		// Before Kubernetes moves, as always where the matrix does not care.
+		p.made.Hops = slices.Insert(p.made.Hops, 0, Hop{Axis: Talos, From: p.start, To: p.start})
+	}
+}
+
+// survey finds what has to move from where: the lowest version of each half on
+// nodes that are not held. It names the nodes that are ahead, and returns the
+// highest version of Kubernetes.
+func (p *planner) survey() version.Version {
+	var lowest, highest version.Version
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held {
+			continue
+		}
+
+		switch {
+		case p.ahead(node):
+			p.find(cluster.Finding{
+				Check: "versions", Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
+				Found:  fmt.Sprintf("the node runs Talos %s, which is newer than the target %s, and downgrades are not done", node.talos, p.target.Talos),
+				Remedy: fmt.Sprintf("Set talos_version to %s or newer, or bring the node back by hand.", node.talos),
+			})
+		case node.Machine != nil, node.open && (p.target.Talos.IsZero() || node.talos.Compare(p.target.Talos) <= 0):
+			p.start.Talos = version.Lowest(p.start.Talos, node.talos)
+		}
+
+		for _, running := range node.Versions {
+			highest = version.Highest(highest, running)
+			if p.target.Kubernetes.IsZero() || running.Compare(p.target.Kubernetes) <= 0 {
+				lowest = version.Lowest(lowest, running)
+			}
+		}
+	}
+
+	p.checkComponentsAhead(highest)
+
+	if p.start.Talos.IsZero() {
+		p.start.Talos = p.target.Talos
+	}
+
+	if lowest.IsZero() && !highest.IsZero() {
+		lowest = p.target.Kubernetes
+	}
+
+	p.start.Kubernetes = lowest
+
+	return highest
+}
+
+// newerComponents lists the components of the node that run a newer version
+// than the target.
+func (p *planner) newerComponents(node *subject) []string {
+	if p.target.Kubernetes.IsZero() {
+		return nil
+	}
+
+	var newer []string
+
+	for _, component := range cluster.Components(node.Role) {
+		if running := node.Versions[component]; running.Compare(p.target.Kubernetes) > 0 {
+			newer = append(newer, fmt.Sprintf("%s %s", component, running))
+		}
+	}
+
+	return newer
+}
+
+// namesMost is how many nodes a finding names that may concern all of them.
+const namesMost = 10
+
+// checkComponentsAhead refuses a target below what runs. All nodes are one
+// finding, because a target that is too low concerns them all.
+func (p *planner) checkComponentsAhead(highest version.Version) {
+	var (
+		names []string
+		newer []string
+	)
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held {
+			continue
+		}
+
+		if found := p.newerComponents(node); len(found) > 0 {
+			names, newer = append(names, node.Name), found
+		}
+	}
+
+	finding := cluster.Finding{
+		Check: "versions", Severity: cluster.Permanent, Attribute: attributeKubernetes,
+		Remedy: fmt.Sprintf("Set kubernetes_version to %s or newer.", highest),
+	}
+
+	switch len(names) {
+	case 0:
+		return
+	case 1:
+		finding.Node = names[0]
+		finding.Found = fmt.Sprintf("the node runs %s, newer than the target %s, and downgrades are not done", strings.Join(newer, ", "), p.target.Kubernetes)
+	default:
+		list := strings.Join(names[:min(len(names), namesMost)], ", ")
+		if more := len(names) - namesMost; more > 0 {
+			list += fmt.Sprintf(" and %d more", more)
+		}
+
+		finding.Found = fmt.Sprintf("Kubernetes up to %s runs on %s, newer than the target %s, and downgrades are not done", highest, list, p.target.Kubernetes)
+	}
+
+	p.find(finding)
+}
+
+// pathFinding is the finding for an error of [Path].
+func pathFinding(err error) cluster.Finding {
+	finding := cluster.Finding{
+		Check: "versions", Severity: cluster.Permanent, Attribute: attributeTalos, Found: err.Error(),
+		Remedy: "Choose another target.",
+	}
+
+	var refused *PathError
+	if errors.As(err, &refused) {
+		finding.Remedy = refused.Remedy
+		if refused.Axis == Kubernetes {
+			finding.Attribute = attributeKubernetes
+		}
+	}
+
+	if errors.Is(err, compat.ErrUnknownMinor) || errors.Is(err, compat.ErrUnsupported) || errors.Is(err, ErrNoWay) {
+		finding.Check = "compatibility"
+	}
+
+	return finding
+}
+
+// checkHighest holds the newest components against each version of Talos on
+// the way; the way itself was found for the oldest.
+func (p *planner) checkHighest(states []State, highest version.Version) (cluster.Finding, bool) {
+	for index, state := range states {
+		if index == 0 || highest.Compare(state.Kubernetes) <= 0 || p.walk.supports(state.Talos, highest) {
+			continue
+		}
+
+		return cluster.Finding{
+			Check: "compatibility", Severity: cluster.Permanent, Attribute: attributeTalos,
+			Found:  fmt.Sprintf("%s, and some components of the cluster run %s", mismatch(state.Talos, highest), highest),
+			Remedy: "Bring all components to one version first, or choose another talos_version.",
+		}, true
+	}
+
+	return cluster.Finding{}, false
+}
+
+// checkAge refuses versions that are too old to be upgraded at all.
+func (p *planner) checkAge() []cluster.Finding {
+	from := p.start.Talos
+
+	switch {
+	case p.target.Talos.IsZero() || !from.Less(p.target.Talos):
+		return nil
+	case from.Less(oldestManaged()):
+		return []cluster.Finding{{
+			Check: "versions", Severity: cluster.Permanent, Attribute: attributeTalos,
+			Found:  fmt.Sprintf("nodes on Talos %s are too old to be upgraded with this provider", from),
+			Remedy: fmt.Sprintf("Bring them to Talos %s or newer with talosctl first.", oldestManaged()),
+		}}
+	case from.Less(oldestTested()):
+		return []cluster.Finding{{
+			Check: "versions", Severity: cluster.Advice, Attribute: attributeTalos,
+			Found: fmt.Sprintf("nodes run Talos %s; this provider is tested from %s on", from, oldestTested()),
+		}}
+	default:
+		return nil
+	}
+}
+
+// checkLength refuses a way through several release lines that was not asked
+// for, and spells it out.
+func (p *planner) checkLength() []cluster.Finding {
+	if p.policy.AllowIntermediate {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, half := range []struct {
+		axis      Axis
+		attribute string
+		to        version.Version
+	}{{Talos, attributeTalos, p.target.Talos}, {Kubernetes, attributeKubernetes, p.target.Kubernetes}} {
+		hops := slices.DeleteFunc(slices.Clone(p.made.Hops), func(h Hop) bool { return h.Axis != half.axis })
+		if len(hops) < 2 {
+			continue
+		}
+
+		first := hops[0].To.version(half.axis)
+		findings = append(findings, cluster.Finding{
+			Check: "versions", Severity: cluster.Permanent, Attribute: half.attribute,
+			Found: fmt.Sprintf("going from %s %s to %s would skip the release line %s; the way there is %s",
+				half.axis.name(), p.start.version(half.axis), half.to, first.Minor(), spell(p.made.Hops)),
+			Remedy: fmt.Sprintf("Set allow_intermediate_versions = true to walk all of it, or set %s to %s first.", half.attribute, first),
+		})
+	}
+
+	return findings
+}
+
+// reinstalls tells whether a node has a turn in Talos although no version
+// changes: its schematic does, or an earlier run left it unfinished.
+func (p *planner) reinstalls() bool {
+	for i := range p.nodes {
+		if node := &p.nodes[i]; p.movable(node) && (node.unfinished() || !p.atTarget(node)) {
+			return true
+		}
+	}
+
+	return false
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// subject is a node with what planning has to know of it again and again.
+type subject struct {
+	*cluster.Node
+
+	uuid         string
+	held, canary bool
+	// entry is what the journal knows; open tells that it is unfinished.
+	entry cluster.Entry
+	open  bool
+	// talos is what the node runs. Of a silent node in the middle of its turn
+	// it is what it ran before.
+	talos version.Version
+	// choice is the image of the target, and refused why there is none.
+	choice  image.Choice
+	refused error
+	// steps counts the turns, moves those of them that install Talos.
+	steps, moves int
+}
+
+func (p *planner) look(node *cluster.Node) subject {
+	s := subject{Node: node, uuid: node.UUID(), held: p.policy.Holds(node.Name)}
+	s.canary = p.canaries[node.Name] && node.Role == cluster.Worker
+
+	if p.snapshot.Journal != nil {
+		entry, found := p.snapshot.Journal.Entries[s.uuid]
+		s.entry, s.open = entry, found && entry.Open()
+	}
+
+	if node.Machine == nil {
+		s.talos = s.entry.Previous
+
+		return s
+	}
+
+	s.talos = node.Machine.Talos
+
+	if !s.held && !p.target.Talos.IsZero() {
+		s.choice, s.refused = p.chooseImage(node, p.target.Talos)
+	}
+
+	return s
+}
+
+// unfinished tells that a run of ours left the node in the middle of its turn:
+// with an open entry in the journal, or with our cordon.
+func (s *subject) unfinished() bool {
+	return s.open || (s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy != "")
+}
+
+// turns tells whether the node has a turn that moves Talos or finishes one.
+func (s *subject) turns() bool {
+	return s.moves > 0 || (s.steps > 0 && s.unfinished())
+}
+
+// cordonedElsewhere tells that the cordon is not ours, so that it stays.
+func (s *subject) cordonedElsewhere() bool {
+	return s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy == ""
+}
+
+// ahead tells that the node runs a newer Talos than the target.
+func (p *planner) ahead(s *subject) bool {
+	return s.Machine != nil && !p.target.Talos.IsZero() && s.talos.Compare(p.target.Talos) > 0
+}
+
+// movable tells whether Talos can be moved on the node at all: one that does
+// not answer has a turn only when an earlier run left it in the middle of it.
+func (p *planner) movable(s *subject) bool {
+	switch {
+	case s.held, p.target.Talos.IsZero(), p.blocked, p.ahead(s):
+		return false
+	case s.Machine == nil:
+		return s.open
+	default:
+		return !s.talos.IsZero()
+	}
+}
+
+// atTarget is the rule of what counts as done: the version, and the schematic
+// where one is demanded.
+func (p *planner) atTarget(s *subject) bool {
+	if !s.talos.Equal(p.target.Talos) {
+		return false
+	}
+
+	return s.Machine == nil || !s.choice.Demanded || s.Machine.Schematic == s.choice.Schematic
+}
+
+// chooseImage chooses nothing where the node's own repository decides and
+// cannot be read: checkReadable says so.
+func (p *planner) chooseImage(node *cluster.Node, to version.Version) (image.Choice, error) {
+	override := p.override(node.Name)
+	if node.Machine.Config == nil && override == "" {
+		return image.Choice{}, nil
+	}
+
+	return image.Resolve(runningImage(node.Machine), to, image.Wish{Repository: override, Factory: p.target.ImageFactory})
+}
+
+// override is the repository that the configuration names for the node.
+func (p *planner) override(node string) string {
+	if own := p.policy.Images[node]; own != "" {
+		return own
+	}
+
+	return p.target.InstallerImage
+}
+
+func runningImage(machine *cluster.Machine) image.Running {
+	running := image.Running{
+		Schematic:  machine.Schematic,
+		Extensions: machine.Extensions,
+		Platform:   machine.Platform,
+		SecureBoot: machine.SecureBoot,
+	}
+
+	if machine.Config != nil {
+		running.InstallImage = machine.Config.InstallImage
+	}
+
+	return running
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+func TestModelBecomesPolicy(t *testing.T) {
+	parse := func(text string) cluster.Share {
+		share, err := cluster.ParseShare(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return share
+	}
+
+	for name, test := range map[string]struct {
+		change func(*clusterModel)
+		want   func(*cluster.Policy)
+	}{
+		"a configuration that says nothing means the defaults": {func(*clusterModel) {}, func(*cluster.Policy) {}},
+		"values that are null mean the defaults": {func(m *clusterModel) {
+			m.AllowIntermediate, m.AllowUnknown, m.MaxUnavailable, m.Settle = types.BoolNull(), types.BoolNull(), types.StringNull(), types.StringNull()
+			m.Drain, m.NodeTimeout = types.ObjectNull(drainTypes()), types.StringNull()
+		}, func(*cluster.Policy) {}},
+		"path": {func(m *clusterModel) {
+			m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown = types.BoolValue(true), texts("v1.12.8", "1.33.4"), types.BoolValue(true)
+		}, func(p *cluster.Policy) {
+			p.AllowIntermediate, p.AllowUnknown = true, true
+			p.Intermediate = []version.Version{version.MustParse("1.12.8"), version.MustParse("1.33.4")}
+		}},
+		"number of workers": {unavailable("3"), func(p *cluster.Policy) { p.MaxUnavailable = parse("3") }},
+		"share of workers":  {unavailable("25%"), func(p *cluster.Policy) { p.MaxUnavailable = parse("25%") }},
+		"canary and settle": {func(m *clusterModel) {
+			m.Canary, m.Settle = texts("worker-1", "worker-0"), types.StringValue("5m")
+		}, func(p *cluster.Policy) { p.Canary, p.Settle = []string{"worker-1", "worker-0"}, 5*time.Minute }},
+		"overrides": {func(m *clusterModel) {
+			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{
+				"worker-0": {InstallerImage: types.StringValue(genericImage), Retry: types.StringValue("boot-1")},
+				"worker-1": {Hold: types.BoolValue(true)},
+				"worker-2": {},
+			})
+		}, func(p *cluster.Policy) {
+			p.Images["worker-0"], p.Retry["worker-0"] = genericImage, "boot-1"
+			p.Hold["worker-0"], p.Hold["worker-1"], p.Hold["worker-2"] = false, true, false
+		}},
+		"an override that is null": {func(m *clusterModel) {
+			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
+			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
+		}, func(p *cluster.Policy) { p.Hold["worker-0"] = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired("1.13.4", "")
+			test.change(model)
+
+			got, diagnostics := model.policy(t.Context())
+			wellDone(t, diagnostics)
+
+			want := cluster.DefaultPolicy()
+			want.Retry, want.Hold, want.Images = map[string]string{}, map[string]bool{}, map[string]string{}
+			test.want(&want)
+
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got\n%+v, want\n%+v", got, want)
+			}
+		})
+	}
+}
+
+// TestPolicyOfRubbishNamesThePlace: state may hold what no validator has seen.
+func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
+	model := desired("1.13.4", "")
+	model.MaxUnavailable, model.Settle, model.IntermediateVersions = types.StringValue("none"), types.StringValue("soon"), texts("1.12.8", "latest")
+
+	_, diagnostics := model.policy(t.Context())
+
+	var at []string
+	for _, diagnostic := range diagnostics {
+		at = append(at, pathText(diagnostic))
+	}
+
+	if !slices.Equal(at, []string{"settle", "max_unavailable", "intermediate_versions[1]"}) {
+		t.Errorf("got %v", at)
+	}
+}
+
+// TestEveryUnknownValuePostponesThePlan: what is not known decides about the
+// roll all the same.
+func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
+	unknownElement := types.ListValueMust(types.StringType, []attr.Value{types.StringUnknown()})
+
+	for name, change := range map[string]func(*clusterModel){
+		"allow_intermediate_versions":   func(m *clusterModel) { m.AllowIntermediate = types.BoolUnknown() },
+		"intermediate_versions":         func(m *clusterModel) { m.IntermediateVersions = types.ListUnknown(types.StringType) },
+		"intermediate_versions[0]":      func(m *clusterModel) { m.IntermediateVersions = unknownElement },
+		"allow_unknown_versions":        func(m *clusterModel) { m.AllowUnknown = types.BoolUnknown() },
+		"max_unavailable":               func(m *clusterModel) { m.MaxUnavailable = types.StringUnknown() },
+		"canary":                        func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
+		"canary[0]":                     func(m *clusterModel) { m.Canary = unknownElement },
+		"settle":                        func(m *clusterModel) { m.Settle = types.StringUnknown() },
+		"node_overrides":                func(m *clusterModel) { m.NodeOverrides = types.MapUnknown(m.NodeOverrides.ElementType(t.Context())) },
+		"node_overrides[n].hold":        override(t, nodeOverrideModel{Hold: types.BoolUnknown()}),
+		"node_overrides[n].image":       override(t, nodeOverrideModel{InstallerImage: types.StringUnknown()}),
+		"node_overrides[n].retry":       override(t, nodeOverrideModel{Retry: types.StringUnknown()}),
+		"everything else stays decided": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.12.6", "1.34.2")
+			plan := desired("1.13.4", "")
+
+			if change == nil {
+				_, _ = planned(t, fake.clusters(t), nil, plan)
+
+				if fake.dialled == 0 {
+					t.Error("the cluster was not looked at")
+				}
+
+				return
+			}
+
+			change(plan)
+
+			_, diagnostics := planned(t, fake.clusters(t), nil, plan)
+			check(t, diagnostics)
+
+			if fake.dialled != 0 {
+				t.Error("the cluster was looked at")
+			}
+		})
+	}
+}
+
+func override(t *testing.T, model nodeOverrideModel) func(*clusterModel) {
+	t.Helper()
+
+	return func(m *clusterModel) { m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-0": model}) }
+}
+
+// TestEveryChoiceIsAChange: an option that changes alone must reach the state.
+func TestEveryChoiceIsAChange(t *testing.T) {
+	for name, change := range map[string]func(*clusterModel){
+		"allow_intermediate_versions": func(m *clusterModel) { m.AllowIntermediate = types.BoolValue(true) },
+		"intermediate_versions":       func(m *clusterModel) { m.IntermediateVersions = texts("1.12.8") },
+		"allow_unknown_versions":      func(m *clusterModel) { m.AllowUnknown = types.BoolValue(true) },
+		"max_unavailable":             unavailable("2"),
+		"canary":                      func(m *clusterModel) { m.Canary = texts("worker-0") },
+		"settle":                      func(m *clusterModel) { m.Settle = types.StringValue("5m") },
+		"node_overrides":              override(t, nodeOverrideModel{Hold: types.BoolValue(true)}),
+		"timeouts":                    limited("update", "1h"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := desired("1.13.4", ""), desired("1.13.4", "")
+			change(after)
+
+			if before.sameAs(*after) || !before.sameAs(*desired("1.13.4", "")) {
+				t.Error("the change is overlooked, or one is seen where there is none")
+			}
+		})
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+)
+
+// texts is a list of strings; overrides is node_overrides.
+func texts(elements ...string) types.List {
+	values := make([]attr.Value, 0, len(elements))
+	for _, element := range elements {
+		values = append(values, types.StringValue(element))
+	}
+
+	return types.ListValueMust(types.StringType, values)
+}
+
+func overrides(t *testing.T, models map[string]nodeOverrideModel) types.Map {
+	t.Helper()
+
+	value, diagnostics := types.MapValueFrom(t.Context(), types.ObjectType{AttrTypes: nodeOverrideTypes()}, models)
+	wellDone(t, diagnostics)
+
+	return value
+}
+
+func holding(t *testing.T, names ...string) types.Map {
+	t.Helper()
+
+	models := map[string]nodeOverrideModel{}
+	for _, name := range names {
+		models[name] = nodeOverrideModel{Hold: types.BoolValue(true)}
+	}
+
+	return overrides(t, models)
+}
+
+// validated is what Terraform is told about a configuration before anything
+// else is looked at.
+func validated(t *testing.T, model *clusterModel) []*tfprotov6.Diagnostic {
+	t.Helper()
+
+	model.ID, model.Status = types.StringNull(), types.ObjectNull(statusTypes())
+	model.Nodes = types.MapNull(types.ObjectType{AttrTypes: nodeTypes()})
+
+	raw := stateOf(t, model).Raw
+
+	config, err := tfprotov6.NewDynamicValue(raw.Type(), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	server, _ := serve(t)
+
+	resp, err := server.ValidateResourceConfig(t.Context(), &tfprotov6.ValidateResourceConfigRequest{TypeName: typeName + "_cluster", Config: &config})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return resp.Diagnostics
+}
+
+func TestValidation(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*clusterModel)
+		// at is the path of the one error, empty for none.
+		at, says string
+	}{
+		"nothing but a version": {func(*clusterModel) {}, "", ""},
+		"everything": {func(m *clusterModel) {
+			m.AllowIntermediate, m.IntermediateVersions = types.BoolValue(true), texts("v1.12.8", "1.33.4")
+			m.MaxUnavailable, m.Canary, m.Settle = types.StringValue("25%"), texts("worker-0", "worker-1"), types.StringValue("5m")
+			m.NodeOverrides = holding(t, "worker-2")
+		}, "", ""},
+		"nothing is known": {func(m *clusterModel) {
+			m.AllowIntermediate, m.IntermediateVersions = types.BoolUnknown(), types.ListUnknown(types.StringType)
+			m.AllowUnknown, m.MaxUnavailable, m.Settle = types.BoolUnknown(), types.StringUnknown(), types.StringUnknown()
+			m.Canary, m.NodeOverrides = types.ListUnknown(types.StringType), types.MapUnknown(types.ObjectType{AttrTypes: nodeOverrideTypes()})
+			m.Timeouts.Object = types.ObjectUnknown(timeoutTypes())
+		}, "", ""},
+		"elements are not known": {func(m *clusterModel) {
+			unknown := types.ListValueMust(types.StringType, []attr.Value{types.StringUnknown(), types.StringUnknown()})
+			m.AllowIntermediate, m.IntermediateVersions, m.Canary = types.BoolUnknown(), unknown, unknown
+			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-0": {Hold: types.BoolUnknown(), InstallerImage: types.StringUnknown()}})
+		}, "", ""},
+		"an override that says nothing": {func(m *clusterModel) {
+			m.Canary, m.NodeOverrides = texts("worker-0"), overrides(t, map[string]nodeOverrideModel{"worker-0": {}})
+		}, "", ""},
+		"an override that is null": {func(m *clusterModel) {
+			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
+			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
+		}, "", ""},
+		"a hold that is none": {func(m *clusterModel) { m.Canary, m.NodeOverrides = texts("worker-0"), notHeld(t, "worker-0") }, "", ""},
+		"hold and canary on one node": {func(m *clusterModel) {
+			m.Canary, m.NodeOverrides = texts("worker-0", "worker-1"), holding(t, "worker-1")
+		}, `canary[1]`, `node_overrides["worker-1"].hold`},
+		"canary twice":          {func(m *clusterModel) { m.Canary = texts("worker-0", "worker-1", "worker-0") }, `canary[2]`, "canary[0]"},
+		"canary without a name": {func(m *clusterModel) { m.Canary = texts("") }, `canary[0]`, "at least 1"},
+		"canary that is null": {func(m *clusterModel) {
+			m.Canary = types.ListValueMust(types.StringType, []attr.Value{types.StringNull()})
+		}, `canary[0]`, "null"},
+		"intermediate versions alone":       {func(m *clusterModel) { m.IntermediateVersions = texts("1.12.8") }, `intermediate_versions`, "allow_intermediate_versions = true"},
+		"no intermediate versions alone":    {func(m *clusterModel) { m.IntermediateVersions = texts() }, "", ""},
+		"malformed intermediate version":    {intermediate("1.12.8", "1.13"), `intermediate_versions[1]`, `intermediate_versions[1]: malformed version "1.13"`},
+		"intermediate version twice":        {intermediate("1.12.8", "v1.12.8"), `intermediate_versions[1]`, "intermediate_versions[0]"},
+		"percentage above all":              {unavailable("101%"), `max_unavailable`, `max_unavailable: "101%" is not`},
+		"percentage of nothing":             {unavailable("0%"), `max_unavailable`, "1%"},
+		"no worker":                         {unavailable("0"), `max_unavailable`, "from 1 on"},
+		"half a worker":                     {unavailable("1.5"), `max_unavailable`, "whole number"},
+		"fewer than none":                   {unavailable("-1"), `max_unavailable`, "whole number"},
+		"a word":                            {unavailable("all"), `max_unavailable`, "whole number"},
+		"all workers":                       {unavailable("100%"), "", ""},
+		"settle without unit":               {func(m *clusterModel) { m.Settle = types.StringValue("30") }, `settle`, `"30"`},
+		"settle below zero":                 {func(m *clusterModel) { m.Settle = types.StringValue("-1s") }, `settle`, `"-1s"`},
+		"image of a node with a tag":        {ownImage("ghcr.io/siderolabs/installer:v1.13.4"), `node_overrides["worker-0"]`, `node_overrides["worker-0"].installer_image: not an image reference without tag`},
+		"image of a node that is none":      {ownImage("Not A Reference"), `node_overrides["worker-0"]`, "not an image reference"},
+		"image of a node":                   {ownImage("registry.example.com:5000/talos/installer"), "", ""},
+		"override of a node without name":   {func(m *clusterModel) { m.NodeOverrides = holding(t, "") }, `node_overrides[""]`, "at least 1"},
+		"limit of zero":                     {limited("update", "0s"), `timeouts`, "timeouts.update must be above zero"},
+		"limit that is no duration":         {limited("read", "soon"), `timeouts.read`, ""},
+		"malformed version":                 {func(m *clusterModel) { m.TalosVersion = types.StringValue("1.13") }, `talos_version`, "1.13"},
+		"neither of both versions is there": {func(m *clusterModel) { m.TalosVersion = types.StringNull() }, `talos_version`, "kubernetes_version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired("1.13.4", "")
+			test.change(model)
+
+			diagnostics := validated(t, model)
+			for _, diagnostic := range diagnostics {
+				t.Logf("%s: %s\n%s", diagnostic.Attribute, diagnostic.Summary, diagnostic.Detail)
+			}
+
+			if test.at == "" {
+				if len(diagnostics) > 0 {
+					t.Error("refused")
+				}
+
+				return
+			}
+
+			if len(diagnostics) != 1 {
+				t.Fatalf("got %d diagnostics, want 1", len(diagnostics))
+			}
+
+			if at := attributeText(t, diagnostics[0]); at != test.at {
+				t.Errorf("points at %s, want %s", at, test.at)
+			}
+
+			if said := diagnostics[0].Summary + "\n" + diagnostics[0].Detail; !strings.Contains(strings.ToLower(said), strings.ToLower(test.says)) {
+				t.Errorf("does not say %q", test.says)
+			}
+		})
+	}
+}
+
+func notHeld(t *testing.T, name string) types.Map {
+	t.Helper()
+
+	return overrides(t, map[string]nodeOverrideModel{name: {Hold: types.BoolValue(false)}})
+}
+
+func intermediate(versions ...string) func(*clusterModel) {
+	return func(m *clusterModel) {
+		m.AllowIntermediate, m.IntermediateVersions = types.BoolValue(true), texts(versions...)
+	}
+}
+
+func unavailable(share string) func(*clusterModel) {
+	return func(m *clusterModel) { m.MaxUnavailable = types.StringValue(share) }
+}
+
+func ownImage(repository string) func(*clusterModel) {
+	return func(m *clusterModel) {
+		override := types.ObjectValueMust(nodeOverrideTypes(), map[string]attr.Value{
+			attrInstallerImage: types.StringValue(repository), attrHold: types.BoolNull(), attrRetry: types.StringNull(),
+		})
+		m.NodeOverrides = types.MapValueMust(types.ObjectType{AttrTypes: nodeOverrideTypes()}, map[string]attr.Value{"worker-0": override})
+	}
+}
+
+func limited(name, limit string) func(*clusterModel) {
+	return func(m *clusterModel) {
+		values := map[string]attr.Value{"create": types.StringNull(), "update": types.StringNull(), "read": types.StringNull()}
+		values[name] = types.StringValue(limit)
+		m.Timeouts.Object = types.ObjectValueMust(timeoutTypes(), values)
+	}
+}
+
+// attributeText is the path of a diagnostic as the configuration would write it.
+func attributeText(t *testing.T, diagnostic *tfprotov6.Diagnostic) string {
+	t.Helper()
+
+	if diagnostic.Attribute == nil {
+		return ""
+	}
+
+	at := path.Empty()
+
+	for _, step := range diagnostic.Attribute.Steps() {
+		switch step := step.(type) {
+		case tftypes.AttributeName:
+			at = at.AtName(string(step))
+		case tftypes.ElementKeyString:
+			at = at.AtMapKey(string(step))
+		case tftypes.ElementKeyInt:
+			at = at.AtListIndex(int(step))
+		default:
+			t.Fatalf("a path with %T", step)
+		}
+	}
+
+	return at.String()
+}

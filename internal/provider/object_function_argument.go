@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/function"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// objectArgument is an argument that is written as an object. Its parameter is
+// dynamic, because of a typed object the command line demands every attribute,
+// even where null would do, and drops those that the type does not know without
+// a word: { secureboot = true } would name an image without secure boot.
+type objectArgument struct {
+	position int64
+	values   map[string]attr.Value
+}
+
+// readObject reads the argument at the position, which may have the attributes
+// of the given names and no others. A map is as good as an object.
+func readObject(ctx context.Context, arguments function.ArgumentsData, position int64, names ...string) (objectArgument, *function.FuncError) {
+	var argument types.Dynamic
+	if err := arguments.GetArgument(ctx, int(position), &argument); err != nil {
+		return objectArgument{}, err
+	}
+
+	read := objectArgument{position: position}
+
+	switch value := argument.UnderlyingValue().(type) {
+	case types.Object:
+		read.values = value.Attributes()
+	case types.Map:
+		read.values = value.Elements()
+	default:
+		return objectArgument{}, refusal(position, "want an object with the attributes %s, got %s", strings.Join(names, ", "), kindText(value))
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(read.values)) {
+		if !slices.Contains(names, name) {
+			return objectArgument{}, refusal(position, "there is no attribute %q; the attributes are %s", name, strings.Join(names, ", "))
+		}
+	}
+
+	return read, nil
+}
+
+// text is the attribute of that name; empty when it is null or left out.
+func (a objectArgument) text(name string) (string, *function.FuncError) {
+	value, given := a.values[name]
+	if !given || value.IsNull() {
+		return "", nil
+	}
+
+	text, ok := value.(types.String)
+	if !ok {
+		return "", refusal(a.position, "%s must be a string, got %s", name, kindText(value))
+	}
+
+	if text.ValueString() == "" {
+		return "", refusal(a.position, "%s is empty", name)
+	}
+
+	return text.ValueString(), nil
+}
+
+// required is the attribute of that name, which must be there. The example
+// tells what it looks like.
+func (a objectArgument) required(name, example string) (string, *function.FuncError) {
+	text, refused := a.text(name)
+	if refused == nil && text == "" {
+		refused = refusal(a.position, "%s is missing; set it, for example %s = %q", name, name, example)
+	}
+
+	return text, refused
+}
+
+// version is the attribute of that name; zero when it is null or left out.
+func (a objectArgument) version(name string) (version.Version, *function.FuncError) {
+	text, refused := a.text(name)
+	if refused != nil || text == "" {
+		return version.Version{}, refused
+	}
+
+	parsed, err := version.Parse(text)
+	if err != nil {
+		return version.Version{}, refusal(a.position, "%s: %v", name, err)
+	}
+
+	return parsed, nil
+}
+
+// flag is the attribute of that name; false when it is null or left out. In a
+// map of strings it is written as "true" or "false".
+func (a objectArgument) flag(name string) (bool, *function.FuncError) {
+	value, given := a.values[name]
+	if !given || value.IsNull() {
+		return false, nil
+	}
+
+	switch flag := value.(type) {
+	case types.Bool:
+		return flag.ValueBool(), nil
+	case types.String:
+		if text := flag.ValueString(); text == "true" || text == "false" {
+			return text == "true", nil
+		}
+
+		return false, refusal(a.position, "%s must be true or false, got %q", name, flag.ValueString())
+	default:
+		return false, refusal(a.position, "%s must be true or false, got %s", name, kindText(value))
+	}
+}
+
+// kindText says what a value is that is not what was wanted.
+func kindText(value attr.Value) string {
+	switch value := value.(type) {
+	case types.String:
+		return "the string " + strconv.Quote(value.ValueString())
+	case types.Bool:
+		return strconv.FormatBool(value.ValueBool())
+	case types.Number:
+		return "the number " + value.String()
+	case types.Object, types.Map:
+		return "an object"
+	default:
+		return "a list"
+	}
+}

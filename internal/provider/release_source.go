@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// releaseSourceModel says where the lists of releases come from.
+type releaseSourceModel struct {
+	Talos              types.String `tfsdk:"talos"`
+	Kubernetes         types.String `tfsdk:"kubernetes"`
+	TalosVersions      types.List   `tfsdk:"talos_versions"`
+	KubernetesVersions types.List   `tfsdk:"kubernetes_versions"`
+}
+
+// releaseHalf is what a release_source says about one product.
+type releaseHalf struct {
+	location types.String
+	versions types.List
+	// where and whereVersions are the attributes that hold the two.
+	where, whereVersions string
+}
+
+func (m *releaseSourceModel) half(product release.Product) releaseHalf {
+	if product == release.Talos {
+		return releaseHalf{m.Talos, m.TalosVersions, attrTalos, attrTalosVersions}
+	}
+
+	return releaseHalf{m.Kubernetes, m.KubernetesVersions, attrKubernetes, attrKubernetesVersions}
+}
+
+func (h releaseHalf) unset() bool { return h.location.IsNull() && h.versions.IsNull() }
+
+func (h releaseHalf) unknown() bool {
+	if h.location.IsUnknown() || h.versions.IsUnknown() {
+		return true
+	}
+
+	for _, element := range h.versions.Elements() {
+		if element.IsUnknown() {
+			return true
+		}
+	}
+
+	return false
+}
+
+// releaseDefaults is what the provider block says about releases. It may hold
+// values that are not known yet: most uses of the provider do not need them.
+type releaseDefaults struct {
+	factoryURL types.String
+	source     types.Object
+}
+
+// imageFactory is the factory as the names of its images begin; empty is the
+// public one.
+func (d releaseDefaults) imageFactory() string {
+	_, name, _ := strings.Cut(d.factoryURL.ValueString(), "://")
+
+	return strings.TrimRight(name, "/")
+}
+
+// releaseQuestion is what a data source wants to know about releases.
+type releaseQuestion struct {
+	// own overrides the provider block, each half by itself; it may be nil.
+	own         *releaseSourceModel
+	preReleases bool
+	userAgent   string
+}
+
+// list asks the source of one product.
+func (d releaseDefaults) list(ctx context.Context, product release.Product, question releaseQuestion) (release.List, diag.Diagnostics) {
+	source, diagnostics := d.open(ctx, product, question)
+	if diagnostics.HasError() {
+		return release.List{}, diagnostics
+	}
+
+	list, err := source.Versions(ctx)
+	if err != nil {
+		diagnostics.Append(question.locate(product, unlisted(product, err)))
+	}
+
+	return list, diagnostics
+}
+
+// locate makes the diagnostic point at the attribute, where it is the data
+// source's own.
+func (q releaseQuestion) locate(product release.Product, problem diag.Diagnostic) diag.Diagnostic {
+	if q.own == nil || q.own.half(product).unset() {
+		return problem
+	}
+
+	half := q.own.half(product)
+
+	attribute := half.where
+	if half.location.IsNull() {
+		attribute = half.whereVersions
+	}
+
+	return diag.NewAttributeErrorDiagnostic(path.Root(attrReleaseSource).AtName(attribute), problem.Summary(), problem.Detail())
+}
+
+// open is the source that the data source names, or else the provider block.
+func (d releaseDefaults) open(ctx context.Context, product release.Product, question releaseQuestion) (release.Source, diag.Diagnostics) {
+	var diagnostics diag.Diagnostics
+
+	options := release.Options{PreReleases: question.preReleases, UserAgent: question.userAgent, FactoryURL: d.factoryURL.ValueString()}
+
+	if question.own != nil && !question.own.half(product).unset() {
+		return d.openHalf(ctx, product, question.own.half(product), options)
+	}
+
+	if d.source.IsUnknown() {
+		return nil, undecidedReleases(product, attrReleaseSource)
+	}
+
+	var model releaseSourceModel
+
+	if !d.source.IsNull() {
+		diagnostics.Append(d.source.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+
+		if diagnostics.HasError() {
+			return nil, diagnostics
+		}
+	}
+
+	return d.openHalf(ctx, product, model.half(product), options)
+}
+
+func (d releaseDefaults) openHalf(ctx context.Context, product release.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
+	if half.unknown() {
+		return nil, undecidedReleases(product, attrReleaseSource)
+	}
+
+	if !half.versions.IsNull() {
+		return givenReleases(ctx, product, half, options)
+	}
+
+	location := half.location.ValueString()
+	if half.location.IsNull() {
+		location = release.Embedded
+	}
+
+	if location == release.Factory && d.factoryURL.IsUnknown() {
+		return nil, undecidedReleases(product, attrImageFactoryURL)
+	}
+
+	source, err := release.New(product, location, options)
+	if err != nil {
+		return nil, diag.Diagnostics{diag.NewErrorDiagnostic("Invalid source of releases", attrReleaseSource+"."+half.where+": "+err.Error()+".")}
+	}
+
+	return source, nil
+}
+
+func givenReleases(ctx context.Context, product release.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
+	var (
+		texts    []string
+		versions []version.Version
+	)
+
+	diagnostics := half.versions.ElementsAs(ctx, &texts, false)
+
+	for _, text := range texts {
+		parsed, err := version.Parse(text)
+		if err != nil {
+			diagnostics.AddError("Invalid version", attrReleaseSource+"."+half.whereVersions+": "+err.Error()+".")
+
+			continue
+		}
+
+		versions = append(versions, parsed)
+	}
+
+	return release.Given(attrReleaseSource+"."+half.whereVersions, product, versions, options), diagnostics
+}
+
+func undecidedReleases(product release.Product, attribute string) diag.Diagnostics {
+	return diag.Diagnostics{diag.NewErrorDiagnostic("Unable to list the releases of "+string(product),
+		"The provider configuration depends on a value that is known only after an apply ("+attribute+").\n\n"+
+			"Apply what it comes from first, for example with -target, or set "+attrReleaseSource+" in the data source.")}
+}
+
+// unlisted is the diagnostic of a source that gave no list.
+func unlisted(product release.Product, err error) diag.Diagnostic {
+	summary := "Unable to list the releases of " + string(product)
+
+	if errors.Is(err, context.Canceled) {
+		return diag.NewErrorDiagnostic(summary, "Interrupted before the source answered. Run the command again.")
+	}
+
+	half := attrTalos
+	if product == release.Kubernetes {
+		half = attrKubernetes
+	}
+
+	offline := "set " + attrReleaseSource + " = { " + half + ` = "` + release.Embedded + `" }, which needs no network`
+
+	var advice string
+
+	switch {
+	case errors.Is(err, release.ErrUnreachable):
+		advice = "Check that it can be reached from here and try again, or " + offline + "."
+	case errors.Is(err, release.ErrDenied):
+		advice = "Credentials of registries are taken from where docker login and podman login keep them; an Image Factory is asked without any. " +
+			"Log in to the registry with an account that may list tags, or " + offline + "."
+	case errors.Is(err, release.ErrNotFound):
+		advice = "Check " + attrImageFactoryURL + " where the source is the Image Factory, and the name of the repository where it is one; or " + offline + "."
+	case errors.Is(err, release.ErrEmpty):
+		advice = "Name a source that lists releases of " + string(product) + ", ask for pre-releases with " + attrIncludePreReleases + " = true if those are what you want, or " +
+			offline + "."
+	default:
+		advice = "Something else than a list of releases answered, such as the sign-in page of a proxy. Check the address, or " + offline + "."
+	}
+
+	return diag.NewErrorDiagnostic(summary, "Asked "+strings.TrimSuffix(err.Error(), ".")+".\n\n"+advice)
+}
