@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 )
 
-// changes are the events so far by which a client of ours changed something.
-func (s *simulated) changes() []history.Event {
+// history are all events so far.
+func (s *simulated) history() []history.Event {
 	s.t.Helper()
 
 	// Judging completes the history.
@@ -27,17 +27,29 @@ func (s *simulated) changes() []history.Event {
 
 	defer func() { _ = file.Close() }()
 
-	var changes []history.Event
+	var events []history.Event
 
-	if err := history.Read(file, func(event history.Event) {
-		if changing(event) {
-			changes = append(changes, event)
-		}
-	}); err != nil {
+	if err := history.Read(file, func(event history.Event) { events = append(events, event) }); err != nil {
 		s.t.Fatal(err)
 	}
 
-	return changes
+	return events
+}
+
+// changes are the events so far by which a client of ours changed something.
+func (s *simulated) changes() []history.Event {
+	s.t.Helper()
+
+	return slices.DeleteFunc(s.history(), func(event history.Event) bool { return !changing(event) })
+}
+
+// installs are the runs of installers so far that succeeded, in order.
+func (s *simulated) installs() []history.Event {
+	s.t.Helper()
+
+	return slices.DeleteFunc(s.history(), func(event history.Event) bool {
+		return event.Kind != history.KindInstall || event.Detail["exit"] != "0"
+	})
 }
 
 func changing(event history.Event) bool {

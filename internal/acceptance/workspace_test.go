@@ -33,23 +33,6 @@ type workspace struct {
 	provider string
 }
 
-// diagnostic is one that the CLI printed.
-type diagnostic struct {
-	Severity string `json:"severity"`
-	Summary  string `json:"summary"`
-	Detail   string `json:"detail"`
-	Address  string `json:"address"`
-	Snippet  struct {
-		Context string `json:"context"`
-		Code    string `json:"code"`
-	} `json:"snippet"`
-}
-
-// String is the diagnostic as one text.
-func (d diagnostic) String() string {
-	return d.Severity + ": " + d.Summary + "\n" + d.Detail + "\n" + d.Snippet.Code
-}
-
 // result is what a run of the CLI came to.
 type result struct {
 	t        *testing.T
