@@ -97,8 +97,8 @@ func milestones(line string) bool {
 	return strings.HasPrefix(line, "talosupgrade_cluster.") && !strings.Contains(line, "Refreshing state")
 }
 
-// rollLine is a line of the table of steps in a plan.
-var rollLine = regexp.MustCompile(`^(Warning: Rolling upgrade|One node of|  (step|\d+)  )`)
+// rollLine is a line of a plan about the steps of an apply.
+var rollLine = regexp.MustCompile(`^(Warning: Rolling upgrade|One node of|Up to \d+ workers|This takes about|  (step|\d+)  |  (Hop \d+ of|Talos|Kubernetes) )`)
 
 // roll picks the lines of a plan that show what an apply will do.
 func roll(line string) bool { return rollLine.MatchString(line) || strings.HasPrefix(line, "Plan: ") }
