@@ -121,3 +121,20 @@ resource "talosupgrade_cluster" "this" {
 	s.wantUpgraded(talosTarget, once(1, 0))
 	w.plan().mustSucceed(0)
 }
+
+// TestAccKubeconfigOfAnotherCluster: two sites that use the same names and
+// addresses must not be mixed up.
+func TestAccKubeconfigOfAnotherCluster(t *testing.T) {
+	full(t)
+
+	first := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	second := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Seed: 2})
+
+	w := newWorkspace(t)
+	w.write(use(first)+"\nkubeconfig_path = "+quote(second.Kubeconfig()), `talos_version = "1.13.4"`)
+
+	w.plan().mustSucceed(2).mustWarn("as if they belonged to two clusters")
+	w.apply().mustFail("cluster-identity")
+	first.unchanged()
+	second.unchanged()
+}

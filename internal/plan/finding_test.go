@@ -260,3 +260,56 @@ func (s *scene) roles(roles ...string) *scene {
 
 	return s
 }
+
+// TestKubernetesOfAnotherClusterIsRefused: two sites may use the same addresses,
+// and then only the boots of their machines tell one from the other.
+func TestKubernetesOfAnotherClusterIsRefused(t *testing.T) {
+	t.Parallel()
+
+	for title, test := range map[string]struct {
+		change func(*scene)
+		want   bool
+	}{
+		"the same":               {func(*scene) {}, false},
+		"one just rebooted":      {func(s *scene) { s.node("worker-1").Machine.BootID = "boot-new" }, false},
+		"all are of another":     {func(s *scene) { s.elsewhere() }, true},
+		"another, some silent":   {func(s *scene) { s.elsewhere().silent("worker-1") }, true},
+		"Kubernetes is silent":   {func(s *scene) { s.elsewhere(); s.cutOff() }, false},
+		"boots are not told":     {func(s *scene) { s.bootless() }, false},
+		"another, nothing to do": {func(s *scene) { s.elsewhere().runs("1.13.4") }, false},
+	} {
+		s := newScene(3, 2)
+		test.change(s)
+
+		finding, found := find(s.make().Findings, "cluster-identity")
+		if found != test.want {
+			t.Errorf("%s: found %t, want %t", title, found, test.want)
+		}
+
+		if found && (finding.Severity != cluster.Observed || finding.Remedy == "") {
+			t.Errorf("%s: %+v", title, finding)
+		}
+	}
+}
+
+// elsewhere makes Kubernetes tell of other boots than the machines do.
+func (s *scene) elsewhere() *scene {
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Kube.BootID = "boot-elsewhere-" + s.snapshot.Nodes[i].Name
+	}
+
+	return s
+}
+
+func (s *scene) cutOff() {
+	s.snapshot.KubernetesError = errAway
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Kube = nil
+	}
+}
+
+func (s *scene) bootless() {
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Kube.BootID = ""
+	}
+}

@@ -36,6 +36,7 @@ func (p *planner) checkWork() {
 	}
 
 	p.checkReadable()
+	p.checkCluster()
 	p.checkIdentity()
 	p.checkEtcd()
 	p.checkBudget()
@@ -60,6 +61,37 @@ func (p *planner) checkReadable() {
 		Check: "schematic", Severity: cluster.Observed,
 		Found:  "the machine configuration cannot be read, so neither the installer image nor the pinned component images are known on " + strings.Join(unread, ", "),
 		Remedy: "Reading it needs os:admin.",
+	})
+}
+
+// checkCluster wants the two APIs to tell of the same machines. Two sites may use
+// the same addresses and names; the boot IDs of their machines differ. A node
+// that has just rebooted is told of late by Kubernetes, so one that agrees is
+// enough.
+func (p *planner) checkCluster() {
+	compared := 0
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.Machine == nil || node.Kube == nil || node.Machine.BootID == "" || node.Kube.BootID == "" {
+			continue
+		}
+
+		if node.Machine.BootID == node.Kube.BootID {
+			return
+		}
+
+		compared++
+	}
+
+	if compared == 0 {
+		return
+	}
+
+	p.find(cluster.Finding{
+		Check: "cluster-identity", Severity: cluster.Observed,
+		Found:  fmt.Sprintf("the Kubernetes API tells of another boot than the Talos API does for each of the %d nodes that both know, as if they belonged to two clusters", compared),
+		Remedy: "Check that kubeconfig and talosconfig lead to the same cluster. Right after all nodes have rebooted, wait a minute.",
 	})
 }
 
