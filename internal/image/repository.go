@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -79,21 +80,39 @@ func Split(text string) (Repository, string, error) {
 
 func parseNamed(text string) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(text)
-	if err != nil {
+
+	switch {
+	case err == nil && reachable(reference.Domain(named)):
+		return named, nil
+	case confidential(text):
+		return nil, fmt.Errorf("%w: it holds what may be a password and is not repeated here; write registry, path and name alone", ErrReference)
+	case err == nil:
+		return nil, fmt.Errorf("%w: %q: its port is not one of 1 to 65535", ErrReference, text)
+	default:
 		return nil, fmt.Errorf("%w: %q: %w", ErrReference, text, err)
 	}
-
-	return named, nil
 }
 
-// TagVersion is the version that a tag such as "v1.34.1-slim" stands for.
-// Variants of the kubelet image carry a suffix that is no pre-release.
-func TagVersion(tag string) (version.Version, error) {
-	for _, suffix := range []string{"-slim", "-fat"} {
-		tag = strings.TrimSuffix(tag, suffix)
+// reachable tells whether the port of the registry, where it names one, exists.
+func reachable(registry string) bool {
+	colon := strings.LastIndexByte(registry, ':')
+	if colon < 0 || strings.HasSuffix(registry, "]") {
+		return true
 	}
 
-	return version.Parse(tag)
+	port, err := strconv.ParseUint(registry[colon+1:], 10, 16)
+
+	return err == nil && port > 0
+}
+
+// confidential tells whether text that is no reference may hold a password: a
+// user name before a host, or a query. A digest is neither.
+func confidential(text string) bool {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 && (strings.HasPrefix(text[at:], "@sha256:") || strings.HasPrefix(text[at:], "@sha512:")) {
+		text = text[:at]
+	}
+
+	return strings.ContainsAny(text, "@?")
 }
 
 // String is the repository as it is pulled from.
@@ -143,29 +162,4 @@ func (r Repository) Factory() (Factory, bool) {
 // mirror that keeps the factory's images under names of its own.
 func (r Repository) names(schematic string) bool {
 	return schematic != "" && strings.HasSuffix(r.String(), "/"+schematic)
-}
-
-// Factory is what the name of a factory image says about its content.
-type Factory struct {
-	// Platform is "metal" where the name does not say.
-	Platform   string
-	SecureBoot bool
-	Schematic  string
-}
-
-// Repository is the name that the factory at the host serves the image under.
-func (f Factory) Repository(host string) (Repository, error) {
-	installer := f.Platform + "-installer"
-
-	// The factory has no platform name with capitals; Talos on Equinix Metal
-	// uses the plain installer.
-	if f.Platform == "" || f.Platform == equinixMetal {
-		installer = "installer"
-	}
-
-	if f.SecureBoot {
-		installer += "-secureboot"
-	}
-
-	return ParseRepository(host + "/" + installer + "/" + f.Schematic)
 }

@@ -93,30 +93,6 @@ func TestSplitSeparatesTheTagAndDropsTheDigest(t *testing.T) {
 	}
 }
 
-func TestTagVersionReadsTagsOfKubeletVariants(t *testing.T) {
-	t.Parallel()
-
-	for tag, want := range map[string]string{
-		"v1.34.1":          "1.34.1",
-		"1.34.1":           "1.34.1",
-		"v1.34.1-slim":     "1.34.1",
-		"v1.34.1-fat":      "1.34.1",
-		"v1.35.0-rc.0":     "1.35.0-rc.0",
-		"v1.35.0-rc.0-fat": "1.35.0-rc.0",
-	} {
-		got, err := image.TagVersion(tag)
-		if err != nil || got.String() != want {
-			t.Errorf("TagVersion(%q) = %s, %v; want %s", tag, got, err, want)
-		}
-	}
-
-	for _, tag := range []string{"", "latest", "v1.34", "-slim"} {
-		if got, err := image.TagVersion(tag); !errors.Is(err, version.ErrMalformed) {
-			t.Errorf("TagVersion(%q) = %s, %v; want ErrMalformed", tag, got, err)
-		}
-	}
-}
-
 func TestFactoryIsRecognisedBehindMirrors(t *testing.T) {
 	t.Parallel()
 

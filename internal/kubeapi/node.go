@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -77,7 +78,7 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 // distribution may print anything.
 func kubeletVersion(text string) version.Version {
 	core, _, _ := strings.Cut(text, "+")
-	parsed, _ := version.Parse(core)
+	parsed, _ := image.TagVersion(core)
 
 	return parsed
 }

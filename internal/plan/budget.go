@@ -45,12 +45,12 @@ func (p *planner) checkBudget() {
 			continue
 		}
 
-		if spent := p.spent(passed); len(spent) >= p.made.Budget {
+		if spent, remedy := p.spent(passed); len(spent) >= p.made.Budget {
 			p.find(cluster.Finding{
 				Check: "nodes-ready", Severity: cluster.Observed,
 				Found: fmt.Sprintf("max_unavailable = %s of %d workers is %d, and that is taken up by %s",
-					p.policy.MaxUnavailable, len(workers), p.made.Budget, strings.Join(spent, ", ")),
-				Remedy: "Bring them back (kubectl uncordon), remove them from the cluster, or raise max_unavailable.",
+					p.policy.MaxUnavailable, len(workers), p.made.Budget, listed(spent)),
+				Remedy: remedy,
 			})
 
 			return
@@ -72,10 +72,11 @@ func (p *planner) stage(first int) []Step {
 	return steps
 }
 
-// spent are the workers that are unavailable and stay so: under a cordon that
-// is not ours, or because they have had no turn.
-func (p *planner) spent(passed map[string]bool) []string {
-	var spent []string
+// spent are the workers that are unavailable and stay so, under a cordon that is
+// not ours or because they have had no turn, and what brings them back.
+func (p *planner) spent(passed map[string]bool) (spent []string, remedy string) {
+	// Each kind of them has a way back of its own.
+	var cordoned, ours, unready bool
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -83,13 +84,31 @@ func (p *planner) spent(passed map[string]bool) []string {
 		switch {
 		case node.Role != cluster.Worker, node.Kube == nil, node.Available():
 		case node.cordonedElsewhere():
-			spent = append(spent, node.Name+" (cordoned)")
+			spent, cordoned = append(spent, node.Name+" (cordoned)"), true
+			unready = unready || !node.Kube.Ready
 		case node.Kube.Unschedulable && !passed[node.Name]:
-			spent = append(spent, node.Name+" (cordoned by an earlier run)")
+			spent, ours = append(spent, node.Name+" (cordoned by an earlier run)"), true
 		case !passed[node.Name]:
-			spent = append(spent, node.Name+" (not ready)")
+			spent, unready = append(spent, node.Name+" (not ready)"), true
 		}
 	}
 
-	return spent
+	var ways []string
+
+	if cordoned {
+		ways = append(ways, "take their cordons away (kubectl uncordon)")
+	}
+
+	if ours {
+		ways = append(ways, "let an apply finish what an earlier run began")
+	}
+
+	if unready {
+		ways = append(ways, "bring back those that are not ready (kubectl describe node) or remove them from the cluster")
+	}
+
+	ways = append(ways, "or raise max_unavailable.")
+	remedy = strings.Join(ways, ", ")
+
+	return spent, strings.ToUpper(remedy[:1]) + remedy[1:]
 }

@@ -4,7 +4,6 @@ package plan
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -51,7 +50,7 @@ func (p *planner) checkInventory() {
 	if len(snapshot.Foreign) > 0 {
 		p.find(cluster.Finding{
 			Check: "talos-api", Severity: cluster.Advice,
-			Found: "not running Talos and left alone: " + strings.Join(snapshot.Foreign, ", "),
+			Found: "not running Talos and left alone: " + listed(snapshot.Foreign),
 		})
 	}
 

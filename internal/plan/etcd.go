@@ -5,7 +5,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -76,7 +75,7 @@ func compareMembers(viewer *subject, controlPlanes []*subject) (cluster.Finding,
 
 	found := fmt.Sprintf("etcd has %d members as seen from %s, but the cluster has %d control planes", len(viewer.Etcd.Members), viewer.Name, len(controlPlanes))
 	if len(strangers) > 0 {
-		found += "; not a control plane: " + strings.Join(strangers, ", ")
+		found += "; not a control plane: " + listed(strangers)
 	}
 
 	return cluster.Finding{

@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -60,6 +61,18 @@ func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
 		"a downgrade names the node": {
 			scene: newScene(3, 2).runs("1.13.4").runs("1.13.5", "cp-2"), check: "versions", severity: cluster.Permanent, node: "cp-2",
 			says: []string{"1.13.5", "newer than the target 1.13.4", "Set talos_version to 1.13.5"},
+		},
+		"a suffix makes the target a pre-release": {
+			scene: newScene(3, 2).runs("1.13.4").aims("1.13.4-slim"), check: "versions", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"runs Talos 1.13.4, which is newer than the target 1.13.4-slim (a pre-release, which comes before 1.13.4)"},
+		},
+		"a suffix makes the target of Kubernetes a pre-release": {
+			scene: newScene(3, 2).asserts("1.34.2-slim"), check: "versions", severity: cluster.Permanent,
+			says: []string{"newer than the target 1.34.2-slim (a pre-release, which comes before 1.34.2)", "Set kubernetes_version to 1.34.2 or newer"},
+		},
+		"another major": {
+			scene: newScene(3, 2).aims("2.0.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"Talos 2.0.0 is of another major version", "Choose a version of Talos 1"},
 		},
 		"a skipped minor names the line in between": {
 			scene: newScene(3, 2).runs("1.13.4").runs("1.11.6", "worker-1"), check: "versions", severity: cluster.Permanent,
@@ -312,4 +325,24 @@ func (s *scene) bootless() {
 	for i := range s.snapshot.Nodes {
 		s.snapshot.Nodes[i].Kube.BootID = ""
 	}
+}
+
+// TestFindingsAboutAllNodesNameTenOfThem: they are read by people.
+func TestFindingsAboutAllNodesNameTenOfThem(t *testing.T) {
+	t.Parallel()
+
+	unread := newScene(3, 40)
+	for i := range unread.snapshot.Nodes {
+		unread.snapshot.Nodes[i].Machine.Config = nil
+	}
+
+	foreign := newScene(3, 1)
+	for i := range 40 {
+		foreign.snapshot.Foreign = append(foreign.snapshot.Foreign, fmt.Sprintf("flatcar-%d", i+1))
+	}
+
+	runFindings(t, map[string]findingCase{
+		"unreadable": {scene: unread, check: "schematic", severity: cluster.Observed, says: []string{"worker-1, worker-2,", "worker-10 and 33 more (check"}},
+		"foreign":    {scene: foreign, check: "talos-api", severity: cluster.Advice, says: []string{"flatcar-1, flatcar-2,", "flatcar-10 and 30 more (check"}},
+	})
 }

@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -15,6 +16,12 @@ import (
 // in any case: where that is not at fault, it is the way out.
 func (p *planner) checkImage(node *subject) {
 	if node.refused == nil {
+		return
+	}
+
+	if errors.Is(node.refused, image.ErrFactory) {
+		p.checkFactory(node.refused)
+
 		return
 	}
 
@@ -42,6 +49,21 @@ func (p *planner) checkImage(node *subject) {
 	}
 
 	p.find(finding)
+}
+
+// checkFactory says that no image can be had from the Image Factory that the
+// provider block names. That concerns no attribute and no node of its own.
+func (p *planner) checkFactory(refused error) {
+	const check = "image-factory"
+
+	if slices.ContainsFunc(p.made.Findings, func(f cluster.Finding) bool { return f.Check == check }) {
+		return
+	}
+
+	p.find(cluster.Finding{
+		Check: check, Severity: cluster.Permanent, Err: refused, Found: refused.Error(),
+		Remedy: "Correct image_factory_url in the provider block.",
+	})
 }
 
 // checkStep looks at what one node's own upgrade needs.

@@ -99,7 +99,7 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 		},
 		"workers that keep the budget to themselves": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-1").notReady("worker-1"), check: "nodes-ready", severity: cluster.Observed,
-			says: []string{"worker-1 (not ready)", "kubectl uncordon"},
+			says: []string{"worker-1 (not ready)", "kubectl describe node"},
 		},
 		"a cordon of somebody else keeps the budget": {
 			scene: newScene(3, 3).cordoned("worker-2", ""), check: "nodes-ready", severity: cluster.Observed,

@@ -166,10 +166,29 @@ func TestPathsThatCannotBeSayWhatBlocks(t *testing.T) {
 		},
 		"a line on the way has no release": {
 			from: "1.14.0 1.34.2", to: "1.18446744073709551615.0", walk: plan.Walk{AllowUnknown: true}, axis: plan.Talos, reason: plan.ErrNoRelease,
-			says: []string{"the release line 1.15", "no release is known"},
+			says: []string{"the release lines 1.15, 1.16, 1.17, 1.18, 1.19, 1.20, 1.21, 1.22, 1.23, 1.24 and more, of which no release is known", "choose a version nearer"},
+		},
+		"one line on the way has no release": {
+			from: "1.14.0 1.37.2", to: "1.16.0", walk: plan.Walk{AllowUnknown: true}, axis: plan.Talos, reason: plan.ErrNoRelease,
+			says: []string{"the release line 1.15, of which no release is known", "Name the release of Talos 1.15"},
+		},
+		"two lines on the way have no release": {
+			from: "1.14.0 1.37.2", to: "1.18.0", walk: walkThrough("1.16.0"), axis: plan.Talos, reason: plan.ErrNoRelease,
+			says: []string{"the release lines 1.15, 1.17, of which no release is known", "Name a release of each of them (of Talos)"},
 		},
 		"another major has no way at all": {
-			from: "1.14.0 1.34.2", to: "2.0.0", walk: plan.Walk{AllowUnknown: true}, axis: plan.Talos, reason: plan.ErrNoRelease, says: []string{"1.15"},
+			from: "1.14.0 1.34.2", to: "2.0.0", walk: walkThrough("1.15.0", "1.16.0"), axis: plan.Talos, reason: plan.ErrNoWay,
+			says: []string{"Talos 2.0.0 is of another major version than 1.14.0, which runs, and no supported way leads there", "Choose a version of Talos 1"},
+		},
+		"another major is not a question of what is known": {
+			from: "1.14.0 1.34.2", to: "2.4000000000.0", axis: plan.Talos, reason: plan.ErrNoWay, says: []string{"another major version"},
+		},
+		"another major of Kubernetes": {
+			from: "1.14.0 1.34.2", to: "1.14.0 2.0.0", axis: plan.Kubernetes, reason: plan.ErrNoWay, says: []string{"Kubernetes 2.0.0 is of another major version", "Choose a version of Kubernetes 1"},
+		},
+		"a suffix makes it a pre-release": {
+			from: "1.13.4 1.34.2", to: "1.13.4-slim 1.34.2", axis: plan.Talos, reason: plan.ErrDowngrade,
+			says: []string{"Talos 1.13.4-slim is a pre-release that comes before 1.13.4, which runs", "Ask for Talos 1.13.4 or newer"},
 		},
 		"Kubernetes stays and is too old": {
 			from: "1.13.4 1.31.4", to: "1.14.0", axis: plan.Talos, reason: compat.ErrUnsupported,
@@ -211,10 +230,20 @@ func TestPathsThatCannotBeSayWhatBlocks(t *testing.T) {
 			}
 
 			for _, part := range test.says {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error does not say %q: %v", part, err)
+				if !strings.Contains(err.Error()+"; "+refused.Remedy, part) {
+					t.Errorf("the error does not say %q: %v; %s", part, err, refused.Remedy)
 				}
 			}
 		})
 	}
+}
+
+// walkThrough names versions to walk through and accepts unknown ones.
+func walkThrough(texts ...string) plan.Walk {
+	walk := plan.Walk{AllowUnknown: true}
+	for _, text := range texts {
+		walk.Intermediate = append(walk.Intermediate, version.MustParse(text))
+	}
+
+	return walk
 }

@@ -76,6 +76,10 @@ type Plan struct {
 	Elsewhere []string
 	// Findings that are not [cluster.Advice] forbid to begin.
 	Findings []cluster.Finding
+
+	// faltering tells that a canary which has no turn before the others is not
+	// in service.
+	faltering bool
 }
 
 // Total counts the nodes that the target applies to: all but the held ones.
@@ -98,6 +102,7 @@ func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Polic
 	p.checkNames()
 	p.checkIntermediate()
 	p.checkHeld()
+	p.checkUnfinished()
 	p.schedule()
 	p.place()
 	p.checkWork()

@@ -114,6 +114,27 @@ func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
 		},
 	})
 
+	lost := newScene(3, 2).runs("1.13.4").aims("1.14.0")
+	lost.target.ImageFactory = "factory"
+
+	secret := newScene(3, 2).runs("1.13.4").aims("1.14.0").gets("worker-2", "registry.example.com/talos")
+	secret.target.ImageFactory = "user:s3cret@factory.example.com"
+
+	// The provider block is at fault once, however many nodes want the factory.
+	runPaths(t, map[string]pathCase{
+		"a factory that is none": {
+			scene: lost, severity: cluster.Permanent,
+			says: []string{`"factory" has no dot and no port`, "check image-factory", "Correct image_factory_url in the provider block."},
+		},
+		"a factory with a password": {scene: secret, severity: cluster.Permanent, says: []string{"Correct image_factory_url in the provider block."}},
+	})
+
+	for _, finding := range secret.make().Findings {
+		if strings.Contains(finding.String(), "s3cret") {
+			t.Errorf("a finding repeats the password: %s", finding)
+		}
+	}
+
 	s := newScene(1, 2).gets("worker-2", overrideB)
 	s.target.InstallerImage = "registry.example.com/talos"
 
@@ -310,6 +331,29 @@ func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
 
 				return s
 			}(), severity: cluster.Observed, says: []string{"max_unavailable = 1 of 2 workers is 1"},
+		},
+	})
+
+	crowd := budget(newScene(3, 30), "15")
+	for _, node := range crowd.snapshot.Workers()[:15] {
+		crowd.cordoned(node.Name, "").runs("1.13.4", node.Name)
+	}
+
+	runPaths(t, map[string]pathCase{
+		"cordoned": {
+			scene: newScene(3, 2).runs("1.13.4", "worker-1").cordoned("worker-1", ""), severity: cluster.Observed,
+			says: []string{"taken up by worker-1 (cordoned) (check nodes-ready). Take their cordons away (kubectl uncordon), or raise max_unavailable."},
+		},
+		"not ready": {
+			scene: newScene(3, 2).runs("1.13.4", "worker-1").notReady("worker-1"), severity: cluster.Observed,
+			says: []string{"worker-1 (not ready) (check nodes-ready). Bring back those that are not ready (kubectl describe node) or remove them from the cluster, or raise max_unavailable."},
+		},
+		"some of each": {
+			scene: budget(newScene(3, 4).runs("1.13.4", "worker-1").cordoned("worker-1", "").runs("1.13.4", "worker-2").notReady("worker-2"), "2"), severity: cluster.Observed,
+			says: []string{"Take their cordons away (kubectl uncordon), bring back those that are not ready (kubectl describe node) or remove them from the cluster, or raise max_unavailable."},
+		},
+		"more than anybody reads": {
+			scene: crowd, severity: cluster.Observed, says: []string{"worker-10 (cordoned) and 5 more"},
 		},
 	})
 

@@ -235,8 +235,14 @@ func TestStepsAreOrderedByUnfinishedRoleAvailabilityAndName(t *testing.T) {
 			available := node.Available() || (had[step.Node] && node.Kube != nil && (!node.Kube.Unschedulable || node.Kube.CordonedBy != ""))
 			had[step.Node] = true
 
+			// What was left unfinished and answers comes before what does not,
+			// out of service before in service.
+			silent := step.Finish && node.Machine == nil
+			serving := step.Finish && (silent || node.Available())
+
 			// "false" sorts before "true", so the ranks read in the wanted order.
-			ranks = append(ranks, fmt.Sprintf("%d %t %t %t %t %s", step.Hop, !step.Finish, !step.Canary, step.Role != first, available, step.Node))
+			ranks = append(ranks, fmt.Sprintf("%d %t %t %t %t %t %t %s",
+				step.Hop, !step.Finish, serving, silent, !step.Canary, step.Role != first, available, step.Node))
 		}
 
 		if !slices.IsSorted(ranks) {

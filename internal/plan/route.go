@@ -69,7 +69,7 @@ func (p *planner) survey() version.Version {
 		case p.ahead(node):
 			p.find(cluster.Finding{
 				Check: "versions", Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
-				Found:  fmt.Sprintf("the node runs Talos %s, which is newer than the target %s, and downgrades are not done", node.talos, p.target.Talos),
+				Found:  fmt.Sprintf("the node runs Talos %s, which is newer than the target %s, and downgrades are not done", node.talos, below(p.target.Talos, node.talos)),
 				Remedy: fmt.Sprintf("Set talos_version to %s or newer, or bring the node back by hand.", node.talos),
 			})
 		case node.Machine != nil, node.open && (p.target.Talos.IsZero() || node.talos.Compare(p.target.Talos) <= 0):
@@ -117,8 +117,15 @@ func (p *planner) newerComponents(node *subject) []string {
 	return newer
 }
 
-// namesMost is how many nodes a finding names that may concern all of them.
-const namesMost = 10
+// below is a target that is older than what runs. A suffix that people take for
+// a variant, such as -slim, makes it that: it is explained.
+func below(target, running version.Version) string {
+	if target.Core().Equal(running.Core()) {
+		return fmt.Sprintf("%s (a pre-release, which comes before %s)", target, target.Core())
+	}
+
+	return target.String()
+}
 
 // checkComponentsAhead refuses a target below what runs. All nodes are one
 // finding, because a target that is too low concerns them all.
@@ -143,20 +150,16 @@ func (p *planner) checkComponentsAhead(highest version.Version) {
 		Check: "versions", Severity: cluster.Permanent, Attribute: attributeKubernetes,
 		Remedy: fmt.Sprintf("Set kubernetes_version to %s or newer.", highest),
 	}
+	target := below(p.target.Kubernetes, highest)
 
 	switch len(names) {
 	case 0:
 		return
 	case 1:
 		finding.Node = names[0]
-		finding.Found = fmt.Sprintf("the node runs %s, newer than the target %s, and downgrades are not done", strings.Join(newer, ", "), p.target.Kubernetes)
+		finding.Found = fmt.Sprintf("the node runs %s, newer than the target %s, and downgrades are not done", strings.Join(newer, ", "), target)
 	default:
-		list := strings.Join(names[:min(len(names), namesMost)], ", ")
-		if more := len(names) - namesMost; more > 0 {
-			list += fmt.Sprintf(" and %d more", more)
-		}
-
-		finding.Found = fmt.Sprintf("Kubernetes up to %s runs on %s, newer than the target %s, and downgrades are not done", highest, list, p.target.Kubernetes)
+		finding.Found = fmt.Sprintf("Kubernetes up to %s runs on %s, newer than the target %s, and downgrades are not done", highest, listed(names), target)
 	}
 
 	p.find(finding)

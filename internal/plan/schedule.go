@@ -144,7 +144,9 @@ func (p *planner) unfinishedStep(node *subject) Step {
 
 // order is the order in which the nodes have their turns in a hop of Talos. What
 // an earlier run left unfinished comes first, because nothing else may be
-// disturbed before it is whole; then the canaries; then, within the demanded
+// disturbed before it is whole: of that, what does not answer comes last, so
+// that it keeps nothing else from being finished, and what is in service still
+// comes after what is not. Then the canaries; then, within the demanded
 // order of roles, the nodes that are unavailable anyway, because they cost
 // nothing.
 func (p *planner) order(hop int) []*subject {
@@ -164,6 +166,8 @@ func (p *planner) order(hop int) []*subject {
 	slices.SortStableFunc(ordered, func(a, b *subject) int {
 		return cmp.Or(
 			falseLast(hop == 0 && a.unfinished(), hop == 0 && b.unfinished()),
+			falseLast(hop == 0 && a.stranded(), hop == 0 && b.stranded()),
+			falseLast(hop == 0 && a.unfinished() && a.Machine != nil, hop == 0 && b.unfinished() && b.Machine != nil),
 			falseLast(a.canary, b.canary),
 			falseLast(a.Role == first, b.Role == first),
 			falseLast(a.unavailable(), b.unavailable()),
@@ -173,6 +177,10 @@ func (p *planner) order(hop int) []*subject {
 
 	return ordered
 }
+
+// stranded tells that an earlier run left the node unfinished and out of
+// service, and that it answers.
+func (s *subject) stranded() bool { return s.unfinished() && s.Machine != nil && !s.Available() }
 
 // unavailable tells whether the node will be so when its turn in this hop
 // comes: whoever had a turn is back in service, except under a cordon that is

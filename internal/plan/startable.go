@@ -15,7 +15,8 @@ import (
 // What an earlier run left unfinished begins alone and before all else. Control
 // planes and components move one at a time with nothing beside them. Workers
 // move beside workers of the same hop, canaries before the others, for as long
-// as the budget allows: one that is unavailable anyway costs nothing.
+// as the budget allows: one that is unavailable anyway costs nothing. Behind a
+// canary that had its turn and is not in service nothing begins.
 func (p Plan) Startable(snapshot cluster.Snapshot, busy []Step) []Step {
 	if len(p.Steps) == 0 {
 		return nil
@@ -44,6 +45,8 @@ func (p Plan) Startable(snapshot cluster.Snapshot, busy []Step) []Step {
 		switch {
 		case free.busy[step.Node]:
 			continue
+		case p.faltering && step.behindCanaries():
+			return started
 		case !step.parallel():
 			if len(busy)+len(started) == 0 {
 				return []Step{step}

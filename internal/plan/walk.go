@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -46,9 +47,20 @@ func (w Walk) legs(axis Axis, from, to version.Version) ([]version.Version, erro
 			Remedy: fmt.Sprintf("Say which version of %s to start from.", axis.name()),
 		}
 	case order > 0:
+		older := "older than"
+		if to.Core().Equal(from.Core()) {
+			older = "a pre-release that comes before"
+		}
+
 		return nil, &PathError{
-			Axis: axis, Err: ErrDowngrade, Reason: fmt.Sprintf("%s %s is older than %s, which runs, and %v", axis.name(), to, from, ErrDowngrade),
+			Axis: axis, Err: ErrDowngrade, Reason: fmt.Sprintf("%s %s is %s %s, which runs, and %v", axis.name(), to, older, from, ErrDowngrade),
 			Remedy: fmt.Sprintf("Ask for %s %s or newer.", axis.name(), from),
+		}
+	case from.Minor().Major != to.Minor().Major:
+		return nil, &PathError{
+			Axis: axis, Err: ErrNoWay,
+			Reason: fmt.Sprintf("%s %s is of another major version than %s, which runs, and %v leads there", axis.name(), to, from, ErrNoWay),
+			Remedy: fmt.Sprintf("Choose a version of %s %d, or use a newer release of this provider.", axis.name(), from.Minor().Major),
 		}
 	}
 
@@ -58,20 +70,48 @@ func (w Walk) legs(axis Axis, from, to version.Version) ([]version.Version, erro
 
 	legs := []version.Version{from}
 
-	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0; minor = minor.Next() {
-		through, found := w.through(axis, minor)
-		if !found {
-			return nil, &PathError{
-				Axis: axis, Err: ErrNoRelease,
-				Reason: fmt.Sprintf("the way from %s %s to %s leads through the release line %s, of which %v", axis.name(), from, to, minor, ErrNoRelease),
-				Remedy: fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", axis.name(), minor),
-			}
-		}
+	// However far the target is, there is an end to what is known and named.
+	var missing []version.Minor
 
-		legs = append(legs, through)
+	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= namesMost; minor = minor.Next() {
+		if through, found := w.through(axis, minor); found {
+			legs = append(legs, through)
+		} else {
+			missing = append(missing, minor)
+		}
+	}
+
+	if len(missing) > 0 {
+		return nil, refuseMissing(axis, from, to, missing)
 	}
 
 	return append(legs, to), nil
+}
+
+// refuseMissing names the release lines on the way that have no known release.
+func refuseMissing(axis Axis, from, to version.Version, missing []version.Minor) *PathError {
+	refused := &PathError{Axis: axis, Err: ErrNoRelease}
+
+	lines := "release line " + missing[0].String()
+	refused.Remedy = fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", axis.name(), missing[0])
+
+	if len(missing) > 1 {
+		names := make([]string, 0, namesMost)
+		for _, minor := range missing[:min(len(missing), namesMost)] {
+			names = append(names, minor.String())
+		}
+
+		lines = "release lines " + strings.Join(names, ", ")
+		refused.Remedy = fmt.Sprintf("Name a release of each of them (of %s) in intermediate_versions, or choose a version nearer to what runs.", axis.name())
+	}
+
+	if len(missing) > namesMost {
+		lines += " and more"
+	}
+
+	refused.Reason = fmt.Sprintf("the way from %s %s to %s leads through the %s, of which %v", axis.name(), from, to, lines, ErrNoRelease)
+
+	return refused
 }
 
 // knows refuses a version that is newer than the matrix, unless that is

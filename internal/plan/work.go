@@ -39,6 +39,7 @@ func (p *planner) checkWork() {
 	p.checkCluster()
 	p.checkIdentity()
 	p.checkEtcd()
+	p.checkCanaries()
 	p.checkBudget()
 }
 
@@ -59,7 +60,7 @@ func (p *planner) checkReadable() {
 
 	p.find(cluster.Finding{
 		Check: "schematic", Severity: cluster.Observed,
-		Found:  "the machine configuration cannot be read, so neither the installer image nor the pinned component images are known on " + strings.Join(unread, ", "),
+		Found:  "the machine configuration cannot be read, so neither the installer image nor the pinned component images are known on " + listed(unread),
 		Remedy: "Reading it needs os:admin.",
 	})
 }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// checkUnfinished refuses a target below what an earlier run may have installed
+// on a node: the next boot of it, whoever asks for that, may start the newer
+// version, and then the node is ahead of the target for good.
+func (p *planner) checkUnfinished() {
+	if p.target.Talos.IsZero() {
+		return
+	}
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if !node.open || p.ahead(node) || node.entry.Target.Compare(p.target.Talos) <= 0 {
+			continue
+		}
+
+		p.find(cluster.Finding{
+			Check: "pending-install", Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
+			Found: fmt.Sprintf("an earlier run stopped in the middle of bringing the node to Talos %s, so that its next boot may start that version, and the target %s is older",
+				node.entry.Target, p.target.Talos),
+			Remedy: fmt.Sprintf("Set talos_version to %s or newer and apply, so that the node is finished.", node.entry.Target),
+		})
+	}
+}

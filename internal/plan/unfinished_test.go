@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// TestATargetBelowWhatANodeMayBootIsRefused: the node's next boot would take it
+// past the target, where nothing brings it back from.
+func TestATargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
+	t.Parallel()
+
+	for title, test := range map[string]struct {
+		target string
+		phase  cluster.Phase
+		want   bool
+	}{
+		"reverted after an install":   {"1.12.9", cluster.PhaseInstalled, true},
+		"reverted after an intent":    {"1.12.9", cluster.PhaseIntent, true},
+		"reverted to what it runs":    {"1.12.6", cluster.PhaseRebooting, true},
+		"the same target":             {"1.13.4", cluster.PhaseInstalled, false},
+		"a newer target":              {"1.13.5", cluster.PhaseInstalled, false},
+		"reverted after it fell back": {"1.12.9", cluster.PhaseFallback, false},
+	} {
+		s := newScene(3, 2).entry("worker-1", test.phase, "boot-worker-1")
+		s.target.Talos = version.MustParse(test.target)
+
+		made := s.make()
+
+		var refused bool
+
+		for _, finding := range made.Findings {
+			refused = refused || (finding.Severity == cluster.Permanent && finding.Node == "worker-1" && finding.Check == "pending-install")
+		}
+
+		if refused != test.want {
+			t.Errorf("%s: refused %t, want %t\n%s", title, refused, test.want, render(made))
+		}
+	}
+}
+
+// TestOneDeadUnfinishedNodeDoesNotKeepTheOthersUnfinished: what answers and is
+// out of service is brought back first, whatever its name, role or canary says.
+func TestOneDeadUnfinishedNodeDoesNotKeepTheOthersUnfinished(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(3, 4).
+		silent("worker-1").entry("worker-1", cluster.PhaseRebooting, "b").
+		entry("worker-2", cluster.PhaseIntent, "boot-worker-2").
+		cordoned("worker-3", "run-1").entry("worker-3", cluster.PhaseInstalled, "boot-worker-3")
+	s.policy.Canary = []string{"worker-2"}
+	s.policy.MaxUnavailable, _ = cluster.ParseShare("4")
+
+	wantOrder(t, s.make(), "worker-3 worker-2 worker-1 worker-4 cp-1 cp-2 cp-3", "")
+}
