@@ -23,12 +23,12 @@ var ErrShare = errors.New("not a number of workers")
 func OneAtATime() Share { return Share{number: 1} }
 
 // ParseShare reads a whole number from 1 on, such as "2", or a whole
-// percentage from 1% to 100%, such as "25%".
+// percentage from 1% to 100%, such as "25%". There is one way to write each.
 func ParseShare(text string) (Share, error) {
 	digits, percent := strings.CutSuffix(text, "%")
 
 	number, err := strconv.Atoi(digits)
-	if err != nil || number < 1 || strings.HasPrefix(digits, "+") || (percent && number > 100) {
+	if err != nil || number < 1 || strings.ContainsAny(digits[:1], "+0") || (percent && number > 100) {
 		return Share{}, fmt.Errorf("%q is %w: want a whole number from 1 on, such as 2, or a percentage from 1%% to 100%%", text, ErrShare)
 	}
 

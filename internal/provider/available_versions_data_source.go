@@ -172,11 +172,11 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 	from.lowest.Kubernetes, from.highest.Kubernetes = seen.KubernetesVersions()
 
 	if from.lowest.Kubernetes.IsZero() {
-		diagnostics.AddWarning("Kubernetes version not known",
+		diagnostics.AddWarning(about("Kubernetes version not known", seen.name),
 			"The cluster does not tell which version of Kubernetes it runs. Nothing is said about Kubernetes releases, and Talos releases are not checked against it.")
 	}
 
-	warnOfUnsupported(&diagnostics, from)
+	warnOfUnsupported(&diagnostics, from, seen.name)
 
 	return from, diagnostics
 }
@@ -202,20 +202,21 @@ func (m availableVersionsModel) given() (standing, diag.Diagnostics) {
 	}
 
 	from.highest = from.lowest
-	warnOfUnsupported(&diagnostics, from)
+	warnOfUnsupported(&diagnostics, from, "")
 
 	return from, diagnostics
 }
 
 // warnOfUnsupported says that the way begins where nothing should be. It may
-// lead out of there.
-func warnOfUnsupported(diagnostics *diag.Diagnostics, from standing) {
+// lead out of there. The name is what people call the cluster, where one was
+// looked at.
+func warnOfUnsupported(diagnostics *diag.Diagnostics, from standing, name string) {
 	if diagnostics.HasError() || from.lowest.Talos.IsZero() || from.lowest.Kubernetes.IsZero() {
 		return
 	}
 
 	if err := compat.Supports(from.lowest.Talos, from.lowest.Kubernetes); err != nil {
-		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), "Unsupported versions to start from",
+		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), about("Unsupported versions to start from", name),
 			sentence(err.Error())+" What is listed as next and eventual leads out of there; it is empty where nothing does.")
 	}
 }

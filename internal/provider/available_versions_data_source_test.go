@@ -381,6 +381,7 @@ func TestAnUnknownSourceIsAskedForOnlyWhereItIsNeeded(t *testing.T) {
 
 func TestInputOfAvailableVersionsIsValidated(t *testing.T) {
 	unknown := tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
+	withNull := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.0"), tftypes.NewValue(tftypes.String, nil)})
 
 	for name, test := range map[string]struct {
 		set map[string]tftypes.Value
@@ -400,6 +401,7 @@ func TestInputOfAvailableVersionsIsValidated(t *testing.T) {
 		"no source":               {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("https://factory.talos.dev")})}, "release_source.talos"},
 		"source and list":         {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("factory"), "talos_versions": textsOf("1.13.0")})}, "release_source.talos"},
 		"empty list":              {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos_versions": textsOf()})}, "release_source.talos_versions"},
+		"null in the list":        {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos_versions": withNull})}, "release_source"},
 		"bad version in the list": {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes_versions": textsOf("1.34.0", "1.35")})}, "release_source.kubernetes_versions[1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -421,6 +423,8 @@ func TestReleaseAttributesOfTheProviderAreValidated(t *testing.T) {
 			"image_factory_url": textOf("https://factory.example.com/talos"),
 			"release_source":    sourceOf(map[string]tftypes.Value{"talos": textOf("factory"), "kubernetes_versions": textsOf("1.34.0")}),
 		}, 0},
+		"null in a list": {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"kubernetes_versions": tftypes.NewValue(
+			tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.34.0"), tftypes.NewValue(tftypes.String, nil)})})}, 1},
 		"bad URL":    {map[string]tftypes.Value{"image_factory_url": textOf("factory.talos.dev")}, 1},
 		"bad source": {map[string]tftypes.Value{"release_source": sourceOf(map[string]tftypes.Value{"talos": textOf("ghcr.io/siderolabs/installer")})}, 1},
 	} {
@@ -430,4 +434,14 @@ func TestReleaseAttributesOfTheProviderAreValidated(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAMissingReleaseIsNamed: it may have been unknown when it was validated.
+func TestAMissingReleaseIsNamed(t *testing.T) {
+	_, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{
+		"talos_version": textOf("1.13.0"),
+		"release_source": sourceOf(map[string]tftypes.Value{"talos_versions": tftypes.NewValue(
+			tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.4"), tftypes.NewValue(tftypes.String, nil)})}),
+	})
+	check(t, diagnostics, outcome{diag.SeverityError, "release_source.talos_versions[1] is null"})
 }

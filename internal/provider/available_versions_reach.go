@@ -5,6 +5,7 @@ package provider
 import (
 	"slices"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -23,16 +24,53 @@ type standing struct {
 type reach struct {
 	from              standing
 	talos, kubernetes []version.Version
-	ways              map[[2]version.Minor]int
+	// through are the releases that lines on the way are crossed in, and listed
+	// says so of each line.
+	through []version.Version
+	listed  map[version.Minor]bool
+	ways    map[[2]version.Minor]int
 }
 
 // newReach takes the releases that exist, in ascending order.
 func newReach(from standing, talos, kubernetes []version.Version) *reach {
-	return &reach{
+	r := &reach{
 		from:       from,
 		talos:      above(talos, from.lowest.Talos, from.highest.Talos),
 		kubernetes: above(kubernetes, from.lowest.Kubernetes, from.highest.Kubernetes),
+		listed:     map[version.Minor]bool{},
 		ways:       map[[2]version.Minor]int{},
+	}
+
+	// Nodes that are behind others go through lines that those have left.
+	_, newestTalos := compat.TalosMinors()
+	_, newestKubernetes := compat.KubernetesRange()
+
+	r.cross(above(talos, from.lowest.Talos, version.Version{}), newestTalos)
+	r.cross(above(kubernetes, from.lowest.Kubernetes, version.Version{}), newestKubernetes)
+
+	return r
+}
+
+// cross adds the lines of the releases, in ascending order, to those that a way
+// may lead through; no way does beyond the newest that is known. The release
+// lines of Talos and of Kubernetes are too far apart for one number to mean both.
+func (r *reach) cross(releases []version.Version, newest version.Minor) {
+	best := map[version.Minor]version.Version{}
+
+	for _, v := range releases {
+		if v.Minor().Compare(newest) > 0 {
+			break
+		}
+
+		// A pre-release is better than nothing.
+		if earlier, found := best[v.Minor()]; !found || v.Equal(v.Core()) || !earlier.Equal(earlier.Core()) {
+			best[v.Minor()] = v
+		}
+	}
+
+	for line, v := range best {
+		r.listed[line] = true
+		r.through = append(r.through, v)
 	}
 }
 
@@ -71,11 +109,34 @@ func (r *reach) hops(talos, kubernetes version.Version) int {
 	}
 
 	r.ways[key] = -1
-	if path, err := plan.Path(r.from.lowest, plan.State{Talos: talos, Kubernetes: kubernetes}, plan.Walk{}); err == nil {
+	if path, ok := r.way(talos, kubernetes); ok {
 		r.ways[key] = len(path) - 1
 	}
 
 	return r.ways[key]
+}
+
+// way leads to the pair through listed releases alone. The planner would make
+// do with others that it knows.
+func (r *reach) way(talos, kubernetes version.Version) ([]plan.State, bool) {
+	path, err := plan.Path(r.from.lowest, plan.State{Talos: talos, Kubernetes: kubernetes}, plan.Walk{Intermediate: r.through})
+	if err != nil {
+		return nil, false
+	}
+
+	for _, state := range path {
+		if !r.offers(state.Talos, r.from.lowest.Talos) || !r.offers(state.Kubernetes, r.from.lowest.Kubernetes) {
+			return nil, false
+		}
+	}
+
+	return path, true
+}
+
+// offers tells whether a half can be at the version: it is there already, or
+// its line is listed.
+func (r *reach) offers(v, present version.Version) bool {
+	return v.IsZero() || v.Equal(present) || r.listed[v.Minor()]
 }
 
 // next are the releases one step away, the other half staying as it is.

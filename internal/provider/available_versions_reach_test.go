@@ -73,6 +73,92 @@ func TestReachIsWhatThePlannerSays(t *testing.T) {
 	}
 }
 
+// TestReachLeadsThroughListedReleasesAlone: what is not listed was not approved,
+// or is in no mirror.
+func TestReachLeadsThroughListedReleasesAlone(t *testing.T) {
+	t.Parallel()
+
+	list := func(texts ...string) []version.Version {
+		versions := make([]version.Version, 0, len(texts))
+		for _, text := range texts {
+			versions = append(versions, version.MustParse(text))
+		}
+
+		return versions
+	}
+	at := func(talos, kubernetes string) plan.State {
+		return plan.State{Talos: version.MustParse(talos), Kubernetes: version.MustParse(kubernetes)}
+	}
+
+	for name, test := range map[string]struct {
+		from              standing
+		talos, kubernetes []version.Version
+		want              string
+	}{
+		"every line is listed": {
+			standing{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			list("1.11.1", "1.12.3", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
+			"[1.11.1 1.12.3 1.13.0] [1.33.1 1.34.1 1.35.1]",
+		},
+		"a line of Talos is not": {
+			standing{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			list("1.11.1", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
+			"[1.11.1] [1.33.1 1.34.1]",
+		},
+		"a line of Kubernetes is not": {
+			standing{at("1.11.0", "1.32.0"), at("1.11.0", "1.32.0")},
+			list("1.12.3", "1.13.0"), list("1.32.9", "1.34.1"),
+			"[1.12.3 1.13.0] [1.32.9]",
+		},
+		"a line between the nodes": {
+			standing{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
+			list("1.12.3", "1.13.0", "1.14.0"), list("1.33.1"),
+			"[1.13.0 1.14.0] [1.33.1]",
+		},
+		"a line between the nodes that is not": {
+			standing{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
+			list("1.13.0", "1.14.0"), list("1.33.1"),
+			"[] [1.33.1]",
+		},
+		"a line with a pre-release alone": {
+			standing{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			list("1.12.0-beta.0", "1.13.0"), list("1.33.1"),
+			"[1.12.0-beta.0 1.13.0] [1.33.1]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			talos, kubernetes := newReach(test.from, test.talos, test.kubernetes).eventual()
+			if got := fmt.Sprint(talos, kubernetes); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheWayLeadsThroughTheNewestListedRelease(t *testing.T) {
+	t.Parallel()
+
+	from := plan.State{Talos: version.MustParse("1.11.0"), Kubernetes: version.MustParse("1.33.0")}
+
+	for want, listed := range map[string][]string{
+		"1.12.3":        {"1.12.1", "1.12.3", "1.13.0"},
+		"1.12.1":        {"1.12.1", "1.12.2-rc.0", "1.13.0"},
+		"1.12.0-beta.1": {"1.12.0-alpha.0", "1.12.0-beta.1", "1.13.0"},
+	} {
+		var versions []version.Version
+		for _, text := range listed {
+			versions = append(versions, version.MustParse(text))
+		}
+
+		path, ok := newReach(standing{from, from}, versions, nil).way(version.MustParse("1.13.0"), from.Kubernetes)
+		if !ok || len(path) != 3 || path[1].Talos.String() != want {
+			t.Errorf("of %v the way is %v", listed, path)
+		}
+	}
+}
+
 func BenchmarkReachOfTheWholeList(b *testing.B) {
 	talos, kubernetes := compat.Releases()
 	from := plan.State{Talos: talos[0], Kubernetes: kubernetes[0]}

@@ -42,8 +42,9 @@ func availableVersionsSchema() schema.Schema {
 				"runs, and the minor version after it where the other half allows it. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Releases of " + name + " that come next.")
 			}),
-			"eventual": halvesSchema("Releases that can be reached step by step, the other half moving along where it has to. "+
-				"`talosupgrade_cluster` walks there with `allow_intermediate_versions`. The newest last.", func(name string) schema.Attribute {
+			"eventual": halvesSchema("Releases that can be reached step by step through releases that the list holds, the other half moving along where "+
+				"it has to. A minor version of which the list holds nothing is not passed. `talosupgrade_cluster` walks the steps of Talos with "+
+				"`allow_intermediate_versions`, from Talos 1.8 on; this version of it takes no step of Kubernetes. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Releases of " + name + " that can be reached.")
 			}),
 			"latest_talos": computedText("Newest release of Talos that can be reached; the highest version that already runs where there is none."),

@@ -39,7 +39,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	reached, release, err := r.clusters.connect(bounded, model.Context.ValueString())
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
 
 		return
 	}
@@ -51,7 +51,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	// Without knowing which cluster this is nothing of it may be deleted.
 	found, err := clusterID(bounded, reached)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
 
 		return
 	}
@@ -66,11 +66,11 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	kept, err := reached.kubernetes.Forget(bounded, id)
 	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err))
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
 	}
 
 	if len(kept) > 0 {
-		resp.Diagnostics.AddWarning("Objects were left in the cluster",
+		resp.Diagnostics.AddWarning(about("Objects were left in the cluster", reached.name),
 			"Removed from state, but kept in cluster "+id+":\n\n- "+strings.Join(kept, "\n- ")+
 				"\n\nA later apply of the same cluster continues from them.")
 	}
@@ -78,8 +78,9 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 // undeletable is the diagnostic of a destroy that could not clean up. A cluster
 // that may be dead for good must not keep its resource alive, so that is a
-// warning; what the user can put right is an error.
-func (r *clusterResource) undeletable(err error) diag.Diagnostic {
+// warning; what the user can put right is an error. The name is what people call
+// the cluster.
+func (r *clusterResource) undeletable(err error, name string) diag.Diagnostic {
 	found := problem("remove the provider's objects from the cluster", r.clusters.access, err)
 
 	for _, curable := range []error{errUnknown, errMissing, errUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
@@ -89,7 +90,7 @@ func (r *clusterResource) undeletable(err error) diag.Diagnostic {
 		}
 	}
 
-	return warning(found, "Unable to reach the cluster during destroy",
+	return warning(found, about("Unable to reach the cluster during destroy", name),
 		"The resource was removed from state. If the cluster still exists it may hold "+leftovers+
 			". Look into the journal before deleting it: a node with an entry may have an upgrade installed that its next reboot starts. A later apply continues from it.")
 }

@@ -26,14 +26,14 @@ func (m clusterModel) limitWarnings(ctx context.Context, seen observation, estim
 		diagnostics.Append(more...)
 
 		if estimate > limit {
-			diagnostics.AddAttributeWarning(path.Root(attrTimeouts), "The upgrade may not fit into its limit",
+			diagnostics.AddAttributeWarning(path.Root(attrTimeouts), about("The upgrade may not fit into its limit", seen.name),
 				fmt.Sprintf("The upgrade takes %s, and timeouts.%s is %s. When the limit is reached, nodes in progress are finished and the run stops; "+
 					"the next apply continues.\n\nRaise timeouts.%s to have it done in one apply.", estimateText(estimate), name, durationText(limit), name))
 		}
 	}
 
 	if !seen.expires.IsZero() && seen.Taken.Add(estimate).After(seen.expires) {
-		diagnostics.AddAttributeWarning(path.Root(attrContext), "The client certificate may expire during the upgrade",
+		diagnostics.AddWarning(about("The client certificate may expire during the upgrade", seen.name),
 			fmt.Sprintf("The client certificate of %s expires on %s, and the upgrade takes %s. A run whose certificate expires stops in the middle of it.\n\n"+
 				"Renew the certificate before the apply (talosctl config new, or a refresh of the data source that it comes from).",
 				seen.name, seen.expires.UTC().Format(time.RFC3339), estimateText(estimate)))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -21,7 +22,10 @@ import (
 // but unknown values and diagnostics.
 func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() {
-		resp.Diagnostics.AddWarning("Destroying changes nothing on the nodes",
+		var gone clusterModel
+
+		resp.Diagnostics.Append(req.State.Get(ctx, &gone)...)
+		resp.Diagnostics.AddWarning(about("Destroying changes nothing on the nodes", r.clusters.called(gone)),
 			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept.")
 
 		return
@@ -61,16 +65,17 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	}
 }
 
-// preview says what an apply would do, and whether that is anything at all.
-// Prior is nil for a resource that does not exist yet.
+// preview says what an apply would do, and whether it would do anything at all,
+// or at least has to look: nothing is applied to a resource whose plan changes
+// nothing. Prior is nil for a resource that does not exist yet.
 func (r *clusterResource) preview(ctx context.Context, planned clusterModel, prior *clusterModel) (bool, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
 	if access, undecided := r.clusters.undecided(); undecided {
 		diagnostics.Append(warning(problem("look at the cluster", access, errUnknown),
-			"The cluster is looked at during apply", "What the upgrade does is not known before that."))
+			about("Looked at during apply", r.clusters.called(planned)), "What the upgrade does is not known before that."))
 
-		return false, diagnostics
+		return true, diagnostics
 	}
 
 	if !planned.known(ctx) {
@@ -95,9 +100,9 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	seen, err := r.clusters.recent(bounded, planned.Context.ValueString())
 	if err != nil {
-		diagnostics.Append(unplannable(r.clusters.access, err))
+		diagnostics.Append(unplannable(r.clusters.access, err, r.clusters.called(planned)))
 
-		return false, diagnostics
+		return true, diagnostics
 	}
 
 	if prior != nil && seen.ID != "" && prior.ID.ValueString() != "" && prior.ID.ValueString() != seen.ID {
@@ -107,8 +112,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	}
 
 	made := plan.Make(seen.Snapshot, target, policy)
-	findings := append(slices.Clip(made.Findings), engine.Executable(made)...)
-	diagnostics.Append(planFindings(findings, len(made.Steps) > 0)...)
+	diagnostics.Append(planFindings(objections(made), len(made.Steps) > 0, seen)...)
 
 	if len(made.Steps) > 0 && !diagnostics.HasError() {
 		diagnostics.Append(rollWarning(made, seen.name))
@@ -118,14 +122,54 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	return len(made.Steps) > 0, diagnostics
 }
 
+// objections are the findings of a plan, with what the engine cannot carry out.
+// Where that is so of Kubernetes it makes every advice on how to go there void.
+func objections(made plan.Plan) []cluster.Finding {
+	lacking := engine.Executable(made)
+	if len(lacking) == 0 {
+		return made.Findings
+	}
+
+	kept := slices.DeleteFunc(slices.Clone(made.Findings), func(finding cluster.Finding) bool {
+		return finding.Severity == cluster.Permanent && finding.Attribute == attrKubernetesVersion
+	})
+
+	for _, finding := range lacking {
+		if len(made.Hops) > 1 {
+			finding.Found += "; the way there would be " + wayText(made.Hops)
+		}
+
+		kept = append(kept, finding)
+	}
+
+	return kept
+}
+
+// wayText are the ends of the hops, such as "Kubernetes 1.34.8, then
+// Kubernetes 1.35.2".
+func wayText(hops []plan.Hop) string {
+	ends := make([]string, 0, len(hops))
+
+	for _, hop := range hops {
+		if hop.Axis == plan.Kubernetes {
+			ends = append(ends, "Kubernetes "+hop.To.Kubernetes.String())
+		} else {
+			ends = append(ends, "Talos "+hop.To.Talos.String())
+		}
+	}
+
+	return strings.Join(ends, ", then ")
+}
+
 // unplannable is the diagnostic of a plan that could not look at the cluster.
-// What may heal until the apply is a warning.
-func unplannable(access credentials, err error) diag.Diagnostic {
+// What may heal until the apply is a warning. The name is what people call the
+// cluster.
+func unplannable(access credentials, err error, name string) diag.Diagnostic {
 	found := problem("plan the upgrade", access, err)
 
 	if errors.Is(err, errMissing) || errors.Is(err, errUnusable) || !cluster.Heals(err) {
 		return found
 	}
 
-	return warning(found, summaryUnobserved, "Whether anything has to be upgraded is found out by apply.")
+	return warning(found, about(summaryUnobserved, name), "Whether anything has to be upgraded is found out by apply.")
 }

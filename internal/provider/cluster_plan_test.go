@@ -5,6 +5,7 @@ package provider
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -209,4 +210,138 @@ func TestDestroyIsAnnounced(t *testing.T) {
 
 	_, diagnostics := planned(t, fake.clusters(t), stored(t, fake, "1.13.4", ""), nil)
 	check(t, diagnostics, outcome{diag.SeverityWarning, "changes nothing on the nodes"})
+}
+
+// TestWarningsNameTheirCluster: the command line folds warnings with the same
+// summary, and only one of them would be read.
+func TestWarningsNameTheirCluster(t *testing.T) {
+	silent := func(fake *fakeCluster) { fake.down = cluster.ErrUnreachable }
+	unknown := func(*fakeCluster) {}
+
+	for name, test := range map[string]struct {
+		change  func(*fakeCluster)
+		unknown []string
+		talos   string
+		prior   bool
+	}{
+		"roll, advice, limits":        {func(fake *fakeCluster) { fake.expires = time.Now() }, nil, "1.13.4", false},
+		"in the way of an apply":      {func(fake *fakeCluster) { fake.roles = []string{"os:reader"} }, nil, "1.13.4", false},
+		"odd, and nothing to do":      {func(fake *fakeCluster) { fake.nodes[2].unreachable = cluster.ErrUnreachable }, nil, "1.12.6", false},
+		"out of reach":                {silent, nil, "1.13.4", false},
+		"provider not known":          {unknown, []string{attrTalosconfig}, "1.13.4", false},
+		"out of reach at the refresh": {silent, nil, "1.12.6", true},
+		"anonymous at the refresh": {func(fake *fakeCluster) {
+			fake.id, fake.idErr, fake.kubernetesDown = "", cluster.ErrUnreachable, cluster.ErrUnreachable
+		}, nil, "1.12.6", true},
+		"destroyed": {unknown, nil, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			summaries := map[string]string{}
+
+			for _, called := range []string{"north", "south"} {
+				fake := threeNodes("1.12.6", "1.34.2")
+				prior := stored(t, fake, "1.12.6", "")
+				prior.Context = types.StringValue(called)
+				test.change(fake)
+
+				clusters := fake.clusters(t)
+				clusters.access.Unknown = test.unknown
+
+				var diagnostics diag.Diagnostics
+
+				switch {
+				case test.prior:
+					_, diagnostics = read(t.Context(), t, clusters, prior)
+				case test.talos == "":
+					_, diagnostics = planned(t, clusters, prior, nil)
+				default:
+					plan := desired(test.talos, "")
+					plan.Context = types.StringValue(called)
+					limited("create", "1s")(plan)
+
+					_, diagnostics = planned(t, clusters, nil, plan)
+				}
+
+				if len(diagnostics) == 0 {
+					t.Error("no warning")
+				}
+
+				for _, diagnostic := range diagnostics {
+					if diagnostic.Severity() != diag.SeverityWarning || !strings.Contains(diagnostic.Summary(), called) {
+						t.Errorf("%s: %q does not name %s", diagnostic.Severity(), diagnostic.Summary(), called)
+					}
+
+					if other, taken := summaries[diagnostic.Summary()]; taken {
+						t.Errorf("%q is said of %s and of %s", diagnostic.Summary(), other, called)
+					}
+
+					summaries[diagnostic.Summary()] = called
+				}
+			}
+		})
+	}
+}
+
+// TestWhatCannotBeLookedAtIsAppliedLater: Terraform applies no resource whose
+// plan changes nothing, and then nothing would ever be looked at.
+func TestWhatCannotBeLookedAtIsAppliedLater(t *testing.T) {
+	for name, change := range map[string]func(*clusters, *fakeCluster){
+		"provider not known": func(clusters *clusters, _ *fakeCluster) { clusters.access.Unknown = []string{attrTalosconfig} },
+		"factory not known":  func(clusters *clusters, _ *fakeCluster) { clusters.releases.factoryURL = types.StringUnknown() },
+		"out of reach":       func(_ *clusters, fake *fakeCluster) { fake.down = cluster.ErrUnreachable },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+			state := stored(t, fake, "1.13.4", "")
+			state.Context = types.StringValue("fake")
+			clusters := fake.clusters(t)
+			change(clusters, fake)
+
+			got, diagnostics := planned(t, clusters, state, state)
+			check(t, diagnostics, outcome{diag.SeverityWarning, "fake"})
+
+			if !got.Status.IsUnknown() || !got.Nodes.IsUnknown() {
+				t.Fatal("the plan changes nothing, so that apply checks nothing")
+			}
+
+			if !got.ID.Equal(state.ID) || !got.TalosVersion.Equal(state.TalosVersion) {
+				t.Error("the plan changes what it must not")
+			}
+
+			// It comes back, and is as the state says: the fake refuses to be changed.
+			fake.down = nil
+			fake.store = refusing{t}
+
+			after, diagnostics := apply(t, fake.clusters(t), state, got)
+			check(t, diagnostics)
+
+			if !after.Status.Equal(state.Status) || !after.Nodes.Equal(state.Nodes) {
+				t.Errorf("the apply of nothing stored %s, %s", after.Status, after.Nodes)
+			}
+		})
+	}
+}
+
+// TestKubernetesIsRefusedOnce: what this version cannot do at all needs no
+// advice on how to do more of it.
+func TestKubernetesIsRefusedOnce(t *testing.T) {
+	_, diagnostics := planned(t, threeNodes("1.13.4", "1.33.1").clusters(t), nil, desired("1.13.4", "1.35.2"))
+	check(t, diagnostics, outcome{diag.SeverityError, "upgrades Talos only"})
+
+	text := diagnostics[0].Detail()
+	if strings.Contains(text, "allow_intermediate_versions") || !strings.Contains(text, "Kubernetes 1.34.") || pathText(diagnostics[0]) != attrKubernetesVersion {
+		t.Errorf("at %s: %s", pathText(diagnostics[0]), text)
+	}
+}
+
+// TestNodesKeepTheirNames: kubectl knows no node Alpha.
+func TestNodesKeepTheirNames(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.2")
+	fake.nodes[0].name = "alpha"
+
+	plan := desired("1.13.4", "")
+	plan.Canary = texts("alpha")
+
+	_, diagnostics := planned(t, fake.clusters(t), nil, plan)
+	check(t, diagnostics, outcome{diag.SeverityError, "alpha is a control plane"})
 }

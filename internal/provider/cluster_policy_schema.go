@@ -42,6 +42,7 @@ func policySchema() map[string]schema.Attribute {
 			Computed:            true,
 			Default:             stringdefault.StaticString(durationText(policy.NodeTimeout)),
 			Validators:          []validator.String{durationValidator{}},
+			PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 		},
 		attrDrain: drainSchema(policy.Drain),
 	}
@@ -66,6 +67,7 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				Computed:            true,
 				Default:             stringdefault.StaticString(durationText(policy.Timeout)),
 				Validators:          []validator.String{durationValidator{}},
+				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 			},
 			"on_timeout": schema.StringAttribute{
 				MarkdownDescription: "What happens then: `abort` (default) stops the run and takes the cordon back; `delete` deletes the pods without asking their budgets.",
@@ -96,7 +98,7 @@ func pathSchema() map[string]schema.Attribute {
 			ElementType:   types.StringType,
 			Optional:      true,
 			Validators:    []validator.List{listvalidator.ValueStringsAre(versionValidator{})},
-			PlanModifiers: []planmodifier.List{keepSpelling{}},
+			PlanModifiers: []planmodifier.List{keepSpelling{sameVersion}},
 		},
 		attrAllowUnknown: schema.BoolAttribute{
 			MarkdownDescription: "Accept versions that are newer than the support matrix of this version of the provider, default `false`. " +
@@ -135,6 +137,7 @@ func rollSchema() map[string]schema.Attribute {
 			Computed:            true,
 			Default:             stringdefault.StaticString(durationText(policy.Settle)),
 			Validators:          []validator.String{durationValidator{zero: true}},
+			PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 		},
 		attrNodeOverrides: nodeOverridesSchema(),
 	}

@@ -32,13 +32,13 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 
 	seen, err := r.clusters.observe(bounded, model.Context.ValueString())
 	if err != nil {
-		resp.Diagnostics.Append(unreadable(r.clusters.access, err))
+		resp.Diagnostics.Append(unreadable(r.clusters.access, err, r.clusters.called(model)))
 
 		return
 	}
 
 	if seen.ID == "" {
-		resp.Diagnostics.AddWarning(summaryUnobserved, "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.")
+		resp.Diagnostics.AddWarning(about(summaryUnobserved, seen.name), "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.")
 
 		return
 	}
@@ -54,14 +54,15 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 }
 
 // unreadable is the diagnostic of a refresh that could not look. Credentials
-// that were never usable are an error; everything else keeps the state.
-func unreadable(access credentials, err error) diag.Diagnostic {
+// that were never usable are an error; everything else keeps the state. The
+// name is what people call the cluster.
+func unreadable(access credentials, err error, name string) diag.Diagnostic {
 	found := problem("read the cluster", access, err)
 	if errors.Is(err, errMissing) || errors.Is(err, errUnusable) {
 		return found
 	}
 
-	return warning(found, summaryUnobserved, "The state keeps what it says until the cluster can be looked at again.")
+	return warning(found, about(summaryUnobserved, name), "The state keeps what it says until the cluster can be looked at again; an apply looks first.")
 }
 
 // observe writes what was observed into the computed attributes and leaves

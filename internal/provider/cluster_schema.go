@@ -47,14 +47,14 @@ func clusterSchema(ctx context.Context) schema.Schema {
 				stringvalidator.AtLeastOneOf(path.MatchRoot(attrTalosVersion), path.MatchRoot(attrKubernetesVersion)),
 				versionValidator{},
 			},
-			PlanModifiers: []planmodifier.String{keepSpelling{}},
+			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
 		},
 		attrKubernetesVersion: schema.StringAttribute{
 			MarkdownDescription: "Kubernetes version that the cluster is to run, with or without `v`. This version of the provider " +
-				"does not upgrade Kubernetes: it only asserts, and the plan fails when something else runs. Unset: Kubernetes is not looked at.",
+				"does not upgrade Kubernetes: it only asserts, and the plan fails when something else runs. Unset: Kubernetes stays as it is, and every Talos version on the way must support it.",
 			Optional:      true,
 			Validators:    []validator.String{versionValidator{}},
-			PlanModifiers: []planmodifier.String{keepSpelling{}},
+			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
 		},
 		attrContext: schema.StringAttribute{
 			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
@@ -99,6 +99,13 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 	})
 
 	if nested, ok := attribute.(schema.SingleNestedAttribute); ok {
+		for name, limit := range nested.Attributes {
+			if text, isText := limit.(schema.StringAttribute); isText {
+				text.PlanModifiers = append(text.PlanModifiers, keepSpelling{sameDuration})
+				nested.Attributes[name] = text
+			}
+		}
+
 		nested.MarkdownDescription = "Limits of whole operations, such as `\"90m\"`."
 
 		return nested

@@ -108,7 +108,7 @@ func distinct(at path.Path, list types.List, meaning func(string) string) diag.D
 		place := at.AtListIndex(index)
 
 		if element.IsNull() {
-			diagnostics.AddAttributeError(place, "Missing value", place.String()+" is null. Give it a value, or remove it from the list.")
+			diagnostics.Append(missing(place))
 
 			continue
 		}

@@ -152,13 +152,14 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, limit
 		Run: rand.Text(), Owner: owner, ClusterName: reached.name,
 	}).Upgrade(ctx, engine.Request{Target: target, Policy: policy, ClusterID: model.ID.ValueString(), Deadline: limit})
 
-	diagnostics.Append(flush(ctx, publisher)...)
+	diagnostics.Append(flush(ctx, publisher, reached.name)...)
 
 	return snapshot, diagnostics, err
 }
 
-// flush makes the published annotations true, also after a cancellation.
-func flush(ctx context.Context, publisher *publish.Publisher) diag.Diagnostics {
+// flush makes the published annotations of the cluster with the name true, also
+// after a cancellation.
+func flush(ctx context.Context, publisher *publish.Publisher, name string) diag.Diagnostics {
 	if publisher == nil {
 		return nil
 	}
@@ -174,7 +175,7 @@ func flush(ctx context.Context, publisher *publish.Publisher) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
 	if err := publisher.Close(bounded); err != nil {
-		diagnostics.AddWarning("Unable to publish the progress",
+		diagnostics.AddWarning(about("Unable to publish the progress", name),
 			sentence(err.Error())+"\n\nThe annotations in ConfigMap kube-system/talosupgrade may lag behind. The upgrade itself does not depend on them.")
 	}
 

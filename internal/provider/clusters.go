@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -43,6 +44,32 @@ func (c *clusters) undecided() (credentials, bool) {
 	}
 
 	return access, len(access.Unknown) > 0
+}
+
+// called is what people call the cluster of a resource, found out without asking
+// it; empty where nothing tells.
+func (c *clusters) called(of clusterModel) string {
+	if c == nil {
+		return ""
+	}
+
+	if !of.Context.IsUnknown() {
+		wanted := of.Context.ValueString()
+
+		if config, err := c.access.talos(wanted); err == nil {
+			return config.String()
+		}
+
+		if name := c.access.contextName(wanted); name != "" {
+			return fmt.Sprintf("talosconfig context %q", name)
+		}
+	}
+
+	if id := of.ID.ValueString(); id != "" {
+		return "cluster " + id
+	}
+
+	return ""
 }
 
 // connect is a connection to the cluster of a context; empty means the

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/function"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 var _ function.Function = compatibleFunction{}
@@ -28,7 +29,8 @@ func (compatibleFunction) Definition(_ context.Context, _ function.DefinitionReq
 	resp.Definition = function.Definition{
 		Summary: "Tells whether a Talos version runs a Kubernetes version.",
 		MarkdownDescription: "True when the support matrix of Talos says that the Talos version runs the Kubernetes version, false when it says that it does not. " +
-			"A Talos version that the matrix does not know is an error that says where the matrix ends: not knowing is not the same as no.",
+			"A Talos version that the matrix does not know, and a Kubernetes version that is newer than all of it, are errors that say where the matrix ends: " +
+			"not knowing is not the same as no.",
 		Parameters: []function.Parameter{
 			versionParameter("talos", "Talos version such as `1.13.4`, with or without `v`."),
 			versionParameter("kubernetes", "Kubernetes version such as `1.35.2`, with or without `v`."),
@@ -53,6 +55,14 @@ func (compatibleFunction) Run(ctx context.Context, req function.RunRequest, resp
 		return
 	}
 
+	// Of what no Talos is known to run, nothing is known.
+	if _, newest := compat.KubernetesRange(); kubernetes.Minor().Compare(newest) > 0 && knownTalos(talos) {
+		resp.Error = refusal(1, "Kubernetes %s is newer than the support matrix, which ends at Kubernetes %s; use a version up to that, or a release of this provider that knows more",
+			kubernetes, newest)
+
+		return
+	}
+
 	err := compat.Supports(talos, kubernetes)
 
 	switch {
@@ -63,6 +73,12 @@ func (compatibleFunction) Run(ctx context.Context, req function.RunRequest, resp
 	default:
 		resp.Error = refusal(0, "%s", beyondMatrix(talos))
 	}
+}
+
+func knownTalos(talos version.Version) bool {
+	_, err := compat.Find(talos.Minor())
+
+	return err == nil
 }
 
 func versionParameter(name, description string) function.Parameter {

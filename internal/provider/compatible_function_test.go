@@ -24,6 +24,8 @@ func versionValues(texts ...string) []attr.Value {
 func TestCompatibleAnswersAsTheMatrix(t *testing.T) {
 	t.Parallel()
 
+	_, newestKubernetes := compat.KubernetesRange()
+
 	for name, test := range map[string]struct {
 		talos, kubernetes string
 		want              bool
@@ -32,8 +34,8 @@ func TestCompatibleAnswersAsTheMatrix(t *testing.T) {
 		"newest, with v":       {"v1.13.4", "v1.36.9", true},
 		"below the oldest":     {"1.13.4", "1.30.14", false},
 		"above the newest":     {"1.12.6", "1.36.0", false},
-		"newer than all known": {"1.13.4", "1.99.0", false},
-		"another major":        {"1.13.4", "2.33.0", false},
+		"newest of all known":  {"1.13.4", newestKubernetes.String() + ".0", false},
+		"older than all known": {"1.13.4", "1.10.0", false},
 		"pre-release of Talos": {"1.13.0-beta.1", "1.35.2", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,21 +57,27 @@ func TestCompatibleRefusesWhatItCannotAnswer(t *testing.T) {
 	t.Parallel()
 
 	oldest, newest := compat.TalosMinors()
+	_, newestKubernetes := compat.KubernetesRange()
+	beyond := []string{"Kubernetes", "newer", "ends at Kubernetes " + newestKubernetes.String()}
 
 	for name, test := range map[string]struct {
 		talos, kubernetes string
 		position          int64
 		says              []string
 	}{
-		"no Talos version":           {"latest", "1.35.2", 0, []string{`"latest"`, "1.13.4"}},
-		"minor of Talos":             {"1.13", "1.35.2", 0, []string{`"1.13"`, "MAJOR.MINOR.PATCH"}},
-		"empty Talos version":        {"", "1.35.2", 0, []string{`""`}},
-		"no Kubernetes version":      {"1.13.4", "newest", 1, []string{`"newest"`}},
-		"minor of Kubernetes":        {"1.13.4", "v1.35", 1, []string{`"v1.35"`, "MAJOR.MINOR.PATCH"}},
-		"newer than the matrix":      {newest.Next().String() + ".0", "1.38.0", 0, []string{"newer", "ends at Talos " + newest.String()}},
-		"next major":                 {"2.0.0", "1.38.0", 0, []string{"newer", "ends at Talos " + newest.String()}},
-		"older than the matrix":      {"1.1.0", "1.24.0", 0, []string{"older", "begins at Talos " + oldest.String()}},
-		"two malformed, first named": {"x", "y", 0, []string{`"x"`}},
+		"no Talos version":              {"latest", "1.35.2", 0, []string{`"latest"`, "1.13.4"}},
+		"minor of Talos":                {"1.13", "1.35.2", 0, []string{`"1.13"`, "MAJOR.MINOR.PATCH"}},
+		"empty Talos version":           {"", "1.35.2", 0, []string{`""`}},
+		"no Kubernetes version":         {"1.13.4", "newest", 1, []string{`"newest"`}},
+		"minor of Kubernetes":           {"1.13.4", "v1.35", 1, []string{`"v1.35"`, "MAJOR.MINOR.PATCH"}},
+		"newer than the matrix":         {newest.Next().String() + ".0", "1.38.0", 0, []string{"newer", "ends at Talos " + newest.String()}},
+		"next major":                    {"2.0.0", "1.38.0", 0, []string{"newer", "ends at Talos " + newest.String()}},
+		"older than the matrix":         {"1.1.0", "1.24.0", 0, []string{"older", "begins at Talos " + oldest.String()}},
+		"Kubernetes beyond, last Talos": {newest.String() + ".0", "1.99.0", 1, beyond},
+		"Kubernetes beyond, any Talos":  {"1.13.4", newestKubernetes.Next().String() + ".0", 1, beyond},
+		"another major of Kubernetes":   {"1.13.4", "2.33.0", 1, beyond},
+		"both beyond, first named":      {"1.99.0", "1.99.0", 0, []string{"ends at Talos " + newest.String()}},
+		"two malformed, first named":    {"x", "y", 0, []string{`"x"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,8 +19,9 @@ import (
 // errSilent is wrapped when nodes are known and none of them answered.
 var errSilent = errors.New("no node answered over the Talos API")
 
-// summaryUnobserved heads every warning about a cluster out of reach, so that
-// the command line folds those of refresh and plan into one.
+// summaryUnobserved heads every warning about a cluster out of reach, with the
+// name of the cluster, so that the command line folds those of refresh and plan
+// into one.
 const summaryUnobserved = "Unable to observe the cluster"
 
 // problem turns an error into the one diagnostic that a person sees. The doing

@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,8 +15,9 @@ import (
 
 // planFindings splits what a plan found into diagnostics: one error per
 // place in the configuration for what no waiting cures, one warning for what would stop an apply
-// now and, where there is work, one for advice.
-func planFindings(findings []cluster.Finding, work bool) diag.Diagnostics {
+// now and, where there is work, one for advice. Seen is
+// the cluster that was planned for.
+func planFindings(findings []cluster.Finding, work bool, seen observation) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		places      []string
@@ -40,20 +42,21 @@ func planFindings(findings []cluster.Finding, work bool) diag.Diagnostics {
 	}
 
 	for _, place := range places {
-		diagnostics.Append(permanent(byPlace[place]))
+		diagnostics.Append(permanent(byPlace[place], seen))
 	}
 
 	if observed := bySeverity[cluster.Observed]; len(observed) > 0 {
-		summary := "An apply would refuse to start now"
+		// The command line shows it again after the apply, so it must be true then.
+		summary := "While planning, an apply would have been refused"
 		if !work {
 			summary = "Not everything about the cluster is as it should be"
 		}
 
-		diagnostics.AddWarning(summary, findingList(observed)+"\n\nThis was observed while planning and is checked again by apply.")
+		diagnostics.AddWarning(about(summary, seen.name), findingList(observed)+"\n\nThis was observed while planning and is checked again by apply.")
 	}
 
 	if advice := bySeverity[cluster.Advice]; len(advice) > 0 && work && !diagnostics.HasError() {
-		diagnostics.AddWarning("Worth knowing before the upgrade", findingList(advice))
+		diagnostics.AddWarning(about("Worth knowing about the upgrade", seen.name), findingList(advice))
 	}
 
 	return diagnostics
@@ -83,12 +86,17 @@ func findingPath(finding cluster.Finding) path.Path {
 }
 
 // permanent is the error for findings about one place.
-func permanent(findings []cluster.Finding) diag.Diagnostic {
+func permanent(findings []cluster.Finding, seen observation) diag.Diagnostic {
 	at := findingPath(findings[0])
 	summary, detail := "Unable to plan the upgrade", findingList(findings)
 
 	if len(findings) == 1 {
-		detail = sentence(findings[0].Found)
+		names := make([]string, 0, len(seen.Nodes))
+		for _, node := range seen.Nodes {
+			names = append(names, node.Name)
+		}
+
+		detail = sentence(findings[0].Found, names...)
 		if findings[0].Node != "" {
 			summary += " of node " + findings[0].Node
 		}
@@ -140,28 +148,85 @@ func visible(at path.Path) path.Path {
 	return shown
 }
 
-// findingList is one line per finding. What is the same on several nodes is
-// said once, with all their names.
-func findingList(findings []cluster.Finding) string {
-	var merged []cluster.Finding
+// linesMost is how many different findings of one check are listed.
+const linesMost = 10
 
-	for _, finding := range findings {
-		index := slices.IndexFunc(merged, func(earlier cluster.Finding) bool {
-			return earlier.Check == finding.Check && earlier.Found == finding.Found && earlier.Node != "" && finding.Node != ""
-		})
-		if index < 0 {
-			merged = append(merged, finding)
+// findingLine is what is the same on one or several nodes.
+type findingLine struct {
+	cluster.Finding
+
+	nodes []string
+}
+
+// count is how many findings the line stands for.
+func (l *findingLine) count() int { return max(len(l.nodes), 1) }
+
+// findingList is one line per finding. What is the same on several nodes is
+// said once, and of what is too much to be read there is the number.
+func findingList(findings []cluster.Finding) string {
+	var (
+		lines  []string
+		checks []string
+	)
+
+	listed, hidden := map[string]int{}, map[string]int{}
+
+	for _, line := range merged(findings) {
+		if listed[line.Check] == linesMost {
+			if hidden[line.Check] == 0 {
+				checks = append(checks, line.Check)
+			}
+
+			hidden[line.Check] += line.count()
 
 			continue
 		}
 
-		merged[index].Node += ", " + finding.Node
+		listed[line.Check]++
+
+		line.Node = nameList(line.nodes)
+		lines = append(lines, "- "+line.String())
 	}
 
-	lines := make([]string, 0, len(merged))
-	for _, finding := range merged {
-		lines = append(lines, "- "+finding.String())
+	for _, check := range checks {
+		noun := "findings"
+		if hidden[check] == 1 {
+			noun = "finding"
+		}
+
+		lines = append(lines, fmt.Sprintf("- and %d more %s of check %s", hidden[check], noun, check))
 	}
 
 	return strings.Join(lines, "\n")
+}
+
+// merged folds findings that differ in nothing but their node, in the order of
+// the first of each.
+func merged(findings []cluster.Finding) []*findingLine {
+	type likeness struct{ check, found, remedy string }
+
+	var lines []*findingLine
+
+	byLikeness := map[likeness]*findingLine{}
+
+	for _, finding := range findings {
+		if finding.Node == "" {
+			lines = append(lines, &findingLine{Finding: finding})
+
+			continue
+		}
+
+		key := likeness{finding.Check, finding.Found, finding.Remedy}
+
+		line := byLikeness[key]
+		if line == nil {
+			line = &findingLine{Finding: finding}
+			byLikeness[key] = line
+			lines = append(lines, line)
+		}
+
+		line.nodes = append(line.nodes, finding.Node)
+	}
+
+	return lines
 }

@@ -5,6 +5,7 @@ package provider
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -67,7 +68,7 @@ func TestDiagnosticsPointAtWhatTheCommandLineFinds(t *testing.T) {
 		Within: []cluster.Within{cluster.Key("worker-0"), cluster.Field("installer_image")},
 	}
 
-	diagnostics := planFindings([]cluster.Finding{deep}, true)
+	diagnostics := planFindings([]cluster.Finding{deep}, true, observation{name: "demo"})
 	check(t, diagnostics, outcome{diag.SeverityError, `node_overrides["worker-0"].installer_image`})
 
 	if got := pathText(diagnostics[0]); got != node.String() {
@@ -83,7 +84,7 @@ func TestFindingsAreGroupedByPlace(t *testing.T) {
 	diagnostics := planFindings([]cluster.Finding{
 		at("", "first", cluster.Index(0)), at("", "second", cluster.Index(1)), at("", "third", cluster.Index(0)), at("worker-0", "whole"),
 		{Check: "y", Severity: cluster.Permanent, Found: "nowhere"},
-	}, true)
+	}, true, observation{name: "demo"})
 
 	check(t, diagnostics,
 		outcome{diag.SeverityError, "third"}, outcome{diag.SeverityError, "Second.\n\nCorrect it."},
@@ -183,4 +184,44 @@ func absent(finding cluster.Finding, policy cluster.Policy) string {
 	}
 
 	return ""
+}
+
+// TestFindingsOfManyNodesStayReadable: what is alike is said once, and what is
+// not alike is counted from some number on.
+func TestFindingsOfManyNodesStayReadable(t *testing.T) {
+	t.Parallel()
+
+	var alike, different []cluster.Finding
+
+	for index := range 1000 {
+		node := fmt.Sprintf("worker-%d", index)
+		alike = append(alike, cluster.Finding{Check: "silent", Severity: cluster.Observed, Node: node, Found: "it is silent", Remedy: "Wait."})
+		different = append(different, cluster.Finding{Check: "reachable", Severity: cluster.Observed, Node: node, Found: "no answer at " + address(index), Remedy: "Look."})
+	}
+
+	other := cluster.Finding{Check: "etcd", Severity: cluster.Observed, Found: "one learner"}
+
+	for want, findings := range map[string][]cluster.Finding{
+		"- worker-0, worker-1, worker-2, worker-3, worker-4, worker-5, worker-6, worker-7, worker-8, worker-9 and 990 more: it is silent (check silent). Wait.\n" +
+			"- one learner (check etcd).": append(slices.Clip(alike), other),
+		"- worker-0: it is silent (check silent). Wait.": alike[:1],
+	} {
+		if got := findingList(findings); got != want {
+			t.Errorf("got:\n%s\nwant:\n%s", got, want)
+		}
+	}
+
+	lines := strings.Split(findingList(append(slices.Clip(different), other)), "\n")
+	if len(lines) != 12 || lines[10] != "- one learner (check etcd)." || lines[11] != "- and 990 more findings of check reachable" {
+		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+
+	text := ""
+	for _, diagnostic := range planFindings(slices.Concat(alike, different), true, observation{name: "demo"}) {
+		text += diagnostic.Summary() + diagnostic.Detail()
+	}
+
+	if len(text) > 4096 {
+		t.Errorf("%d bytes about silent workers", len(text))
+	}
 }

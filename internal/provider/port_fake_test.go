@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -34,6 +36,8 @@ type fakeCluster struct {
 	forgotten []string
 	// expires is when the certificate does.
 	expires time.Time
+	// store is where progress is published; nil is nowhere.
+	store   publish.Store
 	dialled int
 	closed  int
 }
@@ -59,11 +63,32 @@ func threeNodes(talos, kubernetes string) *fakeCluster {
 func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return cluster.Lease{}, nil }
 
 // dial hands the fake out in place of the adapters.
-func (f *fakeCluster) dial(context.Context, *settings, credentials, string, []byte) (*connection, error) {
+func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ []byte) (*connection, error) {
 	f.dialled++
 
-	return &connection{name: "fake", talos: f, kubernetes: f, expires: f.expires, identify: func(string) {}, close: func() error { f.closed++; return nil }}, nil
+	made := &connection{
+		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, expires: f.expires, identify: func(string) {},
+		close: func() error { f.closed++; return nil },
+	}
+	if f.store != nil {
+		made.store = func(string) (publish.Store, error) { return f.store, nil }
+	}
+
+	return made, nil
 }
+
+// refusing is a store that fails the test when it is written to.
+type refusing struct{ *testing.T }
+
+func (r refusing) Patch(_ context.Context, changes map[string]*string) error {
+	r.Errorf("published %v", changes)
+
+	return nil
+}
+
+func (r refusing) Read(context.Context) (map[string]string, error) { return map[string]string{}, nil }
+
+func (r refusing) String() string { return "a store" }
 
 // clusters is a provider instance that reaches only the fake.
 func (f *fakeCluster) clusters(t *testing.T) *clusters {

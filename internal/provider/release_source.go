@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -66,7 +67,12 @@ type releaseDefaults struct {
 // imageFactory is the factory as the names of its images begin; empty is the
 // public one.
 func (d releaseDefaults) imageFactory() string {
-	_, name, _ := strings.Cut(d.factoryURL.ValueString(), "://")
+	return factoryName(d.factoryURL.ValueString())
+}
+
+// factoryName is the factory at the URL as the names of its images begin.
+func factoryName(url string) string {
+	_, name, _ := strings.Cut(url, "://")
 
 	return strings.TrimRight(name, "/")
 }
@@ -166,14 +172,23 @@ func (d releaseDefaults) openHalf(ctx context.Context, product release.Product, 
 
 func givenReleases(ctx context.Context, product release.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
 	var (
-		texts    []string
+		texts    []types.String
 		versions []version.Version
 	)
 
 	diagnostics := half.versions.ElementsAs(ctx, &texts, false)
 
-	for _, text := range texts {
-		parsed, err := version.Parse(text)
+	// Values that were not known when the configuration was validated were not
+	// validated then.
+	for index, text := range texts {
+		if text.IsNull() {
+			diagnostics.AddError("Missing value", fmt.Sprintf("%s.%s[%d] is null. Give it a value, or remove it from the list.",
+				attrReleaseSource, half.whereVersions, index))
+
+			continue
+		}
+
+		parsed, err := version.Parse(text.ValueString())
 		if err != nil {
 			diagnostics.AddError("Invalid version", attrReleaseSource+"."+half.whereVersions+": "+err.Error()+".")
 

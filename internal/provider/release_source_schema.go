@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 )
 
@@ -107,7 +108,7 @@ func locationValidators(product release.Product) []validator.String {
 }
 
 func versionListValidators() []validator.List {
-	return []validator.List{listvalidator.SizeAtLeast(1), listvalidator.ValueStringsAre(versionValidator{})}
+	return []validator.List{listvalidator.SizeAtLeast(1), presentValidator{}, listvalidator.ValueStringsAre(versionValidator{})}
 }
 
 var (
@@ -144,7 +145,7 @@ type factoryURLValidator struct{}
 
 // Description implements [validator.String].
 func (factoryURLValidator) Description(context.Context) string {
-	return "value must be an absolute http or https URL without credentials, query and fragment"
+	return "value must be an absolute http or https URL without credentials, query and fragment, whose host and path can begin the name of an image"
 }
 
 // MarkdownDescription implements [validator.String].
@@ -158,7 +159,12 @@ func (factoryURLValidator) ValidateString(_ context.Context, req validator.Strin
 		return
 	}
 
-	if err := release.CheckFactoryURL(req.ConfigValue.ValueString()); err != nil {
+	err := release.CheckFactoryURL(req.ConfigValue.ValueString())
+	if err == nil {
+		err = image.CheckFactory(factoryName(req.ConfigValue.ValueString()))
+	}
+
+	if err != nil {
 		resp.Diagnostics.AddAttributeError(req.Path, "Invalid URL of the Image Factory", req.Path.String()+": "+err.Error()+".")
 	}
 }

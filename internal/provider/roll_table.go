@@ -20,12 +20,13 @@ import (
 func rollWarning(made plan.Plan, name string) diag.Diagnostic {
 	moving := movingNodes(made.Steps)
 
-	summary := fmt.Sprintf("Rolling upgrade of %d of %d nodes", len(moving), made.Total())
+	// The command line shows it again after the apply, so it must be true then.
+	summary := fmt.Sprintf("Planned: Rolling upgrade of %d of %d nodes", len(moving), made.Total())
 	if len(made.Hops) > 1 {
 		summary += fmt.Sprintf(" in %d hops", len(made.Hops))
 	}
 
-	return diag.NewWarningDiagnostic(summary, rollText(made, name, len(moving) > foldAbove))
+	return diag.NewWarningDiagnostic(about(summary, name), rollText(made, name, len(moving) > foldAbove))
 }
 
 // rollText is the whole of what there is to say about a roll. Tables, headings and
@@ -48,7 +49,7 @@ func rollText(made plan.Plan, name string, folded bool) string {
 	}
 
 	if len(made.Held) > 0 {
-		parts = append(parts, "Held by node_overrides and left alone: "+strings.Join(made.Held, ", ")+".")
+		parts = append(parts, "Held by node_overrides and left alone: "+nameList(made.Held)+".")
 	}
 
 	if images := shortenedImages(made.Steps, folded); len(images) > 0 {
@@ -56,7 +57,7 @@ func rollText(made plan.Plan, name string, folded bool) string {
 	}
 
 	if total := made.Estimate(); total > 0 {
-		parts = append(parts, "This takes "+estimateText(total)+".")
+		parts = append(parts, "Planned duration: "+estimateText(total)+".")
 	}
 
 	return strings.Join(parts, "\n\n")

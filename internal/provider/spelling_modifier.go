@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -18,31 +19,34 @@ var (
 	_ planmodifier.List   = keepSpelling{}
 )
 
-// keepSpelling plans the version as state has it when the configuration only
-// spells it differently: v1.13.4 and 1.13.4 are the same version.
-type keepSpelling struct{}
+// keepSpelling plans the value as state has it when the configuration only
+// spells it differently, as same tells: v1.13.4 and 1.13.4 are the same version,
+// 60s and 1m the same duration.
+type keepSpelling struct {
+	same func(a, b string) bool
+}
 
 // Description implements [planmodifier.String].
 func (keepSpelling) Description(context.Context) string {
-	return "A version that differs only by its leading v is no change."
+	return "A value that is only spelled differently is no change."
 }
 
 // MarkdownDescription implements [planmodifier.String].
 func (m keepSpelling) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
 
 // PlanModifyString implements [planmodifier.String].
-func (keepSpelling) PlanModifyString(_ context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+func (m keepSpelling) PlanModifyString(_ context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
 	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
 		return
 	}
 
-	if sameVersion(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
+	if m.same(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
 		resp.PlanValue = req.StateValue
 	}
 }
 
 // PlanModifyList implements [planmodifier.List].
-func (keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse) {
+func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse) {
 	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
 		return
 	}
@@ -51,7 +55,7 @@ func (keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReque
 		state, isText := before.(types.String)
 		plan, isTextToo := after.(types.String)
 
-		return isText && isTextToo && sameVersion(state.ValueString(), plan.ValueString())
+		return isText && isTextToo && m.same(state.ValueString(), plan.ValueString())
 	}) {
 		resp.PlanValue = req.StateValue
 	}
@@ -63,4 +67,12 @@ func sameVersion(a, b string) bool {
 	second, errSecond := version.Parse(b)
 
 	return errFirst == nil && errSecond == nil && first.Equal(second)
+}
+
+// sameDuration tells whether both texts are durations, and the same one.
+func sameDuration(a, b string) bool {
+	first, errFirst := time.ParseDuration(a)
+	second, errSecond := time.ParseDuration(b)
+
+	return errFirst == nil && errSecond == nil && first == second
 }

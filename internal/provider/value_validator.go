@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 
@@ -19,6 +20,7 @@ var (
 	_ validator.String = durationValidator{}
 	_ validator.String = repositoryValidator{}
 	_ validator.String = shareValidator{}
+	_ validator.List   = presentValidator{}
 )
 
 // located is the error as a sentence. A value inside of another one is named,
@@ -105,6 +107,29 @@ func (repositoryValidator) ValidateString(_ context.Context, req validator.Strin
 	if _, err := image.ParseRepository(req.ConfigValue.ValueString()); err != nil {
 		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid installer image", located(req.Path, err)+
 			" The tag is chosen by talos_version.")
+	}
+}
+
+// missing is the error of an element of a list that is null.
+func missing(at path.Path) diag.Diagnostic {
+	return diag.NewAttributeErrorDiagnostic(visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
+}
+
+// presentValidator accepts lists of which every element is there.
+type presentValidator struct{}
+
+// Description implements [validator.List].
+func (presentValidator) Description(context.Context) string { return "no element may be null" }
+
+// MarkdownDescription implements [validator.List].
+func (v presentValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateList implements [validator.List].
+func (presentValidator) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	for index, element := range req.ConfigValue.Elements() {
+		if element.IsNull() {
+			resp.Diagnostics.Append(missing(req.Path.AtListIndex(index)))
+		}
 	}
 }
 

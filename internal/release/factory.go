@@ -37,10 +37,8 @@ func factoryURL(text string) (*url.URL, error) {
 	}
 
 	switch {
-	case parsed.User != nil:
-		return nil, fmt.Errorf("%q is %w: %w", parsed.Redacted(), ErrLocation, errFactoryURL)
-	case parsed.Scheme != "http" && parsed.Scheme != "https", parsed.Hostname() == "", parsed.RawQuery != "", parsed.ForceQuery, parsed.Fragment != "":
-		return nil, fmt.Errorf("%q is %w: %w", text, ErrLocation, errFactoryURL)
+	case parsed.User != nil, parsed.Scheme != "http" && parsed.Scheme != "https", parsed.Hostname() == "", parsed.RawQuery != "", parsed.ForceQuery, parsed.Fragment != "":
+		return nil, fmt.Errorf("%s is %w: %w", quoted(text), ErrLocation, errFactoryURL)
 	}
 
 	return parsed, nil

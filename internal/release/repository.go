@@ -26,12 +26,17 @@ type repository struct {
 
 func newRepository(product Product, location string, options Options) (Source, error) {
 	parsed, err := name.NewRepository(strings.TrimPrefix(location, OCI), name.StrictValidation)
-	if err != nil {
-		return nil, fmt.Errorf("%q is %w of %s: want oci://REGISTRY/REPOSITORY without a tag, such as %s: %s",
-			location, ErrLocation, product, example(product), clip(err.Error()))
+	if err == nil && !hides(location) {
+		return repository{product: product, location: location, name: parsed, options: options}, nil
 	}
 
-	return repository{product: product, location: location, name: parsed, options: options}, nil
+	problem := fmt.Errorf("%s is %w of %s: want oci://REGISTRY/REPOSITORY without a tag, such as %s", quoted(location), ErrLocation, product, example(product))
+	if hides(location) {
+		// The library's error repeats what may be a password.
+		return nil, fmt.Errorf("%w; credentials are taken from where docker login and podman login keep them", problem)
+	}
+
+	return nil, fmt.Errorf("%w: %s", problem, clip(err.Error()))
 }
 
 func example(product Product) string {

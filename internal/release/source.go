@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,11 +111,11 @@ func New(product Product, location string, options Options) (Source, error) {
 	case location == Factory && product == Talos:
 		return newFactory(options)
 	case location == Factory:
-		return nil, fmt.Errorf("%q is %w of %s: the Image Factory lists versions of Talos alone; allowed are %s", location, ErrLocation, product, allowed(product))
+		return nil, fmt.Errorf("%s is %w of %s: the Image Factory lists versions of Talos alone; allowed are %s", quoted(location), ErrLocation, product, allowed(product))
 	case strings.HasPrefix(location, OCI):
 		return newRepository(product, location, options)
 	default:
-		return nil, fmt.Errorf("%q is %w of %s; allowed are %s", location, ErrLocation, product, allowed(product))
+		return nil, fmt.Errorf("%s is %w of %s; allowed are %s", quoted(location), ErrLocation, product, allowed(product))
 	}
 }
 
@@ -124,4 +126,22 @@ func allowed(product Product) string {
 	}
 
 	return `"embedded" and a repository such as "oci://registry.k8s.io/kube-apiserver"`
+}
+
+// digest is how a reference to an image may end.
+var digest = regexp.MustCompile(`@sha256:[0-9a-f]+$`)
+
+// hides tells whether the text may hold credentials: in front of a host, in a
+// query or in a fragment.
+func hides(text string) bool {
+	return strings.ContainsAny(digest.ReplaceAllString(text, ""), "@?#")
+}
+
+// quoted is the text as a message may repeat it.
+func quoted(text string) string {
+	if hides(text) {
+		return "the value (not repeated here, because it may hold credentials)"
+	}
+
+	return strconv.Quote(text)
 }

@@ -27,7 +27,7 @@ check "up_to_date" {
   }
 
   assert {
-    condition     = length(data.talosupgrade_available_versions.newest.next.talos) == 0
-    error_message = "Talos ${data.talosupgrade_available_versions.newest.latest_talos} is out."
+    condition     = data.talosupgrade_available_versions.newest.latest_talos == data.talosupgrade_available_versions.newest.talos_version
+    error_message = "Talos ${data.talosupgrade_available_versions.newest.latest_talos} is out; the cluster runs ${data.talosupgrade_available_versions.newest.talos_version}."
   }
 }

@@ -98,7 +98,7 @@ func milestones(line string) bool {
 }
 
 // rollLine is a line of a plan about the steps of an apply.
-var rollLine = regexp.MustCompile(`^(Warning: Rolling upgrade|One node of|Up to \d+ workers|This takes about|  (step|\d+)  |  (Hop \d+ of|Talos|Kubernetes) )`)
+var rollLine = regexp.MustCompile(`^(Warning: Planned: Rolling upgrade|One node of|Up to \d+ workers|Planned duration: |  (step|\d+)  |  (Hop \d+ of|Talos|Kubernetes) )`)
 
 // roll picks the lines of a plan that show what an apply will do.
 func roll(line string) bool { return rollLine.MatchString(line) || strings.HasPrefix(line, "Plan: ") }
