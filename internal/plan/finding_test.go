@@ -287,6 +287,7 @@ func TestKubernetesOfAnotherClusterIsRefused(t *testing.T) {
 		"one just rebooted":      {func(s *scene) { s.node("worker-1").Machine.BootID = "boot-new" }, false},
 		"all are of another":     {func(s *scene) { s.elsewhere() }, true},
 		"another, some silent":   {func(s *scene) { s.elsewhere().silent("worker-1") }, true},
+		"one is in its turn":     {func(s *scene) { s.elsewhere().entry("worker-1", cluster.PhaseRebooting, "b") }, false},
 		"Kubernetes is silent":   {func(s *scene) { s.elsewhere(); s.cutOff() }, false},
 		"boots are not told":     {func(s *scene) { s.bootless() }, false},
 		"another, nothing to do": {func(s *scene) { s.elsewhere().runs("1.13.4") }, false},

@@ -78,7 +78,8 @@ func (p *planner) checkCluster() {
 			continue
 		}
 
-		if node.Machine.BootID == node.Kube.BootID {
+		// One in the middle of its turn may have rebooted just now.
+		if node.Machine.BootID == node.Kube.BootID || node.open {
 			return
 		}
 
