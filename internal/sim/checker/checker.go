@@ -145,6 +145,7 @@ func (c *Checker) changed(event history.Event) {
 		}
 
 		n.up, n.ready = false, false
+		n.wentDown(event.Detail["by"])
 	case history.KindBoot:
 		c.booted(n, event)
 	case history.KindStage:

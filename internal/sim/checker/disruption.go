@@ -116,7 +116,9 @@ func (c *Checker) takenDown(n *node, method string) {
 		c.checkWorkers(n, "was taken down uncordoned")
 	}
 
-	if method == methodReboot && !n.returned() && n.installers == 0 && c.atTarget(n) {
+	late := n.askedToGoDown()
+
+	if method == methodReboot && !late && n.installers == 0 && c.atTarget(n) {
 		c.violate(S4, n.name, "rebooted although it runs the target %s and nothing was installed", n.talos)
 	}
 

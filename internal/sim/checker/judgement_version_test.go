@@ -34,6 +34,35 @@ func versionJudgements() []judgement {
 
 			return t
 		}},
+		{name: "S4: a reboot of a node at the target that runs still when the call ends", want: breaks(s4), tale: func() *tale {
+			t := held()
+			t.turn("worker-0", after)
+			t.look()
+			t.rpc("worker-0", rpcReboot, "OK")
+
+			return t
+		}},
+		{name: "S4: a second reboot right after the one that was needed", want: breaks(s4), tale: func() *tale {
+			t := held()
+			t.put("worker-0", after)
+			t.goDown("worker-0")
+			t.comeBack("worker-0", after)
+			t.look()
+			t.rpc("worker-0", rpcReboot, "OK")
+
+			return t
+		}},
+		{name: "S4: the end of the reboot is written down when the node is back", tale: func() *tale {
+			t := held()
+			t.put("worker-0", after)
+			t.look()
+			t.stage("worker-0", "running", "rebooting")
+			t.down("worker-0", "client")
+			t.comeBack("worker-0", after)
+			t.rpc("worker-0", rpcReboot, "OK")
+
+			return t
+		}},
 		{name: "S4: an install after a boot", tale: func() *tale {
 			t := held()
 			t.put("worker-0", after)

@@ -40,6 +40,10 @@ type node struct {
 	// goingDown: a call of ours takes it down, and it has not booted since.
 	// awaited: it has not been ready since either.
 	goingDown, awaited bool
+	// asked counts the calls to go down that nothing has come of yet, fell the
+	// times that it went down without one: the end of that call is still to be
+	// written down.
+	asked, fell int
 	// installers counts the runs since the last boot, armed is the version of
 	// the last one that succeeded.
 	installers int
@@ -135,6 +139,31 @@ func (c *Checker) gone(n *node) bool { return !n.up && c.at-n.lostAt > forgotten
 // returned tells, of a machine that a call has taken down, that it is back
 // already: under load the end of a call is written down late.
 func (n *node) returned() bool { return n.up && (n.stage == "booting" || n.stage == "running") }
+
+// wentDown notes that the machine goes down.
+func (n *node) wentDown(by string) {
+	switch {
+	case by != byClient:
+	case n.asked > 0:
+		n.asked--
+	default:
+		n.fell++
+	}
+}
+
+// askedToGoDown notes that a call to go down has ended, and tells whether the
+// machine has already done so: then this was written down late.
+func (n *node) askedToGoDown() (late bool) {
+	if n.fell > 0 {
+		n.fell--
+
+		return true
+	}
+
+	n.asked++
+
+	return false
+}
 
 // down tells that the machine does not run, or is about to stop because of us.
 func (n *node) down() bool { return !n.up || n.goingDown }

@@ -70,7 +70,7 @@ func (c *Checker) booted(n *node, event history.Event) {
 	moved := talos != n.talos || kubelet != "" && kubelet != n.kubelet
 
 	n.talos, n.schematic, n.bootID = talos, event.Detail["schematic"], event.Detail["boot_id"]
-	n.up, n.goingDown, n.stage = true, false, "booting"
+	n.up, n.goingDown, n.stage, n.asked = true, false, "booting", 0
 	n.installers, n.armed = 0, ""
 	n.reboots++
 

@@ -29,7 +29,8 @@ func (c *Checker) cordoned(event history.Event) {
 			c.violate(S9, n.name, "lifted a cordon that somebody else had set")
 		}
 
-		n.cordonedBy = ""
+		// What a turn asked for has long been written down when it ends.
+		n.cordonedBy, n.fell = "", 0
 
 		return
 	}
