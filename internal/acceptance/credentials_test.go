@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -102,7 +103,8 @@ func TestAccUnknownCredentials(t *testing.T) {
 
 	s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
 	w := newWorkspace(t)
-	w.raw(fmt.Sprintf(`
+	configure := func(path string) {
+		w.raw(fmt.Sprintf(`
 resource "terraform_data" "path" {
   input = %q
 }
@@ -114,12 +116,26 @@ provider "talosupgrade" {
 resource "talosupgrade_cluster" "this" {
   talos_version = "1.13.4"
 }
-`, s.Talosconfig()))
+`, path))
+	}
 
+	configure(s.Talosconfig())
 	w.plan().mustSucceed(2).mustWarn("known only after an apply (talosconfig_path)")
 	w.apply().mustSucceed(0)
 	s.wantUpgraded(talosTarget, once(1, 0))
 	w.plan().mustSucceed(0)
+
+	// A node that joins behind is found by the apply that the plan promises,
+	// although the plan could not look.
+	joined := s.join(talosModern)
+	// The same file by another name.
+	configure(filepath.Dir(s.Talosconfig()) + "/./" + filepath.Base(s.Talosconfig()))
+	w.plan().mustSucceed(2).mustWarn("known only after an apply (talosconfig_path)")
+	w.apply().mustSucceed(0)
+
+	if got := s.verdict().Nodes[joined].Talos; got != talosTarget {
+		t.Errorf("%s runs %s after the apply, want %s", joined, got, talosTarget)
+	}
 }
 
 // TestAccKubeconfigOfAnotherCluster: two sites that use the same names and

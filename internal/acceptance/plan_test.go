@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
@@ -159,4 +160,26 @@ func TestAccHeldNodeIsLeftAlone(t *testing.T) {
 	// Whoever lets it go sees what that means.
 	w.write(use(s), `talos_version = "1.13.4"`)
 	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 1 of 3 nodes")
+}
+
+// TestAccCanaryThatBrokeLaterStopsTheRest: a canary that is at the target is
+// still one, and while it is not well nothing else is touched.
+func TestAccCanaryThatBrokeLaterStopsTheRest(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern})
+	canary := s.join(talosTarget)
+	s.policy = []checker.Option{checker.MaxUnavailable(3)}
+	s.faults(fmt.Sprintf("faults: [{node: %s, step: kubelet, effect: not-ready}]", canary))
+
+	w := newWorkspace(t)
+	w.write(use(s), fmt.Sprintf("talos_version = \"1.13.4\"\nmax_unavailable = 3\ncanary = [%q]\nsettle = \"5s\"", canary))
+	w.plan().mustSucceed(2).mustWarn(canary)
+	w.apply().mustFail(canary, "canary")
+	s.times(map[string]int{"cp-0": 0, "worker-0": 0, "worker-1": 0})
+
+	s.faults("")
+	s.settle()
+	w.apply().mustSucceed(0)
+	s.times(map[string]int{"cp-0": 1, "worker-0": 1, "worker-1": 1})
 }

@@ -4,16 +4,70 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// occupy cordons the node on the very observation on which the guards held. No
-// other turn looks or cordons meanwhile.
+// occupy cordons the node, or ends with errNoRoom while it has not touched it.
+// Where this run has every node that could take the pods, it waits for another
+// turn to end; only then may a new plan find something to do.
 func (t *turn) occupy(ctx context.Context) error {
+	for announced := false; ; announced = true {
+		ended := t.traffic.next()
+
+		err := t.occupyNow(ctx)
+
+		var full *noPlaceError
+		if !errors.As(err, &full) {
+			return err
+		}
+
+		if !announced {
+			t.emit(cluster.Event{Kind: cluster.EventWaiting, Node: t.step.Node, Text: t.step.Node + " waits for its turn: " + full.Error()})
+		}
+
+		if !t.idle(ctx, ended) {
+			return err
+		}
+	}
+}
+
+// idle waits until a turn has ended, or is true after a while in which none did.
+func (t *turn) idle(ctx context.Context, ended <-chan struct{}) bool {
+	bounded, cancel := t.clock.WithTimeout(ctx, lookAgain)
+	defer cancel()
+
+	select {
+	case <-ended:
+		return false
+	case <-bounded.Done():
+		return ctx.Err() == nil
+	}
+}
+
+// occupyNow cordons the node on the very observation on which the guards held.
+// No other turn looks or cordons meanwhile; to wait for that is no matter of
+// the guards and of their patience.
+func (t *turn) occupyNow(ctx context.Context) error {
+	if err := t.traffic.cordoning.enter(ctx); err != nil {
+		if !t.armed && !t.cordoned && errors.Is(err, context.DeadlineExceeded) {
+			return errNoRoom
+		}
+
+		return fmt.Errorf("other nodes were being cordoned: %w", err)
+	}
+
+	defer t.traffic.cordoning.leave()
+
 	announced := false
 
 	return t.guardedThen(ctx, "cordon", func(ctx context.Context) (bool, string, error) {
+		if err := t.touch(t.step.Node); err != nil {
+			return false, "", err
+		}
+
 		if !announced {
 			t.doing(cluster.StepCordon, "")
 
@@ -41,10 +95,10 @@ func (t *turn) cordon(ctx context.Context) (bool, string, error) {
 	return true, "", nil
 }
 
-// tidy takes our cordon back from a node whose turn failed before it was
-// armed. It has a little time of its own, also after the run was cancelled.
+// tidy takes our cordon back from a node whose turn failed while the journal
+// had nothing open about it. It has a little time of its own, also after the run was cancelled.
 func (t *turn) tidy(ctx context.Context) {
-	if t.armed || !t.cordoned {
+	if t.open || !t.cordoned {
 		return
 	}
 

@@ -129,7 +129,13 @@ func (r *rig) crashing(run string, request engine.Request, kind crash, mutation 
 	select {
 	case err = <-ended:
 	case <-hit.killed:
+	}
+
+	// A run may end at the very moment at which it is killed.
+	select {
+	case <-hit.killed:
 		err = errKilled
+	default:
 	}
 
 	hit.mu.Lock()

@@ -45,7 +45,8 @@ func (t *turn) drain(ctx context.Context) error {
 	return &drainError{timeout: policy.Timeout.String(), left: left}
 }
 
-// roomElsewhere tells whether another node could take a pod.
+// roomElsewhere tells whether another node could take a pod, now or when this
+// run is done with it: the budgets of the pods hold until then.
 func (t *turn) roomElsewhere(ctx context.Context) (bool, error) {
 	var nodes []cluster.KubeNode
 
@@ -60,8 +61,12 @@ func (t *turn) roomElsewhere(ctx context.Context) (bool, error) {
 		return true, "", nil
 	})
 
+	others := t.traffic.others(t.step.Node)
+
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
-		return n.Name != t.step.Node && n.Ready && !n.Unschedulable && !n.ExcludesWorkloads
+		_, busy := others[n.Name]
+
+		return n.Name != t.step.Node && roomOn(n, t.run.run, busy) != noRoom
 	}), err
 }
 

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,16 +19,24 @@ type ending struct {
 	// ready is the last transition of the node's Ready condition.
 	ready time.Time
 	err   error
+	// release ends what the turn was begun with.
+	release context.CancelFunc
 }
 
 // end takes note of a turn that is over.
 func (s *schedule) end(over ending) {
 	s.busy = slices.DeleteFunc(s.busy, func(step plan.Step) bool { return step.Node == over.step.Node })
 
+	// Only after it is known whether anything may be begun any more.
+	defer over.release()
+
 	switch {
 	case over.err == nil:
 		s.turns[keyOf(over.step)]++
 		s.settling.begin(over.step, over.ready, s.clock.Now())
+	case errors.Is(over.err, errStoodDown):
+		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: over.step.Node + " was left as it is: no further node is begun for now"})
+		s.obstacle.hesitate = true
 	case errors.Is(over.err, errNoRoom):
 		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
 		s.obstacle.hesitate = true
@@ -46,6 +55,7 @@ func (s *schedule) fail(err error) {
 		return
 	case s.failure == nil:
 		s.failure = err
+		s.starts.stop()
 
 		return
 	case !errors.As(s.failure, &first) || !errors.As(err, &other):

@@ -35,7 +35,7 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", t.step.Node)
 	case errors.Is(err, ErrFallback):
-		failed.State = "The node is back in service with its old system. No other node is being upgraded; those done so far are in service."
+		failed.State = fallbackState(err)
 		failed.Remedy = t.retryRemedy()
 	case errors.Is(err, ErrNeverReturned):
 		failed.Seen = fmt.Sprintf("Node %s did not come back online. %v", t.step.Node, err)
@@ -61,19 +61,29 @@ const canaryState = "It is a canary, so none of the nodes that wait for it was s
 // lostRemedy is what to do where another run has the lease.
 const lostRemedy = "Another upgrade has taken over; let it finish, then run terraform apply again."
 
+// fallbackState says how a node is left that returned to its old system.
+func fallbackState(err error) string {
+	var fell *fallbackError
+	if errors.As(err, &fell) && err.Error() != fell.Error() {
+		return "The node runs its old system again, but did not come back into service."
+	}
+
+	return "The node is back in service with its old system."
+}
+
 // state says how the node is left.
 func (t *turn) state() string {
-	const others = " No other node is being upgraded; those done so far are in service."
-
 	switch {
-	case t.armed && t.entry.Phase == cluster.PhaseRebooting:
-		return "The node was asked to reboot into the new system and is recorded in the journal; its cordon stays until it is back." + others
+	case t.open && t.entry.Phase == cluster.PhaseRebooting:
+		return "The node was asked to reboot into the new system and is recorded in the journal; its cordon stays until it is back."
 	case t.armed:
-		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one." + others
+		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one."
+	case t.open:
+		return "The node runs its old system, nothing was installed, and the journal records what was about to be; its cordon stays."
 	case t.cordoned:
-		return "The node runs its old system and is still cordoned." + others
+		return "The node runs its old system and is still cordoned."
 	default:
-		return "The node runs as before and is not cordoned by this run." + others
+		return "The node runs as before and is not cordoned by this run."
 	}
 }
 

@@ -24,6 +24,9 @@ type situation struct {
 	// others are the nodes that turns of this run are taking out of service:
 	// true where that began before the step's own node.
 	others map[string]bool
+	// cordoning tells that the step would take a node out of service whose pods
+	// have to go somewhere.
+	cordoning bool
 }
 
 // guard is one condition for disturbing a node. Unknown counts as not holding.
@@ -46,6 +49,7 @@ func defaultGuards() []guard {
 		{name: "etcd-raft-lag", check: guardLag},
 		{name: "control-planes", check: guardControlPlanes},
 		{name: checkBudget, check: guardBudget},
+		{name: checkRoom, check: guardRoom},
 		{name: "pending-install", check: guardPending, unarmed: true},
 	}
 }
@@ -57,10 +61,9 @@ func (t *turn) guarded(ctx context.Context, before string) error {
 	return t.guardedThen(ctx, before, nil)
 }
 
-// guardedThen does something on the very observation on which the guards held,
-// while no other turn does so; what it still waits for is waited for together
-// with the guards. An armed node has all the time that its turn has: to stop
-// with it is worse than to wait.
+// guardedThen does something on the very observation on which the guards held;
+// what it still waits for is waited for together with the guards. An armed node
+// has all the time that its turn has: to stop with it is worse than to wait.
 func (t *turn) guardedThen(ctx context.Context, before string, then look) error {
 	patience := guardPatience
 	if t.armed {
@@ -80,24 +83,16 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 			return false, seen, err
 		}
 
-		if then != nil {
-			if err := t.traffic.cordoning.enter(ctx); err != nil {
-				return false, "another node is being cordoned", err
-			}
-
-			defer t.traffic.cordoning.leave()
-		}
-
 		var err error
 
-		last, err = t.ask(ctx)
+		last, err = t.ask(ctx, then != nil)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
 
 		switch {
 		case len(last) > 0 && t.crowded(last):
-			failed = errNoRoom
+			failed = standsBack(last)
 
 			return false, "", failed
 		case len(last) > 0:
@@ -126,7 +121,7 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 }
 
 // ask observes what the guards are about and asks each of them.
-func (t *turn) ask(ctx context.Context) ([]cluster.Finding, error) {
+func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
 	steps := t.traffic.count()
 
 	snapshot, err := t.observe(ctx, func(node cluster.Node) bool {
@@ -141,6 +136,7 @@ func (t *turn) ask(ctx context.Context) ([]cluster.Finding, error) {
 	seen := situation{
 		Snapshot: snapshot, step: t.step, run: t.run.run,
 		share: t.request.Policy.MaxUnavailable, others: t.traffic.others(t.step.Node),
+		cordoning: cordoning && t.request.Policy.Drain.Enabled,
 	}
 
 	for _, guard := range t.guards {
@@ -151,6 +147,7 @@ func (t *turn) ask(ctx context.Context) ([]cluster.Finding, error) {
 
 	if node, found := snapshot.Node(t.step.Node); found && node.Machine != nil {
 		t.seen, t.looked, t.steps = *node.Machine, snapshot.Taken, steps
+		t.occupied = node.Kube != nil && node.Kube.Unschedulable
 	}
 
 	return findings, nil
@@ -214,6 +211,11 @@ func guardMachines(s situation) []cluster.Finding {
 	if node.Machine != nil && node.Machine.Stage != cluster.StageRunning {
 		findings = append(findings, unsafe("talos-api", node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
 			"Wait until it runs, or look at its console (talosctl dmesg).", nil)...)
+	}
+
+	if node.Machine != nil && node.Machine.BootID == "" {
+		findings = append(findings, unsafe("talos-api", node.Name, "its boot ID cannot be read, and without it a reboot cannot be proven",
+			"Look at the machine (talosctl read /proc/sys/kernel/random/boot_id), and at what the credentials allow.", nil)...)
 	}
 
 	for _, other := range s.Managed() {

@@ -60,6 +60,23 @@ func guardBudget(s situation) []cluster.Finding {
 		"Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable.", nil)
 }
 
+// noPlaceError is an [errNoRoom] for the lack of nodes to which the pods could
+// go.
+type noPlaceError struct{ why string }
+
+func (n *noPlaceError) Error() string { return n.why }
+
+func (n *noPlaceError) Unwrap() error { return errNoRoom }
+
+// standsBack is what a turn ends with that is crowded out for these reasons.
+func standsBack(findings []cluster.Finding) error {
+	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkRoom }) {
+		return errNoRoom
+	}
+
+	return &noPlaceError{why: findings[0].Found}
+}
+
 // crowded tells whether nothing but other turns of this run keeps one that has
 // not touched its node yet from going on: the run may then have a better use
 // for it than to wait here.
@@ -68,5 +85,5 @@ func (t *turn) crowded(findings []cluster.Finding) bool {
 		return false
 	}
 
-	return !slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkBudget })
+	return !slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkBudget && f.Check != checkRoom })
 }

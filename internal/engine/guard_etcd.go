@@ -45,7 +45,7 @@ func guardMembers(s situation) []cluster.Finding {
 
 	for _, node := range controlPlanes {
 		if node.Etcd == nil {
-			findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError), remedyEtcd, node.EtcdError)...)
+			findings = append(findings, unsafe("etcd-members", node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
 
 			continue
 		}
@@ -73,6 +73,18 @@ func guardMembers(s situation) []cluster.Finding {
 	}
 
 	return findings
+}
+
+// etcdSilence says why nothing is known of the member on a control plane.
+func etcdSilence(node cluster.Node) string {
+	switch {
+	case node.EtcdError != nil:
+		return fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError)
+	case node.Unreachable != nil:
+		return fmt.Sprintf("etcd on this control plane could not be asked, because its Talos API does not answer: %v", node.Unreachable)
+	default:
+		return "etcd on this control plane was not asked"
+	}
 }
 
 func memberList(members []cluster.EtcdMember) string {

@@ -32,7 +32,7 @@ func healthy(workers int) cluster.Snapshot {
 	add := func(name string, role cluster.Role) *cluster.Node {
 		snapshot.Nodes = append(snapshot.Nodes, cluster.Node{
 			Name: name, Role: role, Kube: &cluster.KubeNode{Name: name, Ready: true},
-			Machine: &cluster.Machine{Role: role, Talos: version.MustParse(fromLifecycle), Stage: cluster.StageRunning, Ready: true},
+			Machine: &cluster.Machine{Role: role, Talos: version.MustParse(fromLifecycle), Stage: cluster.StageRunning, Ready: true, BootID: "boot-of-" + name},
 		})
 
 		return &snapshot.Nodes[len(snapshot.Nodes)-1]
@@ -77,6 +77,7 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 		"control plane silent":    {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine = nil }},
 		"control plane booting":   {"worker-0", "control-planes", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine.Ready = false }},
 		"control plane not ready": {"cp-0", "control-planes", func(s *cluster.Snapshot) { at(*s, "cp-2").Kube.Ready = false }},
+		"boot unknown":            {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.BootID = "" }},
 		"etcd silent":             {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd = nil }},
 		"member missing":          {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Members = nil }},
 		"member not started": {"worker-0", "etcd-members", func(s *cluster.Snapshot) {

@@ -22,8 +22,9 @@ func (t *turn) install(ctx context.Context) error {
 
 	t.doing(cluster.StepInstall, t.step.Image)
 
+	t.armed = true
 	result, err := t.talos.Install(ctx, t.step.Address, t.step.Image)
-	t.traffic.stepped()
+	t.traffic.stepped(t.step.Role)
 
 	switch {
 	case err == nil && result.Exit == 0:
@@ -128,6 +129,9 @@ func (t *turn) restart(ctx context.Context) error {
 		if t.claim() {
 			return t.reboot(ctx)
 		}
+
+		// A context that ended is noticed by the guards.
+		_ = t.clock.Sleep(ctx, pollFirst)
 	}
 }
 
@@ -192,8 +196,9 @@ func (t *turn) upgradeLegacy(ctx context.Context) error {
 
 	t.doing(cluster.StepLegacy, t.step.Image)
 
+	t.armed = true
 	result, err := t.talos.Upgrade(ctx, t.step.Address, t.step.Image, t.request.Policy.RebootMode)
-	t.traffic.stepped()
+	t.traffic.stepped(t.step.Role)
 
 	switch {
 	case err == nil && result.Exit == 0:
@@ -259,9 +264,15 @@ func (t *turn) resumeLegacy(ctx context.Context) (outcome, error) {
 		switch {
 		case err != nil && !cluster.Heals(err):
 			return false, "", err
+		case err == nil && machine.BootID == "":
+			since = t.clock.Now()
+
+			return false, bootUnknown, nil
 		case err != nil || machine.BootID != t.entry.BootID || machine.Stage != cluster.StageRunning:
 			return false, "", errStirred
 		}
+
+		t.runs = machine.Talos
 
 		return t.clock.Now().Sub(since) >= legacyQuiet, "the node is running as before", nil
 	})

@@ -19,11 +19,15 @@ const observationAge = 10 * time.Second
 // errAlreadyThere is a node that reached its target without us.
 var errAlreadyThere = errors.New("the node runs its target already")
 
+// errStale is a node that no longer runs what the plan was made for: the image
+// was chosen for another system, and may even skip a release line.
+var errStale = errors.New("the node runs neither what the plan was made for nor its target")
+
 // claim tells whether the guards looked recently enough to act on it, and
 // notes that this is done: what another turn does from now on, it does after a
 // look of its own that is newer.
 func (t *turn) claim() bool {
-	return t.clock.Now().Sub(t.looked) <= observationAge && t.traffic.claim(t.steps)
+	return t.clock.Now().Sub(t.looked) <= observationAge && t.traffic.claim(t.steps, t.step.Role, t.occupied)
 }
 
 // intend guards the node and records the intent. The record names the boot that
@@ -40,7 +44,11 @@ func (t *turn) intend(ctx context.Context, before string) error {
 			return errors.Join(errAlreadyThere, t.recall(ctx))
 		}
 
-		if !t.armed || t.entry.BootID != t.seen.BootID {
+		if !t.seen.Talos.Equal(t.step.From) {
+			return errors.Join(errStale, t.recall(ctx))
+		}
+
+		if !t.open || t.entry.BootID != t.seen.BootID {
 			t.entry.BootID, t.entry.Previous, t.entry.PreviousSchematic = t.seen.BootID, t.seen.Talos, t.seen.Schematic
 
 			if err := t.record(ctx, cluster.PhaseIntent); err != nil {
@@ -51,12 +59,15 @@ func (t *turn) intend(ctx context.Context, before string) error {
 		if t.claim() {
 			return nil
 		}
+
+		// A context that ended is noticed by the guards.
+		_ = t.clock.Sleep(ctx, pollFirst)
 	}
 }
 
 // recall takes an intent back that nothing was done about.
 func (t *turn) recall(ctx context.Context) error {
-	if !t.armed {
+	if !t.open {
 		return nil
 	}
 

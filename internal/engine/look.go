@@ -46,7 +46,8 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 		return false, s.waitOut(ctx, err.Error(), func() error { return s.unobserved(err) })
 	}
 
-	s.snapshot, s.made = observed, plan.Make(observed, s.request.Target, s.request.Policy)
+	s.snapshot, s.made = observed, plan.Make(observed, s.request.Target, s.policy(observed))
+	s.suspect(observed, s.busy)
 
 	// Turns that are going on write it, and know better than an observation.
 	if observed.Journal != nil && len(s.busy) == 0 {
@@ -71,7 +72,8 @@ func (s *schedule) hindered(ctx context.Context, blocking []cluster.Finding) err
 	refuse := func() error {
 		failure := blocked(s.request.Target, blocking)
 		if s.moved {
-			failure.State = "The run stopped between two nodes; no other node was touched."
+			// How the cluster is left is known when all turns have ended.
+			failure.State = ""
 			failure.Remedy = resumeRemedy
 			failure.Err = errors.Join(append([]error{ErrGuard}, causes(blocking)...)...)
 		}
@@ -111,7 +113,6 @@ func (s *schedule) waitOut(ctx context.Context, seen string, giveUp func() error
 
 func (s *schedule) unobserved(err error) error {
 	return &Failure{
-		Summary: "Unable to observe the cluster", Seen: err.Error(),
-		State: "No node is being upgraded at this moment.", Remedy: resumeRemedy, Err: err,
+		Summary: "Unable to observe the cluster", Seen: err.Error(), Remedy: resumeRemedy, Err: err,
 	}
 }

@@ -101,7 +101,8 @@ func TestWorkersMoveSideBySide(t *testing.T) {
 		{"50%", 6, 3, fromLifecycle, toLifecycle},
 		{"50%", 6, 3, fromLegacy, toLegacy},
 		{"30%", 5, 1, fromLifecycle, toLifecycle},
-		{"9", 4, 4, fromLifecycle, toLifecycle},
+		// One stays for the pods.
+		{"9", 4, 3, fromLifecycle, toLifecycle},
 	} {
 		t.Run(fmt.Sprintf("%s of %d from %s", given.share, given.workers, given.from), func(t *testing.T) {
 			judged := setup{

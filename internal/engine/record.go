@@ -69,15 +69,16 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 	defer cancel()
 
 	err := r.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
-
 		if err := r.journal.writing.enter(ctx); err != nil {
 			return false, "another turn is writing it", err
 		}
 
 		defer r.journal.writing.leave()
+
+		// The lease may have gone while others were writing.
+		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
+			return false, seen, err
+		}
 
 		current, stale := r.journal.read()
 		if stale {
@@ -117,7 +118,8 @@ func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 		return err
 	}
 
-	t.entry, t.armed = entry, entry.Open()
+	t.entry, t.open = entry, entry.Open()
+	t.armed = t.armed && t.open
 
 	return nil
 }
@@ -125,7 +127,7 @@ func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 // forget removes the entry of a turn.
 func (t *turn) forget(ctx context.Context) error {
 	if _, found := t.journal.entry(t.step.UUID); !found {
-		t.armed = false
+		t.armed, t.open = false, false
 
 		return nil
 	}
@@ -134,7 +136,7 @@ func (t *turn) forget(ctx context.Context) error {
 		return err
 	}
 
-	t.armed = false
+	t.armed, t.open = false, false
 
 	return nil
 }

@@ -38,13 +38,15 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 
 		switch machine.BootID {
 		case "":
-			return false, "the boot ID could not be read", nil
+			return false, bootUnknown, nil
 		case t.entry.BootID:
 			return t.stillHere(ctx, machine, &idle)
 		}
 
 		return t.bootFinished(machine)
 	})
+	t.runs = machine.Talos
+
 	if errors.Is(err, errNeverBegan) {
 		return neverTook, nil
 	}
@@ -57,10 +59,13 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 		return arrived, err
 	}
 
-	t.traffic.stepped()
+	t.traffic.stepped(t.step.Role)
 
 	return t.judge(machine)
 }
+
+// bootUnknown is what is seen of a machine that does not tell its boot ID.
+const bootUnknown = "the boot ID could not be read"
 
 // errNeverBegan ends the wait for a legacy upgrade that was never accepted.
 var errNeverBegan = errors.New("the upgrade was never begun")
@@ -85,6 +90,11 @@ func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *tim
 
 	if err := t.guarded(ctx, "reboot"); err != nil {
 		return false, "", err
+	}
+
+	if t.seen.BootID != t.entry.BootID {
+		// It went through its boot while the guards were waited for.
+		return false, seen, nil
 	}
 
 	if !t.claim() {
@@ -140,7 +150,7 @@ func (t *turn) judge(machine cluster.Machine) (outcome, error) {
 // fallback records that the node returned to its old system, puts it back into
 // service, and fails the turn.
 func (t *turn) fallback(ctx context.Context) error {
-	machine, err := t.reach(ctx)
+	machine, err := t.identify(ctx)
 	if err != nil {
 		return err
 	}

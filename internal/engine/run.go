@@ -25,6 +25,7 @@ type run struct {
 	lock    *lock
 	journal *journal
 	traffic *traffic
+	starts  *starts
 }
 
 // Upgrade brings the cluster to the target and blocks until it is there, or
@@ -74,7 +75,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 
 	r := &run{
 		Engine: e, request: request, since: e.clock.Now(), lock: held,
-		guards: e.guards, journal: newJournal(), traffic: newTraffic(),
+		guards: e.guards, journal: newJournal(), traffic: newTraffic(), starts: newStarts(),
 	}
 
 	last, err := r.all(ctx, snapshot)
@@ -96,13 +97,26 @@ func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snaps
 	s := newSchedule(r, snapshot)
 	err := s.all(leased)
 
-	if err != nil && s.moved {
-		if last, observeErr := r.lastLook(leased); observeErr == nil {
-			return last, err
-		}
+	if err == nil {
+		return s.snapshot, nil
 	}
 
-	return s.snapshot, err
+	if !s.moved {
+		r.left(err, nil, false)
+
+		return s.snapshot, err
+	}
+
+	last, observeErr := r.lastLook(leased)
+	if observeErr != nil {
+		r.left(err, nil, true)
+
+		return s.snapshot, err
+	}
+
+	r.left(err, &last, true)
+
+	return last, err
 }
 
 // progress adds the counts and the lowest version to an event.
@@ -153,14 +167,13 @@ func (r *run) stopped(ctx context.Context, where string) *Failure {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
 		return &Failure{
 			Summary: "Unable to go on with the upgrade", Seen: fmt.Sprintf("It stopped %s: %v.", where, cause),
-			State: "No node is being upgraded by this run.", Remedy: lostRemedy, Err: cause,
+			Remedy: lostRemedy, Err: cause,
 		}
 	}
 
 	return &Failure{
 		Summary: "The upgrade was cancelled",
 		Seen:    "It was stopped " + where + ".",
-		State:   "No node is being upgraded at this moment.",
 		Remedy:  resumeRemedy,
 		Err:     context.Cause(ctx),
 	}

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,6 +34,8 @@ type schedule struct {
 
 	obstacle obstacle
 	settling *settling
+	// departed are the nodes, of those that the policy names, that have left.
+	departed map[string]bool
 }
 
 // turnKey is one node on its way to one version.
@@ -43,7 +46,7 @@ func keyOf(step plan.Step) turnKey { return turnKey{node: step.Node, to: step.To
 func newSchedule(r *run, snapshot cluster.Snapshot) *schedule {
 	return &schedule{
 		run: r, snapshot: snapshot, ended: make(chan ending), turns: map[turnKey]int{},
-		settling: newSettling(r.request.Policy),
+		settling: newSettling(r.request.Policy), departed: map[string]bool{},
 	}
 }
 
@@ -117,7 +120,7 @@ func (s *schedule) advance(ctx context.Context) (done bool, err error) {
 
 	s.obstacle = obstacle{}
 
-	if len(next) == 0 {
+	if len(next) == 0 || s.starts.doubts() {
 		return false, s.await(ctx, s.patience())
 	}
 
@@ -144,9 +147,15 @@ func (s *schedule) start(ctx context.Context, next []plan.Step) error {
 		s.busy = append(s.busy, step)
 		s.moved = true
 
+		turning, end := s.launch(ctx, step)
+
 		go func() {
-			ready, err := s.turn(ctx, step)
-			s.ended <- ending{step: step, ready: ready, err: err}
+			ready, err := s.turn(turning, step)
+			if cause := context.Cause(turning); errors.Is(cause, errStoodDown) {
+				err = cause
+			}
+
+			s.ended <- ending{step: step, ready: ready, err: err, release: end}
 		}()
 	}
 
@@ -214,21 +223,19 @@ func (s *schedule) mayStart(step plan.Step) error {
 	if s.turns[keyOf(step)] >= turnsMost {
 		return &Failure{
 			Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node,
-			Seen:   fmt.Sprintf("The node completed its upgrade in this run and now runs Talos %s again.", step.From),
-			State:  "The cluster is in service; somebody or something else changes this node.",
+			Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", turnsMost, step.From),
+			State:  "Somebody or something else changes this node.",
 			Remedy: "Find out who does, then run terraform apply again.",
 		}
 	}
 
-	elapsed := s.clock.Now().Sub(s.since)
-	if s.request.Deadline == 0 || elapsed < s.request.Deadline {
+	if !s.late() {
 		return nil
 	}
 
 	return &Failure{
 		Summary: "Unable to finish the upgrade in the time that timeouts allow",
-		Seen:    fmt.Sprintf("After %s the next node would have been %s.", elapsed.Round(time.Second), step.Node),
-		State:   "No node is being upgraded at this moment, and every node is in service.",
+		Seen:    fmt.Sprintf("After %s the next node would have been %s.", s.clock.Now().Sub(s.since).Round(time.Second), step.Node),
 		Remedy:  "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.",
 		Err:     ErrDeadline,
 	}

@@ -23,6 +23,8 @@ type settling struct {
 	watched  map[string]*watched
 	// passed are the transitions of the Ready conditions of those that passed.
 	passed map[string]time.Time
+	// moved tells that a turn of this run has ended.
+	moved bool
 }
 
 // watched is a node that has not stayed healthy for long enough yet.
@@ -46,54 +48,11 @@ func newSettling(policy cluster.Policy) *settling {
 
 // begin watches a node whose turn has ended.
 func (w *settling) begin(step plan.Step, ready, now time.Time) {
+	w.moved = true
+
 	if w.most > 0 {
 		w.watched[step.Node] = &watched{since: now, ready: ready}
 	}
-}
-
-// note takes an observation into account: of the nodes that are watched, and of
-// those that an earlier run may have moved just before it was killed. These run
-// what the present hop leads to, and were not Ready a while ago.
-func (w *settling) note(snapshot cluster.Snapshot, made plan.Plan, busy []plan.Step, now time.Time) {
-	if w.most == 0 || len(made.Steps) == 0 {
-		return
-	}
-
-	hop := made.Steps[0]
-	left := map[string]bool{}
-
-	for _, step := range made.Steps {
-		if step.Hop < hop.Hop {
-			hop = step
-		}
-	}
-
-	for _, step := range made.Steps {
-		left[step.Node] = left[step.Node] || step.Hop == hop.Hop
-	}
-
-	for _, step := range busy {
-		left[step.Node] = true
-	}
-
-	for _, held := range made.Held {
-		left[held] = true
-	}
-
-	for _, node := range snapshot.Managed() {
-		_, known := w.watched[node.Name]
-		if known || left[node.Name] || node.Kube == nil || node.Machine == nil || node.Machine.Talos.Less(hop.To) {
-			continue
-		}
-
-		ready := node.Kube.ReadySince
-		if ago := now.Sub(ready); ago < w.most && !ready.Equal(w.passed[node.Name]) {
-			// The clock of the cluster may be ahead of ours.
-			w.watched[node.Name] = &watched{since: now.Add(-max(ago, 0)), ready: ready}
-		}
-	}
-
-	w.look(snapshot, now)
 }
 
 // look judges the nodes that are watched. Those that are no longer part of the
@@ -272,7 +231,7 @@ func (s *schedule) unsettled(name string, node *watched) *Failure {
 		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
 		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
 			s.settling.most, s.settling.most+guardPatience, node.ails),
-		State:  "The node runs what it was moved to. No other node is being upgraded; those done so far are in service.",
+		State:  "The node runs what it was moved to.",
 		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
 		Err:    ErrUnsettled,
 	}

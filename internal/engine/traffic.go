@@ -2,11 +2,15 @@
 
 package engine
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
 
 // traffic is what the turns of a run must know of each other.
 type traffic struct {
-	// cordoning is held from the guards before a cordon until it stands: two
+	// cordoning is held from before the guards of a cordon until it stands: two
 	// turns must not both take the other one's node for available.
 	cordoning gate
 
@@ -17,11 +21,17 @@ type traffic struct {
 	order     int
 	// steps counts what turns did to nodes. An observation is as old as the
 	// last step before it.
-	steps int
+	steps mark
+	// ended is closed when the next turn ends.
+	ended chan struct{}
 }
 
+// mark is how many steps there were at some time: all of them, and those of
+// control planes, which concern everybody.
+type mark struct{ all, grave int }
+
 func newTraffic() *traffic {
-	return &traffic{cordoning: newGate(), disturbed: map[string]int{}}
+	return &traffic{cordoning: newGate(), disturbed: map[string]int{}, ended: make(chan struct{})}
 }
 
 // disturb notes that the node is about to be taken out of service.
@@ -43,6 +53,16 @@ func (t *traffic) calm(node string) {
 	defer t.mu.Unlock()
 
 	delete(t.disturbed, node)
+	close(t.ended)
+	t.ended = make(chan struct{})
+}
+
+// next is closed when the next turn ends.
+func (t *traffic) next() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.ended
 }
 
 // others are the nodes of other turns: true for those which were taken out of
@@ -64,32 +84,46 @@ func (t *traffic) others(node string) map[string]bool {
 }
 
 // count is how many steps there were so far.
-func (t *traffic) count() int {
+func (t *traffic) count() mark {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
 	return t.steps
 }
 
-// stepped notes that something was done to a node, or came of it.
-func (t *traffic) stepped() {
+// stepped notes that something was done to a node of that role, or came of it.
+func (t *traffic) stepped(role cluster.Role) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	t.steps++
+	t.step(role)
 }
 
 // claim notes a step about to be done, unless there was another one since the
-// given count was taken.
-func (t *traffic) claim(seen int) bool {
+// given count was taken that it has to take into account. A worker that is out
+// of service already was counted when that began, so what other workers do in
+// their own turns is nothing to it.
+func (t *traffic) claim(seen mark, role cluster.Role, occupied bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
+	if role == cluster.Worker && occupied {
+		seen.all = t.steps.all
+	}
 
 	if t.steps != seen {
 		return false
 	}
 
-	t.steps++
+	t.step(role)
 
 	return true
+}
+
+func (t *traffic) step(role cluster.Role) {
+	t.steps.all++
+
+	if role != cluster.Worker {
+		t.steps.grave++
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"maps"
 	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // TestStepIsClaimedOnANewLookOnly: whoever looked before another turn did
@@ -17,23 +19,44 @@ func TestStepIsClaimedOnANewLookOnly(t *testing.T) {
 	between := newTraffic()
 	first, second := between.count(), between.count()
 
-	if !between.claim(first) {
+	if !between.claim(first, cluster.Worker, false) {
 		t.Fatal("the first step was not granted")
 	}
 
-	if between.claim(second) {
+	if between.claim(second, cluster.Worker, false) {
 		t.Error("a step was granted on a look that is older than the one before")
 	}
 
 	looked := between.count()
-	between.stepped()
+	between.stepped(cluster.Worker)
 
-	if between.claim(looked) {
+	if between.claim(looked, cluster.ControlPlane, true) {
 		t.Error("a step was granted on a look that is older than what came of another one")
 	}
 
-	if !between.claim(between.count()) {
+	if !between.claim(between.count(), cluster.ControlPlane, true) {
 		t.Error("a step was not granted on a new look")
+	}
+}
+
+// TestWorkersOutOfServiceDoNotHoldEachOtherUp: what happens to a control plane
+// still does.
+func TestWorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
+	t.Parallel()
+
+	between := newTraffic()
+	looked := between.count()
+	between.stepped(cluster.Worker)
+
+	if !between.claim(looked, cluster.Worker, true) {
+		t.Error("a worker that is out of service was held up by another worker")
+	}
+
+	looked = between.count()
+	between.stepped(cluster.ControlPlane)
+
+	if between.claim(looked, cluster.Worker, true) {
+		t.Error("a step was granted on a look that is older than that of a control plane")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // installAttempts is how often an install is tried that a reboot showed never
@@ -24,15 +25,19 @@ type turn struct {
 	// entry is the journal's entry of the node, as last written.
 	entry cluster.Entry
 	// seen is the node as the guards last saw it, looked is when, and steps are
-	// those that turns had done by then.
-	seen   cluster.Machine
-	looked time.Time
-	steps  int
+	// those that turns had done by then. Occupied tells that it was cordoned.
+	seen     cluster.Machine
+	looked   time.Time
+	steps    mark
+	occupied bool
+	// runs is the version that the node runs as the turn found out.
+	runs version.Version
 	// ready is the last transition of the node's Ready condition, as the wait
 	// for it saw it.
 	ready time.Time
-	// armed tells that an installer may have run since the last boot.
-	armed bool
+	// armed tells that an installer may have run since the last boot, open that
+	// the journal says so.
+	armed, open bool
 	// cordoned tells that the cordon on the node is ours.
 	cordoned bool
 }
@@ -48,6 +53,9 @@ const (
 	// fellBack: the node runs what it ran, because the new system did not come
 	// up.
 	fellBack
+	// unplanned: the node runs something that the plan was not made for, and
+	// nothing was done to it.
+	unplanned
 )
 
 // turn moves one node, or finishes what an earlier run began with it. It
@@ -58,8 +66,9 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 
 	t.entry, t.armed = r.journal.entry(step.UUID)
 	t.armed = t.armed && t.entry.Open()
+	t.open = t.armed
 
-	if !t.armed && !step.Done {
+	if !t.armed && !step.Done && step.Image != "" && step.API != "" {
 		// Cheap when it is there still; the node drops unused images after a
 		// while. It has its own time, so it does not eat up the node's.
 		if err := r.pull(ctx, step, step.Image); err != nil {
@@ -71,7 +80,7 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 	defer cancel()
 
 	err := t.move(bounded)
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, errNoRoom) || errors.Is(err, errStoodDown) {
 		return t.ready, err
 	}
 
@@ -81,7 +90,7 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 		return t.ready, t.failure(ctx, err)
 	}
 
-	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: step.To})
+	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: t.runs})
 
 	return t.ready, nil
 }
@@ -102,25 +111,40 @@ func (t *turn) move(ctx context.Context) error {
 			return t.rejoin(ctx)
 		case fellBack:
 			return t.fallback(ctx)
+		case unplanned:
+			return t.withdraw(ctx)
 		case neverTook:
 		}
 
 		switch {
-		case t.step.API == "":
-			// The node was away when the plan was made, so the step does not
-			// say what to install. The next plan will.
+		case t.step.Finish, t.entry.Run != t.run.run:
+			// What the step says of the image was planned before it was known
+			// what the node runs, and the image was not pulled. The next plan
+			// knows more.
 			return t.rejoin(ctx)
-		case t.entry.Image != t.step.Image, t.entry.Run != t.run.run:
-			// What an earlier run meant to install may never have been tried.
-			attempt = 1
 		case t.entry.Attempt >= installAttempts:
 			return t.giveUp(ctx)
 		default:
 			attempt = t.entry.Attempt + 1
 		}
 
-		t.armed = false
+		t.armed, t.open = false, false
 	}
+}
+
+// withdraw leaves a node alone to which nothing was done in this turn, but for a
+// cordon.
+func (t *turn) withdraw(ctx context.Context) error {
+	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
+		"the node runs Talos %s, for which its turn was not planned; it is planned anew", t.runs)})
+
+	if !t.cordoned && !t.step.Finish {
+		return nil
+	}
+
+	t.cordoned = true
+
+	return t.rejoin(ctx)
 }
 
 // attempt begins where the node is: with an install, with the reboot that an
@@ -135,10 +159,21 @@ func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
 		return arrived, err
 	}
 
-	if t.reached(machine) || t.passed(machine) {
+	t.runs = machine.Talos
+
+	switch {
+	case t.reached(machine) || t.passed(machine):
 		t.cordoned = true
 
 		return arrived, nil
+	case t.step.Finish && !t.step.Canary && len(t.request.Policy.Canary) > 0:
+		// Nothing but the cordon is there to be finished: what is installed here
+		// has to wait for the canaries.
+		t.cordoned = true
+
+		return arrived, nil
+	case t.step.API == "" || t.step.Image == "" || !machine.Talos.Equal(t.step.From):
+		return unplanned, nil
 	}
 
 	t.entry = cluster.Entry{
@@ -146,20 +181,22 @@ func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
 		Previous: machine.Talos, PreviousSchematic: machine.Schematic,
 	}
 
-	if machine.BootID == "" {
-		return arrived, fmt.Errorf("the boot ID cannot be read, and without it a reboot cannot be proven: %w", cluster.ErrDenied)
-	}
-
 	if err := t.vacate(ctx); err != nil {
 		return arrived, err
 	}
 
 	err = t.renew(ctx, machine.UpgradeAPI())
-	if errors.Is(err, errAlreadyThere) {
-		return arrived, nil
-	}
 
-	if err != nil {
+	switch {
+	case errors.Is(err, errAlreadyThere):
+		t.runs = t.seen.Talos
+
+		return arrived, nil
+	case errors.Is(err, errStale):
+		t.runs = t.seen.Talos
+
+		return unplanned, nil
+	case err != nil:
 		return arrived, err
 	}
 
@@ -203,9 +240,16 @@ func (t *turn) resume(ctx context.Context) (outcome, error) {
 	t.cordoned = true
 	t.traffic.disturb(t.step.Node)
 
-	machine, err := t.reach(ctx)
+	machine, err := t.identify(ctx)
 	if err != nil {
 		return arrived, err
+	}
+
+	t.runs = machine.Talos
+
+	if t.entry.BootID == "" && !(machine.Talos.Equal(t.entry.Target) && !machine.Talos.Equal(t.entry.Previous)) {
+		// Nothing proves that the node went through a boot, so it still has to.
+		t.entry.BootID = machine.BootID
 	}
 
 	if machine.BootID != t.entry.BootID || machine.Stage != cluster.StageRunning {
@@ -230,33 +274,6 @@ func (t *turn) resume(ctx context.Context) (outcome, error) {
 
 	return t.comeBack(ctx)
 }
-
-// reach waits until the node answers and no longer looks like going down.
-func (t *turn) reach(ctx context.Context) (cluster.Machine, error) {
-	var machine cluster.Machine
-
-	err := t.wait(ctx, t.step.Node, "the Talos API of "+t.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
-		var err error
-
-		machine, err = t.talos.Machine(ctx, t.step.Address)
-		if err != nil {
-			return false, err.Error(), onlyFatal(err)
-		}
-
-		return true, "", nil
-	})
-
-	return machine, err
-}
-
-// reached tells whether the machine runs what the step wants.
-func (t *turn) reached(machine cluster.Machine) bool {
-	return machine.Talos.Equal(t.step.To) && (!t.step.Demanded || machine.Schematic == t.step.Schematic)
-}
-
-// passed tells whether the machine is past the step already: somebody else was
-// at it since the plan was made, and no version ever goes down.
-func (t *turn) passed(machine cluster.Machine) bool { return t.step.To.Less(machine.Talos) }
 
 // vacate takes the node out of service: guards, cordon, drain.
 func (t *turn) vacate(ctx context.Context) error {

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// TestNodeThatWentThroughItsBootIsNotRebootedAgain: a node takes so long to go
+// down that the reboot is about to be asked for again, and does so while the
+// guards are waited for.
+func TestNodeThatWentThroughItsBootIsNotRebootedAgain(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+		var asked atomic.Int32
+
+		w := r.worker("run-1")
+		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "Reboot" || call.Node != "worker-0" || asked.Add(1) > 1 {
+				return next(ctx)
+			}
+
+			time.AfterFunc(50*time.Second, func() {
+				faults := silent("cp-2")
+				faults[0].Times, faults[0].For = 1, 8*time.Minute
+				r.World().SetFaults(faults)
+			})
+			time.AfterFunc(2*time.Minute, func() { _ = next(context.WithoutCancel(ctx)) })
+
+			return nil
+		})
+
+		r.must(w, to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+	})
+}
+
+// bootless is a cluster in which the boot ID of a machine cannot be read for a
+// while.
+type bootless struct {
+	*ports.Client
+
+	address string
+	on      atomic.Bool
+}
+
+func (c *bootless) Machine(ctx context.Context, address string) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address)
+	if address == c.address && c.on.Load() {
+		machine.BootID = ""
+	}
+
+	return machine, err
+}
+
+// TestBootThatCannotBeReadIsNoOtherBoot: no reboot is believed in because of it,
+// and no install is recorded on it. The machine is blind from one call on until
+// three minutes later or, where it comes first, the journal has been written.
+func TestBootThatCannotBeReadIsNoOtherBoot(t *testing.T) {
+	for _, hop := range []struct{ method, from, to string }{
+		{"Pull", fromLifecycle, toLifecycle},
+		{"Cordon", fromLifecycle, toLifecycle},
+		{"Install", fromLifecycle, toLifecycle},
+		{"Reboot", fromLifecycle, toLifecycle},
+		{"Pull", fromLegacy, toLegacy},
+		{"Cordon", fromLegacy, toLegacy},
+		{"Upgrade", fromLegacy, toLegacy},
+	} {
+		t.Run(hop.method+" from "+hop.from, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 41}}, func(r *rig) {
+				client := r.Client("run-1")
+				blind := &bootless{Client: client, address: r.node("worker-0").Address}
+				w := r.workerOver(client, blind, client)
+
+				var begun sync.Once
+
+				client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					err := next(ctx)
+
+					switch {
+					case call.Method == hop.method && call.Node == "worker-0":
+						begun.Do(func() {
+							blind.on.Store(true)
+							time.AfterFunc(3*time.Minute, func() { blind.on.Store(false) })
+						})
+					case call.Method == "WriteJournal":
+						blind.on.Store(false)
+					}
+
+					return err
+				})
+
+				r.must(w, to(hop.to))
+				r.at(hop.to)
+				r.once()
+			})
+		})
+	}
+}
+
+// TestEntryWithoutABootProvesNoReboot: a run was killed after the install, and
+// what it wrote does not say on which boot that was.
+func TestEntryWithoutABootProvesNoReboot(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+		r.killedAt("run-1", "Reboot", 1, to(toLifecycle))
+
+		client := r.Client("run-2")
+		w := r.workerOver(client, client, &unbooted{Client: client})
+		r.must(w, to(toLifecycle))
+		r.at(toLifecycle)
+		r.once()
+	})
+}
+
+// unbooted is a cluster whose journal names no boots when it is read.
+type unbooted struct{ *ports.Client }
+
+func (u *unbooted) Journal(ctx context.Context) (cluster.Journal, error) {
+	journal, err := u.Client.Journal(ctx)
+	for uuid, entry := range journal.Entries {
+		entry.BootID = ""
+		journal = journal.With(uuid, entry)
+	}
+
+	return journal, err
+}
+
+// killedAt runs an upgrade that is killed before its n-th call of a method.
+func (r *rig) killedAt(run, method string, nth int32, request engine.Request) {
+	r.t.Helper()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	var calls atomic.Int32
+
+	hit := newStrike(dieBefore, -1, cancel)
+	w := r.worker(run)
+	w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method == method && calls.Add(1) == nth {
+			hit.kill()
+		}
+
+		return hit.intercept(ctx, call, next)
+	})
+
+	if err := w.upgrade(ctx, request); err == nil {
+		r.t.Fatal("the killed run reports success")
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// left completes what a failure says about the cluster, once no turn is going
+// on any more. What the failure says by itself is about its own node. The last
+// observation is nil where there is none. Where no turn began, a failure that
+// says anything has said it all.
+func (r *run) left(err error, last *cluster.Snapshot, moved bool) {
+	var failure *Failure
+	if !errors.As(err, &failure) || !moved && failure.State != "" {
+		return
+	}
+
+	lost := errors.Is(err, ErrLeaseLost)
+	if lost {
+		// What is observed now is what the other run makes of it.
+		last = nil
+	}
+
+	journal, _ := r.journal.read()
+	if last != nil && last.Journal != nil {
+		journal = *last.Journal
+	}
+
+	var parts []string
+
+	if failure.State != "" {
+		parts = append(parts, failure.State)
+	}
+
+	unfinished := slices.DeleteFunc(unfinishedIn(journal, failure.Node), func(name string) bool {
+		return last != nil && !slices.ContainsFunc(last.Nodes, func(node cluster.Node) bool { return node.Name == name })
+	})
+	if len(unfinished) > 0 {
+		parts = append(parts, unfinishedText(unfinished))
+	}
+
+	others := "No node is being upgraded"
+	if failure.Node != "" || len(unfinished) > 0 {
+		others = "No other node is being upgraded"
+	}
+
+	if lost {
+		others += " by this run"
+	}
+
+	failure.State = strings.Join(append(parts, others+serviceText(last, failure.Node, unfinished)), " ")
+}
+
+// unfinishedIn are the nodes, other than the given one, that the journal holds
+// to be in the middle of their turns.
+func unfinishedIn(journal cluster.Journal, but string) []string {
+	var nodes []string
+
+	for _, entry := range journal.Entries {
+		if entry.Open() && entry.Node != but {
+			nodes = append(nodes, entry.Node)
+		}
+	}
+
+	slices.Sort(nodes)
+
+	return nodes
+}
+
+func unfinishedText(nodes []string) string {
+	if len(nodes) == 1 {
+		return nodes[0] + " is left in the middle of its upgrade and is recorded in the journal; the next run begins with it."
+	}
+
+	return strings.Join(nodes, ", ") + " are left in the middle of their upgrades and are recorded in the journal; the next run begins with them."
+}
+
+// serviceText says of the nodes that were not spoken of yet whether they are in
+// service, where that is known. It ends the sentence.
+func serviceText(last *cluster.Snapshot, node string, unfinished []string) string {
+	if last == nil || last.KubernetesError != nil {
+		return "."
+	}
+
+	var away []string
+
+	for _, other := range last.Managed() {
+		whole := other.Available() && other.Machine != nil
+		if !whole && other.Name != node && !slices.Contains(unfinished, other.Name) {
+			away = append(away, other.Name+" ("+awayText(other)+")")
+		}
+	}
+
+	switch {
+	case len(away) > 0:
+		return ". Not in service: " + strings.Join(away, ", ") + "."
+	case node != "" || len(unfinished) > 0:
+		return "; all others are in service."
+	default:
+		return ", and every node is in service."
+	}
+}
+
+// awayText is why a node is not in service.
+func awayText(node cluster.Node) string {
+	switch {
+	case node.Kube == nil:
+		return "no Node object"
+	case !node.Kube.Ready && node.Kube.Unschedulable:
+		return "not Ready and cordoned"
+	case !node.Kube.Ready:
+		return "not Ready"
+	case node.Kube.Unschedulable:
+		return "cordoned"
+	default:
+		return "its Talos API does not answer"
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// TestNodeIsKeptForThePodsOfOthers is about a node whose pods could go to one
+// other node at most.
+func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
+	t.Parallel()
+
+	for name, given := range map[string]struct {
+		own, other cluster.KubeNode
+		busy       bool
+		keeps      bool
+	}{
+		"the other takes pods":              {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true}},
+		"in its turn":                       {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, busy: true, keeps: true},
+		"in its turn and down":              {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Unschedulable: true, CordonedBy: "run-1"}, busy: true, keeps: true},
+		"in its turn, cordoned before":      {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-0"}, busy: true, keeps: true},
+		"in its turn, cordoned by a person": {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true}, busy: true},
+		"left cordoned by this run":         {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, keeps: true},
+		"left cordoned by an earlier one":   {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-0"}},
+		"down by itself":                    {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{}},
+		"tainted and in its turn":           {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1", ExcludesWorkloads: true}, busy: true},
+		"takes no pods itself":              {own: cluster.KubeNode{Ready: true, Unschedulable: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			seen := situation{
+				Snapshot: cluster.Snapshot{Nodes: []cluster.Node{
+					{Name: "own", Role: cluster.Worker, Kube: &given.own}, {Name: "other", Role: cluster.Worker, Kube: &given.other},
+				}},
+				step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true,
+			}
+			if given.busy {
+				seen.others = map[string]bool{"other": true}
+			}
+
+			if findings := guardRoom(seen); len(findings) > 0 != given.keeps {
+				t.Errorf("is it kept? %+v", findings)
+			}
+
+			seen.cordoning = false
+			if findings := guardRoom(seen); len(findings) > 0 {
+				t.Errorf("it is kept from something else than a cordon: %+v", findings)
+			}
+		})
+	}
+}

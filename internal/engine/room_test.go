@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// reserved is a cluster in which only some nodes take pods; the others are
+// tainted.
+type reserved struct {
+	*ports.Client
+
+	free []string
+}
+
+func (c *reserved) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	nodes, err := c.Client.Nodes(ctx)
+	for index := range nodes {
+		nodes[index].ExcludesWorkloads = nodes[index].ExcludesWorkloads || !slices.Contains(c.free, nodes[index].Name)
+	}
+
+	return nodes, err
+}
+
+// TestOneNodeStaysForThePods: however many workers may be unavailable, no drain
+// is left out because the run itself has all the others.
+func TestOneNodeStaysForThePods(t *testing.T) {
+	for name, given := range map[string]struct {
+		workers  int
+		free     []string
+		from, to string
+	}{
+		"two workers, both at a time":         {2, []string{"worker-0", "worker-1"}, fromLifecycle, toLifecycle},
+		"the same, legacy":                    {2, []string{"worker-0", "worker-1"}, fromLegacy, toLegacy},
+		"only two of several are schedulable": {5, []string{"worker-0", "worker-1"}, fromLifecycle, toLifecycle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			judged := setup{
+				Options: model.Options{ControlPlanes: 3, Workers: given.workers, Talos: given.from, Seed: 41},
+				judging: []checker.Option{checker.MaxUnavailable(2)},
+			}
+
+			inCluster(t, judged, func(r *rig) {
+				r.AddApp("web", 3*given.workers, &ports.Budget{MinAvailable: 1})
+
+				client := r.Client("run-1")
+				w := r.workerOver(client, client, &reserved{Client: client, free: given.free})
+				r.must(w, sharing(t, given.to, "2"))
+				r.at(given.to)
+				r.once()
+
+				if warnings := strings.Join(w.texts(cluster.EventWarning), "\n"); strings.Contains(warnings, "no other node") {
+					t.Errorf("a drain was left out: %s", warnings)
+				}
+
+				for _, node := range given.free {
+					if !slices.ContainsFunc(r.judge.of(history.KindEvict), func(e history.Event) bool { return e.Node == node }) {
+						t.Errorf("%s was not drained", node)
+					}
+				}
+
+				spans := slices.DeleteFunc(r.spans(), func(s span) bool { return !slices.Contains(given.free, s.node) })
+				if together := most(spans); together != 1 {
+					t.Errorf("%d of the two nodes that take pods were cordoned at a time: %+v", together, spans)
+				}
+
+				r.startedOnce(w, given.free[1])
+			})
+		})
+	}
+}
+
+// startedOnce fails the test when a node that stood back was begun again and
+// again.
+func (r *rig) startedOnce(w *worker, node string) {
+	r.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	const most = 2
+
+	count := 0
+
+	for _, event := range w.events {
+		if event.Kind == cluster.EventNodeStarted && event.Node == node {
+			count++
+		}
+	}
+
+	if count > most {
+		r.t.Errorf("%s was said to be started %d times", node, count)
+	}
+}
+
+// TestOnlyWorkerIsNotDrainedIntoNothing: where no other node ever takes pods, a
+// drain would wait for ever.
+func TestOnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+		r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1})
+
+		w := r.worker("run-1")
+		r.must(w, sharing(t, toLifecycle, "3"))
+		r.at(toLifecycle)
+		r.once()
+
+		if warnings := strings.Join(w.texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "no other node") {
+			t.Errorf("nobody was told that the drain was left out: %s", warnings)
+		}
+	})
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// pulledFirst fails the test when an installer ran on a node after a boot, or
+// after the run before, without a pull of its image in between.
+func (r *rig) pulledFirst(since float64) {
+	r.t.Helper()
+
+	pulled := map[string]bool{}
+
+	for _, event := range r.judge.of(history.KindPull, history.KindInstall) {
+		key := event.Node + " " + event.Detail["image"]
+
+		switch {
+		case event.Sim < since:
+		case event.Kind == history.KindPull:
+			pulled[key] = true
+		case !pulled[key]:
+			r.t.Errorf("%s was installed without a pull\n%s", key, r.judge.text())
+		}
+	}
+}
+
+// TestInstallThatNeverTookIsPlannedAnew: a run was killed on its way into the
+// installer. What the next one installs instead is what its plan then says, and
+// its image is there before.
+func TestInstallThatNeverTookIsPlannedAnew(t *testing.T) {
+	for _, given := range []struct {
+		from, target, next string
+		pause              time.Duration
+	}{
+		{fromLifecycle, toLifecycle, toLifecycle, 0},
+		{fromLifecycle, toLifecycle, toLifecycle, 8 * time.Hour},
+		{fromLifecycle, toLifecycle, "1.13.5", 0},
+		{fromLegacy, toLegacy, "1.13.5", 0},
+	} {
+		t.Run(fmt.Sprintf("%s, after %s to %s", given.from, given.pause, given.next), func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: given.from, Seed: 7}}, func(r *rig) {
+				method := "Install"
+				if given.from == fromLegacy {
+					method = "Upgrade"
+				}
+
+				r.killedAt("run-1", method, 1, to(given.target))
+				time.Sleep(given.pause)
+
+				begun := r.World().Now().Seconds()
+				r.must(r.worker("run-2"), to(given.next))
+				r.at(given.next)
+				r.pulledFirst(begun)
+
+				for name, node := range r.judge.verdict().Nodes {
+					if node.Installs != 1 {
+						t.Errorf("%s was installed %d times", name, node.Installs)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestManyInstallsThatNeverTookAreFinishedInOneApply is about a run that was
+// killed while the connection to all its nodes stood still.
+func TestManyInstallsThatNeverTookAreFinishedInOneApply(t *testing.T) {
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 5}, judging: []checker.Option{checker.MaxUnavailable(4)}}
+
+	inCluster(t, given, func(r *rig) {
+		const together = 4
+
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		var calls atomic.Int32
+
+		hit := newStrike(dieBefore, -1, cancel)
+		w := r.worker("run-1")
+		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "Install" {
+				return hit.intercept(ctx, call, next)
+			}
+
+			if calls.Add(1) == together {
+				hit.kill()
+			}
+
+			<-hit.killed
+
+			return errKilled
+		})
+
+		if err := w.upgrade(ctx, sharing(t, toLifecycle, "4")); err == nil {
+			t.Error("the killed run reports success")
+		}
+
+		if entries := r.Journal().Entries; len(entries) != together {
+			t.Fatalf("the journal holds %+v", entries)
+		}
+
+		time.Sleep(8 * time.Hour)
+
+		begun := r.World().Now().Seconds()
+		r.must(r.worker("run-2"), sharing(t, toLifecycle, "4"))
+		r.at(toLifecycle)
+		r.pulledFirst(begun)
+	})
+}
+
+// trying is a cluster in which a machine seems to boot the new system, until it
+// turns out to have returned to the old one long ago.
+type trying struct {
+	*ports.Client
+
+	address string
+	on      atomic.Bool
+}
+
+func (c *trying) Machine(ctx context.Context, address string) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address)
+	if err == nil && address == c.address && c.on.Load() {
+		machine.Talos, machine.Stage, machine.Ready, machine.UpgradePending = version.MustParse("1.12.6"), cluster.StageBooting, false, true
+	}
+
+	return machine, err
+}
+
+// TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt: the plan takes the node
+// to be on the system that it could not boot, so an install from it would skip
+// a release line, or have no image at all.
+func TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt(t *testing.T) {
+	for name, order := range map[string]cluster.Order{"first of its hop": cluster.WorkersFirst, "last of its hop": cluster.ControlPlanesFirst} {
+		t.Run(name, func(t *testing.T) {
+			fallen := model.Fault{Node: "worker-2", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
+			given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Talos: walkFrom, Seed: 79, Faults: []model.Fault{fallen}}}
+
+			inCluster(t, given, func(r *rig) {
+				request := walk(t, "1")
+				request.Policy.Order = order
+
+				r.killedAfter("run-1", "Upgrade", "worker-2", request)
+
+				entry := r.entryOf("worker-2")
+				r.until("back on the old system", 20*time.Minute, func() bool {
+					node := r.node("worker-2")
+
+					return node.Reachable && node.BootID != entry.BootID
+				})
+
+				client := r.Client("run-2")
+				tries := &trying{Client: client, address: r.node("worker-2").Address}
+				tries.on.Store(true)
+
+				second := r.workerOver(client, tries, client)
+				client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method == "Machine" && call.Node == "worker-2" && len(second.texts(cluster.EventNodeStarted)) > 0 {
+						tries.on.Store(false)
+					}
+
+					return next(ctx)
+				})
+
+				r.must(second, request)
+				r.allRun(walkTo)
+				r.tidy()
+
+				for _, violation := range r.judge.verdict().Violations {
+					// What is told of the cluster is as true as what the node says.
+					if violation.Invariant != checker.S8 {
+						t.Errorf("%+v", violation)
+					}
+				}
+
+				if walked := r.walked("worker-2"); !slices.Equal(walked[len(walked)-3:], []string{"1.12.6", "1.13.4", walkTo}) {
+					t.Errorf("worker-2 booted %v", walked)
+				}
+			})
+		})
+	}
+}
+
+// entryOf is what the journal holds about a node.
+func (r *rig) entryOf(node string) cluster.Entry {
+	r.t.Helper()
+
+	for _, entry := range r.Journal().Entries {
+		if entry.Node == node {
+			return entry
+		}
+	}
+
+	r.t.Fatalf("the journal holds nothing about %s: %+v", node, r.Journal().Entries)
+
+	return cluster.Entry{}
+}
+
+// killedAfter runs an upgrade that is killed after its first call of a method on
+// a node.
+func (r *rig) killedAfter(run, method, node string, request engine.Request) {
+	r.t.Helper()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	var once atomic.Bool
+
+	hit := newStrike(dieBefore, -1, cancel)
+	w := r.worker(run)
+	w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method == method && call.Node == node && !once.Swap(true) {
+			_ = next(ctx)
+
+			hit.kill()
+		}
+
+		return hit.intercept(ctx, call, next)
+	})
+
+	if err := w.upgrade(ctx, request); err == nil {
+		r.t.Fatal("the killed run reports success")
+	}
+}
+
+// TestNodeIsSaidToHaveReachedWhatItRuns: a turn that only closes what an earlier
+// run left open is no proof of the version that comes next.
+func TestNodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: walkFrom, Seed: 79}}, func(r *rig) {
+		r.killedAfter("run-1", "Uncordon", "cp-2", walk(t, "1"))
+
+		second := r.worker("run-2")
+		r.must(second, walk(t, "1"))
+		r.at(walkTo)
+
+		second.mu.Lock()
+		defer second.mu.Unlock()
+
+		for _, event := range second.events {
+			if event.Kind == cluster.EventNodeDone {
+				if event.Node != "cp-2" || event.To.String() != "1.12.6" {
+					t.Errorf("%s was first said to have reached %s, want cp-2 and 1.12.6", event.Node, event.To)
+				}
+
+				return
+			}
+		}
+	})
+}
+
+// TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries: a node on which nothing was
+// installed yet goes back into service and waits, as all others do.
+func TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries(t *testing.T) {
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 7}, judging: []checker.Option{checker.Canary("worker-2")}}
+
+	inCluster(t, given, func(r *rig) {
+		r.AddApp("web", 4, nil)
+		r.killedAt("run-1", "Evict", 1, to(toLifecycle))
+
+		request := to(toLifecycle)
+		request.Policy.Canary = []string{"worker-2"}
+
+		r.must(r.worker("run-2"), request)
+		r.at(toLifecycle)
+		r.once()
+	})
+}
