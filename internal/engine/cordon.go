@@ -51,6 +51,8 @@ func (t *turn) idle(ctx context.Context, ended <-chan struct{}) bool {
 // No other turn looks or cordons meanwhile; to wait for that is no matter of
 // the guards and of their patience.
 func (t *turn) occupyNow(ctx context.Context) error {
+	asked := t.clock.Now()
+
 	if err := t.traffic.cordoning.enter(ctx); err != nil {
 		if !t.armed && !t.cordoned && errors.Is(err, context.DeadlineExceeded) {
 			return errNoRoom
@@ -60,6 +62,12 @@ func (t *turn) occupyNow(ctx context.Context) error {
 	}
 
 	defer t.traffic.cordoning.leave()
+
+	// What the others took must not be missing when the node is on its way: a
+	// new turn has all of its time.
+	if waited := t.clock.Now().Sub(asked); !t.armed && !t.cordoned && waited >= t.request.Policy.NodeTimeout/4 {
+		return errNoRoom
+	}
 
 	announced := false
 

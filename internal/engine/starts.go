@@ -125,7 +125,7 @@ func (r *run) suspect(snapshot cluster.Snapshot, busy []plan.Step) {
 		node, _ := snapshot.Node(step.Node)
 
 		entry, found := r.journal.entry(step.UUID)
-		if !found || node.Machine == nil || node.Machine.BootID == "" || node.Machine.BootID == entry.BootID {
+		if !found || !entry.Open() || node.Machine == nil || node.Machine.BootID == "" || node.Machine.BootID == entry.BootID {
 			continue
 		}
 

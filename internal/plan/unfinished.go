@@ -18,7 +18,7 @@ func (p *planner) checkUnfinished() {
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		if !node.open || p.ahead(node) || node.entry.Target.Compare(p.target.Talos) <= 0 {
+		if !node.open || p.ahead(node) || node.entry.Target.Compare(p.target.Talos) <= 0 || node.rebooted() {
 			continue
 		}
 
@@ -29,4 +29,10 @@ func (p *planner) checkUnfinished() {
 			Remedy: fmt.Sprintf("Set talos_version to %s or newer and apply, so that the node is finished.", node.entry.Target),
 		})
 	}
+}
+
+// rebooted tells that the node went through a boot since the journal's entry
+// was written: whatever was installed has had its chance.
+func (s *subject) rebooted() bool {
+	return s.Machine != nil && s.Machine.BootID != "" && s.entry.BootID != "" && s.Machine.BootID != s.entry.BootID
 }

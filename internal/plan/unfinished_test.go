@@ -22,11 +22,16 @@ func TestATargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
 		"reverted after an install":   {"1.12.9", cluster.PhaseInstalled, true},
 		"reverted after an intent":    {"1.12.9", cluster.PhaseIntent, true},
 		"reverted to what it runs":    {"1.12.6", cluster.PhaseRebooting, true},
+		"reverted after its reboot":   {"1.12.9", cluster.PhaseRebooting, false},
 		"the same target":             {"1.13.4", cluster.PhaseInstalled, false},
 		"a newer target":              {"1.13.5", cluster.PhaseInstalled, false},
 		"reverted after it fell back": {"1.12.9", cluster.PhaseFallback, false},
 	} {
 		s := newScene(3, 2).entry("worker-1", test.phase, "boot-worker-1")
+		if title == "reverted after its reboot" {
+			s.node("worker-1").Machine.BootID = "boot-after"
+		}
+
 		s.target.Talos = version.MustParse(test.target)
 
 		made := s.make()

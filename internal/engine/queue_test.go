@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// TestWaitingForOthersIsNotTakenFromTheTimeOfANode: where a look takes long and
+// many workers queue for their cordons, the last of them still has all of its
+// time once it is cordoned.
+func TestWaitingForOthersIsNotTakenFromTheTimeOfANode(t *testing.T) {
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 40, Seed: 41}, judging: []checker.Option{checker.MaxUnavailable(39)}}
+
+	inCluster(t, given, func(r *rig) {
+		queued := r.worker("run-1")
+		queued.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "ComponentPods" {
+				if err := engine.RealClock().Sleep(ctx, 12*time.Second); err != nil {
+					return err
+				}
+			}
+
+			return next(ctx)
+		})
+
+		request := sharing(t, toLifecycle, "39")
+		request.Policy.NodeTimeout = 10 * time.Minute
+
+		r.must(queued, request)
+		r.at(toLifecycle)
+		r.sound()
+	})
+}
+
+// TestRetryAfterAFallbackIsNotDoubted: a node that fell back in an earlier run,
+// was rebooted by a person and is to be tried again holds nobody else back.
+func TestRetryAfterAFallbackIsNotDoubted(t *testing.T) {
+	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
+		if err := r.worker("run-1").upgrade(context.Background(), sharing(t, toLifecycle, "2")); err == nil {
+			t.Fatal("the run whose node fell back reports success")
+		}
+
+		r.World().SetFaults(nil)
+
+		request := r.persistent(toLifecycle)
+		request.Policy.MaxUnavailable = sharing(t, toLifecycle, "2").Policy.MaxUnavailable
+
+		before := r.node("worker-0").BootID
+		if _, err := r.World().Reboot(context.Background(), "worker-0", model.RebootDefault); err != nil {
+			t.Fatal(err)
+		}
+
+		r.until("worker-0 to be back", 20*time.Minute, func() bool { return r.node("worker-0").BootID != before && r.node("worker-0").Ready })
+
+		again := r.worker("run-2")
+		again.client.Intercept(pullsSlowly("worker-0", 15*time.Minute))
+
+		begun := time.Now()
+		r.must(again, request)
+		r.at(toLifecycle)
+		r.sound()
+
+		if last := again.lastBegun("worker-0", begun); last > 12*time.Minute {
+			t.Errorf("the last of the other workers began after %s, while worker-0 was only pulling", last)
+		}
+	})
+}
+
+// lastBegun is how long after a time the last worker but the given one had its
+// turn.
+func (w *worker) lastBegun(but string, since time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	var last time.Duration
+
+	for _, event := range w.events {
+		if event.Kind == cluster.EventNodeStarted && event.Node != but && strings.HasPrefix(event.Node, "worker-") {
+			last = event.Time.Sub(since)
+		}
+	}
+
+	return last
+}
