@@ -4,7 +4,6 @@ package provider
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -70,21 +69,9 @@ func (d *availableVersionsDataSource) Schema(_ context.Context, _ datasource.Sch
 	resp.Schema = availableVersionsSchema()
 }
 
-// Configure implements [datasource.DataSourceWithConfigure]. The data is nil
-// while Terraform only validates.
+// Configure implements [datasource.DataSourceWithConfigure].
 func (d *availableVersionsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	if req.ProviderData == nil {
-		return
-	}
-
-	reached, ok := req.ProviderData.(*clusters)
-	if !ok {
-		resp.Diagnostics.AddError("Unexpected provider data", fmt.Sprintf("Got %T. This is a defect of the provider; please report it.", req.ProviderData))
-
-		return
-	}
-
-	d.clusters = reached
+	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ValidateConfig implements [datasource.DataSourceWithValidateConfig].

@@ -38,21 +38,9 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	resp.Schema = clusterSchema(ctx)
 }
 
-// Configure implements [resource.ResourceWithConfigure]. The data is nil while
-// Terraform only validates.
+// Configure implements [resource.ResourceWithConfigure].
 func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	if req.ProviderData == nil {
-		return
-	}
-
-	reached, ok := req.ProviderData.(*clusters)
-	if !ok {
-		resp.Diagnostics.AddError("Unexpected provider data", fmt.Sprintf("Got %T. This is a defect of the provider; please report it.", req.ProviderData))
-
-		return
-	}
-
-	r.clusters = reached
+	r.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // ImportState implements [resource.ResourceWithImportState]. It accepts a

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 )
 
 // clusters gives resources and data sources access to the clusters that the
@@ -118,4 +120,19 @@ func (s *sharedConnection) release() {
 	// cleanly changes nothing about that.
 	_ = s.current.close()
 	s.current = nil
+}
+
+// configured is what the provider block hands to a resource or a data source;
+// nil while Terraform only validates.
+func configured(data any, diagnostics *diag.Diagnostics) *clusters {
+	if data == nil {
+		return nil
+	}
+
+	reached, ok := data.(*clusters)
+	if !ok {
+		diagnostics.AddError("Unexpected provider data", fmt.Sprintf("Got %T. This is a defect of the provider; please report it.", data))
+	}
+
+	return reached
 }

@@ -4,7 +4,6 @@ package provider
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -66,21 +65,9 @@ func (d *currentVersionsDataSource) Schema(_ context.Context, _ datasource.Schem
 	resp.Schema = currentVersionsSchema()
 }
 
-// Configure implements [datasource.DataSourceWithConfigure]. The data is nil
-// while Terraform only validates.
+// Configure implements [datasource.DataSourceWithConfigure].
 func (d *currentVersionsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
-	if req.ProviderData == nil {
-		return
-	}
-
-	reached, ok := req.ProviderData.(*clusters)
-	if !ok {
-		resp.Diagnostics.AddError("Unexpected provider data", fmt.Sprintf("Got %T. This is a defect of the provider; please report it.", req.ProviderData))
-
-		return
-	}
-
-	d.clusters = reached
+	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
 }
 
 // Read implements [datasource.DataSource].
