@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
 )
 
 // factory serves a list of versions as the Image Factory does.
@@ -158,4 +160,41 @@ func TestAccLookupOfRubbish(t *testing.T) {
   }
 }`)
 	checked.apply().mustSucceed(0).mustWarn(url)
+}
+
+// TestAccAvailableVersionsOfACluster asks where the cluster of the provider can
+// go, and lets it go to a version that the matrix does not know.
+func TestAccAvailableVersionsOfACluster(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Talos: "1.13.4"})
+	w := newWorkspace(t)
+	configure := func(resource string) {
+		w.raw("provider \"talosupgrade\" {\n  " + use(s) + "\n}\n" + resource)
+	}
+
+	configure(`
+data "talosupgrade_available_versions" "here" {
+  release_source = { talos_versions = ["1.12.7", "1.13.4", "1.13.5", "1.14.0"], kubernetes_versions = ["1.34.2", "1.35.0"] }
+}
+
+output "runs" { value = data.talosupgrade_available_versions.here.talos_version }
+output "talos" { value = data.talosupgrade_available_versions.here.next.talos }
+output "kubernetes" { value = data.talosupgrade_available_versions.here.next.kubernetes }
+`)
+	w.apply().mustSucceed(0)
+
+	want := map[string]any{"runs": "1.13.4", "talos": []any{"1.13.5", "1.14.0"}, "kubernetes": []any{"1.35.0"}}
+	if diff := cmp.Diff(want, w.outputs()); diff != "" {
+		t.Errorf("outputs (-want +got):\n%s", diff)
+	}
+
+	const unknown = "resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = \"1.16.0\"\n  %s\n}\n"
+
+	configure(fmt.Sprintf(unknown, ""))
+	w.plan().mustFail("support matrix", "allow_unknown_versions = true")
+
+	configure(fmt.Sprintf(unknown, "allow_unknown_versions = true\n  allow_intermediate_versions = true\n  intermediate_versions = [\"1.14.0\", \"1.15.0\"]"))
+	w.plan().mustSucceed(2).mustWarn("Hop 3 of 3: Talos 1.15.0 -> 1.16.0")
+	s.unchanged()
 }

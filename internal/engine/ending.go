@@ -35,7 +35,7 @@ func (s *schedule) end(over ending) {
 		s.turns[keyOf(over.step)]++
 		s.settling.begin(over.step, over.ready, s.clock.Now())
 	case errors.Is(over.err, errStoodDown):
-		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: over.step.Node + " was left as it is: no further node is begun for now"})
+		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
 		s.obstacle.hesitate = true
 	case errors.Is(over.err, errNoRoom):
 		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})

@@ -63,9 +63,17 @@ func TestInstallThatNeverTookIsPlannedAnew(t *testing.T) {
 				time.Sleep(given.pause)
 
 				begun := r.World().Now().Seconds()
-				r.must(r.worker("run-2"), to(given.next))
+				second := r.worker("run-2")
+				r.must(second, to(given.next))
 				r.at(given.next)
 				r.pulledFirst(begun)
+
+				// What is left for the next plan is not said to be done.
+				for _, event := range second.events {
+					if event.Kind == cluster.EventNodeDone && event.To.String() != given.next {
+						t.Errorf("%s is said to be done with %s", event.Node, event.To)
+					}
+				}
 
 				for name, node := range r.judge.verdict().Nodes {
 					if node.Installs != 1 {

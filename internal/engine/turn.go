@@ -40,6 +40,9 @@ type turn struct {
 	armed, open bool
 	// cordoned tells that the cordon on the node is ours.
 	cordoned bool
+	// stayed tells that the turn leaves the node with what it ran, for the next
+	// plan to decide about.
+	stayed bool
 }
 
 // outcome is what a reboot showed.
@@ -90,6 +93,10 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 		return t.ready, t.failure(ctx, err)
 	}
 
+	if t.stayed {
+		return t.ready, nil
+	}
+
 	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: t.runs})
 
 	return t.ready, nil
@@ -121,6 +128,8 @@ func (t *turn) move(ctx context.Context) error {
 			// What the step says of the image was planned before it was known
 			// what the node runs, and the image was not pulled. The next plan
 			// knows more.
+			t.stayed = true
+
 			return t.rejoin(ctx)
 		case t.entry.Attempt >= installAttempts:
 			return t.giveUp(ctx)
@@ -135,6 +144,8 @@ func (t *turn) move(ctx context.Context) error {
 // withdraw leaves a node alone to which nothing was done in this turn, but for a
 // cordon.
 func (t *turn) withdraw(ctx context.Context) error {
+	t.stayed = true
+
 	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
 		"the node runs Talos %s, for which its turn was not planned; it is planned anew", t.runs)})
 
@@ -169,7 +180,7 @@ func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
 	case t.step.Finish && !t.step.Canary && len(t.request.Policy.Canary) > 0:
 		// Nothing but the cordon is there to be finished: what is installed here
 		// has to wait for the canaries.
-		t.cordoned = true
+		t.cordoned, t.stayed = true, true
 
 		return arrived, nil
 	case t.step.API == "" || t.step.Image == "" || !machine.Talos.Equal(t.step.From):
