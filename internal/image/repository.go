@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package image reads references of Talos installer images and decides which
-// image a node is to be upgraded with, so that no node loses its extensions,
-// its platform or secure boot on the way.
+// Package image reads references of images and decides which installer a node is
+// to be upgraded with, so that no node loses its extensions, its platform or
+// secure boot on the way, and which images its components come from, so that
+// people keep their registries.
 package image
 
 import (
