@@ -17,13 +17,25 @@ variable "talos_version" {
   default     = "1.13.4"
 }
 
+variable "kubernetes_version" {
+  description = "Kubernetes version that every node is to run; null leaves Kubernetes alone."
+  type        = string
+  default     = null
+}
+
 # The kubeconfig is asked from the Talos API.
 provider "talosupgrade" {
   talosconfig_path = var.talosconfig
 }
 
 resource "talosupgrade_cluster" "demo" {
-  talos_version = var.talos_version
+  talos_version      = var.talos_version
+  kubernetes_version = var.kubernetes_version
+}
+
+output "kubelet_versions" {
+  description = "What the kubelet of each node is."
+  value       = { for name, node in talosupgrade_cluster.demo.nodes : name => node.component_versions.kubelet }
 }
 
 output "talos_versions" {

@@ -51,18 +51,49 @@ const (
 	StepInstaller NodeStep = "installer-idle"
 )
 
+// The steps of one component, in order, after [StepPull].
+const (
+	// StepConfigure changes the image in the machine configuration.
+	StepConfigure NodeStep = "configure"
+	// StepRestart waits for the component to run from that image.
+	StepRestart NodeStep = "restart"
+	// StepApply applies the bootstrap manifests.
+	StepApply NodeStep = "apply"
+	// StepRollout waits for what was applied to be rolled out.
+	StepRollout NodeStep = "rollout"
+)
+
+// Progress is how far one half of a run is.
+type Progress struct {
+	// Managed tells that the target says something about this half.
+	Managed bool
+	// Done and Total count nodes at the target of this half, and all managed
+	// nodes.
+	Done, Total int
+	// Steps counts what is left to do in this half.
+	Steps int
+	// Waits says why this half waits for the other one, a sentence in the words
+	// of the annotation protocol; empty where it does not.
+	Waits string
+	// Lowest is the lowest version that may be claimed; zero where it cannot be
+	// told.
+	Lowest version.Version
+}
+
 // Event is one thing that happened in a run.
 type Event struct {
 	Kind EventKind
 	Time time.Time
+	// Node is empty for what concerns the whole cluster, as manifests do.
 	Node string
-	Step NodeStep
-	// Done and Total count managed nodes at the target and all managed nodes.
-	Done, Total int
-	// Lowest is the lowest Talos version seen when the run began or, for
-	// EventRunDone and EventRunFailed, when it ended.
-	Lowest version.Version
-	Target Target
+	// Component is the part of Kubernetes that the event is about; empty for
+	// what is about Talos or about the whole run.
+	Component Component
+	Step      NodeStep
+	// Talos and Kubernetes are the two halves as they were last seen; zero in
+	// events of steps.
+	Talos, Kubernetes Progress
+	Target            Target
 	// To is the version that the node of EventNodeStarted and EventNodeDone
 	// moves to; it differs from the target where the way there has more than
 	// one hop.

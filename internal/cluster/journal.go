@@ -60,8 +60,25 @@ func (e Entry) Open() bool { return e.Phase != PhaseFallback }
 // Journal is the record of unfinished work, by machine UUID. It is written
 // with its resource version, so that two writers cannot both succeed.
 type Journal struct {
-	Entries         map[string]Entry
+	Entries map[string]Entry
+	// Manifests tells that a roll began after which the bootstrap manifests
+	// have to be synced, and that this has not been done yet; nil otherwise.
+	Manifests       *ManifestsDue
 	ResourceVersion string
+}
+
+// ManifestsDue is the record of a sync of the bootstrap manifests that has to
+// follow a roll.
+type ManifestsDue struct {
+	// Run names the run that wrote it.
+	Run string
+	// Written is when, by the clock of the runner.
+	Written time.Time
+}
+
+// WithManifests is a copy of the journal with that record; nil takes it away.
+func (j Journal) WithManifests(due *ManifestsDue) Journal {
+	return Journal{Entries: maps.Clone(j.Entries), Manifests: due, ResourceVersion: j.ResourceVersion}
 }
 
 // With is a copy of the journal in which the entry stands under the UUID.
@@ -73,7 +90,7 @@ func (j Journal) With(uuid string, entry Entry) Journal {
 
 	entries[uuid] = entry
 
-	return Journal{Entries: entries, ResourceVersion: j.ResourceVersion}
+	return Journal{Entries: entries, Manifests: j.Manifests, ResourceVersion: j.ResourceVersion}
 }
 
 // Without is a copy of the journal in which the UUID has no entry.
@@ -81,5 +98,5 @@ func (j Journal) Without(uuid string) Journal {
 	entries := maps.Clone(j.Entries)
 	delete(entries, uuid)
 
-	return Journal{Entries: entries, ResourceVersion: j.ResourceVersion}
+	return Journal{Entries: entries, Manifests: j.Manifests, ResourceVersion: j.ResourceVersion}
 }

@@ -93,29 +93,9 @@ type MachineConfig struct {
 	// tags. A component that is absent follows the default of the running
 	// Talos version and would move with it.
 	Images map[Component]string
-	// ProxyDisabled tells that kube-proxy is not managed by Talos.
-	ProxyDisabled bool
-}
-
-// Component is a part of Kubernetes whose image Talos manages.
-type Component string
-
-// The components, named as their containers are.
-const (
-	Kubelet           Component = "kubelet"
-	APIServer         Component = "kube-apiserver"
-	ControllerManager Component = "kube-controller-manager"
-	Scheduler         Component = "kube-scheduler"
-	Proxy             Component = "kube-proxy"
-)
-
-// Components lists the components a node of the given role runs.
-func Components(role Role) []Component {
-	if role == ControlPlane {
-		return []Component{Kubelet, APIServer, ControllerManager, Scheduler, Proxy}
-	}
-
-	return []Component{Kubelet, Proxy}
+	// Disabled are the components that the configuration switches off: kube-proxy,
+	// the controller-manager or the scheduler. They run nowhere on this node.
+	Disabled map[Component]bool
 }
 
 // UpgradeAPI is the way this machine takes an upgrade. Its own version decides:
@@ -163,14 +143,6 @@ type KubeNode struct {
 	ExcludesWorkloads bool
 }
 
-// ComponentPod is a pod of the Kubernetes control plane or of kube-proxy.
-type ComponentPod struct {
-	Node      string
-	Component Component
-	Image     string
-	Ready     bool
-}
-
 // Node is everything known about one machine of the cluster.
 type Node struct {
 	// Name is the name of the Kubernetes node, or the hostname of a member
@@ -191,6 +163,8 @@ type Node struct {
 	Gone bool
 	// Versions are the versions of the components seen running.
 	Versions map[Component]version.Version
+	// Pods are the pods of its components, static ones and kube-proxy's.
+	Pods map[Component]ComponentPod
 	// Etcd is this control plane's own view of etcd; nil on workers and where
 	// it could not be asked.
 	Etcd *EtcdView

@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // Every method of a port bounds its own calls, makes at most one mutating
@@ -43,6 +45,40 @@ type Talos interface {
 	Upgrade(ctx context.Context, address, image string, mode RebootMode) (Installation, error)
 	// Reboot asks the node to reboot.
 	Reboot(ctx context.Context, address string, mode RebootMode) error
+	// PullComponent brings the image of a component onto the node, where its
+	// container runtime looks for it; cheap when it is there.
+	PullComponent(ctx context.Context, address string, component Component, image string) error
+	// Component asks the node about one of its components: the kubelet, a static
+	// pod or, of a control plane, the image that it renders for kube-proxy.
+	// ErrNotFound means that the node has none.
+	Component(ctx context.Context, address string, component Component) (ComponentStatus, error)
+	// Configure has the machine configuration of the node name another image for
+	// a component, without a reboot, and leaves the rest of it byte for byte as
+	// it is; without effect where it names the image already. ErrConflict means
+	// that it named neither From nor To, or that somebody else wrote it at the
+	// same time; ErrRefused that the node did not accept it.
+	Configure(ctx context.Context, address string, change ImageChange) error
+}
+
+// Removals knows what a release line of Kubernetes does without.
+type Removals interface {
+	// Removals lists what is in use and gone in the version to, which is of the
+	// release line after that of from. The nodes are named by their addresses.
+	Removals(ctx context.Context, from, to version.Version, controlPlanes, workers []string) ([]Removal, error)
+}
+
+// BootstrapManifests brings what Talos renders into the cluster. A sync is many
+// requests; each of them may be repeated.
+type BootstrapManifests interface {
+	// Diff lists what a sync would change, and writes nothing. The manifests are
+	// those that the control plane at the address renders.
+	Diff(ctx context.Context, address string, options ManifestOptions) ([]ManifestChange, error)
+	// Apply brings the objects to what the control plane at the address renders,
+	// and lists what it changed.
+	Apply(ctx context.Context, address string, options ManifestOptions) ([]ManifestChange, error)
+	// Unready lists the objects, of those that the control plane at the address
+	// renders, that are not rolled out yet, each with what it lacks.
+	Unready(ctx context.Context, address string) ([]string, error)
 }
 
 // Member is a machine as discovery lists it.

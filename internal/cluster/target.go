@@ -81,6 +81,8 @@ type Policy struct {
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool
+	// Kubernetes is how the Kubernetes half gets there.
+	Kubernetes KubernetesPolicy
 }
 
 // Holds tells whether the node is to be left alone.
@@ -104,5 +106,9 @@ func DefaultPolicy() Policy {
 		NodeTimeout: DefaultNodeTimeout,
 
 		MaxUnavailable: OneAtATime(),
+		Kubernetes: KubernetesPolicy{
+			MaxUnavailableKubelets: OneAtATime(),
+			Manifests:              ManifestPolicy{Sync: true, Timeout: DefaultManifestTimeout},
+		},
 	}
 }

@@ -167,7 +167,7 @@ func TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet(t *testing.T) {
 				r.AddPod("plain", "worker-1", nil)
 				time.Sleep(time.Minute)
 
-				r.must(r.worker("run-1"), to(hop.to))
+				r.must(r.worker("run-1"), bare(to(hop.to)))
 				r.at(hop.to)
 				r.once()
 

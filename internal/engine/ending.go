@@ -25,7 +25,7 @@ type ending struct {
 
 // end takes note of a turn that is over.
 func (s *schedule) end(over ending) {
-	s.busy = slices.DeleteFunc(s.busy, func(step plan.Step) bool { return step.Node == over.step.Node })
+	s.busy = slices.DeleteFunc(s.busy, func(step plan.Step) bool { return step.Node == over.step.Node && step.Component == over.step.Component })
 
 	// Only after it is known whether anything may be begun any more.
 	defer over.release()
@@ -33,7 +33,9 @@ func (s *schedule) end(over ending) {
 	switch {
 	case over.err == nil:
 		s.turns[keyOf(over.step)]++
-		s.settling.begin(over.step, over.ready, s.clock.Now())
+		if over.step.Component == "" || over.step.Component == cluster.Kubelet {
+			s.settling.begin(over.step, over.ready, s.clock.Now())
+		}
 	case errors.Is(over.err, errStoodDown):
 		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
 		s.obstacle.hesitate = true

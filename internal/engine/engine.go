@@ -17,6 +17,10 @@ import (
 type Options struct {
 	Talos      cluster.Talos
 	Kubernetes cluster.Kubernetes
+	// Removals and Manifests are nil where there is no connection to the
+	// Kubernetes API; what needs them is refused then.
+	Removals  cluster.Removals
+	Manifests cluster.BootstrapManifests
 	// Clock is the one on the wall when nil.
 	Clock Clock
 	// Observers are told of every event of a run, in order.
@@ -33,12 +37,16 @@ type Options struct {
 type Engine struct {
 	talos      cluster.Talos
 	kubernetes cluster.Kubernetes
+	removals   cluster.Removals
+	manifests  cluster.BootstrapManifests
 	clock      Clock
 	observers  []cluster.Observer
 	run        string
 	owner      string
 	name       string
-	guards     []guard
+	// guards are asked before a node is disturbed, componentGuards before a
+	// component is.
+	guards, componentGuards []guard
 	// telling is held while observers are told of an event.
 	telling gate
 }
@@ -48,13 +56,18 @@ func New(options Options) *Engine {
 	made := &Engine{
 		talos:      options.Talos,
 		kubernetes: options.Kubernetes,
+		removals:   options.Removals,
+		manifests:  options.Manifests,
 		clock:      options.Clock,
 		observers:  options.Observers,
 		run:        options.Run,
 		owner:      options.Owner,
 		name:       options.ClusterName,
 		guards:     defaultGuards(),
-		telling:    newGate(),
+
+		componentGuards: componentGuards(),
+
+		telling: newGate(),
 	}
 	if made.clock == nil {
 		made.clock = RealClock()

@@ -11,11 +11,13 @@ import (
 
 // DropGuards makes the engine disturb nodes without asking any guard. Tests
 // plant a bug with it.
-func (e *Engine) DropGuards() { e.guards = nil }
+func (e *Engine) DropGuards() { e.guards, e.componentGuards = nil, nil }
 
 // DropGuard makes the engine forget one guard.
 func (e *Engine) DropGuard(name string) {
-	e.guards = slices.DeleteFunc(slices.Clone(e.guards), func(g guard) bool { return g.name == name })
+	forgotten := func(g guard) bool { return g.name == name }
+	e.guards = slices.DeleteFunc(slices.Clone(e.guards), forgotten)
+	e.componentGuards = slices.DeleteFunc(slices.Clone(e.componentGuards), forgotten)
 }
 
 // HoldUpGuards does something when a guard is asked, after the observation.

@@ -15,6 +15,8 @@ type Failure struct {
 	Summary string
 	// Node is the node it happened on, empty for the cluster.
 	Node string
+	// Component is the part of Kubernetes that it is about, empty for Talos.
+	Component cluster.Component
 	// Findings are all reasons, when checks refused.
 	Findings []cluster.Finding
 	// Seen is what was observed.
@@ -101,16 +103,27 @@ var (
 	// ErrUnsettled: a node that was moved did not stay healthy for as long as
 	// it has to before the next one is disturbed.
 	ErrUnsettled = errors.New("node did not stay healthy")
+	// ErrForeignWriter: somebody else writes machine configurations meanwhile.
+	ErrForeignWriter = errors.New("the machine configuration is written by somebody else")
+	// ErrManifests: the bootstrap manifests could not be synced.
+	ErrManifests = errors.New("bootstrap manifests not synced")
 	// ErrDeadline: the time for the whole run is used up.
 	ErrDeadline = errors.New("the time for the run is used up")
 )
 
 // blocked is the failure of checks before a run.
 func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
-	summary := "Unable to upgrade the cluster"
+	var wanted []string
+
 	if !target.Talos.IsZero() {
-		summary += " to Talos " + target.Talos.String()
+		wanted = append(wanted, "Talos "+target.Talos.String())
 	}
+
+	if !target.Kubernetes.IsZero() {
+		wanted = append(wanted, "Kubernetes "+target.Kubernetes.String())
+	}
+
+	summary := "Unable to upgrade the cluster to " + strings.Join(wanted, " and ")
 
 	return &Failure{
 		Summary:  summary,

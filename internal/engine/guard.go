@@ -19,6 +19,8 @@ type situation struct {
 	step plan.Step
 	// run is the name under which cordons of this run are marked.
 	run string
+	// policy is set for guards of components only.
+	policy cluster.Policy
 	// share is how many workers may be unavailable.
 	share cluster.Share
 	// others are the nodes that turns of this run are taking out of service:

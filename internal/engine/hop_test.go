@@ -12,7 +12,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -212,33 +211,5 @@ func TestImageOfALaterHopIsMissedBeforeTheFirstCordon(t *testing.T) {
 				r.tidy()
 			})
 		})
-	}
-}
-
-func TestKubernetesStepsAreRefused(t *testing.T) {
-	inCluster(t, setup{}, func(r *rig) {
-		request := to(toLifecycle)
-		request.Target.Kubernetes = version.MustParse("1.35.0")
-
-		w := r.worker("run-1")
-
-		failed := failure(t, w.upgrade(context.Background(), request), engine.ErrBlocked, "")
-		if index := slices.IndexFunc(failed.Findings, func(f cluster.Finding) bool { return f.Attribute == "kubernetes_version" }); index < 0 ||
-			!strings.Contains(failed.Findings[index].Found, kubernetes) || failed.Findings[index].Severity != cluster.Permanent {
-			t.Errorf("%+v", failed.Findings)
-		}
-
-		if _, mutating := w.client.Calls(); mutating != 0 {
-			t.Errorf("the refused run made %d mutating calls", mutating)
-		}
-	})
-}
-
-func TestPlanThatMovesTalosAloneIsExecutable(t *testing.T) {
-	t.Parallel()
-
-	steps := []plan.Step{{Node: "worker-0", From: version.MustParse("1.13.2"), To: version.MustParse("1.13.4")}}
-	if findings := engine.Executable(plan.Plan{Steps: steps}); len(findings) != 0 {
-		t.Errorf("%+v", findings)
 	}
 }

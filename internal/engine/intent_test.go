@@ -46,7 +46,7 @@ func TestIntentAloneDoesNotArmTheNode(t *testing.T) {
 					return err
 				})
 
-				_ = failure(t, w.upgrade(context.Background(), to(hop.to)), engine.ErrGuard, "worker-0")
+				_ = failure(t, w.upgrade(context.Background(), bare(to(hop.to))), engine.ErrGuard, "worker-0")
 
 				if took := time.Since(begun); took > 7*time.Minute {
 					t.Errorf("it took %s to give up", took)

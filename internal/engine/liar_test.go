@@ -107,6 +107,15 @@ func (l *liar) Machine(ctx context.Context, address string) (cluster.Machine, er
 		l.machine(&machine)
 	}
 
+	if err == nil && l.kubernetes != "" {
+		images := map[cluster.Component]string{}
+		for component := range machine.Config.Images {
+			images[component] = "registry.k8s.io/" + string(component) + ":v" + l.kubernetes
+		}
+
+		machine.Config.Images = images
+	}
+
 	return machine, err
 }
 

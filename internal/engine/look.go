@@ -46,7 +46,7 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 		return false, s.waitOut(ctx, err.Error(), func() error { return s.unobserved(err) })
 	}
 
-	s.snapshot, s.made = observed, plan.Make(observed, s.request.Target, s.policy(observed))
+	s.snapshot, s.made = observed, s.unrepeated(plan.Make(observed, s.request.Target, s.policy(observed)))
 	s.suspect(observed, s.busy)
 
 	// Turns that are going on write it, and know better than an observation.
@@ -55,7 +55,7 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 	}
 
 	// A node that this run moves right now may be away.
-	blocking := slices.DeleteFunc(refusals(s.made), func(f cluster.Finding) bool {
+	blocking := slices.DeleteFunc(cluster.Blocking(s.made.Findings), func(f cluster.Finding) bool {
 		return f.Severity == cluster.Observed && f.Node != "" && s.onItsWay(f.Node)
 	})
 

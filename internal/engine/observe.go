@@ -170,6 +170,7 @@ func addVersions(nodes []cluster.Node, pods []cluster.ComponentPod) {
 	for index := range nodes {
 		node := &nodes[index]
 		node.Versions = map[cluster.Component]version.Version{}
+		node.Pods = map[cluster.Component]cluster.ComponentPod{}
 		byName[node.Name] = node
 
 		if node.Kube != nil && !node.Kube.Kubelet.IsZero() {
@@ -182,6 +183,8 @@ func addVersions(nodes []cluster.Node, pods []cluster.ComponentPod) {
 		if !found {
 			continue
 		}
+
+		node.Pods[pod.Component] = pod
 
 		_, tag, err := image.Split(pod.Image)
 		if err != nil {

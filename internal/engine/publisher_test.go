@@ -26,32 +26,50 @@ type publisher struct {
 
 // Observe implements [cluster.Observer].
 func (p *publisher) Observe(event cluster.Event) {
-	if event.Target.Talos.IsZero() {
-		return
-	}
-
 	claims := map[string]string{}
 
-	switch event.Kind {
-	case cluster.EventRunStarted, cluster.EventNodeStarted, cluster.EventNodeDone:
-		claims["talos-status"] = "in-progress"
-	case cluster.EventRunDone:
-		claims["talos-status"] = "completed"
-	case cluster.EventRunFailed:
-		claims["talos-status"] = "failed"
-	default:
-		return
+	if event.Talos.Managed {
+		claim(claims, "talos", event, event.Talos, event.Component == "")
 	}
 
-	if event.Total > 0 {
-		claims["talos-progress"] = fmt.Sprintf("%d/%d", event.Done, event.Total)
-	}
-
-	if !event.Lowest.IsZero() {
-		claims["talos-current"] = event.Lowest.String()
+	if event.Kubernetes.Managed {
+		claim(claims, "kubernetes", event, event.Kubernetes, event.Component != "" || event.Talos.Steps == 0)
 	}
 
 	p.claim(claims)
+}
+
+// claim says of one half what an event tells of it. What fails is the half that
+// is being worked on.
+func claim(claims map[string]string, half string, event cluster.Event, at cluster.Progress, present bool) {
+	status := ""
+
+	switch {
+	case at.Steps == 0 && at.Done == at.Total:
+		status = "completed"
+	case event.Kind == cluster.EventRunDone:
+		status = "pending"
+	case event.Kind == cluster.EventRunFailed && present:
+		status = "failed"
+	case event.Kind == cluster.EventRunStarted, event.Kind == cluster.EventNodeStarted, event.Kind == cluster.EventNodeDone:
+		status = "in-progress"
+	}
+
+	if half == "kubernetes" && status == "in-progress" && event.Talos.Steps > 0 {
+		status = "blocked"
+	}
+
+	if status != "" {
+		claims[half+"-status"] = status
+	}
+
+	if at.Total > 0 {
+		claims[half+"-progress"] = fmt.Sprintf("%d/%d", at.Done, at.Total)
+	}
+
+	if !at.Lowest.IsZero() {
+		claims[half+"-current"] = at.Lowest.String()
+	}
 }
 
 func (p *publisher) claim(claims map[string]string) {

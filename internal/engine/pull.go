@@ -22,44 +22,72 @@ const (
 	pullBackoff  = 10 * time.Second
 )
 
-// download is what one node pulls before anything is disturbed: one image for
-// each hop that concerns it.
+// download is what one node pulls before anything is disturbed: one installer
+// image for each hop of Talos that concerns it, and the images of its
+// components for each hop of Kubernetes.
 type download struct {
+	node, address string
+	// step is the first turn of the node in Talos, if it has one.
 	step   plan.Step
 	images []string
+	parts  []part
 }
 
 // downloads are the images by node, in the order in which the nodes move. A
 // node in the middle of its turn may be away, and is looked at first. What
 // pulls is the version that a node runs now, for later hops too.
-func downloads(steps []plan.Step) []download {
+func downloads(snapshot cluster.Snapshot, made plan.Plan) []download {
 	var (
-		found []download
-		index = map[string]int{}
+		found []*download
+		index = map[string]*download{}
 	)
 
-	for _, step := range steps {
-		at, known := index[step.Node]
-		if !known {
-			at = len(found)
-			index[step.Node] = at
-			found = append(found, download{step: step})
+	of := func(name, address string) *download {
+		if index[name] == nil {
+			index[name] = &download{node: name, address: address}
+			found = append(found, index[name])
 		}
 
-		if node := &found[at]; !node.step.Finish && !slices.Contains(node.images, step.Image) {
-			node.images = append(node.images, step.Image)
+		return index[name]
+	}
+
+	for _, step := range made.Steps {
+		if step.Component != "" {
+			continue
+		}
+
+		one := of(step.Node, step.Address)
+		if one.step.Node == "" {
+			one.step = step
+		}
+
+		if !one.step.Finish && !slices.Contains(one.images, step.Image) {
+			one.images = append(one.images, step.Image)
 		}
 	}
 
-	return found
+	wanted := parts(snapshot, made)
+
+	for _, node := range snapshot.Managed() {
+		if len(wanted[node.Name]) > 0 && node.Machine != nil {
+			of(node.Name, node.Address).parts = wanted[node.Name]
+		}
+	}
+
+	ordered := make([]download, 0, len(found))
+	for _, one := range found {
+		ordered = append(ordered, *one)
+	}
+
+	return ordered
 }
 
 // pullEverywhere brings the images of all hops onto all nodes before any node
 // is disturbed: an image that one node cannot get stops the run here.
-func (r *run) pullEverywhere(ctx context.Context, steps []plan.Step) error {
+func (r *run) pullEverywhere(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan) error {
 	var (
 		group    errgroup.Group
-		wanted   = downloads(steps)
+		wanted   = downloads(snapshot, made)
 		findings = make([]*cluster.Finding, len(wanted))
 	)
 
@@ -67,16 +95,7 @@ func (r *run) pullEverywhere(ctx context.Context, steps []plan.Step) error {
 
 	for index, one := range wanted {
 		group.Go(func() error {
-			for _, reference := range one.images {
-				if err := r.pull(ctx, one.step, reference); err != nil {
-					findings[index] = &cluster.Finding{
-						Check: "installer-image", Severity: cluster.Observed, Node: one.step.Node, Err: err,
-						Found: fmt.Sprintf("could not pull %s: %v", reference, err),
-					}
-
-					return nil
-				}
-			}
+			findings[index] = r.fetch(ctx, one)
 
 			return nil
 		})
@@ -100,25 +119,72 @@ func (r *run) pullEverywhere(ctx context.Context, steps []plan.Step) error {
 		return nil
 	}
 
-	return &Failure{
-		Summary:  fmt.Sprintf("Unable to pull the installer images for Talos %s", r.request.Target.Talos),
+	return pullFailure(r.request.Target, failed)
+}
+
+// fetch has one node pull all of its images, up to the first that it cannot
+// get.
+func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
+	refused := func(check, reference string, err error) *cluster.Finding {
+		return &cluster.Finding{
+			Check: check, Severity: cluster.Observed, Node: one.node, Err: err,
+			Found: fmt.Sprintf("could not pull %s: %v", reference, err),
+		}
+	}
+
+	for _, reference := range one.images {
+		if err := r.pull(ctx, one.step, reference); err != nil {
+			return refused("installer-image", reference, err)
+		}
+	}
+
+	for _, part := range one.parts {
+		if err := r.pullComponent(ctx, one.node, one.address, part.component, part.image); err != nil {
+			return refused(checkImages, part.image, err)
+		}
+	}
+
+	return nil
+}
+
+// checkImages is the check of findings about the images of components.
+const checkImages = "component-images"
+
+func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
+	failure := &Failure{
+		Summary:  fmt.Sprintf("Unable to pull the installer images for Talos %s", target.Talos),
 		Node:     failed[0].Node,
 		Findings: failed,
 		State:    "No node was disturbed.",
 		Remedy:   "Check that the image exists and that the nodes reach its registry, then run terraform apply again.",
 		Err:      errors.Join(causes(failed)...),
 	}
+
+	if failed[0].Check == checkImages {
+		failure.Summary = fmt.Sprintf("Unable to pull the images for Kubernetes %s", target.Kubernetes)
+		failure.Component = cluster.Kubelet
+	}
+
+	return failure
 }
 
 // pull brings one node its image; where it is there already this is cheap.
 func (r *run) pull(ctx context.Context, step plan.Step, reference string) error {
 	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
 
+	return r.repeated(ctx, func(ctx context.Context) error {
+		return r.talos.Pull(ctx, step.Address, reference, step.API)
+	})
+}
+
+// repeated tries a pull again that failed in a way which may heal, within the
+// time that one image may take.
+func (r *run) repeated(ctx context.Context, pull func(context.Context) error) error {
 	bounded, cancel := r.clock.WithTimeout(ctx, cluster.PullTimeout)
 	defer cancel()
 
 	for attempt := 1; ; attempt++ {
-		err := r.talos.Pull(bounded, step.Address, reference, step.API)
+		err := pull(bounded)
 		if err == nil || !cluster.Heals(err) || attempt == pullAttempts {
 			return err
 		}

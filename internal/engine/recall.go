@@ -19,6 +19,13 @@ func (w *settling) note(snapshot cluster.Snapshot, made plan.Plan, busy []plan.S
 		return
 	}
 
+	if made.Steps[0].Component != "" {
+		// Whoever has reached the end of Talos is not told apart any more.
+		w.look(snapshot, now)
+
+		return
+	}
+
 	hop := made.Steps[0]
 	left := map[string]bool{}
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // run is one upgrade of one cluster, from lease to release. Its turns share it.
@@ -32,7 +31,7 @@ type run struct {
 // returns a [*Failure]. The snapshot is the last observation in either case.
 // Killed at any point, the next call continues where the cluster is.
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot, error) {
-	snapshot, err := e.Observe(ctx)
+	snapshot, err := e.firstLook(ctx)
 	if err != nil {
 		return snapshot, &Failure{Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Err: err}
 	}
@@ -54,7 +53,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	made := plan.Make(snapshot, request.Target, request.Policy)
-	if blocking := refusals(made); len(blocking) > 0 {
+	if blocking := e.objections(ctx, snapshot, made, request.Policy); len(blocking) > 0 {
 		return snapshot, blocked(request.Target, blocking)
 	}
 
@@ -119,41 +118,54 @@ func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snaps
 	return last, err
 }
 
-// progress adds the counts and the lowest version to an event.
-func (r *run) progress(event cluster.Event, snapshot cluster.Snapshot, made plan.Plan) cluster.Event {
-	event.Done, event.Total = len(made.AtTarget), made.Total()
-	event.Target = r.request.Target
-	event.Lowest = lowestCertain(snapshot, made)
+// firstLook observes the cluster, and gives an API server that is away a moment
+// to return: the one of a single control plane may be restarting for an earlier
+// run that was cut off.
+func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
+	var snapshot cluster.Snapshot
 
-	return event
-}
+	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
+	defer cancel()
 
-// lowestCertain is the lowest version that may be claimed for the nodes that
-// the target applies to. A node that is away counts with what it ran before its
-// turn; where that is not known either, nothing can be claimed.
-func lowestCertain(snapshot cluster.Snapshot, made plan.Plan) version.Version {
-	var lowest version.Version
-
-	for _, node := range snapshot.Managed() {
-		if slices.Contains(made.Held, node.Name) {
-			continue
+	err := e.wait(bounded, "", "the Kubernetes API to answer", func(context.Context) (bool, string, error) {
+		// Not within these bounds: what is seen in the end is what counts.
+		observed, err := e.Observe(ctx)
+		if err != nil {
+			return false, "", err
 		}
 
-		if node.Machine != nil {
-			lowest = version.Lowest(lowest, node.Machine.Talos)
+		snapshot = observed
 
-			continue
+		if away := observed.KubernetesError; away != nil && cluster.Heals(away) {
+			return false, away.Error(), nil
 		}
 
-		index := slices.IndexFunc(made.Steps, func(s plan.Step) bool { return s.Node == node.Name })
-		if index < 0 || made.Steps[index].From.IsZero() {
-			return version.Version{}
-		}
-
-		lowest = version.Lowest(lowest, made.Steps[index].From)
+		return true, "", nil
+	})
+	if snapshot.KubernetesError != nil && ctx.Err() == nil {
+		err = nil
 	}
 
-	return lowest
+	return snapshot, err
+}
+
+// objections are all reasons not to begin: what the plan says and, where it has
+// no objection, what removals from Kubernetes would break, and manifests that
+// could not be synced in the end.
+func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, policy cluster.Policy) []cluster.Finding {
+	if blocking := cluster.Blocking(made.Findings); len(blocking) > 0 {
+		return blocking
+	}
+
+	return cluster.Blocking(append(e.removed(ctx, snapshot, made), e.unsyncable(ctx, snapshot, made, policy)...))
+}
+
+// progress adds to an event how far the two halves are.
+func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
+	event.Talos, event.Kubernetes = made.Talos, made.Kubernetes
+	event.Target = r.request.Target
+
+	return event
 }
 
 const resumeRemedy = "Run terraform apply again to continue where the cluster is."
@@ -201,11 +213,11 @@ func (r *run) conclude(snapshot cluster.Snapshot, err error) {
 	}
 
 	made := plan.Make(snapshot, r.request.Target, r.request.Policy)
-	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: brief(err), Err: err}, snapshot, made)
+	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: brief(err), Err: err}, made)
 
 	var failure *Failure
 	if errors.As(err, &failure) {
-		event.Node = strings.Join(failure.nodes(), ",")
+		event.Node, event.Component = strings.Join(failure.nodes(), ","), failure.Component
 	}
 
 	r.emit(event)

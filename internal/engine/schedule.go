@@ -38,10 +38,12 @@ type schedule struct {
 	departed map[string]bool
 }
 
-// turnKey is one node on its way to one version.
-type turnKey struct{ node, to string }
+// turnKey is one node, or one of its components, on its way to one version.
+type turnKey struct{ node, component, to string }
 
-func keyOf(step plan.Step) turnKey { return turnKey{node: step.Node, to: step.To.String()} }
+func keyOf(step plan.Step) turnKey {
+	return turnKey{node: step.Node, component: string(step.Component), to: step.To.String()}
+}
 
 func newSchedule(r *run, snapshot cluster.Snapshot) *schedule {
 	return &schedule{
@@ -76,7 +78,7 @@ func (s *schedule) all(ctx context.Context) error {
 	switch {
 	case s.failure != nil:
 	case done:
-		s.emit(s.progress(cluster.Event{Kind: cluster.EventRunDone}, s.snapshot, s.made))
+		s.emit(s.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
 		// Of turns that this ended, one would have said more about it.
 		s.failure = s.stopped(ctx, "between two nodes")
@@ -97,9 +99,9 @@ func (s *schedule) begin(ctx context.Context) error {
 		s.begun = ready
 	}
 
-	s.emit(s.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.snapshot, s.made))
+	s.emit(s.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
 
-	return s.pullEverywhere(ctx, s.made.Steps)
+	return s.pullEverywhere(ctx, s.snapshot, s.made)
 }
 
 // advance starts what may start now and waits until something has changed. It
@@ -138,19 +140,24 @@ func (s *schedule) start(ctx context.Context, next []plan.Step) error {
 
 	s.settling.note(s.snapshot, s.made, s.busy, s.clock.Now())
 
-	if s.settling.pending() {
+	// Manifests take nobody out of service.
+	if s.settling.pending() && next[0].Component != cluster.Manifests {
 		return s.settle(ctx, next[0])
 	}
 
+	if err := s.due(ctx, next[0]); err != nil {
+		return err
+	}
+
 	for _, step := range next {
-		s.emit(s.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, To: step.To}, s.snapshot, s.made))
+		s.emit(s.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
 		s.busy = append(s.busy, step)
 		s.moved = true
 
 		turning, end := s.launch(ctx, step)
 
 		go func() {
-			ready, err := s.turn(turning, step)
+			ready, err := s.carryOut(turning, step)
 			if cause := context.Cause(turning); errors.Is(cause, errStoodDown) {
 				err = cause
 			}
@@ -162,13 +169,31 @@ func (s *schedule) start(ctx context.Context, next []plan.Step) error {
 	return s.await(ctx, s.patience())
 }
 
+// carryOut is the turn of a step: of a node, of one of its components, or of the
+// manifests.
+func (s *schedule) carryOut(ctx context.Context, step plan.Step) (ready time.Time, err error) {
+	switch step.Component {
+	case "":
+		return s.turn(ctx, step)
+	case cluster.Manifests:
+		return ready, s.sync(ctx, step)
+	default:
+		return s.replace(ctx, step)
+	}
+}
+
 // patience is how long to wait for a turn to end before looking whether
 // something else can be started.
 func (s *schedule) patience() time.Duration {
 	waiting := slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !s.onItsWay(step.Node) })
-	alone := slices.ContainsFunc(s.busy, func(step plan.Step) bool { return step.Role == cluster.ControlPlane || step.Finish })
+	alone := slices.ContainsFunc(s.busy, func(step plan.Step) bool { return !step.Parallel() })
+	most := s.made.Budget
 
-	if !waiting || alone || len(s.busy) >= max(s.made.Budget, 1) {
+	if len(s.busy) > 0 && s.busy[0].Component != "" {
+		most = s.made.KubeletBudget
+	}
+
+	if !waiting || alone || len(s.busy) >= max(most, 1) {
 		return forEver
 	}
 
@@ -221,12 +246,7 @@ const turnsMost = 3
 // this node had its turn already.
 func (s *schedule) mayStart(step plan.Step) error {
 	if s.turns[keyOf(step)] >= turnsMost {
-		return &Failure{
-			Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node,
-			Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", turnsMost, step.From),
-			State:  "Somebody or something else changes this node.",
-			Remedy: "Find out who does, then run terraform apply again.",
-		}
+		return tooManyTurns(step)
 	}
 
 	if !s.late() {
@@ -235,10 +255,39 @@ func (s *schedule) mayStart(step plan.Step) error {
 
 	return &Failure{
 		Summary: "Unable to finish the upgrade in the time that timeouts allow",
-		Seen:    fmt.Sprintf("After %s the next node would have been %s.", s.clock.Now().Sub(s.since).Round(time.Second), step.Node),
+		Seen:    fmt.Sprintf("After %s the next would have been %s.", s.clock.Now().Sub(s.since).Round(time.Second), nameOf(step)),
 		Remedy:  "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.",
 		Err:     ErrDeadline,
 	}
+}
+
+// nameOf is what a step moves, for people.
+func nameOf(step plan.Step) string {
+	switch step.Component {
+	case "":
+		return step.Node
+	case cluster.Manifests:
+		return "the bootstrap manifests"
+	default:
+		return fmt.Sprintf("%s on %s", step.Component, step.Node)
+	}
+}
+
+func tooManyTurns(step plan.Step) *Failure {
+	failure := &Failure{
+		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node, Component: step.Component,
+		Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", turnsMost, step.From),
+		State:  "Somebody or something else changes this node.",
+		Remedy: "Find out who does, then run terraform apply again.",
+	}
+
+	if step.Component != "" {
+		failure.Summary = fmt.Sprintf("Unable to bring %s to Kubernetes %s", nameOf(step), step.To)
+		failure.Seen = fmt.Sprintf("It had %d turns in this run, and is not there.", turnsMost)
+		failure.State = "Somebody or something else changes it."
+	}
+
+	return failure
 }
 
 // noRoom says why nothing may start although nothing is on its way.

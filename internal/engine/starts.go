@@ -110,7 +110,7 @@ func (r *run) late() bool {
 // emit tells the observers of an event. What turns do shows here long before
 // they end.
 func (r *run) emit(event cluster.Event) {
-	if event.Kind == cluster.EventNodeStep {
+	if event.Kind == cluster.EventNodeStep && event.Component == "" {
 		r.watch(event.Node, event.Step)
 	}
 

@@ -38,6 +38,12 @@ const announceEvery = 30 * time.Second
 // wait looks until the condition holds, the context ends or a look fails. The
 // caller bounds it with a context from the engine's clock.
 func (e *Engine) wait(ctx context.Context, node, what string, try look) error {
+	return e.waitClosely(ctx, node, what, pollMost, try)
+}
+
+// waitClosely is [Engine.wait] with pauses no longer than the given one, for
+// what takes seconds and costs little to look at.
+func (e *Engine) waitClosely(ctx context.Context, node, what string, most time.Duration, try look) error {
 	var (
 		begun     = e.clock.Now()
 		announced = begun
@@ -57,7 +63,9 @@ func (e *Engine) wait(ctx context.Context, node, what string, try look) error {
 			return err
 		case done && err == nil:
 			return nil
-		case seen != "":
+		case seen != "" && (ctx.Err() == nil || last == ""):
+			// What a look says that was cut off is about the time, not about what
+			// is being waited for.
 			last = seen
 		}
 
@@ -68,6 +76,6 @@ func (e *Engine) wait(ctx context.Context, node, what string, try look) error {
 
 		// A context that ended is noticed above.
 		_ = e.clock.Sleep(ctx, pause)
-		pause = min(pause+pause/2, pollMost)
+		pause = min(pause+pause/2, most)
 	}
 }

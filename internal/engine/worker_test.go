@@ -71,7 +71,7 @@ func (r *rig) worker(run string) *worker {
 func (r *rig) workerOver(client *ports.Client, talos cluster.Talos, kube cluster.Kubernetes) *worker {
 	made := &worker{client: client, notes: &publisher{client: client}}
 	made.Engine = engine.New(engine.Options{
-		Talos: talos, Kubernetes: kube, Run: client.Name(), Owner: "talosupgrade_cluster.test",
+		Talos: talos, Kubernetes: kube, Removals: client, Manifests: client, Run: client.Name(), Owner: "talosupgrade_cluster.test",
 		ClusterName: "test", Observers: []cluster.Observer{made, made.notes},
 	})
 
@@ -81,6 +81,14 @@ func (r *rig) workerOver(client *ports.Client, talos cluster.Talos, kube cluster
 // to is a request for a Talos version with the default policy.
 func to(target string) engine.Request {
 	return engine.Request{Target: cluster.Target{Talos: version.MustParse(target)}, Policy: cluster.DefaultPolicy()}
+}
+
+// bare is a request that leaves the manifests alone, for tests that count calls
+// or look at the first one.
+func bare(request engine.Request) engine.Request {
+	request.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
+
+	return request
 }
 
 // upgrade runs an engine and publishes its last word.

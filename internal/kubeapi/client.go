@@ -4,10 +4,12 @@ package kubeapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +38,11 @@ type Options struct {
 	UserAgent string
 	// DialContext opens connections; nil dials TCP.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	// Alternatives are other API servers of the same cluster as host:port, which
+	// are tried when the one of the kubeconfig cannot be reached. It is asked
+	// each time anew, from any goroutine, and must not block. A proxy, and a
+	// connection that proves no identity, rule them out.
+	Alternatives func() []string
 	// Sleep waits for the time between two looks at a lease; nil waits on the
 	// real clock. It returns the error of a context that ended first.
 	Sleep func(ctx context.Context, duration time.Duration) error
@@ -46,8 +53,10 @@ type Client struct {
 	core         rest.Interface
 	coordination rest.Interface
 	config       *rest.Config
+	server       *url.URL
 	http         *http.Client
 	transport    *http.Transport
+	lines        *lines
 	sleep        func(ctx context.Context, duration time.Duration) error
 	clusterID    atomic.Pointer[string]
 }
@@ -94,12 +103,26 @@ func (c *Client) ClusterID() string {
 	return ""
 }
 
-// Close ends idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+// Close ends all connections, those that are just being made included. Requests
+// fail from then on.
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.lines.close()
+}
 
 // Config is the connection as client-go describes it, for other clients of the
-// same API, together with [Client.HTTPClient]. It holds secrets.
-func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
+// same API. They share the connections of this one, its credentials and its ways
+// around an API server that is down, with [Client.HTTPClient] or without, and
+// live no longer than it does.
+func (c *Client) Config() *rest.Config {
+	return &rest.Config{
+		Host:           c.server.String(),
+		UserAgent:      c.config.UserAgent,
+		QPS:            c.config.QPS,
+		WarningHandler: c.config.WarningHandler,
+		Transport:      c.http.Transport,
+	}
+}
 
 // HTTPClient is the client whose connections are shared and closed by
 // [Client.Close].
@@ -116,10 +139,18 @@ func (c *Client) connect(options Options) error {
 		return err
 	}
 
+	c.server, _, err = rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return err
+	}
+
 	dial := options.DialContext
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
+
+	c.lines = newLines(dial)
+	dial = c.lines.dial
 
 	proxy := c.config.Proxy
 	if proxy == nil {
@@ -136,6 +167,10 @@ func (c *Client) connect(options Options) error {
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: sendPingTimeout, PingTimeout: pingTimeout},
 	}
 
+	if options.Alternatives != nil && c.config.Proxy == nil && c.provesIdentity(tlsConfig) {
+		c.transport.DialTLSContext = newDialer(dial, tlsConfig, hostPort(c.server), options.Alternatives).connect
+	}
+
 	wrapped, err := transport.HTTPWrappersForConfig(transportConfig, c.transport)
 	if err != nil {
 		return err
@@ -144,6 +179,21 @@ func (c *Client) connect(options Options) error {
 	c.http = &http.Client{Transport: wrapped}
 
 	return c.openGroups()
+}
+
+// provesIdentity tells whether a server that is not meant would be noticed.
+func (c *Client) provesIdentity(config *tls.Config) bool {
+	return c.server.Scheme == "https" && config != nil && !config.InsecureSkipVerify
+}
+
+// hostPort is what the transport of a URL dials.
+func hostPort(server *url.URL) string {
+	port := server.Port()
+	if port == "" {
+		port = "443"
+	}
+
+	return net.JoinHostPort(server.Hostname(), port)
 }
 
 func (c *Client) openGroups() error {

@@ -45,6 +45,20 @@ func (e *callError) Error() string {
 // Unwrap gives the meanings and the cause.
 func (e *callError) Unwrap() []error { return append(slices.Clone(e.meanings), e.cause) }
 
+// Explain gives an error of another client of a Kubernetes API the meaning that
+// this package gives to its own: it wraps one of the sentinels of package
+// cluster. The context is the caller's, what completes "unable to ...", and
+// mutates tells that the failed request changes something. An error that is
+// explained already, and nil, are returned as they are.
+func Explain(ctx context.Context, what string, mutates bool, err error) error {
+	var explained *callError
+	if err == nil || errors.As(err, &explained) {
+		return err
+	}
+
+	return explain(ctx, operation{what: what, mutates: mutates}, true, err)
+}
+
 // explain gives an error of client-go its meaning.
 func explain(ctx context.Context, op operation, sent bool, err error) error {
 	failure := &callError{what: op.what, detail: err.Error(), cause: err}

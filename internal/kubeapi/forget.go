@@ -24,7 +24,7 @@ const (
 )
 
 // Forget removes what an upgrade left in the cluster with the given ID: the
-// published ConfigMap, the journal unless it has open entries, and the lease
+// published ConfigMap, the journal unless something in it is unfinished, and the lease
 // unless its holder is alive, which takes up to the lease's duration to find
 // out. It deletes nothing that it does not know to be ours, and tells what it
 // kept and why.
@@ -119,7 +119,16 @@ func (c *Client) forgetJournal(ctx context.Context, id string) (kept string, err
 		return name + ": " + reason, nil
 	}
 
-	for uuid, text := range object.Data {
+	due, err := manifestsDue(object)
+	if err != nil {
+		return fmt.Sprintf("%s: its record %q cannot be read: %s", name, manifestsKey, err), nil
+	}
+
+	if due != nil {
+		return fmt.Sprintf("%s: the bootstrap manifests have not been synced since the roll of run %s", name, due.Run), nil
+	}
+
+	for uuid, text := range entriesOf(object) {
 		entry, err := decodeEntry(text)
 		if err != nil {
 			return fmt.Sprintf("%s: its entry %q cannot be read: %s", name, uuid, err), nil

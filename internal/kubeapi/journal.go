@@ -28,7 +28,14 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 
 	journal := cluster.Journal{Entries: map[string]cluster.Entry{}, ResourceVersion: object.ResourceVersion}
 
-	for uuid, text := range object.Data {
+	journal.Manifests, err = manifestsDue(object)
+	if err != nil {
+		return cluster.Journal{}, fmt.Errorf("%w: key %q of ConfigMap %s/%s is not a record of a sync that is due: %w. "+
+			"Make sure that the bootstrap manifests are in sync, then remove the key: kubectl -n %s edit configmap %s",
+			ErrJournal, manifestsKey, Namespace, JournalName, err, Namespace, JournalName)
+	}
+
+	for uuid, text := range entriesOf(object) {
 		entry, err := decodeEntry(text)
 		if err != nil {
 			return cluster.Journal{}, fmt.Errorf("%w: key %q of ConfigMap %s/%s is not an entry: %w. "+
@@ -58,6 +65,10 @@ func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (clu
 		object.Data[uuid] = text
 	}
 
+	if err := recordManifests(object, journal.Manifests); err != nil {
+		return cluster.Journal{}, fmt.Errorf("unable to %s: %w", what, err)
+	}
+
 	request := c.core.Post().Namespace(Namespace).Resource("configmaps")
 	if journal.ResourceVersion != "" {
 		request = c.core.Put().Namespace(Namespace).Resource("configmaps").Name(JournalName)
@@ -68,7 +79,9 @@ func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (clu
 		return cluster.Journal{}, vanished(journal.ResourceVersion, err)
 	}
 
-	return cluster.Journal{Entries: journal.Entries, ResourceVersion: written.ResourceVersion}, nil
+	journal.ResourceVersion = written.ResourceVersion
+
+	return journal, nil
 }
 
 func (c *Client) readConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {

@@ -18,9 +18,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// labelComponent is the label by which Talos names the pods of the control
-// plane and of kube-proxy.
-const labelComponent = "k8s-app"
+const (
+	// labelComponent is the label by which Talos names the pods of the control
+	// plane and of kube-proxy.
+	labelComponent = "k8s-app"
+	// annotationConfigVersion is where Talos writes into a static pod from which
+	// version of the configuration it was made.
+	annotationConfigVersion = "talos.dev/config-version"
+)
 
 // ComponentPods lists the pods of the control plane and of kube-proxy.
 func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error) {
@@ -53,6 +58,9 @@ func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, err
 			Component: cluster.Component(component),
 			Image:     pod.Spec.Containers[index].Image,
 			Ready:     ready(pod),
+
+			ConfigVersion: pod.Annotations[annotationConfigVersion],
+			Trouble:       trouble(pod, component),
 		})
 	}
 

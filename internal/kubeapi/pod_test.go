@@ -85,8 +85,15 @@ func TestADrainTakesWhatKubectlTakes(t *testing.T) {
 	}
 
 	planes, err := api.PodsToEvict(t.Context(), "cp-0")
-	if err != nil || len(planes) != 0 {
-		t.Errorf("a control plane has pods to evict: %v, %v", planes, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, pod := range planes {
+		// CoreDNS tolerates control planes and moves like any workload.
+		if !strings.HasPrefix(pod.Name, "coredns") {
+			t.Errorf("%s on a control plane is to be evicted", pod)
+		}
 	}
 }
 

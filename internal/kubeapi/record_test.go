@@ -148,23 +148,63 @@ func TestTheJournalKeepsEveryWordOfAnEntry(t *testing.T) {
 	}
 }
 
+func TestTheJournalRemembersASyncThatIsDue(t *testing.T) {
+	api, other := live(t)
+	defer forget(t, other)
+
+	due := &cluster.ManifestsDue{Run: "run-7", Written: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
+
+	written, err := api.WriteJournal(t.Context(), cluster.Journal{}.WithManifests(due).With("uuid-1", entry(cluster.PhaseIntent)))
+	if err != nil || written.Manifests == nil {
+		t.Fatalf("written as %+v, %v", written, err)
+	}
+
+	read, err := api.Journal(t.Context())
+	if err != nil || read.Manifests == nil || *read.Manifests != *due || len(read.Entries) != 1 {
+		t.Errorf("read %+v, %v; want %+v beside one entry", read, err, due)
+	}
+
+	object, err := other.CoreV1().ConfigMaps(kubeapi.Namespace).Get(t.Context(), kubeapi.JournalName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if got, want := object.Data["manifests"], `{"run":"run-7","written":"2026-03-04T05:06:07Z"}`; got != want {
+		t.Errorf("stored as %s, want %s: other versions read it", got, want)
+	}
+
+	if _, err := api.WriteJournal(t.Context(), written.WithManifests(nil)); err != nil {
+		t.Fatal(err)
+	}
+
+	if read, err = api.Journal(t.Context()); err != nil || read.Manifests != nil || len(read.Entries) != 1 {
+		t.Errorf("after the sync %+v, %v; want the entry alone", read, err)
+	}
+}
+
 func TestADamagedJournalIsNotTakenForAnEmptyOne(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
-	for name, value := range map[string]string{
-		"no JSON": "installed", "unknown phase": `{"phase":"half-way"}`, "no version": `{"phase":"intent","target":"latest"}`,
+	for name, pair := range map[string][2]string{
+		"no JSON":                  {"uuid-1", "installed"},
+		"unknown phase":            {"uuid-1", `{"phase":"half-way"}`},
+		"no version":               {"uuid-1", `{"phase":"intent","target":"latest"}`},
+		"a sync of no run":         {"manifests", `{}`},
+		"a sync at no time at all": {"manifests", `{"run":"run-7","written":"yesterday"}`},
 	} {
+		key, value := pair[0], pair[1]
+
 		_, err := other.CoreV1().ConfigMaps(kubeapi.Namespace).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: kubeapi.JournalName, Labels: map[string]string{kubeapi.ManagedByLabel: kubeapi.ManagedBy}},
-			Data:       map[string]string{"uuid-1": value},
+			Data:       map[string]string{key: value},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		_, err = api.Journal(t.Context())
-		if !errors.Is(err, kubeapi.ErrJournal) || !strings.Contains(err.Error(), "uuid-1") || !strings.Contains(err.Error(), "kubectl") {
+		if !errors.Is(err, kubeapi.ErrJournal) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "kubectl") {
 			t.Errorf("%s: %v, want the key and a way to repair it", name, err)
 		}
 
@@ -195,6 +235,7 @@ func TestForgetRemovesWhatIsOursAndFinished(t *testing.T) {
 		"a finished run":       {cluster.Lease{}, cluster.Journal{}, id, nil},
 		"a run that died":      {moving, cluster.Journal{}.With("u", entry(cluster.PhaseFallback)), id, nil},
 		"an unfinished node":   {cluster.Lease{}, cluster.Journal{}.With("u", entry(cluster.PhaseInstalled)), id, []string{"the upgrade of node worker-0 to Talos 1.13.4 is unfinished (phase installed)"}},
+		"manifests due":        {cluster.Lease{}, cluster.Journal{}.WithManifests(&cluster.ManifestsDue{Run: "run-7"}), id, []string{"the bootstrap manifests have not been synced since the roll of run run-7"}},
 		"another cluster's":    {cluster.Lease{}, cluster.Journal{}, "cluster-2", []string{"belongs to cluster cluster-1", ""}},
 		"a cluster without ID": {cluster.Lease{}, cluster.Journal{}, "", nil},
 	} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -17,35 +18,59 @@ func componentOrder() [5]cluster.Component {
 }
 
 // scheduleComponents gives each component that the hop concerns its turn: one
-// kind on all nodes, then the next. Before is where the hop of Kubernetes before
-// this one ended; zero when there was none.
-func (p *planner) scheduleComponents(index int, hop Hop, before version.Version) {
+// kind on all nodes, then the next. Another image of the same version is a matter
+// of the last hop of Kubernetes.
+func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 	ordered := p.componentNodes()
 	to := hop.To.Kubernetes
 
 	for _, component := range componentOrder() {
 		for _, node := range ordered {
-			running, found := node.Versions[component]
-			if !found {
+			at := slices.IndexFunc(node.parts, func(t part) bool { return t.component == component })
+			if at < 0 {
 				continue
 			}
 
-			// What the hop before moved runs where that ended.
-			if !before.IsZero() && running.Minor().Compare(before.Minor()) < 0 {
-				running = before
-			}
+			part := &node.parts[at]
+			from := part.lowest()
 
-			if !p.lags(running, to) {
-				continue
-			}
+			// What is ahead is refused, and not moved for its image either.
+			demanded := last && p.wants(node, part) && version.Highest(part.running, part.named).Compare(to) <= 0
 
-			p.made.Steps = append(p.made.Steps, Step{
-				Hop: index, Component: component, Canary: node.canary && component == cluster.Kubelet, Estimate: componentEstimate(component),
-				Node: node.Name, Role: node.Role, Address: node.Address, UUID: node.uuid, From: running, To: to,
-			})
-			node.steps++
+			if demanded || (!from.IsZero() && p.lags(from, to)) {
+				p.made.Steps = append(p.made.Steps, p.componentStep(node, part, index, to))
+				node.steps++
+				node.restarts++
+			}
 		}
 	}
+}
+
+// componentStep moves the component to the end of the hop, and takes note of
+// that.
+func (p *planner) componentStep(node *subject, t *part, index int, to version.Version) Step {
+	step := Step{
+		Hop: index, Component: t.component, Canary: node.canary && t.component == cluster.Kubelet, Estimate: componentEstimate(t.component),
+		Node: node.Name, Role: node.Role, Address: node.Address, UUID: node.uuid, From: t.lowest(), To: to, Configured: t.image,
+	}
+
+	// What a node names that does not answer, or does not tell, is not guessed.
+	if node.Machine != nil && node.Machine.Config != nil {
+		choice, err := image.Component(t.image, p.policy.Kubernetes.Images[t.component], string(t.component), to)
+		if err != nil {
+			p.checkComponentImage(node, t, err)
+		}
+
+		if choice.Digest != "" {
+			node.digests = append(node.digests, t.component)
+		}
+
+		step.Image = choice.Reference
+	}
+
+	t.reaches(to, step.Image)
+
+	return step
 }
 
 // lags tells whether a component has a turn in the hop to a version. One whose

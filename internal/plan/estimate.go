@@ -15,18 +15,31 @@ import (
 const (
 	turnEstimate = 4 * time.Minute
 	// returnEstimate is a reboot and the way back.
-	returnEstimate = 150 * time.Second
-	partEstimate   = 10 * time.Minute / 15
-	// proxyEstimate is one pod of a DaemonSet, which moves without any node.
-	proxyEstimate = 10 * time.Second
+	returnEstimate    = 150 * time.Second
+	kubeletEstimate   = 40 * time.Second
+	apiServerEstimate = time.Minute
+	staticEstimate    = 25 * time.Second
+	// proxyEstimate is a change of a configuration: the pods of kube-proxy move
+	// with the manifests.
+	proxyEstimate     = 10 * time.Second
+	manifestsEstimate = time.Minute
 )
 
 func componentEstimate(component cluster.Component) time.Duration {
-	if component == cluster.Proxy {
+	switch component {
+	case cluster.Kubelet:
+		return kubeletEstimate
+	case cluster.APIServer:
+		return apiServerEstimate
+	case cluster.Proxy:
 		return proxyEstimate
+	case cluster.Manifests:
+		return manifestsEstimate
+	case cluster.ControllerManager, cluster.Scheduler:
+		return staticEstimate
+	default:
+		return staticEstimate
 	}
-
-	return partEstimate
 }
 
 // Estimate is roughly how long the whole plan takes from now on: turns beside
@@ -39,7 +52,7 @@ func (p Plan) Estimate() time.Duration {
 
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		if i > 0 && (!step.parallel() || !slots.fits(step, max(p.Budget, 1))) {
+		if i > 0 && (!step.parallel() || !slots.fits(step, p.slotsFor(step))) {
 			total += slots.empty(p.Settle)
 		}
 
@@ -49,9 +62,18 @@ func (p Plan) Estimate() time.Duration {
 	return total + slots.empty(p.Settle)
 }
 
+// slotsFor is how many steps of its kind may go beside each other.
+func (p Plan) slotsFor(step *Step) int {
+	if step.Component == cluster.Kubelet {
+		return max(p.KubeletBudget, 1)
+	}
+
+	return max(p.Budget, 1)
+}
+
 // parallel tells whether the step may have others beside it.
 func (s *Step) parallel() bool {
-	return s.Role == cluster.Worker && s.Component == "" && !s.Finish
+	return s.Role == cluster.Worker && !s.Finish && (s.Component == "" || s.Component == cluster.Kubelet)
 }
 
 // slots are turns that run beside each other.
@@ -62,7 +84,7 @@ type slots struct {
 }
 
 func (s *slots) fits(step *Step, most int) bool {
-	return s.taken < most && s.first != nil && s.first.parallel() && s.first.Hop == step.Hop && s.first.Canary == step.Canary
+	return s.taken < most && s.first != nil && s.first.parallel() && s.first.Hop == step.Hop && s.first.Component == step.Component && s.first.Canary == step.Canary
 }
 
 func (s *slots) fill(step *Step) {
@@ -81,8 +103,8 @@ func (s *slots) empty(settle time.Duration) time.Duration {
 	}
 
 	took := s.longest
-	// Components are restarted, not rebooted; nothing settles after them.
-	if s.first.Component == "" {
+	// What runs workloads has to stay healthy; after the rest nothing settles.
+	if s.first.Component == "" || s.first.Component == cluster.Kubelet {
 		took += settle
 	}
 

@@ -97,10 +97,7 @@ func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
 		},
 		"one old kubelet is enough": {
 			scene: func() *scene {
-				s := newScene(3, 1)
-				s.node("worker-1").Versions[cluster.Kubelet] = version.MustParse("1.30.9")
-
-				return s
+				return newScene(3, 1).component("worker-1", cluster.Kubelet, "1.30.9")
 			}(), check: "compatibility", severity: cluster.Permanent, says: []string{"1.30.9"},
 		},
 		"Talos below what is managed": {
@@ -204,12 +201,6 @@ func TestWhatCanBeOrderedIsNotHeldAgainstATarget(t *testing.T) {
 			}
 		})
 	}
-}
-
-func (s *scene) component(node string, component cluster.Component, running string) *scene {
-	s.node(node).Versions[component] = version.MustParse(running)
-
-	return s
 }
 
 // TestAWayOfSeveralHopsIsObjectedToOnce looks at what concerns every turn of a

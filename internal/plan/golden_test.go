@@ -114,6 +114,21 @@ func acts() map[string]act {
 		"talos":           {1, func(s *scene, w []string) { s.runs(w[0], w[1:]...) }},
 		"kubernetes":      {1, func(s *scene, w []string) { s.kubernetes(w[0]) }},
 		"component":       {3, func(s *scene, w []string) { s.component(w[0], cluster.Component(w[1]), w[2]) }},
+		"runs":            {3, func(s *scene, w []string) { s.runsComponent(w[0], cluster.Component(w[1]), w[2]) }},
+		"names":           {3, func(s *scene, w []string) { s.namesComponent(w[0], cluster.Component(w[1]), w[2]) }},
+		"pods":            {1, func(s *scene, w []string) { s.pods(w[0]) }},
+		"mirrored":        {1, func(s *scene, w []string) { s.mirrored(w[0], strings.Join(w[1:], "")) }},
+		"wants":           {2, func(s *scene, w []string) { s.wants(cluster.Component(w[0]), w[1]) }},
+		"due":             {0, func(s *scene, _ []string) { s.due() }},
+		"unsynced":        {0, func(s *scene, _ []string) { s.unsynced() }},
+		"unhurried":       {0, func(s *scene, _ []string) { s.unhurried() }},
+		"disabled":        {2, func(s *scene, w []string) { s.disabled(w[0], cluster.Component(w[1])) }},
+		"ailing":          {3, func(s *scene, w []string) { s.ailing(w[0], cluster.Component(w[1]), strings.Join(w[2:], " ")) }},
+		"stopped":         {2, func(s *scene, w []string) { delete(s.node(w[0]).Versions, cluster.Component(w[1])) }},
+		"unmanaged":       {0, func(s *scene, _ []string) { s.unmanaged() }},
+		"proxyless":       {0, func(s *scene, _ []string) { s.proxyless() }},
+		"unreadable":      {1, func(s *scene, w []string) { s.unreadable(w[0]) }},
+		"kubelets":        {1, func(s *scene, w []string) { s.policy.Kubernetes.MaxUnavailableKubelets = share(w[0]) }},
 		"schematic":       {1, func(s *scene, w []string) { s.built(strings.Repeat(w[0], 64)) }},
 		"extension":       {2, func(s *scene, w []string) { s.node(w[0]).Machine.Extensions = w[1:] }},
 		"unpinned":        {1, func(s *scene, w []string) { s.unpinned(w[0]) }},
@@ -159,7 +174,9 @@ func render(made plan.Plan) string {
 		}
 	}
 
-	fmt.Fprintf(&text, "budget: %d, about %s\n", made.Budget, made.Estimate())
+	fmt.Fprintf(&text, "budget: %d, kubelets: %d, about %s\n", made.Budget, made.KubeletBudget, made.Estimate())
+	renderProgress(&text, "talos", made.Talos)
+	renderProgress(&text, "kubernetes", made.Kubernetes)
 
 	for _, list := range []struct {
 		name  string
@@ -178,7 +195,26 @@ func render(made plan.Plan) string {
 	return text.String()
 }
 
+func renderProgress(text *strings.Builder, half string, progress cluster.Progress) {
+	managed := "not managed, "
+	if progress.Managed {
+		managed = fmt.Sprintf("%d of %d nodes, ", progress.Done, progress.Total)
+	}
+
+	fmt.Fprintf(text, "%s: %s%d steps, lowest %s\n", half, managed, progress.Steps, progress.Lowest)
+
+	if progress.Waits != "" {
+		fmt.Fprintf(text, "  blocked: %s\n", progress.Waits)
+	}
+}
+
 func renderStep(text *strings.Builder, step plan.Step) {
+	if step.Component == cluster.Manifests && step.Node+string(step.Role)+step.Address+step.UUID+step.Image+step.Configured == "" {
+		fmt.Fprintf(text, "  manifests %s -> %s\n", step.From, step.To)
+
+		return
+	}
+
 	fmt.Fprintf(text, "  %s (%s): ", step.Node, step.Role)
 
 	if step.Component != "" {
@@ -198,6 +234,8 @@ func renderStep(text *strings.Builder, step plan.Step) {
 
 	if step.Component == "" {
 		fmt.Fprintf(text, ", %q by %q", step.Image, step.API)
+	} else {
+		fmt.Fprintf(text, ", %q for %q", step.Image, step.Configured)
 	}
 
 	text.WriteString("\n")

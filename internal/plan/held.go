@@ -75,12 +75,15 @@ func (p *planner) leaves(node *subject, hop Hop, moved map[cluster.Component]boo
 	return leavesSkewed(node, hop, moved)
 }
 
-// leavesTalos holds the node's components against the Talos of the others.
+// leavesTalos holds the node's components, as they run and as they would start
+// again, against the Talos of the others.
 func (p *planner) leavesTalos(node *subject, hop Hop) string {
-	for _, component := range cluster.Components(node.Role) {
-		running := node.Versions[component]
-		if p.loses(hop.From.Talos, hop.To.Talos, running, running) {
-			return fmt.Sprintf("%s, and its %s is %s", mismatch(hop.To.Talos, running), component, running)
+	for i := range node.parts {
+		t := &node.parts[i]
+		for _, at := range []version.Version{t.running, t.named} {
+			if p.loses(hop.From.Talos, hop.To.Talos, at, at) {
+				return fmt.Sprintf("%s, and its %s is %s", mismatch(hop.To.Talos, at), t.component, at)
+			}
 		}
 	}
 
@@ -97,9 +100,9 @@ func (p *planner) loses(talosFrom, talosTo, kubernetesFrom, kubernetesTo version
 func leavesSkewed(node *subject, hop Hop, moved map[cluster.Component]bool) string {
 	to := hop.To.Kubernetes
 
-	for _, component := range cluster.Components(node.Role) {
-		running, known := node.Versions[component]
-		if !known || component == cluster.Proxy {
+	for i := range node.parts {
+		component, running := node.parts[i].component, node.parts[i].lowest()
+		if running.IsZero() || component == cluster.Proxy {
 			// The proxies are one DaemonSet: they move on held nodes as well.
 			continue
 		}
@@ -134,9 +137,9 @@ func (p *planner) movedBy(hop Hop) map[cluster.Component]bool {
 			continue
 		}
 
-		for component, running := range node.Versions {
-			if p.lags(running, hop.To.Kubernetes) {
-				moved[component] = true
+		for j := range node.parts {
+			if at := node.parts[j].lowest(); !at.IsZero() && p.lags(at, hop.To.Kubernetes) {
+				moved[node.parts[j].component] = true
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
@@ -112,35 +111,5 @@ func (p *planner) checkFallback(node *subject, step Step) (cluster.Finding, bool
 		Found: fmt.Sprintf("the node booted %s, did not come up with it and fell back to Talos %s by itself", entry.Image, entry.Previous),
 		Remedy: fmt.Sprintf("Find out why (talosctl dmesg and logs machined), then choose another talos_version or installer_image, or set node_overrides = { %q = { retry = %q } } to try the same image again.",
 			node.Name, entry.BootID),
-	}, true
-}
-
-// checkPins refuses an upgrade that would move Kubernetes components along:
-// what the machine configuration leaves unset follows the Talos version.
-func checkPins(node *subject) (cluster.Finding, bool) {
-	if node.Machine.Config == nil {
-		return cluster.Finding{}, false
-	}
-
-	var unset []string
-
-	for _, component := range cluster.Components(node.Role) {
-		if component == cluster.Proxy && (node.Role == cluster.Worker || node.Machine.Config.ProxyDisabled) {
-			continue
-		}
-
-		if node.Machine.Config.Images[component] == "" {
-			unset = append(unset, string(component))
-		}
-	}
-
-	if len(unset) == 0 {
-		return cluster.Finding{}, false
-	}
-
-	return cluster.Finding{
-		Check: "component-images", Severity: cluster.Observed, Node: node.Name,
-		Found:  fmt.Sprintf("the machine configuration does not pin the image of %s, so it would move to the default of the new Talos version during the upgrade, kubelets before API servers", strings.Join(unset, ", ")),
-		Remedy: "Pin what runs, for example: talosctl patch machineconfig with machine.kubelet.image (and cluster.apiServer.image, cluster.controllerManager.image, cluster.scheduler.image, cluster.proxy.image on control planes).",
 	}, true
 }

@@ -91,7 +91,7 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 
 				return s
 			}(), check: "component-images", severity: cluster.Observed, node: "worker-1",
-			says: []string{"does not pin the image of kubelet,", "machine.kubelet.image"},
+			says: []string{"does not pin the image of kubelet,", `talosctl -n 10.0.1.1 patch machineconfig --patch '{"machine":{"kubelet":{"image":"ghcr.io/siderolabs/kubelet:v1.34.2"}}}'`},
 		},
 		"no control plane to be found": {
 			scene: newScene(0, 2), check: "etcd-members", severity: cluster.Observed,
@@ -161,10 +161,20 @@ func TestWhatDoesNotStandInTheWayIsNotMentioned(t *testing.T) {
 		"another image after a fallback":                     newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "b").image("worker-1", generic+":v1.13.3"),
 		"a retry that the user asks for":                     newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-9").retry("worker-1", "boot-9"),
 		"a node at the target that once fell back":           newScene(3, 2).runs("1.13.4", "worker-1").entry("worker-1", cluster.PhaseFallback, "b"),
-		"kube-proxy that Talos does not manage":              newScene(3, 2).withoutProxy("cp-1"),
+		"kube-proxy that Talos does not manage":              newScene(3, 2).proxyless(),
 		"two members of etcd while only workers move":        newScene(2, 2).runs("1.13.4", "cp-1", "cp-2"),
 		"one control plane at the target":                    newScene(1, 2).runs("1.13.4", "cp-1"),
 		"an unavailable worker that the roll brings back":    newScene(3, 2).notReady("worker-2"),
+		"components that are switched off are not missed":    newScene(3, 2).disabled("cp-1", cluster.Scheduler, cluster.ControllerManager),
+		"a held control plane without kube-proxy":            newScene(3, 2).withoutProxy("cp-1").holds("cp-1"),
+		"without kube-proxy but for a held control plane":    newScene(3, 2).proxyless().holds("cp-1").enabled("cp-1"),
+		"control planes that disagree, and no sync":          newScene(3, 2).withoutProxy("cp-1").unsynced(),
+		"control planes that disagree, and nothing to do":    newScene(3, 2).withoutProxy("cp-1").runs("1.13.4"),
+		"an old kube-proxy is named, and no sync":            newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).unsynced(),
+		"an old kube-proxy is named, and nothing to do":      newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).runs("1.13.4"),
+		"an old kube-proxy is named by a held control plane": newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).holds("cp-1"),
+		"an old kube-proxy is named, and brought up":         newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).asserts("1.34.2").walks(),
+		"an open entry, and nothing to do with Kubernetes":   newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "b").unmanaged().asserts("1.34.2"),
 		"our own cordon of an earlier run":                   newScene(3, 2).cordoned("worker-2", "run-1"),
 		"a spent budget while only control planes move":      newScene(3, 2).runs("1.13.4", "worker-1", "worker-2").cordoned("worker-1", ""),
 		"the only workers to move are unavailable already":   newScene(3, 2).runs("1.13.4", "worker-1").cordoned("worker-2", ""),
@@ -255,6 +265,16 @@ func TestUnpinnedComponentsAreThoseThatTheRoleRuns(t *testing.T) {
 	}
 }
 
+// enabled switches everything on again.
+func (s *scene) enabled(node string) *scene {
+	s.node(node).Machine.Config.Disabled = nil
+
+	return s
+}
+
+// oldProxy is an image of kube-proxy from before what runs.
+const oldProxy = "mirror.example.com:5000/kube-proxy:v1.33.0"
+
 func (s *scene) retry(node, bootID string) *scene {
 	s.policy.Retry = map[string]string{node: bootID}
 
@@ -278,7 +298,7 @@ func (s *scene) unpinned(node string) *scene {
 
 func (s *scene) withoutProxy(node string) *scene {
 	delete(s.node(node).Machine.Config.Images, cluster.Proxy)
-	s.node(node).Machine.Config.ProxyDisabled = true
+	s.node(node).Machine.Config.Disabled = map[cluster.Component]bool{cluster.Proxy: true}
 
 	return s
 }

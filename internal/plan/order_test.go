@@ -121,6 +121,7 @@ func TestStepsSayHowTheirNodeMoves(t *testing.T) {
 			From: version.MustParse("1.12.6"), To: version.MustParse("1.13.4"), API: cluster.LegacyAPI,
 			Image: generic + ":v1.13.4",
 		},
+		{Component: cluster.Manifests, From: version.MustParse("1.34.2"), To: version.MustParse("1.34.2")},
 	}
 
 	got := s.make().Steps

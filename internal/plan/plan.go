@@ -6,7 +6,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -18,7 +17,7 @@ type Step struct {
 	// Hop is the index in [Plan.Hops] of the hop that the step is a part of.
 	Hop int
 	// Component is the part of Kubernetes that moves; empty for a turn that
-	// moves Talos.
+	// moves Talos. The step of [cluster.Manifests] names no node.
 	Component cluster.Component
 	// Canary tells that nothing but canaries moves before this one is done; for
 	// a component, that none of its kind does.
@@ -33,8 +32,12 @@ type Step struct {
 	// From is what the node runs when the turn begins: at present or, where it
 	// has a turn in an earlier hop, after that.
 	From, To version.Version
-	// Image is the installer image with its tag; empty for a component.
+	// Image is the installer image with its tag or, for a component, the one that
+	// the machine configuration is to name; empty for manifests.
 	Image string
+	// Configured is what the machine configuration names for a component when
+	// the step begins; empty where it names nothing.
+	Configured string
 	// Schematic is the one the node must report afterwards; empty when the
 	// image does not tell.
 	Schematic string
@@ -66,8 +69,12 @@ type Plan struct {
 	Held []string
 	// Budget is how many workers may be unavailable at a time.
 	Budget int
+	// KubeletBudget is how many workers' kubelets may be restarting at a time.
+	KubeletBudget int
 	// Settle is how long a node must stay healthy before the next one starts.
 	Settle time.Duration
+	// Talos and Kubernetes are how far the two halves are.
+	Talos, Kubernetes cluster.Progress
 	// AtTarget are the names of the nodes with nothing to do.
 	AtTarget []string
 	// Elsewhere are the names of the nodes that are not known to be at the
@@ -85,8 +92,11 @@ type Plan struct {
 // Total counts the nodes that the target applies to: all but the held ones.
 func (p Plan) Total() int {
 	moving := make(map[string]struct{}, len(p.Steps))
+
 	for i := range p.Steps {
-		moving[p.Steps[i].Node] = struct{}{}
+		if p.Steps[i].Component != cluster.Manifests {
+			moving[p.Steps[i].Node] = struct{}{}
+		}
 	}
 
 	return len(moving) + len(p.AtTarget) + len(p.Elsewhere)
@@ -97,14 +107,23 @@ func (p Plan) Total() int {
 func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Policy) Plan {
 	p := newPlanner(snapshot, target, policy)
 
+	p.measure()
 	p.route()
 	p.checkInventory()
 	p.checkNames()
 	p.checkIntermediate()
 	p.checkHeld()
 	p.checkUnfinished()
+	p.checkProxyImage()
+	p.checkAgreement()
+	p.checkUntold()
+	p.checkServing()
 	p.schedule()
 	p.place()
+	p.countSteps()
+	p.checkDigests()
+	p.checkArmed()
+	p.checkManifests()
 	p.checkWork()
 
 	return p.made
@@ -123,7 +142,14 @@ type planner struct {
 	start State
 	// blocked tells that there is no way to the target.
 	blocked bool
-	made    Plan
+	// proxyless tells that Talos manages kube-proxy nowhere.
+	proxyless bool
+	// syncs tells that the manifests are to be synced, and may be.
+	syncs bool
+	// synced is the version that the last sync of the manifests so far leaves the
+	// pods of kube-proxy at.
+	synced version.Version
+	made   Plan
 }
 
 func newPlanner(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Policy) *planner {
@@ -136,6 +162,9 @@ func newPlanner(snapshot cluster.Snapshot, target cluster.Target, policy cluster
 		walk:     Walk{Intermediate: policy.Intermediate, AllowUnknown: policy.AllowUnknown},
 		canaries: make(map[string]bool, len(policy.Canary)),
 		nodes:    make([]subject, 0, len(snapshot.Nodes)),
+
+		proxyless: withoutProxy(snapshot, policy),
+		syncs:     policy.Kubernetes.Manifests.Sync && !allHeld(snapshot, policy),
 	}
 
 	for _, name := range policy.Canary {
@@ -163,6 +192,7 @@ func newPlanner(snapshot cluster.Snapshot, target cluster.Target, policy cluster
 	}
 
 	p.made.Budget, p.made.Settle = policy.MaxUnavailable.Of(workers), policy.Settle
+	p.made.KubeletBudget = policy.Kubernetes.MaxUnavailableKubelets.Of(workers)
 
 	return p
 }
@@ -189,7 +219,7 @@ func (p *planner) place() {
 
 // arrived tells whether the node is known to be at the target.
 func (p *planner) arrived(node *subject) bool {
-	if !p.target.Talos.IsZero() && (node.Machine == nil || node.unfinished() || !p.atTarget(node)) {
+	if !p.target.Talos.IsZero() && !p.arrivedTalos(node) {
 		return false
 	}
 
@@ -197,14 +227,5 @@ func (p *planner) arrived(node *subject) bool {
 		return !p.target.Talos.IsZero()
 	}
 
-	running, known := node.Versions[cluster.Kubelet]
-	if !known || !running.Equal(p.target.Kubernetes) {
-		return false
-	}
-
-	return !slices.ContainsFunc(cluster.Components(node.Role), func(component cluster.Component) bool {
-		running, known := node.Versions[component]
-
-		return known && !running.Equal(p.target.Kubernetes)
-	})
+	return p.arrivedKubernetes(node)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -55,6 +56,12 @@ func drawPolicy(rt *rapid.T, s *scene) {
 		s.target.Kubernetes = version.Version{}
 	}
 
+	s.policy.Kubernetes.Manifests.Sync = rapid.IntRange(0, 3).Draw(rt, "manifests") > 0
+	s.policy.Kubernetes.Manifests.Timeout = rapid.SampledFrom([]time.Duration{time.Minute, time.Minute, 0}).Draw(rt, "manifests timeout")
+	if rapid.IntRange(0, 3).Draw(rt, "kubelets are to come from a mirror") == 0 {
+		s.wants(cluster.Kubelet, "registry.example.com/kubelet")
+	}
+
 	s.policy.AllowIntermediate = rapid.Bool().Draw(rt, "intermediate")
 	s.policy.AllowUnknown = rapid.Bool().Draw(rt, "unknown")
 	s.policy.MaxUnavailable = share(rapid.SampledFrom([]string{"1", "2", "50%"}).Draw(rt, "max_unavailable"))
@@ -87,6 +94,16 @@ func drawNode(rt *rapid.T, s *scene, node *cluster.Node) {
 
 	if seldom("runs another Kubernetes") {
 		node.Versions[cluster.Kubelet] = version.MustParse(rapid.SampledFrom([]string{"1.31.0", "1.33.5", "1.34.2", "1.35.0"}).Draw(rt, "kubelet"))
+	}
+
+	if node.Machine.Config != nil && node.Machine.Config.Images != nil && seldom("names another Kubernetes") {
+		s.namesComponent(node.Name, cluster.Kubelet, rapid.SampledFrom([]string{
+			"ghcr.io/siderolabs/kubelet:v1.33.5-slim", "ghcr.io/siderolabs/kubelet:v1.35.0", "registry.example.com/kubelet:latest", "NO image",
+		}).Draw(rt, "named"))
+	}
+
+	if seldom("has an old kube-proxy") {
+		s.runsComponent(node.Name, cluster.Proxy, "1.33.7")
 	}
 
 	node.Kube.Ready = !seldom("is not ready")
@@ -140,7 +157,7 @@ func TestEveryManagedNodeIsMovedAtTheTargetOrNamedElsewhere(t *testing.T) {
 		planned := slices.Concat(made.AtTarget, made.Elsewhere, made.Held)
 
 		for _, step := range made.Steps {
-			if !slices.Contains(planned[len(made.AtTarget)+len(made.Elsewhere)+len(made.Held):], step.Node) {
+			if step.Component != cluster.Manifests && !slices.Contains(planned[len(made.AtTarget)+len(made.Elsewhere)+len(made.Held):], step.Node) {
 				planned = append(planned, step.Node)
 			}
 		}
@@ -188,12 +205,20 @@ func TestNodesWithNothingToDoHaveNoTurn(t *testing.T) {
 		s := drawScene(rt)
 
 		for _, step := range s.make().Steps {
+			if step.Component == cluster.Manifests {
+				continue
+			}
+
 			node := s.node(step.Node)
 			if step.Done && !step.Finish {
 				rt.Fatalf("%s is done and has a turn", step.Node)
 			}
 
 			if step.Finish || node.Machine == nil {
+				continue
+			}
+
+			if step.Component != "" && step.From.Equal(step.To) && s.policy.Kubernetes.Images[step.Component] != "" {
 				continue
 			}
 
@@ -294,6 +319,18 @@ func TestPlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScene(rt)
 
+		// What is still to be synced would be recorded nowhere.
+		if s.snapshot.Journal == nil {
+			s.unsynced()
+		}
+
+		// And what is named could be changed nowhere.
+		for i := range s.snapshot.Nodes {
+			if node := &s.snapshot.Nodes[i]; node.Machine != nil && node.Machine.Config == nil {
+				node.Machine.Config = s.pinned(*node)
+			}
+		}
+
 		for made := s.make(); len(made.Steps) > 0; {
 			s.carryOut(made.Steps[0])
 
@@ -331,42 +368,15 @@ func sortedMoves(steps []string) []string {
 func essence(steps []plan.Step) []string {
 	texts := make([]string, 0, len(steps))
 	for _, step := range steps {
+		if step.Component == cluster.Manifests {
+			// Where it begins depends on what is left behind.
+			texts = append(texts, string(step.Component))
+
+			continue
+		}
+
 		texts = append(texts, fmt.Sprintf("%s %s %s -> %s (canary %t)", step.Node, step.Component, step.From, step.To, step.Canary))
 	}
 
 	return texts
-}
-
-// carryOut changes the cluster as a successful turn does.
-func (s *scene) carryOut(step plan.Step) {
-	node := s.node(step.Node)
-
-	if step.Component != "" {
-		node.Versions[step.Component] = step.To
-
-		return
-	}
-
-	machine := cluster.Machine{UUID: step.UUID, Role: node.Role, Platform: "metal"}
-	if node.Machine != nil {
-		machine = *node.Machine
-	}
-
-	machine.Talos = step.To
-	if !step.Done && (s.target.InstallerImage == overrideB || s.policy.Images[step.Node] == overrideB) {
-		machine.Schematic = schematicB
-	}
-
-	node.Machine, node.Unreachable = &machine, nil
-
-	if s.snapshot.Journal != nil {
-		delete(s.snapshot.Journal.Entries, step.UUID)
-	}
-
-	if node.Kube != nil {
-		node.Kube.Ready = true
-		if node.Kube.CordonedBy != "" {
-			node.Kube.Unschedulable, node.Kube.CordonedBy = false, ""
-		}
-	}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -31,6 +31,14 @@ func drawRoll(rt *rapid.T) *scene {
 
 	s.policy.AllowIntermediate = true
 	s.policy.Order = rapid.SampledFrom([]cluster.Order{cluster.WorkersFirst, cluster.ControlPlanesFirst}).Draw(rt, "order")
+	s.policy.Kubernetes.MaxUnavailableKubelets = share(rapid.SampledFrom([]string{"1", "2", "50%", "100%"}).Draw(rt, "max_unavailable_kubelets"))
+	s.policy.Kubernetes.Manifests.Sync = rapid.IntRange(0, 3).Draw(rt, "manifests") > 0
+	s.policy.Kubernetes.Manifests.Timeout = rapid.SampledFrom([]time.Duration{time.Minute, time.Minute, 0}).Draw(rt, "manifests timeout")
+
+	if rapid.IntRange(0, 4).Draw(rt, "kube-proxy") == 0 {
+		s.proxyless()
+	}
+
 	s.policy.MaxUnavailable = share(rapid.SampledFrom([]string{"1", "2", "3", "34%", "50%", "100%"}).Draw(rt, "max_unavailable"))
 	s.policy.Hold = map[string]bool{}
 
@@ -71,6 +79,8 @@ type roll struct {
 	supported bool
 	// reboots counts the turns in Talos by node.
 	reboots map[string]int
+	// machines are those the machines that do not answer.
+	machines map[string]*cluster.Machine
 }
 
 func TestRollsAreSafeAtEveryMoment(t *testing.T) {
@@ -89,7 +99,7 @@ func TestRollsAreSafeAtEveryMoment(t *testing.T) {
 			started[node.Name] = node.Machine.Talos
 		}
 
-		r := &roll{scene: s, t: rt, reboots: map[string]int{}}
+		r := &roll{scene: s, t: rt, reboots: map[string]int{}, machines: map[string]*cluster.Machine{}}
 		r.supported = r.unsupported() == ""
 		r.play()
 
@@ -97,6 +107,8 @@ func TestRollsAreSafeAtEveryMoment(t *testing.T) {
 		if len(after.Steps)+len(after.Elsewhere) > 0 || len(cluster.Blocking(after.Findings)) > 0 {
 			rt.Fatalf("the roll ended with\n%s", render(after))
 		}
+
+		s.checkSynced(rt)
 
 		for name, from := range started {
 			want := int(s.target.Talos.Minor().Minor - from.Minor().Minor)
@@ -143,15 +155,20 @@ func (r *roll) play() {
 // begin starts the turns, one after the other, and looks at each moment.
 func (r *roll) begin(made plan.Plan, started []plan.Step) {
 	for _, step := range started {
-		node := r.node(step.Node)
-		away := r.away()
+		if step.Component == cluster.Manifests {
+			if len(r.busy)+len(started) > 1 {
+				r.t.Fatalf("manifests begin beside %v", slices.Concat(r.busy, started))
+			}
 
-		if step.Role == cluster.Worker && step.Component == "" && !away[step.Node] && len(away)+1 > made.Budget {
-			r.t.Fatalf("%s begins while %v are unavailable, and %d may be", step.Node, away, made.Budget)
+			r.busy = append(r.busy, step)
+
+			continue
 		}
 
+		r.checkBudgets(made, step)
+
 		for _, other := range r.busy {
-			if step.Role == cluster.ControlPlane || other.Role == cluster.ControlPlane || step.Component != "" || other.Component != "" {
+			if step.Role == cluster.ControlPlane || other.Role == cluster.ControlPlane || step.Component != other.Component || (step.Component != "" && step.Component != cluster.Kubelet) {
 				r.t.Fatalf("%s %s begins beside %s %s", step.Node, step.Component, other.Node, other.Component)
 			}
 
@@ -160,74 +177,18 @@ func (r *roll) begin(made plan.Plan, started []plan.Step) {
 			}
 		}
 
-		if len(r.busy)+1 > made.Budget {
-			r.t.Fatalf("%d turns at a time, and %d may be", len(r.busy)+1, made.Budget)
-		}
-
 		if r.policy.Hold[step.Node] {
 			r.t.Fatalf("%s is held and has its turn", step.Node)
 		}
 
 		r.checkCanaries(step)
-		r.checkVersions(*node, step)
+		r.checkVersions(*r.node(step.Node), step)
 
 		if step.Component == "" {
 			r.reboots[step.Node]++
 		}
 
 		r.busy = append(r.busy, step)
-	}
-}
-
-// checkCanaries wants every canary past the release that another node is about
-// to get.
-func (r *roll) checkCanaries(step plan.Step) {
-	for _, name := range r.policy.Canary {
-		behind := r.node(name).Machine == nil || r.node(name).Machine.Talos.Minor().Compare(step.To.Minor()) < 0
-		if step.Component == "" && !step.Canary && behind {
-			r.t.Fatalf("%s begins before the canary %s is done", step.Node, name)
-		}
-	}
-}
-
-// checkFaltering lets each canary in turn that is not on its way fall out of
-// service for a moment: nothing that is to wait for canaries may begin then.
-func (r *roll) checkFaltering() {
-	for _, name := range r.policy.Canary {
-		node := r.node(name)
-		if !node.Available() || slices.ContainsFunc(r.busy, func(s plan.Step) bool { return s.Node == name }) {
-			continue
-		}
-
-		node.Kube.Ready = false
-
-		for _, step := range r.make().Startable(r.snapshot, r.busy) {
-			if step.Component == "" && !step.Canary && !step.Finish {
-				r.t.Fatalf("%s begins while the canary %s is not Ready", step.Node, name)
-			}
-		}
-
-		node.Kube.Ready = true
-	}
-}
-
-// checkVersions holds the turn against S5.
-func (r *roll) checkVersions(node cluster.Node, step plan.Step) {
-	running := node.Versions[step.Component]
-	if step.Component == "" {
-		running = node.Machine.Talos
-	}
-
-	if !running.Equal(step.From) || !step.From.Less(step.To) || step.To.Minor().Compare(step.From.Minor().Next()) > 0 {
-		r.t.Fatalf("%s %s runs %s and is to go from %s to %s", step.Node, step.Component, running, step.From, step.To)
-	}
-
-	if step.Component == cluster.Kubelet {
-		for _, other := range r.snapshot.Nodes {
-			if api, found := other.Versions[cluster.APIServer]; found && api.Minor().Compare(step.To.Minor()) < 0 {
-				r.t.Fatalf("the kubelet of %s moves to %s, and the API server of %s is %s", step.Node, step.To, other.Name, api)
-			}
-		}
 	}
 }
 
@@ -254,11 +215,27 @@ func (r *roll) progress() {
 
 	index := rapid.IntRange(0, len(r.busy)-1).Draw(r.t, "who")
 	step := r.busy[index]
-	node := r.node(step.Node)
+
+	var node *cluster.Node
+	if step.Component != cluster.Manifests {
+		node = r.node(step.Node)
+	}
 
 	what := rapid.SampledFrom([]string{"cordoned", "away", "back", "done", "done"}).Draw(r.t, "what")
-	if step.Component != "" {
+	if step.Component != "" && what != "cordoned" {
 		what = "done"
+	}
+
+	switch {
+	case step.Component == cluster.Manifests && what != "done":
+		r.due()
+
+		return
+	case step.Component != "" && what != "done":
+		// The machine configuration is changed, and nothing has restarted yet.
+		r.due().namesComponent(step.Node, step.Component, step.Image)
+
+		return
 	}
 
 	switch what {
@@ -266,6 +243,11 @@ func (r *roll) progress() {
 		r.enter(node, step, cluster.PhaseIntent)
 	case "away":
 		r.enter(node, step, cluster.PhaseRebooting)
+
+		if node.Machine != nil {
+			r.machines[step.Node] = node.Machine
+		}
+
 		r.silent(step.Node)
 		node.Kube.Ready = false
 	case "back":
@@ -273,7 +255,10 @@ func (r *roll) progress() {
 		r.restore(node, step)
 		node.Machine.Talos = step.To
 	case "done":
-		r.restore(node, step)
+		if node != nil {
+			r.restore(node, step)
+		}
+
 		r.carryOut(step)
 
 		r.busy = slices.Delete(r.busy, index, index+1)
@@ -300,33 +285,10 @@ func (r *roll) restore(node *cluster.Node, step plan.Step) {
 		return
 	}
 
-	fresh := newScene(0, 0)
-	fresh.add(node.Role, node.Name, node.Address)
-
-	node.Machine, node.Unreachable = fresh.snapshot.Nodes[0].Machine, nil
+	node.Machine, node.Unreachable = r.machines[step.Node], nil
 	node.Machine.Talos = step.From
 
 	if node.Role == cluster.ControlPlane {
 		r.elect()
 	}
-}
-
-// unsupported is the first pair of versions, of whichever nodes, that the
-// matrix does not allow.
-func (r *roll) unsupported() string {
-	for _, one := range r.snapshot.Nodes {
-		if one.Machine == nil {
-			continue
-		}
-
-		for _, other := range r.snapshot.Nodes {
-			for _, running := range other.Versions {
-				if err := compat.Supports(one.Machine.Talos, running); err != nil {
-					return fmt.Sprintf("%s beside %s: %v", one.Name, other.Name, err)
-				}
-			}
-		}
-	}
-
-	return ""
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
@@ -46,6 +45,7 @@ func (p *planner) route() {
 	p.made.Hops = hopsOf(states)
 	p.find(p.checkAge()...)
 	p.find(p.checkLength()...)
+	p.addImageHop()
 
 	if !slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Axis == Talos }) && p.reinstalls() {
 		// Before Kubernetes moves, as always where the matrix does not care.
@@ -57,6 +57,8 @@ func (p *planner) route() {
 // nodes that are not held. It names the nodes that are ahead, and returns the
 // highest version of Kubernetes.
 func (p *planner) survey() version.Version {
+	named := p.namedProxy()
+
 	var lowest, highest version.Version
 
 	for i := range p.nodes {
@@ -76,12 +78,8 @@ func (p *planner) survey() version.Version {
 			p.start.Talos = version.Lowest(p.start.Talos, node.talos)
 		}
 
-		for _, running := range node.Versions {
-			highest = version.Highest(highest, running)
-			if p.target.Kubernetes.IsZero() || running.Compare(p.target.Kubernetes) <= 0 {
-				lowest = version.Lowest(lowest, running)
-			}
-		}
+		low, high := p.span(node, named)
+		lowest, highest = version.Lowest(lowest, low), version.Highest(highest, high)
 	}
 
 	p.checkComponentsAhead(highest)
@@ -99,70 +97,25 @@ func (p *planner) survey() version.Version {
 	return highest
 }
 
-// newerComponents lists the components of the node that run a newer version
-// than the target.
-func (p *planner) newerComponents(node *subject) []string {
-	if p.target.Kubernetes.IsZero() {
-		return nil
-	}
-
-	var newer []string
-
-	for _, component := range cluster.Components(node.Role) {
-		if running := node.Versions[component]; running.Compare(p.target.Kubernetes) > 0 {
-			newer = append(newer, fmt.Sprintf("%s %s", component, running))
+// span are the lowest version of the node's components that is not ahead of
+// the target, and the highest. Named is what the configurations name for
+// kube-proxy.
+func (p *planner) span(node *subject, named version.Version) (lowest, highest version.Version) {
+	see := func(v version.Version) {
+		highest = version.Highest(highest, v)
+		if p.target.Kubernetes.IsZero() || v.Compare(p.target.Kubernetes) <= 0 {
+			lowest = version.Lowest(lowest, v)
 		}
 	}
 
-	return newer
-}
-
-// below is a target that is older than what runs. A suffix that people take for
-// a variant, such as -slim, makes it that: it is explained.
-func below(target, running version.Version) string {
-	if target.Core().Equal(running.Core()) {
-		return fmt.Sprintf("%s (a pre-release, which comes before %s)", target, target.Core())
+	for i := range node.parts {
+		see(node.parts[i].running)
+		see(node.parts[i].named)
 	}
 
-	return target.String()
-}
+	see(podFrom(node.pod, named))
 
-// checkComponentsAhead refuses a target below what runs. All nodes are one
-// finding, because a target that is too low concerns them all.
-func (p *planner) checkComponentsAhead(highest version.Version) {
-	var (
-		names []string
-		newer []string
-	)
-
-	for i := range p.nodes {
-		node := &p.nodes[i]
-		if node.held {
-			continue
-		}
-
-		if found := p.newerComponents(node); len(found) > 0 {
-			names, newer = append(names, node.Name), found
-		}
-	}
-
-	finding := cluster.Finding{
-		Check: "versions", Severity: cluster.Permanent, Attribute: attributeKubernetes,
-		Remedy: fmt.Sprintf("Set kubernetes_version to %s or newer.", highest),
-	}
-	target := below(p.target.Kubernetes, highest)
-
-	switch len(names) {
-	case 0:
-		return
-	case 1:
-		finding.Node = names[0]
-		finding.Found = fmt.Sprintf("the node runs %s, newer than the target %s, and downgrades are not done", strings.Join(newer, ", "), target)
-	default:
-		finding.Found = fmt.Sprintf("Kubernetes up to %s runs on %s, newer than the target %s, and downgrades are not done", highest, listed(names), target)
-	}
-
-	p.find(finding)
+	return lowest, highest
 }
 
 // pathFinding is the finding for an error of [Path].
@@ -242,7 +195,7 @@ func (p *planner) checkLength() []cluster.Finding {
 		attribute string
 		to        version.Version
 	}{{Talos, attributeTalos, p.target.Talos}, {Kubernetes, attributeKubernetes, p.target.Kubernetes}} {
-		hops := slices.DeleteFunc(slices.Clone(p.made.Hops), func(h Hop) bool { return h.Axis != half.axis })
+		hops := slices.DeleteFunc(slices.Clone(p.made.Hops), func(h Hop) bool { return h.Axis != half.axis || p.onlyForPods(h) })
 		if len(hops) < 2 {
 			continue
 		}
@@ -257,6 +210,29 @@ func (p *planner) checkLength() []cluster.Finding {
 	}
 
 	return findings
+}
+
+// onlyForPods tells whether nothing but pods of kube-proxy moves in the hop, for
+// which nobody waits: it is no length of the way.
+func (p *planner) onlyForPods(hop Hop) bool {
+	if hop.Axis != Kubernetes || p.waitsForPods() {
+		return false
+	}
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held {
+			continue
+		}
+
+		for j := range node.parts {
+			if at := node.parts[j].lowest(); !at.IsZero() && at.Minor().Compare(hop.To.Kubernetes.Minor()) < 0 {
+				return false
+			}
+		}
+	}
+
+	return true
 }
 
 // reinstalls tells whether a node has a turn in Talos although no version

@@ -7,37 +7,35 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // schedule gives every node its turns, hop by hop.
 func (p *planner) schedule() {
-	last := -1
+	last := map[Axis]int{}
 
 	for index, hop := range p.made.Hops {
-		if hop.Axis == Talos {
-			last = index
-		}
+		last[hop.Axis] = index
 	}
 
 	p.made.Steps = make([]Step, 0, len(p.nodes)*len(p.made.Hops))
 
-	var before version.Version
-
 	for index, hop := range p.made.Hops {
-		if hop.Axis == Talos {
-			p.scheduleTalos(index, hop, index == last)
-
-			continue
-		}
-
-		if index == 0 {
+		switch {
+		case hop.Axis == Talos:
+			p.scheduleTalos(index, hop, index == last[Talos])
+		case index == 0:
 			p.scheduleUnfinished()
+
+			fallthrough
+		default:
+			p.scheduleComponents(index, hop, index == last[Kubernetes])
 		}
 
-		p.scheduleComponents(index, hop, before)
-		before = hop.To.Kubernetes
+		p.scheduleManifests(index, hop)
 	}
+
+	p.scheduleSync()
+	p.dropSync()
 
 	if len(p.made.Steps) == 0 {
 		p.made.Steps = nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -54,7 +55,7 @@ func (s *scene) add(role cluster.Role, name, address string) {
 	for _, component := range cluster.Components(role) {
 		versions[component] = version.MustParse("1.34.2")
 		if component != cluster.Proxy || role == cluster.ControlPlane {
-			images[component] = "registry.k8s.io/" + string(component) + ":v1.34.2"
+			images[component] = image.DefaultComponent(string(component)) + ":v1.34.2"
 		}
 	}
 
@@ -128,10 +129,134 @@ func (s *scene) built(schematic string) *scene {
 	return s
 }
 
+// kubernetes puts all components on a version: what runs, and what is named.
 func (s *scene) kubernetes(running string) *scene {
-	for _, node := range s.snapshot.Nodes {
+	for i := range s.snapshot.Nodes {
+		node := &s.snapshot.Nodes[i]
 		for component := range node.Versions {
-			node.Versions[component] = version.MustParse(running)
+			s.component(node.Name, component, running)
+		}
+	}
+
+	return s
+}
+
+// component puts one component of a node on a version: what runs, and what is
+// named where the node names it.
+func (s *scene) component(node string, component cluster.Component, running string) *scene {
+	s.runsComponent(node, component, running)
+
+	if machine := s.node(node).Machine; machine != nil && machine.Config != nil && machine.Config.Images[component] != "" {
+		repository, _, _ := strings.Cut(machine.Config.Images[component], ":v")
+		machine.Config.Images[component] = repository + ":v" + running
+	}
+
+	return s
+}
+
+// runsComponent changes what runs alone.
+func (s *scene) runsComponent(node string, component cluster.Component, running string) *scene {
+	s.node(node).Versions[component] = version.MustParse(running)
+
+	return s
+}
+
+// namesComponent changes what the machine configuration names alone.
+func (s *scene) namesComponent(node string, component cluster.Component, reference string) *scene {
+	s.node(node).Machine.Config.Images[component] = reference
+
+	return s
+}
+
+// pods puts the pods of kube-proxy on a version.
+func (s *scene) pods(running string) *scene {
+	for i := range s.snapshot.Nodes {
+		s.runsComponent(s.snapshot.Nodes[i].Name, cluster.Proxy, running)
+	}
+
+	return s
+}
+
+// mirrored has every component come from one registry.
+func (s *scene) mirrored(registry, suffix string) *scene {
+	for i := range s.snapshot.Nodes {
+		for component := range s.snapshot.Nodes[i].Machine.Config.Images {
+			s.namesComponent(s.snapshot.Nodes[i].Name, component, registry+"/"+string(component)+":v1.34.2"+suffix)
+		}
+	}
+
+	return s
+}
+
+// wants demands a repository for a component.
+func (s *scene) wants(component cluster.Component, repository string) *scene {
+	if s.policy.Kubernetes.Images == nil {
+		s.policy.Kubernetes.Images = map[cluster.Component]string{}
+	}
+
+	s.policy.Kubernetes.Images[component] = repository
+
+	return s
+}
+
+// due has the journal tell of a sync of the manifests that is still to come.
+func (s *scene) due() *scene {
+	s.snapshot.Journal.Manifests = &cluster.ManifestsDue{Run: "run-1"}
+
+	return s
+}
+
+// unsynced leaves the manifests alone.
+func (s *scene) unsynced() *scene {
+	s.policy.Kubernetes.Manifests.Sync = false
+
+	return s
+}
+
+// unhurried does not wait for what a sync of the manifests changes.
+func (s *scene) unhurried() *scene {
+	s.policy.Kubernetes.Manifests.Timeout = 0
+
+	return s
+}
+
+// disabled switches a component off, in the machine configuration of the node.
+func (s *scene) disabled(node string, components ...cluster.Component) *scene {
+	config := s.node(node).Machine.Config
+	config.Disabled = map[cluster.Component]bool{}
+
+	for _, component := range components {
+		config.Disabled[component] = true
+		delete(config.Images, component)
+	}
+
+	return s
+}
+
+// ailing has a pod of the node that is not Ready, for a reason.
+func (s *scene) ailing(node string, component cluster.Component, trouble string) *scene {
+	s.node(node).Pods = map[cluster.Component]cluster.ComponentPod{
+		component: {Node: node, Component: component, Image: s.node(node).Machine.Config.Images[component], Trouble: trouble},
+	}
+
+	return s
+}
+
+// unmanaged leaves Talos alone.
+func (s *scene) unmanaged() *scene {
+	s.target.Talos = version.Version{}
+
+	return s
+}
+
+// proxyless takes kube-proxy from the whole cluster.
+func (s *scene) proxyless() *scene {
+	for i := range s.snapshot.Nodes {
+		node := &s.snapshot.Nodes[i]
+		delete(node.Versions, cluster.Proxy)
+
+		if node.Role == cluster.ControlPlane {
+			s.withoutProxy(node.Name)
 		}
 	}
 
@@ -180,10 +305,14 @@ func share(text string) cluster.Share {
 
 func (s *scene) make() plan.Plan { return plan.Make(s.snapshot, s.target, s.policy) }
 
+// stepNames are the nodes that have turns; a sync of the manifests is of none.
 func stepNames(made plan.Plan) string {
 	names := make([]string, 0, len(made.Steps))
+
 	for _, step := range made.Steps {
-		names = append(names, step.Node)
+		if step.Component != cluster.Manifests {
+			names = append(names, step.Node)
+		}
 	}
 
 	return strings.Join(names, " ")

@@ -33,33 +33,39 @@ func TestStartableFillsTheBudgetAndNoMore(t *testing.T) {
 		busy string
 		want string
 	}{
-		"one worker by default":                              {scene: newScene(3, 3), want: "worker-1"},
-		"nothing beside it by default":                       {scene: newScene(3, 3), busy: "worker-1"},
-		"as many workers as the budget allows":               {scene: budget(newScene(3, 3), "2"), want: "worker-1 worker-2"},
-		"a slot is refilled":                                 {scene: budget(newScene(3, 3), "2"), busy: "worker-1", want: "worker-2"},
-		"all workers, but no control plane beside them":      {scene: budget(newScene(3, 3), "100%"), want: "worker-1 worker-2 worker-3"},
-		"no control plane while a worker is busy":            {scene: budget(newScene(3, 1), "3"), busy: "worker-1"},
-		"one control plane at a time":                        {scene: budget(newScene(3, 0), "3"), want: "cp-1"},
-		"no second control plane":                            {scene: budget(newScene(3, 0), "3"), busy: "cp-1"},
-		"no worker beside a control plane":                   {scene: budget(cpsFirst(newScene(3, 3)), "3"), busy: "cp-1"},
-		"control planes first, and nothing beside":           {scene: budget(cpsFirst(newScene(3, 3)), "3"), want: "cp-1"},
-		"an unavailable worker costs nothing":                {scene: budget(newScene(3, 3).notReady("worker-3"), "2"), want: "worker-3 worker-1"},
-		"an unavailable worker is busy all the same":         {scene: newScene(3, 3).notReady("worker-3"), want: "worker-3"},
-		"half of six with one away":                          {scene: budget(newScene(3, 6).notReady("worker-6"), "50%"), want: "worker-6 worker-1 worker-2"},
-		"a foreign cordon takes a slot":                      {scene: budget(newScene(3, 3).runs("1.13.4", "worker-3").cordoned("worker-3", ""), "2"), want: "worker-1"},
-		"a held worker that is away takes a slot":            {scene: budget(newScene(3, 3).holds("worker-3").notReady("worker-3"), "2"), want: "worker-1"},
-		"a worker that is gone takes none":                   {scene: budget(newScene(3, 3).gone("worker-3"), "2"), want: "worker-1 worker-2"},
-		"canaries alone":                                     {scene: budget(newScene(3, 3).canary("worker-3"), "3"), want: "worker-3"},
-		"canaries beside each other":                         {scene: budget(newScene(3, 4).canary("worker-3", "worker-4"), "3"), want: "worker-3 worker-4"},
-		"nothing else while a canary is busy":                {scene: budget(newScene(3, 3).canary("worker-3"), "3"), busy: "worker-3"},
-		"what an earlier run left goes alone":                {scene: budget(newScene(3, 3).cordoned("worker-2", "run-1"), "3"), want: "worker-2"},
-		"a control plane that an earlier run left is first":  {scene: budget(newScene(3, 3).entry("cp-1", cluster.PhaseInstalled, "b"), "3"), want: "cp-1"},
-		"nothing beside what is being finished":              {scene: budget(newScene(3, 3).cordoned("worker-2", "run-1"), "3"), busy: "worker-2"},
-		"only the first hop":                                 {scene: budget(newScene(0, 3).walks().runs("1.11.2", "worker-2"), "3"), want: "worker-2"},
-		"no second hop before the first is done":             {scene: budget(newScene(0, 3).walks().runs("1.11.2", "worker-2"), "3"), busy: "worker-2"},
-		"a component, and nothing beside it":                 {scene: budget(newScene(3, 3).runs("1.13.4").asserts("1.35.0"), "3"), want: "cp-1"},
-		"nothing beside a component":                         {scene: budget(newScene(3, 3).runs("1.13.4").asserts("1.35.0"), "3"), busy: "cp-1"},
-		"nothing where there is nothing to do":               {scene: newScene(3, 3).runs("1.13.4")},
+		"one worker by default":                             {scene: newScene(3, 3), want: "worker-1"},
+		"nothing beside it by default":                      {scene: newScene(3, 3), busy: "worker-1"},
+		"as many workers as the budget allows":              {scene: budget(newScene(3, 3), "2"), want: "worker-1 worker-2"},
+		"a slot is refilled":                                {scene: budget(newScene(3, 3), "2"), busy: "worker-1", want: "worker-2"},
+		"all workers, but no control plane beside them":     {scene: budget(newScene(3, 3), "100%"), want: "worker-1 worker-2 worker-3"},
+		"no control plane while a worker is busy":           {scene: budget(newScene(3, 1), "3"), busy: "worker-1"},
+		"one control plane at a time":                       {scene: budget(newScene(3, 0), "3"), want: "cp-1"},
+		"no second control plane":                           {scene: budget(newScene(3, 0), "3"), busy: "cp-1"},
+		"no worker beside a control plane":                  {scene: budget(cpsFirst(newScene(3, 3)), "3"), busy: "cp-1"},
+		"control planes first, and nothing beside":          {scene: budget(cpsFirst(newScene(3, 3)), "3"), want: "cp-1"},
+		"an unavailable worker costs nothing":               {scene: budget(newScene(3, 3).notReady("worker-3"), "2"), want: "worker-3 worker-1"},
+		"an unavailable worker is busy all the same":        {scene: newScene(3, 3).notReady("worker-3"), want: "worker-3"},
+		"half of six with one away":                         {scene: budget(newScene(3, 6).notReady("worker-6"), "50%"), want: "worker-6 worker-1 worker-2"},
+		"a foreign cordon takes a slot":                     {scene: budget(newScene(3, 3).runs("1.13.4", "worker-3").cordoned("worker-3", ""), "2"), want: "worker-1"},
+		"a held worker that is away takes a slot":           {scene: budget(newScene(3, 3).holds("worker-3").notReady("worker-3"), "2"), want: "worker-1"},
+		"a worker that is gone takes none":                  {scene: budget(newScene(3, 3).gone("worker-3"), "2"), want: "worker-1 worker-2"},
+		"canaries alone":                                    {scene: budget(newScene(3, 3).canary("worker-3"), "3"), want: "worker-3"},
+		"canaries beside each other":                        {scene: budget(newScene(3, 4).canary("worker-3", "worker-4"), "3"), want: "worker-3 worker-4"},
+		"nothing else while a canary is busy":               {scene: budget(newScene(3, 3).canary("worker-3"), "3"), busy: "worker-3"},
+		"what an earlier run left goes alone":               {scene: budget(newScene(3, 3).cordoned("worker-2", "run-1"), "3"), want: "worker-2"},
+		"a control plane that an earlier run left is first": {scene: budget(newScene(3, 3).entry("cp-1", cluster.PhaseInstalled, "b"), "3"), want: "cp-1"},
+		"nothing beside what is being finished":             {scene: budget(newScene(3, 3).cordoned("worker-2", "run-1"), "3"), busy: "worker-2"},
+		"only the first hop":                                {scene: budget(newScene(0, 3).walks().runs("1.11.2", "worker-2"), "3"), want: "worker-2"},
+		"no second hop before the first is done":            {scene: budget(newScene(0, 3).walks().runs("1.11.2", "worker-2"), "3"), busy: "worker-2"},
+		"a component, and nothing beside it":                {scene: budget(newScene(3, 3).runs("1.13.4").asserts("1.35.0"), "3"), want: "cp-1"},
+		"nothing beside a component":                        {scene: budget(newScene(3, 3).runs("1.13.4").asserts("1.35.0"), "3"), busy: "cp-1"},
+		"nothing where there is nothing to do":              {scene: newScene(3, 3).runs("1.13.4")},
+		"no control plane goes before a worker without a slot": {
+			scene: newScene(3, 3).runs("1.13.4", "worker-3").notReady("worker-3"),
+		},
+		"a worker that costs nothing does": {
+			scene: newScene(3, 3).notReady("worker-3").canary("worker-1").cordoned("worker-1", ""), want: "worker-1",
+		},
 		"an unavailable worker is bounded by its turn alone": {scene: budget(newScene(3, 3).notReady("worker-1").notReady("worker-2").notReady("worker-3"), "2"), want: "worker-1 worker-2"},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
@@ -138,15 +144,22 @@ func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
 	settled := newScene(1, 4)
 	settled.policy.MaxUnavailable, settled.policy.Settle = share("2"), time.Minute
 
+	const kubelet = 40 * time.Second
+
 	for behaviour, test := range map[string]struct {
 		scene *scene
 		want  time.Duration
 	}{
 		"nothing to do":                      {newScene(3, 2).runs("1.13.4"), 0},
-		"one after the other":                {newScene(3, 2), 5 * turn},
-		"two workers at a time, and settled": {settled, 3 * (turn + time.Minute)},
-		"canaries before the others":         {newScene(0, 2).canary("worker-2"), 2 * turn},
-		"twice through two hops":             {newScene(1, 1).walks().runs("1.11.2"), 4 * turn},
+		"one after the other":                {newScene(3, 2).unsynced(), 5 * turn},
+		"with the manifests":                 {newScene(3, 2), 5*turn + time.Minute},
+		"two workers at a time, and settled": {settled.unsynced(), 3 * (turn + time.Minute)},
+		"canaries before the others":         {newScene(0, 2).canary("worker-2").unsynced(), 2 * turn},
+		"twice through two hops":             {newScene(1, 1).walks().runs("1.11.2").unsynced(), 4 * turn},
+		"kubelets one after the other":       {behind(newScene(1, 5), "1"), 5*kubelet + time.Minute},
+		"kubelets two at a time":             {behind(newScene(1, 5), "2"), 3*kubelet + time.Minute},
+		"kubelets, and settled":              {settling(behind(newScene(1, 5), "2")), 3*(kubelet+time.Minute) + time.Minute},
+		"kubelets with the canary before":    {behind(newScene(1, 5).canary("worker-5"), "2"), 3*kubelet + time.Minute},
 	} {
 		if got := test.scene.make().Estimate(); got != test.want {
 			t.Errorf("%s: %s, want %s", behaviour, got, test.want)
@@ -177,8 +190,8 @@ func TestComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 
 	want := []string{
 		"kube-apiserver cp-1", "kube-apiserver cp-2", "kube-controller-manager cp-1", "kube-controller-manager cp-2", "kube-scheduler cp-1", "kube-scheduler cp-2",
-		"kube-proxy worker-2", "kube-proxy cp-1", "kube-proxy cp-2", "kube-proxy worker-1",
-		"kubelet worker-2", "kubelet cp-1", "kubelet cp-2", "kubelet worker-1",
+		"kube-proxy cp-1", "kube-proxy cp-2",
+		"kubelet worker-2", "kubelet cp-1", "kubelet cp-2", "kubelet worker-1", "manifests ",
 	}
 
 	if !slices.Equal(got, want) {
@@ -224,4 +237,22 @@ func TestWhatIsUnfinishedComesBeforeKubernetes(t *testing.T) {
 	if first := made.Steps[0]; first.Node != "worker-2" || !first.Finish || !first.Done || first.Hop != 0 {
 		t.Errorf("plan:\n%s", render(made))
 	}
+}
+
+func settling(s *scene) *scene {
+	s.policy.Settle = time.Minute
+
+	return s
+}
+
+// behind leaves the kubelets of all workers a release line behind, and lets so
+// many of them restart at a time.
+func behind(s *scene, kubelets string) *scene {
+	s.kubernetes("1.35.0").asserts("1.35.0").runs("1.13.4").policy.Kubernetes.MaxUnavailableKubelets = share(kubelets)
+
+	for _, node := range s.snapshot.Workers() {
+		s.component(node.Name, cluster.Kubelet, "1.34.2")
+	}
+
+	return s
 }

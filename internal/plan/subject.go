@@ -23,13 +23,22 @@ type subject struct {
 	// choice is the image of the target, and refused why there is none.
 	choice  image.Choice
 	refused error
-	// steps counts the turns, moves those of them that install Talos.
-	steps, moves int
+	// parts are the components that the node's configuration decides about, pod
+	// is the version of its kube-proxy pod where that counts.
+	parts []part
+	pod   version.Version
+	// digests are the components that lose the digest of their image.
+	digests []cluster.Component
+	// steps counts the turns, moves those of them that install Talos, restarts
+	// those that move a component.
+	steps, moves, restarts int
 }
 
 func (p *planner) look(node *cluster.Node) subject {
 	s := subject{Node: node, uuid: node.UUID(), held: p.policy.Holds(node.Name)}
 	s.canary = p.canaries[node.Name] && node.Role == cluster.Worker
+	s.pod = p.proxyPod(node)
+	s.parts = p.partsOf(&s)
 
 	if p.snapshot.Journal != nil {
 		entry, found := p.snapshot.Journal.Entries[s.uuid]

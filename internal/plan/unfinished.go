@@ -31,6 +31,35 @@ func (p *planner) checkUnfinished() {
 	}
 }
 
+// checkArmed refuses to move Kubernetes alone while an earlier run may have
+// installed another Talos on a node: whatever reboots it then starts that.
+func (p *planner) checkArmed() {
+	if !p.target.Talos.IsZero() || len(p.made.Steps) == 0 {
+		return
+	}
+
+	for i := range p.nodes {
+		// Held ones are a finding of their own.
+		node := &p.nodes[i]
+		if !node.open || node.held {
+			continue
+		}
+
+		finding := cluster.Finding{
+			Check: "pending-install", Severity: cluster.Observed, Node: node.Name, Attribute: attributeTalos,
+			Found:  "an earlier upgrade of Talos is unfinished on this node",
+			Remedy: "Set talos_version to the version that it was upgraded to and apply, so that it is finished first.",
+		}
+
+		if to := node.entry.Target; !to.IsZero() {
+			finding.Found = fmt.Sprintf("an earlier upgrade to Talos %s is unfinished on this node", to)
+			finding.Remedy = fmt.Sprintf("Set talos_version to %s and apply, so that it is finished first.", to)
+		}
+
+		p.find(finding)
+	}
+}
+
 // rebooted tells that the node went through a boot since the journal's entry
 // was written: whatever was installed has had its chance.
 func (s *subject) rebooted() bool {

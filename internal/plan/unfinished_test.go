@@ -48,6 +48,45 @@ func TestATargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
 	}
 }
 
+// TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos: whatever reboots the node
+// would start another Talos in the middle of it.
+func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
+	t.Parallel()
+
+	alone := func(phase cluster.Phase) *scene {
+		return newScene(3, 2).entry("worker-1", phase, "boot-worker-1").unmanaged().asserts("1.35.0")
+	}
+
+	unnamed := alone(cluster.PhaseIntent)
+	entry := unnamed.snapshot.Journal.Entries["uuid-worker-1"]
+	entry.Target = version.Version{}
+	unnamed.snapshot.Journal.Entries["uuid-worker-1"] = entry
+
+	runFindings(t, map[string]findingCase{
+		"it names the way out": {
+			scene: alone(cluster.PhaseInstalled), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"an earlier upgrade to Talos 1.13.4 is unfinished on this node", "Set talos_version to 1.13.4 and apply"},
+		},
+		"as far as it is known": {
+			scene: unnamed, check: "pending-install", severity: cluster.Observed, node: "worker-1", says: []string{"an earlier upgrade of Talos is unfinished", "Set talos_version"},
+		},
+		"a sync alone waits as well": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "b").unmanaged().asserts("1.34.2").due(),
+			check: "pending-install", severity: cluster.Observed, node: "worker-1",
+		},
+	})
+
+	for behaviour, s := range map[string]*scene{
+		"a fallback is finished":         alone(cluster.PhaseFallback),
+		"nothing is to be done":          alone(cluster.PhaseInstalled).kubernetes("1.35.0"),
+		"Talos is ours, and is finished": newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "b").asserts("1.35.0"),
+	} {
+		if finding, found := find(s.make().Findings, "pending-install"); found {
+			t.Errorf("%s: %s", behaviour, finding)
+		}
+	}
+}
+
 // TestOneDeadUnfinishedNodeDoesNotKeepTheOthersUnfinished: what answers and is
 // out of service is brought back first, whatever its name, role or canary says.
 func TestOneDeadUnfinishedNodeDoesNotKeepTheOthersUnfinished(t *testing.T) {

@@ -44,12 +44,13 @@ func (p *planner) checkWork() {
 }
 
 // checkReadable refuses to replace a system whose installer image could not be
-// read: a wrong guess would cost the node its extensions.
+// read: a wrong guess would cost the node its extensions. The images of
+// components are not guessed either.
 func (p *planner) checkReadable() {
 	var unread []string
 
 	for i := range p.nodes {
-		if node := &p.nodes[i]; node.moves > 0 && node.Machine != nil && node.Machine.Config == nil {
+		if node := &p.nodes[i]; node.moves+node.restarts > 0 && node.Machine != nil && node.Machine.Config == nil {
 			unread = append(unread, node.Name)
 		}
 	}

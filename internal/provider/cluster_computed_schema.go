@@ -14,7 +14,7 @@ func statusSchema() schema.Attribute {
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
 			"phase": schema.StringAttribute{
-				MarkdownDescription: "`Ready`, `UpgradingTalos` (a node was left in the middle of its upgrade) or `UpgradeFailed`.",
+				MarkdownDescription: "`Ready`, `UpgradingTalos` or `UpgradingKubernetes` (an upgrade was left in the middle) or `UpgradeFailed`.",
 				Computed:            true,
 			},
 			"message": schema.StringAttribute{
@@ -33,7 +33,7 @@ func halfSchema(name string) schema.Attribute {
 		Computed:            true,
 		Attributes: map[string]schema.Attribute{
 			"status": schema.StringAttribute{
-				MarkdownDescription: "`idle` (not managed), `pending` (something else runs), `in-progress`, `completed` or `failed`.",
+				MarkdownDescription: "`idle` (not managed), `pending` (something else runs), `blocked` (it waits for the other half), `in-progress`, `completed` or `failed`.",
 				Computed:            true,
 			},
 			"lowest": schema.StringAttribute{

@@ -40,6 +40,7 @@ type clusterModel struct {
 	Canary               types.List     `tfsdk:"canary"`
 	Settle               types.String   `tfsdk:"settle"`
 	NodeOverrides        types.Map      `tfsdk:"node_overrides"`
+	Kubernetes           types.Object   `tfsdk:"kubernetes"`
 	Timeouts             timeouts.Value `tfsdk:"timeouts"`
 	ID                   types.String   `tfsdk:"id"`
 	Status               types.Object   `tfsdk:"status"`
@@ -102,6 +103,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Canary:               types.ListNull(types.StringType),
 		Settle:               types.StringValue(durationText(policy.Settle)),
 		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
+		Kubernetes:           kubernetesValue(policy.Kubernetes),
 		Timeouts:             timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
 	}
 }
@@ -110,7 +112,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 func (m clusterModel) chosen() []attr.Value {
 	return []attr.Value{
 		m.TalosVersion, m.KubernetesVersion, m.Context, m.Order, m.RebootMode, m.NodeTimeout, m.Drain, m.InstallerImage,
-		m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown, m.MaxUnavailable, m.Canary, m.Settle, m.NodeOverrides,
+		m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown, m.MaxUnavailable, m.Canary, m.Settle, m.NodeOverrides, m.Kubernetes,
 	}
 }
 

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -112,53 +110,15 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	}
 
 	made := plan.Make(seen.Snapshot, target, policy)
-	diagnostics.Append(planFindings(objections(made), len(made.Steps) > 0, seen)...)
+	inspected := r.clusters.inspect(bounded, planned.Context.ValueString(), seen, made, policy)
+	diagnostics.Append(planFindings(slices.Concat(made.Findings, inspected.Findings), len(made.Steps) > 0, seen)...)
 
 	if len(made.Steps) > 0 && !diagnostics.HasError() {
-		diagnostics.Append(rollWarning(made, seen.name))
+		diagnostics.Append(rollWarning(made, seen.name, inspected.Manifests))
 		diagnostics.Append(planned.limitWarnings(ctx, seen, made.Estimate(), prior == nil)...)
 	}
 
 	return len(made.Steps) > 0, diagnostics
-}
-
-// objections are the findings of a plan, with what the engine cannot carry out.
-// Where that is so of Kubernetes it makes every advice on how to go there void.
-func objections(made plan.Plan) []cluster.Finding {
-	lacking := engine.Executable(made)
-	if len(lacking) == 0 {
-		return made.Findings
-	}
-
-	kept := slices.DeleteFunc(slices.Clone(made.Findings), func(finding cluster.Finding) bool {
-		return finding.Severity == cluster.Permanent && finding.Attribute == attrKubernetesVersion
-	})
-
-	for _, finding := range lacking {
-		if len(made.Hops) > 1 {
-			finding.Found += "; the way there would be " + wayText(made.Hops)
-		}
-
-		kept = append(kept, finding)
-	}
-
-	return kept
-}
-
-// wayText are the ends of the hops, such as "Kubernetes 1.34.8, then
-// Kubernetes 1.35.2".
-func wayText(hops []plan.Hop) string {
-	ends := make([]string, 0, len(hops))
-
-	for _, hop := range hops {
-		if hop.Axis == plan.Kubernetes {
-			ends = append(ends, "Kubernetes "+hop.To.Kubernetes.String())
-		} else {
-			ends = append(ends, "Talos "+hop.To.Talos.String())
-		}
-	}
-
-	return strings.Join(ends, ", then ")
 }
 
 // unplannable is the diagnostic of a plan that could not look at the cluster.

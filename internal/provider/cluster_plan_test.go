@@ -156,8 +156,12 @@ func TestPlanDiagnostics(t *testing.T) {
 		"a downgrade is an error": {threeNodes("1.13.4", "1.34.2"), "1.12.6", "", []outcome{
 			{diag.SeverityError, "worker-0, worker-1, cp-0: the node runs Talos 1.13.4, which is newer than the target 1.12.6"},
 		}},
-		"another Kubernetes is an error": {threeNodes("1.12.6", "1.34.2"), "", "1.35.0", []outcome{{diag.SeverityError, "asks for 1.35.0"}}},
-		"the running Kubernetes is fine": {threeNodes("1.12.6", "1.34.2"), "1.12.6", "1.34.2", nil},
+		"another Kubernetes is a roll":      {threeNodes("1.12.6", "1.34.2"), "", "1.35.0", []outcome{{diag.SeverityWarning, "Kubernetes 1.34.2 -> 1.35.0"}}},
+		"an older Kubernetes is an error":   {threeNodes("1.12.6", "1.34.2"), "", "1.33.1", []outcome{{diag.SeverityError, "1.33.1"}}},
+		"two minors of it are an error":     {threeNodes("1.13.4", "1.34.2"), "", "1.36.0", []outcome{{diag.SeverityError, "allow_intermediate_versions"}}},
+		"one that Talos does not support":   {threeNodes("1.11.3", "1.34.2"), "", "1.35.0", []outcome{{diag.SeverityError, "Talos"}}},
+		"one that nobody knows is an error": {threeNodes("1.13.4", "1.34.2"), "", "1.99.0", []outcome{{diag.SeverityError, "1.99"}}},
+		"the running Kubernetes is fine":    {threeNodes("1.12.6", "1.34.2"), "1.12.6", "1.34.2", nil},
 		"a reader may plan": {reader, "1.13.4", "", []outcome{
 			{diag.SeverityWarning, "os:reader"}, {diag.SeverityWarning, "one control plane"}, {diag.SeverityWarning, "Rolling upgrade"},
 		}},
@@ -319,18 +323,6 @@ func TestWhatCannotBeLookedAtIsAppliedLater(t *testing.T) {
 				t.Errorf("the apply of nothing stored %s, %s", after.Status, after.Nodes)
 			}
 		})
-	}
-}
-
-// TestKubernetesIsRefusedOnce: what this version cannot do at all needs no
-// advice on how to do more of it.
-func TestKubernetesIsRefusedOnce(t *testing.T) {
-	_, diagnostics := planned(t, threeNodes("1.13.4", "1.33.1").clusters(t), nil, desired("1.13.4", "1.35.2"))
-	check(t, diagnostics, outcome{diag.SeverityError, "upgrades Talos only"})
-
-	text := diagnostics[0].Detail()
-	if strings.Contains(text, "allow_intermediate_versions") || !strings.Contains(text, "Kubernetes 1.34.") || pathText(diagnostics[0]) != attrKubernetesVersion {
-		t.Errorf("at %s: %s", pathText(diagnostics[0]), text)
 	}
 }
 

@@ -59,6 +59,11 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 
 	diagnostics.Append(m.overrides(ctx, &policy)...)
 
+	kubernetes, more := m.kubernetes(ctx, policy.Kubernetes)
+	diagnostics.Append(more...)
+
+	policy.Kubernetes = kubernetes
+
 	return policy, diagnostics
 }
 

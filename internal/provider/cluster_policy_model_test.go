@@ -55,6 +55,36 @@ func TestModelBecomesPolicy(t *testing.T) {
 			p.Images["worker-0"], p.Retry["worker-0"] = genericImage, "boot-1"
 			p.Hold["worker-0"], p.Hold["worker-1"], p.Hold["worker-2"] = false, true, false
 		}},
+		"images": {inKubernetes(t, func(k *kubernetesModel) {
+			k.Images = overriding(t, map[string]string{attrKubelet: "registry.example.com/kubelet", attrAPIServer: "registry.example.com/apiserver", attrProxy: ""})
+		}), func(p *cluster.Policy) {
+			p.Kubernetes.Images = map[cluster.Component]string{cluster.Kubelet: "registry.example.com/kubelet", cluster.APIServer: "registry.example.com/apiserver"}
+		}},
+		"every image has its component": {inKubernetes(t, func(k *kubernetesModel) {
+			k.Images = overriding(t, map[string]string{attrKubelet: "k", attrAPIServer: "a", attrControllerManager: "c", attrScheduler: "s", attrProxy: "p"})
+		}), func(p *cluster.Policy) {
+			p.Kubernetes.Images = map[cluster.Component]string{
+				cluster.Kubelet: "k", cluster.APIServer: "a", cluster.ControllerManager: "c", cluster.Scheduler: "s", cluster.Proxy: "p",
+			}
+		}},
+		"kubelets at a time": {inKubernetes(t, func(k *kubernetesModel) { k.UnavailableKubelets = types.StringValue("50%") }), func(p *cluster.Policy) {
+			p.Kubernetes.MaxUnavailableKubelets = parse("50%")
+		}},
+		"manifests": {inManifests(t, func(m *manifestsModel) {
+			m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.StringValue("90s")
+		}), func(p *cluster.Policy) {
+			p.Kubernetes.Manifests = cluster.ManifestPolicy{Sync: true, Prune: true, Force: true, Timeout: 90 * time.Second}
+		}},
+		"manifests that nobody waits for": {inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("0s") }), func(p *cluster.Policy) {
+			p.Kubernetes.Manifests.Timeout = 0
+		}},
+		"no manifests": {inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }), func(p *cluster.Policy) {
+			p.Kubernetes.Manifests.Sync = false
+		}},
+		"Kubernetes that is null": {func(m *clusterModel) { m.Kubernetes = types.ObjectNull(kubernetesTypes()) }, func(*cluster.Policy) {}},
+		"manifests that are null": {inKubernetes(t, func(k *kubernetesModel) {
+			k.Manifests, k.UnavailableKubelets = types.ObjectNull(manifestsTypes()), types.StringNull()
+		}), func(*cluster.Policy) {}},
 		"an override that is null": {func(m *clusterModel) {
 			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
 			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
@@ -83,6 +113,8 @@ func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
 	model := desired("1.13.4", "")
 	model.MaxUnavailable, model.Settle, model.IntermediateVersions = types.StringValue("none"), types.StringValue("soon"), texts("1.12.8", "latest")
 
+	inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("soon") })(model)
+
 	_, diagnostics := model.policy(t.Context())
 
 	var at []string
@@ -90,7 +122,7 @@ func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
 		at = append(at, pathText(diagnostic))
 	}
 
-	if !slices.Equal(at, []string{"settle", "max_unavailable", "intermediate_versions[1]"}) {
+	if !slices.Equal(at, []string{"settle", "max_unavailable", "intermediate_versions[1]", "kubernetes"}) {
 		t.Errorf("got %v", at)
 	}
 }
@@ -109,6 +141,9 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 		"canary":                        func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
 		"canary[0]":                     func(m *clusterModel) { m.Canary = unknownElement },
 		"settle":                        func(m *clusterModel) { m.Settle = types.StringUnknown() },
+		"kubernetes":                    func(m *clusterModel) { m.Kubernetes = types.ObjectUnknown(kubernetesTypes()) },
+		"kubernetes.images":             inKubernetes(t, func(k *kubernetesModel) { k.Images = types.ObjectUnknown(overrideImageTypes()) }),
+		"kubernetes.manifests.prune":    inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolUnknown() }),
 		"node_overrides":                func(m *clusterModel) { m.NodeOverrides = types.MapUnknown(m.NodeOverrides.ElementType(t.Context())) },
 		"node_overrides[n].hold":        override(t, nodeOverrideModel{Hold: types.BoolUnknown()}),
 		"node_overrides[n].image":       override(t, nodeOverrideModel{InstallerImage: types.StringUnknown()}),
@@ -157,7 +192,11 @@ func TestEveryChoiceIsAChange(t *testing.T) {
 		"canary":                      func(m *clusterModel) { m.Canary = texts("worker-0") },
 		"settle":                      func(m *clusterModel) { m.Settle = types.StringValue("5m") },
 		"node_overrides":              override(t, nodeOverrideModel{Hold: types.BoolValue(true)}),
-		"timeouts":                    limited("update", "1h"),
+		"kubernetes.images": inKubernetes(t, func(k *kubernetesModel) {
+			k.Images = overriding(t, map[string]string{attrKubelet: "registry.example.com/kubelet"})
+		}),
+		"kubernetes.manifests": inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }),
+		"timeouts":             limited("update", "1h"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := desired("1.13.4", ""), desired("1.13.4", "")

@@ -125,14 +125,15 @@ func rollSchema() map[string]schema.Attribute {
 			Validators: []validator.String{shareValidator{}},
 		},
 		attrCanary: schema.ListAttribute{
-			MarkdownDescription: "Kubernetes node names of workers that move before all others. Nothing else is touched before every one of them runs the new version " +
-				"and has stayed healthy for `settle`; where the way has several hops, in each of them.",
+			MarkdownDescription: "Kubernetes node names of workers that move before all others. Before every one of them runs the new version and has stayed healthy " +
+				"for `settle`, no other node is upgraded and no other kubelet replaced; where the way has several hops, in each of them. " +
+				"Components of the control plane come before all kubelets.",
 			ElementType: types.StringType,
 			Optional:    true,
 			Validators:  []validator.List{listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
 		},
 		attrSettle: schema.StringAttribute{
-			MarkdownDescription: "How long a node must stay healthy after its upgrade before the next one starts, default `0s`.",
+			MarkdownDescription: "How long a node must stay healthy after its upgrade, or after its kubelet was replaced, before the next one starts, default `0s`.",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(durationText(policy.Settle)),

@@ -50,12 +50,13 @@ func clusterSchema(ctx context.Context) schema.Schema {
 			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
 		},
 		attrKubernetesVersion: schema.StringAttribute{
-			MarkdownDescription: "Kubernetes version that the cluster is to run, with or without `v`. This version of the provider " +
-				"does not upgrade Kubernetes: it only asserts, and the plan fails when something else runs. Unset: Kubernetes stays as it is, and every Talos version on the way must support it.",
+			MarkdownDescription: "Kubernetes version that every component is to run, such as `1.35.2`, with or without `v`: the control plane, kube-proxy and the kubelets. " +
+				"No node restarts for it. Unset: Kubernetes stays as it is, and every Talos version on the way must support it.",
 			Optional:      true,
 			Validators:    []validator.String{versionValidator{}},
 			PlanModifiers: []planmodifier.String{keepSpelling{sameVersion}},
 		},
+		attrKubernetes: kubernetesSchema(),
 		attrContext: schema.StringAttribute{
 			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
 			Optional:            true,

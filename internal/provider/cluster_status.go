@@ -11,14 +11,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // Phases of a cluster.
 const (
-	phaseReady     = "Ready"
-	phaseUpgrading = "UpgradingTalos"
-	phaseFailed    = "UpgradeFailed"
+	phaseReady      = "Ready"
+	phaseUpgrading  = "UpgradingTalos"
+	phaseKubernetes = "UpgradingKubernetes"
+	phaseFailed     = "UpgradeFailed"
 )
 
 // Statuses of a half, spelled as the annotations spell them.
@@ -28,6 +30,8 @@ const (
 	statusInProgress = "in-progress"
 	statusCompleted  = "completed"
 	statusFailed     = "failed"
+	// statusBlocked is Kubernetes while Talos has to move first.
+	statusBlocked = "blocked"
 )
 
 // half is one of Talos and Kubernetes.
@@ -92,41 +96,59 @@ func newStatus(snapshot cluster.Snapshot, desired clusterModel) status {
 	made.Talos.judge(desired.TalosVersion)
 	made.Kubernetes.judge(desired.KubernetesVersion)
 
-	switch armed, fallen := unfinished(snapshot, held); {
+	armed, fallen := unfinished(snapshot, held)
+	due := manifestsDue(snapshot, desired)
+
+	switch {
 	case len(fallen) > 0:
 		made.Phase, made.Talos.Status = phaseFailed, statusFailed
 		made.Message = "Fell back to the old system and waits for a decision: " + strings.Join(fallen, ", ") + "."
 	case len(armed) > 0:
 		made.Phase, made.Talos.Status = phaseUpgrading, statusInProgress
 		made.Message = "In the middle of an upgrade: " + strings.Join(armed, ", ") + "; the next apply continues."
+	case due && made.Kubernetes.Status == statusIdle:
+		made.Phase, made.Message = phaseUpgrading, "The bootstrap manifests are still to be synced after a roll; the next apply does it."
+	case due && made.Talos.arrived():
+		made.Phase, made.Kubernetes.Status = phaseKubernetes, statusInProgress
+		made.Message = "In the middle of a roll, and the bootstrap manifests are still to be synced; the next apply continues."
 	default:
 		made.Message = fmt.Sprintf("Talos %s, Kubernetes %s.", made.Talos, made.Kubernetes)
 	}
 
+	made.block(desired)
+
 	return made
 }
 
-// earlierVersion is a version in the Kubernetes half of a status; zero where
-// there is none.
-func earlierVersion(earlier types.Object, name string) version.Version {
-	object, ok := earlier.Attributes()["kubernetes"].(types.Object)
-	if !ok {
-		return version.Version{}
+// block says of a Kubernetes that is not at its target that it waits for Talos,
+// where Talos is not at its own and nothing demands the opposite.
+func (s *status) block(desired clusterModel) {
+	if s.Kubernetes.Status != statusPending || s.Talos.arrived() {
+		return
 	}
 
-	text, ok := object.Attributes()[name].(types.String)
-	if !ok {
-		return version.Version{}
+	talos, talosErr := version.Parse(desired.TalosVersion.ValueString())
+	kubernetes, kubernetesErr := version.Parse(desired.KubernetesVersion.ValueString())
+
+	if talosErr != nil || kubernetesErr != nil || compat.Supports(talos, s.Kubernetes.Lowest) != nil {
+		return
 	}
 
-	// Null and unknown read as the empty text, which is no version.
-	parsed, err := version.Parse(text.ValueString())
-	if err != nil {
-		return version.Version{}
-	}
+	s.Kubernetes.Status = statusBlocked
 
-	return parsed
+	if compat.Supports(s.Talos.Lowest, kubernetes) != nil {
+		s.Message += fmt.Sprintf(" Talos %s does not support K8s %s. Upgrade Talos first.", s.Talos.Lowest, kubernetes)
+	}
 }
+
+// manifestsDue tells whether an earlier roll did not get to the bootstrap
+// manifests, and somebody wants them.
+func manifestsDue(snapshot cluster.Snapshot, desired clusterModel) bool {
+	return snapshot.Journal != nil && snapshot.Journal.Manifests != nil && desired.syncs()
+}
+
+// arrived tells whether nothing is left to do in the half.
+func (h *half) arrived() bool { return h.Status == statusCompleted || h.Status == statusIdle }
 
 // judge sets the status of a half from what is desired of it.
 func (h *half) judge(desired types.String) {
@@ -200,33 +222,4 @@ func journalEntry(journal cluster.Journal, node cluster.Node) (cluster.Entry, bo
 	}
 
 	return cluster.Entry{}, false
-}
-
-// failed is the status after an upgrade that stopped.
-func (s status) failed(message string) status {
-	s.Phase, s.Message, s.Talos.Status = phaseFailed, message, statusFailed
-
-	return s
-}
-
-// since keeps what state says of a failed upgrade for as long as the nodes do
-// not all run what is desired: an observation does not tell why they do not.
-func (s status) since(earlier types.Object) types.Object {
-	if earlier.IsNull() || earlier.IsUnknown() || s.Phase != phaseReady || s.Talos.Status != statusPending {
-		return s.value()
-	}
-
-	attributes := earlier.Attributes()
-
-	phase, ok := attributes["phase"].(types.String)
-	if !ok || phase.ValueString() != phaseFailed {
-		return s.value()
-	}
-
-	message, ok := attributes["message"].(types.String)
-	if !ok {
-		return s.value()
-	}
-
-	return s.failed(message.ValueString()).value()
 }

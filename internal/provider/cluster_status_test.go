@@ -3,11 +3,14 @@
 package provider
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -65,6 +68,147 @@ func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestStatusOfTheKubernetesHalf(t *testing.T) {
+	due := cluster.Journal{Manifests: &cluster.ManifestsDue{Run: "run"}}
+	behind := func(f *fakeCluster) { f.nodes[2].kubelet = "1.34.1" }
+
+	for name, test := range map[string]struct {
+		talos, kubernetes           string
+		change                      func(*fakeCluster)
+		sync                        bool
+		phase, talosHalf, otherHalf string
+		says                        string
+	}{
+		"behind the target":   {"", "1.35.0", nil, true, phaseReady, statusIdle, statusPending, "Kubernetes 1.34.2."},
+		"one kubelet behind":  {"1.13.4", "1.34.2", behind, true, phaseReady, statusCompleted, statusPending, "Kubernetes 1.34.1 to 1.34.2."},
+		"it waits for Talos":  {"1.13.5", "1.35.0", nil, true, phaseReady, statusPending, statusBlocked, "Talos 1.13.4, Kubernetes 1.34.2."},
+		"and cannot go first": {"1.14.0", "1.37.0", nil, true, phaseReady, statusPending, statusBlocked, "Talos 1.13.4 does not support K8s 1.37.0. Upgrade Talos first."},
+		"Talos waits for it": {"1.14.0", "1.35.0", func(f *fakeCluster) {
+			for index := range f.nodes {
+				f.nodes[index].kubernetes = "1.31.4"
+			}
+		}, true, phaseReady, statusPending, statusPending, "Kubernetes 1.31.4."},
+		"nothing waits for what is done": {"1.13.5", "1.34.2", nil, true, phaseReady, statusPending, statusCompleted, "Kubernetes 1.34.2."},
+		"manifests are due":              {"", "1.34.2", func(f *fakeCluster) { f.journal = due }, true, phaseKubernetes, statusIdle, statusInProgress, "bootstrap manifests"},
+		"manifests are due after a roll of Talos": {
+			"1.13.4", "", func(f *fakeCluster) { f.journal = due }, true, phaseUpgrading, statusCompleted, statusIdle, "bootstrap manifests",
+		},
+		"manifests are due, and nobody wants them": {
+			"1.13.4", "1.34.2", func(f *fakeCluster) { f.journal = due }, false, phaseReady, statusCompleted, statusCompleted, "Kubernetes 1.34.2.",
+		},
+		"manifests are due before Talos is done": {
+			"1.13.5", "1.34.2", func(f *fakeCluster) { f.journal = due }, true, phaseReady, statusPending, statusCompleted, "Kubernetes 1.34.2.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+			if test.change != nil {
+				test.change(fake)
+			}
+
+			seen, err := fake.clusters(t).observe(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			model := desired(test.talos, test.kubernetes)
+			inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(test.sync) })(model)
+
+			got := newStatus(seen.Snapshot, *model)
+			if got.Phase != test.phase || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf || !strings.Contains(got.Message, test.says) {
+				t.Errorf("phase %s, talos %s, kubernetes %s; message %q", got.Phase, got.Talos.Status, got.Kubernetes.Status, got.Message)
+			}
+		})
+	}
+}
+
+// TestTheHalfThatFailedIsRemembered: until it is where it should be, and no other.
+func TestTheHalfThatFailedIsRemembered(t *testing.T) {
+	stop := errors.New("kube-apiserver on cp-0 did not become ready")
+
+	for name, test := range map[string]struct {
+		planned                     *clusterModel
+		stop                        error
+		talosHalf, otherHalf, later string
+	}{
+		"Talos":            {desired("1.13.5", "1.35.0"), stop, statusFailed, statusBlocked, statusBlocked},
+		"Kubernetes":       {desired("1.13.4", "1.35.0"), stop, statusCompleted, statusFailed, statusFailed},
+		"Kubernetes alone": {desired("", "1.35.0"), stop, statusIdle, statusFailed, statusFailed},
+		"a component before another hop of Talos": {
+			desired("1.13.5", "1.35.0"), &engine.Failure{Component: cluster.APIServer, Err: stop}, statusPending, statusFailed, statusFailed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+
+			seen, err := fake.clusters(t).observe(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			// State keeps the versions that were desired before; here they are the same.
+			model := *test.planned
+
+			got := stopped(model, *test.planned, seen.Snapshot, "Unable to upgrade", test.stop)
+			if got.Phase != phaseFailed || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf {
+				t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
+			}
+
+			model.Status = got.value()
+			wellDone(t, model.observe(t.Context(), seen.Snapshot))
+
+			if phase, other := text(model.Status, "phase"), earlierStatus(model.Status, "kubernetes"); phase != phaseFailed || other != test.later {
+				t.Errorf("after a refresh: phase %s, kubernetes %s", phase, other)
+			}
+
+			for index := range fake.nodes {
+				fake.nodes[index].talos, fake.nodes[index].kubernetes = "1.13.5", "1.35.0"
+			}
+
+			if test.planned.TalosVersion.ValueString() == "1.13.4" {
+				model.TalosVersion = types.StringValue("1.13.5")
+			}
+
+			seen, err = fake.clusters(t).observe(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			wellDone(t, model.observe(t.Context(), seen.Snapshot))
+
+			if phase := text(model.Status, "phase"); phase != phaseReady {
+				t.Errorf("phase %s although every node runs what is desired", phase)
+			}
+		})
+	}
+}
+
+// TestManifestsAfterARollOfTalosFailInThatHalf: there is no other.
+func TestManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+
+	seen, err := fake.clusters(t).observe(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	model := *desired("1.13.4", "")
+
+	got := stopped(model, model, seen.Snapshot, "Unable to sync", &engine.Failure{Component: cluster.Manifests, Err: engine.ErrManifests})
+	if got.Phase != phaseFailed || got.Talos.Status != statusFailed || got.Kubernetes.Status != statusIdle {
+		t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
+	}
+}
+
+func text(object types.Object, name string) string {
+	value, isText := object.Attributes()[name].(types.String)
+	if !isText {
+		return ""
+	}
+
+	return value.ValueString()
 }
 
 func TestHeldNodesDoNotCount(t *testing.T) {

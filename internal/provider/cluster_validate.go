@@ -32,6 +32,7 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateTimeouts()...)
 	resp.Diagnostics.Append(model.validateIntermediate()...)
 	resp.Diagnostics.Append(model.validateCanary()...)
+	resp.Diagnostics.Append(model.validateKubernetes(ctx)...)
 }
 
 // validateTimeouts wants limits that leave some time, which their own type does

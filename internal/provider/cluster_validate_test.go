@@ -69,11 +69,7 @@ func validated(t *testing.T, model *clusterModel) []*tfprotov6.Diagnostic {
 }
 
 func TestValidation(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*clusterModel)
-		// at is the path of the one error, empty for none.
-		at, says string
-	}{
+	checkValidation(t, map[string]validationCase{
 		"nothing but a version": {func(*clusterModel) {}, "", ""},
 		"everything": {func(m *clusterModel) {
 			m.AllowIntermediate, m.IntermediateVersions = types.BoolValue(true), texts("v1.12.8", "1.33.4")
@@ -128,9 +124,24 @@ func TestValidation(t *testing.T) {
 		"limit that is no duration":         {limited("read", "soon"), `timeouts.read`, ""},
 		"malformed version":                 {func(m *clusterModel) { m.TalosVersion = types.StringValue("1.13") }, `talos_version`, "1.13"},
 		"neither of both versions is there": {func(m *clusterModel) { m.TalosVersion = types.StringNull() }, `talos_version`, "kubernetes_version"},
-	} {
+	})
+}
+
+// validationCase is a change of a configuration that is fine, and what is to be
+// said of it.
+type validationCase struct {
+	change func(*clusterModel)
+	// at is the path of the one error, empty for none.
+	at, says string
+}
+
+func checkValidation(t *testing.T, cases map[string]validationCase) {
+	t.Helper()
+
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			model := desired("1.13.4", "")
+			model.Kubernetes = types.ObjectNull(kubernetesTypes())
 			test.change(model)
 
 			diagnostics := validated(t, model)

@@ -89,21 +89,30 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(found)
 
 	if snapshot.Nodes != nil && !errors.Is(err, engine.ErrWrongCluster) {
-		resp.Diagnostics.Append(prior.record(ctx, snapshot, stopped(prior, snapshot, found.Summary(), err))...)
+		resp.Diagnostics.Append(prior.record(ctx, snapshot, stopped(prior, planned, snapshot, found.Summary(), err))...)
 	}
 
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
 }
 
-// stopped is the status after an upgrade that did not get to its end. Where it
-// was refused before anything was touched the cluster is as it was.
-func stopped(prior clusterModel, snapshot cluster.Snapshot, summary string, err error) status {
+// stopped is the status after an upgrade to what was planned that did not get to
+// its end. Where it was refused before anything was touched the cluster is as it
+// was.
+func stopped(prior, planned clusterModel, snapshot cluster.Snapshot, summary string, err error) status {
 	current := newStatus(snapshot, prior)
 	if errors.Is(err, engine.ErrBlocked) || errors.Is(err, engine.ErrLocked) {
 		return current
 	}
 
-	return current.failed(summary + ".")
+	reached := newStatus(snapshot, planned)
+	managed := reached.Kubernetes.Status != statusIdle
+
+	var failure *engine.Failure
+	if errors.As(err, &failure) && failure.Component != "" {
+		return current.failed(summary+".", managed)
+	}
+
+	return current.failed(summary+".", managed && reached.Talos.arrived())
 }
 
 // upgrade runs the engine and publishes what it does. The snapshot is the last
@@ -147,10 +156,10 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, limit
 		observers = append(observers, publisher)
 	}
 
-	snapshot, err := engine.New(engine.Options{
-		Talos: reached.talos, Kubernetes: reached.kubernetes, Clock: r.clusters.settings.clock, Observers: observers,
-		Run: rand.Text(), Owner: owner, ClusterName: reached.name,
-	}).Upgrade(ctx, engine.Request{Target: target, Policy: policy, ClusterID: model.ID.ValueString(), Deadline: limit})
+	options := r.clusters.engine(reached)
+	options.Observers, options.Run, options.Owner = observers, rand.Text(), owner
+
+	snapshot, err := engine.New(options).Upgrade(ctx, engine.Request{Target: target, Policy: policy, ClusterID: model.ID.ValueString(), Deadline: limit})
 
 	diagnostics.Append(flush(ctx, publisher, reached.name)...)
 

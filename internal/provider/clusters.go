@@ -31,6 +31,8 @@ type sharedConnection struct {
 	current    *connection
 	kubeconfig []byte
 	last       *look
+	// servers are where the Kubernetes API is, besides the kubeconfig's address.
+	servers serverBook
 }
 
 func newClusters(settings *settings, access credentials) *clusters {
@@ -83,7 +85,7 @@ func (c *clusters) connect(ctx context.Context, wanted string) (reached *connect
 	defer shared.mu.Unlock()
 
 	if shared.current == nil {
-		shared.current, err = c.settings.dial(ctx, c.settings, c.access, wanted, shared.kubeconfig)
+		shared.current, err = c.settings.dial(ctx, c.settings, c.access, wanted, remembrance{kubeconfig: shared.kubeconfig, servers: &shared.servers})
 		if err != nil {
 			return nil, nil, err
 		}

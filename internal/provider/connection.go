@@ -10,7 +10,9 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/manifest"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/removal"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/talosapi"
 )
 
@@ -20,11 +22,14 @@ type connection struct {
 	name       string
 	talos      cluster.Talos
 	kubernetes cluster.Kubernetes
+	// removals and manifests are nil when the Kubernetes API is not to be had.
+	removals  cluster.Removals
+	manifests cluster.BootstrapManifests
 	// store is where the progress of the cluster with the ID is published; nil
 	// when the Kubernetes API is not to be had.
 	store func(id string) (publish.Store, error)
-	// kubeconfig is remembered, so that each operation does not have the
-	// cluster sign another certificate; nil when there is none.
+	// kubeconfig is remembered, so that not every operation has the cluster sign
+	// another certificate; nil when there is none.
 	kubeconfig []byte
 	// identify tells the adapters which cluster this is, so that the objects
 	// they write carry its ID.
@@ -35,13 +40,12 @@ type connection struct {
 	close   func() error
 }
 
-// dialFunc makes a connection. Remembered is the kubeconfig of an earlier one
-// to the same cluster, or nil.
-type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered []byte) (*connection, error)
+// dialFunc makes a connection.
+type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered remembrance) (*connection, error)
 
 // dial constructs the adapters; it is the only place that does. Errors are
 // about the credentials: a cluster that does not answer shows in the calls.
-func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered []byte) (*connection, error) {
+func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered remembrance) (*connection, error) {
 	config, err := access.talos(wanted)
 	if err != nil {
 		return nil, err
@@ -61,12 +65,9 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 		name: config.String(), talos: talos, kubeconfig: given, identify: func(string) {},
 		expires: config.Certificate().NotAfter(), close: talos.Close,
 	}
-	if made.kubeconfig == nil {
-		made.kubeconfig = remembered
-	}
 
 	if made.kubeconfig == nil {
-		made.kubeconfig, err = talos.Kubeconfig(ctx)
+		made.kubeconfig, err = remembered.kubeconfigAt(ctx, shared.clock.Now(), talos.Kubeconfig)
 		if err != nil {
 			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("no kubeconfig was configured, and the Talos API gave none: %w", err))
 
@@ -74,20 +75,28 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 		}
 	}
 
-	if err := made.addKubernetes(shared); err != nil {
+	remembered.servers.expect(config.Endpoints()...)
+
+	if err := made.addKubernetes(shared, talos, remembered.servers); err != nil {
 		return nil, errors.Join(err, talos.Close())
 	}
 
 	return made, nil
 }
 
-func (c *connection) addKubernetes(shared *settings) error {
-	client, err := kubeapi.New(c.kubeconfig, "", kubeapi.Options{UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep})
+func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, servers *serverBook) error {
+	client, err := kubeapi.New(c.kubeconfig, "", kubeapi.Options{
+		UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep, Alternatives: servers.addresses,
+	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnusable, err)
 	}
 
+	servers.at(client.Config().Host)
+
 	c.kubernetes, c.identify = client, client.Identify
+	c.removals = removal.New(talos, client.Config())
+	c.manifests = manifest.New(talos, client.Config(), client.HTTPClient())
 	c.store = func(id string) (publish.Store, error) {
 		return publish.NewConfigMapStore(client.Config(), client.HTTPClient(), id)
 	}

@@ -30,6 +30,7 @@ type currentVersionsModel struct {
 	ID         types.String                `tfsdk:"id"`
 	Talos      *rangeModel                 `tfsdk:"talos"`
 	Kubernetes *rangeModel                 `tfsdk:"kubernetes"`
+	Images     types.Object                `tfsdk:"images"`
 	Nodes      map[string]currentNodeModel `tfsdk:"nodes"`
 }
 
@@ -49,6 +50,7 @@ type currentNodeModel struct {
 	Schedulable       types.Bool   `tfsdk:"schedulable"`
 	TalosVersion      types.String `tfsdk:"talos_version"`
 	ComponentVersions types.Object `tfsdk:"component_versions"`
+	Images            types.Object `tfsdk:"images"`
 	Image             types.String `tfsdk:"image"`
 	Schematic         types.String `tfsdk:"schematic"`
 	Platform          types.String `tfsdk:"platform"`
@@ -91,6 +93,7 @@ func (d *currentVersionsDataSource) Read(ctx context.Context, req datasource.Rea
 	}
 
 	model.observe(seen.Snapshot)
+	resp.Diagnostics.Append(imageWarnings(seen)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -98,6 +101,7 @@ func (m *currentVersionsModel) observe(snapshot cluster.Snapshot) {
 	m.ID = textValue(snapshot.ID)
 	m.Talos = newRangeModel(snapshot.TalosVersions())
 	m.Kubernetes = newRangeModel(snapshot.KubernetesVersions())
+	m.Images = commonImages(snapshot).value()
 	m.Nodes = map[string]currentNodeModel{}
 
 	for _, node := range snapshot.Nodes {
@@ -119,6 +123,7 @@ func newCurrentNodeModel(node cluster.Node) currentNodeModel {
 		Schedulable:       types.BoolNull(),
 		TalosVersion:      lasting.TalosVersion,
 		ComponentVersions: lasting.ComponentVersions,
+		Images:            nodeImages(node).value(),
 		Image:             lasting.Image,
 		Schematic:         lasting.Schematic,
 		Platform:          lasting.Platform,

@@ -12,6 +12,11 @@ func currentVersionsSchema() schema.Schema {
 		components[name] = computedText("Version of " + name + ".")
 	}
 
+	images := map[string]schema.Attribute{attrInstaller: computedText("`machine.install.image`.")}
+	for _, image := range imageAttributes() {
+		images[image.name] = computedText("Image of " + string(image.component) + ".")
+	}
+
 	return schema.Schema{
 		MarkdownDescription: "What the nodes of a cluster run right now. Nodes that do not answer are listed with `reachable = false`; " +
 			"a cluster of which no node answers is an error.",
@@ -23,6 +28,12 @@ func currentVersionsSchema() schema.Schema {
 			attrID:       computedText("Talos cluster ID, or the UID of the namespace `kube-system` where discovery is off."),
 			"talos":      rangeSchema("Talos"),
 			"kubernetes": rangeSchema("Kubernetes"),
+			attrImages: schema.SingleNestedAttribute{
+				MarkdownDescription: "Images, with their tags, on which the machine configurations of all nodes agree, for those who apply machine configurations by other means. " +
+					"Null where they disagree, where nothing is set, and where the credentials may not read machine configurations.",
+				Computed:   true,
+				Attributes: images,
+			},
 			attrNodes: schema.MapNestedAttribute{
 				MarkdownDescription: "The nodes by Kubernetes node name.",
 				Computed:            true,
@@ -47,6 +58,11 @@ func currentVersionsSchema() schema.Schema {
 							MarkdownDescription: "Versions of the Kubernetes components that run on the node.",
 							Computed:            true,
 							Attributes:          components,
+						},
+						attrImages: schema.SingleNestedAttribute{
+							MarkdownDescription: "Images, with their tags, that the machine configuration of the node names; null where it names none or may not be read.",
+							Computed:            true,
+							Attributes:          images,
 						},
 						"image":     computedText("`machine.install.image` of the machine configuration; null where the credentials may not read it."),
 						"schematic": computedText("Image Factory schematic of the running system; null when no factory built it."),

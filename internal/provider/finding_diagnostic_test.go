@@ -30,9 +30,12 @@ func pathText(diagnostic diag.Diagnostic) string {
 
 func TestFindingsPointIntoTheConfiguration(t *testing.T) {
 	for want, finding := range map[string]cluster.Finding{
-		"":               {},
-		"talos_version":  {Attribute: "talos_version"},
-		"canary[2]":      {Attribute: "canary", Within: []cluster.Within{cluster.Index(2)}},
+		"":              {},
+		"talos_version": {Attribute: "talos_version"},
+		"canary[2]":     {Attribute: "canary", Within: []cluster.Within{cluster.Index(2)}},
+		"kubernetes.images.proxy": {
+			Attribute: "kubernetes", Within: []cluster.Within{cluster.Field("images"), cluster.Field("proxy")},
+		},
 		"drain.enabled":  {Attribute: "drain", Within: []cluster.Within{cluster.Field("enabled")}},
 		"node_overrides": {Attribute: "node_overrides"},
 		`node_overrides["worker-0"].installer_image`: {
@@ -56,6 +59,7 @@ func TestDiagnosticsPointAtWhatTheCommandLineFinds(t *testing.T) {
 		"talos_version":              path.Root("talos_version"),
 		"canary[2]":                  path.Root("canary").AtListIndex(2),
 		"drain":                      path.Root("drain").AtName("timeout"),
+		"kubernetes":                 path.Root("kubernetes").AtName("images").AtName("proxy"),
 		`node_overrides["worker-0"]`: node.AtName("installer_image"),
 	} {
 		if got := visible(at).String(); got != want {
@@ -122,6 +126,7 @@ func TestEveryFindingPointsAtSomethingThatExists(outer *testing.T) {
 		policy.Hold = rapid.MapOfN(node, rapid.Bool(), 0, 2).Draw(t, "hold")
 		policy.Images = rapid.MapOfN(node, image, 0, 2).Draw(t, "images")
 		policy.Retry = rapid.MapOfN(node, rapid.Just("boot"), 0, 1).Draw(t, "retry")
+		policy.Kubernetes.Images = rapid.MapOfN(rapid.SampledFrom(cluster.Components(cluster.ControlPlane)), image, 0, 2).Draw(t, "images of components")
 		policy.Drain.Enabled = rapid.Bool().Draw(t, "drain")
 		policy.AllowIntermediate = rapid.Bool().Draw(t, "intermediate")
 		policy.AllowUnknown = rapid.Bool().Draw(t, "unknown")

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // observation is what a look at a cluster found.
@@ -79,16 +81,45 @@ func (c *clusters) look(ctx context.Context, wanted string) (observation, error)
 
 	defer release()
 
-	looker := engine.New(engine.Options{
-		Talos: reached.talos, Kubernetes: reached.kubernetes, Clock: c.settings.clock, ClusterName: reached.name,
-	})
-
-	snapshot, err := looker.Observe(ctx)
+	snapshot, err := engine.New(c.engine(reached)).Observe(ctx)
 	if err != nil {
 		return observation{}, err
 	}
 
+	c.shared(c.access.contextName(wanted)).servers.notice(snapshot)
+
 	return observation{Snapshot: snapshot, name: reached.name, expires: reached.expires}, silence(snapshot)
+}
+
+// engine are the options of an engine for the connection.
+func (c *clusters) engine(reached *connection) engine.Options {
+	return engine.Options{
+		Talos: reached.talos, Kubernetes: reached.kubernetes, Removals: reached.removals, Manifests: reached.manifests,
+		Clock: c.settings.clock, ClusterName: reached.name,
+	}
+}
+
+// inspect asks what the Kubernetes half of a plan would run into, and changes
+// nothing. A plan that is refused is not looked at.
+func (c *clusters) inspect(ctx context.Context, wanted string, seen observation, made plan.Plan, policy cluster.Policy) engine.Inspection {
+	moves := slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Component != "" })
+	refused := slices.ContainsFunc(made.Findings, func(finding cluster.Finding) bool { return finding.Severity == cluster.Permanent })
+
+	if !moves || refused {
+		return engine.Inspection{}
+	}
+
+	reached, release, err := c.connect(ctx, wanted)
+	if err != nil {
+		return engine.Inspection{Findings: []cluster.Finding{{
+			Check: "kubernetes-removals", Severity: cluster.Observed, Err: err,
+			Found: fmt.Sprintf("the cluster could not be asked what stands in the way of Kubernetes: %v", err),
+		}}}
+	}
+
+	defer release()
+
+	return engine.New(c.engine(reached)).Inspect(ctx, seen.Snapshot, made, policy)
 }
 
 // silence is the error of a snapshot in which no node answered, nil otherwise.

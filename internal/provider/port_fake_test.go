@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -26,6 +27,11 @@ type fakeCluster struct {
 	roles   []string
 	nodes   []fakeNode
 	journal cluster.Journal
+	// removals and changes are what an inspection finds; inspected counts the
+	// times that somebody asked.
+	removals  []cluster.Removal
+	changes   []cluster.ManifestChange
+	inspected int
 	// down is the error of every call when set.
 	down error
 	// kubernetesDown is the error of every call of Kubernetes when set.
@@ -48,6 +54,13 @@ type fakeNode struct {
 	talos       string
 	kubernetes  string
 	unreachable error
+	// kubelet is what the kubelet runs where that is something else.
+	kubelet string
+	// images are those in the machine configuration where they are others; an
+	// empty one is not set.
+	images map[cluster.Component]string
+	// unread hides the machine configuration.
+	unread bool
 }
 
 // threeNodes is a control plane and two workers on the versions.
@@ -63,11 +76,11 @@ func threeNodes(talos, kubernetes string) *fakeCluster {
 func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return cluster.Lease{}, nil }
 
 // dial hands the fake out in place of the adapters.
-func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ []byte) (*connection, error) {
+func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ remembrance) (*connection, error) {
 	f.dialled++
 
 	made := &connection{
-		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, expires: f.expires, identify: func(string) {},
+		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, removals: f, manifests: f, expires: f.expires, identify: func(string) {},
 		close: func() error { f.closed++; return nil },
 	}
 	if f.store != nil {
@@ -136,24 +149,55 @@ func (f *fakeCluster) Machine(_ context.Context, at string) (cluster.Machine, er
 			return cluster.Machine{}, node.unreachable
 		}
 
-		pinned := "v" + node.kubernetes
-
-		return cluster.Machine{
+		machine := cluster.Machine{
 			Address: at, NodeName: node.name, UUID: "uuid-" + node.name, Role: node.role, Talos: version.MustParse(node.talos),
 			Platform: "metal", BootID: "boot-" + node.name, Stage: cluster.StageRunning, Ready: true,
-			Config: &cluster.MachineConfig{
-				InstallImage: "ghcr.io/siderolabs/installer:v" + node.talos,
-				Images: map[cluster.Component]string{
-					cluster.Kubelet: "kubelet:" + pinned, cluster.APIServer: "kube-apiserver:" + pinned,
-					cluster.ControllerManager: "kube-controller-manager:" + pinned, cluster.Scheduler: "kube-scheduler:" + pinned,
-					cluster.Proxy: "kube-proxy:" + pinned,
-				},
-			},
-		}, nil
+		}
+		if !node.unread {
+			machine.Config = node.config()
+		}
+
+		return machine, nil
 	}
 
 	return cluster.Machine{}, cluster.ErrNotFound
 }
+
+// config pins every component to what the node runs, but for what it says itself.
+func (n fakeNode) config() *cluster.MachineConfig {
+	made := &cluster.MachineConfig{InstallImage: "ghcr.io/siderolabs/installer:v" + n.talos, Images: map[cluster.Component]string{}}
+
+	for _, component := range cluster.Components(cluster.ControlPlane) {
+		made.Images[component] = "registry.k8s.io/" + string(component) + ":v" + n.kubernetes
+	}
+
+	maps.Copy(made.Images, n.images)
+	maps.DeleteFunc(made.Images, func(_ cluster.Component, image string) bool { return image == "" })
+
+	return made
+}
+
+// Removals implements [cluster.Removals].
+func (f *fakeCluster) Removals(context.Context, version.Version, version.Version, []string, []string) ([]cluster.Removal, error) {
+	f.inspected++
+
+	return f.removals, f.down
+}
+
+// Diff implements [cluster.BootstrapManifests].
+func (f *fakeCluster) Diff(context.Context, string, cluster.ManifestOptions) ([]cluster.ManifestChange, error) {
+	f.inspected++
+
+	return f.changes, f.noKubernetes()
+}
+
+// Apply implements [cluster.BootstrapManifests].
+func (f *fakeCluster) Apply(context.Context, string, cluster.ManifestOptions) ([]cluster.ManifestChange, error) {
+	return nil, cluster.ErrDenied
+}
+
+// Unready implements [cluster.BootstrapManifests].
+func (f *fakeCluster) Unready(context.Context, string) ([]string, error) { return nil, nil }
 
 func (f *fakeCluster) Etcd(_ context.Context, at string) (cluster.EtcdView, error) {
 	var view cluster.EtcdView
@@ -182,7 +226,7 @@ func (f *fakeCluster) Nodes(context.Context) ([]cluster.KubeNode, error) {
 	for index, node := range f.nodes {
 		nodes = append(nodes, cluster.KubeNode{
 			Name: node.name, Addresses: []string{address(index)}, ControlPlane: node.role == cluster.ControlPlane, Talos: true,
-			Ready: node.unreachable == nil, ReadySince: time.Now(), Kubelet: version.MustParse(node.kubernetes), SystemUUID: "uuid-" + node.name,
+			Ready: node.unreachable == nil, ReadySince: time.Now(), Kubelet: version.MustParse(cmp.Or(node.kubelet, node.kubernetes)), SystemUUID: "uuid-" + node.name,
 		})
 	}
 

@@ -26,19 +26,25 @@ func (p progressLog) Observe(event cluster.Event) {
 		fields["node"] = event.Node
 	}
 
+	if event.Component != "" {
+		fields["component"] = string(event.Component)
+	}
+
 	if event.Step != "" {
 		fields["step"] = string(event.Step)
 	}
 
-	if event.Total > 0 {
-		fields["progress"] = fmt.Sprintf("%d/%d", event.Done, event.Total)
+	for name, half := range map[string]cluster.Progress{"talos": event.Talos, "kubernetes": event.Kubernetes} {
+		if half.Managed && half.Total > 0 {
+			fields[name+"_progress"] = fmt.Sprintf("%d/%d", half.Done, half.Total)
+		}
 	}
 
 	if event.Err != nil {
 		fields["error"] = event.Err.Error()
 	}
 
-	message := "talos upgrade: " + string(event.Kind)
+	message := "upgrade: " + string(event.Kind)
 	if event.Text != "" {
 		message += ": " + event.Text
 	}

@@ -49,9 +49,9 @@ func TestSchemasOfferWhatTheDocumentationPromises(t *testing.T) {
 		"resource": {
 			schema.ResourceSchemas["talosupgrade_cluster"].Block,
 			"talos_version kubernetes_version context order reboot_mode node_timeout drain installer_image allow_intermediate_versions " +
-				"intermediate_versions allow_unknown_versions max_unavailable canary settle node_overrides timeouts id status nodes",
+				"intermediate_versions allow_unknown_versions max_unavailable canary settle node_overrides kubernetes timeouts id status nodes",
 		},
-		"data source": {schema.DataSourceSchemas["talosupgrade_current_versions"].Block, "context id talos kubernetes nodes"},
+		"data source": {schema.DataSourceSchemas["talosupgrade_current_versions"].Block, "context id talos kubernetes images nodes"},
 		"available versions": {
 			schema.DataSourceSchemas["talosupgrade_available_versions"].Block,
 			"context talos_version kubernetes_version include_prereleases release_source talos_versions kubernetes_versions next eventual " +

@@ -5,6 +5,7 @@ package provider
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,35 +17,41 @@ import (
 )
 
 // rollWarning shows the roll that an apply performs. A warning is the only way
-// to show text in a plan. The name is what people call the cluster.
-func rollWarning(made plan.Plan, name string) diag.Diagnostic {
+// to show text in a plan. The name is what people call the cluster, and changes
+// are what a sync of the bootstrap manifests would change at present.
+func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange) diag.Diagnostic {
 	moving := movingNodes(made.Steps)
 
 	// The command line shows it again after the apply, so it must be true then.
 	summary := fmt.Sprintf("Planned: Rolling upgrade of %d of %d nodes", len(moving), made.Total())
+	if len(moving) == 0 {
+		summary = "Planned: Sync of the bootstrap manifests"
+	}
+
 	if len(made.Hops) > 1 {
 		summary += fmt.Sprintf(" in %d hops", len(made.Hops))
 	}
 
-	return diag.NewWarningDiagnostic(about(summary, name), rollText(made, name, len(moving) > foldAbove))
+	return diag.NewWarningDiagnostic(about(summary, name), rollText(made, name, len(moving) > foldAbove, changes))
 }
 
 // rollText is the whole of what there is to say about a roll. Tables, headings and
 // images are indented, because the command line wraps all other lines.
-func rollText(made plan.Plan, name string, folded bool) string {
+func rollText(made plan.Plan, name string, folded bool, changes []cluster.ManifestChange) string {
+	var images []string
+
 	parts := []string{rollPace(made, name)}
 
-	for start := 0; start < len(made.Steps); {
-		end := start + 1
-		for end < len(made.Steps) && made.Steps[end].Hop == made.Steps[start].Hop {
-			end++
+	for start, hop := 0, -1; start < len(made.Steps); {
+		end := segmentEnd(made.Steps, start)
+
+		if next := made.Steps[start].Hop; next != hop && next < len(made.Hops) {
+			hop = next
+			parts = append(parts, "  "+hopHeading(made, hop))
 		}
 
-		if hop := made.Steps[start].Hop; hop < len(made.Hops) {
-			parts = append(parts, "  "+hopHeading(made.Hops, hop))
-		}
-
-		parts = append(parts, renderTable(hopRows(made.Steps, start, end, folded)))
+		parts = append(parts, renderTable(stepRows(made, start, end, folded)))
+		images = append(images, hiddenImages(made.Steps, start, end)...)
 		start = end
 	}
 
@@ -52,9 +59,11 @@ func rollText(made plan.Plan, name string, folded bool) string {
 		parts = append(parts, "Held by node_overrides and left alone: "+nameList(made.Held)+".")
 	}
 
-	if images := shortenedImages(made.Steps, folded); len(images) > 0 {
-		parts = append(parts, "Images in full:", "  "+strings.Join(images, "\n  "))
+	if shown := shownImages(images, folded); len(shown) > 0 {
+		parts = append(parts, "Images in full:", "  "+strings.Join(shown, "\n  "))
 	}
+
+	parts = append(parts, changeTexts(changes)...)
 
 	if total := made.Estimate(); total > 0 {
 		parts = append(parts, "Planned duration: "+estimateText(total)+".")
@@ -63,28 +72,67 @@ func rollText(made plan.Plan, name string, folded bool) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// rollPace is the sentence that says how many nodes move at a time.
+// segmentEnd is where the steps end that share a table with the one at start.
+func segmentEnd(steps []plan.Step, start int) int {
+	end := start + 1
+	for end < len(steps) && steps[end].Hop == steps[start].Hop && (steps[end].Component == "") == (steps[start].Component == "") {
+		end++
+	}
+
+	return end
+}
+
+// rollPace is the sentence that says how much moves at a time.
 func rollPace(made plan.Plan, name string) string {
-	workers := map[string]bool{}
+	var (
+		workers, kubelets = map[string]bool{}, map[string]bool{}
+		reboots, parts    bool
+	)
 
 	for _, step := range made.Steps {
-		if step.Role == cluster.Worker && step.Component == "" {
-			workers[step.Node] = true
+		switch {
+		case step.Component == "":
+			reboots = true
+			if step.Role == cluster.Worker {
+				workers[step.Node] = true
+			}
+		case step.Component == cluster.Kubelet && step.Role == cluster.Worker:
+			parts, kubelets[step.Node] = true, true
+		case step.Component != cluster.Manifests:
+			parts = true
 		}
 	}
 
-	if most := min(made.Budget, len(workers)); most > 1 {
-		return fmt.Sprintf("Up to %d workers of %s at a time and its control planes one after the other, in this order:", most, name)
+	kubeletPace := ""
+	if most := min(made.KubeletBudget, len(kubelets)); most > 1 {
+		kubeletPace = fmt.Sprintf(", kubelets of workers up to %d at a time", most)
 	}
 
-	return fmt.Sprintf("One node of %s after the other, in this order:", name)
+	switch most := min(made.Budget, len(workers)); {
+	case !reboots && !parts:
+		return fmt.Sprintf("No node of %s is touched:", name)
+	case !reboots:
+		return fmt.Sprintf("No node of %s restarts. One component after the other%s, in this order:", name, kubeletPace)
+	case most > 1:
+		return fmt.Sprintf("Up to %d workers of %s at a time and its control planes one after the other%s, in this order:", most, name, kubeletPace)
+	default:
+		return fmt.Sprintf("One node of %s after the other%s, in this order:", name, kubeletPace)
+	}
 }
 
 // hopHeading says where a hop leads, and where its release notes are.
-func hopHeading(hops []plan.Hop, index int) string {
-	hop, heading := hops[index], ""
-	if len(hops) > 1 {
-		heading = fmt.Sprintf("Hop %d of %d: ", index+1, len(hops))
+func hopHeading(made plan.Plan, index int) string {
+	hop, heading := made.Hops[index], ""
+	if len(made.Hops) > 1 {
+		heading = fmt.Sprintf("Hop %d of %d: ", index+1, len(made.Hops))
+	}
+
+	if !slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Hop == index && step.Component != cluster.Manifests }) {
+		return heading + "Bootstrap manifests"
+	}
+
+	if hop.Axis == plan.Kubernetes && hop.From.Kubernetes.Equal(hop.To.Kubernetes) {
+		return fmt.Sprintf("%sKubernetes %s with other images", heading, hop.To.Kubernetes)
 	}
 
 	if hop.Axis == plan.Kubernetes {
@@ -128,31 +176,34 @@ func shortImage(image string) string {
 	return schematicText.ReplaceAllStringFunc(image, func(schematic string) string { return schematic[:8] + "…" })
 }
 
-// shortenedImages are the images that a table shows shortened, as they are.
-func shortenedImages(steps []plan.Step, folded bool) []string {
+// shownImages are the images as they are, each once.
+func shownImages(hidden []string, folded bool) []string {
 	var images []string
 
 	listed := map[string]bool{}
 
-	for _, step := range steps {
-		if !listed[step.Image] && shortImage(step.Image) != step.Image {
-			listed[step.Image] = true
+	for _, image := range hidden {
+		if !listed[image] {
+			listed[image] = true
 
-			images = append(images, step.Image)
+			images = append(images, image)
 		}
 	}
 
-	if hidden := len(images) - foldImages; folded && hidden > 1 {
-		images = append(images[:foldImages], fmt.Sprintf("... %d more images", hidden))
+	if more := len(images) - foldImages; folded && more > 1 {
+		images = append(images[:foldImages], fmt.Sprintf("... %d more images", more))
 	}
 
 	return images
 }
 
+// movingNodes are the names of the nodes that have a turn. Manifests concern none.
 func movingNodes(steps []plan.Step) map[string]bool {
 	moving := map[string]bool{}
 	for _, step := range steps {
-		moving[step.Node] = true
+		if step.Node != "" {
+			moving[step.Node] = true
+		}
 	}
 
 	return moving

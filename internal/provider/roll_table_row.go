@@ -10,7 +10,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // Above foldAbove nodes a table shows of each row of nodes alike only the first
@@ -22,14 +21,15 @@ const (
 	foldImages = 10
 )
 
-// hopRows are the lines of the table for the steps from start up to, and not
-// including, end. Steps are numbered through all hops.
-func hopRows(steps []plan.Step, start, end int, folded bool) [][]string {
-	if steps[start].Component != "" {
-		return withoutEmpty(componentRows(steps[start:end], start+1))
+// stepRows are the lines of the table for the steps from start up to, and not
+// including, end, which are all of nodes or all of components. Steps are numbered
+// through all hops.
+func stepRows(made plan.Plan, start, end int, folded bool) [][]string {
+	if made.Steps[start].Component != "" {
+		return withoutEmpty(componentRows(made, start, end))
 	}
 
-	return withoutEmpty(nodeRows(steps, start, end, folded))
+	return withoutEmpty(nodeRows(made.Steps, start, end, folded))
 }
 
 // withoutEmpty is the table without the columns of which only the head says
@@ -100,55 +100,6 @@ func nodeRow(number int, step plan.Step) []string {
 	return []string{
 		strconv.Itoa(number), name, string(step.Role), step.From.String(), step.To.String(), shortImage(step.Image), stepEstimate(step.Estimate),
 	}
-}
-
-// componentRows is one line per part of Kubernetes, in the order in which they
-// begin to move. Number is that of the first step.
-func componentRows(steps []plan.Step, number int) [][]string {
-	type part struct {
-		first, last int
-		nodes       map[string]bool
-		from        []version.Version
-		estimate    time.Duration
-	}
-
-	var order []cluster.Component
-
-	parts := map[cluster.Component]*part{}
-
-	for index, step := range steps {
-		found := parts[step.Component]
-		if found == nil {
-			found = &part{first: number + index, nodes: map[string]bool{}}
-			parts[step.Component] = found
-			order = append(order, step.Component)
-		}
-
-		found.last = number + index
-		found.nodes[step.Node] = true
-		found.from = append(found.from, step.From)
-		found.estimate += step.Estimate
-	}
-
-	rows := [][]string{{"step", "component", "nodes", "from", "to", "estimate"}}
-
-	for _, component := range order {
-		found := parts[component]
-
-		// Components take turns on each control plane, so that their steps may
-		// lie between each other.
-		numbers := fmt.Sprintf("%d-%d", found.first, found.last)
-		if found.first == found.last {
-			numbers = strconv.Itoa(found.first)
-		}
-
-		from := half{Lowest: version.Lowest(found.from...), Highest: version.Highest(found.from...)}
-		rows = append(rows, []string{
-			numbers, string(component), strconv.Itoa(len(found.nodes)), from.String(), steps[0].To.String(), stepEstimate(found.estimate),
-		})
-	}
-
-	return rows
 }
 
 func plural(role cluster.Role) string {

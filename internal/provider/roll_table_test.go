@@ -59,6 +59,38 @@ func talosHop(made *plan.Plan, from, to, image string, nodes ...string) {
 	}
 }
 
+// kubernetesHop is a hop of Kubernetes in which one kind of component moves on all
+// nodes, then the next, and the manifests in the end.
+func kubernetesHop(made *plan.Plan, from, to string, nodes ...string) {
+	before, after := version.MustParse(from), version.MustParse(to)
+	made.Hops = append(made.Hops, plan.Hop{Axis: plan.Kubernetes, From: plan.State{Kubernetes: before}, To: plan.State{Kubernetes: after}})
+
+	add := func(node string, component cluster.Component, image string) {
+		role := cluster.Worker
+		if strings.HasPrefix(node, "cp-") {
+			role = cluster.ControlPlane
+		}
+
+		made.Steps = append(made.Steps, plan.Step{
+			Hop: len(made.Hops) - 1, Component: component, Node: node, Role: role, From: before, To: after,
+			Image: image + ":" + after.Tag(), Estimate: 40 * time.Second,
+		})
+	}
+
+	for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy, cluster.Kubelet} {
+		for _, node := range nodes {
+			switch {
+			case component == cluster.Kubelet:
+				add(node, component, "ghcr.io/siderolabs/kubelet")
+			case strings.HasPrefix(node, "cp-"):
+				add(node, component, "registry.k8s.io/"+string(component))
+			}
+		}
+	}
+
+	made.Steps = append(made.Steps, plan.Step{Hop: len(made.Hops) - 1, Component: cluster.Manifests, Estimate: time.Minute})
+}
+
 func names(prefix string, count int) []string {
 	made := make([]string, 0, count)
 	for number := range count {
@@ -98,45 +130,50 @@ func TestRollIsShownAsATable(t *testing.T) {
 				made.Steps[index].Estimate = 0
 			}
 		},
-		"roll_both_halves": bothHalves,
+		"roll_both_halves": func(made *plan.Plan) {
+			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-0", "cp-0", "cp-1")
+			kubernetesHop(made, "1.34.2", "1.35.2", "cp-0", "cp-1", "worker-0")
+			made.Steps[len(made.Steps)-3].From = version.MustParse("1.34.1")
+		},
+		"roll_kubernetes": func(made *plan.Plan) {
+			kubernetesHop(made, "1.34.2", "1.35.2", append(names("cp", 3), names("worker", 20)...)...)
+			made.KubeletBudget = 5
+		},
+		"roll_kubernetes_two_hops": func(made *plan.Plan) {
+			kubernetesHop(made, "1.34.2", "1.35.8", "cp-0", "worker-0", "worker-1")
+			made.Steps = made.Steps[:len(made.Steps)-1]
+			kubernetesHop(made, "1.35.8", "1.36.1", "cp-0", "worker-0", "worker-1")
+
+			for index := range made.Steps {
+				if step := &made.Steps[index]; step.Node == "worker-1" {
+					step.Canary, step.Image = true, "registry.example.com:5000/mirror/kubelet:"+step.To.Tag()+"-slim"
+				} else if step.Node == "worker-0" {
+					step.From = version.MustParse("1.34.1")
+				}
+			}
+		},
+		"roll_kubelet_images": func(made *plan.Plan) {
+			kubernetesHop(made, "1.35.2", "1.35.2", "cp-0", "worker-0", "worker-1")
+			made.Steps[len(made.Steps)-2].Image = "registry.example.com/kubelet:v1.35.2"
+		},
+		"roll_talos_and_manifests": func(made *plan.Plan) {
+			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-0", "cp-0")
+			made.Steps = append(made.Steps, plan.Step{Component: cluster.Manifests, Estimate: time.Minute})
+		},
+		"roll_manifests_alone": func(made *plan.Plan) {
+			made.Hops = []plan.Hop{{Axis: plan.Kubernetes}}
+			made.Steps = []plan.Step{{Component: cluster.Manifests, Estimate: time.Minute}}
+			made.AtTarget = []string{"cp-0"}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := plan.Plan{}
 			build(&made)
 
-			warning := rollWarning(made, `talosconfig context "demo"`)
+			warning := rollWarning(made, `talosconfig context "demo"`, nil)
 			golden(t, name+".golden", warning.Summary()+"\n\n"+warning.Detail()+"\n")
 		})
 	}
-}
-
-// bothHalves is a hop of Talos, and one of Kubernetes in which the components
-// take turns on each control plane.
-func bothHalves(made *plan.Plan) {
-	talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-0", "cp-0", "cp-1")
-
-	from, to := version.MustParse("1.34.2"), version.MustParse("1.35.2")
-	made.Hops = append(made.Hops, plan.Hop{
-		Axis: plan.Kubernetes,
-		From: plan.State{Talos: version.MustParse("1.13.4"), Kubernetes: from},
-		To:   plan.State{Talos: version.MustParse("1.13.4"), Kubernetes: to},
-	})
-
-	add := func(node string, components ...cluster.Component) {
-		for _, component := range components {
-			made.Steps = append(made.Steps, plan.Step{
-				Hop: 1, Component: component, Node: node, From: from, To: to, Estimate: time.Minute,
-			})
-		}
-	}
-
-	add("cp-0", cluster.APIServer, cluster.ControllerManager, cluster.Scheduler)
-	add("cp-1", cluster.APIServer, cluster.ControllerManager, cluster.Scheduler)
-	add("cp-0", cluster.Kubelet)
-	add("cp-1", cluster.Kubelet)
-	add("worker-0", cluster.Kubelet)
-
-	made.Steps[len(made.Steps)-1].From = version.MustParse("1.34.1")
 }
 
 // TestRollOfThousandNodesStaysReadable: what is not indented is wrapped, what
@@ -151,7 +188,7 @@ func TestRollOfThousandNodesStaysReadable(t *testing.T) {
 		made.Steps[index].Image = fmt.Sprintf("factory.talos.dev/metal-installer/%064x:v1.13.4", index)
 	}
 
-	lines := strings.Split(rollWarning(made, "demo").Detail(), "\n")
+	lines := strings.Split(rollWarning(made, "demo", nil).Detail(), "\n")
 	if len(lines) > 45 {
 		t.Errorf("%d lines", len(lines))
 	}

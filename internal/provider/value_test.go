@@ -51,6 +51,8 @@ func TestValidatorsOfSingleValues(t *testing.T) {
 		"factory in upper case":    {factoryURLValidator{}, types.StringValue("https://factory.example.com/Mirror"), false},
 		"factory behind no port":   {factoryURLValidator{}, types.StringValue("https://factory.example.com:99999"), false},
 		"no repository":            {repositoryValidator{}, types.StringValue("Not A Reference"), false},
+		"component":                {repositoryValidator{by: attrKubernetesVersion}, types.StringValue("registry.example.com:5000/k8s/kubelet"), true},
+		"component with tag":       {repositoryValidator{by: attrKubernetesVersion}, types.StringValue("ghcr.io/siderolabs/kubelet:v1.35.2"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var resp validator.StringResponse
@@ -153,8 +155,10 @@ func TestEveryDurationMayBeSpelledOtherwise(t *testing.T) {
 
 	for name, of := range map[string]map[string]schema.Attribute{
 		attrNodeTimeout: attributes, attrSettle: attributes,
-		"timeout": nestedIn(t, attributes[attrDrain]),
-		"create":  nestedIn(t, attributes[attrTimeouts]), "update": nestedIn(t, attributes[attrTimeouts]), "read": nestedIn(t, attributes[attrTimeouts]),
+		"timeout": nestedIn(t, attributes[attrDrain]), "timeout of manifests": {
+			"timeout of manifests": nestedIn(t, nestedIn(t, attributes[attrKubernetes])[attrManifests])[attrTimeout],
+		},
+		"create": nestedIn(t, attributes[attrTimeouts]), "update": nestedIn(t, attributes[attrTimeouts]), "read": nestedIn(t, attributes[attrTimeouts]),
 	} {
 		text, isText := of[name].(schema.StringAttribute)
 		if !isText {

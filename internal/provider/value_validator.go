@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -86,7 +87,10 @@ func (v durationValidator) ValidateString(ctx context.Context, req validator.Str
 }
 
 // repositoryValidator accepts image references without tag and digest.
-type repositoryValidator struct{}
+type repositoryValidator struct {
+	// by is the attribute that chooses the tag instead; talos_version when empty.
+	by string
+}
 
 // Description implements [validator.String].
 func (repositoryValidator) Description(context.Context) string {
@@ -99,14 +103,14 @@ func (v repositoryValidator) MarkdownDescription(ctx context.Context) string {
 }
 
 // ValidateString implements [validator.String].
-func (repositoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+func (v repositoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
 	}
 
 	if _, err := image.ParseRepository(req.ConfigValue.ValueString()); err != nil {
-		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid installer image", located(req.Path, err)+
-			" The tag is chosen by talos_version.")
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid image", located(req.Path, err)+
+			" The tag is chosen by "+cmp.Or(v.by, attrTalosVersion)+".")
 	}
 }
 

@@ -20,6 +20,23 @@ const (
 	KeyMessage = "upgrade.vitistack.io/talos-message"
 	// KeyProgress is "done/total" in nodes.
 	KeyProgress = "upgrade.vitistack.io/talos-progress"
+)
+
+// The annotations of the Kubernetes half.
+const (
+	// KeyKubernetesCurrent is the lowest version of any component of a managed
+	// node.
+	KeyKubernetesCurrent = "upgrade.vitistack.io/kubernetes-current"
+	// KeyKubernetesStatus is one of the Status constants.
+	KeyKubernetesStatus = "upgrade.vitistack.io/kubernetes-status"
+	// KeyKubernetesMessage is a sentence for people.
+	KeyKubernetesMessage = "upgrade.vitistack.io/kubernetes-message"
+	// KeyKubernetesProgress is "done/total" in nodes.
+	KeyKubernetesProgress = "upgrade.vitistack.io/kubernetes-progress"
+)
+
+// The annotations of a run as a whole.
+const (
 	// KeyFailedNodes is a comma-separated list, absent unless the run failed.
 	KeyFailedNodes = "upgrade.vitistack.io/failed-nodes"
 	// KeyLastUpdate is the heartbeat of a running upgrade, RFC 3339 in UTC. A
@@ -27,9 +44,14 @@ const (
 	KeyLastUpdate = "upgrade.vitistack.io/talosupgrade-last-update"
 )
 
-// The values of [KeyStatus] that a run takes.
+// The values of [KeyStatus] and [KeyKubernetesStatus] that a run takes.
 const (
 	StatusInProgress = "in-progress"
 	StatusCompleted  = "completed"
 	StatusFailed     = "failed"
+	// StatusPending is a half of which a run has done everything, and not every
+	// node shows it yet: nobody waited for kube-proxy to be rolled out.
+	StatusPending = "pending"
+	// StatusBlocked is a half that waits for the other one to move first.
+	StatusBlocked = "blocked"
 )

@@ -100,19 +100,29 @@ func (m *memory) get(key string) string {
 	return value
 }
 
+// progress is a half with that many of all nodes done, and as many steps left.
+func progress(done, total int, lowest string) cluster.Progress {
+	made := cluster.Progress{Managed: true, Done: done, Total: total, Steps: total - done}
+	if lowest != "" {
+		made.Lowest = version.MustParse(lowest)
+	}
+
+	return made
+}
+
 // story is a run that goes well, told as the engine tells it.
 func story() []cluster.Event {
 	target := cluster.Target{Talos: version.MustParse("v1.13.4")}
-	old := version.MustParse("1.12.6")
+	none, one, all := progress(0, 2, "1.12.6"), progress(1, 2, "1.12.6"), progress(2, 2, "1.13.4")
 
 	return []cluster.Event{
-		{Kind: cluster.EventRunStarted, Total: 2, Lowest: old, Target: target},
-		{Kind: cluster.EventNodeStarted, Node: "worker-0", Total: 2, Lowest: old, Target: target},
+		{Kind: cluster.EventRunStarted, Talos: none, Target: target},
+		{Kind: cluster.EventNodeStarted, Node: "worker-0", Talos: none, Target: target},
 		{Kind: cluster.EventNodeStep, Node: "worker-0", Step: cluster.StepDrain},
 		{Kind: cluster.EventNodeDone, Node: "worker-0", Target: target},
-		{Kind: cluster.EventNodeStarted, Node: "cp-0", Done: 1, Total: 2, Lowest: old, Target: target},
+		{Kind: cluster.EventNodeStarted, Node: "cp-0", Talos: one, Target: target},
 		{Kind: cluster.EventNodeDone, Node: "cp-0", Target: target},
-		{Kind: cluster.EventRunDone, Done: 2, Total: 2, Lowest: target.Talos, Target: target},
+		{Kind: cluster.EventRunDone, Talos: all, Target: target},
 	}
 }
 

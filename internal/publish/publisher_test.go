@@ -101,7 +101,7 @@ func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
 		store := &memory{}
 		publisher := publish.New(store)
 		event := cluster.Event{
-			Node: "cp-0", Done: 0, Total: 3,
+			Node: "cp-0", Talos: progress(0, 3, ""),
 			To: version.MustParse("1.13.4"), Target: cluster.Target{Talos: version.MustParse("1.14.1")},
 		}
 
@@ -120,19 +120,6 @@ func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
 
 		if err := publisher.Close(t.Context()); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestARunOfTheOtherHalfSaysNothingAboutTalos(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
-		publisher := publish.New(store)
-
-		publisher.Observe(cluster.Event{Kind: cluster.EventRunDone, Target: cluster.Target{Kubernetes: version.MustParse("1.35.2")}})
-
-		if err := publisher.Close(t.Context()); err != nil || len(store.patches) != 0 {
-			t.Errorf("%d patches, %v", len(store.patches), err)
 		}
 	})
 }
@@ -312,7 +299,7 @@ func TestARunThatLostItsLeaseSaysNothingMore(t *testing.T) {
 		store := &memory{}
 		publisher := publish.New(store)
 
-		publisher.Observe(cluster.Event{Kind: cluster.EventRunStarted, Total: 2, Lowest: version.MustParse("1.12.6"), Target: cluster.Target{Talos: version.MustParse("1.13.4")}})
+		publisher.Observe(cluster.Event{Kind: cluster.EventRunStarted, Talos: progress(0, 2, "1.12.6"), Target: cluster.Target{Talos: version.MustParse("1.13.4")}})
 		synctest.Wait()
 
 		before := len(store.patches)

@@ -3,11 +3,11 @@
 package publish
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // messageLimit keeps a long error from crowding out what else is annotated.
@@ -16,82 +16,128 @@ const messageLimit = 500
 // translate says which annotations an event changes, and whether the run goes
 // on after it. An event claims nothing that it does not say itself.
 func translate(event cluster.Event, running bool) (changes map[string]*string, goesOn bool) {
-	if event.Target.Talos.IsZero() {
+	talos, kubernetes := halves(event)
+	if !talos.managed() && !kubernetes.managed() {
 		return nil, running
 	}
 
+	moving, other := concerned(event, talos, kubernetes)
+	changes = map[string]*string{}
+
 	switch event.Kind {
 	case cluster.EventRunStarted:
-		changes = states(StatusInProgress, fmt.Sprintf("Talos upgrade started: %s \u2192 %s", event.Lowest, event.Target.Talos))
+		start(changes, moving)
 		changes[KeyFailedNodes] = nil
 		goesOn = true
 	case cluster.EventNodeStarted:
-		changes = states(StatusInProgress, "Upgrading node "+event.Node+onTheWay(event)+counted(event))
+		moving.say(changes, StatusInProgress, begun(event)+onTheWay(event, moving)+moving.aside())
 		goesOn = true
 	case cluster.EventNodeDone:
-		changes = states(StatusInProgress, "Node "+event.Node+" upgraded"+onTheWay(event)+counted(event))
+		moving.say(changes, StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
 		goesOn = true
 	case cluster.EventRunDone:
-		changes = states(StatusCompleted, fmt.Sprintf("Talos upgrade completed: now running %s", reached(event)))
+		moving.complete(changes)
 		changes[KeyFailedNodes] = nil
 	case cluster.EventRunFailed:
-		changes = states(StatusFailed, "Talos upgrade failed: "+reason(event))
+		moving.fail(changes, event)
 		changes[KeyFailedNodes] = nil
 
 		if event.Node != "" {
 			changes[KeyFailedNodes] = text(event.Node)
 		}
-	case cluster.EventNodeStep, cluster.EventWaiting, cluster.EventWarning:
-		return nil, running
 	default:
 		return nil, running
 	}
 
-	if event.Total > 0 {
-		changes[KeyProgress] = text(progress(event))
-	}
+	moving.measure(changes)
 
-	if !event.Lowest.IsZero() {
-		changes[KeyCurrent] = text(event.Lowest.String())
+	if other.managed() {
+		beside(changes, event, moving, other)
+		other.measure(changes)
 	}
 
 	return changes, goesOn
 }
 
-func states(status, message string) map[string]*string {
-	return map[string]*string{KeyStatus: text(status), KeyMessage: text(message)}
+// concerned are the half that an event is about and the other one. What is not
+// managed is never the first: bootstrap manifests that follow a roll of Talos are
+// a part of that.
+func concerned(event cluster.Event, talos, kubernetes half) (moving, other half) {
+	switch {
+	case !kubernetes.managed():
+		return talos, kubernetes
+	case !talos.managed(), event.Component != "":
+		return kubernetes, talos
+	case event.Kind == cluster.EventRunStarted, event.Kind == cluster.EventRunFailed:
+		// Such an event is about what comes next.
+		if talos.done() {
+			return kubernetes, talos
+		}
+	}
+
+	return talos, kubernetes
 }
 
-func progress(event cluster.Event) string { return fmt.Sprintf("%d/%d", event.Done, event.Total) }
+// beside says how the half is that an event is not about. A run that ends leaves
+// nothing behind that looks as if it went on.
+func beside(changes map[string]*string, event cluster.Event, moving, other half) {
+	switch {
+	case event.Kind == cluster.EventRunDone, other.done():
+		other.complete(changes)
+	case other.progress.Steps > 0:
+		other.say(changes, StatusBlocked, cmp.Or(other.progress.Waits, "Waiting for "+moving.name+" upgrade to complete"))
+	case event.Kind == cluster.EventRunFailed:
+		other.fail(changes, event)
+	}
+}
+
+// start says that the half begins to move, or that there is nothing to do in it.
+func start(changes map[string]*string, moving half) {
+	if moving.done() {
+		moving.complete(changes)
+
+		return
+	}
+
+	from := "an unknown version"
+	if !moving.progress.Lowest.IsZero() {
+		from = moving.progress.Lowest.String()
+	}
+
+	moving.say(changes, StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", moving.name, from, moving.target))
+}
+
+// begun and ended are what a turn does.
+func begun(event cluster.Event) string {
+	switch event.Component {
+	case "":
+		return "Upgrading node " + event.Node
+	case cluster.Manifests:
+		return "Syncing the bootstrap manifests"
+	default:
+		return "Upgrading " + string(event.Component) + " on " + event.Node
+	}
+}
+
+func ended(event cluster.Event) string {
+	switch event.Component {
+	case "":
+		return "Node " + event.Node + " upgraded"
+	case cluster.Manifests:
+		return "Bootstrap manifests synced"
+	default:
+		return string(event.Component) + " on " + event.Node + " upgraded"
+	}
+}
 
 // onTheWay names a version between what ran and the target, so that nobody takes
 // the node to be at the target.
-func onTheWay(event cluster.Event) string {
-	if event.To.IsZero() || event.To.Equal(event.Target.Talos) {
+func onTheWay(event cluster.Event, moving half) string {
+	if event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(moving.target) {
 		return ""
 	}
 
 	return " to " + event.To.String()
-}
-
-// counted is how far the run is, as part of a message; empty where the event
-// does not say.
-func counted(event cluster.Event) string {
-	if event.Total == 0 {
-		return ""
-	}
-
-	return " (" + progress(event) + ")"
-}
-
-// reached is what runs now. The lowest version seen is nearer to the truth than
-// the one that was wanted.
-func reached(event cluster.Event) version.Version {
-	if !event.Lowest.IsZero() {
-		return event.Lowest
-	}
-
-	return event.Target.Talos
 }
 
 // reason is why a run failed, in one line.

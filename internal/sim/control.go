@@ -27,7 +27,7 @@ const controlFile = "control"
 const controlTimeout = 10 * time.Second
 
 // control lets other processes change a running simulation: machines join,
-// faults come and go.
+// faults come and go, somebody else changes an image.
 type control struct {
 	server *http.Server
 	path   string
@@ -45,6 +45,7 @@ func startControl(s *Simulator) (*control, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /nodes", s.handleNode)
 	mux.HandleFunc("PUT /faults", s.handleFaults)
+	mux.HandleFunc("PUT /images", s.handleImage)
 
 	c := &control{
 		server: &http.Server{Handler: authorised(token, mux), ReadHeaderTimeout: controlTimeout},
@@ -123,6 +124,26 @@ func (s *Simulator) handleFaults(w http.ResponseWriter, r *http.Request) {
 	s.SetFaults(faults)
 }
 
+// imageRequest asks for another image of a component on a node.
+type imageRequest struct {
+	Node      string `json:"node"`
+	Component string `json:"component"`
+	Image     string `json:"image"`
+}
+
+func (s *Simulator) handleImage(w http.ResponseWriter, r *http.Request) {
+	var wanted imageRequest
+	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+
+		return
+	}
+
+	if err := s.SetImage(wanted.Node, wanted.Component, wanted.Image); err != nil {
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+	}
+}
+
 // RequestNode asks the simulator that runs in dir to let a machine join, and
 // returns its name.
 func RequestNode(ctx context.Context, dir string, options model.NodeOptions) (string, error) {
@@ -137,6 +158,20 @@ func RequestNode(ctx context.Context, dir string, options model.NodeOptions) (st
 // RequestFaults replaces the fault script of the simulator that runs in dir.
 func RequestFaults(ctx context.Context, dir string, script []byte) error {
 	_, err := request(ctx, dir, http.MethodPut, "/faults", script)
+
+	return err
+}
+
+// RequestImage changes the image of a component in the configuration of a node
+// of the simulator that runs in dir, as a person with talosctl does. The
+// component restarts after it returns.
+func RequestImage(ctx context.Context, dir, node, component, image string) error {
+	body, err := json.Marshal(imageRequest{Node: node, Component: component, Image: image})
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+
+	_, err = request(ctx, dir, http.MethodPut, "/images", body)
 
 	return err
 }

@@ -36,6 +36,17 @@ type Options struct {
 	Pods int
 	// Unpinned machine configurations leave the component images out.
 	Unpinned bool
+	// Documents spreads the machine configurations over separate documents,
+	// from Talos 1.14 on.
+	Documents bool
+	// ProxyDisabled clusters run no kube-proxy.
+	ProxyDisabled bool
+	// Disabled are components of control planes that are switched off:
+	// kube-controller-manager, kube-scheduler.
+	Disabled []string
+	// Repositories are those of components other than the defaults, by
+	// component; Images are whole references with tag or digest.
+	Repositories, Images map[string]string
 	// Faults is the fault script at the start.
 	Faults []model.Fault
 	// Progress receives what takes long at the first start; nil drops it.

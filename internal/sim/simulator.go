@@ -72,7 +72,9 @@ func (s *Simulator) start(ctx context.Context, options Options) error {
 	s.World, err = model.New(model.Options{
 		ClusterName: options.ClusterName, ControlPlanes: options.ControlPlanes, Workers: options.Workers,
 		Talos: options.Talos, Kubernetes: options.Kubernetes, Schematic: options.Schematic, Platform: options.Platform,
-		SecureBoot: options.SecureBoot, Unpinned: options.Unpinned, Seed: options.Seed, Faults: options.Faults,
+		SecureBoot: options.SecureBoot, Unpinned: options.Unpinned, Documents: options.Documents,
+		ProxyDisabled: options.ProxyDisabled, DisabledComponents: options.Disabled, ComponentImages: options.Repositories, ConfiguredImages: options.Images,
+		Seed: options.Seed, Faults: options.Faults,
 		Clock: s.clock, Recorder: s.writer,
 	})
 	if err != nil {
@@ -163,6 +165,12 @@ func (s *Simulator) AddNode(options model.NodeOptions) (string, error) {
 
 // SetFaults replaces the fault script; what only lasted until then ends.
 func (s *Simulator) SetFaults(faults []model.Fault) { s.World.SetFaults(faults) }
+
+// SetImage changes the image of one component in the configuration of a node,
+// as a person with talosctl does.
+func (s *Simulator) SetImage(node, component, image string) error {
+	return s.World.SetImage(node, component, image)
+}
 
 // Verdict judges what happened so far, under the policy that was in force.
 func (s *Simulator) Verdict(ctx context.Context, policy ...checker.Option) (Verdict, error) {

@@ -23,6 +23,7 @@ import (
 const (
 	readTimeout       = 10 * time.Second
 	rebootTimeout     = 30 * time.Second
+	applyTimeout      = 60 * time.Second
 	kubeconfigTimeout = 30 * time.Second
 	installTimeout    = 15 * time.Minute
 	// followTimeout bounds what a node does between accepting a legacy upgrade

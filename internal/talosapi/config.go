@@ -218,7 +218,8 @@ func quoted(names []string) string {
 	return strings.Join(texts, ", ")
 }
 
-var quotedContent = regexp.MustCompile("`[^`]*`")
+// quotedContent is what an error quotes; a single character is punctuation.
+var quotedContent = regexp.MustCompile("`[^`]*`|\"(?:[^\"\\\\]|\\\\.)*\"|'[^']{2,}'")
 
 // withoutQuotes drops what YAML errors quote from the document, since that may
 // be part of a key.

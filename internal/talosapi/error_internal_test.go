@@ -64,6 +64,11 @@ func TestExplainNamesErrorsByMeaning(t *testing.T) {
 		"call of a newer version":    {change, true, codes.Unimplemented, "unknown service machine.LifecycleService", []error{cluster.ErrUnsupported}},
 		"etcd on a worker":           {read, true, codes.Unimplemented, "etcd API is only available on control plane nodes", []error{cluster.ErrUnsupported}},
 		"installer busy":             {change, true, codes.FailedPrecondition, "another installation/upgrade is already in progress", []error{cluster.ErrBusy}},
+		"configuration busy":         {change, true, codes.FailedPrecondition, "another apply configuration is already in progress", []error{cluster.ErrBusy}},
+		"configuration busy, legacy": {
+			change, true, codes.Unknown, `resource MachineConfigs.config.talos.dev(config/v1alpha1) update conflict: expected version "3", actual version "4"`,
+			[]error{cluster.ErrBusy},
+		},
 		"container mode":             {change, true, codes.FailedPrecondition, "method is not supported in container mode", []error{cluster.ErrRefused}},
 		"bad argument":               {change, true, codes.InvalidArgument, "installer image name is required", []error{cluster.ErrRefused}},
 		"missing image":              {change, true, codes.NotFound, "error pulling image: not found", []error{cluster.ErrNotFound}},

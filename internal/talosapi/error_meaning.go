@@ -30,7 +30,8 @@ func meaning(op operation, code codes.Code, text string) []error {
 	case codes.InvalidArgument:
 		return []error{cluster.ErrRefused}
 	case codes.FailedPrecondition:
-		if strings.Contains(text, "already in progress") {
+		// A configuration that was applied and awaits a reboot passes, too.
+		if strings.Contains(text, "already in progress") || strings.Contains(text, "configuration was already applied") {
 			return []error{cluster.ErrBusy}
 		}
 
@@ -63,6 +64,9 @@ func meaningOfText(op operation, text string) []error {
 		return []error{cluster.ErrUnreachable}
 	case strings.Contains(text, "pull") && strings.Contains(text, "not found") && !strings.Contains(text, "containerd store"):
 		return []error{cluster.ErrNotFound}
+	case op.mutates && strings.Contains(text, "update conflict"):
+		// Two configurations at a time, before Talos 1.13.3 refused the second.
+		return []error{cluster.ErrBusy}
 	case op.mutates && refuses(text):
 		return []error{cluster.ErrRefused}
 	default:

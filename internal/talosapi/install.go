@@ -17,13 +17,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// containerd is where installer images go. Pull and install must name the same
-// instance, or the installer does not find its image.
-func containerd() *common.ContainerdInstance {
-	return &common.ContainerdInstance{
-		Driver:    common.ContainerDriver_CRI,
-		Namespace: common.ContainerdNamespace_NS_SYSTEM,
-	}
+// containerd is where images go: those of installers and kubelets into the
+// system's namespace. Pull and install must name the same instance, or the
+// installer does not find its image.
+func containerd(namespace common.ContainerdNamespace) *common.ContainerdInstance {
+	return &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: namespace}
 }
 
 // Install runs the installer of a pulled image beside the running system. A
@@ -94,7 +92,7 @@ func (c *Client) InstallerIdle(ctx context.Context, address string) (bool, error
 
 func upgradeRequest(image string) *machineapi.LifecycleServiceUpgradeRequest {
 	return &machineapi.LifecycleServiceUpgradeRequest{
-		Containerd: containerd(),
+		Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM),
 		Source:     &machineapi.InstallArtifactsSource{ImageName: image},
 	}
 }

@@ -51,6 +51,11 @@ type machineConfigDocument struct {
 	Machine struct {
 		Install imageReference `yaml:"install"`
 		Kubelet imageReference `yaml:"kubelet"`
+
+		ControlPlane struct {
+			ControllerManager componentSwitch `yaml:"controllerManager"`
+			Scheduler         componentSwitch `yaml:"scheduler"`
+		} `yaml:"controlPlane"`
 	} `yaml:"machine"`
 	Cluster struct {
 		APIServer         imageReference `yaml:"apiServer"`
@@ -64,6 +69,11 @@ type machineConfigDocument struct {
 	} `yaml:"cluster"`
 }
 
+// componentSwitch is how v1alpha1 switches a component off.
+type componentSwitch struct {
+	Disabled bool `yaml:"disabled"`
+}
+
 type imageReference struct {
 	Image string `yaml:"image"`
 }
@@ -71,14 +81,14 @@ type imageReference struct {
 // parseMachineConfig reads what an upgrade needs from a machine configuration
 // of one or more YAML documents. Errors do not quote the content.
 func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
-	config := &cluster.MachineConfig{Images: map[cluster.Component]string{}}
+	var documents []machineConfigDocument
 
 	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
 		var document machineConfigDocument
 
 		err := decoder.Decode(&document)
 		if errors.Is(err, io.EOF) {
-			return config, nil
+			return newMachineConfig(documents), nil
 		}
 
 		var mismatch *yaml.TypeError
@@ -92,17 +102,32 @@ func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
 			return nil, errors.New("unexpected content: " + withoutQuotes(mismatch.Error()))
 		}
 
-		document.add(config)
+		documents = append(documents, document)
 	}
 }
 
-func (d machineConfigDocument) add(config *cluster.MachineConfig) {
-	if d.Kind != "" {
-		d.addNamed(config)
+// newMachineConfig puts documents together. Those with a kind decide about
+// their component wherever they stand, even when they say nothing about its
+// image.
+func newMachineConfig(documents []machineConfigDocument) *cluster.MachineConfig {
+	config := &cluster.MachineConfig{Images: map[cluster.Component]string{}}
 
-		return
+	for _, document := range documents {
+		if document.Kind == "" {
+			document.addGeneral(config)
+		}
 	}
 
+	for _, document := range documents {
+		if document.Kind != "" {
+			document.addNamed(config)
+		}
+	}
+
+	return config
+}
+
+func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 	setText(&config.InstallImage, d.Machine.Install.Image)
 	setImage(config, cluster.Kubelet, d.Machine.Kubelet.Image)
 	setImage(config, cluster.APIServer, d.Cluster.APIServer.Image)
@@ -110,29 +135,42 @@ func (d machineConfigDocument) add(config *cluster.MachineConfig) {
 	setImage(config, cluster.Scheduler, d.Cluster.Scheduler.Image)
 	setImage(config, cluster.Proxy, d.Cluster.Proxy.Image)
 
-	config.ProxyDisabled = config.ProxyDisabled || d.Cluster.Proxy.Disabled
+	disable(config, cluster.Proxy, d.Cluster.Proxy.Disabled)
+	disable(config, cluster.ControllerManager, d.Machine.ControlPlane.ControllerManager.Disabled)
+	disable(config, cluster.Scheduler, d.Machine.ControlPlane.Scheduler.Disabled)
 }
 
 // addNamed reads the documents that took over from v1alpha1 in Talos 1.14.
 func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
-	switch d.Kind {
-	case "UnattendedInstallConfig":
+	if d.Kind == "UnattendedInstallConfig" {
 		setText(&config.InstallImage, d.Installer.Image)
-	case "KubeletConfig":
-		setImage(config, cluster.Kubelet, d.Image)
-	case "KubeAPIServerConfig":
-		setImage(config, cluster.APIServer, d.Image)
-	case "KubeControllerManagerConfig":
-		setImage(config, cluster.ControllerManager, d.Image)
-	case "KubeSchedulerConfig":
-		setImage(config, cluster.Scheduler, d.Image)
-	case "KubeProxyConfig":
-		setImage(config, cluster.Proxy, d.Image)
 
-		if d.Enabled != nil && !*d.Enabled {
-			config.ProxyDisabled = true
-		}
+		return
 	}
+
+	component, ok := documentNames()[d.Kind]
+	if !ok {
+		return
+	}
+
+	delete(config.Images, component)
+	setImage(config, component, d.Image)
+
+	delete(config.Disabled, component)
+	disable(config, component, d.Enabled != nil && !*d.Enabled)
+}
+
+// disable notes a component that is switched off.
+func disable(config *cluster.MachineConfig, component cluster.Component, off bool) {
+	if !off {
+		return
+	}
+
+	if config.Disabled == nil {
+		config.Disabled = map[cluster.Component]bool{}
+	}
+
+	config.Disabled[component] = true
 }
 
 func setText(field *string, value string) {
@@ -141,6 +179,7 @@ func setText(field *string, value string) {
 	}
 }
 
+// setImage leaves out an empty image, which is none.
 func setImage(config *cluster.MachineConfig, component cluster.Component, image string) {
 	if image != "" {
 		config.Images[component] = image

@@ -39,12 +39,84 @@ cluster:
 					cluster.Scheduler:         "registry.k8s.io/kube-scheduler:v1.34.2",
 					cluster.Proxy:             "registry.k8s.io/kube-proxy:v1.34.2",
 				},
-				ProxyDisabled: true,
+				Disabled: map[cluster.Component]bool{cluster.Proxy: true},
 			},
 		},
 		"nothing pinned": {
 			content: "version: v1alpha1\nmachine: {type: worker, kubelet: {}}\ncluster: {}\n",
 			want:    cluster.MachineConfig{Images: map[cluster.Component]string{}},
+		},
+		"empty images are none": {
+			content: "machine: {kubelet: {image: \"\"}}\ncluster: {scheduler: {image: }, proxy: {image: ~}}\n",
+			want:    cluster.MachineConfig{Images: map[cluster.Component]string{}},
+		},
+		"documents decide, wherever they stand": {
+			content: `apiVersion: v1alpha1
+kind: KubeletConfig
+image: ghcr.io/siderolabs/kubelet:v1.36.0
+---
+version: v1alpha1
+machine:
+  kubelet: {image: "ghcr.io/siderolabs/kubelet:v1.35.0"}
+  install: {image: "ghcr.io/siderolabs/installer:v1.13.0"}
+cluster:
+  proxy: {disabled: true, image: "registry.k8s.io/kube-proxy:v1.35.0"}
+---
+apiVersion: v1alpha1
+kind: KubeProxyConfig
+mode: nftables
+`,
+			want: cluster.MachineConfig{
+				InstallImage: "ghcr.io/siderolabs/installer:v1.13.0",
+				Images:       map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
+			},
+		},
+		"components switched off": {
+			content: `version: v1alpha1
+machine:
+  controlPlane:
+    controllerManager: {disabled: true}
+    scheduler: {disabled: true}
+cluster:
+  scheduler: {image: "registry.k8s.io/kube-scheduler:v1.35.0"}
+`,
+			want: cluster.MachineConfig{
+				Images:   map[cluster.Component]string{cluster.Scheduler: "registry.k8s.io/kube-scheduler:v1.35.0"},
+				Disabled: map[cluster.Component]bool{cluster.ControllerManager: true, cluster.Scheduler: true},
+			},
+		},
+		"components not switched off": {
+			content: `machine:
+  controlPlane: {controllerManager: {disabled: false}, scheduler: {}}
+cluster:
+  controllerManager: {disabled: true}
+---
+apiVersion: v1alpha1
+kind: KubeSchedulerConfig
+enabled: true
+`,
+			want: cluster.MachineConfig{},
+		},
+		"documents decide about what is switched off": {
+			content: `apiVersion: v1alpha1
+kind: KubeControllerManagerConfig
+image: registry.k8s.io/kube-controller-manager:v1.36.0
+---
+machine:
+  controlPlane: {controllerManager: {disabled: true}}
+---
+apiVersion: v1alpha1
+kind: KubeSchedulerConfig
+enabled: false
+image: registry.k8s.io/kube-scheduler:v1.36.0
+`,
+			want: cluster.MachineConfig{
+				Images: map[cluster.Component]string{
+					cluster.ControllerManager: "registry.k8s.io/kube-controller-manager:v1.36.0",
+					cluster.Scheduler:         "registry.k8s.io/kube-scheduler:v1.36.0",
+				},
+				Disabled: map[cluster.Component]bool{cluster.Scheduler: true},
+			},
 		},
 		"documents of 1.14 beside unknown ones": {
 			content: `version: v1alpha1
@@ -68,9 +140,9 @@ kind: UnattendedInstallConfig
 installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 `,
 			want: cluster.MachineConfig{
-				InstallImage:  "factory.talos.dev/metal-installer/abc:v1.14.0",
-				Images:        map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
-				ProxyDisabled: true,
+				InstallImage: "factory.talos.dev/metal-installer/abc:v1.14.0",
+				Images:       map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
+				Disabled:     map[cluster.Component]bool{cluster.Proxy: true},
 			},
 		},
 	} {
@@ -81,7 +153,7 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 			continue
 		}
 
-		if got.InstallImage != test.want.InstallImage || got.ProxyDisabled != test.want.ProxyDisabled || !maps.Equal(got.Images, test.want.Images) {
+		if got.InstallImage != test.want.InstallImage || !maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) {
 			t.Errorf("%s: %+v, want %+v", name, *got, test.want)
 		}
 	}
@@ -93,6 +165,7 @@ func TestParseMachineConfigErrorsDoNotQuoteTheContent(t *testing.T) {
 	for name, content := range map[string]string{
 		"not YAML":      "machine: {token: verysecret\n  x: [",
 		"another shape": "machine: verysecret\n",
+		"not an alias":  "machine: {token: *verysecret}\n",
 	} {
 		_, err := parseMachineConfig([]byte(content))
 		if err == nil {

@@ -18,6 +18,35 @@ import (
 // Pull brings an installer image onto the node. It is bounded by the caller's
 // context and by [cluster.PullTimeout].
 func (c *Client) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
+	return c.pull(ctx, address, image, api, common.ContainerdNamespace_NS_SYSTEM)
+}
+
+// PullComponent brings the image of a component onto the node: the kubelet's to
+// where the system's containers are, every other one to where the kubelet looks
+// for it. It is bounded like [Client.Pull].
+func (c *Client) PullComponent(ctx context.Context, address string, component cluster.Component, image string) error {
+	machine := cluster.Machine{Address: address}
+	if err := c.readVersion(ctx, &machine); err != nil {
+		return err
+	}
+
+	namespace := common.ContainerdNamespace_NS_CRI
+	if component == cluster.Kubelet {
+		namespace = common.ContainerdNamespace_NS_SYSTEM
+	}
+
+	err := c.pull(ctx, address, image, machine.UpgradeAPI(), namespace)
+	if machine.UpgradeAPI() != cluster.LegacyAPI && errors.Is(err, cluster.ErrUnsupported) {
+		// Nothing was pulled; the older call is there for some releases more.
+		return c.pull(ctx, address, image, cluster.LegacyAPI, namespace)
+	}
+
+	return err
+}
+
+func (c *Client) pull(
+	ctx context.Context, address, image string, api cluster.UpgradeAPI, namespace common.ContainerdNamespace,
+) error {
 	op := operation{
 		what: fmt.Sprintf("pull %s on %s", image, place(address)), node: address, timeout: cluster.PullTimeout, mutates: true,
 	}
@@ -25,7 +54,7 @@ func (c *Client) Pull(ctx context.Context, address, image string, api cluster.Up
 	if api == cluster.LegacyAPI {
 		return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
 			_, err := api.MachineClient.ImagePull(ctx, &machineapi.ImagePullRequest{ //nolint:staticcheck // all that Talos before 1.13 has
-				Namespace: common.ContainerdNamespace_NS_SYSTEM,
+				Namespace: namespace,
 				Reference: image,
 			})
 
@@ -34,7 +63,7 @@ func (c *Client) Pull(ctx context.Context, address, image string, api cluster.Up
 	}
 
 	return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
-		stream, err := api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: containerd(), ImageRef: image})
+		stream, err := api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: containerd(namespace), ImageRef: image})
 		if err != nil {
 			return err
 		}

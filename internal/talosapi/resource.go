@@ -35,12 +35,34 @@ func kindPlatform() kind       { return kind{"runtime", "PlatformMetadatas.talos
 func kindMetaKey() kind        { return kind{"runtime", "MetaKeys.runtime.talos.dev"} }
 func kindBootID() kind         { return kind{"runtime", "BootIDs.runtime.talos.dev"} }
 func kindImageSchematic() kind { return kind{"runtime", "ImageFactorySchematics.runtime.talos.dev"} }
+func kindService() kind        { return kind{"runtime", "Services.v1alpha1.talos.dev"} }
+func kindKubeletSpec() kind    { return kind{"k8s", "KubeletSpecs.kubernetes.talos.dev"} }
+func kindManifest() kind       { return kind{"controlplane", "Manifests.kubernetes.talos.dev"} }
+func kindAPIServer() kind      { return kind{"controlplane", "APIServerConfigs.kubernetes.talos.dev"} }
+
+func kindController() kind {
+	return kind{"controlplane", "ControllerManagerConfigs.kubernetes.talos.dev"}
+}
+func kindScheduler() kind { return kind{"controlplane", "SchedulerConfigs.kubernetes.talos.dev"} }
 
 // resource reads one resource into the message. It reports false when there is
 // none, when the node does not know the type, or when the credentials may not
 // read it: the three cannot be told apart by all versions of Talos.
 func (c *Client) resource(ctx context.Context, node string, of kind, id string, into proto.Message) (bool, error) {
+	_, err := c.read(ctx, node, of, id, into)
+	if isAbsent(err) {
+		return false, nil
+	}
+
+	return err == nil, err
+}
+
+// read reads one resource into the message and returns its metadata. The error
+// wraps cluster.ErrNotFound when there is none.
+func (c *Client) read(ctx context.Context, node string, of kind, id string, into proto.Message) (*cosi.Metadata, error) {
 	op := operation{what: fmt.Sprintf("read %s/%s of %s", of.name, id, place(node)), node: node, timeout: readTimeout}
+
+	var metadata *cosi.Metadata
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
 		response, err := cosi.NewStateClient(api.Conn()).Get(ctx, &cosi.GetRequest{
@@ -50,14 +72,12 @@ func (c *Client) resource(ctx context.Context, node string, of kind, id string, 
 			return err
 		}
 
+		metadata = response.GetResource().GetMetadata()
+
 		return proto.Unmarshal(response.GetResource().GetSpec().GetProtoSpec(), into)
 	})
 
-	if isAbsent(err) {
-		return false, nil
-	}
-
-	return err == nil, err
+	return metadata, err
 }
 
 // resources lists all resources of a kind; decode is called with the spec of

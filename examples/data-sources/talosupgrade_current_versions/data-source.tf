@@ -4,6 +4,10 @@ output "lowest_talos" {
   value = data.talosupgrade_current_versions.this.talos.lowest
 }
 
+output "kubelet_image" {
+  value = data.talosupgrade_current_versions.this.images.kubelet
+}
+
 output "not_ready" {
   value = [for name, node in data.talosupgrade_current_versions.this.nodes : name if node.ready != true]
 }

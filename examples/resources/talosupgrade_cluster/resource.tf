@@ -1,6 +1,7 @@
-# Every node to Talos 1.13.4: workers first, one at a time.
+# Every node to Talos 1.13.4, workers first and one at a time, and then Kubernetes to 1.35.2.
 resource "talosupgrade_cluster" "prod" {
-  talos_version = "1.13.4"
+  talos_version      = "1.13.4"
+  kubernetes_version = "1.35.2"
 }
 
 # The same for every context of one talosconfig, with more of what can be chosen.
@@ -9,7 +10,7 @@ resource "talosupgrade_cluster" "edge" {
 
   context            = each.key
   talos_version      = "1.13.4"
-  kubernetes_version = "1.34.2" # asserts: the plan fails if something else runs
+  kubernetes_version = "1.35.2"
 
   order        = "control-planes-first"
   reboot_mode  = "powercycle"

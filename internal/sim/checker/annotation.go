@@ -32,6 +32,12 @@ func (c *Checker) annotated(event history.Event) {
 		c.checkProgress(value)
 	case "talos-status":
 		c.checkStatus(value)
+	case "kubernetes-current":
+		c.checkKubernetesCurrent(value)
+	case "kubernetes-progress":
+		c.checkKubernetesProgress(value)
+	case "kubernetes-status":
+		c.checkKubernetesStatus(value)
 	}
 }
 
@@ -107,7 +113,7 @@ func (c *Checker) checkProgress(value string) {
 }
 
 func (c *Checker) checkStatus(value string) {
-	if value != "completed" {
+	if value != completed {
 		return
 	}
 

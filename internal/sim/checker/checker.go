@@ -7,30 +7,35 @@
 // The invariants, as far as the history can show them:
 //
 //	S1   at most one control plane is down because of us, and none is taken
-//	     down while another one is
+//	     down while another one is; at most one has a component restarted at a
+//	     time, and an API server only while the others serve
 //	S2   the quorum of etcd survives every disruptive step
 //	S3   no disruptive call without observations newer than the last step;
 //	     what happens to other workers while a worker is in its own turn is
-//	     no such step, since turns of workers may overlap
+//	     no such step, since turns of workers may overlap; a node is looked at
+//	     before its configuration changes
 //	S4   between two installs on a node there is a new boot ID; a node that
 //	     runs the target, or is held, is neither installed nor rebooted, and
-//	     one that is held is neither cordoned nor drained
+//	     one that is held is neither cordoned nor drained; no configuration is
+//	     applied that changes nothing, and none to a node that is held
 //	S5   no version goes down but by a journalled rollback or a node's own
-//	     fallback, no minor is skipped, no kubelet is newer than its API server
+//	     fallback, no minor is skipped, no component is newer than an API server
 //	S6   every pair of Talos and Kubernetes that comes about is supported
 //	S7   only the holder of the lease acts
 //	S8   annotations never claim more than the truth
 //	S9   a cordon that we did not set survives
 //	S10  no worker is disrupted while as many others are unavailable as may
 //	     be so at a time, and no node but a canary before every canary runs
-//	     the version that the run installs and is back in service
+//	     the version that the run installs and is back in service; no more
+//	     kubelets restart at a time than may, and those of canaries first
 //	S11  budgets hold, unless the policy says otherwise, and then only after
 //	     the drain timed out
 //	S12  nothing is written without a lease
 //
-// Which nodes are held, which are canaries and how many workers may be
-// unavailable is not in the history: [Held], [Canary] and [MaxUnavailable] say
-// so, and without them none, none and one. The version that a run installs may
+// Which nodes are held, which are canaries, how many workers may be unavailable
+// and how many of their kubelets may restart is not in the history: [Held],
+// [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say so, and without them
+// none, none, one and one. The version that a run installs may
 // change while it goes on, where it leads through several minors.
 package checker
 
@@ -80,6 +85,8 @@ type Checker struct {
 	claims  map[string]string
 	phases  map[string]string
 	evicted map[string]float64
+	// proxyMoved: a pod of kube-proxy was replaced.
+	proxyMoved bool
 
 	violations []Violation
 	told       map[Violation]bool
@@ -125,6 +132,10 @@ func (c *Checker) Add(event history.Event) {
 		c.journalled(event)
 	case history.KindAnnotation:
 		c.annotated(event)
+	case history.KindConfig:
+		c.configured(event)
+	case history.KindComponent:
+		c.component(event)
 	case history.KindWrite:
 		c.wrote(event)
 	case history.KindRead:
@@ -170,7 +181,11 @@ func (c *Checker) read(event history.Event) {
 	}
 
 	n := c.node(event.Node)
-	n.seen = c.now
+
+	// Whoever reads a configuration to write it has not looked at the node.
+	if event.Detail["what"] != "config" {
+		n.seen = c.now
+	}
 
 	if event.Detail["what"] == "etcd" {
 		n.etcdSeen = c.now

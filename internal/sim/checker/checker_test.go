@@ -39,6 +39,7 @@ func judgements() []judgement {
 	return slices.Concat(
 		machineJudgements(), versionJudgements(), writerJudgements(), claimJudgements(), workloadJudgements(),
 		budgetJudgements(), holdJudgements(), canaryJudgements(), hopJudgements(),
+		restartJudgements(), componentJudgements(), kubernetesClaimJudgements(),
 	)
 }
 
@@ -108,10 +109,23 @@ func TestVerdictTellsWhatBecameOfEachNode(t *testing.T) {
 	}
 
 	want := checker.NodeVerdict{
-		Role: "controlplane", Talos: after, Kubelet: runsOn, Installs: 1, Reboots: 1, BootID: "boot-5",
+		Role: "controlplane", Talos: after, Kubelet: runsOn, Kubernetes: runsOn, Installs: 1, Reboots: 1, BootID: "boot-5",
 	}
 	if got := verdict.Nodes["cp-2"]; got != want {
 		t.Errorf("cp-2: got %+v, want %+v", got, want)
+	}
+}
+
+func TestVerdictTellsWhatBecameOfComponents(t *testing.T) {
+	judge := checker.New(checker.SyncsManifests())
+	for _, event := range kubernetesRoll().events {
+		judge.Add(event)
+	}
+
+	for name, configs := range map[string]int{"cp-2": 5, "worker-0": 1} {
+		if got := judge.Nodes()[name]; got.Kubernetes != next || got.Kubelet != next || got.Configs != configs {
+			t.Errorf("%s: got %+v, want %s everywhere after %d configurations", name, got, next, configs)
+		}
 	}
 }
 
@@ -178,7 +192,7 @@ func TestVerdictIsJSONWithTheAgreedKeys(t *testing.T) {
 		}
 	}
 
-	for _, key := range []string{"talos", "kubelet", "schematic", "installs", "reboots", "boot_id", "cordoned"} {
+	for _, key := range []string{"talos", "kubelet", "kubernetes", "schematic", "installs", "reboots", "configs", "boot_id", "cordoned"} {
 		if _, found := verdict.Nodes["worker-0"][key]; !found {
 			t.Errorf("a node has no %q: %s", key, text)
 		}

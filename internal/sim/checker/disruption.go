@@ -32,6 +32,10 @@ func (c *Checker) called(event history.Event) {
 	// ends when it ends.
 	pulled := method == methodPull || method == methodLegacyPull
 
+	if c.triedOnly(event) {
+		return
+	}
+
 	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.holder != "") {
 		c.acted(event, "the call "+shortMethod(method))
 	}
@@ -129,8 +133,16 @@ func (c *Checker) takenDown(n *node, method string) {
 // checkControlPlanes asserts S1.
 func (c *Checker) checkControlPlanes(n *node) {
 	for _, other := range c.controlPlanes() {
-		if other != n && other.down() {
+		if other == n {
+			continue
+		}
+
+		if other.down() {
 			c.violate(S1, n.name, "taken down while control plane %s was down", other.name)
+		}
+
+		if busy := other.underway(); len(busy) > 0 {
+			c.violate(S1, n.name, "taken down while %s restarted on control plane %s", strings.Join(busy, ", "), other.name)
 		}
 	}
 }

@@ -70,6 +70,11 @@ func ours(event history.Event) bool { return cmp.Or(event.Detail["by"], byClient
 func (c *Checker) journalled(event history.Event) {
 	phase := event.Detail["phase"]
 	name := cmp.Or(event.Node, event.Detail["key"])
+
+	if event.Detail["key"] == keyManifests {
+		name = keyManifests
+	}
+
 	before := c.phases[name]
 	c.phases[name] = phase
 

@@ -3,7 +3,6 @@
 package checker
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -24,8 +23,13 @@ type node struct {
 	left bool
 
 	talos, schematic, bootID string
-	kubelet, apiServer       string
 	installs, reboots        int
+	// parts are the components of Kubernetes, configs counts configurations of
+	// ours, dryRuns those that were only tried and whose calls are still to end.
+	parts            map[string]*component
+	configs, dryRuns int
+	// untold: nobody has told of the API server since the machine booted.
+	untold bool
 
 	up, ready bool
 	// stage is empty where the history does not tell of stages.
@@ -52,6 +56,10 @@ type node struct {
 	// empty where it has not come to the node.
 	wanted string
 
+	// unproven: a kubelet that restarted because of us runs, and the node has not
+	// been ready with it yet.
+	unproven bool
+
 	cordonedBy string
 	rollbacks  int
 }
@@ -75,8 +83,7 @@ func (c *Checker) introduce(event history.Event) {
 
 	n.introduced, n.role = true, detail["role"]
 	n.talos, n.schematic, n.bootID = detail["talos"], detail["schematic"], detail["boot_id"]
-	n.kubelet = detail["kubelet"]
-	n.apiServer = cmp.Or(detail["kubernetes"], detail["kubelet"])
+	c.introduceParts(n, detail)
 
 	if detail["joins"] == isTrue {
 		n.reboots--
@@ -98,14 +105,17 @@ func (c *Checker) kubelet(n *node, event history.Event) {
 	}
 
 	n.ready = ready
+	n.unproven = n.unproven && !ready
+
 	if ready && !n.goingDown {
 		n.awaited = false
 	}
 
-	if version := event.Detail["version"]; version != "" && version != n.kubelet {
-		n.kubelet = version
-		c.checkSkew(n)
+	if ready && n.untold {
+		n.untold, n.part(apiServer).away = false, false
 	}
+
+	c.moves(n, kubelet, event.Detail["version"])
 }
 
 // all lists the machines of the cluster in order of their names.

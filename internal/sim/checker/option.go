@@ -13,7 +13,10 @@ type options struct {
 	leaseSeconds float64
 	// maxUnavailable is 0 for the default, which is 1.
 	maxUnavailable int
-	held, canary   map[string]bool
+	// maxUnavailableKubelets is 0 for the default, which is 1.
+	maxUnavailableKubelets int
+	syncsManifests         bool
+	held, canary           map[string]bool
 }
 
 // DrainDelete says that pods which could not be evicted within the timeout may
@@ -33,6 +36,19 @@ func LeaseDuration(d time.Duration) Option {
 // that is one. Numbers below one count as one.
 func MaxUnavailable(workers int) Option {
 	return func(o *options) { o.maxUnavailable = workers }
+}
+
+// MaxUnavailableKubelets says how many kubelets of workers may restart at a
+// time; without it that is one. Numbers below one count as one.
+func MaxUnavailableKubelets(workers int) Option {
+	return func(o *options) { o.maxUnavailableKubelets = workers }
+}
+
+// SyncsManifests says that the pods of kube-proxy follow in the same run, so
+// that annotations speak of them from the beginning. Without it they do so once
+// the first of them has moved.
+func SyncsManifests() Option {
+	return func(o *options) { o.syncsManifests = true }
 }
 
 // Held names the nodes that had to be left alone. Annotations do not speak of

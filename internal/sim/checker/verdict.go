@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // Violation is one broken invariant.
@@ -26,6 +27,10 @@ type NodeVerdict struct {
 	// the node is down.
 	Talos   string `json:"talos"`
 	Kubelet string `json:"kubelet"`
+	// Kubernetes is the lowest version of its components, Configs counts the
+	// machine configurations that our client applied.
+	Kubernetes string `json:"kubernetes"`
+	Configs    int    `json:"configs"`
 	// Schematic is empty for a system that was not built by a factory.
 	Schematic string `json:"schematic"`
 	// Installs counts installers that succeeded, Reboots the kernels started
@@ -56,12 +61,22 @@ func (c *Checker) Nodes() map[string]NodeVerdict {
 
 	for _, n := range c.all() {
 		nodes[n.name] = NodeVerdict{
-			Role: n.role, Talos: n.talos, Kubelet: n.kubelet, Schematic: n.schematic,
+			Role: n.role, Talos: n.talos, Kubelet: n.runs(kubelet), Kubernetes: c.lowest(n), Configs: n.configs, Schematic: n.schematic,
 			Installs: n.installs, Reboots: n.reboots, BootID: n.bootID, Cordoned: n.cordonedBy != "",
 		}
 	}
 
 	return nodes
+}
+
+// lowest is the lowest version of the components of a node that count.
+func (c *Checker) lowest(n *node) string {
+	lowest := version.Lowest(c.counted(n)...)
+	if lowest.IsZero() {
+		return ""
+	}
+
+	return lowest.String()
 }
 
 // Verdict is the judgement so far.

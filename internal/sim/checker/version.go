@@ -4,6 +4,8 @@ package checker
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -54,7 +56,7 @@ func (c *Checker) checkMove(n *node, what, to string) {
 
 // booted judges a kernel that started, and with it what it runs.
 func (c *Checker) booted(n *node, event history.Event) {
-	talos, kubelet := event.Detail["talos"], event.Detail["kubelet"]
+	talos, kubernetes := event.Detail["talos"], event.Detail["kubelet"]
 	fallback := event.Detail["fallback"] == isTrue
 	returned := event.Detail["cause"] == "rollback" && c.mayRollBack(n)
 
@@ -67,21 +69,29 @@ func (c *Checker) booted(n *node, event history.Event) {
 		c.checkMove(n, "booted", talos)
 	}
 
-	moved := talos != n.talos || kubelet != "" && kubelet != n.kubelet
+	other := kubernetes != "" && kubernetes != n.runs(kubelet)
+	moved := talos != n.talos || other
 
 	n.talos, n.schematic, n.bootID = talos, event.Detail["schematic"], event.Detail["boot_id"]
 	n.up, n.goingDown, n.stage, n.asked = true, false, "booting", 0
 	n.installers, n.armed = 0, ""
 	n.reboots++
 
-	if kubelet != "" && kubelet != n.kubelet {
+	c.bootParts(n)
+
+	if other {
 		// Components that no configuration pins move together.
-		n.kubelet, n.apiServer = kubelet, kubelet
+		c.moveTogether(n, kubernetes)
 	}
 
 	if moved {
-		c.checkSupport(n)
-		c.checkSkew(n)
+		c.checkSkew(n, kubelet)
+
+		for _, name := range slices.Sorted(maps.Keys(n.parts)) {
+			if c.speaks(name) {
+				c.checkSupport(n, name)
+			}
+		}
 	}
 }
 
@@ -100,25 +110,9 @@ func (c *Checker) atTarget(n *node) bool {
 	return wanted != "" && n.talos == wanted
 }
 
-// checkSkew asserts that no kubelet is of a newer minor than any API server.
-func (c *Checker) checkSkew(n *node) {
-	kubelet := parse(n.kubelet)
-
-	for _, server := range c.controlPlanes() {
-		running := parse(server.apiServer)
-		if kubelet.IsZero() || running.IsZero() || !n.introduced {
-			continue
-		}
-
-		if kubelet.Minor().Compare(running.Minor()) > 0 {
-			c.violate(S5, n.name, "its kubelet %s is newer than the API server %s on %s", n.kubelet, server.apiServer, server.name)
-		}
-	}
-}
-
-// checkSupport asserts S6 for what a node runs now.
-func (c *Checker) checkSupport(n *node) {
-	talos, kubernetes := parse(n.talos), parse(n.kubelet)
+// checkSupport asserts S6 for a component that a node runs now.
+func (c *Checker) checkSupport(n *node, name string) {
+	talos, kubernetes := parse(n.talos), parse(n.runs(name))
 	if talos.IsZero() || kubernetes.IsZero() {
 		return
 	}
@@ -129,7 +123,7 @@ func (c *Checker) checkSupport(n *node) {
 	}
 
 	if kubernetes.Minor().Compare(oldest) < 0 || kubernetes.Minor().Compare(newest) > 0 {
-		c.violate(S6, n.name, "runs Kubernetes %s on Talos %s, which supports %s to %s", n.kubelet, n.talos, oldest, newest)
+		c.violate(S6, n.name, "runs %s %s on Talos %s, which supports %s to %s", name, n.runs(name), n.talos, oldest, newest)
 	}
 }
 

@@ -68,6 +68,16 @@ const (
 	// KindWrite is any other mutating Kubernetes request of a client.
 	// Detail: verb, resource, namespace, name, by, code.
 	KindWrite Kind = "write"
+	// KindConfig is a machine configuration that was applied, or refused.
+	// Detail: mode, code (OK, or the gRPC code of the refusal), dry_run,
+	// changed (the components whose image in it changed, by comma), by
+	// (client|fault|other: a person with talosctl).
+	KindConfig Kind = "config"
+	// KindComponent is a change of a component on a node. Detail: component,
+	// image, version (without v), config_version, state (stopped|starting|
+	// ready|failed). Stopped without a version is one that is switched off, or
+	// a kube-proxy that was removed.
+	KindComponent Kind = "component"
 	// KindFault is a scripted fault that took effect. Detail: step, effect,
 	// and where it helps, info.
 	KindFault Kind = "fault"

@@ -5,6 +5,7 @@ package kube
 import (
 	"slices"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/bootstrap"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
 
@@ -37,28 +38,46 @@ func fromState(node model.NodeState) Machine {
 	return Machine{
 		Name: node.Name, Role: string(node.Role), Address: node.Address, UUID: node.UUID,
 		Platform: node.Platform, Talos: node.Talos, Schematic: node.Schematic, BootID: node.BootID,
-		Kubelet:     Kubelet{Running: node.Kubelet.Running, Ready: node.Kubelet.Ready, Version: node.Kubelet.Version},
-		Components:  componentVersions(node.Components),
-		APIServerUp: node.APIServerUp,
+		Kubelet:       Kubelet{Running: node.Kubelet.Running, Ready: node.Kubelet.Ready, Version: node.Kubelet.Version},
+		ConfigVersion: node.ConfigVersion,
+		StaticPods:    staticPods(node.StaticPods),
+		Proxy:         node.Components.Proxy,
+		APIServerUp:   node.APIServerUp,
 	}
 }
 
-func componentVersions(components model.Components) map[string]string {
-	versions := map[string]string{
-		nameAPIServer:         components.APIServer,
-		nameControllerManager: components.ControllerManager,
-		nameScheduler:         components.Scheduler,
-		nameProxy:             components.Proxy,
-	}
+func staticPods(states map[string]model.StaticPod) map[string]StaticPod {
+	pods := make(map[string]StaticPod, len(states))
 
-	for name, version := range versions {
-		if version == "" {
-			delete(versions, name)
+	for component, state := range states {
+		pods[component] = StaticPod{
+			Image: state.PodImage, ConfigVersion: state.PodConfigVersion,
+			Ready: state.Ready, Started: state.Started, Trouble: state.Trouble,
 		}
 	}
 
-	return versions
+	return pods
 }
+
+func (w modelWorld) Manifests(node string) []map[string]any {
+	state, err := w.world.Node(node)
+	if err != nil {
+		return nil
+	}
+
+	return modelManifests(state)
+}
+
+func modelManifests(state model.NodeState) []map[string]any {
+	var objects []map[string]any
+	for _, manifest := range bootstrap.Render(state) {
+		objects = append(objects, manifest.Objects...)
+	}
+
+	return objects
+}
+
+func (w modelWorld) SetProxy(node, version string) { w.world.SetProxy(node, version) }
 
 func (w modelWorld) EtcdQuorum() bool { return w.world.EtcdQuorum() }
 

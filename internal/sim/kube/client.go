@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -13,6 +14,8 @@ import (
 // client talks to the API server directly, over connections of its own.
 type client struct {
 	kubernetes.Interface
+	// objects are those of any kind.
+	objects dynamic.Interface
 
 	transport *http.Transport
 	http      *http.Client
@@ -35,6 +38,11 @@ func newClient(config *rest.Config) (*client, error) {
 	c := &client{transport: transport, http: &http.Client{Transport: wrapped}, host: config.Host}
 
 	c.Interface, err = kubernetes.NewForConfigAndClient(config, c.http)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client of %s: %w", config.UserAgent, err)
+	}
+
+	c.objects, err = dynamic.NewForConfigAndClient(config, c.http)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client of %s: %w", config.UserAgent, err)
 	}

@@ -146,14 +146,17 @@ func TestDeletionNamesTheBudgetThatHadNothingToGive(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			// The budget takes note a few milliseconds later.
+			// The budget takes note a few milliseconds later, and so does who
+			// writes the history.
 			until(t, "the budget to be spent", func() bool {
 				budget, err := client.PolicyV1().PodDisruptionBudgets(namespaceWorkload).Get(t.Context(), "app-1", metav1.GetOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 
-				return budget.Status.DisruptionsAllowed == 0
+				known := s.server.auditor.budgets.exhausted(pod.Namespace, pod.Labels, time.Now())
+
+				return budget.Status.DisruptionsAllowed == 0 && len(known) > 0
 			})
 		}
 	})

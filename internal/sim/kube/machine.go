@@ -29,10 +29,14 @@ type Machine struct {
 	// BootID changes with every kernel start.
 	BootID  string
 	Kubelet Kubelet
-	// Components are the versions of the containers that belong to Kubernetes,
-	// by container name, without v: kube-apiserver, kube-controller-manager,
-	// kube-scheduler and kube-proxy.
-	Components map[string]string
+	// ConfigVersion counts the versions of the machine configuration since the
+	// machine booted.
+	ConfigVersion int
+	// StaticPods are those of a control plane, by component.
+	StaticPods map[string]StaticPod
+	// Proxy is the version of kube-proxy that runs there, without v, empty where
+	// none does.
+	Proxy string
 	// APIServerUp tells that the machine's kube-apiserver serves.
 	APIServerUp bool
 }
@@ -45,6 +49,22 @@ type Kubelet struct {
 	Ready bool
 	// Version is without v.
 	Version string
+}
+
+// StaticPod is one pod that the kubelet of a control plane runs without asking
+// the API server.
+type StaticPod struct {
+	// Image and ConfigVersion are what the pod was made from; without an image
+	// there is none.
+	Image         string
+	ConfigVersion int
+	// Ready tells that it serves.
+	Ready bool
+	// Started is when its container started; zero while it does not run.
+	Started time.Time
+	// Trouble is why the container does not run: "REASON: message", empty where
+	// nothing is wrong.
+	Trouble string
 }
 
 // World is the simulated cluster, as far as Kubernetes depends on it.
@@ -60,6 +80,12 @@ type World interface {
 	// of a machine; node is empty where it is not about one machine. It
 	// returns how to stop that.
 	OnChange(changed func(node string)) (cancel func())
+	// Manifests are the objects that a control plane, by name, wants to exist:
+	// what Talos calls bootstrap manifests. The caller may change them.
+	Manifests(node string) []map[string]any
+	// SetProxy tells the world that the kube-proxy on a node runs in another
+	// version, without v.
+	SetProxy(node, version string)
 	// BlockedDrains names the nodes whose drain a PodDisruptionBudget has to
 	// block at this moment.
 	BlockedDrains() []string

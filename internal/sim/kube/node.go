@@ -24,6 +24,7 @@ const purposeGrace = "grace"
 func (p *play) nodeSeen(node *corev1.Node) {
 	p.ledger.observeNode(node)
 	p.queue.Add(key{kind: kindNode, name: node.Name})
+	p.wakeDaemons()
 
 	// Room may have come up, or gone, for pods that wait for a node.
 	for _, pod := range p.podsOn("") {
@@ -54,7 +55,11 @@ func (p *play) reconcileNode(ctx context.Context, k key) error {
 		return err
 	}
 
-	p.queue.Add(key{kind: kindProxies})
+	if err := p.writeManifests(ctx, machine); err != nil {
+		return err
+	}
+
+	p.wakeDaemons()
 	p.wakePods(k.name)
 
 	return nil

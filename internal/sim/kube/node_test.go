@@ -123,37 +123,3 @@ func TestNodeDeletedByAPersonReturnsWithTheNextBootOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-func TestMirrorPodFollowsTheComponent(t *testing.T) {
-	s := need(t)
-	client := s.as(t, "test")
-	name := nameScheduler + "-cp-2"
-
-	scheduler := func() *corev1.Pod {
-		pod, err := client.CoreV1().Pods(namespaceSystem).Get(t.Context(), name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return &corev1.Pod{}
-		}
-
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		return pod
-	}
-
-	s.world.change("cp-2", func(_ *fakeWorld, m *Machine) { m.APIServerUp = false })
-	until(t, "the pod to be unready", func() bool { return scheduler().Name != "" && !podReady(scheduler()) })
-
-	s.world.change("cp-2", func(_ *fakeWorld, m *Machine) {
-		m.APIServerUp = true
-		m.Components = map[string]string{
-			nameAPIServer: "1.34.2", nameControllerManager: "1.34.2", nameScheduler: "1.35.0", nameProxy: "1.34.2",
-		}
-	})
-	until(t, "the pod of the new version", func() bool {
-		pod := scheduler()
-
-		return podReady(pod) && pod.Spec.Containers[0].Image == "registry.k8s.io/kube-scheduler:v1.35.0"
-	})
-}

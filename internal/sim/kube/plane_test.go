@@ -5,7 +5,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -13,12 +12,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/toolchain"
 )
 
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
@@ -137,100 +131,6 @@ func TestStartThatFailsLeavesNothingBehind(t *testing.T) {
 
 	if len(server.plane.processes) != 0 {
 		t.Errorf("%d processes are left", len(server.plane.processes))
-	}
-}
-
-// TestModelAndKubernetesAgree runs the real model through the adapter: a
-// cluster without workers, whose control plane goes through a legacy upgrade.
-func TestModelAndKubernetesAgree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a real API server")
-	}
-
-	binaries, err := toolchain.Kubernetes(t.Context(), toolchain.Options{Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	notes := &notebook{}
-	clock := model.NewScaledClock(clockFactor)
-
-	world, err := model.New(model.Options{
-		ControlPlanes: 1, Talos: "1.12.6", Kubernetes: "1.34.2", Seed: 1, Clock: clock, Recorder: notes,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer world.Stop()
-
-	server, err := New(Options{
-		World: FromModel(world), Clock: clock, Recorder: notes, Dir: t.TempDir(), Seed: 1,
-		Binaries: Binaries{APIServer: binaries.APIServer, Etcd: binaries.Etcd},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	defer func() {
-		if err := server.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}()
-
-	world.SetKubernetes(server)
-
-	kubeconfig, err := server.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	client := newTestClient(t, kubeconfig, "test")
-	before := getNode(t, client, "cp-0")
-
-	if len(before.Spec.Taints) != 0 {
-		t.Errorf("the only node has the taints %v: nothing could run", before.Spec.Taints)
-	}
-
-	image := "ghcr.io/siderolabs/installer:v1.13.4"
-
-	if _, err := world.LegacyUpgrade(t.Context(), "cp-0", model.LegacyOptions{Image: image}); err != nil {
-		t.Fatal(err)
-	}
-
-	// A client would try again behind the test's back.
-	until(t, "the API server to be away", func() bool {
-		connection, err := net.Dial("tcp", hostPort(server.front.shared.port))
-		if err == nil {
-			_ = connection.Close()
-		}
-
-		return errors.Is(err, syscall.ECONNREFUSED)
-	})
-	until(t, "the node to return with the new system", func() bool {
-		node, err := client.CoreV1().Nodes().Get(t.Context(), "cp-0", metav1.GetOptions{})
-
-		return err == nil && node.Status.NodeInfo.OSImage == "Talos (v1.13.4)" && readyStatus(node) == "True" &&
-			node.Status.NodeInfo.BootID != before.Status.NodeInfo.BootID && !node.Spec.Unschedulable
-	})
-
-	if err := server.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	var cordons []string
-
-	for _, event := range notes.since(0) {
-		if event.Kind == history.KindCordon {
-			cordons = append(cordons, event.Detail["unschedulable"]+" by "+event.Detail["by"])
-		}
-	}
-
-	if want := "true by machine, false by machine"; strings.Join(cordons, ", ") != want {
-		t.Errorf("the cordons were %v, want %s", cordons, want)
 	}
 }
 

@@ -33,11 +33,13 @@ const (
 type kind string
 
 const (
-	kindNode      kind = "node"
-	kindPod       kind = "pod"
-	kindProxies   kind = "proxies"
-	kindBlock     kind = "block"
-	indexNodeName      = "spec.nodeName"
+	kindNode       kind = "node"
+	kindPod        kind = "pod"
+	kindDaemons    kind = "daemons"
+	kindDeployment kind = "deployment"
+	kindReplicas   kind = "replicas"
+	kindBlock      kind = "block"
+	indexNodeName       = "spec.nodeName"
 )
 
 // key is one thing that is looked after.
@@ -47,7 +49,9 @@ type key struct {
 }
 
 // play is everything that the simulator does as a part of Kubernetes: the
-// kubelets, the scheduler, the node controller and the DaemonSet controller.
+// kubelets, the scheduler, the node controller, the DaemonSet controller, the
+// Talos of a control plane and, where kube-controller-manager does not run, the
+// Deployment controller.
 // Each of them looks at the present state of a thing and brings it forward, so
 // nothing depends on seeing each change.
 type play struct {
@@ -71,6 +75,12 @@ type play struct {
 	// assumed holds, by UID, where pods were bound that the cache still shows
 	// unbound.
 	assumed map[string]string
+	// founded tells that the machines may create their manifests; rendered
+	// holds, by control plane, from which configuration it did, and workloads
+	// what of them has pods.
+	founded   bool
+	rendered  map[string]string
+	workloads map[key]bool
 }
 
 func newPlay(options Options, client *client, ledger *ledger) *play {
@@ -91,6 +101,8 @@ func newPlay(options Options, client *client, ledger *ledger) *play {
 		ctx:       ctx, cancel: cancel,
 		registered: map[string]string{},
 		assumed:    map[string]string{},
+		rendered:   map[string]string{},
+		workloads:  map[key]bool{},
 	}
 }
 
@@ -121,6 +133,8 @@ func (p *play) start(ctx context.Context) error {
 	if err := settled(ctx, p.unsettledNodes); err != nil {
 		return err
 	}
+
+	p.found()
 
 	if err := p.deploy(ctx); err != nil {
 		return err
@@ -158,7 +172,11 @@ func (p *play) listen(ctx context.Context) error {
 		return fmt.Errorf("indexing pods: %w", err)
 	}
 
+	apps := p.informers.Apps().V1()
 	registrations := []error{
+		handle(apps.DaemonSets().Informer(), p.daemonsSeen, p.daemonsSeen),
+		handle(apps.Deployments().Informer(), p.deploymentSeen, p.deploymentSeen),
+		handle(apps.ReplicaSets().Informer(), p.replicasSeen, p.replicasGone),
 		handle(pods, p.podSeen, p.podGone),
 		handle(p.informers.Core().V1().Nodes().Informer(), p.nodeSeen, p.nodeSeen),
 		handle(p.informers.Policy().V1().PodDisruptionBudgets().Informer(),
@@ -255,8 +273,12 @@ func (p *play) reconcile(next key) error {
 		return p.reconcileNode(ctx, next)
 	case kindPod:
 		return p.reconcilePod(ctx, next)
-	case kindProxies:
-		return p.reconcileProxies(ctx)
+	case kindDaemons:
+		return p.reconcileDaemons(ctx, next)
+	case kindDeployment:
+		return p.reconcileDeployment(ctx, next)
+	case kindReplicas:
+		return p.reconcileReplicas(ctx, next)
 	case kindBlock:
 		return p.reconcileBlock(ctx, next.name)
 	default:

@@ -7,20 +7,29 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The components that run as containers, and where their images come from.
 const (
-	nameAPIServer         = "kube-apiserver"
-	nameControllerManager = "kube-controller-manager"
-	nameScheduler         = "kube-scheduler"
-	nameProxy             = "kube-proxy"
+	nameAPIServer = "kube-apiserver"
+	// labelComponent names the component that a pod is part of.
+	labelComponent = "k8s-app"
+	// annotationConfigVersion is the version of the configuration that Talos
+	// made a static pod from.
+	annotationConfigVersion = "talos.dev/config-version"
 
-	imageRegistry = "registry.k8s.io/"
+	reasonCreating  = "ContainerCreating"
+	reasonCrashLoop = "CrashLoopBackOff"
+	// reasonOther is for a trouble that names no reason.
+	reasonOther = "CreateContainerError"
 )
 
 // mirrors tells whether a pod shows a static pod of a kubelet.
@@ -30,21 +39,42 @@ func mirrors(pod *corev1.Pod) bool {
 	return mirror
 }
 
-func image(component, version string) string { return imageRegistry + component + ":v" + version }
+func componentOf(pod *corev1.Pod) string { return pod.Labels[labelComponent] }
+
+// staticReady tells whether a static pod serves: nothing answers through an API
+// server whose etcd has no quorum.
+func staticReady(machine Machine, component string) bool {
+	return machine.StaticPods[component].Ready && (component != nameAPIServer || machine.APIServerUp)
+}
 
 // writeStaticPods shows the static pods of a control plane.
 func (p *play) writeStaticPods(ctx context.Context, node *corev1.Node, machine Machine) error {
-	if machine.Role != RoleControlPlane {
-		return nil
+	if err := p.dropStaticPods(ctx, machine); err != nil {
+		return err
 	}
 
-	for _, component := range []string{nameAPIServer, nameControllerManager, nameScheduler} {
-		version := machine.Components[component]
-		if version == "" {
+	for _, component := range slices.Sorted(maps.Keys(machine.StaticPods)) {
+		if machine.StaticPods[component].Image == "" {
 			continue
 		}
 
-		if err := p.writeStaticPod(ctx, newStaticPod(node, component, version), machine); err != nil {
+		if err := p.writeStaticPod(ctx, newStaticPod(node, component, machine.StaticPods[component]), machine); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// dropStaticPods removes the mirror pods of what the machine does not run any
+// more.
+func (p *play) dropStaticPods(ctx context.Context, machine Machine) error {
+	for _, pod := range p.podsOn(machine.Name) {
+		if !mirrors(pod) || machine.StaticPods[componentOf(pod)].Image != "" {
+			continue
+		}
+
+		if err := p.removePod(ctx, pod); err != nil {
 			return err
 		}
 	}
@@ -53,7 +83,7 @@ func (p *play) writeStaticPods(ctx context.Context, node *corev1.Node, machine M
 }
 
 // writeStaticPod replaces a mirror pod whose manifest has changed, as kubelets
-// do, and keeps its status.
+// do.
 func (p *play) writeStaticPod(ctx context.Context, wanted *corev1.Pod, machine Machine) error {
 	pods := p.client.CoreV1().Pods(wanted.Namespace)
 
@@ -75,26 +105,105 @@ func (p *play) writeStaticPod(ctx context.Context, wanted *corev1.Pod, machine M
 		return fmt.Errorf("showing static pod %s: %w", wanted.Name, err)
 	}
 
-	return p.writeStaticStatus(ctx, pod, machine)
+	status := p.staticStatus(pod, machine)
+	if sightOf(pod.Status) == sightOf(status) {
+		return nil
+	}
+
+	return p.writePod(ctx, pod, status)
 }
 
-// writeStaticStatus follows the API server of the machine: the other two can do
-// nothing without it.
-func (p *play) writeStaticStatus(ctx context.Context, pod *corev1.Pod, machine Machine) error {
-	running := containerID(pod, machine.BootID)
+// staticStatus is what the kubelet of a machine says of a static pod.
+func (p *play) staticStatus(pod *corev1.Pod, machine Machine) corev1.PodStatus {
+	state, now := machine.StaticPods[componentOf(pod)], p.now()
+	reason, message := waitingFor(state)
 
 	switch {
-	case machine.APIServerUp && (!podReady(pod) || startedAs(pod) != running):
-		return p.writePod(ctx, pod, runningStatus(pod, p.now(), machine, running))
-	case !machine.APIServerUp && podReady(pod):
-		return p.writePod(ctx, pod, unreadyStatus(pod, p.now(), "ContainersNotReady", "the container does not answer"))
+	case staticReady(machine, componentOf(pod)):
+		return runningStatus(pod, now, machine, staticContainer(pod, machine, state))
+	case reason != "":
+		return waitingStatus(pod, now, machine, reason, message)
 	default:
-		return nil
+		running := pod.DeepCopy()
+		running.Status = runningStatus(pod, now, machine, staticContainer(pod, machine, state))
+
+		return unreadyStatus(running, now, "ContainersNotReady", "the container does not answer")
 	}
 }
 
-func newStaticPod(node *corev1.Node, component, version string) *corev1.Pod {
-	sum := sha256.Sum256([]byte(component + version))
+// waitingFor is why the container of a static pod does not run; no reason when
+// it does.
+func waitingFor(state StaticPod) (reason, message string) {
+	reason, message, found := strings.Cut(state.Trouble, ": ")
+
+	switch {
+	case state.Trouble == "" && state.Started.IsZero():
+		return reasonCreating, ""
+	case strings.ContainsRune(reason, ' '):
+		return reasonOther, state.Trouble
+	case !found:
+		return reason, ""
+	default:
+		return reason, message
+	}
+}
+
+// waitingStatus is that of a pod whose containers do not run.
+func waitingStatus(pod *corev1.Pod, now metav1.Time, machine Machine, reason, message string) corev1.PodStatus {
+	waiting := pod.DeepCopy()
+	waiting.Status = runningStatus(pod, now, machine, "")
+
+	for i := range waiting.Status.ContainerStatuses {
+		container := &waiting.Status.ContainerStatuses[i]
+		stopped := false
+		container.Started = &stopped
+		container.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+
+		if reason == reasonCrashLoop {
+			container.LastTerminationState = corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", FinishedAt: now},
+			}
+		}
+	}
+
+	status := unreadyStatus(waiting, now, "ContainersNotReady", "containers with unready status: ["+componentOf(pod)+"]")
+	if reason != reasonCrashLoop {
+		status.Phase = corev1.PodPending
+	}
+
+	return status
+}
+
+// sight is the part of a pod's status that decides whether another one says
+// something new.
+type sight struct {
+	container, reason, message, host string
+	ready                            bool
+}
+
+func sightOf(status corev1.PodStatus) sight {
+	seen := sight{host: status.HostIP, ready: podReady(&corev1.Pod{Status: status})}
+
+	for _, container := range status.ContainerStatuses {
+		seen.container = container.ContainerID
+
+		if waiting := container.State.Waiting; waiting != nil {
+			seen.reason, seen.message = waiting.Reason, waiting.Message
+		}
+	}
+
+	return seen
+}
+
+// staticContainer names the container of a static pod: another one after each
+// start.
+func staticContainer(pod *corev1.Pod, machine Machine, state StaticPod) string {
+	return containerID(pod, machine.BootID+state.Started.UTC().Format(time.RFC3339Nano))
+}
+
+func newStaticPod(node *corev1.Node, component string, state StaticPod) *corev1.Pod {
+	version := strconv.Itoa(state.ConfigVersion)
+	sum := sha256.Sum256([]byte(strings.Join([]string{component, state.Image, version}, "\n")))
 	manifest := hex.EncodeToString(sum[:16])
 	yes := true
 
@@ -102,11 +211,12 @@ func newStaticPod(node *corev1.Node, component, version string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespaceSystem,
 			Name:      component + "-" + node.Name,
-			Labels:    map[string]string{"k8s-app": component, "component": component, "tier": "control-plane"},
+			Labels:    map[string]string{labelComponent: component, "component": component, "tier": "control-plane"},
 			Annotations: map[string]string{
 				corev1.MirrorPodAnnotationKey: manifest,
 				"kubernetes.io/config.hash":   manifest,
 				"kubernetes.io/config.source": "file",
+				annotationConfigVersion:       version,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &yes,
@@ -116,7 +226,7 @@ func newStaticPod(node *corev1.Node, component, version string) *corev1.Pod {
 			NodeName:          node.Name,
 			HostNetwork:       true,
 			PriorityClassName: "system-cluster-critical",
-			Containers:        []corev1.Container{{Name: component, Image: image(component, version)}},
+			Containers:        []corev1.Container{{Name: component, Image: state.Image}},
 			Tolerations:       []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
 	}

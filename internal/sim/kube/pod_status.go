@@ -35,7 +35,7 @@ func runningStatus(pod *corev1.Pod, now metav1.Time, machine Machine, container 
 	if len(status.ContainerStatuses) > 0 {
 		restarts = status.ContainerStatuses[0].RestartCount
 
-		if status.ContainerStatuses[0].ContainerID != container {
+		if last := status.ContainerStatuses[0].ContainerID; last != "" && last != container {
 			restarts++
 		}
 	}

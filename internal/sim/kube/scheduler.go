@@ -17,6 +17,8 @@ import (
 // candidate is a node that could take a pod.
 type candidate struct {
 	name string
+	// away is a worker, for a pod that belongs on a control plane.
+	away bool
 	// siblings are pods of the same controller, all is every pod.
 	siblings, all int
 }
@@ -74,7 +76,7 @@ func (p *play) choose(pod *corev1.Pod) (string, error) {
 
 	for _, node := range nodes {
 		if fits(pod, node) {
-			candidates = append(candidates, weigh(node.Name, pod, placed[node.Name]))
+			candidates = append(candidates, weigh(node, pod, placed[node.Name]))
 		}
 	}
 
@@ -82,8 +84,15 @@ func (p *play) choose(pod *corev1.Pod) (string, error) {
 		return "", nil
 	}
 
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
+
+	// The first control plane stays free, for it is the one that people look at.
+	if attached(pod) {
+		slices.Reverse(candidates)
+	}
+
 	best := slices.MinFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.siblings, b.siblings), cmp.Compare(a.all, b.all), cmp.Compare(a.name, b.name))
+		return cmp.Or(compare(a.away, b.away), cmp.Compare(a.siblings, b.siblings), cmp.Compare(a.all, b.all))
 	})
 
 	p.assumed[string(pod.UID)] = best.name
@@ -118,8 +127,21 @@ func (p *play) placements() map[string][]*corev1.Pod {
 	return placed
 }
 
-func weigh(node string, pod *corev1.Pod, others []*corev1.Pod) candidate {
-	weighed := candidate{name: node, all: len(others)}
+// compare puts what is not before what is.
+func compare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+func weigh(node *corev1.Node, pod *corev1.Pod, others []*corev1.Pod) candidate {
+	_, controlPlane := node.Labels[labelControlPlane]
+	weighed := candidate{name: node.Name, all: len(others), away: !controlPlane && attached(pod)}
 	owner := metav1.GetControllerOf(pod)
 
 	for _, other := range others {
@@ -129,6 +151,13 @@ func weigh(node string, pod *corev1.Pod, others []*corev1.Pod) candidate {
 	}
 
 	return weighed
+}
+
+// attached tells whether a pod belongs on a control plane: it tolerates its
+// taint by name. The real scheduler does not care, but the workers of the
+// simulation are for what people run.
+func attached(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labelControlPlane })
 }
 
 // fits tells whether a node may run a pod: it is Ready, not cordoned, wanted by

@@ -79,7 +79,7 @@ func run(m *testing.M, ignored goleak.Option) (code int, err error) {
 }
 
 // newShared starts a server of its own.
-func newShared(dir string, controlPlanes, workers, pods int) (shared, error) {
+func newShared(dir string, controlPlanes, workers, pods int, changes ...func(w *fakeWorld)) (shared, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 
@@ -92,6 +92,10 @@ func newShared(dir string, controlPlanes, workers, pods int) (shared, error) {
 		world: newFakeWorld(controlPlanes, workers),
 		notes: &notebook{},
 		clock: fastClock{start: time.Now()},
+	}
+
+	for _, change := range changes {
+		change(s.world)
 	}
 
 	s.server, err = New(Options{

@@ -118,7 +118,7 @@ func (p *play) unsettledNodes() string {
 // unsettled names something that is not yet as it should be; empty when there
 // is nothing.
 func (p *play) unsettled() string {
-	for _, unsettled := range []func() string{p.unsettledNodes, p.unsettledPods, p.unsettledBudgets} {
+	for _, unsettled := range []func() string{p.unsettledNodes, p.unsettledManifests, p.unsettledPods, p.unsettledBudgets} {
 		if waiting := unsettled(); waiting != "" {
 			return waiting
 		}
@@ -161,7 +161,7 @@ func (p *play) unsettledPods() string {
 func (p *play) expectReady(pod *corev1.Pod) bool {
 	machine, found := p.options.World.Machine(pod.Spec.NodeName)
 
-	return found && machine.Kubelet.Ready && (!mirrors(pod) || machine.APIServerUp)
+	return found && machine.Kubelet.Ready && (!mirrors(pod) || staticReady(machine, componentOf(pod)))
 }
 
 func (p *play) unsettledBudgets() string {

@@ -10,6 +10,12 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+)
+
+const (
+	nameControllerManager = "kube-controller-manager"
+	nameScheduler         = "kube-scheduler"
 )
 
 // fakeWorld is a cluster whose machines do what the test says.
@@ -18,6 +24,8 @@ type fakeWorld struct {
 	machines []Machine
 	blocked  []string
 	noQuorum bool
+	// rendered is what the control planes render their manifests from.
+	rendered model.NodeState
 	// lost names the node about which the next reply gets lost.
 	lost     string
 	watchers map[int]func(string)
@@ -25,7 +33,10 @@ type fakeWorld struct {
 }
 
 func newFakeWorld(controlPlanes, workers int) *fakeWorld {
-	w := &fakeWorld{watchers: map[int]func(string){}}
+	w := &fakeWorld{watchers: map[int]func(string){}, rendered: model.NodeState{
+		Role: model.ControlPlane, ProxyImage: "registry.k8s.io/kube-proxy:v1.34.2",
+		CoreDNSImage: "registry.k8s.io/coredns/coredns:v1.13.1",
+	}}
 
 	for i := range controlPlanes {
 		w.machines = append(w.machines, newFakeMachine(fmt.Sprintf("cp-%d", i), RoleControlPlane, i))
@@ -45,16 +56,22 @@ func newFakeMachine(name, role string, index int) Machine {
 		Name: name, Role: role, Address: fmt.Sprintf("10.5.0.%d", 2+index),
 		UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", index), Platform: "metal",
 		Talos: "1.12.6", Schematic: "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba",
-		BootID:     name + "-boot-0",
-		Kubelet:    Kubelet{Running: true, Ready: true, Version: version},
-		Components: map[string]string{nameProxy: version},
+		BootID:        name + "-boot-0",
+		Kubelet:       Kubelet{Running: true, Ready: true, Version: version},
+		Proxy:         version,
+		ConfigVersion: 1,
 	}
 
 	if role == RoleControlPlane {
 		machine.APIServerUp = true
-		machine.Components[nameAPIServer] = version
-		machine.Components[nameControllerManager] = version
-		machine.Components[nameScheduler] = version
+		machine.StaticPods = map[string]StaticPod{}
+
+		for _, component := range []string{nameAPIServer, nameControllerManager, nameScheduler} {
+			machine.StaticPods[component] = StaticPod{
+				Image: "registry.k8s.io/" + component + ":v" + version, ConfigVersion: 1,
+				Ready: true, Started: time.Unix(1, 0),
+			}
+		}
 	}
 
 	return machine
@@ -84,6 +101,17 @@ func (w *fakeWorld) EtcdQuorum() bool {
 	defer w.mutex.Unlock()
 
 	return !w.noQuorum
+}
+
+func (w *fakeWorld) Manifests(string) []map[string]any {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+
+	return modelManifests(w.rendered)
+}
+
+func (w *fakeWorld) SetProxy(node, version string) {
+	w.change(node, func(_ *fakeWorld, m *Machine) { m.Proxy = version })
 }
 
 func (w *fakeWorld) BlockedDrains() []string {

@@ -93,8 +93,7 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 
 		n.bootID = w.newBootID(n)
 		n.bootedAt, n.downAt = w.clock.Now(), time.Time{}
-		n.components = w.componentsAtBoot(n)
-		n.kubelet = Kubelet{Version: n.components.Kubelet}
+		w.bootKubernetes(n)
 		n.ailment, n.flap = ailment{}, nil
 		n.up, n.stage, n.sequence = true, StageBooting, "boot"
 		n.events = newRing(n.name + "-" + strconv.Itoa(n.boots) + "-")
@@ -114,15 +113,6 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 	return booting
 }
 
-// componentsAtBoot are the pinned versions, and Talos' own where none are.
-func (w *World) componentsAtBoot(n *node) Components {
-	if n.pinned == (Components{}) {
-		return allComponents(n.role, defaultKubernetes(n.running().talos))
-	}
-
-	return n.pinned
-}
-
 // rejoin is what happens from the start of the kernel until the node is Ready
 // again and the upgrade confirmed.
 func (w *World) rejoin(booting context.Context, n *node) {
@@ -134,13 +124,13 @@ func (w *World) rejoin(booting context.Context, n *node) {
 	w.mu.Unlock()
 
 	timeline := []step{
-		{kubelet, func() { n.kubelet.Running = true; n.service(w, "kubelet"); w.touch(n) }},
+		{kubelet, func() { w.kubeletBoots(n) }},
 	}
 
 	if n.role == ControlPlane {
 		timeline = append(timeline,
-			step{etcd, func() { w.etcdStart(n); n.service(w, "etcd") }},
-			step{server, func() { n.apiServer = true; w.promote(n); w.touch(n) }})
+			step{etcd, func() { w.etcdStart(n); n.serviceRuns(w, "etcd") }},
+			step{server, func() { w.podsBoot(n); w.promote(n); w.touch(n) }})
 	}
 
 	slices.SortFunc(timeline, func(a, b step) int { return int(a.at - b.at) })
@@ -167,6 +157,11 @@ func (w *World) rejoin(booting context.Context, n *node) {
 func (w *World) nodeReady(booting context.Context, n *node) {
 	w.locked(func() {
 		if booting.Err() != nil {
+			return
+		}
+
+		// A kubelet that does not run makes its node ready when it comes up.
+		if n.rejoined = true; !n.kubelet.Running {
 			return
 		}
 
@@ -199,6 +194,6 @@ func (n *node) publish(w *World, event Event) {
 	n.events.add(w.clock.Now(), event)
 }
 
-func (n *node) service(w *World, name string) {
+func (n *node) serviceRuns(w *World, name string) {
 	n.events.add(w.clock.Now(), Event{Kind: EventService, Name: name, Action: "running"})
 }

@@ -2,7 +2,8 @@
 
 // Package model is a virtual Talos cluster: machines with two system slots, a
 // bootloader, boot IDs and stages; an etcd cluster of the control planes; and
-// kubelets. It has no sockets and no clients. Faces lead to it: one speaks the
+// the machine configuration with the components of Kubernetes that follow it:
+// static pods, kubelets, and what is rendered for the cluster. It has no sockets and no clients. Faces lead to it: one speaks the
 // real Talos API, one plays the Kubernetes side, one is the engine's ports.
 //
 // Everything that a client could see is recorded through a history.Recorder as

@@ -35,6 +35,12 @@ var (
 	ErrNoLeader = errors.New("etcdserver: no leader")
 	// ErrRefused is a call the machine refused after looking at it.
 	ErrRefused = errors.New("refused")
+	// ErrApplyInvalid is a configuration that a machine does not accept.
+	ErrApplyInvalid = errors.New("invalid configuration")
+	// ErrApplyBusy is a configuration that comes while another one is applied.
+	ErrApplyBusy = errors.New("another apply configuration is already in progress")
+	// ErrApplyModeUnsupported is a mode that this version does not have.
+	ErrApplyModeUnsupported = errors.New("the mode is not supported")
 	// ErrUnsupported is something this machine's version does not offer.
 	ErrUnsupported = errors.New("not supported")
 )

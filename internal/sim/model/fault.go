@@ -2,7 +2,10 @@
 
 package model
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Step is where in a node's life a fault strikes.
 type Step string
@@ -27,6 +30,17 @@ const (
 	// StepKubelet is what the kubelet reports of the node, from the moment that
 	// the script comes into force.
 	StepKubelet Step = "kubelet"
+	// StepComponentPull is the download of an image of Kubernetes, for a client
+	// or because a component is to start from it.
+	StepComponentPull Step = "component-pull"
+	// StepApply is a call that applies a machine configuration.
+	StepApply Step = "apply"
+	// StepStaticPod is the start of a static pod that was configured anew.
+	StepStaticPod Step = "static-pod"
+	// StepKubeletRestart is the start of a kubelet that was configured anew.
+	StepKubeletRestart Step = "kubelet-restart"
+	// StepAPIServer is each time that a machine's kube-apiserver becomes ready.
+	StepAPIServer Step = "api-server"
 	// StepDrain is the eviction of the node's pods.
 	StepDrain Step = "drain"
 	// StepPatch is a Kubernetes request that changes something.
@@ -67,13 +81,28 @@ const (
 	// EffectNotReady lets the kubelet report that its node is not ready; such a
 	// kubelet confirms no deletion of a pod either. With kubelet it does so at
 	// once, where the node is ready then, with boot instead of becoming ready
-	// after the start. It ends with the machine's next boot, with the fault's
+	// after the start, with kubelet-restart once the new kubelet has registered
+	// its version. It ends with the machine's next boot, with the fault's
 	// duration, or when the script is replaced by one without this fault.
 	EffectNotReady Effect = "not-ready"
 	// EffectFlap lets a node that has become ready after its start be not ready
 	// once more, [FlapAfter] later, for the fault's duration or until the script
-	// is replaced by one without this fault.
+	// is replaced by one without this fault. With static-pod and api-server it is
+	// the pod that goes away, [ComponentFlapAfter] it became ready, for the
+	// fault's duration or 20 seconds.
 	EffectFlap Effect = "flap"
+	// EffectBusy lets a machine say that it applies another configuration.
+	EffectBusy Effect = "busy"
+	// EffectOverwritten lets somebody else write a machine's configuration as it
+	// was before, with one more comment, as soon as the new one is in force.
+	EffectOverwritten Effect = "overwritten"
+	// EffectNeverReady lets a static pod run without becoming ready,
+	// EffectCrashLoop lets its container end as often as it starts, and
+	// EffectStaysDown lets a kubelet not come up: for the fault's duration or
+	// until the script is replaced by one without this fault, over boots too.
+	EffectNeverReady Effect = "never-ready"
+	EffectCrashLoop  Effect = "crash-loop"
+	EffectStaysDown  Effect = "stays-down"
 	// EffectBlockedByBudget lets a PodDisruptionBudget with nothing to give
 	// cover a pod on the node. The Kubernetes face carries it out.
 	EffectBlockedByBudget Effect = "blocked-by-budget"
@@ -82,6 +111,10 @@ const (
 // FlapAfter is how long, in simulated time, a node is ready before
 // [EffectFlap] strikes.
 const FlapAfter = 31037 * time.Millisecond
+
+// ComponentFlapAfter is how long, in simulated time, a static pod is ready before
+// [EffectFlap] takes it away.
+const ComponentFlapAfter = 7037 * time.Millisecond
 
 // AnyNode in a fault means every machine, each counted by itself.
 const AnyNode = "*"
@@ -93,6 +126,9 @@ type Fault struct {
 	// Step and Effect are one of the pairs that [LoadFaults] documents.
 	Step   Step
 	Effect Effect
+	// Component narrows the steps of Kubernetes components to one of them; empty
+	// is any.
+	Component string
 	// Times is how often it strikes on each node; 0 means always.
 	Times int
 	// For is how long, in simulated time, an effect with a duration lasts;
@@ -104,6 +140,20 @@ type Fault struct {
 
 func (f Fault) hits(node string, step Step) bool {
 	return f.Step == step && (f.Node == AnyNode || f.Node == node)
+}
+
+// of tells whether the fault concerns one of the components.
+func (f Fault) of(components []string) bool {
+	return f.Component == "" || slices.Contains(components, f.Component)
+}
+
+// componentsOf lists which components a step can be narrowed to.
+func componentsOf(step Step) []string {
+	return map[Step][]string{
+		StepComponentPull: componentNames(),
+		StepApply:         componentNames(),
+		StepStaticPod:     staticNames(),
+	}[step]
 }
 
 // effectsOf lists which effects a step can have.
@@ -118,10 +168,19 @@ func effectsOf(step Step) []Effect {
 		StepKubelet:       {EffectNotReady},
 		StepDrain:         {EffectBlockedByBudget},
 		StepPatch:         {EffectConnectionLost},
+
+		StepComponentPull:  {EffectFail, EffectNotFound, EffectStall},
+		StepApply:          {EffectFail, EffectBusy, EffectConnectionLost, EffectOverwritten},
+		StepStaticPod:      {EffectNeverReady, EffectCrashLoop, EffectFlap},
+		StepKubeletRestart: {EffectStaysDown, EffectNotReady},
+		StepAPIServer:      {EffectFlap},
 	}[step]
 }
 
 // steps in the order a node goes through them.
 func steps() []Step {
-	return []Step{StepObserve, StepPull, StepInstall, StepReboot, StepLegacyUpgrade, StepBoot, StepKubelet, StepDrain, StepPatch}
+	return []Step{
+		StepObserve, StepPull, StepInstall, StepReboot, StepLegacyUpgrade, StepBoot, StepKubelet,
+		StepComponentPull, StepApply, StepStaticPod, StepKubeletRestart, StepAPIServer, StepDrain, StepPatch,
+	}
 }

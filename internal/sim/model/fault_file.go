@@ -22,6 +22,7 @@ import (
 //	    message: "registry says no"   # instead of the usual text
 //	  - {node: cp-1, step: boot, effect: fallback}
 //	  - {node: worker-1, step: install, effect: unreachable, for: 3m}
+//	  - {node: cp-0, step: static-pod, effect: never-ready, component: kube-scheduler}
 //
 // The steps and what can happen at each:
 //
@@ -32,13 +33,22 @@ import (
 //	legacy-upgrade  fail, connection-lost
 //	boot            fallback, never-returns, unreachable, not-ready, flap
 //	kubelet         not-ready
+//	component-pull  fail, not-found, stall
+//	apply           fail, busy, connection-lost, overwritten
+//	static-pod      never-ready, crash-loop, flap
+//	kubelet-restart stays-down, not-ready
+//	api-server      flap
 //	drain           blocked-by-budget
 //	patch           connection-lost
 //
 // The Effect constants say what each of them does. "for" is simulated time in
-// Go's notation and belongs to stall, unreachable, never-returns, not-ready and
-// flap; without it they last until the script is replaced. Faults that never ran out of
-// times strike again; earlier lines win over later ones.
+// Go's notation and belongs to stall, unreachable, never-returns, not-ready,
+// flap, never-ready, crash-loop and stays-down; without it they last until the
+// script is replaced, but for the flap of static-pod and of api-server, which
+// lasts 20 seconds. "component" narrows component-pull, apply and static-pod to
+// one of kubelet, kube-apiserver, kube-controller-manager, kube-scheduler and
+// kube-proxy; an apply is of those whose image it changes. Faults that never ran
+// out of times strike again; earlier lines win over later ones.
 //
 // Errors name the line and the field. An empty document is an empty script.
 func LoadFaults(document []byte) ([]Fault, error) {
@@ -140,19 +150,22 @@ func (f *Fault) set(field string, value *yaml.Node) error {
 		return value.Decode(&f.Times)
 	case "message":
 		return value.Decode(&f.Message)
+	case "component":
+		return value.Decode(&f.Component)
 	case "for":
 		length, err := time.ParseDuration(value.Value)
 		f.For = length
 
 		return err
 	default:
-		return errors.New("unknown field, want node, step, effect, times, for or message")
+		return errors.New("unknown field, want node, step, effect, times, for, message or component")
 	}
 }
 
 func (f Fault) validate() error {
 	effects := effectsOf(f.Step)
-	lasting := []Effect{EffectStall, EffectUnreachable, EffectNeverReturns, EffectNotReady, EffectFlap}
+	lasting := []Effect{EffectStall, EffectUnreachable, EffectNeverReturns, EffectNotReady, EffectFlap, EffectNeverReady, EffectCrashLoop, EffectStaysDown}
+	components := componentsOf(f.Step)
 
 	switch {
 	case f.Node == "":
@@ -161,6 +174,10 @@ func (f Fault) validate() error {
 		return fmt.Errorf("field step: got %q, want one of %s", f.Step, join(steps()))
 	case !slices.Contains(effects, f.Effect):
 		return fmt.Errorf("field effect: got %q, step %s can have %s", f.Effect, f.Step, join(effects))
+	case f.Component != "" && len(components) == 0:
+		return fmt.Errorf("field component: step %s is of no component", f.Step)
+	case f.Component != "" && !slices.Contains(components, f.Component):
+		return fmt.Errorf("field component: got %q, step %s can have %s", f.Component, f.Step, join(components))
 	case f.Times < 0:
 		return fmt.Errorf("field times: got %d, want 0 (always) or more", f.Times)
 	case f.For < 0:

@@ -60,13 +60,14 @@ func (w *World) heal(n *node) {
 	}
 }
 
-// becomeReady lets the kubelet report that the node is ready. A system that
-// was installed confirms itself a moment later.
-func (w *World) becomeReady(n *node) {
+// confirmSoon lets a system that was installed confirm itself, a moment after
+// the last thing that it waited for.
+func (w *World) confirmSoon(n *node) {
 	const confirm = 613 * time.Millisecond
 
-	n.kubelet.Ready = true
-	w.touch(n)
+	if n.tag < 0 {
+		return
+	}
 
 	w.later(n.booting, confirm, func() {
 		if n.stage == StageRunning && len(n.unmet()) == 0 {
@@ -74,6 +75,14 @@ func (w *World) becomeReady(n *node) {
 			w.touch(n)
 		}
 	})
+}
+
+// becomeReady lets the kubelet report that the node is ready. A system that
+// was installed confirms itself a moment later.
+func (w *World) becomeReady(n *node) {
+	n.kubelet.Ready = true
+	w.touch(n)
+	w.confirmSoon(n)
 
 	if n.flap == nil {
 		return

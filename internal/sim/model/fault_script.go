@@ -27,10 +27,10 @@ func newScript(faults []Fault) *script {
 }
 
 // next finds the first fault left for that node and step, with one of these
-// effects if any are given.
-func (s *script) next(node string, step Step, effects []Effect) (int, bool) {
+// effects if any are given, and of one of these components if it names one.
+func (s *script) next(node string, step Step, components []string, effects []Effect) (int, bool) {
 	for line, fault := range s.faults {
-		if !fault.hits(node, step) || len(effects) > 0 && !slices.Contains(effects, fault.Effect) {
+		if !fault.hits(node, step) || !fault.of(components) || len(effects) > 0 && !slices.Contains(effects, fault.Effect) {
 			continue
 		}
 
@@ -68,6 +68,8 @@ func (w *World) SetFaults(faults []Fault) {
 				n.dead = nil
 			}
 
+			w.releaseHeld(n)
+
 			if n.ailment.forGood() && !w.script.has(n.name, n.ailment.step, n.ailment.effect) {
 				w.heal(n)
 			}
@@ -78,6 +80,26 @@ func (w *World) SetFaults(faults []Fault) {
 		close(w.scriptChanged)
 		w.scriptChanged = make(chan struct{})
 	})
+}
+
+// releaseHeld lets the components of a machine come up that were held until the
+// script was replaced, unless the new one says the same of them.
+func (w *World) releaseHeld(n *node) {
+	ended := func(held *hold, component string) bool {
+		return held != nil && held.forGood && !slices.ContainsFunc(w.script.faults, func(f Fault) bool {
+			return f.hits(n.name, held.step) && f.Effect == held.effect && f.of([]string{component})
+		})
+	}
+
+	if ended(n.service.held, KubeletName) {
+		w.releaseKubelet(n)
+	}
+
+	for _, component := range staticNames() {
+		if pod, found := n.pods[component]; found && ended(pod.held, component) {
+			w.releasePod(n, component)
+		}
+	}
 }
 
 // CheckFaults tells which machines a script names that the cluster does not
@@ -134,7 +156,16 @@ func (w *World) TakeFault(node string, step Step, effects ...Effect) (Fault, boo
 }
 
 func (w *World) takeFault(node string, step Step, effects ...Effect) (Fault, bool) {
-	line, found := w.script.next(node, step, effects)
+	return w.takeFaultOf(node, step, nil, effects...)
+}
+
+// takeComponentFault finds a fault of a component, or of any.
+func (w *World) takeComponentFault(node string, step Step, component string) (Fault, bool) {
+	return w.takeFaultOf(node, step, []string{component})
+}
+
+func (w *World) takeFaultOf(node string, step Step, components []string, effects ...Effect) (Fault, bool) {
+	line, found := w.script.next(node, step, components, effects)
 	if !found {
 		return Fault{}, false
 	}
@@ -143,8 +174,13 @@ func (w *World) takeFault(node string, step Step, effects ...Effect) (Fault, boo
 
 	fault := w.script.faults[line]
 
+	info := fault.Message
+	if info == "" {
+		info = fault.Component
+	}
+
 	w.record(node, history.KindFault, map[string]string{
-		"step": string(step), "effect": string(fault.Effect), "info": fault.Message,
+		"step": string(step), "effect": string(fault.Effect), "info": info,
 	})
 
 	return fault, true

@@ -5,6 +5,7 @@ package model_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,11 @@ faults:
     times: 2
     message: registry says no
   - {node: "*", step: install, effect: unreachable, for: 3m}
+  - {node: cp-0, step: static-pod, effect: never-ready, component: kube-scheduler, for: 10m, times: 0}
+  - {node: cp-0, step: api-server, effect: flap, for: 30s}
+  - {node: cp-0, step: apply, effect: overwritten, component: kube-proxy}
+  - {node: cp-0, step: kubelet-restart, effect: stays-down}
+  - {node: cp-0, step: component-pull, effect: stall, component: kubelet, for: 1m}
 `
 
 	got, err := model.LoadFaults([]byte(script))
@@ -32,6 +38,11 @@ faults:
 	want := []model.Fault{
 		{Node: "worker-0", Step: model.StepPull, Effect: model.EffectFail, Times: 2, Message: "registry says no"},
 		{Node: "*", Step: model.StepInstall, Effect: model.EffectUnreachable, Times: 1, For: 3 * time.Minute},
+		{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectNeverReady, Component: "kube-scheduler", For: 10 * time.Minute},
+		{Node: "cp-0", Step: model.StepAPIServer, Effect: model.EffectFlap, Times: 1, For: 30 * time.Second},
+		{Node: "cp-0", Step: model.StepApply, Effect: model.EffectOverwritten, Times: 1, Component: "kube-proxy"},
+		{Node: "cp-0", Step: model.StepKubeletRestart, Effect: model.EffectStaysDown, Times: 1},
+		{Node: "cp-0", Step: model.StepComponentPull, Effect: model.EffectStall, Times: 1, Component: "kubelet", For: time.Minute},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %+v, want %+v", got, want)
@@ -59,6 +70,9 @@ func TestLoadFaultsNamesLineAndField(t *testing.T) {
 		{"negative times", "faults:\n- {node: a, step: pull, effect: fail, times: -1}", "field times: got -1"},
 		{"bad duration", "faults:\n- node: a\n  for: 3 minutes", "line 3: field for"},
 		{"duration without meaning", "faults:\n- {node: a, step: pull, effect: fail, for: 3m}", "field for: effect fail has no duration"},
+		{"component of another step", "faults:\n- {node: a, step: pull, effect: fail, component: kubelet}", "field component: step pull is of no component"},
+		{"unknown component", "faults:\n- {node: a, step: static-pod, effect: never-ready, component: kubelet}", `got "kubelet", step static-pod can have`},
+		{"effect of a boot", "faults:\n- {node: a, step: kubelet-restart, effect: fallback}", "step kubelet-restart can have stays-down, not-ready"},
 		{"not YAML", "faults: [", "line 1"},
 	} {
 		_, err := model.LoadFaults([]byte(test.script))
@@ -85,7 +99,7 @@ func TestPullFaults(t *testing.T) {
 				r.t.Errorf("%s: got %v, want %v", test.effect, err, test.want)
 			}
 
-			if cached := len(r.node("cp-0").Images) == 1; cached != test.cached {
+			if cached := slices.Contains(r.node("cp-0").Images, factoryImage); cached != test.cached {
 				r.t.Errorf("%s: image there: %t", test.effect, cached)
 			}
 

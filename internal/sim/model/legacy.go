@@ -222,7 +222,7 @@ func (w *World) stopForUpgrade(n *node) []step {
 	return []step{
 		{pods, func() {
 			w.phase(n, "cleanup")
-			n.kubelet.Running, n.kubelet.Ready, n.apiServer = false, false, false
+			n.stopKubernetes()
 			w.touch(n)
 		}},
 		{services, func() {

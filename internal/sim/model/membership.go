@@ -125,18 +125,21 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		slots:    [2]system{content},
 		tag:      -1,
 		images:   map[string]time.Time{},
-		install:  content.image,
+		pulled:   map[runtimeImage]time.Time{},
 		bootID:   drawUUID(seed, "boot", options.Name, "0"),
 		stage:    StageBooting,
 		events:   newRing(options.Name + "-0-"),
 	}
 
-	n.components = allComponents(n.role, options.Kubernetes)
-	n.kubelet.Version = options.Kubernetes
-
-	if !defaults.Unpinned {
-		n.pinned = n.components
+	n.unpinned = options.Kubernetes
+	if err := w.writeConfig(n, options.Kubernetes); err != nil {
+		return nil, fmt.Errorf("machine %s: %w", options.Name, err)
 	}
+
+	n.components.Proxy = w.proxyAtStart(options.Kubernetes)
+	n.components = w.componentsAtBoot(n)
+	n.kubelet.Version = n.components.Kubelet
+	n.makePods()
 
 	if n.role == ControlPlane {
 		n.etcd = &member{id: drawUint(seed, "etcd", n.name)}
@@ -221,11 +224,17 @@ func (w *World) introduce(n *node, joins bool) {
 
 	w.record(n.name, history.KindNode, map[string]string{
 		"role": string(n.role), "address": n.address, "uuid": n.uuid,
-		"talos": running.talos, "kubelet": n.kubelet.Version, "kubernetes": n.components.Kubelet,
+		"talos": running.talos, "kubelet": n.kubelet.Version, "kubernetes": n.components.lowest(),
 		"schematic": running.schematic, "platform": n.platform(),
 		"secure_boot": strconv.FormatBool(n.secure), "boot_id": n.bootID, "etcd_id": etcdID,
 		"joins": strconv.FormatBool(joins),
 	})
+
+	for _, component := range staticNames() {
+		if pod, found := n.pods[component]; found && pod.Disabled {
+			w.recordOff(n, component)
+		}
+	}
 }
 
 // memberLifetime is how long discovery keeps a machine that says nothing.

@@ -18,13 +18,22 @@ type node struct {
 	secure   bool
 	drawn    map[string]uint64
 
-	slots   [2]system
-	booted  int
-	next    int  // what the bootloader starts
-	armed   bool // installed and not booted since
-	tag     int  // slot the META tag "upgrade" names, -1 without a pending upgrade
-	images  map[string]time.Time
-	install string // machine.install.image
+	slots  [2]system
+	booted int
+	next   int  // what the bootloader starts
+	armed  bool // installed and not booted since
+	tag    int  // slot the META tag "upgrade" names, -1 without a pending upgrade
+	images map[string]time.Time
+
+	config        []byte         // in effect
+	configured    *configuration // the same, read
+	configVersion int
+	staged        []byte // takes the place of config at the next boot, nil for config itself
+	persistent    []byte // stored since the boot, nil for none
+	applying      bool
+	restarting    bool   // a configuration that needs a reboot was applied
+	unpinned      string // version of Kubernetes that Talos runs where config names none
+	pulled        map[runtimeImage]time.Time
 
 	up       bool // the kernel runs and apid serves
 	life     context.Context
@@ -52,10 +61,12 @@ type node struct {
 	removed       bool
 	unschedulable bool // as the Kubernetes face says
 
-	pinned     Components // what the configuration says, empty where unset
 	components Components
 	kubelet    Kubelet
-	apiServer  bool
+	service    kubeletService
+	pods       map[string]*staticPod // by component, empty on workers
+	podsUp     bool                  // static pods were started since the boot
+	rejoined   bool                  // the boot came to its end
 	etcd       *member
 	events     *ring
 	reported   report
@@ -75,17 +86,6 @@ type Kubelet struct {
 // kubelet and the proxy only.
 type Components struct {
 	APIServer, ControllerManager, Scheduler, Proxy, Kubelet string
-}
-
-func allComponents(role Role, version string) Components {
-	if role == Worker {
-		return Components{Proxy: version, Kubelet: version}
-	}
-
-	return Components{
-		APIServer: version, ControllerManager: version, Scheduler: version,
-		Proxy: version, Kubelet: version,
-	}
 }
 
 func slotName(slot int) string { return [...]string{"A", "B"}[slot] }

@@ -52,11 +52,29 @@ type NodeState struct {
 	Installing bool
 	// InstallImage is machine.install.image of the configuration.
 	InstallImage string
-	// Images are what was pulled and not yet dropped, sorted.
+	// Images are what is on the machine, sorted: what was pulled and not yet
+	// dropped, of installers and of components alike.
 	Images []string
 
 	Kubelet    Kubelet
 	Components Components
+	// Config is the machine configuration in effect, ConfigVersion counts how
+	// often it was written since the boot, which counts as the first time.
+	Config        []byte
+	ConfigVersion int
+	// PersistentConfig is the configuration that was stored for the next boot
+	// since the last one; nil where none was, and below Talos 1.10, which does
+	// not show it. It differs from Config where one is staged or being tried.
+	PersistentConfig []byte
+	// StaticPods are those of a control plane, by component.
+	StaticPods     map[string]StaticPod
+	KubeletService KubeletService
+	// ProxyImage is the image of kube-proxy that a control plane renders, empty
+	// where kube-proxy is disabled or the machine is a worker; CoreDNSImage that
+	// of CoreDNS, which follows Talos unless the configuration pins it.
+	ProxyImage, CoreDNSImage string
+	// PulledComponents are the images of Kubernetes on the machine, sorted.
+	PulledComponents map[ImageNamespace][]string
 	// APIServerUp is the kube-apiserver on this machine.
 	APIServerUp bool
 	// EtcdID is 0 on workers. EtcdHealthy is a started voter, EtcdServed what
@@ -121,10 +139,14 @@ func (w *World) state(n *node) NodeState {
 		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,
 		Platform: n.platform(), SecureBoot: n.secure, BootedAt: n.bootedAt, DownAt: n.downAt,
 		Booted: slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
-		Installing: n.installing, InstallImage: n.install, Images: w.cached(n),
+		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n),
 		Kubelet: n.kubelet, Components: n.components, APIServerUp: w.apiServerUp(n),
-		Unschedulable: n.unschedulable,
-		Installs:      n.installs, Reboots: n.reboots,
+		Config: slices.Clone(n.config), ConfigVersion: n.configVersion, PersistentConfig: n.persistentConfig(),
+		StaticPods: n.staticPods(), KubeletService: n.kubeletService(),
+		ProxyImage: n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
+		PulledComponents: w.pulledComponents(n),
+		Unschedulable:    n.unschedulable,
+		Installs:         n.installs, Reboots: n.reboots,
 	}
 
 	for i, slot := range n.slots {
@@ -150,7 +172,24 @@ func (w *World) APIServerUp(nameOrAddress string) bool {
 	return err == nil && w.apiServerUp(n)
 }
 
-func (w *World) apiServerUp(n *node) bool { return n.up && n.apiServer && w.quorum() }
+func (w *World) apiServerUp(n *node) bool { return n.up && n.podReady(APIServerName) && w.quorum() }
+
+// Serving tells whether any kube-apiserver does.
+func (w *World) Serving() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.anyAPIServer()
+}
+
+// Routing tells whether any control plane answers, through which others can be
+// reached.
+func (w *World) Routing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.role == ControlPlane && n.reachable() })
+}
 
 func (w *World) anyAPIServer() bool {
 	return slices.ContainsFunc(w.nodes, w.apiServerUp)
@@ -195,5 +234,12 @@ func (w *World) cached(n *node) []string {
 		return now.Sub(pulled) > imageLifetime
 	})
 
-	return slices.Sorted(maps.Keys(n.images))
+	all := maps.Clone(n.images)
+	for image, pulled := range n.pulled {
+		if w.hasComponent(n, image) {
+			all[image.image] = pulled
+		}
+	}
+
+	return slices.Sorted(maps.Keys(all))
 }

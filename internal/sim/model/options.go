@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
@@ -44,6 +46,21 @@ type Options struct {
 	// Unpinned machine configurations name no component images: the kubelet
 	// and the control plane follow Talos' own default at each boot.
 	Unpinned bool
+	// Documents are machine configurations as Talos generates them from 1.14 on,
+	// with a document for each component; older versions do not read them. Real
+	// ones always name the images: with Unpinned they are more lenient than that.
+	Documents bool
+	// ProxyDisabled clusters run no kube-proxy.
+	ProxyDisabled bool
+	// DisabledComponents are switched off everywhere: the scheduler, the
+	// controller-manager, or both. Configurations name their images all the same.
+	DisabledComponents []string
+	// ComponentImages are repositories, by component, that replace the usual ones
+	// where the configurations name an image.
+	ComponentImages map[string]string
+	// ConfiguredImages are images, by component, that the configurations name
+	// whatever else is said here: with a tag, and with a digest if there is one.
+	ConfiguredImages map[string]string
 	// Seed decides identities and durations.
 	Seed uint64
 	// Faults is the first fault script.
@@ -93,7 +110,36 @@ func (o Options) withDefaults() (Options, error) {
 
 	o.Kubernetes = kubernetes.String()
 
-	return o, nil
+	return o, o.checkComponents()
+}
+
+// checkComponents looks at what the options say about configurations.
+func (o Options) checkComponents() error {
+	if o.Documents && !AtLeast(o.Talos, 1, 14) {
+		return fmt.Errorf("talos %s has no configuration in documents: that begins with 1.14", o.Talos)
+	}
+
+	for _, component := range o.DisabledComponents {
+		if component != SchedulerName && component != ControllerManagerName {
+			return fmt.Errorf("disabled component %q: want %s or %s", component, ControllerManagerName, SchedulerName)
+		}
+	}
+
+	for component, repository := range o.ComponentImages {
+		_, tag := splitImage(repository)
+		if !slices.Contains(componentNames(), component) || repository == "" || tag != "" || strings.Contains(repository, "@") {
+			return fmt.Errorf("component image %s=%q: want a component and a repository without a tag", component, repository)
+		}
+	}
+
+	for component, image := range o.ConfiguredImages {
+		known := component == CoreDNSName || slices.Contains(componentNames(), component)
+		if _, tag := splitImage(image); !known || tag == "" {
+			return fmt.Errorf("configured image %s=%q: want a component and an image with a tag", component, image)
+		}
+	}
+
+	return nil
 }
 
 type discard struct{}

@@ -119,10 +119,17 @@ func (w *World) hasImage(n *node, image string) bool {
 }
 
 func (w *World) fetch(ctx context.Context, n *node, progress func(Progress)) error {
+	const least, most = 30 * time.Second, 60 * time.Second
+
 	w.mu.Lock()
-	length := w.spread(n, "pull", 30*time.Second, 60*time.Second)
+	length := w.spread(n, "pull", least, most)
 	w.mu.Unlock()
 
+	return w.transfer(ctx, length, progress)
+}
+
+// transfer lets a download take its time.
+func (w *World) transfer(ctx context.Context, length time.Duration, progress func(Progress)) error {
 	for i := range progressSteps {
 		if err := w.clock.Sleep(ctx, length/progressSteps); err != nil {
 			return err

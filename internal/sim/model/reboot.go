@@ -152,7 +152,7 @@ func (w *World) stopGracefully(life context.Context, n *node) bool {
 			w.touch(n)
 		}},
 		{pods, func() {
-			n.kubelet.Running, n.kubelet.Ready, n.apiServer = false, false, false
+			n.stopKubernetes()
 			n.publish(w, Event{Kind: EventTask, Name: "stopAllServices", Action: ActionStart})
 			w.etcdStop(n, true)
 			w.touch(n)
@@ -175,7 +175,7 @@ func (w *World) takeDown(n *node, by string, graceful bool) {
 	w.etcdStop(n, graceful)
 
 	n.up, n.downAt = false, w.clock.Now()
-	n.kubelet.Running, n.kubelet.Ready, n.apiServer = false, false, false
+	n.stopKubernetes()
 	n.installing = false
 	n.sequence, n.actor = "", ""
 	n.cut()

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,4 +57,14 @@ func (w *World) spread(n *node, purpose string, low, high time.Duration) time.Du
 
 	return length.Truncate(100*time.Millisecond) + 37*time.Millisecond +
 		100*time.Microsecond + time.Duration(n.index+1)*1300*time.Nanosecond
+}
+
+// spreadOf is [World.spread] for one of the components of a machine, which keep
+// apart from one another too.
+func (w *World) spreadOf(n *node, component, purpose string, low, high time.Duration) time.Duration {
+	const apart = 131 * time.Nanosecond
+
+	place := slices.Index(componentNames(), component) + 1
+
+	return w.spread(n, component+" "+purpose, low, high) + time.Duration(place)*apart
 }

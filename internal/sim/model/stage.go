@@ -49,8 +49,8 @@ func (n *node) unmet() []Condition {
 		unmet = append(unmet, Condition{"services", strings.Join(reasons, ", ")})
 	}
 
-	if n.role == ControlPlane && !n.apiServer {
-		unmet = append(unmet, Condition{"staticPods", "kube-system/kube-apiserver-" + n.name + " not ready"})
+	if reasons := n.troubled(); len(reasons) > 0 {
+		unmet = append(unmet, Condition{"staticPods", strings.Join(reasons, ", ")})
 	}
 
 	if !n.kubelet.Ready {
@@ -67,8 +67,11 @@ func (n *node) unhealthyServices() []string {
 		reasons = append(reasons, "etcd not healthy")
 	}
 
-	if !n.kubelet.Running {
+	switch {
+	case !n.kubelet.Running:
 		reasons = append(reasons, "kubelet not running")
+	case !n.service.Healthy:
+		reasons = append(reasons, "kubelet not healthy")
 	}
 
 	return reasons

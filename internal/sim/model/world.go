@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"text/template"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
@@ -22,12 +21,9 @@ type World struct {
 	recorder  history.Recorder
 	began     time.Time
 	clusterID string
-	// configuration is the template of machine configurations.
-	configuration *template.Template
-
-	life context.Context
-	end  context.CancelFunc
-	work sync.WaitGroup
+	life      context.Context
+	end       context.CancelFunc
+	work      sync.WaitGroup
 
 	mu            sync.Mutex
 	nodes         []*node
@@ -51,13 +47,7 @@ func New(options Options) (*World, error) {
 		return nil, err
 	}
 
-	configuration, err := template.New("machine configuration").Parse(machineConfig)
-	if err != nil {
-		return nil, fmt.Errorf("machine configuration: %w", err)
-	}
-
 	w := &World{
-		configuration: configuration,
 		options:       options,
 		clock:         options.Clock,
 		recorder:      options.Recorder,
@@ -101,10 +91,11 @@ func (w *World) bringUp(n *node) {
 	n.up, n.stage = true, StageRunning
 	n.bootedAt = w.clock.Now()
 	n.kubelet.Running, n.kubelet.Ready = true, true
+	n.rejoined = true
+	w.restKubernetes(n)
 
 	if n.etcd != nil {
 		n.etcd.running, n.etcd.served = true, true
-		n.apiServer = true
 	}
 
 	unmet := n.unmet()

@@ -8,6 +8,7 @@
 package ports
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"sync"
@@ -21,9 +22,17 @@ import (
 // Cluster is a simulated cluster with everything that its API server stores.
 // It is safe for concurrent use.
 type Cluster struct {
-	world    *model.World
-	unpinned bool
-	unwatch  func()
+	// summaries are of configurations that were seen before.
+	summaries summaries
+
+	world   *model.World
+	unwatch func()
+
+	// life ends with the cluster, and with it what is rolled out in the
+	// background.
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
 
 	mu      sync.Mutex
 	version int
@@ -38,6 +47,9 @@ type Cluster struct {
 	journal  cluster.Journal
 	noted    map[string]string
 	hasLease bool
+
+	workloads workloads
+	removals  []cluster.Removal
 }
 
 // New makes a cluster as [model.New] does, and connects its machines to the
@@ -49,13 +61,17 @@ func New(options model.Options) (*Cluster, error) {
 	}
 
 	made := &Cluster{
-		world: world, unpinned: options.Unpinned,
+		world: world,
 		nodes: map[string]*nodeObject{}, struck: map[string]bool{}, noted: map[string]string{},
 	}
+
+	made.life, made.end = context.WithCancel(context.Background())
 
 	for _, state := range world.Nodes() {
 		made.nodes[state.Name] = newNodeObject(state, world.Clock().Now())
 	}
+
+	made.workloads = newWorkloads(world.Nodes(), world.Clock().Now())
 
 	made.unwatch = world.OnChange(made.follow)
 	world.SetKubernetes(machines{made})
@@ -68,6 +84,8 @@ func (c *Cluster) World() *model.World { return c.world }
 
 // Stop ends the simulation.
 func (c *Cluster) Stop() {
+	c.end()
+	c.work.Wait()
 	c.world.Stop()
 	c.unwatch()
 }
@@ -83,10 +101,8 @@ func (c *Cluster) next() string {
 
 // serving tells whether an API server answers.
 func (c *Cluster) serving() error {
-	for _, state := range c.world.Nodes() {
-		if state.APIServerUp {
-			return nil
-		}
+	if c.world.Serving() {
+		return nil
 	}
 
 	return fmt.Errorf("%w: dial tcp: connect: connection refused: no kube-apiserver runs", cluster.ErrUnreachable)

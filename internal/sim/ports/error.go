@@ -33,6 +33,9 @@ func translate(ctx context.Context, what string, mutates bool, err error) error 
 		{model.ErrEtcdDown, cluster.ErrUnreachable},
 		{model.ErrNotControlPlane, cluster.ErrUnsupported},
 		{model.ErrUnsupported, cluster.ErrUnsupported},
+		{model.ErrApplyBusy, cluster.ErrBusy},
+		{model.ErrApplyModeUnsupported, cluster.ErrUnsupported},
+		{model.ErrApplyInvalid, cluster.ErrRefused},
 		{model.ErrRefused, cluster.ErrRefused},
 	} {
 		if errors.Is(err, known.answer) {
@@ -79,15 +82,16 @@ func code(ctx context.Context, err error) string {
 		return "Canceled"
 	case errors.Is(err, model.ErrConnectionLost), errors.Is(err, model.ErrNoLeader):
 		return "Unavailable"
-	case errors.Is(err, model.ErrInstallInProgress):
+	case errors.Is(err, model.ErrInstallInProgress), errors.Is(err, model.ErrApplyBusy):
 		return "FailedPrecondition"
-	case errors.Is(err, model.ErrImageRequired):
+	case errors.Is(err, model.ErrImageRequired), errors.Is(err, model.ErrApplyInvalid):
 		return "InvalidArgument"
 	case errors.Is(err, model.ErrImageMissing):
 		return "Internal"
 	case errors.Is(err, model.ErrImageNotFound):
 		return "NotFound"
-	case errors.Is(err, model.ErrUnsupported), errors.Is(err, model.ErrNotControlPlane):
+	case errors.Is(err, model.ErrUnsupported), errors.Is(err, model.ErrNotControlPlane),
+		errors.Is(err, model.ErrApplyModeUnsupported):
 		return "Unimplemented"
 	default:
 		return "Unknown"

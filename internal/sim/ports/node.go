@@ -29,6 +29,8 @@ type nodeObject struct {
 	mark string
 	// byMachine tells that the machine itself cordoned it.
 	byMachine bool
+	// static are the static pods as the kubelet last reported them.
+	static map[string]model.StaticPod
 }
 
 func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
@@ -36,6 +38,8 @@ func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
 	if !state.Kubelet.Running {
 		object.silentSince = now
 	}
+
+	object.report(state)
 
 	return object
 }
@@ -74,7 +78,23 @@ func (c *Cluster) follow(name string) {
 
 	object.silentSince = time.Time{}
 	object.bootID, object.kubelet = state.BootID, state.Kubelet.Version
+	object.report(state)
 	object.turn(state.Kubelet.Ready, now)
+}
+
+// report has a kubelet that runs tell what became of the static pods.
+func (n *nodeObject) report(state model.NodeState) {
+	if state.Kubelet.Running {
+		n.static = state.StaticPods
+	}
+}
+
+// staticPod is how the API server shows a static pod.
+func (n *nodeObject) staticPod(node string, component cluster.Component, pod model.StaticPod) cluster.ComponentPod {
+	return cluster.ComponentPod{
+		Node: node, Component: component, Image: pod.PodImage, Ready: pod.Ready && !n.lost(),
+		ConfigVersion: strconv.Itoa(pod.PodConfigVersion), Trouble: pod.Trouble,
+	}
 }
 
 // turn sets the Ready condition.
@@ -90,6 +110,10 @@ func (n *nodeObject) fade(now time.Time) {
 		n.turn(false, n.silentSince.Add(silence))
 	}
 }
+
+// lost tells that Kubernetes has noticed that the kubelet says nothing: then no
+// pod of the node counts as ready.
+func (n *nodeObject) lost() bool { return !n.ready && !n.silentSince.IsZero() }
 
 // unable tells since when, if at all, the node's kubelet does not look after
 // its pods. A node that was never registered has none.

@@ -4,7 +4,6 @@ package ports
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,94 +73,6 @@ func (c *Cluster) Lease() cluster.Lease {
 	return c.lease
 }
 
-// Journal is the journal as it stands.
-func (c *Cluster) Journal() cluster.Journal {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	return cluster.Journal{Entries: maps.Clone(c.journal.Entries), ResourceVersion: c.journal.ResourceVersion}
-}
-
-// entry is an entry of the journal as the history shows it.
-type entry struct {
-	Node              string    `json:"node"`
-	Phase             string    `json:"phase"`
-	Attempt           int       `json:"attempt"`
-	BootID            string    `json:"bootID"`
-	Image             string    `json:"image"`
-	Target            string    `json:"target"`
-	Previous          string    `json:"previous"`
-	PreviousSchematic string    `json:"previousSchematic,omitempty"`
-	Run               string    `json:"run"`
-	Cordoned          bool      `json:"cordoned"`
-	Written           time.Time `json:"written"`
-}
-
-func encode(e cluster.Entry) (string, error) {
-	text, err := json.Marshal(entry{
-		Node: e.Node, Phase: string(e.Phase), Attempt: e.Attempt, BootID: e.BootID, Image: e.Image,
-		Target: e.Target.String(), Previous: e.Previous.String(), PreviousSchematic: e.PreviousSchematic,
-		Run: e.Run, Cordoned: e.Cordoned, Written: e.Written.UTC(),
-	})
-
-	return string(text), err
-}
-
-func (c *Cluster) writeJournal(client string, journal cluster.Journal) (cluster.Journal, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	standing := c.journal.ResourceVersion
-	if err := check("the journal kube-system/talosupgrade-journal", journal.ResourceVersion, standing, standing != ""); err != nil {
-		return cluster.Journal{}, err
-	}
-
-	keys := map[string]bool{}
-	for key := range c.journal.Entries {
-		keys[key] = true
-	}
-
-	for key := range journal.Entries {
-		keys[key] = true
-	}
-
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		before, had := c.journal.Entries[key]
-		after, has := journal.Entries[key]
-
-		if had == has && before == after {
-			continue
-		}
-
-		if err := c.recordEntry(client, key, before, after, has); err != nil {
-			return cluster.Journal{}, err
-		}
-	}
-
-	c.journal = cluster.Journal{Entries: maps.Clone(journal.Entries), ResourceVersion: c.next()}
-
-	return cluster.Journal{Entries: journal.Entries, ResourceVersion: c.journal.ResourceVersion}, nil
-}
-
-func (c *Cluster) recordEntry(client, key string, before, after cluster.Entry, has bool) error {
-	detail := map[string]string{"key": key, "by": "client", "client": client, "run": before.Run, "phase": "", "value": ""}
-	name := before.Node
-
-	if has {
-		value, err := encode(after)
-		if err != nil {
-			return err
-		}
-
-		name = after.Node
-		detail["phase"], detail["run"], detail["value"] = string(after.Phase), after.Run, value
-	}
-
-	c.record(name, history.KindJournal, detail)
-
-	return nil
-}
-
 // Annotations are those of the published object, by key without prefix.
 func (c *Cluster) Annotations() map[string]string {
 	c.mu.Lock()
@@ -219,6 +130,10 @@ func (c *Cluster) forget(ctx context.Context, client string) (kept []string, err
 		if open.Open() {
 			kept = append(kept, fmt.Sprintf("ConfigMap kube-system/talosupgrade-journal: the upgrade of node %s is unfinished", open.Node))
 		}
+	}
+
+	if due := c.journal.Manifests; due != nil {
+		kept = append(kept, "ConfigMap kube-system/talosupgrade-journal: the bootstrap manifests have not been synced since the roll of run "+due.Run)
 	}
 
 	if len(kept) == 0 {

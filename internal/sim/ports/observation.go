@@ -31,7 +31,10 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 	}
 
 	if c.admin() {
-		machine.Config = &cluster.MachineConfig{InstallImage: state.InstallImage, Images: c.cluster.pins(state)}
+		machine.Config, err = c.cluster.summaries.of(state.Config)
+		if err != nil {
+			return cluster.Machine{}, err
+		}
 	}
 
 	return machine, nil
@@ -45,37 +48,6 @@ func (c *Client) admin() bool {
 	}
 
 	return false
-}
-
-// pins are the component images of a machine's configuration.
-func (c *Cluster) pins(state model.NodeState) map[cluster.Component]string {
-	if c.unpinned {
-		return nil
-	}
-
-	return images(state)
-}
-
-// images are those of the components that a node runs.
-func images(state model.NodeState) map[cluster.Component]string {
-	found := map[cluster.Component]string{}
-
-	for component, running := range map[cluster.Component]string{
-		cluster.APIServer:         state.Components.APIServer,
-		cluster.ControllerManager: state.Components.ControllerManager,
-		cluster.Scheduler:         state.Components.Scheduler,
-		cluster.Proxy:             state.Components.Proxy,
-	} {
-		if running != "" {
-			found[component] = fmt.Sprintf("registry.k8s.io/%s:v%s", component, running)
-		}
-	}
-
-	if state.Components.Kubelet != "" {
-		found[cluster.Kubelet] = "ghcr.io/siderolabs/kubelet:v" + state.Components.Kubelet
-	}
-
-	return found
 }
 
 // etcd is etcd as one control plane sees it.
@@ -111,27 +83,4 @@ func (c *Client) etcd(ctx context.Context, address string) (cluster.EtcdView, er
 	}
 
 	return view, nil
-}
-
-// componentPods lists the pods of the control plane and of kube-proxy. Those of
-// a node that is away stay listed.
-func (c *Cluster) componentPods() []cluster.ComponentPod {
-	var pods []cluster.ComponentPod
-
-	for _, state := range c.world.Nodes() {
-		found := images(state)
-
-		for _, component := range cluster.Components(cluster.Role(state.Role)) {
-			if component == cluster.Kubelet || found[component] == "" {
-				continue
-			}
-
-			pods = append(pods, cluster.ComponentPod{
-				Node: state.Name, Component: component, Image: found[component],
-				Ready: state.Kubelet.Running && (component != cluster.APIServer || state.APIServerUp),
-			})
-		}
-	}
-
-	return pods
 }

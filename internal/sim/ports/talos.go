@@ -26,10 +26,7 @@ const (
 // route tells whether a call gets through to a node: some control plane has to
 // take it and hand it on.
 func (c *Client) route() error {
-	through := slices.ContainsFunc(c.cluster.world.Nodes(), func(s model.NodeState) bool {
-		return s.Role == model.ControlPlane && s.Reachable
-	})
-	if !through {
+	if !c.cluster.world.Routing() {
 		return fmt.Errorf("%w: no endpoint answers", cluster.ErrUnreachable)
 	}
 

@@ -23,9 +23,9 @@ type configSpec struct {
 	text []byte
 }
 
-func newConfigDocument(id resource.ID, text []byte) *configDocument {
+func newConfigDocument(id resource.ID, text []byte, version resource.Version) *configDocument {
 	return &configDocument{
-		metadata: resource.NewMetadata(config.NamespaceName, config.MachineConfigType, id, resource.VersionUndefined),
+		metadata: resource.NewMetadata(config.NamespaceName, config.MachineConfigType, id, version),
 		spec:     configSpec{text: text},
 	}
 }

@@ -38,6 +38,9 @@ func statusOf(err error) error {
 		{model.ErrImageNotFound, codes.NotFound},
 		{model.ErrNotControlPlane, codes.Unimplemented},
 		{model.ErrUnsupported, codes.Unimplemented},
+		{model.ErrApplyInvalid, codes.InvalidArgument},
+		{model.ErrApplyBusy, codes.FailedPrecondition},
+		{model.ErrApplyModeUnsupported, codes.Unimplemented},
 	} {
 		if errors.Is(err, known.err) {
 			code = known.code

@@ -11,12 +11,10 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
@@ -100,21 +98,8 @@ func (m *machineService) ServiceList(ctx context.Context, _ *emptypb.Empty) (*ma
 	}
 
 	list := &machine.ServiceList{}
-
 	for _, service := range servicesOf(state) {
-		info := &machine.ServiceInfo{
-			Id: service.id, State: "Finished",
-			Events: &machine.ServiceEvents{},
-			Health: &machine.ServiceHealth{
-				Healthy: service.healthy, Unknown: service.unwatched, LastChange: timestamppb.New(state.BootedAt),
-			},
-		}
-
-		if service.running {
-			info.State = "Running"
-		}
-
-		list.Services = append(list.Services, info)
+		list.Services = append(list.Services, service.info())
 	}
 
 	return &machine.ServiceListResponse{Messages: []*machine.ServiceList{list}}, nil
@@ -185,15 +170,4 @@ func pack(name string, content []byte) ([]byte, error) {
 	}
 
 	return buffer.Bytes(), nil
-}
-
-// ApplyConfiguration implements machine.MachineServiceServer.
-func (m *machineService) ApplyConfiguration(
-	ctx context.Context, _ *machine.ApplyConfigurationRequest,
-) (*machine.ApplyConfigurationResponse, error) {
-	if !rolesOf(ctx).Includes(role.Admin) {
-		return nil, errNotAuthorized
-	}
-
-	return nil, status.Error(codes.Unimplemented, "the simulated machine does not take configurations")
 }

@@ -66,7 +66,7 @@ func (m *machineService) ImagePull(ctx context.Context, request *machine.ImagePu
 		return nil, status.Error(codes.InvalidArgument, "image reference is empty")
 	}
 
-	if _, err := m.world.Pull(ctx, m.node, request.GetReference(), nil); err != nil {
+	if _, err := pull(ctx, m.world, m.node, request.GetReference(), request.GetNamespace(), nil); err != nil {
 		return nil, pullStatus(err)
 	}
 

@@ -8,7 +8,9 @@ import (
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/resource/meta"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	talosmeta "github.com/siderolabs/talos/pkg/machinery/meta"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
@@ -21,6 +23,7 @@ import (
 
 const (
 	apiServerPort = 6443
+	ephemeralSize = 24 << 30 // bytes
 	factoryURL    = "https://factory.talos.dev"
 )
 
@@ -28,10 +31,14 @@ const (
 func samples() []meta.ResourceWithRD {
 	return []meta.ResourceWithRD{
 		cluster.NewIdentity(cluster.NamespaceName, ""), cluster.NewInfo(), cluster.NewMember(cluster.NamespaceName, ""),
-		newConfigDocument("", nil), config.NewMachineType(),
+		newConfigDocument("", nil, resource.VersionUndefined), config.NewMachineType(),
 		hardware.NewSystemInformation(""),
 		k8s.NewNodename(k8s.NamespaceName, ""), k8s.NewNodeStatus(k8s.NamespaceName, ""),
-		k8s.NewKubeletStatus(k8s.NamespaceName, ""),
+		k8s.NewKubeletStatus(k8s.NamespaceName, ""), k8s.NewKubeletSpec(k8s.NamespaceName, ""),
+		k8s.NewAPIServerConfig(""), k8s.NewControllerManagerConfig(""), k8s.NewSchedulerConfig(""),
+		k8s.NewStaticPod(k8s.NamespaceName, ""), k8s.NewStaticPodStatus(k8s.NamespaceName, ""),
+		k8s.NewManifest(k8s.ControlPlaneNamespaceName, ""), k8s.NewBootstrapManifestsConfig(),
+		block.NewVolumeStatus(block.NamespaceName, ""), runtime.NewDiagnostic(runtime.NamespaceName, ""),
 		runtime.NewMachineStatus(), runtime.NewExtensionStatus(runtime.NamespaceName, ""),
 		runtime.NewPlatformMetadataSpec(runtime.NamespaceName, ""), runtime.NewSecurityStateSpec(runtime.NamespaceName),
 		runtime.NewMetaKey(runtime.NamespaceName, ""), runtime.NewVersion(), runtime.NewBootID(),
@@ -66,16 +73,21 @@ func memberResources(members []model.NodeState) []resource.Resource {
 }
 
 // ownResources are all resources of one machine.
-func ownResources(world *model.World, state model.NodeState, configuration []byte) []resource.Resource {
+func ownResources(world *model.World, state model.NodeState, made *rendering) []resource.Resource {
 	var list []resource.Resource
 
 	list = append(list, identityResources(world, state)...)
 	list = append(list, runtimeResources(state)...)
-	list = append(list, serviceResources(state)...)
+	list = append(list, serviceResources(state, made.arguments)...)
+	list = append(list, podResources(state, made.arguments)...)
+	list = append(list, made.resources()...)
 
-	return append(list,
-		newConfigDocument(config.ActiveID, configuration),
-		newConfigDocument(config.PersistentID, configuration))
+	list = append(list, newConfigDocument(config.ActiveID, state.Config, versionOf(state.ConfigVersion)))
+	if state.PersistentConfig != nil {
+		list = append(list, newConfigDocument(config.PersistentID, state.PersistentConfig, resource.VersionUndefined))
+	}
+
+	return list
 }
 
 func identityResources(world *model.World, state model.NodeState) []resource.Resource {
@@ -116,7 +128,13 @@ func runtimeResources(state model.NodeState) []resource.Resource {
 	boot := runtime.NewBootID()
 	boot.TypedSpec().BootID = state.BootID
 
-	list := []resource.Resource{machineStatus(state), version, platform, security, boot}
+	disk := block.NewVolumeStatus(block.NamespaceName, constants.EphemeralPartitionLabel)
+	disk.TypedSpec().Phase, disk.TypedSpec().Type = block.VolumePhaseReady, block.VolumeTypePartition
+	disk.TypedSpec().Location, disk.TypedSpec().ParentLocation = "/dev/sda6", "/dev/sda"
+	disk.TypedSpec().Filesystem = block.FilesystemTypeXFS
+	disk.TypedSpec().SetSize(ephemeralSize)
+
+	list := []resource.Resource{machineStatus(state), version, platform, security, boot, disk}
 
 	// An installation that has just been made does not show: machines read
 	// their metadata when they boot.
@@ -168,19 +186,30 @@ func machineStatus(state model.NodeState) resource.Resource {
 	return status
 }
 
-func serviceResources(state model.NodeState) []resource.Resource {
+func serviceResources(state model.NodeState, arguments extraArguments) []resource.Resource {
 	var list []resource.Resource
 
 	for _, entry := range servicesOf(state) {
+		if entry.absent {
+			continue
+		}
+
 		service := v1alpha1.NewService(entry.id)
 		service.TypedSpec().Running, service.TypedSpec().Healthy = entry.running, entry.healthy
+		service.TypedSpec().Unknown = entry.unwatched
 		list = append(list, service)
 	}
 
-	kubelet := k8s.NewKubeletStatus(k8s.NamespaceName, "kubelet")
-	kubelet.TypedSpec().Image = "ghcr.io/siderolabs/kubelet:v" + state.Kubelet.Version
+	spec := k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID)
+	*spec.TypedSpec() = k8s.KubeletSpecSpec{
+		Image: state.KubeletService.Image, ExpectedNodename: state.Name,
+		Args: flagsOf(ownFlags(state, model.KubeletName), arguments[model.KubeletName]),
+	}
 
-	return append(list, kubelet)
+	kubelet := k8s.NewKubeletStatus(k8s.NamespaceName, k8s.KubeletID)
+	kubelet.TypedSpec().Image = state.KubeletService.Image
+
+	return append(list, spec, kubelet)
 }
 
 func stageOf(stage model.Stage) runtime.MachineStage {

@@ -4,9 +4,10 @@ package wire
 
 import (
 	"context"
-	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/resource/meta"
@@ -15,70 +16,10 @@ import (
 	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
 	"github.com/cosi-project/runtime/pkg/state/registry"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
-
-// mirror keeps resources in a state equal to a wanted set; versions count the
-// changes.
-type mirror struct {
-	core state.CoreState
-	kept map[string]resource.Resource
-}
-
-func newMirror() *mirror {
-	return &mirror{core: namespaced.NewState(inmem.Build), kept: map[string]resource.Resource{}}
-}
-
-func (m *mirror) apply(ctx context.Context, wanted []resource.Resource) error {
-	present := map[string]bool{}
-
-	for _, want := range wanted {
-		key := resource.String(want)
-		present[key] = true
-
-		if err := m.put(ctx, key, want); err != nil {
-			return err
-		}
-	}
-
-	for key, old := range m.kept {
-		if present[key] {
-			continue
-		}
-
-		if err := m.core.Destroy(ctx, old.Metadata()); err != nil {
-			return err
-		}
-
-		delete(m.kept, key)
-	}
-
-	return nil
-}
-
-func (m *mirror) put(ctx context.Context, key string, want resource.Resource) error {
-	old := m.kept[key]
-
-	switch {
-	case old == nil:
-		if err := m.core.Create(ctx, want); err != nil {
-			return err
-		}
-	case reflect.DeepEqual(old.Spec(), want.Spec()):
-		return nil
-	default:
-		want.Metadata().SetVersion(old.Metadata().Version())
-
-		if err := m.core.Update(ctx, want); err != nil {
-			return err
-		}
-	}
-
-	m.kept[key] = want
-
-	return nil
-}
 
 // sharedResources are those that are the same on every machine: definitions,
 // and the member list. With many machines, one copy each would be large.
@@ -139,6 +80,10 @@ type nodeResources struct {
 	mu     sync.Mutex
 	bootID string
 	own    *mirror
+	// rendered is what the configuration of the last look came to.
+	rendered *rendering
+	// kubelet is when the service kubelet of the last look was created.
+	kubelet time.Time
 }
 
 func newNodeResources(world *model.World, node string, shared *sharedResources) *nodeResources {
@@ -158,15 +103,35 @@ func (r *nodeResources) refresh(ctx context.Context) error {
 	}
 
 	if view.BootID != r.bootID {
-		r.bootID, r.own = view.BootID, newMirror()
+		r.bootID, r.own, r.kubelet = view.BootID, newMirror(), time.Time{}
 	}
 
-	config, err := r.world.MachineConfig(r.node)
-	if err != nil {
+	if !r.rendered.of(view) {
+		r.rendered = render(view)
+	}
+
+	wanted := ownResources(r.world, view, r.rendered)
+
+	if err := r.removeKubelet(ctx, view.KubeletService.Since, wanted); err != nil {
 		return err
 	}
 
-	return r.own.apply(ctx, ownResources(r.world, view, config))
+	return r.own.apply(ctx, wanted)
+}
+
+// removeKubelet takes the service kubelet away when another one has taken its
+// place since the last look: whoever watches it must see that it was gone.
+func (r *nodeResources) removeKubelet(ctx context.Context, since time.Time, wanted []resource.Resource) error {
+	before := r.kubelet
+	r.kubelet = since
+
+	if before.IsZero() || since.IsZero() || since.Equal(before) {
+		return nil
+	}
+
+	return r.own.apply(ctx, slices.DeleteFunc(slices.Clone(wanted), func(entry resource.Resource) bool {
+		return entry.Metadata().Type() == v1alpha1.ServiceType && entry.Metadata().ID() == model.KubeletName
+	}))
 }
 
 // holder is the state that has resources of a type, brought up to date.

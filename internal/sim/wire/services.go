@@ -75,7 +75,9 @@ func (i *imageService) Pull(
 		return err
 	}
 
-	name, err := i.world.Pull(stream.Context(), i.node, request.GetImageRef(), func(progress model.Progress) {
+	into := request.GetContainerd().GetNamespace()
+
+	name, err := pull(stream.Context(), i.world, i.node, request.GetImageRef(), into, func(progress model.Progress) {
 		// A caller that is gone shows in the context of the pull.
 		_ = stream.Send(layerProgress(progress))
 	})

@@ -22,6 +22,8 @@ func verdict(args []string, out, progress io.Writer) error {
 	set, dir := flags("verdict", progress)
 	most := set.Int("max-unavailable", 1, "how many workers may be unavailable at a time")
 	held := set.String("held", "", "nodes that had to be left alone, separated by commas")
+	kubelets := set.Int("max-unavailable-kubelets", 1, "how many workers' kubelets may restart at a time")
+	syncs := set.Bool("syncs-manifests", false, "the upgrade also rolls kube-proxy, so that its pods count from the beginning")
 	canary := set.String("canary", "", "nodes that had to move before all others, separated by commas")
 	patience := set.Duration("drain-delete", 0, "time after which pods that could not be evicted may be deleted, such as 5m; without it never")
 
@@ -33,8 +35,17 @@ func verdict(args []string, out, progress io.Writer) error {
 		return fmt.Errorf("--max-unavailable %d: want a number from 1 on", *most)
 	}
 
+	if *kubelets < 1 {
+		return fmt.Errorf("--max-unavailable-kubelets %d: want a number from 1 on", *kubelets)
+	}
+
 	policy := []checker.Option{
 		checker.MaxUnavailable(*most), checker.Held(names(*held)...), checker.Canary(names(*canary)...),
+		checker.MaxUnavailableKubelets(*kubelets),
+	}
+
+	if *syncs {
+		policy = append(policy, checker.SyncsManifests())
 	}
 
 	if *patience > 0 {
@@ -92,6 +103,26 @@ func addNode(ctx context.Context, args []string, out, progress io.Writer) error 
 	_, err = fmt.Fprintln(out, name)
 
 	return err
+}
+
+// setImage changes the image of a component on a node of a running cluster.
+func setImage(ctx context.Context, args []string, progress io.Writer) error {
+	set, dir := flags("set-image", progress)
+	node := set.String("node", "", "name of the node (required)")
+	component := set.String("component", "", "kubelet, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy or coredns (required)")
+	image := set.String("image", "", "reference of the image, with its tag (required)")
+
+	if err := parse(set, args, dir, 0); err != nil {
+		return err
+	}
+
+	for name, value := range map[string]string{"--node": *node, "--component": *component, "--image": *image} {
+		if value == "" {
+			return fmt.Errorf("%s: %s is required", set.Name(), name)
+		}
+	}
+
+	return sim.RequestImage(ctx, *dir, *node, *component, *image)
 }
 
 // setFaults replaces the fault script of a running cluster.

@@ -17,10 +17,11 @@ import (
 
 const usage = `talossim runs a simulated Talos cluster that speaks the real protocols.
 
-  talossim up --dir DIR [flags]       run a cluster in the foreground until SIGINT or SIGTERM
-  talossim verdict --dir DIR [flags]  print, as JSON, what its history amounts to
-  talossim add-node --dir DIR [flags] let a machine join a running cluster
-  talossim faults --dir DIR FILE      replace the fault script of a running cluster ("-": standard input)
+  talossim up --dir DIR [flags]        run a cluster in the foreground until SIGINT or SIGTERM
+  talossim verdict --dir DIR [flags]   print, as JSON, what its history amounts to
+  talossim add-node --dir DIR [flags]  let a machine join a running cluster
+  talossim set-image --dir DIR [flags] change a component's image on a node by hand, as talosctl would
+  talossim faults --dir DIR FILE       replace the fault script of a running cluster ("-": standard input)
 
 Every command explains its flags with -h.
 `
@@ -60,6 +61,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, progress io.Writ
 		return verdict(rest, out, progress)
 	case "add-node":
 		return addNode(ctx, rest, out, progress)
+	case "set-image":
+		return setImage(ctx, rest, progress)
 	case "faults":
 		return setFaults(ctx, rest, in, progress)
 	case "help", "-h", "--help":

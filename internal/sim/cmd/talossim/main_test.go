@@ -16,6 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
@@ -28,6 +32,8 @@ const startTimeout = 5 * time.Minute
 func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 	t.Parallel()
 
+	const configured = "mirror.example:5000/kubelet:v1.34.2"
+
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
 
@@ -37,7 +43,10 @@ func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 	ended := make(chan error, 1)
 
 	go func() {
-		err := run(ctx, []string{"up", "--control-planes", "1", "--workers", "1", "--talos", "1.13.2", "--kubernetes", "1.34.2", "--speed", "300", "--dir", dir}, nil, writer, io.Discard)
+		err := run(ctx, []string{
+			"up", "--control-planes", "1", "--workers", "1", "--talos", "1.13.2", "--kubernetes", "1.34.2", "--speed", "300", "--dir", dir,
+			"--no-proxy", "--repository", "kube-scheduler=mirror.example:5000/kube-scheduler", "--image", "kubelet=" + configured,
+		}, nil, writer, io.Discard)
 		_ = writer.CloseWithError(err)
 		ended <- err
 	}()
@@ -59,6 +68,24 @@ func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 	var added bytes.Buffer
 	if err := run(ctx, []string{"add-node", "--dir", dir, "--role", "worker"}, nil, &added, io.Discard); err != nil || strings.TrimSpace(added.String()) != "worker-1" {
 		t.Errorf("add-node printed %q, %v; want worker-1", added.String(), err)
+	}
+
+	if text := machineConfig(t, dir); !strings.Contains(text, "mirror.example:5000/kube-scheduler:v1.34.2\n") ||
+		!strings.Contains(text, configured) || !strings.Contains(text, "disabled: true") {
+		t.Errorf("the flags did not reach the configuration:\n%s", text)
+	}
+
+	const byHand = "ghcr.io/siderolabs/kubelet:v1.34.1"
+
+	for node, want := range map[string]string{"cp-0": "", "worker-7": "worker-7"} {
+		err := run(ctx, []string{"set-image", "--dir", dir, "--node", node, "--component", "kubelet", "--image", byHand}, nil, io.Discard, io.Discard)
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("set-image on %s: %v", node, err)
+		}
+	}
+
+	if text := machineConfig(t, dir); !strings.Contains(text, byHand) || strings.Contains(text, configured) {
+		t.Errorf("set-image did not reach the configuration:\n%s", text)
 	}
 
 	running := judge(t, dir)
@@ -99,6 +126,10 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"fault script absent": {[]string{"up", "--dir", t.TempDir(), "--faults", "absent.yaml"}, "absent.yaml"},
 		"no history":          {[]string{"verdict", "--dir", t.TempDir()}, "history"},
 		"no worker may go":    {[]string{"verdict", "--dir", t.TempDir(), "--max-unavailable", "0"}, "--max-unavailable 0"},
+		"image of nothing":    {[]string{"set-image", "--dir", t.TempDir(), "--node", "cp-0", "--image", "a:b"}, "--component is required"},
+		"image of nobody":     {[]string{"set-image", "--dir", t.TempDir(), "--node", "cp-0", "--component", "kubelet", "--image", "a:b"}, "no simulator runs in"},
+		"no pair":             {[]string{"up", "--dir", t.TempDir(), "--image", "kubelet"}, "want COMPONENT=IMAGE"},
+		"documents too early": {[]string{"up", "--dir", t.TempDir(), "--documents", "--talos", "1.13.2"}, "1.14"},
 		"held by nobody":      {[]string{"verdict", "--dir", tell(t), "--held", "worker-0,worker-7"}, `no node "worker-7", only cp-0, worker-0, worker-1`},
 		"canary of nobody":    {[]string{"verdict", "--dir", tell(t), "--canary", "cp-9"}, `no node "cp-9"`},
 	} {
@@ -163,6 +194,34 @@ func TestVerdictIsGivenUnderAPolicy(t *testing.T) {
 			t.Errorf("%s: broke %v, want %v: %+v", title, judged.Broken(), test.want, judged.Violations)
 		}
 	}
+}
+
+// machineConfig is the configuration of the first control plane, read with the
+// talosconfig.
+func machineConfig(t *testing.T, dir string) string {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+
+	talos, err := client.New(ctx, client.WithConfigFromFile(filepath.Join(dir, sim.TalosconfigFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() { _ = talos.Close() }()
+
+	stored, err := safe.StateGetByID[*config.MachineConfig](ctx, talos.COSI, config.ActiveID)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	text, err := stored.Provider().Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return string(text)
 }
 
 func awaitReady(t *testing.T, out io.Reader) {

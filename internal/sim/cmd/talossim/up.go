@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -30,6 +31,16 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 	set.BoolVar(&options.SecureBoot, "secure-boot", false, "machines boot with secure boot")
 	set.IntVar(&options.Pods, "pods", 0, "number of workload pods, covered by PodDisruptionBudgets")
 	set.BoolVar(&options.Unpinned, "unpinned", false, "leave the component images out of the machine configurations")
+	set.BoolVar(&options.Documents, "documents", false, "machine configurations in separate documents, from Talos 1.14 on")
+	set.BoolVar(&options.ProxyDisabled, "no-proxy", false, "run no kube-proxy")
+	set.Func("disable", "kube-scheduler or kube-controller-manager, to be switched off everywhere; may be repeated", func(name string) error {
+		options.Disabled = append(options.Disabled, name)
+
+		return nil
+	})
+	set.Func("repository", "COMPONENT=REPOSITORY of a component, other than the default; may be repeated", pairs(&options.Repositories))
+	set.Func("image", "COMPONENT=REFERENCE of a component, with tag or digest; may be repeated", pairs(&options.Images))
+
 	faults := set.String("faults", "", "file with the fault script; read again when it changes")
 
 	if err := parse(set, args, dir, 0); err != nil {
@@ -67,6 +78,24 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 	}
 
 	return simulator.Wait(ctx)
+}
+
+// pairs reads one NAME=VALUE at a time.
+func pairs(into *map[string]string) func(string) error {
+	return func(text string) error {
+		name, value, found := strings.Cut(text, "=")
+		if !found || name == "" || value == "" {
+			return fmt.Errorf("%q: want COMPONENT=IMAGE", text)
+		}
+
+		if *into == nil {
+			*into = map[string]string{}
+		}
+
+		(*into)[name] = value
+
+		return nil
+	}
 }
 
 func readFaults(path string) ([]model.Fault, error) {

@@ -1,0 +1,48 @@
+# false for the very first apply, which makes the cluster, and true ever after.
+variable "running" {
+  type    = bool
+  default = true
+}
+
+# What the machine configurations name now. It depends on nothing, so that it is read before anything is upgraded.
+data "talosupgrade_current_versions" "this" {
+  count = var.running ? 1 : 0
+}
+
+locals {
+  # By Kubernetes node name.
+  nodes = {
+    cp-0     = { address = "10.5.0.2", role = "controlplane" }
+    cp-1     = { address = "10.5.0.3", role = "controlplane" }
+    cp-2     = { address = "10.5.0.4", role = "controlplane" }
+    worker-0 = { address = "10.5.0.5", role = "worker" }
+  }
+
+  current = one(data.talosupgrade_current_versions.this)
+
+  # Each node keeps its own images, a new one gets those on which all others agree, and null is left to the generated configuration.
+  images = {
+    for name, node in local.nodes : name => {
+      for component in ["kubelet", "api_server", "controller_manager", "scheduler", "proxy"] :
+      component => try(coalesce(try(local.current.nodes[name].images[component], null), local.current.images[component]), null)
+    }
+  }
+
+  kubelet_patches = {
+    for name, images in local.images : name => images.kubelet == null ? [] : [yamlencode({
+      machine = { kubelet = { image = images.kubelet } }
+    })]
+  }
+
+  control_plane_patches = {
+    for name, images in local.images : name => local.nodes[name].role != "controlplane" ? [] : [yamlencode({
+      cluster = {
+        for key, component in {
+          apiServer = "api_server", controllerManager = "controller_manager", scheduler = "scheduler", proxy = "proxy"
+        } : key => { image = images[component] } if images[component] != null
+      }
+    })]
+  }
+
+  image_patches = { for name, node in local.nodes : name => concat(local.kubelet_patches[name], local.control_plane_patches[name]) }
+}

@@ -1,0 +1,23 @@
+# Talos first, then Kubernetes, in one apply.
+resource "talosupgrade_cluster" "both" {
+  talos_version      = "1.13.4"
+  kubernetes_version = "1.35.2"
+
+  kubernetes = {
+    # Everything comes from a mirror.
+    images = {
+      kubelet            = "registry.example.com/siderolabs/kubelet"
+      api_server         = "registry.example.com/k8s/kube-apiserver"
+      controller_manager = "registry.example.com/k8s/kube-controller-manager"
+      scheduler          = "registry.example.com/k8s/kube-scheduler"
+      proxy              = "registry.example.com/k8s/kube-proxy"
+    }
+
+    max_unavailable_kubelets = "25%"
+
+    manifests = {
+      prune   = true
+      timeout = "10m"
+    }
+  }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// Component is a part of Kubernetes whose image Talos manages.
+type Component string
+
+// The components, named as their containers are.
+const (
+	Kubelet           Component = "kubelet"
+	APIServer         Component = "kube-apiserver"
+	ControllerManager Component = "kube-controller-manager"
+	Scheduler         Component = "kube-scheduler"
+	Proxy             Component = "kube-proxy"
+	// Manifests are the objects that Talos renders for every cluster: kube-proxy,
+	// CoreDNS, the network and what kubelets need to join. They are one step of
+	// a plan, which concerns no node of its own, and no part of [Components].
+	Manifests Component = "manifests"
+)
+
+// Components lists the components a node of the given role runs.
+func Components(role Role) []Component {
+	if role == ControlPlane {
+		return []Component{Kubelet, APIServer, ControllerManager, Scheduler, Proxy}
+	}
+
+	return []Component{Kubelet, Proxy}
+}
+
+// Static tells whether the component is a static pod of control planes.
+func (c Component) Static() bool {
+	return c == APIServer || c == ControllerManager || c == Scheduler
+}
+
+// Configured tells whether the machine configuration of a node with the role
+// decides about the image of the component: kube-proxy is one DaemonSet, which
+// the control planes render.
+func (c Component) Configured(role Role) bool {
+	return c == Kubelet || role == ControlPlane && slices.Contains(Components(ControlPlane), c)
+}
+
+// ComponentStatus is what a node itself says about one of its components.
+type ComponentStatus struct {
+	// Image is the one that the node means to run, with its tag: what the
+	// machine configuration names, or the default of the running Talos.
+	Image string
+	// ConfigVersion is the version of a static pod's configuration, which its
+	// pod repeats once it was made from it; empty for a kubelet.
+	ConfigVersion string
+	// Running and Healthy are the state of the kubelet's service; false for
+	// static pods.
+	Running, Healthy bool
+	// Since is when the present service of a kubelet was created. It changes
+	// with every restart.
+	Since time.Time
+}
+
+// ImageChange is a change of the image that a machine configuration names for
+// a component.
+type ImageChange struct {
+	Component Component
+	// From is what it names at present, empty where it names nothing. Another
+	// image found there means that somebody else was faster.
+	From string
+	// To is what it is to name.
+	To string
+}
+
+// ComponentPod is a pod of the Kubernetes control plane or of kube-proxy.
+type ComponentPod struct {
+	Node      string
+	Component Component
+	Image     string
+	Ready     bool
+	// ConfigVersion is the version of the configuration that the pod was made
+	// from; empty for what is no static pod.
+	ConfigVersion string
+	// Trouble is why a container does not run, as "ImagePullBackOff: ..."; empty
+	// where the kubelet reports none.
+	Trouble string
+}
+
+// KubernetesPolicy is how the Kubernetes half reaches its target.
+type KubernetesPolicy struct {
+	// Images are repositories without tag that replace those which the machine
+	// configurations name.
+	Images map[Component]string
+	// MaxUnavailableKubelets bounds the workers whose kubelets restart at a
+	// time; its zero value means one.
+	MaxUnavailableKubelets Share
+	Manifests              ManifestPolicy
+}
+
+// ManifestPolicy is what happens to the bootstrap manifests after a roll.
+type ManifestPolicy struct {
+	// Sync brings the objects in the cluster to what Talos renders.
+	Sync bool
+	// Prune deletes what an earlier sync applied and Talos no longer renders.
+	Prune bool
+	// Force recreates objects of which a field changed that may not change.
+	Force bool
+	// Timeout is how long to wait until what was applied is rolled out; 0 does
+	// not wait.
+	Timeout time.Duration
+}
+
+// DefaultManifestTimeout is what the documentation promises, and what
+// talosctl upgrade-k8s waits.
+const DefaultManifestTimeout = 5 * time.Minute
+
+// Removal is something in use that a release line of Kubernetes does not have
+// any more.
+type Removal struct {
+	// Kind says what it is: "flag", "feature gate", "admission plugin", "API".
+	Kind string
+	// Name is the flag, the gate, the plugin or the resource.
+	Name string
+	// Address is the one of the node that uses it, empty for an API.
+	Address   string
+	Component Component
+	// Objects counts those of an API.
+	Objects int
+	// In is the version that does without it.
+	In version.Version
+}
+
+// ManifestOptions are how manifests are compared and applied.
+type ManifestOptions struct {
+	// ServerSide uses server-side apply and the inventory, which Talos does from
+	// 1.13 on; otherwise objects are replaced as before.
+	ServerSide   bool
+	Prune, Force bool
+	// Also are the addresses of the other control planes: what one of them
+	// renders is not pruned.
+	Also []string
+}
+
+// ManifestChange is one object that a sync changes.
+type ManifestChange struct {
+	// Object is "Kind/namespace/name", or "Kind/name".
+	Object string
+	Action ManifestAction
+	// Diff is the change in unified form; it may be empty, and it never shows
+	// the content of a Secret.
+	Diff string
+}
+
+// ManifestAction is what a sync does to an object.
+type ManifestAction string
+
+// The actions.
+const (
+	ManifestCreated    ManifestAction = "create"
+	ManifestConfigured ManifestAction = "change"
+	ManifestPruned     ManifestAction = "delete"
+)

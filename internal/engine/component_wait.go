@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// awaitRunning waits until the component runs from the image and is healthy.
+// What kube-proxy runs from is decided when the manifests are synced: of it,
+// this node has nothing but the configuration.
+func (c *replacement) awaitRunning(ctx context.Context) error {
+	var try look
+
+	switch {
+	case c.step.Component.Static():
+		try = c.podRuns
+	case c.step.Component == cluster.Kubelet:
+		try = c.kubeletRuns
+	default:
+		return nil
+	}
+
+	what := fmt.Sprintf("%s on %s to run %s", c.step.Component, c.step.Node, c.step.To)
+	if err := c.waitClosely(ctx, c.step.Node, what, pollComponents, try); err != nil {
+		return err
+	}
+
+	c.traffic.stepped(c.step.Role)
+
+	return nil
+}
+
+// podRuns wants the static pod to be made from the configuration that names the
+// image, and to be Ready. Either alone is not enough: the old pod is Ready as
+// well, and a new one may never be.
+func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
+	status, err := c.talos.Component(ctx, c.step.Address, c.step.Component)
+	if err != nil {
+		return false, err.Error(), onlyFatal(err)
+	}
+
+	if status.Image != c.step.Image {
+		return false, "the node means to run " + status.Image, nil
+	}
+
+	pods, err := c.kubernetes.ComponentPods(ctx)
+	if err != nil {
+		return false, err.Error(), onlyFatal(err)
+	}
+
+	for _, pod := range pods {
+		if pod.Node != c.step.Node || pod.Component != c.step.Component {
+			continue
+		}
+
+		switch {
+		case pod.Image != c.step.Image:
+			return false, "its pod still runs " + pod.Image + troubled(pod), nil
+		case pod.ConfigVersion != status.ConfigVersion:
+			return false, fmt.Sprintf("its pod was made from version %s of its configuration, and %s is the newest", pod.ConfigVersion, status.ConfigVersion), nil
+		case !pod.Ready:
+			return false, "its pod is not Ready" + troubled(pod), nil
+		default:
+			return true, "", nil
+		}
+	}
+
+	return false, "it has no pod", nil
+}
+
+func troubled(pod cluster.ComponentPod) string {
+	if pod.Trouble == "" {
+		return ""
+	}
+
+	return " (" + pod.Trouble + ")"
+}
+
+// kubeletRuns wants the service to be healthy after its restart, and the node
+// to be Ready as the new kubelet reports it: a kubelet writes its version
+// together with what it knows of the node.
+func (c *replacement) kubeletRuns(ctx context.Context) (bool, string, error) {
+	status, err := c.talos.Component(ctx, c.step.Address, cluster.Kubelet)
+	if err != nil {
+		return false, err.Error(), onlyFatal(err)
+	}
+
+	switch {
+	case status.Image != c.step.Image:
+		return false, "the node means to run " + status.Image, nil
+	case !status.Running:
+		return false, "its kubelet does not run", nil
+	case !status.Healthy:
+		return false, "its kubelet is not healthy", nil
+	case c.before.Image != c.step.Image && status.Since.Equal(c.before.Since):
+		return false, "its kubelet has not restarted yet", nil
+	}
+
+	nodes, err := c.kubernetes.Nodes(ctx)
+	if err != nil {
+		return false, err.Error(), onlyFatal(err)
+	}
+
+	for _, node := range nodes {
+		if node.Name != c.step.Node {
+			continue
+		}
+
+		switch {
+		case !node.Kubelet.Equal(c.step.To):
+			return false, fmt.Sprintf("its kubelet reports version %s", node.Kubelet), nil
+		case !node.Ready:
+			return false, "the node is not Ready: " + node.ReadyReason, nil
+		default:
+			c.ready = node.ReadySince
+
+			return true, "", nil
+		}
+	}
+
+	return false, "it has no Node object in Kubernetes", nil
+}

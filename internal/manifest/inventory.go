@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa"
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa/object"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	inventoryNamespace = constants.KubernetesInventoryNamespace
+	inventoryName      = constants.KubernetesBootstrapManifestsInventoryName
+)
+
+// writeInventory is the inventory of talosctl, which is created where there is
+// none.
+func writeInventory(client *kubernetes.Clientset) ssa.InventoryFactory {
+	return func(ctx context.Context) (ssa.Inventory, error) {
+		return ssa.GetInventory(ctx, client, inventoryNamespace, inventoryName)
+	}
+}
+
+// readInventory is the same one for a look that must leave no trace.
+func readInventory(client *kubernetes.Clientset) ssa.InventoryFactory {
+	return func(ctx context.Context) (ssa.Inventory, error) {
+		stored, err := client.CoreV1().ConfigMaps(inventoryNamespace).Get(ctx, inventoryName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return &snapshot{}, nil
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("reading the inventory: %w", err)
+		}
+
+		found := &snapshot{}
+
+		for key := range stored.Data {
+			reference, err := object.ParseObjMetadata(key)
+			if err != nil {
+				return nil, fmt.Errorf("the inventory %s/%s has a key that names no object: %w", inventoryNamespace, inventoryName, err)
+			}
+
+			found.objects = append(found.objects, reference)
+		}
+
+		return found, nil
+	}
+}
+
+// snapshot is an inventory as it was read.
+type snapshot struct {
+	objects object.ObjMetadataSet
+}
+
+var errReadOnly = errors.New("a comparison does not write the inventory")
+
+func (s *snapshot) ID() string { return inventoryName }
+
+func (s *snapshot) Get() object.ObjMetadataSet { return s.objects }
+
+func (s *snapshot) Update(object.ObjMetadataSet) {}
+
+func (s *snapshot) Write(context.Context) error { return errReadOnly }
+
+func (s *snapshot) Delete(context.Context) error { return errReadOnly }
+
+// sparing hides from the libraries what an inventory has and somebody else still
+// renders, so that they do not prune it. It stays in the inventory.
+func sparing(inventory ssa.InventoryFactory, rendered []*unstructured.Unstructured) ssa.InventoryFactory {
+	return func(ctx context.Context) (ssa.Inventory, error) {
+		found, err := inventory(ctx)
+		if err != nil || len(rendered) == 0 {
+			return found, err
+		}
+
+		kept := &sparingInventory{Inventory: found}
+
+		for _, reference := range found.Get() {
+			if slices.ContainsFunc(rendered, func(object *unstructured.Unstructured) bool { return refers(reference, object) }) {
+				kept.spared = append(kept.spared, reference)
+			}
+		}
+
+		return kept, nil
+	}
+}
+
+// refers tells whether the reference is to the object. One of the whole cluster
+// may name a namespace all the same.
+func refers(reference object.ObjMetadata, to *unstructured.Unstructured) bool {
+	return to.GroupVersionKind().GroupKind() == reference.GroupKind && to.GetName() == reference.Name &&
+		(reference.Namespace == "" || to.GetNamespace() == reference.Namespace)
+}
+
+type sparingInventory struct {
+	ssa.Inventory
+
+	spared object.ObjMetadataSet
+}
+
+func (s *sparingInventory) Get() object.ObjMetadataSet { return s.Inventory.Get().Diff(s.spared) }
+
+func (s *sparingInventory) Update(references object.ObjMetadataSet) {
+	s.Inventory.Update(references.Union(s.spared))
+}

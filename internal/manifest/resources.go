@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	fluxssa "github.com/fluxcd/pkg/ssa"
+	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
+	"github.com/fluxcd/pkg/ssa/utils"
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa"
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa/object"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+var _ ssa.ResourceManager = (*resourceManager)(nil)
+
+// resourceManager carries out single steps of a sync. What it adds: its errors
+// name the object and are not repeated by who is above, and waiting for a stage
+// ends with the context.
+type resourceManager struct {
+	*fluxssa.ResourceManager
+
+	client client.Client
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+	// recreated are objects that exist and have to be made anew.
+	recreated object.ObjMetadataSet
+	// marked are Secrets of which only labels and annotations change, with how.
+	marked map[object.ObjMetadata]string
+}
+
+// change corrects what the libraries say about objects that are made anew, which
+// they take for new ones, and shows of Secrets what may be shown.
+func (r *resourceManager) change(subject object.ObjMetadata, action cluster.ManifestAction, diff string) cluster.ManifestChange {
+	if action == cluster.ManifestCreated && r.recreated.Contains(subject) {
+		action = cluster.ManifestConfigured
+	}
+
+	change := newChange(subject, action, diff)
+
+	if marks := r.marked[subject]; marks != "" && action == cluster.ManifestConfigured {
+		change.Diff = bounded(marks)
+	}
+
+	return change
+}
+
+// Diff compares one object.
+func (r *resourceManager) Diff(ctx context.Context, wanted *unstructured.Unstructured, options fluxssa.DiffOptions) (
+	entry *fluxssa.ChangeSetEntry, existing, merged *unstructured.Unstructured, err error,
+) {
+	entry, existing, merged, err = r.ResourceManager.Diff(ctx, wanted, options)
+	if err != nil {
+		return entry, existing, merged, failed(nameOf(wanted), false, err)
+	}
+
+	if entry.Action == fluxssa.ConfiguredAction && utils.IsSecret(wanted) {
+		r.marked[entry.ObjMetadata] = marks(existing, merged)
+	}
+
+	if options.Force && entry.Action == fluxssa.CreatedAction {
+		current := &unstructured.Unstructured{}
+		current.SetGroupVersionKind(wanted.GroupVersionKind())
+
+		if err := r.client.Get(ctx, client.ObjectKeyFromObject(wanted), current); err == nil {
+			r.recreated = append(r.recreated, entry.ObjMetadata)
+		}
+	}
+
+	return entry, existing, merged, nil
+}
+
+// Get reads an object of the inventory. One of a kind that is gone is gone too.
+func (r *resourceManager) Get(ctx context.Context, reference object.ObjMetadata) (*unstructured.Unstructured, error) {
+	mapping, err := r.mapper.RESTMapping(reference.GroupKind)
+	if meta.IsNoMatchError(err) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: reference.GroupKind.Group, Resource: reference.GroupKind.Kind}, reference.Name)
+	}
+
+	if err != nil {
+		return nil, failed(ssa.FormatMetaPath(reference), false, err)
+	}
+
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(mapping.GroupVersionKind)
+
+	if err := r.client.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, found); err != nil {
+		return nil, failed(ssa.FormatMetaPath(reference), false, err)
+	}
+
+	return found, nil
+}
+
+// Delete deletes one object.
+func (r *resourceManager) Delete(
+	ctx context.Context, subject *unstructured.Unstructured, options fluxssa.DeleteOptions,
+) (*fluxssa.ChangeSetEntry, error) {
+	entry, err := r.ResourceManager.Delete(ctx, subject, options)
+
+	return entry, failed(nameOf(subject), true, err)
+}
+
+// ApplyAllStaged applies definitions first, then classes, then the kinds that
+// the options name, then the rest, as the library does.
+func (r *resourceManager) ApplyAllStaged(
+	ctx context.Context, objects []*unstructured.Unstructured, options fluxssa.ApplyOptions,
+) (*fluxssa.ChangeSet, error) {
+	const (
+		definitions = iota
+		classes
+		custom
+		rest
+		count
+	)
+
+	var stages [count][]*unstructured.Unstructured
+
+	for _, object := range objects {
+		stage := rest
+
+		switch {
+		case utils.IsClusterDefinition(object):
+			stage = definitions
+		case utils.IsClassDefinition(object):
+			stage = classes
+		case utils.IsCustomStage(object, options.CustomStageKinds):
+			stage = custom
+		}
+
+		stages[stage] = append(stages[stage], object)
+	}
+
+	applied := fluxssa.NewChangeSet()
+
+	for stage, members := range stages {
+		entries, err := r.ApplyAll(ctx, members, options)
+		if err != nil {
+			return applied, failed(involved(err), true, err)
+		}
+
+		applied.Append(entries.Entries)
+
+		if stage > classes {
+			continue
+		}
+
+		err = r.WaitForSetWithContext(ctx, entries.ToObjMetadataSet(), fluxssa.WaitOptions{
+			Interval: options.WaitInterval, Timeout: options.WaitTimeout,
+		})
+		if err != nil {
+			return applied, failed("", true, err)
+		}
+
+		if err := r.learn(ctx, members); err != nil {
+			return applied, err
+		}
+	}
+
+	return applied, nil
+}
+
+// learn waits until the API server serves the kinds that were just defined: it
+// tells about them a little later than the definitions say, and the mapper has
+// looked before they existed.
+func (r *resourceManager) learn(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	for _, definition := range definitions {
+		if !utils.IsCRD(definition) {
+			continue
+		}
+
+		kind := schema.GroupKind{}
+		kind.Group, _, _ = unstructured.NestedString(definition.Object, "spec", "group")
+		kind.Kind, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "kind")
+
+		err := wait.PollUntilContextTimeout(ctx, learnInterval, stageTimeout, true, func(context.Context) (bool, error) {
+			_, err := r.mapper.RESTMapping(kind)
+			if err != nil {
+				r.mapper.Reset()
+			}
+
+			return err == nil, nil
+		})
+		if err != nil {
+			return failed(nameOf(definition), true, fmt.Errorf("waiting for %s to be served: %w", kind, err))
+		}
+	}
+
+	return nil
+}
+
+func nameOf(subject *unstructured.Unstructured) string { return ssa.FormatObjectPath(subject) }
+
+// involved is the object of which a dry run failed; empty where the error names
+// it by itself.
+func involved(err error) string {
+	var refused *ssaerrors.DryRunErr
+	if errors.As(err, &refused) && refused.InvolvedObject() != nil {
+		return nameOf(refused.InvolvedObject())
+	}
+
+	return ""
+}

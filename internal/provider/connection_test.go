@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+)
+
+// selfSigned is a client certificate that nobody trusts: these tests reach
+// nothing.
+func selfSigned(t *testing.T) *clientCertificate {
+	t.Helper()
+
+	return signedUntil(t, time.Now().Add(time.Hour))
+}
+
+func signedUntil(t *testing.T, expires time.Time) *clientCertificate {
+	t.Helper()
+
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"os:admin"}},
+		NotBefore: expires.Add(-24 * time.Hour), NotAfter: expires,
+	}
+
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	encoded := func(kind string, data []byte) string {
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}))
+	}
+
+	return &clientCertificate{CA: encoded("CERTIFICATE", certificate), Cert: encoded("CERTIFICATE", certificate), Key: encoded("PRIVATE KEY", key)}
+}
+
+func testSettings() *settings {
+	return &settings{version: "test", clock: engine.RealClock(), locks: newLockTable()}
+}
+
+// TestConnectionHasWhatKubernetesTakes: without the Kubernetes API there is
+// nothing to look for removals in, and nothing to apply manifests to.
+func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
+	access := credentials{
+		Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t),
+		Kubeconfig: "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:7443'}}]\n" +
+			"users: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n",
+	}
+	shared := testSettings()
+
+	var servers serverBook
+
+	reached, err := dial(t.Context(), shared, access, "", remembrance{servers: &servers})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if reached.removals == nil || reached.manifests == nil || reached.store == nil {
+		t.Errorf("removals %v, manifests %v", reached.removals, reached.manifests)
+	}
+
+	if got, want := servers.addresses(), []string{"127.0.0.1:6443", "127.0.0.1:7443"}; !slices.Equal(got, want) {
+		t.Errorf("other API servers %q, want %q", got, want)
+	}
+
+	if err := reached.close(); err != nil {
+		t.Error(err)
+	}
+
+	access.Kubeconfig = ""
+
+	reached, err = dial(t.Context(), shared, access, "", remembrance{servers: &servers})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if reached.removals != nil || reached.manifests != nil || reached.store != nil || reached.kubernetes == nil {
+		t.Errorf("removals %v, manifests %v although there is no Kubernetes API", reached.removals, reached.manifests)
+	}
+
+	if err := reached.close(); err != nil {
+		t.Error(err)
+	}
+}

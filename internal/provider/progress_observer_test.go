@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-log/tflogtest"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+func TestEventsAreLogged(t *testing.T) {
+	var written bytes.Buffer
+
+	log := progressLog{ctx: tflogtest.RootLogger(t.Context(), &written)}
+	half := cluster.Progress{Managed: true, Done: 2, Total: 5}
+
+	log.Observe(cluster.Event{Kind: cluster.EventNodeStarted, Node: "cp-0", Component: cluster.APIServer, Step: cluster.StepConfigure, Talos: half, Kubernetes: half})
+	log.Observe(cluster.Event{Kind: cluster.EventRunFailed, Component: cluster.Manifests, Text: "why", Err: errors.New("because"), Talos: cluster.Progress{Done: 2, Total: 5}})
+
+	entries, err := tflogtest.MultilineJSONDecode(&written)
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+
+	for index, want := range []map[string]any{
+		{
+			"@level": "info", "@message": "upgrade: node-started", "node": "cp-0", "component": "kube-apiserver", "step": "configure",
+			"talos_progress": "2/5", "kubernetes_progress": "2/5", "error": nil,
+		},
+		{
+			"@level": "warn", "@message": "upgrade: run-failed: why", "node": nil, "component": "manifests", "error": "because",
+			"talos_progress": nil, "kubernetes_progress": nil,
+		},
+	} {
+		for field, value := range want {
+			if got := entries[index][field]; got != value {
+				t.Errorf("entry %d: %s is %v, want %v", index, field, got, value)
+			}
+		}
+	}
+}

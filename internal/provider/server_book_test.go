@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+func TestOtherAPIServersAreOnTheControlPlanes(t *testing.T) {
+	seen := cluster.Snapshot{Nodes: []cluster.Node{
+		{Name: "worker-0", Role: cluster.Worker, Address: "10.5.0.9"},
+		{Name: "cp-0", Role: cluster.ControlPlane, Address: "10.5.0.2"},
+		{Name: "cp-1", Role: cluster.ControlPlane, Address: "fd00::3"},
+		{Name: "cp-2", Role: cluster.ControlPlane},
+	}}
+
+	for name, test := range map[string]struct {
+		tell func(*serverBook)
+		want []string
+	}{
+		"nothing is known": {func(*serverBook) {}, nil},
+		"endpoints of Talos": {func(b *serverBook) {
+			b.expect("cp.example.com", "10.5.0.2:50000", "fd00::3", "[fd00::4]:50000", "https://talos.example.com:443", "[fd00::5]")
+			b.at("https://vip.example.com:6443")
+		}, []string{"cp.example.com:6443", "10.5.0.2:6443", "[fd00::3]:6443", "[fd00::4]:6443", "talos.example.com:6443", "[fd00::5]:6443"}},
+		"behind a load balancer": {func(b *serverBook) {
+			b.expect("10.5.0.2", "10.5.0.3")
+			b.at("https://vip.example.com")
+		}, []string{"10.5.0.2:6443", "10.5.0.3:6443", "10.5.0.2:443", "10.5.0.3:443"}},
+		"observed": {func(b *serverBook) {
+			b.expect("vip.example.com")
+			b.at("https://vip.example.com:6443")
+			b.notice(seen)
+			b.expect("vip.example.com")
+		}, []string{"10.5.0.2:6443", "[fd00::3]:6443"}},
+		"an observation of nothing": {func(b *serverBook) {
+			b.expect("vip.example.com")
+			b.notice(cluster.Snapshot{})
+		}, []string{"vip.example.com:6443"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var book serverBook
+
+			test.tell(&book)
+
+			if got := book.addresses(); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

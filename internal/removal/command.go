@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package removal
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// listFlags are the flags whose values are lists that add up where the flag is
+// repeated, as Talos does with arguments that are lists. The checks look at the
+// first occurrence only.
+func listFlags() []string { return []string{"--feature-gates", "--enable-admission-plugins"} }
+
+// merged is a copy of a static pod in which every such flag occurs once. Of the pod
+// it keeps the first container, which is all that is looked at.
+func merged(pod *k8s.StaticPod) (*k8s.StaticPod, error) {
+	text, err := json.Marshal(pod.TypedSpec().Pod)
+	if err != nil {
+		return nil, notAPod(pod)
+	}
+
+	var described corev1.Pod
+	if err := json.Unmarshal(text, &described); err != nil {
+		return nil, notAPod(pod)
+	}
+
+	if len(described.Spec.Containers) == 0 {
+		return nil, fmt.Errorf("%w: static pod %s has no containers", cluster.ErrRefused, pod.Metadata().ID())
+	}
+
+	container := described.Spec.Containers[0]
+	command := append(slices.Clone(container.Command), container.Args...)
+
+	for _, flag := range listFlags() {
+		command = mergeFlag(command, flag)
+	}
+
+	result := k8s.NewStaticPod(pod.Metadata().Namespace(), pod.Metadata().ID())
+	result.TypedSpec().Pod = map[string]any{
+		"spec": map[string]any{"containers": []any{map[string]any{"name": container.Name, "command": command}}},
+	}
+
+	return result, nil
+}
+
+// notAPod does not say why: that would quote the pod.
+func notAPod(pod *k8s.StaticPod) error {
+	return fmt.Errorf("%w: what is rendered for static pod %s is no pod", cluster.ErrRefused, pod.Metadata().ID())
+}
+
+// mergeFlag puts the values of all occurrences of a flag, which may follow it as a
+// word of their own, into the first one.
+func mergeFlag(command []string, flag string) []string {
+	var (
+		kept   []string
+		values []string
+		first  = -1
+	)
+
+	for index := 0; index < len(command); index++ {
+		key, value, joined := strings.Cut(command[index], "=")
+
+		// The components take either.
+		if strings.ReplaceAll(key, "_", "-") != flag {
+			kept = append(kept, command[index])
+
+			continue
+		}
+
+		if !joined && index+1 < len(command) {
+			index++
+			value = command[index]
+		}
+
+		if first < 0 {
+			first = len(kept)
+		}
+
+		for _, element := range strings.Split(value, ",") {
+			if element = strings.TrimSpace(element); element != "" {
+				values = append(values, element)
+			}
+		}
+	}
+
+	if first < 0 {
+		return command
+	}
+
+	return slices.Insert(kept, first, flag+"="+strings.Join(values, ","))
+}

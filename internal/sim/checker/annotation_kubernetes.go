@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+const completed = "completed"
+
+// keyManifests is the entry of the journal that is about no node.
+const keyManifests = "manifests"
+
+// counted are the versions of the components of a node that annotations speak
+// of. The pods of kube-proxy are among them once they are known to follow:
+// kube-proxy may be disabled, or the manifests nobody's affair.
+func (c *Checker) counted(n *node) []version.Version {
+	var versions []version.Version
+
+	for _, name := range slices.Sorted(maps.Keys(n.parts)) {
+		if running := parse(n.runs(name)); c.speaks(name) && !running.IsZero() {
+			versions = append(versions, running)
+		}
+	}
+
+	return versions
+}
+
+func (c *Checker) checkKubernetesCurrent(value string) {
+	claimed := parse(value)
+
+	for _, n := range c.members() {
+		if lowest := version.Lowest(c.counted(n)...); lowest.Less(claimed) && !lowest.IsZero() {
+			c.violate(S8, n.name, "kubernetes-current says %s, but a component of the node runs %s", value, lowest)
+
+			return
+		}
+	}
+}
+
+// checkKubernetesProgress asserts that no more nodes are claimed than run any
+// one version with all their components.
+func (c *Checker) checkKubernetesProgress(value string) {
+	var done, of int
+	if _, err := fmt.Sscanf(value, "%d/%d", &done, &of); err != nil {
+		c.violate(S8, "", "kubernetes-progress says %q, which is no progress", value)
+
+		return
+	}
+
+	counts, total, most := map[string]int{}, 0, 0
+
+	for _, n := range c.members() {
+		total++
+
+		versions := c.counted(n)
+		if lowest := version.Lowest(versions...); lowest.Equal(version.Highest(versions...)) {
+			counts[lowest.String()]++
+			most = max(most, counts[lowest.String()])
+		}
+	}
+
+	if done > most || done >= of && most < total {
+		c.violate(S8, "", "kubernetes-progress says %s, but %d of %d nodes run one version", value, most, total)
+	}
+}
+
+func (c *Checker) checkKubernetesStatus(value string) {
+	if value != completed {
+		return
+	}
+
+	var running []version.Version
+	for _, n := range c.members() {
+		running = append(running, c.counted(n)...)
+	}
+
+	newest := version.Highest(running...)
+
+	for _, n := range c.members() {
+		if lowest := version.Lowest(c.counted(n)...); lowest.Less(newest) {
+			c.violate(S8, n.name, "kubernetes-status says completed, but a component of the node runs %s", lowest)
+		}
+
+		if busy := n.underway(); len(busy) > 0 {
+			c.violate(S8, n.name, "kubernetes-status says completed while %v restarted", busy)
+		}
+	}
+
+	if c.phases[keyManifests] != "" {
+		c.violate(S8, "", "kubernetes-status says completed, but the manifests are still to be synced")
+	}
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package ports
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+const (
+	keyImage   = "image"
+	keyKind    = "kind"
+	keyCluster = "cluster"
+)
+
+// section is where a machine configuration speaks of a component: in a document
+// of its own or, where there is none, below a path of the v1alpha1 document.
+type section struct {
+	kind string
+	path []string
+}
+
+// sectionOf is where it speaks of a component; false for what it knows nothing
+// about.
+func sectionOf(component cluster.Component) (section, bool) {
+	switch component {
+	case cluster.Kubelet:
+		return section{"KubeletConfig", []string{"machine", "kubelet"}}, true
+	case cluster.APIServer:
+		return section{"KubeAPIServerConfig", []string{keyCluster, "apiServer"}}, true
+	case cluster.ControllerManager:
+		return section{"KubeControllerManagerConfig", []string{keyCluster, "controllerManager"}}, true
+	case cluster.Scheduler:
+		return section{"KubeSchedulerConfig", []string{keyCluster, "scheduler"}}, true
+	case cluster.Proxy:
+		return section{"KubeProxyConfig", []string{keyCluster, "proxy"}}, true
+	default:
+		return section{}, false
+	}
+}
+
+// configuration is a stored machine configuration with the trees of its
+// documents, which know the lines they came from.
+type configuration struct {
+	text      []byte
+	documents []*yaml.Node
+}
+
+func parseConfiguration(text []byte) (configuration, error) {
+	parsed := configuration{text: text}
+
+	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var document yaml.Node
+
+		err := decoder.Decode(&document)
+
+		switch {
+		case errors.Is(err, io.EOF):
+			return parsed, nil
+		case err != nil:
+			return configuration{}, fmt.Errorf("unable to read a machine configuration: %w", err)
+		case len(document.Content) > 0:
+			parsed.documents = append(parsed.documents, document.Content[0])
+		}
+	}
+}
+
+// summary is what an upgrade needs to know of it.
+func (c configuration) summary() *cluster.MachineConfig {
+	read := &cluster.MachineConfig{Images: map[cluster.Component]string{}}
+
+	read.InstallImage = text(child(c.document(""), "machine", "install", keyImage))
+	if install := c.document("UnattendedInstallConfig"); install != nil {
+		read.InstallImage = text(child(install, "installer", keyImage))
+	}
+
+	for _, component := range cluster.Components(cluster.ControlPlane) {
+		if named := c.image(component); named != "" {
+			read.Images[component] = named
+		}
+	}
+
+	for _, component := range []cluster.Component{cluster.ControllerManager, cluster.Scheduler, cluster.Proxy} {
+		if !c.disabled(component) {
+			continue
+		}
+
+		if read.Disabled == nil {
+			read.Disabled = map[cluster.Component]bool{}
+		}
+
+		read.Disabled[component] = true
+	}
+
+	return read
+}
+
+// disabled tells whether it switches a component off: a document of its own
+// decides, wherever there is one.
+func (c configuration) disabled(component cluster.Component) bool {
+	where, known := sectionOf(component)
+	if !known {
+		return false
+	}
+
+	if own := c.document(where.kind); own != nil {
+		return text(child(own, "enabled")) == "false"
+	}
+
+	path := where.path
+	if component.Static() {
+		path = []string{"machine", "controlPlane", path[len(path)-1]}
+	}
+
+	return text(child(child(c.document(""), path...), "disabled")) == "true"
+}
+
+// summaries remembers what configurations say: a run looks at the same few
+// thousands of times.
+type summaries struct {
+	mu    sync.Mutex
+	known map[string]cluster.MachineConfig
+}
+
+// of is what a configuration says, for the caller to keep.
+func (s *summaries) of(text []byte) (*cluster.MachineConfig, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	found, known := s.known[string(text)]
+	if !known {
+		stored, err := parseConfiguration(text)
+		if err != nil {
+			return nil, err
+		}
+
+		if s.known == nil {
+			s.known = map[string]cluster.MachineConfig{}
+		}
+
+		found = *stored.summary()
+		s.known[string(text)] = found
+	}
+
+	found.Images, found.Disabled = maps.Clone(found.Images), maps.Clone(found.Disabled)
+
+	return &found, nil
+}
+
+// document finds a document by its kind; the one of v1alpha1 has none.
+func (c configuration) document(kind string) *yaml.Node {
+	index := slices.IndexFunc(c.documents, func(d *yaml.Node) bool { return text(child(d, keyKind)) == kind })
+	if index < 0 {
+		return nil
+	}
+
+	return c.documents[index]
+}
+
+// image is what the configuration names for a component, empty where it names
+// nothing.
+func (c configuration) image(component cluster.Component) string {
+	where, known := sectionOf(component)
+	if !known {
+		return ""
+	}
+
+	if own := c.document(where.kind); own != nil {
+		return text(child(own, keyImage))
+	}
+
+	return text(child(child(c.document(""), where.path...), keyImage))
+}
+
+// withImage is its text with another image for a component; all other bytes
+// stay.
+func (c configuration) withImage(component cluster.Component, image string) ([]byte, error) {
+	where, known := sectionOf(component)
+	if !known {
+		return nil, fmt.Errorf("%w: no machine configuration names an image of %s", cluster.ErrRefused, component)
+	}
+
+	edit := lines(strings.SplitAfter(string(c.text), "\n"))
+	own := c.document(where.kind)
+
+	switch {
+	case own != nil && child(own, keyImage) != nil:
+		edit.replace(child(own, keyImage), image)
+	case own != nil:
+		edit.insert(child(own, keyKind).Line, own.Column, keyImage+": "+image)
+	case !edit.below(child(c.document(""), where.path[0]), where.path[1], image):
+		return nil, fmt.Errorf("%w: the machine configuration has no place for an image of %s", cluster.ErrRefused, component)
+	}
+
+	return []byte(strings.Join(edit, "")), nil
+}
+
+// lines are those of a text, each with its end.
+type lines []string
+
+// replace puts another value in the place of a scalar.
+func (l lines) replace(scalar *yaml.Node, value string) {
+	line := l[scalar.Line-1]
+	start, length := scalar.Column-1, len(scalar.Value)
+
+	if quote := line[start]; quote == '"' || quote == '\'' {
+		length = strings.IndexByte(line[start+1:], quote) + len(`""`)
+	}
+
+	l[scalar.Line-1] = line[:start] + value + line[start+length:]
+}
+
+// insert adds lines of text after the line with a number, counted from 1, and
+// at a column.
+func (l *lines) insert(after, column int, texts ...string) {
+	for i, added := range texts {
+		*l = slices.Insert(*l, after+i, strings.Repeat(" ", column-1)+added+"\n")
+	}
+}
+
+// open adds to a mapping between braces.
+func (l lines) open(mapping *yaml.Node, member string) {
+	if len(mapping.Content) > 0 {
+		member += ", "
+	}
+
+	line := l[mapping.Line-1]
+	l[mapping.Line-1] = line[:mapping.Column] + member + line[mapping.Column:]
+}
+
+const indent = 2
+
+// below has the section of a v1alpha1 document name an image; it returns false
+// where the parent has no block of lines to add to.
+func (l *lines) below(parent *yaml.Node, name, image string) bool {
+	if parent == nil || parent.Kind != yaml.MappingNode || len(parent.Content) == 0 {
+		return false
+	}
+
+	key, value := member(parent, name)
+	named := keyImage + ": " + image
+
+	switch {
+	case key == nil:
+		first := parent.Content[0]
+		l.insert(first.Line-1, first.Column, name+":", strings.Repeat(" ", indent)+named)
+	case child(value, keyImage) != nil:
+		l.replace(child(value, keyImage), image)
+	case value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0:
+		l.open(value, fmt.Sprintf("%s: %q", keyImage, image))
+	case len(value.Content) > 0:
+		l.insert(value.Content[0].Line-1, value.Content[0].Column, named)
+	default:
+		l.insert(key.Line, key.Column+indent, named)
+	}
+
+	return true
+}
+
+// child follows keys through mappings; nil where there is nothing.
+func child(node *yaml.Node, path ...string) *yaml.Node {
+	for _, name := range path {
+		_, node = member(node, name)
+	}
+
+	return node
+}
+
+func member(node *yaml.Node, name string) (key, value *yaml.Node) {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return node.Content[i], node.Content[i+1]
+		}
+	}
+
+	return nil, nil
+}
+
+// text is the value of a scalar, empty for everything else and for null.
+func text(node *yaml.Node) string {
+	if node == nil || node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
+		return ""
+	}
+
+	return node.Value
+}
