@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package conformance runs upstream's own health checks and its upgrade of
+// Kubernetes against a simulated cluster, over sockets and with nothing but its
+// talosconfig. It is a module of its own, because the packages of Talos that it
+// needs bring more than a provider should depend on. The simulator is built from
+// the provider's module and runs as a process of its own.
+//
+// The library of Talos that it uses cannot read the configurations of later
+// minors than its own, so the simulated machines run that minor and the one
+// before.
+//
+// The first run compiles a lot: give it time with go test -timeout 30m ./...
+package conformance
