@@ -74,7 +74,6 @@ func badInputs(t *testing.T, s *simulated) map[string]badInput {
 		"release line":          {use(s), `talos_version = "1.13"`, nil, false, []string{"MAJOR.MINOR.PATCH"}},
 		"older than the nodes":  {use(s), `talos_version = "1.12.5"`, nil, false, []string{"newer than the target 1.12.5", "worker-0"}},
 		"skipped release line":  {use(s), `talos_version = "1.14.1"`, nil, false, []string{"1.13"}},
-		"another Kubernetes":    {use(s), `kubernetes_version = "1.35.0"`, nil, false, []string{"1.34.2", "1.35.0", "upgrades Talos only"}},
 		"image with tag":        {use(s), upgrade + "\ninstaller_image = \"ghcr.io/siderolabs/installer:v1.13.4\"", nil, false, []string{"tag"}},
 		"time that is none":     {use(s), upgrade + "\nnode_timeout = \"soon\"", nil, false, []string{"node_timeout"}},
 		"limit of zero":         {use(s), upgrade + "\ntimeouts = { create = \"0s\" }", nil, false, []string{"above zero"}},
