@@ -89,26 +89,28 @@ func (c *Client) Removals(ctx context.Context, from, to version.Version, control
 		group errgroup.Group
 		// One look for the control planes and the API, one for each part of the
 		// workers: the library asks one node after the other.
-		parts = slices.Collect(slices.Chunk(workers, max(1, (len(workers)+lookParallel-1)/lookParallel)))
-		found = make([][]cluster.Removal, len(parts)+1)
+		parts  = slices.Collect(slices.Chunk(workers, max(1, (len(workers)+lookParallel-1)/lookParallel)))
+		found  = make([][]cluster.Removal, len(parts)+1)
+		failed = make([]error, len(parts)+1)
 	)
 
-	group.Go(func() (err error) {
-		found[len(parts)], err = c.look(ctx, path, to, config, controlPlanes, nil)
-
-		return err
-	})
-
 	for index, part := range parts {
-		group.Go(func() (err error) {
-			found[index], err = c.look(ctx, path, to, nil, nil, part)
+		group.Go(func() error {
+			found[index], failed[index] = c.look(ctx, path, to, nil, nil, part)
 
-			return err
+			return nil
 		})
 	}
 
-	if err := group.Wait(); err != nil {
-		return nil, err
+	found[len(parts)], failed[len(parts)] = c.look(ctx, path, to, config, controlPlanes, nil)
+
+	_ = group.Wait()
+
+	// One that names a node comes first.
+	for _, err := range failed {
+		if err != nil {
+			return nil, err
+		}
 	}
 
 	return sorted(slices.Concat(found...)), nil
