@@ -137,6 +137,10 @@ type ManifestOptions struct {
 	// 1.13 on; otherwise objects are replaced as before.
 	ServerSide   bool
 	Prune, Force bool
+	// Incomplete applies what is rendered although some of it is missing, as what
+	// has to be downloaded may be for good; not with Prune. Without it that is
+	// ErrIncomplete.
+	Incomplete bool
 	// Also are the addresses of the other control planes: what one of them
 	// renders is not pruned.
 	Also []string

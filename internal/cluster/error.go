@@ -32,6 +32,9 @@ var (
 	// ErrOutcomeUnknown: the call was sent and its reply was lost; whether it
 	// took effect must be found out by looking.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrIncomplete: a part of what was asked for is not there yet; it may come, or
+	// never.
+	ErrIncomplete = errors.New("not complete yet")
 	// ErrQuorum: etcd has no leader.
 	ErrQuorum = errors.New("etcd has no leader")
 )

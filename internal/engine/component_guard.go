@@ -148,6 +148,10 @@ func guardStaticPods(s situation) []cluster.Finding {
 			}
 
 			pod, found := node.Pods[component]
+			if component != cluster.APIServer && node.Versions[component].Less(s.step.To) {
+				// Its own turn is still to come, and may be the cure.
+				continue
+			}
 
 			switch {
 			case !found && component == cluster.APIServer:

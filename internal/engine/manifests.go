@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -17,6 +16,10 @@ import (
 // applyPatience bounds how long the manifests may take to be applied, API
 // servers that come and go included.
 const applyPatience = 10 * time.Minute
+
+// incompletePatience is how long to wait for manifests that a control plane has
+// to download, which it does anew after each boot.
+const incompletePatience = 2 * time.Minute
 
 // due has the journal remember that the manifests have to be synced, before a
 // step is begun that they have to follow: a run that dies after the last node
@@ -49,7 +52,10 @@ func (s *schedule) unrepeated(made plan.Plan) plan.Plan {
 		return made
 	}
 
-	if first := made.Steps[0]; first.Component == cluster.Manifests && s.turns[keyOf(first)] > 0 {
+	// Where it is due once more, something has moved since.
+	due := s.snapshot.Journal != nil && s.snapshot.Journal.Manifests != nil
+
+	if first := made.Steps[0]; first.Component == cluster.Manifests && s.turns[keyOf(first)] > 0 && !due {
 		made.Steps = made.Steps[1:]
 		made.Kubernetes.Steps--
 	}
@@ -93,7 +99,11 @@ func (r *run) applyManifests(ctx context.Context) error {
 	bounded, cancel := r.clock.WithTimeout(ctx, applyPatience)
 	defer cancel()
 
-	return r.wait(bounded, "", "the bootstrap manifests to be applied", func(ctx context.Context) (bool, string, error) {
+	var missing error
+
+	begun := r.clock.Now()
+
+	err := r.wait(bounded, "", "the bootstrap manifests to be applied", func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
@@ -104,6 +114,10 @@ func (r *run) applyManifests(ctx context.Context) error {
 		}
 
 		renderer, options, seen := r.renders(snapshot)
+		if seen == "" && options.Prune {
+			seen = unasked(snapshot)
+		}
+
 		if seen != "" {
 			return false, seen, nil
 		}
@@ -112,7 +126,13 @@ func (r *run) applyManifests(ctx context.Context) error {
 			Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepApply, Text: "as " + renderer.Name + " renders them",
 		})
 
+		options.Incomplete = !options.Prune && r.clock.Now().Sub(begun) >= incompletePatience
+
 		changes, err := r.manifests.Apply(ctx, renderer.Address, options)
+		if errors.Is(err, cluster.ErrIncomplete) {
+			missing = err
+		}
+
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
@@ -123,9 +143,27 @@ func (r *run) applyManifests(ctx context.Context) error {
 			})
 		}
 
+		if options.Incomplete && missing != nil {
+			r.emit(cluster.Event{Kind: cluster.EventWarning, Component: cluster.Manifests, Text: "the bootstrap manifests were synced without some of them: " + missing.Error()})
+		}
+
 		return true, "", nil
 	})
+	if err != nil && missing != nil {
+		return &incompleteError{error: err, missing: missing}
+	}
+
+	return err
 }
+
+// incompleteError is a wait that ended because a manifest was never rendered.
+type incompleteError struct {
+	error
+
+	missing error
+}
+
+func (i *incompleteError) Unwrap() []error { return []error{i.error, i.missing} }
 
 // renders is the control plane whose manifests are applied, and how. Held ones
 // may render what is old.
@@ -143,10 +181,6 @@ func (r *run) renders(snapshot cluster.Snapshot) (cluster.Node, cluster.Manifest
 	var chosen *cluster.Node
 
 	for _, node := range snapshot.ControlPlanes() {
-		if node.Machine == nil && options.Prune {
-			return cluster.Node{}, options, fmt.Sprintf("%s does not answer, and what it alone renders must not be pruned", node.Name)
-		}
-
 		if node.Machine == nil {
 			continue
 		}
@@ -172,104 +206,20 @@ func (r *run) renders(snapshot cluster.Snapshot) (cluster.Node, cluster.Manifest
 	return *chosen, options, ""
 }
 
+// unasked says which control plane does not answer: what it alone renders must
+// not be pruned.
+func unasked(snapshot cluster.Snapshot) string {
+	for _, node := range snapshot.ControlPlanes() {
+		if node.Machine == nil {
+			return fmt.Sprintf("%s does not answer, and what it alone renders must not be pruned", node.Name)
+		}
+	}
+
+	return ""
+}
+
 func rendersProxy(node cluster.Node) bool {
 	return node.Machine.Config != nil && !node.Machine.Config.Disabled[cluster.Proxy]
-}
-
-// rollout waits until what was applied runs everywhere, if that is asked for.
-// Pods of a DaemonSet are replaced one after the other, so the time begins anew
-// whenever something is seen to have moved.
-func (r *run) rollout(ctx context.Context, step plan.Step) error {
-	timeout := r.request.Policy.Kubernetes.Manifests.Timeout
-	if timeout <= 0 {
-		return nil
-	}
-
-	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepRollout})
-
-	seen, standing := map[string]bool{}, false
-
-	for {
-		bounded, cancel := r.clock.WithTimeout(ctx, timeout)
-		moved := false
-
-		err := r.wait(bounded, "", "the bootstrap manifests to be rolled out", func(ctx context.Context) (bool, string, error) {
-			lacking, answered, err := r.lacking(ctx, step)
-			if err != nil || !answered {
-				return false, lacking, err
-			}
-
-			// What was seen before is no progress, or a flapping pod would have all
-			// the time in the world.
-			moved = standing && !seen[lacking]
-			seen[lacking], standing = true, true
-
-			return lacking == "" || moved, lacking, nil
-		})
-
-		cancel()
-
-		if err != nil || !moved || seen[""] {
-			return err
-		}
-	}
-}
-
-// lacking is what is not rolled out yet, empty when everything is.
-func (r *run) lacking(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
-	snapshot, err := r.observe(ctx, func(cluster.Node) bool { return true })
-	if err != nil {
-		return err.Error(), false, onlyFatal(err)
-	}
-
-	renderer, _, missing := r.renders(snapshot)
-	if missing != "" {
-		return missing, false, nil
-	}
-
-	unready, err := r.manifests.Unready(ctx, renderer.Address)
-	if err != nil {
-		return err.Error(), false, onlyFatal(err)
-	}
-
-	unready = append(unready, r.oldProxies(snapshot, step)...)
-	if away := notReady(snapshot); len(unready) > 0 && len(away) > 0 {
-		unready = append(unready, "a rollout that replaces one pod at a time waits for nodes that are not Ready: "+strings.Join(away, ", "))
-	}
-
-	return strings.Join(unready, "; "), true, nil
-}
-
-func notReady(snapshot cluster.Snapshot) []string {
-	var away []string
-
-	for _, node := range snapshot.Managed() {
-		if node.Kube != nil && !node.Kube.Ready {
-			away = append(away, node.Name)
-		}
-	}
-
-	return away
-}
-
-// oldProxies are the nodes on which kube-proxy does not run what the hop leads
-// to. Where Talos alone was moved that is none. Of nodes that are not there, or
-// to be left alone, nothing is expected.
-func (r *run) oldProxies(snapshot cluster.Snapshot, step plan.Step) []string {
-	var old []string
-
-	for _, node := range snapshot.Managed() {
-		running, known := node.Versions[cluster.Proxy]
-		if !known || !running.Less(step.To) || step.From.Equal(step.To) {
-			continue
-		}
-
-		if node.Kube != nil && node.Kube.Ready && !r.request.Policy.Holds(node.Name) {
-			old = append(old, fmt.Sprintf("kube-proxy on %s runs %s", node.Name, running))
-		}
-	}
-
-	return old
 }
 
 // manifestRights is what to do where the kubeconfig may not sync manifests.
@@ -298,6 +248,9 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 			"A longer kubernetes.manifests.timeout gives it more time, and \"0s\" does not wait for it."
 	case errors.Is(err, cluster.ErrDenied), errors.Is(err, cluster.ErrCredentials):
 		failed.Remedy = manifestRights
+	case errors.Is(err, cluster.ErrIncomplete):
+		failed.Remedy = "Look at why the control planes do not render them (talosctl get extramanifestsconfig, talosctl dmesg), then run terraform apply again. " +
+			"kubernetes.manifests.prune = false syncs without them, kubernetes.manifests.sync = false leaves the manifests to you."
 	case errors.Is(err, cluster.ErrRefused):
 		failed.Remedy = "Where a field changed that may not change, kubernetes.manifests.force = true recreates the object. " +
 			"kubernetes.manifests.sync = false leaves the manifests to you."

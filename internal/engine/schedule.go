@@ -138,11 +138,13 @@ func (s *schedule) start(ctx context.Context, next []plan.Step) error {
 		}
 	}
 
-	s.settling.note(s.snapshot, s.made, s.busy, s.clock.Now())
+	// Manifests take nobody out of service, and nobody waits before them.
+	if next[0].Component != cluster.Manifests {
+		s.settling.note(s.snapshot, s.made, s.busy, s.clock.Now())
 
-	// Manifests take nobody out of service.
-	if s.settling.pending() && next[0].Component != cluster.Manifests {
-		return s.settle(ctx, next[0])
+		if s.settling.pending() {
+			return s.settle(ctx, next[0])
+		}
 	}
 
 	if err := s.due(ctx, next[0]); err != nil {

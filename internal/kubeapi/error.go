@@ -81,11 +81,21 @@ func explain(ctx context.Context, op operation, sent bool, err error) error {
 	return failure
 }
 
+// deniedByAdmission tells whether a webhook or a policy objected to what was asked
+// for, and not to who asked: both answer with the code of a missing permission.
+func deniedByAdmission(message string) bool {
+	return strings.Contains(message, "admission webhook") || strings.Contains(message, "ValidatingAdmissionPolicy")
+}
+
 func meaningOfStatus(op operation, status metav1.Status) []error {
 	switch status.Code {
 	case http.StatusUnauthorized:
 		return []error{cluster.ErrCredentials}
 	case http.StatusForbidden:
+		if deniedByAdmission(status.Message) {
+			return []error{cluster.ErrRefused}
+		}
+
 		return []error{cluster.ErrDenied}
 	case http.StatusNotFound, http.StatusGone:
 		return []error{cluster.ErrNotFound}

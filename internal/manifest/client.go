@@ -107,7 +107,10 @@ func (c *Client) run(
 	ctx context.Context, address string, job *job,
 	work func(ctx context.Context, objects, spared []*unstructured.Unstructured) ([]cluster.ManifestChange, error),
 ) ([]cluster.ManifestChange, error) {
-	objects, err := c.render(ctx, address)
+	// A comparison is of what there is; what is missing is created by Talos, if ever.
+	incomplete := !job.options.Prune && (job.options.Incomplete || !job.mutates)
+
+	objects, err := c.render(ctx, address, incomplete)
 	if err != nil {
 		return nil, err
 	}

@@ -30,9 +30,9 @@ func configures(t *testing.T, store state.State, extras ...k8s.ExtraManifest) st
 	return store
 }
 
-// TestAnIncompleteRenderIsNotUsed: a control plane that has just booted renders
+// TestAnIncompleteRenderIsNotTakenForAll: a control plane that has just booted renders
 // what is its own at once, and what it downloads later.
-func TestAnIncompleteRenderIsNotUsed(t *testing.T) {
+func TestAnIncompleteRenderIsNotTakenForAll(t *testing.T) {
 	r := newRig(t)
 
 	// Everything that the rig renders has a name of this form.
@@ -50,11 +50,13 @@ func TestAnIncompleteRenderIsNotUsed(t *testing.T) {
 	} {
 		r.states.set(configures(t, r.rendering(settings, extra), test.extras...))
 
-		_, diffErr := r.Diff(t.Context(), controlPlane, serverSide)
-		_, applyErr := r.Apply(t.Context(), controlPlane, serverSide)
-		_, unreadyErr := r.Unready(t.Context(), controlPlane)
+		pruning, incomplete := serverSide, serverSide
+		pruning.Prune, incomplete.Incomplete = true, true
 
-		for call, err := range map[string]error{"diff": diffErr, "apply": applyErr, "unready": unreadyErr} {
+		_, diffErr := r.Diff(t.Context(), controlPlane, pruning)
+		_, applyErr := r.Apply(t.Context(), controlPlane, serverSide)
+
+		for call, err := range map[string]error{"diff with prune": diffErr, "apply": applyErr} {
 			if test.says == "" {
 				if err != nil {
 					t.Errorf("%s, %s: %v", name, call, err)
@@ -63,9 +65,18 @@ func TestAnIncompleteRenderIsNotUsed(t *testing.T) {
 				continue
 			}
 
-			if !errors.Is(err, cluster.ErrUnreachable) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hunter2") {
+			if !errors.Is(err, cluster.ErrIncomplete) || !cluster.Heals(err) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s, %s: %v, want %q", name, call, err, test.says)
 			}
+		}
+
+		// What only looks makes do with what there is, and so does who says so.
+		_, lookErr := r.Diff(t.Context(), controlPlane, serverSide)
+		_, unreadyErr := r.Unready(t.Context(), controlPlane)
+		_, madeDoErr := r.Apply(t.Context(), controlPlane, incomplete)
+
+		if err := errors.Join(lookErr, unreadyErr, madeDoErr); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -22,12 +22,12 @@ import (
 )
 
 // render are the objects that the control plane at the address renders, all of
-// them. They are copies: the libraries write into them.
-func (c *Client) render(ctx context.Context, address string) ([]*unstructured.Unstructured, error) {
+// them unless it may be incomplete. They are copies: the libraries write into them.
+func (c *Client) render(ctx context.Context, address string, incomplete bool) ([]*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, renderTimeout)
 	defer cancel()
 
-	objects, err := rendered(ctx, c.states.State(address))
+	objects, err := rendered(ctx, c.states.State(address), incomplete)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the bootstrap manifests of control plane %s: %w", address, err)
 	}
@@ -45,7 +45,7 @@ func (c *Client) spare(ctx context.Context, options cluster.ManifestOptions) ([]
 	var spared []*unstructured.Unstructured
 
 	for _, address := range options.Also {
-		objects, err := c.render(ctx, address)
+		objects, err := c.render(ctx, address, false)
 		if err != nil {
 			return nil, fmt.Errorf("nothing is pruned before it is known what every control plane renders: %w", err)
 		}
@@ -58,7 +58,7 @@ func (c *Client) spare(ctx context.Context, options cluster.ManifestOptions) ([]
 
 // rendered reads what a control plane says that it renders before what it has
 // rendered, so that nothing added in between is taken for there.
-func rendered(ctx context.Context, from state.State) ([]*unstructured.Unstructured, error) {
+func rendered(ctx context.Context, from state.State, incomplete bool) ([]*unstructured.Unstructured, error) {
 	expected, err := extras(ctx, from)
 	if err != nil {
 		return nil, err
@@ -85,10 +85,10 @@ func rendered(ctx context.Context, from state.State) ([]*unstructured.Unstructur
 		}
 	}
 
-	if len(expected) > 0 {
+	if len(expected) > 0 && !incomplete {
 		missing := slices.Sorted(maps.Values(expected))
 
-		return nil, fmt.Errorf("%w: not rendered yet: %s", cluster.ErrUnreachable, strings.Join(missing, ", "))
+		return nil, fmt.Errorf("%w: not rendered yet: %s", cluster.ErrIncomplete, strings.Join(missing, ", "))
 	}
 
 	if len(objects) == 0 {

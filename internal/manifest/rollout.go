@@ -20,7 +20,7 @@ import (
 func (c *Client) Unready(ctx context.Context, address string) ([]string, error) {
 	job := &job{what: "look at the rollout of the bootstrap manifests", base: unreadyTimeout, each: unreadyObject}
 
-	objects, err := c.render(ctx, address)
+	objects, err := c.render(ctx, address, true)
 	if err != nil {
 		return nil, err
 	}

@@ -114,13 +114,16 @@ func podFrom(pod, named version.Version) version.Version {
 // podsLag tells whether a kube-proxy pod is behind the version.
 func (p *planner) podsLag(to version.Version) bool { return len(p.lagging(to)) > 0 }
 
+// ready tells whether a pod can be replaced on the node.
+func (s *subject) ready() bool { return s.Kube != nil && s.Kube.Ready }
+
 // lagging are the nodes whose kube-proxy pods are behind the version.
 func (p *planner) lagging(to version.Version) []string {
 	var names []string
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		if pod := version.Highest(node.pod, p.synced); !node.held && !node.pod.IsZero() && p.lags(pod, to) {
+		if pod := version.Highest(node.pod, p.synced); !node.held && node.ready() && !node.pod.IsZero() && p.lags(pod, to) {
 			names = append(names, node.Name)
 		}
 	}

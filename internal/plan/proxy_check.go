@@ -144,11 +144,16 @@ func (p *planner) rendersOther(node *subject, t *part, pods, named version.Versi
 		return ""
 	case t.image == "":
 		// Nothing tells its patch; the release line comes with Talos. What is newer
-		// is right where the API server follows Talos too.
+		// is right where the API server follows Talos too, or is there already.
 		_, brings, err := compat.KubernetesMinors(node.talos.Minor())
 		runs := version.Highest(pods, named)
 
-		if err != nil || runs.IsZero() || brings.Compare(runs.Minor()) == 0 || (brings.Compare(runs.Minor()) > 0 && !node.names(cluster.APIServer)) {
+		if err != nil || runs.IsZero() || brings.Compare(runs.Minor()) == 0 {
+			return ""
+		}
+
+		if server := node.Versions[cluster.APIServer]; brings.Compare(runs.Minor()) > 0 &&
+			(!node.names(cluster.APIServer) || server.Minor().Compare(brings) >= 0) {
 			return ""
 		}
 
