@@ -26,7 +26,7 @@ func TestAccClusterThatMustNotBeTouched(t *testing.T) {
 		"component images are not pinned": {
 			sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy, Unpinned: true},
 			"", true,
-			[]string{"component-images", "machine.kubelet.image"},
+			[]string{"component-images", `{"machine":{"kubelet":{"image":"ghcr.io/siderolabs/kubelet:v`},
 		},
 		"two members of etcd": {
 			sim.Options{ControlPlanes: 2, Talos: talosModern},
