@@ -64,7 +64,7 @@ func testSettings() *settings {
 func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
 	access := credentials{
 		Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t),
-		Kubeconfig: "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:7443'}}]\n" +
+		Kubeconfig: "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://vip.example.com:7443'}}]\n" +
 			"users: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n",
 	}
 	shared := testSettings()

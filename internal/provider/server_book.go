@@ -26,6 +26,10 @@ type serverBook struct {
 	hosts []string
 	// observed tells that hosts are what was seen, and no guess.
 	observed bool
+	// tunnel tells that the server of the kubeconfig is this very machine, as with
+	// a forwarded port. The addresses of nodes lead elsewhere from here, if
+	// anywhere.
+	tunnel bool
 }
 
 // at tells the port of the kubeconfig's server.
@@ -39,6 +43,13 @@ func (b *serverBook) at(server string) {
 	defer b.mu.Unlock()
 
 	b.port = cmp.Or(parsed.Port(), "443")
+	b.tunnel = loopback(parsed.Hostname())
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // expect tells the endpoints of the Talos API, which are control planes as a
@@ -97,6 +108,10 @@ func (b *serverBook) notice(snapshot cluster.Snapshot) {
 func (b *serverBook) addresses() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
+	if b.tunnel {
+		return nil
+	}
 
 	var addresses []string
 

@@ -36,6 +36,10 @@ func TestOtherAPIServersAreOnTheControlPlanes(t *testing.T) {
 			b.notice(seen)
 			b.expect("vip.example.com")
 		}, []string{"10.5.0.2:6443", "[fd00::3]:6443"}},
+		"behind a tunnel": {func(b *serverBook) {
+			b.at("https://127.0.0.1:7443")
+			b.notice(seen)
+		}, nil},
 		"an observation of nothing": {func(b *serverBook) {
 			b.expect("vip.example.com")
 			b.notice(cluster.Snapshot{})
