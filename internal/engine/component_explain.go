@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -18,19 +17,8 @@ func (c *replacement) failure(ctx context.Context, err error) *Failure {
 		Node:    c.step.Node, Component: c.step.Component, Seen: err.Error(), State: c.state(), Remedy: resumeRemedy, Err: err,
 	}
 
-	var guarded *guardError
-	if errors.As(err, &guarded) {
-		failed.Seen = fmt.Sprintf("It was not safe to %s the node: %v", guarded.before, guarded.err)
-		failed.Findings = guarded.findings
-	}
-
 	switch {
-	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(ctx), ErrLeaseLost):
-		failed.Remedy = lostRemedy
-
-		if cause := context.Cause(ctx); cause != nil && !strings.Contains(failed.Seen, cause.Error()) {
-			failed.Seen, failed.Err = cause.Error()+"; "+failed.Seen, errors.Join(cause, err)
-		}
+	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled while %s on node %s was being replaced", c.step.Component, c.step.Node)
 	case errors.Is(err, cluster.ErrConflict), errors.Is(err, errOverwritten):

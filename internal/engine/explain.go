@@ -19,19 +19,8 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		Node:    t.step.Node, Seen: err.Error(), State: t.state(), Remedy: resumeRemedy, Err: err,
 	}
 
-	var guarded *guardError
-	if errors.As(err, &guarded) {
-		failed.Seen = fmt.Sprintf("It was not safe to %s the node: %v", guarded.before, guarded.err)
-		failed.Findings = guarded.findings
-	}
-
 	switch {
-	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(ctx), ErrLeaseLost):
-		failed.Remedy = lostRemedy
-
-		if cause := context.Cause(ctx); cause != nil && !strings.Contains(failed.Seen, cause.Error()) {
-			failed.Seen, failed.Err = cause.Error()+"; "+failed.Seen, errors.Join(cause, err)
-		}
+	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", t.step.Node)
 	case errors.Is(err, ErrFallback):
@@ -53,6 +42,28 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 	}
 
 	return failed
+}
+
+// explained says what is said in the same way whatever failed: which guards did
+// not hold, and whose the lease is. It tells whether there is nothing to add.
+func (f *Failure) explained(ctx context.Context, err error) bool {
+	var guarded *guardError
+	if errors.As(err, &guarded) {
+		f.Seen = fmt.Sprintf("It was not safe to %s the node: %v", guarded.before, guarded.err)
+		f.Findings = guarded.findings
+	}
+
+	cause := context.Cause(ctx)
+	if !errors.Is(err, ErrLeaseLost) && !errors.Is(cause, ErrLeaseLost) {
+		return false
+	}
+
+	f.Remedy = lostRemedy
+	if cause != nil && !strings.Contains(f.Seen, cause.Error()) {
+		f.Seen, f.Err = cause.Error()+"; "+f.Seen, errors.Join(cause, err)
+	}
+
+	return true
 }
 
 // canaryState says what the failure of a canary means for all others.
