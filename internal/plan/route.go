@@ -13,7 +13,7 @@ import (
 )
 
 // oldestManaged is the first version whose legacy upgrade keeps etcd and its
-// data whatever the flags say (talos-facts: leaving etcd was removed in 1.8).
+// data whatever the flags say: Talos removed leaving etcd in 1.8.
 // Below oldestTested the support is best effort.
 func oldestManaged() version.Version { return version.MustParse("1.8.0") }
 func oldestTested() version.Version  { return version.MustParse("1.11.0") }
