@@ -120,7 +120,7 @@ func TestFaultsOfComponentsAreNamedAndSafe(t *testing.T) {
 
 				// What broke is mended, and the next run brings it to an end.
 				r.World().SetFaults(nil)
-				time.Sleep(2 * time.Minute)
+				r.until("whole again", 10*time.Minute, r.whole)
 				r.must(r.worker("run-2"), kube(toKubernetes))
 				r.atKubernetes(toKubernetes, kube(toKubernetes))
 			})

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -55,7 +54,7 @@ func (r *run) rollout(ctx context.Context, step plan.Step) error {
 		}
 
 		if again == 0 || r.late() {
-			return errors.New("the bootstrap manifests are still being rolled out, and the time for it is used up; last seen: " + last)
+			return fmt.Errorf("the bootstrap manifests are still being rolled out: %w; last seen: %s", ErrDeadline, last)
 		}
 	}
 }

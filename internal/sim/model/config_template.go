@@ -32,26 +32,7 @@ machine:
     disk: /dev/sda # The disk used for installations.
     image: {{ .Install }}
     wipe: false
-  features:
-    rbac: true
-    # Set by the platform team.
-    kubePrism:
-      enabled: true
-      port: 7445
-cluster:
-  id: {{ .ClusterID }}
-  secret: {{ .Secret }}
-  controlPlane:
-    endpoint: https://{{ .Endpoint }}:6443
-  clusterName: {{ .ClusterName }}
-  network:
-    dnsDomain: cluster.local
-    podSubnets:
-      - 10.244.0.0/16
-    serviceSubnets:
-      - 10.96.0.0/12
-  token: abcdef.0123456789abcdef
-{{- if .ControlPlane }}
+` + machineCluster + `{{- if .ControlPlane }}
   apiServer:
 {{- with index .Images "kube-apiserver" }}
     image: {{ . }}
@@ -85,16 +66,8 @@ cluster:
     enabled: true
 `
 
-// machineDocuments is a configuration as Talos generates it from 1.14 on: what
-// remains of the one document, and a document for each component.
-const machineDocuments = `version: v1alpha1 # Indicates the schema used to decode the contents.
-debug: false
-persist: true
-machine:
-  type: {{ .Type }} # Defines the role of the machine within the cluster.
-  token: abcdef.0123456789abcdef
-  certSANs: []
-  features:
+// machineCluster is what both forms have in common.
+const machineCluster = `  features:
     rbac: true
     # Set by the platform team.
     kubePrism:
@@ -113,7 +86,18 @@ cluster:
     serviceSubnets:
       - 10.96.0.0/12
   token: abcdef.0123456789abcdef
-  discovery:
+`
+
+// machineDocuments is a configuration as Talos generates it from 1.14 on: what
+// remains of the one document, and a document for each component.
+const machineDocuments = `version: v1alpha1 # Indicates the schema used to decode the contents.
+debug: false
+persist: true
+machine:
+  type: {{ .Type }} # Defines the role of the machine within the cluster.
+  token: abcdef.0123456789abcdef
+  certSANs: []
+` + machineCluster + `  discovery:
     enabled: true
 ---
 # The name comes from the inventory.
