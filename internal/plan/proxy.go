@@ -114,8 +114,13 @@ func podFrom(pod, named version.Version) version.Version {
 // podsLag tells whether a kube-proxy pod is behind the version.
 func (p *planner) podsLag(to version.Version) bool { return len(p.lagging(to)) > 0 }
 
-// ready tells whether a pod can be replaced on the node.
-func (s *subject) ready() bool { return s.Kube != nil && s.Kube.Ready }
+// takesPods tells whether a pod can be replaced on the node: it is Ready, or is
+// once its turn of Talos is over.
+func (p *planner) takesPods(node *subject) bool {
+	rebooted := func(s Step) bool { return s.Component == "" && s.Node == node.Name }
+
+	return node.Kube != nil && (node.Kube.Ready || slices.ContainsFunc(p.made.Steps, rebooted))
+}
 
 // lagging are the nodes whose kube-proxy pods are behind the version.
 func (p *planner) lagging(to version.Version) []string {
@@ -123,7 +128,7 @@ func (p *planner) lagging(to version.Version) []string {
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		if pod := version.Highest(node.pod, p.synced); !node.held && node.ready() && !node.pod.IsZero() && p.lags(pod, to) {
+		if pod := version.Highest(node.pod, p.synced); !node.held && !node.pod.IsZero() && p.lags(pod, to) && p.takesPods(node) {
 			names = append(names, node.Name)
 		}
 	}

@@ -27,6 +27,11 @@ func (c *Cluster) writeLease(by string, lease cluster.Lease) (cluster.Lease, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
+	return c.putLease(by, lease)
+}
+
+// putLease writes the lease. The caller holds the mutex.
+func (c *Cluster) putLease(by string, lease cluster.Lease) (cluster.Lease, error) {
 	if err := check("the lease kube-system/talosupgrade", lease.ResourceVersion, c.lease.ResourceVersion, c.hasLease); err != nil {
 		return cluster.Lease{}, err
 	}
@@ -51,16 +56,16 @@ func (c *Cluster) writeLease(by string, lease cluster.Lease) (cluster.Lease, err
 // Renewing it is the caller's affair; an empty holder releases it.
 func (c *Cluster) HoldLease(holder string) error {
 	c.mu.Lock()
-	lease := c.lease
-	c.mu.Unlock()
+	defer c.mu.Unlock()
 
+	lease := c.lease
 	if lease.Holder != holder {
 		lease.Acquired = c.now()
 	}
 
 	lease.Holder, lease.Renewed, lease.Duration = holder, c.now(), 30*time.Second
 
-	_, err := c.writeLease("other", lease)
+	_, err := c.putLease("other", lease)
 
 	return err
 }
