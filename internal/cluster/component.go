@@ -19,6 +19,9 @@ const (
 	ControllerManager Component = "kube-controller-manager"
 	Scheduler         Component = "kube-scheduler"
 	Proxy             Component = "kube-proxy"
+	// Installer is the image that a machine would be installed from anew:
+	// machine.install.image. It runs nowhere, and is no part of [Components].
+	Installer Component = "installer"
 	// Manifests are the objects that Talos renders for every cluster: kube-proxy,
 	// CoreDNS, the network and what kubelets need to join. They are one step of
 	// a plan, which concerns no node of its own, and no part of [Components].

@@ -29,6 +29,9 @@ var (
 	ErrConflict = errors.New("written by somebody else in the meantime")
 	// ErrBudget: a PodDisruptionBudget has nothing to give right now.
 	ErrBudget = errors.New("disruption budget exhausted")
+	// ErrOverlap: more than one PodDisruptionBudget covers the pod, so that it is
+	// never evicted; wrapped beside ErrRefused.
+	ErrOverlap = errors.New("more than one disruption budget")
 	// ErrOutcomeUnknown: the call was sent and its reply was lost; whether it
 	// took effect must be found out by looking.
 	ErrOutcomeUnknown = errors.New("outcome unknown")

@@ -2,6 +2,11 @@
 
 package cluster
 
+import (
+	"slices"
+	"strings"
+)
+
 // EtcdMember is a member as one control plane lists it.
 type EtcdMember struct {
 	ID uint64
@@ -28,6 +33,16 @@ type EtcdStatus struct {
 	Version string
 }
 
+// Complaints are the errors that a member reports, but for alarms, which are a
+// matter of their own.
+func (s EtcdStatus) Complaints() []string {
+	return slices.DeleteFunc(slices.Clone(s.Errors), IsAlarm)
+}
+
+// IsAlarm tells whether an error that a member reports is an alarm, which etcd
+// repeats there as "memberID:31 alarm:NOSPACE".
+func IsAlarm(reported string) bool { return strings.Contains(reported, "alarm:") }
+
 // EtcdView is etcd as one control plane sees it.
 type EtcdView struct {
 	Members []EtcdMember
@@ -35,3 +50,7 @@ type EtcdView struct {
 	// Alarms are the active ones, as "NOSPACE on member 1f".
 	Alarms []string
 }
+
+// Mute tells whether the member says nothing of the others: a learner answers no
+// question about them.
+func (v EtcdView) Mute() bool { return v.Status.Learner && len(v.Members) == 0 }

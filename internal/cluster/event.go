@@ -49,6 +49,12 @@ const (
 	StepUncordon  NodeStep = "uncordon"
 	StepLegacy    NodeStep = "legacy-upgrade"
 	StepInstaller NodeStep = "installer-idle"
+	// StepSnapshot takes a snapshot of etcd, before any of these.
+	StepSnapshot NodeStep = "etcd-snapshot"
+	// StepGates waits for the gates of the user, before anything else.
+	StepGates NodeStep = "gates"
+	// StepInstallImage has the machine configuration name the image that runs.
+	StepInstallImage NodeStep = "install-image"
 )
 
 // The steps of one component, in order, after [StepPull].

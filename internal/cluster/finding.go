@@ -51,6 +51,15 @@ type Finding struct {
 	Remedy string
 	// Err is the error of a port behind the finding, if one is.
 	Err error
+	// Unknown tells that the check could not be made, which counts as failed.
+	Unknown bool
+	// Passing tells that it may pass by itself, and soon: an apply waits a little
+	// before it refuses.
+	Passing bool
+	// Firm tells that the policy cannot skip it, although it can skip the check.
+	Firm bool
+	// Skipped tells that the policy made it advice.
+	Skipped bool
 }
 
 // String is the finding in one paragraph.
@@ -65,6 +74,11 @@ func (f Finding) String() string {
 	text.WriteString(f.Found)
 	text.WriteString(" (check ")
 	text.WriteString(f.Check)
+
+	if f.Skipped {
+		text.WriteString(", skipped")
+	}
+
 	text.WriteString(").")
 
 	if f.Remedy != "" {

@@ -63,7 +63,10 @@ type Journal struct {
 	Entries map[string]Entry
 	// Manifests tells that a roll began after which the bootstrap manifests
 	// have to be synced, and that this has not been done yet; nil otherwise.
-	Manifests       *ManifestsDue
+	Manifests *ManifestsDue
+	// Snapshot is the last snapshot of etcd that was taken; nil when there is
+	// none. It is no unfinished work.
+	Snapshot        *EtcdSnapshot
 	ResourceVersion string
 }
 
@@ -78,7 +81,9 @@ type ManifestsDue struct {
 
 // WithManifests is a copy of the journal with that record; nil takes it away.
 func (j Journal) WithManifests(due *ManifestsDue) Journal {
-	return Journal{Entries: maps.Clone(j.Entries), Manifests: due, ResourceVersion: j.ResourceVersion}
+	j.Entries, j.Manifests = maps.Clone(j.Entries), due
+
+	return j
 }
 
 // With is a copy of the journal in which the entry stands under the UUID.
@@ -89,14 +94,24 @@ func (j Journal) With(uuid string, entry Entry) Journal {
 	}
 
 	entries[uuid] = entry
+	j.Entries = entries
 
-	return Journal{Entries: entries, Manifests: j.Manifests, ResourceVersion: j.ResourceVersion}
+	return j
 }
 
 // Without is a copy of the journal in which the UUID has no entry.
 func (j Journal) Without(uuid string) Journal {
 	entries := maps.Clone(j.Entries)
 	delete(entries, uuid)
+	j.Entries = entries
 
-	return Journal{Entries: entries, Manifests: j.Manifests, ResourceVersion: j.ResourceVersion}
+	return j
+}
+
+// WithSnapshot is a copy of the journal with that snapshot of etcd; nil takes it
+// away.
+func (j Journal) WithSnapshot(taken *EtcdSnapshot) Journal {
+	j.Entries, j.Snapshot = maps.Clone(j.Entries), taken
+
+	return j
 }

@@ -6,7 +6,9 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -33,6 +35,12 @@ const (
 	StageRunning Stage = "running"
 	// StageUpgrading is a machine in a legacy upgrade sequence.
 	StageUpgrading Stage = "upgrading"
+	// StageInstalling is a machine that is being installed.
+	StageInstalling Stage = "installing"
+	// StageResetting is a machine whose disks are being wiped.
+	StageResetting Stage = "resetting"
+	// StageShuttingDown is a machine that is being switched off.
+	StageShuttingDown Stage = "shutting down"
 	// StageRebooting is a machine on its way down, or one that hit a fatal
 	// error in a sequence.
 	StageRebooting Stage = "rebooting"
@@ -70,6 +78,9 @@ type Machine struct {
 	// Platform is what Talos calls it: metal, aws, ...
 	Platform   string
 	SecureBoot bool
+	// BootUnknown tells that the node did not say whether it booted with secure
+	// boot; SecureBoot is then false and means nothing.
+	BootUnknown bool
 	// BootID changes with every kernel start; empty when it may not be read.
 	BootID string
 	Stage  Stage
@@ -96,6 +107,12 @@ type MachineConfig struct {
 	// Disabled are the components that the configuration switches off: kube-proxy,
 	// the controller-manager or the scheduler. They run nowhere on this node.
 	Disabled map[Component]bool
+	// EtcdQuota is the largest size of etcd's database in bytes that a control
+	// plane configures (quota-backend-bytes); 0 where it configures none.
+	EtcdQuota int64
+	// Installs tells that the configuration has a place for InstallImage. Where
+	// it has none, the image is not added.
+	Installs bool
 }
 
 // UpgradeAPI is the way this machine takes an upgrade. Its own version decides:
@@ -136,6 +153,12 @@ type KubeNode struct {
 	// BootID is the one of the kernel that the kubelet last registered with;
 	// until it equals the machine's, the Ready condition is of an earlier boot.
 	BootID string
+	// CordonedByTalos tells that the machine cordoned its own node, as it does in
+	// a legacy upgrade, a shutdown or a reset (annotation talos.dev/cordoned).
+	CordonedByTalos bool
+	// Pressure are the kubelet's complaints: DiskPressure, MemoryPressure and
+	// PIDPressure.
+	Pressure []string
 	// Talos tells whether the operating system is Talos.
 	Talos bool
 	// ExcludesWorkloads tells that ordinary pods cannot be scheduled here
@@ -242,6 +265,18 @@ func (s Snapshot) ControlPlanes() []Node {
 // Workers are the managed nodes that do not run etcd.
 func (s Snapshot) Workers() []Node {
 	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != Worker })
+}
+
+// AlarmedNode is the name of the control plane whose member raised an alarm, as
+// [EtcdView.Alarms] spells it; empty where nobody knows the member.
+func (s Snapshot) AlarmedNode(alarm string) string {
+	for _, node := range s.ControlPlanes() {
+		if node.Etcd != nil && strings.HasSuffix(alarm, fmt.Sprintf(" %x", node.Etcd.Status.MemberID)) {
+			return node.Name
+		}
+	}
+
+	return ""
 }
 
 // TalosVersions are the lowest and the highest Talos version that answered.

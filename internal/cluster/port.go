@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -30,6 +31,12 @@ type Talos interface {
 	// ForfeitLeadership makes the member at the address hand etcd leadership
 	// to another one; without effect when it does not lead.
 	ForfeitLeadership(ctx context.Context, address string) error
+	// EtcdSnapshot streams a snapshot of the member at the address: the database
+	// of etcd followed by its SHA-256 checksum. A nil error does not mean that it
+	// is whole; that is for the reader to verify.
+	EtcdSnapshot(ctx context.Context, address string, to io.Writer) error
+	// Vitals are what the node at the address says of its disk and its clock.
+	Vitals(ctx context.Context, address string) (Vitals, error)
 	// Pull brings an installer image onto the node; cheap when it is there.
 	Pull(ctx context.Context, address, image string, api UpgradeAPI) error
 	// Install runs the installer of a pulled image beside the running system
@@ -53,10 +60,11 @@ type Talos interface {
 	// ErrNotFound means that the node has none.
 	Component(ctx context.Context, address string, component Component) (ComponentStatus, error)
 	// Configure has the machine configuration of the node name another image for
-	// a component, without a reboot, and leaves the rest of it byte for byte as
+	// a component, or for [Installer], without a reboot, and leaves the rest of it byte for byte as
 	// it is; without effect where it names the image already. ErrConflict means
 	// that it named neither From nor To, or that somebody else wrote it at the
-	// same time; ErrRefused that the node did not accept it.
+	// same time; ErrRefused that the node did not accept it; ErrNotFound that it
+	// has no place for an installer image.
 	Configure(ctx context.Context, address string, change ImageChange) error
 }
 

@@ -83,6 +83,12 @@ type Policy struct {
 	AllowUnknown bool
 	// Kubernetes is how the Kubernetes half gets there.
 	Kubernetes KubernetesPolicy
+	// SkipChecks names the checks whose findings are only warnings; it is of no
+	// effect on those that are firm.
+	SkipChecks map[string]bool
+	// SyncInstallImage has the machine configuration name the installer image of
+	// a confirmed upgrade.
+	SyncInstallImage bool
 }
 
 // Holds tells whether the node is to be left alone.

@@ -19,11 +19,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
 )
 
-// portCalls are all methods of the port, reduced to their errors.
+// portCalls are all methods of the ports, reduced to their errors.
 func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 	pod := cluster.Pod{Namespace: "default", Name: "web", UID: "1"}
 
-	return map[string]func(context.Context) error{
+	calls := map[string]func(context.Context) error{
 		"UID":           func(ctx context.Context) error { _, err := api.UID(ctx); return err },
 		"Nodes":         func(ctx context.Context) error { _, err := api.Nodes(ctx); return err },
 		"ComponentPods": func(ctx context.Context) error { _, err := api.ComponentPods(ctx); return err },
@@ -38,11 +38,25 @@ func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 		"WriteJournal":  func(ctx context.Context) error { _, err := api.WriteJournal(ctx, cluster.Journal{}); return err },
 		"Forget":        func(ctx context.Context) error { _, err := api.Forget(ctx, "id"); return err },
 	}
+
+	if reader, ok := api.(cluster.WorkloadReader); ok {
+		calls["Workloads"] = func(ctx context.Context) error { _, err := reader.Workloads(ctx); return err }
+	}
+
+	if objects, ok := api.(cluster.Objects); ok {
+		calls["Objects"] = func(ctx context.Context) error {
+			_, err := objects.Objects(ctx, cluster.ObjectQuery{APIVersion: "v1", Kind: "Pod"})
+
+			return err
+		}
+	}
+
+	return calls
 }
 
 // connect is a client of a server that always answers the same way, and the
 // number of requests it got.
-func connect(t *testing.T, handler http.HandlerFunc) (*kubeapi.Client, *atomic.Int32) {
+func connect(t testing.TB, handler http.HandlerFunc) (*kubeapi.Client, *atomic.Int32) {
 	t.Helper()
 
 	var requests atomic.Int32
@@ -56,7 +70,7 @@ func connect(t *testing.T, handler http.HandlerFunc) (*kubeapi.Client, *atomic.I
 	return newClient(t, server.URL), &requests
 }
 
-func newClient(t *testing.T, url string) *kubeapi.Client {
+func newClient(t testing.TB, url string) *kubeapi.Client {
 	t.Helper()
 
 	kubeconfig := fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: c}}]\n", url)
@@ -131,6 +145,7 @@ func TestAnswersAreNamedByMeaning(t *testing.T) {
 		"budget being written":      {evict, status(409, "Conflict", "Operation cannot be fulfilled on poddisruptionbudgets"), cluster.ErrConflict, false, ""},
 		"namespace on its way out":  {evict, status(403, "Forbidden", "being terminated", map[string]string{"reason": "NamespaceTerminating"}), nil, false, ""},
 		"two budgets":               {evict, status(500, "InternalError", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), cluster.ErrRefused, false, "more than one"},
+		"two budgets, told apart":   {evict, status(500, "InternalError", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), cluster.ErrOverlap, false, "two"},
 		"deleted already":           {remove, status(404, "NotFound", "pods not found"), nil, false, ""},
 		"deleted and replaced":      {remove, status(409, "Conflict", "Precondition failed: UID in precondition: 1"), nil, false, ""},
 	} {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -59,6 +61,7 @@ type Client struct {
 	lines        *lines
 	sleep        func(ctx context.Context, duration time.Duration) error
 	clusterID    atomic.Pointer[string]
+	kinds        kinds
 }
 
 // New makes a client from a kubeconfig (YAML) and one of its contexts, the
@@ -226,7 +229,10 @@ func (c *Client) openGroup(path string, group schema.GroupVersion, codecs serial
 func newCodecs() (serializer.CodecFactory, error) {
 	scheme := runtime.NewScheme()
 
-	err := errors.Join(corev1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), policyv1.AddToScheme(scheme))
+	err := errors.Join(
+		corev1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
+		appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme),
+	)
 
 	return serializer.NewCodecFactory(scheme), err
 }

@@ -19,7 +19,10 @@ import (
 const patchAttempts = 5
 
 // Cordon makes the node unschedulable and marks the cordon with the run. It
-// reports true as well for a cordon that an earlier run of ours left behind.
+// reports true as well for a cordon that an earlier run of ours left behind. An
+// annotation by which the machine would take the cordon for its own goes: kubectl
+// uncordon leaves it, and with it the machine would lift our cordon at its next
+// boot (NodeApplyController.ApplyCordoned of Talos).
 func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err error) {
 	err = c.patchNode(ctx, "cordon node "+node, node, func(current *corev1.Node) *nodePatch {
 		if current.Spec.Unschedulable {
@@ -30,7 +33,12 @@ func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err e
 
 		ours = true
 
-		return newNodePatch(current, true, run)
+		patch := newNodePatch(current, true, run)
+		if _, left := current.Annotations[annotationTalosCordon]; left {
+			patch.Metadata.Annotations[annotationTalosCordon] = nil
+		}
+
+		return patch
 	})
 
 	return ours && err == nil, err

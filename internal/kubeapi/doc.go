@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package kubeapi reaches the Kubernetes API of a cluster: its nodes, the pods
-// that a drain moves, and the two objects that make an upgrade safe to
-// interrupt, the lease and the journal. It implements [cluster.Kubernetes] and
+// that a drain moves, the objects that gates look at, and the two objects that
+// make an upgrade safe to interrupt, the lease and the journal. It implements
+// [cluster.Kubernetes], [cluster.WorkloadReader] and [cluster.Objects], and
 // decides nothing.
 //
-// It speaks to three API groups only, with a scheme of its own: the typed
-// clients of client-go would bring every group of Kubernetes into the binary.
+// It has a scheme of its own with the few API groups that it knows by type;
+// objects of any other kind are JSON.
 package kubeapi
 
 import "github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 
-var _ cluster.Kubernetes = (*Client)(nil)
+var (
+	_ cluster.Kubernetes     = (*Client)(nil)
+	_ cluster.WorkloadReader = (*Client)(nil)
+	_ cluster.Objects        = (*Client)(nil)
+	_ cluster.WorkloadReader = unavailable{}
+	_ cluster.Objects        = unavailable{}
+)
 
 // The names under which an upgrade leaves traces in a cluster. People and other
 // tools may rely on them.

@@ -24,10 +24,10 @@ const (
 )
 
 // Forget removes what an upgrade left in the cluster with the given ID: the
-// published ConfigMap, the journal unless something in it is unfinished, and the lease
-// unless its holder is alive, which takes up to the lease's duration to find
-// out. It deletes nothing that it does not know to be ours, and tells what it
-// kept and why.
+// published ConfigMap, the journal unless something in it is unfinished (the
+// record of a snapshot of etcd never is), and the lease unless its holder is
+// alive, which takes up to the lease's duration to find out. It deletes nothing
+// that it does not know to be ours, and tells what it kept and why.
 func (c *Client) Forget(ctx context.Context, id string) ([]string, error) {
 	// The lease comes first: while somebody holds it, everything else is in use.
 	reason, err := c.forgetLease(ctx, id)

@@ -35,6 +35,13 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 			ErrJournal, manifestsKey, Namespace, JournalName, err, Namespace, JournalName)
 	}
 
+	journal.Snapshot, err = snapshotTaken(object)
+	if err != nil {
+		return cluster.Journal{}, fmt.Errorf("%w: key %q of ConfigMap %s/%s is not a record of a snapshot of etcd: %w. "+
+			"Nothing but the path of the last snapshot is lost with it. Remove the key: kubectl -n %s edit configmap %s",
+			ErrJournal, snapshotKey, Namespace, JournalName, err, Namespace, JournalName)
+	}
+
 	for uuid, text := range entriesOf(object) {
 		entry, err := decodeEntry(text)
 		if err != nil {
@@ -65,7 +72,8 @@ func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (clu
 		object.Data[uuid] = text
 	}
 
-	if err := recordManifests(object, journal.Manifests); err != nil {
+	err := errors.Join(recordManifests(object, journal.Manifests), recordSnapshot(object, journal.Snapshot))
+	if err != nil {
 		return cluster.Journal{}, fmt.Errorf("unable to %s: %w", what, err)
 	}
 

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// manifestsKey is the key of the journal that is not named after a machine: the
-// record that the bootstrap manifests have to be synced.
+// manifestsKey is one of the keys of the journal that are not named after a
+// machine: the record that the bootstrap manifests have to be synced.
 const manifestsKey = "manifests"
 
 // journalManifests is that record as it is stored.
@@ -64,7 +64,7 @@ func recordManifests(object *corev1.ConfigMap, due *cluster.ManifestsDue) error 
 func entriesOf(object *corev1.ConfigMap) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for key, text := range object.Data {
-			if key != manifestsKey && !yield(key, text) {
+			if key != manifestsKey && key != snapshotKey && !yield(key, text) {
 				return
 			}
 		}

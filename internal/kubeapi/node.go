@@ -4,6 +4,7 @@ package kubeapi
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-const labelControlPlane = "node-role.kubernetes.io/control-plane"
+const (
+	labelControlPlane = "node-role.kubernetes.io/control-plane"
+	// annotationTalosCordon is where a machine writes that it cordoned its own node:
+	// constants.AnnotationCordonedKey of Talos, whatever its value. It outlives the
+	// cordon when somebody else lifts that.
+	annotationTalosCordon = "talos.dev/cordoned"
+)
 
 // UID is the UID of the namespace kube-system.
 func (c *Client) UID(ctx context.Context) (string, error) {
@@ -54,7 +61,9 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 	}
 
 	if found.Unschedulable {
-		found.CordonedBy = node.Annotations[CordonAnnotation]
+		by, ours := node.Annotations[CordonAnnotation]
+		_, machine := node.Annotations[annotationTalosCordon]
+		found.CordonedBy, found.CordonedByTalos = by, machine && !ours
 	}
 
 	for _, address := range node.Status.Addresses {
@@ -71,7 +80,24 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 		}
 	}
 
+	found.Pressure = pressure(node.Status.Conditions)
+
 	return found
+}
+
+// pressure are the conditions by which a kubelet complains, in a fixed order.
+func pressure(conditions []corev1.NodeCondition) []string {
+	var complaints []string
+
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodeMemoryPressure, corev1.NodePIDPressure} {
+		if slices.ContainsFunc(conditions, func(condition corev1.NodeCondition) bool {
+			return condition.Type == kind && condition.Status == corev1.ConditionTrue
+		}) {
+			complaints = append(complaints, string(kind))
+		}
+	}
+
+	return complaints
 }
 
 // kubeletVersion is zero for what cannot be read, as the nodes of another
@@ -83,19 +109,31 @@ func kubeletVersion(text string) version.Version {
 	return parsed
 }
 
-// excludesWorkloads leaves out the taint of a cordon, which is told apart, and
-// those of a node that is not ready, which come and go with its condition.
+// excludesWorkloads leaves out the taints that come and go with the condition of
+// a node: a node that is full tonight is no dedicated one.
 func excludesWorkloads(taints []corev1.Taint) bool {
-	for _, taint := range taints {
+	return slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
 		switch taint.Key {
-		case corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
-			continue
+		case corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeNetworkUnavailable:
+			return false
+		default:
+			return keepsAway(taint) && !toldApart(taint)
 		}
+	})
+}
 
-		if taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute {
-			return true
-		}
+// keepsAway tells whether pods that do not tolerate the taint are not scheduled.
+func keepsAway(taint corev1.Taint) bool {
+	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+}
+
+// toldApart tells a taint that stands for what a node says elsewhere: that it is
+// cordoned, or not ready.
+func toldApart(taint corev1.Taint) bool {
+	switch taint.Key {
+	case corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+		return true
+	default:
+		return false
 	}
-
-	return false
 }

@@ -4,6 +4,7 @@ package kubeapi_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
 
 func TestNodesAreReadAsTheMachinesReportThem(t *testing.T) {
@@ -47,6 +49,25 @@ func TestNodesAreReadAsTheMachinesReportThem(t *testing.T) {
 	if uid, err := api.UID(t.Context()); err != nil || uid == "" {
 		t.Errorf("UID %q, %v", uid, err)
 	}
+}
+
+func TestAKubeletThatComplainsIsHeard(t *testing.T) {
+	api, _ := live(t)
+
+	suite.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepDisk, Effect: model.EffectPressure}})
+	t.Cleanup(func() { suite.SetFaults(nil) })
+
+	for name, want := range map[string][]string{"worker-0": {"DiskPressure"}, "worker-1": nil} {
+		eventually(t, "the complaints of "+name, func() (bool, error) {
+			node := nodeNamed(t, api, name)
+
+			return slices.Equal(node.Pressure, want) && node.Ready && !node.ExcludesWorkloads, nil
+		})
+	}
+
+	suite.SetFaults(nil)
+
+	eventually(t, "the complaint to end", func() (bool, error) { return len(nodeNamed(t, api, "worker-0").Pressure) == 0, nil })
 }
 
 func TestComponentPodsAreThoseOfTheControlPlaneAndTheProxy(t *testing.T) {
@@ -170,6 +191,54 @@ func TestACordonOfSomebodyElseSurvives(t *testing.T) {
 	}
 
 	patch(`{"spec":{"unschedulable":null}}`)
+}
+
+// TestACordonOfOursIsNotTheMachinesOwn: kubectl uncordon leaves the annotation of
+// a machine that cordoned its own node, which would lift our cordon at its next
+// boot.
+func TestACordonOfOursIsNotTheMachinesOwn(t *testing.T) {
+	api, other := live(t)
+
+	const talos = "talos.dev/cordoned"
+
+	patch := func(body string) {
+		t.Helper()
+
+		if _, err := other.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	defer patch(`{"spec":{"unschedulable":null},"metadata":{"annotations":{"` + talos + `":null,"` + kubeapi.CordonAnnotation + `":null}}}`)
+
+	patch(`{"spec":{"unschedulable":true},"metadata":{"annotations":{"` + talos + `":"true"}}}`)
+
+	if ours, err := api.Cordon(t.Context(), "worker-1", "run-1"); err != nil || ours {
+		t.Errorf("ours %t, %v; want the machine's", ours, err)
+	}
+
+	if node := nodeNamed(t, api, "worker-1"); !node.CordonedByTalos || node.CordonedBy != "" {
+		t.Errorf("cordoned by the machine: %+v", node)
+	}
+
+	patch(`{"spec":{"unschedulable":null}}`)
+
+	if ours, err := api.Cordon(t.Context(), "worker-1", "run-1"); err != nil || !ours {
+		t.Fatalf("ours %t, %v", ours, err)
+	}
+
+	object, err := other.CoreV1().Nodes().Get(t.Context(), "worker-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if mark, left := object.Annotations[talos]; left {
+		t.Errorf("our cordon leaves the machine's annotation %q", mark)
+	}
+
+	if node := nodeNamed(t, api, "worker-1"); !node.Unschedulable || node.CordonedBy != "run-1" || node.CordonedByTalos {
+		t.Errorf("cordoned by us: %+v", node)
+	}
 }
 
 func TestAMissingNodeIsNoReasonToFailAnUncordon(t *testing.T) {

@@ -78,18 +78,17 @@ func (c *Client) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, e
 		return nil, err
 	}
 
-	var (
-		pods    []cluster.Pod
-		daemons = map[types.UID]bool{}
-	)
+	var pods []cluster.Pod
+
+	exists := c.daemonSets(ctx)
 
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || finished(pod) {
+		if finished(pod) {
 			continue
 		}
 
-		stays, err := c.belongsToDaemonSet(ctx, pod, daemons)
+		stays, err := staysBehind(pod, func(name string) (bool, error) { return exists(pod.Namespace, name) })
 		if err != nil {
 			return nil, err
 		}
@@ -104,32 +103,31 @@ func (c *Client) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, e
 	return pods, nil
 }
 
-// belongsToDaemonSet tells whether a DaemonSet would bring the pod right back.
-// One that no longer exists would not. Answers are remembered by the UID of
-// the DaemonSet.
-func (c *Client) belongsToDaemonSet(ctx context.Context, pod *corev1.Pod, known map[types.UID]bool) (bool, error) {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "DaemonSet" {
-		return false, nil
+// daemonSets tells which DaemonSets exist, and asks for each of them once.
+func (c *Client) daemonSets(ctx context.Context) func(namespace, name string) (bool, error) {
+	known := map[string]bool{}
+
+	return func(namespace, name string) (bool, error) {
+		full := namespace + "/" + name
+		if exists, ok := known[full]; ok {
+			return exists, nil
+		}
+
+		err := read(ctx, "read the DaemonSet "+full,
+			c.core.Get().AbsPath("/apis/apps/v1/namespaces", namespace, "daemonsets", name), nil)
+		if err != nil && !errors.Is(err, cluster.ErrNotFound) {
+			return false, err
+		}
+
+		known[full] = err == nil
+
+		return known[full], nil
 	}
-
-	if exists, ok := known[owner.UID]; ok {
-		return exists, nil
-	}
-
-	err := read(ctx, "read the DaemonSet "+pod.Namespace+"/"+owner.Name,
-		c.core.Get().AbsPath("/apis/apps/v1/namespaces", pod.Namespace, "daemonsets", owner.Name), nil)
-	if err != nil && !errors.Is(err, cluster.ErrNotFound) {
-		return false, err
-	}
-
-	known[owner.UID] = err == nil
-
-	return known[owner.UID], nil
 }
 
 // Evict asks for the eviction of one pod. It is no error when the pod is gone,
-// or when its whole namespace is on its way out.
+// or when its whole namespace is on its way out. ErrOverlap is wrapped beside
+// ErrRefused where more than one budget covers the pod.
 func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -146,8 +144,8 @@ func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
 	var failure *callError
 	if errors.As(err, &failure) && strings.Contains(failure.detail, "more than one PodDisruptionBudget") {
 		return &callError{
-			what: failure.what, meanings: []error{cluster.ErrRefused},
-			detail: "more than one PodDisruptionBudget covers it, which Kubernetes does not support", cause: failure.cause,
+			what: failure.what, meanings: []error{cluster.ErrRefused, cluster.ErrOverlap},
+			detail: "Kubernetes evicts no pod that two of them cover; leave it to one of them", cause: failure.cause,
 		}
 	}
 

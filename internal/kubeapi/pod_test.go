@@ -3,12 +3,14 @@
 package kubeapi_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -31,8 +33,9 @@ func addPod(t *testing.T, other kubernetes.Interface, name, node string, owners 
 	t.Cleanup(func() {
 		now := int64(0)
 
-		err := other.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-		if err != nil && !apierrors.IsNotFound(err) && t.Context().Err() == nil {
+		// The context of the test is over by now.
+		err := other.CoreV1().Pods("default").Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})
@@ -197,4 +200,45 @@ func TestABudgetThatIsExhaustedIsNamed(t *testing.T) {
 
 		return now.Status.DisruptionsAllowed > 0 && now.Status.CurrentHealthy == now.Status.ExpectedPods, nil
 	})
+}
+
+func TestAPodOfTwoBudgetsIsNotEvicted(t *testing.T) {
+	api, other := live(t)
+
+	added := addPod(t, other, "contested", "worker-0")
+	added.Labels = map[string]string{"app": "contested"}
+
+	added, err := other.CoreV1().Pods("default").Update(t.Context(), added, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// One that has not run yet is evicted without asking a budget.
+	added.Status.Phase = corev1.PodRunning
+
+	if _, err := other.CoreV1().Pods("default").UpdateStatus(t.Context(), added, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	budgets := other.PolicyV1().PodDisruptionBudgets("default")
+
+	for _, name := range []string{"first", "second"} {
+		if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: added.Labels}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(func() {
+			if err := budgets.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+
+	pod := cluster.Pod{Namespace: "default", Name: "contested", UID: string(added.UID)}
+	if err := api.Evict(t.Context(), pod); !errors.Is(err, cluster.ErrOverlap) || !errors.Is(err, cluster.ErrRefused) {
+		t.Errorf("%v, want it refused because of two budgets", err)
+	}
 }

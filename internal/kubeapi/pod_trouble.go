@@ -61,6 +61,8 @@ func terminated(state *corev1.ContainerStateTerminated) string {
 	return text
 }
 
+// oneLine is a text without line breaks, and not longer than what is repeated of
+// one.
 func oneLine(text string) string {
 	line := []rune(strings.Join(strings.Fields(text), " "))
 	if len(line) > longestTrouble {

@@ -236,6 +236,7 @@ func TestForgetRemovesWhatIsOursAndFinished(t *testing.T) {
 		"a run that died":      {moving, cluster.Journal{}.With("u", entry(cluster.PhaseFallback)), id, nil},
 		"an unfinished node":   {cluster.Lease{}, cluster.Journal{}.With("u", entry(cluster.PhaseInstalled)), id, []string{"the upgrade of node worker-0 to Talos 1.13.4 is unfinished (phase installed)"}},
 		"manifests due":        {cluster.Lease{}, cluster.Journal{}.WithManifests(&cluster.ManifestsDue{Run: "run-7"}), id, []string{"the bootstrap manifests have not been synced since the roll of run run-7"}},
+		"a snapshot of etcd":   {cluster.Lease{}, cluster.Journal{}.WithSnapshot(&cluster.EtcdSnapshot{Path: "/x.db", SHA256: strings.Repeat("0a", 32)}), id, nil},
 		"another cluster's":    {cluster.Lease{}, cluster.Journal{}, "cluster-2", []string{"belongs to cluster cluster-1", ""}},
 		"a cluster without ID": {cluster.Lease{}, cluster.Journal{}, "", nil},
 	} {

@@ -10,7 +10,8 @@ import (
 
 // NewUnavailable stands in for a Kubernetes API to which there is no way, such
 // as when the credentials may not ask Talos for a kubeconfig: every method
-// answers the error, as it is.
+// answers the error, as it is. It is a [cluster.WorkloadReader] and a
+// [cluster.Objects] as well.
 func NewUnavailable(err error) cluster.Kubernetes { return unavailable{err} }
 
 type unavailable struct{ err error }
@@ -47,6 +48,16 @@ func (u unavailable) Journal(context.Context) (cluster.Journal, error) {
 
 func (u unavailable) WriteJournal(context.Context, cluster.Journal) (cluster.Journal, error) {
 	return cluster.Journal{}, u.err
+}
+
+// Workloads implements [cluster.WorkloadReader].
+func (u unavailable) Workloads(context.Context) (cluster.Workloads, error) {
+	return cluster.Workloads{}, u.err
+}
+
+// Objects implements [cluster.Objects].
+func (u unavailable) Objects(context.Context, cluster.ObjectQuery) ([]map[string]any, error) {
+	return nil, u.err
 }
 
 func (u unavailable) Forget(context.Context, string) ([]string, error) { return nil, u.err }

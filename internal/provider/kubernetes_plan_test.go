@@ -82,7 +82,7 @@ func TestPlanSaysWhatStandsInTheWayOfKubernetes(t *testing.T) {
 			_, diagnostics := planned(t, fake.clusters(t), nil, desired(test.talos, test.kubernetes))
 			check(t, diagnostics, test.want...)
 
-			if asked := fake.inspected > 0; asked != test.asked {
+			if asked := fake.inspected.Load() > 0; asked != test.asked {
 				t.Errorf("the cluster was asked: %t", asked)
 			}
 		})

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +33,7 @@ type fakeCluster struct {
 	// times that somebody asked.
 	removals  []cluster.Removal
 	changes   []cluster.ManifestChange
-	inspected int
+	inspected atomic.Int32
 	// down is the error of every call when set.
 	down error
 	// kubernetesDown is the error of every call of Kubernetes when set.
@@ -42,6 +44,15 @@ type fakeCluster struct {
 	forgotten []string
 	// expires is when the certificate does.
 	expires time.Time
+	// crowded is a full disk on every node.
+	crowded bool
+	// vitalsErr is the error of asking nodes for their vitals, imageErr of asking
+	// for images.
+	vitalsErr, imageErr error
+	// objects are what gates find, whatever they ask for; gated counts the times
+	// that one asked.
+	objects []map[string]any
+	gated   atomic.Int32
 	// store is where progress is published; nil is nowhere.
 	store   publish.Store
 	dialled int
@@ -75,12 +86,42 @@ func threeNodes(talos, kubernetes string) *fakeCluster {
 // Lease implements [cluster.Kubernetes]: nobody holds one.
 func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return cluster.Lease{}, nil }
 
+// Vitals implements [cluster.Talos]: all is well.
+func (f *fakeCluster) Vitals(context.Context, string) (cluster.Vitals, error) {
+	disk := cluster.DiskSpace{Size: 100 << 30, Available: 80 << 30}
+	if f.crowded {
+		disk.Available = 1 << 20
+	}
+
+	return cluster.Vitals{Disk: &disk, Time: &cluster.TimeSync{Synced: true}}, errors.Join(f.down, f.vitalsErr)
+}
+
+// EtcdSnapshot implements [cluster.Talos].
+func (f *fakeCluster) EtcdSnapshot(context.Context, string, io.Writer) error {
+	return cluster.ErrDenied
+}
+
+// Workloads implements [cluster.WorkloadReader]: there are none.
+func (f *fakeCluster) Workloads(context.Context) (cluster.Workloads, error) {
+	return cluster.Workloads{}, f.noKubernetes()
+}
+
+// Objects implements [cluster.Objects].
+func (f *fakeCluster) Objects(context.Context, cluster.ObjectQuery) ([]map[string]any, error) {
+	f.gated.Add(1)
+
+	return f.objects, f.noKubernetes()
+}
+
+// Image implements [cluster.Registry].
+func (f *fakeCluster) Image(context.Context, string) error { return f.imageErr }
+
 // dial hands the fake out in place of the adapters.
 func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ remembrance) (*connection, error) {
 	f.dialled++
 
 	made := &connection{
-		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, removals: f, manifests: f, expires: f.expires, identify: func(string) {},
+		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, removals: f, manifests: f, workloads: f, objects: f, registry: f, expires: f.expires, identify: func(string) {},
 		close: func() error { f.closed++; return nil },
 	}
 	if f.store != nil {
@@ -113,7 +154,7 @@ func (f *fakeCluster) clusters(t *testing.T) *clusters {
 		}
 	})
 
-	shared := &settings{version: "test", locks: newLockTable(), dial: f.dial}
+	shared := &settings{version: "test", dial: f.dial}
 
 	return newClusters(shared, credentials{})
 }
@@ -179,14 +220,14 @@ func (n fakeNode) config() *cluster.MachineConfig {
 
 // Removals implements [cluster.Removals].
 func (f *fakeCluster) Removals(context.Context, version.Version, version.Version, []string, []string) ([]cluster.Removal, error) {
-	f.inspected++
+	f.inspected.Add(1)
 
 	return f.removals, f.down
 }
 
 // Diff implements [cluster.BootstrapManifests].
 func (f *fakeCluster) Diff(context.Context, string, cluster.ManifestOptions) ([]cluster.ManifestChange, error) {
-	f.inspected++
+	f.inspected.Add(1)
 
 	return f.changes, f.noKubernetes()
 }
@@ -233,8 +274,24 @@ func (f *fakeCluster) Nodes(context.Context) ([]cluster.KubeNode, error) {
 	return nodes, f.noKubernetes()
 }
 
+// ComponentPods implements [cluster.Kubernetes]: the control planes' own run what
+// their nodes do.
 func (f *fakeCluster) ComponentPods(context.Context) ([]cluster.ComponentPod, error) {
-	return nil, f.noKubernetes()
+	var pods []cluster.ComponentPod
+
+	for _, node := range f.nodes {
+		if node.role != cluster.ControlPlane {
+			continue
+		}
+
+		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
+			pods = append(pods, cluster.ComponentPod{
+				Node: node.name, Component: component, Image: "registry.k8s.io/" + string(component) + ":v" + node.kubernetes, Ready: true, ConfigVersion: "1",
+			})
+		}
+	}
+
+	return pods, f.noKubernetes()
 }
 
 func (f *fakeCluster) Journal(context.Context) (cluster.Journal, error) {

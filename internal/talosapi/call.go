@@ -21,6 +21,9 @@ type operation struct {
 	timeout time.Duration
 	// mutates tells that the call must not be made twice by accident.
 	mutates bool
+	// begun tells of an answer that is handed on as it comes whether some of it
+	// was: it cannot be had from another endpoint then. Nil for all others.
+	begun func() bool
 }
 
 // call carries out the operation through the first endpoint that can. Reads
@@ -46,7 +49,7 @@ func (c *Client) call(ctx context.Context, op operation, do func(context.Context
 
 		failures = append(failures, failure)
 
-		if ctx.Err() != nil || !failure.elsewhere {
+		if ctx.Err() != nil || !failure.elsewhere || op.begun != nil && op.begun() {
 			return failure
 		}
 	}

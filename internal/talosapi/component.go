@@ -35,7 +35,7 @@ func (c *Client) Component(ctx context.Context, address string, component cluste
 		return staticPod(ctx, c, address, component, kindScheduler(), &k8spb.SchedulerConfigSpec{})
 	case cluster.Proxy:
 		return c.proxy(ctx, address)
-	case cluster.Manifests:
+	case cluster.Installer, cluster.Manifests:
 	}
 
 	return cluster.ComponentStatus{}, fmt.Errorf("unable to ask %s about %s: %w: machines run no such component by themselves",

@@ -38,7 +38,8 @@ const lookAttempts = 3
 // takes whatever configuration comes last, so that the versions before and
 // after have to tell whether somebody else wrote at the same moment; who wrote
 // before that costs another look, [lookAttempts] in all. Errors wrap
-// cluster.ErrConflict where another image is named than expected, where the
+// cluster.ErrNotFound where the configuration has no install section to name an
+// installer in, and cluster.ErrConflict where another image is named than expected, where the
 // configuration does not hold still or would be undone by a boot, and where
 // somebody else may have been overwritten. They quote no more of the
 // configuration than images.

@@ -3,6 +3,7 @@
 package talosapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -16,18 +17,40 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Etcd is etcd as the control plane at the address sees it. The member list is
-// that member's own copy, so that the views of several can be compared.
+// Etcd is etcd as the control plane at the address sees it. It answers with the
+// member list that it holds once it has caught up with the leader: without one
+// it has no answer, and the lists of several differ only while members come and
+// go. Of a learner, which refuses everything but its status and reads of its own
+// keys (isRPCSupportedForLearner in etcd), the status alone is a result.
 func (c *Client) Etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
-	var view cluster.EtcdView
+	var (
+		view                            cluster.EtcdView
+		statusErr, membersErr, alarmErr error
+		group                           errgroup.Group
+	)
 
-	// The parts write different fields, so no lock is needed.
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { view.Members, err = c.etcdMembers(ctx, address); return err })
-	group.Go(func() (err error) { view.Status, err = c.etcdStatus(ctx, address); return err })
-	group.Go(func() (err error) { view.Alarms, err = c.etcdAlarms(ctx, address); return err })
+	rest, cancel := context.WithCancel(ctx)
+	defer cancel()
 
-	if err := group.Wait(); err != nil {
+	// The parts write different fields, so no lock is needed. The status does
+	// without the others, they are of no use without it.
+	group.Go(func() error {
+		if view.Status, statusErr = c.etcdStatus(ctx, address); statusErr != nil {
+			cancel()
+		}
+
+		return nil
+	})
+	group.Go(func() error { view.Members, membersErr = c.etcdMembers(rest, address); return nil })
+	group.Go(func() error { view.Alarms, alarmErr = c.etcdAlarms(rest, address); return nil })
+
+	_ = group.Wait()
+
+	if statusErr != nil {
+		return cluster.EtcdView{}, statusErr
+	}
+
+	if err := cmp.Or(membersErr, alarmErr); err != nil && (!view.Status.Learner || ctx.Err() != nil) {
 		return cluster.EtcdView{}, err
 	}
 
@@ -53,6 +76,7 @@ func (c *Client) etcdMembers(ctx context.Context, address string) ([]cluster.Etc
 	op := operation{what: "list the etcd members of " + place(address), node: address, timeout: readTimeout}
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) (err error) {
+		// Without QueryLocal the node would ask any control plane.
 		answer, err = api.MachineClient.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{QueryLocal: true})
 
 		return err

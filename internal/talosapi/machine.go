@@ -181,8 +181,8 @@ func (c *Client) readStatus(ctx context.Context, machine *cluster.Machine) error
 // stage spells a stage as Talos prints it.
 func stage(number int32) cluster.Stage {
 	stages := []cluster.Stage{
-		"unknown", cluster.StageBooting, "installing", "maintenance", cluster.StageRunning,
-		cluster.StageRebooting, "shutting down", "resetting", cluster.StageUpgrading,
+		"unknown", cluster.StageBooting, cluster.StageInstalling, "maintenance", cluster.StageRunning,
+		cluster.StageRebooting, cluster.StageShuttingDown, cluster.StageResetting, cluster.StageUpgrading,
 	}
 
 	if number < 0 || int(number) >= len(stages) {
@@ -234,8 +234,8 @@ func role(machineType int32) cluster.Role {
 func (c *Client) readSecurity(ctx context.Context, machine *cluster.Machine) error {
 	var spec runtimepb.SecurityStateSpec
 
-	_, err := c.resource(ctx, machine.Address, kindSecurityState(), "securitystate", &spec)
-	machine.SecureBoot = spec.GetSecureBoot()
+	found, err := c.resource(ctx, machine.Address, kindSecurityState(), "securitystate", &spec)
+	machine.SecureBoot, machine.BootUnknown = spec.GetSecureBoot(), !found
 
 	return err
 }

@@ -49,8 +49,8 @@ type machineConfigDocument struct {
 
 	// The v1alpha1 document, which has no kind.
 	Machine struct {
-		Install imageReference `yaml:"install"`
-		Kubelet imageReference `yaml:"kubelet"`
+		Install *imageReference `yaml:"install"`
+		Kubelet imageReference  `yaml:"kubelet"`
 
 		ControlPlane struct {
 			ControllerManager componentSwitch `yaml:"controllerManager"`
@@ -61,7 +61,10 @@ type machineConfigDocument struct {
 		APIServer         imageReference `yaml:"apiServer"`
 		ControllerManager imageReference `yaml:"controllerManager"`
 		Scheduler         imageReference `yaml:"scheduler"`
-		Proxy             struct {
+		Etcd              struct {
+			ExtraArgs map[string]any `yaml:"extraArgs"`
+		} `yaml:"etcd"`
+		Proxy struct {
 			imageReference `yaml:",inline"`
 
 			Disabled bool `yaml:"disabled"`
@@ -128,7 +131,14 @@ func newMachineConfig(documents []machineConfigDocument) *cluster.MachineConfig 
 }
 
 func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
-	setText(&config.InstallImage, d.Machine.Install.Image)
+	if d.Machine.Install != nil {
+		config.Installs, config.InstallImage = true, d.Machine.Install.Image
+	}
+
+	if quota := etcdQuota(d.Cluster.Etcd.ExtraArgs[quotaArgument]); quota != 0 {
+		config.EtcdQuota = quota
+	}
+
 	setImage(config, cluster.Kubelet, d.Machine.Kubelet.Image)
 	setImage(config, cluster.APIServer, d.Cluster.APIServer.Image)
 	setImage(config, cluster.ControllerManager, d.Cluster.ControllerManager.Image)
@@ -142,8 +152,8 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 
 // addNamed reads the documents that took over from v1alpha1 in Talos 1.14.
 func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
-	if d.Kind == "UnattendedInstallConfig" {
-		setText(&config.InstallImage, d.Installer.Image)
+	if d.Kind == installKind {
+		config.Installs, config.InstallImage = true, d.Installer.Image
 
 		return
 	}
@@ -171,12 +181,6 @@ func disable(config *cluster.MachineConfig, component cluster.Component, off boo
 	}
 
 	config.Disabled[component] = true
-}
-
-func setText(field *string, value string) {
-	if value != "" {
-		*field = value
-	}
 }
 
 // setImage leaves out an empty image, which is none.

@@ -18,8 +18,9 @@ import (
 // Everything else in it stays as it is, byte for byte: the text is not written
 // anew from what was understood of it. It is nil when the image is named
 // already. Errors wrap cluster.ErrConflict when the configuration names
-// another image than the expected one, and cluster.ErrRefused when it cannot be
-// changed safely; they quote nothing but images.
+// another image than the expected one, cluster.ErrNotFound when it has no place
+// for the image, and cluster.ErrRefused when it cannot be changed safely; they
+// quote nothing but images.
 func editImage(content []byte, change cluster.ImageChange) ([]byte, error) {
 	place, ok := placeOf(change.Component)
 	if !ok {
@@ -38,6 +39,10 @@ func editImage(content []byte, change cluster.ImageChange) ([]byte, error) {
 
 	found, err := findSpot(documents[index], path)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := place.assertSection(found, path); err != nil {
 		return nil, err
 	}
 

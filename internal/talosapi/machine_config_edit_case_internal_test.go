@@ -93,6 +93,30 @@ func editCases() map[string]editCase {
 		"controller manager": {component: cluster.ControllerManager, text: "cluster:\n  controllerManager:\n    image: [-OLD-][+NEW+]\n"},
 		"proxy":              {component: cluster.Proxy, text: "kind: KubeProxyConfig\nmode: nftables\nimage: [-OLD-][+NEW+]\n"},
 
+		"installer": {
+			component: cluster.Installer,
+			text:      "machine:\n  kubelet: {image: OLD}\n  install:\n    disk: /dev/sda\n    image: [-OLD-][+NEW+] # pinned\n    wipe: false\n",
+		},
+		"installer in a document of its own": {
+			component: cluster.Installer,
+			text:      "machine: {type: worker}\n---\napiVersion: v1alpha1\nkind: UnattendedInstallConfig\ninstaller:\n    image: [-OLD-][+NEW+]\nprovisioning:\n    image: OLD\n",
+		},
+		"installer, the document decides": {
+			component: cluster.Installer,
+			text:      "kind: UnattendedInstallConfig\ninstaller: {image: \"[-OLD-][+NEW+]\"}\n---\nmachine: {install: {image: OLD}}\n",
+		},
+		"installer unset in its section": {
+			component: cluster.Installer, text: "machine:\n  install:\n[+    image: NEW\n+]    disk: /dev/sda\n",
+		},
+		"installer unset in an empty section": {component: cluster.Installer, text: "machine: {install: {[+image: \"NEW\"+]}}\n"},
+		"installer unset in its document": {
+			component: cluster.Installer, text: "kind: UnattendedInstallConfig\ninstaller: {[+image: \"NEW\"+]}\nprovisioning: {}\n",
+		},
+		"installer missing in its document": {
+			component: cluster.Installer,
+			text:      "kind: UnattendedInstallConfig\n[+installer:\n    image: NEW\n+]provisioning: {}\n",
+		},
+
 		"unset, in a block": {text: "machine:\n    kubelet:\n[+        image: NEW\n+]        # about arguments\n        extraArgs:\n            a: b\n"},
 		"unset, indented by two": {
 			text: "machine:\n  type: worker\n  kubelet: # here\n[+    image: NEW\n+]\n    extraArgs: {}\n",

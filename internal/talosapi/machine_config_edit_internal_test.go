@@ -53,7 +53,12 @@ func TestParserAndEditorAgreeAboutImages(t *testing.T) {
 				continue
 			}
 
-			if got := config.Images[change.Component]; got != want {
+			got := config.Images[change.Component]
+			if change.Component == cluster.Installer {
+				got = config.InstallImage
+			}
+
+			if got != want || change.Component == cluster.Installer && !config.Installs {
 				t.Errorf("%s: %s names %q, want %q", name, change.Component, got, want)
 			}
 		}
@@ -144,6 +149,44 @@ func TestEditImageRefusesWhatItCannotChangeSafely(t *testing.T) {
 	}
 }
 
+// A section with nothing but an image would be an order to install somewhere.
+func TestEditImageAddsNoSectionForAnInstaller(t *testing.T) {
+	t.Parallel()
+
+	for name, text := range map[string]string{
+		"none":                    "machine: {type: worker}\n",
+		"an empty one":            "machine:\n  install:\n  type: worker\n",
+		"no machine":              "version: v1alpha1\n",
+		"nothing of the machine":  "machine: ~\n",
+		"documents about another": "kind: KubeletConfig\nimage: OLD\ninstaller: {image: OLD}\n",
+		"nothing":                 "",
+	} {
+		for _, from := range []string{"", oldImage} {
+			content := strings.ReplaceAll(text, "OLD", oldImage)
+
+			edited, err := editImage([]byte(content), cluster.ImageChange{Component: cluster.Installer, From: from, To: newImage})
+			if !errors.Is(err, cluster.ErrNotFound) || errors.Is(err, cluster.ErrRefused) || edited != nil {
+				t.Errorf("%s: %q, %v; want none found", name, edited, err)
+
+				continue
+			}
+
+			if !strings.Contains(err.Error(), "machine.install") || !strings.Contains(err.Error(), "UnattendedInstallConfig") {
+				t.Errorf("%s: %v, want it to name both sections", name, err)
+			}
+
+			if config, err := parseMachineConfig([]byte(content)); err != nil || config.Installs {
+				t.Errorf("%s: %+v, %v; want it to have no place for an installer", name, config, err)
+			}
+		}
+	}
+
+	other := cluster.ImageChange{Component: cluster.Installer, From: oldImage, To: newImage}
+	if edited, err := editImage([]byte("machine: {install: {disk: /dev/sda}}"), other); !errors.Is(err, cluster.ErrConflict) || edited != nil {
+		t.Errorf("a section without the image that was expected: %q, %v; want a conflict", edited, err)
+	}
+}
+
 func TestEditImageNamesWhatItFoundInstead(t *testing.T) {
 	t.Parallel()
 
@@ -193,7 +236,9 @@ func FuzzEditImage(f *testing.F) {
 		}
 
 		change := cluster.ImageChange{Component: cluster.Component(component), To: newImage}
-		change.From = config.Images[change.Component]
+		if change.From = config.Images[change.Component]; change.Component == cluster.Installer {
+			change.From = config.InstallImage
+		}
 
 		edited, err := editImage([]byte(content), change)
 		if err != nil || edited == nil {
@@ -208,8 +253,17 @@ func FuzzEditImage(f *testing.F) {
 		}
 
 		after, err := parseMachineConfig(edited)
-		if err != nil || after.Images[change.Component] != newImage {
-			t.Fatalf("%q became %q, which names %q: %v", content, edited, after.Images[change.Component], err)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", content, edited, err)
+		}
+
+		named := after.Images[change.Component]
+		if change.Component == cluster.Installer {
+			named = after.InstallImage
+		}
+
+		if named != newImage {
+			t.Fatalf("%q became %q, which names %q", content, edited, named)
 		}
 
 		if change.From == "" {

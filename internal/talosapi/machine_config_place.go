@@ -4,37 +4,55 @@ package talosapi
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// imageKey is the field that names an image, in documents of both generations.
-const imageKey = "image"
+const (
+	// imageKey is the field that names an image, in documents of both generations.
+	imageKey = "image"
+	// installKind is the document that Talos 1.14 and later have for what a
+	// machine is installed from.
+	installKind = "UnattendedInstallConfig"
+)
 
 // imagePlace is where a machine configuration names the image of a component.
 type imagePlace struct {
 	// kind is the document that Talos 1.14 and later have for the component;
 	// where there is one, v1alpha1 does not count.
 	kind string
+	// named leads through that document.
+	named []string
 	// path leads through the v1alpha1 document, which has no kind.
 	path []string
+	// section is how many keys of path must be there. Where they are not, the
+	// configuration has no place for the image, and none is made.
+	section int
 }
 
 // placeOf tells where the image of a component is; false for what has none.
 func placeOf(component cluster.Component) (imagePlace, bool) {
+	inRoot := []string{imageKey}
+
 	switch component {
 	case cluster.Kubelet:
-		return imagePlace{"KubeletConfig", []string{"machine", "kubelet", imageKey}}, true
+		return imagePlace{kind: "KubeletConfig", named: inRoot, path: []string{"machine", "kubelet", imageKey}}, true
 	case cluster.APIServer:
-		return imagePlace{"KubeAPIServerConfig", []string{"cluster", "apiServer", imageKey}}, true
+		return imagePlace{kind: "KubeAPIServerConfig", named: inRoot, path: []string{"cluster", "apiServer", imageKey}}, true
 	case cluster.ControllerManager:
-		return imagePlace{"KubeControllerManagerConfig", []string{"cluster", "controllerManager", imageKey}}, true
+		return imagePlace{kind: "KubeControllerManagerConfig", named: inRoot, path: []string{"cluster", "controllerManager", imageKey}}, true
 	case cluster.Scheduler:
-		return imagePlace{"KubeSchedulerConfig", []string{"cluster", "scheduler", imageKey}}, true
+		return imagePlace{kind: "KubeSchedulerConfig", named: inRoot, path: []string{"cluster", "scheduler", imageKey}}, true
 	case cluster.Proxy:
-		return imagePlace{"KubeProxyConfig", []string{"cluster", "proxy", imageKey}}, true
+		return imagePlace{kind: "KubeProxyConfig", named: inRoot, path: []string{"cluster", "proxy", imageKey}}, true
+	case cluster.Installer:
+		// A section of v1alpha1 has a disk in it: one with an image alone would
+		// have the node installed somewhere.
+		return imagePlace{kind: installKind, named: []string{"installer", imageKey}, path: []string{"machine", "install", imageKey}, section: 2}, true
 	case cluster.Manifests:
 		return imagePlace{}, false
 	default:
@@ -76,12 +94,38 @@ func (p imagePlace) pick(documents []*yaml.Node) (index int, path []string, err 
 
 	switch {
 	case named >= 0:
-		return named, []string{imageKey}, nil
+		return named, p.named, nil
 	case general >= 0:
 		return general, p.path, nil
+	case p.section > 0:
+		return 0, nil, p.noSection()
 	default:
 		return 0, nil, fmt.Errorf("%w: it has neither a document %s nor one of v1alpha1", cluster.ErrRefused, p.kind)
 	}
+}
+
+// assertSection makes sure that the part of the configuration that the image
+// belongs to is there.
+func (p imagePlace) assertSection(found spot, path []string) error {
+	if p.section == 0 || !slices.Equal(path, p.path) {
+		return nil
+	}
+
+	there := len(path) - len(found.missing)
+	if len(found.missing) > 0 && isNull(found.at) {
+		there--
+	}
+
+	if there < p.section {
+		return p.noSection()
+	}
+
+	return nil
+}
+
+func (p imagePlace) noSection() error {
+	return fmt.Errorf("%w: it has neither %s nor a document %s, and none is added",
+		cluster.ErrNotFound, strings.Join(p.path[:p.section], "."), p.kind)
 }
 
 // kindOf is the kind of a document, empty for v1alpha1.

@@ -25,6 +25,7 @@ machine:
   install: {disk: /dev/sda, image: "factory.talos.dev/metal-installer/abc:v1.12.6"}
   kubelet: {image: "ghcr.io/siderolabs/kubelet:v1.34.2", extraArgs: {a: b}}
 cluster:
+  etcd: {subnet: "", extraArgs: {quota-backend-bytes: "8589934592", other: [a]}}
   apiServer: {image: "registry.k8s.io/kube-apiserver:v1.34.2"}
   controllerManager: {image: "registry.k8s.io/kube-controller-manager:v1.34.2"}
   scheduler: {image: "registry.k8s.io/kube-scheduler:v1.34.2"}
@@ -32,6 +33,8 @@ cluster:
 `,
 			want: cluster.MachineConfig{
 				InstallImage: "factory.talos.dev/metal-installer/abc:v1.12.6",
+				Installs:     true,
+				EtcdQuota:    8589934592,
 				Images: map[cluster.Component]string{
 					cluster.Kubelet:           "ghcr.io/siderolabs/kubelet:v1.34.2",
 					cluster.APIServer:         "registry.k8s.io/kube-apiserver:v1.34.2",
@@ -68,8 +71,25 @@ mode: nftables
 `,
 			want: cluster.MachineConfig{
 				InstallImage: "ghcr.io/siderolabs/installer:v1.13.0",
+				Installs:     true,
 				Images:       map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
 			},
+		},
+		"a place for an installer without an image": {
+			content: "machine: {install: {disk: /dev/sda}}\n",
+			want:    cluster.MachineConfig{Installs: true},
+		},
+		"a document for an installer without an image": {
+			content: "machine: {}\n---\napiVersion: v1alpha1\nkind: UnattendedInstallConfig\nprovisioning: {diskSelector: {match: disk.size > 1u}}\n",
+			want:    cluster.MachineConfig{Installs: true},
+		},
+		"no place for an installer": {
+			content: "machine:\n  install:\ncluster: {etcd: }\n",
+			want:    cluster.MachineConfig{},
+		},
+		"a document about the installer decides": {
+			content: "kind: UnattendedInstallConfig\ninstaller: {}\n---\nmachine: {install: {image: \"ghcr.io/siderolabs/installer:v1.13.0\"}}\n",
+			want:    cluster.MachineConfig{Installs: true},
 		},
 		"components switched off": {
 			content: `version: v1alpha1
@@ -141,6 +161,7 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 `,
 			want: cluster.MachineConfig{
 				InstallImage: "factory.talos.dev/metal-installer/abc:v1.14.0",
+				Installs:     true,
 				Images:       map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
 				Disabled:     map[cluster.Component]bool{cluster.Proxy: true},
 			},
@@ -153,7 +174,8 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 			continue
 		}
 
-		if got.InstallImage != test.want.InstallImage || !maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) {
+		if got.InstallImage != test.want.InstallImage || got.Installs != test.want.Installs || got.EtcdQuota != test.want.EtcdQuota ||
+			!maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) {
 			t.Errorf("%s: %+v, want %+v", name, *got, test.want)
 		}
 	}
@@ -180,11 +202,41 @@ func TestParseMachineConfigErrorsDoNotQuoteTheContent(t *testing.T) {
 	}
 }
 
+// The spellings are those that a configuration can have.
+func TestQuotasOfEtcdAreReadAsEtcdDoes(t *testing.T) {
+	t.Parallel()
+
+	for arguments, want := range map[string]int64{
+		`quota-backend-bytes: "4294967296"`:           4 << 30,
+		`quota-backend-bytes: 4294967296`:             4 << 30,
+		`quota-backend-bytes: 0x100000000`:            4 << 30,
+		`quota-backend-bytes: "0x100000000"`:          4 << 30,
+		`quota-backend-bytes: ["1", "4294967296"]`:    4 << 30,
+		`quota-backend-bytes: "9223372036854775807"`:  unlimitedQuota,
+		`quota-backend-bytes: "-1"`:                   unlimitedQuota,
+		`quota-backend-bytes: -1`:                     unlimitedQuota,
+		`quota-backend-bytes: "0"`:                    0,
+		`quota-backend-bytes: "4Gi"`:                  0,
+		`quota-backend-bytes: ""`:                     0,
+		`quota-backend-bytes: `:                       0,
+		`quota-backend-bytes: []`:                     0,
+		`quota-backend-bytes: {a: b}`:                 0,
+		`quota-backend-bytes: "99999999999999999999"`: 0,
+		`auto-compaction-retention: "5m"`:             0,
+	} {
+		config, err := parseMachineConfig([]byte("cluster: {etcd: {extraArgs: {" + arguments + "}}}\n"))
+		if err != nil || config.EtcdQuota != want {
+			t.Errorf("%s: %+v, %v; want %d", arguments, config, err, want)
+		}
+	}
+}
+
 func TestStageIsSpelledAsTalosPrintsIt(t *testing.T) {
 	t.Parallel()
 
 	for number, want := range map[int32]cluster.Stage{
-		1: cluster.StageBooting, 4: cluster.StageRunning, 5: cluster.StageRebooting, 6: "shutting down", 8: cluster.StageUpgrading,
+		1: cluster.StageBooting, 4: cluster.StageRunning, 5: cluster.StageRebooting, 6: cluster.StageShuttingDown, 7: cluster.StageResetting,
+		8: cluster.StageUpgrading,
 		9: "stage 9", -1: "stage -1",
 	} {
 		if got := stage(number); got != want {

@@ -35,6 +35,7 @@ func kindPlatform() kind       { return kind{"runtime", "PlatformMetadatas.talos
 func kindMetaKey() kind        { return kind{"runtime", "MetaKeys.runtime.talos.dev"} }
 func kindBootID() kind         { return kind{"runtime", "BootIDs.runtime.talos.dev"} }
 func kindImageSchematic() kind { return kind{"runtime", "ImageFactorySchematics.runtime.talos.dev"} }
+func kindTimeStatus() kind     { return kind{"runtime", "TimeStatuses.v1alpha1.talos.dev"} }
 func kindService() kind        { return kind{"runtime", "Services.v1alpha1.talos.dev"} }
 func kindKubeletSpec() kind    { return kind{"k8s", "KubeletSpecs.kubernetes.talos.dev"} }
 func kindManifest() kind       { return kind{"controlplane", "Manifests.kubernetes.talos.dev"} }

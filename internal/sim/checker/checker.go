@@ -8,8 +8,12 @@
 //
 //	S1   at most one control plane is down because of us, and none is taken
 //	     down while another one is; at most one has a component restarted at a
-//	     time, and an API server only while the others serve
-//	S2   the quorum of etcd survives every disruptive step
+//	     time, and an API server only while the others serve; none is disturbed
+//	     while another one is known not to be Ready, not to serve, or to be
+//	     upgraded or rebooted by somebody else
+//	S2   the quorum of etcd survives every disruptive step, and none is begun
+//	     while a member is known to have an alarm or an error, to lag, to be
+//	     silent or a learner, or to see no leader
 //	S3   no disruptive call without observations newer than the last step;
 //	     what happens to other workers while a worker is in its own turn is
 //	     no such step, since turns of workers may overlap; a node is looked at
@@ -31,11 +35,16 @@
 //	S11  budgets hold, unless the policy says otherwise, and then only after
 //	     the drain timed out
 //	S12  nothing is written without a lease
+//	S13  nothing starts outside the maintenance window; a node whose turn began
+//	     inside is finished
+//	S14  no node is disturbed before a whole snapshot of etcd was read
 //
 // Which nodes are held, which are canaries, how many workers may be unavailable
 // and how many of their kubelets may restart is not in the history: [Held],
 // [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say so, and without them
-// none, none, one and one. The version that a run installs may
+// none, none, one and one. Nor is which checks a person skipped ([Skips]), when
+// the window is open ([Window]: always) and whether a snapshot has to come first
+// ([SnapshotFirst]: no). The version that a run installs may
 // change while it goes on, where it leads through several minors.
 package checker
 
@@ -62,6 +71,8 @@ const (
 	S10 Invariant = "S10"
 	S11 Invariant = "S11"
 	S12 Invariant = "S12"
+	S13 Invariant = "S13"
+	S14 Invariant = "S14"
 )
 
 // Checker follows a history. The zero value is not usable; see [New]. It is not
@@ -73,9 +84,10 @@ type Checker struct {
 	now int64
 	at  float64
 
-	// nodesRead is the place of the last look at the Node objects; 0 where the
-	// history does not tell of such looks.
-	nodesRead int64
+	// nodesRead is the place of the last look at the Node objects, nodesReadAt its
+	// time; 0 where the history does not tell of such looks.
+	nodesRead   int64
+	nodesReadAt float64
 
 	lease lease
 	// target is the version that the present holder of the lease installs now,
@@ -87,6 +99,8 @@ type Checker struct {
 	evicted map[string]float64
 	// proxyMoved: a pod of kube-proxy was replaced.
 	proxyMoved bool
+	// snapshotTaken: a whole snapshot of etcd was read.
+	snapshotTaken bool
 
 	violations []Violation
 	told       map[Violation]bool
@@ -140,8 +154,12 @@ func (c *Checker) Add(event history.Event) {
 		c.wrote(event)
 	case history.KindRead:
 		c.read(event)
-	case history.KindPull, history.KindFault:
-		// They tell people how it came about.
+	case history.KindFault:
+		c.faulted(event)
+	case history.KindSnapshot:
+		c.snapshot(event)
+	case history.KindPull:
+		// It tells people how it came about.
 	}
 }
 
@@ -160,7 +178,7 @@ func (c *Checker) changed(event history.Event) {
 	case history.KindBoot:
 		c.booted(n, event)
 	case history.KindStage:
-		n.stage = event.Detail["to"]
+		c.staged(n, event)
 	case history.KindEtcd:
 		n.etcdHealthy = event.Detail["state"] == "healthy"
 		n.voter = n.voter || n.etcdHealthy
@@ -174,7 +192,7 @@ func (c *Checker) changed(event history.Event) {
 func (c *Checker) read(event history.Event) {
 	if event.Node == "" {
 		if event.Detail["what"] == "nodes" {
-			c.nodesRead = c.now
+			c.nodesRead, c.nodesReadAt = c.now, c.at
 		}
 
 		return

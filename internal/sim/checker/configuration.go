@@ -34,6 +34,10 @@ func (c *Checker) configured(event history.Event) {
 	}
 
 	for _, name := range changed {
+		if name == installer {
+			continue
+		}
+
 		part := n.part(name)
 		part.by = by
 
@@ -45,8 +49,20 @@ func (c *Checker) configured(event history.Event) {
 	if by == byClient {
 		n.configs++
 
-		c.restarted(n)
+		if disturbs(changed) {
+			c.restarted(n)
+		}
 	}
+}
+
+// installer is what the history calls the image that a machine would be installed
+// from anew.
+const installer = "installer"
+
+// disturbs tells whether a configuration does more than name another image to
+// install from, which matters to nothing that runs.
+func disturbs(changed []string) bool {
+	return !slices.Equal(changed, []string{installer})
 }
 
 // checkConfiguration judges a configuration of ours.
@@ -62,6 +78,16 @@ func (c *Checker) checkConfiguration(n *node, event history.Event, changed []str
 
 	if n.seen <= n.step {
 		c.violate(S3, n.name, "configured %s although nobody had looked at the node since the last disruptive step", what)
+	}
+
+	if !disturbs(changed) {
+		return
+	}
+
+	c.begins(n, "had "+cmp.Or(what, "nothing")+" configured")
+
+	if n.role == controlPlane {
+		c.checkHazards(n, "had "+cmp.Or(what, "nothing")+" configured")
 	}
 
 	if c.claims["kubernetes-status"] == completed {

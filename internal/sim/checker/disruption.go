@@ -49,9 +49,15 @@ func (c *Checker) called(event history.Event) {
 	switch method {
 	case methodInstall:
 		c.observedBefore(n, "install on")
+		c.checkIntended(n, "was installed")
 		c.checkCanaries(n, "was installed")
 	case methodUpgrade, methodReboot, methodRollback, methodShutdown, methodReset:
+		if !c.begun(n) {
+			c.begins(n, "was rebooted")
+		}
+
 		c.observedBefore(n, shortMethod(method)+" of")
+		c.checkHazards(n, "was rebooted")
 		c.checkHeld(n, "rebooted")
 
 		// What an earlier run has armed may have to boot before everything.
@@ -167,7 +173,14 @@ func (c *Checker) checkQuorum(n *node) {
 		}
 	}
 
-	if members > 1 && healthy < members/2+1 {
+	needed := members/2 + 1
+	if members == 2 && c.options.skips[skipTwoMembers] {
+		// Neither can be missed, and somebody accepted that. The other one has to
+		// be there for nothing to be lost.
+		needed = 1
+	}
+
+	if members > 1 && healthy < needed {
 		c.violate(S2, n.name, "taken down although that leaves %d of %d members of etcd healthy", healthy, members)
 	}
 }

@@ -75,7 +75,20 @@ func (c *Checker) journalled(event history.Event) {
 		name = keyManifests
 	}
 
+	if event.Detail["key"] == keySnapshot {
+		// What it remembers is no unfinished work, and anybody may forget it.
+		if ours(event) && event.Detail["value"] != "" {
+			c.acted(event, "wrote the journal")
+		}
+
+		return
+	}
+
 	before := c.phases[name]
+	if phase == "intent" && ours(event) {
+		c.intends(name)
+	}
+
 	c.phases[name] = phase
 
 	if !ours(event) {

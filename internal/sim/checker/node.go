@@ -60,6 +60,14 @@ type node struct {
 	// been ready with it yet.
 	unproven bool
 
+	// troubles are the faults of its member of etcd that are in force, by effect,
+	// and since when; foreign is since when it does what somebody else asked for,
+	// zero when it does not. Foreseen is what was wrong when the last install was
+	// meant.
+	troubles map[string]moment
+	foreign  moment
+	foreseen map[string]bool
+
 	cordonedBy string
 	rollbacks  int
 }

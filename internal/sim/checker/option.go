@@ -2,7 +2,10 @@
 
 package checker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Option tells a checker what the history does not: which policy was in force.
 type Option func(*options)
@@ -16,7 +19,10 @@ type options struct {
 	// maxUnavailableKubelets is 0 for the default, which is 1.
 	maxUnavailableKubelets int
 	syncsManifests         bool
-	held, canary           map[string]bool
+	held, canary, skips    map[string]bool
+	// openings are in seconds since the simulation began; none means always.
+	openings      [][2]float64
+	snapshotFirst bool
 }
 
 // DrainDelete says that pods which could not be evicted within the timeout may
@@ -61,6 +67,38 @@ func Held(nodes ...string) Option {
 // any other one was disturbed.
 func Canary(nodes ...string) Option {
 	return func(o *options) { o.canary = add(o.canary, nodes) }
+}
+
+// Skips names the checks whose findings the run may go on with: two-members,
+// etcd-alarms, control-plane-components and external-changes matter here, all
+// others change no judgement.
+func Skips(checks ...string) Option {
+	return func(o *options) { o.skips = add(o.skips, checks) }
+}
+
+// SnapshotFirst says that a snapshot of etcd had to be taken before anything was
+// disturbed.
+func SnapshotFirst() Option {
+	return func(o *options) { o.snapshotFirst = true }
+}
+
+// Opening is when a maintenance window is open: from a time on, and not any more
+// at another one.
+type Opening struct{ From, To time.Time }
+
+// Window says when nodes could begin to be disturbed; began is when the
+// simulation did. Without it, or without openings, that is always.
+func Window(began time.Time, openings ...Opening) Option {
+	return func(o *options) {
+		for _, opening := range openings {
+			o.openings = append(o.openings, [2]float64{opening.From.Sub(began).Seconds(), opening.To.Sub(began).Seconds()})
+		}
+	}
+}
+
+// open tells whether the window is open at a simulated time, or was a moment ago.
+func (o *options) open(at float64) bool {
+	return slices.ContainsFunc(o.openings, func(opening [2]float64) bool { return at >= opening[0] && at < opening[1]+prompt })
 }
 
 func add(set map[string]bool, names []string) map[string]bool {

@@ -17,11 +17,17 @@ func (c *Checker) installed(event history.Event) {
 	talos, schematic := event.Detail["talos"], event.Detail["schematic"]
 
 	// An installer that failed may have written all the same.
-	if n.installers > 0 {
+	if n.installers > 0 && event.Detail["by"] != byOther {
 		c.violate(S4, n.name, "installed Talos %s although an installer had run since the last boot %s", talos, n.bootID)
 	}
 
 	n.installers++
+
+	if event.Detail["by"] == byOther {
+		n.byHand(event)
+
+		return
+	}
 
 	c.checkHeld(n, "installed")
 
@@ -37,6 +43,14 @@ func (c *Checker) installed(event history.Event) {
 	}
 
 	c.checkMove(n, "installed", talos)
+}
+
+// byHand notes an installer that somebody else ran, which is for nobody to judge.
+func (n *node) byHand(event history.Event) {
+	if event.Detail["exit"] == "0" {
+		n.installs++
+		n.armed = event.Detail["talos"]
+	}
 }
 
 // checkMove asserts that a version neither goes down nor skips a minor.

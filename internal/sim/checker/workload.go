@@ -36,6 +36,11 @@ func (c *Checker) cordoned(event history.Event) {
 	}
 
 	if by == byClient {
+		if !c.begun(n) {
+			c.begins(n, "was cordoned")
+		}
+
+		c.checkHazards(n, "was cordoned")
 		c.checkHeld(n, "cordoned")
 		c.checkCanaries(n, "was cordoned")
 		c.checkWorkers(n, "was cordoned")

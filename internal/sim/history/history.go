@@ -26,14 +26,16 @@ const (
 	// KindPull is an image pull that ended. Detail: image, ok.
 	KindPull Kind = "pull"
 	// KindInstall is an installer run that ended. Detail: image, talos,
-	// schematic, slot (A|B), exit, by (client|legacy).
+	// schematic, slot (A|B), exit, by (client|legacy|other: a person with
+	// talosctl).
 	KindInstall Kind = "install"
 	// KindStage is a change of the MachineStatus stage. Detail: from, to,
-	// ready.
+	// ready, and by (other) while a sequence runs that a person with talosctl
+	// asked for.
 	KindStage Kind = "stage"
 	// KindDown is a machine that stops serving. Detail: by (client: a call
-	// of ours or of another client asked for it; fault: the script did;
-	// machine: it does so by itself, falling back).
+	// of ours or of another client asked for it; other: a person with talosctl
+	// did; fault: the script did; machine: it does so by itself, falling back).
 	KindDown Kind = "down"
 	// KindBoot is a machine whose kernel started. Detail: boot_id, talos,
 	// schematic, slot, kubelet, fallback (true when the old system came
@@ -70,7 +72,8 @@ const (
 	KindWrite Kind = "write"
 	// KindConfig is a machine configuration that was applied, or refused.
 	// Detail: mode, code (OK, or the gRPC code of the refusal), dry_run,
-	// changed (the components whose image in it changed, by comma), by
+	// changed (the components whose image in it changed, by comma, and
+	// installer for the image to install from), by
 	// (client|fault|other: a person with talosctl).
 	KindConfig Kind = "config"
 	// KindComponent is a change of a component on a node. Detail: component,
@@ -78,8 +81,13 @@ const (
 	// ready|failed). Stopped without a version is one that is switched off, or
 	// a kube-proxy that was removed.
 	KindComponent Kind = "component"
+	// KindSnapshot is a snapshot of etcd whose stream ended. Detail: bytes,
+	// whole (true when the caller was given all of it, as it was hashed).
+	KindSnapshot Kind = "snapshot"
 	// KindFault is a scripted fault that took effect. Detail: step, effect,
-	// and where it helps, info.
+	// and where it helps, info. Faults of the steps etcd, disk, clock and
+	// security-state are in force from there until the same step and effect
+	// come again at the same node with outcome "over".
 	KindFault Kind = "fault"
 	// KindRead is an observation of a node or of the cluster by a client.
 	// Detail: what (version|etcd|nodes|machine|...).

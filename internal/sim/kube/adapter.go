@@ -38,7 +38,9 @@ func fromState(node model.NodeState) Machine {
 	return Machine{
 		Name: node.Name, Role: string(node.Role), Address: node.Address, UUID: node.UUID,
 		Platform: node.Platform, Talos: node.Talos, Schematic: node.Schematic, BootID: node.BootID,
-		Kubelet:       Kubelet{Running: node.Kubelet.Running, Ready: node.Kubelet.Ready, Version: node.Kubelet.Version},
+		Kubelet: Kubelet{
+			Running: node.Kubelet.Running, Ready: node.Kubelet.Ready, Version: node.Kubelet.Version, DiskPressure: node.DiskPressure,
+		},
 		ConfigVersion: node.ConfigVersion,
 		StaticPods:    staticPods(node.StaticPods),
 		Proxy:         node.Components.Proxy,

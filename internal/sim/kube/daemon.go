@@ -145,7 +145,7 @@ func admits(node *corev1.Node, spec corev1.PodSpec) bool {
 
 	for _, taint := range node.Spec.Taints {
 		switch taint.Key {
-		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
+		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeDiskPressure:
 			continue
 		}
 

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// annotationCordoned is how a machine remembers that it cordoned its node.
+	// annotationCordoned is how a machine remembers that it cordoned its node. Its
+	// value says nothing, and it stays when somebody else lifts the cordon.
 	annotationCordoned = "talos.dev/cordoned"
 	// drainPause is how long a machine waits, in simulated time, before it
 	// looks at its pods again.
@@ -31,7 +32,8 @@ var errUnreachable = errors.New("no kube-apiserver answers")
 
 // Cordon is what a machine does to its own node around a legacy upgrade: with
 // on it makes the node unschedulable, unless it is already, and leaves a mark;
-// without on it takes its own cordon back and no other.
+// without on it takes its own cordon back and no other. Whose a cordon is, the
+// annotation alone tells it (NodeApplyController.ApplyCordoned of Talos).
 func (s *Server) Cordon(ctx context.Context, node string, on bool) error {
 	if err := s.cordon(ctx, node, on); err != nil {
 		return fmt.Errorf("changing the cordon of %s: %w", node, err)
@@ -60,7 +62,8 @@ func (s *Server) cordon(ctx context.Context, node string, on bool) error {
 
 	if !on {
 		patch = `{"metadata":{"annotations":{"` + annotationCordoned + `":null}},"spec":{"unschedulable":null}}`
-		pointless = object.Annotations[annotationCordoned] == ""
+		_, own := object.Annotations[annotationCordoned]
+		pointless = !own || !object.Spec.Unschedulable
 	}
 
 	if pointless {

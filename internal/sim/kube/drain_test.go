@@ -226,6 +226,43 @@ func TestMachineDrainsItselfAndKeepsForeignCordons(t *testing.T) {
 	patchNode(t, client, "worker-0", uncordonPatch, metav1.PatchOptions{})
 }
 
+// TestMachineLiftsWhatItTakesForItsOwnCordon: the annotation alone decides, and
+// it stays on a node that somebody else uncordoned.
+func TestMachineLiftsWhatItTakesForItsOwnCordon(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+
+	const clean = `{"metadata":{"annotations":{"` + annotationCordoned + `":null}},"spec":{"unschedulable":null}}`
+	defer patchNode(t, client, "worker-0", clean, metav1.PatchOptions{})
+
+	for name, test := range map[string]struct {
+		patch         string
+		cordoned, own bool
+	}{
+		"uncordoned by a person":     {patch: uncordonPatch, own: true},
+		"cordoned by a person again": {patch: cordonPatch},
+		"without the annotation":     {patch: `{"metadata":{"annotations":{"` + annotationCordoned + `":null}}}`, cordoned: true},
+		"with an empty annotation":   {patch: `{"metadata":{"annotations":{"` + annotationCordoned + `":""}}}`},
+	} {
+		patchNode(t, client, "worker-0", uncordonPatch, metav1.PatchOptions{})
+
+		if err := s.server.Cordon(t.Context(), "worker-0", true); err != nil {
+			t.Fatal(err)
+		}
+
+		patchNode(t, client, "worker-0", test.patch, metav1.PatchOptions{})
+
+		if err := s.server.Cordon(t.Context(), "worker-0", false); err != nil {
+			t.Fatal(err)
+		}
+
+		node := getNode(t, client, "worker-0")
+		if _, own := node.Annotations[annotationCordoned]; own != test.own || node.Spec.Unschedulable != test.cordoned {
+			t.Errorf("%s: annotated %t, cordoned %t; want %t, %t", name, own, node.Spec.Unschedulable, test.own, test.cordoned)
+		}
+	}
+}
+
 func TestDrainEndsWithItsContext(t *testing.T) {
 	s := need(t)
 

@@ -49,6 +49,8 @@ type Kubelet struct {
 	Ready bool
 	// Version is without v.
 	Version string
+	// DiskPressure tells that it complains about a full disk.
+	DiskPressure bool
 }
 
 // StaticPod is one pod that the kubelet of a control plane runs without asking

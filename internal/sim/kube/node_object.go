@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,7 +75,7 @@ func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 	}
 
 	now := p.now()
-	setPressure(wanted, now, corev1.ConditionFalse, "")
+	setPressure(wanted, now, corev1.ConditionFalse, "", machine.Kubelet.DiskPressure)
 
 	if machine.Kubelet.Ready {
 		setCondition(wanted, now, corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
@@ -92,13 +93,15 @@ func silentNode(node *corev1.Node, now metav1.Time) *corev1.Node {
 
 	const reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
 
-	setPressure(wanted, now, corev1.ConditionUnknown, message)
+	setPressure(wanted, now, corev1.ConditionUnknown, message, false)
 	setCondition(wanted, now, corev1.NodeReady, corev1.ConditionUnknown, reason, message)
 
 	return wanted
 }
 
-func setPressure(node *corev1.Node, now metav1.Time, status corev1.ConditionStatus, message string) {
+// setPressure sets the conditions by which a kubelet complains. Each of them is
+// set once: its times would change with every look at the node otherwise.
+func setPressure(node *corev1.Node, now metav1.Time, status corev1.ConditionStatus, message string, full bool) {
 	reasons := map[corev1.NodeConditionType]string{
 		corev1.NodeMemoryPressure: "KubeletHasSufficientMemory",
 		corev1.NodeDiskPressure:   "KubeletHasNoDiskPressure",
@@ -108,12 +111,14 @@ func setPressure(node *corev1.Node, now metav1.Time, status corev1.ConditionStat
 	for _, kind := range []corev1.NodeConditionType{
 		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 	} {
-		reason := reasons[kind]
-		if status == corev1.ConditionUnknown {
-			reason = "NodeStatusUnknown"
+		switch {
+		case status == corev1.ConditionUnknown:
+			setCondition(node, now, kind, status, "NodeStatusUnknown", message)
+		case full && kind == corev1.NodeDiskPressure:
+			setCondition(node, now, kind, corev1.ConditionTrue, "KubeletHasDiskPressure", "kubelet has disk pressure")
+		default:
+			setCondition(node, now, kind, status, reasons[kind], message)
 		}
-
-		setCondition(node, now, kind, status, reason, message)
 	}
 }
 
@@ -150,7 +155,9 @@ func setCondition(
 // nodeTaints are the taints that the node controller derives from a node's
 // conditions and its cordon, after those of others.
 func nodeTaints(node *corev1.Node, now metav1.Time) []corev1.Taint {
-	derived := map[string][]corev1.TaintEffect{}
+	derived := map[string][]corev1.TaintEffect{
+		corev1.TaintNodeNotReady: nil, corev1.TaintNodeUnreachable: nil, corev1.TaintNodeUnschedulable: nil, corev1.TaintNodeDiskPressure: nil,
+	}
 
 	switch readyStatus(node) {
 	case corev1.ConditionTrue:
@@ -164,11 +171,14 @@ func nodeTaints(node *corev1.Node, now metav1.Time) []corev1.Taint {
 		derived[corev1.TaintNodeUnschedulable] = []corev1.TaintEffect{corev1.TaintEffectNoSchedule}
 	}
 
+	if conditionStatus(node, corev1.NodeDiskPressure) == corev1.ConditionTrue {
+		derived[corev1.TaintNodeDiskPressure] = []corev1.TaintEffect{corev1.TaintEffectNoSchedule}
+	}
+
 	var taints []corev1.Taint
 
 	for _, taint := range node.Spec.Taints {
-		switch taint.Key {
-		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
+		if _, ours := derived[taint.Key]; ours {
 			if !slices.Contains(derived[taint.Key], taint.Effect) {
 				continue
 			}
@@ -180,7 +190,7 @@ func nodeTaints(node *corev1.Node, now metav1.Time) []corev1.Taint {
 		taints = append(taints, taint)
 	}
 
-	for _, name := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable} {
+	for _, name := range slices.Sorted(maps.Keys(derived)) {
 		for _, effect := range derived[name] {
 			taints = append(taints, corev1.Taint{Key: name, Effect: effect, TimeAdded: &now})
 		}
@@ -190,8 +200,13 @@ func nodeTaints(node *corev1.Node, now metav1.Time) []corev1.Taint {
 }
 
 func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+	return conditionStatus(node, corev1.NodeReady)
+}
+
+// conditionStatus is the status of a condition, False where there is none.
+func conditionStatus(node *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionStatus {
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
+		if condition.Type == kind {
 			return condition.Status
 		}
 	}

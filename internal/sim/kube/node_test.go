@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -56,6 +57,49 @@ func TestSilentKubeletIsNoticedAfterTheGracePeriodOnly(t *testing.T) {
 
 		return readyStatus(node) == corev1.ConditionTrue && len(node.Spec.Taints) == 0 &&
 			node.Status.NodeInfo.BootID == "worker-1-boot-1" && node.Status.NodeInfo.OSImage == "Talos (v1.13.4)"
+	})
+}
+
+// TestLookingAtAFullDiskAgainChangesNothing: each look would write otherwise, and
+// each write be looked at.
+func TestLookingAtAFullDiskAgainChangesNothing(t *testing.T) {
+	t.Parallel()
+
+	node := &corev1.Node{}
+	setPressure(node, metav1.NewTime(time.Unix(1, 0)), corev1.ConditionFalse, "", true)
+
+	again := node.DeepCopy()
+	setPressure(again, metav1.NewTime(time.Unix(2, 0)), corev1.ConditionFalse, "", true)
+
+	if !equality.Semantic.DeepEqual(node, again) {
+		t.Errorf("the conditions went from %v to %v", node.Status.Conditions, again.Status.Conditions)
+	}
+}
+
+func TestAFullDiskIsComplainedAboutWhileItIsFull(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+
+	full := func(full bool) {
+		s.world.change("worker-1", func(_ *fakeWorld, m *Machine) { m.Kubelet.DiskPressure = full })
+	}
+
+	full(true)
+	t.Cleanup(func() { full(false) })
+
+	until(t, "the taint of worker-1", func() bool {
+		node := getNode(t, client, "worker-1")
+
+		return hasTaint(node, corev1.TaintNodeDiskPressure) && conditionStatus(node, corev1.NodeDiskPressure) == corev1.ConditionTrue &&
+			readyStatus(node) == corev1.ConditionTrue
+	})
+
+	full(false)
+
+	until(t, "the taint of worker-1 to go", func() bool {
+		node := getNode(t, client, "worker-1")
+
+		return len(node.Spec.Taints) == 0 && conditionStatus(node, corev1.NodeDiskPressure) == corev1.ConditionFalse
 	})
 }
 

@@ -108,7 +108,7 @@ func problem(format string, args ...any) error {
 }
 
 // changes lists the components for which a machine means to run another image
-// after a change of its configuration.
+// after a change of its configuration, and the installer if it names another.
 func (n *node) changes(from, to *configuration) []string {
 	var changed []string
 
@@ -116,6 +116,10 @@ func (n *node) changes(from, to *configuration) []string {
 		if n.imageIn(from, component) != n.imageIn(to, component) {
 			changed = append(changed, component)
 		}
+	}
+
+	if from.install() != to.install() {
+		changed = append(changed, InstallerName)
 	}
 
 	return changed

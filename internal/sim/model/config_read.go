@@ -36,6 +36,7 @@ func placeOf(component string) place {
 		SchedulerName:         {"cluster", "scheduler", "KubeSchedulerConfig"},
 		ProxyName:             {"cluster", "proxy", "KubeProxyConfig"},
 		CoreDNSName:           {"cluster", "coreDNS", "KubeCoreDNSConfig"},
+		InstallerName:         {"machine", "install", installKind}, // there below installer
 	}[component]
 }
 

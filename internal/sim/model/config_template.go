@@ -77,7 +77,7 @@ cluster:
   id: {{ .ClusterID }}
   secret: {{ .Secret }}
   controlPlane:
-    endpoint: https://{{ .Endpoint }}:6443
+    endpoint: https://{{ .APIServer }}
   clusterName: {{ .ClusterName }}
   network:
     dnsDomain: cluster.local

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
 
@@ -205,4 +206,47 @@ func TestSetImageRefusesWhatTheMachineHasNot(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestInstallerImageChangesWithoutAReboot(t *testing.T) {
+	const other = "factory.talos.dev/metal-installer/" + schematic + ":v1.14.2"
+
+	for name, options := range map[string]model.Options{
+		"in one document":           {Talos: "1.12.6"},
+		"in one document from 1.14": {Talos: "1.14.1"},
+		"in a document of its own":  {Talos: "1.14.1", Documents: true},
+	} {
+		options.ControlPlanes, options.Workers, options.SecureBoot = 1, 1, true
+
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, options, func(r rig) {
+				before := r.node("worker-0")
+				wanted := strings.Replace(string(before.Config), "image: "+before.InstallImage, "image: "+other, 1)
+
+				reply, err := r.ApplyConfig(r.t.Context(), "worker-0", []byte(wanted), model.ApplyNoReboot, false)
+				if err != nil || reply.Mode != model.ApplyNoReboot {
+					r.t.Fatalf("%+v, %v", reply, err)
+				}
+
+				time.Sleep(5 * time.Minute)
+
+				after := r.node("worker-0")
+				if after.InstallImage != other || string(after.Config) != wanted || after.BootID != before.BootID || !ready(after) {
+					r.t.Errorf("got %+v", after)
+				}
+
+				if applied := r.log.of("worker-0", history.KindConfig); len(applied) != 1 || applied[0].Detail["changed"] != model.InstallerName {
+					r.t.Errorf("the history says %v", applied)
+				}
+
+				if err := r.SetImage("worker-0", model.InstallerName, before.InstallImage); err != nil {
+					r.t.Fatal(err)
+				}
+
+				if text := string(r.node("worker-0").Config); text != string(before.Config) {
+					r.t.Errorf("set back by hand:\n%s", text)
+				}
+			})
+		})
+	}
 }

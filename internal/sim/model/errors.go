@@ -33,6 +33,8 @@ var (
 	ErrEtcdDown = errors.New("failed to create etcd client: context deadline exceeded")
 	// ErrNoLeader is an etcd cluster without quorum or in an election.
 	ErrNoLeader = errors.New("etcdserver: no leader")
+	// ErrLearner is a call that a member without a vote does not serve.
+	ErrLearner = errors.New("etcdserver: rpc not supported for learner")
 	// ErrRefused is a call the machine refused after looking at it.
 	ErrRefused = errors.New("refused")
 	// ErrApplyInvalid is a configuration that a machine does not accept.

@@ -4,6 +4,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -19,13 +20,16 @@ type member struct {
 	id      uint64
 	running bool
 	learner bool
+	demoted bool   // a learner again, by the script
 	served  bool   // what the machine's own health probe says
 	behind  uint64 // entries applied when it stopped
 	startAt time.Time
 	catchUp time.Duration // how long it takes from startAt to apply the rest
 }
 
-func (m *member) healthy() bool { return m.running && !m.learner }
+func (m *member) healthy() bool { return m.running && m.votes() }
+
+func (m *member) votes() bool { return !m.learner && !m.demoted }
 
 // etcdCluster is the consensus of the members.
 type etcdCluster struct {
@@ -106,7 +110,7 @@ func (w *World) quorum() bool {
 	voters, running := 0, 0
 
 	for _, n := range w.members() {
-		if n.etcd.learner {
+		if !n.etcd.votes() {
 			continue
 		}
 
@@ -217,4 +221,28 @@ func (w *World) probe() {
 		n.etcd.served = n.etcd.running && quorum
 		w.touch(n)
 	}
+}
+
+// revote takes the vote of a member away while the script has it a learner, or
+// gives it back. The last voter keeps it.
+func (w *World) revote(n *node) {
+	demoted := n.suffers(StepEtcd, EffectLearner) && slices.ContainsFunc(w.members(), func(other *node) bool {
+		return other != n && other.etcd.votes()
+	})
+
+	if n.etcd.demoted == demoted {
+		return
+	}
+
+	n.etcd.demoted = demoted
+
+	if demoted && w.etcd.leader == n.etcd.id {
+		w.etcd.leader = 0
+
+		if heir := w.heir(n); heir != nil && w.quorum() {
+			w.lead(heir)
+		}
+	}
+
+	w.reconsider()
 }

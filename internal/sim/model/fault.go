@@ -45,6 +45,17 @@ const (
 	StepDrain Step = "drain"
 	// StepPatch is a Kubernetes request that changes something.
 	StepPatch Step = "patch"
+	// StepEtcdSnapshot is a call that asks for a snapshot of etcd.
+	StepEtcdSnapshot Step = "etcd-snapshot"
+
+	// StepEtcd is the member of a control plane, StepDisk the file system below
+	// /var, StepClock the clock of a machine, and StepSecurityState what it says
+	// about its boot. Like kubelet they are in force from the moment that the
+	// script is; see [trouble].
+	StepEtcd          Step = "etcd"
+	StepDisk          Step = "disk"
+	StepClock         Step = "clock"
+	StepSecurityState Step = "security-state"
 )
 
 // The effects.
@@ -58,8 +69,9 @@ const (
 	EffectFailArmed Effect = "fail-armed"
 	// EffectNotFound lets a pull answer that the image does not exist.
 	EffectNotFound Effect = "not-found"
-	// EffectStall keeps a pull from making progress, for the fault's duration
-	// or until the script is replaced.
+	// EffectStall keeps a pull, or a snapshot of etcd, from making progress, and a
+	// disk from telling its size, for the fault's duration or until the script is
+	// replaced.
 	EffectStall Effect = "stall"
 	// EffectConnectionLost lets the step take effect and its caller see a
 	// broken connection.
@@ -108,6 +120,49 @@ const (
 	EffectBlockedByBudget Effect = "blocked-by-budget"
 )
 
+// The effects on a snapshot of etcd, besides fail and connection-lost, which
+// breaks the stream in its middle.
+const (
+	// EffectCut ends the stream in its middle as if that were all.
+	EffectCut Effect = "cut"
+	// EffectCorrupt sends other bytes than those that were hashed.
+	EffectCorrupt Effect = "corrupt"
+)
+
+// The effects that are in force with their script: on etcd, on the disk, on the
+// clock, and unreadable on the last two and on the security state.
+const (
+	// EffectAlarmNoSpace and EffectAlarmCorrupt are alarms of the member. The
+	// database takes writes all the same, other than that of a real member.
+	EffectAlarmNoSpace Effect = "alarm-nospace"
+	EffectAlarmCorrupt Effect = "alarm-corrupt"
+	// EffectLagging keeps the member [Lag] entries behind the others.
+	EffectLagging Effect = "lagging"
+	// EffectBig is a database of [BigDatabase] bytes.
+	EffectBig Effect = "big"
+	// EffectNoLeader is a member that sees no leader, while the others go on.
+	EffectNoLeader Effect = "no-leader"
+	// EffectSilent lets every question to the member fail.
+	EffectSilent Effect = "silent"
+	// EffectLearner is a member that is listed as a learner, has no vote, and
+	// answers for its own status only. The last voter keeps it.
+	EffectLearner Effect = "learner"
+	// EffectReports lets the status of the member list an error.
+	EffectReports Effect = "reports"
+	// EffectFull leaves [FullDisk] bytes where the images are, which is below /var
+	// or a volume of its own; what is pulled still fits.
+	EffectFull Effect = "full"
+	// EffectPressure lets the kubelet report DiskPressure.
+	EffectPressure Effect = "pressure"
+	// EffectUnreadable is a machine that does not tell.
+	EffectUnreadable Effect = "unreadable"
+	// EffectUnsynced is a clock without a time server: the machine is not ready,
+	// as Talos has it.
+	EffectUnsynced Effect = "unsynced"
+	// EffectDisabled is a clock that is not meant to be synchronised.
+	EffectDisabled Effect = "disabled"
+)
+
 // FlapAfter is how long, in simulated time, a node is ready before
 // [EffectFlap] strikes.
 const FlapAfter = 31037 * time.Millisecond
@@ -151,7 +206,7 @@ func (f Fault) of(components []string) bool {
 func componentsOf(step Step) []string {
 	return map[Step][]string{
 		StepComponentPull: componentNames(),
-		StepApply:         componentNames(),
+		StepApply:         append(componentNames(), InstallerName),
 		StepStaticPod:     staticNames(),
 	}[step]
 }
@@ -174,6 +229,14 @@ func effectsOf(step Step) []Effect {
 		StepStaticPod:      {EffectNeverReady, EffectCrashLoop, EffectFlap},
 		StepKubeletRestart: {EffectStaysDown, EffectNotReady},
 		StepAPIServer:      {EffectFlap},
+
+		StepEtcdSnapshot: {EffectFail, EffectCut, EffectConnectionLost, EffectCorrupt, EffectStall},
+		StepEtcd: {
+			EffectAlarmNoSpace, EffectAlarmCorrupt, EffectLagging, EffectBig, EffectNoLeader, EffectSilent, EffectLearner, EffectReports,
+		},
+		StepDisk:          {EffectFull, EffectPressure, EffectUnreadable, EffectStall},
+		StepClock:         {EffectUnsynced, EffectDisabled, EffectUnreadable},
+		StepSecurityState: {EffectUnreadable},
 	}[step]
 }
 
@@ -182,5 +245,6 @@ func steps() []Step {
 	return []Step{
 		StepObserve, StepPull, StepInstall, StepReboot, StepLegacyUpgrade, StepBoot, StepKubelet,
 		StepComponentPull, StepApply, StepStaticPod, StepKubeletRestart, StepAPIServer, StepDrain, StepPatch,
+		StepEtcdSnapshot, StepEtcd, StepDisk, StepClock, StepSecurityState,
 	}
 }

@@ -40,15 +40,23 @@ import (
 //	api-server      flap
 //	drain           blocked-by-budget
 //	patch           connection-lost
+//	etcd-snapshot   fail, cut, connection-lost, corrupt, stall
+//	etcd            alarm-nospace, alarm-corrupt, lagging, big, no-leader, silent, learner, reports
+//	disk            full, pressure, unreadable, stall
+//	clock           unsynced, disabled, unreadable
+//	security-state  unreadable
 //
 // The Effect constants say what each of them does. "for" is simulated time in
 // Go's notation and belongs to stall, unreachable, never-returns, not-ready,
-// flap, never-ready, crash-loop and stays-down; without it they last until the
-// script is replaced, but for the flap of static-pod and of api-server, which
+// flap, never-ready, crash-loop and stays-down, and to everything of etcd, disk,
+// clock and security-state; without it they last until the script is replaced,
+// but for the flap of static-pod and of api-server, which
 // lasts 20 seconds. "component" narrows component-pull, apply and static-pod to
 // one of kubelet, kube-apiserver, kube-controller-manager, kube-scheduler and
-// kube-proxy; an apply is of those whose image it changes. Faults that never ran
-// out of times strike again; earlier lines win over later ones.
+// kube-proxy; an apply is of those whose image it changes, installer among them.
+// Faults that never ran out of times strike again; earlier lines win over later ones. What is of etcd,
+// disk, clock and security-state is in force, over boots too, as soon as the
+// script is: once, whatever "times" says, and all lines of a machine together.
 //
 // Errors name the line and the field. An empty document is an empty script.
 func LoadFaults(document []byte) ([]Fault, error) {
@@ -182,7 +190,7 @@ func (f Fault) validate() error {
 		return fmt.Errorf("field times: got %d, want 0 (always) or more", f.Times)
 	case f.For < 0:
 		return fmt.Errorf("field for: got %s, want a positive duration", f.For)
-	case f.For > 0 && !slices.Contains(lasting, f.Effect):
+	case f.For > 0 && !slices.Contains(troubleSteps(), f.Step) && !slices.Contains(lasting, f.Effect):
 		return fmt.Errorf("field for: effect %s has no duration, only %s have", f.Effect, join(lasting))
 	default:
 		return nil

@@ -51,7 +51,7 @@ func (s *script) has(node string, step Step, effect Effect) bool {
 // SetFaults replaces the script. What lasted until the script is replaced
 // ends: an unreachable API answers again, a stalled pull goes on, and a
 // machine that never returned starts, unless the new script says the same of
-// it again.
+// it again; so do the troubles of a member, a disk or a clock.
 func (w *World) SetFaults(faults []Fault) {
 	w.locked(func() {
 		w.script = newScript(faults)
@@ -73,6 +73,8 @@ func (w *World) SetFaults(faults []Fault) {
 			if n.ailment.forGood() && !w.script.has(n.name, n.ailment.step, n.ailment.effect) {
 				w.heal(n)
 			}
+
+			w.strikeTroubles(n)
 		}
 
 		w.strikeKubelets()

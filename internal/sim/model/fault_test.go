@@ -28,6 +28,11 @@ faults:
   - {node: cp-0, step: apply, effect: overwritten, component: kube-proxy}
   - {node: cp-0, step: kubelet-restart, effect: stays-down}
   - {node: cp-0, step: component-pull, effect: stall, component: kubelet, for: 1m}
+  - {node: cp-0, step: apply, effect: busy, component: installer}
+  - {node: "*", step: etcd, effect: alarm-nospace, for: 5m}
+  - {node: cp-0, step: etcd-snapshot, effect: stall, for: 5m}
+  - {node: cp-0, step: disk, effect: stall, for: 2m}
+  - {node: worker-0, step: security-state, effect: unreadable}
 `
 
 	got, err := model.LoadFaults([]byte(script))
@@ -43,6 +48,11 @@ faults:
 		{Node: "cp-0", Step: model.StepApply, Effect: model.EffectOverwritten, Times: 1, Component: "kube-proxy"},
 		{Node: "cp-0", Step: model.StepKubeletRestart, Effect: model.EffectStaysDown, Times: 1},
 		{Node: "cp-0", Step: model.StepComponentPull, Effect: model.EffectStall, Times: 1, Component: "kubelet", For: time.Minute},
+		{Node: "cp-0", Step: model.StepApply, Effect: model.EffectBusy, Times: 1, Component: "installer"},
+		{Node: "*", Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace, Times: 1, For: 5 * time.Minute},
+		{Node: "cp-0", Step: model.StepEtcdSnapshot, Effect: model.EffectStall, Times: 1, For: 5 * time.Minute},
+		{Node: "cp-0", Step: model.StepDisk, Effect: model.EffectStall, Times: 1, For: 2 * time.Minute},
+		{Node: "worker-0", Step: model.StepSecurityState, Effect: model.EffectUnreadable, Times: 1},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %+v, want %+v", got, want)
@@ -73,6 +83,8 @@ func TestLoadFaultsNamesLineAndField(t *testing.T) {
 		{"component of another step", "faults:\n- {node: a, step: pull, effect: fail, component: kubelet}", "field component: step pull is of no component"},
 		{"unknown component", "faults:\n- {node: a, step: static-pod, effect: never-ready, component: kubelet}", `got "kubelet", step static-pod can have`},
 		{"effect of a boot", "faults:\n- {node: a, step: kubelet-restart, effect: fallback}", "step kubelet-restart can have stays-down, not-ready"},
+		{"duration of a snapshot", "faults:\n- {node: a, step: etcd-snapshot, effect: cut, for: 3m}", "field for: effect cut has no duration"},
+		{"effect of a disk", "faults:\n- {node: a, step: clock, effect: full}", "step clock can have unsynced, disabled, unreadable"},
 		{"not YAML", "faults: [", "line 1"},
 	} {
 		_, err := model.LoadFaults([]byte(test.script))

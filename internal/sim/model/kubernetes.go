@@ -12,6 +12,9 @@ const (
 	SchedulerName         = "kube-scheduler"
 	ProxyName             = "kube-proxy"
 	CoreDNSName           = "coredns"
+	// InstallerName is the image that a machine would be installed from anew. It
+	// stands in the configuration only.
+	InstallerName = "installer"
 )
 
 // ApplyMode is how a machine configuration takes effect.

@@ -137,7 +137,7 @@ func (w *World) validateMembers() error {
 	}
 
 	for _, other := range members {
-		if !other.etcd.healthy() {
+		if !other.etcd.healthy() || other.suffers(StepEtcd, EffectSilent) || other.suffers(StepEtcd, EffectNoLeader) {
 			return refuse("error validating etcd for upgrade: etcd member %s is not healthy; "+
 				"all members must be healthy to perform an upgrade: context deadline exceeded", memberID(other.etcd.id))
 		}
@@ -162,7 +162,7 @@ func (w *World) startUpgrade(n *node, content system, options LegacyOptions) str
 			w.failSequence(life, n, err)
 		}
 
-		w.goDown(n, "client", true)
+		w.goDown(n, n.asker(), true)
 
 		if options.Mode == RebootPowercycle && w.clock.Sleep(w.life, firmwareTime) != nil {
 			return
@@ -196,7 +196,15 @@ func (w *World) upgradeSequence(life context.Context, n *node, content system) e
 	run := &installation{image: content.image, content: content, by: "legacy", more: make(chan struct{})}
 	fault, _ := w.TakeFault(n.name, StepInstall)
 
-	w.locked(func() { n.installing = true; w.phase(n, "upgrade"); w.touch(n) })
+	w.locked(func() {
+		if n.byHand {
+			run.by = n.asker()
+		}
+
+		n.installing = true
+		w.phase(n, "upgrade")
+		w.touch(n)
+	})
 	w.runInstaller(life, n, run, fault)
 
 	if run.exit != 0 {

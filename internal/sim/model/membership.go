@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
@@ -56,6 +57,7 @@ func (w *World) AddNode(options NodeOptions) (string, error) {
 
 		n.downAt = w.clock.Now()
 		w.introduce(n, true)
+		w.strikeTroubles(n)
 		w.touch(n)
 		w.spawn(w.life, func(ctx context.Context) { w.boot(ctx, n, causeReboot) })
 	})
@@ -117,7 +119,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 	content.platform = options.Platform
 
 	n := &node{
-		index: w.joined, name: options.Name, role: options.Role, address: address(w.joined),
+		index: w.joined, name: options.Name, role: options.Role, address: w.options.address(w.joined),
 		uuid:     drawUUID(seed, "uuid", options.Name),
 		identity: drawToken(seed, "identity", options.Name),
 		secure:   defaults.SecureBoot,
@@ -126,6 +128,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		tag:      -1,
 		images:   map[string]time.Time{},
 		pulled:   map[runtimeImage]time.Time{},
+		troubles: map[trouble]time.Time{},
 		bootID:   drawUUID(seed, "boot", options.Name, "0"),
 		stage:    StageBooting,
 		events:   newRing(options.Name + "-0-"),
@@ -205,11 +208,25 @@ func (w *World) freeName(role Role) string {
 	}
 }
 
-// address counts through a network that exists nowhere else.
-func address(index int) string {
+// address counts through a network that exists nowhere else. Those of IPv6 are
+// spelled as the standard wants them.
+func (o Options) address(index int) string {
 	const first, octet = 2, 256
 
+	if o.IPv6 {
+		return fmt.Sprintf("fd05::%x", first+index)
+	}
+
 	return fmt.Sprintf("10.5.%d.%d", (first+index)/octet, (first+index)%octet)
+}
+
+// hostPort is an address with a port, where one of IPv6 has brackets.
+func hostPort(address, port string) string {
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+
+	return address + ":" + port
 }
 
 // introduce records a machine, which either was there when the simulation began

@@ -49,12 +49,15 @@ type node struct {
 	silent     bool // apid does not answer although the machine runs
 	silentStep Step
 	silentEnd  time.Time
-	dead       chan struct{} // closed when a machine that hangs may go on
-	ailment    ailment       // why the kubelet reports that the node is not ready
-	flap       *Fault        // what strikes when the node has been ready for a while
+	dead       chan struct{}         // closed when a machine that hangs may go on
+	ailment    ailment               // why the kubelet reports that the node is not ready
+	flap       *Fault                // what strikes when the node has been ready for a while
+	troubles   map[trouble]time.Time // what is wrong with the machine, and until when; zero for good
+	stalled    chan struct{}         // closed when the disk answers again, nil while it does
 
 	stage         Stage
 	sequence      string // running sequence, empty in between
+	byHand        bool   // a person asked for the sequence
 	actor         string
 	installing    bool
 	cordoned      bool // the machine's own cordon is to be lifted

@@ -38,6 +38,9 @@ type NodeState struct {
 	// BootID, Talos and so on are those of the last boot while it is down.
 	BootID, Talos, Image, Schematic, Platform string
 	SecureBoot                                bool
+	// SecurityUnknown tells that the machine does not say how it booted; what
+	// SecureBoot says is true all the same.
+	SecurityUnknown bool
 	// BootedAt and DownAt are simulated instants; DownAt is zero while up.
 	BootedAt, DownAt time.Time
 
@@ -81,6 +84,10 @@ type NodeState struct {
 	// the machine's own probe found last.
 	EtcdID                               uint64
 	EtcdRunning, EtcdHealthy, EtcdServed bool
+	// Vitals are what [World.Vitals] tells without waiting; DiskPressure is a condition that the
+	// kubelet reports of its node while it runs.
+	Vitals       Vitals
+	DiskPressure bool
 	// Unschedulable is what the Kubernetes face last said of the node.
 	Unschedulable bool
 
@@ -138,7 +145,8 @@ func (w *World) state(n *node) NodeState {
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
 		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,
 		Platform: n.platform(), SecureBoot: n.secure, BootedAt: n.bootedAt, DownAt: n.downAt,
-		Booted: slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
+		SecurityUnknown: n.suffers(StepSecurityState, EffectUnreadable),
+		Booted:          slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
 		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n),
 		Kubelet: n.kubelet, Components: n.components, APIServerUp: w.apiServerUp(n),
 		Config: slices.Clone(n.config), ConfigVersion: n.configVersion, PersistentConfig: n.persistentConfig(),
@@ -146,7 +154,8 @@ func (w *World) state(n *node) NodeState {
 		ProxyImage: n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
 		PulledComponents: w.pulledComponents(n),
 		Unschedulable:    n.unschedulable,
-		Installs:         n.installs, Reboots: n.reboots,
+		Vitals:           w.vitals(n), DiskPressure: n.kubelet.Running && n.suffers(StepDisk, EffectPressure),
+		Installs: n.installs, Reboots: n.reboots,
 	}
 
 	for i, slot := range n.slots {
@@ -221,7 +230,7 @@ func (w *World) reach(nameOrAddress string) (*node, error) {
 	}
 
 	if !n.reachable() {
-		return nil, fmt.Errorf("dial tcp %s:50000: connect: %w", n.address, ErrUnreachable)
+		return nil, fmt.Errorf("dial tcp %s: connect: %w", hostPort(n.address, "50000"), ErrUnreachable)
 	}
 
 	return n, nil

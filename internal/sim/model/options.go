@@ -41,6 +41,11 @@ type Options struct {
 	Schematic string
 	// Platform is metal when empty.
 	Platform string
+	// IPv6 machines have addresses of IPv6 and no others.
+	IPv6 bool
+	// ContainerdVolume gives the images a volume of their own below
+	// /var/lib/containerd, as the volume CRI of Talos 1.14 can be.
+	ContainerdVolume bool
 	// SecureBoot machines refuse to start what is not signed for it.
 	SecureBoot bool
 	// Unpinned machine configurations name no component images: the kubelet

@@ -57,6 +57,29 @@ func (w *World) Reboot(ctx context.Context, name string, mode RebootMode) (actor
 	return actor, err
 }
 
+// RebootByHand is a person who reboots a machine, found by name or address, with
+// talosctl: without the faults that are meant for others.
+func (w *World) RebootByHand(name string, mode RebootMode) (err error) {
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.reach(name); err != nil {
+			return
+		}
+
+		if n.sequence != "" && n.sequence != "boot" {
+			err = refuse("sequence not started: locked")
+
+			return
+		}
+
+		n.byHand = true
+		w.startReboot(n, mode, causeReboot)
+	})
+
+	return err
+}
+
 // Rollback makes the bootloader start the other slot and reboots.
 func (w *World) Rollback(ctx context.Context, name string) (err error) {
 	if err := ctx.Err(); err != nil {
@@ -125,7 +148,7 @@ func (w *World) startReboot(n *node, mode RebootMode, why cause) string {
 			return
 		}
 
-		w.goDown(n, "client", mode != RebootForce)
+		w.goDown(n, n.asker(), mode != RebootForce)
 
 		if mode == RebootPowercycle && w.clock.Sleep(w.life, firmwareTime) != nil {
 			return
@@ -178,7 +201,17 @@ func (w *World) takeDown(n *node, by string, graceful bool) {
 	n.stopKubernetes()
 	n.installing = false
 	n.sequence, n.actor = "", ""
+	n.byHand = false
 	n.cut()
 	n.kill()
 	w.touch(n)
+}
+
+// asker is who wanted the sequence that runs, as the history has it.
+func (n *node) asker() string {
+	if n.byHand {
+		return "other"
+	}
+
+	return "client"
 }

@@ -91,6 +91,8 @@ func findSection(text, component string) (*yaml.Node, error) {
 			if section := field(field(root, at.section), at.field); section != nil && section.Kind == yaml.MappingNode {
 				found = section
 			}
+		case kind.Value == at.kind && component == InstallerName:
+			found = field(root, "installer")
 		case kind.Value == at.kind:
 			return root, nil
 		}

@@ -45,6 +45,10 @@ func (n *node) unmet() []Condition {
 
 	var unmet []Condition
 
+	if n.suffers(StepClock, EffectUnsynced) {
+		unmet = append(unmet, Condition{"time", "time is not synced"})
+	}
+
 	if reasons := n.unhealthyServices(); len(reasons) > 0 {
 		unmet = append(unmet, Condition{"services", strings.Join(reasons, ", ")})
 	}
@@ -86,9 +90,15 @@ func (w *World) settle(n *node) {
 	n.reported = now
 
 	if n.up && (now.stage != before.stage || now.ready != before.ready) {
-		w.record(n.name, history.KindStage, map[string]string{
+		detail := map[string]string{
 			"from": string(before.stage), "to": string(now.stage), "ready": strconv.FormatBool(now.ready),
-		})
+		}
+
+		if n.byHand {
+			detail["by"] = n.asker()
+		}
+
+		w.record(n.name, history.KindStage, detail)
 	}
 
 	if n.up && (now.stage != before.stage || !slices.Equal(now.unmet, before.unmet)) {

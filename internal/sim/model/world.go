@@ -80,7 +80,13 @@ func New(options Options) (*World, error) {
 	}
 
 	w.etcd.elect(w.nodes[0].etcd)
-	w.locked(w.strikeKubelets)
+	w.locked(func() {
+		w.strikeKubelets()
+
+		for _, n := range w.nodes {
+			w.strikeTroubles(n)
+		}
+	})
 
 	return w, nil
 }

@@ -26,6 +26,9 @@ type Client struct {
 var (
 	_ cluster.Talos      = (*Client)(nil)
 	_ cluster.Kubernetes = (*Client)(nil)
+
+	_ cluster.WorkloadReader = (*Client)(nil)
+	_ cluster.Objects        = (*Client)(nil)
 )
 
 // Call is one call of a port.

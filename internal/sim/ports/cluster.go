@@ -39,6 +39,8 @@ type Cluster struct {
 	nodes   map[string]*nodeObject
 	pods    []*pod
 	budgets []*Budget
+	rooms   map[string]cluster.Room
+	objects objects
 	started int
 	// struck holds the nodes whose scripted budget has blocked a drain; true
 	// where its pod was deleted all the same.
@@ -62,7 +64,7 @@ func New(options model.Options) (*Cluster, error) {
 
 	made := &Cluster{
 		world: world,
-		nodes: map[string]*nodeObject{}, struck: map[string]bool{}, noted: map[string]string{},
+		nodes: map[string]*nodeObject{}, rooms: map[string]cluster.Room{}, objects: objects{}, struck: map[string]bool{}, noted: map[string]string{},
 	}
 
 	made.life, made.end = context.WithCancel(context.Background())

@@ -87,6 +87,10 @@ func (c *Client) Configure(ctx context.Context, address string, change cluster.I
 			return err
 		}
 
+		if _, found := stored.place(change.Component); !found && change.Component == cluster.Installer {
+			return fmt.Errorf("unable to %s: %w: it has no section about its installation", what, cluster.ErrNotFound)
+		}
+
 		switch named := stored.image(change.Component); named {
 		case change.To:
 			return nil

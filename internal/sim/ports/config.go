@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -24,10 +25,12 @@ const (
 )
 
 // section is where a machine configuration speaks of a component: in a document
-// of its own or, where there is none, below a path of the v1alpha1 document.
+// of its own, at its top or below a key, or, where there is none, below a path of
+// the v1alpha1 document.
 type section struct {
 	kind string
 	path []string
+	own  string
 }
 
 // sectionOf is where it speaks of a component; false for what it knows nothing
@@ -35,15 +38,17 @@ type section struct {
 func sectionOf(component cluster.Component) (section, bool) {
 	switch component {
 	case cluster.Kubelet:
-		return section{"KubeletConfig", []string{"machine", "kubelet"}}, true
+		return section{"KubeletConfig", []string{"machine", "kubelet"}, ""}, true
 	case cluster.APIServer:
-		return section{"KubeAPIServerConfig", []string{keyCluster, "apiServer"}}, true
+		return section{"KubeAPIServerConfig", []string{keyCluster, "apiServer"}, ""}, true
 	case cluster.ControllerManager:
-		return section{"KubeControllerManagerConfig", []string{keyCluster, "controllerManager"}}, true
+		return section{"KubeControllerManagerConfig", []string{keyCluster, "controllerManager"}, ""}, true
 	case cluster.Scheduler:
-		return section{"KubeSchedulerConfig", []string{keyCluster, "scheduler"}}, true
+		return section{"KubeSchedulerConfig", []string{keyCluster, "scheduler"}, ""}, true
 	case cluster.Proxy:
-		return section{"KubeProxyConfig", []string{keyCluster, "proxy"}}, true
+		return section{"KubeProxyConfig", []string{keyCluster, "proxy"}, ""}, true
+	case cluster.Installer:
+		return section{"UnattendedInstallConfig", []string{"machine", "install"}, "installer"}, true
 	default:
 		return section{}, false
 	}
@@ -79,10 +84,9 @@ func parseConfiguration(text []byte) (configuration, error) {
 func (c configuration) summary() *cluster.MachineConfig {
 	read := &cluster.MachineConfig{Images: map[cluster.Component]string{}}
 
-	read.InstallImage = text(child(c.document(""), "machine", "install", keyImage))
-	if install := c.document("UnattendedInstallConfig"); install != nil {
-		read.InstallImage = text(child(install, "installer", keyImage))
-	}
+	read.InstallImage = c.image(cluster.Installer)
+	_, read.Installs = c.place(cluster.Installer)
+	read.EtcdQuota = c.etcdQuota()
 
 	for _, component := range cluster.Components(cluster.ControlPlane) {
 		if named := c.image(component); named != "" {
@@ -167,19 +171,55 @@ func (c configuration) document(kind string) *yaml.Node {
 	return c.documents[index]
 }
 
+// place is the mapping that may name the image of a component: in the document of
+// its own, if there is one. It is nil, and found false, where there is none.
+func (c configuration) place(component cluster.Component) (mapping *yaml.Node, found bool) {
+	where, known := sectionOf(component)
+	if !known {
+		return nil, false
+	}
+
+	mapping = child(c.document(""), where.path...)
+
+	if own := c.document(where.kind); own != nil {
+		mapping = own
+		if where.own != "" {
+			mapping = child(own, where.own)
+		}
+	}
+
+	return mapping, mapping != nil
+}
+
 // image is what the configuration names for a component, empty where it names
 // nothing.
 func (c configuration) image(component cluster.Component) string {
-	where, known := sectionOf(component)
-	if !known {
-		return ""
+	mapping, _ := c.place(component)
+
+	return text(child(mapping, keyImage))
+}
+
+// unlimited is the quota of a database of etcd without one.
+const unlimited = 1 << 56
+
+// etcdQuota is the largest size of the database of etcd, 0 where none is
+// configured. Of a list, the last value counts.
+func (c configuration) etcdQuota() int64 {
+	value := child(c.document(""), keyCluster, "etcd", "extraArgs", "quota-backend-bytes")
+	if value != nil && value.Kind == yaml.SequenceNode && len(value.Content) > 0 {
+		value = value.Content[len(value.Content)-1]
 	}
 
-	if own := c.document(where.kind); own != nil {
-		return text(child(own, keyImage))
-	}
+	quota, err := strconv.ParseInt(text(value), 0, 64)
 
-	return text(child(child(c.document(""), where.path...), keyImage))
+	switch {
+	case err != nil:
+		return 0
+	case quota < 0:
+		return unlimited
+	default:
+		return min(quota, unlimited)
+	}
 }
 
 // withImage is its text with another image for a component; all other bytes
@@ -192,79 +232,19 @@ func (c configuration) withImage(component cluster.Component, image string) ([]b
 
 	edit := lines(strings.SplitAfter(string(c.text), "\n"))
 	own := c.document(where.kind)
+	mapping, _ := c.place(component)
 
 	switch {
-	case own != nil && child(own, keyImage) != nil:
-		edit.replace(child(own, keyImage), image)
-	case own != nil:
+	case own != nil && child(mapping, keyImage) != nil:
+		edit.replace(child(mapping, keyImage), image)
+	case own != nil && where.own == "":
 		edit.insert(child(own, keyKind).Line, own.Column, keyImage+": "+image)
-	case !edit.below(child(c.document(""), where.path[0]), where.path[1], image):
+	case own != nil && edit.below(own, where.own, image):
+	case own != nil, !edit.below(child(c.document(""), where.path[0]), where.path[1], image):
 		return nil, fmt.Errorf("%w: the machine configuration has no place for an image of %s", cluster.ErrRefused, component)
 	}
 
 	return []byte(strings.Join(edit, "")), nil
-}
-
-// lines are those of a text, each with its end.
-type lines []string
-
-// replace puts another value in the place of a scalar.
-func (l lines) replace(scalar *yaml.Node, value string) {
-	line := l[scalar.Line-1]
-	start, length := scalar.Column-1, len(scalar.Value)
-
-	if quote := line[start]; quote == '"' || quote == '\'' {
-		length = strings.IndexByte(line[start+1:], quote) + len(`""`)
-	}
-
-	l[scalar.Line-1] = line[:start] + value + line[start+length:]
-}
-
-// insert adds lines of text after the line with a number, counted from 1, and
-// at a column.
-func (l *lines) insert(after, column int, texts ...string) {
-	for i, added := range texts {
-		*l = slices.Insert(*l, after+i, strings.Repeat(" ", column-1)+added+"\n")
-	}
-}
-
-// open adds to a mapping between braces.
-func (l lines) open(mapping *yaml.Node, member string) {
-	if len(mapping.Content) > 0 {
-		member += ", "
-	}
-
-	line := l[mapping.Line-1]
-	l[mapping.Line-1] = line[:mapping.Column] + member + line[mapping.Column:]
-}
-
-const indent = 2
-
-// below has the section of a v1alpha1 document name an image; it returns false
-// where the parent has no block of lines to add to.
-func (l *lines) below(parent *yaml.Node, name, image string) bool {
-	if parent == nil || parent.Kind != yaml.MappingNode || len(parent.Content) == 0 {
-		return false
-	}
-
-	key, value := member(parent, name)
-	named := keyImage + ": " + image
-
-	switch {
-	case key == nil:
-		first := parent.Content[0]
-		l.insert(first.Line-1, first.Column, name+":", strings.Repeat(" ", indent)+named)
-	case child(value, keyImage) != nil:
-		l.replace(child(value, keyImage), image)
-	case value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0:
-		l.open(value, fmt.Sprintf("%s: %q", keyImage, image))
-	case len(value.Content) > 0:
-		l.insert(value.Content[0].Line-1, value.Content[0].Column, named)
-	default:
-		l.insert(key.Line, key.Column+indent, named)
-	}
-
-	return true
 }
 
 // child follows keys through mappings; nil where there is nothing.

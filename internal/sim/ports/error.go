@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -20,6 +21,12 @@ func translate(ctx context.Context, what string, mutates bool, err error) error 
 
 	if ctx.Err() != nil {
 		return fmt.Errorf("unable to %s: %w", what, interrupted(ctx, mutates))
+	}
+
+	// What etcd refuses for the moment, to somebody who only asks, it may answer
+	// later.
+	if !mutates && !errors.Is(err, model.ErrNoLeader) && strings.Contains(err.Error(), "etcdserver: ") {
+		return fmt.Errorf("unable to %s: %w: %w", what, cluster.ErrUnreachable, err)
 	}
 
 	for _, known := range []struct{ answer, meaning error }{

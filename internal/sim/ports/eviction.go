@@ -5,6 +5,7 @@ package ports
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
@@ -25,7 +26,8 @@ func (a actor) detail(pod cluster.Pod) map[string]string {
 
 // evict is an eviction request.
 func (c *Cluster) evict(who actor, asked cluster.Pod) error {
-	node, found, exhausted := c.find(asked)
+	node, found, covered := c.find(asked)
+	exhausted := covered.exhausted
 	detail := who.detail(asked)
 
 	switch {
@@ -34,6 +36,12 @@ func (c *Cluster) evict(who actor, asked cluster.Pod) error {
 		c.record(node, history.KindEvict, detail)
 
 		return nil
+	case len(covered.by) > 1:
+		detail["outcome"], detail["budget"] = "blocked", strings.Join(covered.by, ", ")
+		c.record(node, history.KindEvict, detail)
+
+		return fmt.Errorf("unable to evict pod %s: %w: %w: Kubernetes evicts no pod that two of them cover; leave it to one of them",
+			asked, cluster.ErrRefused, cluster.ErrOverlap)
 	case exhausted != "":
 		detail["outcome"], detail["budget"] = "blocked", exhausted
 		c.record(node, history.KindEvict, detail)
@@ -69,27 +77,35 @@ func (c *Cluster) tell(node, budget string) {
 
 // delete is the deletion of a pod without asking its budgets.
 func (c *Cluster) delete(who actor, asked cluster.Pod) {
-	node, found, exhausted := c.find(asked)
+	node, found, covered := c.find(asked)
 	if !found {
 		return
 	}
 
 	detail := who.detail(asked)
-	if exhausted != "" {
-		detail["budget"] = exhausted
+	if covered.exhausted != "" {
+		detail["budget"] = covered.exhausted
 	}
 
 	c.record(node, history.KindDelete, detail)
 	c.terminate(asked)
 }
 
+// cover is what the budgets of a pod say.
+type cover struct {
+	// by are their names.
+	by []string
+	// exhausted is one that has nothing to give, empty where all have.
+	exhausted string
+}
+
 // find tells where a pod runs and which of its budgets has nothing to give.
-func (c *Cluster) find(asked cluster.Pod) (node string, found bool, exhausted string) {
+func (c *Cluster) find(asked cluster.Pod) (node string, found bool, covered cover) {
 	for _, state := range c.world.Nodes() {
 		if asked.Name == blockerName(state.Name) {
-			blocked := c.blocked(state.Name)
+			name := namespaceWorkload + "/" + asked.Name
 
-			return state.Name, blocked, namespaceWorkload + "/" + asked.Name
+			return state.Name, c.blocked(state.Name), cover{by: []string{name}, exhausted: name}
 		}
 	}
 
@@ -100,25 +116,45 @@ func (c *Cluster) find(asked cluster.Pod) (node string, found bool, exhausted st
 
 	index := slices.IndexFunc(c.pods, func(p *pod) bool { return p.uid == asked.UID })
 	if index < 0 {
-		return "", false, ""
+		return "", false, cover{}
 	}
 
 	asking := c.pods[index]
-
-	// A pod that does not serve costs its budget nothing, and may go while the
-	// others are enough.
-	cost := 0
-	if c.serves(asking) {
-		cost = 1
+	if !asking.goneAt.IsZero() {
+		// It is on its way already, and no budget is asked.
+		return asking.node, true, cover{}
 	}
 
 	for _, budget := range c.budgets {
-		if budget.App == asking.app && asking.goneAt.IsZero() && c.healthy(budget.App)-cost < budget.MinAvailable {
-			exhausted = budget.String()
+		if budget.App != asking.App {
+			continue
+		}
+
+		covered.by = append(covered.by, budget.String())
+		if c.exhausted(budget, asking) {
+			covered.exhausted = budget.String()
 		}
 	}
 
-	return asking.node, true, exhausted
+	return asking.node, true, covered
+}
+
+// exhausted tells whether a budget has nothing to give for a pod. One that does
+// not serve costs nothing, and may go while the others are enough, be that an old
+// number.
+func (c *Cluster) exhausted(budget *Budget, asking *pod) bool {
+	serves := c.serves(asking)
+
+	switch {
+	case !serves && budget.AlwaysAllow:
+		return false
+	case budget.Stale, budget.Unsynced != "" && serves:
+		return true
+	case serves:
+		return c.healthy(budget.App)-1 < budget.MinAvailable
+	default:
+		return c.healthy(budget.App) < budget.MinAvailable
+	}
 }
 
 // healthy counts the pods of an app that serve.
@@ -126,7 +162,7 @@ func (c *Cluster) healthy(app string) int {
 	count := 0
 
 	for _, p := range c.pods {
-		if p.app == app && c.serves(p) {
+		if p.App == app && c.serves(p) {
 			count++
 		}
 	}
@@ -137,7 +173,7 @@ func (c *Cluster) healthy(app string) int {
 func (c *Cluster) serves(p *pod) bool {
 	object := c.nodes[p.node]
 
-	return p.goneAt.IsZero() && object != nil && object.ready && !c.now().Before(p.readyAt)
+	return p.goneAt.IsZero() && !p.NotReady && object != nil && object.ready && !c.now().Before(p.readyAt)
 }
 
 // terminate stops a pod and starts another one in its place.
@@ -160,11 +196,11 @@ func (c *Cluster) terminate(asked cluster.Pod) {
 
 		p.goneAt = c.now().Add(graceTime)
 
-		if p.bound {
+		if p.bound || p.Unmanaged {
 			return
 		}
 
-		c.startPod(p.app, c.place(), c.now().Add(startTime))
+		c.startPod(p.PodSpec, c.place(p.PodSpec), c.now().Add(startTime))
 
 		return
 	}

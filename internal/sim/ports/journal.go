@@ -22,19 +22,30 @@ func (c *Cluster) Journal() cluster.Journal {
 }
 
 func copyJournal(journal cluster.Journal) cluster.Journal {
-	return cluster.Journal{
-		Entries: maps.Clone(journal.Entries), Manifests: copyDue(journal.Manifests), ResourceVersion: journal.ResourceVersion,
+	another := cluster.Journal{
+		Entries: maps.Clone(journal.Entries), Manifests: copied(journal.Manifests), Snapshot: copied(journal.Snapshot),
+		ResourceVersion: journal.ResourceVersion,
 	}
+
+	if kept := another.Snapshot; kept != nil {
+		// Of the target, only what tells one roll from another is written down.
+		kept.Target = cluster.Target{
+			Talos: kept.Target.Talos, Kubernetes: kept.Target.Kubernetes, InstallerImage: kept.Target.InstallerImage,
+		}
+	}
+
+	return another
 }
 
-func copyDue(due *cluster.ManifestsDue) *cluster.ManifestsDue {
-	if due == nil {
+// copied is another one of the same value; nil of nil.
+func copied[T any](original *T) *T {
+	if original == nil {
 		return nil
 	}
 
-	copied := *due
+	another := *original
 
-	return &copied
+	return &another
 }
 
 // entry is an entry of the journal as the history shows it.
@@ -97,7 +108,12 @@ func (c *Cluster) writeJournal(client string, journal cluster.Journal) (cluster.
 		return cluster.Journal{}, err
 	}
 
-	c.journal = copyJournal(journal)
+	journal = copyJournal(journal)
+	if err := c.recordSnapshot(client, c.journal.Snapshot, journal.Snapshot); err != nil {
+		return cluster.Journal{}, err
+	}
+
+	c.journal = journal
 	c.journal.ResourceVersion = c.next()
 
 	return copyJournal(c.journal), nil

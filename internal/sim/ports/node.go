@@ -3,7 +3,6 @@
 package ports
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -27,10 +26,13 @@ type nodeObject struct {
 	unschedulable bool
 	// mark is the run of ours that cordoned the node.
 	mark string
-	// byMachine tells that the machine itself cordoned it.
+	// byMachine is the annotation of a machine that cordoned its own node. It
+	// outlives the cordon when somebody else lifts that.
 	byMachine bool
-	// static are the static pods as the kubelet last reported them.
-	static map[string]model.StaticPod
+	// static are the static pods as the kubelet last reported them, pressure what
+	// it complains of.
+	static   map[string]model.StaticPod
+	pressure []string
 }
 
 func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
@@ -82,10 +84,16 @@ func (c *Cluster) follow(name string) {
 	object.turn(state.Kubelet.Ready, now)
 }
 
-// report has a kubelet that runs tell what became of the static pods.
+// report has a kubelet that runs tell what became of the static pods and of its
+// node.
 func (n *nodeObject) report(state model.NodeState) {
-	if state.Kubelet.Running {
-		n.static = state.StaticPods
+	if !state.Kubelet.Running {
+		return
+	}
+
+	n.static, n.pressure = state.StaticPods, nil
+	if state.DiskPressure {
+		n.pressure = []string{"DiskPressure"}
 	}
 }
 
@@ -167,7 +175,9 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 			Name: state.Name, Addresses: []string{state.Address}, ControlPlane: state.Role == model.ControlPlane,
 			Ready: object.ready, ReadyReason: object.reason(), ReadySince: object.since,
 			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: state.UUID, BootID: object.bootID,
-			Talos: true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,
+			CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
+			Pressure:        slices.Clone(object.pressure),
+			Talos:           true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,
 		}
 		if object.unschedulable {
 			node.CordonedBy = object.mark
@@ -195,105 +205,4 @@ func (c *Cluster) RemoveNode(name string) error {
 	})
 
 	return nil
-}
-
-// CordonAsPerson makes a node unschedulable, or schedulable, the way a person
-// with kubectl does: without any mark of ours.
-func (c *Cluster) CordonAsPerson(node string, on bool) error {
-	c.mu.Lock()
-
-	object, found := c.nodes[node]
-	if !found {
-		c.mu.Unlock()
-
-		return fmt.Errorf("node %s: %w", node, cluster.ErrNotFound)
-	}
-
-	changed := object.set(on)
-	if changed {
-		c.recordCordon(node, on, map[string]string{"by": "other"})
-	}
-	c.mu.Unlock()
-
-	c.world.SetUnschedulable(node, on)
-
-	return nil
-}
-
-// set changes spec.unschedulable and tells whether that was a change.
-func (n *nodeObject) set(on bool) bool {
-	if n.unschedulable == on {
-		return false
-	}
-
-	n.unschedulable = on
-	if !on {
-		n.byMachine = false
-	}
-
-	return true
-}
-
-func (c *Cluster) recordCordon(node string, on bool, detail map[string]string) {
-	detail["unschedulable"] = strconv.FormatBool(on)
-	c.record(node, history.KindCordon, detail)
-}
-
-// cordon is the request of a client that marks what it does.
-func (c *Cluster) cordon(client, node, run string) (ours bool, err error) {
-	c.mu.Lock()
-
-	object, found := c.nodes[node]
-
-	switch {
-	case !found:
-		c.mu.Unlock()
-
-		return false, fmt.Errorf("unable to cordon node %s: %w", node, cluster.ErrNotFound)
-	case object.unschedulable:
-		ours = object.mark != ""
-		c.mu.Unlock()
-
-		return ours, nil
-	}
-
-	object.set(true)
-	object.mark = run
-	c.recordCordon(node, true, map[string]string{"by": "client", "client": client, "run": run})
-	c.mu.Unlock()
-
-	c.world.SetUnschedulable(node, true)
-
-	return true, nil
-}
-
-func (c *Cluster) uncordon(client, node string) {
-	c.mu.Lock()
-
-	object, found := c.nodes[node]
-	if !found || object.mark == "" {
-		c.mu.Unlock()
-
-		return
-	}
-
-	object.mark = ""
-	if object.set(false) {
-		c.recordCordon(node, false, map[string]string{"by": "client", "client": client})
-	}
-	c.mu.Unlock()
-
-	c.world.SetUnschedulable(node, false)
-}
-
-// UncordonAnyway makes a node schedulable in the name of a client, whoever set
-// its cordon: what a careless client would do.
-func (c *Cluster) UncordonAnyway(client, node string) {
-	c.mu.Lock()
-	if object, found := c.nodes[node]; found && object.unschedulable && object.mark == "" {
-		object.mark = client
-	}
-	c.mu.Unlock()
-
-	c.uncordon(client, node)
 }

@@ -150,6 +150,12 @@ func (c *Cluster) forget(ctx context.Context, client string) (kept []string, err
 			}
 		}
 
+		if err := c.recordSnapshot(client, c.journal.Snapshot, nil); err != nil {
+			c.mu.Unlock()
+
+			return nil, err
+		}
+
 		c.journal = cluster.Journal{}
 	}
 	c.mu.Unlock()

@@ -3,6 +3,7 @@
 package ports
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -20,7 +21,8 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 
 	machine := cluster.Machine{
 		Address: state.Address, NodeName: state.Name, UUID: state.UUID, Role: cluster.Role(state.Role),
-		Talos: talos, Schematic: state.Schematic, Platform: state.Platform, SecureBoot: state.SecureBoot,
+		Talos: talos, Schematic: state.Schematic, Platform: state.Platform,
+		SecureBoot: state.SecureBoot && !state.SecurityUnknown, BootUnknown: state.SecurityUnknown,
 		BootID: state.BootID, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
 		// The running system does not see what an installer has just written.
 		UpgradePending: state.UpgradePending && !state.Armed,
@@ -50,20 +52,18 @@ func (c *Client) admin() bool {
 	return false
 }
 
-// etcd is etcd as one control plane sees it.
+// etcd is etcd as one control plane sees it. Of a learner that is its status: it
+// answers nothing else.
 func (c *Client) etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
-	members, err := c.cluster.world.EtcdMembers(ctx, address)
-	if err != nil {
-		return cluster.EtcdView{}, err
-	}
-
 	status, err := c.cluster.world.EtcdStatus(ctx, address)
 	if err != nil {
 		return cluster.EtcdView{}, err
 	}
 
-	alarms, err := c.cluster.world.EtcdAlarms(ctx, address)
-	if err != nil {
+	members, noMembers := c.cluster.world.EtcdMembers(ctx, address)
+	alarms, noAlarms := c.cluster.world.EtcdAlarms(ctx, address)
+
+	if err := cmp.Or(noMembers, noAlarms); err != nil && (!status.Learner || ctx.Err() != nil) {
 		return cluster.EtcdView{}, err
 	}
 

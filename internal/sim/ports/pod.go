@@ -19,28 +19,38 @@ const (
 	namespaceWorkload = "workload"
 )
 
+// PodSpec is a pod that a test wants.
+type PodSpec struct {
+	// App is what it belongs to. A budget covers all pods of an app.
+	App string
+	// Node is where it starts; empty lets the cluster choose.
+	Node string
+	// Fits are the nodes that it can run on; nil means all that take workloads.
+	Fits []string
+	// Unmanaged pods are not brought back when they are taken away.
+	Unmanaged bool
+	// LocalData names volumes whose content is lost with the pod.
+	LocalData []string
+	// CPU is what it requests in thousandths of a core, Memory in bytes.
+	CPU, Memory int64
+	// NotReady pods run, and never serve.
+	NotReady bool
+}
+
 // pod is one workload pod. Its controller starts another one for each that is
 // taken away.
 type pod struct {
-	app, name, uid string
+	PodSpec
+
+	name, uid string
 	// node is empty while no node takes it.
 	node string
 	// readyAt is when it is up on its node; goneAt, when not zero, when it has
 	// stopped.
 	readyAt, goneAt time.Time
-	// bound pods can run on this node only.
+	// bound pods can run on this node only, and nothing takes their place.
 	bound bool
 }
-
-// Budget is a PodDisruptionBudget over the pods of one app.
-type Budget struct {
-	App string
-	// MinAvailable is how many of its pods must stay ready.
-	MinAvailable int
-}
-
-// String is the name that the history shows.
-func (b *Budget) String() string { return namespaceWorkload + "/" + b.App }
 
 // AddApp starts pods of an app, ready at once and spread over the workers, or
 // over all nodes where there are none. A budget that is not nil covers them.
@@ -48,12 +58,10 @@ func (c *Cluster) AddApp(app string, replicas int, budget *Budget) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if budget != nil {
-		c.budgets = append(c.budgets, &Budget{App: app, MinAvailable: budget.MinAvailable})
-	}
+	c.cover(app, budget)
 
 	for range replicas {
-		c.startPod(app, c.place(), c.now())
+		c.startPod(PodSpec{App: app}, c.place(PodSpec{App: app}), c.now())
 	}
 }
 
@@ -62,25 +70,30 @@ func (c *Cluster) AddPod(app, node string, budget *Budget) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if budget != nil {
-		c.budgets = append(c.budgets, &Budget{App: app, MinAvailable: budget.MinAvailable})
-	}
-
-	c.startPod(app, node, c.now()).bound = true
+	c.cover(app, budget)
+	c.startPod(PodSpec{App: app, Fits: []string{node}}, node, c.now()).bound = true
 }
 
-// RemoveBudget takes the budget of an app away.
-func (c *Cluster) RemoveBudget(app string) {
+// StartPod starts one pod, ready at once unless it never is, and returns its
+// name. It waits where no node takes it.
+func (c *Cluster) StartPod(spec PodSpec) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.budgets = slices.DeleteFunc(c.budgets, func(b *Budget) bool { return b.App == app })
+	spec.Fits, spec.LocalData = slices.Clone(spec.Fits), slices.Clone(spec.LocalData)
+
+	node := spec.Node
+	if node == "" {
+		node = c.place(spec)
+	}
+
+	return c.startPod(spec, node, c.now()).name
 }
 
-func (c *Cluster) startPod(app, node string, ready time.Time) *pod {
+func (c *Cluster) startPod(spec PodSpec, node string, ready time.Time) *pod {
 	c.started++
 	started := &pod{
-		app: app, name: fmt.Sprintf("%s-%d", app, c.started), uid: fmt.Sprintf("uid-%s-%d", app, c.started),
+		PodSpec: spec, name: fmt.Sprintf("%s-%d", spec.App, c.started), uid: fmt.Sprintf("uid-%s-%d", spec.App, c.started),
 		node: node, readyAt: ready,
 	}
 	c.pods = append(c.pods, started)
@@ -88,24 +101,31 @@ func (c *Cluster) startPod(app, node string, ready time.Time) *pod {
 	return started
 }
 
-// place is the node with the fewest pods that takes one; empty when none does.
-func (c *Cluster) place() string {
+// place is the node with the fewest pods that takes one like that; empty when
+// none does.
+func (c *Cluster) place(spec PodSpec) string {
 	best, fewest := "", 0
 	states := c.world.Nodes()
-	workers := slices.ContainsFunc(states, func(s model.NodeState) bool { return s.Role == model.Worker })
+	fits := c.fits(spec, states)
 
 	for _, state := range states {
 		object := c.nodes[state.Name]
-		if object == nil || object.unschedulable || !object.ready || workers && state.Role == model.ControlPlane {
+		if object == nil || object.unschedulable || !object.ready || !slices.Contains(fits, state.Name) {
 			continue
 		}
 
-		count := 0
+		count, room := 0, c.room(state.Name)
 
 		for _, p := range c.pods {
 			if p.node == state.Name {
 				count++
+				room.CPU -= p.CPU
+				room.Memory -= p.Memory
 			}
+		}
+
+		if room.CPU < spec.CPU || room.Memory < spec.Memory || room.Pods <= int64(count) {
+			continue
 		}
 
 		if best == "" || count < fewest {
@@ -114,6 +134,29 @@ func (c *Cluster) place() string {
 	}
 
 	return best
+}
+
+// fits lists the nodes, of all that there are, that a pod like that can run on,
+// cordons and room aside, in order; with the lock held.
+func (c *Cluster) fits(spec PodSpec, states []model.NodeState) []string {
+	var fits []string
+
+	workers := slices.ContainsFunc(states, func(s model.NodeState) bool { return s.Role == model.Worker })
+
+	for _, state := range states {
+		takes := !workers || state.Role == model.Worker
+		if spec.Fits != nil {
+			takes = slices.Contains(spec.Fits, state.Name)
+		}
+
+		if takes && c.nodes[state.Name] != nil {
+			fits = append(fits, state.Name)
+		}
+	}
+
+	slices.Sort(fits)
+
+	return fits
 }
 
 // settle removes the pods that have stopped and places those that wait; with
@@ -134,7 +177,7 @@ func (c *Cluster) settle() {
 
 	for _, p := range c.pods {
 		if p.node == "" && !p.bound {
-			if node := c.place(); node != "" {
+			if node := c.place(p.PodSpec); node != "" {
 				p.node, p.readyAt = node, now.Add(startTime)
 			}
 		}

@@ -5,7 +5,10 @@ package wire
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -95,16 +98,21 @@ func (b *backend) BuildError(streaming bool, failure error) ([]byte, error) {
 	return proto.Marshal(&common.EmptyResponse{Messages: []*common.Empty{empty}})
 }
 
+// apid is where a machine is asked.
+func apid(address string) string {
+	return net.JoinHostPort(strings.Trim(address, "[]"), strconv.Itoa(constants.ApidPort))
+}
+
 // refused is what a proxy says of a machine it cannot connect to.
 func refused(address string) error {
 	return status.Errorf(codes.Unavailable,
-		"connection error: desc = \"transport: Error while dialing: dial tcp %s:%d: connect: connection refused\"",
-		address, constants.ApidPort)
+		"connection error: desc = \"transport: Error while dialing: dial tcp %s: connect: connection refused\"",
+		apid(address))
 }
 
 // unroutable is what a proxy says of an address without a machine.
 func unroutable(address string) error {
 	return status.Errorf(codes.Unavailable,
-		"connection error: desc = \"transport: Error while dialing: dial tcp %s:%d: connect: no route to host\"",
-		address, constants.ApidPort)
+		"connection error: desc = \"transport: Error while dialing: dial tcp %s: connect: no route to host\"",
+		apid(address))
 }

@@ -4,6 +4,8 @@ package wire
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -88,7 +90,7 @@ func (d *director) remote(targets, roles []string) ([]proxy.Backend, error) {
 	backends := make([]proxy.Backend, len(targets))
 
 	for i, target := range targets {
-		if target == "" || strings.Contains(target, ":") {
+		if target == "" || withPort(target) {
 			return nil, status.Errorf(codes.Internal, "invalid target %q", target)
 		}
 
@@ -99,6 +101,31 @@ func (d *director) remote(targets, roles []string) ([]proxy.Backend, error) {
 	}
 
 	return backends, nil
+}
+
+// withPort tells an address with a port as apid does, with AddressContainsPort of
+// github.com/siderolabs/net: an address of IPv6 has colons of its own.
+func withPort(target string) bool {
+	host, _, err := net.SplitHostPort(target)
+	if err != nil {
+		return false
+	}
+
+	_, err = netip.ParseAddr(host)
+
+	return !strings.Contains(host, ":") || err == nil
+}
+
+// plain is an address as the world spells it: apid dials it in whatever way a
+// caller writes it, with brackets or without.
+func plain(target string) string {
+	target = strings.Trim(target, "[]")
+
+	if address, err := netip.ParseAddr(target); err == nil {
+		return address.String()
+	}
+
+	return target
 }
 
 // connect reaches a machine's services, unless it failed to do so a short
@@ -136,7 +163,9 @@ func (d *director) connect(target string) (*grpc.ClientConn, error) {
 }
 
 // services finds the connection to the services of a machine by its address.
-func (s *Server) services(address string) (*grpc.ClientConn, error) {
+func (s *Server) services(target string) (*grpc.ClientConn, error) {
+	address := plain(target)
+
 	state, err := s.world.Node(address)
 	if err != nil || state.Address != address {
 		return nil, unroutable(address)

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"context"
+	"net"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -11,9 +12,14 @@ import (
 
 // EtcdMemberList implements machine.MachineServiceServer.
 func (m *machineService) EtcdMemberList(
-	ctx context.Context, _ *machine.EtcdMemberListRequest,
+	ctx context.Context, request *machine.EtcdMemberListRequest,
 ) (*machine.EtcdMemberListResponse, error) {
-	members, err := m.world.EtcdMembers(ctx, m.node)
+	ask := m.world.EtcdMembersOfAny
+	if request.GetQueryLocal() {
+		ask = m.world.EtcdMembers
+	}
+
+	members, err := ask(ctx, m.node)
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -24,8 +30,8 @@ func (m *machineService) EtcdMemberList(
 		list.LegacyMembers = append(list.LegacyMembers, member.Name)
 		list.Members = append(list.Members, &machine.EtcdMember{
 			Id: member.ID, Hostname: member.Name, IsLearner: member.Learner,
-			PeerUrls:   []string{"https://" + member.Address + ":2380"},
-			ClientUrls: []string{"https://" + member.Address + ":2379"},
+			PeerUrls:   []string{"https://" + net.JoinHostPort(member.Address, "2380")},
+			ClientUrls: []string{"https://" + net.JoinHostPort(member.Address, "2379")},
 		})
 	}
 

@@ -16,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/siderolabs/talos/pkg/machinery/resources/time"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -23,7 +24,6 @@ import (
 
 const (
 	apiServerPort = 6443
-	ephemeralSize = 24 << 30 // bytes
 	factoryURL    = "https://factory.talos.dev"
 )
 
@@ -42,7 +42,7 @@ func samples() []meta.ResourceWithRD {
 		runtime.NewMachineStatus(), runtime.NewExtensionStatus(runtime.NamespaceName, ""),
 		runtime.NewPlatformMetadataSpec(runtime.NamespaceName, ""), runtime.NewSecurityStateSpec(runtime.NamespaceName),
 		runtime.NewMetaKey(runtime.NamespaceName, ""), runtime.NewVersion(), runtime.NewBootID(),
-		runtime.NewImageFactorySchematic(runtime.NamespaceName, ""),
+		runtime.NewImageFactorySchematic(runtime.NamespaceName, ""), time.NewStatus(),
 		v1alpha1.NewService(""),
 	}
 }
@@ -122,9 +122,6 @@ func runtimeResources(state model.NodeState) []resource.Resource {
 	platform := runtime.NewPlatformMetadataSpec(runtime.NamespaceName, "")
 	platform.TypedSpec().Platform, platform.TypedSpec().Hostname = state.Platform, state.Name
 
-	security := runtime.NewSecurityStateSpec(runtime.NamespaceName)
-	security.TypedSpec().SecureBoot, security.TypedSpec().BootedWithUKI = state.SecureBoot, state.SecureBoot
-
 	boot := runtime.NewBootID()
 	boot.TypedSpec().BootID = state.BootID
 
@@ -132,9 +129,10 @@ func runtimeResources(state model.NodeState) []resource.Resource {
 	disk.TypedSpec().Phase, disk.TypedSpec().Type = block.VolumePhaseReady, block.VolumeTypePartition
 	disk.TypedSpec().Location, disk.TypedSpec().ParentLocation = "/dev/sda6", "/dev/sda"
 	disk.TypedSpec().Filesystem = block.FilesystemTypeXFS
-	disk.TypedSpec().SetSize(ephemeralSize)
+	disk.TypedSpec().SetSize(model.DiskSize)
 
-	list := []resource.Resource{machineStatus(state), version, platform, security, boot, disk}
+	list := []resource.Resource{machineStatus(state), version, platform, boot, disk}
+	list = append(list, toldResources(state)...)
 
 	// An installation that has just been made does not show: machines read
 	// their metadata when they boot.
@@ -145,6 +143,26 @@ func runtimeResources(state model.NodeState) []resource.Resource {
 	}
 
 	return append(list, schematicResources(state)...)
+}
+
+// toldResources are what a machine may keep to itself: how it booted, and how its
+// clock is kept.
+func toldResources(state model.NodeState) []resource.Resource {
+	var list []resource.Resource
+
+	if !state.SecurityUnknown {
+		security := runtime.NewSecurityStateSpec(runtime.NamespaceName)
+		security.TypedSpec().SecureBoot, security.TypedSpec().BootedWithUKI = state.SecureBoot, state.SecureBoot
+		list = append(list, security)
+	}
+
+	if clock := state.Vitals.Time; clock != nil {
+		status := time.NewStatus()
+		status.TypedSpec().Synced, status.TypedSpec().SyncDisabled = clock.Synced, clock.Disabled
+		list = append(list, status)
+	}
+
+	return list
 }
 
 // schematicResources tell what the running image was made of; an image that

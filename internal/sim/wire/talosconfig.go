@@ -19,6 +19,8 @@ const (
 	// ContextOperator and ContextReader have certificates of those roles.
 	ContextOperator = "-operator"
 	ContextReader   = "-reader"
+	// ContextBackup may ask etcd, and take a snapshot of it, and nothing else.
+	ContextBackup = "-etcd-backup"
 	// ContextWorker has only a worker as endpoint.
 	ContextWorker = "-worker"
 	// ContextExpired has a certificate that is no longer valid.
@@ -53,6 +55,7 @@ func (s *Server) Talosconfig() ([]byte, error) {
 		{"", planes, s.authority, role.Admin, from, to},
 		{ContextOperator, planes, s.authority, role.Operator, from, to},
 		{ContextReader, planes, s.authority, role.Reader, from, to},
+		{ContextBackup, planes, s.authority, role.EtcdBackup, from, to},
 		{ContextWorker, workers[:min(1, len(workers))], s.authority, role.Admin, from, to},
 		{ContextExpired, planes, s.authority, role.Admin, now.Add(-2 * backdate), now.Add(-backdate)},
 		{ContextForeign, planes, s.foreign, role.Admin, from, to},

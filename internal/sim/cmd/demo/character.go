@@ -128,7 +128,7 @@ func (c *character) change(event history.Event) (what string, as mood) {
 	case history.KindKubelet:
 		return c.kubelet(event)
 	case history.KindFault:
-		return strings.TrimSpace("fault: " + detail["step"] + " " + detail["effect"]), bad
+		return fault(detail)
 	default:
 		return "", plain
 	}

@@ -107,10 +107,24 @@ func (s *story) chorus(event history.Event) []entry {
 	case event.Kind == history.KindAnnotation && event.Detail["key"] == "talos-progress" && s.upgrade && event.Detail["value"] != "":
 		return line(quiet, "talos-progress is %s", event.Detail["value"])
 	case event.Kind == history.KindFault:
-		return line(bad, "fault: %s %s", event.Detail["step"], event.Detail["effect"])
+		text, as := fault(event.Detail)
+
+		return line(as, "%s", text)
+	case event.Kind == history.KindSnapshot && event.Detail["whole"] == "true":
+		return line(good, "snapshot of etcd taken: %s bytes", event.Detail["bytes"])
 	default:
 		return nil
 	}
+}
+
+// fault says that a scripted fault struck, or that it is over.
+func fault(detail map[string]string) (string, mood) {
+	text := strings.TrimSpace("fault: " + detail["step"] + " " + detail["effect"])
+	if detail["outcome"] == "over" {
+		return text + " is over", quiet
+	}
+
+	return text, bad
 }
 
 // overview is the state of every node on one line.

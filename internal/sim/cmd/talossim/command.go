@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -25,6 +26,8 @@ func verdict(args []string, out, progress io.Writer) error {
 	kubelets := set.Int("max-unavailable-kubelets", 1, "how many workers' kubelets may restart at a time")
 	syncs := set.Bool("syncs-manifests", false, "the upgrade also rolls kube-proxy, so that its pods count from the beginning")
 	canary := set.String("canary", "", "nodes that had to move before all others, separated by commas")
+	skips := set.String("skips", "", "checks that the upgrade was told to skip, separated by commas")
+	snapshot := set.Bool("snapshot-first", false, "a whole snapshot of etcd had to be read before anything was disturbed")
 	patience := set.Duration("drain-delete", 0, "time after which pods that could not be evicted may be deleted, such as 5m; without it never")
 
 	if err := parse(set, args, dir, 0); err != nil {
@@ -41,7 +44,17 @@ func verdict(args []string, out, progress io.Writer) error {
 
 	policy := []checker.Option{
 		checker.MaxUnavailable(*most), checker.Held(names(*held)...), checker.Canary(names(*canary)...),
-		checker.MaxUnavailableKubelets(*kubelets),
+		checker.MaxUnavailableKubelets(*kubelets), checker.Skips(names(*skips)...),
+	}
+
+	for _, name := range names(*skips) {
+		if known, found := cluster.CheckNamed(name); !found || known.Firm != "" {
+			return fmt.Errorf("--skips: there is no check %q that can be skipped", name)
+		}
+	}
+
+	if *snapshot {
+		policy = append(policy, checker.SnapshotFirst())
 	}
 
 	if *syncs {

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+)
+
+// The names of the checks that a person may skip, as far as the judgement depends
+// on them. They are written down here a second time on purpose.
+const (
+	skipAlarms       = "etcd-alarms"
+	skipTwoMembers   = "two-members"
+	skipControlPlane = "control-plane-components"
+	skipExternal     = "external-changes"
+)
+
+// moment is a place in the history.
+type moment struct {
+	place int64
+	at    float64
+}
+
+// hazard is a state of the cluster in which nobody may be disturbed.
+type hazard struct {
+	invariant Invariant
+	// key tells it from the same one at another time.
+	key, what string
+}
+
+// unsafeEffects are the faults of etcd with which no node may be disturbed, and
+// what they make of the member.
+func unsafeEffects() map[string]string {
+	return map[string]string{
+		"alarm-nospace": "had raised the alarm NOSPACE",
+		"alarm-corrupt": "had raised the alarm CORRUPT",
+		"lagging":       "lagged behind",
+		"silent":        "did not answer",
+		"learner":       "was a learner",
+		"no-leader":     "saw no leader",
+		"reports":       "reported an error",
+	}
+}
+
+// faulted follows the faults that are in force for a while.
+func (c *Checker) faulted(event history.Event) {
+	n, effect := c.node(event.Node), event.Detail["effect"]
+
+	if event.Detail["step"] != "etcd" || unsafeEffects()[effect] == "" {
+		return
+	}
+
+	if event.Detail["outcome"] == "over" {
+		delete(n.troubles, effect)
+
+		return
+	}
+
+	if n.troubles == nil {
+		n.troubles = map[string]moment{}
+	}
+
+	n.troubles[effect] = moment{c.now, c.at}
+}
+
+const (
+	// prompt is how long, in seconds, something may have been wrong before the
+	// look at it can have come too late.
+	prompt = 2
+	// blind is how long it may have been wrong without anybody having looked; it
+	// is asked of histories in virtual time only.
+	blind = 30
+)
+
+// known tells whether whoever acts now has to know what began at a moment: it was
+// looked at since, or for so long not that it should have been.
+func (c *Checker) known(began moment, seen int64) bool {
+	lasted := c.at - began.at
+
+	return seen > began.place && lasted > prompt || c.options.leaseSeconds > 0 && lasted > blind
+}
+
+// hazards are the reasons why a node may not be disturbed now.
+func (c *Checker) hazards(n *node) []hazard {
+	var found []hazard
+
+	for _, other := range c.controlPlanes() {
+		found = append(found, c.etcdHazards(n, other)...)
+
+		if other != n && n.role == controlPlane {
+			found = append(found, c.neighbourHazards(other)...)
+		}
+	}
+
+	return found
+}
+
+// etcdHazards are those of a member of etcd. To boot what is installed on a node
+// already may be the cure of its own member.
+func (c *Checker) etcdHazards(n, member *node) []hazard {
+	var found []hazard
+
+	for _, effect := range slices.Sorted(maps.Keys(member.troubles)) {
+		began := member.troubles[effect]
+		alarm := strings.HasPrefix(effect, "alarm-")
+
+		if alarm && c.options.skips[skipAlarms] || !alarm && member == n && n.installers > 0 || !c.known(began, member.etcdSeen) {
+			continue
+		}
+
+		found = append(found, hazard{
+			S2, key(member.name, effect, began), fmt.Sprintf("etcd on %s %s", member.name, unsafeEffects()[effect]),
+		})
+	}
+
+	return found
+}
+
+// neighbourHazards are those of a control plane beside the one that is disturbed.
+func (c *Checker) neighbourHazards(other *node) []hazard {
+	var found []hazard
+
+	if !other.ready && c.looked()-other.lostAt > unnoticed && !c.gone(other) {
+		found = append(found, hazard{S1, key(other.name, "not ready", moment{at: other.lostAt}), "control plane " + other.name + " was not Ready"})
+	}
+
+	server := other.part(apiServer)
+	if server.away && other.up && c.looked()-server.awaySince > unseen && !c.options.skips[skipControlPlane] {
+		found = append(found, hazard{
+			S1, key(other.name, apiServer, moment{at: server.awaySince}), "the API server on control plane " + other.name + " was down",
+		})
+	}
+
+	if other.foreign != (moment{}) && !c.options.skips[skipExternal] && c.known(other.foreign, other.seen) {
+		found = append(found, hazard{
+			S1, key(other.name, "foreign", other.foreign), "somebody else was upgrading or rebooting control plane " + other.name,
+		})
+	}
+
+	return found
+}
+
+// looked is when somebody last looked at the cluster, as far as the history tells.
+func (c *Checker) looked() float64 {
+	if c.nodesRead == 0 {
+		return c.at
+	}
+
+	return c.nodesReadAt
+}
+
+func key(node, what string, began moment) string {
+	return node + " " + what + " " + strconv.FormatFloat(began.at, 'f', 3, 64)
+}
+
+// checkHazards asserts S1 and S2 for a node that is disturbed now.
+func (c *Checker) checkHazards(n *node, what string) {
+	for _, h := range c.hazards(n) {
+		c.violate(h.invariant, n.name, "%s although %s", what, h.what)
+	}
+}
+
+// keySnapshot is where the journal remembers the last snapshot of etcd.
+const keySnapshot = "etcd-snapshot"
+
+// intends notes what whoever is about to start an installer has to know: it runs
+// for a while, and only its end is in the history.
+func (c *Checker) intends(name string) {
+	n := c.node(name)
+
+	if !c.begun(n) {
+		c.begins(n, "was about to be installed")
+	}
+
+	n.foreseen = map[string]bool{}
+
+	for _, h := range c.hazards(n) {
+		n.foreseen[h.key] = true
+	}
+}
+
+// checkIntended does so for an installer that ended: what was wrong before it
+// began, and still is.
+func (c *Checker) checkIntended(n *node, what string) {
+	for _, h := range c.hazards(n) {
+		if n.foreseen[h.key] {
+			c.violate(h.invariant, n.name, "%s although %s", what, h.what)
+		}
+	}
+}
+
+// staged follows the stage of a machine, and who asked for what it does.
+func (c *Checker) staged(n *node, event history.Event) {
+	n.stage = event.Detail["to"]
+
+	switch foreign := event.Detail["by"] == byOther; {
+	case !foreign:
+		n.foreign = moment{}
+	case n.foreign == moment{}:
+		n.foreign = moment{c.now, c.at}
+	}
+}
+
+// begins asserts S13 and S14 for something of ours that begins to disturb a node.
+func (c *Checker) begins(n *node, what string) {
+	if c.options.snapshotFirst && !c.snapshotTaken {
+		c.violate(S14, n.name, "%s before a snapshot of etcd was taken", what)
+	}
+
+	if len(c.options.openings) > 0 && !c.options.open(c.at) {
+		c.violate(S13, n.name, "%s while the maintenance window was closed", what)
+	}
+}
+
+// begun tells whether the turn of a node is under way: it is cordoned by us, or
+// an earlier run left something unfinished there.
+func (c *Checker) begun(n *node) bool {
+	return n.cordonedBy == byClient || open(c.phases[n.name])
+}
+
+// snapshot notes a snapshot of etcd whose stream was read to its end.
+func (c *Checker) snapshot(event history.Event) {
+	c.snapshotTaken = c.snapshotTaken || cmp.Or(event.Detail["whole"], isTrue) == isTrue
+}

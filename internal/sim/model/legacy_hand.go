@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+// UpgradeByHand is a person who upgrades a machine, found by name or address, with
+// the legacy call of talosctl: the image is there at once, and nothing asks etcd,
+// as with its flag force. The machine cordons and drains its node, installs and
+// reboots; faults of the installer and of the boot are for it as well.
+func (w *World) UpgradeByHand(name, image string) error {
+	content, err := parseInstaller(image)
+	if err != nil {
+		return err
+	}
+
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.reach(name); err != nil {
+			return
+		}
+
+		if n.sequence != "" && n.sequence != "boot" {
+			err = refuse("sequence not started: locked")
+
+			return
+		}
+
+		n.images[image] = w.clock.Now()
+		n.byHand = true
+		w.startUpgrade(n, content, LegacyOptions{Image: image, Force: true})
+	})
+
+	return err
+}

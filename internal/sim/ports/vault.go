@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package ports
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// Vault keeps snapshots of etcd in memory. It is safe for concurrent use.
+type Vault struct {
+	mu      sync.Mutex
+	saved   []cluster.EtcdSnapshot
+	checks  int
+	refusal error
+}
+
+var _ cluster.SnapshotStore = (*Vault)(nil)
+
+// NewVault makes one that holds nothing.
+func NewVault() *Vault { return &Vault{} }
+
+// Refuse has Check fail from now on; nil takes that back.
+func (v *Vault) Refuse(refusal error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	v.refusal = refusal
+}
+
+// Saved are the snapshots, in order.
+func (v *Vault) Saved() []cluster.EtcdSnapshot {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	return slices.Clone(v.saved)
+}
+
+// Checks counts how often somebody asked whether a snapshot could be saved.
+func (v *Vault) Checks() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	return v.checks
+}
+
+// Check implements [cluster.SnapshotStore].
+func (v *Vault) Check(ctx context.Context) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	v.checks++
+
+	switch {
+	case ctx.Err() != nil:
+		return interrupted(ctx, false)
+	case v.refusal != nil:
+		return fmt.Errorf("unable to save snapshots: %w", v.refusal)
+	default:
+		return nil
+	}
+}
+
+// Save implements [cluster.SnapshotStore].
+func (v *Vault) Save(
+	ctx context.Context, name string, taken time.Time, stream func(context.Context, io.Writer) error,
+) (cluster.EtcdSnapshot, error) {
+	if err := v.refused(); err != nil {
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	var content bytes.Buffer
+	if err := stream(ctx, &content); err != nil {
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	if err := verify(content.Bytes()); err != nil {
+		return cluster.EtcdSnapshot{}, fmt.Errorf("unable to save the snapshot of etcd: %w", err)
+	}
+
+	sum := sha256.Sum256(content.Bytes())
+	snapshot := cluster.EtcdSnapshot{
+		Path: "/vault/" + name + "-" + taken.UTC().Format("20060102T150405Z") + ".db",
+		Size: int64(content.Len()), SHA256: hex.EncodeToString(sum[:]), Taken: taken,
+	}
+
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	v.saved = append(v.saved, snapshot)
+
+	return snapshot, nil
+}
+
+func (v *Vault) refused() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	if v.refusal != nil {
+		return fmt.Errorf("unable to save the snapshot of etcd: %w", v.refusal)
+	}
+
+	return nil
+}
+
+// page is what the length of a database of etcd is a multiple of.
+const page = 512
+
+// verify wants a database, and after it the checksum of it.
+func verify(content []byte) error {
+	split := len(content) - sha256.Size
+	if split <= 0 || split%page != 0 {
+		return fmt.Errorf("%w: %d bytes are no database with its checksum", cluster.ErrIncomplete, len(content))
+	}
+
+	if sum := sha256.Sum256(content[:split]); !bytes.Equal(sum[:], content[split:]) {
+		return fmt.Errorf("%w: the checksum does not fit", cluster.ErrIncomplete)
+	}
+
+	return nil
+}
