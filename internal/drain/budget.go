@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package drain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// cause is why an eviction fails.
+type cause int
+
+const (
+	// never: the budget gives nothing even when all its pods are healthy.
+	never cause = iota
+	// notNow: some of its pods are not healthy, and it has none to spare.
+	notNow
+	// overlap: the eviction API serves no pod that several budgets cover.
+	overlap
+	// stale: the numbers of the budget are of an earlier state, and the eviction
+	// API gives nothing until they are worked out.
+	stale
+	// unsynced: the disruption controller cannot work the numbers out, and makes
+	// the budget give nothing (failSafe of pkg/controller/disruption of Kubernetes).
+	unsynced
+	// uncounted: a percentage or maxUnavailable counts what controllers want, and
+	// none of the pods has one.
+	uncounted
+)
+
+// block is a reason why evictions fail: one budget, or several over one pod.
+type block struct {
+	cause   cause
+	budgets []int
+	pods    []*cluster.WorkloadPod
+	nodes   []string
+}
+
+// block notes why the eviction of a pod would fail, if it would: the rules are
+// those of the eviction API of Kubernetes.
+func (f *foresight) block(pod *cluster.WorkloadPod, name string) {
+	budgets := f.covers[pod.UID]
+
+	switch {
+	case len(budgets) == 0:
+	case len(budgets) > 1:
+		f.note(overlap, budgets, pod, name)
+	case f.gives(&f.budgets[budgets[0]], pod):
+	default:
+		f.note(f.causeOf(budgets[0]), budgets, pod, name)
+	}
+}
+
+// gives tells whether the budget lets the pod go now. One that is not Ready costs
+// it nothing, and goes where that is always allowed or enough others are healthy.
+func (f *foresight) gives(budget *cluster.Budget, pod *cluster.WorkloadPod) bool {
+	if !pod.Ready && (budget.AlwaysAllow || (budget.Desired > 0 && budget.Healthy >= budget.Desired)) {
+		return true
+	}
+
+	return !budget.Stale && budget.Unsynced == "" && budget.Allowed > 0
+}
+
+// causeOf is why a budget gives nothing. One that could not be worked out from
+// the beginning is stale as well, and no waiting cures it. The rest compares with
+// how many pods there may be at most, because where minAvailable is a number only
+// those that there are now are expected.
+func (f *foresight) causeOf(index int) cause {
+	budget := &f.budgets[index]
+
+	switch {
+	case budget.Unsynced != "":
+		return unsynced
+	case budget.Stale:
+		return stale
+	case budget.Expected <= 0 && budget.Desired <= 0 && !f.strength[index].managed:
+		return uncounted
+	case budget.Desired >= f.most(index):
+		return never
+	default:
+		return notNow
+	}
+}
+
+// note adds a pod to what is known about the budgets.
+func (f *foresight) note(why cause, budgets []int, pod *cluster.WorkloadPod, name string) {
+	key := fmt.Sprint(budgets)
+
+	known, found := f.at[key]
+	if !found {
+		known = &block{cause: why, budgets: budgets}
+		f.at[key] = known
+		f.blocks = append(f.blocks, known)
+	}
+
+	known.pods = append(known.pods, pod)
+
+	// The pods of a node come one after the other.
+	if len(known.nodes) == 0 || known.nodes[len(known.nodes)-1] != name {
+		known.nodes = append(known.nodes, name)
+	}
+}
+
+// blocked are the findings about evictions that fail.
+func (f *foresight) blocked() []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, b := range f.blocks {
+		finding := cluster.Finding{
+			Check: cluster.CheckDrain, Severity: cluster.Observed, Node: b.nodes[0],
+			Unknown: b.cause == stale, Passing: b.cause == stale || b.cause == notNow,
+			Found: f.explain(b) + also(b.nodes[1:]), Remedy: f.cure(b),
+		}
+
+		if b.cause == notNow && len(f.resumed) > 0 {
+			finding.Severity = cluster.Advice
+			finding.Remedy = fmt.Sprintf("That may be because an earlier run was stopped while it drained %s: then it passes by itself, and the drain waits for it. If not: %s%s",
+				listed(f.resumed), strings.ToLower(finding.Remedy[:1]), finding.Remedy[1:])
+		}
+
+		if f.policy.OnTimeout == cluster.DrainDelete {
+			finding.Severity, finding.Attribute = cluster.Advice, attributeDrain
+			finding.Remedy = fmt.Sprintf("They are deleted after %s without asking, as drain.on_timeout says. To keep what the budget protects: %s%s",
+				f.policy.Timeout, strings.ToLower(finding.Remedy[:1]), finding.Remedy[1:])
+		}
+
+		findings = append(findings, finding)
+	}
+
+	return findings
+}
+
+// explain says what stands in the way.
+func (f *foresight) explain(b *block) string {
+	names := make([]string, 0, len(b.budgets))
+	for _, index := range b.budgets {
+		names = append(names, f.budgets[index].String())
+	}
+
+	first := &f.budgets[b.budgets[0]]
+	whose := folded(b.pods)
+
+	switch b.cause {
+	case overlap:
+		return fmt.Sprintf("%s cannot be evicted, because several budgets cover one pod, which the eviction API refuses: %s", whose, listed(names))
+	case stale:
+		return fmt.Sprintf("whether %s can be evicted is not known, because the numbers of budget %s are out of date", whose, first)
+	case unsynced:
+		return fmt.Sprintf("%s cannot be evicted: budget %s gives nothing, because its numbers could not be worked out: %s", whose, first, quoted(first.Unsynced))
+	case uncounted:
+		return fmt.Sprintf("%s cannot be evicted: budget %s counts only pods of controllers, and finds none, so that it never has one to give", whose, first)
+	case never:
+		return fmt.Sprintf("%s cannot be evicted: budget %s wants %d healthy of %d pods, so that it never has one to give", whose, first, first.Desired, f.most(b.budgets[0]))
+	case notNow:
+		fallthrough
+	default:
+		return fmt.Sprintf("%s cannot be evicted now: budget %s %s", whose, first, f.lack(b.budgets[0]))
+	}
+}
+
+// lack is what a budget lacks that gives nothing now.
+func (f *foresight) lack(index int) string {
+	budget := &f.budgets[index]
+
+	switch {
+	case budget.Expected <= 0:
+		return "has not counted its pods yet"
+	case budget.Healthy > budget.Desired:
+		return "has just given all it had"
+	}
+
+	text := fmt.Sprintf("wants %d healthy pods, and %d of %d are", budget.Desired, budget.Healthy, f.most(index))
+	if unready := f.unready[index]; len(unready) > 0 {
+		text += "; not Ready: " + listed(unready)
+	}
+
+	return text
+}
+
+// cure is what a person can do about it.
+func (f *foresight) cure(b *block) string {
+	first := &f.budgets[b.budgets[0]]
+
+	switch b.cause {
+	case overlap:
+		return "Change the selectors of the budgets, or delete all but one of them."
+	case stale:
+		return fmt.Sprintf("See whether the disruption controller runs and what it says (kubectl -n %s describe pdb %s).", first.Namespace, first.Name)
+	case unsynced, uncounted:
+		return fmt.Sprintf("Set its minAvailable to a number (not a percentage, and not maxUnavailable), or run the pods under a controller with a scale subresource (kubectl -n %s edit pdb %s).", first.Namespace, first.Name)
+	case never:
+		more := "Run more replicas than the budget wants"
+		if owner := b.pods[0].Owner; owner != "" && b.pods[0].Replicas > 0 {
+			more = fmt.Sprintf("Run more replicas than the budget wants (%s has %d)", owner, b.pods[0].Replicas)
+		}
+
+		return fmt.Sprintf("%s, lower its minAvailable or raise its maxUnavailable (kubectl -n %s edit pdb %s).", more, first.Namespace, first.Name)
+	case notNow:
+		fallthrough
+	default:
+		if first.Expected <= 0 || first.Healthy > first.Desired {
+			return fmt.Sprintf("Wait until the disruption controller has counted its pods, or see what keeps it from that (kubectl -n %s describe pdb %s).", first.Namespace, first.Name)
+		}
+
+		return fmt.Sprintf("Bring its pods back to health first (kubectl -n %s get pods, kubectl -n %s describe pdb %s).", first.Namespace, first.Namespace, first.Name)
+	}
+}
+
+// quoted is what somebody else said, on one line, clipped and without a full stop.
+func quoted(text string) string {
+	const most = 200
+
+	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), ".")
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+
+	return text
+}
+
+// folded names pods together: those of one controller as "3 pods of
+// ReplicaSet/web (such as shop/web-1)".
+func folded(pods []*cluster.WorkloadPod) string {
+	var owners []string
+
+	example, count := map[string]string{}, map[string]int{}
+
+	for _, pod := range pods {
+		key := pod.Namespace + " " + pod.Owner
+		if pod.Owner == "" {
+			key = pod.String()
+		}
+
+		if count[key] == 0 {
+			owners, example[key] = append(owners, key), pod.String()
+		}
+
+		count[key]++
+	}
+
+	texts := make([]string, 0, len(owners))
+
+	for _, key := range owners {
+		if _, owner, _ := strings.Cut(key, " "); count[key] > 1 {
+			texts = append(texts, fmt.Sprintf("%d pods of %s (such as %s)", count[key], owner, example[key]))
+		} else {
+			texts = append(texts, "pod "+example[key])
+		}
+	}
+
+	return listed(texts)
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package drain foretells what draining nodes will run into, from an observation
+// alone: budgets with nothing to give, pods that nobody brings back, and nodes
+// without room. It is pure: no clock, no context, no I/O.
+package drain
+
+import (
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// attributeDrain is the attribute of the configuration that decides what happens
+// to pods that could not be evicted in time.
+const attributeDrain = "drain"
+
+// Foresee names what draining the nodes, one after the other in that order,
+// would run into. All are the nodes of the cluster. What blocks evictions is
+// [cluster.Observed], and passing where it is a matter of pods that are not Ready
+// yet. It is advice where the policy deletes what could not be evicted in time, and
+// where an earlier run of ours may be why a budget is short of healthy pods; so is
+// the rest. A finding about several nodes carries the first of them and names the
+// others. There are none where nothing is drained.
+func Foresee(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) []cluster.Finding {
+	if !policy.Enabled || len(drained) == 0 {
+		return nil
+	}
+
+	f := newForesight(workloads, all, policy)
+
+	var stuck []string
+
+	for _, name := range drained {
+		node, known := f.index[name]
+
+		switch {
+		case !known:
+			// Kubernetes has no such node, and so no pods on it.
+		case !f.roomElsewhere(node):
+			stuck = append(stuck, name)
+		default:
+			f.evict(node)
+		}
+	}
+
+	var findings []cluster.Finding
+
+	if len(stuck) > 0 {
+		findings = append(findings, onlyCordoned(stuck))
+	}
+
+	findings = append(findings, f.blocked()...)
+
+	return append(findings, f.advice()...)
+}
+
+// foresight is what is known of the cluster, and what was found out so far.
+type foresight struct {
+	policy cluster.DrainPolicy
+	// nodes are those of the cluster; index finds them by name.
+	nodes []node
+	index map[string]int
+	// pods are all of them. On is which of them are on a node, by its index.
+	pods []cluster.WorkloadPod
+	on   [][]int
+	// budgets are all of them, and covers those of a pod, by its UID.
+	budgets []cluster.Budget
+	covers  map[string][]int
+	// strength is, by the index of a budget, how many pods it is to cover.
+	strength []strength
+	// resumed are the nodes under a cordon of ours: an earlier run was about to
+	// drain them, or did, and what it evicted may still be on its way.
+	resumed []string
+	// unready are, by the index of a budget, pods that it covers and that are not
+	// Ready.
+	unready map[int][]string
+
+	// blocks are the reasons why evictions fail, in the order in which they were
+	// found; at finds them by what they are about.
+	blocks []*block
+	at     map[string]*block
+	// lone, local, bound and homeless are pods that are worth a warning.
+	lone, local, bound, homeless group
+}
+
+// node is a node of the cluster and what is free on it.
+type node struct {
+	name string
+	// takes tells that pods may be scheduled to it now, or when an earlier drain
+	// of ours is over; general that this goes for pods which tolerate nothing.
+	takes, general bool
+	// room is what is left of what it has, unknown whether that is not told.
+	room    room
+	unknown bool
+	// endless tells that nobody knows how many pods it takes.
+	endless bool
+}
+
+// room is processor time in thousandths of a core, memory in bytes, and a number
+// of pods.
+type room struct{ cpu, memory, pods int64 }
+
+func newForesight(workloads cluster.Workloads, all []cluster.KubeNode, policy cluster.DrainPolicy) *foresight {
+	f := &foresight{
+		policy: policy, pods: workloads.Pods, budgets: workloads.Budgets,
+		nodes: make([]node, 0, len(all)), index: make(map[string]int, len(all)), on: make([][]int, len(all)),
+		covers: map[string][]int{}, strength: make([]strength, len(workloads.Budgets)), unready: map[int][]string{}, at: map[string]*block{},
+	}
+
+	for i := range all {
+		// A cordon of ours is taken away before the next node is drained.
+		takes := all[i].Ready && (!all[i].Unschedulable || all[i].CordonedBy != "")
+		f.index[all[i].Name] = i
+
+		if all[i].Unschedulable && all[i].CordonedBy != "" {
+			f.resumed = append(f.resumed, all[i].Name)
+		}
+
+		f.nodes = append(f.nodes, node{name: all[i].Name, takes: takes, general: takes && !all[i].ExcludesWorkloads, unknown: true})
+	}
+
+	for _, has := range workloads.Rooms {
+		if i, known := f.index[has.Node]; known && (has.CPU > 0 || has.Memory > 0) {
+			f.nodes[i].room, f.nodes[i].unknown = room{cpu: has.CPU, memory: has.Memory, pods: has.Pods}, false
+			f.nodes[i].endless = has.Pods <= 0
+		}
+	}
+
+	for i := range f.budgets {
+		for _, uid := range f.budgets[i].Pods {
+			f.covers[uid] = append(f.covers[uid], i)
+		}
+	}
+
+	for i := range f.pods {
+		f.settle(i)
+	}
+
+	return f
+}
+
+// settle takes note of where a pod runs and what it takes there.
+func (f *foresight) settle(index int) {
+	pod := &f.pods[index]
+
+	for _, budget := range f.covers[pod.UID] {
+		f.strength[budget].add(pod)
+
+		if !pod.Ready {
+			f.unready[budget] = append(f.unready[budget], pod.String())
+		}
+	}
+
+	at, known := f.index[pod.Node]
+	if !known {
+		return
+	}
+
+	f.on[at] = append(f.on[at], index)
+	f.nodes[at].take(pod)
+}
+
+// take takes the room that the pod asks for.
+func (n *node) take(pod *cluster.WorkloadPod) {
+	n.room.cpu -= pod.CPU
+	n.room.memory -= pod.Memory
+	n.room.pods--
+}
+
+// fits tells whether the pod has room on the node. What it does not ask for is
+// not missed on a node that has less than nothing left of it.
+func (n *node) fits(pod *cluster.WorkloadPod) bool {
+	if n.unknown {
+		return true
+	}
+
+	return (pod.CPU == 0 || n.room.cpu >= pod.CPU) && (pod.Memory == 0 || n.room.memory >= pod.Memory) && (n.endless || n.room.pods >= 1)
+}
+
+// roomElsewhere tells whether any other node takes pods at all: without one a
+// drain waits for nothing.
+func (f *foresight) roomElsewhere(drained int) bool {
+	for i := range f.nodes {
+		if i != drained && f.nodes[i].general {
+			return true
+		}
+	}
+
+	return false
+}
+
+// onlyCordoned says that pods stay where they are, and stop with their node.
+func onlyCordoned(nodes []string) cluster.Finding {
+	return cluster.Finding{
+		Check: cluster.CheckDrain, Severity: cluster.Advice, Node: nodes[0],
+		Found:  fmt.Sprintf("no other node takes pods, so it is only cordoned, and its pods stop with it%s", also(nodes[1:])),
+		Remedy: "Nothing is evicted and nothing is waited for; one more node that takes pods would keep them running.",
+	}
+}
+
+// evict goes through the pods of a node that have to go.
+func (f *foresight) evict(drained int) {
+	name := f.nodes[drained].name
+
+	var moving []*cluster.WorkloadPod
+
+	for _, index := range f.on[drained] {
+		pod := &f.pods[index]
+		if pod.Stays || pod.Terminating {
+			continue
+		}
+
+		f.block(pod, name)
+
+		if len(pod.LocalData) > 0 {
+			f.local.add(name, fmt.Sprintf("%s (%s)", pod, listed(pod.LocalData)))
+		}
+
+		switch {
+		case pod.Owner == "":
+			f.lone.add(name, pod.String())
+		case len(pod.Fits) == 0:
+			// Nobody knows where it could go.
+		case f.movable(pod, drained):
+			moving = append(moving, pod)
+		default:
+			f.bound.add(name, pod.String())
+		}
+	}
+
+	f.pack(moving, drained)
+}
+
+// movable tells whether any other node that takes pods suits the pod, room aside.
+func (f *foresight) movable(pod *cluster.WorkloadPod, drained int) bool {
+	for _, name := range pod.Fits {
+		if at, known := f.index[name]; known && at != drained && f.nodes[at].takes {
+			return true
+		}
+	}
+
+	return false
+}
