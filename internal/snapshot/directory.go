@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// probePattern names what is created and removed again to see whether that is
+// possible: file modes alone do not tell.
+const probePattern = ".talosupgrade-check-*"
+
+// Check implements [cluster.SnapshotStore]. Errors wrap cluster.ErrRefused and
+// name the directory. It does not create the directory.
+func (s *Store) Check(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	directory, err := s.absolute()
+	if err != nil {
+		return err
+	}
+
+	what := "unable to keep snapshots of etcd in " + directory
+
+	ancestor, err := nearest(directory)
+	if err != nil {
+		return refused(what, err)
+	}
+
+	if err := probe(ancestor, ancestor == directory); err != nil {
+		return refused(what, err)
+	}
+
+	return nil
+}
+
+// nearest is the directory itself, or the innermost one above it that exists.
+func nearest(directory string) (string, error) {
+	for at := directory; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+
+		switch {
+		case err == nil && info.IsDir():
+			return at, nil
+		case err == nil:
+			return "", errors.New(at + " is no directory")
+		case !errors.Is(err, os.ErrNotExist):
+			return "", err
+		case exists(at):
+			return "", errors.New(at + " is a symbolic link to what does not exist")
+		case at == filepath.Dir(at):
+			return "", err
+		}
+	}
+}
+
+// removeEmpty removes a directory and those above it, up to one that was there
+// before. What is not empty stays.
+func removeEmpty(directory, ancestor string) {
+	for at := directory; at != ancestor && at != filepath.Dir(at); at = filepath.Dir(at) {
+		if os.Remove(at) != nil {
+			return
+		}
+	}
+}
+
+// probe does in the directory what Save would do first: create a file, or the
+// directories that are missing.
+func probe(directory string, file bool) error {
+	if !file {
+		made, err := os.MkdirTemp(directory, probePattern)
+		if err != nil {
+			return err
+		}
+
+		return os.Remove(made)
+	}
+
+	made, err := os.CreateTemp(directory, probePattern)
+	if err != nil {
+		return err
+	}
+
+	return errors.Join(made.Close(), os.Remove(made.Name()))
+}
+
+// syncDirectory makes the names of files survive a loss of power, where the
+// system knows such a thing.
+func syncDirectory(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+
+	err = directory.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		err = nil // some file systems in user space
+	}
+
+	return errors.Join(err, directory.Close())
+}
+
+// failure is an error of the runner's own disk, which waiting does not mend.
+type failure struct {
+	what  string
+	cause error
+}
+
+func refused(what string, cause error) error { return &failure{what: what, cause: cause} }
+
+// Error implements error.
+func (f *failure) Error() string { return f.what + ": " + f.cause.Error() }
+
+// Unwrap gives the meaning, which the text has no room for, and the cause.
+func (f *failure) Unwrap() []error { return []error{cluster.ErrRefused, f.cause} }

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package snapshot keeps snapshots of etcd in a directory: verified, complete or
+// not there at all, and readable by their owner alone.
+package snapshot
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+const (
+	// A snapshot holds every secret of its cluster.
+	directoryMode = 0o700
+	fileMode      = 0o600
+
+	// partialSuffix marks what is being written. The dot in front of its name
+	// keeps it out of patterns such as *.db.
+	partialSuffix  = ".partial"
+	checksumSuffix = ".sha256"
+
+	// maxNumber is how many snapshots of one name and second there may be.
+	maxNumber = 100
+)
+
+// Store is a directory.
+type Store struct{ directory string }
+
+// New is the store in a directory, which need not exist yet. A relative path
+// starts where the process runs.
+func New(directory string) *Store { return &Store{directory: directory} }
+
+// Save implements [cluster.SnapshotStore]. The file is <name>-<UTC time>.db,
+// with what name has beside letters, digits, dots, underscores and hyphens
+// replaced; one that exists is left alone, and another number appended. Beside
+// it goes its checksum, as sha256sum writes and reads it. Both appear when they
+// are complete and on disk. Errors of the stream come back as they are; others
+// wrap cluster.ErrIncomplete where the data is not a whole snapshot, and
+// cluster.ErrRefused where it cannot be kept.
+func (s *Store) Save(
+	ctx context.Context, name string, taken time.Time, stream func(context.Context, io.Writer) error,
+) (cluster.EtcdSnapshot, error) {
+	directory, err := s.absolute()
+	if err != nil {
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	ancestor, err := nearest(directory)
+	if err != nil {
+		return cluster.EtcdSnapshot{}, refused("unable to keep snapshots of etcd in "+directory, err)
+	}
+
+	removeLeftovers(directory, name, taken)
+
+	saved, err := save(ctx, directory, baseName(name, taken), stream)
+	if err != nil {
+		removeEmpty(directory, ancestor)
+
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	saved.Taken = taken
+
+	return saved, nil
+}
+
+func save(
+	ctx context.Context, directory, base string, stream func(context.Context, io.Writer) error,
+) (cluster.EtcdSnapshot, error) {
+	file, target, err := create(directory, base)
+	if err != nil {
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	verifier := newVerifier(ctx, file)
+
+	if err := fill(ctx, file, verifier, stream); err != nil {
+		return cluster.EtcdSnapshot{}, errors.Join(err, discard(file.Name()))
+	}
+
+	saved := cluster.EtcdSnapshot{Path: target, Size: verifier.size, SHA256: hex.EncodeToString(verifier.whole.Sum(nil))}
+
+	if err := publish(file.Name(), saved); err != nil {
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	return saved, nil
+}
+
+func (s *Store) absolute() (string, error) {
+	if s.directory == "" {
+		return "", refused("unable to keep snapshots of etcd", errors.New("no directory is given"))
+	}
+
+	directory, err := filepath.Abs(s.directory)
+	if err != nil {
+		return "", refused("unable to find the directory "+s.directory, err)
+	}
+
+	return directory, nil
+}
+
+// create makes the directory, and in it the file to write to. Somebody else who
+// failed may remove the directory in between.
+func create(directory, base string) (file *os.File, target string, err error) {
+	const attempts = 3
+
+	for range attempts {
+		if err := os.MkdirAll(directory, directoryMode); err != nil {
+			return nil, "", refused("unable to create the directory "+directory, err)
+		}
+
+		file, target, err = reserve(directory, base)
+		if !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+
+	return file, target, err
+}
+
+// reserve creates the file to write to, and tells its later name. Whoever has
+// the former has the latter: it is renamed in one step, so that one of the two
+// exists as long as the name is taken.
+func reserve(directory, base string) (file *os.File, target string, err error) {
+	for number := 1; number <= maxNumber; number++ {
+		name := base
+		if number > 1 {
+			name = fmt.Sprintf("%s-%d", base, number)
+		}
+
+		target = filepath.Join(directory, name+".db")
+		partial := partialOf(target)
+
+		file, err = os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+
+		if err != nil {
+			return nil, "", refused("unable to create a file in "+directory, err)
+		}
+
+		if !exists(target) && !exists(target+checksumSuffix) {
+			return file, target, nil
+		}
+
+		if err := errors.Join(file.Close(), discard(partial)); err != nil {
+			return nil, "", err
+		}
+	}
+
+	return nil, "", refused("unable to create a file in "+directory, fmt.Errorf("%s.db and %d others of that time exist", base, maxNumber-1))
+}
+
+// fill writes the stream to the file, verifies it and closes the file.
+func fill(ctx context.Context, file *os.File, verifier *verifier, stream func(context.Context, io.Writer) error) error {
+	err := stream(ctx, verifier)
+
+	switch {
+	case verifier.failure != nil:
+		err = verifier.failure
+	case err == nil && ctx.Err() != nil:
+		// What a cancelled stream gave may end as if it were whole.
+		err = context.Cause(ctx)
+	case err == nil:
+		err = verifier.verify()
+	}
+
+	if err == nil {
+		if failed := file.Sync(); failed != nil {
+			err = refused("unable to write "+file.Name(), failed)
+		}
+	}
+
+	if failed := file.Close(); failed != nil && err == nil {
+		err = refused("unable to write "+file.Name(), failed)
+	}
+
+	return err
+}
+
+// publish gives a finished file its name, after its checksum: a snapshot never
+// stands there without one. If anything fails, neither stays.
+func publish(partial string, saved cluster.EtcdSnapshot) error {
+	checksum := saved.Path + checksumSuffix
+
+	err := writeChecksum(checksum, saved)
+	if err != nil {
+		return errors.Join(err, discard(partial))
+	}
+
+	if err := os.Rename(partial, saved.Path); err != nil {
+		return errors.Join(refused("unable to name "+saved.Path, err), discard(checksum), discard(partial))
+	}
+
+	if err := syncDirectory(filepath.Dir(saved.Path)); err != nil {
+		return errors.Join(refused("unable to write the directory "+filepath.Dir(saved.Path), err), discard(saved.Path), discard(checksum))
+	}
+
+	return nil
+}
+
+// writeChecksum writes what `sha256sum -c` reads in the same directory.
+func writeChecksum(path string, saved cluster.EtcdSnapshot) error {
+	partial := partialOf(path)
+
+	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return refused("unable to create "+partial, err)
+	}
+
+	_, err = fmt.Fprintf(file, "%s  %s\n", saved.SHA256, filepath.Base(saved.Path))
+	if err == nil {
+		err = file.Sync()
+	}
+
+	if failed := file.Close(); err == nil {
+		err = failed
+	}
+
+	if err == nil {
+		err = os.Rename(partial, path)
+	}
+
+	if err != nil {
+		return errors.Join(refused("unable to write "+path, err), discard(partial))
+	}
+
+	return nil
+}
+
+func partialOf(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+partialSuffix)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// discard removes what must not stay behind.
+func discard(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return refused("unable to remove "+path, err)
+	}
+
+	return nil
+}
