@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -22,12 +21,13 @@ type repository struct {
 	location string
 	name     name.Repository
 	options  Options
+	keychain *keychain
 }
 
 func newRepository(product Product, location string, options Options) (Source, error) {
 	parsed, err := name.NewRepository(strings.TrimPrefix(location, OCI), name.StrictValidation)
 	if err == nil && !hides(location) {
-		return repository{product: product, location: location, name: parsed, options: options}, nil
+		return repository{product: product, location: location, name: parsed, options: options, keychain: newKeychain()}, nil
 	}
 
 	problem := fmt.Errorf("%s is %w of %s: want oci://REGISTRY/REPOSITORY without a tag, such as %s", quoted(location), ErrLocation, product, example(product))
@@ -48,7 +48,7 @@ func example(product Product) string {
 }
 
 // Versions implements [Source]. Credentials come from where docker and podman
-// keep them.
+// keep them; without an answer from there the repository is read anonymously.
 func (r repository) Versions(ctx context.Context) (List, error) {
 	bounded, cancel := context.WithTimeout(ctx, r.options.timeout())
 	defer cancel()
@@ -56,12 +56,14 @@ func (r repository) Versions(ctx context.Context) (List, error) {
 	wire := newMeter()
 	defer wire.close()
 
+	credentials := r.keychain.within(r.options.timeout())
+
 	tags, err := remote.List(r.name, remote.WithContext(bounded), remote.WithTransport(wire),
-		remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent(r.options.UserAgent),
+		remote.WithAuthFromKeychain(credentials), remote.WithUserAgent(r.options.UserAgent),
 		// Once more after a moment: the library's own patience would outlast the timeout of a plan.
 		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 1, Steps: 2}))
 	if err != nil {
-		return List{}, r.failed(ctx, err)
+		return List{}, credentials.noted(r.failed(ctx, err))
 	}
 
 	return newList(r.location, r.product, tags, r.options)

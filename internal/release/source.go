@@ -2,7 +2,7 @@
 
 // Package release finds out which versions of Talos and of Kubernetes exist: in
 // the list that is built in, at an Image Factory, or among the tags of an OCI
-// repository. It only reads.
+// repository; and whether a registry has an image. It only reads.
 package release
 
 import (
