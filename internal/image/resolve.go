@@ -3,16 +3,11 @@
 package image
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
-
-// ErrUnsuitable is wrapped by errors about an image that would take something
-// away from the node it is meant for.
-var ErrUnsuitable = errors.New("unsuitable installer image")
 
 // Running is what a node runs, as far as the choice of its image goes.
 type Running struct {
@@ -24,6 +19,10 @@ type Running struct {
 	Extensions []string
 	Platform   string
 	SecureBoot bool
+	// BootUnknown tells that nobody knows whether the node booted with secure
+	// boot: an image that says how it boots is taken at its word, and any other
+	// is the one without.
+	BootUnknown bool
 }
 
 // bare tells whether the node runs Talos without anything added.
@@ -38,6 +37,8 @@ type Wish struct {
 	// Factory is the host, with port and path if it has them, of the Image
 	// Factory that serves images which neither names; [FactoryHost] when empty.
 	Factory string
+	// Lenient is what the image may cost the node.
+	Lenient Leniency
 }
 
 // Choice is the image that a node is to run, and what the name of it promises.
@@ -53,8 +54,8 @@ type Choice struct {
 }
 
 // Resolve chooses the image for a node: its own repository, or the one that is
-// wished for, with the tag of the target. Errors wrap [ErrUnsuitable]
-// or [ErrReference] and say what to do; beside them the choice has no reference
+// wished for, with the tag of the target. Errors are an [UnsuitableError] or wrap
+// [ErrReference], and say what to do; beside them the choice has no reference
 // but still tells which schematic an override demands.
 func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 	if wish.Factory == "" {
@@ -66,7 +67,7 @@ func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 	}
 
 	if node.InstallImage == "" {
-		return fromFactory(node, target, wish.Factory)
+		return fromFactory(node, target, wish)
 	}
 
 	repository, _, err := Split(node.InstallImage)
@@ -75,15 +76,15 @@ func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 	}
 
 	if repository.Generic() {
-		return resolveGeneric(node, target, repository, wish.Factory)
+		return resolveGeneric(node, target, repository, wish)
 	}
 
 	factory, ok := repository.Factory()
 	if !ok {
-		return resolveOwnBuild(node, target, repository)
+		return resolveOwnBuild(node, target, repository, wish)
 	}
 
-	if err := matchFactory(node, factory, repository); err != nil {
+	if err := matchFactory(node, factory, repository, wish.Lenient); err != nil {
 		return Choice{}, err
 	}
 
@@ -92,7 +93,7 @@ func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 
 // resolveOverride takes the repository that the configuration names. One that
 // names a schematic asks for it; one that names none must not cost the node
-// its extensions.
+// its extensions, unless that is accepted.
 func resolveOverride(node Running, target version.Version, wish Wish) (Choice, error) {
 	repository, err := ParseRepository(wish.Repository)
 	if err != nil {
@@ -101,7 +102,7 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 
 	if factory, ok := repository.Factory(); ok {
 		choice := Choice{Schematic: factory.Schematic, Demanded: true}
-		if err := matchFlavour(node, factory, repository); err != nil {
+		if err := matchFlavour(node, factory, repository, wish.Lenient); err != nil {
 			return choice, err
 		}
 
@@ -114,13 +115,19 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 		return Choice{Reference: repository.At(target), Schematic: node.Schematic}, nil
 	}
 
-	if !node.bare() {
-		return Choice{}, fmt.Errorf("%w: %s does not name the schematic of the node and would drop %s; use a repository that ends in /<platform>-installer/%s",
-			ErrUnsuitable, repository, node.added(), node.schematicHint())
+	if !node.bare() && !wish.Lenient.AnySchematic {
+		return Choice{}, &UnsuitableError{
+			Kind:   ErrSchematic,
+			Found:  fmt.Sprintf("%s does not name the schematic of the node and would drop %s", repository, node.added()),
+			Remedy: "use a repository that ends in /<platform>-installer/" + node.schematicHint(),
+		}
 	}
 
+	// What the node runs now is dropped where that was accepted.
+	node.Schematic, node.Extensions = "", nil
+
 	if repository.Generic() {
-		return resolveGeneric(node, target, repository, wish.Factory)
+		return resolveGeneric(node, target, repository, wish)
 	}
 
 	return Choice{Reference: repository.At(target)}, nil
@@ -128,41 +135,55 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 
 // resolveGeneric replaces the generic installer where it would lose something
 // or no longer exists.
-func resolveGeneric(node Running, target version.Version, repository Repository, factory string) (Choice, error) {
+func resolveGeneric(node Running, target version.Version, repository Repository, wish Wish) (Choice, error) {
 	if node.Schematic == "" && len(node.Extensions) > 0 {
-		return Choice{}, fmt.Errorf("%w: machine.install.image is the generic installer, but the node runs the extensions %s and reports no schematic; set installer_image to the image that holds them",
-			ErrUnsuitable, strings.Join(node.Extensions, ", "))
+		if !wish.Lenient.AnySchematic {
+			return Choice{}, &UnsuitableError{
+				Kind:   ErrSchematic,
+				Found:  fmt.Sprintf("machine.install.image is the generic installer, but the node runs the extensions %s and reports no schematic", strings.Join(node.Extensions, ", ")),
+				Remedy: "set installer_image to the image that holds them",
+			}
+		}
+
+		node.Extensions = nil
 	}
 
 	if node.bare() && !node.SecureBoot && !target.AtLeast(1, 14) {
 		return Choice{Reference: repository.At(target)}, nil
 	}
 
-	return fromFactory(node, target, factory)
+	return fromFactory(node, target, wish)
 }
 
 // resolveOwnBuild keeps a repository whose name says nothing about its content,
 // unless the node demonstrably runs a factory image from elsewhere.
-func resolveOwnBuild(node Running, target version.Version, repository Repository) (Choice, error) {
+func resolveOwnBuild(node Running, target version.Version, repository Repository, wish Wish) (Choice, error) {
 	if repository.names(node.Schematic) {
 		return Choice{Reference: repository.At(target), Schematic: node.Schematic}, nil
 	}
 
-	if node.Schematic != "" && node.Schematic != EmptySchematic {
-		return Choice{}, fmt.Errorf("%w: the node runs schematic %s, but its machine.install.image %s does not name it and would drop %s; set installer_image to a repository that ends in /<platform>-installer/%s",
-			ErrUnsuitable, node.Schematic, repository, node.added(), node.Schematic)
+	if node.Schematic != "" && node.Schematic != EmptySchematic && !wish.Lenient.AnySchematic {
+		return Choice{}, &UnsuitableError{
+			Kind: ErrSchematic,
+			Found: fmt.Sprintf("the node runs schematic %s, but its machine.install.image %s does not name it and would drop %s",
+				node.Schematic, repository, node.added()),
+			Remedy: "set installer_image to a repository that ends in /<platform>-installer/" + node.Schematic,
+		}
 	}
 
 	return Choice{Reference: repository.At(target)}, nil
 }
 
 // fromFactory names the factory image that equals what the node runs.
-func fromFactory(node Running, target version.Version, factory string) (Choice, error) {
+func fromFactory(node Running, target version.Version, wish Wish) (Choice, error) {
 	schematic := node.Schematic
 	if schematic == "" {
-		if len(node.Extensions) > 0 {
-			return Choice{}, fmt.Errorf("%w: the node runs the extensions %s and reports neither a schematic nor an install image; set installer_image to the image that holds them",
-				ErrUnsuitable, strings.Join(node.Extensions, ", "))
+		if len(node.Extensions) > 0 && !wish.Lenient.AnySchematic {
+			return Choice{}, &UnsuitableError{
+				Kind:   ErrSchematic,
+				Found:  fmt.Sprintf("the node runs the extensions %s and reports neither a schematic nor an install image", strings.Join(node.Extensions, ", ")),
+				Remedy: "set installer_image to the image that holds them",
+			}
 		}
 
 		schematic = EmptySchematic
@@ -173,7 +194,7 @@ func fromFactory(node Running, target version.Version, factory string) (Choice, 
 		platform = "metal"
 	}
 
-	repository, err := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}.Repository(factory)
+	repository, err := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}.Repository(wish.Factory)
 	if err != nil {
 		return Choice{}, err
 	}
@@ -183,25 +204,36 @@ func fromFactory(node Running, target version.Version, factory string) (Choice, 
 
 // matchFactory refuses a node's own factory image when it is not what the node
 // runs.
-func matchFactory(node Running, factory Factory, repository Repository) error {
-	if node.Schematic != "" && node.Schematic != factory.Schematic {
-		return fmt.Errorf("%w: the node runs schematic %s, but its machine.install.image %s names another one and would replace %s; set installer_image to the repository that is wanted",
-			ErrUnsuitable, node.Schematic, repository, node.added())
+func matchFactory(node Running, factory Factory, repository Repository, lenient Leniency) error {
+	if node.Schematic != "" && node.Schematic != factory.Schematic && !lenient.AnySchematic {
+		return &UnsuitableError{
+			Kind: ErrSchematic,
+			Found: fmt.Sprintf("the node runs schematic %s, but its machine.install.image %s names another one and would replace %s",
+				node.Schematic, repository, node.added()),
+			Remedy: "set installer_image to the repository that is wanted",
+		}
 	}
 
-	if node.Schematic == "" && len(node.Extensions) > 0 {
-		return fmt.Errorf("%w: the node runs the extensions %s and reports no schematic, and its machine.install.image %s may not hold them; set installer_image to the image that does",
-			ErrUnsuitable, strings.Join(node.Extensions, ", "), repository)
+	if node.Schematic == "" && len(node.Extensions) > 0 && !lenient.AnySchematic {
+		return &UnsuitableError{
+			Kind: ErrSchematic,
+			Found: fmt.Sprintf("the node runs the extensions %s and reports no schematic, and its machine.install.image %s may not hold them",
+				strings.Join(node.Extensions, ", "), repository),
+			Remedy: "set installer_image to the image that does",
+		}
 	}
 
-	return matchFlavour(node, factory, repository)
+	return matchFlavour(node, factory, repository, lenient)
 }
 
 // matchFlavour refuses an image for another platform or another way to boot.
-func matchFlavour(node Running, factory Factory, repository Repository) error {
-	if factory.SecureBoot != node.SecureBoot {
-		return fmt.Errorf("%w: %s is %s, but the node boots %s; set installer_image to the installer %s",
-			ErrUnsuitable, repository, bootFlavour(factory.SecureBoot), bootFlavour(node.SecureBoot), bootFlavour(node.SecureBoot))
+func matchFlavour(node Running, factory Factory, repository Repository, lenient Leniency) error {
+	if factory.SecureBoot != node.SecureBoot && !node.BootUnknown && !lenient.AnyBoot {
+		return &UnsuitableError{
+			Kind:   ErrBoot,
+			Found:  fmt.Sprintf("%s is %s, but the node boots %s", repository, bootFlavour(factory.SecureBoot), bootFlavour(node.SecureBoot)),
+			Remedy: "set installer_image to the installer " + bootFlavour(node.SecureBoot),
+		}
 	}
 
 	// An image without a platform in its name serves metal, and Equinix Metal
@@ -212,8 +244,11 @@ func matchFlavour(node Running, factory Factory, repository Repository) error {
 	}
 
 	if platform != "" && platform != factory.Platform {
-		return fmt.Errorf("%w: %s is built for platform %s, but the node runs on %s; set installer_image to the %s-installer of the same schematic",
-			ErrUnsuitable, repository, factory.Platform, node.Platform, platform)
+		return &UnsuitableError{
+			Kind:   ErrPlatform,
+			Found:  fmt.Sprintf("%s is built for platform %s, but the node runs on %s", repository, factory.Platform, node.Platform),
+			Remedy: fmt.Sprintf("set installer_image to the %s-installer of the same schematic", platform),
+		}
 	}
 
 	return nil

@@ -52,7 +52,7 @@ func (p *planner) checkComponentsAhead(highest version.Version) {
 	}
 
 	finding := cluster.Finding{
-		Check: "versions", Severity: cluster.Permanent, Attribute: attributeKubernetes,
+		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeKubernetes,
 		Remedy: fmt.Sprintf("Set kubernetes_version to %s or newer.", highest),
 	}
 

@@ -47,7 +47,7 @@ func (p *planner) checkBudget() {
 
 		if spent, remedy := p.spent(passed); len(spent) >= p.made.Budget {
 			p.find(cluster.Finding{
-				Check: "nodes-ready", Severity: cluster.Observed,
+				Check: cluster.CheckNodesReady, Severity: cluster.Observed,
 				Found: fmt.Sprintf("max_unavailable = %s of %d workers is %d, and that is taken up by %s",
 					p.policy.MaxUnavailable, len(workers), p.made.Budget, listed(spent)),
 				Remedy: remedy,

@@ -72,7 +72,7 @@ func (s Step) behindCanaries() bool { return !s.Canary && !s.Finish && s.Compone
 // canaryFinding says what is wrong with a canary.
 func canaryFinding(index int, node *cluster.Node) cluster.Finding {
 	finding := cluster.Finding{
-		Check: "canary", Severity: cluster.Observed, Node: node.Name, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
+		Check: cluster.CheckCanary, Severity: cluster.Observed, Node: node.Name, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
 	}
 
 	if node.Gone {
@@ -102,7 +102,7 @@ func canaryFinding(index int, node *cluster.Node) cluster.Finding {
 // else will keep out of service afterwards.
 func cordonFinding(index int, node *cluster.Node) cluster.Finding {
 	return cluster.Finding{
-		Check: "canary", Severity: cluster.Advice, Node: node.Name, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
+		Check: cluster.CheckCanary, Severity: cluster.Advice, Node: node.Name, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
 		Found:  "this canary is cordoned by somebody else and stays so after its turn, and the other nodes move only while every canary is in service",
 		Remedy: fmt.Sprintf("Take its cordon away (kubectl uncordon %s), or remove it from canary.", node.Name),
 	}

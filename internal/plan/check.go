@@ -54,7 +54,7 @@ func (p *planner) checkInventory() {
 
 	if snapshot.KubernetesError != nil {
 		p.find(cluster.Finding{
-			Check: "kubernetes-api", Severity: cluster.Observed, Err: snapshot.KubernetesError,
+			Check: cluster.CheckKubernetesAPI, Severity: cluster.Observed, Err: snapshot.KubernetesError,
 			Found:  "the Kubernetes API did not answer: " + snapshot.KubernetesError.Error(),
 			Remedy: "Make the Kubernetes API answer and apply again: without it nothing can be cordoned, drained or recorded.",
 		})
@@ -62,14 +62,14 @@ func (p *planner) checkInventory() {
 
 	if snapshot.DiscoveryError != nil && snapshot.KubernetesError == nil {
 		p.find(cluster.Finding{
-			Check: "talos-api", Severity: cluster.Advice, Err: snapshot.DiscoveryError,
+			Check: cluster.CheckTalosAPI, Severity: cluster.Advice, Unknown: true, Err: snapshot.DiscoveryError,
 			Found: "discovery did not list the members, so only nodes that are registered in Kubernetes are known: " + snapshot.DiscoveryError.Error(),
 		})
 	}
 
 	if len(snapshot.Foreign) > 0 {
 		p.find(cluster.Finding{
-			Check: "talos-api", Severity: cluster.Advice,
+			Check: cluster.CheckTalosAPI, Severity: cluster.Advice,
 			Found: "not running Talos and left alone: " + listed(snapshot.Foreign),
 		})
 	}
@@ -77,7 +77,7 @@ func (p *planner) checkInventory() {
 	for i := range snapshot.Nodes {
 		if node := &snapshot.Nodes[i]; node.Gone {
 			p.find(cluster.Finding{
-				Check: "nodes-ready", Severity: cluster.Advice, Node: node.Name,
+				Check: cluster.CheckNodesReady, Severity: cluster.Advice, Node: node.Name,
 				Found:  "the node is registered but gone: NotReady for more than 5 minutes and unknown to discovery; it is left alone",
 				Remedy: "Delete its Node object if it does not come back.",
 			})
@@ -97,19 +97,19 @@ func (p *planner) checkPresence(node *subject) {
 		return
 	case node.Machine == nil:
 		p.find(cluster.Finding{
-			Check: "talos-api", Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
+			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
 			Found:  fmt.Sprintf("the Talos API of this %s at %s did not answer: %v", roleName(node.Role), node.Address, node.Unreachable),
 			Remedy: "Bring the node back, or remove it from the cluster.",
 		})
 	case node.Machine.Talos.IsZero() && !node.held:
 		p.find(cluster.Finding{
-			Check: "talos-api", Severity: cluster.Observed, Node: node.Name,
+			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Node: node.Name,
 			Found:  fmt.Sprintf("this %s at %s does not say which version of Talos it runs", roleName(node.Role), node.Address),
 			Remedy: "Check the node (talosctl version), or remove it from the cluster.",
 		})
 	case node.Kube == nil && p.snapshot.KubernetesError == nil:
 		p.find(cluster.Finding{
-			Check: "nodes-ready", Severity: cluster.Observed, Node: node.Name,
+			Check: cluster.CheckNodesReady, Severity: cluster.Observed, Node: node.Name,
 			Found:  "discovery lists the machine, but it has no Node object in Kubernetes",
 			Remedy: "Let it join, or take it out of the cluster.",
 		})

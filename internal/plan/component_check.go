@@ -12,14 +12,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// checkNameImages is the check of the images that machine configurations name.
-const checkNameImages = "component-images"
-
 // checkComponentImage says why no image can be chosen for a component.
 func (p *planner) checkComponentImage(node *subject, t *part, refused error) {
 	override := p.policy.Kubernetes.Images[t.component]
 	finding := cluster.Finding{
-		Check: checkNameImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(t.component), Err: refused,
+		Check: cluster.CheckComponentImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(t.component), Err: refused,
 		Found:  refused.Error(),
 		Remedy: "Name a registry, a path and a name, without a tag.",
 	}
@@ -46,7 +43,7 @@ func (p *planner) checkProxyImage() {
 	}
 
 	p.find(cluster.Finding{
-		Check: checkNameImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(cluster.Proxy),
+		Check: cluster.CheckComponentImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(cluster.Proxy),
 		Found:  "kube-proxy is disabled in the machine configuration of every control plane" + p.thatIsNotHeld() + ", so this image would be used nowhere",
 		Remedy: "Leave it out, or enable kube-proxy (cluster.proxy.disabled) first.",
 	})
@@ -98,7 +95,7 @@ func (p *planner) checkUntold() {
 		}
 
 		p.find(cluster.Finding{
-			Check: checkNameImages, Severity: cluster.Observed, Node: node.Name,
+			Check: cluster.CheckComponentImages, Severity: cluster.Observed, Unknown: true, Node: node.Name,
 			Found: fmt.Sprintf("the version of %s cannot be told, neither from what runs nor from the machine configuration, and nothing may overtake it unseen", strings.Join(untold, ", ")),
 			Remedy: fmt.Sprintf("Name an image with a version tag in %s (talosctl -n %s edit machineconfig), or wait until it runs.",
 				strings.Join(paths, ", "), node.Address),
@@ -134,7 +131,7 @@ func (p *planner) checkAgreement() {
 		}
 	}
 
-	finding := cluster.Finding{Check: checkNameImages, Severity: cluster.Advice, Remedy: p.agreementRemedy()}
+	finding := cluster.Finding{Check: cluster.CheckComponentImages, Severity: cluster.Advice, Remedy: p.agreementRemedy()}
 
 	switch len(names) {
 	case 0:
@@ -188,7 +185,7 @@ func (p *planner) checkDigests() {
 	}
 
 	finding := cluster.Finding{
-		Check: checkNameImages, Severity: cluster.Advice,
+		Check: cluster.CheckComponentImages, Severity: cluster.Advice,
 		Found:  fmt.Sprintf("the machine configuration names the image of %s with a digest on %s, which is of the present version and is left out", strings.Join(components, ", "), listed(names)),
 		Remedy: "Add the digest of the new image afterwards if it is to be pinned by it.",
 	}

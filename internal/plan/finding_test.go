@@ -41,7 +41,7 @@ func runFindings(t *testing.T, cases map[string]findingCase) {
 				}
 			}
 
-			if got.Severity != cluster.Advice && got.Remedy == "" && got.Check != "schematic" {
+			if got.Severity != cluster.Advice && got.Remedy == "" {
 				t.Errorf("no remedy: %s", got)
 			}
 
@@ -156,7 +156,7 @@ func TestNodeImagesThatCannotBeChosenArePermanent(t *testing.T) {
 
 				return s
 			}(), check: "schematic", severity: cluster.Permanent, node: "worker-1",
-			says: []string{"drbd", "set installer_image"},
+			says: []string{"drbd", "Set installer_image"},
 		},
 		"an install image that is none": {
 			scene: func() *scene {
@@ -324,6 +324,7 @@ func TestFindingsAboutAllNodesNameTenOfThem(t *testing.T) {
 	t.Parallel()
 
 	unread := newScene(3, 40)
+	unread.target.InstallerImage = generic
 	for i := range unread.snapshot.Nodes {
 		unread.snapshot.Nodes[i].Machine.Config = nil
 	}
@@ -334,7 +335,7 @@ func TestFindingsAboutAllNodesNameTenOfThem(t *testing.T) {
 	}
 
 	runFindings(t, map[string]findingCase{
-		"unreadable": {scene: unread, check: "schematic", severity: cluster.Observed, says: []string{"worker-1, worker-2,", "worker-10 and 33 more (check"}},
+		"unreadable": {scene: unread, check: "component-images", severity: cluster.Observed, says: []string{"worker-1, worker-2,", "worker-10 and 33 more (check"}},
 		"foreign":    {scene: foreign, check: "talos-api", severity: cluster.Advice, says: []string{"flatcar-1, flatcar-2,", "flatcar-10 and 30 more (check"}},
 	})
 }

@@ -124,6 +124,17 @@ func acts() map[string]act {
 		"unhurried":       {0, func(s *scene, _ []string) { s.unhurried() }},
 		"disabled":        {2, func(s *scene, w []string) { s.disabled(w[0], cluster.Component(w[1])) }},
 		"ailing":          {3, func(s *scene, w []string) { s.ailing(w[0], cluster.Component(w[1]), strings.Join(w[2:], " ")) }},
+		"missing":         {2, func(s *scene, w []string) { s.missing(w[0], cluster.Component(w[1])) }},
+		"stage":           {2, func(s *scene, w []string) { s.stage(w[0], cluster.Stage(w[1])) }},
+		"self-cordoned":   {1, func(s *scene, w []string) { s.cordonedByTalos(w[0]) }},
+		"pressed":         {2, func(s *scene, w []string) { s.pressed(w[0], w[1:]...) }},
+		"alarm":           {2, func(s *scene, w []string) { s.alarmed(strings.Join(w[1:], " "), w[0]) }},
+		"leaderless":      {1, func(s *scene, w []string) { s.status(w[0], func(e *cluster.EtcdStatus) { e.Leader = 0 }) }},
+		"lags":            {1, func(s *scene, w []string) { s.lags(w[0]) }},
+		"database":        {2, func(s *scene, w []string) { s.sized(w[0], number(w[1])) }},
+		"boot-unknown":    {1, func(s *scene, w []string) { s.bootUnknown(w[0]) }},
+		"secure":          {1, func(s *scene, w []string) { s.secure(w[0]) }},
+		"skip":            {1, func(s *scene, w []string) { s.skips(w...) }},
 		"stopped":         {2, func(s *scene, w []string) { delete(s.node(w[0]).Versions, cluster.Component(w[1])) }},
 		"unmanaged":       {0, func(s *scene, _ []string) { s.unmanaged() }},
 		"proxyless":       {0, func(s *scene, _ []string) { s.proxyless() }},
@@ -135,6 +146,7 @@ func acts() map[string]act {
 		"not-ready":       {1, func(s *scene, w []string) { s.notReady(w[0]) }},
 		"cordoned":        {1, func(s *scene, w []string) { s.cordoned(w[0], strings.Join(w[1:], "")) }},
 		"silent":          {1, func(s *scene, w []string) { s.silent(w[0]) }},
+		"etcd-silent":     {1, func(s *scene, w []string) { s.quiet(w[0]) }},
 		"gone":            {1, func(s *scene, w []string) { s.gone(w[0]) }},
 		"foreign":         {1, func(s *scene, w []string) { s.snapshot.Foreign = w }},
 		"roles":           {1, func(s *scene, w []string) { s.roles(w...) }},
@@ -151,6 +163,15 @@ func acts() map[string]act {
 		"allow":           {1, func(s *scene, w []string) { s.allows(w...) }},
 		"through":         {1, func(s *scene, w []string) { s.names(w...) }},
 	}
+}
+
+func number(text string) int64 {
+	parsed, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+
+	return parsed
 }
 
 func (s *scene) allows(what ...string) *scene {

@@ -39,7 +39,7 @@ func (p *planner) checkHeld() {
 		}
 
 		if node.unfinished() {
-			finding.Check, finding.Severity = "pending-install", cluster.Observed
+			finding.Check, finding.Severity = cluster.CheckPendingInstall, cluster.Observed
 			finding.Found = "the node is to be left alone, but an earlier run left it in the middle of its turn"
 			finding.Remedy = "Take its hold away and apply, so that its turn is finished; then hold it again."
 			p.find(finding)
@@ -51,7 +51,7 @@ func (p *planner) checkHeld() {
 				continue
 			}
 
-			finding.Check, finding.Severity = "compatibility", cluster.Permanent
+			finding.Check, finding.Severity = cluster.CheckCompatibility, cluster.Permanent
 			finding.Found = fmt.Sprintf("the node is held, and the way of the other nodes to %s would leave it unsupported: %s", hop.To, left)
 			finding.Remedy = "Take its hold away, or choose versions that it can stay behind."
 			p.find(finding)

@@ -18,7 +18,7 @@ func (p *planner) checkIntermediate() {
 
 	for index, named := range p.policy.Intermediate {
 		finding := cluster.Finding{
-			Check: "versions", Severity: cluster.Permanent, Attribute: attributeIntermediate, Within: []cluster.Within{cluster.Index(index)},
+			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeIntermediate, Within: []cluster.Within{cluster.Index(index)},
 		}
 
 		if named.IsZero() {

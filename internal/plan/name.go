@@ -24,7 +24,7 @@ func (p *planner) checkNames() {
 
 	for index, name := range p.policy.Canary {
 		finding := cluster.Finding{
-			Check: "canary", Severity: cluster.Permanent, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
+			Check: cluster.CheckCanary, Severity: cluster.Permanent, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
 			Remedy: "Name workers of this cluster, as kubectl get nodes prints them.",
 		}
 
@@ -33,6 +33,7 @@ func (p *planner) checkNames() {
 		switch {
 		case !there:
 			finding.Severity, finding.Found = p.absence(name)
+			finding.Unknown = finding.Severity == cluster.Observed
 		case role == cluster.ControlPlane:
 			finding.Found = fmt.Sprintf("%s is a control plane, and only workers can be canaries", name)
 		case p.policy.Holds(name):
@@ -70,11 +71,12 @@ func (p *planner) checkOverrides(roles map[string]cluster.Role) {
 		}
 
 		finding := cluster.Finding{
-			Check: "node-overrides", Attribute: attributeOverrides, Within: []cluster.Within{cluster.Key(name)},
+			Check: cluster.CheckNodeOverrides, Attribute: attributeOverrides, Within: []cluster.Within{cluster.Key(name)},
 			Remedy: "Name nodes of this cluster, as kubectl get nodes prints them, or remove the entry.",
 		}
 
 		finding.Severity, finding.Found = p.absence(name)
+		finding.Unknown = finding.Severity == cluster.Observed
 		p.find(finding)
 	}
 }

@@ -58,10 +58,6 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 			scene: newScene(3, 2).roles("os:reader", "os:operator"), check: "roles", severity: cluster.Observed,
 			says: []string{"os:reader, os:operator", adminRole, "talosconfig of an administrator"},
 		},
-		"a machine configuration that may not be read": {
-			scene: newScene(3, 2).unreadable("cp-1"), check: "schematic", severity: cluster.Observed,
-			says: []string{"cannot be read", "cp-1", "os:admin"},
-		},
 		"etcd that does not answer": {
 			scene: func() *scene {
 				s := newScene(3, 2)

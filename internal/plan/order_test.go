@@ -220,7 +220,7 @@ func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 		made := s.make()
 		wantOrder(t, made, "cp-1 cp-2 cp-3", "")
 
-		if finding, ok := find(made.Findings, "schematic"); !ok || finding.Node != "cp-2" || finding.Severity != cluster.Permanent {
+		if finding, ok := find(made.Findings, "installer-image"); !ok || finding.Node != "cp-2" || finding.Severity != cluster.Permanent {
 			t.Errorf("findings: %v; want cp-2 refused", made.Findings)
 		}
 	})

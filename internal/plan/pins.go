@@ -37,7 +37,7 @@ func checkPins(node *subject) (cluster.Finding, bool) {
 	}
 
 	return cluster.Finding{
-		Check: checkNameImages, Severity: cluster.Observed, Node: node.Name,
+		Check: cluster.CheckComponentImages, Severity: cluster.Observed, Node: node.Name,
 		Found:  fmt.Sprintf("the machine configuration does not pin the image of %s, so it would move to the default of the new Talos version during the upgrade, kubelets before API servers", strings.Join(unset, ", ")),
 		Remedy: pinRemedy(node, pins),
 	}, true

@@ -125,6 +125,8 @@ func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Polic
 	p.checkArmed()
 	p.checkManifests()
 	p.checkWork()
+	p.adviseServing()
+	p.made.Findings = p.policy.Skip(p.made.Findings)
 
 	return p.made
 }
@@ -149,6 +151,8 @@ type planner struct {
 	// synced is the version that the last sync of the manifests so far leaves the
 	// pods of kube-proxy at.
 	synced version.Version
+	// ailing are the components at the target that are not Ready.
+	ailing []ailment
 	made   Plan
 }
 

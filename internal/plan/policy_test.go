@@ -124,7 +124,7 @@ func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
 	runPaths(t, map[string]pathCase{
 		"a factory that is none": {
 			scene: lost, severity: cluster.Permanent,
-			says: []string{`"factory" has no dot and no port`, "check image-factory", "Correct image_factory_url in the provider block."},
+			says: []string{`"factory" has no dot and no port`, "check installer-image", "Correct image_factory_url in the provider block."},
 		},
 		"a factory with a password": {scene: secret, severity: cluster.Permanent, says: []string{"Correct image_factory_url in the provider block."}},
 	})

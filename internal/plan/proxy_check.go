@@ -36,7 +36,7 @@ func (p *planner) checkUnrendered() {
 	}
 
 	p.find(cluster.Finding{
-		Check: "bootstrap-manifests", Severity: cluster.Advice, Attribute: attributeOverrides,
+		Check: cluster.CheckManifests, Severity: cluster.Advice, Attribute: attributeOverrides,
 		Found:  "the bootstrap manifests are not synced, because every control plane is held and none of them may render them",
 		Remedy: "Take the hold from a control plane and apply, so that kube-proxy and CoreDNS follow.",
 	})
@@ -55,7 +55,7 @@ func (p *planner) checkPodsBehind() {
 	}
 
 	p.find(cluster.Finding{
-		Check: checkReady, Severity: cluster.Advice, Attribute: attributeKubernetesOf, Within: []cluster.Within{cluster.Field("manifests"), cluster.Field("timeout")},
+		Check: cluster.CheckManifests, Severity: cluster.Advice, Attribute: attributeKubernetesOf, Within: []cluster.Within{cluster.Field("manifests"), cluster.Field("timeout")},
 		Found:  fmt.Sprintf("the pods of kube-proxy are behind %s on %s, and no sync of the bootstrap manifests waits for them", p.target.Kubernetes, listed(behind)),
 		Remedy: "Look at kubectl -n kube-system rollout status daemonset kube-proxy. With another kubernetes.manifests.timeout than 0 an apply syncs once more and waits.",
 	})
@@ -83,7 +83,7 @@ func (p *planner) checkProxyDisabled() {
 	}
 
 	p.find(cluster.Finding{
-		Check: checkNameImages, Severity: cluster.Observed,
+		Check: cluster.CheckComponentImages, Severity: cluster.Observed,
 		Found: fmt.Sprintf("kube-proxy is disabled in the machine configuration of %s and not in that of %s, so what a sync of the bootstrap manifests does to it depends on who renders them",
 			listed(without), listed(with)),
 		Remedy: "Make the configurations agree (cluster.proxy.disabled), or set kubernetes.manifests.sync = false.",
@@ -120,7 +120,7 @@ func (p *planner) checkProxyBack() {
 
 		if found := p.rendersOther(node, t, pods, named); found != "" {
 			p.find(cluster.Finding{
-				Check: checkNameImages, Severity: cluster.Observed, Node: node.Name, Found: found,
+				Check: cluster.CheckComponentImages, Severity: cluster.Observed, Node: node.Name, Found: found,
 				Remedy: fmt.Sprintf("Bring it up: talosctl -n %s patch machineconfig --patch '%s'. Or set kubernetes.manifests.sync = false.", node.Address, proxyPatch(t, highest)),
 			})
 		}
@@ -131,7 +131,7 @@ func (p *planner) checkProxyBack() {
 // node does not tell what it should.
 func (p *planner) missesImages(node string) bool {
 	return slices.ContainsFunc(p.made.Findings, func(f cluster.Finding) bool {
-		return f.Check == checkNameImages && f.Severity != cluster.Advice && f.Node == node
+		return f.Check == cluster.CheckComponentImages && f.Severity != cluster.Advice && f.Node == node
 	})
 }
 

@@ -62,7 +62,7 @@ func TestMissedSyncsAreMentioned(t *testing.T) {
 		},
 		"pods that nobody waits for are behind": {
 			scene: newScene(1, 1).runs("1.13.4").kubernetes("1.35.0").asserts("1.35.0").runsComponent("worker-1", cluster.Proxy, "1.34.2").unhurried(),
-			check: "components-ready", severity: cluster.Advice, says: []string{"behind 1.35.0 on worker-1", "rollout status"},
+			check: "bootstrap-manifests", severity: cluster.Advice, says: []string{"behind 1.35.0 on worker-1", "rollout status"},
 		},
 	})
 
@@ -72,7 +72,7 @@ func TestMissedSyncsAreMentioned(t *testing.T) {
 		"pods that are at the target":   newScene(1, 1).runs("1.13.4").kubernetes("1.35.0").asserts("1.35.0").unhurried(),
 		"pods that a sync brings along": newScene(1, 1).runs("1.13.4").kubernetes("1.35.0").asserts("1.35.0").pods("1.34.2"),
 	} {
-		for _, check := range []string{"bootstrap-manifests", "components-ready"} {
+		for _, check := range []string{"bootstrap-manifests", "control-plane-components"} {
 			if finding, found := find(s.make().Findings, check); found {
 				t.Errorf("%s: %s", behaviour, finding)
 			}

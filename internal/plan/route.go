@@ -70,7 +70,7 @@ func (p *planner) survey() version.Version {
 		switch {
 		case p.ahead(node):
 			p.find(cluster.Finding{
-				Check: "versions", Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
+				Check: cluster.CheckVersions, Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
 				Found:  fmt.Sprintf("the node runs Talos %s, which is newer than the target %s, and downgrades are not done", node.talos, below(p.target.Talos, node.talos)),
 				Remedy: fmt.Sprintf("Set talos_version to %s or newer, or bring the node back by hand.", node.talos),
 			})
@@ -121,7 +121,7 @@ func (p *planner) span(node *subject, named version.Version) (lowest, highest ve
 // pathFinding is the finding for an error of [Path].
 func pathFinding(err error) cluster.Finding {
 	finding := cluster.Finding{
-		Check: "versions", Severity: cluster.Permanent, Attribute: attributeTalos, Found: err.Error(),
+		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos, Found: err.Error(),
 		Remedy: "Choose another target.",
 	}
 
@@ -134,7 +134,7 @@ func pathFinding(err error) cluster.Finding {
 	}
 
 	if errors.Is(err, compat.ErrUnknownMinor) || errors.Is(err, compat.ErrUnsupported) || errors.Is(err, ErrNoWay) {
-		finding.Check = "compatibility"
+		finding.Check = cluster.CheckCompatibility
 	}
 
 	return finding
@@ -149,7 +149,7 @@ func (p *planner) checkHighest(states []State, highest version.Version) (cluster
 		}
 
 		return cluster.Finding{
-			Check: "compatibility", Severity: cluster.Permanent, Attribute: attributeTalos,
+			Check: cluster.CheckCompatibility, Severity: cluster.Permanent, Attribute: attributeTalos,
 			Found:  fmt.Sprintf("%s, and some components of the cluster run %s", mismatch(state.Talos, highest), highest),
 			Remedy: "Bring all components to one version first, or choose another talos_version.",
 		}, true
@@ -167,13 +167,13 @@ func (p *planner) checkAge() []cluster.Finding {
 		return nil
 	case from.Less(oldestManaged()):
 		return []cluster.Finding{{
-			Check: "versions", Severity: cluster.Permanent, Attribute: attributeTalos,
+			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos,
 			Found:  fmt.Sprintf("nodes on Talos %s are too old to be upgraded with this provider", from),
 			Remedy: fmt.Sprintf("Bring them to Talos %s or newer with talosctl first.", oldestManaged()),
 		}}
 	case from.Less(oldestTested()):
 		return []cluster.Finding{{
-			Check: "versions", Severity: cluster.Advice, Attribute: attributeTalos,
+			Check: cluster.CheckVersions, Severity: cluster.Advice, Attribute: attributeTalos,
 			Found: fmt.Sprintf("nodes run Talos %s; this provider is tested from %s on", from, oldestTested()),
 		}}
 	default:
@@ -202,7 +202,7 @@ func (p *planner) checkLength() []cluster.Finding {
 
 		first := hops[0].To.version(half.axis)
 		findings = append(findings, cluster.Finding{
-			Check: "versions", Severity: cluster.Permanent, Attribute: half.attribute,
+			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: half.attribute,
 			Found: fmt.Sprintf("going from %s %s to %s would skip the release line %s; the way there is %s",
 				half.axis.name(), p.start.version(half.axis), half.to, first.Minor(), spell(p.made.Hops)),
 			Remedy: fmt.Sprintf("Set allow_intermediate_versions = true to walk all of it, or set %s to %s first.", half.attribute, first),

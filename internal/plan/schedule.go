@@ -88,7 +88,7 @@ func (p *planner) talosStep(node *subject, index int, hop Hop, last bool) Step {
 	default:
 		choice := node.choice
 		if !last {
-			// The refusal of the last one is a finding, and it says the same.
+			// What speaks against the last one is a finding, and it says the same.
 			choice, _ = p.chooseImage(node.Node, step.To)
 		}
 

@@ -50,17 +50,21 @@ func newScene(controlPlanes, workers int) *scene {
 }
 
 func (s *scene) add(role cluster.Role, name, address string) {
-	images, versions := map[cluster.Component]string{}, map[cluster.Component]version.Version{}
+	images, versions, pods := map[cluster.Component]string{}, map[cluster.Component]version.Version{}, map[cluster.Component]cluster.ComponentPod{}
 
 	for _, component := range cluster.Components(role) {
 		versions[component] = version.MustParse("1.34.2")
 		if component != cluster.Proxy || role == cluster.ControlPlane {
 			images[component] = image.DefaultComponent(string(component)) + ":v1.34.2"
 		}
+
+		if component.Static() {
+			pods[component] = cluster.ComponentPod{Node: name, Component: component, Image: images[component], Ready: true}
+		}
 	}
 
 	s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
-		Name: name, Role: role, Address: address, Member: true, Versions: versions,
+		Name: name, Role: role, Address: address, Member: true, Versions: versions, Pods: pods,
 		Machine: &cluster.Machine{
 			Address: address, NodeName: name, UUID: "uuid-" + name, Role: role, Talos: version.MustParse("1.12.6"),
 			Platform: "metal", BootID: "boot-" + name, Stage: cluster.StageRunning, Ready: true,
@@ -235,9 +239,7 @@ func (s *scene) disabled(node string, components ...cluster.Component) *scene {
 
 // ailing has a pod of the node that is not Ready, for a reason.
 func (s *scene) ailing(node string, component cluster.Component, trouble string) *scene {
-	s.node(node).Pods = map[cluster.Component]cluster.ComponentPod{
-		component: {Node: node, Component: component, Image: s.node(node).Machine.Config.Images[component], Trouble: trouble},
-	}
+	s.node(node).Pods[component] = cluster.ComponentPod{Node: node, Component: component, Image: s.node(node).Machine.Config.Images[component], Trouble: trouble}
 
 	return s
 }

@@ -20,9 +20,10 @@ type subject struct {
 	// talos is what the node runs. Of a silent node in the middle of its turn
 	// it is what it ran before.
 	talos version.Version
-	// choice is the image of the target, and refused why there is none.
+	// choice is the image of the target, and refused what speaks against it; it
+	// has no reference where that was not accepted.
 	choice  image.Choice
-	refused error
+	refused []error
 	// parts are the components that the node's configuration decides about, pod
 	// is the version of its kube-proxy pod where that counts.
 	parts []part
@@ -104,17 +105,6 @@ func (p *planner) atTarget(s *subject) bool {
 	return s.Machine == nil || !s.choice.Demanded || s.Machine.Schematic == s.choice.Schematic
 }
 
-// chooseImage chooses nothing where the node's own repository decides and
-// cannot be read: checkReadable says so.
-func (p *planner) chooseImage(node *cluster.Node, to version.Version) (image.Choice, error) {
-	override := p.override(node.Name)
-	if node.Machine.Config == nil && override == "" {
-		return image.Choice{}, nil
-	}
-
-	return image.Resolve(runningImage(node.Machine), to, image.Wish{Repository: override, Factory: p.target.ImageFactory})
-}
-
 // override is the repository that the configuration names for the node.
 func (p *planner) override(node string) string {
 	if own := p.policy.Images[node]; own != "" {
@@ -122,19 +112,4 @@ func (p *planner) override(node string) string {
 	}
 
 	return p.target.InstallerImage
-}
-
-func runningImage(machine *cluster.Machine) image.Running {
-	running := image.Running{
-		Schematic:  machine.Schematic,
-		Extensions: machine.Extensions,
-		Platform:   machine.Platform,
-		SecureBoot: machine.SecureBoot,
-	}
-
-	if machine.Config != nil {
-		running.InstallImage = machine.Config.InstallImage
-	}
-
-	return running
 }

@@ -23,7 +23,7 @@ func (p *planner) checkUnfinished() {
 		}
 
 		p.find(cluster.Finding{
-			Check: "pending-install", Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
+			Check: cluster.CheckPendingInstall, Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
 			Found: fmt.Sprintf("an earlier run stopped in the middle of bringing the node to Talos %s, so that its next boot may start that version, and the target %s is older",
 				node.entry.Target, p.target.Talos),
 			Remedy: fmt.Sprintf("Set talos_version to %s or newer and apply, so that the node is finished.", node.entry.Target),
@@ -46,7 +46,7 @@ func (p *planner) checkArmed() {
 		}
 
 		finding := cluster.Finding{
-			Check: "pending-install", Severity: cluster.Observed, Node: node.Name, Attribute: attributeTalos,
+			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name, Attribute: attributeTalos,
 			Found:  "an earlier upgrade of Talos is unfinished on this node",
 			Remedy: "Set talos_version to the version that it was upgraded to and apply, so that it is finished first.",
 		}

@@ -19,17 +19,11 @@ func (p *planner) checkWork() {
 
 	snapshot := &p.snapshot
 
-	if len(snapshot.Roles) > 0 && !slices.Contains(snapshot.Roles, adminRole) {
-		p.find(cluster.Finding{
-			Check: "roles", Severity: cluster.Observed,
-			Found:  fmt.Sprintf("the Talos credentials carry %s; an upgrade needs %s", strings.Join(snapshot.Roles, ", "), adminRole),
-			Remedy: "Apply with a talosconfig of an administrator; planning works with os:reader.",
-		})
-	}
+	p.checkRoles()
 
 	if snapshot.Journal == nil && snapshot.KubernetesError == nil {
 		p.find(cluster.Finding{
-			Check: "pending-install", Severity: cluster.Observed, Err: snapshot.JournalError,
+			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Unknown: true, Err: snapshot.JournalError,
 			Found:  fmt.Sprintf("the journal kube-system/talosupgrade-journal cannot be read: %v", snapshot.JournalError),
 			Remedy: "Make it readable and apply again: without it an upgrade could destroy a node's fallback system.",
 		})
@@ -39,31 +33,59 @@ func (p *planner) checkWork() {
 	p.checkCluster()
 	p.checkIdentity()
 	p.checkEtcd()
+	p.checkControlPlanes()
+	p.checkExternal()
+	p.checkPressure()
 	p.checkCanaries()
 	p.checkBudget()
 }
 
+// checkRoles wants the one role that may upgrade. Where nobody can tell the
+// roles, the nodes refuse by themselves what the credentials may not do.
+func (p *planner) checkRoles() {
+	if roles := p.snapshot.Roles; len(roles) > 0 && !slices.Contains(roles, adminRole) {
+		p.find(cluster.Finding{
+			Check: cluster.CheckRoles, Severity: cluster.Observed,
+			Found:  fmt.Sprintf("the Talos credentials carry %s; an upgrade needs %s", strings.Join(roles, ", "), adminRole),
+			Remedy: "Apply with a talosconfig of an administrator; planning works with os:reader.",
+		})
+	}
+}
+
 // checkReadable refuses to replace a system whose installer image could not be
 // read: a wrong guess would cost the node its extensions. The images of
-// components are not guessed either.
+// components are not guessed either, and some may be pinned nowhere.
 func (p *planner) checkReadable() {
-	var unread []string
+	var unread, unchosen []string
 
 	for i := range p.nodes {
-		if node := &p.nodes[i]; node.moves+node.restarts > 0 && node.Machine != nil && node.Machine.Config == nil {
-			unread = append(unread, node.Name)
+		node := &p.nodes[i]
+		if node.moves+node.restarts == 0 || node.Machine == nil || node.Machine.Config != nil {
+			continue
+		}
+
+		unread = append(unread, node.Name)
+
+		if node.moves > 0 && p.override(node.Name) == "" {
+			unchosen = append(unchosen, node.Name)
 		}
 	}
 
-	if len(unread) == 0 {
-		return
+	for _, missed := range []struct {
+		check, what string
+		nodes       []string
+	}{
+		{cluster.CheckSchematic, "the installer image is not known on ", unchosen},
+		{cluster.CheckComponentImages, "the images that it pins are not known on ", unread},
+	} {
+		if len(missed.nodes) > 0 {
+			p.find(cluster.Finding{
+				Check: missed.check, Severity: cluster.Observed, Unknown: true,
+				Found:  "the machine configuration cannot be read, so " + missed.what + listed(missed.nodes),
+				Remedy: "Reading it needs os:admin.",
+			})
+		}
 	}
-
-	p.find(cluster.Finding{
-		Check: "schematic", Severity: cluster.Observed,
-		Found:  "the machine configuration cannot be read, so neither the installer image nor the pinned component images are known on " + listed(unread),
-		Remedy: "Reading it needs os:admin.",
-	})
 }
 
 // checkCluster wants the two APIs to tell of the same machines. Two sites may use
@@ -92,7 +114,7 @@ func (p *planner) checkCluster() {
 	}
 
 	p.find(cluster.Finding{
-		Check: "cluster-identity", Severity: cluster.Observed,
+		Check: cluster.CheckIdentity, Severity: cluster.Observed,
 		Found:  fmt.Sprintf("the Kubernetes API tells of another boot than the Talos API does for each of the %d nodes that both know, as if they belonged to two clusters", compared),
 		Remedy: "Check that kubeconfig and talosconfig lead to the same cluster. Right after all nodes have rebooted, wait a minute.",
 	})
@@ -115,13 +137,13 @@ func (p *planner) checkIdentity() {
 		switch {
 		case node.uuid == "":
 			p.find(cluster.Finding{
-				Check: "pending-install", Severity: cluster.Observed, Node: node.Name,
+				Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Unknown: true, Node: node.Name,
 				Found:  "the machine reports no UUID, under which the journal would know it",
 				Remedy: "Set one in its firmware or its virtual machine definition.",
 			})
 		case taken:
 			p.find(cluster.Finding{
-				Check: "pending-install", Severity: cluster.Observed, Node: node.Name,
+				Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name,
 				Found:  fmt.Sprintf("the machine has the same UUID as %s (%s), and the journal could not tell them apart", other, node.uuid),
 				Remedy: "Give each virtual machine a UUID of its own.",
 			})

@@ -17,15 +17,19 @@ func TestWhatIsAtTheTargetAndDoesNotServeIsMentioned(t *testing.T) {
 
 	runFindings(t, map[string]findingCase{
 		"a static pod": {
-			scene: met().ailing("cp-2", cluster.Scheduler, "CrashLoopBackOff: back-off 5m0s"), check: "components-ready", severity: cluster.Advice,
+			scene: met().ailing("cp-2", cluster.Scheduler, "CrashLoopBackOff: back-off 5m0s"), check: "control-plane-components", severity: cluster.Advice,
 			says: []string{"at Kubernetes 1.35.0 and not Ready: kube-scheduler on cp-2 (CrashLoopBackOff: back-off 5m0s)", "kubectl"},
 		},
 		"a kubelet": {
-			scene: met().notReady("worker-1"), check: "components-ready", severity: cluster.Advice, says: []string{"not Ready: kubelet on worker-1 (check"},
+			scene: met().notReady("worker-1"), check: "nodes-ready", severity: cluster.Advice, says: []string{"not Ready: kubelet on worker-1 (check"},
 		},
-		"all of them are one finding": {
-			scene: met().notReady("worker-1").notReady("worker-2").ailing("cp-1", cluster.APIServer, ""), check: "components-ready", severity: cluster.Advice,
-			says: []string{"kubelet on worker-1, kubelet on worker-2, kube-apiserver on cp-1"},
+		"all kubelets are one finding": {
+			scene: met().notReady("worker-1").notReady("worker-2").ailing("cp-1", cluster.APIServer, ""), check: "nodes-ready", severity: cluster.Advice,
+			says: []string{"kubelet on worker-1, kubelet on worker-2 (check"},
+		},
+		"all static pods are another": {
+			scene: met().notReady("worker-1").ailing("cp-3", cluster.Scheduler, "").ailing("cp-1", cluster.APIServer, ""), check: "control-plane-components", severity: cluster.Advice,
+			says: []string{"kube-apiserver on cp-1, kube-scheduler on cp-3 (check"},
 		},
 	})
 
@@ -41,8 +45,10 @@ func TestWhatIsAtTheTargetAndDoesNotServeIsMentioned(t *testing.T) {
 		"everything at the target serves": met(),
 	} {
 		made := s.make()
-		if finding, found := find(made.Findings, "components-ready"); found {
-			t.Errorf("%s: %s", behaviour, finding)
+		for _, check := range []string{"control-plane-components", "nodes-ready"} {
+			if finding, found := find(made.Findings, check); found {
+				t.Errorf("%s: %s", behaviour, finding)
+			}
 		}
 	}
 

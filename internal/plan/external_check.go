@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// checkExternal refuses to move nodes while somebody else has one of them on its
+// way down. What an earlier run of ours began is in the journal. Its cordon may
+// stand beside an annotation that a machine has left from before.
+func (p *planner) checkExternal() {
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held || node.open {
+			continue
+		}
+
+		finding := cluster.Finding{Check: cluster.CheckExternalChanges, Severity: cluster.Observed, Node: node.Name}
+
+		switch {
+		case node.Machine != nil && leaving(node.Machine.Stage):
+			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that", node.Machine.Stage)
+		case node.Kube != nil && node.Kube.CordonedByTalos && node.Kube.CordonedBy == "":
+			finding.Found = "the machine cordoned its own node (annotation talos.dev/cordoned), as in an upgrade, a shutdown or a reset that no run of this provider asked for"
+		default:
+			continue
+		}
+
+		finding.Remedy = fmt.Sprintf("Wait until it is done (talosctl -n %s get machinestatus), or find out who upgrades or reboots the node.", node.Address)
+		p.find(finding)
+	}
+}
+
+// leaving tells whether a machine in that stage is on its way out of service.
+func leaving(stage cluster.Stage) bool {
+	switch stage {
+	case cluster.StageUpgrading, cluster.StageRebooting, cluster.StageInstalling, cluster.StageResetting, cluster.StageShuttingDown:
+		return true
+	case cluster.StageBooting, cluster.StageRunning:
+		return false
+	default:
+		return false
+	}
+}
+
+// diskPressure is the kubelet's complaint about a full disk.
+const diskPressure = "DiskPressure"
+
+// checkPressure looks at what the kubelets of the nodes with a turn complain
+// about. On a full disk there is no room for an image; the rest is for people to
+// weigh. What an earlier run began is finished in any case.
+func (p *planner) checkPressure() {
+	var pressed []string
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.steps == 0 || node.open || node.Kube == nil {
+			continue
+		}
+
+		for _, pressure := range node.Kube.Pressure {
+			if pressure != diskPressure {
+				pressed = append(pressed, fmt.Sprintf("%s (%s)", node.Name, pressure))
+			}
+		}
+
+		if slices.Contains(node.Kube.Pressure, diskPressure) {
+			p.find(cluster.Finding{
+				Check: cluster.CheckDiskSpace, Severity: cluster.Observed, Node: node.Name,
+				Found:  "the kubelet reports DiskPressure: it deletes images and evicts pods, and an image that is pulled would not stay",
+				Remedy: fmt.Sprintf("Make room on its disk (kubectl describe node %s, talosctl -n %s mounts).", node.Name, node.Address),
+			})
+		}
+	}
+
+	if len(pressed) > 0 {
+		p.find(cluster.Finding{
+			Check: cluster.CheckNodesReady, Severity: cluster.Advice,
+			Found:  "kubelets are under pressure: " + listed(pressed),
+			Remedy: "Relieve the nodes, or expect that pods are evicted from them and do not fit there.",
+		})
+	}
+}

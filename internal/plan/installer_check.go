@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+)
+
+// checkImage says what speaks against the image of a node. It points at the
+// attribute in any case: where that is not at fault, it is the way out.
+func (p *planner) checkImage(node *subject) {
+	for _, refused := range node.refused {
+		finding := p.imageFinding(node, refused)
+
+		// The provider block is at fault once, however many nodes want the factory.
+		said := func(f cluster.Finding) bool {
+			return f.Node == "" && f.Check == finding.Check && f.Found == finding.Found
+		}
+		if finding.Node == "" && slices.ContainsFunc(p.made.Findings, said) {
+			continue
+		}
+
+		p.find(finding)
+	}
+}
+
+// imageFinding is the finding for an error of an image.
+func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
+	finding := cluster.Finding{
+		Check: imageCheck(refused), Severity: cluster.Permanent, Node: node.Name, Attribute: attributeImage, Err: refused,
+		Found: refused.Error(), Firm: !acceptable(refused),
+	}
+
+	if errors.Is(refused, image.ErrFactory) {
+		finding.Node, finding.Attribute, finding.Remedy = "", "", "Correct image_factory_url in the provider block."
+
+		return finding
+	}
+
+	own := p.policy.Images[node.Name] != ""
+	if own {
+		finding.Attribute, finding.Within = attributeOverrides, []cluster.Within{cluster.Key(node.Name), fieldImage}
+	}
+
+	var unsuitable *image.UnsuitableError
+
+	switch {
+	case errors.As(refused, &unsuitable):
+		finding.Found = image.ErrUnsuitable.Error() + ": " + unsuitable.Found
+		finding.Remedy = strings.ToUpper(unsuitable.Remedy[:1]) + unsuitable.Remedy[1:] + "."
+	case own:
+		finding.Remedy = "Correct the installer_image of this node, or leave it out to keep the node's own repository."
+	case p.target.InstallerImage != "":
+		finding.Remedy = "Correct installer_image, or leave it out to keep each node's own repository."
+	default:
+		finding.Remedy = "Correct machine.install.image in the machine configuration, or set installer_image."
+	}
+
+	return finding
+}
+
+// checkBoot refuses to choose an image for a node of which nobody can say how it
+// boots: with the wrong one it would not come up. A node that an earlier run may
+// have sent into a reboot says so when it is back.
+func (p *planner) checkBoot(node *subject) {
+	if !node.Machine.BootUnknown || (node.open && !node.Machine.Settled()) {
+		return
+	}
+
+	chosen := "no image could be chosen"
+	if node.choice.Reference != "" {
+		chosen = "the image would be " + node.choice.Reference
+	}
+
+	p.find(cluster.Finding{
+		Check: cluster.CheckSecureBoot, Severity: cluster.Observed, Unknown: true, Node: node.Name,
+		Found:  "the node does not say whether it booted with secure boot, and " + chosen,
+		Remedy: fmt.Sprintf("See what it booted with (talosctl -n %s get securitystate), and apply when it says so.", node.Address),
+	})
+}
