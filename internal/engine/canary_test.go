@@ -66,7 +66,7 @@ func TestCanaryThatFailsStopsTheRest(t *testing.T) {
 			inCluster(t, given, func(r *rig) {
 				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
 
-				request := sharing(t, toLifecycle, "2")
+				request := undrained(sharing(t, toLifecycle, "2"))
 				request.Policy.Canary = []string{"worker-4"}
 
 				failed := failure(t, r.worker("run-1").upgrade(context.Background(), request), nil, "worker-4")

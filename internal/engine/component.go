@@ -67,15 +67,8 @@ func (r *run) replace(ctx context.Context, step plan.Step) (time.Time, error) {
 		return c.ready, c.failure(ctx, err)
 	}
 
-	bounded, cancel := r.clock.WithTimeout(ctx, componentPatience)
-	defer cancel()
-
-	if err := c.move(bounded); err != nil {
-		if errors.Is(err, errStoodDown) {
-			return c.ready, err
-		}
-
-		return c.ready, c.failure(ctx, err)
+	if err := c.inTurn(ctx); err != nil {
+		return c.ready, err
 	}
 
 	r.emit(cluster.Event{
@@ -84,6 +77,36 @@ func (r *run) replace(ctx context.Context, step plan.Step) (time.Time, error) {
 
 	return c.ready, nil
 }
+
+// inTurn waits for the gates and moves the component, which has all of its time
+// then. A gate that closes in between is waited for anew.
+func (c *replacement) inTurn(ctx context.Context) error {
+	for closures := 0; closures < closuresMost; closures++ {
+		if err := c.awaitGates(ctx); err != nil {
+			return err
+		}
+
+		bounded, cancel := c.clock.WithTimeout(ctx, componentPatience)
+		err := c.move(bounded)
+
+		cancel()
+
+		switch {
+		case errors.Is(err, errGateClosed):
+			// A context that ended is noticed by the wait for the gates.
+			_ = c.clock.Sleep(ctx, pollMost)
+		case err == nil, errors.Is(err, errStoodDown):
+			return err
+		default:
+			return c.failure(ctx, err)
+		}
+	}
+
+	return c.failure(ctx, errFlickers)
+}
+
+// changes tells whether the configuration has still to be changed.
+func (c *replacement) changes() bool { return c.step.Configured != c.step.Image && !c.written }
 
 // move changes the configuration, if that is left to do, and waits for the
 // component to run from the image.

@@ -21,6 +21,8 @@ func (c *replacement) failure(ctx context.Context, err error) *Failure {
 	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled while %s on node %s was being replaced", c.step.Component, c.step.Node)
+	case errors.Is(err, ErrGate):
+		failed.Remedy = gateRemedy(err)
 	case errors.Is(err, cluster.ErrConflict), errors.Is(err, errOverwritten):
 		failed.Remedy = "Find out who else writes machine configurations (another pipeline, talos_machine_configuration_apply) and have it name the images that run, " +
 			"as data.talosupgrade_current_versions tells. Then run terraform apply again."

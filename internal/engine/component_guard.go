@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	checkComponents = "components-ready"
+	checkComponents = cluster.CheckControlPlane
 	checkKubelets   = "kubelets-ready"
 	checkSkew       = "version-skew"
 )
@@ -21,8 +21,8 @@ const (
 // componentGuards are checked before a component is replaced.
 func componentGuards() []guard {
 	return []guard{
-		{name: "kubernetes-api", check: guardKubernetes},
-		{name: "talos-api", check: guardMachine},
+		{name: cluster.CheckKubernetesAPI, check: guardKubernetes},
+		{name: cluster.CheckTalosAPI, check: guardMachine},
 		{name: "control-planes", check: guardOtherControlPlanes},
 		{name: checkComponents, check: guardStaticPods},
 		{name: checkKubelets, check: guardKubelets},
@@ -45,6 +45,10 @@ func (c *replacement) guarded(ctx context.Context) error {
 			return false, seen, err
 		}
 
+		if c.changes() && len(c.closed(ctx, c.step.Node)) > 0 {
+			return false, "", errGateClosed
+		}
+
 		steps := c.traffic.count()
 
 		snapshot, err := c.observe(ctx, func(node cluster.Node) bool {
@@ -60,6 +64,8 @@ func (c *replacement) guarded(ctx context.Context) error {
 		for _, guard := range c.componentGuards {
 			last = append(last, guard.check(seen)...)
 		}
+
+		last = c.standing(last)
 
 		if len(last) > 0 {
 			return false, last[0].String(), fatal(last)
@@ -82,7 +88,7 @@ func (c *replacement) guarded(ctx context.Context) error {
 
 		return true, "", nil
 	})
-	if err == nil || errors.Is(err, errStoodDown) {
+	if err == nil || errors.Is(err, errStoodDown) || errors.Is(err, errGateClosed) {
 		return err
 	}
 
@@ -100,12 +106,12 @@ func guardMachine(s situation) []cluster.Finding {
 
 	switch {
 	case !found:
-		return unsafe("talos-api", s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
+		return unsafe(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
 	case node.Machine == nil:
-		return unsafe("talos-api", node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+		return unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
 			"Bring the machine back, or its network.", node.Unreachable)
 	case node.Machine.Stage != cluster.StageRunning:
-		return unsafe("talos-api", node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+		return unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
 			"Wait until it runs, or look at its console (talosctl dmesg).", nil)
 	default:
 		return nil
@@ -123,7 +129,7 @@ func guardOtherControlPlanes(s situation) []cluster.Finding {
 
 	for _, node := range s.ControlPlanes() {
 		if node.Name != s.step.Node && node.Machine == nil {
-			findings = append(findings, unsafe("talos-api", node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+			findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
 				"Bring the machine back, or its network.", node.Unreachable)...)
 		}
 	}

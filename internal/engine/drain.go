@@ -89,7 +89,8 @@ func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error)
 			if err := t.kubernetes.Evict(ctx, pod); err != nil {
 				left[pod.String()] = err.Error()
 
-				if !cluster.Heals(err) {
+				// What is never evicted is deleted in the end, where that is asked for.
+				if deletes := t.request.Policy.Drain.OnTimeout == cluster.DrainDelete; !cluster.Heals(err) && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
 					return fmt.Errorf("evicting pod %s: %w", pod, err)
 				}
 			}

@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +17,74 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
+// undrained is a request that does not look at the pods before the run, so that
+// the drain itself finds out.
+func undrained(request engine.Request) engine.Request {
+	request.Policy.SkipChecks = map[string]bool{cluster.CheckDrain: true}
+
+	return request
+}
+
+// Before anything is touched a budget that never gives is named; a transient
+// shortage is waited for.
+func TestBudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
+	for name, given := range map[string]struct {
+		prepare func(*rig)
+		refused bool
+		// within is how long the answer may take.
+		within time.Duration
+	}{
+		"one that never gives": {
+			prepare: func(r *rig) { r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1}) }, refused: true, within: time.Second,
+		},
+		"one that has nothing to give for a while": {
+			prepare: func(r *rig) {
+				r.AddApp("web", 3, &ports.Budget{MinAvailable: 3})
+				r.StartPod(ports.PodSpec{App: "web", Node: "worker-0", NotReady: true})
+				time.AfterFunc(3*time.Minute, func() { r.RemoveBudget("web") })
+			},
+		},
+		"one pod never comes up": {
+			prepare: func(r *rig) {
+				r.AddApp("web", 3, &ports.Budget{MinAvailable: 3})
+				r.StartPod(ports.PodSpec{App: "web", Node: "worker-0", NotReady: true})
+			}, refused: true, within: 6 * time.Minute,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				given.prepare(r)
+
+				begun, w := time.Now(), r.worker("run-1")
+
+				err := w.upgrade(context.Background(), to(toLifecycle))
+				if !given.refused {
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					r.at(toLifecycle)
+
+					return
+				}
+
+				if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "check drain") || time.Since(begun) > given.within {
+					t.Errorf("after %s: got %v, want the budget", time.Since(begun), err)
+				}
+
+				if _, mutating := w.client.Calls(); mutating > 0 {
+					t.Errorf("%d mutating calls, want none", mutating)
+				}
+			})
+		})
+	}
+}
+
 func TestBudgetThatNeverGivesStopsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
 
-		err := r.worker("run-1").upgrade(context.Background(), to(toLifecycle))
+		err := r.worker("run-1").upgrade(context.Background(), undrained(to(toLifecycle)))
 		failed := failure(t, err, engine.ErrDrain, "worker-1")
 
 		for _, want := range []string{"workload/precious-1", "workload/precious", "drain.on_timeout"} {

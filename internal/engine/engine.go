@@ -21,6 +21,10 @@ type Options struct {
 	// Kubernetes API; what needs them is refused then.
 	Removals  cluster.Removals
 	Manifests cluster.BootstrapManifests
+	// Workloads is nil where there is no connection to the Kubernetes API either.
+	Workloads cluster.WorkloadReader
+	// Registry is nil where images are not to be looked for.
+	Registry cluster.Registry
 	// Clock is the one on the wall when nil.
 	Clock Clock
 	// Observers are told of every event of a run, in order.
@@ -39,6 +43,8 @@ type Engine struct {
 	kubernetes cluster.Kubernetes
 	removals   cluster.Removals
 	manifests  cluster.BootstrapManifests
+	workloads  cluster.WorkloadReader
+	registry   cluster.Registry
 	clock      Clock
 	observers  []cluster.Observer
 	run        string
@@ -48,7 +54,8 @@ type Engine struct {
 	// component is.
 	guards, componentGuards []guard
 	// telling is held while observers are told of an event.
-	telling gate
+	telling door
+	notices *notices
 }
 
 // New makes an engine; it contacts nobody.
@@ -58,6 +65,8 @@ func New(options Options) *Engine {
 		kubernetes: options.Kubernetes,
 		removals:   options.Removals,
 		manifests:  options.Manifests,
+		workloads:  options.Workloads,
+		registry:   options.Registry,
 		clock:      options.Clock,
 		observers:  options.Observers,
 		run:        options.Run,
@@ -67,7 +76,8 @@ func New(options Options) *Engine {
 
 		componentGuards: componentGuards(),
 
-		telling: newGate(),
+		telling: newDoor(),
+		notices: newNotices(),
 	}
 	if made.clock == nil {
 		made.clock = RealClock()
@@ -93,6 +103,13 @@ type Request struct {
 	ClusterID string
 	// Deadline is the time after which no further node is started; 0 is none.
 	Deadline time.Duration
+	// Gates have to hold before the roll and before each node.
+	Gates []cluster.Gate
+	// Window is when nodes may be disturbed; nil is always.
+	Window cluster.Window
+	// Snapshots is where a snapshot of etcd is saved before anything is touched;
+	// nil takes none.
+	Snapshots cluster.SnapshotStore
 }
 
 // Durations of the engine. They are measured on its clock.

@@ -31,6 +31,8 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
 	case errors.Is(err, ErrDrain):
 		failed.Remedy = "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."
+	case errors.Is(err, ErrGate):
+		failed.Remedy = gateRemedy(err)
 	case errors.Is(err, cluster.ErrBusy):
 		failed.Remedy = "Somebody else is installing on this node; find out who, then run terraform apply again."
 	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):
@@ -58,7 +60,7 @@ func (f *Failure) explained(ctx context.Context, err error) bool {
 		return false
 	}
 
-	f.Remedy = lostRemedy
+	f.Remedy = lostRemedy(errors.Join(cause, err))
 	if cause != nil && !strings.Contains(f.Seen, cause.Error()) {
 		f.Seen, f.Err = cause.Error()+"; "+f.Seen, errors.Join(cause, err)
 	}
@@ -69,8 +71,14 @@ func (f *Failure) explained(ctx context.Context, err error) bool {
 // canaryState says what the failure of a canary means for all others.
 const canaryState = "It is a canary, so none of the nodes that wait for it was started."
 
-// lostRemedy is what to do where another run has the lease.
-const lostRemedy = "Another upgrade has taken over; let it finish, then run terraform apply again."
+// lostRemedy is what to do where another run has the lease, or nobody has.
+func lostRemedy(err error) string {
+	if errors.Is(err, errLeaseFreed) {
+		return "Find out who took the lease away, then run terraform apply again: it continues where the cluster is."
+	}
+
+	return "Another upgrade has taken over; let it finish, then run terraform apply again."
+}
 
 // fallbackState says how a node is left that returned to its old system.
 func fallbackState(err error) string {
@@ -85,6 +93,10 @@ func fallbackState(err error) string {
 // state says how the node is left.
 func (t *turn) state() string {
 	switch {
+	case t.served:
+		return "The node runs the new system and is in service; only its entry in the journal is still open."
+	case t.open && !t.runs.IsZero() && t.runs.Equal(t.entry.Target) && !t.runs.Equal(t.entry.Previous):
+		return "The node runs the new system and is not back in service yet; it is recorded in the journal, and its cordon stays until it is."
 	case t.open && t.entry.Phase == cluster.PhaseRebooting:
 		return "The node was asked to reboot into the new system and is recorded in the journal; its cordon stays until it is back."
 	case t.armed:
@@ -119,6 +131,12 @@ func brief(err error) string {
 		return fmt.Sprintf("node %s could not be drained", failure.Node)
 	case errors.Is(err, ErrInstaller):
 		return fmt.Sprintf("the installer failed on node %s", failure.Node)
+	case errors.Is(err, ErrGate):
+		return "a gate does not hold"
+	case errors.Is(err, ErrWindow):
+		return "the maintenance window closed"
+	case errors.Is(err, ErrSnapshot):
+		return "no snapshot of etcd could be taken"
 	case errors.Is(err, ErrUnsettled):
 		return fmt.Sprintf("node %s did not stay healthy", failure.Node)
 	case errors.Is(err, context.Canceled):

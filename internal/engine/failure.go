@@ -64,7 +64,8 @@ const checkTurn = "node-upgrade"
 func (f *Failure) nodes() []string {
 	var nodes []string
 
-	if f.Node != "" {
+	if f.Node != "" && !errors.Is(f.Err, ErrGate) {
+		// Of a node that waited for its gate nothing failed.
 		nodes = append(nodes, f.Node)
 	}
 
@@ -107,6 +108,14 @@ var (
 	ErrForeignWriter = errors.New("the machine configuration is written by somebody else")
 	// ErrManifests: the bootstrap manifests could not be synced.
 	ErrManifests = errors.New("bootstrap manifests not synced")
+	// ErrNotBegun: the run stopped before it disturbed anything.
+	ErrNotBegun = errors.New("nothing was begun")
+	// ErrGate: a gate of the user did not come to hold.
+	ErrGate = errors.New("a gate does not hold")
+	// ErrWindow: the maintenance window is closed.
+	ErrWindow = errors.New("the maintenance window is closed")
+	// ErrSnapshot: no snapshot of etcd could be taken.
+	ErrSnapshot = errors.New("no snapshot of etcd")
 	// ErrDeadline: the time for the whole run is used up.
 	ErrDeadline = errors.New("the time for the run is used up")
 )
@@ -131,6 +140,28 @@ func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
 		State:    "Nothing was touched.",
 		Err:      errors.Join(append([]error{ErrBlocked}, causes(findings)...)...),
 	}
+}
+
+// undisturbed marks the failure of a run that has not disturbed anything.
+func undisturbed(failure *Failure) *Failure {
+	failure.Err = errors.Join(ErrNotBegun, failure.Err)
+
+	return failure
+}
+
+// refused is the failure of checks before a run, with what an earlier run left.
+func refused(snapshot cluster.Snapshot, target cluster.Target, findings []cluster.Finding) *Failure {
+	failure := blocked(target, findings)
+
+	if snapshot.Journal == nil {
+		return failure
+	}
+
+	if nodes := unfinishedIn(*snapshot.Journal, ""); len(nodes) > 0 {
+		failure.State += " " + unfinishedText(nodes)
+	}
+
+	return failure
 }
 
 func causes(findings []cluster.Finding) []error {

@@ -130,7 +130,12 @@ func strikeWithFault(t *testing.T, node string, given faultCase) {
 	inCluster(t, setup{Options: model.Options{Talos: from, Seed: 3, Faults: []model.Fault{given.fault}}}, func(r *rig) {
 		r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
 
-		err := r.worker("run-1").upgrade(context.Background(), to(target))
+		request := to(target)
+		if given.fault.Step == model.StepDrain {
+			request = undrained(request)
+		}
+
+		err := r.worker("run-1").upgrade(context.Background(), request)
 		r.sound()
 
 		if len(r.judge.of(history.KindFault)) == 0 {

@@ -18,8 +18,7 @@ type situation struct {
 
 	step plan.Step
 	// run is the name under which cordons of this run are marked.
-	run string
-	// policy is set for guards of components only.
+	run    string
 	policy cluster.Policy
 	// share is how many workers may be unavailable.
 	share cluster.Share
@@ -29,6 +28,9 @@ type situation struct {
 	// cordoning tells that the step would take a node out of service whose pods
 	// have to go somewhere.
 	cordoning bool
+	// vitals are what is wrong with the disk and the clock of the step's node,
+	// closed are the gates that do not hold.
+	vitals, closed []cluster.Finding
 }
 
 // guard is one condition for disturbing a node. Unknown counts as not holding.
@@ -43,16 +45,21 @@ type guard struct {
 // the reboot, each time on a new observation.
 func defaultGuards() []guard {
 	return []guard{
-		{name: "kubernetes-api", check: guardKubernetes},
-		{name: "talos-api", check: guardMachines},
-		{name: "etcd-members", check: guardMembers},
-		{name: "etcd-quorum", check: guardQuorum},
-		{name: "etcd-alarms", check: guardAlarms},
-		{name: "etcd-raft-lag", check: guardLag},
+		{name: cluster.CheckKubernetesAPI, check: guardKubernetes},
+		{name: cluster.CheckTalosAPI, check: guardMachines},
+		{name: cluster.CheckEtcdMembers, check: guardMembers},
+		{name: cluster.CheckEtcdQuorum, check: guardQuorum},
+		{name: cluster.CheckEtcdAlarms, check: guardAlarms},
+		{name: cluster.CheckEtcdRaftLag, check: guardLag},
 		{name: "control-planes", check: guardControlPlanes},
-		{name: checkBudget, check: guardBudget},
+		{name: cluster.CheckControlPlane, check: guardServing},
+		{name: cluster.CheckNodesReady, check: guardBudget},
 		{name: checkRoom, check: guardRoom},
-		{name: "pending-install", check: guardPending, unarmed: true},
+		{name: cluster.CheckExternalChanges, check: guardExternal, unarmed: true},
+		{name: cluster.CheckDiskSpace, check: guardDisk, unarmed: true},
+		{name: cluster.CheckTimeSync, check: guardClock, unarmed: true},
+		{name: cluster.CheckGates, check: guardGates, unarmed: true},
+		{name: cluster.CheckPendingInstall, check: guardPending, unarmed: true},
 	}
 }
 
@@ -97,6 +104,10 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 			failed = standsBack(last)
 
 			return false, "", failed
+		case t.shutOut(last):
+			failed = errGateClosed
+
+			return false, "", failed
 		case len(last) > 0:
 			return false, last[0].String(), fatal(last)
 		}
@@ -104,6 +115,10 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 		// The observation took its time; the lease must have outlived it.
 		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok || then == nil {
 			return ok, seen, err
+		}
+
+		if t.clock.Now().Sub(t.looked) > observationAge {
+			return false, "the look at the cluster took too long to act on it", nil
 		}
 
 		done, seen, err := then(ctx)
@@ -122,8 +137,24 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 	return &guardError{before: before, findings: last, err: err}
 }
 
-// ask observes what the guards are about and asks each of them.
+// ask observes what the guards are about and asks each of them. What may take
+// its time, the gates and the node, is asked before the observation: what is done
+// next has to rest on a fresh one.
 func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
+	seen := situation{
+		step: t.step, run: t.run.run, policy: t.request.Policy, share: t.request.Policy.MaxUnavailable,
+		cordoning: cordoning && t.request.Policy.Drain.Enabled,
+	}
+
+	if cordoning && !t.armed && !t.cordoned {
+		seen.closed = t.closed(ctx, t.step.Node)
+	}
+
+	vitals, vitalsErr := cluster.Vitals{}, error(nil)
+	if !t.armed {
+		vitals, vitalsErr = t.talos.Vitals(ctx, t.step.Address)
+	}
+
 	steps := t.traffic.count()
 
 	snapshot, err := t.observe(ctx, func(node cluster.Node) bool {
@@ -133,13 +164,14 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 		return nil, err
 	}
 
-	var findings []cluster.Finding
+	seen.Snapshot, seen.others = snapshot, t.traffic.others(t.step.Node)
 
-	seen := situation{
-		Snapshot: snapshot, step: t.step, run: t.run.run,
-		share: t.request.Policy.MaxUnavailable, others: t.traffic.others(t.step.Node),
-		cordoning: cordoning && t.request.Policy.Drain.Enabled,
+	node, found := snapshot.Node(t.step.Node)
+	if found && !t.armed {
+		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
 	}
+
+	var findings []cluster.Finding
 
 	for _, guard := range t.guards {
 		if !guard.unarmed || !t.armed {
@@ -147,12 +179,12 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 		}
 	}
 
-	if node, found := snapshot.Node(t.step.Node); found && node.Machine != nil {
+	if found && node.Machine != nil {
 		t.seen, t.looked, t.steps = *node.Machine, snapshot.Taken, steps
 		t.occupied = node.Kube != nil && node.Kube.Unschedulable
 	}
 
-	return findings, nil
+	return t.standing(findings), nil
 }
 
 // guardError is a guard that did not come to hold.
@@ -196,7 +228,7 @@ func guardKubernetes(s situation) []cluster.Finding {
 		return nil
 	}
 
-	return unsafe("kubernetes-api", "", "the Kubernetes API does not answer: "+s.KubernetesError.Error(),
+	return unsafe(cluster.CheckKubernetesAPI, "", "the Kubernetes API does not answer: "+s.KubernetesError.Error(),
 		"Make it answer again: without it nothing can be cordoned, drained or recorded.", s.KubernetesError)
 }
 
@@ -207,22 +239,22 @@ func guardMachines(s situation) []cluster.Finding {
 
 	node, found := s.Node(s.step.Node)
 	if !found {
-		return unsafe("talos-api", s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
+		return unsafe(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
 	}
 
 	if node.Machine != nil && node.Machine.Stage != cluster.StageRunning {
-		findings = append(findings, unsafe("talos-api", node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+		findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
 			"Wait until it runs, or look at its console (talosctl dmesg).", nil)...)
 	}
 
 	if node.Machine != nil && node.Machine.BootID == "" {
-		findings = append(findings, unsafe("talos-api", node.Name, "its boot ID cannot be read, and without it a reboot cannot be proven",
+		findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name, "its boot ID cannot be read, and without it a reboot cannot be proven",
 			"Look at the machine (talosctl read /proc/sys/kernel/random/boot_id), and at what the credentials allow.", nil)...)
 	}
 
 	for _, other := range s.Managed() {
 		if other.Machine == nil && (other.Name == s.step.Node || other.Role == cluster.ControlPlane) {
-			findings = append(findings, unsafe("talos-api", other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
+			findings = append(findings, unsafe(cluster.CheckTalosAPI, other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
 				"Bring the machine back, or its network.", other.Unreachable)...)
 		}
 	}
@@ -244,10 +276,10 @@ func guardControlPlanes(s situation) []cluster.Finding {
 
 		switch {
 		case node.Machine != nil && !node.Machine.Settled():
-			findings = append(findings, unsafe("control-planes", node.Name,
+			findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name,
 				fmt.Sprintf("this control plane is %s and not settled %v", node.Machine.Stage, node.Machine.Unmet), remedy, nil)...)
 		case node.Kube == nil || !node.Kube.Ready:
-			findings = append(findings, unsafe("control-planes", node.Name, "this control plane is not Ready in Kubernetes", remedy, nil)...)
+			findings = append(findings, unsafe(cluster.CheckNodesReady, node.Name, "this control plane is not Ready in Kubernetes", remedy, nil)...)
 		}
 	}
 
@@ -262,6 +294,6 @@ func guardPending(s situation) []cluster.Finding {
 		return nil
 	}
 
-	return unsafe("pending-install", node.Name, "the running system has not confirmed its own upgrade yet",
+	return unsafe(cluster.CheckPendingInstall, node.Name, "the running system has not confirmed its own upgrade yet",
 		"Wait until the node is healthy with it, or reboot it to return to the previous system.", nil)
 }

@@ -11,8 +11,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// checkBudget is the name of the check of how many workers are unavailable.
-const checkBudget = "nodes-ready"
+// checkBudget is the name of the check of how many workers are unavailable, and
+// attributeBudget where their number is configured.
+const (
+	checkBudget     = cluster.CheckNodesReady
+	attributeBudget = "max_unavailable"
+)
 
 // errNoRoom ends a turn that has not touched its node, because workers of other
 // turns use up what may be unavailable.
@@ -55,9 +59,12 @@ func guardBudget(s situation) []cluster.Finding {
 
 	slices.Sort(away)
 
-	return unsafe(checkBudget, away[0],
+	findings := unsafe(checkBudget, away[0],
 		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.share, len(workers), most, strings.Join(away, ", ")),
 		"Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable.", nil)
+	findings[0].Attribute = attributeBudget
+
+	return findings
 }
 
 // noPlaceError is an [errNoRoom] for the lack of nodes to which the pods could
@@ -70,7 +77,7 @@ func (n *noPlaceError) Unwrap() error { return errNoRoom }
 
 // standsBack is what a turn ends with that is crowded out for these reasons.
 func standsBack(findings []cluster.Finding) error {
-	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkRoom }) {
+	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkRoom && f.Check != cluster.CheckGates }) {
 		return errNoRoom
 	}
 
@@ -85,5 +92,8 @@ func (t *turn) crowded(findings []cluster.Finding) bool {
 		return false
 	}
 
-	return !slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkBudget && f.Check != checkRoom })
+	// A gate that is closed as well is waited for when there is room.
+	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })
+
+	return len(rest) > 0 && !slices.ContainsFunc(rest, func(f cluster.Finding) bool { return f.Attribute != attributeBudget && f.Check != checkRoom })
 }

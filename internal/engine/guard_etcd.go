@@ -45,22 +45,28 @@ func guardMembers(s situation) []cluster.Finding {
 
 	for _, node := range controlPlanes {
 		if node.Etcd == nil {
-			findings = append(findings, unsafe("etcd-members", node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
+			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
+
+			continue
+		}
+
+		if node.Etcd.Mute() {
+			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, "the member of this control plane is still a learner", remedyMembers, nil)...)
 
 			continue
 		}
 
 		if len(node.Etcd.Members) != len(controlPlanes) {
-			findings = append(findings, unsafe("etcd-members", node.Name,
+			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name,
 				fmt.Sprintf("etcd has %d members, but the cluster has %d control planes", len(node.Etcd.Members), len(controlPlanes)), remedyMembers, nil)...)
 		}
 
 		for _, member := range node.Etcd.Members {
 			switch {
 			case member.Name == "":
-				findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("member %016x has not started", member.ID), remedyMembers, nil)...)
+				findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %016x has not started", member.ID), remedyMembers, nil)...)
 			case member.Learner:
-				findings = append(findings, unsafe("etcd-members", node.Name, fmt.Sprintf("member %s is still a learner", member.Name), remedyMembers, nil)...)
+				findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %s is still a learner", member.Name), remedyMembers, nil)...)
 			}
 		}
 
@@ -68,7 +74,7 @@ func guardMembers(s situation) []cluster.Finding {
 		if first == "" {
 			first = listed
 		} else if listed != first {
-			findings = append(findings, unsafe("etcd-members", node.Name, "the control planes do not agree on the members of etcd", remedyMembers, nil)...)
+			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, "the control planes do not agree on the members of etcd", remedyMembers, nil)...)
 		}
 	}
 
@@ -119,37 +125,65 @@ func guardQuorum(s situation) []cluster.Finding {
 
 		switch {
 		case status.Leader == 0:
-			findings = append(findings, unsafe("etcd-quorum", node.Name, "this member of etcd follows no leader", remedyEtcd, nil)...)
-		case len(status.Errors) > 0:
-			findings = append(findings, unsafe("etcd-quorum", node.Name, "this member of etcd reports: "+strings.Join(status.Errors, "; "), remedyEtcd, nil)...)
-		case node.Name != s.step.Node:
+			findings = append(findings, unsafe(cluster.CheckEtcdQuorum, node.Name, "this member of etcd follows no leader", remedyEtcd, nil)...)
+		case len(status.Complaints()) > 0:
+			findings = append(findings, unsafe(cluster.CheckEtcdQuorum, node.Name, "this member of etcd reports: "+strings.Join(status.Complaints(), "; "), remedyEtcd, nil)...)
+		case node.Name != s.step.Node && !status.Learner:
 			healthy++
 		}
 	}
 
 	if len(leaders) > 1 {
-		findings = append(findings, unsafe("etcd-quorum", "", "the members of etcd do not agree on a leader", remedyEtcd, nil)...)
+		findings = append(findings, unsafe(cluster.CheckEtcdQuorum, "", "the members of etcd do not agree on a leader", remedyEtcd, nil)...)
 	}
 
 	// A single member is allowed to go: nothing is lost but availability, and
-	// there is no other way.
-	if s.step.Role == cluster.ControlPlane && len(controlPlanes) > 1 && healthy < len(controlPlanes)/2+1 {
-		findings = append(findings, unsafe("etcd-quorum", s.step.Node,
-			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and a majority needs %d", healthy, len(controlPlanes), len(controlPlanes)/2+1), remedyEtcd, nil)...)
+	// there is no other way. So is one of two, where that is asked for: the other
+	// keeps the data, and they are a majority again as soon as it is back.
+	least := len(controlPlanes)/2 + 1
+
+	switch {
+	case len(controlPlanes) == 1:
+		least = 0
+	case len(controlPlanes) == 2 && s.policy.Skips(cluster.CheckTwoMembers):
+		least = 1
+	}
+
+	if s.step.Role == cluster.ControlPlane && healthy < least {
+		findings = append(findings, unsafe(cluster.CheckEtcdQuorum, s.step.Node,
+			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and %d are needed", healthy, len(controlPlanes), least), remedyEtcd, nil)...)
 	}
 
 	return findings
 }
 
+// guardAlarms wants no alarm. One of corruption may not be skipped: what is
+// wrong with one member must not become what is wrong with all.
 func guardAlarms(s situation) []cluster.Finding {
+	var (
+		findings []cluster.Finding
+		said     = map[string]bool{}
+	)
+
 	for _, node := range s.ControlPlanes() {
-		if node.Etcd != nil && len(node.Etcd.Alarms) > 0 {
-			return unsafe("etcd-alarms", node.Name, "etcd raised "+strings.Join(node.Etcd.Alarms, ", "),
-				"Resolve the cause, then talosctl etcd alarm disarm.", nil)
+		if node.Etcd == nil {
+			continue
+		}
+
+		for _, alarm := range node.Etcd.Alarms {
+			if said[alarm] {
+				continue
+			}
+
+			said[alarm] = true
+			findings = append(findings, cluster.Finding{
+				Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: s.AlarmedNode(alarm), Firm: strings.Contains(alarm, "CORRUPT"),
+				Found: "etcd raised " + alarm, Remedy: "Resolve the cause, then talosctl etcd alarm disarm.",
+			})
 		}
 	}
 
-	return nil
+	return findings
 }
 
 // guardLag wants every member to have applied nearly everything there is.
@@ -171,7 +205,7 @@ func guardLag(s situation) []cluster.Finding {
 		}
 
 		if status := node.Etcd.Status; status.Applied+raftLagMost < newest {
-			findings = append(findings, unsafe("etcd-raft-lag", node.Name,
+			findings = append(findings, unsafe(cluster.CheckEtcdRaftLag, node.Name,
 				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
 		}
 	}

@@ -45,7 +45,12 @@ func healthy(workers int) cluster.Snapshot {
 	for index := range members {
 		own := view
 		own.Status = cluster.EtcdStatus{MemberID: uint64(index + 1), Leader: 1, Index: 5000, Applied: 5000}
-		add(fmt.Sprintf("cp-%d", index), cluster.ControlPlane).Etcd = &own
+		added := add(fmt.Sprintf("cp-%d", index), cluster.ControlPlane)
+		added.Etcd, added.Pods = &own, map[cluster.Component]cluster.ComponentPod{}
+
+		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
+			added.Pods[component] = cluster.ComponentPod{Node: added.Name, Component: component, Ready: true}
+		}
 	}
 
 	return snapshot
@@ -75,8 +80,8 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 		"node going down":         {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Stage = cluster.StageRebooting }},
 		"node silent":             {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine = nil }},
 		"control plane silent":    {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine = nil }},
-		"control plane booting":   {"worker-0", "control-planes", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine.Ready = false }},
-		"control plane not ready": {"cp-0", "control-planes", func(s *cluster.Snapshot) { at(*s, "cp-2").Kube.Ready = false }},
+		"control plane booting":   {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine.Ready = false }},
+		"control plane not ready": {"cp-0", "nodes-ready", func(s *cluster.Snapshot) { at(*s, "cp-2").Kube.Ready = false }},
 		"boot unknown":            {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.BootID = "" }},
 		"etcd silent":             {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd = nil }},
 		"member missing":          {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Members = nil }},
@@ -90,6 +95,10 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 			etcd.Members = slices.Clone(etcd.Members)
 			etcd.Members[2].Learner = true
 		}},
+		"mute learner": {"cp-0", "etcd-members", func(s *cluster.Snapshot) {
+			etcd := at(*s, "cp-1").Etcd
+			etcd.Members, etcd.Status.Learner = nil, true
+		}},
 		"no leader":    {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Leader = 0 }},
 		"two leaders":  {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Leader = 2 }},
 		"member ill":   {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
@@ -97,7 +106,13 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 		"alarm":        {"worker-0", "etcd-alarms", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Alarms = []string{"NOSPACE"} }},
 		"lag":          {"worker-0", "etcd-raft-lag", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Applied = 12 }},
 		"budget spent": {"worker-0", "nodes-ready", func(s *cluster.Snapshot) { at(*s, "worker-1").Kube.Ready = false }},
-		"unconfirmed":  {"worker-0", "pending-install", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.UpgradePending = true }},
+		"pod away":     {"cp-0", "control-plane-components", func(s *cluster.Snapshot) { delete(at(*s, "cp-1").Pods, cluster.APIServer) }},
+		"pod failing": {"cp-0", "control-plane-components", func(s *cluster.Snapshot) {
+			at(*s, "cp-1").Pods[cluster.Scheduler] = cluster.ComponentPod{Trouble: "Error"}
+		}},
+		"upgraded":    {"worker-0", "external-changes", func(s *cluster.Snapshot) { at(*s, "worker-1").Machine.Stage = cluster.StageUpgrading }},
+		"cordoned":    {"worker-0", "external-changes", func(s *cluster.Snapshot) { at(*s, "cp-1").Kube.CordonedByTalos = true }},
+		"unconfirmed": {"worker-0", "pending-install", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.UpgradePending = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

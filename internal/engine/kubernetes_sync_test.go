@@ -26,7 +26,7 @@ func TestManifestThatNeverRendersDoesNotHoldUpTheRest(t *testing.T) {
 			client := r.Client("run-1")
 			w := r.workerOver(client, client, client)
 			w.Engine = engine.New(engine.Options{
-				Talos: client, Kubernetes: client, Removals: client, Manifests: incomplete{client}, Run: "run-1",
+				Talos: client, Kubernetes: client, Removals: client, Manifests: incomplete{client}, Workloads: client, Run: "run-1",
 				Observers: []cluster.Observer{w, w.notes},
 			})
 
@@ -108,7 +108,7 @@ func TestRolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 		client := r.Client("run-1")
 		w := r.workerOver(client, client, client)
 		w.Engine = engine.New(engine.Options{
-			Talos: client, Kubernetes: client, Removals: client, Manifests: flapping{client, &atomic.Int32{}}, Run: "run-1",
+			Talos: client, Kubernetes: client, Removals: client, Manifests: flapping{client, &atomic.Int32{}}, Workloads: client, Run: "run-1",
 		})
 
 		begun := time.Now()

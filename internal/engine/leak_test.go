@@ -33,7 +33,7 @@ func TestNothingLeaks(t *testing.T) {
 		given := setup{Options: model.Options{ControlPlanes: 1, Workers: 1, Clock: clock}}
 		r := newRig(t, given)
 		client := r.Client("run-1")
-		w := engine.New(engine.Options{Talos: client, Kubernetes: client, Removals: client, Manifests: client, Run: "run-1", Clock: fastClock{clock}})
+		w := engine.New(engine.Options{Talos: client, Kubernetes: client, Removals: client, Manifests: client, Workloads: client, Run: "run-1", Clock: fastClock{clock}})
 
 		ctx, cancel := context.WithCancel(context.Background())
 		if cancelled {

@@ -26,6 +26,8 @@ type liar struct {
 	noJournal, noLease bool
 	// machine changes what a machine says.
 	machine func(*cluster.Machine)
+	// pods changes what a pod of a component seems to be.
+	pods func(*cluster.ComponentPod)
 	// kubernetes is the version that everything seems to run.
 	kubernetes string
 	// uncordon replaces the request; every cordon then seems to be ours.
@@ -127,6 +129,14 @@ func (l *liar) Pull(ctx context.Context, address, image string, api cluster.Upgr
 	return l.Client.Pull(ctx, address, image, api)
 }
 
+func (l *liar) Vitals(ctx context.Context, address string) (cluster.Vitals, error) {
+	if l.hidden != "" && address == l.addressOf(ctx, l.hidden) {
+		address = l.addressOf(ctx, l.like)
+	}
+
+	return l.Client.Vitals(ctx, address)
+}
+
 func (l *liar) Etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
 	hides := l.hidden != "" && address == l.addressOf(ctx, l.hidden)
 	asked := address
@@ -167,8 +177,14 @@ func (l *liar) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error
 	pods, err := l.Client.ComponentPods(ctx)
 
 	for index := range pods {
+		pods[index].Ready = pods[index].Ready || pods[index].Node == l.hidden
+
 		if l.kubernetes != "" {
 			pods[index].Image = "registry.k8s.io/" + string(pods[index].Component) + ":v" + l.kubernetes
+		}
+
+		if l.pods != nil {
+			l.pods(&pods[index])
 		}
 	}
 

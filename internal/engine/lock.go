@@ -18,7 +18,7 @@ type lock struct {
 
 	// renewing is held while the lease is being written. Nobody has to wait
 	// for it longer than the own context lasts.
-	renewing gate
+	renewing door
 
 	mu    sync.Mutex
 	lease cluster.Lease
@@ -36,7 +36,7 @@ type lock struct {
 func (e *Engine) keep(ctx context.Context, lease cluster.Lease, asked time.Time) *lock {
 	// Renewal outlives a cancelled run: what is in flight is still ours.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	held := &lock{engine: e, renewing: newGate(), lease: lease, renewed: asked, stop: stop, done: make(chan struct{})}
+	held := &lock{engine: e, renewing: newDoor(), lease: lease, renewed: asked, stop: stop, done: make(chan struct{})}
 
 	go func() {
 		defer close(held.done)
@@ -109,7 +109,11 @@ func (l *lock) renew(ctx context.Context) {
 		return
 	}
 
-	l.lost = fmt.Errorf("%w: it is now held by %s since %s", ErrLeaseLost, holderName(current), current.Acquired.UTC().Format(time.RFC3339))
+	l.lost = fmt.Errorf("%w: it is now held by %s since %s", ErrLeaseLost, current.Holder, current.Acquired.UTC().Format(time.RFC3339))
+	if current.Holder == "" {
+		l.lost = errLeaseFreed
+	}
+
 	if l.tell != nil {
 		l.tell(l.lost)
 	}
@@ -133,13 +137,9 @@ func (l *lock) state() (lease cluster.Lease, fresh bool, lost error) {
 	return l.lease, now.Sub(l.renewed) < leaseFresh, l.lost
 }
 
-func holderName(lease cluster.Lease) string {
-	if lease.Holder == "" {
-		return "nobody"
-	}
-
-	return lease.Holder
-}
+// errLeaseFreed is a lease that somebody took away, by hand it seems: nobody holds
+// it.
+var errLeaseFreed = fmt.Errorf("%w: somebody deleted or freed kube-system/talosupgrade, and nobody holds it now", ErrLeaseLost)
 
 // holds is true when the lease is ours and was renewed so recently that nobody
 // can have taken it. It renews when it was not; while the API server is away

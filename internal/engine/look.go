@@ -48,6 +48,7 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 
 	s.snapshot, s.made = observed, s.unrepeated(plan.Make(observed, s.request.Target, s.policy(observed)))
 	s.suspect(observed, s.busy)
+	s.tell(s.made.Findings)
 
 	// Turns that are going on write it, and know better than an observation.
 	if observed.Journal != nil && len(s.busy) == 0 {

@@ -238,7 +238,7 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 
 	switch {
 	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(ctx), ErrLeaseLost):
-		failed.Remedy = lostRemedy
+		failed.Remedy = lostRemedy(errors.Join(context.Cause(ctx), err))
 	case ctx.Err() != nil:
 		failed.Summary = "The upgrade was cancelled while the bootstrap manifests were being synced"
 	case applied && !errors.Is(err, cluster.ErrDenied) && !errors.Is(err, cluster.ErrCredentials):

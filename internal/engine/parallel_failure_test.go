@@ -275,7 +275,7 @@ func TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers(t *testing.T) {
 	inCluster(t, pairs(151), func(r *rig) {
 		r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1})
 
-		request := sharing(t, toLifecycle, "2")
+		request := undrained(sharing(t, toLifecycle, "2"))
 		request.Policy.Drain.Timeout = 25 * time.Minute
 
 		w := r.worker("run-1")

@@ -134,7 +134,7 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 
 	for _, reference := range one.images {
 		if err := r.pull(ctx, one.step, reference); err != nil {
-			return refused("installer-image", reference, err)
+			return refused(cluster.CheckInstallerImage, reference, err)
 		}
 	}
 
@@ -148,7 +148,7 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 }
 
 // checkImages is the check of findings about the images of components.
-const checkImages = "component-images"
+const checkImages = cluster.CheckComponentImages
 
 func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
 	failure := &Failure{

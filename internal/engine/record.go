@@ -20,7 +20,7 @@ const recordPatience = 2 * time.Minute
 // version. All turns write the same object.
 type journal struct {
 	// writing is held while it is being written.
-	writing gate
+	writing door
 
 	mu      sync.Mutex
 	current cluster.Journal
@@ -28,7 +28,7 @@ type journal struct {
 	stale bool
 }
 
-func newJournal() *journal { return &journal{writing: newGate()} }
+func newJournal() *journal { return &journal{writing: newDoor()} }
 
 // read is the journal as the run knows it.
 func (j *journal) read() (current cluster.Journal, stale bool) {

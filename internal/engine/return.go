@@ -190,7 +190,14 @@ func (t *turn) rejoin(ctx context.Context) error {
 		return err
 	}
 
-	return t.forget(ctx)
+	t.served = true
+
+	if err := t.syncInstallImage(); err != nil {
+		return err
+	}
+
+	// The node is done, whether that was in time or not.
+	return t.forget(t.whole)
 }
 
 // serve waits until etcd and Kubernetes have the node back and uncordons it.

@@ -53,12 +53,18 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	made := plan.Make(snapshot, request.Target, request.Policy)
-	if blocking := e.objections(ctx, snapshot, made, request.Policy); len(blocking) > 0 {
-		return snapshot, blocked(request.Target, blocking)
+
+	blocking := e.objections(ctx, snapshot, made, request)
+	if ctx.Err() != nil {
+		return snapshot, acquireFailure(ctx, context.Cause(ctx))
+	}
+
+	if len(blocking) > 0 {
+		return snapshot, remind(refused(snapshot, request.Target, blocking), remembered(snapshot, request.Target))
 	}
 
 	idle := len(made.Steps) == 0
-	if idle && !e.leftLease(ctx) {
+	if idle && !leftSnapshot(snapshot) && !e.leftLease(ctx) {
 		return snapshot, nil
 	}
 
@@ -69,7 +75,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	if err != nil {
-		return snapshot, acquireFailure(ctx, err)
+		return snapshot, remind(acquireFailure(ctx, err), remembered(snapshot, request.Target))
 	}
 
 	r := &run{
@@ -78,7 +84,15 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	last, err := r.all(ctx, snapshot)
+	current, _ := r.journal.read()
+	err = remind(err, taken(current, request.Target))
 	r.conclude(last, err)
+
+	if current.Snapshot != nil && last.Journal != nil && (last.Journal.Snapshot == nil || !last.Journal.Snapshot.Taken.After(current.Snapshot.Taken)) {
+		// It may be newer than the last observation.
+		journal := last.Journal.WithSnapshot(current.Snapshot)
+		last.Journal = &journal
+	}
 
 	if releaseErr := held.release(ctx); releaseErr != nil && err == nil {
 		e.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the lease could not be released: " + releaseErr.Error()})
@@ -149,15 +163,26 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	return snapshot, err
 }
 
-// objections are all reasons not to begin: what the plan says and, where it has
-// no objection, what removals from Kubernetes would break, and manifests that
-// could not be synced in the end.
-func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, policy cluster.Policy) []cluster.Finding {
-	if blocking := cluster.Blocking(made.Findings); len(blocking) > 0 {
+// objections are all reasons not to begin. What is skipped, and what a drain
+// will cost, is said aloud.
+func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
+	p := &preflight{Engine: e, snapshot: snapshot, made: made, request: request}
+	found := p.outlast(ctx, p.examine(ctx, p.probes(Applying)).Findings)
+
+	blocking := cluster.Blocking(found)
+	if len(blocking) > 0 || len(made.Steps) == 0 {
 		return blocking
 	}
 
-	return cluster.Blocking(append(e.removed(ctx, snapshot, made), e.unsyncable(ctx, snapshot, made, policy)...))
+	e.tell(found)
+
+	for _, finding := range found {
+		if finding.Check == cluster.CheckDrain && !finding.Skipped {
+			e.emit(cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
+		}
+	}
+
+	return nil
 }
 
 // progress adds to an event how far the two halves are.
@@ -179,7 +204,7 @@ func (r *run) stopped(ctx context.Context, where string) *Failure {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
 		return &Failure{
 			Summary: "Unable to go on with the upgrade", Seen: fmt.Sprintf("It stopped %s: %v.", where, cause),
-			Remedy: lostRemedy, Err: cause,
+			Remedy: lostRemedy(cause), Err: cause,
 		}
 	}
 

@@ -23,9 +23,9 @@ type schedule struct {
 	// busy are the steps whose turns have begun and not ended.
 	busy  []plan.Step
 	ended chan ending
-	// begun tells that the cluster was found fit to begin, moved that a turn
-	// ever began.
-	begun, moved bool
+	// begun tells that the cluster was found fit to begin, prepared that what
+	// comes before anything is moved was done, moved that a turn ever began.
+	begun, prepared, moved bool
 	// turns counts those that ended well, so that a node which claims success
 	// and still is not at its version cannot make the run go round.
 	turns map[turnKey]int
@@ -78,6 +78,7 @@ func (s *schedule) all(ctx context.Context) error {
 	switch {
 	case s.failure != nil:
 	case done:
+		s.closeBackup(ctx)
 		s.emit(s.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
 		// Of turns that this ended, one would have said more about it.
@@ -85,23 +86,6 @@ func (s *schedule) all(ctx context.Context) error {
 	}
 
 	return s.failure
-}
-
-// begin looks at the cluster for the first time under the lease, where whatever
-// blocks is an error at once, and brings the images onto the nodes.
-func (s *schedule) begin(ctx context.Context) error {
-	for !s.begun {
-		ready, err := s.look(ctx)
-		if err != nil || ctx.Err() != nil {
-			return err
-		}
-
-		s.begun = ready
-	}
-
-	s.emit(s.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
-
-	return s.pullEverywhere(ctx, s.snapshot, s.made)
 }
 
 // advance starts what may start now and waits until something has changed. It
@@ -113,6 +97,12 @@ func (s *schedule) advance(ctx context.Context) (done bool, err error) {
 
 	if len(s.busy) == 0 && len(s.made.Steps) == 0 {
 		return true, nil
+	}
+
+	if len(s.busy) == 0 {
+		if err := s.prepare(ctx); err != nil || ctx.Err() != nil {
+			return false, err
+		}
 	}
 
 	next := s.made.Startable(s.snapshot, s.busy)
@@ -251,15 +241,22 @@ func (s *schedule) mayStart(step plan.Step) error {
 		return tooManyTurns(step)
 	}
 
+	if err := s.shut(); err != nil {
+		return s.outside(err, "The next would have been "+nameOf(step)+".")
+	}
+
 	if !s.late() {
 		return nil
 	}
 
+	return s.overtime(fmt.Sprintf("After %s the next would have been %s.", s.clock.Now().Sub(s.since).Round(time.Second), nameOf(step)))
+}
+
+// overtime is the failure of a run whose time is used up.
+func (r *run) overtime(seen string) *Failure {
 	return &Failure{
-		Summary: "Unable to finish the upgrade in the time that timeouts allow",
-		Seen:    fmt.Sprintf("After %s the next would have been %s.", s.clock.Now().Sub(s.since).Round(time.Second), nameOf(step)),
-		Remedy:  "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.",
-		Err:     ErrDeadline,
+		Summary: "Unable to finish the upgrade in the time that timeouts allow", Seen: seen,
+		Remedy: "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.", Err: ErrDeadline,
 	}
 }
 

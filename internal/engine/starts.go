@@ -74,6 +74,8 @@ func (r *run) touch(node string) error {
 		return errStoodDown
 	case r.late():
 		return fmt.Errorf("%w: %w", errStoodDown, ErrDeadline)
+	case r.shut() != nil:
+		return fmt.Errorf("%w: %w", errStoodDown, ErrWindow)
 	case len(r.starts.doubtful) > 0:
 		return fmt.Errorf("%w before it is clear what became of %v", errStoodDown, slices.Sorted(maps.Keys(r.starts.doubtful)))
 	}

@@ -190,11 +190,16 @@ func TestControlPlaneThatFallsSilentForAWhileIsWaitedFor(t *testing.T) {
 
 func TestEtcdAlarmStopsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		if err := r.World().SetEtcdAlarm("cp-1", "NOSPACE"); err != nil {
-			t.Fatal(err)
-		}
+		first := r.worker("run-1")
 
-		failed := failure(t, r.worker("run-1").upgrade(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
+		// Before the run it would have been found by the preflight.
+		r.during(first, "Cordon", "worker-0", func() {
+			if err := r.World().SetEtcdAlarm("cp-1", "NOSPACE"); err != nil {
+				t.Error(err)
+			}
+		})
+
+		failed := failure(t, first.upgrade(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
 		if !strings.Contains(failed.Error(), "NOSPACE") {
 			t.Errorf("the alarm is not named: %v", failed)
 		}

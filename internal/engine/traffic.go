@@ -12,7 +12,7 @@ import (
 type traffic struct {
 	// cordoning is held from before the guards of a cordon until it stands: two
 	// turns must not both take the other one's node for available.
-	cordoning gate
+	cordoning door
 
 	mu sync.Mutex
 	// disturbed are the nodes that this run is taking out of service, by the
@@ -31,7 +31,7 @@ type traffic struct {
 type mark struct{ all, grave int }
 
 func newTraffic() *traffic {
-	return &traffic{cordoning: newGate(), disturbed: map[string]int{}, ended: make(chan struct{})}
+	return &traffic{cordoning: newDoor(), disturbed: map[string]int{}, ended: make(chan struct{})}
 }
 
 // disturb notes that the node is about to be taken out of service.

@@ -35,11 +35,15 @@ type turn struct {
 	// ready is the last transition of the node's Ready condition, as the wait
 	// for it saw it.
 	ready time.Time
+	// whole is the context of the turn without the limit of its time.
+	whole context.Context //nolint:containedctx // the turn is one call, and the limit of its time ends within it
 	// armed tells that an installer may have run since the last boot, open that
 	// the journal says so.
 	armed, open bool
 	// cordoned tells that the cordon on the node is ours.
 	cordoned bool
+	// served tells that the node is back in service.
+	served bool
 	// stayed tells that the turn leaves the node with what it ran, for the next
 	// plan to decide about.
 	stayed bool
@@ -79,11 +83,14 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 		}
 	}
 
-	bounded, cancel := r.clock.WithTimeout(ctx, r.request.Policy.NodeTimeout)
-	defer cancel()
+	t.whole = ctx
 
-	err := t.move(bounded)
+	err := t.inTurn(ctx)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errStoodDown) {
+		// Of what this run did nothing is left; what an earlier one left cordoned is
+		// put back.
+		t.tidy(ctx)
+
 		return t.ready, err
 	}
 
@@ -100,6 +107,30 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: t.runs})
 
 	return t.ready, nil
+}
+
+// inTurn waits for the gates and moves the node, which has all of its time then.
+// A gate that closes before the node was touched is waited for anew.
+func (t *turn) inTurn(ctx context.Context) error {
+	for closures := 0; closures < closuresMost; closures++ {
+		if err := t.awaitGates(ctx); err != nil {
+			return err
+		}
+
+		bounded, cancel := t.clock.WithTimeout(ctx, t.request.Policy.NodeTimeout)
+		err := t.move(bounded)
+
+		cancel()
+
+		if !errors.Is(err, errGateClosed) {
+			return err
+		}
+
+		// A context that ended is noticed by the wait for the gates.
+		_ = t.clock.Sleep(ctx, pollMost)
+	}
+
+	return errFlickers
 }
 
 // move brings the node to its target, trying an install again that turns out

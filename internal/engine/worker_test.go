@@ -71,7 +71,7 @@ func (r *rig) worker(run string) *worker {
 func (r *rig) workerOver(client *ports.Client, talos cluster.Talos, kube cluster.Kubernetes) *worker {
 	made := &worker{client: client, notes: &publisher{client: client}}
 	made.Engine = engine.New(engine.Options{
-		Talos: talos, Kubernetes: kube, Removals: client, Manifests: client, Run: client.Name(), Owner: "talosupgrade_cluster.test",
+		Talos: talos, Kubernetes: kube, Removals: client, Manifests: client, Workloads: client, Run: client.Name(), Owner: "talosupgrade_cluster.test",
 		ClusterName: "test", Observers: []cluster.Observer{made, made.notes},
 	})
 

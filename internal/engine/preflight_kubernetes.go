@@ -13,56 +13,9 @@ import (
 )
 
 const (
-	checkRemovals  = "kubernetes-removals"
-	checkManifests = "bootstrap-manifests"
+	checkRemovals  = cluster.CheckRemovals
+	checkManifests = cluster.CheckManifests
 )
-
-// Inspection is what a plan would run into, as far as that takes more than one
-// look at the nodes.
-type Inspection struct {
-	// Findings name what is in use and gone in a version on the way.
-	Findings []cluster.Finding
-	// Manifests are what a sync of the bootstrap manifests would change as they
-	// are rendered now; a plan that moves kube-proxy or Talos changes more.
-	Manifests []cluster.ManifestChange
-}
-
-// Inspect asks what a plan would run into. It changes nothing.
-func (e *Engine) Inspect(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, policy cluster.Policy) Inspection {
-	found := Inspection{Findings: e.removed(ctx, snapshot, made)}
-
-	if synced(made.Steps) && snapshot.KubernetesError == nil {
-		changes, err := e.outdated(ctx, snapshot, policy)
-
-		switch {
-		case refusesSync(err):
-			found.Findings = append(found.Findings, unsyncable(err))
-		case err != nil:
-			found.Findings = append(found.Findings, cluster.Finding{
-				Check: checkManifests, Severity: cluster.Advice, Err: err,
-				Found: fmt.Sprintf("what a sync of the bootstrap manifests would change could not be found out: %v", err),
-			})
-		}
-
-		found.Manifests = changes
-	}
-
-	return found
-}
-
-// unsyncable refuses a roll after which the manifests could not be synced: to
-// find that out when all nodes have moved is too late.
-func (e *Engine) unsyncable(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, policy cluster.Policy) []cluster.Finding {
-	if !synced(made.Steps) {
-		return nil
-	}
-
-	if _, err := e.outdated(ctx, snapshot, policy); refusesSync(err) {
-		return []cluster.Finding{unsyncable(err)}
-	}
-
-	return nil
-}
 
 // refusesSync tells whether the error of a comparison says that a sync will be
 // refused as well.
@@ -166,7 +119,7 @@ func asked(snapshot cluster.Snapshot, made plan.Plan) (controlPlanes, workers []
 
 func unchecked(err error, severity cluster.Severity) cluster.Finding {
 	return cluster.Finding{
-		Check: checkRemovals, Severity: severity, Err: err,
+		Check: checkRemovals, Severity: severity, Err: err, Unknown: true,
 		Found:  fmt.Sprintf("whether anything is in use that the next release of Kubernetes removes could not be found out: %v", err),
 		Remedy: "Read its release notes before you go on, and make the Kubernetes and Talos APIs of all nodes answer.",
 	}

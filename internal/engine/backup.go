@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+const (
+	// snapshotPatience bounds one snapshot: etcd's database has at most some GiB,
+	// and a stream in which nothing comes ends long before.
+	snapshotPatience = time.Hour
+	// snapshotAttempts is how often one is tried in all: a stream that breaks may
+	// be begun again, from another member.
+	snapshotAttempts = 3
+	snapshotBackoff  = 5 * time.Second
+)
+
+// taken is the snapshot that the journal remembers for the target; nil where
+// there is none.
+func taken(journal cluster.Journal, target cluster.Target) *cluster.EtcdSnapshot {
+	if journal.Snapshot == nil || !journal.Snapshot.Covers(target) {
+		return nil
+	}
+
+	return journal.Snapshot
+}
+
+// remembered is the snapshot that the journal, as it was observed, remembers for
+// the target.
+func remembered(snapshot cluster.Snapshot, target cluster.Target) *cluster.EtcdSnapshot {
+	if snapshot.Journal == nil {
+		return nil
+	}
+
+	return taken(*snapshot.Journal, target)
+}
+
+// leftSnapshot tells whether the journal offers a snapshot of a roll that has come
+// to its end in another way than by a run of ours.
+func leftSnapshot(snapshot cluster.Snapshot) bool {
+	return snapshot.Journal != nil && snapshot.Journal.Snapshot != nil && !snapshot.Journal.Snapshot.Closed
+}
+
+// backUp saves a snapshot of etcd before anything is touched. For each target
+// there is one: a run that goes on where another one stopped takes none.
+func (s *schedule) backUp(ctx context.Context) error {
+	if s.request.Snapshots == nil {
+		return nil
+	}
+
+	current, _ := s.journal.read()
+	if found := taken(current, s.request.Target); found != nil {
+		s.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
+			found.Taken.UTC().Format(time.RFC3339), found.Path)})
+
+		return nil
+	}
+
+	saved, err := s.snapshotAny(ctx)
+
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return undisturbed(s.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
+	case err != nil:
+		return undisturbed(&Failure{
+			Summary: "Unable to take a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
+			Remedy: "Look at etcd (talosctl etcd status) and at etcd_snapshot.directory, then run terraform apply again.", Err: errors.Join(ErrSnapshot, err),
+		})
+	}
+
+	kept, cancel := s.outlasting(ctx)
+	defer cancel()
+
+	if err := s.amend(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
+		return &Failure{
+			Summary: "Unable to record the snapshot of etcd", Seen: sentence(err.Error()),
+			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: resumeRemedy, Err: err,
+		}
+	}
+
+	return nil
+}
+
+// snapshotAny takes a snapshot from one control plane after the other until one
+// succeeds.
+func (s *schedule) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error) {
+	sources := members(s.snapshot)
+	if len(sources) == 0 {
+		return cluster.EtcdSnapshot{}, errors.New("no member of etcd can be asked for one")
+	}
+
+	var last error
+
+	for attempt := range snapshotAttempts {
+		if attempt > 0 && s.clock.Sleep(ctx, snapshotBackoff) != nil {
+			break
+		}
+
+		source := sources[attempt%len(sources)]
+
+		saved, err := s.snapshotFrom(ctx, source)
+		if err == nil {
+			return saved, nil
+		}
+
+		last = fmt.Errorf("from %s: %w", source.Name, err)
+
+		if ctx.Err() != nil || pointless(err) {
+			break
+		}
+
+		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: source.Name, Text: "a snapshot of etcd could not be taken " + last.Error()})
+	}
+
+	return cluster.EtcdSnapshot{}, last
+}
+
+// pointless tells whether another try would end in the same way: the directory
+// takes nothing, or the credentials are not enough.
+func pointless(err error) bool {
+	return errors.Is(err, cluster.ErrRefused) || errors.Is(err, cluster.ErrDenied) || errors.Is(err, cluster.ErrCredentials)
+}
+
+// closeBackup has the journal remember that the roll is over for which a snapshot
+// was taken: the next one takes another.
+func (s *schedule) closeBackup(ctx context.Context) {
+	current, _ := s.journal.read()
+	if current.Snapshot == nil || current.Snapshot.Closed {
+		return
+	}
+
+	closed := *current.Snapshot
+	closed.Closed = true
+
+	if err := s.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
+		s.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
+	}
+}
+
+func (s *schedule) snapshotFrom(ctx context.Context, source cluster.Node) (cluster.EtcdSnapshot, error) {
+	bounded, cancel := s.clock.WithTimeout(ctx, snapshotPatience)
+	defer cancel()
+
+	now := s.clock.Now()
+
+	s.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: source.Name, Step: cluster.StepSnapshot})
+
+	saved, err := s.request.Snapshots.Save(bounded, s.name, now, func(ctx context.Context, to io.Writer) error {
+		return s.talos.EtcdSnapshot(ctx, source.Address, to)
+	})
+	if err != nil {
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	saved.Taken, saved.Run = now, s.run.run
+	saved.Target = cluster.Target{
+		Talos: s.request.Target.Talos, Kubernetes: s.request.Target.Kubernetes, InstallerImage: s.request.Target.InstallerImage,
+	}
+
+	return saved, nil
+}
+
+// members are the control planes that can be asked for a snapshot, those that do
+// not lead first: a leader has enough to do. Of the rest the most advanced comes
+// first.
+func members(snapshot cluster.Snapshot) []cluster.Node {
+	found := slices.DeleteFunc(snapshot.ControlPlanes(), func(n cluster.Node) bool { return n.Etcd == nil || n.Machine == nil || n.Etcd.Status.Learner })
+
+	slices.SortStableFunc(found, func(a, b cluster.Node) int {
+		return cmp.Or(cmp.Compare(leads(a), leads(b)), cmp.Compare(b.Etcd.Status.Applied, a.Etcd.Status.Applied))
+	})
+
+	return found
+}
+
+func leads(node cluster.Node) int {
+	if node.Etcd.Status.Leader == node.Etcd.Status.MemberID {
+		return 1
+	}
+
+	return 0
+}
+
+// remind adds to a failure where the snapshot of etcd is that was taken before.
+func remind(err error, saved *cluster.EtcdSnapshot) error {
+	var failure *Failure
+	if saved == nil || !errors.As(err, &failure) {
+		return err
+	}
+
+	note := fmt.Sprintf("The snapshot of etcd that was taken at %s, before that run disturbed anything, is in %s (SHA-256 %s).",
+		saved.Taken.UTC().Format(time.RFC3339), saved.Path, saved.SHA256)
+
+	if failure.State != "" {
+		note = failure.State + "\n\n" + note
+	}
+
+	failure.State = note
+
+	return err
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// saving is a request that takes a snapshot first.
+func saving(store cluster.SnapshotStore) engine.Request {
+	request := to(toLifecycle)
+	request.Snapshots = store
+
+	return request
+}
+
+func TestSnapshotIsTakenBeforeAnythingIsTouched(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		store := ports.NewVault()
+		first := r.worker("run-1")
+
+		first.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if slices.Contains([]string{"Pull", "Cordon", "Install", "Reboot"}, call.Method) && len(store.Saved()) == 0 {
+				t.Errorf("%s before there was a snapshot", call)
+			}
+
+			return next(ctx)
+		})
+
+		r.must(first, saving(store))
+		r.at(toLifecycle)
+
+		saved := store.Saved()
+		if len(saved) != 1 {
+			t.Fatalf("saved %+v, want one", saved)
+		}
+
+		record := r.Journal().Snapshot
+		if record == nil || record.Path != saved[0].Path || record.SHA256 != saved[0].SHA256 || record.Size != saved[0].Size || record.Run != "run-1" {
+			t.Errorf("recorded %+v, want %+v", record, saved[0])
+		}
+	})
+}
+
+func TestSnapshotIsTakenOncePerTarget(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		store := ports.NewVault()
+
+		r.dieBehind("Install", r.worker("run-1"), saving(store))
+
+		r.must(r.worker("run-2"), saving(store))
+
+		if saved := store.Saved(); len(saved) != 1 {
+			t.Errorf("saved %d snapshots for one target, want one", len(saved))
+		}
+
+		next := saving(store)
+		next.Target = to("1.13.6").Target
+		r.must(r.worker("run-3"), next)
+
+		if saved := store.Saved(); len(saved) != 2 {
+			t.Errorf("saved %d snapshots for two targets, want two", len(saved))
+		}
+	})
+}
+
+func TestSnapshotThatFailsStopsEverything(t *testing.T) {
+	for name, given := range map[string]struct {
+		effect model.Effect
+		says   []string
+	}{
+		"the members refuse":       {effect: model.EffectFail},
+		"the streams end early":    {effect: model.EffectCut},
+		"the streams break":        {effect: model.EffectConnectionLost},
+		"what they give is broken": {effect: model.EffectCorrupt},
+		"nothing comes":            {effect: model.EffectStall},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := []model.Fault{{Node: model.AnyNode, Step: model.StepEtcdSnapshot, Effect: given.effect}}
+
+			inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
+				store := ports.NewVault()
+
+				err := r.worker("run-1").upgrade(context.Background(), saving(store))
+				if !errors.Is(err, engine.ErrSnapshot) || !strings.Contains(err.Error(), "No node was disturbed") {
+					t.Fatalf("got %v, want the snapshot", err)
+				}
+
+				if touched := r.judge.of(history.KindCordon, history.KindInstall, history.KindPull); len(touched) > 0 {
+					t.Errorf("touched: %+v", touched)
+				}
+
+				if saved := store.Saved(); len(saved) > 0 || r.Journal().Snapshot != nil {
+					t.Errorf("saved %+v and recorded %+v, want neither", saved, r.Journal().Snapshot)
+				}
+
+				r.tidy()
+			})
+		})
+	}
+}
+
+func TestSnapshotIsTakenFromAnotherMemberWhenOneFails(t *testing.T) {
+	for _, broken := range [][]string{{"cp-0"}, {"cp-1", "cp-2"}} {
+		t.Run(strings.Join(broken, " and "), func(t *testing.T) {
+			var faults []model.Fault
+			for _, node := range broken {
+				faults = append(faults, model.Fault{Node: node, Step: model.StepEtcdSnapshot, Effect: model.EffectCut})
+			}
+
+			inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
+				store := ports.NewVault()
+				r.must(r.worker("run-1"), saving(store))
+				r.at(toLifecycle)
+
+				if len(store.Saved()) != 1 {
+					t.Errorf("saved %+v, want one", store.Saved())
+				}
+			})
+		})
+	}
+}
+
+func TestLaterErrorsSayWhereTheSnapshotIs(t *testing.T) {
+	faults := []model.Fault{{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectFallback}}
+
+	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
+		store := ports.NewVault()
+
+		for _, run := range []string{"run-1", "run-2"} {
+			err := r.worker(run).upgrade(context.Background(), saving(store))
+			if err == nil {
+				t.Fatal("the upgrade succeeded")
+			}
+
+			saved := store.Saved()
+			if len(saved) != 1 || !strings.Contains(err.Error(), saved[0].Path) || !strings.Contains(err.Error(), saved[0].SHA256) {
+				t.Errorf("%s: %v\ndoes not name the snapshot %+v", run, err, saved)
+			}
+		}
+	})
+}
+
+// A run that stops before the first node has the snapshot in what it reports.
+func TestSnapshotIsReportedWhereNoNodeMoved(t *testing.T) {
+	faults := []model.Fault{{Node: "worker-1", Step: model.StepPull, Effect: model.EffectNotFound}}
+
+	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
+		last, err := r.worker("run-1").Upgrade(context.Background(), saving(ports.NewVault()))
+		if err == nil {
+			t.Fatal("the image was pulled")
+		}
+
+		if last.Journal == nil || last.Journal.Snapshot == nil || !strings.Contains(err.Error(), last.Journal.Snapshot.Path) {
+			t.Errorf("reported %+v with %v, want the snapshot in both", last.Journal, err)
+		}
+	})
+}
+
+func TestPlaceThatTakesNoSnapshotIsFoundBeforeTheLease(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		store := ports.NewVault()
+		store.Refuse(errors.New("permission denied"))
+
+		w := r.worker("run-1")
+
+		err := w.upgrade(context.Background(), saving(store))
+		if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), cluster.CheckSnapshot) {
+			t.Fatalf("got %v, want the place of the snapshot", err)
+		}
+
+		if _, mutating := w.client.Calls(); mutating > 0 {
+			t.Errorf("%d mutating calls, want none", mutating)
+		}
+	})
+}
+
+func TestCancelledSnapshotLeavesNothingBehind(t *testing.T) {
+	faults := []model.Fault{{Node: model.AnyNode, Step: model.StepEtcdSnapshot, Effect: model.EffectStall}}
+
+	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+
+		store := ports.NewVault()
+		if err := r.worker("run-1").upgrade(ctx, saving(store)); err == nil {
+			t.Fatal("the upgrade succeeded")
+		}
+
+		r.tidy()
+		r.sound()
+	})
+}
+
+// TestSnapshotFirstIsSeen shows that the checker sees a run that takes none.
+func TestSnapshotFirstIsSeen(t *testing.T) {
+	judging := []checker.Option{checker.SnapshotFirst()}
+
+	inCluster(t, setup{judging: judging}, func(r *rig) {
+		r.must(r.worker("run-1"), to(toLifecycle))
+
+		if broken := r.judge.verdict().Broken(); !slices.Contains(broken, checker.S14) {
+			t.Errorf("a run without a snapshot broke %v, want %s", broken, checker.S14)
+		}
+	})
+
+	inCluster(t, setup{judging: judging}, func(r *rig) {
+		r.must(r.worker("run-1"), saving(ports.NewVault()))
+		r.at(toLifecycle)
+	})
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// gateAsk bounds one question to one gate.
+const gateAsk = 30 * time.Second
+
+// closuresMost is how often a gate may close between the wait for it and the moment
+// in which it counts.
+const closuresMost = 20
+
+// errFlickers is a gate that did so.
+var errFlickers = fmt.Errorf("%w: a gate was open whenever it was waited for, and closed whenever it counted, %d times", ErrGate, closuresMost)
+
+// errGateClosed ends the turn of a node that has not been touched, because a gate
+// closed since it was waited for.
+var errGateClosed = errors.New("a gate closed")
+
+// gated waits until all gates of the user hold at the same time. Each may take
+// its own time, in which nothing counts that this run does to other nodes; what
+// no waiting cures, as a kind of objects that the cluster does not serve, fails
+// at once. The node is empty before the roll.
+func (r *run) gated(ctx context.Context, node string) error {
+	gates := r.request.Gates
+	if len(gates) == 0 || r.skipsGates(ctx, node) {
+		return nil
+	}
+
+	// since is when each gate was last seen open.
+	since := make([]time.Time, len(gates))
+	for index := range since {
+		since[index] = r.clock.Now()
+	}
+
+	last := "they were just asked"
+
+	return r.wait(ctx, node, "the gates to hold", func(ctx context.Context) (bool, string, error) {
+		if err := r.over(); err != nil {
+			return false, "", fmt.Errorf("%w; last seen: %s", err, last)
+		}
+
+		held, seen, err := r.lock.holds(ctx)
+		if err != nil {
+			return false, "", err
+		}
+
+		answers, now := askAll(ctx, gates, node), r.clock.Now()
+
+		for index, finding := range answers {
+			if finding.Found == "" || len(r.traffic.others(node)) > 0 {
+				since[index] = now
+			}
+
+			if finding.Found == "" {
+				continue
+			}
+
+			late := now.Sub(since[index]) >= gates[index].Timeout()
+			if late || finding.Err != nil && !cluster.Heals(finding.Err) {
+				return false, "", &gateError{finding: finding, after: now.Sub(since[index]), late: late}
+			}
+
+			held, seen, last = false, finding.Found, finding.Found
+		}
+
+		return held, seen, nil
+	})
+}
+
+// skipsGates tells whether the gates do not matter. Before the roll it is said all
+// the same which of them do not hold.
+func (r *run) skipsGates(ctx context.Context, node string) bool {
+	if !r.request.Policy.Skips(cluster.CheckGates) {
+		return false
+	}
+
+	if node == "" {
+		if answers := askAll(ctx, r.request.Gates, node); ctx.Err() == nil {
+			r.standing(answers)
+		}
+	}
+
+	return true
+}
+
+// over is why nothing may be started any more: the time for the run is used up,
+// or the window has closed.
+func (r *run) over() error {
+	if r.late() {
+		return ErrDeadline
+	}
+
+	return r.shut()
+}
+
+// hasGates tells whether anything is to be waited for.
+func (r *run) hasGates() bool {
+	return len(r.request.Gates) > 0 && !r.request.Policy.Skips(cluster.CheckGates)
+}
+
+// awaitGates waits for the gates before a node is taken out of service. One that
+// an earlier run has only cordoned is put back when they do not come to hold.
+func (t *turn) awaitGates(ctx context.Context) error {
+	waits := t.step.Finish && !t.step.Canary && len(t.request.Policy.Canary) > 0
+	if t.armed || t.step.Done || waits || !t.hasGates() {
+		return nil
+	}
+
+	t.doing(cluster.StepGates, "")
+
+	err := t.gated(ctx, t.step.Node)
+	if err != nil && t.step.Finish {
+		t.cordoned = true
+	}
+
+	return ungatedTurn(err)
+}
+
+// awaitGates waits for the gates before a component is restarted. One that was
+// configured already, and may be what keeps a gate from holding, is finished.
+func (c *replacement) awaitGates(ctx context.Context) error {
+	if !c.changes() || !c.hasGates() {
+		return nil
+	}
+
+	c.doing(cluster.StepGates, "")
+
+	if err := ungatedTurn(c.gated(ctx, c.step.Node)); err != nil && !errors.Is(err, errStoodDown) {
+		return c.failure(ctx, err)
+	} else if err != nil {
+		return err
+	}
+
+	return nil
+}
+
+// ungatedTurn is what the turn ends with that a gate keeps from its node. To wait
+// was no failure where the time or the window ended meanwhile.
+func ungatedTurn(err error) error {
+	if errors.Is(err, ErrWindow) || errors.Is(err, ErrDeadline) {
+		return fmt.Errorf("%w: %w", errStoodDown, err)
+	}
+
+	return err
+}
+
+// gateError is a gate that did not come to hold.
+type gateError struct {
+	finding cluster.Finding
+	after   time.Duration
+	late    bool
+}
+
+func (g *gateError) Error() string {
+	if !g.late {
+		return g.finding.Found
+	}
+
+	return fmt.Sprintf("%s, for %s now", g.finding.Found, g.after.Round(time.Second))
+}
+
+func (g *gateError) Unwrap() []error { return []error{ErrGate, g.finding.Err} }
+
+// closed are the gates that do not hold, unless nobody cares.
+func (r *run) closed(ctx context.Context, node string) []cluster.Finding {
+	if r.request.Policy.Skips(cluster.CheckGates) {
+		return nil
+	}
+
+	return shutGates(ctx, r.request.Gates, node)
+}
+
+// shutGates are the gates that do not hold, or of which nobody can tell.
+func shutGates(ctx context.Context, gates []cluster.Gate, node string) []cluster.Finding {
+	return slices.DeleteFunc(askAll(ctx, gates, node), func(f cluster.Finding) bool { return f.Found == "" })
+}
+
+// askAll asks all gates at once. What is found of one that holds is empty.
+func askAll(ctx context.Context, gates []cluster.Gate, node string) []cluster.Finding {
+	var group sync.WaitGroup
+
+	answers := make([]cluster.Finding, len(gates))
+
+	for index, gate := range gates {
+		group.Go(func() {
+			if finding, holds := ask(ctx, gate, node); !holds {
+				answers[index] = finding
+			}
+		})
+	}
+
+	group.Wait()
+
+	return answers
+}
+
+// shutOut tells whether nothing but closed gates keeps a turn from going on that
+// has not touched its node: it then waits for them as long as they may take, and
+// holds up nobody meanwhile.
+func (t *turn) shutOut(findings []cluster.Finding) bool {
+	touched := t.armed || t.cordoned || t.entry.Attempt > 1
+	other := slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckGates })
+
+	return len(findings) > 0 && !touched && !other
+}
+
+// ask asks one gate once.
+func ask(ctx context.Context, gate cluster.Gate, node string) (cluster.Finding, bool) {
+	bounded, cancel := context.WithTimeout(ctx, gateAsk)
+	defer cancel()
+
+	holds, seen, err := gate.Holds(bounded, node)
+
+	finding := cluster.Finding{
+		Check: cluster.CheckGates, Severity: cluster.Observed, Attribute: "gates", Err: err, Unknown: err != nil,
+		Found:  fmt.Sprintf("%s does not hold: %s", gate, seen),
+		Remedy: "Look at the objects it names; the run waits for a gate as long as its timeout says.",
+	}
+
+	if err != nil {
+		finding.Found = fmt.Sprintf("%s cannot be judged: %v", gate, err)
+	}
+
+	if err != nil && !cluster.Heals(err) {
+		finding.Remedy = "Correct the gate, or give the cluster what it looks at: no waiting helps."
+	}
+
+	return finding, holds && err == nil
+}
+
+// ungated puts the failure of a gate before the roll into words.
+func (s *schedule) ungated(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return undisturbed(s.stopped(ctx, "while the gates were waited for; no node was disturbed"+lastSeen(err)))
+	case errors.Is(err, ErrWindow):
+		return undisturbed(s.outside(err, "No node was disturbed while the gates were waited for."))
+	case errors.Is(err, ErrDeadline):
+		return undisturbed(s.overtime("No node was disturbed while the gates were waited for. " + sentence(err.Error())))
+	}
+
+	return undisturbed(&Failure{
+		Summary: "Unable to begin the upgrade: a gate does not hold", Seen: err.Error() + ".",
+		State: "No node was disturbed.", Remedy: gateRemedy(err), Err: err,
+	})
+}
+
+// lastSeen is what a wait saw last before it ended, if it saw anything.
+func lastSeen(err error) string {
+	var ended *waitError
+	if !errors.As(err, &ended) || ended.seen == "" {
+		return ""
+	}
+
+	return "; last seen: " + ended.seen
+}
+
+// gateRemedy is what to do about a gate.
+func gateRemedy(err error) string {
+	var missed *gateError
+	if errors.As(err, &missed) && !missed.late {
+		return "No waiting helps: correct the gate, or give the cluster what it looks at, then run terraform apply again."
+	}
+
+	return "When it holds, run terraform apply again, or give the gate a longer timeout."
+}
+
+// sentence is the text with a capital at its beginning and a full stop.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+
+	if first := text[0]; first >= 'a' && first <= 'z' && len(text) > 1 {
+		text = string(first-'a'+'A') + text[1:]
+	}
+
+	return text + "."
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// TestCancelInAnyWaitOfTheGuardsEndsIt: what is waited for may take long, and a
+// person who cancels does not wait for it.
+func TestCancelInAnyWaitOfTheGuardsEndsIt(t *testing.T) {
+	closedFor := func(node string) engine.Request {
+		return gated(&userGate{timeout: time.Hour, answer: func(asked string) (bool, string, error) { return asked != node, "closed", nil }})
+	}
+
+	for name, given := range map[string]struct {
+		setup   setup
+		prepare func(*rig)
+		request func() engine.Request
+		// at is when it is cancelled.
+		at time.Duration
+	}{
+		"a budget with nothing to give": {
+			prepare: func(r *rig) {
+				r.AddApp("web", 3, &ports.Budget{MinAvailable: 3})
+				r.StartPod(ports.PodSpec{App: "web", Node: "worker-0", NotReady: true})
+			},
+			request: func() engine.Request { return to(toLifecycle) }, at: time.Minute,
+		},
+		"a gate before the roll": {request: func() engine.Request { return closedFor("") }, at: 10 * time.Minute},
+		"a gate before a node":   {request: func() engine.Request { return closedFor("worker-1") }, at: 20 * time.Minute},
+		"a snapshot that stalls": {
+			setup:   faulty(model.AnyNode, model.StepEtcdSnapshot, model.EffectStall),
+			request: func() engine.Request { return saving(ports.NewVault()) }, at: 30 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, given.setup, func(r *rig) {
+				if given.prepare != nil {
+					given.prepare(r)
+				}
+
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+
+				var cancelled time.Time
+
+				time.AfterFunc(given.at, func() {
+					cancelled = time.Now()
+
+					cancel()
+				})
+
+				err := r.worker("run-1").upgrade(ctx, given.request())
+
+				var failure *engine.Failure
+				if !errors.As(err, &failure) || !errors.Is(err, context.Canceled) || !strings.Contains(strings.ToLower(failure.Summary), "cancelled") {
+					t.Errorf("got %v, want the cancellation", err)
+				}
+
+				if took := time.Since(cancelled); took > 15*time.Second {
+					t.Errorf("it took %s to end", took)
+				}
+
+				r.sound()
+				r.tidy()
+
+				for _, event := range r.judge.of(history.KindCordon) {
+					if state := r.judge.verdict().Nodes[event.Node]; state.Cordoned {
+						t.Errorf("%s is left cordoned", event.Node)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestPreflightIsBoundedInTime: a port that does not answer holds up nothing but
+// its own check.
+func TestPreflightIsBoundedInTime(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		e := newExamined(r)
+		e.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "Vitals" && call.Method != "Workloads" {
+				return next(ctx)
+			}
+
+			<-ctx.Done()
+
+			return context.Cause(ctx)
+		})
+
+		begun := time.Now()
+		found := e.examine()
+
+		if took := time.Since(begun); took > 2*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+
+		for _, check := range []string{cluster.CheckDiskSpace, cluster.CheckDrain} {
+			if got, _ := verdict(found, check); got != untold {
+				t.Errorf("%s is %s, want %s", check, got, untold)
+			}
+		}
+	})
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+)
+
+// interval is a window that is open once.
+type interval struct{ from, to time.Time }
+
+func (s interval) String() string { return "a test" }
+
+func (s interval) Open(at time.Time) (open bool, until time.Time) {
+	switch {
+	case at.Before(s.from):
+		return false, s.from
+	case at.Before(s.to):
+		return true, s.to
+	default:
+		return false, time.Time{}
+	}
+}
+
+// within is a request with a window that begins and ends so long from now.
+func within(from, to time.Duration) engine.Request {
+	request := aim()
+	request.Window = interval{from: time.Now().Add(from), to: time.Now().Add(to)}
+
+	return request
+}
+
+func aim() engine.Request { return to(toLifecycle) }
+
+func TestNothingIsTouchedOutsideTheWindow(t *testing.T) {
+	for name, given := range map[string]struct {
+		from, to time.Duration
+		says     string
+	}{
+		"before it": {from: time.Hour, to: 2 * time.Hour, says: "it opens at 2000-01-01T01:00:00Z"},
+		"after it":  {from: -2 * time.Hour, to: -time.Hour, says: "it does not open again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				w := r.worker("run-1")
+
+				err := w.upgrade(context.Background(), within(given.from, given.to))
+				if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), given.says) || !strings.Contains(err.Error(), "maintenance-window") {
+					t.Fatalf("got %v, want the window", err)
+				}
+
+				if _, mutating := w.client.Calls(); mutating > 0 {
+					t.Errorf("%d mutating calls, want none", mutating)
+				}
+			})
+		})
+	}
+}
+
+func TestRunStopsResumableWhenTheWindowCloses(t *testing.T) {
+	for _, length := range []time.Duration{time.Minute, 4 * time.Minute, 7 * time.Minute, 11 * time.Minute} {
+		t.Run(length.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				err := r.worker("run-1").upgrade(context.Background(), within(0, length))
+				if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "Run terraform apply again") {
+					t.Fatalf("got %v, want the end of the window", err)
+				}
+
+				r.sound()
+				r.tidy()
+				r.startedBefore(length)
+
+				for name, node := range r.judge.verdict().Nodes {
+					if node.Cordoned || node.Installs != node.Reboots {
+						t.Errorf("%s was left in the middle: %+v", name, node)
+					}
+				}
+
+				r.must(r.worker("run-2"), within(0, 5*time.Hour))
+				r.at(toLifecycle)
+				r.once()
+			})
+		})
+	}
+}
+
+// startedBefore fails the test if a node was cordoned after the moment.
+func (r *rig) startedBefore(moment time.Duration) {
+	r.t.Helper()
+
+	for _, event := range r.judge.of(history.KindCordon) {
+		if event.Sim > moment.Seconds() && event.Detail["unschedulable"] == "true" {
+			r.t.Errorf("%s was cordoned after %.0f s: %v", event.Node, event.Sim, event.Detail)
+		}
+	}
+}
+
+func TestWindowClosesWhileAGateIsWaitedFor(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		request := within(0, 5*time.Minute)
+		request.Gates = gated(&userGate{timeout: time.Hour, answer: after(time.Now(), 20*time.Minute)}).Gates
+
+		err := r.worker("run-1").upgrade(context.Background(), request)
+		if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "No node was disturbed") {
+			t.Fatalf("got %v, want the end of the window", err)
+		}
+
+		if disturbed := r.judge.of(history.KindCordon); len(disturbed) > 0 {
+			t.Errorf("disturbed: %+v", disturbed)
+		}
+	})
+}
+
+// TestWindowIsWhatStopsARun shows that the checker sees a run that does not look
+// at its window, and that it has nothing to say of one that does.
+func TestWindowIsWhatStopsARun(t *testing.T) {
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	judging := []checker.Option{checker.Window(begin, checker.Opening{From: begin, To: begin.Add(4 * time.Minute)})}
+
+	inCluster(t, setup{judging: judging}, func(r *rig) {
+		r.must(r.worker("run-1"), aim())
+
+		if broken := r.judge.verdict().Broken(); !slices.Contains(broken, checker.S13) {
+			t.Errorf("a run that goes on outside its window broke %v, want %s", broken, checker.S13)
+		}
+	})
+
+	inCluster(t, setup{judging: judging}, func(r *rig) {
+		if err := r.worker("run-1").upgrade(context.Background(), within(0, 4*time.Minute)); !errors.Is(err, engine.ErrWindow) {
+			t.Errorf("got %v, want the end of the window", err)
+		}
+
+		r.sound()
+	})
+}
