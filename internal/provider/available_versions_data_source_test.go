@@ -99,7 +99,7 @@ func readAvailable(t *testing.T, clusters *clusters, set map[string]tftypes.Valu
 func noCluster(t *testing.T) *clusters {
 	t.Helper()
 
-	return newClusters(&settings{version: "test", locks: newLockTable(), dial: func(context.Context, *settings, credentials, string, remembrance) (*connection, error) {
+	return newClusters(&settings{version: "test", dial: func(context.Context, *settings, credentials, string, remembrance) (*connection, error) {
 		t.Error("a cluster was looked at")
 
 		return nil, errors.New("no cluster here")
@@ -218,10 +218,14 @@ func TestTheLatestIsWhatRunsWhereNothingIsAhead(t *testing.T) {
 	}
 }
 
-// silentKubernetes lists no nodes.
+// silentKubernetes lists neither nodes nor pods.
 type silentKubernetes struct{ cluster.Kubernetes }
 
 func (silentKubernetes) Nodes(context.Context) ([]cluster.KubeNode, error) {
+	return nil, cluster.ErrUnreachable
+}
+
+func (silentKubernetes) ComponentPods(context.Context) ([]cluster.ComponentPod, error) {
 	return nil, cluster.ErrUnreachable
 }
 
@@ -235,7 +239,7 @@ func TestAClusterThatHidesKubernetes(t *testing.T) {
 		return reached, err
 	}
 
-	clusters := newClusters(&settings{version: "test", locks: newLockTable(), dial: hidden}, credentials{})
+	clusters := newClusters(&settings{version: "test", dial: hidden}, credentials{})
 
 	got, diagnostics := readAvailable(t, clusters, map[string]tftypes.Value{"release_source": someReleases()})
 	check(t, diagnostics, outcome{diag.SeverityWarning, "Nothing is said about Kubernetes releases"})

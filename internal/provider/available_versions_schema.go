@@ -44,7 +44,7 @@ func availableVersionsSchema() schema.Schema {
 			}),
 			"eventual": halvesSchema("Releases that can be reached step by step through releases that the list holds, the other half moving along where "+
 				"it has to. A minor version of which the list holds nothing is not passed. `talosupgrade_cluster` walks the steps of Talos with "+
-				"`allow_intermediate_versions`, from Talos 1.8 on; this version of it takes no step of Kubernetes. The newest last.", func(name string) schema.Attribute {
+				"`allow_intermediate_versions`, from Talos 1.8 on. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Releases of " + name + " that can be reached.")
 			}),
 			"latest_talos": computedText("Newest release of Talos that can be reached; the highest version that already runs where there is none."),

@@ -64,6 +64,10 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	reached.identify(id)
 
+	claimant, diagnostics := claimantIn(ctx, req.Private)
+	resp.Diagnostics.Append(diagnostics...)
+	r.clusters.claims.release(cmp.Or(id, reached.name), claimant)
+
 	kept, err := reached.kubernetes.Forget(bounded, id)
 	if err != nil {
 		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))

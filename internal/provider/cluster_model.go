@@ -41,10 +41,16 @@ type clusterModel struct {
 	Settle               types.String   `tfsdk:"settle"`
 	NodeOverrides        types.Map      `tfsdk:"node_overrides"`
 	Kubernetes           types.Object   `tfsdk:"kubernetes"`
+	Preflight            types.Object   `tfsdk:"preflight"`
+	EtcdSnapshot         types.Object   `tfsdk:"etcd_snapshot"`
+	Gates                types.List     `tfsdk:"gates"`
+	MaintenanceWindow    types.Object   `tfsdk:"maintenance_window"`
+	SyncInstallImage     types.Bool     `tfsdk:"sync_install_image"`
 	Timeouts             timeouts.Value `tfsdk:"timeouts"`
 	ID                   types.String   `tfsdk:"id"`
 	Status               types.Object   `tfsdk:"status"`
 	Nodes                types.Map      `tfsdk:"nodes"`
+	Snapshot             types.Object   `tfsdk:"snapshot"`
 }
 
 // drainModel is the drain object.
@@ -104,6 +110,12 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Settle:               types.StringValue(durationText(policy.Settle)),
 		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
 		Kubernetes:           kubernetesValue(policy.Kubernetes),
+		Preflight:            types.ObjectNull(skipTypes()),
+		EtcdSnapshot:         types.ObjectNull(directoryTypes()),
+		Gates:                types.ListNull(types.ObjectType{AttrTypes: gateTypes()}),
+		MaintenanceWindow:    types.ObjectNull(windowTypes()),
+		SyncInstallImage:     types.BoolNull(),
+		Snapshot:             types.ObjectNull(snapshotTypes()),
 		Timeouts:             timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
 	}
 }
@@ -113,6 +125,7 @@ func (m clusterModel) chosen() []attr.Value {
 	return []attr.Value{
 		m.TalosVersion, m.KubernetesVersion, m.Context, m.Order, m.RebootMode, m.NodeTimeout, m.Drain, m.InstallerImage,
 		m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown, m.MaxUnavailable, m.Canary, m.Settle, m.NodeOverrides, m.Kubernetes,
+		m.Preflight, m.EtcdSnapshot, m.Gates, m.MaintenanceWindow, m.SyncInstallImage,
 	}
 }
 

@@ -5,7 +5,6 @@ package provider
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -54,11 +53,12 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	case prior == nil:
 	case work || !planned.sameAs(*prior):
 		planned.Status, planned.Nodes = types.ObjectUnknown(statusTypes()), types.MapUnknown(types.ObjectType{AttrTypes: nodeTypes()})
+		planned.Snapshot = types.ObjectUnknown(snapshotTypes())
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
 	default:
 		// The framework took the computed values for unknown because a version
 		// was spelled differently; nothing changes after all.
-		planned.Status, planned.Nodes = prior.Status, prior.Nodes
+		planned.Status, planned.Nodes, planned.Snapshot = prior.Status, prior.Nodes, prior.Snapshot
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
 	}
 }
@@ -80,10 +80,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		return false, diagnostics
 	}
 
-	target, more := planned.target(r.clusters.releases.imageFactory())
-	diagnostics.Append(more...)
-
-	policy, more := planned.policy(ctx)
+	request, more := planned.request(ctx, r.clusters.releases.imageFactory(), nil)
 	diagnostics.Append(more...)
 
 	limit, more := planned.Timeouts.Read(ctx, defaultReadTimeout)
@@ -109,12 +106,16 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		return false, diagnostics
 	}
 
-	made := plan.Make(seen.Snapshot, target, policy)
-	inspected := r.clusters.inspect(bounded, planned.Context.ValueString(), seen, made, policy)
-	diagnostics.Append(planFindings(slices.Concat(made.Findings, inspected.Findings), len(made.Steps) > 0, seen)...)
+	made := plan.Make(seen.Snapshot, request.Target, request.Policy)
+	examined := r.clusters.examine(bounded, planned, seen, made)
+	if len(made.Steps) > 0 {
+		examined.Findings = append(examined.Findings, r.clusters.claims.twin(seen.ID, seen.name)...)
+	}
+
+	diagnostics.Append(planFindings(examined.Findings, len(made.Steps) > 0, seen)...)
 
 	if len(made.Steps) > 0 && !diagnostics.HasError() {
-		diagnostics.Append(rollWarning(made, seen.name, inspected.Manifests))
+		diagnostics.Append(rollWarning(made, seen.name, examined.Manifests))
 		diagnostics.Append(planned.limitWarnings(ctx, seen, made.Estimate(), prior == nil)...)
 	}
 

@@ -28,6 +28,8 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	policy.MaxUnavailable = share(path.Root(attrMaxUnavailable), m.MaxUnavailable, policy.MaxUnavailable, &diagnostics)
 	policy.AllowIntermediate = m.AllowIntermediate.ValueBool()
 	policy.AllowUnknown = m.AllowUnknown.ValueBool()
+	policy.SkipChecks = m.skipped()
+	policy.SyncInstallImage = m.SyncInstallImage.ValueBool()
 
 	diagnostics.Append(m.Canary.ElementsAs(ctx, &policy.Canary, false)...)
 

@@ -81,6 +81,16 @@ func TestModelBecomesPolicy(t *testing.T) {
 		"no manifests": {inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }), func(p *cluster.Policy) {
 			p.Kubernetes.Manifests.Sync = false
 		}},
+		"checks that are skipped": {func(m *clusterModel) {
+			m.Preflight = skippingChecks(types.StringValue(cluster.CheckEtcdAlarms), types.StringValue(cluster.CheckDrain))
+		}, func(p *cluster.Policy) {
+			p.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true, cluster.CheckDrain: true}
+		}},
+		"no check is skipped": {func(m *clusterModel) { m.Preflight = skippingChecks() }, func(*cluster.Policy) {}},
+		"checks that are null": {func(m *clusterModel) {
+			m.Preflight = types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetNull(types.StringType)})
+		}, func(*cluster.Policy) {}},
+		"install image":           {func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) }, func(p *cluster.Policy) { p.SyncInstallImage = true }},
 		"Kubernetes that is null": {func(m *clusterModel) { m.Kubernetes = types.ObjectNull(kubernetesTypes()) }, func(*cluster.Policy) {}},
 		"manifests that are null": {inKubernetes(t, func(k *kubernetesModel) {
 			k.Manifests, k.UnavailableKubelets = types.ObjectNull(manifestsTypes()), types.StringNull()
@@ -147,6 +157,13 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 		"node_overrides":                func(m *clusterModel) { m.NodeOverrides = types.MapUnknown(m.NodeOverrides.ElementType(t.Context())) },
 		"node_overrides[n].hold":        override(t, nodeOverrideModel{Hold: types.BoolUnknown()}),
 		"node_overrides[n].image":       override(t, nodeOverrideModel{InstallerImage: types.StringUnknown()}),
+		"preflight":                     func(m *clusterModel) { m.Preflight = types.ObjectUnknown(skipTypes()) },
+		"preflight.skip":                func(m *clusterModel) { m.Preflight = skippingChecks(types.StringUnknown()) },
+		"etcd_snapshot.directory":       func(m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringUnknown()) },
+		"gates":                         func(m *clusterModel) { m.Gates = types.ListUnknown(m.Gates.ElementType(t.Context())) },
+		"gates[0].expr":                 gated(t, gateModel{APIVersion: types.StringValue("v1"), Kind: types.StringValue("Node"), Expr: types.StringUnknown()}),
+		"maintenance_window.cron":       windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringValue("1h")}),
+		"sync_install_image":            func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
 		"node_overrides[n].retry":       override(t, nodeOverrideModel{Retry: types.StringUnknown()}),
 		"everything else stays decided": nil,
 	} {
@@ -197,6 +214,12 @@ func TestEveryChoiceIsAChange(t *testing.T) {
 		}),
 		"kubernetes.manifests": inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }),
 		"timeouts":             limited("update", "1h"),
+
+		"preflight":          func(m *clusterModel) { m.Preflight = skippingChecks(types.StringValue(cluster.CheckEtcdAlarms)) },
+		"etcd_snapshot":      func(m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringValue("snapshots")) },
+		"gates":              gated(t, longhorn()),
+		"maintenance_window": windowed(nightly()),
+		"sync_install_image": func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := desired("1.13.4", ""), desired("1.13.4", "")

@@ -77,6 +77,7 @@ func (m *clusterModel) record(ctx context.Context, snapshot cluster.Snapshot, cu
 
 	m.Nodes = nodes
 	m.Status = current.since(m.Status)
+	m.Snapshot = snapshotValue(snapshot.Journal, m.Snapshot)
 
 	if snapshot.ID != "" {
 		m.ID = types.StringValue(snapshot.ID)

@@ -41,7 +41,7 @@ func TestReadWithoutCredentialsIsAnError(t *testing.T) {
 
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
-	without := newClusters(&settings{locks: newLockTable(), dial: dial}, credentials{})
+	without := newClusters(&settings{dial: dial}, credentials{})
 
 	got, diagnostics := read(t.Context(), t, without, state)
 	check(t, diagnostics, outcome{diag.SeverityError, "talosconfig (not set), talosconfig_path (not set), endpoints with client_configuration (not set)"})

@@ -77,15 +77,18 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		},
 		attrStatus: statusSchema(),
 		attrNodes:  nodesSchema(),
+
+		attrSnapshot: snapshotSchema(),
 	}
 
-	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema()} {
+	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema()} {
 		maps.Copy(attributes, part)
 	}
 
 	return schema.Schema{
-		MarkdownDescription: "Brings the nodes of a Talos cluster to a version, one safe step at a time, and blocks until they run it.",
-		Attributes:          attributes,
+		MarkdownDescription: "Brings the nodes of a Talos cluster to a version, one safe step at a time, and blocks until they run it. " +
+			"A cluster has one resource: a second one for the same cluster is refused.",
+		Attributes: attributes,
 	}
 }
 

@@ -185,6 +185,35 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 	}
 }
 
+// TestWhatNeverBeganDidNotFail: the cluster is as it was, and nobody needs to be
+// woken.
+func TestWhatNeverBeganDidNotFail(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	prior := stored(t, fake, "1.13.4", "")
+
+	seen, err := fake.clusters(t).observe(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, test := range map[string]struct {
+		failure *engine.Failure
+		phase   string
+	}{
+		"checks":                  {&engine.Failure{Err: engine.ErrBlocked}, phaseReady},
+		"lock":                    {&engine.Failure{Err: engine.ErrLocked}, phaseReady},
+		"snapshot":                {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrSnapshot, cluster.ErrUnreachable)}, phaseReady},
+		"gate before the roll":    {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, phaseReady},
+		"window before the roll":  {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrWindow)}, phaseReady},
+		"gate before a node":      {&engine.Failure{Err: engine.ErrGate, Node: "worker-0"}, phaseFailed},
+		"gate before a component": {&engine.Failure{Err: engine.ErrGate, Component: cluster.Kubelet, Node: "worker-0"}, phaseFailed},
+	} {
+		if got := stopped(*prior, *desired("1.13.5", ""), seen.Snapshot, "Unable to upgrade", test.failure); got.Phase != test.phase {
+			t.Errorf("%s: phase %s, want %s", name, got.Phase, test.phase)
+		}
+	}
+}
+
 // TestManifestsAfterARollOfTalosFailInThatHalf: there is no other.
 func TestManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")

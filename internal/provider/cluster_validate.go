@@ -33,6 +33,7 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateIntermediate()...)
 	resp.Diagnostics.Append(model.validateCanary()...)
 	resp.Diagnostics.Append(model.validateKubernetes(ctx)...)
+	resp.Diagnostics.Append(model.validateGuards(ctx)...)
 }
 
 // validateTimeouts wants limits that leave some time, which their own type does

@@ -50,6 +50,7 @@ func validated(t *testing.T, model *clusterModel) []*tfprotov6.Diagnostic {
 
 	model.ID, model.Status = types.StringNull(), types.ObjectNull(statusTypes())
 	model.Nodes = types.MapNull(types.ObjectType{AttrTypes: nodeTypes()})
+	model.Snapshot = types.ObjectNull(snapshotTypes())
 
 	raw := stateOf(t, model).Raw
 

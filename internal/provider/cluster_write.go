@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -43,16 +44,24 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 
-	snapshot, warnings, err := r.upgrade(ctx, model, limit)
+	claimant, diagnostics := claimantIn(ctx, resp.Private)
+	resp.Diagnostics.Append(diagnostics...)
+
+	snapshot, warnings, err := r.upgrade(ctx, model, claimant, limit)
 	resp.Diagnostics.Append(warnings...)
 
 	if err != nil {
-		resp.Diagnostics.Append(creation(problem("upgrade the cluster", r.clusters.access, err)))
+		found := problem("upgrade the cluster", r.clusters.access, err)
+		if !errors.Is(err, errClaimed) {
+			found = creation(found)
+		}
+
+		resp.Diagnostics.Append(found)
 
 		return
 	}
 
-	model.ID, model.Nodes = types.StringNull(), types.MapNull(model.Nodes.ElementType(ctx))
+	model.ID, model.Nodes, model.Snapshot = types.StringNull(), types.MapNull(model.Nodes.ElementType(ctx)), types.ObjectNull(snapshotTypes())
 	resp.Diagnostics.Append(model.observe(ctx, snapshot)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -73,9 +82,12 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 		return
 	}
 
-	planned.ID, planned.Nodes = prior.ID, prior.Nodes
+	planned.ID, planned.Nodes, planned.Snapshot = prior.ID, prior.Nodes, prior.Snapshot
 
-	snapshot, warnings, err := r.upgrade(ctx, planned, limit)
+	claimant, diagnostics := claimantIn(ctx, resp.Private)
+	resp.Diagnostics.Append(diagnostics...)
+
+	snapshot, warnings, err := r.upgrade(ctx, planned, claimant, limit)
 	resp.Diagnostics.Append(warnings...)
 
 	if err == nil {
@@ -100,38 +112,45 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 // was.
 func stopped(prior, planned clusterModel, snapshot cluster.Snapshot, summary string, err error) status {
 	current := newStatus(snapshot, prior)
-	if errors.Is(err, engine.ErrBlocked) || errors.Is(err, engine.ErrLocked) {
+
+	failure := &engine.Failure{}
+	errors.As(err, &failure)
+
+	if neverBegan(err) {
 		return current
 	}
 
 	reached := newStatus(snapshot, planned)
 	managed := reached.Kubernetes.Status != statusIdle
 
-	var failure *engine.Failure
-	if errors.As(err, &failure) && failure.Component != "" {
+	if failure.Component != "" {
 		return current.failed(summary+".", managed)
 	}
 
 	return current.failed(summary+".", managed && reached.Talos.arrived())
 }
 
-// upgrade runs the engine and publishes what it does. The snapshot is the last
-// observation, also with an error.
-func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, limit time.Duration) (cluster.Snapshot, diag.Diagnostics, error) {
-	target, diagnostics := model.target(r.clusters.releases.imageFactory())
-	policy, more := model.policy(ctx)
-	diagnostics.Append(more...)
+// neverBegan tells whether the upgrade was stopped before anything was disturbed.
+func neverBegan(err error) bool {
+	return errors.Is(err, engine.ErrBlocked) || errors.Is(err, engine.ErrLocked) || errors.Is(err, engine.ErrNotBegun)
+}
 
+// upgrade runs the engine for the claimant and publishes what it does. The
+// snapshot is the last observation, also with an error.
+func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claimant string, limit time.Duration) (cluster.Snapshot, diag.Diagnostics, error) {
+	reached, release, err := r.clusters.connect(ctx, model.Context.ValueString())
+	if err != nil {
+		return cluster.Snapshot{}, nil, err
+	}
+
+	defer release()
+
+	request, diagnostics := model.request(ctx, r.clusters.releases.imageFactory(), reached.objects)
 	if diagnostics.HasError() {
 		return cluster.Snapshot{}, diagnostics, errUnusable
 	}
 
-	reached, release, err := r.clusters.connect(ctx, model.Context.ValueString())
-	if err != nil {
-		return cluster.Snapshot{}, diagnostics, err
-	}
-
-	defer release()
+	request.ClusterID, request.Deadline = model.ID.ValueString(), limit
 
 	r.clusters.remember(model.Context.ValueString(), nil)
 
@@ -142,14 +161,15 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, limit
 		reached.identify(id)
 	}
 
-	unlock, err := r.clusters.settings.locks.acquire(ctx, cmp.Or(id, reached.name))
-	if err != nil {
-		return cluster.Snapshot{}, diagnostics, err
+	// A cluster that is not the one in state is not claimed: the engine refuses it.
+	if wanted := request.ClusterID; wanted == "" || wanted == cmp.Or(id, wanted) {
+		if err := r.clusters.claims.claim(cmp.Or(id, reached.name), claimant); err != nil {
+			return cluster.Snapshot{}, diagnostics, fmt.Errorf("%s is %w", reached.name, err)
+		}
 	}
 
-	defer unlock()
-
-	observers := []cluster.Observer{progressLog{ctx: ctx}}
+	told := &warningLog{}
+	observers := []cluster.Observer{progressLog{ctx: ctx}, told}
 
 	publisher := reached.publisher(id)
 	if publisher != nil {
@@ -159,8 +179,9 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, limit
 	options := r.clusters.engine(reached)
 	options.Observers, options.Run, options.Owner = observers, rand.Text(), owner
 
-	snapshot, err := engine.New(options).Upgrade(ctx, engine.Request{Target: target, Policy: policy, ClusterID: model.ID.ValueString(), Deadline: limit})
+	snapshot, err := engine.New(options).Upgrade(ctx, request)
 
+	diagnostics.Append(told.diagnostics(reached.name)...)
 	diagnostics.Append(flush(ctx, publisher, reached.name)...)
 
 	return snapshot, diagnostics, err

@@ -17,6 +17,7 @@ type clusters struct {
 	settings *settings
 	access   credentials
 	releases releaseDefaults
+	claims   *claims
 
 	mu   sync.Mutex
 	open map[string]*sharedConnection
@@ -36,7 +37,7 @@ type sharedConnection struct {
 }
 
 func newClusters(settings *settings, access credentials) *clusters {
-	return &clusters{settings: settings, access: access, open: map[string]*sharedConnection{}}
+	return &clusters{settings: settings, access: access, claims: newClaims(), open: map[string]*sharedConnection{}}
 }
 
 // undecided is the access as a roll depends on it, and whether what it depends

@@ -18,13 +18,21 @@ import (
 
 // connection is one cluster within reach, through the ports of the engine.
 type connection struct {
-	// name is what people call the cluster: the context.
-	name       string
+	// name is what people call the cluster: the context, in words.
+	name string
+	// context is the name of the context alone; empty where there is none.
+	context    string
 	talos      cluster.Talos
 	kubernetes cluster.Kubernetes
 	// removals and manifests are nil when the Kubernetes API is not to be had.
 	removals  cluster.Removals
 	manifests cluster.BootstrapManifests
+	// workloads and objects are nil when the Kubernetes API is not to be had
+	// either.
+	workloads cluster.WorkloadReader
+	objects   cluster.Objects
+	// registry is nil where images are not to be looked for.
+	registry cluster.Registry
 	// store is where the progress of the cluster with the ID is published; nil
 	// when the Kubernetes API is not to be had.
 	store func(id string) (publish.Store, error)
@@ -62,8 +70,8 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 	}
 
 	made := &connection{
-		name: config.String(), talos: talos, kubeconfig: given, identify: func(string) {},
-		expires: config.Certificate().NotAfter(), close: talos.Close,
+		name: config.String(), context: config.Context(), talos: talos, kubeconfig: given, identify: func(string) {},
+		registry: shared.registry, expires: config.Certificate().NotAfter(), close: talos.Close,
 	}
 
 	if made.kubeconfig == nil {
@@ -95,6 +103,7 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	servers.at(client.Config().Host)
 
 	c.kubernetes, c.identify = client, client.Identify
+	c.workloads, c.objects = client, client
 	c.removals = removal.New(talos, client.Config())
 	c.manifests = manifest.New(talos, client.Config(), client.HTTPClient())
 	c.store = func(id string) (publish.Store, error) {

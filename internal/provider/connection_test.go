@@ -56,7 +56,7 @@ func signedUntil(t *testing.T, expires time.Time) *clientCertificate {
 }
 
 func testSettings() *settings {
-	return &settings{version: "test", clock: engine.RealClock(), locks: newLockTable()}
+	return &settings{version: "test", clock: engine.RealClock()}
 }
 
 // TestConnectionHasWhatKubernetesTakes: without the Kubernetes API there is
@@ -76,8 +76,8 @@ func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if reached.removals == nil || reached.manifests == nil || reached.store == nil {
-		t.Errorf("removals %v, manifests %v", reached.removals, reached.manifests)
+	if reached.removals == nil || reached.manifests == nil || reached.store == nil || reached.workloads == nil || reached.objects == nil {
+		t.Errorf("removals %v, manifests %v, workloads %v, objects %v", reached.removals, reached.manifests, reached.workloads, reached.objects)
 	}
 
 	if got, want := servers.addresses(), []string{"127.0.0.1:6443", "127.0.0.1:7443"}; !slices.Equal(got, want) {
@@ -95,11 +95,25 @@ func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if reached.removals != nil || reached.manifests != nil || reached.store != nil || reached.kubernetes == nil {
-		t.Errorf("removals %v, manifests %v although there is no Kubernetes API", reached.removals, reached.manifests)
+	if reached.removals != nil || reached.manifests != nil || reached.store != nil || reached.workloads != nil || reached.objects != nil || reached.kubernetes == nil {
+		t.Errorf("removals %v, manifests %v, workloads %v, objects %v although there is no Kubernetes API", reached.removals, reached.manifests, reached.workloads, reached.objects)
 	}
 
 	if err := reached.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEngineCallsTheClusterByItsContext: snapshots of etcd are named after it.
+func TestEngineCallsTheClusterByItsContext(t *testing.T) {
+	reaching := newClusters(testSettings(), credentials{})
+
+	for want, reached := range map[string]*connection{
+		"north":                             {name: `talosconfig context "north"`, context: "north"},
+		"client configuration for 10.5.0.2": {name: "client configuration for 10.5.0.2"},
+	} {
+		if got := reaching.engine(reached).ClusterName; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

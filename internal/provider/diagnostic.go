@@ -43,6 +43,9 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 			"\n\nSet one of them, for example talosconfig = data.talos_client_configuration.this.talos_config in the provider block.")
 	case errors.Is(err, errUnusable):
 		return diag.NewErrorDiagnostic("Unusable credentials", detail+"\n\nCorrect them and run the command again; nothing was contacted.")
+	case errors.Is(err, errClaimed):
+		return diag.NewErrorDiagnostic(summary+": another resource does", detail+" Nothing was touched for this one.\n\n"+
+			"Keep one resource per cluster: remove this one or the other. Where for_each makes them, look for two contexts of the talosconfig that reach the same cluster.")
 	case errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
 	}
@@ -104,12 +107,23 @@ func failed(failure *engine.Failure) diag.Diagnostic {
 		at = findingPath(finding)
 	}
 
-	detail := failure.Detail()
+	detail := folded(*failure).Detail()
 	if advice := remedy(failure.Err); advice != "" && failure.Remedy == "" && len(failure.Findings) == 0 {
 		detail += "\n\n" + advice
 	}
 
 	return errorAt(at, failure.Summary, detail)
+}
+
+// folded is the failure with findings that a person can read, however many nodes
+// they are about.
+func folded(failure engine.Failure) *engine.Failure {
+	if len(failure.Findings) > 0 {
+		failure.Seen = strings.TrimPrefix(failure.Seen+"\n\n"+findingList(failure.Findings), "\n\n")
+		failure.Findings = nil
+	}
+
+	return &failure
 }
 
 // creation adds to the diagnostics of a first apply what its failure means for

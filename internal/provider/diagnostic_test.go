@@ -92,6 +92,25 @@ func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
 	}
 }
 
+func TestFailureOfManyNodesStaysReadable(t *testing.T) {
+	failure := &engine.Failure{Summary: "Unable to upgrade the cluster", Seen: "Seen.", State: "State.", Remedy: "Remedy."}
+
+	for index := range 1000 {
+		failure.Findings = append(failure.Findings, cluster.Finding{Check: "disk-space", Node: fmt.Sprintf("worker-%d", index), Found: "/var is full"})
+	}
+
+	want := "Seen.\n\n- worker-0, worker-1, worker-2, worker-3, worker-4, worker-5, worker-6, worker-7, worker-8, worker-9 and 990 more: /var is full (check disk-space).\n\n" +
+		"State.\n\nRemedy."
+	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+
+	failure.Seen = ""
+	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != strings.TrimPrefix(want, "Seen.\n\n") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 func TestFailurePointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	blame := func(attributes ...string) *engine.Failure {
 		failure := &engine.Failure{Summary: "Unable to upgrade the cluster"}

@@ -15,18 +15,25 @@ import (
 
 // planFindings splits what a plan found into diagnostics: one error per
 // place in the configuration for what no waiting cures, one warning for what would stop an apply
-// now and, where there is work, one for advice. Seen is
-// the cluster that was planned for.
+// now, one for what would if its check were not skipped and, where there is work,
+// one for advice. Seen is the cluster that was planned for.
 func planFindings(findings []cluster.Finding, work bool, seen observation) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		places      []string
+		skipped     []cluster.Finding
 	)
 
 	bySeverity := map[cluster.Severity][]cluster.Finding{}
 	byPlace := map[string][]cluster.Finding{}
 
 	for _, finding := range findings {
+		if finding.Skipped {
+			skipped = append(skipped, finding)
+
+			continue
+		}
+
 		bySeverity[finding.Severity] = append(bySeverity[finding.Severity], finding)
 
 		if finding.Severity != cluster.Permanent {
@@ -53,6 +60,11 @@ func planFindings(findings []cluster.Finding, work bool, seen observation) diag.
 		}
 
 		diagnostics.AddWarning(about(summary, seen.name), findingList(observed)+"\n\nThis was observed while planning and is checked again by apply.")
+	}
+
+	if len(skipped) > 0 {
+		diagnostics.AddWarning(about("Checks that are skipped did not pass", seen.name),
+			findingList(skipped)+"\n\nAn apply goes on all the same, because "+path.Root(attrPreflight).AtName(attrSkip).String()+" names them.")
 	}
 
 	if advice := bySeverity[cluster.Advice]; len(advice) > 0 && work && !diagnostics.HasError() {

@@ -95,31 +95,35 @@ func (c *clusters) look(ctx context.Context, wanted string) (observation, error)
 func (c *clusters) engine(reached *connection) engine.Options {
 	return engine.Options{
 		Talos: reached.talos, Kubernetes: reached.kubernetes, Removals: reached.removals, Manifests: reached.manifests,
-		Clock: c.settings.clock, ClusterName: reached.name,
+		Workloads: reached.workloads, Registry: reached.registry,
+		Clock: c.settings.clock, ClusterName: cmp.Or(reached.context, reached.name),
 	}
 }
 
-// inspect asks what the Kubernetes half of a plan would run into, and changes
-// nothing. A plan that is refused is not looked at.
-func (c *clusters) inspect(ctx context.Context, wanted string, seen observation, made plan.Plan, policy cluster.Policy) engine.Inspection {
-	moves := slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Component != "" })
+// examine makes the checks of a plan, and changes nothing. A plan that is refused
+// whatever the cluster looks like, or has nothing to do, is not looked at any
+// closer.
+func (c *clusters) examine(ctx context.Context, planned clusterModel, seen observation, made plan.Plan) engine.Examination {
 	refused := slices.ContainsFunc(made.Findings, func(finding cluster.Finding) bool { return finding.Severity == cluster.Permanent })
 
-	if !moves || refused {
-		return engine.Inspection{}
+	if len(made.Steps) == 0 || refused {
+		return engine.Examination{Findings: made.Findings}
 	}
 
-	reached, release, err := c.connect(ctx, wanted)
+	reached, release, err := c.connect(ctx, planned.Context.ValueString())
 	if err != nil {
-		return engine.Inspection{Findings: []cluster.Finding{{
-			Check: "kubernetes-removals", Severity: cluster.Observed, Err: err,
-			Found: fmt.Sprintf("the cluster could not be asked what stands in the way of Kubernetes: %v", err),
-		}}}
+		return engine.Examination{Findings: append(slices.Clip(made.Findings), cluster.Finding{
+			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Err: err, Unknown: true,
+			Found: fmt.Sprintf("the cluster could not be asked what stands in the way: %v", err),
+		})}
 	}
 
 	defer release()
 
-	return engine.New(c.engine(reached)).Inspect(ctx, seen.Snapshot, made, policy)
+	// What is wrong with the request was said before anybody was asked.
+	request, _ := planned.request(ctx, c.releases.imageFactory(), reached.objects)
+
+	return engine.New(c.engine(reached)).Preflight(ctx, seen.Snapshot, made, request, engine.Planning)
 }
 
 // silence is the error of a snapshot in which no node answered, nil otherwise.

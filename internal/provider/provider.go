@@ -9,7 +9,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 )
 
 var (
@@ -27,8 +29,9 @@ type Option func(*settings)
 type settings struct {
 	version string
 	clock   engine.Clock
-	locks   *lockTable
 	dial    dialFunc
+	// registry knows whether images exist; nil asks nobody.
+	registry cluster.Registry
 }
 
 // userAgent names the provider to the APIs it calls.
@@ -41,10 +44,11 @@ func WithClock(clock engine.Clock) Option {
 }
 
 // New is the factory of provider instances of the given version, as the plugin
-// servers want it. Instances of one factory never upgrade the same cluster at
-// the same time.
+// servers want it.
 func New(version string, options ...Option) func() provider.Provider {
-	shared := &settings{version: version, clock: engine.RealClock(), locks: newLockTable(), dial: dial}
+	shared := &settings{version: version, clock: engine.RealClock(), dial: dial}
+	shared.registry = release.NewRegistry(release.Options{UserAgent: shared.userAgent()})
+
 	for _, option := range options {
 		option(shared)
 	}
@@ -104,5 +108,5 @@ func (p *talosUpgrade) Resources(context.Context) []func() resource.Resource {
 
 // DataSources implements [provider.Provider].
 func (p *talosUpgrade) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newCurrentVersionsDataSource, newAvailableVersionsDataSource, newCompatibilityDataSource}
+	return []func() datasource.DataSource{newCurrentVersionsDataSource, newAvailableVersionsDataSource, newCompatibilityDataSource, newPreflightDataSource}
 }

@@ -71,6 +71,7 @@ func desired(talos, kubernetes string) *clusterModel {
 	model.ID = types.StringUnknown()
 	model.Status = types.ObjectUnknown(statusTypes())
 	model.Nodes = types.MapUnknown(types.ObjectType{AttrTypes: nodeTypes()})
+	model.Snapshot = types.ObjectUnknown(snapshotTypes())
 
 	return &model
 }

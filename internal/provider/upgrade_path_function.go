@@ -48,7 +48,7 @@ func (upgradePathFunction) Definition(_ context.Context, _ function.DefinitionRe
 		Summary: "Lists the versions that a cluster goes through.",
 		MarkdownDescription: "Returns the states `{ talos, kubernetes }` that a cluster goes through from `from` to `to`, both included: no minor version of either is skipped, every pair on the way is supported, and there are as few reboots as " +
 			"possible. Minor versions in between are passed in their newest patch that this release of the provider knows. " +
-			"`talosupgrade_cluster` takes the same steps of Talos with `allow_intermediate_versions = true`, from Talos 1.8 on; this version of it takes no step of Kubernetes. Where nothing is to do the list holds that one state.\n\n" +
+			"`talosupgrade_cluster` takes the same steps with `allow_intermediate_versions = true`, from Talos 1.8 on. Where nothing is to do the list holds that one state.\n\n" +
 			"What cannot be walked, such as a downgrade, is an error that says what is in the way.",
 		Parameters: []function.Parameter{
 			function.DynamicParameter{

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+)
+
+// earlierState is what a version of the provider that knew nothing of guards
+// stored.
+const earlierState = `{
+	"talos_version": "1.13.4", "kubernetes_version": null, "context": null, "order": "workers-first", "reboot_mode": "default", "node_timeout": "30m",
+	"drain": {"enabled": true, "timeout": "5m", "on_timeout": "abort"}, "installer_image": null,
+	"allow_intermediate_versions": false, "intermediate_versions": null, "allow_unknown_versions": false,
+	"max_unavailable": "1", "canary": null, "settle": "0s", "node_overrides": null,
+	"kubernetes": {"images": null, "max_unavailable_kubelets": "1", "manifests": {"sync": true, "prune": false, "timeout": "5m", "force": false}},
+	"timeouts": null, "id": "cluster-a", "status": null, "nodes": {}
+}`
+
+// driven is a configured provider behind its protocol, with a cluster behind it.
+type driven struct {
+	*testing.T
+
+	server tfprotov6.ProviderServer
+	kind   tftypes.Object
+}
+
+func drive(t *testing.T, fake *fakeCluster) driven {
+	t.Helper()
+
+	server, err := providerserver.NewProtocol6WithError(New("test", func(s *settings) { s.dial, s.registry = fake.dial, nil })())()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d := driven{T: t, server: server}
+	d.kind = d.object(schemas.ResourceSchemas[typeName+"_cluster"].ValueType())
+
+	configured, err := server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: d.dynamic(empty(d.object(schemas.Provider.ValueType()), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d.silent(configured.Diagnostics)
+
+	return d
+}
+
+func (d driven) object(kind tftypes.Type) tftypes.Object {
+	d.Helper()
+
+	object, is := kind.(tftypes.Object)
+	if !is {
+		d.Fatalf("%s is no object", kind)
+	}
+
+	return object
+}
+
+// empty is an object in which only the given attributes are not null.
+func empty(kind tftypes.Object, given map[string]tftypes.Value) tftypes.Value {
+	values := map[string]tftypes.Value{}
+
+	for name, attribute := range kind.AttributeTypes {
+		values[name] = tftypes.NewValue(attribute, nil)
+		if value, there := given[name]; there {
+			values[name] = value
+		}
+	}
+
+	return tftypes.NewValue(kind, values)
+}
+
+func (d driven) dynamic(value tftypes.Value) *tfprotov6.DynamicValue {
+	d.Helper()
+
+	made, err := tfprotov6.NewDynamicValue(value.Type(), value)
+	if err != nil {
+		d.Fatal(err)
+	}
+
+	return &made
+}
+
+func (d driven) value(of *tfprotov6.DynamicValue) tftypes.Value {
+	d.Helper()
+
+	value, err := of.Unmarshal(d.kind)
+	if err != nil {
+		d.Fatal(err)
+	}
+
+	return value
+}
+
+func (d driven) silent(diagnostics []*tfprotov6.Diagnostic) {
+	d.Helper()
+
+	for _, diagnostic := range diagnostics {
+		d.Fatalf("%s: %s: %s", diagnostic.Severity, diagnostic.Summary, diagnostic.Detail)
+	}
+}
+
+// refreshed is the earlier state as this version of the provider reads it.
+func (d driven) refreshed() *tfprotov6.DynamicValue {
+	d.Helper()
+
+	upgraded, err := d.server.UpgradeResourceState(d.Context(), &tfprotov6.UpgradeResourceStateRequest{
+		TypeName: typeName + "_cluster", RawState: &tfprotov6.RawState{JSON: []byte(earlierState)},
+	})
+	if err != nil {
+		d.Fatal(err)
+	}
+
+	d.silent(upgraded.Diagnostics)
+
+	read, err := d.server.ReadResource(d.Context(), &tfprotov6.ReadResourceRequest{TypeName: typeName + "_cluster", CurrentState: upgraded.UpgradedState})
+	if err != nil {
+		d.Fatal(err)
+	}
+
+	d.silent(read.Diagnostics)
+
+	return read.NewState
+}
+
+// attribute is an attribute of a state.
+func (d driven) attribute(of tftypes.Value, name string) tftypes.Value {
+	d.Helper()
+
+	attributes := map[string]tftypes.Value{}
+	if err := of.As(&attributes); err != nil {
+		d.Fatal(err)
+	}
+
+	return attributes[name]
+}
+
+// TestStateOfAnEarlierVersionNeedsNoChange: who only upgrades the provider must
+// not be shown anything, in the refresh or in the plan.
+func TestStateOfAnEarlierVersionNeedsNoChange(t *testing.T) {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	state := d.refreshed()
+	refreshed := d.value(state)
+
+	for _, name := range []string{attrPreflight, attrEtcdSnapshot, attrGates, attrMaintenanceWindow, attrSyncInstallImage, attrSnapshot} {
+		if value := d.attribute(refreshed, name); !value.IsNull() {
+			t.Errorf("the refresh made %s %s", name, value)
+		}
+	}
+
+	resp, err := d.server.PlanResourceChange(t.Context(), &tfprotov6.PlanResourceChangeRequest{
+		TypeName: typeName + "_cluster", PriorState: state, ProposedNewState: state,
+		Config: d.dynamic(empty(d.kind, map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d.silent(resp.Diagnostics)
+
+	planned := d.value(resp.PlannedState)
+
+	for name := range d.kind.AttributeTypes {
+		if got, want := d.attribute(planned, name), d.attribute(refreshed, name); !got.Equal(want) {
+			t.Errorf("the plan makes %s %s, and it was %s", name, got, want)
+		}
+	}
+}
+
+// TestOneResourceMayBeUpdatedMoreThanOnce: test runs of Terraform update a resource
+// again through the same provider. It is told from others by its private state.
+func TestOneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	config := d.dynamic(empty(d.kind, map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}))
+	state := d.refreshed()
+
+	update := func(private []byte) *tfprotov6.ApplyResourceChangeResponse {
+		resp, err := d.server.ApplyResourceChange(t.Context(), &tfprotov6.ApplyResourceChangeRequest{
+			TypeName: typeName + "_cluster", PriorState: state, PlannedState: state, Config: config, PlannedPrivate: private,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return resp
+	}
+
+	first := update(nil)
+	d.silent(first.Diagnostics)
+
+	again := update(first.Private)
+	d.silent(again.Diagnostics)
+
+	if other := update(nil); len(other.Diagnostics) != 1 || other.Diagnostics[0].Summary != "Unable to upgrade the cluster: another resource does" {
+		t.Errorf("another resource: %v", other.Diagnostics)
+	}
+}
