@@ -81,7 +81,7 @@ func (r *run) replace(ctx context.Context, step plan.Step) (time.Time, error) {
 // inTurn waits for the gates and moves the component, which has all of its time
 // then. A gate that closes in between is waited for anew.
 func (c *replacement) inTurn(ctx context.Context) error {
-	for closures := 0; closures < closuresMost; closures++ {
+	for range closuresMost {
 		if err := c.awaitGates(ctx); err != nil {
 			return err
 		}

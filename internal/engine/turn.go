@@ -112,7 +112,7 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 // inTurn waits for the gates and moves the node, which has all of its time then.
 // A gate that closes before the node was touched is waited for anew.
 func (t *turn) inTurn(ctx context.Context) error {
-	for closures := 0; closures < closuresMost; closures++ {
+	for range closuresMost {
 		if err := t.awaitGates(ctx); err != nil {
 			return err
 		}
