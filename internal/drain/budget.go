@@ -120,6 +120,12 @@ func (f *foresight) blocked() []cluster.Finding {
 				listed(f.resumed), strings.ToLower(finding.Remedy[:1]), finding.Remedy[1:])
 		}
 
+		if mended := f.mended[b.budgets[0]]; b.cause == notNow && len(mended) > 0 {
+			finding.Severity = cluster.Advice
+			finding.Remedy = fmt.Sprintf("That may be because %s not Ready, which the roll brings back before the others: the drains of these wait for it. If not: %s%s",
+				are(mended), strings.ToLower(finding.Remedy[:1]), finding.Remedy[1:])
+		}
+
 		if f.policy.OnTimeout == cluster.DrainDelete {
 			finding.Severity, finding.Attribute = cluster.Advice, attributeDrain
 			finding.Remedy = fmt.Sprintf("They are deleted after %s without asking, as drain.on_timeout says. To keep what the budget protects: %s%s",
@@ -130,6 +136,15 @@ func (f *foresight) blocked() []cluster.Finding {
 	}
 
 	return findings
+}
+
+// are is the names of nodes as the subject of a sentence.
+func are(nodes []string) string {
+	if len(nodes) == 1 {
+		return nodes[0] + " is"
+	}
+
+	return listed(nodes) + " are"
 }
 
 // explain says what stands in the way.

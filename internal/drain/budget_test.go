@@ -63,6 +63,16 @@ func TestEvictionsThatFailAreForeseen(t *testing.T) {
 				change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
 			node: "worker-1", passing: true, severity: cluster.Advice, says: []string{"stopped while it drained worker-2", "passes by itself", "bring its pods back"},
 		},
+		"a node that the roll brings back may be why a budget is short": {
+			yard: newYard().pod("worker-1", "web-1").pod("worker-2", "web-2", unready).budget("web", 0, 2, 2, 3, "web-1", "web-2").
+				change(func(y *yard) { y.node("worker-2").Ready = false; y.drained = []string{"worker-2", "worker-1"} }),
+			node: "worker-1", passing: true, severity: cluster.Advice, says: []string{"worker-2 is not Ready, which the roll brings back", "bring its pods back"},
+		},
+		"a node that is left as it is does not": {
+			yard: newYard().pod("worker-1", "web-1").pod("worker-2", "web-2", unready).budget("web", 0, 2, 2, 3, "web-1", "web-2").
+				change(func(y *yard) { y.node("worker-2").Ready = false; y.drained = []string{"worker-1"} }),
+			node: "worker-1", passing: true, severity: cluster.Observed, says: []string{"cannot be evicted now"},
+		},
 		"an earlier run is no reason for a budget that never gives": {
 			yard: newYard().pod("worker-1", "web-1").budget("web", 0, 3, 3, 3, "web-1").
 				change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),

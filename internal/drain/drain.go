@@ -7,6 +7,7 @@ package drain
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -27,7 +28,7 @@ func Foresee(workloads cluster.Workloads, drained []string, all []cluster.KubeNo
 		return nil
 	}
 
-	f := newForesight(workloads, all, policy)
+	f := newForesight(workloads, drained, all, policy)
 
 	var stuck []string
 
@@ -75,6 +76,9 @@ type foresight struct {
 	// unready are, by the index of a budget, pods that it covers and that are not
 	// Ready.
 	unready map[int][]string
+	// mended are, by the index of a budget, the nodes that the roll brings back on
+	// which such pods are.
+	mended map[int][]string
 
 	// blocks are the reasons why evictions fail, in the order in which they were
 	// found; at finds them by what they are about.
@@ -90,6 +94,8 @@ type node struct {
 	// takes tells that pods may be scheduled to it now, or when an earlier drain
 	// of ours is over; general that this goes for pods which tolerate nothing.
 	takes, general bool
+	// mended tells that it is not Ready, and that the roll brings it back.
+	mended bool
 	// room is what is left of what it has, unknown whether that is not told.
 	room    room
 	unknown bool
@@ -101,11 +107,11 @@ type node struct {
 // of pods.
 type room struct{ cpu, memory, pods int64 }
 
-func newForesight(workloads cluster.Workloads, all []cluster.KubeNode, policy cluster.DrainPolicy) *foresight {
+func newForesight(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) *foresight {
 	f := &foresight{
 		policy: policy, pods: workloads.Pods, budgets: workloads.Budgets,
 		nodes: make([]node, 0, len(all)), index: make(map[string]int, len(all)), on: make([][]int, len(all)),
-		covers: map[string][]int{}, strength: make([]strength, len(workloads.Budgets)), unready: map[int][]string{}, at: map[string]*block{},
+		covers: map[string][]int{}, strength: make([]strength, len(workloads.Budgets)), unready: map[int][]string{}, mended: map[int][]string{}, at: map[string]*block{},
 	}
 
 	for i := range all {
@@ -117,7 +123,10 @@ func newForesight(workloads cluster.Workloads, all []cluster.KubeNode, policy cl
 			f.resumed = append(f.resumed, all[i].Name)
 		}
 
-		f.nodes = append(f.nodes, node{name: all[i].Name, takes: takes, general: takes && !all[i].ExcludesWorkloads, unknown: true})
+		f.nodes = append(f.nodes, node{
+			name: all[i].Name, takes: takes, general: takes && !all[i].ExcludesWorkloads, unknown: true,
+			mended: !all[i].Ready && slices.Contains(drained, all[i].Name),
+		})
 	}
 
 	for _, has := range workloads.Rooms {
@@ -147,8 +156,14 @@ func (f *foresight) settle(index int) {
 	for _, budget := range f.covers[pod.UID] {
 		f.strength[budget].add(pod)
 
-		if !pod.Ready {
-			f.unready[budget] = append(f.unready[budget], pod.String())
+		if pod.Ready {
+			continue
+		}
+
+		f.unready[budget] = append(f.unready[budget], pod.String())
+
+		if at, known := f.index[pod.Node]; known && f.nodes[at].mended && !slices.Contains(f.mended[budget], pod.Node) {
+			f.mended[budget] = append(f.mended[budget], pod.Node)
 		}
 	}
 
