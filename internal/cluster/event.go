@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -29,6 +30,9 @@ const (
 	// EventRunLost: another run took the lease; nothing more may be said about
 	// the cluster in the name of this one.
 	EventRunLost EventKind = "run-lost"
+	// EventRollingBack: the new system of the node did not become healthy, and
+	// it is sent back to the version To; Text says what was wrong.
+	EventRollingBack EventKind = "rolling-back"
 	// EventRunFailed: the run stopped; Err says why.
 	EventRunFailed EventKind = "run-failed"
 )
@@ -53,6 +57,8 @@ const (
 	StepSnapshot NodeStep = "etcd-snapshot"
 	// StepGates waits for the gates of the user, before anything else.
 	StepGates NodeStep = "gates"
+	// StepRollback sends the node back to its previous system.
+	StepRollback NodeStep = "rollback"
 	// StepInstallImage has the machine configuration name the image that runs.
 	StepInstallImage NodeStep = "install-image"
 )
@@ -106,6 +112,12 @@ type Event struct {
 	To   version.Version
 	Text string
 	Err  error
+}
+
+// Flusher is an observer that passes on later what it was told.
+type Flusher interface {
+	// Flush returns when everything is passed on, or when the context ends.
+	Flush(ctx context.Context)
 }
 
 // Observer is told of events in order, from one goroutine at a time. It must

@@ -26,6 +26,13 @@ const (
 	// is not tried again until the target or the image changes or the user
 	// says so.
 	PhaseFallback Phase = "fallback"
+	// PhaseRollingBack: the new system did not become healthy, and the node is
+	// about to be sent back to its old one, or was; it may or may not have
+	// obeyed.
+	PhaseRollingBack Phase = "rolling-back"
+	// PhaseRolledBack: the node was sent back to its old system and runs it. The
+	// image is not tried again, as after [PhaseFallback].
+	PhaseRolledBack Phase = "rolled-back"
 )
 
 // Entry is what the journal knows about one machine.
@@ -35,8 +42,9 @@ type Entry struct {
 	Phase Phase
 	// Attempt counts the installs tried for this image, from 1.
 	Attempt int
-	// BootID is the one the node had before the install; for PhaseFallback,
-	// the one it had after it fell back.
+	// BootID is the one the node had before the install; for PhaseRollingBack,
+	// the one before the rollback; for PhaseFallback and PhaseRolledBack, the
+	// one it had after it returned.
 	BootID string
 	// Image is the installer image.
 	Image string
@@ -45,6 +53,14 @@ type Entry struct {
 	// Previous and PreviousSchematic are what the node ran before.
 	Previous          version.Version
 	PreviousSchematic string
+	// Schematic is the one of the system that is being installed; empty where it is
+	// not known, or none.
+	Schematic string
+	// Told tells, of PhaseRollingBack, that the node has answered that it obeys.
+	Told bool
+	// PreviousEtcd is the version of etcd that a control plane ran before the
+	// install; empty where that is not known, and on workers.
+	PreviousEtcd string
 	// Run names the run that wrote the entry.
 	Run string
 	// Cordoned tells that the cordon on the node was ours.
@@ -55,7 +71,11 @@ type Entry struct {
 
 // Open tells whether the node may be armed: an installer may have run without
 // a reboot since.
-func (e Entry) Open() bool { return e.Phase != PhaseFallback }
+func (e Entry) Open() bool { return !e.Returned() }
+
+// Returned tells that the node runs its old system again because the new one
+// failed on it, by itself or because it was sent back.
+func (e Entry) Returned() bool { return e.Phase == PhaseFallback || e.Phase == PhaseRolledBack }
 
 // Journal is the record of unfinished work, by machine UUID. It is written
 // with its resource version, so that two writers cannot both succeed.

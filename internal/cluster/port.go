@@ -52,6 +52,13 @@ type Talos interface {
 	Upgrade(ctx context.Context, address, image string, mode RebootMode) (Installation, error)
 	// Reboot asks the node to reboot.
 	Reboot(ctx context.Context, address string, mode RebootMode) error
+	// Rollback makes the node start its previous system and asks it to reboot.
+	// Done twice without a boot in between it would undo itself. ErrRefused means
+	// that there is none to start.
+	Rollback(ctx context.Context, address string) error
+	// Logs are the last lines, at most the given number, that a service of the
+	// node wrote since it started (machined, kubelet, etcd), oldest first.
+	Logs(ctx context.Context, address, service string, lines int) ([]string, error)
 	// PullComponent brings the image of a component onto the node, where its
 	// container runtime looks for it; cheap when it is there.
 	PullComponent(ctx context.Context, address string, component Component, image string) error

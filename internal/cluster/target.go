@@ -50,6 +50,28 @@ type DrainPolicy struct {
 	OnTimeout DrainFallback
 }
 
+// OnFailure is what happens to a node that runs the new system and does not
+// become healthy with it.
+type OnFailure string
+
+const (
+	// StopOnFailure leaves it as it is, for a person to look at.
+	StopOnFailure OnFailure = "stop"
+	// RollBackOnFailure sends it back to its old system, once, where that is
+	// safe.
+	RollBackOnFailure OnFailure = "rollback"
+)
+
+// Repeat is how often and how soon something is tried again that is safe to
+// repeat.
+type Repeat struct {
+	// Attempts counts the first one too.
+	Attempts int
+	// Backoff is the pause before the second attempt; each further one is twice
+	// as long as the one before it.
+	Backoff time.Duration
+}
+
 // Policy is how the target is to be reached.
 type Policy struct {
 	Order      Order
@@ -60,6 +82,12 @@ type Policy struct {
 	// Retry names, by node, the boot ID after a fallback from which the same
 	// image may be tried again.
 	Retry map[string]string
+	// Repeat bounds what is tried again within a run: pulls, and installs of
+	// which a reboot showed that they did not take.
+	Repeat Repeat
+	// OnFailure is what happens to a node whose new system does not become
+	// healthy.
+	OnFailure OnFailure
 	// MaxUnavailable bounds the workers that are unavailable at a time, those
 	// included that are so without our doing.
 	MaxUnavailable Share
@@ -98,6 +126,8 @@ func (p Policy) Holds(node string) bool { return p.Hold[node] }
 const (
 	DefaultNodeTimeout  = 30 * time.Minute
 	DefaultDrainTimeout = 5 * time.Minute
+	DefaultAttempts     = 2
+	DefaultBackoff      = 30 * time.Second
 	// PullTimeout bounds the pull of one image on one node. Talos 1.13 retries
 	// silently for up to 20 minutes by itself.
 	PullTimeout = 25 * time.Minute
@@ -110,6 +140,8 @@ func DefaultPolicy() Policy {
 		RebootMode:  RebootDefault,
 		Drain:       DrainPolicy{Enabled: true, Timeout: DefaultDrainTimeout, OnTimeout: DrainAbort},
 		NodeTimeout: DefaultNodeTimeout,
+		Repeat:      Repeat{Attempts: DefaultAttempts, Backoff: DefaultBackoff},
+		OnFailure:   StopOnFailure,
 
 		MaxUnavailable: OneAtATime(),
 		Kubernetes: KubernetesPolicy{

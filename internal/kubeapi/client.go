@@ -179,9 +179,14 @@ func (c *Client) connect(options Options) error {
 		return err
 	}
 
-	c.http = &http.Client{Transport: wrapped}
+	codecs, err := newCodecs()
+	if err != nil {
+		return err
+	}
 
-	return c.openGroups()
+	c.http = &http.Client{Transport: newProven(wrapped, codecs.UniversalDeserializer())}
+
+	return c.openGroups(codecs)
 }
 
 // provesIdentity tells whether a server that is not meant would be noticed.
@@ -199,12 +204,7 @@ func hostPort(server *url.URL) string {
 	return net.JoinHostPort(server.Hostname(), port)
 }
 
-func (c *Client) openGroups() error {
-	codecs, err := newCodecs()
-	if err != nil {
-		return err
-	}
-
+func (c *Client) openGroups(codecs serializer.CodecFactory) (err error) {
 	c.core, err = c.openGroup("/api", corev1.SchemeGroupVersion, codecs)
 	if err != nil {
 		return err

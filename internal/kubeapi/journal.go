@@ -114,7 +114,8 @@ func (c *Client) readConfigMap(ctx context.Context, name string) (*corev1.Config
 type journalEntry struct {
 	// Node is the name of the Kubernetes node.
 	Node string `json:"node"`
-	// Phase is intent, installed, rebooting or fallback.
+	// Phase is intent, installed, rebooting, fallback, rolling-back or
+	// rolled-back.
 	Phase cluster.Phase `json:"phase"`
 	// Attempt counts from 1.
 	Attempt int `json:"attempt"`
@@ -126,6 +127,12 @@ type journalEntry struct {
 	Target            string `json:"target"`
 	Previous          string `json:"previous,omitempty"`
 	PreviousSchematic string `json:"previousSchematic,omitempty"`
+	// Schematic is the one that was installed.
+	Schematic string `json:"schematic,omitempty"`
+	// Told tells that the node has answered that it rolls back.
+	Told bool `json:"told,omitempty"`
+	// PreviousEtcd is the version of etcd that ran beside Previous.
+	PreviousEtcd string `json:"previousEtcd,omitempty"`
 	// Run names the run that wrote the entry.
 	Run string `json:"run"`
 	// Cordoned tells that the cordon on the node was set by the run.
@@ -137,7 +144,8 @@ type journalEntry struct {
 func encodeEntry(entry cluster.Entry) (string, error) {
 	stored := journalEntry{
 		Node: entry.Node, Phase: entry.Phase, Attempt: entry.Attempt, BootID: entry.BootID, Image: entry.Image,
-		PreviousSchematic: entry.PreviousSchematic, Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
+		PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd, Schematic: entry.Schematic, Told: entry.Told,
+		Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
 	}
 
 	if !entry.Target.IsZero() {
@@ -160,7 +168,7 @@ func decodeEntry(text string) (cluster.Entry, error) {
 	}
 
 	switch stored.Phase {
-	case cluster.PhaseIntent, cluster.PhaseInstalled, cluster.PhaseRebooting, cluster.PhaseFallback:
+	case cluster.PhaseIntent, cluster.PhaseInstalled, cluster.PhaseRebooting, cluster.PhaseFallback, cluster.PhaseRollingBack, cluster.PhaseRolledBack:
 	default:
 		return cluster.Entry{}, fmt.Errorf("unknown phase %q", stored.Phase)
 	}
@@ -177,7 +185,8 @@ func decodeEntry(text string) (cluster.Entry, error) {
 
 	return cluster.Entry{
 		Node: stored.Node, Phase: stored.Phase, Attempt: stored.Attempt, BootID: stored.BootID, Image: stored.Image,
-		Target: target, Previous: previous, PreviousSchematic: stored.PreviousSchematic,
+		Target: target, Previous: previous, PreviousSchematic: stored.PreviousSchematic, PreviousEtcd: stored.PreviousEtcd,
+		Schematic: stored.Schematic, Told: stored.Told,
 		Run: stored.Run, Cordoned: stored.Cordoned, Written: stored.Written,
 	}, nil
 }

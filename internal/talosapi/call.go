@@ -27,8 +27,9 @@ type operation struct {
 }
 
 // call carries out the operation through the first endpoint that can. Reads
-// try all of them. A call that changes something moves on only when nothing of
-// it can have reached the node.
+// try all of them, and once more the one whose connection ended under it, such
+// as one that a node had enough of (GOAWAY) or that a firewall forgot. A call that
+// changes something moves on only when nothing of it can have reached the node.
 func (c *Client) call(ctx context.Context, op operation, do func(context.Context, *client.Client) error) error {
 	c.wake(ctx)
 
@@ -37,9 +38,14 @@ func (c *Client) call(ctx context.Context, op operation, do func(context.Context
 		avoid = op.node
 	}
 
-	var failures []*callError
+	var (
+		failures  []*callError
+		endpoints = c.candidates(avoid)
+		severed   bool
+	)
 
-	for _, chosen := range c.candidates(avoid) {
+	for index := 0; index < len(endpoints); index++ {
+		chosen := endpoints[index]
 		failure := c.try(ctx, op, chosen, do)
 		if failure == nil {
 			c.prefer(chosen)
@@ -51,6 +57,11 @@ func (c *Client) call(ctx context.Context, op operation, do func(context.Context
 
 		if ctx.Err() != nil || !failure.elsewhere || op.begun != nil && op.begun() {
 			return failure
+		}
+
+		if failure.severed && !op.mutates && !severed {
+			severed = true
+			endpoints = append(endpoints, chosen)
 		}
 	}
 

@@ -29,6 +29,8 @@ type callError struct {
 	forwarding bool
 	// silent tells that the request was sent and no answer came in time.
 	silent bool
+	// severed tells that the connection ended under the request.
+	severed bool
 }
 
 func (e *callError) Error() string {
@@ -65,6 +67,10 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		failure.meanings = interrupted(ctx, op, sent)
 	case !sent && code == codes.Unavailable && (rejectsCredentials(text) || c.config.certificate.validity(time.Now()) != ""):
 		failure.meanings = []error{cluster.ErrCredentials}
+		if c.clockDiffers(text) {
+			failure.meanings = []error{cluster.ErrUnreachable}
+		}
+
 		failure.detail = c.credentialHint(text) + " (endpoint " + through.name + ")"
 		failure.elsewhere = true
 	case code == codes.PermissionDenied && strings.Contains(text, "no request forwarding"):
@@ -76,6 +82,7 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		failure.elsewhere = !op.mutates || undelivered(sent, text)
 		// A deadline is worth a second look at the endpoint, an answer is not.
 		failure.silent = sent && code == codes.DeadlineExceeded
+		failure.severed = sent && code == codes.Unavailable && !undelivered(sent, text)
 		failure.elsewhere = failure.elsewhere && !failure.silent
 	default:
 		failure.meanings = meaning(op, code, text)
@@ -115,9 +122,12 @@ func lost(op operation, sent bool, text string) []error {
 
 // undelivered tells that the node cannot have received the call: it never left
 // this machine, the endpoint could not connect to the node, or the node could
-// not even connect to its own container runtime.
+// not even connect to its own container runtime. A call that gRPC moves from a
+// connection that is gone to a new one ends with what became of the new one.
 func undelivered(sent bool, text string) bool {
-	return !sent || strings.Contains(text, "Error while dialing") || strings.Contains(text, "error connecting to containerd")
+	return !sent || slices.ContainsFunc([]string{
+		"Error while dialing", "authentication handshake failed", "error reading server preface", "error connecting to containerd",
+	}, func(obstacle string) bool { return strings.Contains(text, obstacle) })
 }
 
 // rejectsCredentials tells a refused certificate from a connection that broke
@@ -134,6 +144,19 @@ func rejectsCredentials(text string) bool {
 	return !strings.Contains(text, "tls: internal error")
 }
 
+// aboutTime tells a certificate that was refused for the time of its validity,
+// by us or by the other side, which goes by its own clock.
+func aboutTime(text string) bool {
+	return strings.Contains(text, "certificate has expired or is not yet valid") || strings.Contains(text, "tls: expired certificate")
+}
+
+// clockDiffers tells that only a clock can be the reason: the credentials were
+// accepted before, and are valid by ours. A node that has just booted may have
+// to wait for its time server.
+func (c *Client) clockDiffers(text string) bool {
+	return aboutTime(text) && c.proven.Load() && c.config.certificate.validity(time.Now()) == ""
+}
+
 // credentialHint says in plain words why certificates were not accepted.
 func (c *Client) credentialHint(text string) string {
 	if invalid := c.config.certificate.validity(time.Now()); invalid != "" {
@@ -141,6 +164,8 @@ func (c *Client) credentialHint(text string) string {
 	}
 
 	switch {
+	case aboutTime(text):
+		return "a clock is wrong, here or on the endpoint, or the endpoint's own certificate is out of date (talosctl time compares clocks): " + text
 	case strings.Contains(text, "signed by unknown authority"):
 		return "the certificate of the endpoint was not issued by the CA of the " + c.config.String() +
 			", which belongs to another cluster or is out of date: " + text

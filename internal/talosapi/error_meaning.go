@@ -41,6 +41,14 @@ func meaning(op operation, code codes.Code, text string) []error {
 	}
 }
 
+// unpullable tells why a node will not pull an image however often it is asked:
+// it verifies images and has no signature for this one, or there is no room for
+// it. Talos itself does not try again after the former.
+func unpullable(text string) bool {
+	return strings.Contains(text, "verification denied by matched rule") || strings.Contains(text, "image verification failed: ") ||
+		strings.Contains(text, "failed to pull image") && strings.Contains(text, "no space left on device")
+}
+
 // refuses tells an answer without a code of its own that a node gives before
 // it has changed anything.
 func refuses(text string) bool {
@@ -62,6 +70,8 @@ func meaningOfText(op operation, text string) []error {
 	case !op.mutates && (saysEtcd(text) || strings.Contains(text, "failed to create etcd client")):
 		// etcd on a node that is still starting.
 		return []error{cluster.ErrUnreachable}
+	case op.mutates && unpullable(text):
+		return []error{cluster.ErrRefused}
 	case strings.Contains(text, "pull") && strings.Contains(text, "not found") && !strings.Contains(text, "containerd store"):
 		return []error{cluster.ErrNotFound}
 	case op.mutates && strings.Contains(text, "update conflict"):

@@ -49,7 +49,7 @@ func (m *nodeFake) Version(context.Context, *emptypb.Empty) (*machineapi.Version
 }
 
 // connect connects to the machine in memory, without credentials.
-func connect(t *testing.T, m *nodeFake) *Client {
+func connect(t *testing.T, m machineapi.MachineServiceServer) *Client {
 	t.Helper()
 
 	listener := bufconn.Listen(1 << 16)

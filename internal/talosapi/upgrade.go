@@ -4,11 +4,16 @@ package talosapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -20,6 +25,11 @@ const (
 	upgradeSequence = "upgrade"
 	installPhase    = "upgrade"
 )
+
+// beginLimit is how long a node may take from accepting an upgrade to the first
+// event of it. It waits a minute for another sequence to give way; an upgrade
+// that did not get its turn has no event of its own.
+const beginLimit = 90 * time.Second
 
 // Upgrade asks a node for a legacy upgrade and follows it to the end of the
 // installer. The node pulls and checks before it answers, which can take
@@ -50,6 +60,10 @@ func (c *Client) Upgrade(ctx context.Context, address, image string, mode cluste
 	}
 
 	result, err := c.followUpgrade(ctx, address, actor)
+	if errors.Is(err, cluster.ErrBusy) {
+		return result, fmt.Errorf("unable to %s: %w", op.what, err)
+	}
+
 	if err != nil {
 		return result, fmt.Errorf("%w: the node accepted, and then its events broke off: %w", cluster.ErrOutcomeUnknown, err)
 	}
@@ -59,21 +73,34 @@ func (c *Client) Upgrade(ctx context.Context, address, image string, mode cluste
 
 // followUpgrade reads the node's events from its last boot on until those of
 // the actor say how the installer ended. It ends with an error when the node
-// goes down without having said so.
+// goes down without having said so, or when there is no event of the actor.
 func (c *Client) followUpgrade(ctx context.Context, address, actor string) (cluster.Installation, error) {
 	op := operation{what: "follow the upgrade of " + place(address), node: address, timeout: followTimeout}
 
 	var result cluster.Installation
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+
+		late := make(chan struct{})
+		watchdog := time.AfterFunc(beginLimit, func() { close(late); cancel() })
+
+		defer watchdog.Stop()
+
 		stream, err := api.MachineClient.Events(ctx, &machineapi.EventsRequest{TailEvents: -1, WithActorId: actor})
 		if err != nil {
 			return err
 		}
 
-		result, err = readUpgrade(stream)
+		result, err = readUpgrade(stream, func() { watchdog.Stop() })
 
-		return err
+		select {
+		case <-late:
+			return status.Error(codes.DeadlineExceeded, fmt.Sprintf("it had not begun after %s", beginLimit))
+		default:
+			return err
+		}
 	})
 
 	return result, err
@@ -84,14 +111,21 @@ type eventStream interface {
 }
 
 // readUpgrade reads events until the installer's phase is followed by another
-// one, which means that it succeeded, or until the sequence fails.
-func readUpgrade(stream eventStream) (cluster.Installation, error) {
+// one, which means that it succeeded, or until the sequence fails. A sequence
+// that another one keeps from starting never happens, although it was accepted.
+// begun is called with each event.
+func readUpgrade(stream eventStream, begun func()) (cluster.Installation, error) {
 	installing := false
 
 	for {
 		event, err := stream.Recv()
 		if err != nil {
 			return cluster.Installation{}, err
+		}
+
+		// The first one is empty, and comes before anything has happened.
+		if event.GetData().GetTypeUrl() != "" {
+			begun()
 		}
 
 		switch payload := payloadOf(event).(type) {
@@ -106,9 +140,16 @@ func readUpgrade(stream eventStream) (cluster.Installation, error) {
 
 			installing = installing || payload.GetPhase() == installPhase
 		case *machineapi.SequenceEvent:
-			if failure := payload.GetError(); payload.GetSequence() == upgradeSequence && failure != nil {
-				return cluster.Installation{Exit: 1, Output: []string{failure.GetMessage()}}, nil
+			failure := payload.GetError()
+			if payload.GetSequence() != upgradeSequence || failure == nil {
+				continue
 			}
+
+			if failure.GetCode() == common.Code_LOCKED {
+				return cluster.Installation{}, fmt.Errorf("%w: %s", cluster.ErrBusy, failure.GetMessage())
+			}
+
+			return cluster.Installation{Exit: 1, Output: []string{failure.GetMessage()}}, nil
 		}
 	}
 }

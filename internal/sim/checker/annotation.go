@@ -32,6 +32,9 @@ func (c *Checker) annotated(event history.Event) {
 		c.checkProgress(value)
 	case "talos-status":
 		c.checkStatus(value)
+		c.checkRollingBack(value)
+	case "failed-nodes":
+		c.checkFailedNodes(value)
 	case "kubernetes-current":
 		c.checkKubernetesCurrent(value)
 	case "kubernetes-progress":

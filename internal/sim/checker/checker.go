@@ -21,9 +21,11 @@
 //	S4   between two installs on a node there is a new boot ID; a node that
 //	     runs the target, or is held, is neither installed nor rebooted, and
 //	     one that is held is neither cordoned nor drained; no configuration is
-//	     applied that changes nothing, and none to a node that is held
-//	S5   no version goes down but by a journalled rollback or a node's own
-//	     fallback, no minor is skipped, no component is newer than an API server
+//	     applied that changes nothing, and none to a node that is held; between two
+//	     rollbacks of a node there is a new boot ID, or the second undoes the first
+//	S5   no version goes down but by a node's own fallback or by a rollback that
+//	     the journal knows of, once for each install; no minor is skipped, no
+//	     component is newer than an API server
 //	S6   every pair of Talos and Kubernetes that comes about is supported
 //	S7   only the holder of the lease acts
 //	S8   annotations never claim more than the truth
@@ -97,10 +99,16 @@ type Checker struct {
 	claims  map[string]string
 	phases  map[string]string
 	evicted map[string]float64
+	// rolledAt is when a node was last not being rolled back any more.
+	rolledAt moment
 	// proxyMoved: a pod of kube-proxy was replaced.
 	proxyMoved bool
 	// snapshotTaken: a whole snapshot of etcd was read.
 	snapshotTaken bool
+
+	// unheard are the times of calls whose answer got lost, by the machine that
+	// they were to take down and that has not done so.
+	unheard map[string]float64
 
 	violations []Violation
 	told       map[Violation]bool
@@ -113,6 +121,7 @@ func New(given ...Option) *Checker {
 		claims:  map[string]string{},
 		phases:  map[string]string{},
 		evicted: map[string]float64{},
+		unheard: map[string]float64{},
 		told:    map[Violation]bool{},
 	}
 	for _, option := range given {
@@ -126,6 +135,8 @@ func New(given ...Option) *Checker {
 func (c *Checker) Add(event history.Event) {
 	c.now++
 	c.at = event.Sim
+
+	c.lapse()
 
 	switch event.Kind {
 	case history.KindNode:
@@ -160,6 +171,26 @@ func (c *Checker) Add(event history.Event) {
 		c.snapshot(event)
 	case history.KindPull:
 		// It tells people how it came about.
+	}
+}
+
+// unheardMost is how long, in seconds, a machine may take to do what a call asked
+// for whose answer got lost. A legacy upgrade may drain for minutes first.
+const unheardMost = 15 * 60
+
+// lapse forgets the calls without an answer of which nothing has come: they never
+// arrived.
+func (c *Checker) lapse() {
+	for name, at := range c.unheard {
+		if c.at-at <= unheardMost {
+			continue
+		}
+
+		delete(c.unheard, name)
+
+		if n := c.node(name); n.goingDown && n.up {
+			n.goingDown, n.awaited, n.asked = false, !n.ready, max(0, n.asked-1)
+		}
 	}
 }
 
@@ -200,8 +231,9 @@ func (c *Checker) read(event history.Event) {
 
 	n := c.node(event.Node)
 
-	// Whoever reads a configuration to write it has not looked at the node.
-	if event.Detail["what"] != "config" {
+	// Whoever reads a configuration to write it has not looked at the node, nor
+	// has who reads what it said some time ago.
+	if event.Detail["what"] != "config" && event.Detail["what"] != "logs" {
 		n.seen = c.now
 	}
 

@@ -41,7 +41,8 @@ func judgements() []judgement {
 		machineJudgements(), versionJudgements(), writerJudgements(), claimJudgements(), workloadJudgements(),
 		budgetJudgements(), holdJudgements(), canaryJudgements(), hopJudgements(),
 		restartJudgements(), componentJudgements(), kubernetesClaimJudgements(),
-		etcdJudgements(), neighbourJudgements(), pairJudgements(), beginningJudgements(),
+		etcdJudgements(), unheardJudgements(), neighbourJudgements(), pairJudgements(), beginningJudgements(),
+		rollbackJudgements(), rollbackHazardJudgements(), rollbackClaimJudgements(),
 	)
 }
 

@@ -87,7 +87,7 @@ func (c *Checker) checkConfiguration(n *node, event history.Event, changed []str
 	c.begins(n, "had "+cmp.Or(what, "nothing")+" configured")
 
 	if n.role == controlPlane {
-		c.checkHazards(n, "had "+cmp.Or(what, "nothing")+" configured")
+		c.checkHazards(n, "had "+cmp.Or(what, "nothing")+" configured", false)
 	}
 
 	if c.claims["kubernetes-status"] == completed {

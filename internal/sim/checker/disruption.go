@@ -36,7 +36,7 @@ func (c *Checker) called(event history.Event) {
 		return
 	}
 
-	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.holder != "") {
+	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.held) {
 		c.acted(event, "the call "+shortMethod(method))
 	}
 
@@ -57,15 +57,20 @@ func (c *Checker) called(event history.Event) {
 		}
 
 		c.observedBefore(n, shortMethod(method)+" of")
-		c.checkHazards(n, "was rebooted")
+		cure := c.cures(n, method)
+		c.checkHazards(n, "was rebooted", cure)
 		c.checkHeld(n, "rebooted")
 
 		// What an earlier run has armed may have to boot before everything.
-		if method == methodUpgrade || n.installers == 0 {
+		if method == methodUpgrade || n.installers == 0 && !cure {
 			c.checkCanaries(n, "was rebooted")
 		}
 
 		c.takenDown(n, method)
+
+		if code != codeOK {
+			c.unheard[n.name] = c.at
+		}
 	default:
 		return
 	}
@@ -128,8 +133,12 @@ func (c *Checker) takenDown(n *node, method string) {
 
 	late := n.askedToGoDown()
 
-	if method == methodReboot && !late && n.installers == 0 && c.atTarget(n) {
+	if method == methodReboot && !late && n.installers == 0 && c.atTarget(n) && !c.cures(n, method) {
 		c.violate(S4, n.name, "rebooted although it runs the target %s and nothing was installed", n.talos)
+	}
+
+	if method == methodRollback {
+		c.checkReverted(n, late)
 	}
 
 	n.goingDown = !n.returned()

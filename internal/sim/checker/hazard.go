@@ -87,11 +87,16 @@ func (c *Checker) known(began moment, seen int64) bool {
 	return seen > began.place && lasted > prompt || c.options.leaseSeconds > 0 && lasted > blind
 }
 
-// hazards are the reasons why a node may not be disturbed now.
-func (c *Checker) hazards(n *node) []hazard {
+// hazards are the reasons why a node may not be disturbed now. What is wrong with
+// the node itself is none where disturbing it is the cure.
+func (c *Checker) hazards(n *node, cure bool) []hazard {
 	var found []hazard
 
 	for _, other := range c.controlPlanes() {
+		if other == n && cure {
+			continue
+		}
+
 		found = append(found, c.etcdHazards(n, other)...)
 
 		if other != n && n.role == controlPlane {
@@ -108,6 +113,11 @@ func (c *Checker) etcdHazards(n, member *node) []hazard {
 	var found []hazard
 
 	for _, effect := range slices.Sorted(maps.Keys(member.troubles)) {
+		if effect == "learner" && c.voters() == 1 {
+			// The last voter keeps its vote.
+			continue
+		}
+
 		began := member.troubles[effect]
 		alarm := strings.HasPrefix(effect, "alarm-")
 
@@ -121,6 +131,11 @@ func (c *Checker) etcdHazards(n, member *node) []hazard {
 	}
 
 	return found
+}
+
+// voters counts the members of etcd that have a vote.
+func (c *Checker) voters() int {
+	return len(slices.DeleteFunc(c.controlPlanes(), func(n *node) bool { return !n.voter }))
 }
 
 // neighbourHazards are those of a control plane beside the one that is disturbed.
@@ -161,8 +176,8 @@ func key(node, what string, began moment) string {
 }
 
 // checkHazards asserts S1 and S2 for a node that is disturbed now.
-func (c *Checker) checkHazards(n *node, what string) {
-	for _, h := range c.hazards(n) {
+func (c *Checker) checkHazards(n *node, what string, cure bool) {
+	for _, h := range c.hazards(n, cure) {
 		c.violate(h.invariant, n.name, "%s although %s", what, h.what)
 	}
 }
@@ -181,7 +196,7 @@ func (c *Checker) intends(name string) {
 
 	n.foreseen = map[string]bool{}
 
-	for _, h := range c.hazards(n) {
+	for _, h := range c.hazards(n, false) {
 		n.foreseen[h.key] = true
 	}
 }
@@ -189,7 +204,7 @@ func (c *Checker) intends(name string) {
 // checkIntended does so for an installer that ended: what was wrong before it
 // began, and still is.
 func (c *Checker) checkIntended(n *node, what string) {
-	for _, h := range c.hazards(n) {
+	for _, h := range c.hazards(n, false) {
 		if n.foreseen[h.key] {
 			c.violate(h.invariant, n.name, "%s although %s", what, h.what)
 		}

@@ -2,8 +2,6 @@
 
 package checker_test
 
-import "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
-
 // versionJudgements are about what is installed and what runs.
 func versionJudgements() []judgement {
 	return []judgement{
@@ -98,29 +96,6 @@ func versionJudgements() []judgement {
 			t.boot("worker-0", after, runsOn, "upgrade")
 			t.down("worker-0", "machine")
 			t.boot("worker-0", before, runsOn, "fallback")
-
-			return t
-		}},
-		{name: "S5: one rollback that the journal knows of", tale: func() *tale {
-			t := held()
-			t.put("worker-0", after)
-			t.goDown("worker-0")
-			t.comeBack("worker-0", after)
-			t.tell("worker-0", history.KindDown, "by", "client")
-			t.boot("worker-0", before, runsOn, "rollback")
-
-			return t
-		}},
-		{name: "S5: a second rollback", want: breaks(s5), tale: func() *tale {
-			t := held()
-			t.put("worker-0", after)
-
-			for range 2 {
-				t.tell("worker-0", history.KindDown, "by", "client")
-				t.boot("worker-0", after, runsOn, "upgrade")
-				t.tell("worker-0", history.KindDown, "by", "client")
-				t.boot("worker-0", before, runsOn, "rollback")
-			}
 
 			return t
 		}},

@@ -91,6 +91,10 @@ func (c *Checker) journalled(event history.Event) {
 
 	c.phases[name] = phase
 
+	if before == rollingBack && phase != rollingBack {
+		c.rolledAt = moment{c.now, c.at}
+	}
+
 	if !ours(event) {
 		return
 	}
@@ -116,7 +120,7 @@ func (c *Checker) journalled(event history.Event) {
 
 // open tells whether the entry is of unfinished work, which only a run may
 // take away.
-func open(phase string) bool { return phase != "" && phase != "fallback" }
+func open(phase string) bool { return phase != "" && phase != "fallback" && phase != phaseRolledBack }
 
 // wrote judges a write that has no kind of its own, and learns from one that a
 // node has left: its machine may be gone for long. What failed has changed

@@ -69,7 +69,9 @@ type node struct {
 	foreseen map[string]bool
 
 	cordonedBy string
-	rollbacks  int
+	// returnable: an installer of ours ran since the last rollback. reverted: a
+	// call told it to start its other system, and it has not booted since.
+	returnable, reverted bool
 }
 
 // node finds a machine by name; one that was never introduced has no role.

@@ -29,6 +29,8 @@ func (c *Checker) installed(event history.Event) {
 		return
 	}
 
+	n.returnable = true
+
 	c.checkHeld(n, "installed")
 
 	if event.Detail["exit"] != "0" {
@@ -72,7 +74,7 @@ func (c *Checker) checkMove(n *node, what, to string) {
 func (c *Checker) booted(n *node, event history.Event) {
 	talos, kubernetes := event.Detail["talos"], event.Detail["kubelet"]
 	fallback := event.Detail["fallback"] == isTrue
-	returned := event.Detail["cause"] == "rollback" && c.mayRollBack(n)
+	returned := event.Detail["cause"] == "rollback" && c.mayRollBack(n, talos)
 
 	if n.goingDown {
 		// What comes back because of us is a step of its own.
@@ -87,8 +89,9 @@ func (c *Checker) booted(n *node, event history.Event) {
 	moved := talos != n.talos || other
 
 	n.talos, n.schematic, n.bootID = talos, event.Detail["schematic"], event.Detail["boot_id"]
+	delete(c.unheard, n.name)
 	n.up, n.goingDown, n.stage, n.asked = true, false, "booting", 0
-	n.installers, n.armed = 0, ""
+	n.installers, n.armed, n.reverted = 0, "", false
 	n.reboots++
 
 	c.bootParts(n)
@@ -107,14 +110,6 @@ func (c *Checker) booted(n *node, event history.Event) {
 			}
 		}
 	}
-}
-
-// mayRollBack tells whether the journal knows of an upgrade to return from,
-// and counts: once is the most.
-func (c *Checker) mayRollBack(n *node) bool {
-	n.rollbacks++
-
-	return n.rollbacks == 1 && c.phases[n.name] != ""
 }
 
 // atTarget tells whether a node runs what the present run wants there now.

@@ -40,7 +40,7 @@ func (c *Checker) cordoned(event history.Event) {
 			c.begins(n, "was cordoned")
 		}
 
-		c.checkHazards(n, "was cordoned")
+		c.checkHazards(n, "was cordoned", c.phases[n.name] == rollingBack)
 		c.checkHeld(n, "cordoned")
 		c.checkCanaries(n, "was cordoned")
 		c.checkWorkers(n, "was cordoned")

@@ -203,7 +203,7 @@ func (w *World) strikeApply(n *node, next *application) error {
 		return nil
 	}
 
-	fault, struck := w.takeFaultOf(n.name, StepApply, n.changes(n.configured, next.config))
+	fault, struck := w.takeFaultOf(n.name, StepApply, scope{components: n.changes(n.configured, next.config)})
 	if !struck {
 		return nil
 	}

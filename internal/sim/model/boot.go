@@ -82,11 +82,8 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 			return
 		}
 
-		if why == causeReboot && n.armed {
-			why = causeUpgrade
-		}
-
-		n.booted, n.armed = n.next, false
+		why = n.cause(why)
+		n.booted, n.armed, n.reverted = n.next, false, false
 		if n.slots[n.booted].platform == "" {
 			n.slots[n.booted].platform = w.options.Platform
 		}
@@ -94,8 +91,9 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 		n.bootID = w.newBootID(n)
 		n.bootedAt, n.downAt = w.clock.Now(), time.Time{}
 		w.bootKubernetes(n)
-		n.ailment, n.flap = ailment{}, nil
+		n.ailment, n.flap, n.stuck = ailment{}, nil, nil
 		n.up, n.stage, n.sequence = true, StageBooting, "boot"
+		n.logs = nil
 		n.events = newRing(n.name + "-" + strconv.Itoa(n.boots) + "-")
 		n.start(w.life)
 		booting = n.booting
@@ -103,7 +101,7 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 		w.recordBoot(n, why)
 		n.publish(w, Event{Kind: EventSequence, Name: "boot", Action: ActionStart})
 
-		if fault, found := w.takeFault(n.name, StepBoot, EffectUnreachable); found {
+		if fault, found := w.takeBootFault(n, n.running().talos, EffectUnreachable); found {
 			w.fallSilent(n, fault, 0)
 		}
 
@@ -113,9 +111,28 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 	return booting
 }
 
+// cause is why a machine really boots, of which its bootloader knows more than
+// whoever asked for it.
+func (n *node) cause(asked cause) cause {
+	switch {
+	case asked == causeFallback:
+		return asked
+	case n.reverted:
+		return causeRollback
+	case n.armed:
+		return causeUpgrade
+	default:
+		return causeReboot
+	}
+}
+
 // rejoin is what happens from the start of the kernel until the node is Ready
 // again and the upgrade confirmed.
 func (w *World) rejoin(booting context.Context, n *node) {
+	if !w.stick(booting, n) {
+		return
+	}
+
 	w.mu.Lock()
 	total := w.spread(n, "rejoin", 30*time.Second, 60*time.Second)
 	kubelet := w.spread(n, "kubelet start", 4*time.Second, 12*time.Second)
@@ -129,7 +146,7 @@ func (w *World) rejoin(booting context.Context, n *node) {
 
 	if n.role == ControlPlane {
 		timeline = append(timeline,
-			step{etcd, func() { w.etcdStart(n); n.serviceRuns(w, "etcd") }},
+			step{etcd, func() { w.memberBoots(n) }},
 			step{server, func() { w.podsBoot(n); w.promote(n); w.touch(n) }})
 	}
 
@@ -165,11 +182,11 @@ func (w *World) nodeReady(booting context.Context, n *node) {
 			return
 		}
 
-		if fault, found := w.takeFault(n.name, StepBoot, EffectFlap); found {
+		if fault, found := w.takeBootFault(n, n.running().talos, EffectFlap); found {
 			n.flap = &fault
 		}
 
-		if fault, found := w.takeFault(n.name, StepBoot, EffectNotReady); found {
+		if fault, found := w.takeBootFault(n, n.running().talos, EffectNotReady); found {
 			w.ail(n, fault)
 		} else {
 			w.becomeReady(n)
@@ -183,7 +200,7 @@ func (w *World) nodeReady(booting context.Context, n *node) {
 
 // promote turns a learner into a voter.
 func (w *World) promote(n *node) {
-	if n.etcd.learner {
+	if n.etcd.learner && n.etcd.running {
 		n.etcd.learner = false
 		w.reconsider()
 	}

@@ -26,7 +26,7 @@ func (w *World) hang(ctx context.Context, n *node) bool {
 				"info": "the firmware refuses an image that is not signed for secure boot",
 			})
 		} else {
-			fault, found = w.takeFault(n.name, StepBoot, EffectNeverReturns)
+			fault, found = w.takeBootFault(n, n.slots[n.next].talos, EffectNeverReturns)
 		}
 
 		if found {
@@ -70,7 +70,7 @@ func (w *World) fallBack(ctx context.Context, n *node) (fallen, ok bool) {
 			return
 		}
 
-		if _, found := w.takeFault(n.name, StepBoot, EffectFallback); !found {
+		if _, found := w.takeBootFault(n, n.slots[n.next].talos, EffectFallback); !found {
 			return
 		}
 
@@ -126,4 +126,34 @@ func (w *World) outlive(ctx context.Context, n *node) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// stick keeps a machine in its boot sequence, with its API up and nothing started,
+// while a fault says so. It returns false when the boot ended first.
+func (w *World) stick(booting context.Context, n *node) bool {
+	w.locked(func() {
+		if booting.Err() != nil {
+			return
+		}
+
+		fault, struck := w.takeBootFault(n, n.running().talos, EffectStuck)
+		if !struck {
+			return
+		}
+
+		n.stuckFor = fault.text("waiting on: address, connectivity")
+		n.stuck = w.newHold(fault, func(ended *hold) {
+			if n.stuck == ended {
+				w.unstick(n)
+			}
+		})
+		w.touch(n)
+	})
+
+	return w.await(booting, func() bool { return n.stuck == nil })
+}
+
+func (w *World) unstick(n *node) {
+	n.stuck = nil
+	w.touch(n)
 }

@@ -22,6 +22,7 @@ type member struct {
 	learner bool
 	demoted bool   // a learner again, by the script
 	served  bool   // what the machine's own health probe says
+	held    *hold  // why it does not come up, by the script
 	behind  uint64 // entries applied when it stopped
 	startAt time.Time
 	catchUp time.Duration // how long it takes from startAt to apply the rest
@@ -40,6 +41,7 @@ type etcdCluster struct {
 	frozen bool // nothing is committed without quorum
 	lock   bool // the upgrade mutex of the legacy API
 	alarms map[uint64]string
+	minor  uint64 // of the version 3.minor that all members speak
 }
 
 func newEtcdCluster(now time.Time) *etcdCluster {
@@ -139,7 +141,11 @@ func (w *World) etcdStart(n *node) {
 // etcdStop takes a machine's member away. A graceful stop hands leadership
 // over before; otherwise the others elect a leader after a while.
 func (w *World) etcdStop(n *node, graceful bool) {
-	if n.etcd == nil || !n.etcd.running {
+	if n.etcd == nil {
+		return
+	}
+
+	if n.etcd.held = nil; !n.etcd.running {
 		return
 	}
 
@@ -195,6 +201,8 @@ func (w *World) reconsider() {
 	for _, n := range w.members() {
 		w.touch(n)
 	}
+
+	w.considerVersion()
 }
 
 func (w *World) election() {
@@ -220,6 +228,7 @@ func (w *World) probe() {
 	for _, n := range w.members() {
 		n.etcd.served = n.etcd.running && quorum
 		w.touch(n)
+		w.confirmSoon(n)
 	}
 }
 

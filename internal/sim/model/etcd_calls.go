@@ -27,9 +27,10 @@ type EtcdStatus struct {
 	Index, Term         uint64
 	Applied             uint64
 	DBSize, DBSizeInUse int64
-	Version             string
-	Learner             bool
-	Errors              []string
+	// Version is that of the server, Storage that of its data.
+	Version, Storage string
+	Learner          bool
+	Errors           []string
 }
 
 // EtcdAlarm is an alarm a member raised: NOSPACE or CORRUPT.
@@ -74,7 +75,8 @@ func (w *World) EtcdStatus(ctx context.Context, name string) (EtcdStatus, error)
 		status = EtcdStatus{
 			Member: n.etcd.id, Leader: w.etcd.leader, Term: w.etcd.term,
 			Index: w.etcd.at(now), Applied: n.etcd.applied(w.etcd, now),
-			DBSize: size, DBSizeInUse: used, Version: "3.6.8", Learner: !n.etcd.votes(),
+			DBSize: size, DBSizeInUse: used, Version: n.etcdRelease().String(), Storage: w.storageVersion(n),
+			Learner: !n.etcd.votes(),
 		}
 
 		w.distort(n, &status)

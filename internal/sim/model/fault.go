@@ -4,6 +4,7 @@ package model
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -23,6 +24,8 @@ const (
 	StepInstall Step = "install"
 	// StepReboot is the call that asks for a reboot.
 	StepReboot Step = "reboot"
+	// StepRollback is the call that sends a machine back to its other system.
+	StepRollback Step = "rollback"
 	// StepLegacyUpgrade is the call MachineService.Upgrade.
 	StepLegacyUpgrade Step = "legacy-upgrade"
 	// StepBoot is the machine's start after a reboot.
@@ -97,6 +100,12 @@ const (
 	// its version. It ends with the machine's next boot, with the fault's
 	// duration, or when the script is replaced by one without this fault.
 	EffectNotReady Effect = "not-ready"
+	// EffectEtcdDown keeps the member of a control plane from coming up, and
+	// EffectStuck a machine in its boot sequence, with an API that answers and
+	// nothing else started. Both end with the machine's next boot, with the fault's
+	// duration, or when the script is replaced by one without this fault.
+	EffectEtcdDown Effect = "etcd-down"
+	EffectStuck    Effect = "stuck"
 	// EffectFlap lets a node that has become ready after its start be not ready
 	// once more, [FlapAfter] later, for the fault's duration or until the script
 	// is replaced by one without this fault. With static-pod and api-server it is
@@ -184,6 +193,9 @@ type Fault struct {
 	// Component narrows the steps of Kubernetes components to one of them; empty
 	// is any.
 	Component string
+	// Talos narrows what strikes a boot to a version, with or without v, of the
+	// system that boots; empty is any.
+	Talos string
 	// Times is how often it strikes on each node; 0 means always.
 	Times int
 	// For is how long, in simulated time, an effect with a duration lasts;
@@ -202,6 +214,11 @@ func (f Fault) of(components []string) bool {
 	return f.Component == "" || slices.Contains(components, f.Component)
 }
 
+// on tells whether the fault concerns the boot of a version.
+func (f Fault) on(talos string) bool {
+	return f.Talos == "" || strings.TrimPrefix(f.Talos, "v") == talos
+}
+
 // componentsOf lists which components a step can be narrowed to.
 func componentsOf(step Step) []string {
 	return map[Step][]string{
@@ -218,8 +235,9 @@ func effectsOf(step Step) []Effect {
 		StepPull:          {EffectFail, EffectNotFound, EffectStall, EffectConnectionLost, EffectUnreachable},
 		StepInstall:       {EffectFail, EffectFailArmed, EffectConnectionLost, EffectConnectionLostEarly, EffectUnreachable},
 		StepReboot:        {EffectFail, EffectConnectionLost},
+		StepRollback:      {EffectFail, EffectConnectionLost},
 		StepLegacyUpgrade: {EffectFail, EffectConnectionLost},
-		StepBoot:          {EffectFallback, EffectNeverReturns, EffectUnreachable, EffectNotReady, EffectFlap},
+		StepBoot:          {EffectFallback, EffectNeverReturns, EffectUnreachable, EffectNotReady, EffectEtcdDown, EffectStuck, EffectFlap},
 		StepKubelet:       {EffectNotReady},
 		StepDrain:         {EffectBlockedByBudget},
 		StepPatch:         {EffectConnectionLost},
@@ -243,7 +261,7 @@ func effectsOf(step Step) []Effect {
 // steps in the order a node goes through them.
 func steps() []Step {
 	return []Step{
-		StepObserve, StepPull, StepInstall, StepReboot, StepLegacyUpgrade, StepBoot, StepKubelet,
+		StepObserve, StepPull, StepInstall, StepReboot, StepRollback, StepLegacyUpgrade, StepBoot, StepKubelet,
 		StepComponentPull, StepApply, StepStaticPod, StepKubeletRestart, StepAPIServer, StepDrain, StepPatch,
 		StepEtcdSnapshot, StepEtcd, StepDisk, StepClock, StepSecurityState,
 	}

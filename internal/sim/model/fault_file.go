@@ -23,6 +23,7 @@ import (
 //	  - {node: cp-1, step: boot, effect: fallback}
 //	  - {node: worker-1, step: install, effect: unreachable, for: 3m}
 //	  - {node: cp-0, step: static-pod, effect: never-ready, component: kube-scheduler}
+//	  - {node: cp-2, step: boot, effect: etcd-down, talos: 1.13.4, times: 0}
 //
 // The steps and what can happen at each:
 //
@@ -30,8 +31,9 @@ import (
 //	pull            fail, not-found, stall, connection-lost, unreachable
 //	install         fail, fail-armed, connection-lost, connection-lost-early, unreachable
 //	reboot          fail, connection-lost
+//	rollback        fail, connection-lost
 //	legacy-upgrade  fail, connection-lost
-//	boot            fallback, never-returns, unreachable, not-ready, flap
+//	boot            fallback, never-returns, unreachable, not-ready, etcd-down, stuck, flap
 //	kubelet         not-ready
 //	component-pull  fail, not-found, stall
 //	apply           fail, busy, connection-lost, overwritten
@@ -48,12 +50,14 @@ import (
 //
 // The Effect constants say what each of them does. "for" is simulated time in
 // Go's notation and belongs to stall, unreachable, never-returns, not-ready,
-// flap, never-ready, crash-loop and stays-down, and to everything of etcd, disk,
+// etcd-down, stuck, flap, never-ready, crash-loop and stays-down, and to everything of etcd, disk,
 // clock and security-state; without it they last until the script is replaced,
 // but for the flap of static-pod and of api-server, which
 // lasts 20 seconds. "component" narrows component-pull, apply and static-pod to
 // one of kubelet, kube-apiserver, kube-controller-manager, kube-scheduler and
 // kube-proxy; an apply is of those whose image it changes, installer among them.
+// "talos" narrows a boot to those of a system of that version: with "times: 0"
+// it is one that does not work on the machine, however often it boots.
 // Faults that never ran out of times strike again; earlier lines win over later ones. What is of etcd,
 // disk, clock and security-state is in force, over boots too, as soon as the
 // script is: once, whatever "times" says, and all lines of a machine together.
@@ -160,19 +164,24 @@ func (f *Fault) set(field string, value *yaml.Node) error {
 		return value.Decode(&f.Message)
 	case "component":
 		return value.Decode(&f.Component)
+	case "talos":
+		return value.Decode(&f.Talos)
 	case "for":
 		length, err := time.ParseDuration(value.Value)
 		f.For = length
 
 		return err
 	default:
-		return errors.New("unknown field, want node, step, effect, times, for, message or component")
+		return errors.New("unknown field, want node, step, effect, times, for, message, component or talos")
 	}
 }
 
 func (f Fault) validate() error {
 	effects := effectsOf(f.Step)
-	lasting := []Effect{EffectStall, EffectUnreachable, EffectNeverReturns, EffectNotReady, EffectFlap, EffectNeverReady, EffectCrashLoop, EffectStaysDown}
+	lasting := []Effect{
+		EffectStall, EffectUnreachable, EffectNeverReturns, EffectNotReady, EffectEtcdDown, EffectStuck, EffectFlap,
+		EffectNeverReady, EffectCrashLoop, EffectStaysDown,
+	}
 	components := componentsOf(f.Step)
 
 	switch {
@@ -193,8 +202,24 @@ func (f Fault) validate() error {
 	case f.For > 0 && !slices.Contains(troubleSteps(), f.Step) && !slices.Contains(lasting, f.Effect):
 		return fmt.Errorf("field for: effect %s has no duration, only %s have", f.Effect, join(lasting))
 	default:
+		return f.validateTalos()
+	}
+}
+
+func (f Fault) validateTalos() error {
+	if f.Talos == "" {
 		return nil
 	}
+
+	if f.Step != StepBoot {
+		return fmt.Errorf("field talos: step %s is of no version, only %s is", f.Step, StepBoot)
+	}
+
+	if _, err := parseVersion(f.Talos); err != nil {
+		return fmt.Errorf("field talos: got %q: %w", f.Talos, err)
+	}
+
+	return nil
 }
 
 func join[T ~string](list []T) string {

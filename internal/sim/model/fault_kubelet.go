@@ -34,6 +34,8 @@ func (w *World) strikeKubelets() {
 func (w *World) ail(n *node, fault Fault) {
 	n.kubelet.Ready = false
 	n.ailment = ailment{step: fault.Step, effect: fault.Effect}
+	w.note(n, KubeletName, "node %q is not ready: %s", n.name,
+		fault.text("container runtime network not ready: cni plugin not initialized"))
 	w.touch(n)
 
 	if fault.For == 0 {
@@ -81,6 +83,7 @@ func (w *World) confirmSoon(n *node) {
 // was installed confirms itself a moment later.
 func (w *World) becomeReady(n *node) {
 	n.kubelet.Ready = true
+	w.note(n, KubeletName, "node %q became ready", n.name)
 	w.touch(n)
 	w.confirmSoon(n)
 

@@ -26,11 +26,18 @@ func newScript(faults []Fault) *script {
 	return &script{faults: slices.Clone(faults), used: map[strike]int{}}
 }
 
+// scope is what a fault may be narrowed to: the components that something
+// happens to, the version that boots.
+type scope struct {
+	components []string
+	talos      string
+}
+
 // next finds the first fault left for that node and step, with one of these
-// effects if any are given, and of one of these components if it names one.
-func (s *script) next(node string, step Step, components []string, effects []Effect) (int, bool) {
+// effects if any are given, and within the scope.
+func (s *script) next(node string, step Step, within scope, effects []Effect) (int, bool) {
 	for line, fault := range s.faults {
-		if !fault.hits(node, step) || !fault.of(components) || len(effects) > 0 && !slices.Contains(effects, fault.Effect) {
+		if !fault.hits(node, step) || !fault.of(within.components) || !fault.on(within.talos) || len(effects) > 0 && !slices.Contains(effects, fault.Effect) {
 			continue
 		}
 
@@ -84,13 +91,21 @@ func (w *World) SetFaults(faults []Fault) {
 	})
 }
 
-// releaseHeld lets the components of a machine come up that were held until the
+// releaseHeld lets a machine, its member and its components come up that were held until the
 // script was replaced, unless the new one says the same of them.
 func (w *World) releaseHeld(n *node) {
 	ended := func(held *hold, component string) bool {
 		return held != nil && held.forGood && !slices.ContainsFunc(w.script.faults, func(f Fault) bool {
 			return f.hits(n.name, held.step) && f.Effect == held.effect && f.of([]string{component})
 		})
+	}
+
+	if ended(n.stuck, "") {
+		w.unstick(n)
+	}
+
+	if n.etcd != nil && ended(n.etcd.held, "") {
+		w.releaseMember(n)
 	}
 
 	if ended(n.service.held, KubeletName) {
@@ -158,16 +173,21 @@ func (w *World) TakeFault(node string, step Step, effects ...Effect) (Fault, boo
 }
 
 func (w *World) takeFault(node string, step Step, effects ...Effect) (Fault, bool) {
-	return w.takeFaultOf(node, step, nil, effects...)
+	return w.takeFaultOf(node, step, scope{}, effects...)
 }
 
 // takeComponentFault finds a fault of a component, or of any.
 func (w *World) takeComponentFault(node string, step Step, component string) (Fault, bool) {
-	return w.takeFaultOf(node, step, []string{component})
+	return w.takeFaultOf(node, step, scope{components: []string{component}})
 }
 
-func (w *World) takeFaultOf(node string, step Step, components []string, effects ...Effect) (Fault, bool) {
-	line, found := w.script.next(node, step, components, effects)
+// takeBootFault finds a fault that strikes the boot of a version.
+func (w *World) takeBootFault(n *node, talos string, effects ...Effect) (Fault, bool) {
+	return w.takeFaultOf(n.name, StepBoot, scope{talos: talos}, effects...)
+}
+
+func (w *World) takeFaultOf(node string, step Step, within scope, effects ...Effect) (Fault, bool) {
+	line, found := w.script.next(node, step, within, effects)
 	if !found {
 		return Fault{}, false
 	}

@@ -33,6 +33,9 @@ faults:
   - {node: cp-0, step: etcd-snapshot, effect: stall, for: 5m}
   - {node: cp-0, step: disk, effect: stall, for: 2m}
   - {node: worker-0, step: security-state, effect: unreadable}
+  - {node: cp-0, step: rollback, effect: connection-lost}
+  - {node: cp-0, step: boot, effect: etcd-down, talos: v1.13.4, times: 0}
+  - {node: worker-0, step: boot, effect: stuck, for: 7m, message: no lease}
 `
 
 	got, err := model.LoadFaults([]byte(script))
@@ -53,6 +56,9 @@ faults:
 		{Node: "cp-0", Step: model.StepEtcdSnapshot, Effect: model.EffectStall, Times: 1, For: 5 * time.Minute},
 		{Node: "cp-0", Step: model.StepDisk, Effect: model.EffectStall, Times: 1, For: 2 * time.Minute},
 		{Node: "worker-0", Step: model.StepSecurityState, Effect: model.EffectUnreadable, Times: 1},
+		{Node: "cp-0", Step: model.StepRollback, Effect: model.EffectConnectionLost, Times: 1},
+		{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectEtcdDown, Talos: "v1.13.4"},
+		{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectStuck, Times: 1, For: 7 * time.Minute, Message: "no lease"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %+v, want %+v", got, want)
@@ -85,6 +91,9 @@ func TestLoadFaultsNamesLineAndField(t *testing.T) {
 		{"effect of a boot", "faults:\n- {node: a, step: kubelet-restart, effect: fallback}", "step kubelet-restart can have stays-down, not-ready"},
 		{"duration of a snapshot", "faults:\n- {node: a, step: etcd-snapshot, effect: cut, for: 3m}", "field for: effect cut has no duration"},
 		{"effect of a disk", "faults:\n- {node: a, step: clock, effect: full}", "step clock can have unsynced, disabled, unreadable"},
+		{"version of no boot", "faults:\n- {node: a, step: install, effect: fail, talos: 1.13.4}", "field talos: step install is of no version"},
+		{"bad version", "faults:\n- {node: a, step: boot, effect: stuck, talos: 1.13}", `field talos: got "1.13"`},
+		{"effect of a rollback", "faults:\n- {node: a, step: rollback, effect: stuck}", "step rollback can have fail, connection-lost"},
 		{"not YAML", "faults: [", "line 1"},
 	} {
 		_, err := model.LoadFaults([]byte(test.script))

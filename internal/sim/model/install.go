@@ -250,6 +250,6 @@ func (w *World) writeSlot(n *node, target int, content system) {
 
 	n.tag = n.next
 	n.slots[target] = content
-	n.next, n.armed = target, true
+	n.next, n.armed, n.reverted = target, true, false
 	n.installs++
 }

@@ -115,6 +115,7 @@ func (w *World) createKubelet(n *node, image string) {
 		n.kubelet.Version, n.components.Kubelet = version, version
 	}
 
+	w.note(n, KubeletName, "kubelet v%s starts", n.kubelet.Version)
 	n.serviceRuns(w, KubeletName)
 }
 

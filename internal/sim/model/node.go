@@ -22,8 +22,11 @@ type node struct {
 	booted int
 	next   int  // what the bootloader starts
 	armed  bool // installed and not booted since
-	tag    int  // slot the META tag "upgrade" names, -1 without a pending upgrade
-	images map[string]time.Time
+	// reverted: the bootloader was told to start the other slot by a rollback,
+	// and the machine has not booted since.
+	reverted bool
+	tag      int // slot the META tag "upgrade" names, -1 without a pending upgrade
+	images   map[string]time.Time
 
 	config        []byte         // in effect
 	configured    *configuration // the same, read
@@ -51,6 +54,8 @@ type node struct {
 	silentEnd  time.Time
 	dead       chan struct{}         // closed when a machine that hangs may go on
 	ailment    ailment               // why the kubelet reports that the node is not ready
+	stuck      *hold                 // why the boot sequence does not go on
+	stuckFor   string                // what it waits for, in words
 	flap       *Fault                // what strikes when the node has been ready for a while
 	troubles   map[trouble]time.Time // what is wrong with the machine, and until when; zero for good
 	stalled    chan struct{}         // closed when the disk answers again, nil while it does
@@ -72,6 +77,7 @@ type node struct {
 	rejoined   bool                  // the boot came to its end
 	etcd       *member
 	events     *ring
+	logs       map[string][]string // lines since the boot, by service
 	reported   report
 
 	installs, reboots, boots, actors int

@@ -135,6 +135,20 @@ func (w *World) Node(nameOrAddress string) (NodeState, error) {
 	return w.state(n), nil
 }
 
+// NameOf is the name of the machine with that name or address; false where there
+// is none.
+func (w *World) NameOf(nameOrAddress string) (string, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return "", false
+	}
+
+	return n.name, true
+}
+
 func (w *World) state(n *node) NodeState {
 	running := n.running()
 	unmet := n.unmet()
@@ -181,7 +195,11 @@ func (w *World) APIServerUp(nameOrAddress string) bool {
 	return err == nil && w.apiServerUp(n)
 }
 
-func (w *World) apiServerUp(n *node) bool { return n.up && n.podReady(APIServerName) && w.quorum() }
+// apiServerUp tells whether the kube-apiserver of a machine serves; the member
+// beside it is the only one that it knows.
+func (w *World) apiServerUp(n *node) bool {
+	return n.up && n.podReady(APIServerName) && n.etcd != nil && n.etcd.running && w.quorum()
+}
 
 // Serving tells whether any kube-apiserver does.
 func (w *World) Serving() bool {

@@ -80,7 +80,9 @@ func (w *World) RebootByHand(name string, mode RebootMode) (err error) {
 	return err
 }
 
-// Rollback makes the bootloader start the other slot and reboots.
+// Rollback makes the bootloader start the other slot and reboots. Done twice
+// without a boot in between it is undone; nothing is drained, and nobody asks
+// whether etcd can go back.
 func (w *World) Rollback(ctx context.Context, name string) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -93,19 +95,44 @@ func (w *World) Rollback(ctx context.Context, name string) (err error) {
 			return
 		}
 
-		other := 1 - n.next
-		if n.slots[other].image == "" {
-			err = refuse("cannot rollback to %s, label does not exist", slotName(other))
+		fault, struck := w.takeFault(n.name, StepRollback)
+		if struck && fault.Effect == EffectFail {
+			err = refuse("%s", fault.text("previous UKI not found"))
 
 			return
 		}
 
-		n.next, n.tag, n.armed = other, -1, false
-		w.startReboot(n, RebootDefault, causeRollback)
-		w.touch(n)
+		if err = w.revert(n); err == nil && struck && fault.Effect == EffectConnectionLost {
+			err = ErrConnectionLost
+		}
 	})
 
 	return err
+}
+
+// revert changes what the bootloader starts, and reboots. Whatever sequence runs
+// already goes on instead, and boots the other slot as well. The META tag of an
+// upgrade that is not confirmed stays, as it names the slot that is started now.
+func (w *World) revert(n *node) error {
+	other := 1 - n.next
+
+	switch {
+	case n.slots[other].image != "":
+	case n.secure:
+		return refuse("previous UKI not found")
+	default:
+		return refuse("cannot rollback to %q, label does not exist", slotName(other))
+	}
+
+	n.next, n.armed, n.reverted = other, false, !n.reverted
+
+	if n.sequence == "" || n.sequence == "boot" {
+		w.startReboot(n, RebootDefault, causeRollback)
+	}
+
+	w.touch(n)
+
+	return nil
 }
 
 // takeOver reserves a machine for a sequence. Only the boot sequence gives way.

@@ -49,6 +49,10 @@ func (n *node) unmet() []Condition {
 		unmet = append(unmet, Condition{"time", "time is not synced"})
 	}
 
+	if n.stuck != nil {
+		unmet = append(unmet, Condition{"network", n.stuckFor})
+	}
+
 	if reasons := n.unhealthyServices(); len(reasons) > 0 {
 		unmet = append(unmet, Condition{"services", strings.Join(reasons, ", ")})
 	}

@@ -263,6 +263,8 @@ func (w *World) podsBoot(n *node) {
 			w.recordOff(n, component)
 		case pod.held != nil:
 			w.holdsPod(n, component)
+		case component == APIServerName && n.etcd != nil && !n.etcd.running:
+			w.serveLater(n)
 		case !imageExists(pod.Image):
 			pod.Trouble = "ImagePullBackOff: " + missingImage(pod.Image).Error()
 			w.recordPod(n, component, componentFailed)
@@ -274,4 +276,19 @@ func (w *World) podsBoot(n *node) {
 	}
 
 	w.touch(n)
+}
+
+// serveLater starts an API server whose machine's member of etcd does not run: it
+// is ready when that does.
+func (w *World) serveLater(n *node) {
+	pod, run := n.pods[APIServerName], n.pods[APIServerName].run
+
+	w.runPod(n, APIServerName)
+	w.recordPod(n, APIServerName, componentStarting)
+
+	w.spawn(n.life, func(life context.Context) {
+		if w.await(life, func() bool { return pod.run != run || n.etcd == nil || n.etcd.running }) {
+			w.podStep(life, n, pod, run, func() { w.servePod(n, APIServerName) })
+		}
+	})
 }

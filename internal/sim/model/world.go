@@ -80,6 +80,7 @@ func New(options Options) (*World, error) {
 	}
 
 	w.etcd.elect(w.nodes[0].etcd)
+	w.etcd.minor = w.lowestMinor()
 	w.locked(func() {
 		w.strikeKubelets()
 
@@ -100,8 +101,12 @@ func (w *World) bringUp(n *node) {
 	n.rejoined = true
 	w.restKubernetes(n)
 
+	w.note(n, KubeletName, "kubelet v%s starts", n.kubelet.Version)
+	w.note(n, KubeletName, "node %q became ready", n.name)
+
 	if n.etcd != nil {
 		n.etcd.running, n.etcd.served = true, true
+		w.note(n, EtcdName, "ready to serve client requests")
 	}
 
 	unmet := n.unmet()

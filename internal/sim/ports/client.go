@@ -129,8 +129,8 @@ func (c *Client) through(ctx context.Context, method, node string, mutates bool,
 // nameOf is the name of the machine at an address; what is no address of a
 // machine is taken for a name.
 func (c *Cluster) nameOf(node string) string {
-	if state, err := c.world.Node(node); err == nil {
-		return state.Name
+	if name, found := c.world.NameOf(node); found {
+		return name
 	}
 
 	return node

@@ -21,6 +21,7 @@ const (
 	methodInstall    = "/machine.LifecycleService/Upgrade"
 	methodUpgrade    = "/machine.MachineService/Upgrade"
 	methodReboot     = "/machine.MachineService/Reboot"
+	methodRollback   = "/machine.MachineService/Rollback"
 )
 
 // route tells whether a call gets through to a node: some control plane has to
@@ -49,13 +50,16 @@ func (c *Client) order(ctx context.Context, address, what, method string, do fun
 		return fmt.Errorf("unable to %s: %w", what, err)
 	}
 
+	// The machine may be gone when the call has ended.
+	node := c.cluster.nameOf(address)
+
 	err := c.checkVersion(address, method)
 	if err == nil {
 		err = do(ctx)
 	}
 
 	if !errors.Is(err, model.ErrUnreachable) && !errors.Is(err, model.ErrUnknownNode) {
-		c.cluster.record(c.cluster.nameOf(address), history.KindRPC, map[string]string{
+		c.cluster.record(node, history.KindRPC, map[string]string{
 			"method": method, "role": "os:admin", "code": code(ctx, err), "mutating": "true", "client": c.name,
 		})
 	}
@@ -220,4 +224,31 @@ func (c *Client) Reboot(ctx context.Context, address string, mode cluster.Reboot
 			return err
 		})
 	})
+}
+
+// Rollback implements [cluster.Talos].
+func (c *Client) Rollback(ctx context.Context, address string) error {
+	return c.change(ctx, "Rollback", address, func(ctx context.Context) error {
+		return c.order(ctx, address, "roll back "+address, methodRollback, func(ctx context.Context) error {
+			return c.cluster.world.Rollback(ctx, address)
+		})
+	})
+}
+
+// Logs implements [cluster.Talos].
+func (c *Client) Logs(ctx context.Context, address, service string, lines int) (text []string, err error) {
+	what := "read the log of " + service + " on " + address
+
+	err = c.read(ctx, "Logs", address, func(ctx context.Context) error {
+		return c.ask(ctx, what, func(ctx context.Context) error {
+			text, err = c.cluster.world.Logs(ctx, address, service, max(0, lines))
+			if errors.Is(err, model.ErrNoLog) {
+				return fmt.Errorf("%w: %w", cluster.ErrNotFound, err)
+			}
+
+			return err
+		})
+	})
+
+	return text, err
 }

@@ -47,7 +47,7 @@ func (m *machineService) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*mac
 
 	return &machine.EtcdStatusResponse{Messages: []*machine.EtcdStatus{{
 		MemberStatus: &machine.EtcdMemberStatus{
-			MemberId: status.Member, ProtocolVersion: status.Version, StorageVersion: "3.6.0",
+			MemberId: status.Member, ProtocolVersion: status.Version, StorageVersion: status.Storage,
 			DbSize: status.DBSize, DbSizeInUse: status.DBSizeInUse,
 			Leader: status.Leader, RaftIndex: status.Index, RaftTerm: status.Term, RaftAppliedIndex: status.Applied,
 			Errors: status.Errors, IsLearner: status.Learner,

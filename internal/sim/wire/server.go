@@ -27,6 +27,8 @@ type Options struct {
 	// other faces have answered before is recorded before what the call
 	// brings about. It is bounded by a context; its error is of no account.
 	Sync func(ctx context.Context) error
+	// Intercept, when not nil, decides about each call that reaches an endpoint.
+	Intercept Interceptor
 }
 
 // Endpoint is where one machine's Talos API is served.
@@ -44,6 +46,8 @@ type Server struct {
 	world      *model.World
 	kubeconfig func() ([]byte, error)
 	sync       func(ctx context.Context) error
+	intercept  Interceptor
+	lines      *lines
 	network    network
 	authority  *authority
 	foreign    *authority
@@ -70,7 +74,7 @@ func New(options Options) (*Server, error) {
 	s := &Server{
 		world: options.World, kubeconfig: options.Kubeconfig, sync: options.Sync,
 		stations: map[string]*station{}, wake: make(chan struct{}, 1),
-		network: &sockets{},
+		network: &sockets{}, intercept: options.Intercept, lines: newLines(),
 	}
 
 	if options.InMemory {

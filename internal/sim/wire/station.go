@@ -165,7 +165,7 @@ func (s *station) open(state model.NodeState) error {
 		return fmt.Errorf("services of %s: %w", s.node, err)
 	}
 
-	opened := &outlet{bootID: state.BootID, conn: conn, services: s.services(state), listener: newCuttable(listener)}
+	opened := &outlet{bootID: state.BootID, conn: conn, services: s.services(state), listener: newCuttable(s.server.lines.over(listener))}
 	opened.front = s.front(conn)
 
 	opened.serving.Go(func() { _ = opened.services.Serve(pipe) })
@@ -196,6 +196,7 @@ func (s *station) front(local *grpc.ClientConn) *grpc.Server {
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(proxy.Codec()),
+		grpc.StreamInterceptor(s.strikes()),
 		grpc.UnknownServiceHandler(proxy.TransparentHandler(route.direct, proxy.WithStreamedDetector(streamed))),
 	)
 }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The services whose logs a machine keeps, besides [KubeletName].
+const (
+	MachinedName = "machined"
+	EtcdName     = "etcd"
+)
+
+// ErrNoLog is a service that has not written anything since the boot, or that
+// the machine does not have.
+var ErrNoLog = errors.New("was not registered")
+
+// noteMost is how many lines a machine keeps of a service.
+const noteMost = 200
+
+func stamp(at time.Time) string { return at.UTC().Format("2006/01/02 15:04:05") + " " }
+
+// note adds a line to the log of a service. The lock is held.
+func (w *World) note(n *node, service, format string, args ...any) {
+	if n.logs == nil {
+		n.logs = map[string][]string{}
+	}
+
+	n.logs[service] = append(n.logs[service], stamp(w.clock.Now())+fmt.Sprintf(format, args...))
+	n.logs[service] = n.logs[service][max(0, len(n.logs[service])-noteMost):]
+}
+
+// Logs are the last lines of a service (machined, kubelet, etcd) since the boot of
+// its machine, oldest first; all that are kept when the number is negative.
+// Nothing of an earlier boot is left, and what an installer prints is in none.
+func (w *World) Logs(ctx context.Context, name, service string, lines int) (text []string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.observe(name, "logs"); err != nil {
+			return
+		}
+
+		text = slices.Clone(n.logs[service])
+		if service == MachinedName {
+			text = n.machinedLog()
+		}
+
+		if len(text) == 0 {
+			err = fmt.Errorf("log %q %w", service, ErrNoLog)
+		}
+	})
+
+	if lines >= 0 {
+		text = text[max(0, len(text)-lines):]
+	}
+
+	return text, err
+}
+
+// machinedLog tells of the boot what the machine's events tell of it.
+func (n *node) machinedLog() []string {
+	text := []string{stamp(n.bootedAt) + "[talos] machined v" + n.running().talos + " starts, boot ID " + n.bootID}
+
+	for _, event := range n.events.events {
+		text = append(text, stamp(event.At)+"[talos] "+event.line())
+	}
+
+	return text
+}
+
+// line is an event as machined logs it.
+func (e Event) line() string {
+	switch e.Kind {
+	case EventSequence:
+		return e.sequenceLine()
+	case EventPhase:
+		return "phase " + e.Name + ": " + e.Action
+	case EventTask:
+		return "task " + e.Name + ": " + e.Action
+	case EventService:
+		return "service[" + e.Name + "](Running): Health check successful"
+	default:
+		return e.stageLine()
+	}
+}
+
+func (e Event) sequenceLine() string {
+	if e.Error != "" {
+		return e.Name + " sequence: failed: " + e.Error
+	}
+
+	return e.Name + " sequence: " + e.Action
+}
+
+// stageLine says why a machine is not ready.
+func (e Event) stageLine() string {
+	if e.Ready {
+		return "machine is " + e.Name + " and ready"
+	}
+
+	reasons := make([]string, len(e.Unmet))
+	for i, unmet := range e.Unmet {
+		reasons[i] = unmet.Name + ": " + unmet.Reason
+	}
+
+	return "machine is " + e.Name + " and not ready: " + strings.Join(reasons, "; ")
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/siderolabs/grpc-proxy/proxy"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Call is a call that reached an endpoint.
+type Call struct {
+	// Client is the first word of the caller's user agent.
+	Client string
+	// Method is the full name, as in "/machine.MachineService/Reboot".
+	Method string
+	// Node is the machine concerned, by its name where it has one.
+	Node string
+	// Through is the machine whose endpoint took the call.
+	Through string
+	// Mutates tells that the method changes a machine.
+	Mutates bool
+}
+
+// Strike is what becomes of a call. The zero value lets it pass.
+type Strike struct {
+	Cut Cut
+	// Replied, when not nil, is called when a call that was not cut has been
+	// handled and its reply is on its way; whether the client has read it is open.
+	Replied func()
+}
+
+// Cut is when the connection of a call breaks. All other calls over it break
+// with it.
+type Cut int
+
+const (
+	// CutNot leaves the connection alone.
+	CutNot Cut = iota
+	// CutBefore breaks it before the call is handed on to the machine.
+	CutBefore
+	// CutAfter breaks it when the call has been handled. What the machine said on
+	// the way reaches the client, but for the last message, which has the result.
+	CutAfter
+	// EndBefore ends the call instead of handing it on, without a message and
+	// without an error, and leaves the connection alone: what a stream looks like
+	// whose server stops gracefully.
+	EndBefore
+)
+
+// Interceptor decides about each call that reaches an endpoint, also about
+// those that will be refused. It is called from several goroutines, and may
+// block until the context ends, which it does when the client gives up or the
+// connection breaks.
+type Interceptor func(ctx context.Context, call Call) Strike
+
+// strikes puts the interceptor in front of an endpoint.
+func (s *station) strikes() grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		if s.server.intercept == nil {
+			return handle(server, stream)
+		}
+
+		struck := s.server.intercept(stream.Context(), s.call(stream.Context(), info.FullMethod))
+
+		switch struck.Cut {
+		case CutBefore:
+			return s.server.lines.cut(stream.Context())
+		case CutAfter:
+			_ = handle(server, &withheld{ServerStream: stream})
+
+			return s.server.lines.cut(stream.Context())
+		case EndBefore:
+			return nil
+		case CutNot:
+		}
+
+		err := handle(server, stream)
+
+		if struck.Replied != nil {
+			struck.Replied()
+		}
+
+		return err
+	}
+}
+
+// call describes a call by what its metadata say.
+func (s *station) call(ctx context.Context, method string) Call {
+	said, _ := metadata.FromIncomingContext(ctx)
+	client, _, _ := strings.Cut(strings.Join(said["user-agent"], " "), " ")
+	node := strings.Join(append(said["nodes"], said["node"]...), ",")
+
+	if node == "" {
+		node = s.address
+	}
+
+	return Call{Client: client, Method: method, Node: s.server.nameOf(plain(node)), Through: s.node, Mutates: mutating(method)}
+}
+
+// nameOf is the name of the machine at an address, or the address where there is
+// none.
+func (s *Server) nameOf(address string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, station := range s.order {
+		if station.address == address && s.stations[station.node] == station {
+			return station.node
+		}
+	}
+
+	return address
+}
+
+// withheld is a stream whose last message does not get through: each is sent
+// when there is another one after it.
+type withheld struct {
+	grpc.ServerStream
+
+	last any
+}
+
+// SendMsg implements grpc.ServerStream. The proxy uses one frame for all messages.
+func (w *withheld) SendMsg(message any) error {
+	content, err := proxy.Codec().Marshal(message)
+	if err != nil {
+		return err
+	}
+
+	before := w.last
+	w.last = proxy.NewFrame(content.Materialize())
+
+	if before == nil {
+		return nil
+	}
+
+	return w.ServerStream.SendMsg(before)
+}
+
+// lines are the connections of clients to all endpoints. Each has an address of
+// its own, which pipes do not have, so that it can be told from the others.
+type lines struct {
+	mu   sync.Mutex
+	made int
+	open map[string]net.Conn
+}
+
+func newLines() *lines { return &lines{open: map[string]net.Conn{}} }
+
+// over is a listener whose connections are among the lines.
+func (l *lines) over(listener net.Listener) net.Listener {
+	return &lineListener{Listener: listener, lines: l}
+}
+
+// cut breaks the connection of a call.
+func (l *lines) cut(ctx context.Context) error {
+	if caller, ok := peer.FromContext(ctx); ok {
+		l.mu.Lock()
+		conn := l.open[caller.Addr.String()]
+		l.mu.Unlock()
+
+		if conn != nil {
+			_ = conn.Close()
+		}
+	}
+
+	return status.Error(codes.Unavailable, "the connection was cut")
+}
+
+// Connections counts the connections of clients that are open.
+func (s *Server) Connections() int {
+	s.lines.mu.Lock()
+	defer s.lines.mu.Unlock()
+
+	return len(s.lines.open)
+}
+
+type lineListener struct {
+	net.Listener
+
+	lines *lines
+}
+
+// Accept implements net.Listener.
+func (l *lineListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+
+	l.lines.mu.Lock()
+	defer l.lines.mu.Unlock()
+
+	l.lines.made++
+	accepted := &line{Conn: conn, lines: l.lines, address: lineAddr("line " + strconv.Itoa(l.lines.made))}
+	l.lines.open[accepted.address.String()] = accepted
+
+	return accepted, nil
+}
+
+// line is the server's end of a connection.
+type line struct {
+	net.Conn
+
+	lines   *lines
+	address lineAddr
+}
+
+// RemoteAddr implements net.Conn.
+func (l *line) RemoteAddr() net.Addr { return l.address }
+
+// Close implements net.Conn.
+func (l *line) Close() error {
+	l.lines.mu.Lock()
+	delete(l.lines.open, l.address.String())
+	l.lines.mu.Unlock()
+
+	return l.Conn.Close()
+}
+
+type lineAddr string
+
+func (a lineAddr) Network() string { return "tcp" }
+func (a lineAddr) String() string  { return string(a) }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package talosapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// logLines is the most lines of a log that are asked for.
+	logLines = 200
+	// logLength is how many characters of a line are kept, logBytes how much of
+	// all of them.
+	logLength = 512
+	logBytes  = 16 << 10
+	// logStream is how many bytes of a log are read: a node keeps a mebibyte of
+	// each, and one that ignores how much was asked for sends all of that.
+	logStream = 2 << 20
+)
+
+// Logs are the last lines of a service of a node, oldest first, at most 200 of
+// them and 16 KiB; of a log that could not be read to its end what came of it,
+// beside the error. [cluster.ErrNotFound] is a service that has written none since
+// the node's boot.
+func (c *Client) Logs(ctx context.Context, address, service string, most int) ([]string, error) {
+	if most = min(most, logLines); most <= 0 {
+		return nil, nil
+	}
+
+	op := operation{what: "read the log of " + service + " on " + place(address), node: address, timeout: readTimeout}
+
+	var output lines
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		// Another endpoint begins anew.
+		output = lines{most: most, longest: logLength}
+
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+
+		stream, err := api.MachineClient.Logs(ctx, &machineapi.LogsRequest{
+			Namespace: constants.SystemContainerdNamespace, Driver: common.ContainerDriver_CONTAINERD,
+			Id: service, TailLines: int32(most), //nolint:gosec // at most logLines
+		})
+		if err == nil {
+			err = readLog(stream, &output)
+		}
+
+		return namedLog(err)
+	})
+
+	return lastBytes(output.last(), logBytes), err
+}
+
+// dataStream is what a node answers with bytes.
+type dataStream interface {
+	Recv() (*common.Data, error)
+}
+
+// readLog reads a log to its end, or until it is longer than any.
+func readLog(stream dataStream, output *lines) error {
+	for read := 0; read < logStream; {
+		data, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err != nil {
+			return err
+		}
+
+		if trouble := data.GetMetadata().GetError(); trouble != "" { //nolint:staticcheck // how a proxy of Talos says that the stream broke
+			return status.Error(codes.Unavailable, trouble)
+		}
+
+		read += len(data.GetBytes())
+		output.write(string(data.GetBytes()))
+	}
+
+	return nil
+}
+
+// namedLog gives the answer of a node without such a log the code that it lacks.
+func namedLog(err error) error {
+	if text := status.Convert(err).Message(); err != nil && strings.Contains(text, "was not registered") {
+		return status.Error(codes.NotFound, text)
+	}
+
+	return err
+}
+
+// lastBytes are the last lines that are no longer than that all together.
+func lastBytes(text []string, most int) []string {
+	first := len(text)
+	for size := 0; first > 0; first-- {
+		if size += len(text[first-1]); size > most {
+			break
+		}
+	}
+
+	return text[first:]
+}

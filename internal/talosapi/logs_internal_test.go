@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package talosapi
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// logFake is a node whose logs are what the test wants.
+type logFake struct {
+	nodeFake
+
+	logs func(*machineapi.LogsRequest, grpc.ServerStreamingServer[common.Data]) error
+}
+
+func (l *logFake) Logs(request *machineapi.LogsRequest, stream grpc.ServerStreamingServer[common.Data]) error {
+	return l.logs(request, stream)
+}
+
+func bytesOf(text string) *common.Data { return &common.Data{Bytes: []byte(text)} }
+
+func TestReadLogTakesNothingButItsEndForAnEnd(t *testing.T) {
+	t.Parallel()
+
+	broken := errors.New("connection broken")
+	proxied := &common.Data{Metadata: &common.Metadata{Error: "connection to the node broke"}} //nolint:staticcheck // how a proxy of Talos says so
+
+	for name, test := range map[string]struct {
+		answers []*common.Data
+		end     error
+		want    []string
+		fails   bool
+	}{
+		"lines in pieces":  {[]*common.Data{bytesOf("one\ntw"), bytesOf("o\nthree")}, io.EOF, []string{"one", "two", "three"}, false},
+		"a cut character":  {[]*common.Data{bytesOf("sm\xc3"), bytesOf("\xb8r\nbr\xff\xfed\n")}, io.EOF, []string{"smør", "br\ufffdd"}, false},
+		"no text":          {[]*common.Data{bytesOf("\x1b[1;32mgreen\x1b[0m\tand\x00 \x1b]0;title\x07plain\r\n\u202eturned\n\n \n")}, io.EOF, []string{"green and plain", "turned"}, false},
+		"broken":           {[]*common.Data{bytesOf("one\ntwo")}, broken, []string{"one", "two"}, true},
+		"broken elsewhere": {[]*common.Data{bytesOf("one\n"), proxied}, io.EOF, []string{"one"}, true},
+		"empty":            {nil, io.EOF, nil, false},
+	} {
+		output := lines{most: 5, longest: logLength}
+		err := readLog(&script[*common.Data]{test.answers, test.end}, &output)
+
+		if got := output.last(); !slices.Equal(got, test.want) || (err != nil) != test.fails {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
+		}
+	}
+}
+
+func TestReadLogIsBounded(t *testing.T) {
+	t.Parallel()
+
+	var answers []*common.Data
+	for range (3 * logStream) >> 16 {
+		answers = append(answers, bytesOf(strings.Repeat(strings.Repeat("x", 1023)+"\n", 64)))
+	}
+
+	output := lines{most: logLines, longest: logLength}
+	stream := &script[*common.Data]{answers, errors.New("read to its end")}
+
+	if err := readLog(stream, &output); err != nil {
+		t.Fatal(err)
+	}
+
+	kept := output.last()
+	if len(kept) != logLines || len(kept[0]) != logLength {
+		t.Errorf("%d lines of %d bytes", len(kept), len(kept[0]))
+	}
+
+	kept = lastBytes(append(kept, "the end"), logBytes)
+	if len(kept) != logBytes/logLength || kept[len(kept)-1] != "the end" {
+		t.Errorf("%d lines of no more than %d bytes, the last is %q", len(kept), logBytes, kept[len(kept)-1])
+	}
+}
+
+func TestLogThatStallsIsGivenUpWithWhatCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &logFake{logs: func(request *machineapi.LogsRequest, stream grpc.ServerStreamingServer[common.Data]) error {
+			if request.GetTailLines() != logLines || request.GetFollow() || request.GetNamespace() != "system" || request.GetDriver() != common.ContainerDriver_CONTAINERD {
+				return status.Error(codes.InvalidArgument, request.String())
+			}
+
+			if err := stream.Send(bytesOf("one\ntwo\n")); err != nil {
+				return err
+			}
+
+			<-stream.Context().Done()
+
+			return stream.Context().Err()
+		}}
+
+		c := connect(t, fake)
+		began := time.Now()
+
+		got, err := c.Logs(t.Context(), "10.5.0.5", "machined", 1<<20)
+		if !slices.Equal(got, []string{"one", "two"}) || !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+			t.Errorf("%q, %v", got, err)
+		}
+
+		if passed := time.Since(began); passed > 2*readTimeout {
+			t.Errorf("it took %s", passed)
+		}
+	})
+}
