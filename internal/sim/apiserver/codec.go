@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// codec speaks JSON and protobuf.
+type codec struct {
+	codecs serializer.CodecFactory
+}
+
+func newCodec() (*codec, error) {
+	scheme := runtime.NewScheme()
+
+	err := errors.Join(
+		corev1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
+		appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme),
+	)
+
+	return &codec{codecs: serializer.NewCodecFactory(scheme)}, err
+}
+
+// accepted is the first media type, of those that a client accepts, that there
+// is; empty where there is none. Tables and other views of objects are none.
+func accepted(header http.Header) string {
+	wanted := header.Get("Accept")
+	if wanted == "" {
+		return runtime.ContentTypeJSON
+	}
+
+	for one := range strings.SplitSeq(wanted, ",") {
+		media, params, err := mime.ParseMediaType(one)
+
+		switch {
+		case err != nil || params["as"] != "":
+		case media == "*/*" || media == "application/*" || media == runtime.ContentTypeJSON:
+			return runtime.ContentTypeJSON
+		case media == runtime.ContentTypeProtobuf:
+			return media
+		}
+	}
+
+	return ""
+}
+
+// encode is an object in a media type; JSON for an object of no known kind.
+func (c *codec) encode(media string, version schema.GroupVersion, object runtime.Object) (body []byte, written string, err error) {
+	if _, loose := object.(runtime.Unstructured); loose {
+		body, err = json.Marshal(object)
+
+		return body, runtime.ContentTypeJSON, err
+	}
+
+	info, found := runtime.SerializerInfoForMediaType(c.codecs.SupportedMediaTypes(), media)
+	if !found {
+		return nil, "", fmt.Errorf("no serializer for %s", media)
+	}
+
+	body, err = runtime.Encode(c.codecs.WithoutConversion().EncoderForVersion(info.Serializer, version), object)
+
+	return body, media, err
+}
+
+// decode reads what a client sent. Its errors are answers.
+func (c *codec) decode(header http.Header, body []byte, into runtime.Object) error {
+	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || media != runtime.ContentTypeJSON && media != runtime.ContentTypeProtobuf {
+		return unsupportedMedia(header.Get("Content-Type"))
+	}
+
+	if _, _, err := c.codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+
+	return nil
+}
+
+func unsupportedMedia(given string) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "", schema.GroupResource{}, "",
+		fmt.Sprintf("the body of the request was in an unknown format %q", given), 0, true)
+}
+
+// patched is a copy of an object with a JSON merge patch applied. Its errors are
+// answers.
+func patched(header http.Header, current object, patch []byte) (object, error) {
+	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || types.PatchType(media) != types.MergePatchType {
+		return nil, unsupportedMedia(header.Get("Content-Type"))
+	}
+
+	text, err := json.Marshal(current)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	var before, change any
+
+	if err := errors.Join(decodeNumbers(text, &before), decodeNumbers(patch, &change)); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+
+	text, err = json.Marshal(merged(before, change))
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	after := emptyLike(current)
+
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+
+	if err := decoder.Decode(after); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+
+	return after, nil
+}
+
+func decodeNumbers(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+
+	return decoder.Decode(into)
+}
+
+// merged applies a JSON merge patch (RFC 7386).
+func merged(current, patch any) any {
+	changes, isMap := patch.(map[string]any)
+	if !isMap {
+		return patch
+	}
+
+	result := map[string]any{}
+
+	if standing, isMap := current.(map[string]any); isMap {
+		for key, value := range standing {
+			result[key] = value
+		}
+	}
+
+	for key, change := range changes {
+		if change == nil {
+			delete(result, key)
+		} else {
+			result[key] = merged(result[key], change)
+		}
+	}
+
+	return result
+}
+
+// emptyLike is a new object of the same type.
+func emptyLike(of object) object {
+	switch of.(type) {
+	case *corev1.Node:
+		return &corev1.Node{}
+	case *corev1.ConfigMap:
+		return &corev1.ConfigMap{}
+	case *coordinationv1.Lease:
+		return &coordinationv1.Lease{}
+	default:
+		return &unstructured.Unstructured{}
+	}
+}

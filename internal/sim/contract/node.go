@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package contract
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+)
+
+// worker is a worker of the cluster by its place among them.
+func worker(t *testing.T, f Fixture, place int) string {
+	t.Helper()
+
+	for _, state := range f.World().Nodes() {
+		if state.Role != model.Worker {
+			continue
+		}
+
+		if place == 0 {
+			return state.Name
+		}
+
+		place--
+	}
+
+	t.Fatal("the cluster has too few workers")
+
+	return ""
+}
+
+// node is a node as the implementation sees it.
+func node(t *testing.T, f Fixture, name string) cluster.KubeNode {
+	t.Helper()
+
+	nodes, err := f.API().Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	index := slices.IndexFunc(nodes, func(one cluster.KubeNode) bool { return one.Name == name })
+	if index < 0 {
+		t.Fatalf("there is no node %s", name)
+	}
+
+	return nodes[index]
+}
+
+func nodesAreReported(t *testing.T, f Fixture) {
+	nodes, err := f.API().Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	states := f.World().Nodes()
+	if len(nodes) != len(states) {
+		t.Errorf("%d nodes, want %d", len(nodes), len(states))
+	}
+
+	for _, state := range states {
+		found, controlPlane := node(t, f, state.Name), state.Role == model.ControlPlane
+
+		if !found.Ready || found.ReadyReason != "KubeletReady" || found.ReadySince.IsZero() || !found.Talos || len(found.Pressure) > 0 {
+			t.Errorf("%s: %+v, want a node of Talos that is ready and complains of nothing", state.Name, found)
+		}
+
+		if found.ControlPlane != controlPlane || found.ExcludesWorkloads != controlPlane {
+			t.Errorf("%s is a control plane: %t, without workloads: %t, want both to be %t",
+				state.Name, found.ControlPlane, found.ExcludesWorkloads, controlPlane)
+		}
+
+		if found.Unschedulable || found.CordonedBy != "" || found.CordonedByTalos {
+			t.Errorf("%s is cordoned: %+v", state.Name, found)
+		}
+
+		if found.SystemUUID != state.UUID || found.BootID != state.BootID || found.Kubelet.String() != state.Kubelet.Version ||
+			!slices.Equal(found.Addresses, []string{state.Address}) {
+			t.Errorf("%s: %+v, want UUID %s, boot ID %s, kubelet %s and address %s",
+				state.Name, found, state.UUID, state.BootID, state.Kubelet.Version, state.Address)
+		}
+	}
+}
+
+func oneUID(t *testing.T, f Fixture) {
+	first, err := f.API().UID(t.Context())
+	if err != nil || first == "" {
+		t.Fatalf("UID %q, %v", first, err)
+	}
+
+	if second, err := f.API().UID(t.Context()); err != nil || second != first {
+		t.Errorf("UID %q, %v, want %q again", second, err, first)
+	}
+}
+
+func componentPodsAreListed(t *testing.T, f Fixture) {
+	pods, err := f.API().ComponentPods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, state := range f.World().Nodes() {
+		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy} {
+			index := slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool {
+				return pod.Node == state.Name && pod.Component == component
+			})
+
+			static := component != cluster.Proxy
+			if wanted := !static || state.Role == model.ControlPlane; wanted != (index >= 0) {
+				t.Errorf("%s has a pod of %s: %t, want %t", state.Name, component, index >= 0, wanted)
+
+				continue
+			}
+
+			if index < 0 {
+				continue
+			}
+
+			pod := pods[index]
+			if pod.Image == "" || !pod.Ready || pod.Trouble != "" || (pod.ConfigVersion != "") != static {
+				t.Errorf("%+v, want a pod that runs", pod)
+			}
+
+			if static && pod.Image != state.StaticPods[string(component)].Image {
+				t.Errorf("%s of %s runs %s, want %s", component, state.Name, pod.Image, state.StaticPods[string(component)].Image)
+			}
+		}
+	}
+}
+
+// cordon has a run cordon a node.
+func cordon(t *testing.T, f Fixture, name, run string, wantOurs bool) {
+	t.Helper()
+
+	ours, err := f.API().Cordon(t.Context(), name, run)
+	if err != nil || ours != wantOurs {
+		t.Errorf("cordoned %s: ours %t, %v, want %t", name, ours, err, wantOurs)
+	}
+}
+
+func uncordon(t *testing.T, f Fixture, name string) {
+	t.Helper()
+
+	if err := f.API().Uncordon(t.Context(), name); err != nil {
+		t.Errorf("uncordoned %s: %v", name, err)
+	}
+}
+
+// expectCordon looks at the cordon of a node and at whose it is.
+func expectCordon(t *testing.T, f Fixture, name string, on bool, by string) {
+	t.Helper()
+
+	if found := node(t, f, name); found.Unschedulable != on || found.CordonedBy != by || found.CordonedByTalos {
+		t.Errorf("%s: cordoned %t by %q (by the machine: %t), want %t by %q",
+			name, found.Unschedulable, found.CordonedBy, found.CordonedByTalos, on, by)
+	}
+}
+
+func cordonIsMarked(t *testing.T, f Fixture) {
+	name := worker(t, f, 0)
+
+	cordon(t, f, name, "run-1", true)
+	expectCordon(t, f, name, true, "run-1")
+	expectCordon(t, f, worker(t, f, 1), false, "")
+
+	uncordon(t, f, name)
+	expectCordon(t, f, name, false, "")
+
+	uncordon(t, f, name)
+	expectCordon(t, f, name, false, "")
+}
+
+func cordonOfAnEarlierRun(t *testing.T, f Fixture) {
+	name := worker(t, f, 0)
+
+	cordon(t, f, name, "run-1", true)
+	cordon(t, f, name, "run-2", true)
+	expectCordon(t, f, name, true, "run-1")
+
+	uncordon(t, f, name)
+	expectCordon(t, f, name, false, "")
+}
+
+func foreignCordon(t *testing.T, f Fixture) {
+	name := worker(t, f, 0)
+
+	f.CordonAsPerson(t, name, true)
+	cordon(t, f, name, "run-1", false)
+	expectCordon(t, f, name, true, "")
+
+	uncordon(t, f, name)
+	expectCordon(t, f, name, true, "")
+
+	f.CordonAsPerson(t, name, false)
+	expectCordon(t, f, name, false, "")
+}
+
+func markWithoutCordon(t *testing.T, f Fixture) {
+	name := worker(t, f, 0)
+
+	cordon(t, f, name, "run-1", true)
+	f.CordonAsPerson(t, name, false)
+	expectCordon(t, f, name, false, "")
+
+	uncordon(t, f, name)
+	f.CordonAsPerson(t, name, true)
+	expectCordon(t, f, name, true, "")
+	cordon(t, f, name, "run-2", false)
+
+	f.CordonAsPerson(t, name, false)
+	cordon(t, f, name, "run-3", true)
+	expectCordon(t, f, name, true, "run-3")
+	uncordon(t, f, name)
+}
+
+func goneNode(t *testing.T, f Fixture) {
+	if ours, err := f.API().Cordon(t.Context(), "never-there", "run-1"); !errors.Is(err, cluster.ErrNotFound) || ours {
+		t.Errorf("cordoned a node that is gone: ours %t, %v, want ErrNotFound", ours, err)
+	}
+
+	uncordon(t, f, "never-there")
+}
+
+func givenUp(t *testing.T, f Fixture) {
+	name := worker(t, f, 0)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	if ours, err := f.API().Cordon(ctx, name, "run-1"); !errors.Is(err, context.Canceled) || ours || errors.Is(err, cluster.ErrOutcomeUnknown) {
+		t.Errorf("cordoned: ours %t, %v, want the cancellation", ours, err)
+	}
+
+	if _, err := f.API().WriteLease(ctx, cluster.Lease{Holder: "run-1"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("wrote the lease: %v, want the cancellation", err)
+	}
+
+	if lease, err := f.API().Lease(t.Context()); err != nil || lease.ResourceVersion != "" {
+		t.Errorf("the lease is %+v, %v, want none", lease, err)
+	}
+
+	expectCordon(t, f, name, false, "")
+}
