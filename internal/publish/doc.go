@@ -37,7 +37,8 @@ const (
 
 // The annotations of a run as a whole.
 const (
-	// KeyFailedNodes is a comma-separated list, absent unless the run failed.
+	// KeyFailedNodes is a comma-separated list of the nodes at which a run failed;
+	// absent, and never empty, where there are none.
 	KeyFailedNodes = "upgrade.vitistack.io/failed-nodes"
 	// KeyLastUpdate is the heartbeat of a running upgrade, RFC 3339 in UTC. A
 	// status in-progress with an old heartbeat is that of a run that died.
@@ -49,6 +50,9 @@ const (
 	StatusInProgress = "in-progress"
 	StatusCompleted  = "completed"
 	StatusFailed     = "failed"
+	// StatusRollingBack is a run that sends a node back to its old version of
+	// Talos, because it did not become healthy with the new one.
+	StatusRollingBack = "rolling-back"
 	// StatusPending is a half of which a run has done everything, and not every
 	// node shows it yet: nobody waited for kube-proxy to be rolled out.
 	StatusPending = "pending"

@@ -57,6 +57,9 @@ func TestEachHalfIsToldOnItsOwn(t *testing.T) {
 	old, halfway, last := left(20, 0, 5, "1.34.2"), left(12, 2, 5, "1.34.2"), left(1, 5, 5, "1.35.2")
 	arrived := left(0, 5, 5, "1.35.2")
 
+	unfinished := there
+	unfinished.Steps = 1
+
 	unsupported := old
 	unsupported.Waits = "Talos 1.12.6 does not support K8s 1.36.1. Upgrade Talos first."
 
@@ -73,6 +76,9 @@ func TestEachHalfIsToldOnItsOwn(t *testing.T) {
 			talosStatus: "in-progress", talosMessage: "Talos upgrade started: 1.12.6 → 1.13.4",
 			kubernetesStatus: "blocked", kubernetesMessage: "Waiting for Talos upgrade to complete",
 			publish.KeyKubernetesCurrent: "1.34.2", kubernetesProgress: "0/5", publish.KeyProgress: "0/5",
+		}},
+		"only an earlier turn has to be finished": {both, []cluster.Event{step(cluster.EventRunStarted, "", "", unfinished, old)}, map[string]string{
+			talosStatus: "in-progress", talosMessage: "Finishing the Talos upgrade to 1.13.4",
 		}},
 		"nobody waited for kube-proxy": {onlyKubernetes, []cluster.Event{step(cluster.EventRunDone, "", "", behind, left(0, 2, 5, "1.34.2"))}, map[string]string{
 			kubernetesStatus: "pending", kubernetesMessage: "Kubernetes upgrade applied: 2/5 nodes show 1.35.2 so far", publish.KeyKubernetesCurrent: "1.34.2",

@@ -54,6 +54,13 @@ type Publisher struct {
 	// beaten is when something was last published.
 	beaten time.Time
 	closed bool
+	// flushed tells that the last word was said for as long as it is ours to say,
+	// unsaid what of it does not stand.
+	flushed bool
+	unsaid  error
+	// attempting is held for one attempt: an older state can never be written over
+	// a newer one.
+	attempting chan struct{}
 }
 
 // New makes a publisher. [Publisher.Close] must be called in the end.
@@ -65,6 +72,8 @@ func New(store Store) *Publisher {
 		wake:     make(chan struct{}, 1),
 		wanted:   map[string]*string{},
 		standing: map[string]*string{},
+
+		attempting: make(chan struct{}, 1),
 	}
 }
 
@@ -86,7 +95,7 @@ func (p *Publisher) Observe(event cluster.Event) {
 	}
 
 	maps.Copy(p.wanted, changes)
-	p.running = running
+	p.running, p.flushed = running, false
 
 	p.start.Do(p.launch)
 
@@ -104,8 +113,7 @@ func (p *Publisher) launch() {
 	go p.run(ctx)
 }
 
-// run publishes until it is stopped. There is one attempt at a time, so that an
-// older state can never be written over a newer one.
+// run publishes until it is stopped.
 func (p *Publisher) run(ctx context.Context) {
 	defer close(p.done)
 
@@ -171,6 +179,13 @@ func (p *Publisher) untilBeat() time.Duration {
 
 // publish makes one attempt to write what is not known to stand.
 func (p *Publisher) publish(ctx context.Context) error {
+	select {
+	case p.attempting <- struct{}{}:
+		defer func() { <-p.attempting }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+
 	changes := p.pending(time.Now())
 	if len(changes) == 0 {
 		return nil

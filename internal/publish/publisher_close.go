@@ -29,6 +29,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	p.closed = true
 	p.running = false
 	launched := p.cancel != nil
+	flushed, unsaid := p.flushed, p.unsaid
 	p.mutex.Unlock()
 
 	if again || !launched {
@@ -36,6 +37,14 @@ func (p *Publisher) Close(ctx context.Context) error {
 	}
 
 	close(p.stop)
+
+	if flushed {
+		// What is written from now on may be somebody else's.
+		p.cancel()
+		<-p.done
+
+		return unsaid
+	}
 
 	select {
 	case <-p.done:
@@ -46,6 +55,30 @@ func (p *Publisher) Close(ctx context.Context) error {
 	<-p.done
 
 	return p.finish(ctx)
+}
+
+// Flush publishes what is not published yet and checks that it stands, or returns
+// when the context ends. It is called while the annotations are ours to write, and
+// [Publisher.Close] writes nothing after it unless something else was observed. It
+// implements [cluster.Flusher].
+func (p *Publisher) Flush(ctx context.Context) {
+	p.mutex.Lock()
+	idle := p.closed || p.cancel == nil || len(p.wanted) == 0
+	p.running = false
+	p.mutex.Unlock()
+
+	if idle {
+		return
+	}
+
+	err := p.finish(ctx)
+
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	// What does not stand by now may be somebody else's to say.
+	p.wanted = map[string]*string{}
+	p.flushed, p.unsaid = true, err
 }
 
 // finish repeats the last word until it is seen to stand.

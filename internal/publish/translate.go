@@ -5,6 +5,7 @@ package publish
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -35,16 +36,20 @@ func translate(event cluster.Event, running bool) (changes map[string]*string, g
 	case cluster.EventNodeDone:
 		moving.say(changes, StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
 		goesOn = true
+	case cluster.EventRollingBack:
+		if !talos.managed() {
+			// Of what is not managed nothing is said.
+			return nil, running
+		}
+
+		talos.say(changes, StatusRollingBack, rolling(event))
+		goesOn = true
 	case cluster.EventRunDone:
 		moving.complete(changes)
 		changes[KeyFailedNodes] = nil
 	case cluster.EventRunFailed:
 		moving.fail(changes, event)
-		changes[KeyFailedNodes] = nil
-
-		if event.Node != "" {
-			changes[KeyFailedNodes] = text(event.Node)
-		}
+		changes[KeyFailedNodes] = failedNodes(event)
 	default:
 		return nil, running
 	}
@@ -104,6 +109,13 @@ func start(changes map[string]*string, moving half) {
 		from = moving.progress.Lowest.String()
 	}
 
+	if moving.progress.Lowest.Equal(moving.target) {
+		// What is left to do moves no version.
+		moving.say(changes, StatusInProgress, fmt.Sprintf("Finishing the %s upgrade to %s", moving.name, moving.target))
+
+		return
+	}
+
 	moving.say(changes, StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", moving.name, from, moving.target))
 }
 
@@ -128,6 +140,29 @@ func ended(event cluster.Event) string {
 	default:
 		return string(event.Component) + " on " + event.Node + " upgraded"
 	}
+}
+
+// rolling is what is done to a node that did not become healthy.
+func rolling(event cluster.Event) string {
+	return "Rolling back node " + event.Node + " to " + event.To.String() + ": " + reason(event)
+}
+
+// failedNodes lists the nodes of a run that failed, each once; nil where it is
+// about none.
+func failedNodes(event cluster.Event) *string {
+	var names []string
+
+	for name := range strings.SplitSeq(event.Node, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+
+	if len(names) == 0 {
+		return nil
+	}
+
+	return text(strings.Join(names, ","))
 }
 
 // onTheWay names a version between what ran and the target, so that nobody takes
