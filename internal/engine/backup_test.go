@@ -29,9 +29,9 @@ func saving(store cluster.SnapshotStore) engine.Request {
 func TestSnapshotIsTakenBeforeAnythingIsTouched(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
-		first := r.worker("run-1")
+		first := r.Worker("run-1")
 
-		first.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		first.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if slices.Contains([]string{"Pull", "Cordon", "Install", "Reboot"}, call.Method) && len(store.Saved()) == 0 {
 				t.Errorf("%s before there was a snapshot", call)
 			}
@@ -39,8 +39,8 @@ func TestSnapshotIsTakenBeforeAnythingIsTouched(t *testing.T) {
 			return next(ctx)
 		})
 
-		r.must(first, saving(store))
-		r.at(toLifecycle)
+		r.Must(first, saving(store))
+		r.At(toLifecycle)
 
 		saved := store.Saved()
 		if len(saved) != 1 {
@@ -58,9 +58,9 @@ func TestSnapshotIsTakenOncePerTarget(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 
-		r.dieBehind("Install", r.worker("run-1"), saving(store))
+		r.dieBehind("Install", r.Worker("run-1"), saving(store))
 
-		r.must(r.worker("run-2"), saving(store))
+		r.Must(r.Worker("run-2"), saving(store))
 
 		if saved := store.Saved(); len(saved) != 1 {
 			t.Errorf("saved %d snapshots for one target, want one", len(saved))
@@ -68,7 +68,7 @@ func TestSnapshotIsTakenOncePerTarget(t *testing.T) {
 
 		next := saving(store)
 		next.Target = to("1.13.6").Target
-		r.must(r.worker("run-3"), next)
+		r.Must(r.Worker("run-3"), next)
 
 		if saved := store.Saved(); len(saved) != 2 {
 			t.Errorf("saved %d snapshots for two targets, want two", len(saved))
@@ -93,12 +93,12 @@ func TestSnapshotThatFailsStopsEverything(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
 				store := ports.NewVault()
 
-				err := r.worker("run-1").upgrade(context.Background(), saving(store))
+				err := r.Worker("run-1").Apply(context.Background(), saving(store))
 				if !errors.Is(err, engine.ErrSnapshot) || !strings.Contains(err.Error(), "No node was disturbed") {
 					t.Fatalf("got %v, want the snapshot", err)
 				}
 
-				if touched := r.judge.of(history.KindCordon, history.KindInstall, history.KindPull); len(touched) > 0 {
+				if touched := r.Judge.Of(history.KindCordon, history.KindInstall, history.KindPull); len(touched) > 0 {
 					t.Errorf("touched: %+v", touched)
 				}
 
@@ -106,7 +106,7 @@ func TestSnapshotThatFailsStopsEverything(t *testing.T) {
 					t.Errorf("saved %+v and recorded %+v, want neither", saved, r.Journal().Snapshot)
 				}
 
-				r.tidy()
+				r.Tidy()
 			})
 		})
 	}
@@ -122,8 +122,8 @@ func TestSnapshotIsTakenFromAnotherMemberWhenOneFails(t *testing.T) {
 
 			inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
 				store := ports.NewVault()
-				r.must(r.worker("run-1"), saving(store))
-				r.at(toLifecycle)
+				r.Must(r.Worker("run-1"), saving(store))
+				r.At(toLifecycle)
 
 				if len(store.Saved()) != 1 {
 					t.Errorf("saved %+v, want one", store.Saved())
@@ -140,7 +140,7 @@ func TestLaterErrorsSayWhereTheSnapshotIs(t *testing.T) {
 		store := ports.NewVault()
 
 		for _, run := range []string{"run-1", "run-2"} {
-			err := r.worker(run).upgrade(context.Background(), saving(store))
+			err := r.Worker(run).Apply(context.Background(), saving(store))
 			if err == nil {
 				t.Fatal("the upgrade succeeded")
 			}
@@ -158,7 +158,7 @@ func TestSnapshotIsReportedWhereNoNodeMoved(t *testing.T) {
 	faults := []model.Fault{{Node: "worker-1", Step: model.StepPull, Effect: model.EffectNotFound}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
-		last, err := r.worker("run-1").Upgrade(context.Background(), saving(ports.NewVault()))
+		last, err := r.Worker("run-1").Upgrade(context.Background(), saving(ports.NewVault()))
 		if err == nil {
 			t.Fatal("the image was pulled")
 		}
@@ -174,14 +174,14 @@ func TestPlaceThatTakesNoSnapshotIsFoundBeforeTheLease(t *testing.T) {
 		store := ports.NewVault()
 		store.Refuse(errors.New("permission denied"))
 
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 
-		err := w.upgrade(context.Background(), saving(store))
+		err := w.Apply(context.Background(), saving(store))
 		if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), cluster.CheckSnapshot) {
 			t.Fatalf("got %v, want the place of the snapshot", err)
 		}
 
-		if _, mutating := w.client.Calls(); mutating > 0 {
+		if _, mutating := w.Client.Calls(); mutating > 0 {
 			t.Errorf("%d mutating calls, want none", mutating)
 		}
 	})
@@ -195,12 +195,12 @@ func TestCancelledSnapshotLeavesNothingBehind(t *testing.T) {
 		defer cancel()
 
 		store := ports.NewVault()
-		if err := r.worker("run-1").upgrade(ctx, saving(store)); err == nil {
+		if err := r.Worker("run-1").Apply(ctx, saving(store)); err == nil {
 			t.Fatal("the upgrade succeeded")
 		}
 
-		r.tidy()
-		r.sound()
+		r.Tidy()
+		r.Sound()
 	})
 }
 
@@ -208,16 +208,16 @@ func TestCancelledSnapshotLeavesNothingBehind(t *testing.T) {
 func TestSnapshotFirstIsSeen(t *testing.T) {
 	judging := []checker.Option{checker.SnapshotFirst()}
 
-	inCluster(t, setup{judging: judging}, func(r *rig) {
-		r.must(r.worker("run-1"), to(toLifecycle))
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
+		r.Must(r.Worker("run-1"), to(toLifecycle))
 
-		if broken := r.judge.verdict().Broken(); !slices.Contains(broken, checker.S14) {
+		if broken := r.Judge.Verdict().Broken(); !slices.Contains(broken, checker.S14) {
 			t.Errorf("a run without a snapshot broke %v, want %s", broken, checker.S14)
 		}
 	})
 
-	inCluster(t, setup{judging: judging}, func(r *rig) {
-		r.must(r.worker("run-1"), saving(ports.NewVault()))
-		r.at(toLifecycle)
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
+		r.Must(r.Worker("run-1"), saving(ports.NewVault()))
+		r.At(toLifecycle)
 	})
 }

@@ -22,8 +22,8 @@ func TestNodeThatWentThroughItsBootIsNotRebootedAgain(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		var asked atomic.Int32
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method != "Reboot" || call.Node != "worker-0" || asked.Add(1) > 1 {
 				return next(ctx)
 			}
@@ -38,9 +38,9 @@ func TestNodeThatWentThroughItsBootIsNotRebootedAgain(t *testing.T) {
 			return nil
 		})
 
-		r.must(w, to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -78,8 +78,8 @@ func TestBootThatCannotBeReadIsNoOtherBoot(t *testing.T) {
 		t.Run(hop.method+" from "+hop.from, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 41}}, func(r *rig) {
 				client := r.Client("run-1")
-				blind := &bootless{Client: client, address: r.node("worker-0").Address}
-				w := r.workerOver(client, blind, client)
+				blind := &bootless{Client: client, address: r.State("worker-0").Address}
+				w := r.WorkerOver(client, blind, client)
 
 				var begun sync.Once
 
@@ -99,9 +99,9 @@ func TestBootThatCannotBeReadIsNoOtherBoot(t *testing.T) {
 					return err
 				})
 
-				r.must(w, to(hop.to))
-				r.at(hop.to)
-				r.once()
+				r.Must(w, to(hop.to))
+				r.At(hop.to)
+				r.Once()
 			})
 		})
 	}
@@ -114,10 +114,10 @@ func TestEntryWithoutABootProvesNoReboot(t *testing.T) {
 		r.killedAt("run-1", "Reboot", 1, to(toLifecycle))
 
 		client := r.Client("run-2")
-		w := r.workerOver(client, client, &unbooted{Client: client})
-		r.must(w, to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		w := r.WorkerOver(client, client, &unbooted{Client: client})
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -136,24 +136,24 @@ func (u *unbooted) Journal(ctx context.Context) (cluster.Journal, error) {
 
 // killedAt runs an upgrade that is killed before its n-th call of a method.
 func (r *rig) killedAt(run, method string, nth int32, request engine.Request) {
-	r.t.Helper()
+	r.T.Helper()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
 	var calls atomic.Int32
 
-	hit := newStrike(dieBefore, -1, cancel)
-	w := r.worker(run)
-	w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+	hit := newStrike(dieBefore, atWill, cancel)
+	w := r.Worker(run)
+	w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 		if call.Method == method && calls.Add(1) == nth {
-			hit.kill()
+			hit.Kill()
 		}
 
-		return hit.intercept(ctx, call, next)
+		return hit.Intercept(ctx, call, next)
 	})
 
-	if err := w.upgrade(ctx, request); err == nil {
-		r.t.Fatal("the killed run reports success")
+	if err := w.Apply(ctx, request); err == nil {
+		r.T.Fatal("the killed run reports success")
 	}
 }

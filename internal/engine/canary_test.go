@@ -18,15 +18,15 @@ func TestCanariesMoveBeforeEverythingElse(t *testing.T) {
 	for _, order := range []cluster.Order{cluster.WorkersFirst, cluster.ControlPlanesFirst} {
 		t.Run(string(order), func(t *testing.T) {
 			given := pairs(109)
-			given.judging = append(given.judging, checker.Canary("worker-3", "worker-1"))
+			given.Judging = append(given.Judging, checker.Canary("worker-3", "worker-1"))
 
 			inCluster(t, given, func(r *rig) {
 				request := sharing(t, toLifecycle, "2")
 				request.Policy.Canary, request.Policy.Order = []string{"worker-3", "worker-1"}, order
 
-				r.must(r.worker("run-1"), request)
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-1"), request)
+				r.At(toLifecycle)
+				r.Once()
 
 				spans := r.spans()
 				canaries := append(ofRole(spans, "worker-1"), ofRole(spans, "worker-3")...)
@@ -61,7 +61,7 @@ func TestCanaryThatFailsStopsTheRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fault.Node = "worker-4"
 			given := pairs(113, fault)
-			given.judging = append(given.judging, checker.Canary("worker-4"))
+			given.Judging = append(given.Judging, checker.Canary("worker-4"))
 
 			inCluster(t, given, func(r *rig) {
 				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
@@ -69,12 +69,12 @@ func TestCanaryThatFailsStopsTheRest(t *testing.T) {
 				request := undrained(sharing(t, toLifecycle, "2"))
 				request.Policy.Canary = []string{"worker-4"}
 
-				failed := failure(t, r.worker("run-1").upgrade(context.Background(), request), nil, "worker-4")
+				failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), nil, "worker-4")
 				if !strings.Contains(failed.Detail(), "canary") {
 					t.Errorf("it does not say that the node is a canary: %v", failed)
 				}
 
-				r.sound()
+				r.Sound()
 
 				for _, moved := range r.spans() {
 					if moved.node != "worker-4" {
@@ -86,8 +86,8 @@ func TestCanaryThatFailsStopsTheRest(t *testing.T) {
 
 				again := r.persistent(toLifecycle)
 				again.Policy.MaxUnavailable, again.Policy.Canary = request.Policy.MaxUnavailable, request.Policy.Canary
-				r.must(r.worker("run-2"), again)
-				r.at(toLifecycle)
+				r.Must(r.Worker("run-2"), again)
+				r.At(toLifecycle)
 			})
 		})
 	}
@@ -109,15 +109,15 @@ func TestHeldNodesAreLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := pairs(127)
-			given.judging = append(given.judging, checker.Held(nodes...))
+			given.Judging = append(given.Judging, checker.Held(nodes...))
 
 			inCluster(t, given, func(r *rig) {
 				request := held(sharing(t, toLifecycle, "2"), nodes...)
-				r.must(r.worker("run-1"), request)
-				r.sound()
-				r.tidy()
+				r.Must(r.Worker("run-1"), request)
+				r.Sound()
+				r.Tidy()
 
-				for name, node := range r.judge.verdict().Nodes {
+				for name, node := range r.Judge.Verdict().Nodes {
 					want := toLifecycle
 					if request.Policy.Holds(name) {
 						want = fromLifecycle
@@ -132,10 +132,10 @@ func TestHeldNodesAreLeftAlone(t *testing.T) {
 					t.Errorf("%v", notes)
 				}
 
-				again := r.worker("run-2")
-				r.must(again, request)
+				again := r.Worker("run-2")
+				r.Must(again, request)
 
-				if _, mutating := again.client.Calls(); mutating != 0 {
+				if _, mutating := again.Client.Calls(); mutating != 0 {
 					t.Errorf("the next upgrade made %d mutating calls", mutating)
 				}
 			})
@@ -149,12 +149,12 @@ func TestHeldWorkerThatIsSilentIsNoObstacle(t *testing.T) {
 	given := pairs(131, append(silent("worker-2"), model.Fault{
 		Node: "worker-2", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1,
 	})...)
-	given.judging = append(given.judging, checker.Held("worker-2"))
+	given.Judging = append(given.Judging, checker.Held("worker-2"))
 
 	inCluster(t, given, func(r *rig) {
-		r.must(r.worker("run-1"), held(sharing(t, toLifecycle, "2"), "worker-2"))
-		r.sound()
-		r.tidy()
+		r.Must(r.Worker("run-1"), held(sharing(t, toLifecycle, "2"), "worker-2"))
+		r.Sound()
+		r.Tidy()
 
 		if together := most(ofRole(r.spans(), "worker")); together != 1 {
 			t.Errorf("%d workers moved at a time beside the held one, want 1", together)

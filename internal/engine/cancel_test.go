@@ -58,7 +58,7 @@ func (r *rig) cancelAt(moment time.Duration, request engine.Request) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	first := r.worker("run-1")
+	first := r.Worker("run-1")
 	ended := make(chan struct{})
 
 	var took time.Duration
@@ -69,7 +69,7 @@ func (r *rig) cancelAt(moment time.Duration, request engine.Request) {
 		_, err := first.Upgrade(ctx, request)
 
 		if err != nil && ctx.Err() == nil {
-			r.t.Errorf("the run failed before it was cancelled: %v", err)
+			r.T.Errorf("the run failed before it was cancelled: %v", err)
 		}
 	}()
 
@@ -84,21 +84,21 @@ func (r *rig) cancelAt(moment time.Duration, request engine.Request) {
 	}
 
 	if took > cancelMost {
-		r.t.Errorf("it took %s to return after the cancel\n%s", took, r.judge.text())
+		r.T.Errorf("it took %s to return after the cancel\n%s", took, r.Judge.Text())
 	}
 
 	if r.anyServer() {
 		r.leftClean()
 	}
 
-	first.notes.finish()
-	r.until("in service", 10*time.Minute, r.anyServer)
+	first.Notes.Finish()
+	r.Until("in service", 10*time.Minute, r.anyServer)
 
 	// Where the API server was away, the lease has to stand still for a while;
 	// a node without its API server is nothing that an apply can go on from.
-	r.must(r.worker("run-2"), request)
-	r.sound()
-	r.allRun(request.Target.Talos.String())
+	r.Must(r.Worker("run-2"), request)
+	r.Sound()
+	r.AllRun(request.Target.Talos.String())
 }
 
 func (r *rig) anyServer() bool {
@@ -114,10 +114,10 @@ func (r *rig) anyServer() bool {
 // leftClean fails the test when a lease was left, or a cordon on a node that
 // is not armed.
 func (r *rig) leftClean() {
-	r.t.Helper()
+	r.T.Helper()
 
 	if holder := r.Lease().Holder; holder != "" {
-		r.t.Errorf("the lease is still held by %s\n%s", holder, r.judge.text())
+		r.T.Errorf("the lease is still held by %s\n%s", holder, r.Judge.Text())
 	}
 
 	armed := map[string]bool{}
@@ -125,9 +125,9 @@ func (r *rig) leftClean() {
 		armed[entry.Node] = entry.Open()
 	}
 
-	for name, node := range r.judge.verdict().Nodes {
+	for name, node := range r.Judge.Verdict().Nodes {
 		if node.Cordoned && !armed[name] {
-			r.t.Errorf("%s is still cordoned and has no open entry in the journal\n%s", name, r.judge.text())
+			r.T.Errorf("%s is still cordoned and has no open entry in the journal\n%s", name, r.Judge.Text())
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (c *replacement) configure(ctx context.Context) error {
 
 		c.written = true
 
-		last = c.talos.Configure(ctx, c.step.Address, change)
+		last = c.once(ctx, func(ctx context.Context) error { return c.talos.Configure(ctx, c.step.Address, change) })
 		c.traffic.stepped(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {

@@ -14,7 +14,7 @@ import (
 func (c *replacement) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{
 		Summary: fmt.Sprintf("Unable to bring %s on node %s to Kubernetes %s", c.step.Component, c.step.Node, c.step.To),
-		Node:    c.step.Node, Component: c.step.Component, Seen: err.Error(), State: c.state(), Remedy: resumeRemedy, Err: err,
+		Node:    c.step.Node, Component: c.step.Component, Seen: err.Error(), Excerpts: c.excerpts(ctx), State: c.state(), Remedy: resumeRemedy, Err: err,
 	}
 
 	switch {

@@ -90,7 +90,13 @@ func (t *turn) occupyNow(ctx context.Context) error {
 func (t *turn) cordon(ctx context.Context) (bool, string, error) {
 	t.traffic.disturb(t.step.Node)
 
-	ours, err := t.kubernetes.Cordon(ctx, t.step.Node, t.run.run)
+	var ours bool
+
+	err := t.once(ctx, func(ctx context.Context) (err error) {
+		ours, err = t.kubernetes.Cordon(ctx, t.step.Node, t.run.run)
+
+		return err
+	})
 	if err != nil {
 		// A cordon whose reply was lost carries our mark: tidy finds it.
 		t.cordoned = true
@@ -125,7 +131,7 @@ func (t *turn) uncordon(ctx context.Context) error {
 			return false, seen, err
 		}
 
-		if err := t.kubernetes.Uncordon(ctx, t.step.Node); err != nil {
+		if err := t.once(ctx, func(ctx context.Context) error { return t.kubernetes.Uncordon(ctx, t.step.Node) }); err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
 

@@ -24,24 +24,24 @@ func TestNodeThatTheConfigurationNamesMayLeave(t *testing.T) {
 				request := to(toLifecycle)
 				request.Policy.Canary, request.Policy.Hold, request.Policy.Images, request.Policy.Retry = policy.Canary, policy.Hold, policy.Images, policy.Retry
 
-				w := r.worker("run-1")
+				w := r.Worker("run-1")
 				r.during(w, "Cordon", "worker-1", func() {
 					if err := r.RemoveNode("worker-0"); err != nil {
 						t.Error(err)
 					}
 				})
 
-				r.must(w, request)
-				r.sound()
-				r.tidy()
+				r.Must(w, request)
+				r.Sound()
+				r.Tidy()
 
 				for _, node := range []string{"worker-1", "worker-2", "cp-0", "cp-1", "cp-2"} {
-					if state := r.node(node); state.Talos != toLifecycle || state.Unschedulable {
+					if state := r.State(node); state.Talos != toLifecycle || state.Unschedulable {
 						t.Errorf("%s was not moved: %+v", node, state)
 					}
 				}
 
-				warnings := w.texts(cluster.EventWarning)
+				warnings := w.Texts(cluster.EventWarning)
 				if count := strings.Count(strings.Join(warnings, "\n"), "worker-0, which canary or node_overrides names, has left"); count != 1 {
 					t.Errorf("it was said %d times that worker-0 has left: %v", count, warnings)
 				}

@@ -25,10 +25,10 @@ func TestSameSeedTellsTheSameStory(t *testing.T) {
 			for range repetitions {
 				inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 33}}, func(r *rig) {
 					r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
-					r.must(r.worker("run-1"), to(hop.to))
+					r.Must(r.Worker("run-1"), to(hop.to))
 
 					// What happens at one and the same instant has no order.
-					lines := strings.Split(r.judge.text(), "\n")
+					lines := strings.Split(r.Judge.Text(), "\n")
 					slices.Sort(lines)
 
 					if story := strings.Join(lines, "\n"); first == "" {

@@ -82,11 +82,13 @@ func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error)
 		for _, pod := range pods {
 			left[pod.String()] = "is shutting down"
 
-			if pod.Terminating {
+			if mine, err := t.removable(ctx, pod); err != nil {
+				return err
+			} else if !mine {
 				continue
 			}
 
-			if err := t.kubernetes.Evict(ctx, pod); err != nil {
+			if err := t.once(ctx, func(ctx context.Context) error { return t.kubernetes.Evict(ctx, pod) }); err != nil {
 				left[pod.String()] = err.Error()
 
 				// What is never evicted is deleted in the end, where that is asked for.
@@ -112,17 +114,31 @@ func (t *turn) deleteAll(ctx context.Context) error {
 
 	return t.emptied(bounded, func(ctx context.Context, pods []cluster.Pod) error {
 		for _, pod := range pods {
-			if pod.Terminating {
+			if mine, err := t.removable(ctx, pod); err != nil {
+				return err
+			} else if !mine {
 				continue
 			}
 
-			if err := t.kubernetes.DeletePod(ctx, pod); err != nil && !cluster.Heals(err) {
+			if err := t.once(ctx, func(ctx context.Context) error { return t.kubernetes.DeletePod(ctx, pod) }); err != nil && !cluster.Heals(err) {
 				return fmt.Errorf("deleting pod %s: %w", pod, err)
 			}
 		}
 
 		return nil
 	})
+}
+
+// removable tells whether a pod is still there to be removed, and the lease ours: a
+// node may have hundreds.
+func (t *turn) removable(ctx context.Context, pod cluster.Pod) (bool, error) {
+	if pod.Terminating {
+		return false, nil
+	}
+
+	ok, _, err := t.lock.holds(ctx)
+
+	return ok, err
 }
 
 // emptied removes pods the given way until the node has none left.

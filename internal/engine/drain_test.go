@@ -55,15 +55,15 @@ func TestBudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
 				given.prepare(r)
 
-				begun, w := time.Now(), r.worker("run-1")
+				begun, w := time.Now(), r.Worker("run-1")
 
-				err := w.upgrade(context.Background(), to(toLifecycle))
+				err := w.Apply(context.Background(), to(toLifecycle))
 				if !given.refused {
 					if err != nil {
 						t.Fatal(err)
 					}
 
-					r.at(toLifecycle)
+					r.At(toLifecycle)
 
 					return
 				}
@@ -72,7 +72,7 @@ func TestBudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
 					t.Errorf("after %s: got %v, want the budget", time.Since(begun), err)
 				}
 
-				if _, mutating := w.client.Calls(); mutating > 0 {
+				if _, mutating := w.Client.Calls(); mutating > 0 {
 					t.Errorf("%d mutating calls, want none", mutating)
 				}
 			})
@@ -84,7 +84,7 @@ func TestBudgetThatNeverGivesStopsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
 
-		err := r.worker("run-1").upgrade(context.Background(), undrained(to(toLifecycle)))
+		err := r.Worker("run-1").Apply(context.Background(), undrained(to(toLifecycle)))
 		failed := failure(t, err, engine.ErrDrain, "worker-1")
 
 		for _, want := range []string{"workload/precious-1", "workload/precious", "drain.on_timeout"} {
@@ -93,33 +93,33 @@ func TestBudgetThatNeverGivesStopsTheRun(t *testing.T) {
 			}
 		}
 
-		r.sound()
+		r.Sound()
 		r.stopped("worker-1", false)
 
-		if deleted := r.judge.of(history.KindDelete); len(deleted) != 0 {
+		if deleted := r.Judge.Of(history.KindDelete); len(deleted) != 0 {
 			t.Errorf("pods were deleted: %+v", deleted)
 		}
 
 		r.RemoveBudget("precious")
-		r.must(r.worker("run-2"), to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
 func TestPodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
 	judging := []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}
 
-	inCluster(t, setup{judging: judging}, func(r *rig) {
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
 
 		request := to(toLifecycle)
 		request.Policy.Drain.OnTimeout = cluster.DrainDelete
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+		r.Once()
 
-		if deleted := r.judge.of(history.KindDelete); len(deleted) != 1 || deleted[0].Detail["budget"] != "workload/precious" {
+		if deleted := r.Judge.Of(history.KindDelete); len(deleted) != 1 || deleted[0].Detail["budget"] != "workload/precious" {
 			t.Errorf("deleted %+v, want the one pod against its budget", deleted)
 		}
 	})
@@ -130,14 +130,14 @@ func TestLegacyUpgradeCannotLeaveTheDrainOut(t *testing.T) {
 		request := to(toLegacy)
 		request.Policy.Drain.Enabled = false
 
-		w := r.worker("run-1")
-		failed := failure(t, w.upgrade(context.Background(), request), engine.ErrBlocked, "worker-0")
+		w := r.Worker("run-1")
+		failed := failure(t, w.Apply(context.Background(), request), engine.ErrBlocked, "worker-0")
 
 		if !strings.Contains(failed.Detail(), "drain.enabled") {
 			t.Errorf("the attribute is not named: %v", failed)
 		}
 
-		if _, mutating := w.client.Calls(); mutating != 0 {
+		if _, mutating := w.Client.Calls(); mutating != 0 {
 			t.Errorf("the refused run made %d mutating calls", mutating)
 		}
 	})
@@ -149,11 +149,11 @@ func TestDisabledDrainEvictsNothing(t *testing.T) {
 
 		request := to(toLifecycle)
 		request.Policy.Drain.Enabled = false
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+		r.Once()
 
-		if evicted := r.judge.of(history.KindEvict); len(evicted) != 0 {
+		if evicted := r.Judge.Of(history.KindEvict); len(evicted) != 0 {
 			t.Errorf("evicted %+v", evicted)
 		}
 	})
@@ -176,11 +176,11 @@ func TestCordonOfAPersonSurvives(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				r.must(r.worker("run-1"), to(given.target))
-				r.sound()
-				r.once()
+				r.Must(r.Worker("run-1"), to(given.target))
+				r.Sound()
+				r.Once()
 
-				for node, found := range r.judge.verdict().Nodes {
+				for node, found := range r.Judge.Verdict().Nodes {
 					if want := node == given.node; found.Cordoned != want {
 						t.Errorf("%s: cordoned is %t, want %t", node, found.Cordoned, want)
 					}
@@ -196,14 +196,14 @@ func TestCordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		w := r.worker("run-1")
-		failed := failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
+		w := r.Worker("run-1")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
 
 		if !strings.Contains(failed.Detail(), "worker-0 (cordoned)") {
 			t.Errorf("the cordoned worker is not named: %v", failed)
 		}
 
-		if _, mutating := w.client.Calls(); mutating != 0 {
+		if _, mutating := w.Client.Calls(); mutating != 0 {
 			t.Errorf("the refused run made %d mutating calls", mutating)
 		}
 
@@ -211,9 +211,9 @@ func TestCordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		r.must(r.worker("run-2"), to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -231,16 +231,16 @@ func TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet(t *testing.T) {
 				r.AddPod("plain", "worker-1", nil)
 				time.Sleep(time.Minute)
 
-				r.must(r.worker("run-1"), bare(to(hop.to)))
-				r.at(hop.to)
-				r.once()
+				r.Must(r.Worker("run-1"), bare(to(hop.to)))
+				r.At(hop.to)
+				r.Once()
 
-				if evicted := r.judge.of(history.KindEvict); len(evicted) < 2 || evicted[0].Node != "worker-1" || evicted[1].Node != "worker-1" {
+				if evicted := r.Judge.Of(history.KindEvict); len(evicted) < 2 || evicted[0].Node != "worker-1" || evicted[1].Node != "worker-1" {
 					t.Errorf("evicted %+v, want both pods of worker-1 first", evicted)
 				}
 
 				// The legacy call drains once more, and that is the node's affair.
-				begun, drained := r.spans()[0], r.judge.of(history.KindJournal)[0]
+				begun, drained := r.spans()[0], r.Judge.Of(history.KindJournal)[0]
 				if begun.node != "worker-1" || drained.Node != "worker-1" || drained.Sim-begun.begin > 10 {
 					t.Errorf("worker-1 was not drained within 10 s: %+v, %+v", begun, drained)
 				}

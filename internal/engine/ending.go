@@ -68,6 +68,7 @@ func (s *schedule) fail(err error) {
 
 	s.emit(cluster.Event{Kind: cluster.EventWarning, Node: other.Node, Text: other.Summary + ": " + other.Seen, Err: err})
 
+	first.Excerpts = append(first.Excerpts, other.Excerpts...)
 	first.Findings = append(first.Findings, cluster.Finding{
 		Check: checkTurn, Severity: cluster.Observed, Node: other.Node, Err: err,
 		Found:  "its turn was going on beside that and failed too: " + other.Seen,

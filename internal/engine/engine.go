@@ -56,6 +56,8 @@ type Engine struct {
 	// telling is held while observers are told of an event.
 	telling door
 	notices *notices
+	// halt is when the present operation had to stop.
+	halt *halt
 }
 
 // New makes an engine; it contacts nobody.
@@ -78,6 +80,7 @@ func New(options Options) *Engine {
 
 		telling: newDoor(),
 		notices: newNotices(),
+		halt:    &halt{},
 	}
 	if made.clock == nil {
 		made.clock = RealClock()
@@ -123,9 +126,18 @@ const (
 	guardPatience = 5 * time.Minute
 	// cleanupPatience bounds each thing that is still done after a failure.
 	cleanupPatience = 30 * time.Second
-	// hurriedPatience does so after a cancel: taking back a cordon, a last look
-	// and the release of the lease must fit into 15 s together.
+	// flushPatience bounds the wait for the last word: whoever holds the lease
+	// meanwhile keeps others waiting.
+	flushPatience = 10 * time.Second
+	// hurriedPatience does so after a cancel, and haltMost all of it together: the
+	// end of a call, a cordon that is taken back, a last look and the last word.
+	// The release of the lease comes after them, with releaseMost in all; what the
+	// caller does then must fit into 15 s as well.
 	hurriedPatience = 4 * time.Second
+	haltMost        = 8 * time.Second
+	releaseMost     = 12 * time.Second
+	// hurriedLeast is left to each of them in any case.
+	hurriedLeast = 500 * time.Millisecond
 	// observeParallel bounds the nodes that are observed at the same time.
 	observeParallel = 64
 	// pullParallel bounds the nodes that pull at the same time.
@@ -136,26 +148,54 @@ const (
 // little after ctx does.
 func (e *Engine) outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	kept, end := context.WithCancel(context.WithoutCancel(ctx))
+	calm := e.hurry(kept, end, haltMost)
 	release := context.AfterFunc(ctx, func() {
-		_ = e.clock.Sleep(kept, hurriedPatience)
+		_ = e.clock.Sleep(kept, e.halt.patience(e.clock.Now(), haltMost))
 
 		end()
 	})
 
 	return kept, func() {
 		release()
+		calm()
 		end()
 	}
 }
 
 // aftermath is a context for what still has to be done when ctx may be over.
 func (e *Engine) aftermath(ctx context.Context) (context.Context, context.CancelFunc) {
-	patience := cleanupPatience
-	if ctx.Err() != nil {
-		patience = hurriedPatience
+	return e.within(ctx, haltMost)
+}
+
+// within is [Engine.aftermath] for what ends so long after a cancel at most.
+func (e *Engine) within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	kept, end := e.clock.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
+	calm := e.hurry(kept, end, most)
+
+	return kept, func() {
+		calm()
+		end()
+	}
+}
+
+// hurry ends a context that outlives others a little after the operation had to
+// stop, whether that is so already or comes to be.
+func (e *Engine) hurry(kept context.Context, end context.CancelFunc, most time.Duration) (calm func()) {
+	var releases []func() bool
+
+	for _, whole := range e.halt.whole() {
+		releases = append(releases, context.AfterFunc(whole, func() {
+			_ = e.clock.Sleep(kept, e.halt.patience(e.clock.Now(), most))
+
+			end()
+		}))
 	}
 
-	return e.clock.WithTimeout(context.WithoutCancel(ctx), patience)
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
 }
 
 // emit tells the observers, one event after the other whoever emits it.

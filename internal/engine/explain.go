@@ -16,16 +16,25 @@ import (
 func (t *turn) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{
 		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", t.step.Node, t.step.To),
-		Node:    t.step.Node, Seen: err.Error(), State: t.state(), Remedy: resumeRemedy, Err: err,
+		Node:    t.step.Node, Seen: err.Error(), Excerpts: t.excerpts(ctx, err), State: t.state(), Remedy: resumeRemedy, Err: err,
+	}
+
+	if t.unreturned != "" {
+		failed.State += " It was not rolled back: " + t.unreturned + "."
 	}
 
 	switch {
 	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", t.step.Node)
-	case errors.Is(err, ErrFallback):
-		failed.State = fallbackState(err)
-		failed.Remedy = t.retryRemedy()
+	case errors.Is(err, ErrRolledBack), errors.Is(err, ErrFallback):
+		failed.State = returnedState(err)
+		if !t.open {
+			failed.Remedy = t.retryRemedy()
+		}
+	case errors.Is(err, ErrUnhealthy):
+		failed.Remedy = fmt.Sprintf("Look at it (talosctl -n %s dmesg, kubectl describe node %s). When it is healthy, or its reason is gone, run terraform apply again: it continues with this node.",
+			t.step.Address, t.step.Node)
 	case errors.Is(err, ErrNeverReturned):
 		failed.Seen = fmt.Sprintf("Node %s did not come back online. %v", t.step.Node, err)
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
@@ -80,10 +89,14 @@ func lostRemedy(err error) string {
 	return "Another upgrade has taken over; let it finish, then run terraform apply again."
 }
 
-// fallbackState says how a node is left that returned to its old system.
-func fallbackState(err error) string {
-	var fell *fallbackError
-	if errors.As(err, &fell) && err.Error() != fell.Error() {
+// returnedState says how a node is left that returned to its old system.
+func returnedState(err error) string {
+	var (
+		fell *fallbackError
+		sent *rolledBackError
+	)
+
+	if errors.As(err, &fell) && err.Error() != fell.Error() || errors.As(err, &sent) && sent.unserved != nil {
 		return "The node runs its old system again, but did not come back into service."
 	}
 
@@ -93,12 +106,16 @@ func fallbackState(err error) string {
 // state says how the node is left.
 func (t *turn) state() string {
 	switch {
+	case t.open && t.entry.Phase == cluster.PhaseRollingBack:
+		return "The node was to start its old system again and is recorded in the journal; its cordon stays until it is back in service."
 	case t.served:
 		return "The node runs the new system and is in service; only its entry in the journal is still open."
 	case t.open && !t.runs.IsZero() && t.runs.Equal(t.entry.Target) && !t.runs.Equal(t.entry.Previous):
 		return "The node runs the new system and is not back in service yet; it is recorded in the journal, and its cordon stays until it is."
+	case t.open && !t.cordoned && t.rebooted() && t.runs.Equal(t.entry.Previous):
+		return "The node runs its old system and is in service; only its entry in the journal is still open."
 	case t.open && t.entry.Phase == cluster.PhaseRebooting:
-		return "The node was asked to reboot into the new system and is recorded in the journal; its cordon stays until it is back."
+		return "The node was asked to reboot into the new system, or about to be, and is recorded in the journal; its cordon stays until it is back."
 	case t.armed:
 		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one."
 	case t.open:
@@ -111,7 +128,7 @@ func (t *turn) state() string {
 }
 
 func (t *turn) retryRemedy() string {
-	return fmt.Sprintf("Find out why (talosctl dmesg, talosctl logs machined). This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
+	return fmt.Sprintf("Find out why: what a boot that failed has logged is on the node's console, and where machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
 		t.step.Node, t.entry.BootID)
 }
 
@@ -123,6 +140,10 @@ func brief(err error) string {
 	}
 
 	switch {
+	case errors.Is(err, ErrRolledBack):
+		return fmt.Sprintf("node %s did not become healthy and was rolled back to its old system", failure.Node)
+	case errors.Is(err, ErrUnhealthy):
+		return fmt.Sprintf("node %s did not become healthy with its new system", failure.Node)
 	case errors.Is(err, ErrNeverReturned):
 		return fmt.Sprintf("node %s did not come back online", failure.Node)
 	case errors.Is(err, ErrFallback):

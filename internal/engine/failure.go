@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -21,6 +22,8 @@ type Failure struct {
 	Findings []cluster.Finding
 	// Seen is what was observed.
 	Seen string
+	// Excerpts are what the installer and the logs of the node said last.
+	Excerpts []Excerpt
 	// State is where the node and the cluster are left.
 	State string
 	// Remedy is what to do now.
@@ -38,7 +41,12 @@ func (f *Failure) Error() string {
 func (f *Failure) Detail() string {
 	var parts []string
 
-	for _, part := range []string{f.Seen, f.findings(), f.State, f.Remedy} {
+	said := []string{f.Seen, f.findings()}
+	for _, excerpt := range f.Excerpts {
+		said = append(said, excerpt.String())
+	}
+
+	for _, part := range append(said, f.State, f.Remedy) {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -64,8 +72,7 @@ const checkTurn = "node-upgrade"
 func (f *Failure) nodes() []string {
 	var nodes []string
 
-	if f.Node != "" && !errors.Is(f.Err, ErrGate) {
-		// Of a node that waited for its gate nothing failed.
+	if f.Node != "" && !f.elsewhere() {
 		nodes = append(nodes, f.Node)
 	}
 
@@ -76,6 +83,24 @@ func (f *Failure) nodes() []string {
 	}
 
 	return nodes
+}
+
+// elsewhere tells that nothing failed on the node itself: it waited for its gate,
+// or the run had to stop while it was on its way.
+func (f *Failure) elsewhere() bool {
+	for _, cause := range []error{ErrInstaller, ErrFallback, ErrRolledBack, ErrUnhealthy} {
+		if errors.Is(f.Err, cause) {
+			return false
+		}
+	}
+
+	for _, cause := range []error{ErrGate, ErrLeaseLost, ErrWindow, ErrDeadline, context.Canceled} {
+		if errors.Is(f.Err, cause) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // Unwrap is the cause.
@@ -95,6 +120,12 @@ var (
 	ErrGuard = errors.New("not safe to go on")
 	// ErrFallback: a node returned to its old system by itself.
 	ErrFallback = errors.New("node fell back to its old system")
+	// ErrUnhealthy: a node runs its new system and did not become healthy with it
+	// in time.
+	ErrUnhealthy = errors.New("node did not become healthy")
+	// ErrRolledBack: a node did not become healthy with its new system and was
+	// sent back to its old one.
+	ErrRolledBack = errors.New("node was rolled back to its old system")
 	// ErrInstaller: the installer ran and failed.
 	ErrInstaller = errors.New("installer failed")
 	// ErrNeverReturned: a node did not come back in time.
@@ -157,7 +188,8 @@ func refused(snapshot cluster.Snapshot, target cluster.Target, findings []cluste
 		return failure
 	}
 
-	if nodes := unfinishedIn(*snapshot.Journal, ""); len(nodes) > 0 {
+	nodes := unfinishedIn(*snapshot.Journal, "", &snapshot)
+	if len(nodes) > 0 {
 		failure.State += " " + unfinishedText(nodes)
 	}
 

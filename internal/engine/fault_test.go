@@ -81,7 +81,7 @@ func faultCases() []faultCase {
 
 	return []faultCase{
 		{name: "pull fails", fault: always(model.StepPull, model.EffectFail), says: unpulled},
-		{name: "pull fails twice", fault: model.Fault{Step: model.StepPull, Effect: model.EffectFail, Times: 2}},
+		{name: "pull fails once", fault: once(model.StepPull, model.EffectFail)},
 		{name: "image does not exist", fault: always(model.StepPull, model.EffectNotFound), want: cluster.ErrNotFound},
 		{name: "pull stalls", fault: lasting(model.StepPull, model.EffectStall, 3*time.Minute)},
 		{name: "pull never ends", fault: always(model.StepPull, model.EffectStall), says: unpulled},
@@ -135,19 +135,19 @@ func strikeWithFault(t *testing.T, node string, given faultCase) {
 			request = undrained(request)
 		}
 
-		err := r.worker("run-1").upgrade(context.Background(), request)
-		r.sound()
+		err := r.Worker("run-1").Apply(context.Background(), request)
+		r.Sound()
 
-		if len(r.judge.of(history.KindFault)) == 0 {
+		if len(r.Judge.Of(history.KindFault)) == 0 {
 			t.Error("the fault never struck")
 		}
 
 		if given.want == nil && given.says == "" {
 			if err != nil {
-				t.Fatalf("the run did not get over it: %v\n%s", err, r.judge.text())
+				t.Fatalf("the run did not get over it: %v\n%s", err, r.Judge.Text())
 			}
 
-			r.at(target)
+			r.At(target)
 
 			return
 		}
@@ -159,34 +159,34 @@ func strikeWithFault(t *testing.T, node string, given faultCase) {
 		r.stopped(node, given.armed)
 		r.World().SetFaults(nil)
 
-		r.must(r.worker("run-2"), to(target))
-		r.at(target)
+		r.Must(r.Worker("run-2"), to(target))
+		r.At(target)
 
 		if given.again {
 			return
 		}
 
-		r.once()
+		r.Once()
 	})
 }
 
 // stopped fails the test unless a failed run left no lease, and no cordon but
 // that of a node which may be armed.
 func (r *rig) stopped(node string, armed bool) {
-	r.t.Helper()
+	r.T.Helper()
 
 	if holder := r.Lease().Holder; holder != "" {
-		r.t.Errorf("the lease is still held by %s", holder)
+		r.T.Errorf("the lease is still held by %s", holder)
 	}
 
-	for name, found := range r.judge.verdict().Nodes {
+	for name, found := range r.Judge.Verdict().Nodes {
 		if want := armed && name == node; found.Cordoned != want {
-			r.t.Errorf("%s: cordoned is %t, want %t\n%s", name, found.Cordoned, want, r.judge.text())
+			r.T.Errorf("%s: cordoned is %t, want %t\n%s", name, found.Cordoned, want, r.Judge.Text())
 		}
 	}
 
 	if status := r.Annotations()["talos-status"]; status != "failed" {
-		r.t.Errorf("talos-status is %q, want failed", status)
+		r.T.Errorf("talos-status is %q, want failed", status)
 	}
 }
 
@@ -204,22 +204,22 @@ func TestFallbackIsNotTriedAgainUntilTold(t *testing.T) {
 				fault := model.Fault{Node: node, Step: hop.step, Effect: hop.effect, Times: 1}
 
 				inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 5, Faults: []model.Fault{fault}}}, func(r *rig) {
-					err := r.worker("run-1").upgrade(context.Background(), to(hop.to))
+					err := r.Worker("run-1").Apply(context.Background(), to(hop.to))
 					_ = failure(t, err, engine.ErrFallback, node)
-					r.sound()
+					r.Sound()
 					r.stopped(node, false)
 
-					again := r.worker("run-2")
-					_ = failure(t, again.upgrade(context.Background(), to(hop.to)), engine.ErrBlocked, node)
+					again := r.Worker("run-2")
+					_ = failure(t, again.Apply(context.Background(), to(hop.to)), engine.ErrBlocked, node)
 
-					if _, mutating := again.client.Calls(); mutating != 0 {
+					if _, mutating := again.Client.Calls(); mutating != 0 {
 						t.Errorf("the refused run made %d mutating calls", mutating)
 					}
 
 					told := to(hop.to)
-					told.Policy.Retry = map[string]string{node: r.node(node).BootID}
-					r.must(r.worker("run-3"), told)
-					r.at(hop.to)
+					told.Policy.Retry = map[string]string{node: r.State(node).BootID}
+					r.Must(r.Worker("run-3"), told)
+					r.At(hop.to)
 				})
 			})
 		}
@@ -232,21 +232,21 @@ func TestUnreachableNodeRefusesTheRun(t *testing.T) {
 			fault := model.Fault{Node: node, Step: model.StepObserve, Effect: model.EffectUnreachable, Times: 1}
 
 			inCluster(t, setup{Options: model.Options{Seed: 9, Faults: []model.Fault{fault}}}, func(r *rig) {
-				w := r.worker("run-1")
-				failed := failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrBlocked, node)
+				w := r.Worker("run-1")
+				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, node)
 
 				if !errors.Is(failed, cluster.ErrUnreachable) {
 					t.Errorf("%v does not say that the node is unreachable", failed)
 				}
 
-				if _, mutating := w.client.Calls(); mutating != 0 {
+				if _, mutating := w.Client.Calls(); mutating != 0 {
 					t.Errorf("the refused run made %d mutating calls", mutating)
 				}
 
 				r.World().SetFaults(nil)
-				r.must(r.worker("run-2"), to(toLifecycle))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
 			})
 		})
 	}

@@ -42,20 +42,20 @@ func TestSlowGateDoesNotMakeAnOldObservationCount(t *testing.T) {
 			return true, "", nil
 		}}
 
-		r.must(r.worker("run-1"), gated(gate))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), gated(gate))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
 // What a node of this run does to a gate must not use up the time of another
 // node's gate, and waiting for it holds up nobody.
 func TestGateThatTheRunItselfClosesIsWaitedFor(t *testing.T) {
-	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, judging: nil}, func(r *rig) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: nil}, func(r *rig) {
 		var last time.Time
 
 		gate := &userGate{timeout: 10 * time.Minute, answer: func(string) (bool, string, error) {
-			for name, node := range r.judge.verdict().Nodes {
+			for name, node := range r.Judge.Verdict().Nodes {
 				if strings.HasPrefix(name, "worker") && node.Cordoned {
 					last = time.Now()
 				}
@@ -67,18 +67,18 @@ func TestGateThatTheRunItselfClosesIsWaitedFor(t *testing.T) {
 
 		request := sharing(t, toLifecycle, "1")
 		request.Gates = []cluster.Gate{gate}
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
 func TestParallelWorkersWaitForAGateOutsideOfTheGuards(t *testing.T) {
-	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}, judging: twoAtATime()}, func(r *rig) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}, Judging: twoAtATime()}, func(r *rig) {
 		var last time.Time
 
 		gate := &userGate{timeout: 2 * time.Hour, answer: func(string) (bool, string, error) {
-			for name, node := range r.judge.verdict().Nodes {
+			for name, node := range r.Judge.Verdict().Nodes {
 				if strings.HasPrefix(name, "worker") && node.Cordoned {
 					last = time.Now()
 				}
@@ -89,9 +89,9 @@ func TestParallelWorkersWaitForAGateOutsideOfTheGuards(t *testing.T) {
 
 		request := sharing(t, toLifecycle, "2")
 		request.Gates = []cluster.Gate{gate}
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -108,8 +108,8 @@ func TestGateThatFlapsHasItsWholeTimeAgain(t *testing.T) {
 
 		request := to(toLifecycle)
 		request.Gates = []cluster.Gate{flapping, slow}
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
 	})
 }
 
@@ -127,13 +127,13 @@ func TestGateThatIsNeverOpenWhenItCountsEndsTheRun(t *testing.T) {
 
 		begun := time.Now()
 
-		err := r.worker("run-1").upgrade(context.Background(), request)
+		err := r.Worker("run-1").Apply(context.Background(), request)
 		if took := time.Since(begun); err == nil || took > 75*time.Minute {
 			t.Errorf("after %s: %v, want an end", took, err)
 		}
 
-		r.sound()
-		r.tidy()
+		r.Sound()
+		r.Tidy()
 	})
 }
 
@@ -147,8 +147,8 @@ func TestWaitForAGateEndsWhereNobodyCanBeAsked(t *testing.T) {
 			return false, "degraded", nil
 		}}
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if away.Load() && slices.Contains([]string{"Nodes", "Lease", "WriteLease", "Journal", "ComponentPods"}, call.Method) {
 				return cluster.ErrUnreachable
 			}
@@ -158,7 +158,7 @@ func TestWaitForAGateEndsWhereNobodyCanBeAsked(t *testing.T) {
 
 		begun := time.Now()
 
-		err := w.upgrade(context.Background(), gated(gate))
+		err := w.Apply(context.Background(), gated(gate))
 		if took := time.Since(begun); !errors.Is(err, engine.ErrGate) || took > 15*time.Minute {
 			t.Errorf("after %s: %v, want the gate", took, err)
 		}
@@ -172,12 +172,12 @@ func TestWaitForAGateEndsWithTheTimeOfTheRun(t *testing.T) {
 
 		begun := time.Now()
 
-		err := r.worker("run-1").upgrade(context.Background(), request)
+		err := r.Worker("run-1").Apply(context.Background(), request)
 		if took := time.Since(begun); !errors.Is(err, engine.ErrDeadline) || took > 65*time.Minute {
 			t.Errorf("after %s: %v, want the end of the time", took, err)
 		}
 
-		r.tidy()
+		r.Tidy()
 	})
 }
 
@@ -185,22 +185,22 @@ func TestWaitForAGateEndsWithTheTimeOfTheRun(t *testing.T) {
 // to it without its gates, and it is put back where these do not open.
 func TestNodeThatWasOnlyCordonedHasItsGates(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		r.dieBehind("Cordon", r.worker("run-1"), to(toLifecycle))
+		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
 
-		err := r.worker("run-2").upgrade(context.Background(),
+		err := r.Worker("run-2").Apply(context.Background(),
 			gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "Volume a/b is degraded", nil }}))
 		if !errors.Is(err, engine.ErrGate) {
 			t.Errorf("got %v, want the gate", err)
 		}
 
-		for name, node := range r.judge.verdict().Nodes {
+		for name, node := range r.Judge.Verdict().Nodes {
 			if node.Installs > 0 || node.Cordoned {
 				t.Errorf("%s: %+v", name, node)
 			}
 		}
 
-		r.sound()
-		r.tidy()
+		r.Sound()
+		r.Tidy()
 	})
 }
 
@@ -216,8 +216,8 @@ func TestComponentIsNotRestartedBehindAGateThatClosed(t *testing.T) {
 		request := bare(kube(toKubernetes))
 		request.Gates = []cluster.Gate{gate}
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "Component" && call.Node == "worker-0" && !closed.Swap(true) {
 				away.Store(true)
 				time.AfterFunc(2*time.Minute, func() { away.Store(false) })
@@ -234,18 +234,18 @@ func TestComponentIsNotRestartedBehindAGateThatClosed(t *testing.T) {
 			return next(ctx)
 		})
 
-		if err := w.upgrade(context.Background(), request); !errors.Is(err, engine.ErrGate) {
+		if err := w.Apply(context.Background(), request); !errors.Is(err, engine.ErrGate) {
 			t.Errorf("got %v, want the gate", err)
 		}
 
-		r.sound()
+		r.Sound()
 	})
 }
 
 // A cluster that is where it should be waits for nothing, whoever left a lease.
 func TestNothingToDoWaitsForNothing(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Talos: toLifecycle}}, func(r *rig) {
-		r.must(r.worker("run-0"), to(toLifecycle))
+		r.Must(r.Worker("run-0"), to(toLifecycle))
 
 		if err := r.HoldLease("somebody"); err != nil {
 			t.Fatal(err)
@@ -256,8 +256,8 @@ func TestNothingToDoWaitsForNothing(t *testing.T) {
 		request.Gates = gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "degraded", nil }}).Gates
 		request.Snapshots = store
 
-		r.must(r.worker("run-1"), request)
-		r.tidy()
+		r.Must(r.Worker("run-1"), request)
+		r.Tidy()
 
 		if saved := store.Saved(); len(saved) > 0 {
 			t.Errorf("saved %+v", saved)
@@ -267,19 +267,19 @@ func TestNothingToDoWaitsForNothing(t *testing.T) {
 
 // What is skipped is told, also where it comes up in the middle of the run.
 func TestSkippedIsNeverSilent(t *testing.T) {
-	inCluster(t, setup{judging: skipping(cluster.CheckEtcdAlarms)}, func(r *rig) {
+	inCluster(t, setup{Judging: skipping(cluster.CheckEtcdAlarms)}, func(r *rig) {
 		request := gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "Volume a/b is degraded", nil }})
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true, cluster.CheckGates: true}
 
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
 			r.World().SetFaults([]model.Fault{{Node: "cp-2", Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace}})
 		})
 
-		r.must(w, request)
-		r.at(toLifecycle)
+		r.Must(w, request)
+		r.At(toLifecycle)
 
-		told := strings.Join(w.texts(cluster.EventWarning), "\n")
+		told := strings.Join(w.Texts(cluster.EventWarning), "\n")
 		for _, want := range []string{"NOSPACE", "etcd-alarms, skipped", "gates, skipped", "Volume a/b is degraded"} {
 			if !strings.Contains(told, want) {
 				t.Errorf("nobody was told of %q: %s", want, told)
@@ -298,18 +298,18 @@ func TestAlarmOfCorruptionCannotBeSkipped(t *testing.T) {
 		request := to(toLifecycle)
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true}
 
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
 			r.World().SetFaults([]model.Fault{{Node: "cp-2", Step: model.StepEtcd, Effect: model.EffectAlarmCorrupt}})
 		})
 
-		if err := w.upgrade(context.Background(), request); err == nil || !strings.Contains(err.Error(), "CORRUPT") || !strings.Contains(err.Error(), "cp-2") {
+		if err := w.Apply(context.Background(), request); err == nil || !strings.Contains(err.Error(), "CORRUPT") || !strings.Contains(err.Error(), "cp-2") {
 			t.Errorf("got %v, want the alarm of cp-2", err)
 		}
 
-		r.sound()
+		r.Sound()
 
-		for _, event := range r.judge.of(history.KindInstall) {
+		for _, event := range r.Judge.Of(history.KindInstall) {
 			if strings.HasPrefix(event.Node, "cp-") {
 				t.Errorf("%s was installed", event.Node)
 			}
@@ -321,10 +321,10 @@ func TestAlarmOfCorruptionCannotBeSkipped(t *testing.T) {
 // the window ends it is put back, and the next night begins anew.
 func TestWindowThatEndsPutsACordonedNodeBack(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		r.dieBehind("Cordon", r.worker("run-1"), to(toLifecycle))
+		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
 
 		whole := func(string) (bool, string, error) {
-			for _, node := range r.judge.verdict().Nodes {
+			for _, node := range r.Judge.Verdict().Nodes {
 				if node.Cordoned {
 					return false, "a replica on the cordoned node is missing", nil
 				}
@@ -336,11 +336,11 @@ func TestWindowThatEndsPutsACordonedNodeBack(t *testing.T) {
 		first := within(0, 30*time.Minute)
 		first.Gates = gated(&userGate{timeout: time.Hour, answer: whole}).Gates
 
-		if err := r.worker("run-2").upgrade(context.Background(), first); !errors.Is(err, engine.ErrWindow) {
+		if err := r.Worker("run-2").Apply(context.Background(), first); !errors.Is(err, engine.ErrWindow) {
 			t.Errorf("got %v, want the end of the window", err)
 		}
 
-		for name, node := range r.judge.verdict().Nodes {
+		for name, node := range r.Judge.Verdict().Nodes {
 			if node.Cordoned {
 				t.Errorf("%s is left cordoned", name)
 			}
@@ -348,17 +348,17 @@ func TestWindowThatEndsPutsACordonedNodeBack(t *testing.T) {
 
 		second := within(0, 5*time.Hour)
 		second.Gates = first.Gates
-		r.must(r.worker("run-3"), second)
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-3"), second)
+		r.At(toLifecycle)
 	})
 }
 
 // A turn for which there is no room and whose gate is closed steps back from both,
 // and holds up nobody.
 func TestNoRoomAndAClosedGateAreWaitedForElsewhere(t *testing.T) {
-	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, judging: twoAtATime()}, func(r *rig) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, Judging: twoAtATime()}, func(r *rig) {
 		gate := &userGate{timeout: 2 * time.Hour, answer: func(string) (bool, string, error) {
-			for _, node := range r.judge.verdict().Nodes {
+			for _, node := range r.Judge.Verdict().Nodes {
 				if node.Cordoned {
 					return false, "Volume a/b is degraded", nil
 				}
@@ -370,8 +370,8 @@ func TestNoRoomAndAClosedGateAreWaitedForElsewhere(t *testing.T) {
 		request := sharing(t, toLifecycle, "2")
 		request.Gates = []cluster.Gate{gate}
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "Install" && strings.HasPrefix(call.Node, "worker") {
 				time.Sleep(8 * time.Minute)
 			}
@@ -379,8 +379,8 @@ func TestNoRoomAndAClosedGateAreWaitedForElsewhere(t *testing.T) {
 			return next(ctx)
 		})
 
-		r.must(w, request)
-		r.at(toLifecycle)
+		r.Must(w, request)
+		r.At(toLifecycle)
 	})
 }
 
@@ -398,10 +398,10 @@ func TestEverySkippedGateIsTold(t *testing.T) {
 		request.Gates = append(request.Gates, secondGate{&userGate{timeout: time.Minute, answer: no}})
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckGates: true}
 
-		w := r.worker("run-1")
-		r.must(w, request)
+		w := r.Worker("run-1")
+		r.Must(w, request)
 
-		told := strings.Join(w.texts(cluster.EventWarning), "\n")
+		told := strings.Join(w.Texts(cluster.EventWarning), "\n")
 		if !strings.Contains(told, "gates[0] (test)") || !strings.Contains(told, "gates[1] (second)") {
 			t.Errorf("told %q, want both", told)
 		}

@@ -71,8 +71,8 @@ func after(begun time.Time, wait time.Duration) func(string) (bool, string, erro
 func TestGatesAreAskedBeforeTheRollAndBeforeEachNode(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return true, "", nil }}
-		r.must(r.worker("run-1"), gated(gate))
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-1"), gated(gate))
+		r.At(toLifecycle)
 
 		if want := []string{"", "cp-0", "cp-1", "cp-2", "worker-0", "worker-1"}; !slices.Equal(gate.nodes(), want) {
 			t.Errorf("asked about %q, want %q", gate.nodes(), want)
@@ -83,15 +83,15 @@ func TestGatesAreAskedBeforeTheRollAndBeforeEachNode(t *testing.T) {
 func TestGateThatOpensInTimeIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: 10 * time.Minute, answer: after(time.Now(), 7*time.Minute)}
-		w := r.worker("run-1")
-		r.must(w, gated(gate))
-		r.at(toLifecycle)
+		w := r.Worker("run-1")
+		r.Must(w, gated(gate))
+		r.At(toLifecycle)
 
 		if first := r.firstDisturbance(); first < 7*60 {
 			t.Errorf("a node was disturbed after %.0f s, want none before the gate opened", first)
 		}
 
-		if texts := w.texts(cluster.EventWaiting); !slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "Volume a/b is degraded") }) {
+		if texts := w.Texts(cluster.EventWaiting); !slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "Volume a/b is degraded") }) {
 			t.Errorf("nobody was told what is waited for: %q", texts)
 		}
 	})
@@ -100,7 +100,7 @@ func TestGateThatOpensInTimeIsWaitedFor(t *testing.T) {
 // firstDisturbance is when a node was first disturbed, in seconds; a very late
 // moment where none was.
 func (r *rig) firstDisturbance() float64 {
-	events := r.judge.of(history.KindCordon, history.KindInstall, history.KindDown)
+	events := r.Judge.Of(history.KindCordon, history.KindInstall, history.KindDown)
 	if len(events) == 0 {
 		return 1e9
 	}
@@ -131,7 +131,7 @@ func TestGateThatStaysClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
 				begun := time.Now()
 
-				err := r.worker("run-1").upgrade(context.Background(), gated(&userGate{timeout: 3 * time.Minute, answer: given.answer}))
+				err := r.Worker("run-1").Apply(context.Background(), gated(&userGate{timeout: 3 * time.Minute, answer: given.answer}))
 				if !errors.Is(err, engine.ErrGate) {
 					t.Fatalf("got %v, want a gate", err)
 				}
@@ -146,12 +146,12 @@ func TestGateThatStaysClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
 					t.Errorf("took %s, want at most %s", took, given.within)
 				}
 
-				if disturbed := r.judge.of(history.KindCordon, history.KindInstall); len(disturbed) > 0 {
+				if disturbed := r.Judge.Of(history.KindCordon, history.KindInstall); len(disturbed) > 0 {
 					t.Errorf("disturbed: %+v", disturbed)
 				}
 
-				r.sound()
-				r.tidy()
+				r.Sound()
+				r.Tidy()
 			})
 		})
 	}
@@ -165,23 +165,23 @@ func TestGateThatClosesInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
 			return node != "cp-1", "Volume a/b is degraded", nil
 		}}
 
-		err := r.worker("run-1").upgrade(context.Background(), gated(gate))
+		err := r.Worker("run-1").Apply(context.Background(), gated(gate))
 		if !errors.Is(err, engine.ErrGate) || !strings.Contains(err.Error(), "node cp-1") {
 			t.Fatalf("got %v, want the gate before cp-1", err)
 		}
 
-		r.sound()
-		r.tidy()
+		r.Sound()
+		r.Tidy()
 
-		if node := r.judge.verdict().Nodes["cp-1"]; node.Installs != 0 || node.Cordoned {
+		if node := r.Judge.Verdict().Nodes["cp-1"]; node.Installs != 0 || node.Cordoned {
 			t.Errorf("cp-1 was disturbed: %+v", node)
 		}
 
 		gate.answer = func(string) (bool, string, error) { return true, "", nil }
 
-		r.must(r.worker("run-2"), gated(gate))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), gated(gate))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -189,7 +189,7 @@ func TestGateThatClosesInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
 // service.
 func TestUnfinishedNodeIsFinishedWhateverTheGatesSay(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		r.dieBehind("Install", r.worker("run-1"), to(toLifecycle))
+		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
 
 		armed := ""
 
@@ -202,27 +202,27 @@ func TestUnfinishedNodeIsFinishedWhateverTheGatesSay(t *testing.T) {
 		}
 
 		gate := &userGate{timeout: time.Minute, answer: func(string) (bool, string, error) {
-			return r.node(armed).Talos == toLifecycle, "a pod of " + armed + " is missing", nil
+			return r.State(armed).Talos == toLifecycle, "a pod of " + armed + " is missing", nil
 		}}
 
-		r.must(r.worker("run-2"), gated(gate))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), gated(gate))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
 // dieBehind runs an upgrade whose process is killed behind its first call of the
 // method.
 func (r *rig) dieBehind(method string, dying *worker, request engine.Request) {
-	r.t.Helper()
+	r.T.Helper()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	dying.client.Intercept(atMethod(method, newStrike(dieAfter, -1, cancel)))
+	dying.Client.Intercept(atMethod(method, newStrike(dieAfter, atWill, cancel)))
 
-	if err := dying.upgrade(ctx, request); err == nil {
-		r.t.Fatalf("no %s was called", method)
+	if err := dying.Apply(ctx, request); err == nil {
+		r.T.Fatalf("no %s was called", method)
 	}
 }
 
@@ -230,10 +230,10 @@ func (r *rig) dieBehind(method string, dying *worker, request engine.Request) {
 func atMethod(method string, hit *strike) ports.Interceptor {
 	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 		if call.Method == method {
-			call.Mutation = hit.mutation
+			call.Mutation = atWill
 		}
 
-		return hit.intercept(ctx, call, next)
+		return hit.Intercept(ctx, call, next)
 	}
 }
 
@@ -246,14 +246,14 @@ func TestGatesHoldUpComponentsAsWell(t *testing.T) {
 		request := kube(toKubernetes)
 		request.Gates = []cluster.Gate{gate}
 
-		err := r.worker("run-1").upgrade(context.Background(), request)
+		err := r.Worker("run-1").Apply(context.Background(), request)
 		if !errors.Is(err, engine.ErrGate) || !strings.Contains(err.Error(), "worker-1") {
 			t.Fatalf("got %v, want the gate before the kubelet of worker-1", err)
 		}
 
-		r.sound()
+		r.Sound()
 
-		if kubelet := r.node("worker-1").Kubelet.Version; kubelet == toKubernetes {
+		if kubelet := r.State("worker-1").Kubelet.Version; kubelet == toKubernetes {
 			t.Errorf("the kubelet of worker-1 runs %s", kubelet)
 		}
 	})
@@ -265,8 +265,8 @@ func TestSkippedGatesHoldNothingUp(t *testing.T) {
 		request := gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "closed", nil }})
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckGates: true}
 
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestLostAPIServerIsNoOpenGate(t *testing.T) {
 			return true, "", nil
 		}}
 
-		r.must(r.worker("run-1"), gated(gate))
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-1"), gated(gate))
+		r.At(toLifecycle)
 	})
 }

@@ -28,6 +28,9 @@ type situation struct {
 	// cordoning tells that the step would take a node out of service whose pods
 	// have to go somewhere.
 	cordoning bool
+	// returning tells that the step's node is to be sent back to its old system,
+	// because it is not well with the new one.
+	returning bool
 	// vitals are what is wrong with the disk and the clock of the step's node,
 	// closed are the gates that do not hold.
 	vitals, closed []cluster.Finding
@@ -143,7 +146,7 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
 	seen := situation{
 		step: t.step, run: t.run.run, policy: t.request.Policy, share: t.request.Policy.MaxUnavailable,
-		cordoning: cordoning && t.request.Policy.Drain.Enabled,
+		cordoning: cordoning && t.request.Policy.Drain.Enabled, returning: t.returning,
 	}
 
 	if cordoning && !t.armed && !t.cordoned {
@@ -182,6 +185,11 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 	if found && node.Machine != nil {
 		t.seen, t.looked, t.steps = *node.Machine, snapshot.Taken, steps
 		t.occupied = node.Kube != nil && node.Kube.Unschedulable
+		t.member, t.well = "", isWell(node)
+
+		if node.Etcd != nil {
+			t.member = node.Etcd.Status.Version
+		}
 	}
 
 	return t.standing(findings), nil
@@ -232,6 +240,9 @@ func guardKubernetes(s situation) []cluster.Finding {
 		"Make it answer again: without it nothing can be cordoned, drained or recorded.", s.KubernetesError)
 }
 
+// ill tells whether the node is the one that is not expected to be well.
+func (s situation) ill(node cluster.Node) bool { return s.returning && node.Name == s.step.Node }
+
 // guardMachines wants an answer from every control plane and from the node
 // itself, which must be there and neither booting nor going down.
 func guardMachines(s situation) []cluster.Finding {
@@ -242,7 +253,9 @@ func guardMachines(s situation) []cluster.Finding {
 		return unsafe(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
 	}
 
-	if node.Machine != nil && node.Machine.Stage != cluster.StageRunning {
+	stuck := node.Machine != nil && s.ill(node) && node.Machine.Stage == cluster.StageBooting
+
+	if node.Machine != nil && node.Machine.Stage != cluster.StageRunning && !stuck {
 		findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
 			"Wait until it runs, or look at its console (talosctl dmesg).", nil)...)
 	}

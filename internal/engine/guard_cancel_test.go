@@ -61,7 +61,7 @@ func TestCancelInAnyWaitOfTheGuardsEndsIt(t *testing.T) {
 					cancel()
 				})
 
-				err := r.worker("run-1").upgrade(ctx, given.request())
+				err := r.Worker("run-1").Apply(ctx, given.request())
 
 				var failure *engine.Failure
 				if !errors.As(err, &failure) || !errors.Is(err, context.Canceled) || !strings.Contains(strings.ToLower(failure.Summary), "cancelled") {
@@ -72,11 +72,11 @@ func TestCancelInAnyWaitOfTheGuardsEndsIt(t *testing.T) {
 					t.Errorf("it took %s to end", took)
 				}
 
-				r.sound()
-				r.tidy()
+				r.Sound()
+				r.Tidy()
 
-				for _, event := range r.judge.of(history.KindCordon) {
-					if state := r.judge.verdict().Nodes[event.Node]; state.Cordoned {
+				for _, event := range r.Judge.Of(history.KindCordon) {
+					if state := r.Judge.Verdict().Nodes[event.Node]; state.Cordoned {
 						t.Errorf("%s is left cordoned", event.Node)
 					}
 				}

@@ -59,8 +59,8 @@ func TestRoomThatTheImagesTookIsNotMissed(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		client := r.Client("run-1")
 		between := &narrow{liar: liar{Client: client}, pulled: map[string]bool{}}
-		r.must(r.workerOver(client, between, between), to(toLifecycle))
-		r.at(toLifecycle)
+		r.Must(r.WorkerOver(client, between, between), to(toLifecycle))
+		r.At(toLifecycle)
 	})
 }
 
@@ -82,16 +82,16 @@ func (s *shutDown) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 func TestHeldWorkerThatIsShutDownIsItsOwnersAffair(t *testing.T) {
 	judging := append(twoAtATime(), checker.Held("worker-1"))
 
-	inCluster(t, setup{judging: judging}, func(r *rig) {
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
 		client := r.Client("run-1")
 		between := &shutDown{liar: liar{Client: client}}
 
 		request := bare(sharing(t, toLifecycle, "2"))
 		request.Policy.Hold = map[string]bool{"worker-1": true}
-		r.must(r.workerOver(client, between, between), request)
-		r.sound()
+		r.Must(r.WorkerOver(client, between, between), request)
+		r.Sound()
 
-		if node := r.node("worker-0"); node.Talos != toLifecycle {
+		if node := r.State("worker-0"); node.Talos != toLifecycle {
 			t.Errorf("worker-0 runs %s", node.Talos)
 		}
 	})
@@ -104,12 +104,12 @@ func TestInstallImageMayOutlastTheTimeOfTheNode(t *testing.T) {
 		request := naming(toLifecycle)
 		request.Policy.NodeTimeout = 4 * time.Minute
 
-		w := r.worker("run-1")
-		w.client.Intercept(withCall("Configure", cluster.ErrUnreachable))
-		r.must(w, request)
-		r.at(toLifecycle)
+		w := r.Worker("run-1")
+		w.Client.Intercept(withCall("Configure", cluster.ErrUnreachable))
+		r.Must(w, request)
+		r.At(toLifecycle)
 
-		if warned := strings.Join(w.texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "could not be made to name it") {
+		if warned := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "could not be made to name it") {
 			t.Errorf("told %q", warned)
 		}
 	})
@@ -120,7 +120,7 @@ func TestInstallImageMayOutlastTheTimeOfTheNode(t *testing.T) {
 func TestNextRollTakesASnapshotOfItsOwn(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Schematic: schematicOfTests}}, func(r *rig) {
 		store := ports.NewVault()
-		r.must(r.worker("run-1"), saving(store))
+		r.Must(r.Worker("run-1"), saving(store))
 
 		if record := r.Journal().Snapshot; record == nil || !record.Closed {
 			t.Errorf("recorded %+v, want it closed", record)
@@ -132,7 +132,7 @@ func TestNextRollTakesASnapshotOfItsOwn(t *testing.T) {
 		request.Target.InstallerImage = "factory.talos.dev/metal-installer/" + strings.Repeat("b", 64)
 		r.World().SetFaults([]model.Fault{{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectFallback}})
 
-		err := r.worker("run-2").upgrade(context.Background(), request)
+		err := r.Worker("run-2").Apply(context.Background(), request)
 		saved := store.Saved()
 
 		if len(saved) != 2 || err == nil || !strings.Contains(err.Error(), saved[1].Path) {
@@ -145,12 +145,12 @@ func TestNextRollTakesASnapshotOfItsOwn(t *testing.T) {
 func TestRunThatIsLockedOutNamesTheSnapshot(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
-		r.dieBehind("Install", r.worker("run-1"), saving(store))
+		r.dieBehind("Install", r.Worker("run-1"), saving(store))
 
 		stop := r.alive("somebody")
 		defer stop()
 
-		err := r.worker("run-2").upgrade(context.Background(), saving(store))
+		err := r.Worker("run-2").Apply(context.Background(), saving(store))
 		if !errors.Is(err, engine.ErrLocked) || !strings.Contains(err.Error(), store.Saved()[0].Path) {
 			t.Errorf("got %v, want the lock and the snapshot", err)
 		}
@@ -159,7 +159,7 @@ func TestRunThatIsLockedOutNamesTheSnapshot(t *testing.T) {
 
 // alive holds the lease, and renews it until stopped.
 func (r *rig) alive(holder string) (stop func()) {
-	r.t.Helper()
+	r.T.Helper()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -186,9 +186,9 @@ func (r *rig) alive(holder string) (stop func()) {
 // A closed window says which node it keeps waiting.
 func TestRefusalNamesTheNodeThatWaits(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		r.dieBehind("Install", r.worker("run-1"), to(toLifecycle))
+		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
 
-		err := r.worker("run-2").upgrade(context.Background(), within(time.Hour, 2*time.Hour))
+		err := r.Worker("run-2").Apply(context.Background(), within(time.Hour, 2*time.Hour))
 		if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "worker-0 is left in the middle of its upgrade") {
 			t.Errorf("got %v, want the window and the node", err)
 		}
@@ -200,21 +200,21 @@ func TestRefusalNamesTheNodeThatWaits(t *testing.T) {
 func TestOverlappingBudgetsEndInADeletionWhereThatIsAskedFor(t *testing.T) {
 	judging := []checker.Option{checker.DrainDelete(5 * time.Minute)}
 
-	inCluster(t, setup{judging: judging}, func(r *rig) {
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 0})
 		r.AddBudget(ports.Budget{App: "precious", Name: "second"})
 
 		request := to(toLifecycle)
 		request.Policy.Drain.OnTimeout = cluster.DrainDelete
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
 	})
 }
 
 // A roll may come to its end in another way than by a run. What is applied after
 // that does not offer its snapshot any more.
 func TestSnapshotOfARollThatEndedElsewhereIsClosed(t *testing.T) {
-	inCluster(t, setup{judging: []checker.Option{checker.Held("worker-1")}}, func(r *rig) {
+	inCluster(t, setup{Judging: []checker.Option{checker.Held("worker-1")}}, func(r *rig) {
 		store := ports.NewVault()
 		first := saving(store)
 		first.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
@@ -222,24 +222,24 @@ func TestSnapshotOfARollThatEndedElsewhereIsClosed(t *testing.T) {
 			return node != "worker-1", "degraded", nil
 		}}).Gates
 
-		if err := r.worker("run-1").upgrade(context.Background(), bare(first)); !errors.Is(err, engine.ErrGate) {
+		if err := r.Worker("run-1").Apply(context.Background(), bare(first)); !errors.Is(err, engine.ErrGate) {
 			t.Fatalf("got %v, want the gate", err)
 		}
 
 		held := bare(saving(store))
 		held.Policy.Hold = map[string]bool{"worker-1": true}
-		r.must(r.worker("run-2"), held)
+		r.Must(r.Worker("run-2"), held)
 
-		if record := r.Journal().Snapshot; record == nil || !record.Closed && len(store.Saved()) == 1 && r.node("cp-2").Talos == toLifecycle {
+		if record := r.Journal().Snapshot; record == nil || !record.Closed && len(store.Saved()) == 1 && r.State("cp-2").Talos == toLifecycle {
 			t.Errorf("recorded %+v, want it closed", record)
 		}
 
-		r.tidy()
+		r.Tidy()
 
-		again := r.worker("run-3")
-		r.must(again, held)
+		again := r.Worker("run-3")
+		r.Must(again, held)
 
-		if _, mutating := again.client.Calls(); mutating > 0 {
+		if _, mutating := again.Client.Calls(); mutating > 0 {
 			t.Errorf("%d mutating calls where nothing was left to do", mutating)
 		}
 	})
@@ -251,8 +251,8 @@ func TestSnapshotThatWasSavedIsRecordedWhateverEndsTheRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 
 			if call.Method == "EtcdSnapshot" {
@@ -264,12 +264,12 @@ func TestSnapshotThatWasSavedIsRecordedWhateverEndsTheRun(t *testing.T) {
 
 		store := ports.NewVault()
 
-		err := w.upgrade(ctx, saving(store))
+		err := w.Apply(ctx, saving(store))
 		if saved := store.Saved(); len(saved) == 1 && (r.Journal().Snapshot == nil || err == nil || !strings.Contains(err.Error(), saved[0].Path)) {
 			t.Errorf("saved %+v, recorded %+v, and the error is %v", saved, r.Journal().Snapshot, err)
 		}
 
-		r.tidy()
+		r.Tidy()
 	})
 }
 
@@ -278,8 +278,8 @@ func TestNodeInServiceIsToldAsSuch(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		var back atomic.Bool
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "Uncordon" {
 				back.Store(true)
 			}
@@ -291,7 +291,7 @@ func TestNodeInServiceIsToldAsSuch(t *testing.T) {
 			return next(ctx)
 		})
 
-		err := w.upgrade(context.Background(), to(toLifecycle))
+		err := w.Apply(context.Background(), to(toLifecycle))
 		if err == nil || !strings.Contains(err.Error(), "is in service; only its entry in the journal is still open") {
 			t.Errorf("got %v, want the node in service", err)
 		}

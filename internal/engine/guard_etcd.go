@@ -34,7 +34,8 @@ func etcdFindings(snapshot cluster.Snapshot) []cluster.Finding {
 }
 
 // guardMembers wants the same members, all started and none a learner, from
-// every control plane's point of view.
+// every control plane's point of view. One that is to be sent back to its old
+// system need not have one: its member is missing already.
 func guardMembers(s situation) []cluster.Finding {
 	var (
 		findings []cluster.Finding
@@ -44,6 +45,10 @@ func guardMembers(s situation) []cluster.Finding {
 	controlPlanes := s.ControlPlanes()
 
 	for _, node := range controlPlanes {
+		if s.ill(node) {
+			continue
+		}
+
 		if node.Etcd == nil {
 			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
 
@@ -116,7 +121,7 @@ func guardQuorum(s situation) []cluster.Finding {
 	controlPlanes := s.ControlPlanes()
 
 	for _, node := range controlPlanes {
-		if node.Etcd == nil {
+		if node.Etcd == nil || s.ill(node) {
 			continue
 		}
 
@@ -204,7 +209,7 @@ func guardLag(s situation) []cluster.Finding {
 			continue
 		}
 
-		if status := node.Etcd.Status; status.Applied+raftLagMost < newest {
+		if status := node.Etcd.Status; status.Applied+raftLagMost < newest && !s.ill(node) {
 			findings = append(findings, unsafe(cluster.CheckEtcdRaftLag, node.Name,
 				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
 		}

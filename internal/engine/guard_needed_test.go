@@ -60,11 +60,11 @@ func neededGuards() []neededGuard {
 			guards: []string{cluster.CheckExternalChanges, "control-planes", cluster.CheckTalosAPI, cluster.CheckControlPlane, cluster.CheckEtcdMembers, cluster.CheckEtcdQuorum},
 			happens: func(r *rig) {
 				if err := r.World().RebootByHand("cp-3", model.RebootDefault); err != nil {
-					r.t.Error(err)
+					r.T.Error(err)
 				}
 			},
 			over: func(r *rig) {
-				r.until("back", 10*time.Minute, func() bool { return r.node("cp-3").Kubelet.Ready })
+				r.Until("back", 10*time.Minute, func() bool { return r.State("cp-3").Kubelet.Ready })
 			},
 		},
 	}
@@ -88,19 +88,19 @@ func TestEachGuardIsNeeded(t *testing.T) {
 			inCluster(t, given.setup, func(r *rig) {
 				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
 
-				guarded := r.worker("run-1")
+				guarded := r.Worker("run-1")
 				r.during(guarded, "Cordon", "cp-0", func() { given.happens(r) })
 
-				_ = guarded.upgrade(context.Background(), careless())
-				r.sound()
+				_ = guarded.Apply(context.Background(), careless())
+				r.Sound()
 
 				given.over(r)
-				r.must(r.worker("run-2"), careless())
-				r.at(toLifecycle)
+				r.Must(r.Worker("run-2"), careless())
+				r.At(toLifecycle)
 			})
 
 			inCluster(t, given.setup, func(r *rig) {
-				blind := r.worker("run-1")
+				blind := r.Worker("run-1")
 				r.during(blind, "Cordon", "cp-0", func() {
 					given.happens(r)
 
@@ -115,10 +115,10 @@ func TestEachGuardIsNeeded(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), plantedMost)
 				defer cancel()
 
-				_ = blind.upgrade(ctx, careless())
+				_ = blind.Apply(ctx, careless())
 
-				if broken := r.judge.verdict().Broken(); !slices.Contains(broken, given.want) {
-					t.Errorf("without %q the run broke %v, want %s\n%s", given.guards, broken, given.want, r.judge.text())
+				if broken := r.Judge.Verdict().Broken(); !slices.Contains(broken, given.want) {
+					t.Errorf("without %q the run broke %v, want %s\n%s", given.guards, broken, given.want, r.Judge.Text())
 				}
 			})
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -41,7 +42,7 @@ func walk(t testing.TB, share string) engine.Request {
 func (r *rig) walked(node string) []string {
 	var versions []string
 
-	for _, boot := range r.judge.of(history.KindBoot) {
+	for _, boot := range r.Judge.Of(history.KindBoot) {
 		if boot.Node == node {
 			versions = append(versions, boot.Detail["talos"])
 		}
@@ -55,26 +56,26 @@ func TestWalkOverThreeReleaseLines(t *testing.T) {
 		t.Run(share, func(t *testing.T) {
 			given := setup{
 				Options: model.Options{ControlPlanes: 3, Workers: 4, Talos: walkFrom, Seed: 73},
-				judging: []checker.Option{checker.MaxUnavailable(together)},
+				Judging: []checker.Option{checker.MaxUnavailable(together)},
 			}
 
 			inCluster(t, given, func(r *rig) {
 				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
 
-				w := r.worker("run-1")
-				r.must(w, walk(t, share))
-				r.at(walkTo)
+				w := r.Worker("run-1")
+				r.Must(w, walk(t, share))
+				r.At(walkTo)
 
 				want := []string{"1.12.6", "1.13.4", walkTo}
-				for name := range r.judge.verdict().Nodes {
+				for name := range r.Judge.Verdict().Nodes {
 					if got := r.walked(name); !slices.Equal(got, want) {
 						t.Errorf("%s booted %v, want %v", name, got, want)
 					}
 				}
 
 				r.hopsDoNotOverlap(want)
-				r.settled(walkTo)
-				w.tellsOfEachHop(t, want, 7)
+				r.Settled(walkTo)
+				tellsOfEachHop(t, w, want, 7)
 			})
 		})
 	}
@@ -84,7 +85,7 @@ func TestWalkOverThreeReleaseLines(t *testing.T) {
 func TestCanariesLeadEachHop(t *testing.T) {
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 4, Talos: walkFrom, Seed: 157},
-		judging: []checker.Option{checker.MaxUnavailable(2), checker.Canary("worker-2"), checker.Held("worker-3")},
+		Judging: []checker.Option{checker.MaxUnavailable(2), checker.Canary("worker-2"), checker.Held("worker-3")},
 	}
 
 	inCluster(t, given, func(r *rig) {
@@ -93,13 +94,13 @@ func TestCanariesLeadEachHop(t *testing.T) {
 		request.Policy.Intermediate = request.Policy.Intermediate[:1]
 		request.Policy.Canary, request.Policy.Settle = []string{"worker-2"}, time.Minute
 
-		r.must(r.worker("run-1"), request)
-		r.sound()
-		r.tidy()
+		r.Must(r.Worker("run-1"), request)
+		r.Sound()
+		r.Tidy()
 		r.rested(time.Minute)
 
 		for _, version := range []string{"1.12.6", "1.13.4"} {
-			for _, boot := range r.judge.of(history.KindBoot) {
+			for _, boot := range r.Judge.Of(history.KindBoot) {
 				if boot.Detail["talos"] == version {
 					if boot.Node != "worker-2" {
 						t.Errorf("%s booted %s first", boot.Node, version)
@@ -115,14 +116,14 @@ func TestCanariesLeadEachHop(t *testing.T) {
 // hopsDoNotOverlap fails the test when a node booted a version before every
 // node had booted the one before it.
 func (r *rig) hopsDoNotOverlap(order []string) {
-	r.t.Helper()
+	r.T.Helper()
 
 	hop := 0
 
-	for _, boot := range r.judge.of(history.KindBoot) {
+	for _, boot := range r.Judge.Of(history.KindBoot) {
 		switch at := slices.Index(order, boot.Detail["talos"]); {
 		case at < hop:
-			r.t.Errorf("%s booted %s after another node had booted %s", boot.Node, boot.Detail["talos"], order[hop])
+			r.T.Errorf("%s booted %s after another node had booted %s", boot.Node, boot.Detail["talos"], order[hop])
 		default:
 			hop = at
 		}
@@ -131,14 +132,11 @@ func (r *rig) hopsDoNotOverlap(order []string) {
 
 // tellsOfEachHop fails the test unless every node was said to begin and to end
 // each hop.
-func (w *worker) tellsOfEachHop(t testing.TB, versions []string, nodes int) {
+func tellsOfEachHop(t testing.TB, w *worker, versions []string, nodes int) {
 	t.Helper()
 
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	told := map[string]int{}
-	for _, event := range w.events {
+	for _, event := range w.Events() {
 		told[fmt.Sprintf("%s %s", event.Kind, event.To)]++
 	}
 
@@ -160,13 +158,13 @@ func TestWalkGoesOnAfterACrash(t *testing.T) {
 
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 3, Talos: walkFrom, Seed: 79},
-		judging: []checker.Option{checker.MaxUnavailable(2)},
+		Judging: []checker.Option{checker.MaxUnavailable(2)},
 	}
 	request := walk(t, "2")
 	methods := mutationsOf(t, given, request)
 
 	for mutation := 1; mutation <= len(methods) && !t.Failed(); mutation += stride {
-		for _, kind := range crashes() {
+		for _, kind := range harness.Crashes() {
 			if kind != dieDuring || lasts(methods[mutation-1]) {
 				crashOnce(t, given, request, kind, mutation)
 			}
@@ -196,19 +194,19 @@ func TestImageOfALaterHopIsMissedBeforeTheFirstCordon(t *testing.T) {
 		t.Run(tag, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: walkFrom, Seed: 83}}, func(r *rig) {
 				client := r.Client("run-1")
-				w := r.workerOver(client, &missing{Client: client, tag: tag}, client)
+				w := r.WorkerOver(client, &missing{Client: client, tag: tag}, client)
 
-				failed := failure(t, w.upgrade(context.Background(), walk(t, "1")), cluster.ErrNotFound, "worker-0")
+				failed := failure(t, w.Apply(context.Background(), walk(t, "1")), cluster.ErrNotFound, "worker-0")
 				if !strings.Contains(failed.Error(), tag) {
 					t.Errorf("the image is not named: %v", failed)
 				}
 
-				if cordons := r.judge.of(history.KindCordon); len(cordons) != 0 {
+				if cordons := r.Judge.Of(history.KindCordon); len(cordons) != 0 {
 					t.Errorf("nodes were cordoned: %+v", cordons)
 				}
 
-				r.sound()
-				r.tidy()
+				r.Sound()
+				r.Tidy()
 			})
 		})
 	}

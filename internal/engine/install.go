@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -80,7 +79,7 @@ type installerError struct {
 func (i *installerError) Error() string {
 	text := fmt.Sprintf("the installer exited with code %d", i.exit)
 	if len(i.output) > 0 {
-		text += "; its last lines: " + strings.Join(i.output, " | ")
+		text += ": " + i.output[len(i.output)-1]
 	}
 
 	return text
@@ -140,7 +139,9 @@ func (t *turn) restart(ctx context.Context) error {
 func (t *turn) reboot(ctx context.Context) error {
 	t.doing(cluster.StepReboot, "")
 
-	err := t.talos.Reboot(ctx, t.step.Address, t.request.Policy.RebootMode)
+	err := t.once(ctx, func(ctx context.Context) error {
+		return t.talos.Reboot(ctx, t.step.Address, t.request.Policy.RebootMode)
+	})
 	if err != nil && cluster.Heals(err) {
 		return nil
 	}
@@ -171,7 +172,7 @@ func (t *turn) abdicate(ctx context.Context, before string) error {
 	}
 
 	// Best effort: an election after the reboot is the worst that can happen.
-	if err := t.talos.ForfeitLeadership(ctx, t.step.Address); err != nil {
+	if err := t.once(ctx, func(ctx context.Context) error { return t.talos.ForfeitLeadership(ctx, t.step.Address) }); err != nil {
 		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
@@ -31,8 +32,8 @@ func TestInstallImageFollowsAConfirmedUpgrade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, given.setup, func(r *rig) {
-				r.must(r.worker("run-1"), naming(given.target))
-				r.at(given.target)
+				r.Must(r.Worker("run-1"), naming(given.target))
+				r.At(given.target)
 
 				for _, node := range r.World().Nodes() {
 					if !strings.HasSuffix(node.InstallImage, ":v"+given.target) {
@@ -40,10 +41,10 @@ func TestInstallImageFollowsAConfirmedUpgrade(t *testing.T) {
 					}
 				}
 
-				again := r.worker("run-2")
-				r.must(again, naming(given.target))
+				again := r.Worker("run-2")
+				r.Must(again, naming(given.target))
 
-				if _, mutating := again.client.Calls(); mutating > 0 {
+				if _, mutating := again.Client.Calls(); mutating > 0 {
 					t.Errorf("another upgrade made %d mutating calls", mutating)
 				}
 			})
@@ -53,10 +54,10 @@ func TestInstallImageFollowsAConfirmedUpgrade(t *testing.T) {
 
 func TestInstallImageIsLeftAloneUnlessAskedFor(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		before := r.node("worker-0").InstallImage
-		r.must(r.worker("run-1"), to(toLifecycle))
+		before := r.State("worker-0").InstallImage
+		r.Must(r.Worker("run-1"), to(toLifecycle))
 
-		if after := r.node("worker-0").InstallImage; after != before || len(r.judge.of(history.KindConfig)) > 0 {
+		if after := r.State("worker-0").InstallImage; after != before || len(r.Judge.Of(history.KindConfig)) > 0 {
 			t.Errorf("the configuration names %s, was %s", after, before)
 		}
 	})
@@ -67,11 +68,11 @@ func TestInstallImageDoesNotFollowAFallback(t *testing.T) {
 	faults := []model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
-		if err := r.worker("run-1").upgrade(context.Background(), naming(toLifecycle)); err == nil {
+		if err := r.Worker("run-1").Apply(context.Background(), naming(toLifecycle)); err == nil {
 			t.Fatal("the node did not fall back")
 		}
 
-		if image := r.node("worker-0").InstallImage; strings.Contains(image, toLifecycle) {
+		if image := r.State("worker-0").InstallImage; strings.Contains(image, toLifecycle) {
 			t.Errorf("the configuration names %s", image)
 		}
 	})
@@ -79,19 +80,19 @@ func TestInstallImageDoesNotFollowAFallback(t *testing.T) {
 
 // A run that dies between the confirmation and the change leaves it to the next.
 func TestInstallImageFollowsAfterACrash(t *testing.T) {
-	for _, kind := range crashes() {
+	for _, kind := range harness.Crashes() {
 		t.Run(string(kind), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 
-				first := r.worker("run-1")
-				first.client.Intercept(atMethod("Configure", newStrike(kind, -1, cancel)))
-				_ = first.upgrade(ctx, naming(toLifecycle))
+				first := r.Worker("run-1")
+				first.Client.Intercept(atMethod("Configure", newStrike(kind, atWill, cancel)))
+				_ = first.Apply(ctx, naming(toLifecycle))
 
-				r.must(r.worker("run-2"), naming(toLifecycle))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), naming(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
 
 				for _, node := range r.World().Nodes() {
 					if !strings.HasSuffix(node.InstallImage, ":v"+toLifecycle) {
@@ -106,12 +107,12 @@ func TestInstallImageFollowsAfterACrash(t *testing.T) {
 // To be refused costs a warning and nothing else: the upgrade is done.
 func TestInstallImageThatIsRefusedIsAWarning(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		w := r.worker("run-1")
-		w.client.Intercept(withCall("Configure", cluster.ErrRefused))
-		r.must(w, naming(toLifecycle))
-		r.at(toLifecycle)
+		w := r.Worker("run-1")
+		w.Client.Intercept(withCall("Configure", cluster.ErrRefused))
+		r.Must(w, naming(toLifecycle))
+		r.At(toLifecycle)
 
-		if warned := w.texts(cluster.EventWarning); len(warned) != 5 || !strings.Contains(warned[0], "could not be made to name it") {
+		if warned := w.Texts(cluster.EventWarning); len(warned) != 5 || !strings.Contains(warned[0], "could not be made to name it") {
 			t.Errorf("told %q, want a warning for each node", warned)
 		}
 	})

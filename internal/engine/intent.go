@@ -50,10 +50,16 @@ func (t *turn) intend(ctx context.Context, before string) error {
 
 		if !t.open || t.entry.BootID != t.seen.BootID {
 			t.entry.BootID, t.entry.Previous, t.entry.PreviousSchematic = t.seen.BootID, t.seen.Talos, t.seen.Schematic
+			t.entry.PreviousEtcd = t.member
 
 			if err := t.record(ctx, cluster.PhaseIntent); err != nil {
-				return err
+				return errors.Join(err, t.unrecord(ctx))
 			}
+		}
+
+		if ctx.Err() != nil {
+			// It was recorded when the time was up, and nothing came of it.
+			return errors.Join(context.Cause(ctx), t.recall(ctx))
 		}
 
 		if t.claim() {
@@ -75,6 +81,22 @@ func (t *turn) recall(ctx context.Context) error {
 	defer cancel()
 
 	return t.forget(kept)
+}
+
+// unrecord takes an intent back of whose record nobody knows whether it was
+// written. Where that cannot be had the node is left as one that has none: the next
+// run looks at it all the same.
+func (t *turn) unrecord(ctx context.Context) error {
+	kept, end := t.outlasting(ctx)
+	defer end()
+
+	bounded, cancel := t.clock.WithTimeout(kept, hurriedPatience)
+	defer cancel()
+
+	err := t.forget(bounded)
+	t.open = false
+
+	return err
 }
 
 // unsent takes the intent back of a call that did not reach the node.

@@ -30,8 +30,8 @@ func TestIntentAloneDoesNotArmTheNode(t *testing.T) {
 					begun time.Time
 				)
 
-				w := r.worker("run-1")
-				w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+				w := r.Worker("run-1")
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 					err := next(ctx)
 
 					if call.Method == "WriteJournal" {
@@ -46,15 +46,15 @@ func TestIntentAloneDoesNotArmTheNode(t *testing.T) {
 					return err
 				})
 
-				_ = failure(t, w.upgrade(context.Background(), bare(to(hop.to))), engine.ErrGuard, "worker-0")
+				_ = failure(t, w.Apply(context.Background(), bare(to(hop.to))), engine.ErrGuard, "worker-0")
 
 				if took := time.Since(begun); took > 7*time.Minute {
 					t.Errorf("it took %s to give up", took)
 				}
 
-				r.sound()
+				r.Sound()
 				r.stopped("worker-0", false)
-				r.tidy()
+				r.Tidy()
 			})
 		})
 	}
@@ -69,8 +69,8 @@ func TestJournalIsNotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
 			writes  atomic.Int32
 		)
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			switch {
 			case call.Method == "WriteJournal" && writes.Add(1) == 1:
 				stalled.Store(true)
@@ -85,8 +85,8 @@ func TestJournalIsNotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
 			return next(ctx)
 		})
 
-		r.must(w, sharing(t, toLifecycle, "2"))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(w, sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }

@@ -53,14 +53,14 @@ func TestKubeletsThatDoNotComeUpAreNotFollowedByOthers(t *testing.T) {
 
 			judging := []checker.Option{checker.MaxUnavailableKubelets(2), checker.Canary(given.canary...)}
 
-			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 4}, judging: judging}, func(r *rig) {
+			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 4}, Judging: judging}, func(r *rig) {
 				request := kube(toKubernetes)
 				request.Policy.Canary = given.canary
 				request.Policy.Kubernetes.MaxUnavailableKubelets = share(t, given.share)
 
 				for run := range 4 {
 					client := r.Client(fmt.Sprintf("run-%d", run+1))
-					if err := r.workerOver(client, client, sick{client}).upgrade(context.Background(), request); err == nil {
+					if err := r.WorkerOver(client, client, sick{client}).Apply(context.Background(), request); err == nil {
 						t.Errorf("run %d said that all is well", run+1)
 					}
 				}
@@ -79,14 +79,14 @@ func TestBrokenStaticPodIsNotFollowedByTheNextComponent(t *testing.T) {
 	fault := model.Fault{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: model.SchedulerName, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 1, Faults: []model.Fault{fault}}}, func(r *rig) {
-		first := failure(t, r.worker("run-1").upgrade(context.Background(), kube(toKubernetes)), context.DeadlineExceeded, "cp-0")
+		first := failure(t, r.Worker("run-1").Apply(context.Background(), kube(toKubernetes)), context.DeadlineExceeded, "cp-0")
 		if !strings.Contains(first.State, "only control plane") {
 			t.Errorf("the state is %q", first.State)
 		}
 
 		changed := len(r.configured())
 
-		second := failure(t, r.worker("run-2").upgrade(context.Background(), kube(toKubernetes)), engine.ErrGuard, "cp-0")
+		second := failure(t, r.Worker("run-2").Apply(context.Background(), kube(toKubernetes)), engine.ErrGuard, "cp-0")
 		if !strings.Contains(second.Error(), "kube-scheduler is not Ready") || len(r.configured()) != changed {
 			t.Errorf("%v; configured %v", second, r.configured()[changed:])
 		}
@@ -116,12 +116,12 @@ func TestSyncFollowsTheLastLegWhicheverThatIs(t *testing.T) {
 					return next(ctx)
 				})
 
-				_ = failure(t, r.workerOver(client, client, client).upgrade(context.Background(), request), engine.ErrManifests, "")
-				r.must(r.worker("run-2"), request)
-				r.at(given.toTalos)
+				_ = failure(t, r.WorkerOver(client, client, client).Apply(context.Background(), request), engine.ErrManifests, "")
+				r.Must(r.Worker("run-2"), request)
+				r.At(given.toTalos)
 				r.atKubernetes(given.toKubernetes, request)
 
-				pending, err := r.Client("reader").Diff(context.Background(), r.node("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
+				pending, err := r.Client("reader").Diff(context.Background(), r.State("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
 				if err != nil || len(pending) > 0 {
 					t.Errorf("after the roll manifests differ: %+v, %v", pending, err)
 				}
@@ -142,12 +142,12 @@ func TestSyncThatDoesNotWaitIsDoneOnce(t *testing.T) {
 		request := kube(toKubernetes)
 		request.Policy.Kubernetes.Manifests.Timeout = 0
 
-		r.must(r.worker("run-1"), request)
-		r.sound()
-		r.until("rolled out", 5*time.Minute, func() bool { return r.node("worker-5").Components.Proxy == toKubernetes })
-		r.must(r.worker("run-2"), request)
-		r.sound()
-		r.tidy()
+		r.Must(r.Worker("run-1"), request)
+		r.Sound()
+		r.Until("rolled out", 5*time.Minute, func() bool { return r.State("worker-5").Components.Proxy == toKubernetes })
+		r.Must(r.Worker("run-2"), request)
+		r.Sound()
+		r.Tidy()
 	})
 }
 
@@ -156,13 +156,13 @@ func TestManyKubeletsDoNotStarveEachOther(t *testing.T) {
 
 	given := setup{
 		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 30},
-		judging: []checker.Option{checker.MaxUnavailableKubelets(30)},
+		Judging: []checker.Option{checker.MaxUnavailableKubelets(30)},
 	}
 
 	inCluster(t, given, func(r *rig) {
 		request := kube(toKubernetes)
 		request.Policy.Kubernetes.MaxUnavailableKubelets = share(t, "100%")
-		r.must(r.worker("run-1"), request)
+		r.Must(r.Worker("run-1"), request)
 		r.atKubernetes(toKubernetes, request)
 
 		if most := r.mostRestarting(); most < 20 {
@@ -175,8 +175,8 @@ func TestDeniedManifestsRefuseTheRollBeforeItBegins(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{}, func(r *rig) {
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "Diff" || call.Method == "Apply" {
 				return fmt.Errorf("%w: daemonsets.apps is forbidden", cluster.ErrDenied)
 			}
@@ -184,16 +184,16 @@ func TestDeniedManifestsRefuseTheRollBeforeItBegins(t *testing.T) {
 			return next(ctx)
 		})
 
-		failed := failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
 		if !strings.Contains(failed.Error(), "kubernetes.manifests.sync = false") {
 			t.Error(failed)
 		}
 
-		if _, mutating := w.client.Calls(); mutating != 0 {
+		if _, mutating := w.Client.Calls(); mutating != 0 {
 			t.Errorf("the refused run made %d mutating calls", mutating)
 		}
 
-		r.must(r.worker("run-2"), bare(to(toLifecycle)))
+		r.Must(r.Worker("run-2"), bare(to(toLifecycle)))
 	})
 }
 
@@ -203,7 +203,7 @@ func TestNodesSettleAfterTheirKubelets(t *testing.T) {
 	const settle = 10 * time.Minute
 
 	given := setup{
-		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 2}, judging: []checker.Option{checker.Canary("worker-1")},
+		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 2}, Judging: []checker.Option{checker.Canary("worker-1")},
 	}
 
 	inCluster(t, given, func(r *rig) {
@@ -211,7 +211,7 @@ func TestNodesSettleAfterTheirKubelets(t *testing.T) {
 		request.Policy.Settle, request.Policy.Canary = settle, []string{"worker-1"}
 
 		begun := time.Now()
-		r.must(r.worker("run-1"), request)
+		r.Must(r.Worker("run-1"), request)
 
 		// The canary, the control plane and the other worker: nobody waits for the
 		// last one.
@@ -229,7 +229,7 @@ func TestNodeThatIsAlwaysBusySaysSo(t *testing.T) {
 	busy := model.Fault{Node: "cp-0", Step: model.StepApply, Effect: model.EffectBusy}
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Faults: []model.Fault{busy}}}, func(r *rig) {
-		failed := failure(t, r.worker("run-1").upgrade(context.Background(), kube(toKubernetes)), cluster.ErrBusy, "cp-0")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), kube(toKubernetes)), cluster.ErrBusy, "cp-0")
 		if !strings.Contains(failed.Remedy, "Somebody else keeps applying") {
 			t.Error(failed)
 		}
@@ -244,13 +244,13 @@ func TestRefusalStopsTheKubeletsThatHaveNotBegun(t *testing.T) {
 			Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 10,
 			Faults: []model.Fault{{Node: "worker-0", Step: model.StepApply, Effect: model.EffectFail, Times: 1}},
 		},
-		judging: []checker.Option{checker.MaxUnavailableKubelets(2)},
+		Judging: []checker.Option{checker.MaxUnavailableKubelets(2)},
 	}
 
 	inCluster(t, given, func(r *rig) {
 		request := kube(toKubernetes)
 		request.Policy.Kubernetes.MaxUnavailableKubelets = share(t, "2")
-		_ = failure(t, r.worker("run-1").upgrade(context.Background(), request), cluster.ErrRefused, "worker-0")
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), cluster.ErrRefused, "worker-0")
 
 		if got := r.kubelets(); len(got) > 1 {
 			t.Errorf("kubelets were replaced on %v beside the one that was refused", got)
@@ -263,18 +263,18 @@ func TestQuestionThatGotLostIsAskedAgain(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 
 		var asked atomic.Int32
 
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "Removals" && asked.Add(1) == 1 {
 				return fmt.Errorf("%w: EOF", cluster.ErrUnreachable)
 			}
 
 			return next(ctx)
 		})
-		r.must(w, kube(toKubernetes))
+		r.Must(w, kube(toKubernetes))
 		r.atKubernetes(toKubernetes, kube(toKubernetes))
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -100,11 +101,11 @@ func TestFaultsOfComponentsAreNamedAndSafe(t *testing.T) {
 			t.Parallel()
 
 			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Seed: 21, Faults: []model.Fault{given.fault}}}, func(r *rig) {
-				err := r.worker("run-1").upgrade(context.Background(), kube(toKubernetes))
+				err := r.Worker("run-1").Apply(context.Background(), kube(toKubernetes))
 
 				switch {
 				case given.want == nil && err != nil:
-					t.Fatalf("%v\n%s", err, r.judge.text())
+					t.Fatalf("%v\n%s", err, r.Judge.Text())
 				case given.want != nil:
 					failed := failure(t, err, given.want, given.node)
 					if !strings.Contains(failed.Error(), given.says) {
@@ -112,7 +113,7 @@ func TestFaultsOfComponentsAreNamedAndSafe(t *testing.T) {
 					}
 				}
 
-				r.sound()
+				r.Sound()
 
 				if changed := r.configured(); given.untouched && len(changed) > 0 {
 					t.Errorf("configured %v", changed)
@@ -120,8 +121,8 @@ func TestFaultsOfComponentsAreNamedAndSafe(t *testing.T) {
 
 				// What broke is mended, and the next run brings it to an end.
 				r.World().SetFaults(nil)
-				r.until("whole again", 10*time.Minute, r.whole)
-				r.must(r.worker("run-2"), kube(toKubernetes))
+				r.Until("whole again", 10*time.Minute, r.whole)
+				r.Must(r.Worker("run-2"), kube(toKubernetes))
 				r.atKubernetes(toKubernetes, kube(toKubernetes))
 			})
 		})
@@ -134,12 +135,12 @@ func TestRemovalsInUseStopARunBeforeItBegins(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
 		gone := version.MustParse(toKubernetes)
 		r.SetRemovals([]cluster.Removal{
-			{Kind: "flag", Name: "pod-infra-container-image", Address: r.node("worker-0").Address, Component: cluster.Kubelet, In: gone},
+			{Kind: "flag", Name: "pod-infra-container-image", Address: r.State("worker-0").Address, Component: cluster.Kubelet, In: gone},
 			{Kind: "API", Name: "widgets.v1beta1.example.io", Objects: 3, In: gone},
 		})
 
-		w := r.worker("run-1")
-		failed := failure(t, w.upgrade(context.Background(), kube(toKubernetes)), engine.ErrBlocked, "worker-0")
+		w := r.Worker("run-1")
+		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrBlocked, "worker-0")
 
 		for _, want := range []string{"pod-infra-container-image", "3 objects of widgets.v1beta1.example.io", "worker-0"} {
 			if !strings.Contains(failed.Error(), want) {
@@ -147,7 +148,7 @@ func TestRemovalsInUseStopARunBeforeItBegins(t *testing.T) {
 			}
 		}
 
-		if _, mutating := w.client.Calls(); mutating != 0 {
+		if _, mutating := w.Client.Calls(); mutating != 0 {
 			t.Errorf("the refused run made %d mutating calls", mutating)
 		}
 	})
@@ -159,18 +160,18 @@ func TestHeldWorkerThatIsDownIsLeftBehind(t *testing.T) {
 	faults := []model.Fault{{Node: "worker-1", Step: model.StepObserve, Effect: model.EffectUnreachable, Times: 1}}
 
 	inCluster(t, setup{
-		Options: model.Options{Kubernetes: fromKubernetes, Faults: faults}, judging: []checker.Option{checker.Held("worker-1")},
+		Options: model.Options{Kubernetes: fromKubernetes, Faults: faults}, Judging: []checker.Option{checker.Held("worker-1")},
 	}, func(r *rig) {
 		request := kube(toKubernetes)
 		request.Policy.Hold = map[string]bool{"worker-1": true}
-		r.must(r.worker("run-1"), request)
-		r.sound()
+		r.Must(r.Worker("run-1"), request)
+		r.Sound()
 
 		if slices.ContainsFunc(r.configured(), func(change string) bool { return strings.HasSuffix(change, "worker-1") }) {
 			t.Errorf("the held node was configured: %v", r.configured())
 		}
 
-		if runs := r.node("worker-0").Kubelet.Version; runs != toKubernetes {
+		if runs := r.State("worker-0").Kubelet.Version; runs != toKubernetes {
 			t.Errorf("worker-0 runs %s", runs)
 		}
 	})
@@ -198,7 +199,7 @@ func TestCrashAnywhereInTheKubernetesHalfThenApplyAgainConverges(t *testing.T) {
 			}
 
 			for mutation := first; mutation <= len(methods) && !t.Failed(); mutation += stride {
-				for _, kind := range crashes() {
+				for _, kind := range harness.Crashes() {
 					if kind == dieDuring && methods[mutation-1] != "Configure" && methods[mutation-1] != "Apply" {
 						continue
 					}
@@ -218,7 +219,7 @@ func crashKubernetesOnce(t *testing.T, given setup, kind crash, mutation int) {
 	inCluster(t, given, func(r *rig) {
 		request := kube(toKubernetes)
 
-		struck, wait, err := r.crashing("run-1", request, kind, mutation)
+		struck, wait, err := r.Crashing("run-1", request, kind, mutationOf(mutation))
 		defer wait()
 
 		if kind == loseReply && err != nil {
@@ -227,7 +228,7 @@ func crashKubernetesOnce(t *testing.T, given setup, kind crash, mutation int) {
 
 		before := r.configured()
 
-		r.must(r.worker("run-2"), request)
+		r.Must(r.Worker("run-2"), request)
 		r.atKubernetes(toKubernetes, request)
 
 		// What had arrived is not touched again.
@@ -240,7 +241,7 @@ func crashKubernetesOnce(t *testing.T, given setup, kind crash, mutation int) {
 		}
 
 		if t.Failed() {
-			t.Logf("%s, %s (mutation %d)\n%s", struck, kind, mutation, r.judge.text())
+			t.Logf("%s, %s (mutation %d)\n%s", struck, kind, mutation, r.Judge.Text())
 		}
 	})
 }
@@ -254,7 +255,7 @@ func TestNothingOfAConfigurationChangesButImages(t *testing.T) {
 			before[node.Name] = string(node.Config)
 		}
 
-		r.must(r.worker("run-1"), kube(toKubernetes))
+		r.Must(r.Worker("run-1"), kube(toKubernetes))
 
 		for _, node := range r.World().Nodes() {
 			if got, want := string(node.Config), strings.ReplaceAll(before[node.Name], ":v"+fromKubernetes, ":v"+toKubernetes); got != want {
@@ -262,7 +263,7 @@ func TestNothingOfAConfigurationChangesButImages(t *testing.T) {
 			}
 		}
 
-		for _, event := range r.judge.of(history.KindConfig) {
+		for _, event := range r.Judge.Of(history.KindConfig) {
 			if event.Detail["mode"] != string(model.ApplyNoReboot) {
 				t.Errorf("applied with mode %s", event.Detail["mode"])
 			}

@@ -17,7 +17,7 @@ func TestOverheadOfTheKubernetesHalfIsReported(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, Seed: 21}}, func(r *rig) {
 		begun := time.Now()
 		request := bare(kube(toKubernetes))
-		r.must(r.worker("run-1"), request)
+		r.Must(r.Worker("run-1"), request)
 
 		took := time.Since(begun).Seconds()
 		needed := r.componentPath()
@@ -41,7 +41,7 @@ func (r *rig) componentPath() float64 {
 		looked, asked = map[string]float64{}, map[string]float64{}
 	)
 
-	for _, event := range r.judge.of(history.KindPull, history.KindConfig, history.KindComponent) {
+	for _, event := range r.Judge.Of(history.KindPull, history.KindConfig, history.KindComponent) {
 		switch event.Kind {
 		case history.KindPull:
 			looked[event.Node] = event.Sim - lookupTime.Seconds()

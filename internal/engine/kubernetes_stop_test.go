@@ -43,8 +43,8 @@ func TestCancelAtAnyMomentOfTheKubernetesHalf(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), moment)
 					defer cancel()
 
-					first := r.worker("run-1")
-					err := first.upgrade(ctx, kube(toKubernetes))
+					first := r.Worker("run-1")
+					err := first.Apply(ctx, kube(toKubernetes))
 
 					if took := r.World().Now() - moment; err != nil && took > cancelMost {
 						t.Errorf("it took %s to return after the cancel", took)
@@ -54,8 +54,8 @@ func TestCancelAtAnyMomentOfTheKubernetesHalf(t *testing.T) {
 						r.leftClean()
 					}
 
-					first.notes.finish()
-					r.must(r.worker("run-2"), kube(toKubernetes))
+					first.Notes.Finish()
+					r.Must(r.Worker("run-2"), kube(toKubernetes))
 					r.atKubernetes(toKubernetes, kube(toKubernetes))
 				})
 
@@ -73,10 +73,10 @@ func TestNothingIsConfiguredUnderTheLeaseOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		taken := 0
 
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 
 			if call.Method == "Configure" && call.Node == "cp-1" && taken == 0 {
@@ -90,7 +90,7 @@ func TestNothingIsConfiguredUnderTheLeaseOfSomebodyElse(t *testing.T) {
 			return err
 		})
 
-		err := w.upgrade(context.Background(), kube(toKubernetes))
+		err := w.Apply(context.Background(), kube(toKubernetes))
 		if !errors.Is(err, engine.ErrLeaseLost) {
 			t.Errorf("the run ended with %v", err)
 		}
@@ -111,23 +111,23 @@ func TestGuardsOfComponentsAreNeeded(t *testing.T) {
 	given := setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 5, Seed: 31, Faults: []model.Fault{away}}}
 
 	inCluster(t, given, func(r *rig) {
-		blind := r.worker("run-1")
+		blind := r.Worker("run-1")
 		blind.DropGuard(cluster.CheckControlPlane)
 		blind.DropGuard("control-planes")
 
 		// The planner looks at them too, before each step.
 		careless := kube(toKubernetes)
 		careless.Policy.SkipChecks = map[string]bool{cluster.CheckControlPlane: true}
-		_ = blind.upgrade(context.Background(), careless)
+		_ = blind.Apply(context.Background(), careless)
 
-		broken := r.judge.verdict().Violations
+		broken := r.Judge.Verdict().Violations
 		if !slices.ContainsFunc(broken, func(v checker.Violation) bool { return v.Invariant == checker.S1 }) {
 			t.Errorf("without its guards the engine broke %+v, want S1", broken)
 		}
 	})
 
 	inCluster(t, given, func(r *rig) {
-		r.must(r.worker("run-1"), kube(toKubernetes))
+		r.Must(r.Worker("run-1"), kube(toKubernetes))
 		r.atKubernetes(toKubernetes, kube(toKubernetes))
 	})
 }
@@ -137,14 +137,14 @@ func TestCanaryKubeletsGoFirst(t *testing.T) {
 
 	given := setup{
 		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 3},
-		judging: []checker.Option{checker.Canary("worker-2"), checker.MaxUnavailableKubelets(3)},
+		Judging: []checker.Option{checker.Canary("worker-2"), checker.MaxUnavailableKubelets(3)},
 	}
 
 	inCluster(t, given, func(r *rig) {
 		request := kube(toKubernetes)
 		request.Policy.Canary = []string{"worker-2"}
 		request.Policy.Kubernetes.MaxUnavailableKubelets = share(t, "100%")
-		r.must(r.worker("run-1"), request)
+		r.Must(r.Worker("run-1"), request)
 		r.atKubernetes(toKubernetes, request)
 
 		kubelets := slices.DeleteFunc(r.configured(), func(change string) bool { return !strings.HasPrefix(change, model.KubeletName) })
@@ -160,10 +160,10 @@ func TestRolloutThatDoesNotEndStopsTheRun(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		stuck := true
 
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "Apply" && stuck {
 				stuck = false
 
@@ -178,7 +178,7 @@ func TestRolloutThatDoesNotEndStopsTheRun(t *testing.T) {
 			return next(ctx)
 		})
 
-		failed := failure(t, w.upgrade(context.Background(), kube(toKubernetes)), engine.ErrManifests, "")
+		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrManifests, "")
 		for _, want := range []string{"5m0s", "worker-1", "kubernetes.manifests.timeout"} {
 			if !strings.Contains(failed.Error(), want) {
 				t.Errorf("the failure does not speak of %q: %v", want, failed)
@@ -190,13 +190,13 @@ func TestRolloutThatDoesNotEndStopsTheRun(t *testing.T) {
 		}
 
 		r.World().SetFaults(nil)
-		r.until("back", 10*time.Minute, func() bool { return r.node("worker-1").Kubelet.Ready })
+		r.Until("back", 10*time.Minute, func() bool { return r.State("worker-1").Kubelet.Ready })
 
-		before := len(r.judge.of(history.KindConfig))
-		r.must(r.worker("run-2"), kube(toKubernetes))
+		before := len(r.Judge.Of(history.KindConfig))
+		r.Must(r.Worker("run-2"), kube(toKubernetes))
 		r.atKubernetes(toKubernetes, kube(toKubernetes))
 
-		if after := len(r.judge.of(history.KindConfig)); after != before {
+		if after := len(r.Judge.Of(history.KindConfig)); after != before {
 			t.Error("the next run configured machines again")
 		}
 	})

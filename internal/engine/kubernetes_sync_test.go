@@ -24,15 +24,15 @@ func TestManifestThatNeverRendersDoesNotHoldUpTheRest(t *testing.T) {
 	for _, prune := range []bool{false, true} {
 		inCluster(t, setup{}, func(r *rig) {
 			client := r.Client("run-1")
-			w := r.workerOver(client, client, client)
+			w := r.WorkerOver(client, client, client)
 			w.Engine = engine.New(engine.Options{
 				Talos: client, Kubernetes: client, Removals: client, Manifests: incomplete{client}, Workloads: client, Run: "run-1",
-				Observers: []cluster.Observer{w, w.notes},
+				Observers: []cluster.Observer{w, w.Notes},
 			})
 
 			request := to(toLifecycle)
 			request.Policy.Kubernetes.Manifests.Prune = prune
-			err := w.upgrade(context.Background(), request)
+			err := w.Apply(context.Background(), request)
 
 			if prune {
 				failed := failure(t, err, engine.ErrManifests, "")
@@ -47,9 +47,9 @@ func TestManifestThatNeverRendersDoesNotHoldUpTheRest(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			r.at(toLifecycle)
+			r.At(toLifecycle)
 
-			if warned := strings.Join(w.texts(cluster.EventWarning), " "); !strings.Contains(warned, "storage") {
+			if warned := strings.Join(w.Texts(cluster.EventWarning), " "); !strings.Contains(warned, "storage") {
 				t.Errorf("nobody was told of what is missing: %s", warned)
 			}
 		})
@@ -75,15 +75,15 @@ func TestSyncThatDoesNotWaitIsDoneAfterEachLeg(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Talos: "1.13.4", Kubernetes: "1.31.4"}}, func(r *rig) {
 		request := both("1.14.1", "1.32.1")
 		request.Policy.Kubernetes.Manifests.Timeout = 0
-		r.must(r.worker("run-1"), request)
-		r.sound()
-		r.tidy()
+		r.Must(r.Worker("run-1"), request)
+		r.Sound()
+		r.Tidy()
 
 		if r.Journal().Manifests != nil {
 			t.Error("the journal still says that manifests are due")
 		}
 
-		pending, err := r.Client("reader").Diff(context.Background(), r.node("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
+		pending, err := r.Client("reader").Diff(context.Background(), r.State("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
 		if err != nil || len(pending) > 0 {
 			t.Errorf("after the roll manifests differ: %+v, %v", pending, err)
 		}
@@ -106,7 +106,7 @@ func TestRolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 
 	inCluster(t, setup{Options: model.Options{Talos: toLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
 		client := r.Client("run-1")
-		w := r.workerOver(client, client, client)
+		w := r.WorkerOver(client, client, client)
 		w.Engine = engine.New(engine.Options{
 			Talos: client, Kubernetes: client, Removals: client, Manifests: flapping{client, &atomic.Int32{}}, Workloads: client, Run: "run-1",
 		})
@@ -115,7 +115,7 @@ func TestRolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 		request := kube(toKubernetes)
 		request.Deadline = time.Hour
 
-		_ = failure(t, w.upgrade(context.Background(), request), engine.ErrManifests, "")
+		_ = failure(t, w.Apply(context.Background(), request), engine.ErrManifests, "")
 
 		if took := time.Since(begun); took > time.Hour+10*time.Minute {
 			t.Errorf("it took %s", took)
@@ -131,10 +131,10 @@ func TestNewerReleaseCuresABrokenComponent(t *testing.T) {
 	fault := model.Fault{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: model.SchedulerName, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 1, Faults: []model.Fault{fault}}}, func(r *rig) {
-		_ = failure(t, r.worker("run-1").upgrade(context.Background(), kube("1.35.1")), context.DeadlineExceeded, "cp-0")
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), kube("1.35.1")), context.DeadlineExceeded, "cp-0")
 
-		w := r.worker("run-2")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-2")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 			if call.Method == "Configure" && strings.Contains(strings.Join(r.configured(), ","), "kube-controller-manager") {
 				r.World().SetFaults(nil)
@@ -142,7 +142,7 @@ func TestNewerReleaseCuresABrokenComponent(t *testing.T) {
 
 			return err
 		})
-		r.must(w, kube(toKubernetes))
+		r.Must(w, kube(toKubernetes))
 		r.atKubernetes(toKubernetes, kube(toKubernetes))
 	})
 }

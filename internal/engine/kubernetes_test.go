@@ -42,9 +42,9 @@ func both(talos, kubernetes string) engine.Request {
 // version, nothing was broken, nothing was left behind, and another upgrade
 // changes nothing.
 func (r *rig) atKubernetes(target string, request engine.Request) {
-	r.t.Helper()
-	r.sound()
-	r.tidy()
+	r.T.Helper()
+	r.Sound()
+	r.Tidy()
 
 	for _, node := range r.World().Nodes() {
 		want := model.Components{Proxy: target, Kubelet: target}
@@ -61,41 +61,41 @@ func (r *rig) atKubernetes(target string, request engine.Request) {
 		}
 
 		if node.Components != want {
-			r.t.Errorf("%s runs %+v, want %+v", node.Name, node.Components, want)
+			r.T.Errorf("%s runs %+v, want %+v", node.Name, node.Components, want)
 		}
 	}
 
 	if r.Journal().Manifests != nil {
-		r.t.Errorf("the journal still says that manifests are due")
+		r.T.Errorf("the journal still says that manifests are due")
 	}
 
 	notes := r.Annotations()
 	for key, value := range map[string]string{"kubernetes-status": "completed", "kubernetes-current": target} {
 		if notes[key] != value {
-			r.t.Errorf("annotation %s is %q, want %q", key, notes[key], value)
+			r.T.Errorf("annotation %s is %q, want %q", key, notes[key], value)
 		}
 	}
 
-	again := r.worker("run-again")
-	r.must(again, request)
+	again := r.Worker("run-again")
+	r.Must(again, request)
 
-	if _, mutating := again.client.Calls(); mutating != 0 {
-		r.t.Errorf("an upgrade of a cluster at its target made %d mutating calls", mutating)
+	if _, mutating := again.Client.Calls(); mutating != 0 {
+		r.T.Errorf("an upgrade of a cluster at its target made %d mutating calls", mutating)
 	}
 
-	if r.t.Failed() {
-		r.t.Fatal(r.judge.text())
+	if r.T.Failed() {
+		r.T.Fatal(r.Judge.Text())
 	}
 }
 
 // configured are the changes of machine configurations, as "component on node",
 // in order.
 func (r *rig) configured() []string {
-	r.t.Helper()
+	r.T.Helper()
 
 	var changes []string
 
-	for _, event := range r.judge.of(history.KindConfig) {
+	for _, event := range r.Judge.Of(history.KindConfig) {
 		if event.Detail["code"] == "OK" && event.Detail["changed"] != "" && event.Detail["by"] == "client" {
 			changes = append(changes, event.Detail["changed"]+" on "+event.Node)
 		}
@@ -121,10 +121,10 @@ func TestKubernetesMovesComponentByComponent(t *testing.T) {
 			t.Parallel()
 
 			inCluster(t, given, func(r *rig) {
-				r.must(r.worker("run-1"), kube(toKubernetes))
+				r.Must(r.Worker("run-1"), kube(toKubernetes))
 				r.atKubernetes(toKubernetes, kube(toKubernetes))
 
-				for name, node := range r.judge.verdict().Nodes {
+				for name, node := range r.Judge.Verdict().Nodes {
 					if node.Reboots != 0 || node.Installs != 0 {
 						t.Errorf("%s was installed %d times and rebooted %d times", name, node.Installs, node.Reboots)
 					}
@@ -138,7 +138,7 @@ func TestComponentsMoveInOrder(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
-		r.must(r.worker("run-1"), kube(toKubernetes))
+		r.Must(r.Worker("run-1"), kube(toKubernetes))
 
 		var want []string
 		for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"} {
@@ -162,8 +162,8 @@ func TestBothHalvesInOneRun(t *testing.T) {
 
 	inCluster(t, given, func(r *rig) {
 		request := both("1.13.4", "1.36.1")
-		r.must(r.worker("run-1"), request)
-		r.at("1.13.4")
+		r.Must(r.Worker("run-1"), request)
+		r.At("1.13.4")
 		r.atKubernetes("1.36.1", request)
 	})
 }
@@ -176,8 +176,8 @@ func TestKubernetesBeforeTalosWhereTheMatrixDemandsIt(t *testing.T) {
 
 	inCluster(t, given, func(r *rig) {
 		request := both("1.14.1", "1.32.1")
-		r.must(r.worker("run-1"), request)
-		r.at("1.14.1")
+		r.Must(r.Worker("run-1"), request)
+		r.At("1.14.1")
 		r.atKubernetes("1.32.1", request)
 	})
 }
@@ -190,8 +190,8 @@ func TestOneKubeletSetBackIsTheOnlyOneThatIsMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		r.until("set back", time.Minute, func() bool { return r.node("worker-1").Kubelet.Version == fromKubernetes })
-		r.must(r.worker("run-1"), kube(toKubernetes))
+		r.Until("set back", time.Minute, func() bool { return r.State("worker-1").Kubelet.Version == fromKubernetes })
+		r.Must(r.Worker("run-1"), kube(toKubernetes))
 
 		if got, want := r.configured(), []string{"kubelet on worker-1"}; !slices.Equal(got, want) {
 			t.Errorf("configured %v, want %v", got, want)
@@ -213,10 +213,10 @@ func TestRegistriesOfOthersSurvive(t *testing.T) {
 		request := kube(toKubernetes)
 		request.Policy.Kubernetes.Images = map[cluster.Component]string{cluster.Scheduler: "other.example/kube-scheduler"}
 
-		r.must(r.worker("run-1"), request)
+		r.Must(r.Worker("run-1"), request)
 		r.atKubernetes(toKubernetes, request)
 
-		state := r.node("cp-0")
+		state := r.State("cp-0")
 		for what, pair := range map[string][2]string{
 			"kubelet":    {state.KubeletService.Image, "mirror.example:5000/talos/kubelet:v" + toKubernetes + "-slim"},
 			"API server": {state.StaticPods[model.APIServerName].PodImage, "mirror.example:5000/k8s/kube-apiserver:v" + toKubernetes},
@@ -234,13 +234,13 @@ func TestKubeletsMoveBesideEachOther(t *testing.T) {
 
 	given := setup{
 		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 6},
-		judging: []checker.Option{checker.MaxUnavailableKubelets(3)},
+		Judging: []checker.Option{checker.MaxUnavailableKubelets(3)},
 	}
 
 	inCluster(t, given, func(r *rig) {
 		request := kube(toKubernetes)
 		request.Policy.Kubernetes.MaxUnavailableKubelets = share(t, "50%")
-		r.must(r.worker("run-1"), request)
+		r.Must(r.Worker("run-1"), request)
 		r.atKubernetes(toKubernetes, request)
 
 		if most := r.mostRestarting(); most < 2 || most > 3 {
@@ -264,7 +264,7 @@ func share(t *testing.T, text string) cluster.Share {
 func (r *rig) mostRestarting() int {
 	away, most := map[string]bool{}, 0
 
-	for _, event := range r.judge.of(history.KindComponent) {
+	for _, event := range r.Judge.Of(history.KindComponent) {
 		if event.Detail["component"] == model.KubeletName && strings.HasPrefix(event.Node, "worker-") {
 			away[event.Node] = event.Detail["state"] != "ready"
 		}
@@ -292,15 +292,15 @@ func TestWithoutProxyAndWithoutManifests(t *testing.T) {
 		request := kube(toKubernetes)
 		request.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
 
-		w := r.worker("run-1")
-		r.must(w, request)
-		r.sound()
+		w := r.Worker("run-1")
+		r.Must(w, request)
+		r.Sound()
 
 		if slices.ContainsFunc(r.configured(), func(change string) bool { return strings.HasPrefix(change, "kube-proxy") }) {
 			t.Errorf("kube-proxy is disabled and was configured: %v", r.configured())
 		}
 
-		if err := w.upgrade(context.Background(), request); err != nil {
+		if err := w.Apply(context.Background(), request); err != nil {
 			t.Error(err)
 		}
 	})
@@ -310,10 +310,10 @@ func TestManifestsFollowARollOfTalosAlone(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {
-		r.must(r.worker("run-1"), to(toLegacy))
-		r.at(toLegacy)
+		r.Must(r.Worker("run-1"), to(toLegacy))
+		r.At(toLegacy)
 
-		pending, err := r.Client("reader").Diff(context.Background(), r.node("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
+		pending, err := r.Client("reader").Diff(context.Background(), r.State("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
 		if err != nil || len(pending) != 0 {
 			t.Errorf("after the roll manifests differ: %+v, %v", pending, err)
 		}

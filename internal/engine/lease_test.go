@@ -22,11 +22,11 @@ func TestSlowReplyDoesNotMakeTheLeaseFresher(t *testing.T) {
 	const late = 25 * time.Second
 
 	inCluster(t, setup{}, func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 
 		var writes atomic.Int32
 
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 
 			if call.Method == "WriteLease" && writes.Add(1) > 1 {
@@ -38,11 +38,11 @@ func TestSlowReplyDoesNotMakeTheLeaseFresher(t *testing.T) {
 
 		// A lease that is never fresh is no reason to go on, whatever becomes of
 		// the run.
-		_ = w.upgrade(context.Background(), to(toLifecycle))
+		_ = w.Apply(context.Background(), to(toLifecycle))
 
-		r.sound()
+		r.Sound()
 
-		if drained := r.judge.of(history.KindPull); len(drained) == 0 {
+		if drained := r.Judge.Of(history.KindPull); len(drained) == 0 {
 			t.Error("the run did not come to the point at all")
 		}
 	})
@@ -76,8 +76,8 @@ func TestOutageIsNotTakenForTheDeathOfAHolder(t *testing.T) {
 			}
 		}()
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "Lease" && away() {
 				return fmt.Errorf("connection refused: %w", cluster.ErrUnreachable)
 			}
@@ -85,13 +85,13 @@ func TestOutageIsNotTakenForTheDeathOfAHolder(t *testing.T) {
 			return next(ctx)
 		})
 
-		_ = failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrLocked, "")
+		_ = failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrLocked, "")
 
 		if holder := r.Lease().Holder; holder != "alive" {
 			t.Errorf("the lease was taken over by %q", holder)
 		}
 
-		r.sound()
+		r.Sound()
 	})
 }
 
@@ -107,9 +107,9 @@ func TestCancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
 				defer cancel()
 
 				begun := time.Now()
-				w := r.worker("run-1")
+				w := r.Worker("run-1")
 
-				w.client.Intercept(func(ctx context.Context, made ports.Call, next func(context.Context) error) error {
+				w.Client.Intercept(func(ctx context.Context, made ports.Call, next func(context.Context) error) error {
 					if time.Since(begun) < moment || !ofKubernetes(made.Method) {
 						return next(ctx)
 					}
@@ -136,10 +136,10 @@ func TestCancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
 				}
 
 				if took := time.Since(cancelled); took > cancelMost {
-					t.Errorf("it took %s to return after the cancel\n%s", took, r.judge.text())
+					t.Errorf("it took %s to return after the cancel\n%s", took, r.Judge.Text())
 				}
 
-				r.sound()
+				r.Sound()
 			})
 		})
 	}

@@ -37,9 +37,7 @@ func (r *run) left(err error, last *cluster.Snapshot, moved bool) {
 		parts = append(parts, failure.State)
 	}
 
-	unfinished := slices.DeleteFunc(unfinishedIn(journal, failure.Node), func(name string) bool {
-		return last != nil && !slices.ContainsFunc(last.Nodes, func(node cluster.Node) bool { return node.Name == name })
-	})
+	unfinished := unfinishedIn(journal, failure.Node, last)
 	if len(unfinished) > 0 {
 		parts = append(parts, unfinishedText(unfinished))
 	}
@@ -57,12 +55,13 @@ func (r *run) left(err error, last *cluster.Snapshot, moved bool) {
 }
 
 // unfinishedIn are the nodes, other than the given one, that the journal holds
-// to be in the middle of their turns.
-func unfinishedIn(journal cluster.Journal, but string) []string {
+// to be in the middle of their turns. Where there is an observation, machines that
+// have left the cluster are none of them.
+func unfinishedIn(journal cluster.Journal, but string, last *cluster.Snapshot) []string {
 	var nodes []string
 
-	for _, entry := range journal.Entries {
-		if entry.Open() && entry.Node != but {
+	for uuid, entry := range journal.Entries {
+		if entry.Open() && entry.Node != but && (last == nil || isThere(*last, uuid, entry.Node)) {
 			nodes = append(nodes, entry.Node)
 		}
 	}
@@ -70,6 +69,14 @@ func unfinishedIn(journal cluster.Journal, but string) []string {
 	slices.Sort(nodes)
 
 	return nodes
+}
+
+// isThere tells whether a machine is part of the cluster. One that says nothing of
+// itself is known by its name.
+func isThere(snapshot cluster.Snapshot, uuid, name string) bool {
+	return slices.ContainsFunc(snapshot.Nodes, func(node cluster.Node) bool {
+		return node.UUID() == uuid || node.UUID() == "" && node.Name == name
+	})
 }
 
 func unfinishedText(nodes []string) string {

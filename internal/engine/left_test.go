@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
@@ -35,17 +36,17 @@ func TestFailureNamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 			request := sharing(t, toLifecycle, "2")
 			request.Deadline = 3 * time.Minute
 
-			failed := failure(t, r.worker("run-1").upgrade(context.Background(), request), engine.ErrDeadline, "worker-0")
+			failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDeadline, "worker-0")
 			leaves(t, failed, worker0Unfinished+"; all others are in service.")
 		})
 	})
 
 	t.Run("obstacle", func(t *testing.T) {
 		inCluster(t, pairs(167), func(r *rig) {
-			w := r.worker("run-1")
+			w := r.Worker("run-1")
 			r.during(w, "Install", "worker-1", func() { r.World().SetFaults(append(silent("worker-4"), dead)) })
 
-			failed := failure(t, w.upgrade(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrGuard, "worker-4")
+			failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrGuard, "worker-4")
 			leaves(t, failed, worker0Unfinished+". Not in service: worker-4 (its Talos API does not answer).")
 		})
 	})
@@ -54,7 +55,7 @@ func TestFailureNamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 		broken := model.Fault{Node: "worker-1", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}
 
 		inCluster(t, pairs(53, dead, broken), func(r *rig) {
-			failed := failure(t, r.worker("run-1").upgrade(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-1")
+			failed := failure(t, r.Worker("run-1").Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-1")
 			if !strings.HasSuffix(failed.State, worker0Unfinished+"; all others are in service.") {
 				t.Errorf("it does not say how worker-0 is left: %v", failed)
 			}
@@ -64,14 +65,14 @@ func TestFailureNamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 
 func TestFailureNamesNodesThatAreNotInService(t *testing.T) {
 	inCluster(t, pairs(51, model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}), func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
 			if err := r.CordonAsPerson("worker-4", true); err != nil {
 				t.Error(err)
 			}
 		})
 
-		failed := failure(t, w.upgrade(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
 		if want := "No other node is being upgraded. Not in service: worker-4 (cordoned)."; !strings.HasSuffix(failed.State, want) {
 			t.Errorf("the cluster is said to be left like this: %s", failed.State)
 		}
@@ -82,20 +83,25 @@ func TestFailureNamesNodesThatAreNotInService(t *testing.T) {
 // system either.
 func TestFallbackIsInServiceOnlyWhenItIs(t *testing.T) {
 	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		var once sync.Once
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 
-			for _, entry := range r.Journal().Entries {
-				if call.Method == "WriteJournal" && entry.Phase == cluster.PhaseFallback {
+			// The first boot is the one that fails.
+			returned := len(r.Judge.Of(history.KindBoot)) > 1 && r.State("worker-0").Ready
+
+			if call.Method == "Machine" && call.Node == "worker-0" && returned {
+				once.Do(func() {
 					r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepKubelet, Effect: model.EffectNotReady}})
-				}
+				})
 			}
 
 			return err
 		})
 
-		failed := failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrFallback, "worker-0")
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrFallback, "worker-0")
 		leaves(t, failed, "The node runs its old system again, but did not come back into service. No other node is being upgraded; all others are in service.")
 	})
 }
@@ -104,7 +110,7 @@ func TestFallbackIsInServiceOnlyWhenItIs(t *testing.T) {
 // say.
 func TestLostLeaseSpeaksForItsOwnRunOnly(t *testing.T) {
 	inCluster(t, pairs(59), func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Reboot", "worker-1", func() {
 			if err := r.HoldLease("intruder"); err != nil {
 				t.Error(err)
@@ -112,7 +118,7 @@ func TestLostLeaseSpeaksForItsOwnRunOnly(t *testing.T) {
 		})
 
 		var failed *engine.Failure
-		if err := w.upgrade(context.Background(), sharing(t, toLifecycle, "2")); !errors.As(err, &failed) || !errors.Is(err, engine.ErrLeaseLost) {
+		if err := w.Apply(context.Background(), sharing(t, toLifecycle, "2")); !errors.As(err, &failed) || !errors.Is(err, engine.ErrLeaseLost) {
 			t.Fatalf("got %v, want the loss of the lease", err)
 		}
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -22,10 +23,18 @@ type liar struct {
 	hidden, like string
 	// remember answers observations from memory for that long.
 	remember time.Duration
-	// noJournal and noLease pretend to write them.
-	noJournal, noLease bool
+	// noJournal and noLease pretend to write them, noRenewal does so once the
+	// lease was taken, noRelease when it is given back.
+	noJournal, noRenewal, noRelease bool
+	noLease                         atomic.Bool
+	// forgets is a phase that is written down as another one.
+	forgets cluster.Phase
+	// seesLease is a lease of somebody where there is none.
+	seesLease bool
 	// machine changes what a machine says.
 	machine func(*cluster.Machine)
+	// etcd changes what a member says.
+	etcd func(*cluster.EtcdView)
 	// pods changes what a pod of a component seems to be.
 	pods func(*cluster.ComponentPod)
 	// kubernetes is the version that everything seems to run.
@@ -153,6 +162,10 @@ func (l *liar) Etcd(ctx context.Context, address string) (cluster.EtcdView, erro
 		}
 	}
 
+	if l.etcd != nil && err == nil {
+		l.etcd(&view)
+	}
+
 	return view, err
 }
 
@@ -226,21 +239,31 @@ func (l *liar) pretended() string {
 }
 
 func (l *liar) Lease(ctx context.Context) (cluster.Lease, error) {
-	if l.noLease {
+	if l.noLease.Load() {
 		return cluster.Lease{}, nil
 	}
 
-	return l.Client.Lease(ctx)
+	lease, err := l.Client.Lease(ctx)
+	if l.seesLease && err == nil && lease.Holder == "" {
+		lease.Holder = "somebody"
+	}
+
+	return lease, err
 }
 
 func (l *liar) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.Lease, error) {
-	if l.noLease {
+	if l.noLease.Load() || l.noRelease && lease.Holder == "" {
 		lease.ResourceVersion = l.pretended()
 
 		return lease, nil
 	}
 
-	return l.Client.WriteLease(ctx, lease)
+	written, err := l.Client.WriteLease(ctx, lease)
+	if err == nil && l.noRenewal {
+		l.noLease.Store(true)
+	}
+
+	return written, err
 }
 
 func (l *liar) Journal(ctx context.Context) (cluster.Journal, error) {
@@ -256,6 +279,13 @@ func (l *liar) WriteJournal(ctx context.Context, journal cluster.Journal) (clust
 		journal.ResourceVersion = l.pretended()
 
 		return journal, nil
+	}
+
+	for uuid, entry := range journal.Entries {
+		if l.forgets != "" && entry.Phase == l.forgets {
+			entry.Phase = cluster.PhaseRebooting
+			journal = journal.With(uuid, entry)
+		}
 	}
 
 	return l.Client.WriteJournal(ctx, journal)

@@ -169,10 +169,10 @@ func (l *lock) release(ctx context.Context) error {
 	l.stop()
 	<-l.done
 
-	bounded, cancel := l.engine.aftermath(ctx)
+	bounded, cancel := l.engine.within(ctx, releaseMost)
 	defer cancel()
 
-	return l.engine.wait(bounded, "", "the lease to be released", func(ctx context.Context) (bool, string, error) {
+	return l.engine.waitClosely(bounded, "", "the lease to be released", pollFirst, func(ctx context.Context) (bool, string, error) {
 		released, seen := l.giveBack(ctx)
 
 		return released, seen, nil

@@ -20,21 +20,21 @@ func TestOnlyOneOfTwoRunsWorks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
 				ended := make(chan error, 1)
-				first := r.worker("run-1")
+				first := r.Worker("run-1")
 
-				go func() { ended <- first.upgrade(context.Background(), to(toLifecycle)) }()
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
 
 				time.Sleep(later + time.Millisecond)
 
-				second := r.worker("run-2")
-				err := second.upgrade(context.Background(), to(toLifecycle))
+				second := r.Worker("run-2")
+				err := second.Apply(context.Background(), to(toLifecycle))
 				failed := failure(t, err, engine.ErrLocked, "")
 
 				if !strings.Contains(failed.Detail(), "run-1 (talosupgrade_cluster.test)") {
 					t.Errorf("the holder is not named: %v", failed)
 				}
 
-				if _, mutating := second.client.Calls(); mutating != 0 {
+				if _, mutating := second.Client.Calls(); mutating != 0 {
 					t.Errorf("the run without the lease made %d mutating calls", mutating)
 				}
 
@@ -42,8 +42,8 @@ func TestOnlyOneOfTwoRunsWorks(t *testing.T) {
 					t.Errorf("the run with the lease failed: %v", err)
 				}
 
-				r.at(toLifecycle)
-				r.once()
+				r.At(toLifecycle)
+				r.Once()
 			})
 		})
 	}
@@ -54,9 +54,9 @@ func TestRunStopsWhenItsLeaseIsTaken(t *testing.T) {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
 				ended := make(chan error, 1)
-				first := r.worker("run-1")
+				first := r.Worker("run-1")
 
-				go func() { ended <- first.upgrade(context.Background(), to(toLifecycle)) }()
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
 
 				time.Sleep(moment)
 
@@ -77,10 +77,10 @@ func TestRunStopsWhenItsLeaseIsTaken(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				r.must(r.worker("run-2"), to(toLifecycle))
-				r.allRun(toLifecycle)
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.AllRun(toLifecycle)
 
-				r.sound()
+				r.Sound()
 			})
 		})
 	}
@@ -110,23 +110,23 @@ func TestNothingIsInstalledWithoutAJournal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
-				w := r.worker("run-1")
-				w.client.Intercept(withCall(given.method, given.answer))
+				w := r.Worker("run-1")
+				w.Client.Intercept(withCall(given.method, given.answer))
 
-				err := w.upgrade(context.Background(), to(toLifecycle))
+				err := w.Apply(context.Background(), to(toLifecycle))
 				if !errors.Is(err, given.want) || !strings.Contains(err.Error(), "journal") {
 					t.Errorf("got %v, want %v and the journal named", err, given.want)
 				}
 
-				if installs := r.judge.of(history.KindInstall); len(installs) != 0 {
+				if installs := r.Judge.Of(history.KindInstall); len(installs) != 0 {
 					t.Errorf("installed without a journal: %+v", installs)
 				}
 
-				r.sound()
+				r.Sound()
 				r.leftClean()
-				r.must(r.worker("run-2"), to(toLifecycle))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
 			})
 		})
 	}
@@ -138,12 +138,12 @@ func TestLeaseOfTheDeadIsTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		w := r.worker("run-1")
-		r.must(w, to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		w := r.Worker("run-1")
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 
-		if warnings := strings.Join(w.texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "long gone") {
+		if warnings := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "long gone") {
 			t.Errorf("nobody was told of the takeover: %q", warnings)
 		}
 	})

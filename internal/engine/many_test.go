@@ -23,12 +23,12 @@ func TestManyWorkersMoveSideBySide(t *testing.T) {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			given := setup{
 				Options: model.Options{ControlPlanes: 3, Workers: workers, Seed: 41},
-				judging: []checker.Option{checker.MaxUnavailable(together)},
+				Judging: []checker.Option{checker.MaxUnavailable(together)},
 			}
 
 			inCluster(t, given, func(r *rig) {
-				w := r.worker("run-1")
-				w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+				w := r.Worker("run-1")
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 					if call.Method == "ComponentPods" {
 						time.Sleep(latency)
 					}
@@ -37,11 +37,11 @@ func TestManyWorkersMoveSideBySide(t *testing.T) {
 				})
 
 				begun := time.Now()
-				r.must(w, sharing(t, toLifecycle, fmt.Sprint(together)))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(w, sharing(t, toLifecycle, fmt.Sprint(together)))
+				r.At(toLifecycle)
+				r.Once()
 
-				calls, mutating := w.client.Calls()
+				calls, mutating := w.Client.Calls()
 				t.Logf("it took %s, %d calls and %d changes", time.Since(begun).Round(time.Second), calls, mutating)
 			})
 		})

@@ -28,7 +28,7 @@ func TestOverheadIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 21}}, func(r *rig) {
 				begun := time.Now()
-				r.must(r.worker("run-1"), to(hop.to))
+				r.Must(r.Worker("run-1"), to(hop.to))
 				took := time.Since(begun).Seconds()
 				needed := r.criticalPath()
 
@@ -49,7 +49,7 @@ func (r *rig) criticalPath() float64 {
 		begun          = map[string]float64{}
 	)
 
-	for _, event := range r.judge.of(history.KindPull, history.KindJournal, history.KindInstall, history.KindStage, history.KindKubelet) {
+	for _, event := range r.Judge.Of(history.KindPull, history.KindJournal, history.KindInstall, history.KindStage, history.KindKubelet) {
 		switch event.Kind {
 		case history.KindPull:
 			if len(begun) == 0 && event.Sim-pulled > lookupTime.Seconds()+1e-6 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -22,14 +23,14 @@ import (
 func pairs(seed uint64, faults ...model.Fault) setup {
 	return setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 5, Seed: seed, Faults: faults},
-		judging: []checker.Option{checker.MaxUnavailable(2)},
+		Judging: []checker.Option{checker.MaxUnavailable(2)},
 	}
 }
 
 // installed are the nodes on which an installer of ours has run.
 func (r *rig) installed() map[string]bool {
 	nodes := map[string]bool{}
-	for _, event := range r.judge.of(history.KindInstall) {
+	for _, event := range r.Judge.Of(history.KindInstall) {
 		nodes[event.Node] = true
 	}
 
@@ -41,12 +42,12 @@ func TestFailureLetsOthersFinishAndStartsNone(t *testing.T) {
 	broken := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}
 
 	inCluster(t, pairs(51, broken, slow), func(r *rig) {
-		w := r.worker("run-1")
-		failed := failure(t, w.upgrade(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
-		r.sound()
+		w := r.Worker("run-1")
+		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+		r.Sound()
 		r.stopped("worker-0", true)
 
-		if state := r.node("worker-1"); state.Talos != toLifecycle || state.Unschedulable {
+		if state := r.State("worker-1"); state.Talos != toLifecycle || state.Unschedulable {
 			t.Errorf("the node that was on its way did not finish: %+v", state)
 		}
 
@@ -59,8 +60,8 @@ func TestFailureLetsOthersFinishAndStartsNone(t *testing.T) {
 		}
 
 		r.World().SetFaults(nil)
-		r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
 	})
 }
 
@@ -71,19 +72,19 @@ func TestSecondFailureIsNamedInTheFirst(t *testing.T) {
 	}
 
 	inCluster(t, pairs(53, faults...), func(r *rig) {
-		w := r.worker("run-1")
-		failed := failure(t, w.upgrade(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
-		r.sound()
+		w := r.Worker("run-1")
+		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+		r.Sound()
 
 		if detail := failed.Detail(); !strings.Contains(detail, "worker-1: ") || !strings.Contains(detail, "fell back") {
 			t.Errorf("the second failure is not named: %s", detail)
 		}
 
-		if warnings := strings.Join(w.texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "worker-1") {
+		if warnings := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "worker-1") {
 			t.Errorf("nobody was warned of the second failure: %s", warnings)
 		}
 
-		if nodes := w.failedNodes(); nodes != "worker-0,worker-1" {
+		if nodes := w.FailedNodes(); nodes != "worker-0,worker-1" {
 			t.Errorf("observers were told of the failure of %q, want worker-0,worker-1", nodes)
 		}
 
@@ -91,8 +92,8 @@ func TestSecondFailureIsNamedInTheFirst(t *testing.T) {
 
 		request := r.persistent(toLifecycle)
 		request.Policy.MaxUnavailable = sharing(t, toLifecycle, "2").Policy.MaxUnavailable
-		r.must(r.worker("run-2"), request)
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-2"), request)
+		r.At(toLifecycle)
 	})
 }
 
@@ -103,9 +104,9 @@ func TestLeaseLostWithTwoOnTheirWayStopsBoth(t *testing.T) {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, pairs(59), func(r *rig) {
 				ended := make(chan error, 1)
-				first := r.worker("run-1")
+				first := r.Worker("run-1")
 
-				go func() { ended <- first.upgrade(context.Background(), sharing(t, toLifecycle, "2")) }()
+				go func() { ended <- first.Apply(context.Background(), sharing(t, toLifecycle, "2")) }()
 
 				time.Sleep(moment)
 
@@ -122,16 +123,16 @@ func TestLeaseLostWithTwoOnTheirWayStopsBoth(t *testing.T) {
 				// The renewal finds out within its interval, and everything ends
 				// as after a cancel.
 				if took := time.Since(taken); took > 10*time.Second+cancelMost {
-					t.Errorf("it took %s to stop\n%s", took, r.judge.text())
+					t.Errorf("it took %s to stop\n%s", took, r.Judge.Text())
 				}
 
 				if err := r.HoldLease(""); err != nil {
 					t.Fatal(err)
 				}
 
-				r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
-				r.allRun(toLifecycle)
-				r.sound()
+				r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "2"))
+				r.AllRun(toLifecycle)
+				r.Sound()
 			})
 		})
 	}
@@ -185,7 +186,7 @@ func TestCrashWithTwoOnTheirWayThenApplyAgainConverges(t *testing.T) {
 			methods := mutationsOf(t, given, request)
 
 			for mutation := 1; mutation <= len(methods) && !t.Failed(); mutation += stride {
-				for _, kind := range crashes() {
+				for _, kind := range harness.Crashes() {
 					if kind != dieDuring || lasts(methods[mutation-1]) {
 						crashOnce(t, given, request, kind, mutation)
 					}
@@ -200,14 +201,14 @@ func TestCrashWithTwoOnTheirWayThenApplyAgainConverges(t *testing.T) {
 // waits for the first instead of failing.
 func TestWorkerThatHasNoRoomStandsBack(t *testing.T) {
 	inCluster(t, pairs(71), func(r *rig) {
-		w := r.worker("run-1")
-		w.client.Intercept(r.fallsIll("worker-4"))
+		w := r.Worker("run-1")
+		w.Client.Intercept(r.fallsIll("worker-4"))
 
-		r.must(w, sharing(t, toLifecycle, "2"))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(w, sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+		r.Once()
 
-		if waits := strings.Join(w.texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 waits for its turn") {
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 waits for its turn") {
 			t.Errorf("worker-1 did not stand back: %s", waits)
 		}
 	})
@@ -241,9 +242,9 @@ func TestTwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 	inCluster(t, pairs(149), func(r *rig) {
 		var pulls atomic.Int32
 
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		w.HoldUpGuards(func() { time.Sleep(thought) })
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 
 			if call.Method != "Pull" {
@@ -259,9 +260,9 @@ func TestTwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 			return err
 		})
 
-		r.must(w, sharing(t, toLifecycle, "2"))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(w, sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+		r.Once()
 
 		if most(ofRole(r.spans(), "worker")) != 2 {
 			t.Errorf("no two workers moved side by side: %+v", r.spans())
@@ -278,7 +279,7 @@ func TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers(t *testing.T) {
 		request := undrained(sharing(t, toLifecycle, "2"))
 		request.Policy.Drain.Timeout = 25 * time.Minute
 
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-0", func() {
 			faults := silent("worker-0")
 			faults[0].Times, faults[0].For = 1, 12*time.Minute
@@ -286,9 +287,9 @@ func TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers(t *testing.T) {
 			time.AfterFunc(15*time.Minute, func() { r.RemoveBudget("precious") })
 		})
 
-		r.must(w, request)
-		r.at(toLifecycle)
-		r.once()
+		r.Must(w, request)
+		r.At(toLifecycle)
+		r.Once()
 
 		slow := ofRole(r.spans(), "worker-0")[0]
 		for _, other := range ofRole(r.spans(), "worker") {

@@ -19,13 +19,13 @@ func TestDeadlineLetsOthersFinish(t *testing.T) {
 		request := sharing(t, toLifecycle, "2")
 		request.Deadline = 3 * time.Minute
 
-		_ = failure(t, r.worker("run-1").upgrade(context.Background(), request), engine.ErrDeadline, "")
-		r.sound()
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDeadline, "")
+		r.Sound()
 		r.stopped("", false)
 
 		nodes := r.installed()
 		for name := range nodes {
-			if state := r.node(name); state.Talos != toLifecycle {
+			if state := r.State(name); state.Talos != toLifecycle {
 				t.Errorf("%s was left on Talos %s", name, state.Talos)
 			}
 		}
@@ -34,9 +34,9 @@ func TestDeadlineLetsOthersFinish(t *testing.T) {
 			t.Errorf("moved %v, want the two that were on their way", nodes)
 		}
 
-		r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -55,17 +55,17 @@ func TestObstacleBesideATurnIsWaitedOut(t *testing.T) {
 			slow := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 20 * time.Minute}
 
 			inCluster(t, pairs(167), func(r *rig) {
-				w := r.worker("run-1")
+				w := r.Worker("run-1")
 				r.during(w, "Install", "worker-1", func() {
 					faults := append(silent("worker-4"), slow)
 					faults[0].Times, faults[0].For = 1, given.silence
 					r.World().SetFaults(faults)
 				})
 
-				err := w.upgrade(context.Background(), sharing(t, toLifecycle, "2"))
-				r.sound()
+				err := w.Apply(context.Background(), sharing(t, toLifecycle, "2"))
+				r.Sound()
 
-				if state := r.node("worker-0"); state.Talos != toLifecycle || state.Unschedulable {
+				if state := r.State("worker-0"); state.Talos != toLifecycle || state.Unschedulable {
 					t.Errorf("the node that was on its way did not finish: %+v", state)
 				}
 
@@ -74,7 +74,7 @@ func TestObstacleBesideATurnIsWaitedOut(t *testing.T) {
 						t.Fatal(err)
 					}
 
-					r.at(toLifecycle)
+					r.At(toLifecycle)
 
 					return
 				}
@@ -88,9 +88,9 @@ func TestObstacleBesideATurnIsWaitedOut(t *testing.T) {
 				}
 
 				r.World().SetFaults(nil)
-				r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "2"))
+				r.At(toLifecycle)
+				r.Once()
 			})
 		})
 	}

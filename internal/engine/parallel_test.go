@@ -41,11 +41,11 @@ type span struct {
 // spans are the times from each cordon of ours to the uncordon after it, in
 // order of their beginning.
 func (r *rig) spans() []span {
-	r.t.Helper()
+	r.T.Helper()
 
 	var found []span
 
-	for _, event := range r.judge.of(history.KindCordon) {
+	for _, event := range r.Judge.Of(history.KindCordon) {
 		if event.Detail["by"] != "client" {
 			continue
 		}
@@ -107,15 +107,15 @@ func TestWorkersMoveSideBySide(t *testing.T) {
 		t.Run(fmt.Sprintf("%s of %d from %s", given.share, given.workers, given.from), func(t *testing.T) {
 			judged := setup{
 				Options: model.Options{ControlPlanes: 3, Workers: given.workers, Talos: given.from, Seed: 41},
-				judging: []checker.Option{checker.MaxUnavailable(given.together)},
+				Judging: []checker.Option{checker.MaxUnavailable(given.together)},
 			}
 
 			inCluster(t, judged, func(r *rig) {
 				r.AddApp("web", 6, &ports.Budget{MinAvailable: 2})
-				r.must(r.worker("run-1"), sharing(t, given.to, given.share))
-				r.at(given.to)
-				r.once()
-				r.settled(given.to)
+				r.Must(r.Worker("run-1"), sharing(t, given.to, given.share))
+				r.At(given.to)
+				r.Once()
+				r.Settled(given.to)
 
 				if together := most(ofRole(r.spans(), "worker")); together != given.together {
 					t.Errorf("%d workers moved at a time, want %d: %+v", together, given.together, r.spans())
@@ -135,13 +135,13 @@ func TestSlotIsRefilledWithoutBatches(t *testing.T) {
 	slow := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 15 * time.Minute}
 	judged := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 5, Seed: 43, Faults: []model.Fault{slow}},
-		judging: []checker.Option{checker.MaxUnavailable(2)},
+		Judging: []checker.Option{checker.MaxUnavailable(2)},
 	}
 
 	inCluster(t, judged, func(r *rig) {
-		r.must(r.worker("run-1"), sharing(t, toLifecycle, "2"))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+		r.Once()
 
 		spans := r.spans()
 		held := ofRole(spans, "worker-0")
@@ -170,16 +170,16 @@ func TestWorkerThatIsAwayAnywayGoesFirstAndCostsItsPlace(t *testing.T) {
 	sick := model.Fault{Node: "worker-4", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1}
 	judged := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 47, Faults: []model.Fault{sick}},
-		judging: []checker.Option{checker.MaxUnavailable(3)},
+		Judging: []checker.Option{checker.MaxUnavailable(3)},
 	}
 
 	inCluster(t, judged, func(r *rig) {
 		r.AddApp("web", 6, &ports.Budget{MinAvailable: 3})
 		time.Sleep(2 * time.Minute)
 
-		r.must(r.worker("run-1"), sharing(t, toLifecycle, "50%"))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), sharing(t, toLifecycle, "50%"))
+		r.At(toLifecycle)
+		r.Once()
 
 		spans := ofRole(r.spans(), "worker")
 		if own := ofRole(spans, "worker-4"); len(own) != 1 || own[0].begin > spans[0].begin {

@@ -80,12 +80,15 @@ func (e *Engine) removed(ctx context.Context, snapshot cluster.Snapshot, made pl
 	return findings
 }
 
+// askAttempts is how often something is asked for whose answer got lost.
+const askAttempts = 3
+
 // askRemovals asks for what a hop removes, more than once where the answer got
 // lost.
 func (e *Engine) askRemovals(ctx context.Context, hop plan.Hop, controlPlanes, workers []string) ([]cluster.Removal, error) {
 	for attempt := 1; ; attempt++ {
 		found, err := e.removals.Removals(ctx, hop.From.Kubernetes, hop.To.Kubernetes, controlPlanes, workers)
-		if err == nil || !cluster.Heals(err) || attempt == pullAttempts {
+		if err == nil || !cluster.Heals(err) || attempt == askAttempts {
 			return found, err
 		}
 

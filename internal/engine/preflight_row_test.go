@@ -53,7 +53,7 @@ func nodeExaminations() []examination {
 			prepare: func(e *examined) {
 				for _, node := range []string{"worker-0", "worker-1"} {
 					if err := e.CordonAsPerson(node, true); err != nil {
-						e.t.Fatal(err)
+						e.T.Fatal(err)
 					}
 				}
 			},
@@ -79,19 +79,19 @@ func nodeExaminations() []examination {
 			check: cluster.CheckExternalChanges, condition: "a person reboots a node", want: failed, node: "worker-1",
 			prepare: func(e *examined) {
 				if err := e.World().RebootByHand("worker-1", model.RebootDefault); err != nil {
-					e.t.Fatal(err)
+					e.T.Fatal(err)
 				}
 
-				e.until("going down", time.Minute, func() bool { return e.node("worker-1").Stage == model.StageRebooting })
+				e.Until("going down", time.Minute, func() bool { return e.State("worker-1").Stage == model.StageRebooting })
 			},
 		},
 		{
 			check: cluster.CheckPendingInstall, condition: "a node fell back before", want: failed, node: "worker-0", says: []string{"fell back", "retry"},
 			setup: faulty("worker-0", model.StepBoot, model.EffectFallback),
 			prepare: func(e *examined) {
-				before := e.worker("run-0")
-				if err := before.upgrade(context.Background(), e.request); err == nil {
-					e.t.Fatal("the node did not fall back")
+				before := e.Worker("run-0")
+				if err := before.Apply(context.Background(), e.request); err == nil {
+					e.T.Fatal("the node did not fall back")
 				}
 			},
 		},
@@ -198,7 +198,7 @@ func momentExaminations() []examination {
 			check: cluster.CheckLock, condition: "somebody is upgrading", want: failed, says: []string{"held by somebody", "kubectl"},
 			prepare: func(e *examined) {
 				if err := e.HoldLease("somebody"); err != nil {
-					e.t.Fatal(err)
+					e.T.Fatal(err)
 				}
 			},
 		},
@@ -206,7 +206,7 @@ func momentExaminations() []examination {
 			check: cluster.CheckLock, condition: "somebody stopped long ago", want: advised, says: []string{"held by somebody", "takes it over"},
 			prepare: func(e *examined) {
 				if err := e.HoldLease("somebody"); err != nil {
-					e.t.Fatal(err)
+					e.T.Fatal(err)
 				}
 
 				time.Sleep(5 * time.Minute)

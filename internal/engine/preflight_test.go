@@ -51,7 +51,7 @@ type examination struct {
 
 // examine makes a preflight.
 func (e *examined) examine() engine.Examination {
-	e.t.Helper()
+	e.T.Helper()
 
 	made := engine.New(engine.Options{
 		Talos: e.liar, Kubernetes: e.liar, Removals: e.client, Manifests: e.client, Workloads: e.client, Registry: e.registry,
@@ -60,7 +60,7 @@ func (e *examined) examine() engine.Examination {
 
 	snapshot, err := made.Observe(context.Background())
 	if err != nil {
-		e.t.Fatal(err)
+		e.T.Fatal(err)
 	}
 
 	return made.Preflight(context.Background(), snapshot, plan.Make(snapshot, e.request.Target, e.request.Policy), e.request, engine.Applying)
@@ -123,7 +123,7 @@ func TestEveryCheckPassesOnAHealthyCluster(t *testing.T) {
 			}
 		}
 
-		r.sound()
+		r.Sound()
 	})
 }
 

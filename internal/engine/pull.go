@@ -7,19 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-)
-
-const (
-	// pullAttempts is how often a pull is tried that failed in a way which may
-	// heal; a pull changes nothing, so it may be repeated.
-	pullAttempts = 3
-	pullBackoff  = 10 * time.Second
 )
 
 // download is what one node pulls before anything is disturbed: one installer
@@ -160,6 +152,10 @@ func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
 		Err:      errors.Join(causes(failed)...),
 	}
 
+	if errors.Is(failed[0].Err, cluster.ErrRefused) {
+		failure.Remedy = "The node does not take the image as it is: make room on its disk, or correct its rules of image verification (ImageVerificationConfig), as it says; then run terraform apply again."
+	}
+
 	if failed[0].Check == checkImages {
 		failure.Summary = fmt.Sprintf("Unable to pull the images for Kubernetes %s", target.Kubernetes)
 		failure.Component = cluster.Kubelet
@@ -175,22 +171,4 @@ func (r *run) pull(ctx context.Context, step plan.Step, reference string) error 
 	return r.repeated(ctx, func(ctx context.Context) error {
 		return r.talos.Pull(ctx, step.Address, reference, step.API)
 	})
-}
-
-// repeated tries a pull again that failed in a way which may heal, within the
-// time that one image may take.
-func (r *run) repeated(ctx context.Context, pull func(context.Context) error) error {
-	bounded, cancel := r.clock.WithTimeout(ctx, cluster.PullTimeout)
-	defer cancel()
-
-	for attempt := 1; ; attempt++ {
-		err := pull(bounded)
-		if err == nil || !cluster.Heals(err) || attempt == pullAttempts {
-			return err
-		}
-
-		if sleepErr := r.clock.Sleep(bounded, pullBackoff); sleepErr != nil {
-			return err
-		}
-	}
 }

@@ -19,11 +19,11 @@ import (
 // many workers queue for their cordons, the last of them still has all of its
 // time once it is cordoned.
 func TestWaitingForOthersIsNotTakenFromTheTimeOfANode(t *testing.T) {
-	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 40, Seed: 41}, judging: []checker.Option{checker.MaxUnavailable(39)}}
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 40, Seed: 41}, Judging: []checker.Option{checker.MaxUnavailable(39)}}
 
 	inCluster(t, given, func(r *rig) {
-		queued := r.worker("run-1")
-		queued.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		queued := r.Worker("run-1")
+		queued.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method == "ComponentPods" {
 				if err := engine.RealClock().Sleep(ctx, 12*time.Second); err != nil {
 					return err
@@ -36,9 +36,9 @@ func TestWaitingForOthersIsNotTakenFromTheTimeOfANode(t *testing.T) {
 		request := sharing(t, toLifecycle, "39")
 		request.Policy.NodeTimeout = 10 * time.Minute
 
-		r.must(queued, request)
-		r.at(toLifecycle)
-		r.sound()
+		r.Must(queued, request)
+		r.At(toLifecycle)
+		r.Sound()
 	})
 }
 
@@ -46,7 +46,7 @@ func TestWaitingForOthersIsNotTakenFromTheTimeOfANode(t *testing.T) {
 // was rebooted by a person and is to be tried again holds nobody else back.
 func TestRetryAfterAFallbackIsNotDoubted(t *testing.T) {
 	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
-		if err := r.worker("run-1").upgrade(context.Background(), sharing(t, toLifecycle, "2")); err == nil {
+		if err := r.Worker("run-1").Apply(context.Background(), sharing(t, toLifecycle, "2")); err == nil {
 			t.Fatal("the run whose node fell back reports success")
 		}
 
@@ -55,22 +55,22 @@ func TestRetryAfterAFallbackIsNotDoubted(t *testing.T) {
 		request := r.persistent(toLifecycle)
 		request.Policy.MaxUnavailable = sharing(t, toLifecycle, "2").Policy.MaxUnavailable
 
-		before := r.node("worker-0").BootID
+		before := r.State("worker-0").BootID
 		if _, err := r.World().Reboot(context.Background(), "worker-0", model.RebootDefault); err != nil {
 			t.Fatal(err)
 		}
 
-		r.until("worker-0 to be back", 20*time.Minute, func() bool { return r.node("worker-0").BootID != before && r.node("worker-0").Ready })
+		r.Until("worker-0 to be back", 20*time.Minute, func() bool { return r.State("worker-0").BootID != before && r.State("worker-0").Ready })
 
-		again := r.worker("run-2")
-		again.client.Intercept(pullsSlowly("worker-0", 15*time.Minute))
+		again := r.Worker("run-2")
+		again.Client.Intercept(pullsSlowly("worker-0", 15*time.Minute))
 
 		begun := time.Now()
-		r.must(again, request)
-		r.at(toLifecycle)
-		r.sound()
+		r.Must(again, request)
+		r.At(toLifecycle)
+		r.Sound()
 
-		if last := again.lastBegun("worker-0", begun); last > 12*time.Minute {
+		if last := lastBegun(again, "worker-0", begun); last > 12*time.Minute {
 			t.Errorf("the last of the other workers began after %s, while worker-0 was only pulling", last)
 		}
 	})
@@ -78,13 +78,10 @@ func TestRetryAfterAFallbackIsNotDoubted(t *testing.T) {
 
 // lastBegun is how long after a time the last worker but the given one had its
 // turn.
-func (w *worker) lastBegun(but string, since time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
+func lastBegun(w *worker, but string, since time.Time) time.Duration {
 	var last time.Duration
 
-	for _, event := range w.events {
+	for _, event := range w.Events() {
 		if event.Kind == cluster.EventNodeStarted && event.Node != but && strings.HasPrefix(event.Node, "worker-") {
 			last = event.Time.Sub(since)
 		}

@@ -91,7 +91,13 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 			r.journal.adopt(read)
 		}
 
-		written, err := r.kubernetes.WriteJournal(ctx, change(current))
+		var written cluster.Journal
+
+		err := r.once(ctx, func(ctx context.Context) (err error) {
+			written, err = r.kubernetes.WriteJournal(ctx, change(current))
+
+			return err
+		})
 		if err == nil {
 			r.journal.adopt(written)
 
@@ -126,7 +132,8 @@ func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 
 // forget removes the entry of a turn.
 func (t *turn) forget(ctx context.Context) error {
-	if _, found := t.journal.entry(t.step.UUID); !found {
+	_, found := t.journal.entry(t.step.UUID)
+	if _, stale := t.journal.read(); !found && !stale {
 		t.armed, t.open = false, false
 
 		return nil

@@ -17,24 +17,34 @@ import (
 // that is going down leaves the running stage at once.
 const rebootAgain = time.Minute
 
+// awayAfter is how long a node has not answered before it counts as away.
+const awayAfter = time.Minute
+
 // comeBack waits for the node's next boot to finish and tells what it booted.
 func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 	t.doing(cluster.StepReturn, "")
 
 	var (
-		machine cluster.Machine
-		idle    = t.clock.Now()
+		machine  cluster.Machine
+		answered time.Time
+		idle     = t.clock.Now()
 	)
 
 	err := t.wait(ctx, t.step.Node, t.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
-		var err error
-
-		machine, err = t.talos.Machine(ctx, t.step.Address)
+		seen, err := t.talos.Machine(ctx, t.step.Address)
 		if err != nil {
 			idle = t.clock.Now()
 
+			// One look that failed, or that was cut off because the time is up, says
+			// nothing about the node.
+			if t.clock.Now().Sub(answered) > awayAfter {
+				machine = cluster.Machine{}
+			}
+
 			return false, err.Error(), onlyFatal(err)
 		}
+
+		machine, answered = seen, t.clock.Now()
 
 		switch machine.BootID {
 		case "":
@@ -42,6 +52,8 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 		case t.entry.BootID:
 			return t.stillHere(ctx, machine, &idle)
 		}
+
+		t.booted = machine.BootID
 
 		return t.bootFinished(machine)
 	})
@@ -52,7 +64,9 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 	}
 
 	if err != nil {
-		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		// One that answers from its new boot has returned, and is not well.
+		returned := machine.BootID != "" && machine.BootID != t.entry.BootID
+		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) && !returned {
 			err = errors.Join(ErrNeverReturned, err)
 		}
 
@@ -74,7 +88,8 @@ var errNeverBegan = errors.New("the upgrade was never begun")
 func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *time.Time) (bool, string, error) {
 	seen := fmt.Sprintf("still on its old boot, %s", machine.Stage)
 
-	if machine.Stage != cluster.StageRunning {
+	// One that is sent back may never have finished this boot.
+	if machine.Stage != cluster.StageRunning && !(t.returning && machine.Stage == cluster.StageBooting) {
 		*idle = t.clock.Now()
 
 		return false, seen, nil
@@ -84,7 +99,7 @@ func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *tim
 		return false, seen, nil
 	}
 
-	if machine.UpgradeAPI() == cluster.LegacyAPI {
+	if machine.UpgradeAPI() == cluster.LegacyAPI && !t.returning {
 		return false, "", errNeverBegan
 	}
 
@@ -123,7 +138,7 @@ func (t *turn) bootFinished(machine cluster.Machine) (bool, string, error) {
 // judge compares what the node booted with what it was to boot.
 func (t *turn) judge(machine cluster.Machine) (outcome, error) {
 	installed := machine.Talos.Equal(t.entry.Target) &&
-		(t.step.Schematic == "" || t.entry.Image != t.step.Image || machine.Schematic == t.step.Schematic)
+		(t.entry.Schematic == "" || machine.Schematic == t.entry.Schematic)
 	unchanged := machine.Talos.Equal(t.entry.Previous) && machine.Schematic == t.entry.PreviousSchematic
 
 	switch {
@@ -133,6 +148,8 @@ func (t *turn) judge(machine cluster.Machine) (outcome, error) {
 		return arrived, nil
 	case unchanged && t.entry.Phase == cluster.PhaseIntent:
 		return neverTook, nil
+	case unchanged && t.entry.Phase == cluster.PhaseRollingBack:
+		return rolledBack, nil
 	case unchanged:
 		return fellBack, nil
 	case t.entry.Run != t.run.run:
@@ -147,23 +164,82 @@ func (t *turn) judge(machine cluster.Machine) (outcome, error) {
 	}
 }
 
-// fallback records that the node returned to its old system, puts it back into
-// service, and fails the turn.
+// returnedTo is what becomes of a node that runs its old system again.
+func (t *turn) returnedTo(ctx context.Context, result outcome) error {
+	if t.entry.Run != t.run.run {
+		machine, err := t.identify(ctx)
+		if err != nil {
+			return err
+		}
+
+		if t.unwanted(machine) {
+			return t.acquiesce(ctx, result, machine)
+		}
+	}
+
+	if result == fellBack {
+		return t.fallback(ctx)
+	}
+
+	// Where an earlier run sent it back, nobody saw it arrive.
+	return t.returned(ctx, nil)
+}
+
+// unwanted tells whether what an earlier run installed is not what this one wants:
+// that it did not come up is no failure then.
+func (t *turn) unwanted(machine cluster.Machine) bool {
+	there := t.reached(machine) && machine.Talos.Equal(t.request.Target.Talos)
+
+	return there || !t.step.Finish && t.step.Image != "" && t.step.Image != t.entry.Image
+}
+
+// acquiesce records that a node runs its old system again and brings it into
+// service, for the next plan to go on from there.
+func (t *turn) acquiesce(ctx context.Context, result outcome, machine cluster.Machine) error {
+	phase := cluster.PhaseFallback
+	if result == rolledBack {
+		phase = cluster.PhaseRolledBack
+	}
+
+	t.returning, t.stayed = false, true
+
+	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
+		"the node did not come up with %s, which an earlier run installed, and runs Talos %s as before", t.entry.Image, machine.Talos)})
+
+	return t.settleReturn(ctx, phase, machine.BootID)
+}
+
+// fallback puts a node back into service that returned to its old system, records
+// that, and fails the turn.
 func (t *turn) fallback(ctx context.Context) error {
 	machine, err := t.identify(ctx)
 	if err != nil {
 		return err
 	}
 
-	t.entry.BootID = machine.BootID
-	if err := t.record(ctx, cluster.PhaseFallback); err != nil {
-		return err
-	}
-
 	failed := &fallbackError{image: t.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
 
 	// The node is as good as it was before: nothing is armed any more.
-	return errors.Join(failed, t.serve(ctx))
+	return errors.Join(failed, t.settleReturn(ctx, cluster.PhaseFallback, machine.BootID))
+}
+
+// settleReturn puts a node back into service with its old system and closes its
+// entry of the journal, in this order: whoever finds the entry closed does nothing
+// more for the node.
+func (t *turn) settleReturn(ctx context.Context, phase cluster.Phase, bootID string) error {
+	if err := t.serve(ctx); err != nil {
+		return err
+	}
+
+	before := t.entry.BootID
+	t.entry.BootID = bootID
+
+	err := t.record(ctx, phase)
+	if err != nil {
+		t.entry.BootID = before
+	}
+
+	return err
 }
 
 // fallbackError is a node that returned to its old system by itself.
@@ -179,7 +255,7 @@ func (f *fallbackError) Unwrap() error { return ErrFallback }
 
 // giveUp fails a turn whose install did not take, however often it was tried.
 func (t *turn) giveUp(ctx context.Context) error {
-	failed := fmt.Errorf("%w: %d installs of %s did not take: after the reboot the node ran the old system each time", ErrInstaller, t.entry.Attempt, t.entry.Image)
+	failed := fmt.Errorf("%w: %s was installed %s and did not take: the node runs its old system as before", ErrInstaller, t.entry.Image, times(t.entry.Attempt))
 
 	return errors.Join(failed, t.forget(ctx), t.serve(ctx))
 }

@@ -26,10 +26,10 @@ func TestRollReachesTheTarget(t *testing.T) {
 
 				inCluster(t, given, func(r *rig) {
 					r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
-					r.must(r.worker("run-1"), to(hop.to))
-					r.at(hop.to)
-					r.once()
-					r.settled(hop.to)
+					r.Must(r.Worker("run-1"), to(hop.to))
+					r.At(hop.to)
+					r.Once()
+					r.Settled(hop.to)
 				})
 			})
 		}

@@ -47,24 +47,24 @@ func TestOneNodeStaysForThePods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			judged := setup{
 				Options: model.Options{ControlPlanes: 3, Workers: given.workers, Talos: given.from, Seed: 41},
-				judging: []checker.Option{checker.MaxUnavailable(2)},
+				Judging: []checker.Option{checker.MaxUnavailable(2)},
 			}
 
 			inCluster(t, judged, func(r *rig) {
 				r.AddApp("web", 3*given.workers, &ports.Budget{MinAvailable: 1})
 
 				client := r.Client("run-1")
-				w := r.workerOver(client, client, &reserved{Client: client, free: given.free})
-				r.must(w, sharing(t, given.to, "2"))
-				r.at(given.to)
-				r.once()
+				w := r.WorkerOver(client, client, &reserved{Client: client, free: given.free})
+				r.Must(w, sharing(t, given.to, "2"))
+				r.At(given.to)
+				r.Once()
 
-				if warnings := strings.Join(w.texts(cluster.EventWarning), "\n"); strings.Contains(warnings, "no other node") {
+				if warnings := strings.Join(w.Texts(cluster.EventWarning), "\n"); strings.Contains(warnings, "no other node") {
 					t.Errorf("a drain was left out: %s", warnings)
 				}
 
 				for _, node := range given.free {
-					if !slices.ContainsFunc(r.judge.of(history.KindEvict), func(e history.Event) bool { return e.Node == node }) {
+					if !slices.ContainsFunc(r.Judge.Of(history.KindEvict), func(e history.Event) bool { return e.Node == node }) {
 						t.Errorf("%s was not drained", node)
 					}
 				}
@@ -83,22 +83,19 @@ func TestOneNodeStaysForThePods(t *testing.T) {
 // startedOnce fails the test when a node that stood back was begun again and
 // again.
 func (r *rig) startedOnce(w *worker, node string) {
-	r.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
+	r.T.Helper()
 	const most = 2
 
 	count := 0
 
-	for _, event := range w.events {
+	for _, event := range w.Events() {
 		if event.Kind == cluster.EventNodeStarted && event.Node == node {
 			count++
 		}
 	}
 
 	if count > most {
-		r.t.Errorf("%s was said to be started %d times", node, count)
+		r.T.Errorf("%s was said to be started %d times", node, count)
 	}
 }
 
@@ -108,12 +105,12 @@ func TestOnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1})
 
-		w := r.worker("run-1")
-		r.must(w, sharing(t, toLifecycle, "3"))
-		r.at(toLifecycle)
-		r.once()
+		w := r.Worker("run-1")
+		r.Must(w, sharing(t, toLifecycle, "3"))
+		r.At(toLifecycle)
+		r.Once()
 
-		if warnings := strings.Join(w.texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "no other node") {
+		if warnings := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "no other node") {
 			t.Errorf("nobody was told that the drain was left out: %s", warnings)
 		}
 	})

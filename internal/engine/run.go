@@ -31,9 +31,13 @@ type run struct {
 // returns a [*Failure]. The snapshot is the last observation in either case.
 // Killed at any point, the next call continues where the cluster is.
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot, error) {
+	e.halt.begin(ctx)
+
 	snapshot, err := e.firstLook(ctx)
 	if err != nil {
-		return snapshot, &Failure{Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Err: err}
+		return snapshot, &Failure{
+			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: unreachedRemedy(err), Err: err,
+		}
 	}
 
 	if request.ClusterID != "" && snapshot.ID == "" {
@@ -94,6 +98,8 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 		last.Journal = &journal
 	}
 
+	e.lastWord(ctx, held, err)
+
 	if releaseErr := held.release(ctx); releaseErr != nil && err == nil {
 		e.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the lease could not be released: " + releaseErr.Error()})
 	}
@@ -106,6 +112,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snapshot, error) {
 	leased, end := r.lock.bind(ctx)
 	defer end()
+	defer r.halt.watch(leased)()
 
 	s := newSchedule(r, snapshot)
 	err := s.all(leased)
@@ -191,6 +198,18 @@ func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
 	event.Target = r.request.Target
 
 	return event
+}
+
+// unreachedRemedy is what to do about a cluster that says nothing.
+func unreachedRemedy(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrCredentials):
+		return "Waiting does not help. Check that the credentials belong to this cluster, and renew them if they expired, then run terraform apply again."
+	case errors.Is(err, cluster.ErrDenied):
+		return "Use credentials that are allowed to do this, then run terraform apply again."
+	default:
+		return "Check that at least one endpoint of the talosconfig is a control plane that is up and reachable from here, and the server of the kubeconfig as well, then run terraform apply again."
+	}
 }
 
 const resumeRemedy = "Run terraform apply again to continue where the cluster is."

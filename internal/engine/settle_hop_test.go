@@ -22,18 +22,18 @@ func TestKilledRunDoesNotForgetWhoHasToSettleBeforeTheNextHop(t *testing.T) {
 		request.Policy.Settle = settle
 
 		ctx, cancel := context.WithCancel(context.Background())
-		first := r.worker("run-1")
+		first := r.Worker("run-1")
 		r.during(first, "Uncordon", "cp-2", func() { time.AfterFunc(time.Minute, cancel) })
 
-		if err := first.upgrade(ctx, request); err == nil {
+		if err := first.Apply(ctx, request); err == nil {
 			t.Error("the killed run reports success")
 		}
 
 		second, stop := context.WithCancel(context.Background())
-		w := r.worker("run-2")
+		w := r.Worker("run-2")
 		r.during(w, "Cordon", "worker-0", stop)
 
-		if err := w.upgrade(second, request); err == nil {
+		if err := w.Apply(second, request); err == nil {
 			t.Error("the cancelled run reports success")
 		}
 
@@ -47,7 +47,7 @@ func TestKilledRunDoesNotForgetWhoHasToSettleBeforeTheNextHop(t *testing.T) {
 			t.Errorf("the next hop began %.0f s after the last node had become ready, want %s: %+v", wait, settle, spans)
 		}
 
-		if len(w.texts(cluster.EventWaiting)) == 0 {
+		if len(w.Texts(cluster.EventWaiting)) == 0 {
 			t.Error("nobody was told what was waited for")
 		}
 	})

@@ -29,14 +29,14 @@ func resting(t testing.TB, share string, settle time.Duration, canaries ...strin
 // rested fails the test when a node was cordoned less than the pause after
 // another one had come back into service.
 func (r *rig) rested(pause time.Duration) {
-	r.t.Helper()
+	r.T.Helper()
 
 	spans := r.spans()
 
 	for _, one := range spans {
 		for _, other := range spans {
 			if other.end <= one.begin && one.begin-other.end < pause.Seconds() {
-				r.t.Errorf("%s was cordoned %.1f s after %s had come back, want %s", one.node, one.begin-other.end, other.node, pause)
+				r.T.Errorf("%s was cordoned %.1f s after %s had come back, want %s", one.node, one.begin-other.end, other.node, pause)
 			}
 		}
 	}
@@ -49,15 +49,15 @@ func TestNextNodeWaitsUntilTheLastHasSettled(t *testing.T) {
 		t.Run(share, func(t *testing.T) {
 			given := setup{
 				Options: model.Options{ControlPlanes: 3, Workers: 4, Seed: 89},
-				judging: []checker.Option{checker.MaxUnavailable(together)},
+				Judging: []checker.Option{checker.MaxUnavailable(together)},
 			}
 
 			inCluster(t, given, func(r *rig) {
 				begun := time.Now()
-				w := r.worker("run-1")
-				r.must(w, resting(t, share, settle))
-				r.at(toLifecycle)
-				r.once()
+				w := r.Worker("run-1")
+				r.Must(w, resting(t, share, settle))
+				r.At(toLifecycle)
+				r.Once()
 				r.rested(settle)
 
 				if together := most(ofRole(r.spans(), "worker")); share == "2" && together != 2 {
@@ -71,7 +71,7 @@ func TestNextNodeWaitsUntilTheLastHasSettled(t *testing.T) {
 					t.Errorf("the run went on for %.0f s after its last node", after)
 				}
 
-				if waits := strings.Join(w.texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "to stay healthy for 4m0s: worker-0 is healthy for") {
+				if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "to stay healthy for 4m0s: worker-0 is healthy for") {
 					t.Errorf("nobody was told what was waited for: %s", waits)
 				}
 			})
@@ -89,9 +89,9 @@ func TestNodeThatFallsIllWhileItSettlesBeginsAgain(t *testing.T) {
 			flap := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFlap, Times: 1, For: length}
 
 			inCluster(t, setup{Options: model.Options{Seed: 97, Faults: []model.Fault{flap}}}, func(r *rig) {
-				r.must(r.worker("run-1"), resting(t, "1", settle))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-1"), resting(t, "1", settle))
+				r.At(toLifecycle)
+				r.Once()
 
 				well := r.lastReady("worker-0")
 				if next := ofRole(r.spans(), "worker-1")[0]; next.begin < well+settle.Seconds() {
@@ -104,11 +104,11 @@ func TestNodeThatFallsIllWhileItSettlesBeginsAgain(t *testing.T) {
 
 // lastReady is when the node last became ready.
 func (r *rig) lastReady(node string) float64 {
-	r.t.Helper()
+	r.T.Helper()
 
 	last := 0.0
 
-	for _, event := range r.judge.of(history.KindKubelet) {
+	for _, event := range r.Judge.Of(history.KindKubelet) {
 		if event.Node == node && event.Detail["ready"] == "true" {
 			last = event.Sim
 		}
@@ -130,11 +130,11 @@ func TestNodeThatDoesNotSettleStopsTheRun(t *testing.T) {
 			}
 
 			flap := model.Fault{Node: node, Step: model.StepBoot, Effect: model.EffectFlap, Times: 1}
-			given := setup{Options: model.Options{Seed: 101, Faults: []model.Fault{flap}}, judging: []checker.Option{checker.Canary(canaries...)}}
+			given := setup{Options: model.Options{Seed: 101, Faults: []model.Fault{flap}}, Judging: []checker.Option{checker.Canary(canaries...)}}
 
 			inCluster(t, given, func(r *rig) {
 				begun := time.Now()
-				failed := failure(t, r.worker("run-1").upgrade(context.Background(), resting(t, "1", settle, canaries...)), engine.ErrUnsettled, node)
+				failed := failure(t, r.Worker("run-1").Apply(context.Background(), resting(t, "1", settle, canaries...)), engine.ErrUnsettled, node)
 
 				if took, most := time.Since(begun), 6*time.Minute+settle+5*time.Minute; took > most {
 					t.Errorf("it took %s to give up, want at most %s", took, most)
@@ -144,7 +144,7 @@ func TestNodeThatDoesNotSettleStopsTheRun(t *testing.T) {
 					t.Errorf("does it say that the node is a canary? %v", failed)
 				}
 
-				r.sound()
+				r.Sound()
 				r.stopped(node, false)
 
 				if nodes := r.installed(); len(nodes) != 1 {
@@ -152,9 +152,9 @@ func TestNodeThatDoesNotSettleStopsTheRun(t *testing.T) {
 				}
 
 				r.World().SetFaults(nil)
-				r.must(r.worker("run-2"), resting(t, "1", settle, canaries...))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), resting(t, "1", settle, canaries...))
+				r.At(toLifecycle)
+				r.Once()
 			})
 		})
 	}
@@ -175,11 +175,11 @@ func TestKilledRunDoesNotForgetWhoHasToSettle(t *testing.T) {
 
 				ctx, cancel := context.WithCancel(context.Background())
 				ended := make(chan error, 1)
-				first := r.worker("run-1")
+				first := r.Worker("run-1")
 
-				go func() { ended <- first.upgrade(ctx, request) }()
+				go func() { ended <- first.Apply(ctx, request) }()
 
-				r.until("moved", 20*time.Minute, func() bool {
+				r.Until("moved", 20*time.Minute, func() bool {
 					spans := ofRole(r.spans(), node)
 
 					return len(spans) == 1 && spans[0].end < r.World().Now().Seconds()
@@ -193,9 +193,9 @@ func TestKilledRunDoesNotForgetWhoHasToSettle(t *testing.T) {
 				}
 
 				begun := r.World().Now().Seconds()
-				r.must(r.worker("run-2"), request)
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), request)
+				r.At(toLifecycle)
+				r.Once()
 
 				ready := r.lastReady(node)
 				next := slices.DeleteFunc(r.spans(), func(s span) bool { return s.node == node })[0]
@@ -215,13 +215,13 @@ func TestLongSettleEndsWithTheTimeOfTheRun(t *testing.T) {
 		request.Deadline = 20 * time.Minute
 
 		begun := time.Now()
-		_ = failure(t, r.worker("run-1").upgrade(context.Background(), request), engine.ErrDeadline, "")
+		_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDeadline, "")
 
 		if took := time.Since(begun); took > 21*time.Minute {
 			t.Errorf("it took %s to stop", took)
 		}
 
-		r.sound()
+		r.Sound()
 		r.stopped("", false)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -22,11 +23,11 @@ import (
 // pulledFirst fails the test when an installer ran on a node after a boot, or
 // after the run before, without a pull of its image in between.
 func (r *rig) pulledFirst(since float64) {
-	r.t.Helper()
+	r.T.Helper()
 
 	pulled := map[string]bool{}
 
-	for _, event := range r.judge.of(history.KindPull, history.KindInstall) {
+	for _, event := range r.Judge.Of(history.KindPull, history.KindInstall) {
 		key := event.Node + " " + event.Detail["image"]
 
 		switch {
@@ -34,7 +35,7 @@ func (r *rig) pulledFirst(since float64) {
 		case event.Kind == history.KindPull:
 			pulled[key] = true
 		case !pulled[key]:
-			r.t.Errorf("%s was installed without a pull\n%s", key, r.judge.text())
+			r.T.Errorf("%s was installed without a pull\n%s", key, r.Judge.Text())
 		}
 	}
 }
@@ -63,19 +64,19 @@ func TestInstallThatNeverTookIsPlannedAnew(t *testing.T) {
 				time.Sleep(given.pause)
 
 				begun := r.World().Now().Seconds()
-				second := r.worker("run-2")
-				r.must(second, to(given.next))
-				r.at(given.next)
+				second := r.Worker("run-2")
+				r.Must(second, to(given.next))
+				r.At(given.next)
 				r.pulledFirst(begun)
 
 				// What is left for the next plan is not said to be done.
-				for _, event := range second.events {
+				for _, event := range second.Events() {
 					if event.Kind == cluster.EventNodeDone && event.Component == "" && event.To.String() != given.next {
 						t.Errorf("%s is said to be done with %s", event.Node, event.To)
 					}
 				}
 
-				for name, node := range r.judge.verdict().Nodes {
+				for name, node := range r.Judge.Verdict().Nodes {
 					if node.Installs != 1 {
 						t.Errorf("%s was installed %d times", name, node.Installs)
 					}
@@ -88,7 +89,7 @@ func TestInstallThatNeverTookIsPlannedAnew(t *testing.T) {
 // TestManyInstallsThatNeverTookAreFinishedInOneApply is about a run that was
 // killed while the connection to all its nodes stood still.
 func TestManyInstallsThatNeverTookAreFinishedInOneApply(t *testing.T) {
-	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 5}, judging: []checker.Option{checker.MaxUnavailable(4)}}
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 5}, Judging: []checker.Option{checker.MaxUnavailable(4)}}
 
 	inCluster(t, given, func(r *rig) {
 		const together = 4
@@ -98,23 +99,23 @@ func TestManyInstallsThatNeverTookAreFinishedInOneApply(t *testing.T) {
 
 		var calls atomic.Int32
 
-		hit := newStrike(dieBefore, -1, cancel)
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		hit := newStrike(dieBefore, atWill, cancel)
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			if call.Method != "Install" {
-				return hit.intercept(ctx, call, next)
+				return hit.Intercept(ctx, call, next)
 			}
 
 			if calls.Add(1) == together {
-				hit.kill()
+				hit.Kill()
 			}
 
-			<-hit.killed
+			<-hit.Killed()
 
-			return errKilled
+			return harness.ErrKilled
 		})
 
-		if err := w.upgrade(ctx, sharing(t, toLifecycle, "4")); err == nil {
+		if err := w.Apply(ctx, sharing(t, toLifecycle, "4")); err == nil {
 			t.Error("the killed run reports success")
 		}
 
@@ -125,8 +126,8 @@ func TestManyInstallsThatNeverTookAreFinishedInOneApply(t *testing.T) {
 		time.Sleep(8 * time.Hour)
 
 		begun := r.World().Now().Seconds()
-		r.must(r.worker("run-2"), sharing(t, toLifecycle, "4"))
-		r.at(toLifecycle)
+		r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "4"))
+		r.At(toLifecycle)
 		r.pulledFirst(begun)
 	})
 }
@@ -165,30 +166,30 @@ func TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt(t *testing.T) {
 				r.killedAfter("run-1", "Upgrade", "worker-2", request)
 
 				entry := r.entryOf("worker-2")
-				r.until("back on the old system", 20*time.Minute, func() bool {
-					node := r.node("worker-2")
+				r.Until("back on the old system", 20*time.Minute, func() bool {
+					node := r.State("worker-2")
 
 					return node.Reachable && node.BootID != entry.BootID
 				})
 
 				client := r.Client("run-2")
-				tries := &trying{Client: client, address: r.node("worker-2").Address}
+				tries := &trying{Client: client, address: r.State("worker-2").Address}
 				tries.on.Store(true)
 
-				second := r.workerOver(client, tries, client)
+				second := r.WorkerOver(client, tries, client)
 				client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-					if call.Method == "Machine" && call.Node == "worker-2" && len(second.texts(cluster.EventNodeStarted)) > 0 {
+					if call.Method == "Machine" && call.Node == "worker-2" && len(second.Texts(cluster.EventNodeStarted)) > 0 {
 						tries.on.Store(false)
 					}
 
 					return next(ctx)
 				})
 
-				r.must(second, request)
-				r.allRun(walkTo)
-				r.tidy()
+				r.Must(second, request)
+				r.AllRun(walkTo)
+				r.Tidy()
 
-				for _, violation := range r.judge.verdict().Violations {
+				for _, violation := range r.Judge.Verdict().Violations {
 					// What is told of the cluster is as true as what the node says.
 					if violation.Invariant != checker.S8 {
 						t.Errorf("%+v", violation)
@@ -205,7 +206,7 @@ func TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt(t *testing.T) {
 
 // entryOf is what the journal holds about a node.
 func (r *rig) entryOf(node string) cluster.Entry {
-	r.t.Helper()
+	r.T.Helper()
 
 	for _, entry := range r.Journal().Entries {
 		if entry.Node == node {
@@ -213,7 +214,7 @@ func (r *rig) entryOf(node string) cluster.Entry {
 		}
 	}
 
-	r.t.Fatalf("the journal holds nothing about %s: %+v", node, r.Journal().Entries)
+	r.T.Fatalf("the journal holds nothing about %s: %+v", node, r.Journal().Entries)
 
 	return cluster.Entry{}
 }
@@ -221,27 +222,27 @@ func (r *rig) entryOf(node string) cluster.Entry {
 // killedAfter runs an upgrade that is killed after its first call of a method on
 // a node.
 func (r *rig) killedAfter(run, method, node string, request engine.Request) {
-	r.t.Helper()
+	r.T.Helper()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
 	var once atomic.Bool
 
-	hit := newStrike(dieBefore, -1, cancel)
-	w := r.worker(run)
-	w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+	hit := newStrike(dieBefore, atWill, cancel)
+	w := r.Worker(run)
+	w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 		if call.Method == method && call.Node == node && !once.Swap(true) {
 			_ = next(ctx)
 
-			hit.kill()
+			hit.Kill()
 		}
 
-		return hit.intercept(ctx, call, next)
+		return hit.Intercept(ctx, call, next)
 	})
 
-	if err := w.upgrade(ctx, request); err == nil {
-		r.t.Fatal("the killed run reports success")
+	if err := w.Apply(ctx, request); err == nil {
+		r.T.Fatal("the killed run reports success")
 	}
 }
 
@@ -251,14 +252,11 @@ func TestNodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: walkFrom, Seed: 79}}, func(r *rig) {
 		r.killedAfter("run-1", "Uncordon", "cp-2", walk(t, "1"))
 
-		second := r.worker("run-2")
-		r.must(second, walk(t, "1"))
-		r.at(walkTo)
+		second := r.Worker("run-2")
+		r.Must(second, walk(t, "1"))
+		r.At(walkTo)
 
-		second.mu.Lock()
-		defer second.mu.Unlock()
-
-		for _, event := range second.events {
+		for _, event := range second.Events() {
 			if event.Kind == cluster.EventNodeDone {
 				if event.Node != "cp-2" || event.To.String() != "1.12.6" {
 					t.Errorf("%s was first said to have reached %s, want cp-2 and 1.12.6", event.Node, event.To)
@@ -273,7 +271,7 @@ func TestNodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
 // TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries: a node on which nothing was
 // installed yet goes back into service and waits, as all others do.
 func TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries(t *testing.T) {
-	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 7}, judging: []checker.Option{checker.Canary("worker-2")}}
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 7}, Judging: []checker.Option{checker.Canary("worker-2")}}
 
 	inCluster(t, given, func(r *rig) {
 		r.AddApp("web", 4, nil)
@@ -282,8 +280,8 @@ func TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries(t *testing.T) {
 		request := to(toLifecycle)
 		request.Policy.Canary = []string{"worker-2"}
 
-		r.must(r.worker("run-2"), request)
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), request)
+		r.At(toLifecycle)
+		r.Once()
 	})
 }

@@ -26,13 +26,13 @@ type restless struct {
 
 func (r *restless) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, error) {
 	if !r.rebooted.Swap(true) {
-		before := r.rig.node(node).BootID
+		before := r.rig.State(node).BootID
 
 		if _, err := r.rig.World().Reboot(ctx, node, model.RebootDefault); err != nil {
 			return nil, err
 		}
 
-		for r.rig.node(node).BootID == before || !r.rig.node(node).Ready {
+		for r.rig.State(node).BootID == before || !r.rig.State(node).Ready {
 			if err := r.rig.World().Clock().Sleep(ctx, 1777*time.Millisecond); err != nil {
 				return nil, err
 			}
@@ -58,19 +58,19 @@ func TestRebootInMidTurnIsNotTakenForTheOneAfterTheInstall(t *testing.T) {
 		defer cancel()
 
 		disturbed := &restless{Client: r.Client("run-1"), rig: r, kill: cancel}
-		first := r.workerOver(disturbed.Client, disturbed, disturbed)
+		first := r.WorkerOver(disturbed.Client, disturbed, disturbed)
 
 		if _, err := first.Upgrade(ctx, to(toLifecycle)); err == nil {
 			t.Error("the killed run reports success")
 		}
 
-		first.notes.finish()
+		first.Notes.Finish()
 
-		r.must(r.worker("run-2"), to(toLifecycle))
-		r.at(toLifecycle)
-		r.sound()
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Sound()
 
-		for name, found := range r.judge.verdict().Nodes {
+		for name, found := range r.Judge.Verdict().Nodes {
 			if found.Installs != 1 {
 				t.Errorf("%s was installed %d times", name, found.Installs)
 			}
@@ -102,8 +102,8 @@ func TestSlowClusterIsStillObserved(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		client := r.Client("run-1")
 
-		r.must(r.workerOver(client, &slow{Client: client}, client), to(toLifecycle))
-		r.at(toLifecycle)
-		r.sound()
+		r.Must(r.WorkerOver(client, &slow{Client: client}, client), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Sound()
 	})
 }

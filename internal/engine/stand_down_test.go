@@ -34,10 +34,10 @@ func pullsSlowly(node string, pause time.Duration) ports.Interceptor {
 
 // untouched fails the test when a node was cordoned or installed.
 func (r *rig) untouched(node string) {
-	r.t.Helper()
+	r.T.Helper()
 
 	if spans := ofRole(r.spans(), node); len(spans) > 0 || r.installed()[node] {
-		r.t.Errorf("%s was disturbed: %+v\n%s", node, spans, r.judge.text())
+		r.T.Errorf("%s was disturbed: %+v\n%s", node, spans, r.Judge.Text())
 	}
 }
 
@@ -50,49 +50,49 @@ func TestTurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 
 	t.Run("after a failure, at once", func(t *testing.T) {
 		inCluster(t, pairs(51, broken), func(r *rig) {
-			w := r.worker("run-1")
-			w.client.Intercept(pullsSlowly("worker-1", pull))
+			w := r.Worker("run-1")
+			w.Client.Intercept(pullsSlowly("worker-1", pull))
 
 			begun := time.Now()
-			failed := failure(t, w.upgrade(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
+			failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrInstaller, "worker-0")
 
 			if took := time.Since(begun); took > pull {
 				t.Errorf("it took %s to stop", took)
 			}
 
-			if len(failed.Findings) > 0 || w.failedNodes() != "worker-0" {
+			if len(failed.Findings) > 0 || w.FailedNodes() != "worker-0" {
 				t.Errorf("that it stood down is called a failure: %v", failed)
 			}
 
-			r.sound()
+			r.Sound()
 			r.untouched("worker-1")
 			r.stopped("worker-0", true)
 
 			r.World().SetFaults(nil)
-			r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
-			r.at(toLifecycle)
+			r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "2"))
+			r.At(toLifecycle)
 		})
 	})
 
 	t.Run("when the time is up", func(t *testing.T) {
 		inCluster(t, pairs(51), func(r *rig) {
-			w := r.worker("run-1")
-			w.client.Intercept(pullsSlowly("worker-1", pull))
+			w := r.Worker("run-1")
+			w.Client.Intercept(pullsSlowly("worker-1", pull))
 
 			request := sharing(t, toLifecycle, "2")
 			request.Deadline = 15 * time.Minute
 
-			failed := failure(t, w.upgrade(context.Background(), request), engine.ErrDeadline, "")
+			failed := failure(t, w.Apply(context.Background(), request), engine.ErrDeadline, "")
 			if !strings.Contains(failed.State, "every node is in service") {
 				t.Errorf("%v", failed)
 			}
 
-			r.sound()
+			r.Sound()
 			r.untouched("worker-1")
 			r.stopped("", false)
-			r.must(r.worker("run-2"), sharing(t, toLifecycle, "2"))
-			r.at(toLifecycle)
-			r.once()
+			r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "2"))
+			r.At(toLifecycle)
+			r.Once()
 		})
 	})
 }
@@ -120,12 +120,12 @@ func TestNothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 			roll.Talos = given.from
 
 			inCluster(t, roll, func(r *rig) {
-				_ = failure(t, r.worker("run-1").upgrade(context.Background(), sharing(t, given.to, "2")), given.kind, "worker-0")
-				r.sound()
+				_ = failure(t, r.Worker("run-1").Apply(context.Background(), sharing(t, given.to, "2")), given.kind, "worker-0")
+				r.Sound()
 				r.stopped("worker-0", false)
 
 				if nodes := r.installed(); len(nodes) != 2 {
-					t.Errorf("moved %v, want the two that were on their way\n%s", nodes, r.judge.text())
+					t.Errorf("moved %v, want the two that were on their way\n%s", nodes, r.Judge.Text())
 				}
 			})
 		})
@@ -138,8 +138,8 @@ func TestInstallThatNobodyKnowsOfHoldsOthersBack(t *testing.T) {
 	inCluster(t, pairs(57), func(r *rig) {
 		var lost atomic.Bool
 
-		w := r.worker("run-1")
-		w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			err := next(ctx)
 			if err == nil && call.Method == "Install" && call.Node == "worker-0" && !lost.Swap(true) {
 				return cluster.ErrOutcomeUnknown
@@ -149,9 +149,9 @@ func TestInstallThatNobodyKnowsOfHoldsOthersBack(t *testing.T) {
 		})
 
 		r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 10 * time.Minute}})
-		r.must(w, sharing(t, toLifecycle, "2"))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(w, sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+		r.Once()
 
 		doubtful := ofRole(r.spans(), "worker-0")[0]
 		for _, other := range ofRole(r.spans(), "worker") {

@@ -96,6 +96,14 @@ func (s *starts) stop() {
 	}
 }
 
+// doubt notes that the new system of a node on its way does not become healthy.
+func (s *starts) doubt(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.doubtful[node] = true
+}
+
 // doubts tells whether it has to become clear first what became of a node.
 func (s *starts) doubts() bool {
 	s.mu.Lock()
@@ -135,9 +143,7 @@ func (r *run) suspect(snapshot cluster.Snapshot, busy []plan.Step) {
 		reached := machine.Talos.Equal(entry.Target) && (!step.Demanded || machine.Schematic == step.Schematic)
 
 		if !reached && machine.Talos.Equal(entry.Previous) && machine.Schematic == entry.PreviousSchematic {
-			r.starts.mu.Lock()
-			r.starts.doubtful[step.Node] = true
-			r.starts.mu.Unlock()
+			r.starts.doubt(step.Node)
 		}
 	}
 }
@@ -159,6 +165,8 @@ func (r *run) watch(node string, step cluster.NodeStep) {
 	defer r.starts.mu.Unlock()
 
 	switch {
+	case entry.Phase == cluster.PhaseRollingBack, entry.Phase == cluster.PhaseRolledBack && step != cluster.StepPull:
+		r.starts.doubtful[node] = true
 	case step == cluster.StepInstall, step == cluster.StepLegacy, step == cluster.StepReturn && entry.Phase != cluster.PhaseIntent:
 		delete(r.starts.doubtful, node)
 	case step == cluster.StepReturn, step != cluster.StepPull && entry.Phase == cluster.PhaseFallback:

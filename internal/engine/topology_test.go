@@ -21,24 +21,24 @@ import (
 // refused fails the test unless an upgrade is refused for a check and changes
 // nothing.
 func (r *rig) refused(w *worker, request engine.Request, kind error, check string) {
-	r.t.Helper()
+	r.T.Helper()
 
-	err := w.upgrade(context.Background(), request)
+	err := w.Apply(context.Background(), request)
 
 	var failed *engine.Failure
 	if !errors.As(err, &failed) || !errors.Is(err, kind) {
-		r.t.Fatalf("got %v, want it refused with %v", err, kind)
+		r.T.Fatalf("got %v, want it refused with %v", err, kind)
 	}
 
 	if check != "" && !slices.ContainsFunc(failed.Findings, func(f cluster.Finding) bool { return f.Check == check && f.Remedy != "" }) {
-		r.t.Errorf("no finding of %s with a remedy: %+v", check, failed.Findings)
+		r.T.Errorf("no finding of %s with a remedy: %+v", check, failed.Findings)
 	}
 
-	if _, mutating := w.client.Calls(); mutating != 0 {
-		r.t.Errorf("the refused run made %d mutating calls", mutating)
+	if _, mutating := w.Client.Calls(); mutating != 0 {
+		r.T.Errorf("the refused run made %d mutating calls", mutating)
 	}
 
-	r.sound()
+	r.Sound()
 }
 
 // ofCluster is a request for a certain cluster.
@@ -66,9 +66,9 @@ func TestRunsThatMustNotBeginChangeNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: given.options}, func(r *rig) {
-				w := r.worker("run-1")
+				w := r.Worker("run-1")
 				if given.roles != nil {
-					w.client.WithRoles(given.roles...)
+					w.Client.WithRoles(given.roles...)
 				}
 
 				r.refused(w, given.request, given.kind, given.check)
@@ -82,7 +82,7 @@ func TestRunsThatMustNotBeginChangeNothing(t *testing.T) {
 func (r *rig) during(w *worker, method, node string, do func()) {
 	var first sync.Once
 
-	w.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+	w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 		err := next(ctx)
 
 		if call.Method == method && call.Node == node {
@@ -95,18 +95,18 @@ func (r *rig) during(w *worker, method, node string, do func()) {
 
 func TestNodesThatJoinMoveLast(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-0", func() {
 			if _, err := r.World().AddNode(model.NodeOptions{Role: model.Worker}); err != nil {
 				t.Error(err)
 			}
 		})
 
-		r.must(w, to(toLifecycle))
-		r.sound()
-		r.allRun(toLifecycle)
+		r.Must(w, to(toLifecycle))
+		r.Sound()
+		r.AllRun(toLifecycle)
 
-		if nodes := r.judge.verdict().Nodes; len(nodes) != 6 || nodes["worker-2"].Installs != 1 {
+		if nodes := r.Judge.Verdict().Nodes; len(nodes) != 6 || nodes["worker-2"].Installs != 1 {
 			t.Errorf("the node that joined was not upgraded: %+v", nodes)
 		}
 	})
@@ -114,17 +114,17 @@ func TestNodesThatJoinMoveLast(t *testing.T) {
 
 func TestNodesThatLeaveAreDropped(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}}, func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-0", func() {
 			if err := r.RemoveNode("worker-2"); err != nil {
 				t.Error(err)
 			}
 		})
 
-		r.must(w, to(toLifecycle))
-		r.at(toLifecycle)
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
 
-		if nodes := r.judge.verdict().Nodes; len(nodes) != 5 {
+		if nodes := r.Judge.Verdict().Nodes; len(nodes) != 5 {
 			t.Errorf("%d nodes are left, want 5", len(nodes))
 		}
 	})
@@ -145,27 +145,27 @@ func TestControlPlaneThatFallsSilentStopsTheRunWhereItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
-				w := r.worker("run-1")
+				w := r.Worker("run-1")
 				r.during(w, given.after, "worker-0", func() { r.World().SetFaults(silent("cp-2")) })
 
-				failed := failure(t, w.upgrade(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
+				failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
 				if !strings.Contains(failed.Error(), "cp-2") {
 					t.Errorf("the silent control plane is not named: %v", failed)
 				}
 
-				r.sound()
+				r.Sound()
 				r.stopped("worker-0", given.armed)
 
-				for _, call := range r.judge.of(history.KindRPC) {
+				for _, call := range r.Judge.Of(history.KindRPC) {
 					if strings.HasSuffix(call.Detail["method"], "/Reboot") {
 						t.Errorf("rebooted %s without etcd being known", call.Node)
 					}
 				}
 
 				r.World().SetFaults(nil)
-				r.must(r.worker("run-2"), to(toLifecycle))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
 			})
 		})
 	}
@@ -175,22 +175,22 @@ func TestControlPlaneThatFallsSilentStopsTheRunWhereItIs(t *testing.T) {
 // whose whole time is worth waiting for.
 func TestControlPlaneThatFallsSilentForAWhileIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		w := r.worker("run-1")
+		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
 			faults := silent("cp-2")
 			faults[0].Times, faults[0].For = 1, 17*time.Minute
 			r.World().SetFaults(faults)
 		})
 
-		r.must(w, to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
 func TestEtcdAlarmStopsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		first := r.worker("run-1")
+		first := r.Worker("run-1")
 
 		// Before the run it would have been found by the preflight.
 		r.during(first, "Cordon", "worker-0", func() {
@@ -199,21 +199,21 @@ func TestEtcdAlarmStopsTheRun(t *testing.T) {
 			}
 		})
 
-		failed := failure(t, first.upgrade(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
+		failed := failure(t, first.Apply(context.Background(), to(toLifecycle)), engine.ErrGuard, "worker-0")
 		if !strings.Contains(failed.Error(), "NOSPACE") {
 			t.Errorf("the alarm is not named: %v", failed)
 		}
 
-		r.sound()
+		r.Sound()
 		r.stopped("worker-0", false)
 
 		if err := r.World().SetEtcdAlarm("cp-1", ""); err != nil {
 			t.Fatal(err)
 		}
 
-		r.must(r.worker("run-2"), to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -222,16 +222,16 @@ func TestDeadlineStopsBetweenNodes(t *testing.T) {
 		request := to(toLifecycle)
 		request.Deadline = 4 * time.Minute
 
-		err := r.worker("run-1").upgrade(context.Background(), request)
+		err := r.Worker("run-1").Apply(context.Background(), request)
 		if !errors.Is(err, engine.ErrDeadline) {
 			t.Fatalf("got %v, want the deadline", err)
 		}
 
-		r.sound()
+		r.Sound()
 		r.stopped("", false)
-		r.must(r.worker("run-2"), to(toLifecycle))
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
 	})
 }
 
@@ -239,12 +239,12 @@ func TestControlPlanesFirstWhenAsked(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := to(toLifecycle)
 		request.Policy.Order = cluster.ControlPlanesFirst
-		r.must(r.worker("run-1"), request)
-		r.at(toLifecycle)
-		r.once()
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+		r.Once()
 
 		var order []string
-		for _, boot := range r.judge.of(history.KindBoot) {
+		for _, boot := range r.Judge.Of(history.KindBoot) {
 			order = append(order, boot.Node)
 		}
 

@@ -13,10 +13,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// installAttempts is how often an install is tried that a reboot showed never
-// to have taken.
-const installAttempts = 2
-
 // turn is the upgrade of one node, from cordon to uncordon.
 type turn struct {
 	*run
@@ -30,6 +26,10 @@ type turn struct {
 	looked   time.Time
 	steps    mark
 	occupied bool
+	// member is the version of etcd that its member spoke then, and well tells that
+	// nothing was wrong with the node itself.
+	member string
+	well   bool
 	// runs is the version that the node runs as the turn found out.
 	runs version.Version
 	// ready is the last transition of the node's Ready condition, as the wait
@@ -47,6 +47,16 @@ type turn struct {
 	// stayed tells that the turn leaves the node with what it ran, for the next
 	// plan to decide about.
 	stayed bool
+	// returning tells that the node is being sent back to its old system, for
+	// which it need not be well itself.
+	returning bool
+	// words are the last lines of the node's log before it was sent back, and
+	// unreturned is why it was not.
+	words      []string
+	unreturned string
+	// booted is the last boot ID at which the node was seen that it did not have
+	// when its new system was installed.
+	booted string
 }
 
 // outcome is what a reboot showed.
@@ -63,6 +73,8 @@ const (
 	// unplanned: the node runs something that the plan was not made for, and
 	// nothing was done to it.
 	unplanned
+	// rolledBack: the node runs what it ran, because it was sent back.
+	rolledBack
 )
 
 // turn moves one node, or finishes what an earlier run began with it. It
@@ -119,10 +131,14 @@ func (t *turn) inTurn(ctx context.Context) error {
 
 		bounded, cancel := t.clock.WithTimeout(ctx, t.request.Policy.NodeTimeout)
 		err := t.move(bounded)
+		unhealthy := t.unhealthy(bounded, err)
 
 		cancel()
 
-		if !errors.Is(err, errGateClosed) {
+		switch {
+		case unhealthy:
+			return t.answer(err)
+		case !errors.Is(err, errGateClosed):
 			return err
 		}
 
@@ -147,8 +163,8 @@ func (t *turn) move(ctx context.Context) error {
 		switch result {
 		case arrived:
 			return t.rejoin(ctx)
-		case fellBack:
-			return t.fallback(ctx)
+		case fellBack, rolledBack:
+			return t.returnedTo(ctx, result)
 		case unplanned:
 			return t.withdraw(ctx)
 		case neverTook:
@@ -162,13 +178,15 @@ func (t *turn) move(ctx context.Context) error {
 			t.stayed = true
 
 			return t.rejoin(ctx)
-		case t.entry.Attempt >= installAttempts:
+		case t.entry.Attempt >= t.request.Policy.Repeat.Attempts:
 			return t.giveUp(ctx)
 		default:
 			attempt = t.entry.Attempt + 1
 		}
 
-		t.armed, t.open = false, false
+		if err := t.pause(ctx, attempt); err != nil {
+			return err
+		}
 	}
 }
 
@@ -220,7 +238,7 @@ func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
 
 	t.entry = cluster.Entry{
 		Node: t.step.Node, Attempt: number, BootID: machine.BootID, Image: t.step.Image, Target: t.step.To,
-		Previous: machine.Talos, PreviousSchematic: machine.Schematic,
+		Previous: machine.Talos, PreviousSchematic: machine.Schematic, Schematic: t.step.Schematic,
 	}
 
 	if err := t.vacate(ctx); err != nil {
@@ -267,8 +285,8 @@ func (t *turn) sent(ctx context.Context, call func(context.Context) error) error
 			return err
 		}
 
-		if err := t.clock.Sleep(ctx, pollMost); err != nil {
-			return err
+		if ended := t.clock.Sleep(ctx, pollMost); ended != nil {
+			return fmt.Errorf("%w; %w", err, ended)
 		}
 	}
 }
@@ -294,16 +312,21 @@ func (t *turn) resume(ctx context.Context) (outcome, error) {
 		t.entry.BootID = machine.BootID
 	}
 
+	// Of a node that was about to be sent back only a boot tells whether it was
+	// told: to be told twice would keep it where it is.
+	t.returning = t.entry.Phase == cluster.PhaseRollingBack
+
 	if machine.BootID != t.entry.BootID || machine.Stage != cluster.StageRunning {
 		return t.comeBack(ctx)
 	}
 
-	if machine.UpgradeAPI() == cluster.LegacyAPI {
+	switch legacy := machine.UpgradeAPI() == cluster.LegacyAPI; {
+	case legacy && !t.returning:
 		return t.resumeLegacy(ctx)
-	}
-
-	if err := t.awaitInstaller(ctx); err != nil {
-		return arrived, err
+	case !legacy:
+		if err := t.awaitInstaller(ctx); err != nil {
+			return arrived, err
+		}
 	}
 
 	if err := t.vacate(ctx); err != nil {

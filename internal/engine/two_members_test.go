@@ -21,7 +21,7 @@ func TestTwoMembersAreUpgradedOnlyWhereThatIsAskedFor(t *testing.T) {
 
 	t.Run("refused", func(t *testing.T) {
 		inCluster(t, setup{Options: two}, func(r *rig) {
-			err := r.worker("run-1").upgrade(context.Background(), to(toLifecycle))
+			err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle))
 			if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
 				t.Errorf("got %v, want it refused", err)
 			}
@@ -29,16 +29,16 @@ func TestTwoMembersAreUpgradedOnlyWhereThatIsAskedFor(t *testing.T) {
 	})
 
 	t.Run("asked for", func(t *testing.T) {
-		inCluster(t, setup{Options: two, judging: []checker.Option{checker.Skips(cluster.CheckTwoMembers)}}, func(r *rig) {
+		inCluster(t, setup{Options: two, Judging: []checker.Option{checker.Skips(cluster.CheckTwoMembers)}}, func(r *rig) {
 			request := to(toLifecycle)
 			request.Policy.SkipChecks = map[string]bool{cluster.CheckTwoMembers: true}
 
-			w := r.worker("run-1")
-			r.must(w, request)
-			r.at(toLifecycle)
-			r.once()
+			w := r.Worker("run-1")
+			r.Must(w, request)
+			r.At(toLifecycle)
+			r.Once()
 
-			if warned := strings.Join(w.texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "two-members, skipped") {
+			if warned := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "two-members, skipped") {
 				t.Errorf("nobody was told that it is skipped: %s", warned)
 			}
 		})
@@ -52,14 +52,14 @@ func TestTwoMembersAreUpgradedOnlyWhereThatIsAskedFor(t *testing.T) {
 			request := to(toLegacy)
 			request.Policy.SkipChecks = map[string]bool{cluster.CheckTwoMembers: true}
 
-			w := r.worker("run-1")
+			w := r.Worker("run-1")
 
-			err := w.upgrade(context.Background(), request)
+			err := w.Apply(context.Background(), request)
 			if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), cluster.CheckTwoMembers) {
 				t.Errorf("got %v, want it refused", err)
 			}
 
-			if _, mutating := w.client.Calls(); mutating > 0 {
+			if _, mutating := w.Client.Calls(); mutating > 0 {
 				t.Errorf("%d mutating calls, want none", mutating)
 			}
 		})

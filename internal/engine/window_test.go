@@ -51,14 +51,14 @@ func TestNothingIsTouchedOutsideTheWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
-				w := r.worker("run-1")
+				w := r.Worker("run-1")
 
-				err := w.upgrade(context.Background(), within(given.from, given.to))
+				err := w.Apply(context.Background(), within(given.from, given.to))
 				if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), given.says) || !strings.Contains(err.Error(), "maintenance-window") {
 					t.Fatalf("got %v, want the window", err)
 				}
 
-				if _, mutating := w.client.Calls(); mutating > 0 {
+				if _, mutating := w.Client.Calls(); mutating > 0 {
 					t.Errorf("%d mutating calls, want none", mutating)
 				}
 			})
@@ -70,24 +70,24 @@ func TestRunStopsResumableWhenTheWindowCloses(t *testing.T) {
 	for _, length := range []time.Duration{time.Minute, 4 * time.Minute, 7 * time.Minute, 11 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
-				err := r.worker("run-1").upgrade(context.Background(), within(0, length))
+				err := r.Worker("run-1").Apply(context.Background(), within(0, length))
 				if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "Run terraform apply again") {
 					t.Fatalf("got %v, want the end of the window", err)
 				}
 
-				r.sound()
-				r.tidy()
+				r.Sound()
+				r.Tidy()
 				r.startedBefore(length)
 
-				for name, node := range r.judge.verdict().Nodes {
+				for name, node := range r.Judge.Verdict().Nodes {
 					if node.Cordoned || node.Installs != node.Reboots {
 						t.Errorf("%s was left in the middle: %+v", name, node)
 					}
 				}
 
-				r.must(r.worker("run-2"), within(0, 5*time.Hour))
-				r.at(toLifecycle)
-				r.once()
+				r.Must(r.Worker("run-2"), within(0, 5*time.Hour))
+				r.At(toLifecycle)
+				r.Once()
 			})
 		})
 	}
@@ -95,11 +95,11 @@ func TestRunStopsResumableWhenTheWindowCloses(t *testing.T) {
 
 // startedBefore fails the test if a node was cordoned after the moment.
 func (r *rig) startedBefore(moment time.Duration) {
-	r.t.Helper()
+	r.T.Helper()
 
-	for _, event := range r.judge.of(history.KindCordon) {
+	for _, event := range r.Judge.Of(history.KindCordon) {
 		if event.Sim > moment.Seconds() && event.Detail["unschedulable"] == "true" {
-			r.t.Errorf("%s was cordoned after %.0f s: %v", event.Node, event.Sim, event.Detail)
+			r.T.Errorf("%s was cordoned after %.0f s: %v", event.Node, event.Sim, event.Detail)
 		}
 	}
 }
@@ -109,12 +109,12 @@ func TestWindowClosesWhileAGateIsWaitedFor(t *testing.T) {
 		request := within(0, 5*time.Minute)
 		request.Gates = gated(&userGate{timeout: time.Hour, answer: after(time.Now(), 20*time.Minute)}).Gates
 
-		err := r.worker("run-1").upgrade(context.Background(), request)
+		err := r.Worker("run-1").Apply(context.Background(), request)
 		if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "No node was disturbed") {
 			t.Fatalf("got %v, want the end of the window", err)
 		}
 
-		if disturbed := r.judge.of(history.KindCordon); len(disturbed) > 0 {
+		if disturbed := r.Judge.Of(history.KindCordon); len(disturbed) > 0 {
 			t.Errorf("disturbed: %+v", disturbed)
 		}
 	})
@@ -126,19 +126,19 @@ func TestWindowIsWhatStopsARun(t *testing.T) {
 	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	judging := []checker.Option{checker.Window(begin, checker.Opening{From: begin, To: begin.Add(4 * time.Minute)})}
 
-	inCluster(t, setup{judging: judging}, func(r *rig) {
-		r.must(r.worker("run-1"), aim())
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
+		r.Must(r.Worker("run-1"), aim())
 
-		if broken := r.judge.verdict().Broken(); !slices.Contains(broken, checker.S13) {
+		if broken := r.Judge.Verdict().Broken(); !slices.Contains(broken, checker.S13) {
 			t.Errorf("a run that goes on outside its window broke %v, want %s", broken, checker.S13)
 		}
 	})
 
-	inCluster(t, setup{judging: judging}, func(r *rig) {
-		if err := r.worker("run-1").upgrade(context.Background(), within(0, 4*time.Minute)); !errors.Is(err, engine.ErrWindow) {
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
+		if err := r.Worker("run-1").Apply(context.Background(), within(0, 4*time.Minute)); !errors.Is(err, engine.ErrWindow) {
 			t.Errorf("got %v, want the end of the window", err)
 		}
 
-		r.sound()
+		r.Sound()
 	})
 }

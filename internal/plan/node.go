@@ -36,11 +36,12 @@ func (p *planner) checkStep(node *subject, step Step) {
 	}
 }
 
-// checkFallback refuses an image from which the node already fell back, until
-// the target or the image changes or the user asks for another try.
+// checkFallback refuses an image from which the node already fell back, or was
+// sent back, until the target or the image changes or the user asks for another
+// try.
 func (p *planner) checkFallback(node *subject, step Step) (cluster.Finding, bool) {
 	entry := node.entry
-	if entry.Phase != cluster.PhaseFallback || entry.Image != step.Image {
+	if !entry.Returned() || entry.Image != step.Image {
 		return cluster.Finding{}, false
 	}
 
@@ -50,10 +51,15 @@ func (p *planner) checkFallback(node *subject, step Step) (cluster.Finding, bool
 		return cluster.Finding{}, false
 	}
 
+	found := fmt.Sprintf("the node booted %s, did not come up with it and fell back to Talos %s by itself", entry.Image, entry.Previous)
+	if entry.Phase == cluster.PhaseRolledBack {
+		found = fmt.Sprintf("the node booted %s, did not become healthy with it and was rolled back to Talos %s", entry.Image, entry.Previous)
+	}
+
 	return cluster.Finding{
 		Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name, Attribute: attributeOverrides,
-		Found: fmt.Sprintf("the node booted %s, did not come up with it and fell back to Talos %s by itself", entry.Image, entry.Previous),
-		Remedy: fmt.Sprintf("Find out why (talosctl dmesg and logs machined), then choose another talos_version or installer_image, or set node_overrides = { %q = { retry = %q } } to try the same image again.",
+		Found: found,
+		Remedy: fmt.Sprintf("Find out why (its console, and where machine.logging sends its logs), then choose another talos_version or installer_image, or set node_overrides = { %q = { retry = %q } } to try the same image again.",
 			node.Name, entry.BootID),
 	}, true
 }

@@ -18,7 +18,7 @@ func (p *planner) checkUnfinished() {
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		if !node.open || p.ahead(node) || node.entry.Target.Compare(p.target.Talos) <= 0 || node.rebooted() {
+		if !node.open || p.ahead(node) || node.entry.Target.Compare(p.target.Talos) <= 0 || node.rebooted() || node.entry.Phase == cluster.PhaseRollingBack {
 			continue
 		}
 
@@ -51,7 +51,11 @@ func (p *planner) checkArmed() {
 			Remedy: "Set talos_version to the version that it was upgraded to and apply, so that it is finished first.",
 		}
 
-		if to := node.entry.Target; !to.IsZero() {
+		switch to := node.entry.Target; {
+		case node.entry.Phase == cluster.PhaseRollingBack && !node.entry.Previous.IsZero():
+			finding.Found = fmt.Sprintf("an earlier upgrade to Talos %s failed on this node, and it is being rolled back", to)
+			finding.Remedy = fmt.Sprintf("Set talos_version to %s, or to a version that works there, and apply, so that it is finished first.", node.entry.Previous)
+		case !to.IsZero():
 			finding.Found = fmt.Sprintf("an earlier upgrade to Talos %s is unfinished on this node", to)
 			finding.Remedy = fmt.Sprintf("Set talos_version to %s and apply, so that it is finished first.", to)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package engine_test
+package harness
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
-// publisher writes annotations the way the real one does, as far as claims are
+// Publisher writes annotations the way the real one does, as far as claims are
 // concerned: what an event says, as soon as the API server takes it.
-type publisher struct {
+type Publisher struct {
 	client *ports.Client
-	// lie changes what is claimed.
-	lie func(map[string]string)
+	// Lie changes what is claimed.
+	Lie func(map[string]string)
 
 	mu      sync.Mutex
 	pending map[string]string
 }
 
 // Observe implements [cluster.Observer].
-func (p *publisher) Observe(event cluster.Event) {
+func (p *Publisher) Observe(event cluster.Event) {
 	claims := map[string]string{}
 
 	if event.Talos.Managed {
@@ -34,6 +34,10 @@ func (p *publisher) Observe(event cluster.Event) {
 
 	if event.Kubernetes.Managed {
 		claim(claims, "kubernetes", event, event.Kubernetes, event.Component != "" || event.Talos.Steps == 0)
+	}
+
+	if event.Kind == cluster.EventRollingBack {
+		claims["talos-status"] = "rolling-back"
 	}
 
 	p.claim(claims)
@@ -72,9 +76,9 @@ func claim(claims map[string]string, half string, event cluster.Event, at cluste
 	}
 }
 
-func (p *publisher) claim(claims map[string]string) {
-	if p.lie != nil {
-		p.lie(claims)
+func (p *Publisher) claim(claims map[string]string) {
+	if p.Lie != nil {
+		p.Lie(claims)
 	}
 
 	p.mu.Lock()
@@ -89,7 +93,7 @@ func (p *publisher) claim(claims map[string]string) {
 }
 
 // send is one attempt to write what is pending.
-func (p *publisher) send() bool {
+func (p *Publisher) send() bool {
 	if len(p.pending) > 0 && p.client.Annotate(context.Background(), p.pending) == nil {
 		clear(p.pending)
 	}
@@ -97,8 +101,32 @@ func (p *publisher) send() bool {
 	return len(p.pending) == 0
 }
 
-// finish repeats the last word for a while.
-func (p *publisher) finish() {
+// Flush implements [cluster.Flusher].
+func (p *Publisher) Flush(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		done := p.send()
+		p.mu.Unlock()
+
+		if done {
+			return
+		}
+
+		timer := time.NewTimer(again)
+
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// again is the pause before another attempt to write.
+const again = 997 * time.Millisecond
+
+// Finish repeats the last word for a while.
+func (p *Publisher) Finish() {
 	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
 		p.mu.Lock()
 		done := p.send()

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// plantedWriters are bugs about who may write when: S7 and S12.
+func plantedWriters() []planted {
+	return []planted{
+		{
+			name: "the lease of somebody else is ignored", want: []checker.Invariant{checker.S7},
+			prepare: func(r *rig) {
+				if err := r.HoldLease("somebody"); err != nil {
+					r.T.Fatal(err)
+				}
+			},
+			plant: func(_ *rig, l *liar) { l.noLease.Store(true) },
+			setup: setup{Judging: []checker.Option{checker.LeaseDuration(plantedMost)}},
+		},
+		{
+			name: "the loss of the lease goes unnoticed", want: []checker.Invariant{checker.S7},
+			setup: setup{Judging: []checker.Option{checker.LeaseDuration(plantedMost)}},
+			plant: func(r *rig, l *liar) {
+				l.Client.Intercept(behind("Cordon", "worker-0", 1, func(_ context.Context, h hand) {
+					l.noLease.Store(true)
+					h.must(r.HoldLease("somebody"))
+				})(r, l.Client))
+			},
+		},
+		{
+			name: "the lease is never renewed", want: []checker.Invariant{checker.S7},
+			plant: func(_ *rig, l *liar) { l.noRenewal = true },
+		},
+		{
+			name: "no lease is taken", want: []checker.Invariant{checker.S12},
+			plant: func(_ *rig, l *liar) { l.noLease.Store(true) },
+		},
+		{
+			name: "an upgrade is announced before the lease is taken", want: []checker.Invariant{checker.S12},
+			meddle: behind("Nodes", "", 1, func(ctx context.Context, h hand) { h.claims(ctx, "talos-status", "in-progress") }),
+		},
+		{
+			name: "a plan writes", want: []checker.Invariant{checker.S12}, does: observed,
+			meddle: behind("Nodes", "", 1, func(ctx context.Context, h hand) { h.claims(ctx, "talos-status", "pending") }),
+		},
+		{
+			name: "a plan cordons to try whether it may", want: []checker.Invariant{checker.S12}, does: observed,
+			meddle: behind("Nodes", "", 1, func(ctx context.Context, h hand) {
+				_, err := h.Cordon(ctx, "worker-0", "a-plan")
+				h.must(err)
+			}),
+		},
+		{
+			name: "a preflight evicts where it only wants to know", want: []checker.Invariant{checker.S12}, does: observed,
+			prepare: func(r *rig) { r.AddPod("web", "worker-0", nil) },
+			meddle: behind("Nodes", "", 1, func(ctx context.Context, h hand) {
+				pods, err := h.PodsToEvict(ctx, "worker-0")
+				h.must(err)
+
+				for _, pod := range pods {
+					h.must(h.Evict(ctx, pod))
+				}
+			}),
+		},
+	}
+}
+
+// observed is all that a plan does to a cluster.
+func observed(ctx context.Context, w *worker, _ engine.Request) error {
+	_, err := w.Engine.Observe(ctx)
+
+	return err
+}
+
+// plantedPolicies are bugs about what a user asked for: S9, S10, S11, S13 and S14.
+func plantedPolicies() []planted {
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+	return []planted{
+		{
+			name: "every cordon is lifted", want: []checker.Invariant{checker.S9},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 1}},
+			prepare: func(r *rig) {
+				if err := r.CordonAsPerson("worker-0", true); err != nil {
+					r.T.Fatal(err)
+				}
+			},
+			plant: func(r *rig, l *liar) { l.uncordon = r.UncordonAnyway },
+		},
+		{
+			name: "cordoned workers are not counted", want: []checker.Invariant{checker.S10},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 3}},
+			prepare: func(r *rig) {
+				if err := r.CordonAsPerson("worker-2", true); err != nil {
+					r.T.Fatal(err)
+				}
+			},
+			plant: func(_ *rig, l *liar) { l.schedulable = "worker-2" },
+		},
+		{
+			name: "more workers move at a time than may", want: []checker.Invariant{checker.S10},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: twoAtATime()},
+			share: "3",
+		},
+		{
+			name: "a worker that fell ill meanwhile is not counted", want: []checker.Invariant{checker.S10}, forgets: []string{cluster.CheckNodesReady},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: twoAtATime()},
+			share: "2", meddle: func(r *rig, _ *ports.Client) ports.Interceptor { return r.fallsIll("worker-3") },
+		},
+		{
+			name: "canaries are not known", want: []checker.Invariant{checker.S10},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, Judging: []checker.Option{checker.Canary("worker-1")}},
+		},
+		{
+			name: "a canary is not waited for", want: []checker.Invariant{checker.S10},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, Judging: []checker.Option{checker.Canary("worker-1")}},
+			request: func(*rig) engine.Request {
+				request := to(toLifecycle)
+				request.Policy.Canary = []string{"worker-1"}
+
+				return request
+			},
+			meddle: ahead("Uncordon", "worker-1", 1, func(ctx context.Context, h hand) {
+				_, err := h.Cordon(ctx, "worker-0", h.Name())
+				h.must(err)
+			}),
+		},
+		{
+			name: "pods are deleted instead of evicted", want: []checker.Invariant{checker.S11}, skips: cluster.CheckDrain,
+			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1}) },
+			plant:   func(_ *rig, l *liar) { l.deletes = true },
+		},
+		{
+			name: "pods are deleted before the timeout", want: []checker.Invariant{checker.S11}, skips: cluster.CheckDrain,
+			setup:   setup{Judging: []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}},
+			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1}) },
+			plant:   func(_ *rig, l *liar) { l.deletes = true },
+		},
+		{
+			name: "the window is not looked at", want: []checker.Invariant{checker.S13},
+			setup: setup{Judging: []checker.Option{checker.Window(begin, checker.Opening{From: begin, To: begin.Add(4 * time.Minute)})}},
+		},
+		{
+			name: "no snapshot is taken", want: []checker.Invariant{checker.S14},
+			setup: setup{Judging: []checker.Option{checker.SnapshotFirst()}},
+		},
+		{
+			name: "half a snapshot is enough", want: []checker.Invariant{checker.S14},
+			setup: setup{Judging: []checker.Option{checker.SnapshotFirst()}},
+			prepare: func(r *rig) {
+				r.World().SetFaults([]model.Fault{{Node: model.AnyNode, Step: model.StepEtcdSnapshot, Effect: model.EffectCut}})
+			},
+			request: func(*rig) engine.Request { return saving(forgiving{}) },
+		},
+	}
+}
+
+// forgiving takes whatever it gets for a snapshot.
+type forgiving struct{}
+
+func (forgiving) Check(context.Context) error { return nil }
+
+func (forgiving) Save(
+	ctx context.Context, name string, taken time.Time, stream func(context.Context, io.Writer) error,
+) (cluster.EtcdSnapshot, error) {
+	_ = stream(ctx, io.Discard)
+
+	return cluster.EtcdSnapshot{Path: name, Size: 1, SHA256: "?", Taken: taken}, nil
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// backoffMost bounds the pause between two attempts, however many there were.
+const backoffMost = 5 * time.Minute
+
+// backoff is the pause before an attempt, which is counted from 1: there is none
+// before the first.
+func backoff(repeat cluster.Repeat, attempt int) time.Duration {
+	if attempt < 2 {
+		return 0
+	}
+
+	pause := repeat.Backoff
+	for range attempt - 2 {
+		if pause >= backoffMost {
+			break
+		}
+
+		pause *= 2
+	}
+
+	return max(repeat.Backoff, min(pause, backoffMost))
+}
+
+// repeated tries something again that changes nothing and failed in a way which
+// may heal, as often as the policy allows and within the time that one image may
+// take.
+func (r *run) repeated(ctx context.Context, do func(context.Context) error) error {
+	bounded, cancel := r.clock.WithTimeout(ctx, cluster.PullTimeout)
+	defer cancel()
+
+	repeat := r.request.Policy.Repeat
+
+	for attempt := 1; ; attempt++ {
+		err := do(bounded)
+		if err == nil || !cluster.Heals(err) || attempt >= repeat.Attempts {
+			return err
+		}
+
+		if r.clock.Sleep(bounded, backoff(repeat, attempt+1)) != nil {
+			return err
+		}
+	}
+}
+
+// pause waits before an install is tried again that did not take. Nothing is armed
+// then.
+func (t *turn) pause(ctx context.Context, attempt int) error {
+	if err := t.forget(ctx); err != nil {
+		return fmt.Errorf("%s was installed %s and did not take: %w", t.entry.Image, times(attempt-1), err)
+	}
+
+	pause := backoff(t.request.Policy.Repeat, attempt)
+	if err := t.clock.Sleep(ctx, pause); err != nil {
+		return fmt.Errorf("%s was installed %s and did not take, and another attempt was to follow after %s: %w",
+			t.entry.Image, times(attempt-1), pause, err)
+	}
+
+	return nil
+}
+
+// times is a number of attempts in words.
+func times(attempts int) string {
+	if attempts == 1 {
+		return "once"
+	}
+
+	return fmt.Sprintf("%d times", attempts)
+}

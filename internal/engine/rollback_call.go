@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// sendBack records what is about to be done and has the node start its old
+// system. Whether a call without a reply took effect, the next boot shows: done
+// twice in one boot a rollback undoes itself.
+func (t *turn) sendBack(ctx context.Context, failed error) error {
+	before := t.entry
+
+	if err := t.intendReturn(ctx, failed); err != nil {
+		if t.entry.Phase == cluster.PhaseRollingBack && before.Phase != cluster.PhaseRollingBack {
+			// It was recorded, and nothing came of it.
+			err = errors.Join(err, t.unsay(ctx, before))
+		}
+
+		return err
+	}
+
+	t.doing(cluster.StepRollback, "")
+
+	err := t.once(ctx, func(ctx context.Context) error { return t.talos.Rollback(ctx, t.step.Address) })
+	t.traffic.stepped(t.step.Role)
+
+	switch {
+	case err == nil:
+		return t.recordTold(ctx)
+	case notSent(err), neverRan(err):
+		if undone := t.unsay(ctx, before); undone != nil {
+			return errors.Join(err, undone)
+		}
+
+		if notSent(err) {
+			return fmt.Errorf("%w: %w", errNotSent, err)
+		}
+
+		return err
+	case ctx.Err() != nil:
+		return err
+	default:
+		return nil
+	}
+}
+
+// unsay takes the record of a rollback back that certainly did not reach the node.
+func (t *turn) unsay(ctx context.Context, before cluster.Entry) error {
+	kept, cancel := t.outlasting(ctx)
+	defer cancel()
+
+	said := t.entry
+	t.entry = before
+
+	err := t.record(kept, before.Phase)
+	if err != nil {
+		t.entry = said
+	}
+
+	return err
+}
+
+// recordTold records that the node has answered that it obeys. A single control
+// plane takes the Kubernetes API down with it before that is written; what is lost
+// then is only that a rollback without any effect is tried once more.
+func (t *turn) recordTold(ctx context.Context) error {
+	kept, end := t.outlasting(ctx)
+	defer end()
+
+	bounded, cancel := t.clock.WithTimeout(kept, hurriedPatience)
+	defer cancel()
+
+	t.entry.Told = true
+
+	err := t.record(bounded, cluster.PhaseRollingBack)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+
+	return nil
+}
+
+// intendReturn guards the node and records that it is about to be sent back. It
+// returns only while the observation is fresh, and the step is then claimed.
+func (t *turn) intendReturn(ctx context.Context, failed error) error {
+	boot := ""
+
+	for {
+		if err := t.guarded(ctx, "roll back"); err != nil {
+			return err
+		}
+
+		if boot == "" {
+			boot = t.seen.BootID
+		}
+
+		if t.well {
+			return errWell
+		}
+
+		if t.seen.BootID != boot || !t.seen.Talos.Equal(t.entry.Target) {
+			return errStale
+		}
+
+		if t.entry.Phase != cluster.PhaseRollingBack || t.entry.BootID != boot {
+			t.entry.BootID = boot
+
+			if err := t.record(ctx, cluster.PhaseRollingBack); err != nil {
+				return err
+			}
+
+			t.emit(cluster.Event{
+				Kind: cluster.EventRollingBack, Node: t.step.Node, Target: t.request.Target, To: t.entry.Previous, Text: failed.Error(), Err: failed,
+			})
+		}
+
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+
+		if t.claim() {
+			return nil
+		}
+
+		// A context that ended is noticed by the guards.
+		_ = t.clock.Sleep(ctx, pollFirst)
+	}
+}

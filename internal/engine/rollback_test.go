@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+)
+
+// returning is a request that sends a node back which does not become healthy.
+func returning(request engine.Request) engine.Request {
+	request.Policy.OnFailure = cluster.RollBackOnFailure
+
+	return request
+}
+
+// neverReady lets a node run its new system without ever being Ready with it.
+func neverReady(node string) model.Fault {
+	return model.Fault{Node: node, Step: model.StepBoot, Effect: model.EffectNotReady, Times: 1}
+}
+
+// statuses are the values of an annotation in the order in which they were
+// written.
+func (r *rig) statuses(key string) []string {
+	var values []string
+
+	for _, event := range r.Judge.Of(history.KindAnnotation) {
+		if event.Detail["key"] == key && (len(values) == 0 || values[len(values)-1] != event.Detail["value"]) {
+			values = append(values, event.Detail["value"])
+		}
+	}
+
+	return values
+}
+
+// rollbacks counts the calls that send a node back.
+func (r *rig) rollbacks() int {
+	count := 0
+
+	for _, call := range r.Judge.Of(history.KindRPC) {
+		if strings.HasSuffix(call.Detail["method"], "/Rollback") && call.Detail["code"] == "OK" {
+			count++
+		}
+	}
+
+	return count
+}
+
+// sentBack fails the test unless the node runs its old system, in service, and is
+// recorded as one that was sent back.
+func (r *rig) sentBack(node, from string) {
+	r.T.Helper()
+
+	if found := r.Judge.Verdict().Nodes[node]; found.Talos != from || found.Cordoned {
+		r.T.Errorf("%s: %+v, want Talos %s and no cordon\n%s", node, found, from, r.Judge.Text())
+	}
+
+	if entry := r.entryOf(node); entry.Phase != cluster.PhaseRolledBack || entry.BootID != r.State(node).BootID {
+		r.T.Errorf("the journal says %+v, want it rolled back with boot ID %s", entry, r.State(node).BootID)
+	}
+}
+
+func TestNodeThatDoesNotBecomeHealthyIsRolledBackWhenAsked(t *testing.T) {
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
+	} {
+		for _, node := range []string{"worker-0", "cp-1"} {
+			t.Run(name+" "+node, func(t *testing.T) {
+				inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 5, Faults: []model.Fault{neverReady(node)}}}, func(r *rig) {
+					r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+
+					first := r.Worker("run-1")
+					failed := failure(t, first.Apply(context.Background(), returning(to(hop.to))), engine.ErrRolledBack, node)
+
+					for _, want := range []string{"rolled back to Talos " + hop.from, "back in service", "did not get back into service with it: waited", "The last lines of the log of machined on " + node} {
+						if !strings.Contains(failed.Detail(), want) {
+							t.Errorf("%q is missing in:\n%s", want, failed.Detail())
+						}
+					}
+
+					r.Sound()
+					r.stopped(node, false)
+					r.sentBack(node, hop.from)
+
+					if first.FailedNodes() != node {
+						t.Errorf("failed nodes are %q", first.FailedNodes())
+					}
+
+					said := strings.Join(r.statuses("talos-status"), " ")
+					if !strings.HasSuffix(said, "rolling-back failed") {
+						t.Errorf("talos-status was %q", said)
+					}
+
+					again := r.Worker("run-2")
+					_ = failure(t, again.Apply(context.Background(), returning(to(hop.to))), engine.ErrBlocked, node)
+
+					if _, mutating := again.Client.Calls(); mutating != 0 {
+						t.Errorf("the refused run made %d mutating calls", mutating)
+					}
+
+					told := returning(to(hop.to))
+					told.Policy.Retry = map[string]string{node: r.State(node).BootID}
+					r.Must(r.Worker("run-3"), told)
+					r.At(hop.to)
+				})
+			})
+		}
+	}
+}
+
+// TestNodeIsUnhealthyAlsoWhereALookAtItIsCutOff: the time is up while the node is
+// being asked, as nearly always over a network.
+func TestNodeIsUnhealthyAlsoWhereALookAtItIsCutOff(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
+		const slow = 47 * time.Second
+
+		cut := 0
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "Machine" || call.Node != "worker-0" || r.State("worker-0").Talos == fromLifecycle {
+				return next(ctx)
+			}
+
+			timer := time.NewTimer(slow)
+			defer timer.Stop()
+
+			select {
+			case <-ctx.Done():
+				cut++
+
+				return context.Cause(ctx)
+			case <-timer.C:
+				return next(ctx)
+			}
+		})
+
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrUnhealthy, "worker-0")
+		if !strings.Contains(failed.State, "runs the new system") {
+			t.Errorf("the state is %q", failed.State)
+		}
+
+		if cut == 0 {
+			t.Error("no look at the node was cut off")
+		}
+	})
+}
+
+func TestNodeThatDoesNotBecomeHealthyIsLeftAloneUnlessAsked(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrUnhealthy, "worker-0")
+		if !strings.Contains(failed.State, "runs the new system") {
+			t.Errorf("the state is %q", failed.State)
+		}
+
+		r.Sound()
+		r.stopped("worker-0", true)
+
+		if r.rollbacks() > 0 {
+			t.Error("the node was rolled back although nobody asked for that")
+		}
+	})
+}
+
+// TestRollbackThatIsNotSafeIsNotDone: the etcd of the old system could not join.
+func TestRollbackThatIsNotSafeIsNotDone(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("cp-1")}}}, func(r *rig) {
+		w := r.Worker("run-1")
+		forgetful := &liar{Client: w.Client, etcd: func(view *cluster.EtcdView) { view.Status.Version = "" }}
+		w = r.WorkerOver(w.Client, forgetful, forgetful)
+
+		failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "cp-1")
+		if !strings.Contains(failed.State, "It was not rolled back: that is not safe: the journal does not say which version of etcd it ran before.") {
+			t.Errorf("the state is %q", failed.State)
+		}
+
+		r.Sound()
+		r.stopped("cp-1", true)
+
+		if r.rollbacks() > 0 {
+			t.Error("the node was rolled back")
+		}
+	})
+}
+
+// TestRollbackIsNotBegunWhileAnotherControlPlaneIsAway: the one that is ill is
+// missing already.
+func TestRollbackIsNotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("cp-1")}}}, func(r *rig) {
+		w := r.Worker("run-1")
+		r.during(w, "Logs", "cp-1", func() {
+			r.World().SetFaults(append(silent("cp-2"), neverReady("cp-1")))
+		})
+
+		failed := failure(t, w.Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "cp-1")
+		if !strings.Contains(failed.State, "It was not rolled back") || !strings.Contains(failed.State, "cp-2") {
+			t.Errorf("the state is %q", failed.State)
+		}
+
+		r.Sound()
+
+		if r.rollbacks() > 0 {
+			t.Error("the node was rolled back")
+		}
+	})
+}
+
+// TestRollbackIsNeverAskedForTwiceInOneBoot: a second one would undo the first.
+func TestRollbackIsNeverAskedForTwiceInOneBoot(t *testing.T) {
+	for name, fault := range map[string]model.Fault{
+		"reply lost": {Node: "worker-0", Step: model.Step("rollback"), Effect: model.EffectConnectionLost, Times: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0"), fault}}}, func(r *rig) {
+				_ = failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), engine.ErrRolledBack, "worker-0")
+				r.Sound()
+				r.sentBack("worker-0", fromLifecycle)
+
+				if count := r.rollbacks(); count > 1 {
+					t.Errorf("%d rollbacks", count)
+				}
+			})
+		})
+	}
+}
+
+func TestRollbackThatIsRefusedLeavesTheNodeAsItIs(t *testing.T) {
+	fault := model.Fault{Node: "worker-0", Step: model.Step("rollback"), Effect: model.EffectFail}
+
+	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0"), fault}}}, func(r *rig) {
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "worker-0")
+		if !strings.Contains(failed.State, "It was not rolled back") {
+			t.Errorf("the state is %q", failed.State)
+		}
+
+		r.Sound()
+
+		if entry := r.entryOf("worker-0"); entry.Phase != cluster.PhaseRebooting {
+			t.Errorf("the journal says %+v", entry)
+		}
+
+		// A person heals it, and the next run finishes it.
+		r.World().SetFaults(nil)
+		r.Must(r.Worker("run-2"), returning(to(toLifecycle)))
+		r.At(toLifecycle)
+		r.Once()
+	})
+}
+
+// TestNodeThatHealsInTimeIsNotRolledBack is about one that is slow.
+func TestNodeThatHealsInTimeIsNotRolledBack(t *testing.T) {
+	fault := neverReady("worker-0")
+	fault.For = 20 * time.Minute
+
+	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{fault}}}, func(r *rig) {
+		r.Must(r.Worker("run-1"), returning(to(toLifecycle)))
+		r.At(toLifecycle)
+		r.Once()
+	})
+}
+
+// TestRollbackGoesOnWhereItWasKilled strikes a rollback at each of its calls that
+// change something, in every way. Another run finishes it, with the same policy
+// or without.
+func TestRollbackGoesOnWhereItWasKilled(t *testing.T) {
+	for _, node := range []string{"worker-0", "cp-1"} {
+		t.Run(node, func(t *testing.T) {
+			for mutation, kind := 1, 0; ; kind++ {
+				if kind == len(crashesOfRollback()) {
+					mutation, kind = mutation+1, 0
+				}
+
+				if !killedRollingBack(t, node, crashesOfRollback()[kind], mutation) || t.Failed() {
+					t.Logf("%d mutating calls from the record of the rollback on", mutation-1)
+
+					return
+				}
+			}
+		})
+	}
+}
+
+func crashesOfRollback() []crash { return []crash{dieBefore, dieAfter, loseReply} }
+
+// killedRollingBack strikes at one mutation, counted from the first after the
+// node was given up. It tells whether there was such a call.
+func killedRollingBack(t *testing.T, node string, kind crash, mutation int) bool {
+	t.Helper()
+
+	came := false
+
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady(node)}}}, func(r *rig) {
+		first, begun := 0, false
+		struck, wait, _ := r.Crashing("run-1", returning(to(toLifecycle)), kind, func(call ports.Call) bool {
+			begun = begun || call.Method == "Logs" && call.Node == node
+			if begun && call.Mutation > 0 && call.Method != "WriteLease" {
+				first++
+			}
+
+			return begun && first == mutation && call.Method != "WriteLease"
+		})
+		came = struck != ""
+
+		wait()
+
+		if !came {
+			return
+		}
+
+		err := r.Worker("run-2").Apply(context.Background(), returning(to(toLifecycle)))
+		if err == nil && r.rollbacks() == 0 {
+			// It was not known whether the node had been told, so it was rebooted;
+			// that cured it.
+			r.At(toLifecycle)
+
+			return
+		}
+
+		if err == nil {
+			t.Errorf("%s %s: the next run reports success\n%s", kind, struck, r.Judge.Text())
+		}
+
+		if violations := r.Judge.Verdict().Violations; len(violations) > 0 {
+			t.Errorf("%s %s: %+v\n%s", kind, struck, violations, r.Judge.Text())
+
+			return
+		}
+
+		r.sentBack(node, fromLifecycle)
+
+		told := to(toLifecycle)
+		told.Policy.Retry = map[string]string{node: r.State(node).BootID}
+		r.Must(r.Worker("run-3"), told)
+		r.At(toLifecycle)
+	})
+
+	return came
+}

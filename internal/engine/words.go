@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// The services whose logs say why a node, or a component on it, is not well.
+const (
+	serviceMachined = "machined"
+	serviceKubelet  = "kubelet"
+)
+
+// wordsMost is how many lines of a log are worth the room in a message.
+const wordsMost = 12
+
+// Excerpt is what something said last.
+type Excerpt struct {
+	// Source is who said it: "machined on worker-1".
+	Source string
+	// Lines are the oldest first.
+	Lines []string
+}
+
+func (e Excerpt) String() string {
+	return "The last lines of " + e.Source + ":\n  " + strings.Join(e.Lines, "\n  ")
+}
+
+// lastWords are the last lines of the log of a service on a node; none where it
+// cannot be read, which is no reason to say less about the rest.
+func (e *Engine) lastWords(ctx context.Context, address, service string) []string {
+	lines, _ := e.talos.Logs(ctx, address, service, wordsMost)
+
+	return lines
+}
+
+// excerpts are what the installer and the node have to say about a turn that
+// failed. What they say of one that was cut off explains nothing.
+func (t *turn) excerpts(ctx context.Context, err error) []Excerpt {
+	var found []Excerpt
+
+	var installer *installerError
+	if errors.As(err, &installer) && len(installer.output) > 0 {
+		found = append(found, Excerpt{Source: "the installer on " + t.step.Node, Lines: installer.output})
+	}
+
+	if ctx.Err() != nil || !t.speaks(err) {
+		return found
+	}
+
+	words := t.words
+	if len(words) == 0 {
+		bounded, cancel := t.aftermath(ctx)
+		defer cancel()
+
+		words = t.lastWords(bounded, t.step.Address, serviceMachined)
+	}
+
+	if len(words) > 0 {
+		found = append(found, Excerpt{Source: "the log of machined on " + t.step.Node, Lines: words})
+	}
+
+	return found
+}
+
+// speaks tells whether the node itself is why its turn failed.
+func (t *turn) speaks(err error) bool {
+	// The log of a boot that failed is gone with it.
+	if errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack) {
+		return len(t.words) > 0
+	}
+
+	for _, own := range []error{ErrInstaller, ErrUnhealthy, ErrNeverReturned} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+
+	// It runs the new system and did not get into service with it.
+	return t.open && t.rebooted() && !t.runs.IsZero() && t.runs.Equal(t.entry.Target) && !errors.Is(err, ErrLeaseLost)
+}
+
+// excerpts are what the kubelet says where it was to run something new.
+func (c *replacement) excerpts(ctx context.Context) []Excerpt {
+	if ctx.Err() != nil || !c.arrived {
+		return nil
+	}
+
+	bounded, cancel := c.aftermath(ctx)
+	defer cancel()
+
+	lines := c.lastWords(bounded, c.step.Address, serviceKubelet)
+	if len(lines) == 0 {
+		return nil
+	}
+
+	return []Excerpt{{Source: "the log of the kubelet on " + c.step.Node, Lines: lines}}
+}
