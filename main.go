@@ -9,7 +9,9 @@ import (
 	"flag"
 	"log"
 
+	"github.com/go-logr/logr"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"k8s.io/klog/v2"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
 )
@@ -23,6 +25,10 @@ var version = "dev"
 func main() {
 	debug := flag.Bool("debug", false, "run under a debugger: print what to put into TF_REATTACH_PROVIDERS and serve until interrupted")
 	flag.Parse()
+
+	// What client-go has to say of a connection that breaks is in the errors of its
+	// requests; standard error belongs to the plugin.
+	klog.SetLogger(logr.Discard())
 
 	options := providerserver.ServeOpts{Address: address, Debug: *debug, ProtocolVersion: 6}
 

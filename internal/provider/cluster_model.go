@@ -46,6 +46,8 @@ type clusterModel struct {
 	Gates                types.List     `tfsdk:"gates"`
 	MaintenanceWindow    types.Object   `tfsdk:"maintenance_window"`
 	SyncInstallImage     types.Bool     `tfsdk:"sync_install_image"`
+	OnFailure            types.String   `tfsdk:"on_failure"`
+	Repeat               types.Object   `tfsdk:"retry"`
 	Timeouts             timeouts.Value `tfsdk:"timeouts"`
 	ID                   types.String   `tfsdk:"id"`
 	Status               types.Object   `tfsdk:"status"`
@@ -115,6 +117,8 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Gates:                types.ListNull(types.ObjectType{AttrTypes: gateTypes()}),
 		MaintenanceWindow:    types.ObjectNull(windowTypes()),
 		SyncInstallImage:     types.BoolNull(),
+		OnFailure:            types.StringNull(),
+		Repeat:               types.ObjectNull(repeatTypes()),
 		Snapshot:             types.ObjectNull(snapshotTypes()),
 		Timeouts:             timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
 	}
@@ -125,7 +129,7 @@ func (m clusterModel) chosen() []attr.Value {
 	return []attr.Value{
 		m.TalosVersion, m.KubernetesVersion, m.Context, m.Order, m.RebootMode, m.NodeTimeout, m.Drain, m.InstallerImage,
 		m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown, m.MaxUnavailable, m.Canary, m.Settle, m.NodeOverrides, m.Kubernetes,
-		m.Preflight, m.EtcdSnapshot, m.Gates, m.MaintenanceWindow, m.SyncInstallImage,
+		m.Preflight, m.EtcdSnapshot, m.Gates, m.MaintenanceWindow, m.SyncInstallImage, m.OnFailure, m.Repeat,
 	}
 }
 

@@ -30,6 +30,12 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	policy.AllowUnknown = m.AllowUnknown.ValueBool()
 	policy.SkipChecks = m.skipped()
 	policy.SyncInstallImage = m.SyncInstallImage.ValueBool()
+	policy.OnFailure = m.onFailure(policy.OnFailure)
+
+	repeat, more := m.repeat(ctx, policy.Repeat)
+	diagnostics.Append(more...)
+
+	policy.Repeat = repeat
 
 	diagnostics.Append(m.Canary.ElementsAs(ctx, &policy.Canary, false)...)
 

@@ -90,7 +90,16 @@ func TestModelBecomesPolicy(t *testing.T) {
 		"checks that are null": {func(m *clusterModel) {
 			m.Preflight = types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetNull(types.StringType)})
 		}, func(*cluster.Policy) {}},
-		"install image":           {func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) }, func(p *cluster.Policy) { p.SyncInstallImage = true }},
+		"install image": {func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) }, func(p *cluster.Policy) { p.SyncInstallImage = true }},
+		"rollback":      {failing("rollback"), func(p *cluster.Policy) { p.OnFailure = cluster.RollBackOnFailure }},
+		"stop":          {failing("stop"), func(*cluster.Policy) {}},
+		"retry": {repeating(times(5), types.StringValue("90s")), func(p *cluster.Policy) {
+			p.Repeat = cluster.Repeat{Attempts: 5, Backoff: 90 * time.Second}
+		}},
+		"no repetition, and no pause": {repeating(times(1), types.StringValue("0s")), func(p *cluster.Policy) {
+			p.Repeat = cluster.Repeat{Attempts: 1}
+		}},
+		"retry that says nothing": {repeating(types.NumberNull(), types.StringNull()), func(*cluster.Policy) {}},
 		"Kubernetes that is null": {func(m *clusterModel) { m.Kubernetes = types.ObjectNull(kubernetesTypes()) }, func(*cluster.Policy) {}},
 		"manifests that are null": {inKubernetes(t, func(k *kubernetesModel) {
 			k.Manifests, k.UnavailableKubelets = types.ObjectNull(manifestsTypes()), types.StringNull()
@@ -122,6 +131,7 @@ func TestModelBecomesPolicy(t *testing.T) {
 func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
 	model := desired("1.13.4", "")
 	model.MaxUnavailable, model.Settle, model.IntermediateVersions = types.StringValue("none"), types.StringValue("soon"), texts("1.12.8", "latest")
+	repeating(times(0), types.StringValue("soon"))(model)
 
 	inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("soon") })(model)
 
@@ -132,7 +142,7 @@ func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
 		at = append(at, pathText(diagnostic))
 	}
 
-	if !slices.Equal(at, []string{"settle", "max_unavailable", "intermediate_versions[1]", "kubernetes"}) {
+	if !slices.Equal(at, []string{"settle", "max_unavailable", "retry", "retry", "intermediate_versions[1]", "kubernetes"}) {
 		t.Errorf("got %v", at)
 	}
 }
@@ -164,6 +174,10 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 		"gates[0].expr":                 gated(t, gateModel{APIVersion: types.StringValue("v1"), Kind: types.StringValue("Node"), Expr: types.StringUnknown()}),
 		"maintenance_window.cron":       windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringValue("1h")}),
 		"sync_install_image":            func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
+		"on_failure":                    func(m *clusterModel) { m.OnFailure = types.StringUnknown() },
+		"retry":                         func(m *clusterModel) { m.Repeat = types.ObjectUnknown(repeatTypes()) },
+		"retry.attempts":                repeating(types.NumberUnknown(), types.StringNull()),
+		"retry.backoff":                 repeating(times(2), types.StringUnknown()),
 		"node_overrides[n].retry":       override(t, nodeOverrideModel{Retry: types.StringUnknown()}),
 		"everything else stays decided": nil,
 	} {
@@ -220,6 +234,8 @@ func TestEveryChoiceIsAChange(t *testing.T) {
 		"gates":              gated(t, longhorn()),
 		"maintenance_window": windowed(nightly()),
 		"sync_install_image": func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) },
+		"on_failure":         failing("rollback"),
+		"retry":              repeating(times(3), types.StringValue("30s")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := desired("1.13.4", ""), desired("1.13.4", "")

@@ -162,8 +162,8 @@ func nodeOverridesSchema() schema.Attribute {
 					Optional: true,
 				},
 				attrRetry: schema.StringAttribute{
-					MarkdownDescription: "After a node fell back to its old system, the boot ID from the error message: the same image may be tried once more. " +
-						"It stops having an effect with the next fallback.",
+					MarkdownDescription: "After a node fell back to its old system or was rolled back to it, the boot ID from the error message: the same image may be tried once more. " +
+						"It stops having an effect with the next fallback or rollback.",
 					Optional:   true,
 					Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
 				},

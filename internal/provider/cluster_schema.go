@@ -81,7 +81,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		attrSnapshot: snapshotSchema(),
 	}
 
-	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema()} {
+	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema(), failureSchema()} {
 		maps.Copy(attributes, part)
 	}
 

@@ -5,7 +5,6 @@ package provider
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -96,16 +95,16 @@ func newStatus(snapshot cluster.Snapshot, desired clusterModel) status {
 	made.Talos.judge(desired.TalosVersion)
 	made.Kubernetes.judge(desired.KubernetesVersion)
 
-	armed, fallen := unfinished(snapshot, held)
+	left := unfinished(snapshot, held, desired.TalosVersion)
 	due := manifestsDue(snapshot, desired)
 
 	switch {
-	case len(fallen) > 0:
+	case len(left.returned()) > 0:
 		made.Phase, made.Talos.Status = phaseFailed, statusFailed
-		made.Message = "Fell back to the old system and waits for a decision: " + strings.Join(fallen, ", ") + "."
-	case len(armed) > 0:
+		made.Message = left.message()
+	case len(left.open()) > 0:
 		made.Phase, made.Talos.Status = phaseUpgrading, statusInProgress
-		made.Message = "In the middle of an upgrade: " + strings.Join(armed, ", ") + "; the next apply continues."
+		made.Message = left.message()
 	case due && made.Kubernetes.Status == statusIdle:
 		made.Phase, made.Message = phaseUpgrading, "The bootstrap manifests are still to be synced after a roll; the next apply does it."
 	case due && made.Talos.arrived():
@@ -177,49 +176,4 @@ func without(snapshot cluster.Snapshot, held map[string]bool) cluster.Snapshot {
 	snapshot.Nodes = slices.DeleteFunc(slices.Clone(snapshot.Nodes), func(node cluster.Node) bool { return held[node.Name] })
 
 	return snapshot
-}
-
-// unfinished are the nodes that may be armed and those that fell back. A
-// machine that left the cluster counts no more, and a node that fell back and
-// is held has had its decision; but an armed one stays armed, held or not.
-func unfinished(snapshot cluster.Snapshot, held map[string]bool) (armed, fallen []string) {
-	if snapshot.Journal == nil {
-		return nil, nil
-	}
-
-	for _, node := range snapshot.Managed() {
-		entry, found := journalEntry(*snapshot.Journal, node)
-
-		switch {
-		case !found:
-		case entry.Open():
-			armed = append(armed, node.Name)
-		case !held[node.Name]:
-			fallen = append(fallen, node.Name)
-		}
-	}
-
-	slices.Sort(armed)
-	slices.Sort(fallen)
-
-	return armed, fallen
-}
-
-// journalEntry is what the journal says about a node. It knows machines by their
-// UUID; of one that neither Talos nor Kubernetes describes right now, there is
-// only the name.
-func journalEntry(journal cluster.Journal, node cluster.Node) (cluster.Entry, bool) {
-	if uuid := node.UUID(); uuid != "" {
-		entry, found := journal.Entries[uuid]
-
-		return entry, found
-	}
-
-	for _, entry := range journal.Entries {
-		if entry.Node == node.Name {
-			return entry, true
-		}
-	}
-
-	return cluster.Entry{}, false
 }

@@ -41,6 +41,15 @@ func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
 		"a node fell back": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = journal(cluster.PhaseFallback)
 		}, phaseFailed, statusFailed, statusIdle},
+		"a node fell back from another version than is wanted now": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
+			f.journal = decided("1.13.5")
+		}, phaseReady, statusCompleted, statusIdle},
+		"a node fell back, and a person brought it to what is wanted": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
+			f.journal = decided("1.13.4")
+		}, phaseReady, statusCompleted, statusIdle},
+		"a node fell back on the way to another release line": {types.StringValue("1.14.1"), types.StringNull(), func(f *fakeCluster) {
+			f.journal = decided("1.13.5")
+		}, phaseFailed, statusFailed, statusIdle},
 		"a machine that left in mid-upgrade": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = stale(cluster.PhaseInstalled)
 		}, phaseReady, statusCompleted, statusIdle},
@@ -253,6 +262,12 @@ func TestHeldNodesDoNotCount(t *testing.T) {
 		"one fell back, which was decided about": {func(f *fakeCluster) {
 			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseFallback}}}
 		}, phaseReady, statusCompleted, "1.13.4"},
+		"one was rolled back, which was decided about": {func(f *fakeCluster) {
+			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseRolledBack}}}
+		}, phaseReady, statusCompleted, "1.13.4"},
+		"one is in the middle of a rollback, which no decision changes": {func(f *fakeCluster) {
+			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseRollingBack}}}
+		}, phaseUpgrading, statusInProgress, "1.13.4"},
 		"one is armed, which no decision changes": {func(f *fakeCluster) {
 			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseInstalled}}}
 		}, phaseUpgrading, statusInProgress, "1.13.4"},
@@ -275,4 +290,11 @@ func TestHeldNodesDoNotCount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// decided is a journal in which worker-1 returned from a version to the one before.
+func decided(target string) cluster.Journal {
+	return cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {
+		Node: "worker-1", Phase: cluster.PhaseFallback, Target: version.MustParse(target), Previous: version.MustParse("1.13.0"),
+	}}}
 }

@@ -34,6 +34,7 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateCanary()...)
 	resp.Diagnostics.Append(model.validateKubernetes(ctx)...)
 	resp.Diagnostics.Append(model.validateGuards(ctx)...)
+	resp.Diagnostics.Append(model.validateOnFailure()...)
 }
 
 // validateTimeouts wants limits that leave some time, which their own type does

@@ -111,6 +111,29 @@ func TestFailureOfManyNodesStaysReadable(t *testing.T) {
 	}
 }
 
+// TestLinesOfALogStayAsTheyAre: the command line wraps what is not indented, and a
+// list is only one while its elements stand out.
+func TestLinesOfALogStayAsTheyAre(t *testing.T) {
+	failure := &engine.Failure{
+		Summary: "Unable to upgrade node worker-1", Seen: "It is not ready.", State: "It was rolled back.", Remedy: "Look at it.",
+		Excerpts: []engine.Excerpt{{Source: "the log of machined on worker-1", Lines: []string{"[talos] task startAllServices failed", "  error=\"timeout\""}}},
+	}
+
+	want := "It is not ready.\n\nThe last lines of the log of machined on worker-1:\n  [talos] task startAllServices failed\n    error=\"timeout\"\n\n" +
+		"It was rolled back.\n\nLook at it."
+	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+
+	failure.Excerpts = nil
+	failure.Seen, failure.Findings = "", []cluster.Finding{{Check: "node-upgrade", Node: "worker-2", Found: "its log ends with\n[talos] failed\n  error=x"}}
+
+	want = "- worker-2: its log ends with\n    [talos] failed\n      error=x (check node-upgrade).\n\nIt was rolled back.\n\nLook at it."
+	if got := problem("upgrade the cluster", credentials{}, failure).Detail(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestFailurePointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	blame := func(attributes ...string) *engine.Failure {
 		failure := &engine.Failure{Summary: "Unable to upgrade the cluster"}

@@ -197,7 +197,7 @@ func findingList(findings []cluster.Finding) string {
 		listed[line.Check]++
 
 		line.Node = nameList(line.nodes)
-		lines = append(lines, "- "+line.String())
+		lines = append(lines, "- "+hanging(line.String()))
 	}
 
 	for _, check := range checks {

@@ -34,6 +34,10 @@ func (p progressLog) Observe(event cluster.Event) {
 		fields["step"] = string(event.Step)
 	}
 
+	if !event.To.IsZero() {
+		fields["to"] = event.To.String()
+	}
+
 	for name, half := range map[string]cluster.Progress{"talos": event.Talos, "kubernetes": event.Kubernetes} {
 		if half.Managed && half.Total > 0 {
 			fields[name+"_progress"] = fmt.Sprintf("%d/%d", half.Done, half.Total)
@@ -50,7 +54,7 @@ func (p progressLog) Observe(event cluster.Event) {
 	}
 
 	switch event.Kind {
-	case cluster.EventWarning, cluster.EventRunFailed:
+	case cluster.EventWarning, cluster.EventRollingBack, cluster.EventRunFailed:
 		tflog.Warn(p.ctx, message, fields)
 	default:
 		tflog.Info(p.ctx, message, fields)

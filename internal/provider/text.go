@@ -34,6 +34,10 @@ func sentence(text string, names ...string) string {
 	return text
 }
 
+// hanging is the text of an element of a list, in which lines below the first,
+// such as those of a log, are indented: the command line wraps all others.
+func hanging(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") }
+
 // about is a summary that names its cluster, where that has a name: the command
 // line folds warnings whose summaries are the same.
 func about(summary, name string) string {

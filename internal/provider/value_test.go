@@ -158,7 +158,8 @@ func TestEveryDurationMayBeSpelledOtherwise(t *testing.T) {
 		"timeout": nestedIn(t, attributes[attrDrain]), "timeout of manifests": {
 			"timeout of manifests": nestedIn(t, nestedIn(t, attributes[attrKubernetes])[attrManifests])[attrTimeout],
 		},
-		"create": nestedIn(t, attributes[attrTimeouts]), "update": nestedIn(t, attributes[attrTimeouts]), "read": nestedIn(t, attributes[attrTimeouts]),
+		attrBackoff: nestedIn(t, attributes[attrRetry]),
+		"create":    nestedIn(t, attributes[attrTimeouts]), "update": nestedIn(t, attributes[attrTimeouts]), "read": nestedIn(t, attributes[attrTimeouts]),
 	} {
 		text, isText := of[name].(schema.StringAttribute)
 		if !isText {

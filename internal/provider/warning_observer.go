@@ -36,15 +36,20 @@ type warningLine struct {
 
 // Observe implements [cluster.Observer].
 func (w *warningLog) Observe(event cluster.Event) {
-	if event.Kind != cluster.EventWarning {
+	// A finding names its node itself.
+	text := strings.TrimPrefix(event.Text, event.Node+": ")
+
+	switch event.Kind {
+	case cluster.EventWarning:
+	case cluster.EventRollingBack:
+		// Why is in the error that the run ends with, or in the log.
+		text = "to be sent back to Talos " + event.To.String() + ", because it did not become healthy with its new system"
+	default:
 		return
 	}
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-
-	// A finding names its node itself.
-	text := strings.TrimPrefix(event.Text, event.Node+": ")
 
 	index := slices.IndexFunc(w.lines, func(line *warningLine) bool {
 		return line.text == text && (len(line.nodes) == 0) == (event.Node == "")
@@ -77,7 +82,7 @@ func (w *warningLog) diagnostics(name string) diag.Diagnostics {
 	)
 
 	for _, line := range w.lines {
-		texts = append(texts, "- "+line.String())
+		texts = append(texts, "- "+hanging(line.String()))
 	}
 
 	if w.more > 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 func TestWarningsOfARunAreShownAtItsEnd(t *testing.T) {
@@ -26,6 +27,14 @@ func TestWarningsOfARunAreShownAtItsEnd(t *testing.T) {
 		}, ""},
 		"takeover":      {[]cluster.Event{warn("", "taking over the lease of ci-7, which has not been renewed for 30s")}, "- Taking over the lease of ci-7, which has not been renewed for 30s."},
 		"skipped check": {[]cluster.Event{warn(finding.Node, finding.String())}, "- cp-0: etcd raised NOSPACE (check etcd-alarms, skipped). Defragment it."},
+		"rollback": {[]cluster.Event{
+			{Kind: cluster.EventRollingBack, Node: "worker-1", To: version.MustParse("1.13.0"), Text: "not ready"},
+			{Kind: cluster.EventRollingBack, Node: "worker-1", To: version.MustParse("1.13.0"), Text: "not ready"},
+		}, "- worker-1: to be sent back to Talos 1.13.0, because it did not become healthy with its new system."},
+		"lines of a log": {
+			[]cluster.Event{warn("worker-1", "the log ends with\nfailed to start\n  controller=x")},
+			"- worker-1: the log ends with\n    failed to start\n      controller=x.",
+		},
 		"the same of several nodes": {[]cluster.Event{
 			warn("worker-0", "only cordoned"), warn("", "only cordoned"), warn("worker-1", "only cordoned"), warn("worker-0", "only cordoned"),
 		}, "- worker-0, worker-1: only cordoned.\n- Only cordoned."},
