@@ -53,7 +53,7 @@ type life struct {
 	unit  unit
 	blow  strike
 	vault *ports.Vault
-	noted *note
+	noted *harness.Note
 	// coming brings the fault into force; nil where it is so from the beginning.
 	coming *time.Timer
 	// begun is when the first run changed something for the first time, never
@@ -64,12 +64,12 @@ type life struct {
 
 // live carries out a case in a bubble of its own.
 func live(t *testing.T, u unit, blow strike) (done account) {
-	noted := &note{TB: t}
+	noted := &harness.Note{TB: t}
 
 	// A bubble in which nothing can go on panics where it was made.
-	noted.guarded(func() {
+	noted.Guarded(func() {
 		synctest.Test(t, func(*testing.T) {
-			noted.guarded(func() {
+			noted.Guarded(func() {
 				l := &life{unit: u, blow: blow, vault: ports.NewVault(), noted: noted, begun: never}
 				defer func() { done = l.done }()
 
@@ -78,7 +78,7 @@ func live(t *testing.T, u unit, blow strike) (done account) {
 		})
 	})
 
-	done.wrong = noted.all()
+	done.wrong = noted.All()
 
 	return done
 }
