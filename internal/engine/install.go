@@ -203,7 +203,7 @@ func (t *turn) upgradeLegacy(ctx context.Context) error {
 
 	switch {
 	case err == nil && result.Exit == 0:
-		return t.recordGoing(ctx)
+		return t.recordGoing(ctx, cluster.PhaseRebooting)
 	case err == nil:
 		return t.undone(ctx, &installerError{exit: result.Exit, output: result.Output})
 	case neverRan(err):
@@ -232,23 +232,23 @@ func (t *turn) undone(ctx context.Context, failed error) error {
 	return errors.Join(failed, t.forget(ctx), t.serve(ctx))
 }
 
-// recordGoing records that the installer of a legacy upgrade succeeded and the
-// node is going down. A single control plane takes the Kubernetes API down with
-// it before the record is written; what is lost then is only the difference
-// between an install that never took and a fallback.
-func (t *turn) recordGoing(ctx context.Context) error {
+// recordGoing records what is known of a node that is on its way down. A single
+// control plane takes the Kubernetes API down with it before that is written. What
+// is lost then is only the difference between an install that never took and a
+// fallback, or that a rollback without any effect is not tried once more.
+func (t *turn) recordGoing(ctx context.Context, phase cluster.Phase) error {
 	kept, end := t.outlasting(ctx)
 	defer end()
 
 	bounded, cancel := t.clock.WithTimeout(kept, hurriedPatience)
 	defer cancel()
 
-	err := t.record(bounded, cluster.PhaseRebooting)
+	err := t.record(bounded, phase)
 	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
 		return err
 	}
 
-	t.entry.Phase = cluster.PhaseRebooting
+	t.entry.Phase = phase
 
 	return nil
 }

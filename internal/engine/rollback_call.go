@@ -32,7 +32,10 @@ func (t *turn) sendBack(ctx context.Context, failed error) error {
 
 	switch {
 	case err == nil:
-		return t.recordTold(ctx)
+		// It has answered that it obeys.
+		t.entry.Told = true
+
+		return t.recordGoing(ctx, cluster.PhaseRollingBack)
 	case notSent(err), neverRan(err):
 		if undone := t.unsay(ctx, before); undone != nil {
 			return errors.Join(err, undone)
@@ -64,26 +67,6 @@ func (t *turn) unsay(ctx context.Context, before cluster.Entry) error {
 	}
 
 	return err
-}
-
-// recordTold records that the node has answered that it obeys. A single control
-// plane takes the Kubernetes API down with it before that is written; what is lost
-// then is only that a rollback without any effect is tried once more.
-func (t *turn) recordTold(ctx context.Context) error {
-	kept, end := t.outlasting(ctx)
-	defer end()
-
-	bounded, cancel := t.clock.WithTimeout(kept, hurriedPatience)
-	defer cancel()
-
-	t.entry.Told = true
-
-	err := t.record(bounded, cluster.PhaseRollingBack)
-	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
-		return err
-	}
-
-	return nil
 }
 
 // intendReturn guards the node and records that it is about to be sent back. It
