@@ -83,6 +83,12 @@ func (c *Client) try(ctx context.Context, op operation, chosen *endpoint, do fun
 		return nil
 	}
 
+	// A node ends a call at the caller's deadline by itself, and its answer may be
+	// here before the caller's own context has noticed.
+	if deadline, bounded := ctx.Deadline(); bounded && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+
 	failure := c.explain(ctx, op, chosen, noted.sent, err)
 
 	switch {
