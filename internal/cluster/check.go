@@ -38,6 +38,7 @@ const (
 	CheckGates              = "gates"
 	CheckWindow             = "maintenance-window"
 	CheckSnapshot           = "etcd-snapshot"
+	CheckOperator           = "operator"
 )
 
 // Check is one thing that is looked at before nodes are touched.
@@ -82,6 +83,7 @@ func Checks() []Check {
 		{Name: CheckRemovals, About: "nothing is in use that the next release of Kubernetes removes"},
 		{Name: CheckManifests, About: "the bootstrap manifests can be synced"},
 		{Name: CheckLock, About: "nobody else upgrades the cluster with this provider", Firm: "two upgrades at a time would take down two nodes at a time"},
+		{Name: CheckOperator, About: "an operator that owns the cluster leaves it to this run, or is there to do what it is asked for", Firm: "two upgraders would take down two nodes at a time"},
 		{Name: CheckPendingInstall, About: "no node has an unconfirmed or failed upgrade behind it", Firm: "a second install would destroy the system a node can return to"},
 		{Name: CheckSingleControlPlane, About: "more than one control plane keeps the Kubernetes API there"},
 		{Name: CheckTwoMembers, About: "etcd does not have two members, of which neither can be missed"},

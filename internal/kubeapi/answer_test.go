@@ -43,6 +43,22 @@ func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 		calls["Workloads"] = func(ctx context.Context) error { _, err := reader.Workloads(ctx); return err }
 	}
 
+	if objects, ok := api.(cluster.ObjectAccess); ok {
+		of := cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "x"}
+
+		calls["Object"] = func(ctx context.Context) error { _, err := objects.Object(ctx, of); return err }
+		calls["PatchObject"] = func(ctx context.Context) error { _, err := objects.PatchObject(ctx, of, "", nil); return err }
+		calls["HasPart"] = func(ctx context.Context) error { _, err := objects.HasPart(ctx, of, "status"); return err }
+	}
+
+	if secrets, ok := api.(cluster.SecretAccess); ok {
+		read := cluster.Secret{Namespace: "default", Name: "x", ResourceVersion: "1"}
+
+		calls["Secret"] = func(ctx context.Context) error { _, err := secrets.Secret(ctx, "default", "x"); return err }
+		calls["Secrets"] = func(ctx context.Context) error { _, err := secrets.Secrets(ctx, "default", "a=b"); return err }
+		calls["PatchSecret"] = func(ctx context.Context) error { return secrets.PatchSecret(ctx, read, nil) }
+	}
+
 	if objects, ok := api.(cluster.Objects); ok {
 		calls["Objects"] = func(ctx context.Context) error {
 			_, err := objects.Objects(ctx, cluster.ObjectQuery{APIVersion: "v1", Kind: "Pod"})

@@ -3,8 +3,8 @@
 // Package kubeapi reaches the Kubernetes API of a cluster: its nodes, the pods
 // that a drain moves, the objects that gates look at, and the two objects that
 // make an upgrade safe to interrupt, the lease and the journal. It implements
-// [cluster.Kubernetes], [cluster.WorkloadReader] and [cluster.Objects], and
-// decides nothing.
+// [cluster.Kubernetes], [cluster.WorkloadReader], [cluster.ObjectAccess] and
+// [cluster.SecretAccess], and decides nothing.
 //
 // It has a scheme of its own with the few API groups that it knows by type;
 // objects of any other kind are JSON.
@@ -15,9 +15,11 @@ import "github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 var (
 	_ cluster.Kubernetes     = (*Client)(nil)
 	_ cluster.WorkloadReader = (*Client)(nil)
-	_ cluster.Objects        = (*Client)(nil)
+	_ cluster.ObjectAccess   = (*Client)(nil)
+	_ cluster.SecretAccess   = (*Client)(nil)
 	_ cluster.WorkloadReader = unavailable{}
-	_ cluster.Objects        = unavailable{}
+	_ cluster.ObjectAccess   = unavailable{}
+	_ cluster.SecretAccess   = unavailable{}
 )
 
 // The names under which an upgrade leaves traces in a cluster. People and other

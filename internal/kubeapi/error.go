@@ -111,12 +111,18 @@ func meaningOfStatus(op operation, status metav1.Status) []error {
 		return []error{cluster.ErrUnreachable}
 	}
 
-	if status.Code >= http.StatusInternalServerError {
+	if status.Code >= http.StatusInternalServerError && !tooLargeToStore(status.Message) {
 		// The API server may have lost etcd after it had written.
 		return lost(op.mutates)
 	}
 
 	return []error{cluster.ErrRefused}
+}
+
+// tooLargeToStore tells whether etcd did not take an object because of its size,
+// of which the API server says only that something went wrong.
+func tooLargeToStore(message string) bool {
+	return strings.Contains(message, "request is too large") || strings.Contains(message, "message larger than max")
 }
 
 // budgets are what the API server says about the disruption budgets that

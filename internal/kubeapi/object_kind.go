@@ -24,6 +24,8 @@ type servedKind struct {
 	// name is the plural.
 	name       string
 	namespaced bool
+	// parts are what of its objects is read and changed by itself, such as "status".
+	parts map[string]bool
 }
 
 // kinds remembers the resources of the kinds that somebody asked about. The zero
@@ -85,7 +87,7 @@ func (c *Client) discover(ctx context.Context, root string, query cluster.Object
 	for _, one := range served.APIResources {
 		// The others are parts of objects, such as their status.
 		if one.Kind == query.Kind && !strings.Contains(one.Name, "/") {
-			found := servedKind{root: root, name: one.Name, namespaced: one.Namespaced}
+			found := servedKind{root: root, name: one.Name, namespaced: one.Namespaced, parts: partsOf(one.Name, served.APIResources)}
 			c.kinds.set(root, query.Kind, found)
 
 			return found, nil
@@ -93,6 +95,19 @@ func (c *Client) discover(ctx context.Context, root string, query cluster.Object
 	}
 
 	return servedKind{}, missing
+}
+
+// partsOf are the parts of the objects of a resource.
+func partsOf(plural string, served []metav1.APIResource) map[string]bool {
+	parts := map[string]bool{}
+
+	for _, one := range served {
+		if part, found := strings.CutPrefix(one.Name, plural+"/"); found {
+			parts[part] = true
+		}
+	}
+
+	return parts
 }
 
 // rootOf is the path of a group and version. What does not belong into a path

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
@@ -46,10 +44,8 @@ func (c *Client) Objects(ctx context.Context, query cluster.ObjectQuery) ([]map[
 		return nil, refuse(what, "Secrets are not read, because what they hold could show in messages", cluster.ErrRefused)
 	}
 
-	for _, segment := range []string{query.Namespace, query.Name} {
-		if faults := rest.IsValidPathSegmentName(segment); len(faults) > 0 {
-			return nil, refuse(what, fmt.Sprintf("%q is no name: it %s", segment, strings.Join(faults, ", ")), cluster.ErrRefused)
-		}
+	if err := validSegments(what, query.Namespace, query.Name); err != nil {
+		return nil, err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
@@ -146,7 +142,7 @@ func oneObject(ctx context.Context, what string, request *rest.Request) ([]map[s
 		return nil, tooMuch(what)
 	}
 
-	if errors.Is(err, cluster.ErrNotFound) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	if errors.Is(err, cluster.ErrNotFound) && !unserved(err) {
 		// The API server answers for a resource that is there.
 		return nil, nil
 	}
@@ -155,12 +151,10 @@ func oneObject(ctx context.Context, what string, request *rest.Request) ([]map[s
 		return nil, err
 	}
 
-	var object map[string]any
-	if err := json.Unmarshal(body, &object); err != nil {
-		return nil, fmt.Errorf("unable to %s: %w", what, err)
+	object, err := decodedObject(what, body)
+	if err != nil {
+		return nil, err
 	}
-
-	withoutWriters(object)
 
 	return []map[string]any{object}, nil
 }

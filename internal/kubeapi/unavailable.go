@@ -10,8 +10,8 @@ import (
 
 // NewUnavailable stands in for a Kubernetes API to which there is no way, such
 // as when the credentials may not ask Talos for a kubeconfig: every method
-// answers the error, as it is. It is a [cluster.WorkloadReader] and a
-// [cluster.Objects] as well.
+// answers the error, as it is. It is a [cluster.WorkloadReader], a
+// [cluster.ObjectAccess] and a [cluster.SecretAccess] as well.
 func NewUnavailable(err error) cluster.Kubernetes { return unavailable{err} }
 
 type unavailable struct{ err error }
@@ -58,6 +58,36 @@ func (u unavailable) Workloads(context.Context) (cluster.Workloads, error) {
 // Objects implements [cluster.Objects].
 func (u unavailable) Objects(context.Context, cluster.ObjectQuery) ([]map[string]any, error) {
 	return nil, u.err
+}
+
+// Object implements [cluster.ObjectAccess].
+func (u unavailable) Object(context.Context, cluster.Reference) (map[string]any, error) {
+	return nil, u.err
+}
+
+// PatchObject implements [cluster.ObjectAccess].
+func (u unavailable) PatchObject(context.Context, cluster.Reference, string, map[string]any) (map[string]any, error) {
+	return nil, u.err
+}
+
+// HasPart implements [cluster.ObjectAccess].
+func (u unavailable) HasPart(context.Context, cluster.Reference, string) (bool, error) {
+	return false, u.err
+}
+
+// Secret implements [cluster.SecretAccess].
+func (u unavailable) Secret(context.Context, string, string) (cluster.Secret, error) {
+	return cluster.Secret{}, u.err
+}
+
+// Secrets implements [cluster.SecretAccess].
+func (u unavailable) Secrets(context.Context, string, string) ([]cluster.Secret, error) {
+	return nil, u.err
+}
+
+// PatchSecret implements [cluster.SecretAccess].
+func (u unavailable) PatchSecret(context.Context, cluster.Secret, map[string][]byte) error {
+	return u.err
 }
 
 func (u unavailable) Forget(context.Context, string) ([]string, error) { return nil, u.err }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// Half is one of the two things in which a cluster is upgraded.
+type Half string
+
+// The halves, as annotations and attributes begin.
+const (
+	HalfTalos      Half = "talos"
+	HalfKubernetes Half = "kubernetes"
+)
+
+// Name is the half as people write it.
+func (h Half) Name() string {
+	if h == HalfKubernetes {
+		return "Kubernetes"
+	}
+
+	return "Talos"
+}
+
+// OperatorStatus is how far an operator is with one half, in the words of the
+// annotation protocol.
+type OperatorStatus string
+
+const (
+	// OperatorIdle: nothing was asked for, or the operator has not noticed yet.
+	OperatorIdle OperatorStatus = "idle"
+	// OperatorPending: it has noticed, and has not begun.
+	OperatorPending OperatorStatus = "pending"
+	// OperatorWorking: it is at work.
+	OperatorWorking OperatorStatus = "in-progress"
+	// OperatorRollingBack: it takes a node back.
+	OperatorRollingBack OperatorStatus = "rolling-back"
+	// OperatorCompleted: it says that it is done. It may speak of an earlier time.
+	OperatorCompleted OperatorStatus = "completed"
+	// OperatorFailed: it says that it has failed. It may speak of an earlier time,
+	// and it may try again for as long as it is asked.
+	OperatorFailed OperatorStatus = "failed"
+	// OperatorBlocked: it waits for the other half.
+	OperatorBlocked OperatorStatus = "blocked"
+)
+
+// Busy tells whether the operator is changing the cluster.
+func (s OperatorStatus) Busy() bool { return s == OperatorWorking || s == OperatorRollingBack }
+
+// OperatorHalf is what the object of an operator says of one half.
+type OperatorHalf struct {
+	// Target is what the operator is asked for, without "v"; empty where it is
+	// asked for nothing. Where it is no version it is as somebody wrote it.
+	Target string
+	Status OperatorStatus
+	// Message and Progress are its own words; empty where it says nothing.
+	Message, Progress string
+	// Current is what it takes the cluster to run, without "v"; empty where it
+	// does not say.
+	Current string
+	// Undo is how a person takes the target back, a sentence; empty where that is
+	// not possible.
+	Undo string
+}
+
+// RunPrefix is what the IDs of runs begin with, so that a hold that one of them
+// left behind is known for what it is.
+const RunPrefix = "talosupgrade-"
+
+// IsRun tells whether a hold is that of a run of ours.
+func IsRun(hold string) bool { return strings.HasPrefix(hold, RunPrefix) }
+
+// OperatorReport is what the object of an operator says.
+type OperatorReport struct {
+	// Deleting tells that the object is on its way out.
+	Deleting bool
+	// Passive tells that nothing acts on objects of that kind.
+	Passive bool
+	// Hold is what keeps the operator from acting: the ID of a run of ours (see
+	// [IsRun]), or what somebody else wrote; empty where nothing does.
+	Hold string
+	// Unhold is how a person ends the hold, a sentence.
+	Unhold string
+	// Updated is the last sign of life of a run of ours; zero where there is none.
+	Updated           time.Time
+	Talos, Kubernetes OperatorHalf
+	// FailedNodes are the nodes at which it failed, by its own account.
+	FailedNodes []string
+}
+
+// Of is what the report says of a half.
+func (r OperatorReport) Of(half Half) OperatorHalf {
+	if half == HalfKubernetes {
+		return r.Kubernetes
+	}
+
+	return r.Talos
+}
+
+// Operator is a controller that may upgrade the same cluster because of what an
+// object says. Errors wrap the sentinels of this package; ErrNotFound means that
+// there is no such object, or no such kind.
+type Operator interface {
+	// String names the object, such as "KubernetesCluster tenant-a/prod".
+	String() string
+	// Report reads the object.
+	Report(ctx context.Context) (OperatorReport, error)
+	// Hold keeps the operator from acting in the name of the run, in place of the
+	// given hold, which is empty for none. ErrConflict means that another one
+	// stands by now; ErrUnsupported that the operator cannot be held. Without
+	// effect where nothing acts on objects of that kind.
+	Hold(ctx context.Context, run, instead string) error
+	// Settle brings what the operator remembers beside the object up to date with
+	// what the cluster runs, so that it does not undo an upgrade. A zero version is
+	// not known, and left as it is. It is called while the operator is held.
+	Settle(ctx context.Context, talos, kubernetes version.Version) error
+	// Release ends the hold of the run and no other one; none is no error.
+	Release(ctx context.Context, run string) error
+	// Ask asks the operator to bring a half to the version.
+	Ask(ctx context.Context, half Half, to version.Version) error
+	// Withdraw takes back what the operator was asked for, if it is still the
+	// version. ErrUnsupported means that it cannot be taken back, as where the
+	// object only says what is to run.
+	Withdraw(ctx context.Context, half Half, to version.Version) error
+}
+
+// Announcer is an observer that can have something to say of a cluster in which
+// nothing is to be done.
+type Announcer interface {
+	// Announces tells whether others would see something new if it were told of
+	// the event. It writes nothing.
+	Announces(ctx context.Context, event Event) bool
+}
