@@ -47,6 +47,10 @@ type Options struct {
 	// Repositories are those of components other than the defaults, by
 	// component; Images are whole references with tag or digest.
 	Repositories, Images map[string]string
+	// CustomResources installs those of the operators that upgrade clusters in the
+	// simulated cluster; Management starts a second API server, of a cluster
+	// without machines, which has them always.
+	CustomResources, Management bool
 	// Faults is the fault script at the start.
 	Faults []model.Fault
 	// Progress receives what takes long at the first start; nil drops it.
@@ -72,4 +76,6 @@ const (
 	TalosconfigFile = "talosconfig"
 	KubeconfigFile  = "kubeconfig"
 	HistoryFile     = "history.jsonl"
+	// ManagementKubeconfigFile is there with [Options.Management] only.
+	ManagementKubeconfigFile = "management.kubeconfig"
 )

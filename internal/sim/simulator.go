@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
@@ -23,13 +24,15 @@ type Simulator struct {
 	// World is the model behind it, for tests that look or reach inside.
 	World *model.World
 
-	dir     string
-	clock   *model.ScaledClock
-	file    *os.File
-	writer  *history.Writer
-	kube    *kube.Server
-	wire    *wire.Server
-	control *control
+	dir    string
+	clock  *model.ScaledClock
+	file   *os.File
+	writer *history.Writer
+	kube   *kube.Server
+	// management is nil where there is no such cluster.
+	management *kube.Management
+	wire       *wire.Server
+	control    *control
 }
 
 // Start brings a simulated cluster up. When it returns, the talosconfig and the
@@ -81,11 +84,11 @@ func (s *Simulator) start(ctx context.Context, options Options) error {
 		return err
 	}
 
-	if err := s.startKubernetes(ctx, options); err != nil {
+	if err := s.startServers(ctx, options); err != nil {
 		return err
 	}
 
-	s.wire, err = wire.New(wire.Options{World: s.World, Kubeconfig: s.kube.Kubeconfig, Sync: s.kube.Sync})
+	s.wire, err = wire.New(wire.Options{World: s.World, Kubeconfig: s.kube.Kubeconfig, Sync: s.Sync})
 	if err != nil {
 		return err
 	}
@@ -101,12 +104,28 @@ func (s *Simulator) start(ctx context.Context, options Options) error {
 	return s.writeConfigs()
 }
 
+// startServers starts the API servers, each of which takes seconds, together.
+func (s *Simulator) startServers(ctx context.Context, options Options) error {
+	var (
+		group  sync.WaitGroup
+		failed error
+	)
+
+	if options.Management {
+		group.Go(func() { failed = s.startManagement(ctx, options) })
+	}
+
+	err := s.startKubernetes(ctx, options)
+
+	group.Wait()
+
+	return errors.Join(err, failed)
+}
+
 func (s *Simulator) startKubernetes(ctx context.Context, options Options) error {
 	server, err := kube.New(kube.Options{
 		World: kube.FromModel(s.World), Clock: s.clock, Recorder: s.writer, Dir: s.dir, Pods: options.Pods, Seed: options.Seed,
-		Binaries: kube.Binaries{
-			APIServer: options.Binaries.APIServer, Etcd: options.Binaries.Etcd, ControllerManager: options.Binaries.ControllerManager,
-		},
+		CustomResources: options.CustomResources, Binaries: binaries(options),
 	})
 	if err != nil {
 		return err
@@ -175,20 +194,11 @@ func (s *Simulator) SetImage(node, component, image string) error {
 // Verdict judges what happened so far, under the policy that was in force.
 func (s *Simulator) Verdict(ctx context.Context, policy ...checker.Option) (Verdict, error) {
 	// Requests that are complete are in the history when their log is read.
-	if err := s.kube.Sync(ctx); err != nil {
+	if err := s.Sync(ctx); err != nil {
 		return Verdict{}, err
 	}
 
 	return ReadVerdict(s.dir, policy...)
-}
-
-// Wait returns when ctx ends or when something that runs has died, with why.
-func (s *Simulator) Wait(ctx context.Context) error {
-	if err := s.kube.Wait(ctx); ctx.Err() == nil {
-		return err
-	}
-
-	return nil
 }
 
 // stopPatience bounds the end of the Kubernetes processes.
@@ -218,6 +228,8 @@ func (s *Simulator) Stop() error {
 
 		cancel()
 	}
+
+	failed = errors.Join(failed, s.stopManagement())
 
 	if s.writer != nil {
 		failed = errors.Join(failed, s.writer.Err())

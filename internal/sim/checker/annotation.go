@@ -4,6 +4,7 @@ package checker
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -13,34 +14,73 @@ import (
 // when the target becomes known; nobody can take back in time what becomes
 // untrue later.
 func (c *Checker) annotated(event history.Event) {
-	value := event.Detail["value"]
+	c.operatorTold(event)
+
+	key, value := event.Detail["key"], event.Detail["value"]
 	if !ours(event) || value == "" {
 		return
 	}
 
-	if !c.lease.held {
-		c.violate(S12, event.Node, "wrote the annotation %s before there was a lease", event.Detail["key"])
-	}
-
-	key := event.Detail["key"]
+	c.publishes(event, "the annotation "+key)
 	c.claims[key] = value
 
+	if c.claimed(key, value) {
+		return
+	}
+
 	switch key {
-	case "talos-current":
-		c.checkCurrent(value)
+	case keyTalosCurrent:
+		c.checkCurrent(key, value)
 	case "talos-progress":
 		c.checkProgress(value)
 	case "talos-status":
-		c.checkStatus(value)
+		c.checkStatus(key, value)
 		c.checkRollingBack(value)
 	case "failed-nodes":
 		c.checkFailedNodes(value)
 	case "kubernetes-current":
-		c.checkKubernetesCurrent(value)
+		c.checkKubernetesCurrent(key, value)
 	case "kubernetes-progress":
 		c.checkKubernetesProgress(value)
 	case "kubernetes-status":
-		c.checkKubernetesStatus(value)
+		c.checkKubernetesStatus(key, value)
+	}
+}
+
+// claimed judges what is said of both halves alike, and tells whether no more can
+// be judged about it.
+func (c *Checker) claimed(key, value string) bool {
+	half, rest, _ := strings.Cut(key, "-")
+	if half != "talos" && half != "kubernetes" {
+		return false
+	}
+
+	switch rest {
+	case "current", "target":
+		return !c.checkVersion(key, value)
+	case "available":
+		c.checkAvailable(half+"-", key, value)
+	case "message":
+		c.checkMessage(half+"-", key, value)
+	case "status":
+		c.checkWord(key, value)
+	}
+
+	return false
+}
+
+// checkWord asserts that a status is one of the protocol's.
+func (c *Checker) checkWord(key, value string) {
+	switch value {
+	case "idle":
+		if key == "talos-status" {
+			c.checkIdle(key, func(n *node) bool { return n.goingDown })
+		} else {
+			c.checkIdle(key, func(n *node) bool { return len(n.underway()) > 0 })
+		}
+	case "pending", "in-progress", completed, "failed", "blocked", rollingBack:
+	default:
+		c.notInProtocol(key, value)
 	}
 }
 
@@ -51,7 +91,7 @@ func (c *Checker) checkClaims() {
 		c.checkProgress(progress)
 	}
 
-	c.checkStatus(c.claims["talos-status"])
+	c.checkStatus("talos-status", c.claims["talos-status"])
 }
 
 // members are the machines that an annotation speaks of: those that are held
@@ -68,12 +108,12 @@ func (c *Checker) members() []*node {
 	return members
 }
 
-func (c *Checker) checkCurrent(value string) {
+func (c *Checker) checkCurrent(label, value string) {
 	claimed := parse(value)
 
 	for _, n := range c.members() {
 		if running := parse(n.talos); !running.IsZero() && running.Less(claimed) {
-			c.violate(S8, n.name, "talos-current says %s, but the node runs %s", value, n.talos)
+			c.violate(S8, n.name, "%s says %s, but the node runs %s", label, value, n.talos)
 
 			return
 		}
@@ -115,7 +155,7 @@ func (c *Checker) checkProgress(value string) {
 	}
 }
 
-func (c *Checker) checkStatus(value string) {
+func (c *Checker) checkStatus(label, value string) {
 	if value != completed {
 		return
 	}
@@ -132,7 +172,7 @@ func (c *Checker) checkStatus(value string) {
 
 	for _, n := range c.members() {
 		if parse(n.talos).Less(newest) {
-			c.violate(S8, n.name, "talos-status says completed, but the node runs %s", n.talos)
+			c.violate(S8, n.name, "%s says completed, but the node runs %s", label, n.talos)
 		}
 	}
 }

@@ -30,12 +30,12 @@ func (c *Checker) counted(n *node) []version.Version {
 	return versions
 }
 
-func (c *Checker) checkKubernetesCurrent(value string) {
+func (c *Checker) checkKubernetesCurrent(label, value string) {
 	claimed := parse(value)
 
 	for _, n := range c.members() {
 		if lowest := version.Lowest(c.counted(n)...); lowest.Less(claimed) && !lowest.IsZero() {
-			c.violate(S8, n.name, "kubernetes-current says %s, but a component of the node runs %s", value, lowest)
+			c.violate(S8, n.name, "%s says %s, but a component of the node runs %s", label, value, lowest)
 
 			return
 		}
@@ -69,29 +69,24 @@ func (c *Checker) checkKubernetesProgress(value string) {
 	}
 }
 
-func (c *Checker) checkKubernetesStatus(value string) {
+func (c *Checker) checkKubernetesStatus(label, value string) {
 	if value != completed {
 		return
 	}
 
-	var running []version.Version
-	for _, n := range c.members() {
-		running = append(running, c.counted(n)...)
-	}
-
-	newest := version.Highest(running...)
+	newest := c.highestKubernetes()
 
 	for _, n := range c.members() {
 		if lowest := version.Lowest(c.counted(n)...); lowest.Less(newest) {
-			c.violate(S8, n.name, "kubernetes-status says completed, but a component of the node runs %s", lowest)
+			c.violate(S8, n.name, "%s says completed, but a component of the node runs %s", label, lowest)
 		}
 
 		if busy := n.underway(); len(busy) > 0 {
-			c.violate(S8, n.name, "kubernetes-status says completed while %v restarted", busy)
+			c.violate(S8, n.name, "%s says completed while %v restarted", label, busy)
 		}
 	}
 
 	if c.phases[keyManifests] != "" {
-		c.violate(S8, "", "kubernetes-status says completed, but the manifests are still to be synced")
+		c.violate(S8, "", "%s says completed, but the manifests are still to be synced", label)
 	}
 }

@@ -27,9 +27,13 @@
 //	     the journal knows of, once for each install; no minor is skipped, no
 //	     component is newer than an API server
 //	S6   every pair of Talos and Kubernetes that comes about is supported
-//	S7   only the holder of the lease acts
-//	S8   annotations never claim more than the truth
-//	S9   a cordon that we did not set survives
+//	S7   only the holder of the lease acts, and no operator beside it: none is asked
+//	     to, and one that could is held in the name of the run, until its object is
+//	     true again and before the lease is given back; where an operator is to act,
+//	     we only ask
+//	S8   annotations and conditions never claim more than the truth, nor say what
+//	     the protocol does not know
+//	S9   a cordon, a hold or a condition that we did not set survives
 //	S10  no worker is disrupted while as many others are unavailable as may
 //	     be so at a time, and no node but a canary before every canary runs
 //	     the version that the run installs and is back in service; no more
@@ -45,9 +49,11 @@
 // and how many of their kubelets may restart is not in the history: [Held],
 // [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say so, and without them
 // none, none, one and one. Nor is which checks a person skipped ([Skips]), when
-// the window is open ([Window]: always) and whether a snapshot has to come first
-// ([SnapshotFirst]: no). The version that a run installs may
-// change while it goes on, where it leads through several minors.
+// the window is open ([Window]: always), whether a snapshot has to come first
+// ([SnapshotFirst]: no), which objects an operator acts on ([Operated]: none) and
+// whether that operator was to upgrade the cluster ([Delegated]: no). The version
+// that a run installs may change while it goes on, where it leads through several
+// minors.
 package checker
 
 import (
@@ -95,9 +101,13 @@ type Checker struct {
 	// target is the version that the present holder of the lease installs now,
 	// empty until it has said so.
 	target string
+	// configures tells that it has changed components of Kubernetes.
+	configures bool
 	// claims are the annotations that it has written.
-	claims  map[string]string
-	phases  map[string]string
+	claims map[string]string
+	phases map[string]string
+	// objects are those that somebody wrote annotations of the protocol to.
+	objects map[string]*object
 	evicted map[string]float64
 	// rolledAt is when a node was last not being rolled back any more.
 	rolledAt moment
@@ -120,6 +130,7 @@ func New(given ...Option) *Checker {
 		nodes:   map[string]*node{},
 		claims:  map[string]string{},
 		phases:  map[string]string{},
+		objects: map[string]*object{},
 		evicted: map[string]float64{},
 		unheard: map[string]float64{},
 		told:    map[Violation]bool{},
@@ -157,6 +168,8 @@ func (c *Checker) Add(event history.Event) {
 		c.journalled(event)
 	case history.KindAnnotation:
 		c.annotated(event)
+	case history.KindStatus:
+		c.status(event)
 	case history.KindConfig:
 		c.configured(event)
 	case history.KindComponent:

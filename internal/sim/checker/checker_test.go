@@ -43,6 +43,7 @@ func judgements() []judgement {
 		restartJudgements(), componentJudgements(), kubernetesClaimJudgements(),
 		etcdJudgements(), unheardJudgements(), neighbourJudgements(), pairJudgements(), beginningJudgements(),
 		rollbackJudgements(), rollbackHazardJudgements(), rollbackClaimJudgements(),
+		operatorJudgements(), statusJudgements(),
 	)
 }
 

@@ -50,6 +50,7 @@ func (c *Checker) configured(event history.Event) {
 		n.configs++
 
 		if disturbs(changed) {
+			c.configures = true
 			c.restarted(n)
 		}
 	}
@@ -70,6 +71,7 @@ func (c *Checker) checkConfiguration(n *node, event history.Event, changed []str
 	what := strings.Join(changed, ", ")
 
 	c.acted(event, "configured "+cmp.Or(what, "the machine"))
+	c.ownHands(event, "configured "+cmp.Or(what, "the machine"))
 	c.checkHeld(n, "configured")
 
 	if len(changed) == 0 {

@@ -44,6 +44,10 @@ func (c *Checker) called(event history.Event) {
 		return
 	}
 
+	if event.Detail["mutating"] == isTrue && !pulled {
+		c.ownHands(event, "called "+shortMethod(method))
+	}
+
 	n := c.node(event.Node)
 
 	switch method {

@@ -27,12 +27,16 @@ type lease struct {
 func (c *Checker) leased(event history.Event) {
 	holder := event.Detail["holder"]
 	if holder != c.lease.holder && holder != "" {
-		c.target = ""
+		c.target, c.configures = "", false
 		clear(c.claims)
 
 		for _, n := range c.nodes {
 			n.wanted = ""
 		}
+	}
+
+	if holder == "" && c.lease.holder != "" {
+		c.checkReleased(cmp.Or(event.Detail["by"], byClient))
 	}
 
 	c.lease.holder, c.lease.by = holder, cmp.Or(event.Detail["by"], byClient)
@@ -138,6 +142,10 @@ func (c *Checker) wrote(event history.Event) {
 
 	own := detail["namespace"] == "kube-system" && strings.HasPrefix(detail["name"], "talosupgrade")
 	if own && (detail["resource"] == "leases" || detail["verb"] == "delete" || detail["name"] == "talosupgrade") {
+		return
+	}
+
+	if c.operatorWrote(event) {
 		return
 	}
 

@@ -23,6 +23,9 @@ type options struct {
 	// openings are in seconds since the simulation began; none means always.
 	openings      [][2]float64
 	snapshotFirst bool
+	delegated     bool
+	// operated are objects as the history names them.
+	operated map[string]bool
 }
 
 // DrainDelete says that pods which could not be evicted within the timeout may
@@ -80,6 +83,18 @@ func Skips(checks ...string) Option {
 // disturbed.
 func SnapshotFirst() Option {
 	return func(o *options) { o.snapshotFirst = true }
+}
+
+// Operated names objects, such as "KubernetesCluster/tenant-a/prod", on which an
+// operator acts unless it is held: it had to be whenever the run disturbed anything.
+func Operated(objects ...string) Option {
+	return func(o *options) { o.operated = add(o.operated, objects) }
+}
+
+// Delegated says that an operator was to upgrade the cluster, and the run only to
+// ask it.
+func Delegated() Option {
+	return func(o *options) { o.delegated = true }
 }
 
 // Opening is when a maintenance window is open: from a time on, and not any more

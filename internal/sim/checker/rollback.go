@@ -72,7 +72,8 @@ func (c *Checker) checkRollingBack(status string) {
 func (c *Checker) checkFailedNodes(list string) {
 	var unknown []string
 
-	for name := range strings.SplitSeq(list, ",") {
+	// A list that is too long ends with what is no name.
+	for name := range strings.SplitSeq(strings.TrimSuffix(list, ",..."), ",") {
 		if n := c.nodes[strings.TrimSpace(name)]; n == nil || !n.introduced {
 			unknown = append(unknown, fmt.Sprintf("%q", name))
 		}

@@ -22,6 +22,7 @@ func (c *Checker) cordoned(event history.Event) {
 		}
 
 		c.acted(event, what)
+		c.ownHands(event, what)
 	}
 
 	if !on {
@@ -69,6 +70,7 @@ func (c *Checker) removed(event history.Event) {
 		switch detail["outcome"] {
 		case "evicted":
 			c.acted(event, "evicted "+pod)
+			c.ownHands(event, "evicted "+pod)
 			c.checkBudget(event, "evicted", pod, false)
 		case "blocked":
 			c.acted(event, "asked for the eviction of "+pod)
@@ -78,6 +80,7 @@ func (c *Checker) removed(event history.Event) {
 	}
 
 	c.acted(event, "deleted "+pod)
+	c.ownHands(event, "deleted "+pod)
 	c.checkBudget(event, "deleted", pod, true)
 }
 

@@ -65,10 +65,16 @@ const (
 	// ("" when the entry was removed), run, value (the JSON as written).
 	KindJournal Kind = "journal"
 	// KindAnnotation is a change of an upgrade.vitistack.io annotation.
-	// Detail: object (kind/namespace/name), key (without prefix), value.
+	// Detail: object (kind/namespace/name), key (without prefix), value, by.
 	KindAnnotation Kind = "annotation"
+	// KindStatus is a change in the status of a custom resource: of its phase,
+	// state or message, or of one of its conditions. Detail: object, by, and
+	// either field (phase|state|message) and value, or condition (its type),
+	// status, reason and message; a condition that was removed has none of them.
+	KindStatus Kind = "status"
 	// KindWrite is any other mutating Kubernetes request of a client.
-	// Detail: verb, resource, namespace, name, by, code.
+	// Detail: verb, resource, namespace, name, by, code, and cluster
+	// (management) when it is not the upgraded one.
 	KindWrite Kind = "write"
 	// KindConfig is a machine configuration that was applied, or refused.
 	// Detail: mode, code (OK, or the gRPC code of the refusal), dry_run,

@@ -137,12 +137,23 @@ func (e auditEvent) object() resultObject {
 	return object
 }
 
-// resultObject is what a Node, Lease, ConfigMap or KubernetesCluster has.
+// version orders the writes of an object; 0 where the answer was no object.
+func (o resultObject) version() uint64 {
+	version, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+
+	return version
+}
+
+// resultObject is what a Node, Lease, ConfigMap or custom resource has.
 type resultObject struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
-		Name        string            `json:"name"`
-		Annotations map[string]string `json:"annotations"`
+		Name            string            `json:"name"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
 		Unschedulable  bool   `json:"unschedulable"`
@@ -150,5 +161,6 @@ type resultObject struct {
 		RenewTime      string `json:"renewTime"`
 		NodeName       string `json:"nodeName"`
 	} `json:"spec"`
-	Data map[string]string `json:"data"`
+	Data   map[string]string `json:"data"`
+	Status resultStatus      `json:"status"`
 }

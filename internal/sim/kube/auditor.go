@@ -50,18 +50,16 @@ type settling struct {
 	done chan struct{}
 }
 
-func newAuditor(path string, options Options) (*auditor, error) {
+// newAuditor writes what it reads to the path as well.
+func newAuditor(path string, ledger *ledger) (*auditor, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
 	}
 
 	reader, writer := io.Pipe()
-	budgets := newBudgets()
-
 	a := &auditor{
-		pipe: writer, file: file, budgets: budgets,
-		ledger:  newLedger(options, budgets),
+		pipe: writer, file: file, budgets: ledger.budgets, ledger: ledger,
 		open:    map[string]bool{},
 		waiting: map[int64]chan struct{}{},
 	}

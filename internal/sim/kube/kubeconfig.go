@@ -5,6 +5,8 @@ package kube
 import (
 	"errors"
 	"fmt"
+
+	"k8s.io/client-go/rest"
 )
 
 // Kubeconfig is the administrator's, with everything inline. Its server is the
@@ -15,6 +17,21 @@ func (s *Server) Kubeconfig() ([]byte, error) {
 	}
 
 	return s.admin, nil
+}
+
+// Config reaches the API server whatever state the simulated control planes are
+// in. What is written with it is in the history as somebody else's.
+func (s *Server) Config() (*rest.Config, error) {
+	if s.admin == nil {
+		return nil, errors.New("the simulated Kubernetes has not been started")
+	}
+
+	identity, err := s.ca.client(userAdmin, groupAdmins)
+	if err != nil {
+		return nil, err
+	}
+
+	return s.plane.config(identity, agentDirect), nil
 }
 
 // KubeconfigFor is the administrator's by way of one control plane only.
@@ -37,5 +54,5 @@ func (s *Server) kubeconfig(port int) ([]byte, error) {
 		return nil, err
 	}
 
-	return encodeKubeconfig("https://"+hostPort(port), s.ca.pem, identity, userAdmin)
+	return encodeKubeconfig("https://"+hostPort(port), s.ca.pem, identity, simulated(userAdmin))
 }

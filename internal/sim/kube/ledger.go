@@ -3,8 +3,8 @@
 package kube
 
 import (
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +29,8 @@ const (
 type ledger struct {
 	recorder history.Recorder
 	budgets  *budgets
+	// management tells that it is not the upgraded cluster that is written.
+	management bool
 
 	// cordoned holds the nodes that are unschedulable.
 	cordoned map[string]bool
@@ -36,8 +38,10 @@ type ledger struct {
 	renewed  string
 	// journal holds the values by machine UUID.
 	journal map[string]string
-	// annotations holds our keys by object.
-	annotations map[string]map[string]string
+	// annotations holds the keys of the protocol by object, statuses the status of
+	// custom resources.
+	annotations map[string]map[string]noted
+	statuses    map[string]status
 	// struck holds the faults that the history has told of.
 	struck map[*budget]bool
 
@@ -56,16 +60,26 @@ type podPlace struct {
 	labels labels.Set
 }
 
-func newLedger(options Options, budgets *budgets) *ledger {
+func newLedger(recorder history.Recorder) *ledger {
 	return &ledger{
-		recorder: options.Recorder, budgets: budgets,
+		recorder: recorder, budgets: newBudgets(),
 		cordoned:    map[string]bool{},
 		journal:     map[string]string{},
-		annotations: map[string]map[string]string{},
+		annotations: map[string]map[string]noted{},
+		statuses:    map[string]status{},
 		struck:      map[*budget]bool{},
 		pods:        map[string]podPlace{},
 		machines:    map[string]string{},
 	}
+}
+
+// newManagementLedger is for a cluster whose nodes, leases and journals, if it has
+// any, are none of the upgraded cluster's.
+func newManagementLedger(recorder history.Recorder) *ledger {
+	made := newLedger(recorder)
+	made.management = true
+
+	return made
 }
 
 // observePod remembers a pod, for when a client removes it.
@@ -101,7 +115,7 @@ func (l *ledger) place(namespace, name string) podPlace {
 
 // take turns a completed request into history.
 func (l *ledger) take(event auditEvent) {
-	eviction := event.resource() == "pods/eviction" && event.Verb == "create"
+	eviction := !l.management && event.resource() == "pods/eviction" && event.Verb == "create"
 
 	switch {
 	case eviction:
@@ -119,6 +133,10 @@ func (l *ledger) told(event auditEvent) bool {
 	system := ref.Namespace == namespaceSystem
 
 	switch resource := event.resource(); {
+	case slices.Contains(customGroups(), ref.APIGroup):
+		return l.customWritten(event)
+	case l.management:
+		return resource == "configmaps" && l.annotated(event)
 	case resource == "pods" && event.Verb == "delete":
 		l.deleted(event)
 
@@ -133,29 +151,47 @@ func (l *ledger) told(event auditEvent) bool {
 		return l.leaseWritten(event)
 	case resource == "configmaps" && system && event.name() == journalName:
 		return l.journalWritten(event)
-	case resource == "configmaps", ref.Resource == "kubernetesclusters":
+	case resource == "configmaps":
 		return l.annotated(event)
 	default:
 		return false
 	}
 }
 
+// customWritten tells of what changed on a custom resource: its annotations or, by
+// way of the subresource alone, its status.
+func (l *ledger) customWritten(event auditEvent) bool {
+	switch {
+	case event.ObjectRef.Subresource == "status":
+		return l.statusWritten(event)
+	case event.ObjectRef.Subresource != "":
+		return false
+	case event.Verb == "delete":
+		delete(l.statuses, objectName(event))
+	}
+
+	return l.annotated(event)
+}
+
 // wrote is the record of a request that has no kind of its own, or failed.
 func (l *ledger) wrote(event auditEvent) {
 	node := ""
-
-	switch event.ObjectRef.Resource {
-	case "nodes":
-		node = event.name()
-	case "pods":
-		node = l.place(event.ObjectRef.Namespace, event.name()).node
-	}
-
-	l.recorder.Record(node, history.KindWrite, map[string]string{
+	detail := map[string]string{
 		"verb": event.Verb, "resource": event.resource(),
 		"namespace": event.ObjectRef.Namespace, "name": event.name(),
 		"by": event.by(), "code": strconv.Itoa(int(event.ResponseStatus.Code)),
-	})
+	}
+
+	switch {
+	case l.management:
+		detail["cluster"] = managementName
+	case event.ObjectRef.Resource == "nodes":
+		node = event.name()
+	case event.ObjectRef.Resource == "pods":
+		node = l.place(event.ObjectRef.Namespace, event.name()).node
+	}
+
+	l.recorder.Record(node, history.KindWrite, detail)
 }
 
 // nodeWritten tells of a cordon that changed.
@@ -179,39 +215,4 @@ func (l *ledger) nodeWritten(event auditEvent) bool {
 	})
 
 	return true
-}
-
-// annotated tells of each key of the protocol that changed on an object.
-func (l *ledger) annotated(event auditEvent) bool {
-	object := event.object()
-	kind := map[string]string{
-		"nodes": "Node", "configmaps": "ConfigMap", "kubernetesclusters": "KubernetesCluster",
-	}[event.ObjectRef.Resource]
-	name := strings.Join([]string{kind, event.ObjectRef.Namespace, event.name()}, "/")
-	now := map[string]string{}
-
-	if event.Verb != "delete" {
-		for key, value := range object.Metadata.Annotations {
-			if short, ours := strings.CutPrefix(key, annotationPrefix); ours {
-				now[short] = value
-			}
-		}
-	}
-
-	node := ""
-	if kind == "Node" {
-		node = event.name()
-	}
-
-	before := l.annotations[name]
-	l.annotations[name] = now
-
-	changes := changesBetween(before, now)
-	for _, change := range changes {
-		l.recorder.Record(node, history.KindAnnotation, map[string]string{
-			"object": name, "key": change.key, "value": change.value, "by": event.by(),
-		})
-	}
-
-	return len(changes) > 0
 }

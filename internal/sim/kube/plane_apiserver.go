@@ -24,6 +24,11 @@ const (
 
 	userControllers = "system:kube-controller-manager"
 	groupAdmins     = "system:masters"
+
+	// agentDirect begins the user agent of who is given a [rest.Config].
+	agentDirect = "talossim-direct"
+	// simulatedName is the cluster in the kubeconfigs of the upgraded cluster.
+	simulatedName = "talossim"
 )
 
 func (p *plane) file(name string) string { return filepath.Join(p.dir, "pki", name) }
@@ -111,7 +116,7 @@ func (p *plane) startControllers() error {
 		return err
 	}
 
-	config, err := encodeKubeconfig("https://"+p.address, p.ca.pem, identity, userControllers)
+	config, err := encodeKubeconfig("https://"+p.address, p.ca.pem, identity, simulated(userControllers))
 	if err != nil {
 		return err
 	}
@@ -135,18 +140,24 @@ func (p *plane) startControllers() error {
 	return nil
 }
 
-// encodeKubeconfig is a kubeconfig with everything inline.
-func encodeKubeconfig(server string, ca []byte, identity pair, user string) ([]byte, error) {
-	const name = "talossim"
+// kubeconfigNames are what the entries of a kubeconfig are called.
+type kubeconfigNames struct{ cluster, user, context string }
 
+// simulated names a user of the upgraded cluster.
+func simulated(user string) kubeconfigNames {
+	return kubeconfigNames{cluster: simulatedName, user: user, context: user + "@" + simulatedName}
+}
+
+// encodeKubeconfig is a kubeconfig with everything inline.
+func encodeKubeconfig(server string, ca []byte, identity pair, names kubeconfigNames) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{
+	config.Clusters[names.cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos[names.user] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: identity.certificate,
 		ClientKeyData:         identity.key,
 	}
-	config.Contexts[user+"@"+name] = &clientcmdapi.Context{Cluster: name, AuthInfo: user, Namespace: "default"}
-	config.CurrentContext = user + "@" + name
+	config.Contexts[names.context] = &clientcmdapi.Context{Cluster: names.cluster, AuthInfo: names.user, Namespace: "default"}
+	config.CurrentContext = names.context
 
 	encoded, err := clientcmd.Write(*config)
 	if err != nil {

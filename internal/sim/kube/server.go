@@ -34,6 +34,8 @@ type Options struct {
 	// to three, each with a PodDisruptionBudget. With none of them
 	// kube-controller-manager does not run.
 	Pods int
+	// CustomResources installs those of the operators that upgrade clusters.
+	CustomResources bool
 	// Seed decides how long pods take to start and to stop.
 	Seed uint64
 	// Stamp is the time that conditions carry; the wall clock when nil, as the
@@ -142,6 +144,12 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 
+	if s.options.CustomResources {
+		if err := installDefinitions(ctx, s.simulator); err != nil {
+			return err
+		}
+	}
+
 	var err error
 
 	s.front, err = newFront(s.options.World, s.plane.address, s.loseReply)
@@ -179,7 +187,7 @@ func (s *Server) startPlane(ctx context.Context) error {
 		return err
 	}
 
-	auditor, err := newAuditor(filepath.Join(logs, "audit.log"), s.options)
+	auditor, err := newAuditor(filepath.Join(logs, "audit.log"), newLedger(s.options.Recorder))
 	if err != nil {
 		return err
 	}

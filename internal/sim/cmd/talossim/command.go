@@ -28,6 +28,8 @@ func verdict(args []string, out, progress io.Writer) error {
 	canary := set.String("canary", "", "nodes that had to move before all others, separated by commas")
 	skips := set.String("skips", "", "checks that the upgrade was told to skip, separated by commas")
 	snapshot := set.Bool("snapshot-first", false, "a whole snapshot of etcd had to be read before anything was disturbed")
+	delegated := set.Bool("delegated", false, "an operator was to upgrade the cluster, and the provider only to ask it")
+	operated := set.String("operated", "", "objects on which an operator acts unless it is held, as KIND/NAMESPACE/NAME, separated by commas")
 	patience := set.Duration("drain-delete", 0, "time after which pods that could not be evicted may be deleted, such as 5m; without it never")
 
 	if err := parse(set, args, dir, 0); err != nil {
@@ -51,6 +53,18 @@ func verdict(args []string, out, progress io.Writer) error {
 		if known, found := cluster.CheckNamed(name); !found || known.Firm != "" {
 			return fmt.Errorf("--skips: there is no check %q that can be skipped", name)
 		}
+	}
+
+	for _, object := range names(*operated) {
+		if strings.Count(object, "/") != 2 {
+			return fmt.Errorf("--operated: %q is no object: want KIND/NAMESPACE/NAME", object)
+		}
+	}
+
+	policy = append(policy, checker.Operated(names(*operated)...))
+
+	if *delegated {
+		policy = append(policy, checker.Delegated())
 	}
 
 	if *snapshot {

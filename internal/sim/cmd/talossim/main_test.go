@@ -45,7 +45,7 @@ func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 	go func() {
 		err := run(ctx, []string{
 			"up", "--control-planes", "1", "--workers", "1", "--talos", "1.13.2", "--kubernetes", "1.34.2", "--speed", "300", "--dir", dir,
-			"--no-proxy", "--repository", "kube-scheduler=mirror.example:5000/kube-scheduler", "--image", "kubelet=" + configured,
+			"--management", "--custom-resources", "--no-proxy", "--repository", "kube-scheduler=mirror.example:5000/kube-scheduler", "--image", "kubelet=" + configured,
 		}, nil, writer, io.Discard)
 		_ = writer.CloseWithError(err)
 		ended <- err
@@ -53,7 +53,7 @@ func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 
 	awaitReady(t, reader)
 
-	for _, name := range []string{sim.TalosconfigFile, sim.KubeconfigFile} {
+	for _, name := range []string{sim.TalosconfigFile, sim.KubeconfigFile, sim.ManagementKubeconfigFile} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v; want a file with mode 0600", name, info, err)
@@ -131,6 +131,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"no pair":             {[]string{"up", "--dir", t.TempDir(), "--image", "kubelet"}, "want COMPONENT=IMAGE"},
 		"documents too early": {[]string{"up", "--dir", t.TempDir(), "--documents", "--talos", "1.13.2"}, "1.14"},
 		"held by nobody":      {[]string{"verdict", "--dir", tell(t), "--held", "worker-0,worker-7"}, `no node "worker-7", only cp-0, worker-0, worker-1`},
+		"operated of nothing": {[]string{"verdict", "--dir", tell(t), "--operated", "prod"}, "want KIND/NAMESPACE/NAME"},
 		"canary of nobody":    {[]string{"verdict", "--dir", tell(t), "--canary", "cp-9"}, `no node "cp-9"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,6 +189,8 @@ func TestVerdictIsGivenUnderAPolicy(t *testing.T) {
 		"the default":               {nil, []checker.Invariant{checker.S10}},
 		"two may be unavailable":    {[]string{"--max-unavailable", "2"}, nil},
 		"one is held":               {[]string{"--max-unavailable", "2", "--held", "worker-1"}, []checker.Invariant{checker.S4}},
+		"an operator was to act":    {[]string{"--max-unavailable", "2", "--delegated"}, []checker.Invariant{checker.S7}},
+		"an operator could act":     {[]string{"--max-unavailable", "2", "--operated", "KubernetesCluster/a/b"}, []checker.Invariant{checker.S7}},
 		"one is a canary, cordoned": {[]string{"--max-unavailable", "2", "--canary", "worker-0", "--drain-delete", "5m"}, nil},
 	} {
 		if judged := judge(t, dir, test.flags...); !slices.Equal(judged.Broken(), test.want) {

@@ -32,6 +32,9 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 	set.IntVar(&options.Pods, "pods", 0, "number of workload pods, covered by PodDisruptionBudgets")
 	set.BoolVar(&options.Unpinned, "unpinned", false, "leave the component images out of the machine configurations")
 	set.BoolVar(&options.Documents, "documents", false, "machine configurations in separate documents, from Talos 1.14 on")
+	set.BoolVar(&options.CustomResources, "custom-resources", false, "install KubernetesCluster, TalosControlPlane and their kin in the cluster")
+	set.BoolVar(&options.Management, "management", false,
+		"start the API server of a management cluster with them too; its credentials are in "+sim.ManagementKubeconfigFile)
 	set.BoolVar(&options.ProxyDisabled, "no-proxy", false, "run no kube-proxy")
 	set.Func("disable", "kube-scheduler or kube-controller-manager, to be switched off everywhere; may be repeated", func(name string) error {
 		options.Disabled = append(options.Disabled, name)
