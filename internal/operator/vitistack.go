@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// What the operator remembers in its Secret.
+const (
+	talosVersionKey      = "talos_version"
+	kubernetesVersionKey = "kubernetes_version"
+	busyKey              = "upgrade_in_progress"
+	busyHalfKey          = "upgrade_type"
+	busyTargetKey        = "upgrade_target"
+	busyStateKey         = "upgrade_state"
+)
+
+// secretMost bounds a look at the Secret for the sake of what is said of a run that
+// died: a release is worth more.
+const secretMost = 2 * time.Second
+
+// vitistack is the operator of a KubernetesCluster.
+type vitistack struct {
+	annotated
+}
+
+// Report implements [cluster.Operator]. The Secret of the operator is asked as well,
+// where it may be read: an upgrade that it began goes on whatever somebody did to
+// the annotations.
+func (v *vitistack) Report(ctx context.Context) (cluster.OperatorReport, error) {
+	found, err := v.access.Object(ctx, v.of)
+	if err != nil {
+		return cluster.OperatorReport{}, err
+	}
+
+	report := reported(v.of, found)
+	if report.Hold != "" {
+		return report, nil
+	}
+
+	if secret, err := beside(ctx, v.access, v.of, found); err == nil {
+		v.remembered(secret, &report)
+		abandoned(secret, &report)
+	}
+
+	return report, nil
+}
+
+// abandoned takes back what a run of ours said that died, and whose hold somebody
+// has ended since: the operator is asked for nothing, and its Secret, by which it
+// goes, knows of no upgrade.
+func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
+	if report.Updated.IsZero() {
+		// No run of ours ever said anything here.
+		return
+	}
+
+	if which, _ := underway(secret, func(half cluster.Half) string { return report.Of(half).Current }); which != "" {
+		return
+	}
+
+	for _, half := range []*cluster.OperatorHalf{&report.Talos, &report.Kubernetes} {
+		if half.Status.Busy() && half.Target == "" {
+			half.Status = cluster.OperatorIdle
+		}
+	}
+}
+
+// remembered adds to a report what the Secret says. The operator writes its
+// annotations first and its Secret afterwards, and leaves the Secret as it is when
+// an upgrade fails: a half that has ended by its annotations has ended. What was
+// completed while the operator is at work on the target that stands was an earlier
+// upgrade.
+func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorReport) {
+	which, target := underway(secret, func(half cluster.Half) string { return report.Of(half).Current })
+
+	var (
+		half *cluster.OperatorHalf
+		back string
+	)
+
+	switch which {
+	case cluster.HalfTalos:
+		half, back = &report.Talos, undo(v.of, resetKey+"=true")
+	case cluster.HalfKubernetes:
+		half, back = &report.Kubernetes, fmt.Sprintf("By hand: set %s of %s to false", busyKey, secretName(secret))
+	default:
+		return
+	}
+
+	switch {
+	case half.Status == cluster.OperatorFailed, half.Status == cluster.OperatorCompleted && half.Target != target:
+		return
+	case half.Status == cluster.OperatorCompleted:
+		half.Status = cluster.OperatorWorking
+
+		return
+	}
+
+	if !half.Status.Busy() {
+		half.Status = cluster.OperatorWorking
+		half.Message = fmt.Sprintf("%s of %s is true", busyKey, secretName(secret))
+	}
+
+	if half.Target == "" {
+		half.Target, half.Undo = target, back
+	}
+}
+
+// Release implements [cluster.Operator].
+func (v *vitistack) Release(ctx context.Context, run string) error {
+	return v.release(ctx, run, func(found object, half cluster.Half) bool {
+		ctx, cancel := context.WithTimeout(ctx, secretMost)
+		defer cancel()
+
+		secret, err := beside(ctx, v.access, v.of, found)
+		if err != nil {
+			// It says nothing, and the operator was held.
+			return false
+		}
+
+		which, _ := underway(secret, func(half cluster.Half) string {
+			current, _ := found.annotation(keyOf(half, currentSuffix))
+
+			return current
+		})
+
+		return which == half
+	})
+}
+
+// Settle implements [cluster.Operator]: the versions in the Secret are what the
+// operator goes by when it makes machine configurations.
+func (v *vitistack) Settle(ctx context.Context, talos, kubernetes version.Version) error {
+	known := map[string]version.Version{}
+
+	for key, what := range map[string]version.Version{talosVersionKey: talos, kubernetesVersionKey: kubernetes} {
+		if !what.IsZero() {
+			known[key] = what
+		}
+	}
+
+	if len(known) == 0 {
+		return nil
+	}
+
+	found, err := v.access.Object(ctx, v.of)
+	if err == nil {
+		err = v.settle(ctx, found, known)
+	}
+
+	if err != nil {
+		return fmt.Errorf("unable to bring %s in the Secret of %s up to date: %w",
+			strings.Join(slices.Sorted(maps.Keys(known)), " and "), v.of, err)
+	}
+
+	return nil
+}
+
+func (v *vitistack) settle(ctx context.Context, found object, known map[string]version.Version) error {
+	var last error
+
+	for range attempts {
+		secret, err := beside(ctx, v.access, v.of, found)
+		if err != nil {
+			return unseen(err, last)
+		}
+
+		changes := outdated(secret, known)
+		if cluster.IsRun(held(found)) && string(secret.Data[busyKey]) == "true" && reached(secret, known) {
+			changes[busyKey] = []byte("false")
+		}
+
+		if len(changes) == 0 {
+			return nil
+		}
+
+		last = v.access.PatchSecret(ctx, secret, changes)
+		if !repeatable(last) {
+			return last
+		}
+	}
+
+	return fmt.Errorf("not done in %d attempts: %w", attempts, last)
+}
+
+// outdated are the keys of the Secret that name other versions, with the new ones
+// spelled as the old ones are.
+func outdated(secret cluster.Secret, known map[string]version.Version) map[string][]byte {
+	changes := map[string][]byte{}
+
+	for key, what := range known {
+		standing := strings.TrimSpace(string(secret.Data[key]))
+
+		switch {
+		case says(standing, what):
+		case strings.HasPrefix(standing, "v"):
+			changes[key] = []byte(what.Tag())
+		default:
+			changes[key] = []byte(what.String())
+		}
+	}
+
+	return changes
+}
+
+// Ask implements [cluster.Operator]. ErrConflict means that another target stands.
+func (v *vitistack) Ask(ctx context.Context, half cluster.Half, to version.Version) error {
+	if to.IsZero() {
+		return unknown(v.of, half)
+	}
+
+	key := keyOf(half, targetSuffix)
+
+	return rewrite(ctx, v.access, v.of, nil, func(found object) (map[string]any, error) {
+		standing, _ := found.annotation(key)
+
+		switch {
+		case standing == "":
+			return annotate(key, to.String()), nil
+		case says(standing, to):
+			return nil, nil
+		default:
+			return nil, fmt.Errorf("unable to ask %s for %s %s: %w: its annotation %s asks for %q",
+				v.of, half.Name(), to, cluster.ErrConflict, key, shortened(standing))
+		}
+	})
+}
+
+// Withdraw implements [cluster.Operator].
+func (v *vitistack) Withdraw(ctx context.Context, half cluster.Half, to version.Version) error {
+	key := keyOf(half, targetSuffix)
+
+	err := rewrite(ctx, v.access, v.of, nil, func(found object) (map[string]any, error) {
+		if standing, _ := found.annotation(key); !says(standing, to) {
+			return nil, nil
+		}
+
+		return annotate(key, nil), nil
+	})
+	if errors.Is(err, cluster.ErrNotFound) {
+		// With the object gone, nothing is asked for.
+		return nil
+	}
+
+	return err
+}
+
+func unknown(of cluster.Reference, half cluster.Half) error {
+	return fmt.Errorf("unable to ask %s for another version of %s: %w: which one is not known", of, half.Name(), cluster.ErrRefused)
+}
