@@ -133,5 +133,5 @@ func (c *connection) publisher(id string) *publish.Publisher {
 		return nil
 	}
 
-	return publish.New(store)
+	return publish.New(store, publish.Options{})
 }

@@ -5,15 +5,13 @@ package publish
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
@@ -36,26 +34,19 @@ const requestTimeout = 10 * time.Second
 type ConfigMapStore struct {
 	client    rest.Interface
 	clusterID string
+	// identity is the UID of the object as it was last read.
+	identity atomic.Value
 }
+
+var _ identifier = (*ConfigMapStore)(nil)
 
 // NewConfigMapStore uses the connection of another client of the same API
 // server, and ends with it. An object that it creates is marked as ours and as
 // being about the cluster with the given ID.
 func NewConfigMapStore(config *rest.Config, httpClient *http.Client, clusterID string) (*ConfigMapStore, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("unable to describe a ConfigMap: %w", err)
-	}
-
-	config = rest.CopyConfig(config)
-	config.APIPath = "/api"
-	config.GroupVersion = &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.QPS = -1
-
-	client, err := rest.RESTClientForConfigAndClient(config, httpClient)
+	client, err := coreClient(config, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("unable to connect to the Kubernetes API: %w", err)
+		return nil, err
 	}
 
 	return &ConfigMapStore{client: client, clusterID: clusterID}, nil
@@ -73,15 +64,15 @@ func (s *ConfigMapStore) Patch(ctx context.Context, changes map[string]*string) 
 
 	err := s.patch(ctx, changes)
 	if !apierrors.IsNotFound(err) {
-		return err
+		return meaning("change "+s.String(), true, err)
 	}
 
 	err = s.create(ctx, changes)
 	if apierrors.IsAlreadyExists(err) {
-		return s.patch(ctx, changes)
+		err = s.patch(ctx, changes)
 	}
 
-	return err
+	return meaning("create "+s.String(), true, err)
 }
 
 // Read implements [Store].
@@ -93,10 +84,25 @@ func (s *ConfigMapStore) Read(ctx context.Context) (map[string]string, error) {
 
 	err := s.client.Get().Namespace(ConfigMapNamespace).Resource("configmaps").Name(ConfigMapName).MaxRetries(0).Do(ctx).Into(&object)
 	if apierrors.IsNotFound(err) {
+		s.identity.Store("")
+
 		return nil, nil
 	}
 
-	return object.Annotations, err
+	if err != nil {
+		return nil, meaning("read "+s.String(), false, err)
+	}
+
+	s.identity.Store(string(object.UID))
+
+	return object.Annotations, nil
+}
+
+// Identity is the UID of the object as it was last read.
+func (s *ConfigMapStore) Identity() string {
+	identity, _ := s.identity.Load().(string)
+
+	return identity
 }
 
 // patch leaves labels alone: an object of that name that somebody else made

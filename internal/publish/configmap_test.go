@@ -78,7 +78,7 @@ func TestTheConfigMapIsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
 		t.Fatalf("before: %v, %v", found, err)
 	}
 
-	publisher := publish.New(store)
+	publisher := publish.New(store, publish.Options{})
 	for _, event := range story() {
 		publisher.Observe(event)
 	}

@@ -25,7 +25,7 @@ func TestFlushMakesTheLastWordStand(t *testing.T) {
 			}
 		}
 
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 		for _, event := range story() {
 			publisher.Observe(event)
 		}
@@ -57,7 +57,7 @@ func TestNothingIsWrittenAfterAFlush(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &memory{until: time.Now().Add(test.away)}
 
-				publisher := publish.New(store)
+				publisher := publish.New(store, publish.Options{})
 				for _, event := range story() {
 					publisher.Observe(event)
 				}
@@ -87,7 +87,7 @@ func TestNothingIsWrittenAfterAFlush(t *testing.T) {
 // TestFlushEndsInTime also where an attempt hangs, and where nothing was said.
 func TestFlushEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		publisher := publish.New(&memory{takes: time.Hour})
+		publisher := publish.New(&memory{takes: time.Hour}, publish.Options{})
 		publisher.Flush(t.Context())
 		publisher.Observe(story()[0])
 
@@ -115,7 +115,7 @@ func TestFlushOfALostRunSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{until: time.Now().Add(time.Second)}
 
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 		publisher.Observe(story()[0])
 		publisher.Observe(cluster.Event{Kind: cluster.EventRunLost})
 		publisher.Flush(t.Context())
@@ -126,6 +126,84 @@ func TestFlushOfALostRunSaysNothing(t *testing.T) {
 
 		if len(store.patches) > 0 {
 			t.Errorf("it wrote %v", store.patches)
+		}
+	})
+}
+
+// TestNoAttemptOutlivesTheRun: what is under way when the run ends, or is not ours
+// any more, does not take effect afterwards.
+func TestNoAttemptOutlivesTheRun(t *testing.T) {
+	for name, end := range map[string]func(*publish.Publisher){
+		"it ends": func(publisher *publish.Publisher) {
+			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+			defer cancel()
+
+			publisher.Flush(ctx)
+		},
+		"it is lost": func(publisher *publish.Publisher) { publisher.Observe(cluster.Event{Kind: cluster.EventRunLost}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &memory{takes: 8 * time.Second}
+				publisher := publish.New(store, publish.Options{})
+				publisher.Observe(story()[0])
+				time.Sleep(time.Second)
+				end(publisher)
+
+				time.Sleep(time.Minute)
+				synctest.Wait()
+
+				if len(store.patches) > 0 {
+					t.Errorf("it wrote %q afterwards", store.get(publish.KeyStatus))
+				}
+
+				if err := publisher.Close(t.Context()); (err != nil) != (name == "it ends") {
+					t.Errorf("closing: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestALostRunIsSilentForGood, also of turns that are still being ended, and is
+// closed at once where nothing can be written.
+func TestALostRunIsSilentForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		publisher := publish.New(store, publish.Options{})
+		publisher.Observe(story()[0])
+		synctest.Wait()
+
+		written := len(store.patches)
+
+		publisher.Observe(cluster.Event{Kind: cluster.EventRunLost})
+
+		for _, event := range story() {
+			publisher.Observe(event)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+
+		publisher.Observe(cluster.Event{Kind: cluster.EventRunFailed, Node: "cp-0", Target: story()[0].Target})
+
+		store.mutex.Lock()
+		store.until = time.Now().Add(time.Hour)
+		store.mutex.Unlock()
+
+		begun := time.Now()
+
+		publisher.Flush(t.Context())
+
+		if err := publisher.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("closing took %s", took)
+		}
+
+		if len(store.patches) != written {
+			t.Errorf("it wrote %v", store.patches[written:])
 		}
 	})
 }

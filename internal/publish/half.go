@@ -17,19 +17,22 @@ type half struct {
 	progress cluster.Progress
 	// target is zero where the half is not managed.
 	target version.Version
+	// next is the version that the half could be upgraded to after it; zero where
+	// there is none that anybody knows of.
+	next version.Version
 
-	current, status, message, count string
+	available, current, status, message, count string
 }
 
 // halves are the two of an event.
 func halves(event cluster.Event) (talos, kubernetes half) {
 	talos = half{
 		name: "Talos", progress: event.Talos, target: event.Target.Talos,
-		current: KeyCurrent, status: KeyStatus, message: KeyMessage, count: KeyProgress,
+		available: KeyAvailable, current: KeyCurrent, status: KeyStatus, message: KeyMessage, count: KeyProgress,
 	}
 	kubernetes = half{
 		name: "Kubernetes", progress: event.Kubernetes, target: event.Target.Kubernetes,
-		current: KeyKubernetesCurrent, status: KeyKubernetesStatus, message: KeyKubernetesMessage, count: KeyKubernetesProgress,
+		available: KeyKubernetesAvailable, current: KeyKubernetesCurrent, status: KeyKubernetesStatus, message: KeyKubernetesMessage, count: KeyKubernetesProgress,
 	}
 
 	return talos, kubernetes
@@ -47,15 +50,25 @@ func (h half) done() bool {
 	return h.known() && h.progress.Steps == 0 && h.progress.Done == h.progress.Total
 }
 
+// settled tells whether a run has nothing to do in the half.
+func (h half) settled() bool {
+	return !h.managed() || h.known() && h.progress.Steps == 0
+}
+
 // say sets status and message of the half.
 func (h half) say(changes map[string]*string, status, message string) {
 	changes[h.status], changes[h.message] = text(status), text(message)
 }
 
-// complete says that the half is done, as far as every node shows it. The lowest
-// version seen is nearer to the truth than the one that was wanted.
+// complete says that the half is done, as far as every node shows it, and nothing
+// where no node does, as where all are held. The lowest version seen is nearer to
+// the truth than the one that was wanted.
 func (h half) complete(changes map[string]*string) {
-	if h.known() && h.progress.Done < h.progress.Total {
+	if !h.known() {
+		return
+	}
+
+	if h.progress.Done < h.progress.Total {
 		h.say(changes, StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", h.name, h.counted(), h.target))
 
 		return
@@ -67,6 +80,14 @@ func (h half) complete(changes map[string]*string) {
 	}
 
 	h.say(changes, StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", h.name, running))
+}
+
+// end says that nothing goes on in a half of which something is said to, and
+// nothing else is known.
+func (h half) end(wanted map[string]*string) {
+	if !h.known() && moves(wanted, h) {
+		h.say(wanted, StatusIdle, h.name+" upgrade ended: what the nodes run is not known")
+	}
 }
 
 // fail says that the half did not get to its end.

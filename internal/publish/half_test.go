@@ -27,7 +27,7 @@ func told(t *testing.T, target cluster.Target, events ...cluster.Event) *memory 
 	store := &memory{}
 
 	synctest.Test(t, func(t *testing.T) {
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 
 		for _, event := range events {
 			event.Target = target
@@ -115,6 +115,23 @@ func TestEachHalfIsToldOnItsOwn(t *testing.T) {
 		"a version on the way": {both, []cluster.Event{{
 			Kind: cluster.EventNodeStarted, Node: "cp-0", Component: cluster.Scheduler, To: version.MustParse("1.34.9"), Talos: there, Kubernetes: old,
 		}}, map[string]string{kubernetesMessage: "Upgrading kube-scheduler on cp-0 to 1.34.9 (0/5)"}},
+		"Talos fails, and a node that was done is away": {both, []cluster.Event{
+			step(cluster.EventRunStarted, "", "", behind, arrived), step(cluster.EventRunFailed, "cp-1", "", behind, left(0, 4, 5, "1.35.2")),
+		}, map[string]string{
+			talosStatus: "failed", kubernetesStatus: "pending", kubernetesMessage: "Kubernetes upgrade applied: 4/5 nodes show 1.35.2 so far",
+		}},
+		"Talos follows, and not every node shows Kubernetes": {both, []cluster.Event{
+			step(cluster.EventNodeStarted, "cp-0", cluster.APIServer, behind, left(3, 2, 5, "1.34.2")), step(cluster.EventNodeStarted, "cp-0", "", behind, left(0, 3, 5, "1.34.2")),
+		}, map[string]string{talosStatus: "in-progress", kubernetesStatus: "pending"}},
+		"all nodes are held": {both, []cluster.Event{
+			step(cluster.EventRunStarted, "", "", cluster.Progress{Managed: true}, cluster.Progress{Managed: true}),
+			step(cluster.EventRunDone, "", "", cluster.Progress{Managed: true}, cluster.Progress{Managed: true}),
+		}, map[string]string{
+			talosStatus: "absent", talosMessage: "absent", publish.KeyCurrent: "absent", publish.KeyProgress: "absent", kubernetesStatus: "absent", kubernetesMessage: "absent",
+		}},
+		"all nodes are held in the end": {onlyTalos, []cluster.Event{
+			step(cluster.EventRunStarted, "", "", behind, cluster.Progress{}), step(cluster.EventRunDone, "", "", cluster.Progress{Managed: true}, cluster.Progress{}),
+		}, map[string]string{talosStatus: "idle", talosMessage: "Talos upgrade ended: what the nodes run is not known"}},
 		"both are done": {both, []cluster.Event{step(cluster.EventRunDone, "", "", there, arrived)}, map[string]string{
 			talosStatus: "completed", kubernetesStatus: "completed", kubernetesMessage: "Kubernetes upgrade completed: now running 1.35.2",
 			publish.KeyKubernetesCurrent: "1.35.2", kubernetesProgress: "5/5", publish.KeyCurrent: "1.13.4",

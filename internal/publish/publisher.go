@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 const (
-	// heartbeat is how often the time of the last update is refreshed.
+	// heartbeat is how often the time of the last update is refreshed, and what
+	// somebody else wrote is corrected.
 	heartbeat = 10 * time.Second
 	// patchTimeout bounds one attempt to publish.
 	patchTimeout = 10 * time.Second
@@ -22,20 +24,13 @@ const (
 	maxBackoff = 10 * time.Second
 )
 
-// Store is the object that carries the annotations.
-type Store interface {
-	// Patch sets the given annotations and removes those that are nil, in one
-	// request. Others stay as they are.
-	Patch(ctx context.Context, changes map[string]*string) error
-	// Read are the annotations of the object; empty when it does not exist.
-	Read(ctx context.Context) (map[string]string, error)
-	// String names the object for people.
-	String() string
-}
-
-// Publisher keeps the annotations of a store up to date with a run.
+// Publisher keeps the annotations of a store up to date with a run, and the status
+// where it is a [StatusStore].
 type Publisher struct {
-	store Store
+	store   Store
+	options Options
+	// status is nil where the store has none.
+	status *statusKeeper
 
 	start  sync.Once
 	cancel context.CancelFunc
@@ -44,16 +39,32 @@ type Publisher struct {
 	wake   chan struct{}
 
 	mutex sync.Mutex
-	// wanted is what should stand, nil for what should not.
+	// wanted is what should stand, nil for what should not, as far as the run alone
+	// can tell.
 	wanted map[string]*string
+	// rests are the halves of which before has a say in what should stand.
+	rests map[string]quiet
+	// before is what the store held when the run first looked; nil until then.
+	before map[string]string
 	// standing is what the store is known to hold. A key is missing as long as
 	// nobody knows, as after an attempt that failed.
 	standing map[string]*string
-	// running tells that the heartbeat beats.
-	running bool
+	// meddled counts how often somebody else changed a key.
+	meddled map[string]int
+	// doubtful are the keys of which an attempt may still take effect.
+	doubtful map[string]bool
+	// tight is why the object does not take everything that is to be said; nil while
+	// it does.
+	tight error
+	// course is that of the run.
+	course course
 	// beaten is when something was last published.
 	beaten time.Time
+	// looked is when it was last read what stands.
+	looked time.Time
 	closed bool
+	// lost tells that the run is not ours any more: nothing is said of it again.
+	lost bool
 	// flushed tells that the last word was said for as long as it is ours to say,
 	// unsaid what of it does not stand.
 	flushed bool
@@ -61,20 +72,45 @@ type Publisher struct {
 	// attempting is held for one attempt: an older state can never be written over
 	// a newer one.
 	attempting chan struct{}
+	// giveUp ends the attempt under way; nil while there is none.
+	giveUp context.CancelFunc
+	// identity is that of the object of which it is known what stands.
+	identity string
+}
+
+// Options are what a publisher does beyond the annotations of a run.
+type Options struct {
+	// Announce tells that somebody named the object, so that it is kept true also
+	// where an apply finds nothing to do.
+	Announce bool
+	// Available tells which versions a cluster that runs these could be upgraded
+	// to next, zero where it could not; a zero version that runs is not known. It
+	// returns at once. Nil publishes nothing about it.
+	Available func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 }
 
 // New makes a publisher. [Publisher.Close] must be called in the end.
-func New(store Store) *Publisher {
-	return &Publisher{
+func New(store Store, options Options) *Publisher {
+	made := &Publisher{
 		store:    store,
+		options:  options,
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 		wake:     make(chan struct{}, 1),
 		wanted:   map[string]*string{},
+		rests:    map[string]quiet{},
 		standing: map[string]*string{},
+		meddled:  map[string]int{},
+		doubtful: map[string]bool{},
 
 		attempting: make(chan struct{}, 1),
 	}
+
+	if store, ok := store.(StatusStore); ok {
+		made.status = newStatusKeeper(store)
+	}
+
+	return made
 }
 
 // Observe takes note of an event and returns at once.
@@ -83,25 +119,46 @@ func (p *Publisher) Observe(event cluster.Event) {
 	defer p.mutex.Unlock()
 
 	if event.Kind == cluster.EventRunLost {
-		// The annotations are somebody else's now, the unpublished ones too.
-		p.wanted, p.running = map[string]*string{}, false
+		// The annotations are somebody else's now, the unpublished ones too. What is
+		// still being ended says so of no turn of ours any more.
+		p.lost = true
+		p.forget()
 
 		return
 	}
 
-	changes, running := translate(event, p.running)
-	if p.closed || len(changes) == 0 {
+	said, next := translate(event, p.course, p.options.Available)
+	if p.closed || p.lost || len(said.changes) == 0 {
 		return
 	}
 
-	maps.Copy(p.wanted, changes)
-	p.running, p.flushed = running, false
+	maps.Copy(p.wanted, said.changes)
+	maps.DeleteFunc(p.rests, func(status string, _ quiet) bool { return said.changes[status] != nil })
+	maps.Copy(p.rests, said.rests)
+
+	if event.Kind == cluster.EventRunDone {
+		talos, kubernetes := halves(event)
+		talos.end(p.wanted)
+		kubernetes.end(p.wanted)
+	}
+
+	p.course, p.flushed = next, false
 
 	p.start.Do(p.launch)
 
 	select {
 	case p.wake <- struct{}{}:
 	default: // a wake-up is pending already
+	}
+}
+
+// forget leaves nothing to say, and ends an attempt to say something. The lock is
+// held.
+func (p *Publisher) forget() {
+	p.wanted, p.rests, p.course.running = map[string]*string{}, map[string]quiet{}, false
+
+	if p.giveUp != nil {
+		p.giveUp()
 	}
 }
 
@@ -128,7 +185,7 @@ func (p *Publisher) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			backoff = min(max(minBackoff, 2*backoff), maxBackoff)
+			backoff = longer(backoff)
 		}
 
 		if !p.pause(backoff) {
@@ -137,13 +194,22 @@ func (p *Publisher) run(ctx context.Context) {
 	}
 }
 
+// longer is the pause after another attempt that failed.
+func longer(backoff time.Duration) time.Duration {
+	return min(max(minBackoff, 2*backoff), maxBackoff)
+}
+
 // pause waits for the next reason to publish: after a failure the end of the
-// back-off, otherwise an event or the heartbeat. It is false when the
-// publisher is being closed.
+// back-off, otherwise an event, the heartbeat or another attempt at the status. It
+// is false when the publisher is being closed.
 func (p *Publisher) pause(backoff time.Duration) bool {
 	wake, wait := p.wake, p.untilBeat()
 	if backoff > 0 {
 		wake, wait = nil, backoff
+	}
+
+	if p.status != nil {
+		wait = sooner(wait, p.status.until())
 	}
 
 	var timer <-chan time.Time
@@ -165,80 +231,23 @@ func (p *Publisher) pause(backoff time.Duration) bool {
 	return true
 }
 
+// sooner is the lesser of two times to wait, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+
+	return min(a, b)
+}
+
 // untilBeat is the time until the next heartbeat, 0 when none is due.
 func (p *Publisher) untilBeat() time.Duration {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
-	if !p.running {
+	if !p.course.running {
 		return 0
 	}
 
 	return max(time.Until(p.beaten.Add(heartbeat)), time.Nanosecond)
 }
-
-// publish makes one attempt to write what is not known to stand.
-func (p *Publisher) publish(ctx context.Context) error {
-	select {
-	case p.attempting <- struct{}{}:
-		defer func() { <-p.attempting }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-
-	changes := p.pending(time.Now())
-	if len(changes) == 0 {
-		return nil
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
-	defer cancel()
-
-	err := p.store.Patch(ctx, changes)
-
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-
-	if err != nil {
-		// The patch may have been applied all the same.
-		for key := range changes {
-			delete(p.standing, key)
-		}
-
-		return err
-	}
-
-	maps.Copy(p.standing, changes)
-	p.beaten = time.Now()
-
-	return nil
-}
-
-func (p *Publisher) pending(now time.Time) map[string]*string {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-
-	changes := map[string]*string{}
-
-	for key, value := range p.wanted {
-		if standing, known := p.standing[key]; !known || !same(standing, value) {
-			changes[key] = value
-		}
-	}
-
-	if len(changes) > 0 || p.running && now.Sub(p.beaten) >= heartbeat {
-		changes[KeyLastUpdate] = text(now.UTC().Format(time.RFC3339))
-	}
-
-	return changes
-}
-
-func same(a, b *string) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-
-	return *a == *b
-}
-
-func text(value string) *string { return &value }

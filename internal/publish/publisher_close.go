@@ -6,16 +6,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// closeTimeout bounds [Publisher.Close] for callers without a deadline.
-const closeTimeout = 15 * time.Second
+const (
+	// closeTimeout bounds [Publisher.Close] for callers without a deadline.
+	closeTimeout = 15 * time.Second
+	// hopelessAttempts is how often the last word is tried where waiting is not
+	// known to help.
+	hopelessAttempts = 3
+	// landing bounds the wait for an attempt that was given up.
+	landing = time.Second
+)
 
 // Close publishes what is not published yet, checks that it stands, and ends
 // the background work. It is bounded by the context, and by 15 seconds where
 // that has no deadline. The error says what could not be published; it does not
-// concern the upgrade itself.
+// concern the upgrade itself. [Publisher.Notes] has what else there is to say.
 func (p *Publisher) Close(ctx context.Context) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -27,9 +38,9 @@ func (p *Publisher) Close(ctx context.Context) error {
 	p.mutex.Lock()
 	again := p.closed
 	p.closed = true
-	p.running = false
+	p.course.running = false
 	launched := p.cancel != nil
-	flushed, unsaid := p.flushed, p.unsaid
+	flushed, unsaid := p.flushed || p.lost, p.unsaid
 	p.mutex.Unlock()
 
 	if again || !launched {
@@ -64,7 +75,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 func (p *Publisher) Flush(ctx context.Context) {
 	p.mutex.Lock()
 	idle := p.closed || p.cancel == nil || len(p.wanted) == 0
-	p.running = false
+	p.course.running = false
 	p.mutex.Unlock()
 
 	if idle {
@@ -74,21 +85,42 @@ func (p *Publisher) Flush(ctx context.Context) {
 	err := p.finish(ctx)
 
 	p.mutex.Lock()
-	defer p.mutex.Unlock()
-
 	// What does not stand by now may be somebody else's to say.
-	p.wanted = map[string]*string{}
-	p.flushed, p.unsaid = true, err
+	p.forget()
+
+	p.flushed = true
+	if !p.lost {
+		p.unsaid = err
+	}
+	p.mutex.Unlock()
+
+	p.land()
 }
 
-// finish repeats the last word until it is seen to stand.
+// land waits for an attempt that was given up to end, which takes no longer than a
+// request takes to notice.
+func (p *Publisher) land() {
+	ctx, cancel := context.WithTimeout(context.Background(), landing)
+	defer cancel()
+
+	if _, release, err := p.turn(ctx); err == nil {
+		release()
+	}
+}
+
+// finish repeats the last word until it is seen to stand, or until it is clear that
+// it will not.
 func (p *Publisher) finish(ctx context.Context) error {
 	backoff := minBackoff
 
-	for {
-		err := p.settle(ctx)
-		if err == nil {
+	for attempt := 1; ; attempt++ {
+		annotations, status := p.settle(ctx)
+		if annotations == nil && status == nil {
 			return nil
+		}
+
+		if attempt >= hopelessAttempts && !heals(annotations) && !heals(status) {
+			return p.unsettled(annotations, status)
 		}
 
 		timer := time.NewTimer(backoff)
@@ -97,27 +129,65 @@ func (p *Publisher) finish(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 
-			return fmt.Errorf("the annotations of %s could not be brought up to date: %w", p.store, err)
+			return p.unsettled(annotations, status)
 		case <-timer.C:
 		}
 
-		backoff = min(2*backoff, maxBackoff)
+		backoff = longer(backoff)
 	}
 }
 
-var errOverwritten = errors.New("they were changed by somebody else")
+// heals tells whether waiting may cure the error.
+func heals(err error) bool {
+	return cluster.Heals(err) && !errors.Is(err, errDeleting)
+}
+
+// unsettled says what does not stand in the end.
+func (p *Publisher) unsettled(annotations, status error) error {
+	switch {
+	case status == nil:
+		return fmt.Errorf("the annotations of %s could not be brought up to date: %w", p.store, annotations)
+	case annotations == nil:
+		return fmt.Errorf("the status of %s could not be brought up to date: %w", p.store, status)
+	default:
+		return fmt.Errorf("the annotations and the status of %s could not be brought up to date: %w", p.store, annotations)
+	}
+}
+
+var errOverwritten = errors.New("somebody else changes them at the same time")
 
 // settle publishes what is pending and reads it back: somebody else may have
 // written to the object, and an attempt given up earlier may have arrived late.
-func (p *Publisher) settle(ctx context.Context) error {
-	if err := p.publish(ctx); err != nil {
-		return err
+func (p *Publisher) settle(ctx context.Context) (annotations, status error) {
+	ctx, release, err := p.turn(ctx)
+	if err != nil {
+		return err, nil
 	}
 
+	defer release()
+
+	if annotations = p.annotate(ctx); annotations == nil {
+		annotations = p.readBack(ctx)
+	}
+
+	if p.status != nil {
+		status = p.status.settle(ctx, p.stature)
+	}
+
+	return annotations, status
+}
+
+// readBack checks that the annotations stand.
+func (p *Publisher) readBack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
 
 	found, err := p.store.Read(ctx)
+	if errors.Is(err, cluster.ErrDenied) {
+		// Who may write and not read has to do with the word of the API server.
+		return nil
+	}
+
 	if err != nil {
 		return err
 	}
@@ -125,14 +195,18 @@ func (p *Publisher) settle(ctx context.Context) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
-	for key, value := range p.wanted {
-		standing, exists := found[key]
-		if exists != (value != nil) || exists && standing != *value {
-			delete(p.standing, key)
+	p.recognise(found)
 
-			err = errOverwritten
-		}
+	differing := p.compare(found)
+	if len(differing) == 0 {
+		return nil
 	}
 
-	return err
+	for _, key := range differing {
+		delete(p.standing, key)
+	}
+
+	slices.Sort(differing)
+
+	return fmt.Errorf("%w: %s", errOverwritten, strings.Join(differing, ", "))
 }

@@ -18,7 +18,7 @@ import (
 func TestARunIsToldInTheWordsOfTheProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{found: map[string]string{publish.KeyFailedNodes: "cp-2", "upgrade.vitistack.io/talos-target": "1.13.4"}}
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 
 		const current, status, message, progress = publish.KeyCurrent, publish.KeyStatus, publish.KeyMessage, publish.KeyProgress
 
@@ -74,7 +74,7 @@ func TestAFailureNamesNodeAndReasonInOneLine(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memory{}
-			publisher := publish.New(store)
+			publisher := publish.New(store, publish.Options{})
 
 			test.event.Kind, test.event.Target = cluster.EventRunFailed, target
 			publisher.Observe(test.event)
@@ -99,7 +99,7 @@ func TestAFailureNamesNodeAndReasonInOneLine(t *testing.T) {
 func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 		event := cluster.Event{
 			Node: "cp-0", Talos: progress(0, 3, ""),
 			To: version.MustParse("1.13.4"), Target: cluster.Target{Talos: version.MustParse("1.14.1")},
@@ -127,7 +127,7 @@ func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
 func TestTheHeartBeatsOnlyWhileTheRunLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 		events := story()
 
 		publisher.Observe(events[0])
@@ -165,7 +165,7 @@ func TestTheHeartBeatsOnlyWhileTheRunLives(t *testing.T) {
 func TestAStoreThatIsDownHoldsNothingUpAndGetsTheLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{until: time.Now().Add(2 * time.Minute), takes: 3 * time.Second}
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 		started := time.Now()
 
 		for _, event := range story() {
@@ -192,7 +192,7 @@ func TestAStoreThatIsDownHoldsNothingUpAndGetsTheLatest(t *testing.T) {
 func TestALostReplyIsNotTakenForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{loses: 1}
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 		events := story()
 
 		// The first word takes effect and its reply is lost, and then the
@@ -221,7 +221,7 @@ func TestCloseMakesTheLastWordStand(t *testing.T) {
 			}
 		}
 
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 
 		for _, event := range story() {
 			publisher.Observe(event)
@@ -255,7 +255,7 @@ func TestCloseGivesUpInTimeAndSaysSo(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"the caller's deadline": 4 * time.Second, "its own": 0} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memory{until: time.Now().Add(time.Hour), takes: 7 * time.Second}
-			publisher := publish.New(store)
+			publisher := publish.New(store, publish.Options{})
 			publisher.Observe(story()[0])
 
 			ctx, want := t.Context(), 15*time.Second
@@ -286,7 +286,7 @@ func TestCloseGivesUpInTimeAndSaysSo(t *testing.T) {
 func TestAPublisherWithoutEventsTouchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
-		if err := publish.New(store).Close(t.Context()); err != nil || len(store.patches) != 0 {
+		if err := publish.New(store, publish.Options{}).Close(t.Context()); err != nil || len(store.patches) != 0 {
 			t.Errorf("%d patches, %v", len(store.patches), err)
 		}
 	})
@@ -297,7 +297,7 @@ func TestAPublisherWithoutEventsTouchesNothing(t *testing.T) {
 func TestARunThatLostItsLeaseSaysNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 
 		publisher.Observe(cluster.Event{Kind: cluster.EventRunStarted, Talos: progress(0, 2, "1.12.6"), Target: cluster.Target{Talos: version.MustParse("1.13.4")}})
 		synctest.Wait()

@@ -22,7 +22,7 @@ func TestANodeThatIsRolledBack(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
-		publisher := publish.New(store)
+		publisher := publish.New(store, publish.Options{})
 
 		for _, step := range []struct {
 			event cluster.Event

@@ -11,57 +11,104 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// messageLimit keeps a long error from crowding out what else is annotated.
-const messageLimit = 500
+const (
+	// messageLimit, in runes, keeps a long error from crowding out what else is
+	// annotated.
+	messageLimit = 500
+	// listLimit, in bytes, does so for a long list of nodes.
+	listLimit = 8 << 10
+	// cutOff ends a list that is not whole.
+	cutOff = ",..."
+)
 
-// translate says which annotations an event changes, and whether the run goes
-// on after it. An event claims nothing that it does not say itself.
-func translate(event cluster.Event, running bool) (changes map[string]*string, goesOn bool) {
+// word is what is to be said from an event on.
+type word struct {
+	// changes are annotations as they should be, nil for those that should not be.
+	changes map[string]*string
+	// rests are the halves in which nothing goes on, by their status annotation.
+	rests map[string]quiet
+}
+
+// course is how a run has gone so far, as far as what is said depends on it.
+type course struct {
+	// running tells that it goes on.
+	running bool
+	// begun tells that it got past everything that keeps a run from beginning.
+	begun bool
+	// idle tells that nothing was to be done when it began, and nothing was done.
+	idle bool
+}
+
+// after is the course after an event about the halves.
+func (c course) after(event cluster.Event, talos, kubernetes half) course {
+	switch event.Kind {
+	case cluster.EventRunStarted:
+		c.running, c.begun, c.idle = true, true, talos.settled() && kubernetes.settled()
+	case cluster.EventNodeStarted, cluster.EventNodeDone, cluster.EventRollingBack:
+		c.running, c.begun, c.idle = true, true, false
+	case cluster.EventRunDone:
+		c.running, c.begun = false, true
+	case cluster.EventRunFailed:
+		c.running, c.idle = false, false
+	default:
+	}
+
+	return c
+}
+
+// translate says what an event changes, and how the run stands after it. An event
+// claims nothing that it does not say itself.
+func translate(event cluster.Event, so course, available available) (word, course) {
 	talos, kubernetes := halves(event)
 	if !talos.managed() && !kubernetes.managed() {
-		return nil, running
+		return word{}, so
 	}
 
 	moving, other := concerned(event, talos, kubernetes)
-	changes = map[string]*string{}
+	made := word{changes: map[string]*string{}, rests: map[string]quiet{}}
+	next := so.after(event, talos, kubernetes)
 
 	switch event.Kind {
 	case cluster.EventRunStarted:
-		start(changes, moving)
-		changes[KeyFailedNodes] = nil
-		goesOn = true
+		start(made.changes, moving, next)
+		made.changes[KeyFailedNodes] = nil
 	case cluster.EventNodeStarted:
-		moving.say(changes, StatusInProgress, begun(event)+onTheWay(event, moving)+moving.aside())
-		goesOn = true
+		moving.say(made.changes, StatusInProgress, begun(event)+onTheWay(event, moving)+moving.aside())
 	case cluster.EventNodeDone:
-		moving.say(changes, StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
-		goesOn = true
+		moving.say(made.changes, StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
 	case cluster.EventRollingBack:
 		if !talos.managed() {
 			// Of what is not managed nothing is said.
-			return nil, running
+			return word{}, so
 		}
 
-		talos.say(changes, StatusRollingBack, rolling(event))
-		goesOn = true
+		talos.say(made.changes, StatusRollingBack, rolling(event))
 	case cluster.EventRunDone:
-		moving.complete(changes)
-		changes[KeyFailedNodes] = nil
+		moving.complete(made.changes)
+		made.changes[KeyFailedNodes] = nil
 	case cluster.EventRunFailed:
-		moving.fail(changes, event)
-		changes[KeyFailedNodes] = failedNodes(event)
+		moving.fail(made.changes, event)
+		made.changes[KeyFailedNodes] = failedNodes(event)
 	default:
-		return nil, running
+		return word{}, so
 	}
 
-	moving.measure(changes)
+	moving.measure(made.changes)
 
 	if other.managed() {
-		beside(changes, event, moving, other)
-		other.measure(changes)
+		beside(made.changes, event, next, moving, other)
+		other.measure(made.changes)
 	}
 
-	return changes, goesOn
+	talos.next, kubernetes.next = available.offer(made.changes, talos, kubernetes)
+
+	for _, h := range [...]half{talos, kubernetes} {
+		if h.rests(event, next) {
+			made.rest(h, available.known(made.changes, h))
+		}
+	}
+
+	return made, next
 }
 
 // concerned are the half that an event is about and the other one. What is not
@@ -85,9 +132,10 @@ func concerned(event cluster.Event, talos, kubernetes half) (moving, other half)
 
 // beside says how the half is that an event is not about. A run that ends leaves
 // nothing behind that looks as if it went on.
-func beside(changes map[string]*string, event cluster.Event, moving, other half) {
+func beside(changes map[string]*string, event cluster.Event, so course, moving, other half) {
 	switch {
-	case event.Kind == cluster.EventRunDone, other.done():
+	case event.Kind == cluster.EventRunDone, so.idle, other.known() && other.settled():
+		// What is applied and not shown by every node waits for those alone.
 		other.complete(changes)
 	case other.progress.Steps > 0:
 		other.say(changes, StatusBlocked, cmp.Or(other.progress.Waits, "Waiting for "+moving.name+" upgrade to complete"))
@@ -97,8 +145,11 @@ func beside(changes map[string]*string, event cluster.Event, moving, other half)
 }
 
 // start says that the half begins to move, or that there is nothing to do in it.
-func start(changes map[string]*string, moving half) {
-	if moving.done() {
+func start(changes map[string]*string, moving half, so course) {
+	switch {
+	case !moving.known():
+		return
+	case so.idle || moving.done():
 		moving.complete(changes)
 
 		return
@@ -162,7 +213,19 @@ func failedNodes(event cluster.Event) *string {
 		return nil
 	}
 
-	return text(strings.Join(names, ","))
+	return text(listed(names))
+}
+
+// listed is the list of names, cut off between two of them where it is too long.
+func listed(names []string) string {
+	whole := strings.Join(names, ",")
+	if len(whole) <= listLimit {
+		return whole
+	}
+
+	kept := whole[:listLimit-len(cutOff)]
+
+	return kept[:max(strings.LastIndexByte(kept, ','), 0)] + cutOff
 }
 
 // onTheWay names a version between what ran and the target, so that nobody takes
@@ -185,13 +248,18 @@ func reason(event cluster.Event) string {
 
 	why, _, _ = strings.Cut(strings.TrimSpace(why), "\n")
 
-	if runes := []rune(why); len(runes) > messageLimit {
-		why = string(runes[:messageLimit-1]) + "\u2026"
-	}
-
-	if why == "" {
+	if why = shortened(why, messageLimit); why == "" {
 		return "the reason is not known"
 	}
 
 	return why
+}
+
+// shortened is the text with at most so many runes.
+func shortened(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "\u2026"
+	}
+
+	return text
 }

@@ -115,7 +115,7 @@ func (r *rig) startWith(name string, talosconfig []byte) *process {
 		r.T.Fatal(err)
 	}
 
-	p.notes = publish.New(store)
+	p.notes = publish.New(store, publish.Options{})
 	p.rest.Intercept(func(ctx context.Context, _ ports.Call, next func(context.Context) error) error {
 		if p.doomed() {
 			return harness.ErrKilled
