@@ -27,6 +27,7 @@ func componentGuards() []guard {
 		{name: checkComponents, check: guardStaticPods},
 		{name: checkKubelets, check: guardKubelets},
 		{name: checkSkew, check: guardSkew},
+		{name: cluster.CheckOperator, check: guardOperator},
 	}
 }
 
@@ -49,7 +50,7 @@ func (c *replacement) guarded(ctx context.Context) error {
 			return false, "", errGateClosed
 		}
 
-		steps := c.traffic.count()
+		intruded, steps := c.intruded(ctx, true), c.traffic.count()
 
 		snapshot, err := c.observe(ctx, func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == c.step.Node
@@ -59,13 +60,17 @@ func (c *replacement) guarded(ctx context.Context) error {
 		}
 
 		last, c.single = nil, len(snapshot.ControlPlanes()) == 1
-		seen := situation{Snapshot: snapshot, step: c.step, run: c.run.run, policy: c.request.Policy}
+		seen := situation{Snapshot: snapshot, step: c.step, run: c.run.run, policy: c.request.Policy, intruded: intruded}
 
 		for _, guard := range c.componentGuards {
 			last = append(last, guard.check(seen)...)
 		}
 
 		last = c.standing(last)
+
+		if len(of(cluster.CheckOperator, last)) > 0 {
+			return false, "", errOccupied
+		}
 
 		if len(last) > 0 {
 			return false, last[0].String(), fatal(last)

@@ -25,6 +25,9 @@ type Options struct {
 	Workloads cluster.WorkloadReader
 	// Registry is nil where images are not to be looked for.
 	Registry cluster.Registry
+	// Operator is a controller that may upgrade the same cluster; nil where none is
+	// known.
+	Operator cluster.Operator
 	// Clock is the one on the wall when nil.
 	Clock Clock
 	// Observers are told of every event of a run, in order.
@@ -45,6 +48,7 @@ type Engine struct {
 	manifests  cluster.BootstrapManifests
 	workloads  cluster.WorkloadReader
 	registry   cluster.Registry
+	operator   cluster.Operator
 	clock      Clock
 	observers  []cluster.Observer
 	run        string
@@ -69,6 +73,7 @@ func New(options Options) *Engine {
 		manifests:  options.Manifests,
 		workloads:  options.Workloads,
 		registry:   options.Registry,
+		operator:   options.Operator,
 		clock:      options.Clock,
 		observers:  options.Observers,
 		run:        options.Run,
@@ -113,6 +118,8 @@ type Request struct {
 	// Snapshots is where a snapshot of etcd is saved before anything is touched;
 	// nil takes none.
 	Snapshots cluster.SnapshotStore
+	// Delegated tells that the operator acts, and not this engine.
+	Delegated bool
 }
 
 // Durations of the engine. They are measured on its clock.
@@ -136,6 +143,9 @@ const (
 	hurriedPatience = 4 * time.Second
 	haltMost        = 8 * time.Second
 	releaseMost     = 12 * time.Second
+	// freeMost is when the operator of the cluster is set free at the latest, before
+	// that.
+	freeMost = 10 * time.Second
 	// hurriedLeast is left to each of them in any case.
 	hurriedLeast = 500 * time.Millisecond
 	// observeParallel bounds the nodes that are observed at the same time.

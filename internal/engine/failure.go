@@ -147,6 +147,9 @@ var (
 	ErrWindow = errors.New("the maintenance window is closed")
 	// ErrSnapshot: no snapshot of etcd could be taken.
 	ErrSnapshot = errors.New("no snapshot of etcd")
+	// ErrOperator: the operator of the cluster is in the way, or did not do what it
+	// was asked for.
+	ErrOperator = errors.New("the operator of the cluster")
 	// ErrDeadline: the time for the whole run is used up.
 	ErrDeadline = errors.New("the time for the run is used up")
 )

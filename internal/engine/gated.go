@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -284,6 +285,10 @@ func sentence(text string) string {
 
 	if first := text[0]; first >= 'a' && first <= 'z' && len(text) > 1 {
 		text = string(first-'a'+'A') + text[1:]
+	}
+
+	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
+		return text
 	}
 
 	return text + "."

@@ -34,6 +34,8 @@ type situation struct {
 	// vitals are what is wrong with the disk and the clock of the step's node,
 	// closed are the gates that do not hold.
 	vitals, closed []cluster.Finding
+	// intruded is what shows that the operator of the cluster acts.
+	intruded []cluster.Finding
 }
 
 // guard is one condition for disturbing a node. Unknown counts as not holding.
@@ -62,6 +64,7 @@ func defaultGuards() []guard {
 		{name: cluster.CheckDiskSpace, check: guardDisk, unarmed: true},
 		{name: cluster.CheckTimeSync, check: guardClock, unarmed: true},
 		{name: cluster.CheckGates, check: guardGates, unarmed: true},
+		{name: cluster.CheckOperator, check: guardOperator, unarmed: true},
 		{name: cluster.CheckPendingInstall, check: guardPending, unarmed: true},
 	}
 }
@@ -103,6 +106,8 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 		}
 
 		switch {
+		case len(of(cluster.CheckOperator, last)) > 0:
+			return false, "", errOccupied
 		case len(last) > 0 && t.crowded(last):
 			failed = standsBack(last)
 
@@ -151,6 +156,10 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 
 	if cordoning && !t.armed && !t.cordoned {
 		seen.closed = t.closed(ctx, t.step.Node)
+	}
+
+	if !t.armed {
+		seen.intruded = t.intruded(ctx, true)
 	}
 
 	vitals, vitalsErr := cluster.Vitals{}, error(nil)

@@ -89,6 +89,9 @@ func guardClock(s situation) []cluster.Finding { return of(cluster.CheckTimeSync
 
 func guardGates(s situation) []cluster.Finding { return s.closed }
 
+// guardOperator wants the operator of the cluster to leave it alone.
+func guardOperator(s situation) []cluster.Finding { return s.intruded }
+
 // of are the findings of one check that stop something.
 func of(check string, findings []cluster.Finding) []cluster.Finding {
 	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })

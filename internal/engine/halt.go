@@ -72,16 +72,21 @@ func (h *halt) patience(now time.Time, most time.Duration) time.Duration {
 }
 
 // lastWord has what was said of a run stand where others look, unless another run
-// has taken over at the very end.
-func (e *Engine) lastWord(ctx context.Context, held *lock, failed error) {
+// has taken over at the very end. It tells whether the word is still this run's.
+func (e *Engine) lastWord(ctx context.Context, held *lock, failed error) bool {
 	kept, end := e.aftermath(ctx)
 	defer end()
 
-	if _, _, err := held.holds(kept); errors.Is(err, ErrLeaseLost) && !errors.Is(failed, ErrLeaseLost) {
+	_, _, err := held.holds(kept)
+	lost := errors.Is(err, ErrLeaseLost)
+
+	if lost && !errors.Is(failed, ErrLeaseLost) {
 		e.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 	}
 
 	e.flush(ctx)
+
+	return !lost && !errors.Is(failed, ErrLeaseLost)
 }
 
 // flush waits for the last word to stand where others look, for as long as the

@@ -56,7 +56,7 @@ func silence(claims map[string]string) { clear(claims) }
 func plantedBugs() []planted {
 	return slices.Concat(
 		plantedDisruptions(), plantedVersions(), plantedComponents(), plantedRestarts(), plantedWriters(), plantedClaims(), plantedPolicies(),
-		plantedRollbacks(), neglected(),
+		plantedRollbacks(), neglected(), plantedOperators(), plantedStatuses(),
 	)
 }
 

@@ -174,6 +174,10 @@ func (p *preflight) probes(depth Depth) []probe {
 		probes = append(probes, probe{checks: []string{cluster.CheckWindow}, ask: p.window})
 	}
 
+	if p.operator != nil {
+		probes = append(probes, probe{checks: []string{cluster.CheckOperator}, ask: p.operated})
+	}
+
 	return probes
 }
 

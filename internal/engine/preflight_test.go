@@ -11,7 +11,9 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
@@ -32,6 +34,7 @@ type examined struct {
 	client   *ports.Client
 	liar     *liar
 	registry *ports.Registry
+	beside   *owned
 	request  engine.Request
 }
 
@@ -55,7 +58,7 @@ func (e *examined) examine() engine.Examination {
 
 	made := engine.New(engine.Options{
 		Talos: e.liar, Kubernetes: e.liar, Removals: e.client, Manifests: e.client, Workloads: e.client, Registry: e.registry,
-		Run: "run-1", ClusterName: "test",
+		Operator: operator.New(e.beside.of, e.beside.api), Run: "run-1", ClusterName: "test",
 	})
 
 	snapshot, err := made.Observe(context.Background())
@@ -71,6 +74,7 @@ func newExamined(r *rig) *examined {
 	client := r.Client("run-1")
 
 	made := &examined{rig: r, client: client, liar: &liar{Client: client}, registry: ports.NewRegistry(), request: to(toLifecycle)}
+	made.beside = newOwned(r, played.SeedVitistack)
 	made.request.Gates = []cluster.Gate{&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return true, "", nil }}}
 	made.request.Window = interval{from: time.Now().Add(-time.Hour), to: time.Now().Add(time.Hour)}
 	made.request.Snapshots = ports.NewVault()
@@ -130,7 +134,7 @@ func TestEveryCheckPassesOnAHealthyCluster(t *testing.T) {
 // TestEveryCheckTellsWhatItFinds drives each check to a failure and, where there
 // is something that it could fail to learn, to not knowing.
 func TestEveryCheckTellsWhatItFinds(t *testing.T) {
-	rows := slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations())
+	rows := slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations(), operatorExaminations())
 
 	for _, row := range rows {
 		t.Run(row.check+"/"+row.condition, func(t *testing.T) {
@@ -180,7 +184,7 @@ func TestEveryCheckTellsWhatItFinds(t *testing.T) {
 // TestSkippedChecksAreAdvice shows for each failure that the policy may skip that
 // it stops an apply, and that skipping makes it advice which is still told.
 func TestSkippedChecksAreAdvice(t *testing.T) {
-	for _, row := range slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations()) {
+	for _, row := range slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations(), operatorExaminations()) {
 		if row.want != failed && row.want != untold {
 			continue
 		}

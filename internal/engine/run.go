@@ -22,6 +22,7 @@ type run struct {
 	since   time.Time
 	guards  []guard
 	lock    *lock
+	beside  *beside
 	journal *journal
 	traffic *traffic
 	starts  *starts
@@ -33,27 +34,9 @@ type run struct {
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot, error) {
 	e.halt.begin(ctx)
 
-	snapshot, err := e.firstLook(ctx)
+	snapshot, err := e.recognise(ctx, request)
 	if err != nil {
-		return snapshot, &Failure{
-			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: unreachedRemedy(err), Err: err,
-		}
-	}
-
-	if request.ClusterID != "" && snapshot.ID == "" {
-		return snapshot, &Failure{
-			Summary: "Unable to tell which cluster this is",
-			Seen:    fmt.Sprintf("The state belongs to cluster %s, and the connected cluster did not say who it is.", request.ClusterID),
-			State:   "Nothing was touched.", Remedy: resumeRemedy, Err: ErrWrongCluster,
-		}
-	}
-
-	if request.ClusterID != "" && request.ClusterID != snapshot.ID {
-		return snapshot, &Failure{
-			Summary: "Unable to upgrade another cluster",
-			Seen:    fmt.Sprintf("The state belongs to cluster %s, this provider reaches %s.", request.ClusterID, snapshot.ID),
-			State:   "Nothing was touched.", Remedy: "Check the talosconfig and its context.", Err: ErrWrongCluster,
-		}
+		return snapshot, err
 	}
 
 	made := plan.Make(snapshot, request.Target, request.Policy)
@@ -68,7 +51,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	idle := len(made.Steps) == 0
-	if idle && !leftSnapshot(snapshot) && !e.leftLease(ctx) {
+	if idle && !e.untold(ctx, snapshot, made, request) {
 		return snapshot, nil
 	}
 
@@ -82,15 +65,13 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 		return snapshot, remind(acquireFailure(ctx, err), remembered(snapshot, request.Target))
 	}
 
-	r := &run{
-		Engine: e, request: request, since: e.clock.Now(), lock: held,
-		guards: e.guards, journal: newJournal(), traffic: newTraffic(), starts: newStarts(),
-	}
+	r := e.under(held, request)
 
 	last, err := r.all(ctx, snapshot)
 	current, _ := r.journal.read()
 	err = remind(err, taken(current, request.Target))
-	r.conclude(last, err)
+
+	r.close(ctx, last, err)
 
 	if current.Snapshot != nil && last.Journal != nil && (last.Journal.Snapshot == nil || !last.Journal.Snapshot.Taken.After(current.Snapshot.Taken)) {
 		// It may be newer than the last observation.
@@ -98,13 +79,73 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 		last.Journal = &journal
 	}
 
-	e.lastWord(ctx, held, err)
+	return last, err
+}
 
-	if releaseErr := held.release(ctx); releaseErr != nil && err == nil {
-		e.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the lease could not be released: " + releaseErr.Error()})
+// recognise is the first look at the cluster, which must be the one that is
+// asked for. The error is a [*Failure].
+func (e *Engine) recognise(ctx context.Context, request Request) (cluster.Snapshot, error) {
+	snapshot, err := e.firstLook(ctx)
+
+	switch {
+	case err != nil:
+		return snapshot, &Failure{
+			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: unreachedRemedy(err), Err: err,
+		}
+	case request.ClusterID != "" && snapshot.ID == "":
+		return snapshot, &Failure{
+			Summary: "Unable to tell which cluster this is",
+			Seen:    fmt.Sprintf("The state belongs to cluster %s, and the connected cluster did not say who it is.", request.ClusterID),
+			State:   "Nothing was touched.", Remedy: resumeRemedy, Err: ErrWrongCluster,
+		}
+	case request.ClusterID != "" && request.ClusterID != snapshot.ID:
+		return snapshot, &Failure{
+			Summary: "Unable to upgrade another cluster",
+			Seen:    fmt.Sprintf("The state belongs to cluster %s, this provider reaches %s.", request.ClusterID, snapshot.ID),
+			State:   "Nothing was touched.", Remedy: "Check the talosconfig and its context.", Err: ErrWrongCluster,
+		}
+	default:
+		return snapshot, nil
+	}
+}
+
+// untold tells whether a cluster in which nothing is to be done has something
+// that only the holder of the lease may put right: what a run that died left
+// behind, or what others do not know yet.
+func (e *Engine) untold(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) bool {
+	event := cluster.Event{Kind: cluster.EventRunDone, Talos: made.Talos, Kubernetes: made.Kubernetes, Target: request.Target}
+
+	return leftSnapshot(snapshot) || e.leftLease(ctx) || e.leftHold(ctx) || e.announces(ctx, event)
+}
+
+// under is a run under the lease.
+func (e *Engine) under(held *lock, request Request) *run {
+	return &run{
+		Engine: e, request: request, since: e.clock.Now(), lock: held,
+		guards: e.guards, beside: &beside{}, journal: newJournal(), traffic: newTraffic(), starts: newStarts(),
+	}
+}
+
+// close says the last word of a run that ended with the error, or with none, gives
+// back what it held, and the lease last of all.
+func (r *run) close(ctx context.Context, last cluster.Snapshot, err error) {
+	r.conclude(last, err)
+
+	ours := r.lastWord(ctx, r.lock, err)
+	_, _, lost := r.lock.state()
+
+	switch {
+	case ours:
+		made := plan.Make(last, r.request.Target, r.request.Policy)
+		r.handBack(ctx, made.Talos.Lowest, made.Kubernetes.Lowest)
+	case errors.Is(lost, errLeaseFreed) && r.beside.holds():
+		// Nobody else has it who would take the hold over.
+		r.letGo(ctx)
 	}
 
-	return last, err
+	if releaseErr := r.lock.release(ctx); releaseErr != nil && err == nil {
+		r.warn("the lease could not be released: " + releaseErr.Error())
+	}
 }
 
 // all moves every node that has to move. Nothing goes on under a lease that is
@@ -113,6 +154,10 @@ func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snaps
 	leased, end := r.lock.bind(ctx)
 	defer end()
 	defer r.halt.watch(leased)()
+
+	if err := r.hold(leased); err != nil {
+		return snapshot, err
+	}
 
 	s := newSchedule(r, snapshot)
 	err := s.all(leased)
@@ -170,8 +215,8 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	return snapshot, err
 }
 
-// objections are all reasons not to begin. What is skipped, and what a drain
-// will cost, is said aloud.
+// objections are all reasons not to begin. What is skipped, what a drain will cost
+// and what there is to say of the operator is said aloud.
 func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
 	p := &preflight{Engine: e, snapshot: snapshot, made: made, request: request}
 	found := p.outlast(ctx, p.examine(ctx, p.probes(Applying)).Findings)
@@ -184,7 +229,7 @@ func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made
 	e.tell(found)
 
 	for _, finding := range found {
-		if finding.Check == cluster.CheckDrain && !finding.Skipped {
+		if (finding.Check == cluster.CheckDrain || finding.Check == cluster.CheckOperator) && !finding.Skipped {
 			e.emit(cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
 		}
 	}
@@ -249,8 +294,8 @@ func (r *run) conclude(snapshot cluster.Snapshot, err error) {
 		return
 	}
 
-	if errors.Is(err, ErrLeaseLost) {
-		// Whoever has the lease now speaks for the cluster.
+	if errors.Is(err, ErrLeaseLost) || errors.Is(err, errOccupied) {
+		// Whoever has the lease now, or the operator, speaks for the cluster.
 		r.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 
 		return

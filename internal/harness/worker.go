@@ -78,12 +78,33 @@ func (r *Rig) Worker(run string) *Worker {
 // WorkerOver lets the engine see the cluster through ports that may lie.
 func (r *Rig) WorkerOver(client *ports.Client, talos cluster.Talos, kube cluster.Kubernetes) *Worker {
 	made := &Worker{Client: client, Notes: &Publisher{client: client}}
-	made.Engine = engine.New(engine.Options{
-		Talos: talos, Kubernetes: kube, Removals: client, Manifests: client, Workloads: client, Run: client.Name(), Owner: "talosupgrade_cluster.test",
-		ClusterName: "test", Observers: []cluster.Observer{made, made.Notes},
-	})
+	options := optionsOf(client)
+	options.Talos, options.Kubernetes = talos, kube
+	options.Observers = []cluster.Observer{made, made.Notes}
+	made.Engine = engine.New(options)
 
 	return made
+}
+
+// WorkerBeside connects an engine under the name of a run, beside an operator that
+// may upgrade the same cluster. It is for the observers to publish what it does.
+func (r *Rig) WorkerBeside(run string, beside cluster.Operator, observers ...cluster.Observer) *Worker {
+	client := r.Client(run)
+	made := &Worker{Client: client, Notes: &Publisher{client: client}}
+	options := optionsOf(client)
+	options.Talos, options.Kubernetes, options.Operator = client, client, beside
+	options.Observers = append([]cluster.Observer{made}, observers...)
+	made.Engine = engine.New(options)
+
+	return made
+}
+
+// optionsOf are what all engines over the client have in common.
+func optionsOf(client *ports.Client) engine.Options {
+	return engine.Options{
+		Removals: client, Manifests: client, Workloads: client,
+		Run: client.Name(), Owner: "talosupgrade_cluster.test", ClusterName: "test",
+	}
 }
 
 // To is a request for a Talos version with the default policy.

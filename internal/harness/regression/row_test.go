@@ -45,17 +45,18 @@ const (
 	areaLease      area = "Lease and journal"
 	areaPlan       area = "Plans and checks"
 	areaKube       area = "Kubernetes and its manifests"
+	areaOperator   area = "Beside an operator"
 	areaConnection area = "Connections"
 	areaWords      area = "What is said"
 	areaHarness    area = "The harness itself"
 )
 
 func areas() []area {
-	return []area{areaInstall, areaParallel, areaLease, areaPlan, areaKube, areaConnection, areaWords, areaHarness}
+	return []area{areaInstall, areaParallel, areaLease, areaPlan, areaKube, areaOperator, areaConnection, areaWords, areaHarness}
 }
 
 func rows() []row {
-	return slices.Concat(installRows(), parallelRows(), leaseRows(), planRows(), kubernetesRows(), connectionRows(), wordRows(), harnessRows())
+	return slices.Concat(installRows(), parallelRows(), leaseRows(), planRows(), kubernetesRows(), operatorRows(), connectionRows(), wordRows(), harnessRows())
 }
 
 func engineTest(name string) test { return test{"engine", name} }

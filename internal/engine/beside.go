@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// beside is what a run knows of the operator beside it. Its turns share it.
+type beside struct {
+	mu sync.Mutex
+	// holding tells that the operator may be kept from acting in the name of the run.
+	holding bool
+	// blocking is what the last look found to be in the way.
+	blocking []cluster.Finding
+	// silent is when the object could not be read last; zero where it could.
+	silent time.Time
+	// unhold is how a person ends the hold.
+	unhold string
+}
+
+// silentPatience is how long an object that could not be read is left alone: every
+// turn would wait for it anew otherwise.
+const silentPatience = 30 * time.Second
+
+// spared tells whether the object could not be read a moment ago.
+func (b *beside) spared(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return !b.silent.IsZero() && now.Sub(b.silent) < silentPatience
+}
+
+// fail takes note of a look that failed.
+func (b *beside) fail(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.silent = now
+}
+
+// note takes note of a look.
+func (b *beside) note(blocking []cluster.Finding, unhold string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.blocking, b.silent = slices.Clone(blocking), time.Time{}
+	if unhold != "" {
+		b.unhold = unhold
+	}
+}
+
+// last is what the last look found.
+func (b *beside) last() []cluster.Finding {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return slices.Clone(b.blocking)
+}
+
+func (b *beside) hold() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.holding = true
+}
+
+func (b *beside) holds() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.holding
+}
+
+// byHand is how a person ends the hold; empty where that is not known.
+func (b *beside) byHand() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	return b.unhold
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// handsOff fails the test for every change that the engine makes itself, the lease
+// aside.
+func (o *owned) handsOff(w *worker) {
+	o.T.Helper()
+
+	w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Mutation > 0 && call.Method != "WriteLease" && call.Method != "Annotate" {
+			o.T.Errorf("the engine made the call %s", call)
+		}
+
+		return next(ctx)
+	})
+}
+
+// arrivedAt fails the test unless every machine runs the version and is in service.
+func (o *owned) arrivedAt(target string) {
+	o.T.Helper()
+	o.Sound()
+	o.AllRun(target)
+
+	if holder := o.Lease().Holder; holder != "" {
+		o.T.Errorf("the lease is still held by %s", holder)
+	}
+}
+
+// TestOperatorDoesWhatItIsAskedFor, with all its habits.
+func TestOperatorDoesWhatItIsAskedFor(t *testing.T) {
+	for name, habits := range map[string]played.Habits{
+		"as it is":                 {},
+		"versions with v":          {WithV: true},
+		"stale completed":          {StaleCompleted: true},
+		"forgets to clean up":      {Forgetful: true},
+		"all of the harmless ones": {WithV: true, StaleCompleted: true, Forgetful: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideOperator(t, asking(setup{}), &habits, func(o *owned) {
+				o.annotate(keyStatus, "completed")
+
+				w := o.beside("1")
+				o.handsOff(w)
+
+				if err := o.delegate(context.Background(), w, to(toLifecycle)); err != nil {
+					t.Fatalf("%v\n%s", err, o.Judge.Text())
+				}
+
+				o.wantFree()
+				o.arrivedAt(toLifecycle)
+
+				again := o.beside("2")
+				if err := o.delegate(context.Background(), again, to(toLifecycle)); err != nil {
+					t.Error(err)
+				}
+
+				if _, mutating := again.Client.Calls(); mutating > 0 {
+					t.Errorf("%d mutating calls for a cluster at its target", mutating)
+				}
+			})
+		})
+	}
+}
+
+// TestOperatorIsAskedForOneLegAfterTheOther: Talos first, then Kubernetes, one
+// minor at a time.
+func TestOperatorIsAskedForOneLegAfterTheOther(t *testing.T) {
+	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.12.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
+		var asked []string
+
+		o.api.Inject(func(_ context.Context, operation played.Operation, next func() error) error {
+			err := next()
+
+			for half, key := range map[string]string{"talos ": keyTarget, "kubernetes ": keyKubeTarget} {
+				if target := o.annotation(key); operation.By == "client" && operation.Mutation > 0 && target != "" {
+					asked = append(asked, half+target)
+				}
+			}
+
+			return err
+		})
+
+		request := to("1.13.4")
+		request.Target.Kubernetes = version.MustParse("1.35.2")
+		request.Policy.AllowIntermediate = true
+
+		w := o.beside("1")
+		o.handsOff(w)
+
+		if err := o.delegate(context.Background(), w, request); err != nil {
+			t.Fatalf("%v\n%s", err, o.Judge.Text())
+		}
+
+		o.wantFree()
+		o.arrivedAt("1.13.4")
+
+		if len(asked) != 3 || asked[0] != "talos 1.13.4" || !strings.HasPrefix(asked[1], "kubernetes 1.34.") || asked[2] != "kubernetes 1.35.2" {
+			t.Errorf("asked for %q", asked)
+		}
+	})
+}
+
+// TestOperatorThatDoesNotGetThereIsAskedNoMore: whatever it says, its target is
+// taken back, and the failure says what was seen.
+func TestOperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
+	for name, test := range map[string]struct {
+		habits played.Habits
+		within time.Duration
+		says   []string
+	}{
+		"fails":                  {played.Habits{FailOn: "cp-1"}, time.Hour, []string{"says that it failed", "cp-1"}},
+		"fails and stays failed": {played.Habits{FailOn: "worker-1", StaysFailed: true}, time.Hour, []string{"says that it failed", "worker-1"}},
+		"deaf":                   {played.Habits{Deaf: true}, 7 * time.Minute, []string{"did not react within 5m0s"}},
+		"lies":                   {played.Habits{Lies: true}, 7 * time.Minute, []string{"says that it is done", "not at Talos " + toLifecycle, "worker-0"}},
+		"stalls":                 {played.Habits{Stalls: true}, 40 * time.Minute, []string{"no progress within node_timeout"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideOperator(t, asking(setup{}), &test.habits, func(o *owned) {
+				w := o.beside("1")
+				o.handsOff(w)
+
+				begun := time.Now()
+				err := o.delegate(context.Background(), w, to(toLifecycle))
+				o.wantFailure(err, engine.ErrOperator, append(test.says, "taken back", "tenant-a/prod")...)
+
+				if took := time.Since(begun); took > test.within {
+					t.Errorf("it took %s", took)
+				}
+
+				o.wantFree()
+				o.Sound()
+
+				if holder := o.Lease().Holder; holder != "" {
+					t.Errorf("the lease is still held by %s", holder)
+				}
+			})
+		})
+	}
+}
+
+// TestFailedUpgradeOfTheOperatorIsAskedForAnew, in the way its protocol wants.
+func TestFailedUpgradeOfTheOperatorIsAskedForAnew(t *testing.T) {
+	habits := played.Habits{FailOn: "worker-1", FailTimes: 1, StaysFailed: true}
+
+	besideOperator(t, asking(setup{}), &habits, func(o *owned) {
+		err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
+		o.wantFailure(err, engine.ErrOperator, "worker-1")
+
+		if err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle)); err != nil {
+			t.Fatalf("%v\n%s", err, o.Judge.Text())
+		}
+
+		o.wantFree()
+		o.arrivedAt(toLifecycle)
+	})
+}
+
+// TestTargetOfACutOffRunIsFollowed: the process died, the operator did not.
+func TestTargetOfACutOffRunIsFollowed(t *testing.T) {
+	for name, stands := range map[string]map[string]string{
+		"at work":           {keyTarget: toLifecycle},
+		"failed, not taken": {keyTarget: toLifecycle, keyStatus: "failed", keyMessage: "Talos upgrade failed: node worker-0 did not come back online"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideOperator(t, asking(setup{}), &played.Habits{StaysFailed: true}, func(o *owned) {
+				for key, value := range stands {
+					o.annotate(key, value)
+				}
+
+				pass(90 * time.Second)
+
+				if err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle)); err != nil {
+					t.Fatalf("%v\n%s", err, o.Judge.Text())
+				}
+
+				o.wantFree()
+				o.arrivedAt(toLifecycle)
+			})
+		})
+	}
+}
+
+// TestHoldOfADeadRunDoesNotKeepTheOperatorFromBeingAsked: the run before was a
+// direct one.
+func TestHoldOfADeadRunDoesNotKeepTheOperatorFromBeingAsked(t *testing.T) {
+	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+		ctx, end := context.WithCancel(context.Background())
+		defer end()
+
+		o.killed(ctx, end, newStrike(dieBefore, 2, end))
+
+		if got := o.annotation(keyHold); got == "" {
+			t.Fatal("the run died before it held the operator")
+		}
+
+		if err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle)); err != nil {
+			t.Fatalf("%v\n%s", err, o.Judge.Text())
+		}
+
+		o.wantFree()
+		o.AllRun(toLifecycle)
+	})
+}
+
+// TestOperatorThatMayNotBeAskedIsLeftAlone.
+func TestOperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		stands map[string]string
+		reason error
+		says   string
+	}{
+		"held by somebody":     {map[string]string{keyHold: "maintenance"}, engine.ErrBlocked, "maintenance"},
+		"asked for another":    {map[string]string{keyTarget: "1.13.3"}, engine.ErrOperator, "to bring Talos to 1.13.3"},
+		"asked for Kubernetes": {map[string]string{keyKubeTarget: "1.35.2"}, engine.ErrOperator, "to bring Kubernetes to 1.35.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideOperator(t, asking(setup{}), nil, func(o *owned) {
+				for key, value := range test.stands {
+					o.annotate(key, value)
+				}
+
+				err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
+				o.wantFailure(err, test.reason, test.says)
+
+				for key, value := range test.stands {
+					if o.annotation(key) != value {
+						t.Errorf("%s became %q", key, o.annotation(key))
+					}
+				}
+			})
+		})
+	}
+
+	t.Run("no object", func(t *testing.T) {
+		besideOperator(t, asking(setup{}), nil, func(o *owned) {
+			if err := o.api.Delete(o.of); err != nil {
+				t.Fatal(err)
+			}
+
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrBlocked, "tenant-a/prod", "Nothing was touched")
+		})
+	})
+
+	t.Run("being deleted", func(t *testing.T) {
+		besideOperator(t, asking(setup{}), nil, func(o *owned) {
+			if err := o.api.Delete(o.of, "example.org/keep"); err != nil {
+				t.Fatal(err)
+			}
+
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrBlocked, "is being deleted")
+		})
+	})
+
+	t.Run("an alarm of etcd", func(t *testing.T) {
+		besideOperator(t, asking(setup{Options: model.Options{Faults: []model.Fault{{Node: "cp-0", Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace}}}}), &played.Habits{}, func(o *owned) {
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrBlocked, "etcd")
+			o.wantFree()
+		})
+	})
+}
+
+// TestCancelTakesBackWhatTheOperatorIsAskedFor in time.
+func TestCancelTakesBackWhatTheOperatorIsAskedFor(t *testing.T) {
+	for _, moment := range []time.Duration{time.Second, 7 * time.Second, 3 * time.Minute} {
+		besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+			ctx, cancel := context.WithTimeout(context.Background(), moment)
+			defer cancel()
+
+			begun := time.Now()
+			err := o.delegate(ctx, o.beside("1"), to(toLifecycle))
+
+			if took := time.Since(begun); err == nil || took > moment+cancelMost {
+				t.Errorf("%v after %s", err, took)
+			}
+
+			o.wantFree()
+
+			if holder := o.Lease().Holder; holder != "" {
+				t.Errorf("the lease is still held by %s", holder)
+			}
+		})
+	}
+}
+
+// TestTimeIsUpForTheOperatorToo.
+func TestTimeIsUpForTheOperatorToo(t *testing.T) {
+	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+		request := to(toLifecycle)
+		request.Deadline = 4 * time.Minute
+
+		o.wantFailure(o.delegate(context.Background(), o.beside("1"), request), engine.ErrDeadline, "timeouts")
+		o.wantFree()
+	})
+}
+
+// TestLostRepliesOfTheOperatorsAPI do not lead astray.
+func TestLostRepliesOfTheOperatorsAPI(t *testing.T) {
+	for lost := 1; lost <= 4; lost++ {
+		besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+			changes := 0
+
+			o.api.Inject(func(_ context.Context, operation played.Operation, next func() error) error {
+				err := next()
+
+				if operation.By == "client" && operation.Mutation > 0 {
+					if changes++; changes == lost {
+						return errors.Join(cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+					}
+				}
+
+				return err
+			})
+
+			if err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle)); err != nil {
+				t.Fatalf("reply %d: %v\n%s", lost, err, o.Judge.Text())
+			}
+
+			o.api.Inject(nil)
+			o.wantFree()
+		})
+	}
+}
+
+// TestDeclarativeOperatorIsFollowed to the end of both halves, and its failures.
+func TestDeclarativeOperatorIsFollowed(t *testing.T) {
+	t.Run("both halves", func(t *testing.T) {
+		besideDeclarative(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+			request := to(toLifecycle)
+			request.Target.Kubernetes = version.MustParse(toKubernetes)
+
+			w := o.beside("1")
+			o.handsOff(w)
+
+			if err := o.delegate(context.Background(), w, request); err != nil {
+				t.Fatalf("%v\n%s", err, o.Judge.Text())
+			}
+
+			o.arrivedAt(toLifecycle)
+		})
+	})
+
+	t.Run("again after a failure", func(t *testing.T) {
+		besideDeclarative(t, asking(setup{}), &played.Habits{FailOn: "worker-1", FailTimes: 1}, func(o *owned) {
+			o.wantFailure(o.delegate(context.Background(), o.beside("1"), to(toLifecycle)), engine.ErrOperator, "says that it failed")
+
+			if err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle)); err != nil {
+				t.Fatalf("%v\n%s", err, o.Judge.Text())
+			}
+
+			o.arrivedAt(toLifecycle)
+		})
+	})
+
+	for name, test := range map[string]struct {
+		habits played.Habits
+		says   string
+	}{
+		"fails": {played.Habits{FailOn: "worker-1"}, "says that it failed"},
+		"deaf":  {played.Habits{Deaf: true}, "did not react within 5m0s"},
+		"lies":  {played.Habits{Lies: true}, "says that it is done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideDeclarative(t, asking(setup{}), &test.habits, func(o *owned) {
+				err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
+				o.wantFailure(err, engine.ErrOperator, test.says, "cannot be taken back")
+			})
+		})
+	}
+}
