@@ -48,6 +48,8 @@ type clusterModel struct {
 	SyncInstallImage     types.Bool     `tfsdk:"sync_install_image"`
 	OnFailure            types.String   `tfsdk:"on_failure"`
 	Repeat               types.Object   `tfsdk:"retry"`
+	PublishTo            types.Object   `tfsdk:"publish_to"`
+	Mode                 types.String   `tfsdk:"mode"`
 	Timeouts             timeouts.Value `tfsdk:"timeouts"`
 	ID                   types.String   `tfsdk:"id"`
 	Status               types.Object   `tfsdk:"status"`
@@ -119,6 +121,8 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		SyncInstallImage:     types.BoolNull(),
 		OnFailure:            types.StringNull(),
 		Repeat:               types.ObjectNull(repeatTypes()),
+		PublishTo:            types.ObjectNull(publishToTypes()),
+		Mode:                 types.StringNull(),
 		Snapshot:             types.ObjectNull(snapshotTypes()),
 		Timeouts:             timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
 	}
@@ -129,7 +133,7 @@ func (m clusterModel) chosen() []attr.Value {
 	return []attr.Value{
 		m.TalosVersion, m.KubernetesVersion, m.Context, m.Order, m.RebootMode, m.NodeTimeout, m.Drain, m.InstallerImage,
 		m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown, m.MaxUnavailable, m.Canary, m.Settle, m.NodeOverrides, m.Kubernetes,
-		m.Preflight, m.EtcdSnapshot, m.Gates, m.MaintenanceWindow, m.SyncInstallImage, m.OnFailure, m.Repeat,
+		m.Preflight, m.EtcdSnapshot, m.Gates, m.MaintenanceWindow, m.SyncInstallImage, m.OnFailure, m.Repeat, m.PublishTo, m.Mode,
 	}
 }
 

@@ -23,7 +23,8 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 
 		resp.Diagnostics.Append(req.State.Get(ctx, &gone)...)
 		resp.Diagnostics.AddWarning(about("Destroying changes nothing on the nodes", r.clusters.called(gone)),
-			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept.")
+			"The nodes keep the versions they run. Only the objects of this provider are removed from the cluster ("+leftovers+"); an unfinished journal is kept."+
+				r.clusters.kept(gone.publication()))
 
 		return
 	}
@@ -108,18 +109,33 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	made := plan.Make(seen.Snapshot, request.Target, request.Policy)
 	examined := r.clusters.examine(bounded, planned, seen, made)
-	if len(made.Steps) > 0 {
+	work := len(made.Steps) > 0
+
+	var object objectView
+
+	if work {
 		examined.Findings = append(examined.Findings, r.clusters.claims.twin(seen.ID, seen.name)...)
+	} else {
+		object = r.clusters.viewObject(bounded, planned, prior, request.Target)
+		examined.Findings = append(examined.Findings, object.findings...)
 	}
 
-	diagnostics.Append(planFindings(examined.Findings, len(made.Steps) > 0, seen)...)
+	diagnostics.Append(planFindings(examined.Findings, work, seen)...)
 
-	if len(made.Steps) > 0 && !diagnostics.HasError() {
-		diagnostics.Append(rollWarning(made, seen.name, examined.Manifests))
+	if diagnostics.HasError() {
+		return work, diagnostics
+	}
+
+	if work {
+		diagnostics.Append(delegatedWarning(rollWarning(made, seen.name, examined.Manifests), planned.publication()))
 		diagnostics.Append(planned.limitWarnings(ctx, seen, made.Estimate(), prior == nil)...)
 	}
 
-	return len(made.Steps) > 0, diagnostics
+	if len(object.left) > 0 {
+		diagnostics.Append(leftWarning(object.left, seen.name))
+	}
+
+	return work || len(object.left) > 0, diagnostics
 }
 
 // unplannable is the diagnostic of a plan that could not look at the cluster.

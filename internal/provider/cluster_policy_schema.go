@@ -22,14 +22,14 @@ func policySchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
 	return map[string]schema.Attribute{
-		"order": schema.StringAttribute{
+		attrOrder: schema.StringAttribute{
 			MarkdownDescription: "Which nodes move first: `workers-first` (default) or `control-planes-first`.",
 			Optional:            true,
 			Computed:            true,
 			Default:             stringdefault.StaticString(string(policy.Order)),
 			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.WorkersFirst), string(cluster.ControlPlanesFirst))},
 		},
-		"reboot_mode": schema.StringAttribute{
+		attrRebootMode: schema.StringAttribute{
 			MarkdownDescription: "How nodes restart: `default` (kexec where the machine can) or `powercycle` (through the firmware).",
 			Optional:            true,
 			Computed:            true,

@@ -31,7 +31,12 @@ func (m clusterModel) request(ctx context.Context, factory string, objects clust
 		objects = noObjects{}
 	}
 
-	made := engine.Request{Target: target, Policy: policy, Window: window, Snapshots: m.snapshots()}
+	made := engine.Request{Target: target, Policy: policy, Window: window, Snapshots: m.snapshots(), Delegated: m.publication().delegated}
+
+	if made.Delegated {
+		// What Talos renders into the cluster is the operator's affair.
+		made.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
+	}
 
 	for _, rule := range rules {
 		made.Gates = append(made.Gates, rule.On(objects))

@@ -19,6 +19,8 @@ import (
 const (
 	attrTalosVersion         = "talos_version"
 	attrKubernetesVersion    = "kubernetes_version"
+	attrOrder                = "order"
+	attrRebootMode           = "reboot_mode"
 	attrNodeTimeout          = "node_timeout"
 	attrDrain                = "drain"
 	attrInstallerImage       = "installer_image"
@@ -81,7 +83,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		attrSnapshot: snapshotSchema(),
 	}
 
-	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema(), failureSchema()} {
+	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema(), failureSchema(), publishSchema()} {
 		maps.Copy(attributes, part)
 	}
 

@@ -35,6 +35,7 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateKubernetes(ctx)...)
 	resp.Diagnostics.Append(model.validateGuards(ctx)...)
 	resp.Diagnostics.Append(model.validateOnFailure()...)
+	resp.Diagnostics.Append(model.validatePublishing()...)
 }
 
 // validateTimeouts wants limits that leave some time, which their own type does

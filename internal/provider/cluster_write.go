@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -113,12 +114,17 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 func stopped(prior, planned clusterModel, snapshot cluster.Snapshot, summary string, err error) status {
 	current := newStatus(snapshot, prior)
 
-	failure := &engine.Failure{}
-	errors.As(err, &failure)
+	var delegated *delegationError
+	if errors.As(err, &delegated) {
+		return delegated.stopped(current, summary)
+	}
 
 	if neverBegan(err) {
 		return current
 	}
+
+	failure := &engine.Failure{}
+	errors.As(err, &failure)
 
 	reached := newStatus(snapshot, planned)
 	managed := reached.Kubernetes.Status != statusIdle
@@ -168,32 +174,71 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		}
 	}
 
-	told := &warningLog{}
-	observers := []cluster.Observer{progressLog{ctx: ctx}, told}
+	to := model.publication()
 
-	publisher := reached.publisher(id)
-	if publisher != nil {
-		observers = append(observers, publisher)
+	beside, err := reached.operator(to)
+	if err == nil && beside == nil && to.delegated {
+		err = fmt.Errorf("there is no connection to the Kubernetes API, which holds %s: %w", to, cluster.ErrUnreachable)
 	}
 
-	options := r.clusters.engine(reached)
-	options.Observers, options.Run, options.Owner = observers, rand.Text(), owner
+	if err != nil {
+		return cluster.Snapshot{}, diagnostics, err
+	}
+
+	known, end := r.clusters.releases.outlook(ctx, r.clusters.settings.userAgent())
+	defer end()
+
+	told := &warningLog{}
+	options := r.clusters.engine(reached, beside)
+	options.Observers, options.Run, options.Owner = []cluster.Observer{progressLog{ctx: ctx}, told}, cluster.RunPrefix+rand.Text(), owner
+
+	if to.delegated {
+		asked := &petition{Operator: beside}
+		options.Operator = asked
+
+		snapshot, err := engine.New(options).Delegate(ctx, request)
+		err = asked.failed(err)
+		diagnostics.Append(told.diagnostics(reached.name)...)
+
+		return snapshot, diagnostics, err
+	}
+
+	out := &outlets{publisher: reached.publisher(id, to, known.next), events: reached.events(to)}
+	options.Observers = append(options.Observers, out.observers()...)
 
 	snapshot, err := engine.New(options).Upgrade(ctx, request)
 
 	diagnostics.Append(told.diagnostics(reached.name)...)
-	diagnostics.Append(flush(ctx, publisher, reached.name)...)
+	diagnostics.Append(out.close(ctx, to, reached.name)...)
 
 	return snapshot, diagnostics, err
 }
 
-// flush makes the published annotations of the cluster with the name true, also
-// after a cancellation.
-func flush(ctx context.Context, publisher *publish.Publisher, name string) diag.Diagnostics {
-	if publisher == nil {
-		return nil
+// outlets are where others see what an upgrade does; each is nil where there is
+// none.
+type outlets struct {
+	publisher *publish.Publisher
+	events    *publish.Events
+}
+
+// observers are the outlets that there are.
+func (o *outlets) observers() []cluster.Observer {
+	var observers []cluster.Observer
+
+	if o.publisher != nil {
+		observers = append(observers, o.publisher)
 	}
 
+	if o.events != nil {
+		observers = append(observers, o.events)
+	}
+
+	return observers
+}
+
+// close makes what was published of the cluster with the name true, also after a
+// cancellation, and says what of it is not.
+func (o *outlets) close(ctx context.Context, to publication, name string) diag.Diagnostics {
 	limit := flushTimeout
 	if ctx.Err() != nil {
 		limit = hurriedFlush
@@ -202,11 +247,50 @@ func flush(ctx context.Context, publisher *publish.Publisher, name string) diag.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 
-	var diagnostics diag.Diagnostics
+	var (
+		published, told error
+		notes           []string
+	)
 
-	if err := publisher.Close(bounded); err != nil {
-		diagnostics.AddWarning(about("Unable to publish the progress", name),
-			sentence(err.Error())+"\n\nThe annotations in ConfigMap kube-system/talosupgrade may lag behind. The upgrade itself does not depend on them.")
+	if o.publisher != nil {
+		published, notes = o.publisher.Close(bounded), o.publisher.Notes()
+	}
+
+	if o.events != nil {
+		told = o.events.Close(bounded)
+	}
+
+	diagnostics := unsaid(published, told, to, name)
+
+	if len(notes) > 0 {
+		diagnostics.AddWarning(about("The progress was not published undisturbed", name),
+			strings.Join(notes, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
+	}
+
+	return diagnostics
+}
+
+// unsaid is one warning for what could not be published, and for Events that could
+// not be told: one cause, such as an object that is not there, is often behind both.
+func unsaid(published, told error, to publication, name string) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		sentences   []string
+	)
+
+	summary := "Unable to write Kubernetes Events"
+
+	if published != nil {
+		summary = "Unable to publish the progress"
+		sentences = append(sentences, sentence(published.Error())+" What "+to.String()+" says of the upgrade may lag behind.")
+	}
+
+	if told != nil {
+		sentences = append(sentences, sentence(told.Error()))
+	}
+
+	if len(sentences) > 0 {
+		diagnostics.AddWarning(about(summary, name), strings.Join(sentences, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
 	}
 
 	return diagnostics

@@ -74,6 +74,10 @@ func (c *clusters) called(of clusterModel) string {
 		return "cluster " + id
 	}
 
+	if c.access.From != nil {
+		return "cluster of " + c.access.From.String()
+	}
+
 	return ""
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -21,7 +22,9 @@ type connection struct {
 	// name is what people call the cluster: the context, in words.
 	name string
 	// context is the name of the context alone; empty where there is none.
-	context    string
+	context string
+	// endpoints are those of the Talos API.
+	endpoints  []string
 	talos      cluster.Talos
 	kubernetes cluster.Kubernetes
 	// removals and manifests are nil when the Kubernetes API is not to be had.
@@ -36,9 +39,17 @@ type connection struct {
 	// store is where the progress of the cluster with the ID is published; nil
 	// when the Kubernetes API is not to be had.
 	store func(id string) (publish.Store, error)
+	// own and management are where an object that progress is published to may be.
+	// Own is nil when the Kubernetes API is not to be had, management where the
+	// provider block names none or, with the reason in unmanaged, one that cannot be
+	// used.
+	own, management *home
+	unmanaged       error
 	// kubeconfig is remembered, so that not every operation has the cluster sign
 	// another certificate; nil when there is none.
 	kubeconfig []byte
+	// kubeconfigFrom introduces errors about it; empty where they say enough.
+	kubeconfigFrom string
 	// identify tells the adapters which cluster this is, so that the objects
 	// they write carry its ID.
 	identify func(id string)
@@ -54,24 +65,17 @@ type dialFunc func(ctx context.Context, shared *settings, access credentials, wa
 // dial constructs the adapters; it is the only place that does. Errors are
 // about the credentials: a cluster that does not answer shows in the calls.
 func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered remembrance) (*connection, error) {
-	config, err := access.talos(wanted)
+	if len(access.Unknown) > 0 {
+		return nil, fmt.Errorf("%w: %s", errUnknown, strings.Join(access.Unknown, ", "))
+	}
+
+	management, unmanaged := access.Management.connect(shared)
+
+	made, talos, err := dialTalos(ctx, shared, access, wanted, management, unmanaged)
 	if err != nil {
+		management.close()
+
 		return nil, err
-	}
-
-	given, err := access.kubeconfig()
-	if err != nil {
-		return nil, err
-	}
-
-	talos, err := talosapi.New(config, talosapi.Options{UserAgent: shared.userAgent()})
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnusable, err)
-	}
-
-	made := &connection{
-		name: config.String(), context: config.Context(), talos: talos, kubeconfig: given, identify: func(string) {},
-		registry: shared.registry, expires: config.Certificate().NotAfter(), close: talos.Close,
 	}
 
 	if made.kubeconfig == nil {
@@ -83,13 +87,56 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 		}
 	}
 
-	remembered.servers.expect(config.Endpoints()...)
+	remembered.servers.expect(made.endpoints...)
 
 	if err := made.addKubernetes(shared, talos, remembered.servers); err != nil {
-		return nil, errors.Join(err, talos.Close())
+		return nil, errors.Join(err, made.close())
 	}
 
 	return made, nil
+}
+
+// dialTalos is the connection as far as it does without the Kubernetes API of the
+// cluster.
+func dialTalos(
+	ctx context.Context, shared *settings, access credentials, wanted string, management *home, unmanaged error,
+) (*connection, *talosapi.Client, error) {
+	access, err := access.borrow(ctx, management, unmanaged)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	config, err := access.talos(wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	given, err := access.kubeconfig()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	talos, err := talosapi.New(config, talosapi.Options{UserAgent: shared.userAgent()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errUnusable, err)
+	}
+
+	from := ""
+	if access.Lent != "" {
+		from = access.lent("kubeconfig") + ": "
+	}
+
+	return &connection{
+		name: config.String(), context: config.Context(), endpoints: config.Endpoints(), talos: talos, identify: func(string) {},
+		kubeconfig: given, kubeconfigFrom: from,
+		management: management, unmanaged: unmanaged,
+		registry: shared.registry, expires: config.Certificate().NotAfter(),
+		close: func() error {
+			management.close()
+
+			return talos.Close()
+		},
+	}, talos, nil
 }
 
 func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, servers *serverBook) error {
@@ -97,7 +144,7 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 		UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep, Alternatives: servers.addresses,
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnusable, err)
+		return fmt.Errorf("%w: %s%w", errUnusable, c.kubeconfigFrom, err)
 	}
 
 	servers.at(client.Config().Host)
@@ -106,6 +153,7 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	c.workloads, c.objects = client, client
 	c.removals = removal.New(talos, client.Config())
 	c.manifests = manifest.New(talos, client.Config(), client.HTTPClient())
+	c.own = newHome(client)
 	c.store = func(id string) (publish.Store, error) {
 		return publish.NewConfigMapStore(client.Config(), client.HTTPClient(), id)
 	}
@@ -118,20 +166,4 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	}
 
 	return nil
-}
-
-// publisher publishes the progress of the cluster with the ID. It is nil where
-// there is nothing to publish to, which stops no upgrade: the engine refuses by
-// itself what it cannot do without the Kubernetes API.
-func (c *connection) publisher(id string) *publish.Publisher {
-	if c.store == nil {
-		return nil
-	}
-
-	store, err := c.store(id)
-	if err != nil {
-		return nil
-	}
-
-	return publish.New(store, publish.Options{})
 }

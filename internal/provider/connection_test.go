@@ -112,7 +112,7 @@ func TestEngineCallsTheClusterByItsContext(t *testing.T) {
 		"north":                             {name: `talosconfig context "north"`, context: "north"},
 		"client configuration for 10.5.0.2": {name: "client configuration for 10.5.0.2"},
 	} {
-		if got := reaching.engine(reached).ClusterName; got != want {
+		if got := reaching.engine(reached, nil).ClusterName; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -3,11 +3,13 @@
 package provider
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/talosapi"
 )
 
@@ -22,6 +24,9 @@ var (
 	errMissing = errors.New("no credentials for the Talos API")
 	// errUnusable is wrapped when what was given cannot be used.
 	errUnusable = errors.New("unusable credentials")
+	// errLent is wrapped when credentials could not be had from the management
+	// cluster.
+	errLent = errors.New("no credentials from the management cluster")
 )
 
 // clientCertificate is a client certificate of the Talos API, each part PEM in
@@ -29,6 +34,32 @@ var (
 type clientCertificate struct {
 	CA, Cert, Key string
 }
+
+// managementAccess is how the management cluster is reached: one of the two
+// kubeconfigs is set.
+type managementAccess struct {
+	Kubeconfig     string
+	KubeconfigPath string
+	Context        string
+}
+
+// kubeconfig is the text of the kubeconfig and a name of where it is from.
+func (m managementAccess) kubeconfig() (data []byte, source string, err error) {
+	if m.Kubeconfig != "" {
+		return []byte(m.Kubeconfig), "provider attribute " + attrManagement + "." + attrKubeconfig, nil
+	}
+
+	return readCredentials(m.KubeconfigPath, "provider attribute "+attrManagement+"."+attrKubeconfigPath)
+}
+
+// lender is the object in the management cluster beside which the credentials
+// are.
+type lender struct {
+	Namespace, Name string
+}
+
+// String is "tenant-a/prod".
+func (l lender) String() string { return l.Namespace + "/" + l.Name }
 
 // credentials are what the provider block says.
 type credentials struct {
@@ -39,8 +70,38 @@ type credentials struct {
 	Context         string
 	Kubeconfig      string
 	KubeconfigPath  string
+	// Management is nil where there is no management cluster.
+	Management *managementAccess
+	// From is where a connection looks for the talosconfig and the kubeconfig; nil
+	// where they are given. Lent are they once they were read from there, by the name
+	// of the Secret.
+	From *lender
+	Lent string
 	// Unknown are the attributes whose values are not known yet.
 	Unknown []string
+}
+
+// borrow are the credentials as they are in the management cluster; those that are
+// given stay as they are. Unmanaged is why there is no management cluster. Errors
+// wrap it or [errLent].
+func (c credentials) borrow(ctx context.Context, management *home, unmanaged error) (credentials, error) {
+	switch {
+	case c.From == nil:
+		return c, nil
+	case unmanaged != nil:
+		return credentials{}, unmanaged
+	case management == nil:
+		return credentials{}, fmt.Errorf("%w: %s is set without %s", errLent, attrCredentialsFrom, attrManagement)
+	}
+
+	read, err := operator.ReadCredentials(ctx, management.access, c.From.Namespace, c.From.Name)
+	if err != nil {
+		return credentials{}, fmt.Errorf("%w: %s = %s: %w", errLent, attrCredentialsFrom, c.From, err)
+	}
+
+	c.Talosconfig, c.Kubeconfig, c.Lent = string(read.Talosconfig), string(read.Kubeconfig), read.Source
+
+	return c, nil
 }
 
 // contextName is the context to use where a resource asks for one.
@@ -92,6 +153,14 @@ func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
 
 // talosconfig is the text of the talosconfig and a name of where it is from.
 func (c credentials) talosconfig() (data []byte, source string, err error) {
+	if c.Lent != "" {
+		return []byte(c.Talosconfig), c.lent("talosconfig"), nil
+	}
+
+	if c.From != nil {
+		return nil, "", fmt.Errorf("%w: %s was not read", errLent, attrCredentialsFrom)
+	}
+
 	if c.Talosconfig != "" {
 		return []byte(c.Talosconfig), "provider attribute talosconfig", nil
 	}
@@ -105,6 +174,11 @@ func (c credentials) talosconfig() (data []byte, source string, err error) {
 	}
 
 	return nil, "", errMissing
+}
+
+// lent names what was read from the management cluster.
+func (c credentials) lent(what string) string {
+	return what + " in " + c.Lent + ", where " + attrCredentialsFrom + " leads"
 }
 
 // kubeconfig is the kubeconfig that the configuration gives, nil when it leaves

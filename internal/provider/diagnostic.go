@@ -43,6 +43,8 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 			"\n\nSet one of them, for example talosconfig = data.talos_client_configuration.this.talos_config in the provider block.")
 	case errors.Is(err, errUnusable):
 		return diag.NewErrorDiagnostic("Unusable credentials", detail+"\n\nCorrect them and run the command again; nothing was contacted.")
+	case errors.Is(err, errLent) && !errors.Is(err, context.Canceled):
+		return diag.NewErrorDiagnostic("Missing credentials from the management cluster", summary+": "+err.Error()+".\n\n"+lentRemedy(err))
 	case errors.Is(err, errClaimed):
 		return diag.NewErrorDiagnostic(summary+": another resource does", detail+" Nothing was touched for this one.\n\n"+
 			"Keep one resource per cluster: remove this one or the other. Where for_each makes them, look for two contexts of the talosconfig that reach the same cluster.")
@@ -73,6 +75,24 @@ func remedy(err error) string {
 		return "The cluster did not answer within timeouts.read. Raise it, or look at why the cluster is slow."
 	default:
 		return ""
+	}
+}
+
+// lentRemedy is what to do about credentials that could not be had from the
+// management cluster.
+func lentRemedy(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrNotFound):
+		return "Correct " + attrCredentialsFrom + " and " + attrManagement + " in the provider block: the one names the KubernetesCluster, the other the cluster that holds it. " +
+			"The Secret beside it is there once its operator has made the cluster."
+	case errors.Is(err, cluster.ErrCredentials):
+		return "Waiting does not help. Check that the kubeconfig of " + attrManagement + " in the provider block belongs to the management cluster, and renew it if it expired."
+	case errors.Is(err, cluster.ErrDenied):
+		return "Use a kubeconfig in " + attrManagement + " in the provider block that may get the KubernetesCluster, and get and list Secrets in its namespace."
+	case errors.Is(err, cluster.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		return "Check that the API server in the kubeconfig of " + attrManagement + " in the provider block is up and can be reached from here, then run the command again."
+	default:
+		return "Look at that Secret, or give the credentials themselves, for example with " + attrTalosconfig + " in the provider block."
 	}
 }
 

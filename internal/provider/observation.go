@@ -81,7 +81,7 @@ func (c *clusters) look(ctx context.Context, wanted string) (observation, error)
 
 	defer release()
 
-	snapshot, err := engine.New(c.engine(reached)).Observe(ctx)
+	snapshot, err := engine.New(c.engine(reached, nil)).Observe(ctx)
 	if err != nil {
 		return observation{}, err
 	}
@@ -91,11 +91,12 @@ func (c *clusters) look(ctx context.Context, wanted string) (observation, error)
 	return observation{Snapshot: snapshot, name: reached.name, expires: reached.expires}, silence(snapshot)
 }
 
-// engine are the options of an engine for the connection.
-func (c *clusters) engine(reached *connection) engine.Options {
+// engine are the options of an engine for the connection, and for the operator
+// that may upgrade the same cluster; nil where none is known.
+func (c *clusters) engine(reached *connection, beside cluster.Operator) engine.Options {
 	return engine.Options{
 		Talos: reached.talos, Kubernetes: reached.kubernetes, Removals: reached.removals, Manifests: reached.manifests,
-		Workloads: reached.workloads, Registry: reached.registry,
+		Workloads: reached.workloads, Registry: reached.registry, Operator: beside,
 		Clock: c.settings.clock, ClusterName: cmp.Or(reached.context, reached.name),
 	}
 }
@@ -123,7 +124,12 @@ func (c *clusters) examine(ctx context.Context, planned clusterModel, seen obser
 	// What is wrong with the request was said before anybody was asked.
 	request, _ := planned.request(ctx, c.releases.imageFactory(), reached.objects)
 
-	return engine.New(c.engine(reached)).Preflight(ctx, seen.Snapshot, made, request, engine.Planning)
+	beside, err := reached.operator(planned.publication())
+	if err != nil {
+		return engine.Examination{Findings: append(slices.Clip(made.Findings), unmanaged(planned.publication(), err))}
+	}
+
+	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Snapshot, made, request, engine.Planning)
 }
 
 // silence is the error of a snapshot in which no node answered, nil otherwise.

@@ -54,9 +54,15 @@ type fakeCluster struct {
 	objects []map[string]any
 	gated   atomic.Int32
 	// store is where progress is published; nil is nowhere.
-	store   publish.Store
-	dialled int
-	closed  int
+	store publish.Store
+	// home is where an object that somebody named is; nil is nowhere. It is a
+	// management cluster where managed is true, which cannot be used where unmanaged is
+	// set.
+	home      *fakeHome
+	managed   bool
+	unmanaged error
+	dialled   int
+	closed    int
 }
 
 type fakeNode struct {
@@ -124,6 +130,15 @@ func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, w
 		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, removals: f, manifests: f, workloads: f, objects: f, registry: f, expires: f.expires, identify: func(string) {},
 		close: func() error { f.closed++; return nil },
 	}
+
+	if f.home != nil && f.managed {
+		made.management = &home{access: f.home}
+	} else if f.home != nil {
+		made.own = &home{access: f.home}
+	}
+
+	made.unmanaged = f.unmanaged
+
 	if f.store != nil {
 		made.store = func(string) (publish.Store, error) { return f.store, nil }
 	}

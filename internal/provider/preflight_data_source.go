@@ -171,7 +171,7 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 	}
 
 	made := plan.Make(seen.Snapshot, request.Target, request.Policy)
-	examined := engine.New(d.clusters.engine(reached)).Preflight(ctx, seen.Snapshot, made, request, engine.Applying)
+	examined := engine.New(d.clusters.engine(reached, nil)).Preflight(ctx, seen.Snapshot, made, request, engine.Applying)
 
 	// Interrupted checks found out nothing.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {

@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -24,6 +25,8 @@ type providerModel struct {
 	Context             types.String `tfsdk:"context"`
 	Kubeconfig          types.String `tfsdk:"kubeconfig"`
 	KubeconfigPath      types.String `tfsdk:"kubeconfig_path"`
+	Management          types.Object `tfsdk:"management"`
+	CredentialsFrom     types.Object `tfsdk:"credentials_from"`
 	ReleaseSource       types.Object `tfsdk:"release_source"`
 	ImageFactoryURL     types.String `tfsdk:"image_factory_url"`
 }
@@ -35,6 +38,19 @@ type clientConfigurationModel struct {
 	ClientKey         types.String `tfsdk:"client_key"`
 }
 
+// managementModel is the management object.
+type managementModel struct {
+	Kubeconfig     types.String `tfsdk:"kubeconfig"`
+	KubeconfigPath types.String `tfsdk:"kubeconfig_path"`
+	Context        types.String `tfsdk:"context"`
+}
+
+// credentialsFromModel is the credentials_from object.
+type credentialsFromModel struct {
+	Namespace types.String `tfsdk:"namespace"`
+	Name      types.String `tfsdk:"name"`
+}
+
 // credentials is the model without Terraform's types. Attributes that are not
 // known yet are listed by name.
 func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagnostics) {
@@ -42,7 +58,7 @@ func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagn
 
 	access := credentials{}
 	text := func(name string, value types.String) string {
-		if value.IsUnknown() {
+		if value.IsUnknown() && !slices.Contains(access.Unknown, name) {
 			access.Unknown = append(access.Unknown, name)
 		}
 
@@ -66,6 +82,8 @@ func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagn
 		access.Endpoints = append(access.Endpoints, text(attrEndpoints, endpoint))
 	}
 
+	diagnostics.Append(m.elsewhere(ctx, &access, text)...)
+
 	if m.ClientConfiguration.IsUnknown() {
 		access.Unknown = append(access.Unknown, attrClientConfiguration)
 	}
@@ -84,6 +102,40 @@ func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagn
 	}
 
 	return access, diagnostics
+}
+
+// elsewhere adds what the model says about a management cluster. The text is one
+// that takes note of what is unknown.
+func (m providerModel) elsewhere(ctx context.Context, access *credentials, text func(string, types.String) string) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		management  managementModel
+		from        credentialsFromModel
+	)
+
+	if m.Management.IsUnknown() {
+		access.Unknown = append(access.Unknown, attrManagement)
+	}
+
+	if m.CredentialsFrom.IsUnknown() {
+		access.Unknown = append(access.Unknown, attrCredentialsFrom)
+	}
+
+	if !m.Management.IsNull() && !m.Management.IsUnknown() {
+		diagnostics.Append(m.Management.As(ctx, &management, basetypes.ObjectAsOptions{})...)
+		access.Management = &managementAccess{
+			Kubeconfig:     text(attrManagement, management.Kubeconfig),
+			KubeconfigPath: text(attrManagement, management.KubeconfigPath),
+			Context:        text(attrManagement, management.Context),
+		}
+	}
+
+	if !m.CredentialsFrom.IsNull() && !m.CredentialsFrom.IsUnknown() {
+		diagnostics.Append(m.CredentialsFrom.As(ctx, &from, basetypes.ObjectAsOptions{})...)
+		access.From = &lender{Namespace: text(attrCredentialsFrom, from.Namespace), Name: text(attrCredentialsFrom, from.Name)}
+	}
+
+	return diagnostics
 }
 
 // credentialsValidator refuses provider blocks that contradict themselves.
@@ -131,6 +183,64 @@ func (credentialsValidator) ValidateProvider(ctx context.Context, req provider.V
 
 	requireBoth(resp, given, attrEndpoints, attrClientConfiguration)
 	requireBoth(resp, given, attrClientConfiguration, attrEndpoints)
+
+	resp.Diagnostics.Append(model.validateManagement(ctx)...)
+	resp.Diagnostics.Append(model.validateFrom(given)...)
+}
+
+// validateManagement wants one kubeconfig of the management cluster.
+func (m providerModel) validateManagement(ctx context.Context) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		management  managementModel
+	)
+
+	if m.Management.IsNull() || m.Management.IsUnknown() {
+		return diagnostics
+	}
+
+	diagnostics.Append(m.Management.As(ctx, &management, basetypes.ObjectAsOptions{})...)
+
+	const both = attrManagement + "." + attrKubeconfig + " and " + attrManagement + "." + attrKubeconfigPath
+
+	at := path.Root(attrManagement)
+
+	switch text, file := management.Kubeconfig, management.KubeconfigPath; {
+	case diagnostics.HasError(), text.IsUnknown(), file.IsUnknown():
+	case text.IsNull() && file.IsNull():
+		diagnostics.AddAttributeError(at, "Incomplete management cluster", "Neither of "+both+" is set. Set one of them, or remove "+attrManagement+".")
+	case !text.IsNull() && !file.IsNull():
+		diagnostics.AddAttributeError(at, "Contradictory credentials", "Only one of "+both+" can be used, but both are set. Remove one of them.")
+	case text.ValueString() == "" && file.ValueString() == "":
+		diagnostics.AddAttributeError(at, "Incomplete management cluster", "The one of "+both+" that is set is empty. Give it a value, or remove "+attrManagement+".")
+	}
+
+	return diagnostics
+}
+
+// validateFrom wants credentials from a management cluster to be all that are
+// given.
+func (m providerModel) validateFrom(given map[string]bool) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+
+	if m.CredentialsFrom.IsNull() {
+		return diagnostics
+	}
+
+	at := path.Root(attrCredentialsFrom)
+
+	if m.Management.IsNull() {
+		diagnostics.AddAttributeError(at, "Incomplete credentials", attrCredentialsFrom+" is set without "+attrManagement+
+			", which says in which cluster to look. Add "+attrManagement+" = { "+attrKubeconfigPath+" = ... }, or give the credentials themselves, for example with "+attrTalosconfig+".")
+	}
+
+	others := []string{attrTalosconfig, attrTalosconfigPath, attrEndpoints, attrClientConfiguration, attrKubeconfig, attrKubeconfigPath}
+	if present := selected(others, given); len(present) > 0 {
+		diagnostics.AddAttributeError(at, "Contradictory credentials",
+			attrCredentialsFrom+" takes the place of all other credentials, but "+strings.Join(present, ", ")+" is given as well. Remove one or the other.")
+	}
+
+	return diagnostics
 }
 
 func requireBoth(resp *provider.ValidateConfigResponse, given map[string]bool, present, missing string) {

@@ -45,12 +45,12 @@ func TestSchemasOfferWhatTheDocumentationPromises(t *testing.T) {
 		block *tfprotov6.SchemaBlock
 		names string
 	}{
-		"provider": {schema.Provider.Block, "talosconfig talosconfig_path endpoints client_configuration context kubeconfig kubeconfig_path release_source image_factory_url"},
+		"provider": {schema.Provider.Block, "talosconfig talosconfig_path endpoints client_configuration context kubeconfig kubeconfig_path management credentials_from release_source image_factory_url"},
 		"resource": {
 			schema.ResourceSchemas["talosupgrade_cluster"].Block,
 			"talos_version kubernetes_version context order reboot_mode node_timeout drain installer_image allow_intermediate_versions " +
 				"intermediate_versions allow_unknown_versions max_unavailable canary settle node_overrides kubernetes timeouts id status nodes " +
-				"preflight etcd_snapshot gates maintenance_window sync_install_image on_failure retry snapshot",
+				"preflight etcd_snapshot gates maintenance_window sync_install_image on_failure retry publish_to mode snapshot",
 		},
 		"data source": {schema.DataSourceSchemas["talosupgrade_current_versions"].Block, "context id talos kubernetes images nodes"},
 		"available versions": {
