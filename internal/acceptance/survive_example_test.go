@@ -3,7 +3,6 @@
 package acceptance
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -21,17 +20,6 @@ func TestAccExamplesAreValid(t *testing.T) {
 			t.Fatalf("%s: %d examples, %v", pattern, len(examples), err)
 		}
 
-		for _, example := range examples {
-			content, err := os.ReadFile(example)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			w.raw(string(content))
-
-			if run := w.run("validate", "-no-color"); run.exit != 0 {
-				t.Errorf("%s: %s", example, run.output)
-			}
-		}
+		w.validates(examples)
 	}
 }

@@ -83,23 +83,23 @@ func TestProgressTellsPackagesFromComplaints(t *testing.T) {
 	}
 }
 
-func TestKubernetesKeyFollowsTheModule(t *testing.T) {
+func TestModuleKeyFollowsTheModule(t *testing.T) {
 	dir := fakeModule(t, "package main\n")
 	writeFile(t, filepath.Join(dir, "go.sum"), "")
 
-	before, err := kubernetesKey(t.Context(), dir)
+	before, err := moduleKey(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	same, err := kubernetesKey(t.Context(), dir)
+	same, err := moduleKey(t.Context(), dir)
 	if err != nil || same != before {
 		t.Errorf("the key of an unchanged module is %q (%v), was %q", same, err, before)
 	}
 
 	writeFile(t, filepath.Join(dir, "go.sum"), "example.test/other v1.0.0 h1:x=\n")
 
-	after, err := kubernetesKey(t.Context(), dir)
+	after, err := moduleKey(t.Context(), dir)
 	if err != nil || after == before {
 		t.Errorf("the key of a changed module is %q (%v), was %q", after, err, before)
 	}

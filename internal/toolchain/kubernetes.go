@@ -39,7 +39,7 @@ func Kubernetes(ctx context.Context, options Options) (Binaries, error) {
 
 	module := filepath.Join(root, "internal", "tools", "kube")
 
-	name, err := kubernetesKey(ctx, module)
+	name, err := moduleKey(ctx, module)
 	if err != nil {
 		return Binaries{}, err
 	}
@@ -57,8 +57,9 @@ func Kubernetes(ctx context.Context, options Options) (Binaries, error) {
 	}, nil
 }
 
-// kubernetesKey changes with what the binaries are made of and with.
-func kubernetesKey(ctx context.Context, module string) (string, error) {
+// moduleKey changes with what the binaries of a nested module are made of and
+// with.
+func moduleKey(ctx context.Context, module string) (string, error) {
 	var parts [][]byte
 
 	for _, name := range []string{"go.mod", "go.sum"} {

@@ -8,20 +8,34 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
+// slowest and fastest are what -speed may be: slower, and Terraform is given up on;
+// faster, and what the provider does in real time takes simulated hours.
+const (
+	slowest = 5
+	fastest = 240
+)
+
 func main() {
 	keep := flag.Bool("keep", false, "keep the directory with configuration, history and logs")
+	speed := flag.Int("speed", 60, fmt.Sprintf("simulated seconds in a second, from %d to %d; fewer leave time to look around", slowest, fastest))
 	flag.Parse()
+
+	if *speed < slowest || *speed > fastest {
+		fmt.Fprintf(os.Stderr, "demo: -speed is %d, want %d to %d\n", *speed, slowest, fastest)
+		os.Exit(2)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 
 	show := newScreen(os.Stdout)
 	err := run(ctx, show, scenario{
-		controlPlanes: 3, workers: 2, pods: 6, speed: 60,
+		controlPlanes: 3, workers: 2, pods: 6, speed: *speed,
 		from: "1.12.6", to: "1.13.4", kubernetes: "1.34.2",
 	}, *keep)
 	interrupted := ctx.Err() != nil

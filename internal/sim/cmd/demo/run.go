@@ -66,6 +66,9 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 
 	show.line(plain, "ready after %.1f s; one simulated minute takes %.1f s", time.Since(started).Seconds(), 60/float64(wanted.speed))
 
+	show.line(plain, "to watch it with kubectl, in another terminal:")
+	show.line(quiet, "%s", watchCommand(cluster.path("kubeconfig")))
+
 	command, err := newTerraform(show, programs, filepath.Join(dir, "terraform"), cluster, wanted)
 	if err != nil {
 		return err

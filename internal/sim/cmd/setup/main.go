@@ -5,6 +5,7 @@
 //	setup             builds the Kubernetes binaries of the simulator and finds
 //	                  or fetches a command line, so that tests do not have to
 //	setup cli         prints the path of the command line
+//	setup kubectl     builds a kubectl and prints its path
 //	setup schema FILE writes the schema of the provider as JSON, for tfplugindocs
 package main
 
@@ -20,7 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/toolchain"
 )
 
-var errUsage = errors.New("usage: setup [cli | schema FILE]")
+var errUsage = errors.New("usage: setup [cli | kubectl | schema FILE]")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -47,6 +48,15 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 
 		_, err = fmt.Fprintln(out, cli.Path)
+
+		return err
+	case len(args) == 1 && args[0] == "kubectl":
+		path, err := toolchain.Kubectl(ctx, options)
+		if err != nil {
+			return err
+		}
+
+		_, err = fmt.Fprintln(out, path)
 
 		return err
 	case len(args) == 2 && args[0] == "schema":
