@@ -13,14 +13,23 @@ import (
 type EventKind string
 
 const (
+	// EventPlanned: the cluster was looked at; Outline says what is about to be
+	// done, or what forbids it. It comes before the lease, and once at most.
+	EventPlanned EventKind = "planned"
 	// EventRunStarted: the lease is held and the plan stands.
 	EventRunStarted EventKind = "run-started"
 	// EventNodeStarted: a node's turn began.
 	EventNodeStarted EventKind = "node-started"
 	// EventNodeStep: a node entered the step that Step names.
 	EventNodeStep EventKind = "node-step"
+	// EventPulled: the images that a node pulls before anything is disturbed are
+	// there or, with Err, one is not.
+	EventPulled EventKind = "pulled"
 	// EventNodeDone: a node runs the target, healthy and uncordoned.
 	EventNodeDone EventKind = "node-done"
+	// EventNodeStopped: a node's turn ended before the node was done; Err says why
+	// where it failed, else Text does.
+	EventNodeStopped EventKind = "node-stopped"
 	// EventWaiting: something is being waited for; Text says what.
 	EventWaiting EventKind = "waiting"
 	// EventWarning: something worth a person's attention; Text says what.
@@ -112,6 +121,42 @@ type Event struct {
 	To   version.Version
 	Text string
 	Err  error
+	// Outline is what [EventPlanned] is about; nil in all other events.
+	Outline *Outline
+}
+
+// Outline is what a run set out to do, as it was planned from one observation.
+// Whoever is told of it must not change it.
+type Outline struct {
+	// ClusterID is empty where the cluster did not say who it is.
+	ClusterID string
+	// Nodes are all nodes as they were then, Held the names of those that are left
+	// alone.
+	Nodes []Node
+	Held  []string
+	// Turns are in the order in which they are to be taken; none where nothing is
+	// to be done, or nothing can be.
+	Turns []Turn
+	// Estimate is roughly how long all of them take.
+	Estimate time.Duration
+	// Findings are those of all checks.
+	Findings []Finding
+}
+
+// Turn is one node, or one component of it, on the way from one version to
+// another.
+type Turn struct {
+	// Node is empty for the turn of [Manifests].
+	Node      string
+	Role      Role
+	Component Component
+	From, To  version.Version
+	// Image is the one that is installed or configured; empty for manifests.
+	Image string
+	// Estimate is zero where nobody knows.
+	Estimate time.Duration
+	// Canary tells that others wait for it, Finish that an earlier run began it.
+	Canary, Finish bool
 }
 
 // Flusher is an observer that passes on later what it was told.

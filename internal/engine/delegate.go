@@ -53,16 +53,18 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Snapsho
 	step, underway := e.underway(ctx, snapshot, made, request)
 
 	// What the operator is at shows, and is no reason not to follow it.
-	blocking := permanent(made.Findings)
+	found := permanent(made.Findings)
 	if !underway {
-		blocking = e.undelegable(ctx, snapshot, made, request)
+		found = e.undelegable(ctx, snapshot, made, request)
 	}
 
 	if ctx.Err() != nil {
 		return snapshot, acquireFailure(ctx, context.Cause(ctx))
 	}
 
-	if len(blocking) > 0 {
+	e.outline(snapshot, made, found, request)
+
+	if blocking := cluster.Blocking(found); len(blocking) > 0 {
 		return snapshot, refused(snapshot, request.Target, blocking)
 	}
 
@@ -229,7 +231,7 @@ func (d *delegation) state() string {
 func (d *delegation) ready(ctx context.Context, schedule *schedule, made plan.Plan) error {
 	blocking := cluster.Blocking(made.Findings)
 	if d.legs > 0 || d.unchecked {
-		blocking = d.undelegable(ctx, d.snapshot, made, d.request)
+		blocking = cluster.Blocking(d.undelegable(ctx, d.snapshot, made, d.request))
 	}
 
 	switch {

@@ -14,10 +14,10 @@ import (
 // halves are both, in the order in which people read them.
 var halves = [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes}
 
-// undelegable are all reasons not to ask the operator for what the plan begins
-// with.
+// undelegable are the findings of all checks; those that block are reasons not to
+// ask the operator for what the plan begins with.
 func (e *Engine) undelegable(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
-	blocking := e.objections(ctx, snapshot, made, request)
+	found := e.objections(ctx, snapshot, made, request)
 
 	// Nodes that a run of ours left in the middle of their turns are nothing that an
 	// operator could finish.
@@ -26,7 +26,7 @@ func (e *Engine) undelegable(ctx context.Context, snapshot cluster.Snapshot, mad
 			continue
 		}
 
-		blocking = append(blocking, cluster.Finding{
+		found = append(found, cluster.Finding{
 			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: step.Node, Attribute: "mode",
 			Found:  "an upgrade of this provider left the node in the middle of its turn, and an operator cannot finish that",
 			Remedy: "Apply with mode = \"direct\" first, which continues there.",
@@ -34,10 +34,10 @@ func (e *Engine) undelegable(ctx context.Context, snapshot cluster.Snapshot, mad
 	}
 
 	if len(made.Steps) > 0 {
-		blocking = append(blocking, beyond(snapshot, made.Steps[0])...)
+		found = append(found, beyond(snapshot, made.Steps[0])...)
 	}
 
-	return blocking
+	return found
 }
 
 // beyond are the nodes that run more than the leg leads to: an operator brings all

@@ -30,6 +30,10 @@ func (s *schedule) end(over ending) {
 	// Only after it is known whether anything may be begun any more.
 	defer over.release()
 
+	if over.err != nil {
+		s.emit(stoppedTurn(over))
+	}
+
 	switch {
 	case over.err == nil:
 		s.turns[keyOf(over.step)]++
@@ -45,6 +49,18 @@ func (s *schedule) end(over ending) {
 	default:
 		s.fail(over.err)
 	}
+}
+
+// stoppedTurn tells of a turn that ended with an error.
+func stoppedTurn(over ending) cluster.Event {
+	event := cluster.Event{Kind: cluster.EventNodeStopped, Node: over.step.Node, Component: over.step.Component, Text: over.err.Error()}
+
+	var failure *Failure
+	if errors.As(over.err, &failure) {
+		event.Text, event.Err = failure.Summary, over.err
+	}
+
+	return event
 }
 
 // fail keeps the first failure. What fails after it, on nodes that were on

@@ -88,6 +88,7 @@ func (r *run) pullEverywhere(ctx context.Context, snapshot cluster.Snapshot, mad
 	for index, one := range wanted {
 		group.Go(func() error {
 			findings[index] = r.fetch(ctx, one)
+			r.emit(pulled(one, findings[index]))
 
 			return nil
 		})
@@ -112,6 +113,16 @@ func (r *run) pullEverywhere(ctx context.Context, snapshot cluster.Snapshot, mad
 	}
 
 	return pullFailure(r.request.Target, failed)
+}
+
+// pulled tells of a node that has its images, or of the finding why not.
+func pulled(one download, failed *cluster.Finding) cluster.Event {
+	event := cluster.Event{Kind: cluster.EventPulled, Node: one.node}
+	if failed != nil {
+		event.Text, event.Err = failed.Found, failed.Err
+	}
+
+	return event
 }
 
 // fetch has one node pull all of its images, up to the first that it cannot

@@ -41,10 +41,13 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 
 	made := plan.Make(snapshot, request.Target, request.Policy)
 
-	blocking := e.objections(ctx, snapshot, made, request)
+	found := e.objections(ctx, snapshot, made, request)
 	if ctx.Err() != nil {
 		return snapshot, acquireFailure(ctx, context.Cause(ctx))
 	}
+
+	blocking := cluster.Blocking(found)
+	e.outline(snapshot, made, found, request)
 
 	if len(blocking) > 0 {
 		return snapshot, remind(refused(snapshot, request.Target, blocking), remembered(snapshot, request.Target))
@@ -215,15 +218,15 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	return snapshot, err
 }
 
-// objections are all reasons not to begin. What is skipped, what a drain will cost
-// and what there is to say of the operator is said aloud.
+// objections are the findings of all checks; those that block are reasons not to
+// begin. Where there are none, what is skipped, what a drain will cost and what there
+// is to say of the operator is said aloud.
 func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
 	p := &preflight{Engine: e, snapshot: snapshot, made: made, request: request}
 	found := p.outlast(ctx, p.examine(ctx, p.probes(Applying)).Findings)
 
-	blocking := cluster.Blocking(found)
-	if len(blocking) > 0 || len(made.Steps) == 0 {
-		return blocking
+	if len(cluster.Blocking(found)) > 0 || len(made.Steps) == 0 {
+		return found
 	}
 
 	e.tell(found)
@@ -234,7 +237,7 @@ func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made
 		}
 	}
 
-	return nil
+	return found
 }
 
 // progress adds to an event how far the two halves are.

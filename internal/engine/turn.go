@@ -113,6 +113,8 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 	}
 
 	if t.stayed {
+		r.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
+
 		return t.ready, nil
 	}
 

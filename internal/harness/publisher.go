@@ -26,6 +26,11 @@ type Publisher struct {
 
 // Observe implements [cluster.Observer].
 func (p *Publisher) Observe(event cluster.Event) {
+	if event.Kind == cluster.EventPlanned {
+		// There is no lease yet under which anything could be said.
+		return
+	}
+
 	claims := map[string]string{}
 
 	if event.Talos.Managed {
