@@ -68,8 +68,8 @@ func (f *Failure) findings() string {
 // that a failure is about.
 const checkTurn = "node-upgrade"
 
-// nodes are all nodes whose turns failed, the first one first.
-func (f *Failure) nodes() []string {
+// Nodes are the names of all nodes whose turns failed, the first one first.
+func (f *Failure) Nodes() []string {
 	var nodes []string
 
 	if f.Node != "" && !f.elsewhere() {

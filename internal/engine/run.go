@@ -309,7 +309,7 @@ func (r *run) conclude(snapshot cluster.Snapshot, err error) {
 
 	var failure *Failure
 	if errors.As(err, &failure) {
-		event.Node, event.Component = strings.Join(failure.nodes(), ","), failure.Component
+		event.Node, event.Component = strings.Join(failure.Nodes(), ","), failure.Component
 	}
 
 	r.emit(event)

@@ -25,11 +25,15 @@ var errClaimed = errors.New("another " + typeName + "_cluster resource has upgra
 type claims struct {
 	mu sync.Mutex
 	by map[string]string
+	// files are those that resources write, by which resource does.
+	files map[string]string
 	// planned is through which connection a resource was planned first.
 	planned map[string]string
 }
 
-func newClaims() *claims { return &claims{by: map[string]string{}, planned: map[string]string{}} }
+func newClaims() *claims {
+	return &claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]string{}}
+}
 
 // claim gives the cluster to the claimant, the resource's name among claims, until
 // that is destroyed. The error wraps [errClaimed].
@@ -44,6 +48,21 @@ func (c *claims) claim(id, claimant string) error {
 	c.by[id] = claimant
 
 	return nil
+}
+
+// write gives the file with the path to the claimant, and tells whether nobody else
+// has it.
+func (c *claims) write(path, claimant string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if holder, taken := c.files[path]; taken && holder != claimant {
+		return false
+	}
+
+	c.files[path] = claimant
+
+	return true
 }
 
 // twin notes that an upgrade of the cluster was planned through the connection

@@ -50,6 +50,7 @@ type clusterModel struct {
 	Repeat               types.Object   `tfsdk:"retry"`
 	PublishTo            types.Object   `tfsdk:"publish_to"`
 	Mode                 types.String   `tfsdk:"mode"`
+	ReportPath           types.String   `tfsdk:"report_path"`
 	Timeouts             timeouts.Value `tfsdk:"timeouts"`
 	ID                   types.String   `tfsdk:"id"`
 	Status               types.Object   `tfsdk:"status"`

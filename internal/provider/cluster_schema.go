@@ -83,7 +83,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		attrSnapshot: snapshotSchema(),
 	}
 
-	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema(), failureSchema(), publishSchema()} {
+	for _, part := range []map[string]schema.Attribute{policySchema(), pathSchema(), rollSchema(), guardSchema(), failureSchema(), publishSchema(), reportSchema()} {
 		maps.Copy(attributes, part)
 	}
 

@@ -18,6 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/report"
 )
 
 // owner says to people, in the lease, who upgrades the cluster.
@@ -190,28 +191,40 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	told := &warningLog{}
 	options := r.clusters.engine(reached, beside)
-	options.Observers, options.Run, options.Owner = []cluster.Observer{progressLog{ctx: ctx}, told}, cluster.RunPrefix+rand.Text(), owner
+	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
 
-	if to.delegated {
-		asked := &petition{Operator: beside}
-		options.Operator = asked
-
-		snapshot, err := engine.New(options).Delegate(ctx, request)
-		err = asked.failed(err)
-		diagnostics.Append(told.diagnostics(reached.name)...)
-
-		return snapshot, diagnostics, err
+	drawn, err := r.draw(model, claimant, options.Run, reached.name)
+	if err != nil {
+		return cluster.Snapshot{}, diagnostics, err
 	}
 
-	out := &outlets{publisher: reached.publisher(id, to, known.next), events: reached.events(to)}
-	options.Observers = append(options.Observers, out.observers()...)
+	out := &outlets{report: drawn}
+	if !to.delegated {
+		out.publisher, out.events = reached.publisher(id, to, known.next), reached.events(to)
+	}
 
-	snapshot, err := engine.New(options).Upgrade(ctx, request)
+	options.Observers = append([]cluster.Observer{progressLog{ctx: ctx}, told}, out.observers()...)
+
+	snapshot, err := carryOut(ctx, options, request)
 
 	diagnostics.Append(told.diagnostics(reached.name)...)
-	diagnostics.Append(out.close(ctx, to, reached.name)...)
+	diagnostics.Append(out.close(ctx, to, reached.name, endingOf(snapshot, err))...)
 
 	return snapshot, diagnostics, err
+}
+
+// carryOut has the engine upgrade the cluster, or the operator.
+func carryOut(ctx context.Context, options engine.Options, request engine.Request) (cluster.Snapshot, error) {
+	if !request.Delegated {
+		return engine.New(options).Upgrade(ctx, request)
+	}
+
+	asked := &petition{Operator: options.Operator}
+	options.Operator = asked
+
+	snapshot, err := engine.New(options).Delegate(ctx, request)
+
+	return snapshot, asked.failed(err)
 }
 
 // outlets are where others see what an upgrade does; each is nil where there is
@@ -219,6 +232,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 type outlets struct {
 	publisher *publish.Publisher
 	events    *publish.Events
+	report    *report.Report
 }
 
 // observers are the outlets that there are.
@@ -233,12 +247,16 @@ func (o *outlets) observers() []cluster.Observer {
 		observers = append(observers, o.events)
 	}
 
+	if o.report != nil {
+		observers = append(observers, o.report)
+	}
+
 	return observers
 }
 
 // close makes what was published of the cluster with the name true, also after a
 // cancellation, and says what of it is not.
-func (o *outlets) close(ctx context.Context, to publication, name string) diag.Diagnostics {
+func (o *outlets) close(ctx context.Context, to publication, name string, ending report.Ending) diag.Diagnostics {
 	limit := flushTimeout
 	if ctx.Err() != nil {
 		limit = hurriedFlush
@@ -261,6 +279,13 @@ func (o *outlets) close(ctx context.Context, to publication, name string) diag.D
 	}
 
 	diagnostics := unsaid(published, told, to, name)
+
+	if o.report != nil {
+		if err := o.report.Close(bounded, ending); err != nil {
+			diagnostics.AddWarning(about("Unable to write the report", name),
+				sentence(err.Error())+" What it shows may lag behind.\n\nThe upgrade itself does not depend on it.")
+		}
+	}
 
 	if len(notes) > 0 {
 		diagnostics.AddWarning(about("The progress was not published undisturbed", name),

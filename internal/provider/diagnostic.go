@@ -48,6 +48,9 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 	case errors.Is(err, errClaimed):
 		return diag.NewErrorDiagnostic(summary+": another resource does", detail+" Nothing was touched for this one.\n\n"+
 			"Keep one resource per cluster: remove this one or the other. Where for_each makes them, look for two contexts of the talosconfig that reach the same cluster.")
+	case errors.Is(err, errReport):
+		return diag.NewAttributeErrorDiagnostic(path.Root(attrReportPath), "Unable to write the report", detail+" Nothing was touched.\n\n"+
+			"Let "+attrReportPath+" name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again.")
 	case errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
 	}

@@ -125,20 +125,13 @@ func (directoryValidator) ValidateString(_ context.Context, req validator.String
 	}
 
 	text := req.ConfigValue.ValueString()
-	problem := ""
 
-	switch {
-	case strings.TrimSpace(text) == "":
+	problem := unusablePath(text)
+	if strings.TrimSpace(text) == "" {
 		problem = "is empty. Name a directory, such as \"${path.root}/snapshots\", or remove " + attrEtcdSnapshot + " to upgrade without a snapshot."
-	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }):
-		problem = fmt.Sprintf("is %q, which holds a character that no path can hold. Remove it.", text)
-	case text == "~", strings.HasPrefix(text, "~/"):
-		problem = fmt.Sprintf("is %q, and nothing puts the home directory in the place of ~ here. Write pathexpand(%q).", text, text)
-	case strings.Contains(text, "://"):
-		problem = fmt.Sprintf("is %q, which is an address. Snapshots are saved on the machine that runs Terraform: name a directory there.", text)
-	default:
-		return
 	}
 
-	resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid directory", req.Path.String()+" "+problem)
+	if problem != "" {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid directory", req.Path.String()+" "+problem)
+	}
 }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/report"
+)
+
+// attrReportPath is the attribute that says where the picture of a run goes.
+const attrReportPath = "report_path"
+
+// errReport is wrapped when a report is wanted and there is no place for it.
+var errReport = errors.New("no report can be written")
+
+// reportSchema is the attribute that says where the picture of a run goes.
+func reportSchema() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		attrReportPath: schema.StringAttribute{
+			MarkdownDescription: "File, on the machine that runs Terraform, for a picture of the run, such as `\"${path.root}/upgrade.html\"`: one HTML page without scripts and without anything to load, " +
+				"with a timeline of every node, the plan, what the checks found, the versions before and after and, where the run stops, what was seen and what to do. " +
+				"It is written again as the run goes on. An apply that has nothing to do leaves it as it is. Directories that are missing are made. " +
+				"A file that is no report is not written over: that is an error before anything is touched. It holds no secrets, but names of nodes, addresses and images.",
+			Optional:   true,
+			Validators: []validator.String{reportPathValidator{}},
+		},
+	}
+}
+
+// draw makes the report that the model wants, for the run of the claimant; nil where
+// it wants none. The error wraps [errReport].
+func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (*report.Report, error) {
+	path := model.ReportPath.ValueString()
+	if path == "" {
+		return nil, nil //nolint:nilnil // none is wanted
+	}
+
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w to %s: %w", errReport, path, err)
+	}
+
+	if !r.clusters.claims.write(absolute, claimant) {
+		return nil, fmt.Errorf("%w to %s: another %s_cluster resource writes its own there", errReport, absolute, typeName)
+	}
+
+	if err := report.Check(absolute); err != nil {
+		return nil, fmt.Errorf("%w to %w", errReport, err)
+	}
+
+	return report.New(report.Options{Path: absolute, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
+}
+
+// endingOf is how a run ended, for its report.
+func endingOf(snapshot cluster.Snapshot, err error) report.Ending {
+	ending := report.Ending{Outcome: report.Completed, Nodes: snapshot.Nodes}
+	if err == nil {
+		return ending
+	}
+
+	ending.Outcome = outcomeOf(err)
+
+	var failure *engine.Failure
+	if !errors.As(err, &failure) {
+		ending.Failure = &report.Failure{Summary: "Unable to upgrade the cluster", Seen: sentence(err.Error())}
+
+		return ending
+	}
+
+	ending.Failure = &report.Failure{
+		Summary: failure.Summary, Nodes: failure.Nodes(), Seen: failure.Seen, Findings: failure.Findings,
+		State: failure.State, Remedy: failure.Remedy,
+	}
+
+	for _, excerpt := range failure.Excerpts {
+		ending.Failure.Excerpts = append(ending.Failure.Excerpts, report.Excerpt(excerpt))
+	}
+
+	return ending
+}
+
+func outcomeOf(err error) report.Outcome {
+	switch {
+	case errors.Is(err, engine.ErrLeaseLost):
+		return report.Lost
+	case errors.Is(err, context.Canceled), errors.Is(err, engine.ErrDeadline), errors.Is(err, engine.ErrWindow):
+		return report.Stopped
+	case neverBegan(err):
+		return report.Refused
+	default:
+		return report.Failed
+	}
+}

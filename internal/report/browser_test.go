@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package report_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// browserVariable, set to "required", makes a browser that is missing a failure.
+const browserVariable = "TALOSUPGRADE_BROWSER"
+
+// shotVariable names a directory for screenshots of every page, for people to look
+// at.
+const shotVariable = "TALOSUPGRADE_SCREENSHOTS"
+
+// lookTimeout bounds all looks at one page.
+const lookTimeout = 2 * time.Minute
+
+// view is a screen and what its owner prefers.
+type view struct {
+	name          string
+	width, height int64
+	scheme        string
+}
+
+func views() []view {
+	return []view{
+		{"phone-light", 390, 844, "light"}, {"phone-dark", 390, 844, "dark"},
+		{"desktop-light", 1280, 900, "light"}, {"desktop-dark", 1280, 900, "dark"},
+	}
+}
+
+// overflow is how many pixels the page is wider than its window.
+const overflow = `document.documentElement.scrollWidth - document.documentElement.clientWidth`
+
+// headlineBottom is how far down the end of the headline is.
+const headlineBottom = `document.querySelector("h1").getBoundingClientRect().bottom`
+
+// faint lists the texts whose contrast against what is behind them is below 4.5,
+// which WCAG 2.2 (1.4.3, level AA) asks for.
+const faint = `(() => {
+  const channel = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const parts = text => text.match(/[\d.]+/g).map(Number);
+  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = element => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = parts(getComputedStyle(at).backgroundColor);
+      if (color.length < 4 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("body *")) {
+    if (![...element.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    const [a, b] = [luminance(parts(getComputedStyle(element).color)), luminance(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push(element.tagName + " " + element.textContent.trim().slice(0, 30) + " " + ratio.toFixed(2));
+  }
+  return found.join("\n");
+})()`
+
+// unfold opens everything that is folded away.
+const unfold = `document.querySelectorAll("details").forEach(one => one.open = true)`
+
+// TestPagesFitEveryScreen opens the page of each scene in a real browser: on a phone
+// and on a desk, by day and by night.
+func TestPagesFitEveryScreen(t *testing.T) {
+	browser := browserPath(t)
+
+	for name, played := range scenes() {
+		t.Run(name, func(t *testing.T) {
+			path := played.play(t, t.TempDir(), name)
+
+			for _, view := range views() {
+				t.Run(view.name, func(t *testing.T) { look(t, browser, path, name, view) })
+			}
+		})
+	}
+}
+
+// browserPath is the browser that the machine has.
+func browserPath(t *testing.T) string {
+	t.Helper()
+
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+
+	if os.Getenv(browserVariable) == "required" {
+		t.Fatal("there is no chromium or google-chrome on PATH")
+	}
+
+	t.Skip("there is no chromium or google-chrome on PATH")
+
+	return ""
+}
+
+// look opens the page and fails the test for whatever a person would stumble over.
+func look(t *testing.T, browser, path, name string, as view) {
+	t.Helper()
+
+	ctx, problems := open(t, browser)
+
+	var (
+		wider, unfolded, headline float64
+		pale                      string
+		shot                      []byte
+	)
+
+	err := chromedp.Run(ctx,
+		network.Enable(), log.Enable(),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: as.scheme}}),
+		chromedp.EmulateViewport(as.width, as.height),
+		chromedp.Navigate("file://"+filepath.ToSlash(path)),
+		chromedp.Evaluate(overflow, &wider),
+		chromedp.Evaluate(headlineBottom, &headline),
+		chromedp.FullScreenshot(&shot, 100),
+		chromedp.Evaluate(unfold, nil),
+		chromedp.Evaluate(overflow, &unfolded),
+		chromedp.Evaluate(faint, &pale),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	keep(t, name+"-"+as.name+".png", shot)
+
+	if wider > 0 || unfolded > 0 {
+		t.Errorf("the page is wider than the screen: by %v, and unfolded by %v pixels", wider, unfolded)
+	}
+
+	if headline > float64(as.height)/2 {
+		t.Errorf("what became of the run is %v pixels down", headline)
+	}
+
+	if pale != "" {
+		t.Errorf("hard to read:\n%s", pale)
+	}
+
+	if said := problems(); said != "" {
+		t.Errorf("the browser complains, or loads something:\n%s", said)
+	}
+}
+
+// open starts a browser, which is closed at the end of the test. Problems are what
+// it had to say, and what it loaded beside the page.
+func open(t *testing.T, browser string) (ctx context.Context, problems func() string) {
+	t.Helper()
+
+	var (
+		mu   sync.Mutex
+		said []string
+	)
+
+	bounded, end := context.WithTimeout(t.Context(), lookTimeout)
+	t.Cleanup(end)
+
+	allocated, stop := chromedp.NewExecAllocator(bounded, append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.WSURLReadTimeout(lookTimeout))...)
+	t.Cleanup(stop)
+
+	ctx, cancel := chromedp.NewContext(allocated)
+	t.Cleanup(cancel)
+
+	chromedp.ListenTarget(ctx, func(event any) {
+		mu.Lock()
+		defer mu.Unlock()
+
+		switch event := event.(type) {
+		case *log.EventEntryAdded:
+			said = append(said, event.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			if !strings.HasSuffix(event.DocumentURL, ".html") || event.Request.URL != event.DocumentURL {
+				said = append(said, "request "+event.Request.URL)
+			}
+		}
+	})
+
+	return ctx, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+
+		return strings.Join(said, "\n")
+	}
+}
+
+// keep saves a screenshot where somebody wants to look at it.
+func keep(t *testing.T, name string, shot []byte) {
+	t.Helper()
+
+	directory := os.Getenv(shotVariable)
+	if directory == "" {
+		return
+	}
+
+	if err := os.WriteFile(filepath.Join(directory, name), shot, 0o600); err != nil {
+		t.Error(err)
+	}
+}

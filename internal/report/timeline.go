@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package report
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// classAhead is the style of what has not begun.
+const classAhead = "ahead"
+
+// foldAbove is the number of lanes above which those with nothing new to look at
+// are folded away.
+const foldAbove = 40
+
+// timeline is the picture: one lane a node, on an axis from the beginning to the
+// end of the run, or to now.
+type timeline struct {
+	Ticks []tick
+	// Lanes are shown at once, Folded only to those who ask.
+	Lanes  []laneView
+	Folded []foldView
+	Legend []kind
+}
+
+// tick is a mark on the axis, with its place in per cent.
+type tick struct{ Place, Text string }
+
+// foldView are lanes that are alike.
+type foldView struct {
+	Name  string
+	Lanes []laneView
+}
+
+func (f foldView) with(shown laneView) foldView {
+	return foldView{Name: shown.Badge, Lanes: append(f.Lanes, shown)}
+}
+
+type laneView struct {
+	Name, Role string
+	// Class is the state of the node, which Badge says in a word.
+	Class, Badge string
+	Bars         []bar
+	Steps        []stepRow
+}
+
+// bar is a step on the axis: its place and its width in per cent.
+type bar struct {
+	Class, Place, Width, Title string
+	Failed                     bool
+}
+
+// stepRow is a step in words.
+type stepRow struct {
+	Class, Name, Elapsed, Took, Text string
+	Waits                            []string
+	Failed                           bool
+}
+
+func (s *story) timeline(until time.Time) timeline {
+	var made timeline
+
+	if !s.moved() {
+		return made
+	}
+
+	whole := until.Sub(s.began)
+	if s.began.IsZero() || whole <= 0 {
+		whole = time.Second
+	}
+
+	used := map[string]bool{}
+	done, ahead := foldView{}, foldView{}
+	lanes := s.ordered()
+
+	for _, at := range lanes {
+		shown := s.laneView(at, whole, until)
+
+		for _, one := range shown.Bars {
+			used[one.Class] = true
+		}
+
+		switch {
+		case len(lanes) > foldAbove && at.node != "" && shown.Class == string(turnDone):
+			done = done.with(shown)
+		case len(lanes) > foldAbove && at.node != "" && shown.Class == classAhead:
+			ahead = ahead.with(shown)
+		default:
+			made.Lanes = append(made.Lanes, shown)
+		}
+	}
+
+	for _, folded := range []foldView{done, ahead} {
+		if len(folded.Lanes) > 0 {
+			made.Folded = append(made.Folded, folded)
+		}
+	}
+
+	made.Ticks = ticks(whole)
+	made.Legend = slices.DeleteFunc(slices.Clone(kinds[:]), func(one kind) bool { return !used[one.Class] })
+
+	return made
+}
+
+// moved tells whether there is anything to draw.
+func (s *story) moved() bool {
+	for _, at := range s.lanes {
+		if len(at.pieces)+len(at.turns) > 0 {
+			return true
+		}
+	}
+
+	return false
+}
+
+// ordered are the lanes of the cluster and of all nodes that have a turn, in the
+// order of the plan, and then of those that nobody planned for.
+func (s *story) ordered() []*lane {
+	var lanes []*lane
+
+	listed := map[string]bool{}
+
+	add := func(name string) {
+		at := s.lanes[name]
+
+		switch {
+		case listed[name]:
+			return
+		case at == nil:
+			at = &lane{node: name}
+		}
+
+		listed[name] = true
+
+		lanes = append(lanes, at)
+	}
+
+	if s.lanes[""] != nil {
+		add("")
+	}
+
+	if s.outline != nil {
+		for _, one := range s.outline.Turns {
+			if one.Node != "" {
+				add(one.Node)
+			}
+		}
+	}
+
+	for _, name := range s.order {
+		add(name)
+	}
+
+	return lanes
+}
+
+func (s *story) laneView(at *lane, whole time.Duration, until time.Time) laneView {
+	made := laneView{Name: nodeName(at.node), Role: s.role(at.node)}
+	made.Class, made.Badge = s.standing(at)
+
+	for _, one := range at.pieces {
+		class, name := lookOf(one.step)
+		end := one.until
+
+		if end.IsZero() {
+			end = until
+		}
+
+		name = strings.TrimSpace(string(one.component) + " " + name)
+		lasted := took(end.Sub(one.from))
+
+		made.Bars = append(made.Bars, bar{
+			Class: class, Place: percent(one.from.Sub(s.began), whole), Width: percent(end.Sub(one.from), whole),
+			Title: name + ", " + lasted, Failed: one.failed,
+		})
+		made.Steps = append(made.Steps, stepRow{
+			Class: class, Name: name, Elapsed: elapsed(one.from.Sub(s.began)), Took: lasted, Text: one.text, Waits: one.waits, Failed: one.failed,
+		})
+	}
+
+	return made
+}
+
+// standing is how far the node is, as a style and as a word.
+func (s *story) standing(at *lane) (class, badge string) {
+	if len(at.turns) == 0 {
+		failed := slices.ContainsFunc(at.pieces, func(one *piece) bool { return one.failed })
+
+		switch {
+		case failed:
+			return string(turnFailed), "failed"
+		case at.node == "":
+			return "", ""
+		case s.ending != nil:
+			return classAhead, "not begun"
+		default:
+			return classAhead, "to come"
+		}
+	}
+
+	last := at.turns[len(at.turns)-1]
+
+	switch {
+	case slices.ContainsFunc(at.turns, func(one *turn) bool { return one.state == turnFailed }) && last.state != turnDone:
+		return string(turnFailed), "failed"
+	case last.state == turnRunning:
+		return string(turnRunning), "on the way"
+	case last.state == turnStopped:
+		return string(turnStopped), "stopped"
+	case s.turnsLeft(at) > 0:
+		return string(turnStopped), "partly done"
+	default:
+		return string(turnDone), "done"
+	}
+}
+
+// turnsLeft is how many of the planned turns of the node were not done.
+func (s *story) turnsLeft(at *lane) int {
+	if s.outline == nil {
+		return 0
+	}
+
+	left := 0
+
+	for _, one := range s.outline.Turns {
+		if one.Node == at.node {
+			left++
+		}
+	}
+
+	for _, one := range at.turns {
+		if one.state == turnDone {
+			left--
+		}
+	}
+
+	return max(left, 0)
+}
+
+func (s *story) role(node string) string {
+	if s.outline == nil {
+		return ""
+	}
+
+	for _, one := range s.outline.Nodes {
+		if one.Name == node {
+			return roleName(one.Role)
+		}
+	}
+
+	return ""
+}
+
+// ticks are the marks on the axis. One so near the end that its text has no room is
+// left out.
+func ticks(whole time.Duration) []tick {
+	const room = 0.93
+
+	var marks []tick
+
+	step := tickStep(whole)
+	for at := time.Duration(0); at.Seconds() <= whole.Seconds()*room; at += step {
+		marks = append(marks, tick{Place: percent(at, whole), Text: elapsed(at)})
+	}
+
+	return marks
+}
+
+// percent is a part of the whole, for a style sheet.
+func percent(part, whole time.Duration) string {
+	const all, digits = 100, 3
+
+	share := min(max(float64(part)/float64(whole)*all, 0), all)
+
+	return strconv.FormatFloat(share, 'f', digits, 64)
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package report
+
+import (
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// versionRow is what a node ran before, and what it ran when it was seen last.
+type versionRow struct {
+	Node, Role string
+	Cells      []versionCell
+	// Note is why the node did not move, where that is worth a word.
+	Note string
+}
+
+// versionCell is one thing with a version.
+type versionCell struct {
+	Name, Before, After string
+	Moved               bool
+}
+
+// columns are what the table of versions tells about.
+var columns = [...]struct {
+	name      string
+	component cluster.Component
+}{{"Talos", ""}, {"kubelet", cluster.Kubelet}, {"kube-apiserver", cluster.APIServer}}
+
+// versions is a row for each node that was there at the beginning or is there now.
+func (s *story) versions() []versionRow {
+	before := map[string]cluster.Node{}
+	after := map[string]cluster.Node{}
+
+	var (
+		names []string
+		held  []string
+	)
+
+	add := func(into map[string]cluster.Node, nodes []cluster.Node) {
+		for _, node := range nodes {
+			if !slices.Contains(names, node.Name) {
+				names = append(names, node.Name)
+			}
+
+			into[node.Name] = node
+		}
+	}
+
+	if s.outline != nil {
+		held = s.outline.Held
+		add(before, s.outline.Nodes)
+	}
+
+	if s.ending != nil {
+		add(after, s.ending.Nodes)
+	}
+
+	rows := make([]versionRow, 0, len(names))
+
+	for _, name := range names {
+		first, known := before[name]
+		if !known {
+			first = after[name]
+		}
+
+		row := versionRow{Node: name, Role: roleName(first.Role), Cells: s.cells(before[name], after[name])}
+
+		switch {
+		case slices.Contains(held, name):
+			row.Note = "held"
+		case !known:
+			row.Note = "joined"
+		case first.Gone:
+			row.Note = "gone"
+		}
+
+		rows = append(rows, row)
+	}
+
+	return rows
+}
+
+// cells compares two observations of one node.
+func (s *story) cells(before, after cluster.Node) []versionCell {
+	cells := make([]versionCell, 0, len(columns))
+
+	for _, column := range columns {
+		from, to := versionOf(before, column.component), versionOf(after, column.component)
+		if to.IsZero() {
+			to = s.reached(before.Name, column.component)
+		}
+
+		cell := versionCell{Name: column.name, Before: versionText(from), After: versionText(to)}
+		cell.Moved = !to.IsZero() && !from.IsZero() && !to.Equal(from)
+		cells = append(cells, cell)
+	}
+
+	return cells
+}
+
+// reached is where the last turn of the node that was done led to; zero where none
+// was.
+func (s *story) reached(node string, component cluster.Component) version.Version {
+	at := s.lanes[node]
+	if at == nil {
+		return version.Version{}
+	}
+
+	for _, one := range slices.Backward(at.turns) {
+		if one.component == component && one.state == turnDone {
+			return one.to
+		}
+	}
+
+	return version.Version{}
+}
+
+// versionOf is what the node runs; zero where nobody knows.
+func versionOf(node cluster.Node, component cluster.Component) version.Version {
+	switch {
+	case component == "" && node.Machine != nil:
+		return node.Machine.Talos
+	case component == "":
+		return version.Version{}
+	default:
+		return node.Versions[component]
+	}
+}
+
+func versionText(of version.Version) string {
+	if of.IsZero() {
+		return ""
+	}
+
+	return of.String()
+}
+
+// roleName is how people call a role.
+func roleName(role cluster.Role) string {
+	if role == cluster.ControlPlane {
+		return "control plane"
+	}
+
+	return string(role)
+}
