@@ -37,8 +37,10 @@ type view struct {
 
 func views() []view {
 	return []view{
-		{"phone-light", 390, 844, "light"}, {"phone-dark", 390, 844, "dark"},
-		{"desktop-light", 1280, 900, "light"}, {"desktop-dark", 1280, 900, "dark"},
+		{"phone-light", 390, 844, "light"},
+		{"phone-dark", 390, 844, "dark"},
+		{"desktop-light", 1280, 900, "light"},
+		{"desktop-dark", 1280, 900, "dark"},
 	}
 }
 

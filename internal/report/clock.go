@@ -56,6 +56,7 @@ func tickStep(whole time.Duration) time.Duration {
 	}
 
 	longest := tickSteps[len(tickSteps)-1]
+	days := int64(whole / longest)
 
-	return longest * (whole/longest/ticksMost + 1)
+	return longest * time.Duration(days/ticksMost+1)
 }

@@ -180,16 +180,29 @@ func (l *lane) last(of *turn) *piece {
 	return nil
 }
 
-// culprit is the step of the turn at which it failed: after it a node is at most
-// brought back into service.
+// culprit is the step of the turn at which it failed. A turn that ended with its node
+// back in service failed before that.
 func (l *lane) culprit(of *turn) *piece {
-	for _, one := range slices.Backward(l.pieces) {
-		if one.turn == of && one.step != cluster.StepUncordon {
-			return one
+	var steps []*piece
+
+	for _, one := range l.pieces {
+		if one.turn == of {
+			steps = append(steps, one)
 		}
 	}
 
-	return nil
+	last := len(steps) - 1
+	if last >= 0 && steps[last].step == cluster.StepUncordon {
+		for last > 0 && slices.Contains([]cluster.NodeStep{cluster.StepUncordon, cluster.StepReady, cluster.StepEtcd}, steps[last].step) {
+			last--
+		}
+	}
+
+	if last < 0 {
+		return nil
+	}
+
+	return steps[last]
 }
 
 func (s *story) begin(event cluster.Event) {

@@ -98,14 +98,19 @@ func (s *story) headline() (class, headline, lead string) {
 	case s.ending.Outcome == Completed:
 		return "completed", "Completed: " + goal(s.target), "Every managed node runs what it should run."
 	case s.ending.Failure == nil:
-		return string(s.ending.Outcome), outcomeWords[s.ending.Outcome], ""
+		return string(s.ending.Outcome), s.ending.Outcome.words(), ""
 	default:
-		return string(s.ending.Outcome), outcomeWords[s.ending.Outcome] + ": " + s.ending.Failure.Summary, ""
+		return string(s.ending.Outcome), s.ending.Outcome.words() + ": " + s.ending.Failure.Summary, ""
 	}
 }
 
-var outcomeWords = map[Outcome]string{
-	Completed: "Completed", Refused: "Refused", Failed: "Failed", Stopped: "Stopped", Lost: "Taken over by another run",
+// words are how people call the outcome.
+func (o Outcome) words() string {
+	if o == Lost {
+		return "Taken over by another run"
+	}
+
+	return strings.ToUpper(string(o[:1])) + string(o[1:])
 }
 
 // goal names what the cluster is to run.
