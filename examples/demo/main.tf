@@ -23,6 +23,12 @@ variable "kubernetes_version" {
   default     = null
 }
 
+variable "report_path" {
+  description = "File for a picture of the run; null draws none."
+  type        = string
+  default     = null
+}
+
 # The kubeconfig is asked from the Talos API.
 provider "talosupgrade" {
   talosconfig_path = var.talosconfig
@@ -31,6 +37,7 @@ provider "talosupgrade" {
 resource "talosupgrade_cluster" "demo" {
   talos_version      = var.talos_version
   kubernetes_version = var.kubernetes_version
+  report_path        = var.report_path
 }
 
 output "kubelet_versions" {

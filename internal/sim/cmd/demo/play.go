@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -18,6 +19,8 @@ type play struct {
 	wanted    scenario
 	cluster   *simulator
 	terraform *terraform
+	// report is the path of the picture that the provider draws.
+	report string
 }
 
 // acts are the parts of the play, in order.
@@ -89,6 +92,13 @@ func (p *play) result(ctx context.Context, told *story) error {
 
 	p.show.chapter("Nodes")
 	fmt.Fprint(p.show, nodeTable(told, judged))
+	p.show.chapter("A picture of the run, for a browser (its times are real ones)")
+
+	if _, err := os.Stat(p.report); err != nil {
+		return fmt.Errorf("the provider drew no picture: %w", err)
+	}
+
+	p.show.line(plain, "%s", p.report)
 	p.show.chapter("Annotations of the ConfigMap kube-system/talosupgrade")
 	fmt.Fprint(p.show, annotationTable(annotations))
 	p.show.chapter("The simulator's verdict")

@@ -69,12 +69,32 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 	show.line(plain, "to watch it with kubectl, in another terminal:")
 	show.line(quiet, "%s", watchCommand(cluster.path("kubeconfig")))
 
-	command, err := newTerraform(show, programs, filepath.Join(dir, "terraform"), cluster, wanted)
+	root, err := toolchain.ModuleRoot()
 	if err != nil {
 		return err
 	}
 
-	return (&play{show: show, wanted: wanted, cluster: cluster, terraform: command}).acts(ctx)
+	// It outlives the demo, so that one can look at it in peace.
+	report := filepath.Join(root, "bin", "demo", "upgrade.html")
+
+	show.line(plain, "to watch it in a browser, open this page once terraform apply has begun:")
+	show.line(quiet, "%s", report)
+
+	command, err := newTerraform(show, programs, filepath.Join(dir, "terraform"), root, variables{
+		Talosconfig: cluster.path("talosconfig"), TalosVersion: wanted.to, ReportPath: report,
+	})
+	if err != nil {
+		return err
+	}
+
+	return (&play{show: show, wanted: wanted, cluster: cluster, terraform: command, report: report}).acts(ctx)
+}
+
+// variables are those of the demo's configuration.
+type variables struct {
+	Talosconfig  string `json:"talosconfig"`
+	TalosVersion string `json:"talos_version"`
+	ReportPath   string `json:"report_path"`
 }
 
 // prepare finds and builds what the demo needs.
@@ -104,12 +124,7 @@ func prepare(ctx context.Context, show *screen) (tools, error) {
 	return tools{cli: cli, provider: provider, talossim: filepath.Join(filepath.Dir(self), "talossim")}, nil
 }
 
-func newTerraform(show *screen, programs tools, dir string, cluster *simulator, wanted scenario) (*terraform, error) {
-	root, err := toolchain.ModuleRoot()
-	if err != nil {
-		return nil, err
-	}
-
+func newTerraform(show *screen, programs tools, dir, root string, given variables) (*terraform, error) {
 	space, err := workspace.New(dir, programs.cli, programs.provider)
 	if err != nil {
 		return nil, err
@@ -119,12 +134,12 @@ func newTerraform(show *screen, programs tools, dir string, cluster *simulator, 
 		return nil, err
 	}
 
-	variables, err := json.Marshal(map[string]string{"talosconfig": cluster.path("talosconfig"), "talos_version": wanted.to})
+	values, err := json.Marshal(given)
 	if err != nil {
 		return nil, fmt.Errorf("writing the variables: %w", err)
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "demo.auto.tfvars.json"), variables, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "demo.auto.tfvars.json"), values, 0o600); err != nil {
 		return nil, fmt.Errorf("writing the variables: %w", err)
 	}
 
