@@ -10,7 +10,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/contract"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
@@ -34,10 +33,10 @@ func TestWireContract(t *testing.T) {
 
 type fixture struct{ rig *rig }
 
-func (f fixture) API() contract.API          { return f.rig.api }
-func (f fixture) Wire() kubernetes.Interface { return f.rig.plain() }
-func (f fixture) World() *model.World        { return f.rig.cluster.World() }
-func (f fixture) ClusterID() string          { return f.rig.cluster.World().ClusterID() }
+func (f fixture) API() contract.API            { return f.rig.api }
+func (f fixture) Wire() kubernetes.Interface   { return f.rig.plain() }
+func (f fixture) Machines() []contract.Machine { return contract.FromModel(f.rig.cluster.World()) }
+func (f fixture) ClusterID() string            { return f.rig.cluster.World().ClusterID() }
 
 func (f fixture) CordonAsPerson(t *testing.T, node string, on bool) {
 	t.Helper()

@@ -3,14 +3,15 @@
 // Package contract says what every implementation of [cluster.Kubernetes] has to
 // do, be it the ports of the simulator, the real adapter over the API server in
 // memory, or the same over a real kube-apiserver: what holds for one of them and
-// not for another would make the tests of the engine worthless.
+// not for another would make the tests of the engine worthless. The clauses about
+// [cluster.Talos] that only read are here as well. All of them hold for a cluster
+// of real machines, too.
 package contract
 
 import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
 
 // API is what is held to the contract.
@@ -24,8 +25,9 @@ type API interface {
 // would. What a case adds is taken away when it ends.
 type Fixture interface {
 	API() API
-	// World is the model behind the cluster.
-	World() *model.World
+	// Machines are the machines behind the cluster, from another source than the
+	// API that is held to the contract.
+	Machines() []Machine
 	// ClusterID is which cluster the objects of an upgrade are about.
 	ClusterID() string
 	// CordonAsPerson cordons a node, or lifts its cordon, without any mark.

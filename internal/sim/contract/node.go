@@ -6,23 +6,23 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
 
 // worker is a worker of the cluster by its place among them.
 func worker(t *testing.T, f Fixture, place int) string {
 	t.Helper()
 
-	for _, state := range f.World().Nodes() {
-		if state.Role != model.Worker {
+	for _, machine := range f.Machines() {
+		if machine.ControlPlane {
 			continue
 		}
 
 		if place == 0 {
-			return state.Name
+			return machine.Name
 		}
 
 		place--
@@ -56,31 +56,34 @@ func nodesAreReported(t *testing.T, f Fixture) {
 		t.Fatal(err)
 	}
 
-	states := f.World().Nodes()
-	if len(nodes) != len(states) {
-		t.Errorf("%d nodes, want %d", len(nodes), len(states))
+	machines := f.Machines()
+	if len(nodes) != len(machines) {
+		t.Errorf("%d nodes, want %d", len(nodes), len(machines))
 	}
 
-	for _, state := range states {
-		found, controlPlane := node(t, f, state.Name), state.Role == model.ControlPlane
+	for _, machine := range machines {
+		found, controlPlane := node(t, f, machine.Name), machine.ControlPlane
 
 		if !found.Ready || found.ReadyReason != "KubeletReady" || found.ReadySince.IsZero() || !found.Talos || len(found.Pressure) > 0 {
-			t.Errorf("%s: %+v, want a node of Talos that is ready and complains of nothing", state.Name, found)
+			t.Errorf("%s: %+v, want a node of Talos that is ready and complains of nothing", machine.Name, found)
 		}
 
 		if found.ControlPlane != controlPlane || found.ExcludesWorkloads != controlPlane {
 			t.Errorf("%s is a control plane: %t, without workloads: %t, want both to be %t",
-				state.Name, found.ControlPlane, found.ExcludesWorkloads, controlPlane)
+				machine.Name, found.ControlPlane, found.ExcludesWorkloads, controlPlane)
 		}
 
 		if found.Unschedulable || found.CordonedBy != "" || found.CordonedByTalos {
-			t.Errorf("%s is cordoned: %+v", state.Name, found)
+			t.Errorf("%s is cordoned: %+v", machine.Name, found)
 		}
 
-		if found.SystemUUID != state.UUID || found.BootID != state.BootID || found.Kubelet.String() != state.Kubelet.Version ||
-			!slices.Equal(found.Addresses, []string{state.Address}) {
-			t.Errorf("%s: %+v, want UUID %s, boot ID %s, kubelet %s and address %s",
-				state.Name, found, state.UUID, state.BootID, state.Kubelet.Version, state.Address)
+		if !strings.EqualFold(found.SystemUUID, machine.UUID) || found.BootID != machine.BootID || found.Kubelet.String() != machine.Kubelet {
+			t.Errorf("%s: %+v, want UUID %s, boot ID %s and kubelet %s", machine.Name, found, machine.UUID, machine.BootID, machine.Kubelet)
+		}
+
+		foreign := slices.DeleteFunc(slices.Clone(found.Addresses), func(one string) bool { return slices.Contains(machine.Addresses, one) })
+		if len(found.Addresses) == 0 || len(foreign) > 0 {
+			t.Errorf("%s has the addresses %v, want some of %v", machine.Name, found.Addresses, machine.Addresses)
 		}
 	}
 }
@@ -102,15 +105,15 @@ func componentPodsAreListed(t *testing.T, f Fixture) {
 		t.Fatal(err)
 	}
 
-	for _, state := range f.World().Nodes() {
+	for _, machine := range f.Machines() {
 		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy} {
 			index := slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool {
-				return pod.Node == state.Name && pod.Component == component
+				return pod.Node == machine.Name && pod.Component == component
 			})
 
 			static := component != cluster.Proxy
-			if wanted := !static || state.Role == model.ControlPlane; wanted != (index >= 0) {
-				t.Errorf("%s has a pod of %s: %t, want %t", state.Name, component, index >= 0, wanted)
+			if wanted := !static || machine.ControlPlane; wanted != (index >= 0) {
+				t.Errorf("%s has a pod of %s: %t, want %t", machine.Name, component, index >= 0, wanted)
 
 				continue
 			}
@@ -124,8 +127,8 @@ func componentPodsAreListed(t *testing.T, f Fixture) {
 				t.Errorf("%+v, want a pod that runs", pod)
 			}
 
-			if static && pod.Image != state.StaticPods[string(component)].Image {
-				t.Errorf("%s of %s runs %s, want %s", component, state.Name, pod.Image, state.StaticPods[string(component)].Image)
+			if static && pod.Image != machine.Images[component] {
+				t.Errorf("%s of %s runs %s, want %s", component, machine.Name, pod.Image, machine.Images[component])
 			}
 		}
 	}

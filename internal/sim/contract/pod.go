@@ -57,15 +57,15 @@ func drainTakesPods(t *testing.T, f Fixture) {
 		t.Errorf("on %s are %v, on %s %v; want %s and %s", here, onNode(t, f, here), there, onNode(t, f, there), pod, other)
 	}
 
-	for _, state := range f.World().Nodes() {
-		for _, one := range onNode(t, f, state.Name) {
+	for _, machine := range f.Machines() {
+		for _, one := range onNode(t, f, machine.Name) {
 			if one.UID == "" || one.Name == "" || one.Namespace == "" {
-				t.Errorf("on %s is %+v, want to know which it is", state.Name, one)
+				t.Errorf("on %s is %+v, want to know which it is", machine.Name, one)
 			}
 
 			for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
 				if strings.HasPrefix(one.Name, component) {
-					t.Errorf("a drain of %s takes %s", state.Name, one)
+					t.Errorf("a drain of %s takes %s", machine.Name, one)
 				}
 			}
 		}
@@ -229,14 +229,14 @@ func workloadsAreTold(t *testing.T, f Fixture) {
 		t.Errorf("%+v, want %+v", told.Budgets[index], budget)
 	}
 
-	if len(told.Rooms) != len(f.World().Nodes()) {
-		t.Errorf("the room of %d nodes, want that of %d", len(told.Rooms), len(f.World().Nodes()))
+	if len(told.Rooms) != len(f.Machines()) {
+		t.Errorf("the room of %d nodes, want that of %d", len(told.Rooms), len(f.Machines()))
 	}
 
-	for _, state := range f.World().Nodes() {
-		staying := slices.ContainsFunc(told.Pods, func(one cluster.WorkloadPod) bool { return one.Stays && one.Node == state.Name })
+	for _, machine := range f.Machines() {
+		staying := slices.ContainsFunc(told.Pods, func(one cluster.WorkloadPod) bool { return one.Stays && one.Node == machine.Name })
 		if !staying {
-			t.Errorf("nothing stays on %s", state.Name)
+			t.Errorf("nothing stays on %s", machine.Name)
 		}
 	}
 }

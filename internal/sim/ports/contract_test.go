@@ -32,9 +32,9 @@ func TestContract(t *testing.T) {
 
 type contractFixture struct{ cluster *ports.Cluster }
 
-func (f contractFixture) API() contract.API   { return f.cluster.Client("run-1") }
-func (f contractFixture) World() *model.World { return f.cluster.World() }
-func (f contractFixture) ClusterID() string   { return f.cluster.World().ClusterID() }
+func (f contractFixture) API() contract.API            { return f.cluster.Client("run-1") }
+func (f contractFixture) Machines() []contract.Machine { return contract.FromModel(f.cluster.World()) }
+func (f contractFixture) ClusterID() string            { return f.cluster.World().ClusterID() }
 
 func (f contractFixture) CordonAsPerson(t *testing.T, node string, on bool) {
 	t.Helper()
