@@ -30,9 +30,30 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// So they do where machines are asked, which the end-to-end run holds the adapter
+// to.
+func TestTalosContract(t *testing.T) {
+	for _, talos := range []string{"1.12.6", "1.13.2"} {
+		for _, clause := range contract.TalosCases() {
+			t.Run(talos+": "+clause.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					kept, err := ports.New(model.Options{ControlPlanes: 3, Workers: 2, Talos: talos, Kubernetes: "1.34.2", Seed: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer kept.Stop()
+
+					clause.Run(t, contractFixture{kept})
+				})
+			})
+		}
+	}
+}
+
 type contractFixture struct{ cluster *ports.Cluster }
 
 func (f contractFixture) API() contract.API            { return f.cluster.Client("run-1") }
+func (f contractFixture) Talos() cluster.Talos         { return f.cluster.Client("run-1") }
 func (f contractFixture) Machines() []contract.Machine { return contract.FromModel(f.cluster.World()) }
 func (f contractFixture) ClusterID() string            { return f.cluster.World().ClusterID() }
 

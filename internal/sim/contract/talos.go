@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package contract
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// TalosFixture is an implementation of [cluster.Talos] with a cluster behind it,
+// all of whose machines are up and settled, and administrator's credentials.
+type TalosFixture interface {
+	Talos() cluster.Talos
+	// Machines are the machines behind it, from another source than the API that
+	// is held to the contract.
+	Machines() []Machine
+}
+
+// TalosCase is one clause about the machines. None changes anything.
+type TalosCase struct {
+	Name string
+	Run  func(t *testing.T, f TalosFixture)
+}
+
+// TalosCases lists the clauses about the machines.
+func TalosCases() []TalosCase {
+	return []TalosCase{
+		{"the credentials are an administrator's", rolesAreTold},
+		{"the cluster has one ID", oneClusterID},
+		{"discovery lists every machine", membersAreListed},
+		{"a machine says what it is and how it is", machinesAreTold},
+		{"a configuration names the images", configurationsAreTold},
+		{"every component says what it means to run", componentsAreTold},
+		{"etcd is of one mind", etcdIsOfOneMind},
+		{"a machine tells of its disk and its clock", vitalsAreTold},
+		{"a machine shows the last lines of a service", logsAreShown},
+		{"no installer runs", noInstallerRuns},
+		{"a configuration that names another image is left alone", configurationIsCompared},
+	}
+}
+
+// logLines is how many lines of a log are asked for.
+const logLines = 5
+
+func rolesAreTold(t *testing.T, f TalosFixture) {
+	if roles := f.Talos().Roles(); !slices.Contains(roles, "os:admin") {
+		t.Errorf("the roles are %v, want os:admin among them", roles)
+	}
+}
+
+func oneClusterID(t *testing.T, f TalosFixture) {
+	first, err := f.Talos().ClusterID(t.Context())
+	if err != nil || first == "" {
+		t.Fatalf("ID %q, %v", first, err)
+	}
+
+	if second, err := f.Talos().ClusterID(t.Context()); err != nil || second != first {
+		t.Errorf("ID %q, %v, want %q again", second, err, first)
+	}
+}
+
+func membersAreListed(t *testing.T, f TalosFixture) {
+	members, err := f.Talos().Members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(members) != len(f.Machines()) {
+		t.Errorf("%d members, want %d", len(members), len(f.Machines()))
+	}
+
+	for _, machine := range f.Machines() {
+		index := slices.IndexFunc(members, func(one cluster.Member) bool { return slices.Contains(one.Addresses, machine.Addresses[0]) })
+		if index < 0 {
+			t.Errorf("no member has the address %s of %s", machine.Addresses[0], machine.Name)
+
+			continue
+		}
+
+		if found := members[index]; found.Hostname == "" || (found.Role == cluster.ControlPlane) != machine.ControlPlane {
+			t.Errorf("%s: %+v, want a member with a hostname that is a control plane: %t", machine.Name, found, machine.ControlPlane)
+		}
+	}
+}
+
+func machinesAreTold(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		found := observe(t, f, machine)
+
+		if found.NodeName != machine.Name || !strings.EqualFold(found.UUID, machine.UUID) || found.BootID != machine.BootID ||
+			(found.Role == cluster.ControlPlane) != machine.ControlPlane {
+			t.Errorf("%s: %+v, want UUID %s, boot ID %s and a control plane: %t", machine.Name, found, machine.UUID, machine.BootID, machine.ControlPlane)
+		}
+
+		if !found.Settled() || len(found.Unmet) > 0 || found.UpgradePending || found.Talos.IsZero() || found.Platform == "" {
+			t.Errorf("%s: %+v, want a machine of a known version that is settled", machine.Name, found)
+		}
+	}
+}
+
+func observe(t *testing.T, f TalosFixture, machine Machine) cluster.Machine {
+	t.Helper()
+
+	found, err := f.Talos().Machine(t.Context(), machine.Addresses[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return found
+}
+
+func configurationsAreTold(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		read := observe(t, f, machine).Config
+		if read == nil {
+			t.Errorf("%s says nothing of its configuration", machine.Name)
+
+			continue
+		}
+
+		for component, image := range machine.Images {
+			if named := read.Images[component]; named != "" && named != image {
+				t.Errorf("%s is to run %s as its %s, and runs %s", machine.Name, named, component, image)
+			}
+		}
+
+		if !read.Installs || read.InstallImage == "" {
+			t.Errorf("%s would be installed from %q, want an image", machine.Name, read.InstallImage)
+		}
+	}
+}
+
+func componentsAreTold(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		for _, component := range cluster.Components(observe(t, f, machine).Role) {
+			if component == cluster.Proxy && !machine.ControlPlane {
+				continue
+			}
+
+			found, err := f.Talos().Component(t.Context(), machine.Addresses[0], component)
+			if err != nil {
+				t.Errorf("%s of %s: %v", component, machine.Name, err)
+
+				continue
+			}
+
+			if found.Image == "" || component.Static() && (found.Image != machine.Images[component] || found.ConfigVersion == "") {
+				t.Errorf("%s of %s: %+v, want the image %q", component, machine.Name, found, machine.Images[component])
+			}
+
+			if component != cluster.Kubelet {
+				continue
+			}
+
+			if !found.Running || !found.Healthy || found.Since.IsZero() || !strings.HasSuffix(found.Image, ":v"+machine.Kubelet) {
+				t.Errorf("the kubelet of %s: %+v, want %s that is healthy", machine.Name, found, machine.Kubelet)
+			}
+		}
+	}
+}
+
+func etcdIsOfOneMind(t *testing.T, f TalosFixture) {
+	planes := slices.DeleteFunc(slices.Clone(f.Machines()), func(machine Machine) bool { return !machine.ControlPlane })
+
+	var (
+		leader uint64
+		known  []uint64
+		own    []uint64
+	)
+
+	for _, machine := range planes {
+		view, err := f.Talos().Etcd(t.Context(), machine.Addresses[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var members []uint64
+		for _, member := range view.Members {
+			members = append(members, member.ID)
+
+			if member.Name == "" || member.Learner {
+				t.Errorf("%s lists %+v, want a member that has started and votes", machine.Name, member)
+			}
+		}
+
+		slices.Sort(members)
+
+		if known == nil {
+			known, leader = members, view.Status.Leader
+		}
+
+		if len(members) != len(planes) || !slices.Equal(members, known) || view.Status.Leader == 0 || view.Status.Leader != leader {
+			t.Errorf("%s knows the members %x and follows %x, want %d members, %x as everybody, and %x to follow",
+				machine.Name, members, view.Status.Leader, len(planes), known, leader)
+		}
+
+		if len(view.Alarms) > 0 || len(view.Status.Errors) > 0 || view.Status.Learner || view.Status.DBSize <= 0 || view.Status.Applied == 0 {
+			t.Errorf("%s: %+v, alarms %v, want a member that complains of nothing", machine.Name, view.Status, view.Alarms)
+		}
+
+		own = append(own, view.Status.MemberID)
+	}
+
+	slices.Sort(own)
+
+	if !slices.Equal(own, known) {
+		t.Errorf("the control planes are the members %x, and etcd has %x", own, known)
+	}
+}
+
+func vitalsAreTold(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		found, err := f.Talos().Vitals(t.Context(), machine.Addresses[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if found.Disk == nil || found.Disk.Available <= 0 || found.Disk.Available > found.Disk.Size {
+			t.Errorf("the disk of %s: %+v, %v", machine.Name, found.Disk, found.DiskError)
+		}
+
+		if found.Time == nil || !found.Time.Synced && !found.Time.Disabled {
+			t.Errorf("the clock of %s: %+v, %v", machine.Name, found.Time, found.TimeError)
+		}
+	}
+}
+
+func logsAreShown(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		lines, err := f.Talos().Logs(t.Context(), machine.Addresses[0], "machined", logLines)
+		if err != nil || len(lines) == 0 || len(lines) > logLines {
+			t.Errorf("machined of %s wrote %q, %v, want at most %d lines", machine.Name, lines, err, logLines)
+		}
+	}
+}
+
+func noInstallerRuns(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		if observe(t, f, machine).UpgradeAPI() != cluster.LifecycleAPI {
+			continue
+		}
+
+		if idle, err := f.Talos().InstallerIdle(t.Context(), machine.Addresses[0]); err != nil || !idle {
+			t.Errorf("%s is idle: %t, %v", machine.Name, idle, err)
+		}
+	}
+}
+
+func configurationIsCompared(t *testing.T, f TalosFixture) {
+	machine := f.Machines()[0]
+	before := observe(t, f, machine)
+
+	change := cluster.ImageChange{
+		Component: cluster.Kubelet, From: "registry.invalid/nobody/kubelet:v0.0.1", To: "registry.invalid/nobody/kubelet:v0.0.2",
+	}
+
+	if err := f.Talos().Configure(t.Context(), machine.Addresses[0], change); !errors.Is(err, cluster.ErrConflict) {
+		t.Errorf("configured %s: %v, want a conflict", machine.Name, err)
+	}
+
+	if after := observe(t, f, machine); before.Config == nil || after.Config == nil || after.Config.Images[cluster.Kubelet] != before.Config.Images[cluster.Kubelet] {
+		t.Errorf("the configuration of %s was %+v and is %+v", machine.Name, before.Config, after.Config)
+	}
+}
