@@ -59,7 +59,12 @@ func (l *Live) Open(t *testing.T) WireFixture {
 	return &liveFixture{Live: l, covered: map[string]int{}}
 }
 
-// sweep takes the records of an upgrade, and what is left of cordons, away.
+// Sweep takes the records of an upgrade, and what is left of cordons, away.
+func (l *Live) Sweep(t *testing.T) {
+	t.Helper()
+	l.sweep(t.Context(), t)
+}
+
 func (l *Live) sweep(ctx context.Context, t *testing.T) {
 	t.Helper()
 
