@@ -162,9 +162,15 @@ func (p *provider) preflight(ctx context.Context, t *testing.T) {
 func (p *provider) upgrade(ctx context.Context, t *testing.T) {
 	t.Helper()
 
-	space := p.space(t, "resource \"talosupgrade_cluster\" \"this\" {\n"+p.versionArguments()+"}\n")
+	drawn := filepath.Join(p.out, "report.html")
+	space := p.space(t, "resource \"talosupgrade_cluster\" \"this\" {\n"+p.versionArguments()+"report_path = "+quote(drawn)+"\n}\n")
 
 	p.run(ctx, t, space, "plan", somethingToDo, "plan", "-out=upgrade.tfplan", "-detailed-exitcode", "-input=false", "-no-color")
 	p.run(ctx, t, space, "apply", nothingToDo, "apply", "-input=false", "-no-color", "upgrade.tfplan")
+
+	if _, err := os.Stat(drawn); err != nil {
+		t.Errorf("the apply drew no report: %v", err)
+	}
+
 	p.run(ctx, t, space, "plan-again", nothingToDo, "plan", "-detailed-exitcode", "-input=false", "-no-color")
 }
