@@ -78,6 +78,12 @@ func TestAccReport(t *testing.T) {
 		t.Error("an apply without work wrote over the report")
 	}
 
+	// Another place for it is a change of the resource, and no work.
+	elsewhere := filepath.Join(filepath.Dir(path), "elsewhere.html")
+	w.write(use(s), strings.Replace(resource, quote(path), quote(elsewhere), 1)+"\nsettle = \"1s\"")
+	w.apply().mustSucceed(0)
+	says(t, elsewhere, "Nothing to do")
+
 	var credentials any
 	if err := yaml.Unmarshal([]byte(page(t, s.Talosconfig())), &credentials); err != nil {
 		t.Fatal(err)

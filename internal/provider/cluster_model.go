@@ -140,7 +140,8 @@ func (m clusterModel) chosen() []attr.Value {
 
 // sameAs tells whether both say the same in everything that is the user's.
 func (m clusterModel) sameAs(other clusterModel) bool {
-	return slices.EqualFunc(m.chosen(), other.chosen(), attr.Value.Equal) && m.Timeouts.Equal(other.Timeouts)
+	return slices.EqualFunc(m.chosen(), other.chosen(), attr.Value.Equal) &&
+		m.Timeouts.Equal(other.Timeouts) && m.ReportPath.Equal(other.ReportPath)
 }
 
 // known tells whether everything that decides about the roll is known.

@@ -67,7 +67,7 @@ func endingOf(snapshot cluster.Snapshot, err error) report.Ending {
 		return ending
 	}
 
-	ending.Outcome = outcomeOf(err)
+	ending.Outcome = drawnOutcome(err)
 
 	var failure *engine.Failure
 	if !errors.As(err, &failure) {
@@ -88,7 +88,7 @@ func endingOf(snapshot cluster.Snapshot, err error) report.Ending {
 	return ending
 }
 
-func outcomeOf(err error) report.Outcome {
+func drawnOutcome(err error) report.Outcome {
 	switch {
 	case errors.Is(err, engine.ErrLeaseLost):
 		return report.Lost

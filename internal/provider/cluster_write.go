@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -17,20 +16,10 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/report"
 )
 
 // owner says to people, in the lease, who upgrades the cluster.
 const owner = "terraform resource " + typeName + "_cluster"
-
-// flushTimeout bounds how long the end of an upgrade waits for its last
-// annotations; hurriedFlush does after a cancel, when everything together has
-// 15 seconds.
-const (
-	flushTimeout = 5 * time.Second
-	hurriedFlush = 2 * time.Second
-)
 
 // Create implements [resource.Resource]. When the upgrade stops the state stays
 // null: a stored resource would be tainted, and the next apply would replace it.
@@ -198,7 +187,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		return cluster.Snapshot{}, diagnostics, err
 	}
 
-	out := &outlets{report: drawn}
+	out := &outlets{report: drawn, trace: r.clusters.trace(ctx, id, options, request, to)}
 	if !to.delegated {
 		out.publisher, out.events = reached.publisher(id, to, known.next), reached.events(to)
 	}
@@ -208,7 +197,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	snapshot, err := carryOut(ctx, options, request)
 
 	diagnostics.Append(told.diagnostics(reached.name)...)
-	diagnostics.Append(out.close(ctx, to, reached.name, endingOf(snapshot, err))...)
+	diagnostics.Append(out.close(ctx, to, reached.name, snapshot, err)...)
 
 	return snapshot, diagnostics, err
 }
@@ -225,98 +214,4 @@ func carryOut(ctx context.Context, options engine.Options, request engine.Reques
 	snapshot, err := engine.New(options).Delegate(ctx, request)
 
 	return snapshot, asked.failed(err)
-}
-
-// outlets are where others see what an upgrade does; each is nil where there is
-// none.
-type outlets struct {
-	publisher *publish.Publisher
-	events    *publish.Events
-	report    *report.Report
-}
-
-// observers are the outlets that there are.
-func (o *outlets) observers() []cluster.Observer {
-	var observers []cluster.Observer
-
-	if o.publisher != nil {
-		observers = append(observers, o.publisher)
-	}
-
-	if o.events != nil {
-		observers = append(observers, o.events)
-	}
-
-	if o.report != nil {
-		observers = append(observers, o.report)
-	}
-
-	return observers
-}
-
-// close makes what was published of the cluster with the name true, also after a
-// cancellation, and says what of it is not.
-func (o *outlets) close(ctx context.Context, to publication, name string, ending report.Ending) diag.Diagnostics {
-	limit := flushTimeout
-	if ctx.Err() != nil {
-		limit = hurriedFlush
-	}
-
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-
-	var (
-		published, told error
-		notes           []string
-	)
-
-	if o.publisher != nil {
-		published, notes = o.publisher.Close(bounded), o.publisher.Notes()
-	}
-
-	if o.events != nil {
-		told = o.events.Close(bounded)
-	}
-
-	diagnostics := unsaid(published, told, to, name)
-
-	if o.report != nil {
-		if err := o.report.Close(bounded, ending); err != nil {
-			diagnostics.AddWarning(about("Unable to write the report", name),
-				sentence(err.Error())+" What it shows may lag behind.\n\nThe upgrade itself does not depend on it.")
-		}
-	}
-
-	if len(notes) > 0 {
-		diagnostics.AddWarning(about("The progress was not published undisturbed", name),
-			strings.Join(notes, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
-	}
-
-	return diagnostics
-}
-
-// unsaid is one warning for what could not be published, and for Events that could
-// not be told: one cause, such as an object that is not there, is often behind both.
-func unsaid(published, told error, to publication, name string) diag.Diagnostics {
-	var (
-		diagnostics diag.Diagnostics
-		sentences   []string
-	)
-
-	summary := "Unable to write Kubernetes Events"
-
-	if published != nil {
-		summary = "Unable to publish the progress"
-		sentences = append(sentences, sentence(published.Error())+" What "+to.String()+" says of the upgrade may lag behind.")
-	}
-
-	if told != nil {
-		sentences = append(sentences, sentence(told.Error()))
-	}
-
-	if len(sentences) > 0 {
-		diagnostics.AddWarning(about(summary, name), strings.Join(sentences, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
-	}
-
-	return diagnostics
 }

@@ -152,7 +152,7 @@ func TestStateOfAnEarlierVersionNeedsNoChange(t *testing.T) {
 	state := d.refreshed()
 	refreshed := d.value(state)
 
-	for _, name := range []string{attrPreflight, attrEtcdSnapshot, attrGates, attrMaintenanceWindow, attrSyncInstallImage, attrOnFailure, attrRetry, attrPublishTo, attrMode, attrSnapshot} {
+	for _, name := range []string{attrPreflight, attrEtcdSnapshot, attrGates, attrMaintenanceWindow, attrSyncInstallImage, attrOnFailure, attrRetry, attrPublishTo, attrMode, attrReportPath, attrSnapshot} {
 		if value := d.attribute(refreshed, name); !value.IsNull() {
 			t.Errorf("the refresh made %s %s", name, value)
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -215,7 +214,7 @@ func TestWhatCouldNotBePublishedIsSaid(t *testing.T) {
 				defer cancel()
 
 				began := time.Now()
-				diagnostics := out.close(ctx, test.of, "prod", report.Ending{Outcome: report.Completed})
+				diagnostics := out.close(ctx, test.of, "prod", cluster.Snapshot{}, nil)
 
 				if took := time.Since(began); took > test.within {
 					t.Errorf("it took %s, want %s at most", took, test.within)

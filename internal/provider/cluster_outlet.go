@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/report"
+)
+
+// flushTimeout bounds how long the end of an upgrade waits for its last
+// annotations; hurriedFlush does after a cancel, when everything together has
+// 15 seconds.
+const (
+	flushTimeout = 5 * time.Second
+	hurriedFlush = 2 * time.Second
+)
+
+// outlets are where others see what an upgrade does; each is nil where there is
+// none.
+type outlets struct {
+	publisher *publish.Publisher
+	events    *publish.Events
+	report    *report.Report
+	trace     *runTrace
+}
+
+// observers are the outlets that there are.
+func (o *outlets) observers() []cluster.Observer {
+	var observers []cluster.Observer
+
+	if o.publisher != nil {
+		observers = append(observers, o.publisher)
+	}
+
+	if o.events != nil {
+		observers = append(observers, o.events)
+	}
+
+	if o.report != nil {
+		observers = append(observers, o.report)
+	}
+
+	return append(observers, o.trace.observers()...)
+}
+
+// close makes what was published of the cluster with the name true, also after a
+// cancellation, and says what of it is not. The snapshot and the error are those with
+// which the run ended.
+func (o *outlets) close(ctx context.Context, to publication, name string, snapshot cluster.Snapshot, ended error) diag.Diagnostics {
+	limit := flushTimeout
+	if ctx.Err() != nil {
+		limit = hurriedFlush
+	}
+
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+
+	untraced := o.trace.end(bounded, ended)
+	// The disk is near; what is far may use up the time.
+	undrawn := o.undrawn(bounded, name, endingOf(snapshot, ended))
+
+	var (
+		published, told error
+		notes           []string
+	)
+
+	if o.publisher != nil {
+		published, notes = o.publisher.Close(bounded), o.publisher.Notes()
+	}
+
+	if o.events != nil {
+		told = o.events.Close(bounded)
+	}
+
+	diagnostics := unsaid(published, told, to, name)
+	diagnostics.Append(untraced(name)...)
+	diagnostics.Append(undrawn...)
+
+	if len(notes) > 0 {
+		diagnostics.AddWarning(about("The progress was not published undisturbed", name),
+			strings.Join(notes, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
+	}
+
+	return diagnostics
+}
+
+// unsaid is one warning for what could not be published, and for Events that could
+// not be told: one cause, such as an object that is not there, is often behind both.
+func unsaid(published, told error, to publication, name string) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		sentences   []string
+	)
+
+	summary := "Unable to write Kubernetes Events"
+
+	if published != nil {
+		summary = "Unable to publish the progress"
+		sentences = append(sentences, sentence(published.Error())+" What "+to.String()+" says of the upgrade may lag behind.")
+	}
+
+	if told != nil {
+		sentences = append(sentences, sentence(told.Error()))
+	}
+
+	if len(sentences) > 0 {
+		diagnostics.AddWarning(about(summary, name), strings.Join(sentences, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
+	}
+
+	return diagnostics
+}
+
+// undrawn ends the report, and says what of it could not be written.
+func (o *outlets) undrawn(ctx context.Context, name string, ending report.Ending) diag.Diagnostics {
+	if o.report == nil {
+		return nil
+	}
+
+	var diagnostics diag.Diagnostics
+
+	if err := o.report.Close(ctx, ending); err != nil {
+		diagnostics.AddWarning(about("Unable to write the report", name),
+			sentence(err.Error())+" What it shows may lag behind.\n\nThe upgrade itself does not depend on it.")
+	}
+
+	return diagnostics
+}

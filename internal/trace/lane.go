@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// spot is what has a turn: a node, one of its components, or the manifests.
+type spot struct {
+	node      string
+	component cluster.Component
+}
+
+func (s spot) String() string {
+	switch s.component {
+	case cluster.Manifests:
+		return "bootstrap manifests"
+	case "":
+		return "Talos on " + s.node
+	default:
+		return string(s.component) + " on " + s.node
+	}
+}
+
+// lane is a span in which one step follows the other: a turn, or what is done to a
+// node before the first one.
+type lane struct {
+	*span
+
+	at spot
+	// turn tells that it is one.
+	turn bool
+	// step is the span of the present step, nil before the first one.
+	step *span
+	// name is that of the present step.
+	name cluster.NodeStep
+}
+
+// inner is where what happens now belongs.
+func (l *lane) inner() *span {
+	if l.step != nil {
+		return l.step
+	}
+
+	return l.span
+}
+
+// close ends the present step and the lane.
+func (l *lane) close(outcome, text string, at time.Time) {
+	failed := outcome == outcomeFailed || outcome == outcomeCut
+
+	if l.step != nil {
+		if failed {
+			l.step.SetStatus(codes.Error, shortened(text, textMost))
+		}
+
+		l.step.end(at)
+	}
+
+	switch {
+	case failed:
+		l.SetStatus(codes.Error, shortened(text, textMost))
+	case outcome == outcomeDone:
+		l.SetStatus(codes.Ok, "")
+	case text != "":
+		l.note("left", text, at)
+	}
+
+	l.SetAttributes(keyOutcome.String(outcome))
+	l.end(at)
+}
+
+// open opens a lane; one that is still open at the spot ends.
+func (t *Tracer) open(at spot, title string, turn bool, event cluster.Event) *lane {
+	t.close(at, outcomeLeft, "", event.Time)
+
+	attributes := onNode(at.node)
+	if turn {
+		attributes = place(at.node, at.component)
+	}
+
+	made := &lane{at: at, turn: turn, span: t.below(t.root, title, event.Time, attributes)}
+	t.lanes[at] = made
+
+	return made
+}
+
+// close closes the lane at the spot, if there is one.
+func (t *Tracer) close(at spot, outcome, text string, when time.Time) {
+	if found := t.lanes[at]; found != nil {
+		found.close(outcome, text, when)
+		delete(t.lanes, at)
+	}
+}
+
+// cutOff closes all lanes: the run ended.
+func (t *Tracer) cutOff(at time.Time) {
+	for _, found := range t.sorted() {
+		if found.turn {
+			t.close(found.at, outcomeCut, "the run ended before", at)
+		} else {
+			t.close(found.at, outcomeLeft, "", at)
+		}
+	}
+}
+
+// prepared closes what was done before the first turn, where nothing else told of
+// its end.
+func (t *Tracer) prepared(at time.Time, also func(*lane) bool) {
+	for _, found := range t.sorted() {
+		if !found.turn && also(found) {
+			t.close(found.at, outcomeDone, "", at)
+		}
+	}
+}
+
+func (t *Tracer) sorted() []*lane {
+	return slices.SortedFunc(maps.Values(t.lanes), func(a, b *lane) int {
+		return cmp.Or(cmp.Compare(a.at.node, b.at.node), cmp.Compare(a.at.component, b.at.component))
+	})
+}
+
+// laneOf is the lane that an event is about; nil where there is none. Waits name a
+// node and no component.
+func (t *Tracer) laneOf(event cluster.Event) *lane {
+	if found := t.lanes[spot{event.Node, event.Component}]; found != nil {
+		return found
+	}
+
+	if event.Component != "" {
+		return nil
+	}
+
+	for _, found := range t.sorted() {
+		if found.at.node == event.Node {
+			return found
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// Observe implements [cluster.Observer]. It contacts nobody.
+func (t *Tracer) Observe(event cluster.Event) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+
+	if t.closed {
+		return
+	}
+
+	event.Time = t.moment(event.Time)
+	at := spot{event.Node, event.Component}
+
+	switch event.Kind {
+	case cluster.EventPlanned:
+		t.planned(event)
+	case cluster.EventNodeStarted:
+		t.turn(event)
+	case cluster.EventNodeStep:
+		t.step(event)
+	case cluster.EventPulled:
+		t.stopped(spot{node: event.Node}, outcomeDone, event)
+	case cluster.EventNodeDone:
+		t.close(at, outcomeDone, "", event.Time)
+	case cluster.EventNodeStopped:
+		t.stopped(at, outcomeLeft, event)
+	case cluster.EventWaiting, cluster.EventWarning, cluster.EventRollingBack:
+		t.remark(event)
+	case cluster.EventRunStarted, cluster.EventRunDone:
+		t.root.note(string(event.Kind), event.Text, event.Time)
+	case cluster.EventRunFailed, cluster.EventRunLost:
+		t.cutOff(event.Time)
+		t.root.note(string(event.Kind), event.Text, event.Time)
+	}
+
+	t.root.SetAttributes(progress("talos", event.Talos)...)
+	t.root.SetAttributes(progress("kubernetes", event.Kubernetes)...)
+}
+
+// planned keeps what is about to be done: turns say no more than where they lead to.
+func (t *Tracer) planned(event cluster.Event) {
+	if event.Outline == nil {
+		return
+	}
+
+	t.plan = event.Outline
+	t.root.SetAttributes(keyTurns.Int(len(t.plan.Turns)), keyEstimate.Float64(t.plan.Estimate.Seconds()))
+
+	if t.plan.ClusterID != "" {
+		t.root.SetAttributes(keyClusterID.String(t.plan.ClusterID))
+	}
+}
+
+// turn begins the turn of a node or of a component.
+func (t *Tracer) turn(event cluster.Event) {
+	t.prepared(event.Time, func(*lane) bool { return true })
+
+	at := spot{event.Node, event.Component}
+	begun := t.open(at, at.String(), true, event)
+	begun.SetAttributes(versioned(keyTo, event.To)...)
+
+	if t.plan == nil {
+		return
+	}
+
+	index := slices.IndexFunc(t.plan.Turns, func(planned cluster.Turn) bool {
+		return planned.Node == event.Node && planned.Component == event.Component && planned.To.Equal(event.To)
+	})
+	if index < 0 {
+		return
+	}
+
+	planned := t.plan.Turns[index]
+	begun.SetAttributes(versioned(keyFrom, planned.From)...)
+
+	if planned.Role != "" {
+		begun.SetAttributes(keyRole.String(string(planned.Role)))
+	}
+
+	if planned.Canary {
+		begun.SetAttributes(keyCanary.Bool(true))
+	}
+}
+
+// step begins a step, which ends the one before it in the same turn. What is done to
+// a node before its turn has a span of its own.
+func (t *Tracer) step(event cluster.Event) {
+	in := t.lanes[spot{event.Node, event.Component}]
+	if in == nil {
+		in = t.before(event)
+	}
+
+	attributes := append(place(event.Node, event.Component), keyStep.String(string(event.Step)))
+	attributes = append(attributes, stepText(event.Step, event.Text)...)
+
+	switch {
+	case event.Step == cluster.StepSnapshot && !in.turn:
+		in.SetAttributes(attributes...)
+		in.name = event.Step
+
+		return
+	case event.Step == cluster.StepApply && in.name == cluster.StepApply:
+		// It says of each object what becomes of it.
+		in.step.note(string(event.Step), event.Text, event.Time)
+
+		return
+	case in.step != nil:
+		in.step.end(event.Time)
+	}
+
+	in.name = event.Step
+	in.step = t.below(in.span, string(event.Step), event.Time, attributes)
+}
+
+// before is the lane of a step outside of any turn.
+func (t *Tracer) before(event cluster.Event) *lane {
+	// The snapshot is over when anything follows it.
+	t.prepared(event.Time, func(l *lane) bool { return l.name == cluster.StepSnapshot })
+
+	at := spot{node: event.Node}
+	if found := t.lanes[at]; found != nil {
+		return found
+	}
+
+	title := "steps on " + event.Node
+
+	switch event.Step {
+	case cluster.StepPull:
+		title = "images on " + event.Node
+	case cluster.StepSnapshot:
+		title = string(cluster.StepSnapshot)
+	}
+
+	return t.open(at, title, false, event)
+}
+
+// stopped closes a lane, with the outcome unless it failed.
+func (t *Tracer) stopped(at spot, outcome string, event cluster.Event) {
+	if event.Err != nil {
+		outcome = outcomeFailed
+	}
+
+	t.close(at, outcome, event.Text, event.Time)
+}
+
+// remark notes what is waited for or warned of where it happens.
+func (t *Tracer) remark(event cluster.Event) {
+	to, attributes := t.root, []attribute.KeyValue(nil)
+
+	// A warning about no node is about the run, whatever goes on.
+	found := t.laneOf(event)
+	if found != nil && (event.Node != "" || event.Component != "" || event.Kind == cluster.EventWaiting) {
+		to = found.inner()
+	} else {
+		attributes = onNode(event.Node)
+	}
+
+	attributes = append(attributes, versioned(keyTo, event.To)...)
+	to.note(string(event.Kind), event.Text, event.Time, attributes...)
+
+	if event.Kind == cluster.EventRollingBack && found != nil {
+		found.SetStatus(codes.Error, shortened(event.Text, textMost))
+	}
+}
