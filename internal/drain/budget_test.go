@@ -4,10 +4,12 @@ package drain_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 func TestEvictionsThatFailAreForeseen(t *testing.T) {
@@ -192,5 +194,19 @@ func TestBudgetOfPodsWithoutAControllerIsForeseen(t *testing.T) {
 		if !strings.Contains(found[0].String(), part) {
 			t.Errorf("it does not say %q: %s", part, found[0])
 		}
+	}
+}
+
+// TestBudgetThatCountsNothingIsNamed: a percentage is of what controllers want.
+func TestBudgetThatCountsNothingIsNamed(t *testing.T) {
+	t.Parallel()
+
+	found := newYard().pod("worker-1", "debug", unowned).budget("all", 0, 0, 0, 0, "debug").foresee()
+	wording.NoteFindings(t, found)
+
+	if !slices.ContainsFunc(found, func(f cluster.Finding) bool {
+		return f.Severity == cluster.Observed && strings.Contains(f.Found, "pod shop/debug cannot be evicted: budget shop/all counts only pods of controllers, and finds none")
+	}) {
+		t.Errorf("got %v", found)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/drain"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // yard is a cluster under construction: three workers with two cores and 4 GiB
@@ -120,6 +121,8 @@ func check(t *testing.T, cases map[string]sight) {
 			t.Parallel()
 
 			found := test.yard.foresee()
+			wording.NoteFindings(t, found)
+
 			if len(found) != 1 {
 				t.Fatalf("%d findings, want one: %v", len(found), found)
 			}
@@ -135,9 +138,6 @@ func check(t *testing.T, cases map[string]sight) {
 				}
 			}
 
-			if got.Remedy == "" || strings.HasSuffix(got.Found, ".") || strings.Contains(got.String(), "%!") {
-				t.Errorf("badly worded: %s", got)
-			}
 		})
 	}
 }

@@ -83,7 +83,7 @@ func (s *schedule) backUp(ctx context.Context) error {
 	if err := s.amend(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
 		return &Failure{
 			Summary: "Unable to record the snapshot of etcd", Seen: sentence(err.Error()),
-			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: resumeRemedy, Err: err,
+			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: writableRemedy, Err: err,
 		}
 	}
 

@@ -205,9 +205,15 @@ func (d *delegation) all(ctx context.Context) error {
 		d.legs++
 	}
 
+	return d.exhausted()
+}
+
+// exhausted is the failure of a run that asked for leg after leg.
+func (d *delegation) exhausted() *Failure {
 	return &Failure{
 		Summary: "Unable to bring the cluster to the target through its operator",
 		Seen:    fmt.Sprintf("%s was asked for %d legs of the way in this run, and the cluster is not there.", d.operator, legsMost),
+		State:   d.state(),
 		Remedy:  "Find out who else changes its versions, then run terraform apply again.", Err: ErrOperator,
 	}
 }
@@ -278,7 +284,8 @@ func (d *delegation) hindered(blocking []cluster.Finding) error {
 	}
 
 	return &Failure{
-		Summary: "Unable to go on with the upgrade", Findings: blocking, State: d.state(), Err: errors.Join(append([]error{ErrGuard}, causes(blocking)...)...),
+		Summary: "Unable to go on with the upgrade", Findings: blocking, State: d.state(), Remedy: blockedRemedy,
+		Err: errors.Join(append([]error{ErrGuard}, causes(blocking)...)...),
 	}
 }
 

@@ -75,7 +75,7 @@ func (l *leg) failed(ctx context.Context, err error) error {
 	if lost := errors.Join(err, cause); errors.Is(lost, ErrLeaseLost) && !errors.Is(lost, errLeaseFreed) {
 		// What the operator is asked for is the other run's to say.
 		failure := l.stopped(ctx, "while the operator was at work")
-		failure.State = fmt.Sprintf("%s may say that %s is wanted; whoever holds the lease now decides about that. %s", l.operator, goalOf(l.step), l.said.Of(l.half).Undo)
+		failure.State = strings.TrimSpace(fmt.Sprintf("%s may say that %s is wanted; whoever holds the lease now decides about that. %s", l.operator, goalOf(l.step), l.said.Of(l.half).Undo))
 
 		return failure
 	}
@@ -123,8 +123,8 @@ func (l *leg) leave(ctx context.Context) string {
 	case errors.Is(err, cluster.ErrUnsupported):
 		return fmt.Sprintf("What was asked for cannot be taken back: the operator goes on trying for as long as %s says %s.", l.operator, goalOf(l.step))
 	case err != nil:
-		return sentence(fmt.Sprintf("%s may still say that %s is wanted, for as long as which its operator goes on trying: %v", l.operator, goalOf(l.step), err)) +
-			" " + l.said.Of(l.half).Undo
+		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still say that %s is wanted, for as long as which its operator goes on trying: %v", l.operator, goalOf(l.step), err)) +
+			" " + l.said.Of(l.half).Undo)
 	default:
 		return "What was asked for was taken back, so that the operator does not begin again; what it is at may go on."
 	}

@@ -29,12 +29,16 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", t.step.Node)
 	case errors.Is(err, ErrRolledBack), errors.Is(err, ErrFallback):
 		failed.State = returnedState(err)
+		failed.Remedy = t.lookRemedy()
+
 		if !t.open {
 			failed.Remedy = t.retryRemedy()
 		}
 	case errors.Is(err, ErrUnhealthy):
-		failed.Remedy = fmt.Sprintf("Look at it (talosctl -n %s dmesg, kubectl describe node %s). When it is healthy, or its reason is gone, run terraform apply again: it continues with this node.",
-			t.step.Address, t.step.Node)
+		failed.Remedy = t.lookRemedy()
+	case errors.Is(err, ErrInstaller):
+		failed.Remedy = "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again: " +
+			"it drains and reboots this node first, which shows what was installed."
 	case errors.Is(err, ErrNeverReturned):
 		failed.Seen = fmt.Sprintf("Node %s did not come back online. %v", t.step.Node, err)
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
@@ -127,6 +131,11 @@ func (t *turn) state() string {
 	}
 }
 
+func (t *turn) lookRemedy() string {
+	return fmt.Sprintf("Look at it (talosctl -n %s dmesg, kubectl describe node %s). When it is healthy, or its reason is gone, run terraform apply again: it continues with this node.",
+		t.step.Address, t.step.Node)
+}
+
 func (t *turn) retryRemedy() string {
 	return fmt.Sprintf("Find out why: what a boot that failed has logged is on the node's console, and where machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
 		t.step.Node, t.entry.BootID)
@@ -174,10 +183,14 @@ func acquireFailure(ctx context.Context, err error) error {
 		return err
 	}
 
-	summary := "Unable to take the lease kube-system/talosupgrade"
+	summary, seen := "Unable to take the lease kube-system/talosupgrade", err.Error()
 	if ctx.Err() != nil {
 		summary = "The upgrade was cancelled before it began"
 	}
 
-	return &Failure{Summary: summary, Seen: err.Error(), State: "Nothing was touched.", Remedy: resumeRemedy, Err: err}
+	if errors.Is(err, context.Canceled) {
+		seen = "It was stopped before it had the lease kube-system/talosupgrade."
+	}
+
+	return &Failure{Summary: summary, Seen: seen, State: "Nothing was touched.", Remedy: resumeRemedy, Err: err}
 }

@@ -154,6 +154,9 @@ var (
 	ErrDeadline = errors.New("the time for the run is used up")
 )
 
+// blockedRemedy is what to do about checks; each of them says how.
+const blockedRemedy = "Do what is said there, then run terraform apply again: it makes all checks anew."
+
 // blocked is the failure of checks before a run.
 func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
 	var wanted []string
@@ -172,6 +175,7 @@ func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
 		Summary:  summary,
 		Findings: findings,
 		State:    "Nothing was touched.",
+		Remedy:   blockedRemedy,
 		Err:      errors.Join(append([]error{ErrBlocked}, causes(findings)...)...),
 	}
 }

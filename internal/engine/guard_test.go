@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // healthy is a snapshot of three control planes and as many workers, with which
@@ -78,8 +79,8 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 		"Kubernetes away":         {"worker-0", "kubernetes-api", func(s *cluster.Snapshot) { s.KubernetesError = away }},
 		"node left":               {"worker-9", "talos-api", func(*cluster.Snapshot) {}},
 		"node going down":         {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Stage = cluster.StageRebooting }},
-		"node silent":             {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine = nil }},
-		"control plane silent":    {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine = nil }},
+		"node silent":             {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine, at(*s, "worker-0").Unreachable = nil, away }},
+		"control plane silent":    {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine, at(*s, "cp-2").Unreachable = nil, away }},
 		"control plane booting":   {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine.Ready = false }},
 		"control plane not ready": {"cp-0", "nodes-ready", func(s *cluster.Snapshot) { at(*s, "cp-2").Kube.Ready = false }},
 		"boot unknown":            {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.BootID = "" }},
@@ -137,11 +138,7 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 				t.Errorf("nothing of %s: %+v", given.check, findings)
 			}
 
-			for _, finding := range findings {
-				if finding.Found == "" || finding.Remedy == "" {
-					t.Errorf("it says too little: %+v", finding)
-				}
-			}
+			wording.NoteFindings(t, findings)
 		})
 	}
 }

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -61,7 +62,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 		default:
 			return nil, &Failure{
 				Summary: "Unable to take the lease kube-system/talosupgrade", Seen: err.Error(),
-				State: "Nothing was touched.", Remedy: "The lease needs get, create and patch on leases in kube-system.", Err: err,
+				State: "Nothing was touched.", Remedy: leaseRemedy(err), Err: err,
 			}
 		}
 	}
@@ -88,11 +89,20 @@ func (e *Engine) readLease(ctx context.Context) (lease cluster.Lease, away bool,
 	if err != nil {
 		return cluster.Lease{}, away, &Failure{
 			Summary: "Unable to read the lease kube-system/talosupgrade", Seen: err.Error(),
-			State: "Nothing was touched.", Remedy: resumeRemedy, Err: err,
+			State: "Nothing was touched.", Remedy: leaseRemedy(err), Err: err,
 		}
 	}
 
 	return lease, away, nil
+}
+
+// leaseRemedy is what to do where the lease cannot be read or written.
+func leaseRemedy(err error) string {
+	if errors.Is(err, cluster.ErrDenied) {
+		return "Allow the credentials to get, create and patch leases in kube-system, then run terraform apply again."
+	}
+
+	return writableRemedy
 }
 
 // leftLease tells whether somebody still holds the lease of a cluster that has

@@ -114,6 +114,6 @@ func (s *schedule) waitOut(ctx context.Context, seen string, giveUp func() error
 
 func (s *schedule) unobserved(err error) error {
 	return &Failure{
-		Summary: "Unable to observe the cluster", Seen: err.Error(), Remedy: resumeRemedy, Err: err,
+		Summary: "Unable to observe the cluster", Seen: err.Error(), Remedy: unreachedRemedy(err), Err: err,
 	}
 }

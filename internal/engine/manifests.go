@@ -34,7 +34,7 @@ func (s *schedule) due(ctx context.Context, next plan.Step) error {
 
 	err := s.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
 	if err != nil {
-		return &Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: resumeRemedy, Err: err}
+		return &Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: writableRemedy, Err: err}
 	}
 
 	return nil
@@ -223,8 +223,8 @@ func rendersProxy(node cluster.Node) bool {
 }
 
 // manifestRights is what to do where the kubeconfig may not sync manifests.
-const manifestRights = "The kubeconfig must be allowed to get, create and patch what Talos renders, cluster roles included, as that of an administrator is. " +
-	"kubernetes.manifests.sync = false leaves the manifests to you."
+const manifestRights = "Use a kubeconfig that may get, create and patch what Talos renders, cluster roles included, as that of an administrator may; " +
+	"or set kubernetes.manifests.sync = false, which leaves the manifests to you."
 
 // errNoConnection is a cluster of which only the Talos API can be reached.
 var errNoConnection = errors.New("there is no connection to the Kubernetes API")
@@ -247,12 +247,12 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 			"then run terraform apply again. " +
 			"A longer kubernetes.manifests.timeout gives it more time, and \"0s\" does not wait for it."
 	case errors.Is(err, cluster.ErrDenied), errors.Is(err, cluster.ErrCredentials):
-		failed.Remedy = manifestRights
+		failed.Remedy = manifestRights + " Then run terraform apply again."
 	case errors.Is(err, cluster.ErrIncomplete):
 		failed.Remedy = "Look at why the control planes do not render them (talosctl get extramanifestsconfig, talosctl dmesg), then run terraform apply again. " +
 			"kubernetes.manifests.prune = false syncs without them, kubernetes.manifests.sync = false leaves the manifests to you."
 	case errors.Is(err, cluster.ErrRefused):
-		failed.Remedy = "Where a field changed that may not change, kubernetes.manifests.force = true recreates the object. " +
+		failed.Remedy = "Correct what it names, then run terraform apply again. Where a field changed that may not change, kubernetes.manifests.force = true recreates the object. " +
 			"kubernetes.manifests.sync = false leaves the manifests to you."
 	}
 

@@ -187,7 +187,8 @@ func (p *preflight) unasked(check string) probe {
 	return probe{checks: []string{check}, ask: func(context.Context) []cluster.Finding {
 		return []cluster.Finding{{
 			Check: check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError,
-			Found: "it could not be made, because the Kubernetes API does not answer",
+			Found:  "it could not be made, because the Kubernetes API does not answer",
+			Remedy: "Make it answer, as the check " + cluster.CheckKubernetesAPI + " says; this one is made then.",
 		}}
 	}}
 }
@@ -230,7 +231,8 @@ func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 	case err != nil:
 		return []cluster.Finding{{
 			Check: cluster.CheckManifests, Severity: cluster.Advice, Err: err, Unknown: true,
-			Found: fmt.Sprintf("what a sync of the bootstrap manifests would change could not be found out: %v", err),
+			Found:  fmt.Sprintf("what a sync of the bootstrap manifests would change could not be found out: %v", err),
+			Remedy: "Run the plan again to see it; the sync at the end of an apply repeats what may heal.",
 		}}
 	default:
 		return nil

@@ -38,6 +38,7 @@ func operatorExaminations() []examination {
 		{check: cluster.CheckOperator, condition: "it is held by a person", prepare: saying(keyHold, "maintenance"), want: passed},
 		{check: cluster.CheckOperator, condition: "no such object", prepare: refusing(cluster.ErrNotFound), want: untold, says: []string{"Create the object"}},
 		{check: cluster.CheckOperator, condition: "no permission", prepare: refusing(cluster.ErrDenied), want: untold, says: []string{"Allow the credentials"}},
+		{check: cluster.CheckOperator, condition: "credentials are too old", prepare: refusing(cluster.ErrCredentials), want: untold, says: []string{"Renew or correct the credentials"}},
 		{check: cluster.CheckOperator, condition: "nothing answers", prepare: refusing(cluster.ErrUnreachable), want: untold, says: []string{"management"}},
 		{check: cluster.CheckOperator, condition: "the object is on its way out", want: failed, says: []string{"is being deleted"}, prepare: func(e *examined) {
 			if err := e.beside.api.Delete(e.beside.of, "example.org/keep"); err != nil {

@@ -222,6 +222,10 @@ func momentExaminations() []examination {
 			prepare: gate(func(string) (bool, string, error) { return false, "", errors.New("no such key") }),
 		},
 		{
+			check: cluster.CheckGates, condition: "it may not look", want: untold, says: []string{"Correct the gate"},
+			prepare: gate(func(string) (bool, string, error) { return false, "", cluster.ErrDenied }),
+		},
+		{
 			check: cluster.CheckWindow, condition: "it is closed", want: failed, says: []string{"it opens at"},
 			prepare: func(e *examined) {
 				e.request.Window = interval{from: time.Now().Add(time.Hour), to: time.Now().Add(2 * time.Hour)}

@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // verdictOf is what a preflight says of one check.
@@ -66,7 +67,10 @@ func (e *examined) examine() engine.Examination {
 		e.T.Fatal(err)
 	}
 
-	return made.Preflight(context.Background(), snapshot, plan.Make(snapshot, e.request.Target, e.request.Policy), e.request, engine.Applying)
+	examined := made.Preflight(context.Background(), snapshot, plan.Make(snapshot, e.request.Target, e.request.Policy), e.request, engine.Applying)
+	wording.NoteFindings(e.T, examined.Findings)
+
+	return examined
 }
 
 // newExamined is a cluster without pods of its own, that is to be upgraded.

@@ -105,7 +105,7 @@ func (e *Engine) recognise(ctx context.Context, request Request) (cluster.Snapsh
 		return snapshot, &Failure{
 			Summary: "Unable to upgrade another cluster",
 			Seen:    fmt.Sprintf("The state belongs to cluster %s, this provider reaches %s.", request.ClusterID, snapshot.ID),
-			State:   "Nothing was touched.", Remedy: "Check the talosconfig and its context.", Err: ErrWrongCluster,
+			State:   "Nothing was touched.", Remedy: "Correct the talosconfig or its context, then run terraform apply again.", Err: ErrWrongCluster,
 		}
 	default:
 		return snapshot, nil
@@ -261,6 +261,9 @@ func unreachedRemedy(err error) string {
 }
 
 const resumeRemedy = "Run terraform apply again to continue where the cluster is."
+
+// writableRemedy is what to do where the lease or the journal is out of reach.
+const writableRemedy = "Look at why the Kubernetes API does not take it (kubectl get --raw=/readyz?verbose), then run terraform apply again to continue where the cluster is."
 
 func hasPermanent(findings []cluster.Finding) bool {
 	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })

@@ -6,11 +6,13 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // Worker is an engine with its connection and its publisher.
@@ -19,12 +21,17 @@ type Worker struct {
 
 	Client *ports.Client
 	Notes  *Publisher
+	t      testing.TB
 	events []cluster.Event
 	mu     sync.Mutex
 }
 
 // Observe implements [cluster.Observer].
 func (w *Worker) Observe(event cluster.Event) {
+	if event.Kind == cluster.EventWarning {
+		wording.Note(w.t, wording.Entry{Kind: wording.KindWarning, Summary: "Worth knowing about what was done", Detail: event.Text})
+	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -77,7 +84,7 @@ func (r *Rig) Worker(run string) *Worker {
 
 // WorkerOver lets the engine see the cluster through ports that may lie.
 func (r *Rig) WorkerOver(client *ports.Client, talos cluster.Talos, kube cluster.Kubernetes) *Worker {
-	made := &Worker{Client: client, Notes: &Publisher{client: client}}
+	made := &Worker{Client: client, Notes: &Publisher{client: client}, t: r.T}
 	options := optionsOf(client)
 	options.Talos, options.Kubernetes = talos, kube
 	options.Observers = []cluster.Observer{made, made.Notes}
@@ -90,7 +97,7 @@ func (r *Rig) WorkerOver(client *ports.Client, talos cluster.Talos, kube cluster
 // may upgrade the same cluster. It is for the observers to publish what it does.
 func (r *Rig) WorkerBeside(run string, beside cluster.Operator, observers ...cluster.Observer) *Worker {
 	client := r.Client(run)
-	made := &Worker{Client: client, Notes: &Publisher{client: client}}
+	made := &Worker{Client: client, Notes: &Publisher{client: client}, t: r.T}
 	options := optionsOf(client)
 	options.Talos, options.Kubernetes, options.Operator = client, client, beside
 	options.Observers = append([]cluster.Observer{made}, observers...)

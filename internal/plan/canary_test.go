@@ -76,7 +76,7 @@ func TestCanariesThatAreToMoveOrAreWellStopNothing(t *testing.T) {
 		"gone with nothing left to do": newScene(3, 2).wide().canary("worker-1").runs("1.13.4").gone("worker-1"),
 		"Talos stays":                  kubernetesAlone,
 	} {
-		if got, found := find(s.make().Findings, "canary"); found {
+		if got, found := find(s.said(t).Findings, "canary"); found {
 			t.Errorf("%s: %s", behaviour, got)
 		}
 	}
@@ -94,7 +94,7 @@ func TestACordonThatOutlastsTheCanarysTurnIsToldBefore(t *testing.T) {
 		},
 	})
 
-	if got, found := find(newScene(3, 4).wide().canary("worker-1").cordoned("worker-1", "run-1").make().Findings, "canary"); found {
+	if got, found := find(newScene(3, 4).wide().canary("worker-1").cordoned("worker-1", "run-1").said(t).Findings, "canary"); found {
 		t.Errorf("our own cordon is taken away: %s", got)
 	}
 }
@@ -116,10 +116,10 @@ func TestNothingStartsBehindACanaryThatFalters(t *testing.T) {
 		"another canary does":                    {scene: ill().runs("1.13.4", "worker-1"), want: "worker-2"},
 		"it does itself, when its turn comes":    {scene: ill(), want: "worker-1 worker-2"},
 		"what an earlier run began is finished":  {scene: ill().runs("1.13.4", "worker-1", "worker-2").cordoned("worker-4", "run-1"), want: "worker-4"},
-		"nothing beside a worker already moving": {scene: ill().runs("1.13.4", "worker-1", "worker-2"), busy: []plan.Step{newScene(3, 4).make().Steps[2]}},
+		"nothing beside a worker already moving": {scene: ill().runs("1.13.4", "worker-1", "worker-2"), busy: []plan.Step{newScene(3, 4).said(t).Steps[2]}},
 	} {
-		if got := stepNames(plan.Plan{Steps: test.scene.make().Startable(test.scene.snapshot, test.busy)}); got != test.want {
-			t.Errorf("%s: startable %q, want %q, of\n%s", behaviour, got, test.want, render(test.scene.make()))
+		if got := stepNames(plan.Plan{Steps: test.scene.said(t).Startable(test.scene.snapshot, test.busy)}); got != test.want {
+			t.Errorf("%s: startable %q, want %q, of\n%s", behaviour, got, test.want, render(test.scene.said(t)))
 		}
 	}
 }

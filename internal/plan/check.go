@@ -63,14 +63,16 @@ func (p *planner) checkInventory() {
 	if snapshot.DiscoveryError != nil && snapshot.KubernetesError == nil {
 		p.find(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Advice, Unknown: true, Err: snapshot.DiscoveryError,
-			Found: "discovery did not list the members, so only nodes that are registered in Kubernetes are known: " + snapshot.DiscoveryError.Error(),
+			Found:  "discovery did not list the members, so only nodes that are registered in Kubernetes are known: " + snapshot.DiscoveryError.Error(),
+			Remedy: "Look at discovery (talosctl get members, cluster.discovery in the machine configurations): a machine that is in neither list is not upgraded.",
 		})
 	}
 
 	if len(snapshot.Foreign) > 0 {
 		p.find(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Advice,
-			Found: "not running Talos and left alone: " + listed(snapshot.Foreign),
+			Found:  "not running Talos and left alone: " + listed(snapshot.Foreign),
+			Remedy: "Upgrade them with the tools of their own system; nothing here waits for them.",
 		})
 	}
 

@@ -82,7 +82,7 @@ func TestImagesThatAHopPinsAreNotMissed(t *testing.T) {
 
 	s := newScene(3, 1).runs("1.13.5").kubernetes("1.31.5").aims("1.14.0").asserts("1.32.4").unpinned("worker-1").unpinned("cp-1")
 
-	made := s.make()
+	made := s.said(t)
 	if finding, found := find(made.Findings, "component-images"); found || made.Hops[0].Axis != "kubernetes" {
 		t.Errorf("finding: %s, of\n%s", finding, render(made))
 	}
@@ -95,7 +95,7 @@ func TestUnpinnedImagesOfWhatDoesNotRunNameTheirPlace(t *testing.T) {
 	s := newScene(1, 1).namesComponent("cp-1", cluster.Scheduler, "")
 	delete(s.node("cp-1").Versions, cluster.Scheduler)
 
-	finding, found := find(s.make().Findings, "component-images")
+	finding, found := find(s.said(t).Findings, "component-images")
 	if !found || !strings.Contains(finding.Remedy, "(cluster.scheduler.image), with talosctl -n 10.0.0.1 patch machineconfig") {
 		t.Errorf("finding: %s", finding)
 	}
@@ -137,7 +137,7 @@ func TestAdviceAboutImages(t *testing.T) {
 		"a held node that disagrees":               rolls().holds("worker-1").runsComponent("worker-1", cluster.Kubelet, "1.34.1"),
 		"a tag that says nothing":                  rolls().namesComponent("worker-1", cluster.Kubelet, "ghcr.io/siderolabs/kubelet:stable"),
 	} {
-		if finding, found := find(s.make().Findings, "component-images"); found {
+		if finding, found := find(s.said(t).Findings, "component-images"); found {
 			t.Errorf("%s: %s", behaviour, finding)
 		}
 	}

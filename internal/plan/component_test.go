@@ -46,7 +46,7 @@ func TestKubeletsOfWorkersRestartBesideEachOther(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			made := test.scene.make()
+			made := test.scene.said(t)
 
 			var busy []plan.Step
 
@@ -72,11 +72,11 @@ func TestManifestsAreSyncedAlone(t *testing.T) {
 	t.Parallel()
 
 	s := behind(newScene(1, 1), "2")
-	begun := s.make().Steps[:1]
+	begun := s.said(t).Steps[:1]
 
 	s.component("worker-1", cluster.Kubelet, "1.35.0").due()
 
-	made := s.make()
+	made := s.said(t)
 	if started := made.Startable(s.snapshot, begun); len(started) != 0 {
 		t.Errorf("beside a kubelet %v begins", started)
 	}
@@ -86,7 +86,7 @@ func TestManifestsAreSyncedAlone(t *testing.T) {
 		t.Fatalf("%v begins, want the manifests", started)
 	}
 
-	if beside := behind(newScene(1, 1), "2").make().Startable(s.snapshot, started); len(beside) != 0 {
+	if beside := behind(newScene(1, 1), "2").said(t).Startable(s.snapshot, started); len(beside) != 0 {
 		t.Errorf("beside the manifests %v begins", beside)
 	}
 }
@@ -150,7 +150,7 @@ func TestManifestsAreAStepOfNoNode(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			made := test.scene.make()
+			made := test.scene.said(t)
 
 			var got []string
 
@@ -214,7 +214,7 @@ func TestComponentsCountWithTheLowerOfWhatRunsAndWhatIsNamed(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			made := test.scene.make()
+			made := test.scene.said(t)
 
 			var got []string
 
@@ -242,7 +242,7 @@ func TestImagesFollowEachOtherThroughTheHops(t *testing.T) {
 	s := newScene(0, 1).runs("1.13.4").asserts("1.36.0").through("1.35.1").unsynced().wants(cluster.Kubelet, "mirror.example.com:5000/kubelet")
 	s.namesComponent("worker-1", cluster.Kubelet, "ghcr.io/siderolabs/kubelet:v1.34.2-slim@sha256:"+strings.Repeat("c", 64))
 
-	made := s.make()
+	made := s.said(t)
 	want := []string{
 		"ghcr.io/siderolabs/kubelet:v1.34.2-slim@sha256:" + strings.Repeat("c", 64), "mirror.example.com:5000/kubelet:v1.35.1-slim",
 		"mirror.example.com:5000/kubelet:v1.35.1-slim", "mirror.example.com:5000/kubelet:v1.36.0-slim",
@@ -264,12 +264,12 @@ func TestAnotherRepositoryIsDemandedOnlyWithATarget(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(3, 2).runs("1.13.4").wants(cluster.Kubelet, "mirror.example.com/kubelet")
-	if made := s.make(); len(made.Steps) > 0 {
+	if made := s.said(t); len(made.Steps) > 0 {
 		t.Errorf("without a target:\n%s", render(made))
 	}
 
 	s = newScene(1, 1).asserts("1.34.2").wants(cluster.APIServer, "mirror.example.com/api")
-	made := s.make()
+	made := s.said(t)
 
 	at := slices.IndexFunc(made.Steps, func(step plan.Step) bool { return step.Component == cluster.APIServer })
 	if at < 0 || !made.Steps[at].From.Equal(made.Steps[at].To) || made.Steps[at].Image != "mirror.example.com/api:v1.34.2" || len(made.Hops) != 2 {
@@ -288,7 +288,7 @@ func TestNothingIsDemandedWhileNobodyKnowsWhatRuns(t *testing.T) {
 
 	s := newScene(1, 0).runs("1.13.4").asserts("1.35.0").unpinned("cp-1").kubeless("cp-1").wants(cluster.Kubelet, "mirror.example.com/k")
 
-	if made := s.make(); len(made.Steps) > 0 || strings.Join(made.Elsewhere, " ") != "cp-1" {
+	if made := s.said(t); len(made.Steps) > 0 || strings.Join(made.Elsewhere, " ") != "cp-1" {
 		t.Errorf("plan:\n%s", render(made))
 	}
 }

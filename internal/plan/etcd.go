@@ -33,7 +33,8 @@ func (p *planner) checkEtcd() {
 	case len(controlPlanes) == 1 && moving:
 		p.find(cluster.Finding{
 			Check: cluster.CheckSingleControlPlane, Severity: cluster.Advice, Node: controlPlanes[0].Name,
-			Found: "the cluster has one control plane: the Kubernetes API is away while it reboots",
+			Found:  "the cluster has one control plane: the Kubernetes API is away while it reboots",
+			Remedy: "Expect kubectl and everything that asks the API to fail for some minutes; with three control planes it stays.",
 		})
 	case len(controlPlanes) == 2 && moving:
 		p.checkTwoMembers()

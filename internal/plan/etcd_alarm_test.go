@@ -62,9 +62,9 @@ func TestCorruptDataCannotBeSkipped(t *testing.T) {
 	for alarm, firm := range map[string]bool{"NOSPACE on member 2": false, "CORRUPT on member 2": true, "CORRUPT on member 1f": true} {
 		s := newScene(3, 1).everywhere("NOSPACE on member 2").everywhere(alarm).skips("etcd-alarms")
 
-		blocked := len(cluster.Blocking(s.policy.Skip(s.make().Findings))) > 0
+		blocked := len(cluster.Blocking(s.policy.Skip(s.said(t).Findings))) > 0
 		if blocked != firm {
-			t.Errorf("%s: %v", alarm, s.make().Findings)
+			t.Errorf("%s: %v", alarm, s.said(t).Findings)
 		}
 
 		for _, finding := range s.all("etcd-alarms") {
@@ -75,7 +75,7 @@ func TestCorruptDataCannotBeSkipped(t *testing.T) {
 	}
 
 	reported := newScene(3, 1).reports("cp-2", "memberID:2 alarm:CORRUPT ").skips("etcd-alarms")
-	if blocking := cluster.Blocking(reported.make().Findings); len(blocking) != 1 || !blocking[0].Firm || !strings.Contains(blocking[0].Remedy, "corrupt") {
+	if blocking := cluster.Blocking(reported.said(t).Findings); len(blocking) != 1 || !blocking[0].Firm || !strings.Contains(blocking[0].Remedy, "corrupt") {
 		t.Errorf("in the status alone: %+v", blocking)
 	}
 }

@@ -28,8 +28,7 @@ func runFindings(t *testing.T, cases map[string]findingCase) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			findings := test.scene.make().Findings
-
+			findings := test.scene.said(t).Findings
 			got, ok := find(findings, test.check)
 			if !ok || got.Severity != test.severity || got.Node != test.node {
 				t.Fatalf("findings: %v; want %s of severity %d at node %q", findings, test.check, test.severity, test.node)
@@ -196,7 +195,7 @@ func TestWhatCanBeOrderedIsNotHeldAgainstATarget(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			if got := s.make().Findings; len(got) > 0 {
+			if got := s.said(t).Findings; len(got) > 0 {
 				t.Errorf("findings: %v", got)
 			}
 		})
@@ -212,7 +211,7 @@ func TestAWayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
 		s := newScene(3, 1).walks().runs("1.11.2").unpinned("worker-1").undrained()
 		s.node("worker-1").Machine.Extensions = []string{"drbd"}
 
-		return s.make().Findings
+		return s.said(t).Findings
 	}()
 
 	seen := map[string]int{}
@@ -235,7 +234,7 @@ func TestASilentNodeIsMissedWhereTalosIsNotManaged(t *testing.T) {
 	s := newScene(3, 2).silent("worker-1").entry("worker-1", cluster.PhaseRebooting, "b").asserts("1.35.0")
 	s.target.Talos = version.Version{}
 
-	made := s.make()
+	made := s.said(t)
 	if finding, ok := find(made.Findings, "talos-api"); !ok || finding.Node != "worker-1" || strings.Join(made.Elsewhere, " ") != "worker-1" {
 		t.Errorf("plan:\n%s", render(made))
 	}
@@ -286,7 +285,7 @@ func TestKubernetesOfAnotherClusterIsRefused(t *testing.T) {
 		s := newScene(3, 2)
 		test.change(s)
 
-		finding, found := find(s.make().Findings, "cluster-identity")
+		finding, found := find(s.said(t).Findings, "cluster-identity")
 		if found != test.want {
 			t.Errorf("%s: found %t, want %t", title, found, test.want)
 		}

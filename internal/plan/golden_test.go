@@ -50,8 +50,10 @@ func TestPlansReadAsWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 
+			made := s.said(t)
+
 			got := txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: []txtar.File{
-				archive.Files[0], {Name: "plan", Data: []byte(render(s.make()))},
+				archive.Files[0], {Name: "plan", Data: []byte(render(made))},
 			}})
 
 			if *update {

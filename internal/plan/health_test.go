@@ -248,7 +248,7 @@ func TestTroubleThatIsNoneOfTheRollsIsNotMentioned(t *testing.T) {
 		"an unknown way to boot of an unfinished node":         newScene(3, 2).entry("worker-1", cluster.PhaseRebooting, "b").stage("worker-1", cluster.StageBooting).bootUnknown("worker-1"),
 		"a control plane that is not Ready, where it is alone": newScene(1, 0).runs("1.13.3").notReady("cp-1"),
 	} {
-		if got := cluster.Blocking(s.make().Findings); len(got) > 0 {
+		if got := cluster.Blocking(s.said(t).Findings); len(got) > 0 {
 			t.Errorf("%s: %v", behaviour, got)
 		}
 	}

@@ -179,7 +179,7 @@ func TestWhatDoesNotStandInTheWayIsNotMentioned(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			if got := s.make().Findings; len(got) > 0 {
+			if got := s.said(t).Findings; len(got) > 0 {
 				t.Errorf("findings: %v", got)
 			}
 		})
@@ -228,7 +228,7 @@ func TestControlPlanesMustEqualTheMembersOfEtcd(t *testing.T) {
 			s.snapshot.Nodes[i].Address = "fd00::" + s.snapshot.Nodes[i].Name
 		}
 
-		if got := s.make().Findings; len(got) > 0 {
+		if got := s.said(t).Findings; len(got) > 0 {
 			t.Errorf("findings: %v", got)
 		}
 	})
@@ -237,7 +237,7 @@ func TestControlPlanesMustEqualTheMembersOfEtcd(t *testing.T) {
 func TestUnpinnedComponentsAreThoseThatTheRoleRuns(t *testing.T) {
 	t.Parallel()
 
-	findings := newScene(1, 1).unpinned("worker-1").unpinned("cp-1").make().Findings
+	findings := newScene(1, 1).unpinned("worker-1").unpinned("cp-1").said(t).Findings
 
 	want := map[string]string{
 		"worker-1": "the image of kubelet,",

@@ -75,7 +75,7 @@ func TestStepsComeInTheOrderThatCostsLeast(t *testing.T) {
 				test.scene.policy.Order = test.order
 			}
 
-			wantOrder(t, test.scene.make(), test.steps, test.atTarget)
+			wantOrder(t, test.scene.said(t), test.steps, test.atTarget)
 		})
 	}
 }
@@ -87,7 +87,7 @@ func TestWithoutATalosTargetTalosStays(t *testing.T) {
 		s := newScene(3, 2).kubernetes(running).cordoned("worker-1", "run-1")
 		s.target = cluster.Target{Kubernetes: version.MustParse("1.34.2")}
 
-		made := s.make()
+		made := s.said(t)
 		if len(made.Findings) > 0 {
 			t.Errorf("findings: %v", made.Findings)
 		}
@@ -124,7 +124,7 @@ func TestStepsSayHowTheirNodeMoves(t *testing.T) {
 		{Component: cluster.Manifests, From: version.MustParse("1.34.2"), To: version.MustParse("1.34.2")},
 	}
 
-	got := s.make().Steps
+	got := s.said(t).Steps
 	for i := range got {
 		if got[i].Estimate <= 0 {
 			t.Errorf("no estimate: %+v", got[i])
@@ -144,7 +144,7 @@ func TestUnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
 	t.Run("silent after the reboot: version and image are the journal's", func(t *testing.T) {
 		t.Parallel()
 
-		got := newScene(3, 1).silent("cp-1").entry("cp-1", cluster.PhaseRebooting, "b").make().Steps[0]
+		got := newScene(3, 1).silent("cp-1").entry("cp-1", cluster.PhaseRebooting, "b").said(t).Steps[0]
 		if got.Node != "cp-1" || !got.Finish || got.Done || got.From.String() != "1.12.6" || got.Image != generic+":v1.13.4" || got.UUID != "uuid-cp-1" {
 			t.Errorf("step: %+v", got)
 		}
@@ -153,7 +153,7 @@ func TestUnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
 	t.Run("at the target with an open entry: only the way back is left", func(t *testing.T) {
 		t.Parallel()
 
-		made := newScene(3, 1).runs("1.13.4").entry("cp-1", cluster.PhaseRebooting, "b").make()
+		made := newScene(3, 1).runs("1.13.4").entry("cp-1", cluster.PhaseRebooting, "b").said(t)
 		wantOrder(t, made, "cp-1", "worker-1 cp-2 cp-3")
 
 		if got := made.Steps[0]; !got.Finish || !got.Done {
@@ -164,7 +164,7 @@ func TestUnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
 	t.Run("at the target under our cordon: only the way back is left", func(t *testing.T) {
 		t.Parallel()
 
-		made := newScene(3, 1).runs("1.13.4").cordoned("worker-1", "run-1").make()
+		made := newScene(3, 1).runs("1.13.4").cordoned("worker-1", "run-1").said(t)
 		wantOrder(t, made, "worker-1", "cp-1 cp-2 cp-3")
 
 		if got := made.Steps[0]; !got.Finish || !got.Done {
@@ -175,7 +175,7 @@ func TestUnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
 	t.Run("at the target under somebody else's cordon: none of our business", func(t *testing.T) {
 		t.Parallel()
 
-		wantOrder(t, newScene(3, 1).runs("1.13.4").cordoned("worker-1", "").make(), "", "worker-1 cp-1 cp-2 cp-3")
+		wantOrder(t, newScene(3, 1).runs("1.13.4").cordoned("worker-1", "").said(t), "", "worker-1 cp-1 cp-2 cp-3")
 	})
 }
 
@@ -194,7 +194,7 @@ func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 		s := demand(newScene(3, 1).runs("1.13.4").built(schematicA), schematicB)
 		s.node("worker-1").Machine.Schematic = schematicB
 
-		made := s.make()
+		made := s.said(t)
 		wantOrder(t, made, "cp-1 cp-2 cp-3", "worker-1")
 
 		if step := made.Steps[0]; step.Schematic != schematicB || !step.Demanded || step.Done {
@@ -208,7 +208,7 @@ func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 		s := newScene(1, 1).runs("1.13.4").built(schematicA)
 		s.node("worker-1").Machine.Config.InstallImage = "factory.talos.dev/metal-installer/" + schematicB + ":v1.13.4"
 
-		wantOrder(t, s.make(), "", "worker-1 cp-1")
+		wantOrder(t, s.said(t), "", "worker-1 cp-1")
 	})
 
 	t.Run("a demand that does not suit the node is refused, not taken for met", func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 		s := demand(newScene(3, 0).runs("1.13.4").built(schematicA), schematicB)
 		s.node("cp-2").Machine.Platform = "aws"
 
-		made := s.make()
+		made := s.said(t)
 		wantOrder(t, made, "cp-1 cp-2 cp-3", "")
 
 		if finding, ok := find(made.Findings, "installer-image"); !ok || finding.Node != "cp-2" || finding.Severity != cluster.Permanent {
@@ -231,7 +231,7 @@ func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 		s := demand(newScene(3, 0).runs("1.13.4").built(schematicA), schematicB)
 		s.node("cp-1").Machine.Config.Images = nil
 
-		if finding, ok := find(s.make().Findings, "component-images"); ok {
+		if finding, ok := find(s.said(t).Findings, "component-images"); ok {
 			t.Errorf("finding: %v", finding)
 		}
 	})

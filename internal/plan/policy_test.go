@@ -29,7 +29,7 @@ func runPaths(t *testing.T, cases map[string]pathCase) {
 			t.Parallel()
 
 			// What could not be listed is a finding of its own.
-			findings := slices.DeleteFunc(cluster.Blocking(test.scene.make().Findings), func(f cluster.Finding) bool { return f.Check == "kubernetes-api" })
+			findings := slices.DeleteFunc(cluster.Blocking(test.scene.said(t).Findings), func(f cluster.Finding) bool { return f.Check == "kubernetes-api" })
 			if len(findings) != 1 {
 				t.Fatalf("findings: %v; want one", findings)
 			}
@@ -129,7 +129,7 @@ func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
 		"a factory with a password": {scene: secret, severity: cluster.Permanent, says: []string{"Correct image_factory_url in the provider block."}},
 	})
 
-	for _, finding := range secret.make().Findings {
+	for _, finding := range secret.said(t).Findings {
 		if strings.Contains(finding.String(), "s3cret") {
 			t.Errorf("a finding repeats the password: %s", finding)
 		}
@@ -142,7 +142,7 @@ func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
 		"worker-1": "registry.example.com/talos:v1.13.4", "worker-2": overrideB + ":v1.13.4", "cp-1": "registry.example.com/talos:v1.13.4",
 	}
 
-	for _, step := range s.make().Steps {
+	for _, step := range s.said(t).Steps {
 		if step.Image != want[step.Node] || step.Demanded != (step.Node == "worker-2") {
 			t.Errorf("image of %s: %s, demanded: %t", step.Node, step.Image, step.Demanded)
 		}
@@ -151,7 +151,7 @@ func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
 	t.Run("a schematic of one node alone is a turn of that node alone", func(t *testing.T) {
 		t.Parallel()
 
-		wantOrder(t, newScene(1, 2).runs("1.13.4").gets("worker-2", overrideB).make(), "worker-2", "worker-1 cp-1")
+		wantOrder(t, newScene(1, 2).runs("1.13.4").gets("worker-2", overrideB).said(t), "worker-2", "worker-1 cp-1")
 	})
 }
 
@@ -193,13 +193,13 @@ func TestVersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			if got := s.make().Findings; len(got) > 0 {
+			if got := s.said(t).Findings; len(got) > 0 {
 				t.Errorf("findings: %v", got)
 			}
 		})
 	}
 
-	if step := walk().through("1.12.1").make().Steps[0]; step.To.String() != "1.12.1" {
+	if step := walk().through("1.12.1").said(t).Steps[0]; step.To.String() != "1.12.1" {
 		t.Errorf("the first turn leads to %s, want 1.12.1", step.To)
 	}
 }
@@ -210,7 +210,7 @@ func TestHeldNodesAreLeftAloneAndStillCount(t *testing.T) {
 	t.Run("they are neither moved nor counted as the target's", func(t *testing.T) {
 		t.Parallel()
 
-		made := newScene(3, 3).runs("1.13.4", "worker-1").holds("worker-2").make()
+		made := newScene(3, 3).runs("1.13.4", "worker-1").holds("worker-2").said(t)
 		wantOrder(t, made, "worker-3 cp-1 cp-2 cp-3", "worker-1")
 
 		if made.Total() != 5 || !slices.Equal(made.Held, []string{"worker-2"}) {
@@ -234,7 +234,7 @@ func TestHeldNodesAreLeftAloneAndStillCount(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			if blocking := cluster.Blocking(s.make().Findings); len(blocking) > 0 {
+			if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) > 0 {
 				t.Errorf("findings: %v", blocking)
 			}
 		})
@@ -301,7 +301,7 @@ func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
 	}
 
 	for text, want := range map[string]int{"1": 1, "3": 3, "25%": 1, "50%": 3, "100%": 6} {
-		if got := budget(newScene(3, 6).holds("worker-6"), text).make().Budget; got != want {
+		if got := budget(newScene(3, 6).holds("worker-6"), text).said(t).Budget; got != want {
 			t.Errorf("%s of 6 workers is %d, want %d", text, got, want)
 		}
 	}
@@ -309,7 +309,7 @@ func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
 	unset := newScene(3, 6)
 	unset.policy.MaxUnavailable = cluster.Share{}
 
-	if got := unset.make().Budget; got != 1 {
+	if got := unset.said(t).Budget; got != 1 {
 		t.Errorf("without a policy the budget is %d, want 1", got)
 	}
 
@@ -366,7 +366,7 @@ func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			if blocking := cluster.Blocking(s.make().Findings); len(blocking) > 0 {
+			if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) > 0 {
 				t.Errorf("findings: %v", blocking)
 			}
 		})

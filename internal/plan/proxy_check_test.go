@@ -48,7 +48,7 @@ func TestASyncTakesNothingBack(t *testing.T) {
 	})
 
 	// An image that Talos would move along is one finding, not two.
-	if said := cluster.Blocking(newScene(1, 1).namesComponent("cp-1", cluster.Proxy, "").make().Findings); len(said) != 1 || !strings.Contains(said[0].Found, "does not pin") {
+	if said := cluster.Blocking(newScene(1, 1).namesComponent("cp-1", cluster.Proxy, "").said(t).Findings); len(said) != 1 || !strings.Contains(said[0].Found, "does not pin") {
 		t.Errorf("findings: %v", said)
 	}
 }
@@ -73,7 +73,7 @@ func TestMissedSyncsAreMentioned(t *testing.T) {
 		"pods that a sync brings along": newScene(1, 1).runs("1.13.4").kubernetes("1.35.0").asserts("1.35.0").pods("1.34.2"),
 	} {
 		for _, check := range []string{"bootstrap-manifests", "control-plane-components"} {
-			if finding, found := find(s.make().Findings, check); found {
+			if finding, found := find(s.said(t).Findings, check); found {
 				t.Errorf("%s: %s", behaviour, finding)
 			}
 		}
@@ -87,11 +87,11 @@ func TestPodsThatNobodyWaitsForDoNotLengthenTheWay(t *testing.T) {
 
 	s := newScene(1, 1).runs("1.13.4").pods("1.33.7").asserts("1.35.0")
 
-	if _, refused := find(s.make().Findings, "versions"); !refused {
-		t.Errorf("waiting for the pods, the way is no longer:\n%s", render(s.make()))
+	if _, refused := find(s.said(t).Findings, "versions"); !refused {
+		t.Errorf("waiting for the pods, the way is no longer:\n%s", render(s.said(t)))
 	}
 
-	if finding, refused := find(s.unhurried().make().Findings, "versions"); refused {
+	if finding, refused := find(s.unhurried().said(t).Findings, "versions"); refused {
 		t.Errorf("finding: %s", finding)
 	}
 }
@@ -137,7 +137,7 @@ func TestNothingOvertakesWhatIsUnknown(t *testing.T) {
 		"Kubernetes is not ours":        unset,
 		"kube-proxy of a secret config": unknown("cp-1", cluster.Proxy, "").unreadable("cp-1"),
 	} {
-		for _, finding := range s.make().Findings {
+		for _, finding := range s.said(t).Findings {
 			if strings.Contains(finding.Found, "cannot be told") {
 				t.Errorf("%s: %s", behaviour, finding)
 			}
@@ -146,7 +146,7 @@ func TestNothingOvertakesWhatIsUnknown(t *testing.T) {
 
 	// What is not known to be at the target is not claimed to be.
 	met := unknown("cp-1", cluster.Scheduler, "").kubernetes("1.35.0")
-	if made := met.make(); strings.Join(made.Elsewhere, " ") != "cp-1" || made.Kubernetes.Done != 3 {
+	if made := met.said(t); strings.Join(made.Elsewhere, " ") != "cp-1" || made.Kubernetes.Done != 3 {
 		t.Errorf("plan:\n%s", render(made))
 	}
 }

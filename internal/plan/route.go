@@ -122,7 +122,6 @@ func (p *planner) span(node *subject, named version.Version) (lowest, highest ve
 func pathFinding(err error) cluster.Finding {
 	finding := cluster.Finding{
 		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos, Found: err.Error(),
-		Remedy: "Choose another target.",
 	}
 
 	var refused *PathError
@@ -174,7 +173,8 @@ func (p *planner) checkAge() []cluster.Finding {
 	case from.Less(oldestTested()):
 		return []cluster.Finding{{
 			Check: cluster.CheckVersions, Severity: cluster.Advice, Attribute: attributeTalos,
-			Found: fmt.Sprintf("nodes run Talos %s; this provider is tested from %s on", from, oldestTested()),
+			Found:  fmt.Sprintf("nodes run Talos %s; this provider is tested from %s on", from, oldestTested()),
+			Remedy: "Try it on a cluster like this one first, or name a worker in canary, which goes before all others.",
 		}}
 	default:
 		return nil

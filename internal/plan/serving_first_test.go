@@ -99,7 +99,7 @@ func TestRollsThatBeginWithKubernetesWantTheControlPlanesWhole(t *testing.T) {
 		"what is switched off":                             kubernetesFirst().disabled("cp-2", cluster.Scheduler).missing("cp-2", cluster.Scheduler),
 		"a worker that is not Ready, whose kubelet lags":   kubernetesFirst().notReady("worker-2"),
 	} {
-		if got := cluster.Blocking(s.make().Findings); len(got) > 0 {
+		if got := cluster.Blocking(s.said(t).Findings); len(got) > 0 {
 			t.Errorf("%s: %v", behaviour, got)
 		}
 	}
@@ -119,7 +119,7 @@ func TestWhatKubernetesDoesNotTellIsUnknown(t *testing.T) {
 			}
 		}
 
-		if blocking := cluster.Blocking(s.make().Findings); len(blocking) != 1 || blocking[0].Check != "kubernetes-api" {
+		if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) != 1 || blocking[0].Check != "kubernetes-api" {
 			t.Errorf("%s: %v", behaviour, blocking)
 		}
 	}

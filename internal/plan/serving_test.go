@@ -44,7 +44,7 @@ func TestWhatIsAtTheTargetAndDoesNotServeIsMentioned(t *testing.T) {
 		"a node that does not answer":     met().silent("worker-1").notReady("worker-1"),
 		"everything at the target serves": met(),
 	} {
-		made := s.make()
+		made := s.said(t)
 		for _, check := range []string{"control-plane-components", "nodes-ready"} {
 			if finding, found := find(made.Findings, check); found {
 				t.Errorf("%s: %s", behaviour, finding)
@@ -52,7 +52,7 @@ func TestWhatIsAtTheTargetAndDoesNotServeIsMentioned(t *testing.T) {
 		}
 	}
 
-	if made := met().ailing("cp-2", cluster.Scheduler, "").make(); len(made.Steps) > 0 || len(made.AtTarget) != 5 {
+	if made := met().ailing("cp-2", cluster.Scheduler, "").said(t); len(made.Steps) > 0 || len(made.AtTarget) != 5 {
 		t.Errorf("it changes the plan:\n%s", render(made))
 	}
 }

@@ -111,12 +111,12 @@ func TestSkippedChecksAreWarningsAndTheRollGoesOn(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			refused, found := find(test.scene.make().Findings, test.check)
+			refused, found := find(test.scene.said(t).Findings, test.check)
 			if !found || refused.Severity == cluster.Advice || refused.Skipped {
-				t.Fatalf("without skipping: %v", test.scene.make().Findings)
+				t.Fatalf("without skipping: %v", test.scene.said(t).Findings)
 			}
 
-			made := test.scene.skips(test.check).make()
+			made := test.scene.skips(test.check).said(t)
 
 			got, found := find(made.Findings, test.check)
 			if !found || got.Severity != cluster.Advice || !got.Skipped || got.Found != refused.Found || got.Unknown != refused.Unknown {
@@ -141,7 +141,7 @@ func TestOneSkipAcceptsNothingElse(t *testing.T) {
 
 	s := newScene(3, 1).built(schematicA).installs("worker-1", overrideB+":v1.12.6").secure("worker-1").skips("schematic")
 
-	made := s.make()
+	made := s.said(t)
 	schematic, _ := find(made.Findings, "schematic")
 	boot, _ := find(made.Findings, "secure-boot")
 
@@ -149,7 +149,7 @@ func TestOneSkipAcceptsNothingElse(t *testing.T) {
 		t.Errorf("plan:\n%s", render(made))
 	}
 
-	if made := s.skips("schematic", "secure-boot").make(); len(cluster.Blocking(made.Findings)) > 0 || made.Steps[0].Image != overrideB+":v1.13.4" {
+	if made := s.skips("schematic", "secure-boot").said(t); len(cluster.Blocking(made.Findings)) > 0 || made.Steps[0].Image != overrideB+":v1.13.4" {
 		t.Errorf("with both skipped:\n%s", render(made))
 	}
 }
@@ -189,7 +189,7 @@ func TestWhatCannotBeSkippedStays(t *testing.T) {
 			newScene(2, 2), "etcd-quorum",
 		},
 	} {
-		made := test.scene.skips(everything...).make()
+		made := test.scene.skips(everything...).said(t)
 
 		// Skipping once more changes nothing.
 		got, found := find(cluster.Blocking(test.scene.policy.Skip(made.Findings)), test.check)
@@ -198,7 +198,7 @@ func TestWhatCannotBeSkippedStays(t *testing.T) {
 		}
 	}
 
-	two := newScene(2, 0).runs("1.13.1", "cp-1").skips("two-members").make()
+	two := newScene(2, 0).runs("1.13.1", "cp-1").skips("two-members").said(t)
 	if blocking := cluster.Blocking(cluster.Policy{SkipChecks: map[string]bool{"two-members": true, "etcd-quorum": true}}.Skip(two.Findings)); len(blocking) != 1 || blocking[0].Node != "cp-2" || !strings.Contains(blocking[0].String(), "bring both to Talos 1.13 by hand") {
 		t.Errorf("of two members the one below 1.13 refuses: %v", two.Findings)
 	}
@@ -235,7 +235,7 @@ func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
 	} {
 		name := check[strings.LastIndexByte(check, ' ')+1:]
 
-		if finding, found := find(s.make().Findings, name); !found || !finding.Unknown || finding.Severity != cluster.Observed {
+		if finding, found := find(s.said(t).Findings, name); !found || !finding.Unknown || finding.Severity != cluster.Observed {
 			t.Errorf("%s: %+v", check, finding)
 		}
 	}
@@ -255,7 +255,7 @@ func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
 		"etcd-quorum":              newScene(3, 2).status("cp-2", func(e *cluster.EtcdStatus) { e.Leader = 0 }),
 		"installer-image":          newScene(3, 2).gets("worker-1", "Not An Image"),
 	} {
-		finding, found := find(s.make().Findings, check[strings.LastIndexByte(check, ' ')+1:])
+		finding, found := find(s.said(t).Findings, check[strings.LastIndexByte(check, ' ')+1:])
 		if !found || finding.Unknown {
 			t.Errorf("%s: %+v", check, finding)
 		}
@@ -263,5 +263,18 @@ func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
 		if check == "installer-image" && !errors.Is(finding.Err, image.ErrReference) {
 			t.Errorf("%s: %v", check, finding.Err)
 		}
+	}
+}
+
+// TestNodeThatTellsNeitherHowItBootsNorWithWhatGetsNoImage says both.
+func TestNodeThatTellsNeitherHowItBootsNorWithWhatGetsNoImage(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(3, 1).bootUnknown("worker-1")
+	s.node("worker-1").Machine.Config.InstallImage = "Not An Image"
+
+	got, found := find(s.said(t).Findings, cluster.CheckSecureBoot)
+	if !found || !strings.Contains(got.Found, "does not say whether it booted with secure boot, and no image could be chosen") {
+		t.Errorf("got %s", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 const (
@@ -306,6 +307,16 @@ func share(text string) cluster.Share {
 }
 
 func (s *scene) make() plan.Plan { return plan.Make(s.snapshot, s.target, s.policy) }
+
+// said makes the plan, and looks at how it words what it finds.
+func (s *scene) said(t *testing.T) plan.Plan {
+	t.Helper()
+
+	made := s.make()
+	wording.NoteFindings(t, made.Findings)
+
+	return made
+}
 
 // stepNames are the nodes that have turns; a sync of the manifests is of none.
 func stepNames(made plan.Plan) string {

@@ -71,7 +71,7 @@ func TestStartableFillsTheBudgetAndNoMore(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			made := test.scene.make()
+			made := test.scene.said(t)
 
 			var busy []plan.Step
 
@@ -92,7 +92,7 @@ func TestStartableFillsTheBudgetAndNoMore(t *testing.T) {
 func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
 	t.Parallel()
 
-	begun := func(s *scene) []plan.Step { return s.make().Steps[:1] }
+	begun := func(s *scene) []plan.Step { return s.said(t).Steps[:1] }
 	wide := func(s *scene) *scene {
 		s.policy.MaxUnavailable = share("3")
 
@@ -129,8 +129,8 @@ func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 
-			if got := stepNames(plan.Plan{Steps: test.later.make().Startable(test.later.snapshot, test.busy)}); got != test.want {
-				t.Errorf("startable: %q, want %q, of\n%s", got, test.want, render(test.later.make()))
+			if got := stepNames(plan.Plan{Steps: test.later.said(t).Startable(test.later.snapshot, test.busy)}); got != test.want {
+				t.Errorf("startable: %q, want %q, of\n%s", got, test.want, render(test.later.said(t)))
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
 func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
 	t.Parallel()
 
-	turn := newScene(1, 0).make().Steps[0].Estimate
+	turn := newScene(1, 0).said(t).Steps[0].Estimate
 
 	settled := newScene(1, 4)
 	settled.policy.MaxUnavailable, settled.policy.Settle = share("2"), time.Minute
@@ -161,14 +161,14 @@ func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
 		"kubelets, and settled":              {settling(behind(newScene(1, 5), "2")), 3*(kubelet+time.Minute) + time.Minute},
 		"kubelets with the canary before":    {behind(newScene(1, 5).canary("worker-5"), "2"), 3*kubelet + time.Minute},
 	} {
-		if got := test.scene.make().Estimate(); got != test.want {
+		if got := test.scene.said(t).Estimate(); got != test.want {
 			t.Errorf("%s: %s, want %s", behaviour, got, test.want)
 		}
 	}
 
 	// Three control planes take up to ten minutes for one release line.
 	s := newScene(3, 0).runs("1.13.4").asserts("1.35.0")
-	if got := s.make().Estimate(); got < 7*time.Minute || got > 10*time.Minute {
+	if got := s.said(t).Estimate(); got < 7*time.Minute || got > 10*time.Minute {
 		t.Errorf("Kubernetes on three control planes: %s", got)
 	}
 }
@@ -176,7 +176,7 @@ func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
 func TestComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 	t.Parallel()
 
-	made := newScene(2, 2).runs("1.13.4").canary("worker-2").asserts("1.35.0").make()
+	made := newScene(2, 2).runs("1.13.4").canary("worker-2").asserts("1.35.0").said(t)
 
 	var got []string
 
@@ -203,7 +203,7 @@ func TestComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 func TestNodesAheadOfAHopAreSparedIt(t *testing.T) {
 	t.Parallel()
 
-	made := newScene(0, 3).walks().runs("1.11.2", "worker-1").runs("1.12.0", "worker-2").runs("1.13.0", "worker-3").make()
+	made := newScene(0, 3).walks().runs("1.11.2", "worker-1").runs("1.12.0", "worker-2").runs("1.13.0", "worker-3").said(t)
 
 	hops := map[string]int{}
 	for _, step := range made.Steps {
@@ -218,7 +218,7 @@ func TestNodesAheadOfAHopAreSparedIt(t *testing.T) {
 func TestAnotherSchematicComesBeforeKubernetes(t *testing.T) {
 	t.Parallel()
 
-	made := newScene(3, 1).runs("1.13.4").gets("worker-1", overrideB).asserts("1.35.0").make()
+	made := newScene(3, 1).runs("1.13.4").gets("worker-1", overrideB).asserts("1.35.0").said(t)
 	if first := made.Steps[0]; len(made.Hops) != 2 || made.Hops[0].Axis != plan.Talos || first.Node != "worker-1" || first.Component != "" {
 		t.Errorf("plan:\n%s", render(made))
 	}
@@ -228,7 +228,7 @@ func TestWhatIsUnfinishedComesBeforeKubernetes(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 2).runs("1.13.5").kubernetes("1.31.5").aims("1.14.0").asserts("1.32.4").cordoned("worker-2", "run-1")
-	made := s.make()
+	made := s.said(t)
 
 	if made.Hops[0].Axis != plan.Kubernetes {
 		t.Fatalf("Kubernetes does not move first:\n%s", render(made))

@@ -34,7 +34,7 @@ func TestATargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
 
 		s.target.Talos = version.MustParse(test.target)
 
-		made := s.make()
+		made := s.said(t)
 
 		var refused bool
 
@@ -67,6 +67,14 @@ func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
 			scene: alone(cluster.PhaseInstalled), check: "pending-install", severity: cluster.Observed, node: "worker-1",
 			says: []string{"an earlier upgrade to Talos 1.13.4 is unfinished on this node", "Set talos_version to 1.13.4 and apply"},
 		},
+		"where it is being sent back": {
+			scene: alone(cluster.PhaseRollingBack), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"an earlier upgrade to Talos 1.13.4 failed on this node, and it is being rolled back", "Set talos_version to 1.12.6, or to a version that works there"},
+		},
+		"where it was sent back": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseRolledBack, "boot-worker-1"), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"did not become healthy with it and was rolled back to Talos 1.12.6", "Find out why"},
+		},
 		"as far as it is known": {
 			scene: unnamed, check: "pending-install", severity: cluster.Observed, node: "worker-1", says: []string{"an earlier upgrade of Talos is unfinished", "Set talos_version"},
 		},
@@ -81,7 +89,7 @@ func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
 		"nothing is to be done":          alone(cluster.PhaseInstalled).kubernetes("1.35.0"),
 		"Talos is ours, and is finished": newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "b").asserts("1.35.0"),
 	} {
-		if finding, found := find(s.make().Findings, "pending-install"); found {
+		if finding, found := find(s.said(t).Findings, "pending-install"); found {
 			t.Errorf("%s: %s", behaviour, finding)
 		}
 	}
@@ -99,5 +107,5 @@ func TestOneDeadUnfinishedNodeDoesNotKeepTheOthersUnfinished(t *testing.T) {
 	s.policy.Canary = []string{"worker-2"}
 	s.policy.MaxUnavailable, _ = cluster.ParseShare("4")
 
-	wantOrder(t, s.make(), "worker-3 worker-2 worker-1 worker-4 cp-1 cp-2 cp-3", "")
+	wantOrder(t, s.said(t), "worker-3 worker-2 worker-1 worker-4 cp-1 cp-2 cp-3", "")
 }

@@ -160,7 +160,8 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 
 	if from.lowest.Kubernetes.IsZero() {
 		diagnostics.AddWarning(about("Kubernetes version not known", seen.name),
-			"The cluster does not tell which version of Kubernetes it runs. Nothing is said about Kubernetes releases, and Talos releases are not checked against it.")
+			"The cluster does not tell which version of Kubernetes it runs. Nothing is said about Kubernetes releases, and Talos releases are not checked against it.\n\n"+
+				"Make the Kubernetes API answer, or set "+attrTalosVersion+" and "+attrKubernetesVersion+", for which no cluster is looked at.")
 	}
 
 	warnOfUnsupported(&diagnostics, from, seen.name)
@@ -204,7 +205,7 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from standing, name string
 
 	if err := compat.Supports(from.lowest.Talos, from.lowest.Kubernetes); err != nil {
 		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), about("Unsupported versions to start from", name),
-			sentence(err.Error())+" What is listed as next and eventual leads out of there; it is empty where nothing does.")
+			sentence(err.Error())+" What is listed as next and eventual leads out of there; it is empty where nothing does.\n\nChoose from it, and set "+attrKubernetesVersion+" or "+attrTalosVersion+" of the cluster to that first.")
 	}
 }
 

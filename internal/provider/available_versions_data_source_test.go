@@ -92,7 +92,7 @@ func readAvailable(t *testing.T, clusters *clusters, set map[string]tftypes.Valu
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, resp.Diagnostics
+	return model, noted(t, resp.Diagnostics)
 }
 
 // noCluster fails the test when a cluster is looked at.

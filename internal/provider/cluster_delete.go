@@ -76,7 +76,8 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if len(kept) > 0 {
 		resp.Diagnostics.AddWarning(about("Objects were left in the cluster", reached.name),
 			"Removed from state, but kept in cluster "+id+":\n\n- "+strings.Join(kept, "\n- ")+
-				"\n\nA later apply of the same cluster continues from them.")
+				"\n\nA later apply of the same cluster continues from them. To end it by hand, finish each node that they name, uncordon it, "+
+				"and then run kubectl -n kube-system delete configmap talosupgrade-journal.")
 	}
 }
 

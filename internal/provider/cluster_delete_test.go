@@ -48,7 +48,7 @@ func TestDelete(t *testing.T) {
 			resp := resource.DeleteResponse{State: state}
 			(&clusterResource{clusters: fake.clusters(t)}).Delete(t.Context(), resource.DeleteRequest{State: state}, &resp)
 
-			check(t, resp.Diagnostics, test.want...)
+			check(t, noted(t, resp.Diagnostics), test.want...)
 
 			if !slices.Equal(fake.forgotten, test.forgotten) {
 				t.Errorf("forgot %v", fake.forgotten)

@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -91,6 +92,27 @@ func (o *outlets) close(ctx context.Context, to publication, name string, snapsh
 	return diagnostics
 }
 
+// unpublishedRemedy is what to do about an object that could not be written.
+func unpublishedRemedy(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrDenied):
+		return "Allow the credentials to get and patch it; the next apply writes all of it."
+	case errors.Is(err, cluster.ErrNotFound):
+		return "Create it, or correct " + attrPublishTo + "; the next apply writes all of it."
+	default:
+		return "Look at why its API does not take that; the next apply writes all of it."
+	}
+}
+
+// untoldRemedy is what to do about Events that could not be written.
+func untoldRemedy(err error) string {
+	if errors.Is(err, cluster.ErrDenied) {
+		return "Allow the credentials to create and patch Events there."
+	}
+
+	return "Look at why its API does not take Events; those of this run are lost."
+}
+
 // unsaid is one warning for what could not be published, and for Events that could
 // not be told: one cause, such as an object that is not there, is often behind both.
 func unsaid(published, told error, to publication, name string) diag.Diagnostics {
@@ -103,11 +125,11 @@ func unsaid(published, told error, to publication, name string) diag.Diagnostics
 
 	if published != nil {
 		summary = "Unable to publish the progress"
-		sentences = append(sentences, sentence(published.Error())+" What "+to.String()+" says of the upgrade may lag behind.")
+		sentences = append(sentences, sentence(published.Error())+" What "+to.String()+" says of the upgrade may lag behind. "+unpublishedRemedy(published))
 	}
 
 	if told != nil {
-		sentences = append(sentences, sentence(told.Error()))
+		sentences = append(sentences, sentence(told.Error())+" "+untoldRemedy(told))
 	}
 
 	if len(sentences) > 0 {
@@ -127,7 +149,7 @@ func (o *outlets) undrawn(ctx context.Context, name string, ending report.Ending
 
 	if err := o.report.Close(ctx, ending); err != nil {
 		diagnostics.AddWarning(about("Unable to write the report", name),
-			sentence(err.Error())+" What it shows may lag behind.\n\nThe upgrade itself does not depend on it.")
+			sentence(err.Error())+" What it shows may lag behind. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
 	}
 
 	return diagnostics

@@ -145,7 +145,7 @@ func duration(at path.Path, value types.String, fallback time.Duration, diagnost
 
 	parsed, err := time.ParseDuration(value.ValueString())
 	if err != nil {
-		diagnostics.AddAttributeError(visible(at), "Invalid duration", fmt.Sprintf("%s is no duration such as \"90s\" or \"1h30m\".", value))
+		diagnostics.AddAttributeError(visible(at), "Invalid duration", fmt.Sprintf("%s is %s: value must be a duration such as \"90s\" or \"1h30m\".", at, value))
 
 		return fallback
 	}

@@ -38,7 +38,8 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 
 	if seen.ID == "" {
-		resp.Diagnostics.AddWarning(about(summaryUnobserved, seen.name), "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.")
+		resp.Diagnostics.AddWarning(about(summaryUnobserved, seen.name), "Neither discovery nor Kubernetes tells which cluster this is, so the state keeps what it says.\n\n"+
+			"Look at why discovery (talosctl get members) and the namespace kube-system say nothing; an apply looks first.")
 
 		return
 	}

@@ -70,7 +70,8 @@ func (r *runTrace) end(ctx context.Context, ended error) func(name string) diag.
 		var diagnostics diag.Diagnostics
 
 		if err := errors.Join(<-missing, r.err); err != nil {
-			diagnostics.AddWarning(about("Unable to trace the upgrade", name), sentence(err.Error())+"\n\nThe upgrade itself does not depend on it.")
+			diagnostics.AddWarning(about("Unable to trace the upgrade", name), sentence(err.Error())+
+				" Check the OTEL_* variables of this environment, and that their collector is up and takes traces; unset them to trace nothing.\n\nThe upgrade itself does not depend on it.")
 		}
 
 		return diagnostics

@@ -66,7 +66,7 @@ func validated(t *testing.T, model *clusterModel) []*tfprotov6.Diagnostic {
 		t.Fatal(err)
 	}
 
-	return resp.Diagnostics
+	return notedOnWire(t, resp.Diagnostics)
 }
 
 func TestValidation(t *testing.T) {

@@ -21,7 +21,7 @@ func create(t *testing.T, clusters *clusters, plan *clusterModel) (*clusterModel
 
 	(&clusterResource{clusters: clusters}).Create(t.Context(), resource.CreateRequest{Plan: tfsdk.Plan(proposed)}, &resp)
 
-	return modelOf(t, resp.State), resp.Diagnostics
+	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
 }
 
 // apply runs Update from a prior state to a plan.
@@ -33,7 +33,7 @@ func apply(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*cluste
 
 	(&clusterResource{clusters: clusters}).Update(t.Context(), req, &resp)
 
-	return modelOf(t, resp.State), resp.Diagnostics
+	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
 }
 
 func TestCreateOnAConvergedClusterStoresWhatRuns(t *testing.T) {
@@ -136,7 +136,7 @@ func TestImport(t *testing.T) {
 
 			resp := resource.ImportStateResponse{State: stateOf(t, nil)}
 			(&clusterResource{clusters: fake.clusters(t)}).ImportState(t.Context(), resource.ImportStateRequest{ID: test.id}, &resp)
-			check(t, resp.Diagnostics, test.want...)
+			check(t, noted(t, resp.Diagnostics), test.want...)
 
 			if len(test.want) > 0 {
 				return

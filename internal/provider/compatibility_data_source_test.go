@@ -34,7 +34,7 @@ func validateData(t *testing.T, name string, config tfsdk.Config) []string {
 
 	var at []string
 
-	for _, diagnostic := range resp.Diagnostics {
+	for _, diagnostic := range notedOnWire(t, resp.Diagnostics) {
 		t.Logf("%s: %s: %s", diagnostic.Attribute, diagnostic.Summary, diagnostic.Detail)
 
 		text := strings.NewReplacer(`AttributeName("`, "", `")`, "", ".ElementKeyInt(", "[", ")", "]").Replace(diagnostic.Attribute.String())
@@ -57,7 +57,7 @@ func readCompatibility(t *testing.T, set map[string]tftypes.Value) (compatibilit
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, resp.Diagnostics
+	return model, noted(t, resp.Diagnostics)
 }
 
 func TestTheWholeMatrix(t *testing.T) {

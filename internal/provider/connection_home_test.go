@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
@@ -172,6 +174,7 @@ func TestCredentialsThatCannotBeLent(t *testing.T) {
 			says: []string{"credentials_from = tenant-a/prod", "Secret tenant-a/c-1", "talosconfig"},
 		},
 		"no permission":       {status: http.StatusForbidden, is: cluster.ErrDenied, says: []string{"credentials_from = tenant-a/prod", "get and list Secrets"}},
+		"an odd answer":       {status: http.StatusConflict, is: errLent, curable: true, says: []string{"credentials_from = tenant-a/prod", "Look at that Secret"}},
 		"an unknown user":     {status: http.StatusUnauthorized, is: cluster.ErrCredentials, says: []string{"kubeconfig of management"}},
 		"malformed":           {data: map[string]string{"talosconfig": "contexts: [unclosed " + secret}, is: errUnusable, says: []string{"talosconfig in Secret tenant-a/c-1, where credentials_from leads"}},
 		"a broken key":        {data: map[string]string{"talosconfig": strings.ReplaceAll(usable, "key: ", "key: "+secret)}, is: errUnusable, says: []string{"Secret tenant-a/c-1"}},
@@ -205,9 +208,12 @@ func TestCredentialsThatCannotBeLent(t *testing.T) {
 			}
 
 			shown := unplannable(access, err, "prod")
+			noted(t, diag.Diagnostics{shown})
 			if curable := shown.Severity().String() == "Warning"; curable != test.curable {
 				t.Errorf("a plan says a %s", shown.Severity())
 			}
+
+			noted(t, diag.Diagnostics{problem("upgrade the cluster", access, err)})
 
 			for _, text := range test.says {
 				if !strings.Contains(shown.Detail(), text) {

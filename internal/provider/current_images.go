@@ -140,12 +140,13 @@ func imageWarnings(seen observation) diag.Diagnostics {
 
 	if len(mixed) > 0 {
 		diagnostics.AddWarning(about("The machine configurations do not agree about images", seen.name), strings.Join(mixed, "\n")+
-			"\n\nimages is null for them, so that nothing takes the image of one node for that of all. Where an upgrade is under way this is over when it is done.")
+			"\n\nimages is null for them, so that nothing takes the image of one node for that of all. Where an upgrade is under way this is over when it is done.\n\n"+
+			"Otherwise name the same image in all machine configurations (talosctl patch machineconfig).")
 	}
 
 	if apart := apartFromConfig(nodes); len(apart) > 0 {
 		diagnostics.AddWarning(about("Not everything runs what its machine configuration names", seen.name), strings.Join(atMost(apart, linesMost, "- and %d more differences"), "\n")+
-			"\n\nThe next apply of a talosupgrade_cluster with kubernetes_version brings both together.")
+			"\n\nApply a talosupgrade_cluster with kubernetes_version, which brings both together, or look at why it does not come up (talosctl containers --kubernetes).")
 	}
 
 	return diagnostics

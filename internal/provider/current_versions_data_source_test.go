@@ -37,7 +37,7 @@ func readCurrent(t *testing.T, clusters *clusters) (currentVersionsModel, diag.D
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, resp.Diagnostics
+	return model, noted(t, resp.Diagnostics)
 }
 
 func TestCurrentVersionsListNodesThatDoNotAnswer(t *testing.T) {

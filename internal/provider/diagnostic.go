@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +56,7 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
 	}
 
-	if advice := remedy(err); advice != "" {
-		detail += "\n\n" + advice
-	}
-
-	return diag.NewErrorDiagnostic(summary, detail)
+	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(remedy(err), "Correct what it names, then run the command again."))
 }
 
 // remedy is what to do about an error of a port; empty where its meaning is

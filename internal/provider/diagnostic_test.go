@@ -34,7 +34,7 @@ func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
 		"unknown configuration": {
 			errUnknown,
 			credentials{Unknown: []string{"talosconfig"}},
-			"Unable to read it",
+			"Unable to read the cluster",
 			[]string{"known only after an apply (talosconfig)", "-target"},
 		},
 		"malformed talosconfig": {
@@ -46,29 +46,29 @@ func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
 		"expired certificate": {
 			fmt.Errorf("endpoint 10.5.0.2: %w: expired on 2026-01-01", cluster.ErrCredentials),
 			credentials{},
-			"Unable to read it",
+			"Unable to read the cluster",
 			[]string{"expired on 2026-01-01", "Waiting does not help"},
 		},
 		"role too low": {
 			fmt.Errorf("install: %w", cluster.ErrDenied),
 			credentials{},
-			"Unable to read it",
+			"Unable to read the cluster",
 			[]string{"os:admin", "os:reader"},
 		},
 		"nothing answers": {
 			fmt.Errorf("endpoint 10.5.0.2: %w", cluster.ErrUnreachable),
 			credentials{},
-			"Unable to read it",
+			"Unable to read the cluster",
 			[]string{"10.5.0.2", "talosctl version"},
 		},
 		"too slow": {
-			context.DeadlineExceeded, credentials{}, "Unable to read it", []string{"timeouts.read"},
+			context.DeadlineExceeded, credentials{}, "Unable to read the cluster", []string{"timeouts.read"},
 		},
 		"interrupted": {
-			context.Canceled, credentials{}, "Unable to read it", []string{"Run the command again"},
+			context.Canceled, credentials{}, "Unable to read the cluster", []string{"Run the command again"},
 		},
 		"something else": {
-			errors.New("boom"), credentials{}, "Unable to read it", []string{"Boom."},
+			errors.New("boom"), credentials{}, "Unable to read the cluster", []string{"Boom."},
 		},
 		"failed upgrade": {
 			fmt.Errorf("wrapped: %w", &engine.Failure{Summary: "Unable to upgrade node cp-0", Seen: "Seen.", State: "State.", Remedy: "Remedy."}),
@@ -78,7 +78,11 @@ func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := problem("read it", test.access, test.err)
+			got := problem("read the cluster", test.access, test.err)
+			if name != "something else" && name != "failed upgrade" {
+				noted(t, diag.Diagnostics{got})
+			}
+
 			if got.Severity() != diag.SeverityError || got.Summary() != test.summary {
 				t.Errorf("%s: %s", got.Severity(), got.Summary())
 			}

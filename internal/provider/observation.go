@@ -115,7 +115,8 @@ func (c *clusters) examine(ctx context.Context, planned clusterModel, seen obser
 	if err != nil {
 		return engine.Examination{Findings: append(slices.Clip(made.Findings), cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Err: err, Unknown: true,
-			Found: fmt.Sprintf("the cluster could not be asked what stands in the way: %v", err),
+			Found:  fmt.Sprintf("the cluster could not be asked what stands in the way: %v", err),
+			Remedy: cmp.Or(remedy(err), "Run the plan again; an apply asks before it touches anything."),
 		})}
 	}
 

@@ -60,7 +60,7 @@ func readPreflight(t *testing.T, clusters *clusters, set map[string]attr.Value) 
 		wellDone(t, resp.State.Get(t.Context(), &model))
 	}
 
-	return model, resp.Diagnostics
+	return model, noted(t, resp.Diagnostics)
 }
 
 // found are the rows of a check.
@@ -249,7 +249,7 @@ func TestPreflightRefusesWhatTheResourceRefuses(t *testing.T) {
 			var resp datasource.ValidateConfigResponse
 
 			(&preflightDataSource{}).ValidateConfig(t.Context(), datasource.ValidateConfigRequest{Config: preflighting(t, test.set)}, &resp)
-			check(t, resp.Diagnostics, test.want...)
+			check(t, noted(t, resp.Diagnostics), test.want...)
 		})
 	}
 }

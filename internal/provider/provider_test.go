@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"flag"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,11 +13,15 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"go.uber.org/goleak"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(wording.Runner{Name: "provider", Last: regexp.MustCompile(`Password`), Tests: m, Update: update})
+}
 
 func serve(t *testing.T) (tfprotov6.ProviderServer, *tfprotov6.GetProviderSchemaResponse) {
 	t.Helper()
@@ -129,7 +134,7 @@ func validateProvider(ctx context.Context, t *testing.T, set map[string]tftypes.
 		t.Fatal(err)
 	}
 
-	return resp.Diagnostics
+	return notedOnWire(t, resp.Diagnostics)
 }
 
 func TestContradictoryCredentialsAreRefused(t *testing.T) {

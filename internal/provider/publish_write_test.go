@@ -214,7 +214,7 @@ func TestWhatCouldNotBePublishedIsSaid(t *testing.T) {
 				defer cancel()
 
 				began := time.Now()
-				diagnostics := out.close(ctx, test.of, "prod", cluster.Snapshot{}, nil)
+				diagnostics := noted(t, out.close(ctx, test.of, "prod", cluster.Snapshot{}, nil))
 
 				if took := time.Since(began); took > test.within {
 					t.Errorf("it took %s, want %s at most", took, test.within)
@@ -279,7 +279,7 @@ func TestWhatCouldNotBePublishedIsSaidOnce(t *testing.T) {
 		"only Events":   {nil, cluster.ErrDenied, told, []string{"Permission denied."}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			diagnostics := unsaid(test.published, test.told, of, "prod")
+			diagnostics := noted(t, unsaid(test.published, test.told, of, "prod"))
 			if test.summary == "" {
 				check(t, diagnostics)
 

@@ -104,7 +104,7 @@ func planned(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*clus
 
 	(&clusterResource{clusters: clusters}).ModifyPlan(t.Context(), req, &resp)
 
-	return modelOf(t, tfsdk.State{Schema: resp.Plan.Schema, Raw: resp.Plan.Raw}), resp.Diagnostics
+	return modelOf(t, tfsdk.State{Schema: resp.Plan.Schema, Raw: resp.Plan.Raw}), noted(t, resp.Diagnostics)
 }
 
 // read runs Read on a state.
@@ -116,5 +116,5 @@ func read(ctx context.Context, t *testing.T, clusters *clusters, prior *clusterM
 
 	(&clusterResource{clusters: clusters}).Read(ctx, req, &resp)
 
-	return modelOf(t, resp.State), resp.Diagnostics
+	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
 }

@@ -102,6 +102,6 @@ func judged(by validator.String, value string) func(*testing.T) diag.Diagnostics
 
 		by.ValidateString(t.Context(), validator.StringRequest{Path: path.Root("x"), ConfigValue: types.StringValue(value)}, &resp)
 
-		return resp.Diagnostics
+		return noted(t, resp.Diagnostics)
 	}
 }

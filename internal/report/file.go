@@ -41,7 +41,7 @@ func Check(path string) error {
 	// File modes alone do not tell.
 	probe, err := os.CreateTemp(directory, partialPattern)
 	if err != nil {
-		return fmt.Errorf("%s: %w", absolute, err)
+		return refused(absolute, err)
 	}
 
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
@@ -93,7 +93,7 @@ const (
 func replace(path string, content []byte) error {
 	partial, err := os.CreateTemp(filepath.Dir(path), partialPattern)
 	if err != nil {
-		return err
+		return refused(path, err)
 	}
 
 	_, err = partial.Write(content)
@@ -104,10 +104,23 @@ func replace(path string, content []byte) error {
 	}
 
 	if err != nil {
-		return errors.Join(err, os.Remove(partial.Name()))
+		// What is in the way of its removal was in the way of it all.
+		_ = os.Remove(partial.Name())
+
+		return refused(path, err)
 	}
 
 	return nil
+}
+
+// refused is the error about the path itself: of what is not whole yet nobody knows.
+func refused(path string, err error) error {
+	var about *os.PathError
+	if errors.As(err, &about) {
+		err = about.Err
+	}
+
+	return fmt.Errorf("%s cannot be written: %w", path, err)
 }
 
 func exists(path string) bool {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package drain_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+)
+
+var update = flag.Bool("update", false, "write what people read instead of comparing it")
+
+func TestMain(m *testing.M) {
+	os.Exit(wording.Runner{Name: "drain", Tests: m, Update: update}.Run())
+}

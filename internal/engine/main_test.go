@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+)
+
+var update = flag.Bool("update", false, "write what people read instead of comparing it")
+
+// crowded are tests in which processes die, or in which much happens at a time.
+var crowded = regexp.MustCompile(`Crash|Kill|Dead|Dies|Many|Together|Parallel|Two|Whatever|Anywhere|Cancel.*Hangs`)
+
+func TestMain(m *testing.M) {
+	os.Exit(wording.Runner{Name: "engine", Last: crowded, Tests: m, Update: update}.Run())
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+)
+
+// TestWhatARunSeldomEndsWithIsWorded is about ends that take a cluster in which
+// something else is at work all the time.
+func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
+	t.Parallel()
+
+	old, next := version.MustParse("1.13.2"), version.MustParse("1.13.4")
+	step := plan.Step{Node: "worker-1", Role: cluster.Worker, From: old, To: next, Address: "10.5.0.6"}
+	entry := cluster.Entry{Node: "worker-1", Phase: cluster.PhaseInstalled, BootID: "boot-1", Target: next, Previous: old}
+	reference := cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}
+
+	newRun := func() *run {
+		return &run{Engine: &Engine{operator: operator.New(reference, nil), clock: realClock{}}, request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}}
+	}
+
+	lost, end := context.WithCancelCause(t.Context())
+	end(ErrLeaseLost)
+
+	kubelet := step
+	kubelet.Component = cluster.Kubelet
+
+	unsure := errors.New("this node has its turn, and its guard does not hold")
+	legs := &delegation{run: newRun(), legs: legsMost}
+	begun := &leg{delegation: &delegation{run: newRun()}, step: step, half: cluster.HalfTalos}
+
+	left := cluster.Snapshot{
+		Nodes: []cluster.Node{{Name: "worker-0"}, {Name: "worker-2"}},
+		Journal: &cluster.Journal{Entries: map[string]cluster.Entry{
+			"uuid-0": {Node: "worker-0", Phase: cluster.PhaseInstalled}, "uuid-2": {Node: "worker-2", Phase: cluster.PhaseIntent},
+		}},
+	}
+	away := unsafe("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
+
+	for says, failed := range map[string]*Failure{
+		"worker-0, worker-2 are left":       refused(left, cluster.Target{Talos: next}, away),
+		"3 turns to this version":           tooManyTurns(step),
+		"3 turns in this run":               tooManyTurns(kubelet),
+		"asked for 30 legs":                 legs.exhausted(),
+		"whoever holds the lease now":       asFailure(t, begun.failed(lost, ErrLeaseLost)),
+		"unhealthy again and again":         (&schedule{run: newRun(), settling: newSettling(cluster.Policy{Settle: time.Minute})}).unsettled("worker-1", &watched{}),
+		"its old system and is in service":  (&turn{run: newRun(), step: step, entry: entry, open: true, runs: old, booted: "boot-2"}).failure(t.Context(), unsure),
+		"nothing was installed":             (&turn{run: newRun(), step: step, entry: entry, open: true}).failure(t.Context(), unsure),
+		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).state(), Remedy: gateRemedy(unsure)},
+	} {
+		if text := failed.Error(); !strings.Contains(text, says) {
+			t.Errorf("it does not say %q: %s", says, text)
+		}
+
+		wording.Note(t, wording.Entry{Kind: wording.KindFailure, Summary: failed.Summary, Detail: failed.Detail()})
+	}
+}
+
+func asFailure(t *testing.T, err error) *Failure {
+	t.Helper()
+
+	var failed *Failure
+	if !errors.As(err, &failed) {
+		t.Fatalf("got %v", err)
+	}
+
+	return failed
+}
+
+// TestWhatIsSeldomFoundIsWorded brings each check to what the clusters of the other
+// tests do not show.
+func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
+	t.Parallel()
+
+	next := version.MustParse("1.35.2")
+	away := cluster.Snapshot{Nodes: []cluster.Node{
+		{Name: "worker-1", Role: cluster.Worker, Kube: &cluster.KubeNode{Unschedulable: true}}, {Name: "worker-2", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
+	}}
+	behind := cluster.Snapshot{Nodes: []cluster.Node{
+		{Name: "cp-0", Role: cluster.ControlPlane, Versions: map[cluster.Component]version.Version{cluster.APIServer: version.MustParse("1.34.2")}},
+	}}
+	room := cluster.Snapshot{Nodes: []cluster.Node{
+		{Name: "own", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
+		{Name: "other", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}},
+	}}
+	kubelet := plan.Step{Node: "worker-1", Role: cluster.Worker, Component: cluster.Kubelet, To: next}
+
+	for says, found := range map[string][]cluster.Finding{
+		"none of them may start now": (&schedule{made: plan.Plan{Budget: 1}}).noRoom(),
+		"1 workers may be unavailable at a time, and these are not Ready or cordoned": (&schedule{snapshot: away, made: plan.Plan{Budget: 1}}).noRoom(),
+		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":   guardSkew(situation{Snapshot: behind, step: kubelet}),
+		"no kube-apiserver pod is known":                                              guardStaticPods(situation{Snapshot: behind, step: kubelet}),
+		"its pods could only go to nodes":                                             guardRoom(situation{Snapshot: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
+		"does not say how much space":                                                 diskFindings("worker-1", nil, nil, 1<<20),
+		"below 15 % the kubelet deletes images":                                       diskFindings("worker-1", &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
+		"there is no connection to the Kubernetes API":                                (&preflight{Engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
+	} {
+		if len(found) != 1 || !strings.Contains(found[0].Found, says) {
+			t.Errorf("got %v, want one finding that says %q", found, says)
+		}
+
+		wording.NoteFindings(t, found)
+	}
+}
