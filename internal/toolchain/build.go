@@ -29,6 +29,8 @@ type build struct {
 	packages []string
 	// flags come before the packages.
 	flags []string
+	// link is for the linker, on top of what leaves debugging out.
+	link string
 	// what is the build called in progress and errors.
 	what string
 }
@@ -68,7 +70,7 @@ func (b build) run(ctx context.Context, progress io.Writer) error {
 }
 
 func (b build) args() []string {
-	args := []string{"build", "-v", "-trimpath", "-ldflags", "-s -w", "-o", b.output}
+	args := []string{"build", "-v", "-trimpath", "-ldflags", strings.TrimSpace("-s -w " + b.link), "-o", b.output}
 	args = append(args, b.flags...)
 
 	return append(args, b.packages...)

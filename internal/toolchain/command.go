@@ -44,21 +44,23 @@ type CLI struct {
 
 // Terraform returns the command that TALOSUPGRADE_CLI or TF_ACC_TERRAFORM_PATH
 // names, else terraform on PATH, else tofu on PATH, else a Terraform that it
-// fetches into the cache. Anything older than Terraform 1.8 or OpenTofu 1.7 is
-// an error, because provider functions need those.
+// fetches into the cache. A "tofu" that TALOSUPGRADE_CLI names and that is not on
+// PATH is built into the cache. Anything older than Terraform 1.8 or OpenTofu 1.7
+// is an error, because provider functions need those.
 func Terraform(ctx context.Context, options Options) (CLI, error) {
 	path, source, err := chosenCommand()
-	if err != nil {
-		return CLI{}, err
+
+	switch {
+	case errors.Is(err, errBuildOpenTofu):
+		source = "built"
+		path, err = buildOpenTofu(ctx, options)
+	case err == nil && path == "":
+		source = "fetched"
+		path, err = fetchTerraform(ctx, options)
 	}
 
-	if path == "" {
-		path, err = fetchTerraform(ctx, options)
-		if err != nil {
-			return CLI{}, err
-		}
-
-		source = "fetched"
+	if err != nil {
+		return CLI{}, err
 	}
 
 	cli, err := identify(ctx, path)
@@ -68,6 +70,9 @@ func Terraform(ctx context.Context, options Options) (CLI, error) {
 
 	return cli, nil
 }
+
+// errBuildOpenTofu says that OpenTofu was asked for where there is none.
+var errBuildOpenTofu = errors.New("tofu is to be built")
 
 // chosenCommand looks at the environment and at PATH; empty when there is
 // nothing.
@@ -79,6 +84,10 @@ func chosenCommand() (path, source string, err error) {
 		}
 
 		path, err := exec.LookPath(value)
+		if err != nil && variable == CommandVariable && value == NameOpenTofu {
+			return "", "", errBuildOpenTofu
+		}
+
 		if err != nil {
 			return "", "", fmt.Errorf("%s names %q, which is no command: %w", variable, value, err)
 		}

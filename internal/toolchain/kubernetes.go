@@ -65,7 +65,7 @@ func moduleKey(ctx context.Context, module string) (string, error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {
-			return "", fmt.Errorf("reading the module of the Kubernetes binaries: %w", err)
+			return "", fmt.Errorf("reading the module of what is to be built: %w", err)
 		}
 
 		parts = append(parts, content)

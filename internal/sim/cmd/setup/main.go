@@ -2,8 +2,8 @@
 
 // Command setup prepares what the tests and the documentation need.
 //
-//	setup             builds the Kubernetes binaries of the simulator and finds
-//	                  or fetches a command line, so that tests do not have to
+//	setup             builds the Kubernetes binaries of the simulator and finds,
+//	                  builds or fetches a command line, so that tests do not have to
 //	setup cli         prints the path of the command line
 //	setup kubectl     builds a kubectl and prints its path
 //	setup schema FILE writes the schema of the provider as JSON, for tfplugindocs
