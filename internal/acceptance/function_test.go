@@ -4,8 +4,6 @@ package acceptance
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -184,34 +182,4 @@ resource "terraform_data" "guarded" {
 }
 `)
 	w.plan().mustFail("Resource precondition failed", "Talos 1.12.6 runs Kubernetes 1.35 at most.")
-}
-
-// TestAccFunctionExamples holds the examples of the documentation to what the
-// functions accept and return.
-func TestAccFunctionExamples(t *testing.T) {
-	smoke(t)
-	t.Parallel()
-
-	examples, err := filepath.Glob(filepath.Join("..", "..", "examples", "functions", "*", "function.tf"))
-	if err != nil || len(examples) == 0 {
-		t.Fatalf("%d examples, %v", len(examples), err)
-	}
-
-	for _, example := range examples {
-		t.Run(filepath.Base(filepath.Dir(example)), func(t *testing.T) {
-			t.Parallel()
-
-			text, err := os.ReadFile(example)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			w := newWorkspace(t)
-			w.raw(string(text))
-
-			if validated := w.run("validate"); validated.exit != 0 {
-				t.Error(validated.output)
-			}
-		})
-	}
 }

@@ -37,20 +37,6 @@ func TestAccWatchingConfigMap(t *testing.T) {
 	})
 }
 
-// TestAccWatchingExamplesAreValid holds the examples of the guide to the schema.
-func TestAccWatchingExamplesAreValid(t *testing.T) {
-	full(t)
-
-	w := newWorkspace(t)
-
-	examples, err := filepath.Glob(filepath.Join("..", "..", "examples", "guides", "watching-an-upgrade", "*.tf"))
-	if err != nil || len(examples) == 0 {
-		t.Fatalf("%d examples, %v", len(examples), err)
-	}
-
-	w.validates(examples)
-}
-
 // TestAccWatchingPermissions publishes with the permissions that the guide says are
 // needed, and with no others.
 func TestAccWatchingPermissions(t *testing.T) {

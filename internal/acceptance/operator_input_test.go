@@ -3,7 +3,6 @@
 package acceptance
 
 import (
-	"path/filepath"
 	"testing"
 )
 
@@ -48,19 +47,4 @@ func TestAccOperatorInput(t *testing.T) {
 			w.plan().mustFail(test.says...)
 		})
 	}
-}
-
-// TestAccGuideBesideAnOperator holds the examples of the guide to the schema and to
-// what contradicts itself.
-func TestAccGuideBesideAnOperator(t *testing.T) {
-	full(t)
-
-	examples, err := filepath.Glob(filepath.Join("..", "..", "examples", "guides", "beside-an-operator", "*.tf"))
-	if err != nil || len(examples) < 4 {
-		t.Fatalf("%d examples, %v", len(examples), err)
-	}
-
-	w := newUnhurried(t)
-
-	w.validates(examples)
 }

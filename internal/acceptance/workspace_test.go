@@ -171,24 +171,6 @@ func (w *workspace) plan() result {
 	return w.run("plan", "-json", "-input=false", "-detailed-exitcode")
 }
 
-// validates fails the test for every file that is no valid configuration.
-func (w *workspace) validates(files []string) {
-	w.t.Helper()
-
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-
-		w.raw(string(content))
-
-		if run := w.run("validate", "-no-color"); run.exit != 0 {
-			w.t.Errorf("%s: %s", file, run.output)
-		}
-	}
-}
-
 func (w *workspace) destroy() result {
 	w.t.Helper()
 
