@@ -16,13 +16,16 @@ import (
 //	<!-- validate: in resource -->           the arguments of a talosupgrade_cluster
 //	<!-- validate: in provider -->           the arguments of the provider
 //	<!-- validate: only tofu >= 1.9 -->      something that the other command line lacks
+//	<!-- validate: not run: WHY -->          something that the simulator has no cluster for
 //	<!-- validate: parse only: WHY -->       something that cannot be validated here
+//
+// One comment can say several of them, with a semicolon after each but the last.
 type marker struct {
 	// within is "resource" or "provider".
 	within string
 	only   requirement
-	// parseOnly is why; empty for what is validated.
-	parseOnly string
+	// notRun and parseOnly are why; empty for what is run, and for what is validated.
+	notRun, parseOnly string
 }
 
 // requirement is a command line, from a version on; zero for any.
@@ -51,28 +54,52 @@ var (
 )
 
 func parseMarker(text string) (marker, error) {
-	if why, ok := strings.CutPrefix(text, "parse only:"); ok && strings.TrimSpace(why) != "" {
-		return marker{parseOnly: strings.TrimSpace(why)}, nil
+	var mark marker
+
+	for part := range strings.SplitSeq(text, "; ") {
+		if err := mark.read(part); err != nil {
+			return marker{}, err
+		}
+	}
+
+	return mark, nil
+}
+
+func (m *marker) read(text string) error {
+	if why, ok := strings.CutPrefix(text, "parse only: "); ok {
+		m.parseOnly = why
+
+		return nil
+	}
+
+	if why, ok := strings.CutPrefix(text, "not run: "); ok {
+		m.notRun = why
+
+		return nil
 	}
 
 	if found := inMark.FindStringSubmatch(text); found != nil {
-		return marker{within: found[1]}, nil
+		m.within = found[1]
+
+		return nil
 	}
 
-	if found := onlyMark.FindStringSubmatch(text); found != nil {
-		mark := marker{only: requirement{name: found[1]}}
-
-		if found[2] == "" {
-			return mark, nil
-		}
-
-		oldest, err := version.Parse(found[2] + "." + found[3] + ".0")
-		mark.only.oldest = oldest.Minor()
-
-		return mark, err
+	found := onlyMark.FindStringSubmatch(text)
+	if found == nil {
+		return fmt.Errorf("%q says nothing about a block: write in resource, in provider, only tofu, only terraform (with >= 1.9), "+
+			"not run: and why, or parse only: and why", text)
 	}
 
-	return marker{}, fmt.Errorf("%q says nothing about a block: write in resource, in provider, only tofu, only terraform (with >= 1.9), or parse only: and why", text)
+	m.only.name = found[1]
+
+	if found[2] == "" {
+		return nil
+	}
+
+	oldest, err := version.Parse(found[2] + "." + found[3] + ".0")
+	m.only.oldest = oldest.Minor()
+
+	return err
 }
 
 // validated says whether the block is more than parsed.

@@ -99,7 +99,7 @@ func TestPartsAreCompleted(t *testing.T) {
 func TestPagesAreRead(t *testing.T) {
 	const text = "# Title\n```sh\n# <!-- validate: in resource -->\n```\n```hcl\na = 1\n```\n" +
 		"- in a list:\n\n  <!-- validate: in resource -->\n  ```terraform\n  b = {\n    c = 1\n  }\n  ```\n" +
-		"<!-- validate: only tofu >= 1.9 -->\n\n```hcl\nd = 1\n```\n"
+		"<!-- validate: only tofu >= 1.9; not run: a reason -->\n\n```hcl\nd = 1\n```\n"
 
 	got, err := page("page.md", text)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestPagesAreRead(t *testing.T) {
 		{file: "page.md", line: 12, text: "b = {\n  c = 1\n}\n", dir: ".", mark: marker{within: "resource"}},
 		{
 			file: "page.md", line: 19, text: "d = 1\n", dir: ".",
-			mark: marker{only: requirement{name: toolchain.NameOpenTofu, oldest: version.Minor{Major: 1, Minor: 9}}},
+			mark: marker{only: requirement{name: toolchain.NameOpenTofu, oldest: version.Minor{Major: 1, Minor: 9}}, notRun: "a reason"},
 		},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(snippet{}, marker{}, requirement{})); diff != "" {
@@ -121,6 +121,7 @@ func TestPagesAreRead(t *testing.T) {
 
 func TestMarkersThatSayNothingAreRefused(t *testing.T) {
 	for name, text := range map[string]string{
+		"half a sentence":      "<!-- validate: in resource; never -->\n```hcl\n```\n",
 		"an unknown word":      "<!-- validate: never -->\n```hcl\n```\n",
 		"no reason":            "<!-- validate: parse only: -->\n```hcl\n```\n",
 		"an unknown command":   "<!-- validate: only pulumi -->\n```hcl\n```\n",

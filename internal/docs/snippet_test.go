@@ -21,6 +21,8 @@ type snippet struct {
 	line int
 	text string
 	mark marker
+	// shows is the example that it is, if any.
+	shows string
 	// dir is where relative paths in it lead from.
 	dir string
 	// neighbours are what is shown beside it: a reader has them as well.
@@ -194,12 +196,12 @@ func collectExamples(root string, files []string, shown []snippet) ([]snippet, e
 	var alone []snippet
 
 	for _, file := range files {
-		s := snippet{file: file, line: 1, text: texts[file], dir: path.Dir(file)}
+		s := snippet{file: file, line: 1, text: texts[file], shows: file, dir: path.Dir(file)}
 		found := false
 
 		for i := range shown {
 			if strings.TrimSpace(shown[i].text) == strings.TrimSpace(s.text) {
-				shown[i].dir, found = s.dir, true
+				shown[i].dir, shown[i].shows, found = s.dir, file, true
 			}
 		}
 

@@ -26,7 +26,7 @@ const patience = 5 * time.Minute
 const ours = "vitistack/talosupgrade"
 
 const hint = `A block that is a part of something may be marked with a comment in the line above it, such as <!-- validate: in resource -->;
-CONTRIBUTING.md says more. What it refers to may be declared in another block of the page, or in internal/docs/testdata/rest.`
+CONTRIBUTING.md names them all. What it refers to may be declared in another block of the page, or in internal/docs/testdata/rest.`
 
 func shortName(source string) string { return path.Base(source) }
 
@@ -37,6 +37,8 @@ type judge struct {
 	config string
 	// rest is what no page shows.
 	rest map[string]string
+	// env is what the command line has in its environment besides.
+	env []string
 }
 
 func newJudge(t *testing.T) *judge {
@@ -144,9 +146,7 @@ type verdict struct {
 
 // validate returns an error for a snippet that is no valid configuration.
 func (j *judge) validate(ctx context.Context, dir string, s snippet) (verdict, error) {
-	text := s.mark.around(s.text)
-
-	read, err := parse("main.tf", text)
+	read, err := parse("main.tf", s.mark.around(s.text))
 
 	switch {
 	case err != nil:
@@ -157,30 +157,41 @@ func (j *judge) validate(ctx context.Context, dir string, s snippet) (verdict, e
 		return verdict{without: "it needs " + s.mark.only.String()}, nil
 	}
 
-	sources, err := j.sources(s)
+	rest, taken, err := j.complete(read, s)
 	if err != nil {
 		return verdict{}, err
 	}
 
-	rest, taken, err := read.completed(sources)
-	if err != nil {
+	if err := j.write(dir, s, read, rest+read.uses()); err != nil {
 		return verdict{}, err
-	}
-
-	rest += read.uses()
-
-	requirements, name, err := require(read, rest)
-	if err != nil {
-		return verdict{}, err
-	}
-
-	for file, content := range map[string]string{"main.tf": text, "rest.tf": rest, name: requirements} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
-			return verdict{}, err
-		}
 	}
 
 	return verdict{taken: taken}, j.ask(ctx, dir, s, read)
+}
+
+func (j *judge) complete(read parsed, s snippet) (rest string, taken []string, err error) {
+	sources, err := j.sources(s)
+	if err != nil {
+		return "", nil, err
+	}
+
+	return read.completed(sources)
+}
+
+// write puts a configuration and what completes it into a directory.
+func (j *judge) write(dir string, s snippet, read parsed, rest string) error {
+	requirements, name, err := require(read, rest)
+	if err != nil {
+		return err
+	}
+
+	for file, content := range map[string]string{"main.tf": s.mark.around(s.text), "rest.tf": rest, name: requirements} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // sources are where what a snippet leaves out may be: beside it, or in the rest.
@@ -249,6 +260,8 @@ func (j *judge) ask(ctx context.Context, dir string, s snippet, read parsed) err
 	return j.run(ctx, dir, "validate", "-no-color")
 }
 
+// run calls the command line. Nothing of the person who runs the tests is in its
+// environment that could lead to a cluster.
 func (j *judge) run(ctx context.Context, dir string, args ...string) error {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -256,6 +269,7 @@ func (j *judge) run(ctx context.Context, dir string, args ...string) error {
 	command := exec.CommandContext(bounded, j.cli.Path, args...)
 	command.Dir = dir
 	command.Env = append(workspace.Environment(os.Environ()), "TF_CLI_CONFIG_FILE="+j.config, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1")
+	command.Env = append(command.Env, j.env...)
 	command.WaitDelay = 10 * time.Second
 
 	if output, err := command.CombinedOutput(); err != nil {
