@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,26 +179,35 @@ func withContexts(t *testing.T, from, to string, names ...string) {
 		t.Fatal(err)
 	}
 
-	var parsed map[string]any
+	var parsed struct {
+		// A talosconfig has its contexts by name, with the name of the current one;
+		// a kubeconfig lists them.
+		Context  string         `yaml:"context,omitempty"`
+		Contexts yaml.Node      `yaml:"contexts"`
+		Rest     map[string]any `yaml:",inline"`
+	}
+
 	if err := yaml.Unmarshal(content, &parsed); err != nil {
 		t.Fatal(err)
 	}
 
-	switch contexts := parsed["contexts"].(type) {
-	case map[string]any:
-		first := contexts[parsed["context"].(string)]
-		for _, name := range names {
-			contexts[name] = first
-		}
-	case []any:
-		first := contexts[0].(map[string]any)
-		for _, name := range names {
-			contexts = append(contexts, map[string]any{"name": name, "context": first["context"]})
+	for _, name := range names {
+		if parsed.Contexts.Kind == yaml.MappingNode {
+			parsed.Contexts.Content = append(parsed.Contexts.Content, text(name), parsed.Contexts.Content[1])
+
+			continue
 		}
 
-		parsed["contexts"] = contexts
-	default:
-		t.Fatalf("%s has contexts of type %T", from, contexts)
+		renamed := *parsed.Contexts.Content[0]
+		renamed.Content = slices.Clone(renamed.Content)
+
+		for i := 0; i < len(renamed.Content); i += 2 {
+			if renamed.Content[i].Value == "name" {
+				renamed.Content[i+1] = text(name)
+			}
+		}
+
+		parsed.Contexts.Content = append(parsed.Contexts.Content, &renamed)
 	}
 
 	if content, err = yaml.Marshal(parsed); err != nil {
@@ -212,3 +222,5 @@ func withContexts(t *testing.T, from, to string, names ...string) {
 		t.Fatal(err)
 	}
 }
+
+func text(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: value} }

@@ -59,9 +59,9 @@ func page(file, text string) ([]snippet, error) {
 		}
 
 		opening := fence.FindStringSubmatch(lines[i])
-		if opening == nil || opening[3] == "" && mark == nil {
+		if opening == nil {
 			if mark != nil && strings.TrimSpace(lines[i]) != "" {
-				return nil, fmt.Errorf("%s:%d: a validate comment without a block of HCL right below it", file, i+1)
+				return nil, errStray(file, i)
 			}
 
 			continue
@@ -71,7 +71,7 @@ func page(file, text string) ([]snippet, error) {
 
 		if !slices.Contains(fenceOfHCL, opening[3]) {
 			if mark != nil {
-				return nil, fmt.Errorf("%s:%d: a validate comment without a block of HCL right below it", file, i+1)
+				return nil, errStray(file, i)
 			}
 
 			i = end
@@ -93,6 +93,10 @@ func page(file, text string) ([]snippet, error) {
 	}
 
 	return found, nil
+}
+
+func errStray(file string, line int) error {
+	return fmt.Errorf("%s:%d: a validate comment without a block of HCL right below it", file, line+1)
 }
 
 // closing is the line that ends the block which begins at start.
