@@ -31,6 +31,10 @@ output "kubernetes_of_talos" {
   value = "${data.talosupgrade_compatibility.talos.matrix[0].kubernetes_min} to ${data.talosupgrade_compatibility.talos.matrix[0].kubernetes_max}"
 }
 
+output "talos_can_replace" {
+  value = "Talos ${data.talosupgrade_compatibility.talos.matrix[0].upgradeable_from_min} to ${data.talosupgrade_compatibility.talos.matrix[0].upgradeable_from_max}, as known on ${data.talosupgrade_compatibility.talos.as_of}"
+}
+
 check "kubernetes_fits" {
   assert {
     condition     = contains(data.talosupgrade_compatibility.kubernetes.matrix[*].talos, "1.13")

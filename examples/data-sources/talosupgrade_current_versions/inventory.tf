@@ -1,0 +1,59 @@
+# What there is to know of another cluster of the talosconfig, for a dashboard, an inventory or a ticket.
+data "talosupgrade_current_versions" "edge" {
+  context = "edge-oslo"
+}
+
+locals {
+  edge = data.talosupgrade_current_versions.edge
+}
+
+output "edge" {
+  value = {
+    cluster           = local.edge.id
+    talos             = local.edge.talos.lowest == local.edge.talos.highest ? local.edge.talos.lowest : "${local.edge.talos.lowest} to ${local.edge.talos.highest}"
+    kubernetes        = local.edge.kubernetes.lowest == local.edge.kubernetes.highest ? local.edge.kubernetes.lowest : "${local.edge.kubernetes.lowest} to ${local.edge.kubernetes.highest}"
+    reinstalled_would = local.edge.images.installer
+  }
+}
+
+output "edge_nodes" {
+  value = {
+    for name, node in local.edge.nodes : name => {
+      role      = node.role
+      address   = node.address
+      platform  = node.platform
+      schematic = node.schematic
+      boot      = node.boot_id
+      talos     = node.talos_version
+      serves    = node.reachable && node.ready == true && node.schedulable == true
+
+      kubelet            = node.component_versions.kubelet
+      api_server         = node.component_versions.kube_apiserver
+      controller_manager = node.component_versions.kube_controller_manager
+      scheduler          = node.component_versions.kube_scheduler
+      proxy              = node.component_versions.kube_proxy
+    }
+  }
+}
+
+# Images that a machine configuration names and that do not come from the mirror.
+output "edge_not_mirrored" {
+  value = {
+    for name, node in local.edge.nodes : name => [
+      for image in [
+        node.image, node.images.installer, node.images.kubelet, node.images.api_server, node.images.controller_manager, node.images.scheduler, node.images.proxy,
+      ] : image if image != null && !startswith(coalesce(image, "-"), "registry.example.com/")
+    ]
+  }
+}
+
+# On which images all nodes agree; null where they do not.
+output "edge_images" {
+  value = {
+    kubelet            = local.edge.images.kubelet
+    api_server         = local.edge.images.api_server
+    controller_manager = local.edge.images.controller_manager
+    scheduler          = local.edge.images.scheduler
+    proxy              = local.edge.images.proxy
+  }
+}

@@ -1,0 +1,36 @@
+# A lab in which nothing has to survive, and in which releases are tried out that this version of the provider does not know.
+resource "talosupgrade_cluster" "lab" {
+  talos_version          = "1.16.0"
+  allow_unknown_versions = true
+
+  # Nodes reboot with their pods on them.
+  drain = {
+    enabled = false
+  }
+
+  kubernetes = {
+    manifests = {
+      # kube-proxy, CoreDNS and the network stay as they are.
+      sync = false
+    }
+  }
+
+  # The machines answer slowly.
+  timeouts = {
+    read   = "3m"
+    create = "8h"
+    update = "8h"
+  }
+}
+
+# Objects of which Talos changed a field that may not change are recreated: each is away for a moment.
+resource "talosupgrade_cluster" "recreating" {
+  kubernetes_version = "1.35.2"
+
+  kubernetes = {
+    manifests = {
+      sync  = true
+      force = true
+    }
+  }
+}
