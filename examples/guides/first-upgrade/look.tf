@@ -1,0 +1,18 @@
+data "talosupgrade_current_versions" "now" {}
+
+data "talosupgrade_available_versions" "now" {}
+
+output "nodes" {
+  value = {
+    for name, node in data.talosupgrade_current_versions.now.nodes :
+    name => "${node.role}, Talos ${node.talos_version}, kubelet ${node.component_versions.kubelet}"
+  }
+}
+
+output "next_talos" {
+  value = data.talosupgrade_available_versions.now.next.talos
+}
+
+output "next_kubernetes" {
+  value = data.talosupgrade_available_versions.now.next.kubernetes
+}
