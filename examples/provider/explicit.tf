@@ -9,6 +9,18 @@ variable "talos_client" {
   })
 }
 
+variable "talosconfig" {
+  description = "Talosconfig of the cluster."
+  type        = string
+  sensitive   = true
+}
+
+variable "kubeconfig" {
+  description = "Kubeconfig of the same cluster."
+  type        = string
+  sensitive   = true
+}
+
 variable "management_kubeconfig" {
   description = "Kubeconfig of the management cluster, from the secret store of the pipeline."
   type        = string
@@ -45,9 +57,9 @@ provider "talosupgrade" {
   }
 }
 
-# What siderolabs/talos knows of the cluster that it made, the kubeconfig included.
+# Both as text, such as talos_cluster_kubeconfig.this.kubeconfig_raw of siderolabs/talos for the latter.
 provider "talosupgrade" {
-  alias       = "made_here"
-  talosconfig = data.talos_client_configuration.this.talos_config
-  kubeconfig  = talos_cluster_kubeconfig.this.kubeconfig_raw
+  alias       = "texts"
+  talosconfig = var.talosconfig
+  kubeconfig  = var.kubeconfig
 }
