@@ -38,8 +38,8 @@ resource "talosupgrade_cluster" "cluster" {
 
   # Annotations on nodes: tuppr.home-operations.com/factory-url and .../schematic
   node_overrides = {
-    "hcloud-01" = {
-      installer_image = "factory.talos.dev/hcloud-installer/c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
+    "gpu-0" = {
+      installer_image = "factory.talos.dev/metal-installer/c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
     }
   }
 

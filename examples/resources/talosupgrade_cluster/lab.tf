@@ -1,6 +1,6 @@
-# A lab in which nothing has to survive, and in which releases are tried out that this version of the provider does not know.
+# A lab in which nothing has to survive, and in which releases may be tried out that are newer than this version of the provider.
 resource "talosupgrade_cluster" "lab" {
-  talos_version          = "1.16.0"
+  talos_version          = "1.13.4"
   allow_unknown_versions = true
 
   # Nodes reboot with their pods on them.
