@@ -1,5 +1,5 @@
 variable "talos_client" {
-  description = "Client certificate of the Talos API: what talosctl config info and a secret store know, PEM in base64."
+  description = "Client certificate of the Talos API: ca, crt and key of a context in a talosconfig."
   sensitive   = true
 
   type = object({
