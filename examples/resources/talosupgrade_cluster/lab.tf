@@ -3,7 +3,7 @@ resource "talosupgrade_cluster" "lab" {
   talos_version          = "1.13.4"
   allow_unknown_versions = true
 
-  # Nodes reboot with their pods on them.
+  # Nodes reboot with their pods on them. They need Talos 1.13 for that: older ones drain themselves.
   drain = {
     enabled = false
   }
