@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log"
 
 	"github.com/go-logr/logr"
@@ -24,7 +25,14 @@ var version = "dev"
 
 func main() {
 	debug := flag.Bool("debug", false, "run under a debugger: print what to put into TF_REATTACH_PROVIDERS and serve until interrupted")
+	show := flag.Bool("version", false, "print the version of the provider and end")
 	flag.Parse()
+
+	if *show {
+		fmt.Println(version)
+
+		return
+	}
 
 	// What client-go has to say of a connection that breaks is in the errors of its
 	// requests; standard error belongs to the plugin.
