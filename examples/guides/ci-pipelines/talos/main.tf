@@ -32,6 +32,9 @@ resource "talosupgrade_cluster" "prod" {
     time_zone = "Europe/Oslo"
   }
 
+  # The pipeline keeps it, also when the apply fails.
+  report_path = "report.html"
+
   # Shorter than the job may run: at this limit the node in progress is finished, and the run ends in good order.
   timeouts = {
     create = "3h"
