@@ -137,7 +137,6 @@ func check(t *testing.T, cases map[string]sight) {
 					t.Errorf("it does not say %q: %s", part, got)
 				}
 			}
-
 		})
 	}
 }

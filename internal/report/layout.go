@@ -9,9 +9,9 @@ import (
 
 var (
 	//go:embed page.css
-	style string //nolint:gochecknoglobals // embedding needs one
+	style string
 	//go:embed page.html
-	markup string //nolint:gochecknoglobals // embedding needs one
+	markup string
 )
 
 // layout is the page. Everything that is put into it is escaped, but for the style

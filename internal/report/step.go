@@ -52,7 +52,7 @@ var looks = [...]struct {
 // lookOf is the style and the name of a step. One that is not known yet waits for
 // something, and is called what the engine calls it.
 func lookOf(step cluster.NodeStep) (class, name string) {
-	for _, look := range looks {
+	for _, look := range &looks {
 		if look.step == step {
 			return look.class, look.name
 		}

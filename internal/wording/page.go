@@ -71,7 +71,7 @@ func ReadPage(path string) ([]Entry, error) {
 
 	var entries []Entry
 
-	starts := partOf.FindAllStringSubmatchIndex(string(text), -1)
+	starts := partOf.FindAllSubmatchIndex(text, -1)
 	for i, start := range starts {
 		end := len(text)
 		if i+1 < len(starts) {
