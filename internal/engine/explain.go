@@ -40,7 +40,8 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again: " +
 			"it drains and reboots this node first, which shows what was installed."
 	case errors.Is(err, ErrNeverReturned):
-		failed.Seen = fmt.Sprintf("Node %s did not come back online. %v", t.step.Node, err)
+		waited := strings.TrimPrefix(err.Error(), ErrNeverReturned.Error()+": ")
+		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s.", t.step.Node, waited)
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
 	case errors.Is(err, ErrDrain):
 		failed.Remedy = "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."

@@ -67,7 +67,7 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 		// One that answers from its new boot has returned, and is not well.
 		returned := machine.BootID != "" && machine.BootID != t.entry.BootID
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) && !returned {
-			err = errors.Join(ErrNeverReturned, err)
+			err = fmt.Errorf("%w: %w", ErrNeverReturned, err)
 		}
 
 		return arrived, err

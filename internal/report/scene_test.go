@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
@@ -95,15 +97,20 @@ func (s scene) play(t *testing.T, directory, name string) (path string) {
 		ctx, kill := context.WithCancel(context.Background())
 		defer kill()
 
+		var left string
+
 		drawn := report.New(report.Options{Path: path, Cluster: "prod (https://192.0.2.10:6443)", Run: "talosupgrade-run-1", Version: "0.1.0"})
-		watching := &killer{Report: drawn, at: s.until, kill: kill}
+		watching := &killer{Report: drawn, at: s.until, kill: func() {
+			// Until it is written again, which nothing else happens beside.
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+
+			left = read(t, path)
+
+			kill()
+		}}
 
 		snapshot, err := r.WorkerBeside("run-1", nil, watching).Upgrade(ctx, s.request())
-
-		var left string
-		if s.until != nil {
-			left = read(t, path)
-		}
 
 		if err := drawn.Close(context.Background(), ending(snapshot, err)); err != nil {
 			t.Error(err)
