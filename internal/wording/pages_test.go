@@ -66,3 +66,19 @@ func TestEverythingShownHasTheShape(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsShownThatNobodySays: what is on a page is in the sources still.
+func TestNothingIsShownThatNobodySays(t *testing.T) {
+	t.Parallel()
+
+	texts, err := wording.Scan(root, speakers())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, said := range shown(t) {
+		if !slices.ContainsFunc(texts, func(text wording.Text) bool { return text.In(said) }) {
+			t.Errorf("%s shows what is in no source: %s", said.Test, said.Summary)
+		}
+	}
+}
