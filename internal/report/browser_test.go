@@ -79,7 +79,7 @@ const unfold = `document.querySelectorAll("details").forEach(one => one.open = t
 // TestPagesFitEveryScreen opens the page of each scene in a real browser: on a phone
 // and on a desk, by day and by night.
 func TestPagesFitEveryScreen(t *testing.T) {
-	browser := browserPath(t)
+	browser := launch(t, browserPath(t))
 
 	for name, played := range scenes() {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +111,26 @@ func browserPath(t *testing.T) string {
 	return ""
 }
 
+// launch starts the browser, which is closed at the end of the test.
+func launch(t *testing.T, path string) context.Context {
+	t.Helper()
+
+	allocated, stop := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(lookTimeout))...)
+	t.Cleanup(stop)
+
+	browser, cancel := chromedp.NewContext(allocated)
+	t.Cleanup(cancel)
+
+	if err := chromedp.Run(browser); err != nil {
+		t.Fatal(err)
+	}
+
+	return browser
+}
+
 // look opens the page and fails the test for whatever a person would stumble over.
-func look(t *testing.T, browser, path, name string, as view) {
+func look(t *testing.T, browser context.Context, path, name string, as view) {
 	t.Helper()
 
 	ctx, problems := open(t, browser)
@@ -158,9 +176,9 @@ func look(t *testing.T, browser, path, name string, as view) {
 	}
 }
 
-// open starts a browser, which is closed at the end of the test. Problems are what
-// it had to say, and what it loaded beside the page.
-func open(t *testing.T, browser string) (ctx context.Context, problems func() string) {
+// open opens a tab, which is closed at the end of the test. Problems are what the
+// browser had to say, and what it loaded beside the page.
+func open(t *testing.T, browser context.Context) (ctx context.Context, problems func() string) {
 	t.Helper()
 
 	var (
@@ -168,14 +186,10 @@ func open(t *testing.T, browser string) (ctx context.Context, problems func() st
 		said []string
 	)
 
-	bounded, end := context.WithTimeout(t.Context(), lookTimeout)
+	bounded, end := context.WithTimeout(browser, lookTimeout)
 	t.Cleanup(end)
 
-	allocated, stop := chromedp.NewExecAllocator(bounded, append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.WSURLReadTimeout(lookTimeout))...)
-	t.Cleanup(stop)
-
-	ctx, cancel := chromedp.NewContext(allocated)
+	ctx, cancel := chromedp.NewContext(bounded)
 	t.Cleanup(cancel)
 
 	chromedp.ListenTarget(ctx, func(event any) {
