@@ -237,7 +237,7 @@ func TestWorkflowsCoverEveryReleaseLineThatIsSupported(t *testing.T) {
 					Version []string `yaml:"version"`
 					Include []struct {
 						Version string `yaml:"version"`
-						Scope   string `yaml:"scope"`
+						Target  string `yaml:"target"`
 					} `yaml:"include"`
 				} `yaml:"matrix"`
 			} `yaml:"strategy"`
@@ -255,7 +255,7 @@ func TestWorkflowsCoverEveryReleaseLineThatIsSupported(t *testing.T) {
 		for _, included := range matrix.Include {
 			lines = append(lines, included.Version)
 
-			if included.Scope == "full" {
+			if included.Target == "testacc" {
 				full = append(full, included.Version)
 			}
 		}
