@@ -177,7 +177,7 @@ func (s *story) laneView(at *lane, whole time.Duration, until time.Time) laneVie
 			Title: name + ", " + lasted, Failed: one.failed,
 		})
 		made.Steps = append(made.Steps, stepRow{
-			Class: class, Name: name, Elapsed: elapsed(one.from.Sub(s.began)), Took: lasted, Text: one.text, Waits: one.waits, Failed: one.failed,
+			Class: class, Name: name, Elapsed: elapsed(one.from.Sub(s.began)), Took: lasted, Text: one.text, Waits: slices.Clone(one.waits), Failed: one.failed,
 		})
 	}
 
