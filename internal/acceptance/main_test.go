@@ -86,7 +86,8 @@ func smoke(t *testing.T) {
 	}
 }
 
-// full marks a test that runs only in a complete run.
+// full marks a test that runs only in a complete run, beside others: most of its
+// time it waits for a cluster of its own.
 func full(t *testing.T) {
 	t.Helper()
 	smoke(t)
@@ -94,6 +95,8 @@ func full(t *testing.T) {
 	if os.Getenv(scopeVariable) != "full" {
 		t.Skipf("%s is not full", scopeVariable)
 	}
+
+	t.Parallel()
 }
 
 // command finds the CLI under test.
