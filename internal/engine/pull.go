@@ -87,8 +87,14 @@ func (r *run) pullEverywhere(ctx context.Context, snapshot cluster.Snapshot, mad
 
 	for index, one := range wanted {
 		group.Go(func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+
 			findings[index] = r.fetch(ctx, one)
-			r.emit(pulled(one, findings[index]))
+			if ctx.Err() == nil {
+				r.emit(pulled(one, findings[index]))
+			}
 
 			return nil
 		})

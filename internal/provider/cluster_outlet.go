@@ -64,8 +64,7 @@ func (o *outlets) close(ctx context.Context, to publication, name string, snapsh
 	defer cancel()
 
 	untraced := o.trace.end(bounded, ended)
-	// The disk is near; what is far may use up the time.
-	undrawn := o.undrawn(bounded, name, endingOf(snapshot, ended))
+	undrawn := o.undrawn(bounded, endingOf(snapshot, ended))
 
 	var (
 		published, told error
@@ -82,7 +81,7 @@ func (o *outlets) close(ctx context.Context, to publication, name string, snapsh
 
 	diagnostics := unsaid(published, told, to, name)
 	diagnostics.Append(untraced(name)...)
-	diagnostics.Append(undrawn...)
+	diagnostics.Append(undrawn(name)...)
 
 	if len(notes) > 0 {
 		diagnostics.AddWarning(about("The progress was not published undisturbed", name),
@@ -139,18 +138,29 @@ func unsaid(published, told error, to publication, name string) diag.Diagnostics
 	return diagnostics
 }
 
-// undrawn ends the report, and says what of it could not be written.
-func (o *outlets) undrawn(ctx context.Context, name string, ending report.Ending) diag.Diagnostics {
-	if o.report == nil {
-		return nil
+// undrawn begins to end the report. What it returns waits until that is done, and
+// says of the cluster with the name what could not be written.
+func (o *outlets) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
+	missing := make(chan error, 1)
+
+	go func() {
+		if o.report == nil {
+			missing <- nil
+
+			return
+		}
+
+		missing <- o.report.Close(ctx, ending)
+	}()
+
+	return func(name string) diag.Diagnostics {
+		var diagnostics diag.Diagnostics
+
+		if err := <-missing; err != nil {
+			diagnostics.AddWarning(about("Unable to write the report", name),
+				sentence(err.Error())+" What it shows may lag behind. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
+		}
+
+		return diagnostics
 	}
-
-	var diagnostics diag.Diagnostics
-
-	if err := o.report.Close(ctx, ending); err != nil {
-		diagnostics.AddWarning(about("Unable to write the report", name),
-			sentence(err.Error())+" What it shows may lag behind. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
-	}
-
-	return diagnostics
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
@@ -44,20 +43,16 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 		return nil, nil //nolint:nilnil // none is wanted
 	}
 
-	absolute, err := filepath.Abs(path)
+	place, err := report.Check(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w to %s: %w", errReport, path, err)
-	}
-
-	if !r.clusters.claims.write(absolute, claimant) {
-		return nil, fmt.Errorf("%w to %s: another %s_cluster resource writes its own there", errReport, absolute, typeName)
-	}
-
-	if err := report.Check(absolute); err != nil {
 		return nil, fmt.Errorf("%w to %w", errReport, err)
 	}
 
-	return report.New(report.Options{Path: absolute, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
+	if !r.clusters.claims.write(place, claimant) {
+		return nil, fmt.Errorf("%w to %s: another %s_cluster resource writes its own there", errReport, place, typeName)
+	}
+
+	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
 }
 
 // endingOf is how a run ended, for its report.
@@ -68,6 +63,11 @@ func endingOf(snapshot cluster.Snapshot, err error) report.Ending {
 	}
 
 	ending.Outcome = drawnOutcome(err)
+
+	if errors.Is(err, engine.ErrWrongCluster) {
+		// They are another cluster's.
+		ending.Nodes = nil
+	}
 
 	var failure *engine.Failure
 	if !errors.As(err, &failure) {
@@ -89,9 +89,14 @@ func endingOf(snapshot cluster.Snapshot, err error) report.Ending {
 }
 
 func drawnOutcome(err error) report.Outcome {
+	var failure *engine.Failure
+
 	switch {
 	case errors.Is(err, engine.ErrLeaseLost):
 		return report.Lost
+	case errors.As(err, &failure) && len(failure.Nodes()) > 0:
+		// Whatever else came to pass beside it.
+		return report.Failed
 	case errors.Is(err, context.Canceled), errors.Is(err, engine.ErrDeadline), errors.Is(err, engine.ErrWindow):
 		return report.Stopped
 	case neverBegan(err):

@@ -7,44 +7,62 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// generator is in the head of every report, by which it is known again.
-const generator = "terraform-provider-talosupgrade"
+const (
+	// generator is the program that draws reports.
+	generator = "terraform-provider-talosupgrade"
+	// signature is in the head of every report, by which it is known again.
+	signature = `<meta name="generator" content="` + generator + ` `
+	// headMost is how far into a file it is looked for.
+	headMost = 4 << 10
 
-// headMost is how far into a file the name of its generator is looked for.
-const headMost = 4 << 10
+	directoryMode = 0o755
+	// A report holds nothing secret, and whoever runs a pipeline has to be able to
+	// keep it. What the umask of the process forbids stays forbidden.
+	fileMode = 0o644
+)
 
 // ErrForeign is wrapped when the path is that of a file that is no report.
 var ErrForeign = errors.New("it is there already and is no report of this provider")
 
-// Check tells whether a report can be written to the path. It makes the directories
-// that are missing. The error names the path and wraps [ErrForeign] where somebody
-// else's file would be lost.
-func Check(path string) error {
-	absolute, err := filepath.Abs(path)
+// Check tells whether a report can be written to the path, and where that is: it is
+// absolute, and leads through no symbolic link. It makes the directories that are
+// missing. The error names the path and wraps [ErrForeign] where somebody else's file
+// would be lost.
+func Check(path string) (string, error) {
+	place, err := filepath.Abs(path)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", refused(path, err)
 	}
 
-	if err := ours(absolute); err != nil {
-		return fmt.Errorf("%s: %w", absolute, err)
+	if _, err := os.Lstat(place); err == nil {
+		resolved, err := filepath.EvalSymlinks(place)
+		if err != nil {
+			return "", refused(place, err)
+		}
+
+		place = resolved
 	}
 
-	directory := filepath.Dir(absolute)
-	if err := os.MkdirAll(directory, directoryMode); err != nil {
-		return fmt.Errorf("%s: %w", absolute, err)
+	if err := ours(place); err != nil {
+		return "", refused(place, err)
+	}
+
+	if err := os.MkdirAll(filepath.Dir(place), directoryMode); err != nil {
+		return "", refused(place, err)
 	}
 
 	// File modes alone do not tell.
-	probe, err := os.CreateTemp(directory, partialPattern)
+	probe, err := os.OpenFile(partialOf(place), os.O_CREATE|os.O_WRONLY, fileMode)
 	if err != nil {
-		return refused(absolute, err)
+		return "", refused(place, err)
 	}
 
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return place, errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // ours refuses what must not be written over.
@@ -73,39 +91,37 @@ func ours(path string) error {
 	switch {
 	case err != nil:
 		return err
-	case len(head) > 0 && !bytes.Contains(head, []byte(generator)):
+	case len(head) > 0 && !bytes.Contains(head, []byte(signature)):
 		return ErrForeign
 	default:
 		return nil
 	}
 }
 
-const (
-	// partialPattern names what is not whole yet.
-	partialPattern = ".talosupgrade-report-*"
-	directoryMode  = 0o755
-	// A report holds nothing secret, and whoever runs a pipeline has to be able to
-	// keep it.
-	fileMode = 0o644
-)
+// partialOf is where the file lies that is not whole yet: one that a run left that
+// was killed is written over by the next.
+func partialOf(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial")
+}
 
-// replace puts the content in the place of the file, whole or not at all.
+// replace puts the content in the place of the file, whole or not at all. A file
+// that is there keeps its mode.
 func replace(path string, content []byte) error {
-	partial, err := os.CreateTemp(filepath.Dir(path), partialPattern)
-	if err != nil {
-		return refused(path, err)
+	partial := partialOf(path)
+
+	err := os.WriteFile(partial, content, fileMode)
+
+	if info, missing := os.Stat(path); err == nil && missing == nil {
+		err = os.Chmod(partial, info.Mode().Perm())
 	}
 
-	_, err = partial.Write(content)
-
-	err = errors.Join(err, partial.Chmod(fileMode), partial.Close())
 	if err == nil {
-		err = os.Rename(partial.Name(), path)
+		err = os.Rename(partial, path)
 	}
 
 	if err != nil {
 		// What is in the way of its removal was in the way of it all.
-		_ = os.Remove(partial.Name())
+		_ = os.Remove(partial)
 
 		return refused(path, err)
 	}
@@ -115,9 +131,16 @@ func replace(path string, content []byte) error {
 
 // refused is the error about the path itself: of what is not whole yet nobody knows.
 func refused(path string, err error) error {
-	var about *os.PathError
-	if errors.As(err, &about) {
+	var (
+		about  *fs.PathError
+		linked *os.LinkError
+	)
+
+	switch {
+	case errors.As(err, &about):
 		err = about.Err
+	case errors.As(err, &linked):
+		err = linked.Err
 	}
 
 	return fmt.Errorf("%s cannot be written: %w", path, err)

@@ -73,8 +73,30 @@ func (l *lane) last(of *turn) *piece {
 	return nil
 }
 
+// forget drops the last turn of the component where it was on its way to the same
+// version and was given up before it touched anything: a node that waits for room
+// begins again and again, for hours.
+func (l *lane) forget(component cluster.Component, to version.Version) {
+	last := len(l.turns) - 1
+	if last < 0 || l.turns[last].component != component || l.turns[last].state != turnStopped || !l.turns[last].to.Equal(to) {
+		return
+	}
+
+	given := l.turns[last]
+	touched := func(one *piece) bool {
+		return one.turn == given && one.step != cluster.StepGates && one.step != cluster.StepPull
+	}
+
+	if slices.ContainsFunc(l.pieces, touched) {
+		return
+	}
+
+	l.turns = l.turns[:last]
+	l.pieces = slices.DeleteFunc(l.pieces, func(one *piece) bool { return one.turn == given })
+}
+
 // culprit is the step of the turn at which it failed. A turn that ended with its node
-// back in service failed before that.
+// back in service, or that sent it back to its old system, failed before that.
 func (l *lane) culprit(of *turn) *piece {
 	var steps []*piece
 
@@ -84,9 +106,16 @@ func (l *lane) culprit(of *turn) *piece {
 		}
 	}
 
+	after := []cluster.NodeStep{cluster.StepUncordon, cluster.StepReady, cluster.StepEtcd}
+
+	back := slices.IndexFunc(steps, func(one *piece) bool { return one.step == cluster.StepRollback })
+	if back > 0 {
+		steps, after = steps[:back], []cluster.NodeStep{cluster.StepCordon, cluster.StepDrain}
+	}
+
 	last := len(steps) - 1
-	if last >= 0 && steps[last].step == cluster.StepUncordon {
-		for last > 0 && slices.Contains([]cluster.NodeStep{cluster.StepUncordon, cluster.StepReady, cluster.StepEtcd}, steps[last].step) {
+	if back > 0 || last >= 0 && steps[last].step == cluster.StepUncordon {
+		for last > 0 && slices.Contains(after, steps[last].step) {
 			last--
 		}
 	}

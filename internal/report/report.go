@@ -5,6 +5,7 @@ package report
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"html/template"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ const (
 	// pauseLeast is how long it stays as it is, whatever happens.
 	pauseLeast = time.Second
 	// refresh is how often a browser looks again meanwhile.
-	refresh = 5 * time.Second
+	refresh = 10 * time.Second
 	// effort is how many times longer than drawing and writing it takes the file
 	// then stays as it is: that of a thousand nodes must not keep a processor busy.
 	effort = 20
@@ -70,7 +71,7 @@ func (r *Report) Observe(event cluster.Event) {
 
 	r.story.fold(event)
 
-	if r.story.outline == nil && !r.story.started {
+	if r.story.idle() {
 		return
 	}
 
@@ -140,7 +141,7 @@ func (r *Report) Close(ctx context.Context, ending Ending) error {
 	select {
 	case <-r.ended:
 	case <-ctx.Done():
-		return ctx.Err()
+		return r.late(ctx)
 	}
 
 	now := time.Now()
@@ -148,12 +149,26 @@ func (r *Report) Close(ctx context.Context, ending Ending) error {
 	r.mu.Lock()
 	r.over = true
 	r.story.finish(ending, now)
-	idle := r.story.outline == nil && !r.story.started && ending.Outcome == Completed
+	idle := r.story.idle() && ending.Outcome == Completed
 	r.mu.Unlock()
 
 	if idle && exists(r.options.Path) {
 		return nil
 	}
 
-	return r.write(now)
+	written := make(chan error, 1)
+	// A disk behind a network may hang for ever.
+	go func() { written <- r.write(now) }()
+
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return r.late(ctx)
+	}
+}
+
+// late is the error of a disk that does not answer.
+func (r *Report) late(ctx context.Context) error {
+	return fmt.Errorf("%s was not written in time: %w", r.options.Path, context.Cause(ctx))
 }

@@ -84,7 +84,7 @@ func TestWordsOfOthersAreNoMarkup(t *testing.T) {
 func TestFileIsWrittenAgainAsTheRunGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "new", "deep", "report.html")
-		if err := report.Check(path); err != nil {
+		if _, err := report.Check(path); err != nil {
 			t.Fatal(err)
 		}
 
@@ -196,19 +196,19 @@ func TestPlacesWithoutRoomForAReportAreRefused(t *testing.T) {
 	directory := t.TempDir()
 	mine := filepath.Join(directory, "main.tf")
 
-	if err := os.WriteFile(mine, []byte("terraform {}\n"), 0o600); err != nil {
+	if err := os.WriteFile(mine, []byte("# made with terraform-provider-talosupgrade\nterraform {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := report.Check(mine); !errors.Is(err, report.ErrForeign) || !strings.Contains(err.Error(), mine) {
+	if _, err := report.Check(mine); !errors.Is(err, report.ErrForeign) || !strings.Contains(err.Error(), mine) {
 		t.Errorf("somebody's configuration as a report: %v", err)
 	}
 
-	if err := report.Check(directory); err == nil || !strings.Contains(err.Error(), "directory") {
+	if _, err := report.Check(directory); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory as a report: %v", err)
 	}
 
-	if err := report.Check(filepath.Join(mine, "report.html")); err == nil {
+	if _, err := report.Check(filepath.Join(mine, "report.html")); err == nil {
 		t.Error("a file as the directory of a report is no error")
 	}
 
@@ -217,7 +217,7 @@ func TestPlacesWithoutRoomForAReportAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := report.Check(empty); err != nil {
+	if _, err := report.Check(empty); err != nil {
 		t.Errorf("an empty file as a report: %v", err)
 	}
 

@@ -86,7 +86,7 @@ func (s *story) fold(event cluster.Event) {
 	case cluster.EventWarning:
 		s.write(event, event.Text, true)
 	case cluster.EventRollingBack:
-		s.write(event, "rolled back to Talos "+event.To.String()+": "+event.Text, true)
+		s.write(event, "to be sent back to Talos "+event.To.String()+": "+event.Text, true)
 	case cluster.EventRunDone, cluster.EventRunFailed, cluster.EventRunLost:
 		s.halt(event.Time)
 	}
@@ -119,19 +119,21 @@ func (s *story) lane(node string) *lane {
 func (s *story) begin(event cluster.Event) {
 	at := s.lane(event.Node)
 	s.closeLoose(at, event.Time)
+	at.forget(event.Component, event.To)
 
 	at.turns = append(at.turns, &turn{component: event.Component, to: event.To, from: event.Time, state: turnRunning})
 }
 
 // step begins a piece, and ends the one before it in the same turn.
 func (s *story) step(event cluster.Event) {
-	at, text := s.lane(event.Node), event.Text
+	node, text := event.Node, event.Text
 
 	if event.Step == cluster.StepSnapshot {
 		// It is the cluster's, whichever member it is taken from.
-		at, text = s.lane(""), strings.TrimSpace("from "+event.Node+" "+text)
+		node, text = "", strings.TrimSpace("from "+node+" "+text)
 	}
 
+	at := s.lane(node)
 	during := at.open(event.Component)
 
 	if before := at.last(during); before != nil {
@@ -231,10 +233,18 @@ func (s *story) write(event cluster.Event, text string, warning bool) {
 	}
 
 	s.lines = append(s.lines, added)
-	if len(s.lines) > linesMost {
-		s.lines = slices.Delete(s.lines, linesMost/2, linesMost/2+1)
-		s.hidden++
+	if len(s.lines) <= linesMost {
+		return
 	}
+
+	// Warnings stay as long as there is anything else that can go.
+	at := linesMost / 2
+	if calm := slices.IndexFunc(s.lines[at:], func(one line) bool { return !one.warning }); calm >= 0 {
+		at += calm
+	}
+
+	s.lines = slices.Delete(s.lines, at, at+1)
+	s.hidden++
 }
 
 // halt ends everything that is still going on.
@@ -279,6 +289,9 @@ func (s *story) finish(ending Ending, now time.Time) {
 				one.state = turnStopped
 			case one.state == turnStopped && failed && last:
 				one.state = turnFailed
+				if step := at.culprit(one); step != nil {
+					step.failed = true
+				}
 			}
 		}
 

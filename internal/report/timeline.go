@@ -105,6 +105,9 @@ func (s *story) timeline(until time.Time) timeline {
 	return made
 }
 
+// idle tells that nothing was to be done, and nothing was.
+func (s *story) idle() bool { return s.outline == nil && !s.moved() }
+
 // moved tells whether there is anything to draw.
 func (s *story) moved() bool {
 	for _, at := range s.lanes {
@@ -114,6 +117,11 @@ func (s *story) moved() bool {
 	}
 
 	return false
+}
+
+// turning tells whether any node has done anything yet.
+func (s *story) turning() bool {
+	return slices.ContainsFunc(s.order, func(name string) bool { return name != "" })
 }
 
 // ordered are the lanes of the cluster and of all nodes that have a turn, in the
@@ -142,7 +150,8 @@ func (s *story) ordered() []*lane {
 		add("")
 	}
 
-	if s.outline != nil {
+	// Where an operator acts, no node has a turn of ours.
+	if s.outline != nil && s.turning() {
 		for _, one := range s.outline.Turns {
 			if one.Node != "" {
 				add(one.Node)
@@ -186,6 +195,12 @@ func (s *story) laneView(at *lane, whole time.Duration, until time.Time) laneVie
 
 // standing is how far the node is, as a style and as a word.
 func (s *story) standing(at *lane) (class, badge string) {
+	completed := s.ending != nil && s.ending.Outcome == Completed
+
+	if slices.Contains(s.failedNodes(), at.node) {
+		return string(turnFailed), "failed"
+	}
+
 	if len(at.turns) == 0 {
 		failed := slices.ContainsFunc(at.pieces, func(one *piece) bool { return one.failed })
 
@@ -194,6 +209,8 @@ func (s *story) standing(at *lane) (class, badge string) {
 			return string(turnFailed), "failed"
 		case at.node == "":
 			return "", ""
+		case completed:
+			return string(turnDone), "no turn needed"
 		case s.ending != nil:
 			return classAhead, "not begun"
 		default:
@@ -210,7 +227,7 @@ func (s *story) standing(at *lane) (class, badge string) {
 		return string(turnRunning), "on the way"
 	case last.state == turnStopped:
 		return string(turnStopped), "stopped"
-	case s.turnsLeft(at) > 0:
+	case !completed && s.turnsLeft(at) > 0:
 		return string(turnStopped), "partly done"
 	default:
 		return string(turnDone), "done"

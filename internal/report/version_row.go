@@ -71,9 +71,9 @@ func (s *story) versions() []versionRow {
 		switch {
 		case slices.Contains(held, name):
 			row.Note = "held"
-		case !known:
+		case !known && s.outline != nil:
 			row.Note = "joined"
-		case first.Gone:
+		case first.Gone, s.left(name, after):
 			row.Note = "gone"
 		}
 
@@ -81,6 +81,13 @@ func (s *story) versions() []versionRow {
 	}
 
 	return rows
+}
+
+// left tells whether the node is not there any more.
+func (s *story) left(name string, after map[string]cluster.Node) bool {
+	node, there := after[name]
+
+	return len(after) > 0 && (!there || node.Gone)
 }
 
 // cells compares two observations of one node.
