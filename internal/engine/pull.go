@@ -87,11 +87,11 @@ func (r *run) pullEverywhere(ctx context.Context, snapshot cluster.Snapshot, mad
 
 	for index, one := range wanted {
 		group.Go(func() error {
-			if ctx.Err() != nil {
-				return nil
+			if ctx.Err() == nil {
+				findings[index] = r.fetch(ctx, one)
 			}
 
-			findings[index] = r.fetch(ctx, one)
+			// What was cut off says nothing of the node.
 			if ctx.Err() == nil {
 				r.emit(pulled(one, findings[index]))
 			}

@@ -86,7 +86,7 @@ func TestPagesFitEveryScreen(t *testing.T) {
 			path := played.play(t, t.TempDir(), name)
 
 			for _, view := range views() {
-				t.Run(view.name, func(t *testing.T) { look(t, browser, path, name, view) })
+				t.Run(view.name, func(t *testing.T) { look(browser, t, path, name, view) })
 			}
 		})
 	}
@@ -130,10 +130,10 @@ func launch(t *testing.T, path string) context.Context {
 }
 
 // look opens the page and fails the test for whatever a person would stumble over.
-func look(t *testing.T, browser context.Context, path, name string, as view) {
+func look(browser context.Context, t *testing.T, path, name string, as view) {
 	t.Helper()
 
-	ctx, problems := open(t, browser)
+	ctx, problems := open(browser, t)
 
 	var (
 		wider, unfolded, headline float64
@@ -178,7 +178,7 @@ func look(t *testing.T, browser context.Context, path, name string, as view) {
 
 // open opens a tab, which is closed at the end of the test. Problems are what the
 // browser had to say, and what it loaded beside the page.
-func open(t *testing.T, browser context.Context) (ctx context.Context, problems func() string) {
+func open(browser context.Context, t *testing.T) (ctx context.Context, problems func() string) {
 	t.Helper()
 
 	var (
