@@ -124,6 +124,44 @@ func TestRollbackIsNoFailureOfTheOldSystem(t *testing.T) {
 	}
 }
 
+// TestLinkInThePlaceOfWhatIsNotWholeYetIsNotFollowed: in a directory that others may
+// write to, it could lead to any file.
+func TestLinkInThePlaceOfWhatIsNotWholeYetIsNotFollowed(t *testing.T) {
+	directory := t.TempDir()
+	victim, path := filepath.Join(directory, "victim"), filepath.Join(directory, "report.html")
+	partial := filepath.Join(directory, ".report.html.partial")
+
+	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	link := func() {
+		if err := os.Symlink(victim, partial); err != nil {
+			t.Skip("no symbolic links here:", err)
+		}
+	}
+
+	link()
+
+	if _, err := report.Check(path); err != nil {
+		t.Fatal(err)
+	}
+
+	link()
+
+	if err := report.New(options(path)).Close(t.Context(), report.Ending{Outcome: report.Completed}); err != nil {
+		t.Fatal(err)
+	}
+
+	if content := read(t, victim); content != "precious" {
+		t.Errorf("what the link leads to holds %d bytes of something else", len(content))
+	}
+
+	if !strings.Contains(read(t, path), "Nothing to do") {
+		t.Error("there is no report")
+	}
+}
+
 // TestLinkIsFollowed: what it leads to is written, and the link stays.
 func TestLinkIsFollowed(t *testing.T) {
 	directory := t.TempDir()

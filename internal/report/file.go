@@ -57,7 +57,7 @@ func Check(path string) (string, error) {
 	}
 
 	// File modes alone do not tell.
-	probe, err := os.OpenFile(partialOf(place), os.O_CREATE|os.O_WRONLY, fileMode)
+	probe, err := begin(place)
 	if err != nil {
 		return "", refused(place, err)
 	}
@@ -99,29 +99,43 @@ func ours(path string) error {
 }
 
 // partialOf is where the file lies that is not whole yet: one that a run left that
-// was killed is written over by the next.
+// was killed goes with the next.
 func partialOf(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial")
+}
+
+// begin makes the file that is not whole yet, anew: what lies in its place may be a
+// link that somebody else put there.
+func begin(path string) (*os.File, error) {
+	if err := os.Remove(partialOf(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+
+	return os.OpenFile(partialOf(path), os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
 }
 
 // replace puts the content in the place of the file, whole or not at all. A file
 // that is there keeps its mode.
 func replace(path string, content []byte) error {
-	partial := partialOf(path)
-
-	err := os.WriteFile(partial, content, fileMode)
-
-	if info, missing := os.Stat(path); err == nil && missing == nil {
-		err = os.Chmod(partial, info.Mode().Perm())
+	partial, err := begin(path)
+	if err != nil {
+		return refused(path, err)
 	}
 
+	_, err = partial.Write(content)
+
+	if info, missing := os.Stat(path); err == nil && missing == nil {
+		err = partial.Chmod(info.Mode().Perm())
+	}
+
+	err = errors.Join(err, partial.Close())
 	if err == nil {
-		err = os.Rename(partial, path)
+		err = os.Rename(partial.Name(), path)
 	}
 
 	if err != nil {
 		// What is in the way of its removal was in the way of it all.
-		_ = os.Remove(partial)
+		_ = os.Remove(partial.Name())
 
 		return refused(path, err)
 	}
