@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -128,6 +129,31 @@ func TestProxyIsRolledOutNodeByNode(t *testing.T) {
 
 		if changes, err := c.Apply(ctx, firstAt, cluster.ManifestOptions{ServerSide: true}); err != nil || len(changes) != 0 {
 			t.Errorf("a second sync: %+v, %v, want no change", changes, err)
+		}
+	})
+}
+
+// TestControllerTakesNoticeALittleLater keeps a run the same each time: a pod that
+// changed at the very moment of its manifest would be seen changed, or not, as the
+// scheduler likes.
+func TestControllerTakesNoticeALittleLater(t *testing.T) {
+	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
+		renderNewProxy(t, c)
+
+		if _, err := c.Apply(context.Background(), firstAt, cluster.ManifestOptions{ServerSide: true}); err != nil {
+			t.Fatal(err)
+		}
+
+		synctest.Wait()
+
+		if pod, _ := componentPod(t, c, "cp-0", cluster.Proxy); pod.Image == proxyTo {
+			t.Error("the pod was replaced at once")
+		}
+
+		time.Sleep(time.Second)
+
+		if pod, _ := componentPod(t, c, "cp-0", cluster.Proxy); pod.Image != proxyTo {
+			t.Errorf("after a second the pod has %s", pod.Image)
 		}
 	})
 }

@@ -18,8 +18,11 @@ const (
 )
 
 const (
-	// proxyStop and proxyStart are how long a pod of kube-proxy takes to go and
-	// to come; coreDNSTime is how long CoreDNS takes to be replaced.
+	// proxyNotice is how long a change to the DaemonSet stands before its
+	// controller acts on it, so that whoever made it never looks at the moment of
+	// the first pod; proxyStop and proxyStart are how long a pod of kube-proxy takes
+	// to go and to come; coreDNSTime is how long CoreDNS takes to be replaced.
+	proxyNotice = 137 * time.Millisecond
 	proxyStop   = 1319 * time.Millisecond
 	proxyStart  = 3433 * time.Millisecond
 	coreDNSTime = 11273 * time.Millisecond
@@ -125,6 +128,10 @@ func (c *Cluster) setProxy(image string) {
 // rollProxy replaces the pods of kube-proxy one by one. As a DaemonSet does, it
 // waits for a node that is away: its pod is the one that may be unavailable.
 func (c *Cluster) rollProxy(ctx context.Context, image string) {
+	if c.world.Clock().Sleep(ctx, proxyNotice) != nil {
+		return
+	}
+
 	for {
 		node, present := c.outdated(image)
 
