@@ -4,6 +4,7 @@ package kubeapi_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
@@ -185,6 +187,21 @@ func TestAPodWithALocalVolumeFitsItsNodeAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The API server protects both with finalizers, and no controller that would
+	// take them off runs here.
+	free := []byte(`{"metadata":{"finalizers":null}}`)
+
+	defer func() {
+		_, volumeErr := volumes.Patch(t.Context(), volume.Name, types.MergePatchType, free, metav1.PatchOptions{})
+		_, claimErr := claims.Patch(t.Context(), claim.Name, types.MergePatchType, free, metav1.PatchOptions{})
+
+		if err := errors.Join(
+			volumeErr, claimErr, claims.Delete(t.Context(), claim.Name, metav1.DeleteOptions{}), volumes.Delete(t.Context(), volume.Name, metav1.DeleteOptions{}),
+		); err != nil {
+			t.Error(err)
+		}
+	}()
+
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "database"},
 		Spec: corev1.PodSpec{NodeName: "worker-1", Containers: []corev1.Container{{
@@ -199,6 +216,13 @@ func TestAPodWithALocalVolumeFitsItsNodeAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	defer func() {
+		now := int64(0)
+		if err := other.CoreV1().Pods("default").Delete(t.Context(), "database", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			t.Error(err)
+		}
+	}()
+
 	found, err := api.Workloads(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -206,17 +230,5 @@ func TestAPodWithALocalVolumeFitsItsNodeAlone(t *testing.T) {
 
 	if got := podNamed(t, found, "database"); !slices.Equal(got.Fits, []string{"worker-1"}) || got.CPU != 250 || got.Memory != 1<<30 || got.Owner != "" {
 		t.Errorf("%+v, want it bound to worker-1", got)
-	}
-
-	now := int64(0)
-
-	for _, err := range []error{
-		other.CoreV1().Pods("default").Delete(t.Context(), "database", metav1.DeleteOptions{GracePeriodSeconds: &now}),
-		claims.Delete(t.Context(), "data", metav1.DeleteOptions{}),
-		volumes.Delete(t.Context(), volume.Name, metav1.DeleteOptions{}),
-	} {
-		if err != nil {
-			t.Error(err)
-		}
 	}
 }
