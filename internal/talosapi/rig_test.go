@@ -3,6 +3,7 @@
 package talosapi_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,14 +46,22 @@ func (r *record) Record(node string, kind history.Kind, detail map[string]string
 	r.events = append(r.events, history.Event{Node: node, Kind: kind, Detail: detail})
 }
 
-// calls are the methods called on a node, without their service, by how often.
-func (r *record) calls(node string) map[string]int {
+// soFar is the history once everybody in the bubble has come to rest: that a call
+// ended is noted by the machine, which learns of a caller who left after the caller.
+func (r *record) soFar() []history.Event {
+	synctest.Wait()
+
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 
+	return slices.Clone(r.events)
+}
+
+// calls are the methods called on a node, without their service, by how often.
+func (r *record) calls(node string) map[string]int {
 	calls := map[string]int{}
 
-	for _, event := range r.events {
+	for _, event := range r.soFar() {
 		if event.Node == node && event.Kind == history.KindRPC {
 			calls[event.Detail["method"]]++
 		}
@@ -63,10 +72,7 @@ func (r *record) calls(node string) map[string]int {
 
 // first is the method that was called on a node before all others.
 func (r *record) first(node string) string {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-
-	for _, event := range r.events {
+	for _, event := range r.soFar() {
 		if event.Node == node && event.Kind == history.KindRPC {
 			return event.Detail["method"]
 		}
@@ -76,12 +82,9 @@ func (r *record) first(node string) string {
 }
 
 func (r *record) count(node string, kind history.Kind) int {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-
 	count := 0
 
-	for _, event := range r.events {
+	for _, event := range r.soFar() {
 		if event.Node == node && event.Kind == kind {
 			count++
 		}

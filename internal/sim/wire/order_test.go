@@ -23,11 +23,8 @@ func TestOtherFacesAreAskedBeforeACallChangesSomething(t *testing.T) {
 			r.Fatal(err)
 		}
 
-		r.log.mu.Lock()
-		defer r.log.mu.Unlock()
-
 		var kinds []history.Kind
-		for _, event := range r.log.events {
+		for _, event := range r.log.soFar() {
 			kinds = append(kinds, event.Kind)
 		}
 
@@ -64,10 +61,7 @@ func TestSameSeedSameHistoryOverTheWire(t *testing.T) {
 				r.until(target, "ready", 1<<40, ready)
 			}
 
-			r.log.mu.Lock()
-			defer r.log.mu.Unlock()
-
-			for _, event := range r.log.events {
+			for _, event := range r.log.soFar() {
 				// The end of a call and what the call set off happen at the same
 				// instant, in either order.
 				if event.Kind != history.KindRPC {

@@ -200,7 +200,7 @@ func TestLooksAreRecorded(t *testing.T) {
 
 		seen := map[string]bool{}
 
-		for _, event := range r.log.events {
+		for _, event := range r.log.soFar() {
 			if event.Kind == history.KindRead {
 				seen[event.Detail["what"]] = true
 			}

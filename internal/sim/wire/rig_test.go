@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,14 +56,22 @@ func (l *log) Record(node string, kind history.Kind, detail map[string]string) {
 	l.events = append(l.events, history.Event{Node: node, Kind: kind, Detail: detail})
 }
 
-// calls lists what ended, as "method role code".
-func (l *log) calls() []string {
+// soFar is the history once everybody in the bubble has come to rest: that a call
+// ended is noted by the machine, which learns of a caller who left after the caller.
+func (l *log) soFar() []history.Event {
+	synctest.Wait()
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
+	return slices.Clone(l.events)
+}
+
+// calls lists what ended, as "method role code".
+func (l *log) calls() []string {
 	var calls []string
 
-	for _, event := range l.events {
+	for _, event := range l.soFar() {
 		if event.Kind == history.KindRPC {
 			calls = append(calls, event.Detail["method"]+" "+event.Detail["role"]+" "+event.Detail["code"])
 		}
