@@ -22,9 +22,9 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/pipe"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/talosapi"
 )
 
@@ -38,7 +38,7 @@ type clockedNode struct {
 	authority *x509.Certificate
 
 	mu       sync.Mutex
-	listener *bufconn.Listener
+	listener *pipe.Listener
 }
 
 func newClockedNode(t *testing.T) *clockedNode {
@@ -79,7 +79,7 @@ func (n *clockedNode) serve(from, to time.Time) (stop func()) {
 	pool := x509.NewCertPool()
 	pool.AddCert(n.authority)
 
-	listener := bufconn.Listen(1 << 16)
+	listener := pipe.Listen(1 << 16)
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,

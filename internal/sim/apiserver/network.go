@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"google.golang.org/grpc/test/bufconn"
-
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/pipe"
 )
 
 const (
@@ -93,7 +92,7 @@ func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // pipes are the two ends of a connection.
 func pipes() (near, far net.Conn, err error) {
-	listener := bufconn.Listen(pipeSize)
+	listener := pipe.Listen(pipeSize)
 	accepted := make(chan net.Conn, 1)
 
 	go func() {

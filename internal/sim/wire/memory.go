@@ -13,7 +13,8 @@ import (
 	"syscall"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/pipe"
 )
 
 // memory connects by pipes, at the machines' own addresses. It works inside a
@@ -23,19 +24,19 @@ type memory struct {
 	answers func(address string) bool
 
 	mu        sync.Mutex
-	listeners map[string]*bufconn.Listener
+	listeners map[string]*pipe.Listener
 }
 
 const pipeSize = 64 << 10
 
 func newMemory(answers func(address string) bool) *memory {
-	return &memory{answers: answers, listeners: map[string]*bufconn.Listener{}}
+	return &memory{answers: answers, listeners: map[string]*pipe.Listener{}}
 }
 
 func (m *memory) reserve(machine string) (string, error) { return machine, nil }
 
 func (m *memory) listen(address string) (net.Listener, error) {
-	listener := bufconn.Listen(pipeSize)
+	listener := pipe.Listen(pipeSize)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +77,7 @@ func (m *memory) close() {}
 
 // memoryListener is gone from its network once it is closed.
 type memoryListener struct {
-	*bufconn.Listener
+	*pipe.Listener
 	network *memory
 	address string
 }

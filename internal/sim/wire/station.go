@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/pipe"
 )
 
 // station is where one machine is served. Whenever the machine's API answers
@@ -150,10 +150,10 @@ func (s *station) open(state model.NodeState) error {
 		return fmt.Errorf("endpoint %s: %w", s.endpoint, err)
 	}
 
-	pipe := bufconn.Listen(pipeSize)
+	inner := pipe.Listen(pipeSize)
 
 	conn, err := grpc.NewClient("passthrough:///"+s.address,
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return inner.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize),
@@ -168,7 +168,7 @@ func (s *station) open(state model.NodeState) error {
 	opened := &outlet{bootID: state.BootID, conn: conn, services: s.services(state), listener: newCuttable(s.server.lines.over(listener))}
 	opened.front = s.front(conn)
 
-	opened.serving.Go(func() { _ = opened.services.Serve(pipe) })
+	opened.serving.Go(func() { _ = opened.services.Serve(inner) })
 	opened.serving.Go(func() { _ = opened.front.Serve(opened.listener) })
 
 	s.mu.Lock()

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package pipe connects in memory, for simulations in virtual time: it works
+// inside a testing/synctest bubble, under the race detector too.
+package pipe
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// Listener takes connections that were made with its Dial.
+type Listener struct {
+	*bufconn.Listener
+}
+
+// Listen returns a listener whose connections buffer so many bytes each way.
+func Listen(size int) *Listener { return &Listener{Listener: bufconn.Listen(size)} }
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) { return punctual(l.Listener.Accept()) }
+
+// Dial connects to the listener.
+func (l *Listener) Dial() (net.Conn, error) { return punctual(l.Listener.Dial()) }
+
+// DialContext connects to the listener, as long as the context lasts.
+func (l *Listener) DialContext(ctx context.Context) (net.Conn, error) {
+	return punctual(l.Listener.DialContext(ctx))
+}
+
+func punctual(opened net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+
+	return conn{Conn: opened}, nil
+}
+
+// conn sets no timer that is due at once. In a bubble such a timer runs on the
+// goroutine that made it, with the one race context of all timers of the bubble
+// (runtime.(*timer).modify and unlockAndRun, Go 1.26): two of them at a time
+// destroy the race detector's memory. Whoever closes a TLS connection or answers
+// an HTTP request sets a deadline that has come.
+type conn struct {
+	net.Conn
+}
+
+// SetDeadline implements net.Conn.
+func (c conn) SetDeadline(at time.Time) error { return c.Conn.SetDeadline(upcoming(at)) }
+
+// SetReadDeadline implements net.Conn.
+func (c conn) SetReadDeadline(at time.Time) error { return c.Conn.SetReadDeadline(upcoming(at)) }
+
+// SetWriteDeadline implements net.Conn.
+func (c conn) SetWriteDeadline(at time.Time) error { return c.Conn.SetWriteDeadline(upcoming(at)) }
+
+// upcoming is a deadline that is still to come, or none at all.
+func upcoming(at time.Time) time.Time {
+	if soonest := time.Now().Add(time.Nanosecond); !at.IsZero() && at.Before(soonest) {
+		return soonest
+	}
+
+	return at
+}
