@@ -15,8 +15,9 @@ import (
 // says something of the code gets a second chance.
 func TestRaceDetectorThatBreaksDown(t *testing.T) {
 	const (
-		broken = "ThreadSanitizer: CHECK failed: tsan_rtl.cpp:282 \"((!thr->slot_locked)) != (0)\" (0x0, 0x0) (tid=7863)\nFAIL\texample.org/a\t10.384s\nFAIL\n"
-		passed = "ok  \texample.org/a\t1.2s\n"
+		broken  = "ThreadSanitizer: CHECK failed: tsan_rtl.cpp:282 \"((!thr->slot_locked)) != (0)\" (0x0, 0x0) (tid=7863)\nFAIL\texample.org/a\t10.384s\nFAIL\n"
+		crashed = "SIGSEGV: segmentation violation\nPC=0x4869339 m=4 sigcode=1 addr=0x0\n          ^ <racecall+0x23>\nFAIL\texample.org/b\t19.318s\nFAIL\n"
+		passed  = "ok  \texample.org/a\t1.2s\n"
 	)
 
 	for title, given := range map[string]struct {
@@ -25,6 +26,10 @@ func TestRaceDetectorThatBreaksDown(t *testing.T) {
 	}{
 		"passes":                        {passed, passed, 1, 0},
 		"breaks down, then passes":      {broken, passed, 2, 0},
+		"crashes in it, then passes":    {crashed, passed, 2, 0},
+		"both":                          {broken + crashed, passed, 2, 0},
+		"crashes elsewhere":             {strings.ReplaceAll(crashed, "racecall", "cgocall"), passed, 1, 1},
+		"crashes in it and fails":       {crashed + "--- FAIL: TestA (0.1s)\nFAIL\texample.org/a\t1s\n", passed, 1, 1},
 		"breaks down twice":             {broken, broken, 2, 1},
 		"breaks down, then fails":       {broken, "--- FAIL: TestA (0.1s)\nFAIL\texample.org/a\t1s\n", 2, 1},
 		"fails":                         {"--- FAIL: TestA (0.1s)\nFAIL\texample.org/a\t1s\n", passed, 1, 1},
