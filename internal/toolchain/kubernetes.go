@@ -27,25 +27,9 @@ var kubernetesPackages = [...]string{
 // Kubernetes returns the binaries of a Kubernetes control plane for tests. The
 // first call on a machine compiles them, which takes some minutes.
 func Kubernetes(ctx context.Context, options Options) (Binaries, error) {
-	root, err := ModuleRoot()
-	if err != nil {
-		return Binaries{}, err
-	}
-
-	cache, err := CacheDir()
-	if err != nil {
-		return Binaries{}, err
-	}
-
-	module := filepath.Join(root, "internal", "tools", "kube")
-
-	name, err := moduleKey(ctx, module)
-	if err != nil {
-		return Binaries{}, err
-	}
-
-	dir, err := entry{cache: cache, name: "kubernetes-" + name}.ensure(ctx, options.progress(),
-		func(ctx context.Context, dir string) error { return buildKubernetes(ctx, module, dir, options) })
+	dir, err := ensureModule(ctx, "kube", "kubernetes", options, func(ctx context.Context, module, dir string) error {
+		return buildKubernetes(ctx, module, dir, options)
+	})
 	if err != nil {
 		return Binaries{}, err
 	}

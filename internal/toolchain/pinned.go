@@ -22,30 +22,35 @@ type pinned struct {
 
 // build returns the path of the program. The first call on a machine compiles it.
 func (p pinned) build(ctx context.Context, options Options) (string, error) {
-	root, err := ModuleRoot()
+	dir, err := ensureModule(ctx, p.name, p.name, options, func(ctx context.Context, module, dir string) error {
+		return p.compile(ctx, module, dir, options)
+	})
 	if err != nil {
 		return "", err
 	}
 
-	cache, err := CacheDir()
+	return filepath.Join(dir, executable(p.name)), nil
+}
+
+// ensureModule returns the directory of the cache, called after the title, that has
+// what a module in internal/tools pins. Where it is missing, compile fills it.
+func ensureModule(
+	ctx context.Context, name, title string, options Options, compile func(ctx context.Context, module, dir string) error,
+) (string, error) {
+	root, cache, err := places()
 	if err != nil {
 		return "", err
 	}
 
-	module := filepath.Join(root, "internal", "tools", p.name)
+	module := filepath.Join(root, "internal", "tools", name)
 
 	key, err := moduleKey(ctx, module)
 	if err != nil {
 		return "", err
 	}
 
-	dir, err := entry{cache: cache, name: p.name + "-" + key}.ensure(ctx, options.progress(),
-		func(ctx context.Context, dir string) error { return p.compile(ctx, module, dir, options) })
-	if err != nil {
-		return "", err
-	}
-
-	return filepath.Join(dir, executable(p.name)), nil
+	return entry{cache: cache, name: title + "-" + key}.ensure(ctx, options.progress(),
+		func(ctx context.Context, dir string) error { return compile(ctx, module, dir) })
 }
 
 func (p pinned) compile(ctx context.Context, module, dir string, options Options) error {

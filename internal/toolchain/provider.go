@@ -27,12 +27,7 @@ var providerAddresses = [...]string{
 // makes a second call cheap. A provider that still runs from an earlier call
 // is not disturbed.
 func BuildProvider(ctx context.Context, options Options) (string, error) {
-	root, err := ModuleRoot()
-	if err != nil {
-		return "", err
-	}
-
-	cache, err := CacheDir()
+	root, cache, err := places()
 	if err != nil {
 		return "", err
 	}

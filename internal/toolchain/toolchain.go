@@ -79,6 +79,19 @@ func moduleRootAbove(dir string) (string, bool) {
 	}
 }
 
+// places are the module root and the directory of the cache.
+func places() (root, cache string, err error) {
+	if root, err = ModuleRoot(); err != nil {
+		return "", "", err
+	}
+
+	if cache, err = CacheDir(); err != nil {
+		return "", "", err
+	}
+
+	return root, cache, nil
+}
+
 // CacheDir is where everything is kept: the directory that TALOSUPGRADE_CACHE
 // names, or .cache in the module root. It is created when it does not exist.
 func CacheDir() (string, error) {
