@@ -86,17 +86,19 @@ func (s *story) view(options Options, now time.Time) page {
 }
 
 // beating tells a live run from a dead one.
-const beating = "This file is written again at least every 10 s while the apply lives. When it is older than that, the apply was cut off: " +
-	"run terraform apply again, it continues where the cluster is."
+func beating() string {
+	return "This file is written again at least every " + took(beat) + " while the apply lives. When it is older than that, the apply was cut off: " +
+		"run terraform apply again, it continues where the cluster is."
+}
 
 // headline says how the run stands: the style, one line, and a sentence more.
 func (s *story) headline() (class, headline, lead string) {
 	switch {
 	case s.ending == nil && !s.started:
-		return "running", "About to begin", "The cluster was looked at, and the lease is being waited for. Nothing was touched so far. " + beating
+		return "running", "About to begin", "The cluster was looked at, and the lease is being waited for. Nothing was touched so far. " + beating()
 	case s.ending == nil:
-		return "running", "Upgrading to " + goal(s.target), beating
-	case s.ending.Outcome == Completed && s.outline == nil && !s.moved():
+		return "running", "Upgrading to " + goal(s.target), beating()
+	case s.ending.Outcome == Completed && s.idle():
 		return "completed", "Nothing to do", "Every managed node runs what it should run."
 	case s.ending.Outcome == Completed:
 		return "completed", "Completed: " + goal(s.target), "Every managed node runs what it should run."
