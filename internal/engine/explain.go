@@ -20,7 +20,7 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 	}
 
 	if t.unreturned != "" {
-		failed.State += " It was not rolled back: " + t.unreturned + "."
+		failed.State += " It was not rolled back: " + stopped(t.unreturned)
 	}
 
 	switch {
@@ -41,7 +41,7 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 			"it drains and reboots this node first, which shows what was installed."
 	case errors.Is(err, ErrNeverReturned):
 		waited := strings.TrimPrefix(err.Error(), ErrNeverReturned.Error()+": ")
-		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s.", t.step.Node, waited)
+		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", t.step.Node, stopped(waited))
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
 	case errors.Is(err, ErrDrain):
 		failed.Remedy = "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."

@@ -287,6 +287,12 @@ func sentence(text string) string {
 		text = string(first-'a'+'A') + text[1:]
 	}
 
+	return stopped(text)
+}
+
+// stopped is the text with a full stop, unless it has an end already: what a guard
+// says may be whole sentences.
+func stopped(text string) string {
 	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
 		return text
 	}
