@@ -4,6 +4,7 @@ package story_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -44,8 +45,20 @@ func uncordonAll(s *stage, run *apply) ports.Interceptor {
 	}
 }
 
+// mumble has a refusal come through to a person as the API has put it.
+func mumble(_ *stage, run *apply) ports.Interceptor {
+	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method == "Drain" || call.Method == "Cordon" {
+			return errors.New("rpc error: code = PermissionDenied")
+		}
+
+		return run.intercept(ctx, call, next)
+	}
+}
+
 // TestStoriesCatchPlantedBugs shows that stories end where an engine forgets, does
-// not ask for the lease, keeps it, or takes what is not its own.
+// not ask for the lease, keeps it, takes what is not its own, or says what nobody
+// can read.
 func TestStoriesCatchPlantedBugs(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("it may take many stories until one is about a certain bug")
@@ -62,6 +75,7 @@ func TestStoriesCatchPlantedBugs(t *testing.T) {
 		"cancelled with a lease": {swallow(wasCancelled, "WriteLease"), []string{"L4"}},
 		"every cordon is lifted": {uncordonAll, []string{"S9"}},
 		"nothing is put back":    {swallow(always, "Uncordon"), []string{"left", "L1", "L3"}},
+		"a bare status is shown": {mumble, []string{"wording"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ package story_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,20 +23,41 @@ type wrong struct {
 }
 
 // audience hears of failures in a bubble in the place of the test that made it.
-type audience struct{ testing.TB }
+type audience struct {
+	testing.TB
 
-func (a audience) Helper()                           {}
-func (a audience) Fatal(args ...any)                 { panic(wrong{"harness", fmt.Sprint(args...)}) }
-func (a audience) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
-func (a audience) Error(args ...any)                 { a.Fatal(args...) }
-func (a audience) Errorf(format string, args ...any) { a.Fatalf(format, args...) }
+	mu    sync.Mutex
+	heard []string
+}
+
+func (a *audience) Helper()                           {}
+func (a *audience) Fatal(args ...any)                 { panic(wrong{"harness", fmt.Sprint(args...)}) }
+func (a *audience) Fatalf(format string, args ...any) { a.Fatal(fmt.Sprintf(format, args...)) }
+func (a *audience) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
+
+// Error keeps what the story ends with as soon as it looks: a run may say it, and a
+// panic of its goroutine would end everything.
+func (a *audience) Error(args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.heard = append(a.heard, fmt.Sprint(args...))
+}
+
+func (a *audience) said() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return strings.Join(a.heard, "\n")
+}
 
 // stage is a cluster on which a story takes place.
 type stage struct {
 	*harness.Rig
 	*scene
 
-	tally *tally
+	audience *audience
+	tally    *tally
 	// lines are what happened so far, for people.
 	lines []string
 	// runs are all that were started, in order.
@@ -58,8 +80,9 @@ type stage struct {
 }
 
 func newStage(tb testing.TB, given *scene, count *tally) *stage {
+	heard := &audience{TB: tb}
 	s := &stage{
-		Rig: harness.New(audience{tb}, given.setup()), scene: given, tally: count,
+		Rig: harness.New(heard, given.setup()), scene: given, audience: heard, tally: count,
 		cordoned: map[string]bool{}, joined: map[string]time.Time{},
 	}
 	s.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
@@ -123,8 +146,13 @@ func (s *stage) await(most time.Duration, holds func() bool) bool {
 	return true
 }
 
-// watch ends the story when an invariant was broken, or a run ended as none may.
+// watch ends the story when an invariant was broken, or a run said something or
+// ended as none may.
 func (s *stage) watch() {
+	if said := s.audience.said(); said != "" {
+		s.fail("wording: %s", said)
+	}
+
 	verdict := s.Judge.Verdict()
 
 	for _, violation := range verdict.Violations[s.judged:] {

@@ -45,6 +45,16 @@ func (s story) String() string {
 	return fmt.Sprintf("%s; %s from %s", s.name, strings.Join(parts, ", "), s.from)
 }
 
+// longest is how long the faults last that end by themselves.
+func (s story) longest() time.Duration {
+	longest := time.Duration(0)
+	for _, fault := range s.faults {
+		longest = max(longest, fault.For)
+	}
+
+	return longest
+}
+
 // drawStory makes a story. The same seed makes the same one.
 func drawStory(seed uint64) story {
 	random := rand.New(rand.NewPCG(seed, 37)) //nolint:gosec // stories, not secrets
@@ -159,6 +169,8 @@ func (r *rig) live(told story) {
 
 	later.Stop()
 	r.World().SetFaults(nil)
+	// What has a duration lasts for as long even where the script is replaced.
+	time.Sleep(told.longest() + time.Second)
 	r.Until("all in service", 2*time.Hour, r.whole)
 
 	var err error
