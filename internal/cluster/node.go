@@ -65,7 +65,11 @@ type Machine struct {
 	Address string
 	// NodeName is the name of the Kubernetes node it registers as.
 	NodeName string
-	// UUID identifies the hardware; it survives reinstallation.
+	// MachineID is the /etc/machine-id, which Talos makes of the identity that the
+	// machine has on its STATE partition; empty where it does not tell.
+	MachineID string
+	// UUID is the hardware's, as its firmware tells: several machines may have the
+	// same one, or none.
 	UUID string
 	Role Role
 	// Talos is the version of the running system.
@@ -148,7 +152,9 @@ type KubeNode struct {
 	// somebody else did or when it is not cordoned.
 	CordonedBy string
 	Kubelet    version.Version
-	// SystemUUID is the machine UUID as the kubelet reports it.
+	// MachineID is the /etc/machine-id that the kubelet has registered.
+	MachineID string
+	// SystemUUID is the UUID of the hardware as the kubelet reports it.
 	SystemUUID string
 	// BootID is the one of the kernel that the kubelet last registered with;
 	// until it equals the machine's, the Ready condition is of an earlier boot.

@@ -111,7 +111,7 @@ func (c *target) fromTalos(ctx context.Context) ([]contract.Machine, error) {
 
 		machine := contract.Machine{
 			Name: said.NodeName, ControlPlane: said.Role == cluster.ControlPlane, Addresses: member.Addresses,
-			UUID: said.UUID, BootID: said.BootID, Images: map[cluster.Component]string{},
+			MachineID: said.MachineID, UUID: said.UUID, BootID: said.BootID, Images: map[cluster.Component]string{},
 		}
 
 		for _, component := range cluster.Components(said.Role) {
@@ -164,8 +164,8 @@ func (c *target) fromKubernetes(ctx context.Context) ([]contract.Machine, error)
 		_, plane := node.Labels[labelControlPlane]
 
 		machine := contract.Machine{
-			Name: node.Name, ControlPlane: plane, UUID: node.Status.NodeInfo.SystemUUID, BootID: node.Status.NodeInfo.BootID,
-			Kubelet: strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v"), Images: map[cluster.Component]string{},
+			Name: node.Name, ControlPlane: plane, MachineID: node.Status.NodeInfo.MachineID, UUID: node.Status.NodeInfo.SystemUUID,
+			BootID: node.Status.NodeInfo.BootID, Kubelet: strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v"), Images: map[cluster.Component]string{},
 		}
 
 		for _, address := range node.Status.Addresses {

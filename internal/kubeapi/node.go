@@ -54,6 +54,7 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 		ControlPlane:      controlPlane,
 		Unschedulable:     node.Spec.Unschedulable,
 		Kubelet:           kubeletVersion(node.Status.NodeInfo.KubeletVersion),
+		MachineID:         node.Status.NodeInfo.MachineID,
 		SystemUUID:        node.Status.NodeInfo.SystemUUID,
 		BootID:            node.Status.NodeInfo.BootID,
 		Talos:             strings.HasPrefix(node.Status.NodeInfo.OSImage, "Talos"),

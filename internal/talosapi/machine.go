@@ -4,15 +4,18 @@ package talosapi
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
 
 	configpb "github.com/siderolabs/talos/pkg/machinery/api/resource/config"
+	clusterpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/cluster"
 	hardwarepb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/hardware"
 	k8spb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/k8s"
 	runtimepb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/runtime"
 
+	"github.com/jxskiss/base62"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"golang.org/x/sync/errgroup"
@@ -50,7 +53,7 @@ func (c *Client) Machine(ctx context.Context, address string) (cluster.Machine, 
 
 	for _, part := range []func(context.Context, *cluster.Machine) error{
 		c.readVersion, c.readStatus, c.readName, c.readRole, c.readExtensions,
-		c.readSecurity, c.readUUID, c.readUpgradeTag, c.readConfig,
+		c.readSecurity, c.readIdentity, c.readUUID, c.readUpgradeTag, c.readConfig,
 	} {
 		group.Go(func() error { return part(groupCtx, &machine) })
 	}
@@ -238,6 +241,29 @@ func (c *Client) readSecurity(ctx context.Context, machine *cluster.Machine) err
 	machine.SecureBoot, machine.BootUnknown = spec.GetSecureBoot(), !found
 
 	return err
+}
+
+// readIdentity leaves the machine ID empty where the node has no identity, or one
+// that is none.
+func (c *Client) readIdentity(ctx context.Context, machine *cluster.Machine) error {
+	var spec clusterpb.IdentitySpec
+
+	_, err := c.resource(ctx, machine.Address, kindIdentity(), "local", &spec)
+	machine.MachineID = machineID(spec.GetNodeId())
+
+	return err
+}
+
+// machineID is what Talos writes to /etc/machine-id for the identity of a node.
+func machineID(identity string) string {
+	const size = 16
+
+	raw, err := base62.DecodeString(identity)
+	if err != nil || len(raw) < size {
+		return ""
+	}
+
+	return hex.EncodeToString(raw[:size])
 }
 
 func (c *Client) readUUID(ctx context.Context, machine *cluster.Machine) error {

@@ -244,3 +244,18 @@ func TestStageIsSpelledAsTalosPrintsIt(t *testing.T) {
 		}
 	}
 }
+
+// TestTheMachineIDIsWhatTalosMakesOfAnIdentity; the first pair is of Talos' own
+// tests.
+func TestTheMachineIDIsWhatTalosMakesOfAnIdentity(t *testing.T) {
+	for identity, want := range map[string]string{
+		"sou7yy34ykX3n373Zw1DXKb8zD7UnyKT6HT3QDsGH6L": "be871ac0d0dd31fa4caca753b0f3f1b2",
+		"":                 "",
+		"short":            "",
+		"not base62 (=+/)": "",
+	} {
+		if got := machineID(identity); got != want {
+			t.Errorf("%q: %q, want %q", identity, got, want)
+		}
+	}
+}

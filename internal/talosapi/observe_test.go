@@ -32,6 +32,10 @@ func TestMachineReadsEverythingAnUpgradeNeeds(t *testing.T) {
 					r.Errorf("UUID %q and boot ID %q, want %q and %q", got.UUID, got.BootID, state.UUID, state.BootID)
 				}
 
+				if got.MachineID != state.MachineID || len(got.MachineID) != 32 {
+					r.Errorf("machine ID %q, want %q", got.MachineID, state.MachineID)
+				}
+
 				if got.Config == nil || got.Config.InstallImage == "" || len(got.Config.Images) != len(cluster.Components(cluster.ControlPlane)) {
 					r.Errorf("machine configuration %+v", got.Config)
 				}
@@ -53,7 +57,7 @@ func TestMachineTakesFewRoundTrips(t *testing.T) {
 			total += count
 		}
 
-		if total == 0 || total > 10 {
+		if total == 0 || total > 11 {
 			r.Errorf("%d calls for one machine: %v", total, r.log.calls("worker-0"))
 		}
 	})
@@ -81,7 +85,7 @@ func TestMachineLeavesOutWhatTheCredentialsMayNotRead(t *testing.T) {
 				r.Errorf("%s: configuration %v and boot ID %q, want neither", suffix, got.Config, got.BootID)
 			}
 
-			if got.Talos.String() != "1.13.2" || got.UUID == "" || !got.Settled() {
+			if got.Talos.String() != "1.13.2" || got.UUID == "" || len(got.MachineID) != 32 || !got.Settled() {
 				r.Errorf("%s: observed %+v", suffix, got)
 			}
 

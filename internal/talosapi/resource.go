@@ -24,6 +24,7 @@ type kind struct{ namespace, name string }
 // do not know all of them.
 func kindMember() kind         { return kind{"cluster", "Members.cluster.talos.dev"} }
 func kindClusterInfo() kind    { return kind{"cluster", "Infos.cluster.talos.dev"} }
+func kindIdentity() kind       { return kind{"cluster", "Identities.cluster.talos.dev"} }
 func kindMachineConfig() kind  { return kind{"config", "MachineConfigs.config.talos.dev"} }
 func kindMachineType() kind    { return kind{"config", "MachineTypes.config.talos.dev"} }
 func kindNodename() kind       { return kind{"k8s", "Nodenames.kubernetes.talos.dev"} }

@@ -46,7 +46,7 @@ func (s *Server) nodes() ([]object, error) {
 func newNode(view ports.NodeView, talos string) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: view.Name, UID: types.UID("uid-of-node-" + view.SystemUUID),
+			Name: view.Name, UID: types.UID("uid-of-node-" + view.Name),
 			Labels: map[string]string{
 				corev1.LabelHostname: view.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			},
@@ -80,7 +80,7 @@ func newNode(view ports.NodeView, talos string) *corev1.Node {
 	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: view.Name})
 	node.Status.Conditions = conditions(view)
 	node.Status.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: view.SystemUUID, SystemUUID: view.SystemUUID, BootID: view.BootID, OSImage: "Talos (v" + talos + ")",
+		MachineID: view.MachineID, SystemUUID: view.SystemUUID, BootID: view.BootID, OSImage: "Talos (v" + talos + ")",
 		KubeletVersion: "v" + view.Kubelet.String(), OperatingSystem: "linux", Architecture: "amd64",
 	}
 

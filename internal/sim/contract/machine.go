@@ -13,8 +13,9 @@ type Machine struct {
 	Name         string
 	ControlPlane bool
 	// Addresses are all of its addresses; it answers under the first one.
-	Addresses    []string
-	UUID, BootID string
+	Addresses []string
+	// MachineID is what both APIs tell of its /etc/machine-id.
+	MachineID, UUID, BootID string
 	// Kubelet is a version without v.
 	Kubelet string
 	// Images are what its static pods run; nil for a worker.
@@ -29,7 +30,7 @@ func FromModel(world *model.World) []Machine {
 	for _, state := range states {
 		machine := Machine{
 			Name: state.Name, ControlPlane: state.Role == model.ControlPlane, Addresses: []string{state.Address},
-			UUID: state.UUID, BootID: state.BootID, Kubelet: state.Kubelet.Version,
+			MachineID: state.MachineID, UUID: state.UUID, BootID: state.BootID, Kubelet: state.Kubelet.Version,
 		}
 
 		for name, pod := range state.StaticPods {

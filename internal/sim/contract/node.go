@@ -81,6 +81,10 @@ func nodesAreReported(t *testing.T, f Fixture) {
 			t.Errorf("%s: %+v, want UUID %s, boot ID %s and kubelet %s", machine.Name, found, machine.UUID, machine.BootID, machine.Kubelet)
 		}
 
+		if found.MachineID != machine.MachineID || found.MachineID == "" {
+			t.Errorf("%s: machine ID %q, want %q", machine.Name, found.MachineID, machine.MachineID)
+		}
+
 		foreign := slices.DeleteFunc(slices.Clone(found.Addresses), func(one string) bool { return slices.Contains(machine.Addresses, one) })
 		if len(found.Addresses) == 0 || len(foreign) > 0 {
 			t.Errorf("%s has the addresses %v, want some of %v", machine.Name, found.Addresses, machine.Addresses)

@@ -96,6 +96,10 @@ func machinesAreTold(t *testing.T, f TalosFixture) {
 			t.Errorf("%s: %+v, want UUID %s, boot ID %s and a control plane: %t", machine.Name, found, machine.UUID, machine.BootID, machine.ControlPlane)
 		}
 
+		if found.MachineID != machine.MachineID || found.MachineID == "" {
+			t.Errorf("%s: machine ID %q, want %q", machine.Name, found.MachineID, machine.MachineID)
+		}
+
 		if !found.Settled() || len(found.Unmet) > 0 || found.UpgradePending || found.Talos.IsZero() || found.Platform == "" {
 			t.Errorf("%s: %+v, want a machine of a known version that is settled", machine.Name, found)
 		}

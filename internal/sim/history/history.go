@@ -14,7 +14,7 @@ type Kind string
 
 const (
 	// KindNode introduces a node, once, when it joins the simulation.
-	// Detail: role (controlplane|worker), address, uuid, talos, kubelet,
+	// Detail: role (controlplane|worker), address, uuid, machine_id, talos, kubelet,
 	// kubernetes (lowest component version), schematic, platform,
 	// secure_boot, boot_id, etcd_id, joins (true for one that was not there
 	// when the simulation began).

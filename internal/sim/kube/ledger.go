@@ -36,7 +36,7 @@ type ledger struct {
 	cordoned map[string]bool
 	holder   string
 	renewed  string
-	// journal holds the values by machine UUID.
+	// journal holds the values by key.
 	journal map[string]string
 	// annotations holds the keys of the protocol by object, statuses the status of
 	// custom resources.
@@ -47,7 +47,8 @@ type ledger struct {
 
 	mutex sync.Mutex
 	// pods holds where each pod that was ever seen runs, machines the name of
-	// each node by its UUID.
+	// each node by what the journal may call it: its machine ID or the UUID of its
+	// hardware. It is empty for a UUID that several have.
 	pods     map[string]podPlace
 	machines map[string]string
 	// nodes are those that clients touched, while following.
@@ -95,15 +96,22 @@ func (l *ledger) observeNode(node *corev1.Node) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
-	l.machines[node.Status.NodeInfo.SystemUUID] = node.Name
+	for _, key := range []string{node.Status.NodeInfo.MachineID, node.Status.NodeInfo.SystemUUID} {
+		if name, taken := l.machines[key]; taken && name != node.Name {
+			l.machines[key] = ""
+		} else {
+			l.machines[key] = node.Name
+		}
+	}
 }
 
-// machineName is the node with the UUID; empty when there is none.
-func (l *ledger) machineName(uuid string) string {
+// machineName is the node that the journal knows under the key; empty where there
+// is none.
+func (l *ledger) machineName(key string) string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
-	return l.machines[uuid]
+	return l.machines[key]
 }
 
 func (l *ledger) place(namespace, name string) podPlace {

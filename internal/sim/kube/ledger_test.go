@@ -172,14 +172,24 @@ func TestLeaseIsToldByWhatHappensToIt(t *testing.T) {
 
 func TestJournalIsToldByEntry(t *testing.T) {
 	s := need(t)
+	machine := s.world.Machines()[3]
+
+	// Earlier versions name a machine by the UUID of its hardware.
+	for _, key := range []string{machine.MachineID, machine.UUID} {
+		journalIsTold(t, s, key)
+	}
+}
+
+func journalIsTold(t *testing.T, s shared, key string) {
+	t.Helper()
+
 	maps := s.as(t, providerAgent).CoreV1().ConfigMaps(namespaceSystem)
-	uuid := s.world.Machines()[3].UUID
 	value := `{"phase":"intent","run":"r1"}`
 
 	events := told(t, s, func() {
 		journal, err := maps.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: journalName},
-			Data:       map[string]string{uuid: value},
+			Data:       map[string]string{key: value},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -198,10 +208,10 @@ func TestJournalIsToldByEntry(t *testing.T) {
 
 	expect(t, events,
 		history.Event{Node: "worker-0", Kind: history.KindJournal, Detail: map[string]string{
-			"key": uuid, "phase": "intent", "run": "r1", "value": value, "by": "client",
+			"key": key, "phase": "intent", "run": "r1", "value": value, "by": "client",
 		}},
 		history.Event{Node: "worker-0", Kind: history.KindJournal, Detail: map[string]string{
-			"key": uuid, "phase": "", "run": "r1", "value": "", "by": "client",
+			"key": key, "phase": "", "run": "r1", "value": "", "by": "client",
 		}},
 		history.Event{Kind: history.KindWrite, Detail: map[string]string{
 			"verb": "delete", "resource": "configmaps", "namespace": namespaceSystem, "name": journalName, "by": "client", "code": "200",

@@ -19,10 +19,12 @@ type Machine struct {
 	// Name is the name of its Kubernetes node.
 	Name string
 	// Role is RoleControlPlane or RoleWorker.
-	Role     string
-	Address  string
-	UUID     string
-	Platform string
+	Role    string
+	Address string
+	// UUID is the hardware's, MachineID the /etc/machine-id of the system.
+	UUID      string
+	MachineID string
+	Platform  string
 	// Talos is the running version, without v; Schematic the Image Factory
 	// schematic it was built with, if any.
 	Talos, Schematic string

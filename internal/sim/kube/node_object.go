@@ -63,7 +63,7 @@ func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 		{Type: corev1.NodeHostName, Address: machine.Name},
 	}
 	wanted.Status.NodeInfo = corev1.NodeSystemInfo{
-		MachineID:               machine.UUID,
+		MachineID:               machine.MachineID,
 		SystemUUID:              machine.UUID,
 		BootID:                  machine.BootID,
 		KernelVersion:           "6.18.0-talos",

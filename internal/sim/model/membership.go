@@ -118,10 +118,12 @@ func (w *World) build(options NodeOptions) (*node, error) {
 
 	content.platform = options.Platform
 
+	identity, machineID := drawIdentity(seed, "identity", options.Name)
+
 	n := &node{
 		index: w.joined, name: options.Name, role: options.Role, address: w.options.address(w.joined),
 		uuid:     drawUUID(seed, "uuid", options.Name),
-		identity: drawToken(seed, "identity", options.Name),
+		identity: identity, machineID: machineID,
 		secure:   defaults.SecureBoot,
 		drawn:    map[string]uint64{},
 		slots:    [2]system{content},
@@ -240,7 +242,7 @@ func (w *World) introduce(n *node, joins bool) {
 	}
 
 	w.record(n.name, history.KindNode, map[string]string{
-		"role": string(n.role), "address": n.address, "uuid": n.uuid,
+		"role": string(n.role), "address": n.address, "uuid": n.uuid, "machine_id": n.machineID,
 		"talos": running.talos, "kubelet": n.kubelet.Version, "kubernetes": n.components.lowest(),
 		"schematic": running.schematic, "platform": n.platform(),
 		"secure_boot": strconv.FormatBool(n.secure), "boot_id": n.bootID, "etcd_id": etcdID,

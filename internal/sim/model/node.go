@@ -7,16 +7,19 @@ import (
 	"time"
 )
 
-// node is one machine. Everything but its identity is guarded by World.mu.
+// node is one machine. Everything but its name, role and address is guarded by
+// World.mu.
 type node struct {
-	index    int
-	name     string
-	role     Role
-	address  string
-	uuid     string
-	identity string
-	secure   bool
-	drawn    map[string]uint64
+	index   int
+	name    string
+	role    Role
+	address string
+	uuid    string
+	// identity is what discovery calls the machine, machineID what Talos makes of
+	// that. Both are on the STATE partition.
+	identity, machineID string
+	secure              bool
+	drawn               map[string]uint64
 
 	slots  [2]system
 	booted int

@@ -25,8 +25,9 @@ type NodeState struct {
 	// Address has no port.
 	Address string
 	UUID    string
-	// Identity is the discovery identity of the machine.
-	Identity string
+	// Identity is the discovery identity of the machine, MachineID its
+	// /etc/machine-id, which Talos makes of it.
+	Identity, MachineID string
 
 	// Up tells that a kernel runs, Reachable that the Talos API answers too.
 	Up, Reachable bool
@@ -154,7 +155,7 @@ func (w *World) state(n *node) NodeState {
 	unmet := n.unmet()
 
 	state := NodeState{
-		Name: n.name, Role: n.role, Address: n.address, UUID: n.uuid, Identity: n.identity,
+		Name: n.name, Role: n.role, Address: n.address, UUID: n.uuid, Identity: n.identity, MachineID: n.machineID,
 		Up: n.up, Reachable: n.reachable(), Dead: n.dead != nil,
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
 		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,

@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jxskiss/base62"
 )
 
 // draw is a deterministic 32-byte value for the seed and a name.
@@ -36,7 +39,15 @@ func drawUUID(seed uint64, parts ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }
 
-// drawToken is base64 as Talos prints cluster and node identities.
+// drawIdentity is the identity of a node as Talos keeps it, in base62, and the
+// /etc/machine-id that Talos makes of that: its first half, in hexadecimal digits.
+func drawIdentity(seed uint64, parts ...string) (identity, machineID string) {
+	sum := draw(seed, parts...)
+
+	return base62.EncodeToString(sum[:]), hex.EncodeToString(sum[:len(sum)/2])
+}
+
+// drawToken is base64 as Talos prints the identity of a cluster.
 func drawToken(seed uint64, parts ...string) string {
 	sum := draw(seed, parts...)
 

@@ -18,9 +18,10 @@ const silence = 40 * time.Second
 
 // nodeObject is a Node as its kubelet left it.
 type nodeObject struct {
-	bootID, kubelet string
-	ready           bool
-	since           time.Time
+	machineID, bootID, kubelet string
+
+	ready bool
+	since time.Time
 	// silentSince is zero while the kubelet runs.
 	silentSince   time.Time
 	unschedulable bool
@@ -36,7 +37,7 @@ type nodeObject struct {
 }
 
 func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
-	object := &nodeObject{bootID: state.BootID, kubelet: state.Kubelet.Version, ready: state.Kubelet.Ready, since: now}
+	object := &nodeObject{machineID: state.MachineID, bootID: state.BootID, kubelet: state.Kubelet.Version, ready: state.Kubelet.Ready, since: now}
 	if !state.Kubelet.Running {
 		object.silentSince = now
 	}
@@ -79,7 +80,7 @@ func (c *Cluster) follow(name string) {
 	}
 
 	object.silentSince = time.Time{}
-	object.bootID, object.kubelet = state.BootID, state.Kubelet.Version
+	object.machineID, object.bootID, object.kubelet = state.MachineID, state.BootID, state.Kubelet.Version
 	object.report(state)
 	object.turn(state.Kubelet.Ready, now)
 }
@@ -174,7 +175,7 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 		node := cluster.KubeNode{
 			Name: state.Name, Addresses: []string{state.Address}, ControlPlane: state.Role == model.ControlPlane,
 			Ready: object.ready, ReadyReason: object.reason(), ReadySince: object.since,
-			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: state.UUID, BootID: object.bootID,
+			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: state.UUID, MachineID: object.machineID, BootID: object.bootID,
 			CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
 			Pressure:        slices.Clone(object.pressure),
 			Talos:           true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,

@@ -20,7 +20,7 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 	}
 
 	machine := cluster.Machine{
-		Address: state.Address, NodeName: state.Name, UUID: state.UUID, Role: cluster.Role(state.Role),
+		Address: state.Address, NodeName: state.Name, MachineID: state.MachineID, UUID: state.UUID, Role: cluster.Role(state.Role),
 		Talos: talos, Schematic: state.Schematic, Platform: state.Platform,
 		SecureBoot: state.SecureBoot && !state.SecurityUnknown, BootUnknown: state.SecurityUnknown,
 		BootID: state.BootID, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
