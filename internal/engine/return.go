@@ -125,7 +125,12 @@ func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *tim
 // new system, whether that has confirmed itself.
 func (t *turn) bootFinished(machine cluster.Machine) (bool, string, error) {
 	if !machine.Settled() {
-		return false, fmt.Sprintf("on a new boot with Talos %s, %s; not yet: %s", machine.Talos, machine.Stage, strings.Join(machine.Unmet, ", ")), nil
+		seen := fmt.Sprintf("on a new boot with Talos %s, %s", machine.Talos, machine.Stage)
+		if len(machine.Unmet) > 0 {
+			seen += "; not yet: " + strings.Join(machine.Unmet, ", ")
+		}
+
+		return false, seen, nil
 	}
 
 	if machine.UpgradePending && machine.Talos.Equal(t.entry.Target) {

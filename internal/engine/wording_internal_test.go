@@ -113,3 +113,22 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 		wording.NoteFindings(t, found)
 	}
 }
+
+// TestABootThatNamesNothingLeavesNothingOpen is about a node that was sent into
+// another reboot before it had told what it waits for.
+func TestABootThatNamesNothingLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+
+	machine := cluster.Machine{Talos: version.MustParse("1.13.4"), Stage: cluster.StageRebooting}
+
+	for want, unmet := range map[string][]string{
+		"on a new boot with Talos 1.13.4, rebooting":                               nil,
+		"on a new boot with Talos 1.13.4, rebooting; not yet: services, nodeReady": {"services", "nodeReady"},
+	} {
+		machine.Unmet = unmet
+
+		if done, seen, err := (&turn{}).bootFinished(machine); done || err != nil || seen != want {
+			t.Errorf("finished %t, %v, %q, want %q", done, err, seen, want)
+		}
+	}
+}
