@@ -3,10 +3,21 @@
 package docs
 
 import (
+	"context"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/toolchain"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -116,6 +127,65 @@ func TestPagesAreRead(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(snippet{}, marker{}, requirement{})); diff != "" {
 		t.Errorf("snippets (-want +got):\n%s", diff)
+	}
+}
+
+// TestStandInsAnswerEveryCall has each method of the protocol called that the SDK
+// serves: which of them a command line calls is different from release to release.
+func TestStandInsAnswerEveryCall(t *testing.T) {
+	standIn, err := newRecorded(talosSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	panicked := func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+		defer func() {
+			if reason := recover(); reason != nil {
+				err = status.Errorf(codes.Internal, "panic: %v", reason)
+			}
+		}()
+
+		return handle(ctx, request)
+	}
+
+	server, listener := grpc.NewServer(grpc.UnaryInterceptor(panicked)), bufconn.Listen(1<<20)
+	plugin := tf6server.GRPCProviderPlugin{GRPCProvider: func() tfprotov6.ProviderServer { return standIn }}
+
+	if err := plugin.GRPCServer(nil, server); err != nil {
+		t.Fatal(err)
+	}
+
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+
+	connection, err := grpc.NewClient("passthrough:///stand-in", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close() //nolint:errcheck // a pipe
+
+	const service = "tfplugin6.Provider"
+
+	var answered []string
+
+	for _, method := range server.GetServiceInfo()[service].Methods {
+		if method.IsClientStream || method.IsServerStream {
+			continue
+		}
+
+		err := connection.Invoke(t.Context(), "/"+service+"/"+method.Name, &emptypb.Empty{}, &emptypb.Empty{})
+		if err == nil {
+			answered = append(answered, method.Name)
+		} else if status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s: %v", method.Name, err)
+		}
+	}
+
+	for _, asked := range []string{"GetMetadata", "GetProviderSchema", "GetResourceIdentitySchemas", "GetFunctions", "ConfigureProvider", "StopProvider"} {
+		if !slices.Contains(answered, asked) {
+			t.Errorf("%s has no answer; those that have one: %q", asked, answered)
+		}
 	}
 }
 

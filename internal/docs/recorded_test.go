@@ -8,6 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -58,13 +62,31 @@ var nestings = map[string]tfprotov6.SchemaObjectNestingMode{
 	"map":    tfprotov6.SchemaObjectNestingModeMap,
 }
 
-// recorded answers what a validation asks. It is no provider beyond that: whatever
-// else is called panics, and the run of the command line fails.
+// recorded answers what a validation asks. For everything else it is a provider
+// that has no resources and no data sources, and says so.
 type recorded struct {
 	tfprotov6.ProviderServer
 
 	answer tfprotov6.GetProviderSchemaResponse
 }
+
+// bare is a provider that has nothing.
+type bare struct{}
+
+// Metadata implements provider.Provider.
+func (bare) Metadata(context.Context, provider.MetadataRequest, *provider.MetadataResponse) {}
+
+// Schema implements provider.Provider.
+func (bare) Schema(context.Context, provider.SchemaRequest, *provider.SchemaResponse) {}
+
+// Configure implements provider.Provider.
+func (bare) Configure(context.Context, provider.ConfigureRequest, *provider.ConfigureResponse) {}
+
+// DataSources implements provider.Provider.
+func (bare) DataSources(context.Context) []func() datasource.DataSource { return nil }
+
+// Resources implements provider.Provider.
+func (bare) Resources(context.Context) []func() resource.Resource { return nil }
 
 // serveRecorded is the provider of the name until the command line ends it.
 func serveRecorded(name string) error {
@@ -97,7 +119,7 @@ func newRecorded(recording []byte) (*recorded, error) {
 		return nil, fmt.Errorf("%d providers in one recording", len(document.Providers))
 	}
 
-	server := &recorded{answer: tfprotov6.GetProviderSchemaResponse{
+	server := &recorded{ProviderServer: providerserver.NewProtocol6(bare{})(), answer: tfprotov6.GetProviderSchemaResponse{
 		ServerCapabilities: &tfprotov6.ServerCapabilities{},
 		ResourceSchemas:    map[string]*tfprotov6.Schema{},
 		DataSourceSchemas:  map[string]*tfprotov6.Schema{},
