@@ -66,7 +66,8 @@ func (w *World) AddNode(options NodeOptions) (string, error) {
 }
 
 // RemoveNode takes a machine out of the cluster as a reset does: it leaves
-// etcd, and nothing answers at its address any more.
+// etcd, and nothing answers at its address any more. Discovery lists it for as
+// long as one that is switched off.
 func (w *World) RemoveNode(nameOrAddress string) error {
 	var fail error
 
@@ -92,6 +93,7 @@ func (w *World) RemoveNode(nameOrAddress string) error {
 			n.dead = nil
 		}
 
+		w.left = append(w.left, w.state(n))
 		n.removed = true
 		n.etcd = nil
 		w.nodes = slices.DeleteFunc(w.nodes, func(other *node) bool { return other == n })
@@ -260,11 +262,20 @@ func (w *World) introduce(n *node, joins bool) {
 const memberLifetime = 30 * time.Minute
 
 // Members are the machines that discovery lists: all that were up within the
-// last half hour. Their versions are those of their last boot.
+// last half hour, those that were removed since as well. Their versions are those
+// of their last boot. Of two machines of one name it lists the newer one.
 func (w *World) Members() []NodeState {
-	now := w.clock.Now()
+	now, members := w.clock.Now(), w.Nodes()
 
-	return slices.DeleteFunc(w.Nodes(), func(state NodeState) bool {
+	w.mu.Lock()
+	for _, state := range slices.Backward(w.left) {
+		if !slices.ContainsFunc(members, func(other NodeState) bool { return other.Name == state.Name }) {
+			members = append(members, state)
+		}
+	}
+	w.mu.Unlock()
+
+	return slices.DeleteFunc(members, func(state NodeState) bool {
 		return !state.Up && !state.DownAt.IsZero() && now.Sub(state.DownAt) > memberLifetime
 	})
 }

@@ -78,6 +78,47 @@ func TestRemovedNodeIsGone(t *testing.T) {
 	})
 }
 
+// TestRemovedNodeStaysInDiscovery: nobody can take it from there.
+func TestRemovedNodeStaysInDiscovery(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 2}, func(r rig) {
+		listed := func() (names []string) {
+			for _, member := range r.Members() {
+				names = append(names, member.Name)
+			}
+
+			return names
+		}
+
+		if err := r.RemoveNode("worker-0"); err != nil {
+			r.t.Fatal(err)
+		}
+
+		time.Sleep(29 * time.Minute)
+
+		if names := listed(); !slices.Contains(names, "worker-0") || len(names) != 3 {
+			r.t.Errorf("after 29 minutes discovery lists %v, want worker-0 in it", names)
+		}
+
+		if _, err := r.AddNode(model.NodeOptions{Name: "worker-0", Role: model.Worker}); err != nil {
+			r.t.Fatal(err)
+		}
+
+		if names := listed(); len(names) != 3 {
+			r.t.Errorf("with another machine of that name discovery lists %v", names)
+		}
+
+		if err := r.RemoveNode("worker-1"); err != nil {
+			r.t.Fatal(err)
+		}
+
+		time.Sleep(31 * time.Minute)
+
+		if names := listed(); slices.Contains(names, "worker-1") || len(names) != 2 {
+			r.t.Errorf("after 31 minutes discovery lists %v, want worker-1 forgotten", names)
+		}
+	})
+}
+
 func TestChangesAreTold(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		var (

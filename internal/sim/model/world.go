@@ -25,8 +25,10 @@ type World struct {
 	end       context.CancelFunc
 	work      sync.WaitGroup
 
-	mu            sync.Mutex
-	nodes         []*node
+	mu    sync.Mutex
+	nodes []*node
+	// left are machines that were removed, as they were then.
+	left          []NodeState
 	joined        int // machines ever created
 	script        *script
 	scriptChanged chan struct{}
