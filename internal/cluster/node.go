@@ -187,8 +187,10 @@ type Node struct {
 	Kube *KubeNode
 	// Member tells that discovery lists the machine.
 	Member bool
-	// Gone tells that the node is registered but no longer there: NotReady for
-	// longer than [GoneAfter] and absent from discovery.
+	// Gone tells that the node is only listed and no longer there. Either it is
+	// registered, NotReady for longer than [GoneAfter] and absent from discovery; or
+	// it is a worker that has no Node object any more and does not answer, and that
+	// discovery, from which nobody can take it, has yet to forget.
 	Gone bool
 	// Versions are the versions of the components seen running.
 	Versions map[Component]version.Version
@@ -209,6 +211,9 @@ const GoneAfter = 5 * time.Minute
 func (n Node) Available() bool {
 	return n.Kube != nil && n.Kube.Ready && !n.Kube.Unschedulable
 }
+
+// Left tells, of a gone node, that it has no Node object any more either.
+func (n Node) Left() bool { return n.Gone && n.Kube == nil }
 
 // UUID is the identity under which the journal knows the machine.
 func (n Node) UUID() string {

@@ -22,7 +22,7 @@ func (s *schedule) policy(observed cluster.Snapshot) cluster.Policy {
 
 	there := make(map[string]bool, len(observed.Nodes)+len(observed.Foreign))
 	for _, node := range observed.Nodes {
-		there[node.Name] = true
+		there[node.Name] = !node.Left()
 	}
 
 	for _, name := range observed.Foreign {

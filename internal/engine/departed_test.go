@@ -3,11 +3,15 @@
 package engine_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // TestNodeThatTheConfigurationNamesMayLeave: the run began with it there, and
@@ -48,4 +52,139 @@ func TestNodeThatTheConfigurationNamesMayLeave(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRemovedWorkerInDiscoveryStopsNobody: discovery lists it for half an hour, in
+// which it neither blocks a run nor uses up what may be unavailable.
+func TestRemovedWorkerInDiscoveryStopsNobody(t *testing.T) {
+	both := to(toLifecycle)
+	both.Target.Kubernetes = version.MustParse(toKubernetes)
+
+	for name, request := range map[string]engine.Request{"Talos": to(toLifecycle), "with Kubernetes": both} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 29}}, func(r *rig) {
+				if err := r.RemoveNode("worker-2"); err != nil {
+					t.Fatal(err)
+				}
+
+				w := r.Worker("run-1")
+
+				if seen := r.look(w, "worker-2"); !seen.Left() {
+					t.Errorf("the worker that was removed is seen as %+v", seen)
+				}
+
+				r.Must(w, request)
+				r.At(toLifecycle)
+			})
+		})
+	}
+}
+
+// look is a node as a look at the whole cluster finds it.
+func (r *rig) look(w *worker, name string) cluster.Node {
+	r.T.Helper()
+
+	snapshot, err := w.Engine.Observe(context.Background())
+	if err != nil {
+		r.T.Fatal(err)
+	}
+
+	node, found := snapshot.Node(name)
+	if !found {
+		r.T.Fatalf("%s is not seen at all", name)
+	}
+
+	return node
+}
+
+// TestWorkerInDiscoveryThatMayComeBackIsNotGone: what looks like one that was
+// removed is none where anything else speaks for it.
+func TestWorkerInDiscoveryThatMayComeBackIsNotGone(t *testing.T) {
+	for name, given := range map[string]struct {
+		node    string
+		journal map[string]cluster.Entry
+		away    bool
+		spare   bool
+	}{
+		"a control plane": {node: "cp-2"},
+		"an open entry": {node: "worker-2", journal: map[string]cluster.Entry{
+			"00000000-0000-0000-0000-000000000009": {Node: "worker-2", Phase: cluster.PhaseRebooting, Run: "run-0"},
+		}},
+		"an open entry under the name with its domain": {node: "worker-2", journal: map[string]cluster.Entry{
+			"00000000-0000-0000-0000-000000000009": {Node: "worker-2.example.com", Phase: cluster.PhaseIntent, Run: "run-0"},
+		}},
+		"no answer of Kubernetes":     {node: "worker-2", away: true},
+		"it answers, and has no Node": {node: "worker-2", spare: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 29}}, func(r *rig) {
+				client := r.Client("run-1")
+				seen := &twisted{Client: client}
+
+				if given.spare {
+					seen.nodes = func(nodes []cluster.KubeNode) []cluster.KubeNode { return without(nodes, given.node) }
+				} else if err := r.RemoveNode(given.node); err != nil {
+					t.Fatal(err)
+				}
+
+				if given.away {
+					client.Intercept(withCalls(cluster.ErrUnreachable, "Nodes"))
+				}
+
+				if given.journal != nil {
+					if _, err := client.WriteJournal(context.Background(), cluster.Journal{Entries: given.journal}); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				w := r.WorkerOver(client, seen, seen)
+				if node := r.look(w, given.node); node.Gone {
+					t.Errorf("%s counts as gone: %+v", given.node, node)
+				}
+			})
+		})
+	}
+}
+
+// TestWorkerThatVanishesInItsTurnIsNotGone: the run that has begun with it is told
+// that it does not answer, and does not go on as if there were one worker less.
+func TestWorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 29}}, func(r *rig) {
+		w := r.Worker("run-1")
+
+		var during cluster.Node
+
+		r.during(w, "Cordon", "worker-0", func() {
+			if err := r.RemoveNode("worker-0"); err != nil {
+				t.Error(err)
+			}
+
+			during = r.look(w, "worker-0")
+		})
+
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), nil, "worker-0")
+		if !strings.Contains(failed.Error(), "does not answer") {
+			t.Errorf("%v, want it to say that the node does not answer", failed)
+		}
+
+		if during.Gone {
+			t.Errorf("in the middle of its turn it counts as gone: %+v", during)
+		}
+
+		r.Sound()
+
+		if seen := r.look(r.Worker("run-2"), "worker-0"); !seen.Left() {
+			t.Errorf("when the run is over it does not count as removed: %+v", seen)
+		}
+
+		r.Must(r.Worker("run-3"), to(toLifecycle))
+		r.At(toLifecycle)
+
+		time.Sleep(31 * time.Minute)
+
+		snapshot, err := r.Worker("run-4").Engine.Observe(context.Background())
+		if _, found := snapshot.Node("worker-0"); err != nil || found {
+			t.Errorf("half an hour later it is still listed (%v)", err)
+		}
+	})
 }

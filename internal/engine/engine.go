@@ -58,8 +58,9 @@ type Engine struct {
 	// component is.
 	guards, componentGuards []guard
 	// telling is held while observers are told of an event.
-	telling door
-	notices *notices
+	telling  door
+	notices  *notices
+	presence *presence
 	// halt is when the present operation had to stop.
 	halt *halt
 }
@@ -83,9 +84,10 @@ func New(options Options) *Engine {
 
 		componentGuards: componentGuards(),
 
-		telling: newDoor(),
-		notices: newNotices(),
-		halt:    &halt{},
+		telling:  newDoor(),
+		notices:  newNotices(),
+		presence: newPresence(),
+		halt:     &halt{},
 	}
 	if made.clock == nil {
 		made.clock = RealClock()

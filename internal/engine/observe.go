@@ -44,7 +44,13 @@ func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cl
 	snapshot.Nodes, snapshot.Foreign = inventory(facts.members, facts.nodes, e.clock.Now())
 	keepUnfinished(snapshot.Nodes, facts.journal)
 	addVersions(snapshot.Nodes, facts.pods)
-	e.askMachines(ctx, snapshot.Nodes, scope)
+	e.askMachines(ctx, snapshot.Nodes, func(node cluster.Node) bool {
+		return scope(node) || facts.kubeErr == nil && e.presence.doubts(node)
+	})
+
+	if facts.kubeErr == nil && facts.journalErr == nil {
+		e.presence.judge(snapshot.Nodes, facts.journal)
+	}
 
 	if err := ctx.Err(); err != nil {
 		return snapshot, context.Cause(ctx)

@@ -42,6 +42,8 @@ func (r *run) launch(ctx context.Context, step plan.Step) (turning context.Conte
 	turning, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.UUID)
 
+	r.presence.move(step.Node, true)
+
 	r.starts.mu.Lock()
 	defer r.starts.mu.Unlock()
 
@@ -55,6 +57,7 @@ func (r *run) launch(ctx context.Context, step plan.Step) (turning context.Conte
 
 		delete(r.starts.untouched, step.Node)
 		delete(r.starts.doubtful, step.Node)
+		r.presence.move(step.Node, false)
 		cancel(nil)
 	}
 }

@@ -75,6 +75,13 @@ func canaryFinding(index int, node *cluster.Node) cluster.Finding {
 		Check: cluster.CheckCanary, Severity: cluster.Observed, Node: node.Name, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
 	}
 
+	if node.Left() {
+		finding.Found = "this canary has left the cluster, so the other nodes would wait for it in vain"
+		finding.Remedy = "Remove it from canary, or bring it back."
+
+		return finding
+	}
+
 	if node.Gone {
 		finding.Found = "this canary is registered but gone, so the other nodes would wait for it in vain"
 		finding.Remedy = "Bring it back, or remove it from canary and delete its Node object."

@@ -55,6 +55,10 @@ func TestACanaryThatFaltersStopsTheOthers(t *testing.T) {
 			scene: newScene(3, 4).wide().canary("worker-2", "worker-3").gone("worker-3"), severity: cluster.Observed, node: "worker-3", attribute: "canary", within: at(1),
 			says: []string{"worker-3", "registered but gone", "remove it from canary"},
 		},
+		"left": {
+			scene: newScene(3, 4).wide().canary("worker-2", "worker-3").left("worker-3"), severity: cluster.Observed, node: "worker-3", attribute: "canary", within: at(1),
+			says: []string{"worker-3", "has left the cluster", "Remove it from canary"},
+		},
 	})
 }
 

@@ -77,7 +77,15 @@ func (p *planner) checkInventory() {
 	}
 
 	for i := range snapshot.Nodes {
-		if node := &snapshot.Nodes[i]; node.Gone {
+		switch node := &snapshot.Nodes[i]; {
+		case node.Left():
+			p.find(cluster.Finding{
+				Check: cluster.CheckNodesReady, Severity: cluster.Advice, Node: node.Name, Err: node.Unreachable,
+				Found: fmt.Sprintf("discovery still lists this worker, but it has no Node object in Kubernetes and its Talos API at %s does not answer; it is taken for removed and left alone",
+					node.Address),
+				Remedy: "Do nothing if it was removed: discovery forgets it within 30 minutes. Otherwise bring the machine back, and it is upgraded with the others.",
+			})
+		case node.Gone:
 			p.find(cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Advice, Node: node.Name,
 				Found:  "the node is registered but gone: NotReady for more than 5 minutes and unknown to discovery; it is left alone",

@@ -136,6 +136,10 @@ func TestAdviceStopsNothing(t *testing.T) {
 			}(), check: "nodes-ready", severity: cluster.Advice, node: "worker-1",
 			says: []string{"gone", "5 minutes", "Delete its Node object"},
 		},
+		"a worker that only discovery still lists": {
+			scene: newScene(3, 2).left("worker-1"), check: "nodes-ready", severity: cluster.Advice, node: "worker-1",
+			says: []string{"no Node object", "10.0.1.1", "does not answer", "within 30 minutes"},
+		},
 		"nodes of another operating system": {
 			scene: func() *scene {
 				s := newScene(3, 2)

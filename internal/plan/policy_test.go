@@ -362,6 +362,7 @@ func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
 		"the canary itself is the one away":      newScene(3, 3).canary("worker-2").notReady("worker-2"),
 		"the worker away has its turn first":     newScene(3, 3).notReady("worker-3"),
 		"a worker that is gone takes up nothing": newScene(3, 3).gone("worker-3"),
+		"a worker that has left does neither":    newScene(3, 3).left("worker-3"),
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
@@ -426,6 +427,13 @@ func (s *scene) unregistered(name string) *scene {
 
 func (s *scene) gone(name string) *scene {
 	s.silent(name).notReady(name).node(name).Gone = true
+
+	return s
+}
+
+// left is a worker that only discovery still lists.
+func (s *scene) left(name string) *scene {
+	s.silent(name).unregistered(name).node(name).Gone = true
 
 	return s
 }

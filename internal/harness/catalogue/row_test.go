@@ -84,6 +84,6 @@ func rowsOfClusters() []row {
 		{"An upgrade is staged.", "Two boots, the first one of stage `installing`.", avoided, "Never asked for. A boot of that stage counts as unfinished, and is waited out."},
 		{"A machine is stuck in its boot.", "It answers, and its conditions stay unmet.", heals, "Waited for up to `node_timeout`; the error lists the conditions and the last lines of the log."},
 		{"Keepalive pings are too frequent.", "`ENHANCE_YOUR_CALM` after some 40 s of silence.", avoided, "Ours come every six minutes. A look whose connection is closed is repeated once; of a change the outcome is looked for."},
-		{"Discovery lags.", "Members are missing, or long gone; versions are stale.", heals, "Kubernetes' list fills what is missing; versions come from the machines. A member that is gone is named and refuses the run."},
+		{"Discovery lags.", "Members are missing, or long gone; versions are stale.", heals, "Kubernetes' list fills what is missing; versions come from the machines. A worker that only discovery still lists is named and left alone; a control plane refuses the run."},
 	}
 }
