@@ -56,6 +56,9 @@ type Entry struct {
 	// Schematic is the one of the system that is being installed; empty where it is
 	// not known, or none.
 	Schematic string
+	// Platform is the one that the node ran on before the install, and has to run
+	// on afterwards; empty where it is not known.
+	Platform string
 	// Told tells, of PhaseRollingBack, that the node has answered that it obeys.
 	Told bool
 	// PreviousEtcd is the version of etcd that a control plane ran before the

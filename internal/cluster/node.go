@@ -85,6 +85,9 @@ type Machine struct {
 	// BootUnknown tells that the node did not say whether it booted with secure
 	// boot; SecureBoot is then false and means nothing.
 	BootUnknown bool
+	// BootedWithUKI tells that the node booted a UKI, whose kernel arguments are
+	// those of the image that was installed.
+	BootedWithUKI bool
 	// BootID changes with every kernel start; empty when it may not be read.
 	BootID string
 	Stage  Stage
@@ -114,6 +117,9 @@ type MachineConfig struct {
 	// EtcdQuota is the largest size of etcd's database in bytes that a control
 	// plane configures (quota-backend-bytes); 0 where it configures none.
 	EtcdQuota int64
+	// UKIArguments tells that GRUB takes the kernel arguments from the UKI of the
+	// image that is installed, instead of writing its own.
+	UKIArguments bool
 	// Installs tells that the configuration has a place for InstallImage. Where
 	// it has none, the image is not added.
 	Installs bool

@@ -129,6 +129,8 @@ type journalEntry struct {
 	PreviousSchematic string `json:"previousSchematic,omitempty"`
 	// Schematic is the one that was installed.
 	Schematic string `json:"schematic,omitempty"`
+	// Platform is the one that the node ran on before.
+	Platform string `json:"platform,omitempty"`
 	// Told tells that the node has answered that it rolls back.
 	Told bool `json:"told,omitempty"`
 	// PreviousEtcd is the version of etcd that ran beside Previous.
@@ -144,7 +146,8 @@ type journalEntry struct {
 func encodeEntry(entry cluster.Entry) (string, error) {
 	stored := journalEntry{
 		Node: entry.Node, Phase: entry.Phase, Attempt: entry.Attempt, BootID: entry.BootID, Image: entry.Image,
-		PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd, Schematic: entry.Schematic, Told: entry.Told,
+		PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd,
+		Schematic: entry.Schematic, Platform: entry.Platform, Told: entry.Told,
 		Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
 	}
 
@@ -186,7 +189,7 @@ func decodeEntry(text string) (cluster.Entry, error) {
 	return cluster.Entry{
 		Node: stored.Node, Phase: stored.Phase, Attempt: stored.Attempt, BootID: stored.BootID, Image: stored.Image,
 		Target: target, Previous: previous, PreviousSchematic: stored.PreviousSchematic, PreviousEtcd: stored.PreviousEtcd,
-		Schematic: stored.Schematic, Told: stored.Told,
+		Schematic: stored.Schematic, Platform: stored.Platform, Told: stored.Told,
 		Run: stored.Run, Cordoned: stored.Cordoned, Written: stored.Written,
 	}, nil
 }

@@ -30,6 +30,9 @@ type Options struct {
 	Schematic string
 	// Platform is metal when empty.
 	Platform string
+	// UKI machines boot the UKI of what was installed, GrubUseUKICmdline ones have
+	// GRUB take the kernel arguments from there.
+	UKI, GrubUseUKICmdline bool
 	// SecureBoot machines boot with secure boot.
 	SecureBoot bool
 	// Pods is the number of workload pods, each covered by a budget.

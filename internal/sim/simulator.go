@@ -75,6 +75,7 @@ func (s *Simulator) start(ctx context.Context, options Options) error {
 	s.World, err = model.New(model.Options{
 		ClusterName: options.ClusterName, ControlPlanes: options.ControlPlanes, Workers: options.Workers,
 		Talos: options.Talos, Kubernetes: options.Kubernetes, Schematic: options.Schematic, Platform: options.Platform,
+		UKI: options.UKI, GrubUseUKICmdline: options.GrubUseUKICmdline,
 		SecureBoot: options.SecureBoot, Unpinned: options.Unpinned, Documents: options.Documents,
 		ProxyDisabled: options.ProxyDisabled, DisabledComponents: options.Disabled, ComponentImages: options.Repositories, ConfiguredImages: options.Images,
 		Seed: options.Seed, Faults: options.Faults,

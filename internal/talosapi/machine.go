@@ -238,7 +238,7 @@ func (c *Client) readSecurity(ctx context.Context, machine *cluster.Machine) err
 	var spec runtimepb.SecurityStateSpec
 
 	found, err := c.resource(ctx, machine.Address, kindSecurityState(), "securitystate", &spec)
-	machine.SecureBoot, machine.BootUnknown = spec.GetSecureBoot(), !found
+	machine.SecureBoot, machine.BootedWithUKI, machine.BootUnknown = spec.GetSecureBoot(), spec.GetBootedWithUki(), !found
 
 	return err
 }

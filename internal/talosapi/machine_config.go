@@ -49,7 +49,7 @@ type machineConfigDocument struct {
 
 	// The v1alpha1 document, which has no kind.
 	Machine struct {
-		Install *imageReference `yaml:"install"`
+		Install *installSection `yaml:"install"`
 		Kubelet imageReference  `yaml:"kubelet"`
 
 		ControlPlane struct {
@@ -75,6 +75,14 @@ type machineConfigDocument struct {
 // componentSwitch is how v1alpha1 switches a component off.
 type componentSwitch struct {
 	Disabled bool `yaml:"disabled"`
+}
+
+// installSection says which image is installed, and whether GRUB starts it with the
+// kernel arguments of its UKI.
+type installSection struct {
+	imageReference `yaml:",inline"`
+
+	GrubUseUKICmdline bool `yaml:"grubUseUKICmdline"`
 }
 
 type imageReference struct {
@@ -131,8 +139,12 @@ func newMachineConfig(documents []machineConfigDocument) *cluster.MachineConfig 
 }
 
 func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
-	if d.Machine.Install != nil {
-		config.Installs, config.InstallImage = true, d.Machine.Install.Image
+	// What says nothing of it at all leaves the kernel arguments to the UKI, as
+	// Talos reads it from 1.14 on.
+	config.UKIArguments = true
+
+	if install := d.Machine.Install; install != nil {
+		config.Installs, config.InstallImage, config.UKIArguments = true, install.Image, install.GrubUseUKICmdline
 	}
 
 	if quota := etcdQuota(d.Cluster.Etcd.ExtraArgs[quotaArgument]); quota != 0 {
@@ -153,7 +165,7 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 // addNamed reads the documents that took over from v1alpha1 in Talos 1.14.
 func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
 	if d.Kind == installKind {
-		config.Installs, config.InstallImage = true, d.Installer.Image
+		config.Installs, config.InstallImage, config.UKIArguments = true, d.Installer.Image, true
 
 		return
 	}

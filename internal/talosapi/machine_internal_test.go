@@ -47,11 +47,11 @@ cluster:
 		},
 		"nothing pinned": {
 			content: "version: v1alpha1\nmachine: {type: worker, kubelet: {}}\ncluster: {}\n",
-			want:    cluster.MachineConfig{Images: map[cluster.Component]string{}},
+			want:    cluster.MachineConfig{UKIArguments: true, Images: map[cluster.Component]string{}},
 		},
 		"empty images are none": {
 			content: "machine: {kubelet: {image: \"\"}}\ncluster: {scheduler: {image: }, proxy: {image: ~}}\n",
-			want:    cluster.MachineConfig{Images: map[cluster.Component]string{}},
+			want:    cluster.MachineConfig{UKIArguments: true, Images: map[cluster.Component]string{}},
 		},
 		"documents decide, wherever they stand": {
 			content: `apiVersion: v1alpha1
@@ -81,15 +81,23 @@ mode: nftables
 		},
 		"a document for an installer without an image": {
 			content: "machine: {}\n---\napiVersion: v1alpha1\nkind: UnattendedInstallConfig\nprovisioning: {diskSelector: {match: disk.size > 1u}}\n",
-			want:    cluster.MachineConfig{Installs: true},
+			want:    cluster.MachineConfig{Installs: true, UKIArguments: true},
 		},
 		"no place for an installer": {
 			content: "machine:\n  install:\ncluster: {etcd: }\n",
-			want:    cluster.MachineConfig{},
+			want:    cluster.MachineConfig{UKIArguments: true},
+		},
+		"GRUB takes the kernel arguments from the UKI": {
+			content: "machine: {install: {image: \"ghcr.io/siderolabs/installer:v1.13.0\", grubUseUKICmdline: true}}\n",
+			want:    cluster.MachineConfig{Installs: true, InstallImage: "ghcr.io/siderolabs/installer:v1.13.0", UKIArguments: true},
+		},
+		"GRUB has kernel arguments of its own": {
+			content: "machine: {install: {grubUseUKICmdline: false}}\n",
+			want:    cluster.MachineConfig{Installs: true},
 		},
 		"a document about the installer decides": {
 			content: "kind: UnattendedInstallConfig\ninstaller: {}\n---\nmachine: {install: {image: \"ghcr.io/siderolabs/installer:v1.13.0\"}}\n",
-			want:    cluster.MachineConfig{Installs: true},
+			want:    cluster.MachineConfig{Installs: true, UKIArguments: true},
 		},
 		"components switched off": {
 			content: `version: v1alpha1
@@ -101,8 +109,9 @@ cluster:
   scheduler: {image: "registry.k8s.io/kube-scheduler:v1.35.0"}
 `,
 			want: cluster.MachineConfig{
-				Images:   map[cluster.Component]string{cluster.Scheduler: "registry.k8s.io/kube-scheduler:v1.35.0"},
-				Disabled: map[cluster.Component]bool{cluster.ControllerManager: true, cluster.Scheduler: true},
+				UKIArguments: true,
+				Images:       map[cluster.Component]string{cluster.Scheduler: "registry.k8s.io/kube-scheduler:v1.35.0"},
+				Disabled:     map[cluster.Component]bool{cluster.ControllerManager: true, cluster.Scheduler: true},
 			},
 		},
 		"components not switched off": {
@@ -115,7 +124,7 @@ apiVersion: v1alpha1
 kind: KubeSchedulerConfig
 enabled: true
 `,
-			want: cluster.MachineConfig{},
+			want: cluster.MachineConfig{UKIArguments: true},
 		},
 		"documents decide about what is switched off": {
 			content: `apiVersion: v1alpha1
@@ -131,6 +140,7 @@ enabled: false
 image: registry.k8s.io/kube-scheduler:v1.36.0
 `,
 			want: cluster.MachineConfig{
+				UKIArguments: true,
 				Images: map[cluster.Component]string{
 					cluster.ControllerManager: "registry.k8s.io/kube-controller-manager:v1.36.0",
 					cluster.Scheduler:         "registry.k8s.io/kube-scheduler:v1.36.0",
@@ -162,6 +172,7 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 			want: cluster.MachineConfig{
 				InstallImage: "factory.talos.dev/metal-installer/abc:v1.14.0",
 				Installs:     true,
+				UKIArguments: true,
 				Images:       map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
 				Disabled:     map[cluster.Component]bool{cluster.Proxy: true},
 			},
@@ -174,7 +185,7 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 			continue
 		}
 
-		if got.InstallImage != test.want.InstallImage || got.Installs != test.want.Installs || got.EtcdQuota != test.want.EtcdQuota ||
+		if got.InstallImage != test.want.InstallImage || got.Installs != test.want.Installs || got.UKIArguments != test.want.UKIArguments || got.EtcdQuota != test.want.EtcdQuota ||
 			!maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) {
 			t.Errorf("%s: %+v, want %+v", name, *got, test.want)
 		}

@@ -48,6 +48,28 @@ func TestMachineReadsEverythingAnUpgradeNeeds(t *testing.T) {
 	}
 }
 
+// TestMachineTellsWhereItsKernelArgumentsComeFrom: from the UKI of what was
+// installed, or from the bootloader.
+func TestMachineTellsWhereItsKernelArgumentsComeFrom(t *testing.T) {
+	for name, test := range map[string]struct {
+		options     model.Options
+		booted, has bool
+	}{
+		"GRUB":                    {options: model.Options{Platform: "aws"}},
+		"a UKI":                   {options: model.Options{Platform: "aws", UKI: true}, booted: true},
+		"GRUB that reads the UKI": {options: model.Options{Platform: "aws", GrubUseUKICmdline: true}, has: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, test.options, func(r *rig) {
+				got := r.machine(r.client(""), worker0)
+				if got.Platform != "aws" || got.BootedWithUKI != test.booted || got.Config == nil || got.Config.UKIArguments != test.has {
+					r.Errorf("platform %q, booted with a UKI %t, configuration %+v", got.Platform, got.BootedWithUKI, got.Config)
+				}
+			})
+		})
+	}
+}
+
 func TestMachineTakesFewRoundTrips(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		r.machine(r.client(""), worker0)

@@ -25,7 +25,8 @@
 //	     rollbacks of a node there is a new boot ID, or the second undoes the first
 //	S5   no version goes down but by a node's own fallback or by a rollback that
 //	     the journal knows of, once for each install; no minor is skipped, no
-//	     component is newer than an API server
+//	     component is newer than an API server, no node boots for another
+//	     platform than its own because of us
 //	S6   every pair of Talos and Kubernetes that comes about is supported
 //	S7   only the holder of the lease acts, and no operator beside it: none is asked
 //	     to, and one that could is held in the name of the run, until its object is

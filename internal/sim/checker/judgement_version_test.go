@@ -2,9 +2,36 @@
 
 package checker_test
 
+import "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+
 // versionJudgements are about what is installed and what runs.
 func versionJudgements() []judgement {
 	return []judgement{
+		{name: "S5: another platform", want: breaks(s5), tale: func() *tale {
+			t := held()
+			t.put("worker-0", after)
+			t.goDown("worker-0")
+			t.bootOn("worker-0", after, "metal", "upgrade")
+
+			return t
+		}},
+		{name: "S5: the system of the old platform comes back by itself", want: breaks(s5), tale: func() *tale {
+			t := held()
+			t.put("worker-0", after)
+			t.goDown("worker-0")
+			t.bootOn("worker-0", after, "metal", "upgrade")
+			t.bootOn("worker-0", before, "", "fallback")
+
+			return t
+		}},
+		{name: "S5: another platform, which somebody else installed", tale: func() *tale {
+			t := held()
+			t.tell("worker-0", history.KindInstall, "talos", after, "schematic", "", "slot", "B", "exit", "0", "by", "other")
+			t.down("worker-0", "other")
+			t.bootOn("worker-0", after, "metal", "upgrade")
+
+			return t
+		}},
 		{name: "S4: two installs without a boot", want: breaks(s4), tale: func() *tale {
 			t := held()
 			t.put("worker-0", after)

@@ -22,8 +22,8 @@ type node struct {
 	// left: somebody deleted its Node object.
 	left bool
 
-	talos, schematic, bootID string
-	installs, reboots        int
+	talos, schematic, platform, bootID string
+	installs, reboots                  int
 	// parts are the components of Kubernetes, configs counts configurations of
 	// ours, dryRuns those that were only tried and whose calls are still to end.
 	parts            map[string]*component
@@ -52,6 +52,8 @@ type node struct {
 	// the last one that succeeded.
 	installers int
 	armed      string
+	// ours: what is armed was installed by a run.
+	ours bool
 	// wanted is what the present holder of the lease last meant to install,
 	// empty where it has not come to the node.
 	wanted string
@@ -93,6 +95,7 @@ func (c *Checker) introduce(event history.Event) {
 
 	n.introduced, n.role = true, detail["role"]
 	n.talos, n.schematic, n.bootID = detail["talos"], detail["schematic"], detail["boot_id"]
+	n.platform = detail["platform"]
 	c.introduceParts(n, detail)
 
 	if detail["joins"] == isTrue {

@@ -115,8 +115,14 @@ func (t *tale) down(node, by string) { t.tell(node, history.KindDown, "by", by) 
 
 func (t *tale) boot(node, talos, kubelet, cause string) {
 	t.boots++
-	t.tell(node, history.KindBoot, "boot_id", fmt.Sprintf("boot-%d", t.boots), "talos", talos, "schematic", "",
+	t.tell(node, history.KindBoot, "boot_id", fmt.Sprintf("boot-%d", t.boots), "talos", talos, "schematic", "", "platform", "",
 		"kubelet", kubelet, "cause", cause, "fallback", strconv.FormatBool(cause == "fallback"))
+}
+
+// bootOn boots a system that is built for a platform.
+func (t *tale) bootOn(node, talos, platform, cause string) {
+	t.boot(node, talos, t.kubelet, cause)
+	t.events[len(t.events)-1].Detail["platform"] = platform
 }
 
 func (t *tale) stage(node, from, to string) {

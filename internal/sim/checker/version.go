@@ -38,7 +38,7 @@ func (c *Checker) installed(event history.Event) {
 	}
 
 	n.installs++
-	n.armed = talos
+	n.armed, n.ours = talos, true
 
 	if talos == n.talos && schematic == n.schematic {
 		c.violate(S4, n.name, "installed Talos %s, which it runs already", talos)
@@ -51,7 +51,7 @@ func (c *Checker) installed(event history.Event) {
 func (n *node) byHand(event history.Event) {
 	if event.Detail["exit"] == "0" {
 		n.installs++
-		n.armed = event.Detail["talos"]
+		n.armed, n.ours = event.Detail["talos"], false
 	}
 }
 
@@ -85,10 +85,16 @@ func (c *Checker) booted(n *node, event history.Event) {
 		c.checkMove(n, "booted", talos)
 	}
 
+	platform := event.Detail["platform"]
+	if n.ours && !fallback && platform != n.platform {
+		c.violate(S5, n.name, "booted on platform %s, and ran on %s before", platform, n.platform)
+	}
+
 	other := kubernetes != "" && kubernetes != n.runs(kubelet)
 	moved := talos != n.talos || other
 
 	n.talos, n.schematic, n.bootID = talos, event.Detail["schematic"], event.Detail["boot_id"]
+	n.platform, n.ours = platform, false
 	delete(c.unheard, n.name)
 	n.up, n.goingDown, n.stage, n.asked = true, false, "booting", 0
 	n.installers, n.armed, n.reverted = 0, "", false

@@ -38,7 +38,7 @@ const (
 	// did; fault: the script did; machine: it does so by itself, falling back).
 	KindDown Kind = "down"
 	// KindBoot is a machine whose kernel started. Detail: boot_id, talos,
-	// schematic, slot, kubelet, fallback (true when the old system came
+	// schematic, platform, slot, kubelet, fallback (true when the old system came
 	// back by itself), cause (upgrade|reboot|fallback|rollback).
 	KindBoot Kind = "boot"
 	// KindEtcd is a change of a member. Detail: member (id), state

@@ -65,7 +65,7 @@ func (w *World) recordBoot(n *node, why cause) {
 	running := n.running()
 
 	w.record(n.name, history.KindBoot, map[string]string{
-		"boot_id": n.bootID, "talos": running.talos, "schematic": running.schematic,
+		"boot_id": n.bootID, "talos": running.talos, "schematic": running.schematic, "platform": running.platform,
 		"slot": slotName(n.booted), "kubelet": n.components.Kubelet,
 		"fallback": strconv.FormatBool(why == causeFallback), "cause": string(why),
 	})
@@ -84,9 +84,6 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 
 		why = n.cause(why)
 		n.booted, n.armed, n.reverted = n.next, false, false
-		if n.slots[n.booted].platform == "" {
-			n.slots[n.booted].platform = w.options.Platform
-		}
 
 		n.bootID = w.newBootID(n)
 		n.bootedAt, n.downAt = w.clock.Now(), time.Time{}

@@ -46,7 +46,7 @@ func (w *World) writeConfig(n *node, kubernetes string) error {
 	err = parsed.Execute(&text, map[string]any{
 		"Type": n.role, "ControlPlane": n.role == ControlPlane, "Name": n.name, "Install": n.running().image,
 		"Images": w.options.imagesFor(kubernetes), "ProxyDisabled": w.options.ProxyDisabled,
-		"Disabled":    w.options.switchedOff(),
+		"Disabled": w.options.switchedOff(), "GrubUseUKICmdline": w.options.GrubUseUKICmdline,
 		"ClusterName": w.options.ClusterName, "ClusterID": w.clusterID, "Endpoint": endpoint, "APIServer": hostPort(endpoint, "6443"),
 		"Secret": drawToken(w.options.Seed, "secret"),
 	})

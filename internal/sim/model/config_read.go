@@ -164,6 +164,21 @@ func (c *configuration) install() string {
 	return image
 }
 
+// ukiArguments tells whether an installer of that version has GRUB take the kernel
+// arguments from the UKI.
+func (c *configuration) ukiArguments(talos string) bool {
+	section, found := child(c.main, "machine")["install"].(map[string]any)
+
+	switch _, unattended := c.documents[installKind]; {
+	case unattended:
+		return true
+	case !found:
+		return AtLeast(talos, 1, 14)
+	default:
+		return section["grubUseUKICmdline"] == true
+	}
+}
+
 // rest is everything about a component but its image, to be compared.
 func (c *configuration) rest(component string) string {
 	section := maps.Clone(c.section(component))

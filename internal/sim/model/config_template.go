@@ -32,6 +32,9 @@ machine:
     disk: /dev/sda # The disk used for installations.
     image: {{ .Install }}
     wipe: false
+{{- if .GrubUseUKICmdline }}
+    grubUseUKICmdline: true
+{{- end }}
 ` + machineCluster + `{{- if .ControlPlane }}
   apiServer:
 {{- with index .Images "kube-apiserver" }}

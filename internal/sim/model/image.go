@@ -18,7 +18,7 @@ type system struct {
 	image     string
 	talos     string
 	schematic string
-	platform  string // empty keeps the machine's own
+	platform  string // of its UKI: metal, unless it was built for another one
 	secure    bool
 }
 
@@ -43,15 +43,20 @@ func parseInstaller(image string) (system, error) {
 		return system{}, fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
 	}
 
-	content := system{image: image, talos: version.String()}
+	content := system{image: image, talos: version.String(), platform: "metal"}
 	content.flavour(strings.Split(repository, "/"))
 
 	return content, nil
 }
 
 // flavour fills in what the Image Factory puts into the last two elements of
-// the name: <platform>-installer[-secureboot]/<schematic>.
+// the name: <platform>-installer[-secureboot]/<schematic>. People's own builds have
+// no schematic.
 func (s *system) flavour(elements []string) {
+	if platform, own := strings.CutSuffix(elements[len(elements)-1], "-installer"); own {
+		s.platform = platform
+	}
+
 	if len(elements) < 2 {
 		return
 	}

@@ -240,11 +240,18 @@ func (w *World) finishInstall(life context.Context, n *node, run *installation, 
 	})
 }
 
+// takesPlatform tells whether the machine runs on the platform of what an installer
+// of that version writes.
+func (n *node) takesPlatform(talos string) bool {
+	return n.secure || AtLeast(talos, 1, 10) && (n.uki || n.configured.ukiArguments(talos))
+}
+
 // writeSlot puts a system into the slot the bootloader does not name, and
 // names it. The META tag keeps which one was named before: without a reboot in
 // between that is a system which never ran.
 func (w *World) writeSlot(n *node, target int, content system) {
-	if content.platform == "" {
+	// A bootloader with kernel arguments of its own keeps those of the machine.
+	if !n.takesPlatform(content.talos) {
 		content.platform = n.platform()
 	}
 

@@ -127,6 +127,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		uuid:     drawUUID(seed, "uuid", options.Name),
 		identity: identity, machineID: machineID,
 		secure:   defaults.SecureBoot,
+		uki:      defaults.UKI || defaults.SecureBoot,
 		drawn:    map[string]uint64{},
 		slots:    [2]system{content},
 		tag:      -1,

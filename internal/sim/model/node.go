@@ -18,7 +18,7 @@ type node struct {
 	// identity is what discovery calls the machine, machineID what Talos makes of
 	// that. Both are on the STATE partition.
 	identity, machineID string
-	secure              bool
+	secure, uki         bool
 	drawn               map[string]uint64
 
 	slots  [2]system

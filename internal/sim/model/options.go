@@ -41,6 +41,12 @@ type Options struct {
 	Schematic string
 	// Platform is metal when empty.
 	Platform string
+	// UKI machines boot the UKI of what was installed, and take their kernel
+	// arguments from it; those with SecureBoot do so always.
+	UKI bool
+	// GrubUseUKICmdline has the machine configurations say that GRUB takes them from
+	// there too.
+	GrubUseUKICmdline bool
 	// IPv6 machines have addresses of IPv6 and no others.
 	IPv6 bool
 	// ContainerdVolume gives the images a volume of their own below

@@ -114,6 +114,44 @@ func TestGenericInstallerLosesTheSchematicAndIsGoneFrom114(t *testing.T) {
 	})
 }
 
+// TestUKIBringsItsPlatform: a bootloader that takes the kernel arguments from the
+// UKI makes the machine run on the platform of the image, and one that has its own
+// keeps what there was.
+func TestUKIBringsItsPlatform(t *testing.T) {
+	const generic, ownBuild = "ghcr.io/siderolabs/installer", "registry.example.com/aws-installer"
+
+	for name, test := range map[string]struct {
+		options     model.Options
+		image, want string
+	}{
+		"GRUB":                     {model.Options{}, generic + ":v1.13.4", "aws"},
+		"a UKI":                    {model.Options{UKI: true}, generic + ":v1.13.4", "metal"},
+		"GRUB that reads the UKI":  {model.Options{GrubUseUKICmdline: true}, generic + ":v1.13.4", "metal"},
+		"documents":                {model.Options{Talos: "1.14.0", Documents: true}, factoryImage[:len(factoryImage)-len("1.13.4")] + "1.14.1", "metal"},
+		"a UKI of a factory":       {model.Options{UKI: true}, factoryImage, "metal"},
+		"a UKI of the platform":    {model.Options{UKI: true}, "factory.talos.dev/aws-installer/" + schematic + ":v1.13.4", "aws"},
+		"a UKI of somebody's own":  {model.Options{UKI: true}, ownBuild + ":v1.13.4", "aws"},
+		"no UKI in the image":      {model.Options{Talos: "1.8.4", UKI: true}, generic + ":v1.9.5", "aws"},
+		"always with secure boot":  {model.Options{Talos: "1.8.4", SecureBoot: true}, "factory.talos.dev/installer-secureboot/" + schematic + ":v1.9.5", "metal"},
+		"the first line with UKIs": {model.Options{Talos: "1.9.5", UKI: true}, generic + ":v1.10.0", "metal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.options.ControlPlanes, test.options.Workers, test.options.Platform = 1, 1, "aws"
+			inWorld(t, test.options, func(r rig) {
+				if r.node("worker-0").Platform != "aws" {
+					r.t.Fatalf("it begins on platform %q", r.node("worker-0").Platform)
+				}
+
+				r.pullAndInstall("worker-0", test.image)
+
+				if after := r.reboot("worker-0"); after.Platform != test.want {
+					r.t.Fatalf("platform %q, want %q", after.Platform, test.want)
+				}
+			})
+		})
+	}
+}
+
 func TestInstallerRunsOnWhenItsCallerGoesAway(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
 		if _, err := r.Pull(r.t.Context(), "cp-0", factoryImage, nil); err != nil {

@@ -87,6 +87,7 @@ func (c configuration) summary() *cluster.MachineConfig {
 	read.InstallImage = c.image(cluster.Installer)
 	_, read.Installs = c.place(cluster.Installer)
 	read.EtcdQuota = c.etcdQuota()
+	read.UKIArguments = c.ukiArguments()
 
 	for _, component := range cluster.Components(cluster.ControlPlane) {
 		if named := c.image(component); named != "" {
@@ -197,6 +198,15 @@ func (c configuration) image(component cluster.Component) string {
 	mapping, _ := c.place(component)
 
 	return text(child(mapping, keyImage))
+}
+
+// ukiArguments tells whether GRUB takes the kernel arguments from the UKI: where
+// nothing is said of the installation, too.
+func (c configuration) ukiArguments() bool {
+	install := child(c.document(""), "machine", "install")
+	unattended := c.document("UnattendedInstallConfig") != nil
+
+	return unattended || install == nil || text(child(install, "grubUseUKICmdline")) == "true"
 }
 
 // unlimited is the quota of a database of etcd without one.

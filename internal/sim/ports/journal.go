@@ -58,6 +58,7 @@ type entry struct {
 	Target            string    `json:"target"`
 	Previous          string    `json:"previous"`
 	PreviousSchematic string    `json:"previousSchematic,omitempty"`
+	Platform          string    `json:"platform,omitempty"`
 	Run               string    `json:"run"`
 	Cordoned          bool      `json:"cordoned"`
 	Written           time.Time `json:"written"`
@@ -66,7 +67,7 @@ type entry struct {
 func encode(e cluster.Entry) (string, error) {
 	text, err := json.Marshal(entry{
 		Node: e.Node, Phase: string(e.Phase), Attempt: e.Attempt, BootID: e.BootID, Image: e.Image,
-		Target: e.Target.String(), Previous: e.Previous.String(), PreviousSchematic: e.PreviousSchematic,
+		Target: e.Target.String(), Previous: e.Previous.String(), PreviousSchematic: e.PreviousSchematic, Platform: e.Platform,
 		Run: e.Run, Cordoned: e.Cordoned, Written: e.Written.UTC(),
 	})
 

@@ -23,7 +23,8 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 		Address: state.Address, NodeName: state.Name, MachineID: state.MachineID, UUID: state.UUID, Role: cluster.Role(state.Role),
 		Talos: talos, Schematic: state.Schematic, Platform: state.Platform,
 		SecureBoot: state.SecureBoot && !state.SecurityUnknown, BootUnknown: state.SecurityUnknown,
-		BootID: state.BootID, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
+		BootedWithUKI: state.BootedWithUKI && !state.SecurityUnknown,
+		BootID:        state.BootID, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
 		// The running system does not see what an installer has just written.
 		UpgradePending: state.UpgradePending && !state.Armed,
 	}

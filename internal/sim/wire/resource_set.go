@@ -152,7 +152,7 @@ func toldResources(state model.NodeState) []resource.Resource {
 
 	if !state.SecurityUnknown {
 		security := runtime.NewSecurityStateSpec(runtime.NamespaceName)
-		security.TypedSpec().SecureBoot, security.TypedSpec().BootedWithUKI = state.SecureBoot, state.SecureBoot
+		security.TypedSpec().SecureBoot, security.TypedSpec().BootedWithUKI = state.SecureBoot, state.BootedWithUKI
 		list = append(list, security)
 	}
 
