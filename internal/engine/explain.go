@@ -36,6 +36,9 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		}
 	case errors.Is(err, ErrUnhealthy):
 		failed.Remedy = t.lookRemedy()
+	case errors.Is(err, ErrPlatform):
+		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has its platform. Then choose an installer_image that is built for %s, and run terraform apply again.",
+			t.step.Address, t.entry.Platform)
 	case errors.Is(err, ErrInstaller):
 		failed.Remedy = "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again: " +
 			"it drains and reboots this node first, which shows what was installed."
@@ -156,6 +159,8 @@ func brief(err error) string {
 		return fmt.Sprintf("node %s did not become healthy with its new system", failure.Node)
 	case errors.Is(err, ErrNeverReturned):
 		return fmt.Sprintf("node %s did not come back online", failure.Node)
+	case errors.Is(err, ErrPlatform):
+		return fmt.Sprintf("node %s lost its platform", failure.Node)
 	case errors.Is(err, ErrFallback):
 		return fmt.Sprintf("node %s fell back to its old system by itself", failure.Node)
 	case errors.Is(err, ErrDrain):

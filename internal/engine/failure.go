@@ -88,7 +88,7 @@ func (f *Failure) Nodes() []string {
 // elsewhere tells that nothing failed on the node itself: it waited for its gate,
 // or the run had to stop while it was on its way.
 func (f *Failure) elsewhere() bool {
-	for _, cause := range []error{ErrInstaller, ErrFallback, ErrRolledBack, ErrUnhealthy} {
+	for _, cause := range []error{ErrInstaller, ErrFallback, ErrRolledBack, ErrUnhealthy, ErrPlatform} {
 		if errors.Is(f.Err, cause) {
 			return false
 		}
@@ -126,6 +126,8 @@ var (
 	// ErrRolledBack: a node did not become healthy with its new system and was
 	// sent back to its old one.
 	ErrRolledBack = errors.New("node was rolled back to its old system")
+	// ErrPlatform: a node came back on another platform than it ran on.
+	ErrPlatform = errors.New("node lost its platform")
 	// ErrInstaller: the installer ran and failed.
 	ErrInstaller = errors.New("installer failed")
 	// ErrNeverReturned: a node did not come back in time.

@@ -50,7 +50,7 @@ func (t *turn) intend(ctx context.Context, before string) error {
 
 		if !t.open || t.entry.BootID != t.seen.BootID {
 			t.entry.BootID, t.entry.Previous, t.entry.PreviousSchematic = t.seen.BootID, t.seen.Talos, t.seen.Schematic
-			t.entry.PreviousEtcd = t.member
+			t.entry.Platform, t.entry.PreviousEtcd = t.seen.Platform, t.member
 
 			if err := t.record(ctx, cluster.PhaseIntent); err != nil {
 				return errors.Join(err, t.unrecord(ctx))

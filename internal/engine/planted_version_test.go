@@ -72,6 +72,11 @@ func plantedVersions() []planted {
 			},
 		},
 		{
+			name: "a node that boots a UKI is taken for one that does not", want: []checker.Invariant{checker.S5},
+			setup: setup{Options: model.Options{Platform: "aws", UKI: true}}, lie: silence,
+			plant: func(_ *rig, l *liar) { l.machine = func(m *cluster.Machine) { m.BootedWithUKI = false } },
+		},
+		{
 			name: "the support matrix is not asked", want: []checker.Invariant{checker.S6}, target: "1.14.1",
 			setup: setup{Options: model.Options{Kubernetes: "1.31.4"}},
 			plant: func(_ *rig, l *liar) { l.kubernetes = kubernetes },

@@ -147,6 +147,8 @@ func (t *turn) judge(machine cluster.Machine) (outcome, error) {
 	unchanged := machine.Talos.Equal(t.entry.Previous) && machine.Schematic == t.entry.PreviousSchematic
 
 	switch {
+	case lostPlatform(t.entry.Platform, machine):
+		return arrived, &platformError{image: t.entry.Image, before: t.entry.Platform, now: machine.Platform}
 	case installed:
 		// Where an earlier run had another target, the next plan goes on from
 		// here.
@@ -168,6 +170,23 @@ func (t *turn) judge(machine cluster.Machine) (outcome, error) {
 		return arrived, fmt.Errorf("the node came back with Talos %s and schematic %q, which is neither the old system nor the one that was installed", machine.Talos, machine.Schematic)
 	}
 }
+
+// lostPlatform tells whether the machine runs on another platform than before.
+func lostPlatform(before string, machine cluster.Machine) bool {
+	return before != "" && machine.Platform != "" && machine.Platform != before
+}
+
+// platformError is a node whose new system is built for another platform.
+type platformError struct {
+	image, before, now string
+}
+
+func (p *platformError) Error() string {
+	return fmt.Sprintf("the node ran on platform %s and came back on %s: %s is built for that, and with it the node does not find what %s gives to its machines, such as its name, its addresses and its disks",
+		p.before, p.now, p.image, p.before)
+}
+
+func (p *platformError) Unwrap() error { return ErrPlatform }
 
 // returnedTo is what becomes of a node that runs its old system again.
 func (t *turn) returnedTo(ctx context.Context, result outcome) error {

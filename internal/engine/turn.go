@@ -241,6 +241,7 @@ func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
 	t.entry = cluster.Entry{
 		Node: t.step.Node, Attempt: number, BootID: machine.BootID, Image: t.step.Image, Target: t.step.To,
 		Previous: machine.Talos, PreviousSchematic: machine.Schematic, Schematic: t.step.Schematic,
+		Platform: machine.Platform,
 	}
 
 	if err := t.vacate(ctx); err != nil {

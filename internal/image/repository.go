@@ -27,6 +27,8 @@ const (
 	// genericRepository is the installer without extensions. It is published
 	// up to Talos 1.13 only.
 	genericRepository = "ghcr.io/siderolabs/installer"
+	// metal is the platform of what names none.
+	metal = "metal"
 	// equinixMetal is how Talos spells the one platform that the factory has no
 	// name for.
 	equinixMetal = "equinixMetal"
@@ -132,6 +134,14 @@ func (r Repository) At(v version.Version) string { return r.String() + ":" + v.T
 // siderolabs published up to Talos 1.13.
 func (r Repository) Generic() bool { return r.String() == genericRepository }
 
+// mirrorsGeneric tells that the name is the one of the generic installer at
+// another registry.
+func (r Repository) mirrorsGeneric() bool {
+	_, name, _ := strings.Cut(genericRepository, "/")
+
+	return strings.HasSuffix(r.String(), "/"+name)
+}
+
 // Factory reads the repository as one of an Image Factory; ok is false when it
 // is not built like one. The host may be a mirror.
 func (r Repository) Factory() (Factory, bool) {
@@ -153,7 +163,7 @@ func (r Repository) Factory() (Factory, bool) {
 
 	platform := match[1]
 	if platform == "" {
-		platform = "metal"
+		platform = metal
 	}
 
 	return Factory{Platform: platform, SecureBoot: match[2] != "", Schematic: schematic}, true

@@ -23,6 +23,22 @@ type Running struct {
 	// boot: an image that says how it boots is taken at its word, and any other
 	// is the one without.
 	BootUnknown bool
+	// UKI tells that the node takes its kernel arguments from the UKI of the image,
+	// and with them the platform: it boots the UKI itself, or has GRUB read it.
+	UKI bool
+}
+
+// elsewhere tells that the node runs on a platform that an Image Factory builds
+// installers of its own for.
+func (n Running) elsewhere() bool {
+	return n.Platform != "" && n.Platform != metal && n.Platform != equinixMetal
+}
+
+// takesPlatform tells whether an image of that version makes the node run on the
+// platform that it is built for. From Talos 1.10 on there is a UKI in every
+// installer; before, in those for secure boot.
+func (n Running) takesPlatform(target version.Version) bool {
+	return n.UKI && n.Platform != "" && n.Platform != metal && (n.SecureBoot || target.AtLeast(1, 10))
 }
 
 // bare tells whether the node runs Talos without anything added.
@@ -51,6 +67,9 @@ type Choice struct {
 	// Demanded tells that the configuration asks for this schematic, so that a
 	// node with another one is not at its target.
 	Demanded bool
+	// Advice is what is worth knowing about it, a phrase: why it is of another
+	// repository than the one that is configured, or what its name leaves open.
+	Advice string
 }
 
 // Resolve chooses the image for a node: its own repository, or the one that is
@@ -84,11 +103,41 @@ func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 		return resolveOwnBuild(node, target, repository, wish)
 	}
 
-	if err := matchFactory(node, factory, repository, wish.Lenient); err != nil {
+	if err := matchSchematic(node, factory, repository, wish.Lenient); err != nil {
 		return Choice{}, err
 	}
 
-	return Choice{Reference: repository.At(target), Schematic: factory.Schematic}, nil
+	return resolveFactory(node, target, repository, wish.Lenient)
+}
+
+// resolveFactory takes an image of an Image Factory. Where its name has no
+// platform, which stands for metal from Talos 1.10 on, it gets the node's.
+func resolveFactory(node Running, target version.Version, repository Repository, lenient Leniency) (Choice, error) {
+	factory, _ := repository.Factory()
+
+	var advice string
+
+	host, unnamed := strings.CutSuffix(repository.String(), "/"+Factory{SecureBoot: factory.SecureBoot, Schematic: factory.Schematic}.path())
+
+	if unnamed && node.elsewhere() {
+		factory.Platform = node.Platform
+
+		if node.SecureBoot || target.AtLeast(1, 10) {
+			named, err := factory.Repository(host)
+			if err != nil {
+				return Choice{}, err
+			}
+
+			advice = fmt.Sprintf("%s is built for platform %s and %s for platform %s, so that is where the installer is taken from", repository, metal, named, node.Platform)
+			repository = named
+		}
+	}
+
+	if err := matchFlavour(node, target, factory, repository, lenient); err != nil {
+		return Choice{}, err
+	}
+
+	return Choice{Reference: repository.At(target), Schematic: factory.Schematic, Advice: advice}, nil
 }
 
 // resolveOverride takes the repository that the configuration names. One that
@@ -101,18 +150,14 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 	}
 
 	if factory, ok := repository.Factory(); ok {
-		choice := Choice{Schematic: factory.Schematic, Demanded: true}
-		if err := matchFlavour(node, factory, repository, wish.Lenient); err != nil {
-			return choice, err
-		}
+		choice, err := resolveFactory(node, target, repository, wish.Lenient)
+		choice.Schematic, choice.Demanded = factory.Schematic, true
 
-		choice.Reference = repository.At(target)
-
-		return choice, nil
+		return choice, err
 	}
 
 	if repository.names(node.Schematic) {
-		return Choice{Reference: repository.At(target), Schematic: node.Schematic}, nil
+		return ownBuild(node, target, repository, node.Schematic)
 	}
 
 	if !node.bare() && !wish.Lenient.AnySchematic {
@@ -126,11 +171,14 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 	// What the node runs now is dropped where that was accepted.
 	node.Schematic, node.Extensions = "", nil
 
-	if repository.Generic() {
+	switch {
+	case !repository.Generic():
+		return ownBuild(node, target, repository, "")
+	case node.takesPlatform(target):
+		return Choice{}, loses(node, repository, metal)
+	default:
 		return resolveGeneric(node, target, repository, wish)
 	}
-
-	return Choice{Reference: repository.At(target)}, nil
 }
 
 // resolveGeneric replaces the generic installer where it would lose something
@@ -148,18 +196,25 @@ func resolveGeneric(node Running, target version.Version, repository Repository,
 		node.Extensions = nil
 	}
 
-	if node.bare() && !node.SecureBoot && !target.AtLeast(1, 14) {
+	takes := node.takesPlatform(target)
+	if node.bare() && !node.SecureBoot && !target.AtLeast(1, 14) && !takes {
 		return Choice{Reference: repository.At(target)}, nil
 	}
 
-	return fromFactory(node, target, wish)
+	choice, err := fromFactory(node, target, wish)
+	if err == nil && takes {
+		choice.Advice = fmt.Sprintf("%s is built for platform %s, and a node on %s that takes the platform from the image it boots would lose it, so the installer is taken from %s",
+			repository, metal, node.Platform, strings.TrimSuffix(choice.Reference, ":"+target.Tag()))
+	}
+
+	return choice, err
 }
 
 // resolveOwnBuild keeps a repository whose name says nothing about its content,
 // unless the node demonstrably runs a factory image from elsewhere.
 func resolveOwnBuild(node Running, target version.Version, repository Repository, wish Wish) (Choice, error) {
 	if repository.names(node.Schematic) {
-		return Choice{Reference: repository.At(target), Schematic: node.Schematic}, nil
+		return ownBuild(node, target, repository, node.Schematic)
 	}
 
 	if node.Schematic != "" && node.Schematic != EmptySchematic && !wish.Lenient.AnySchematic {
@@ -171,7 +226,44 @@ func resolveOwnBuild(node Running, target version.Version, repository Repository
 		}
 	}
 
-	return Choice{Reference: repository.At(target)}, nil
+	return ownBuild(node, target, repository, "")
+}
+
+// ownBuild is an image whose name does not have to say what it is built for.
+func ownBuild(node Running, target version.Version, repository Repository, schematic string) (Choice, error) {
+	choice := Choice{Reference: repository.At(target), Schematic: schematic}
+
+	switch {
+	case !node.takesPlatform(target):
+	case repository.mirrorsGeneric():
+		return Choice{}, loses(node, repository, metal)
+	case !strings.Contains(repository.String(), strings.ToLower(node.Platform)):
+		choice.Advice = fmt.Sprintf("the name of %s does not say which platform it is built for, and a node on %s takes the platform from the image that it boots; "+
+			"the roll stops at a node that comes back on another one", repository, node.Platform)
+	}
+
+	return choice, nil
+}
+
+// loses is the refusal of an image that is built for another platform than the
+// node runs on.
+func loses(node Running, repository Repository, platform string) error {
+	remedy := "set installer_image to a build of your own for " + node.Platform + ", which no Image Factory has"
+	if node.Platform != equinixMetal {
+		schematic := node.schematicHint()
+		if node.bare() {
+			schematic = EmptySchematic
+		}
+
+		remedy = fmt.Sprintf("set installer_image to a repository that ends in /%s-installer/%s", node.Platform, schematic)
+	}
+
+	return &UnsuitableError{
+		Kind: ErrPlatform,
+		Found: fmt.Sprintf("%s is built for platform %s, but the node runs on %s and takes the platform from the image that it boots, so that it would lose it",
+			repository, platform, node.Platform),
+		Remedy: remedy,
+	}
 }
 
 // fromFactory names the factory image that equals what the node runs.
@@ -191,7 +283,7 @@ func fromFactory(node Running, target version.Version, wish Wish) (Choice, error
 
 	platform := node.Platform
 	if platform == "" {
-		platform = "metal"
+		platform = metal
 	}
 
 	repository, err := Factory{Platform: platform, SecureBoot: node.SecureBoot, Schematic: schematic}.Repository(wish.Factory)
@@ -199,12 +291,16 @@ func fromFactory(node Running, target version.Version, wish Wish) (Choice, error
 		return Choice{}, err
 	}
 
+	if platform == equinixMetal && node.takesPlatform(target) {
+		return Choice{}, loses(node, repository, metal)
+	}
+
 	return Choice{Reference: repository.At(target), Schematic: schematic}, nil
 }
 
-// matchFactory refuses a node's own factory image when it is not what the node
-// runs.
-func matchFactory(node Running, factory Factory, repository Repository, lenient Leniency) error {
+// matchSchematic refuses a node's own factory image when it does not hold what the
+// node runs.
+func matchSchematic(node Running, factory Factory, repository Repository, lenient Leniency) error {
 	if node.Schematic != "" && node.Schematic != factory.Schematic && !lenient.AnySchematic {
 		return &UnsuitableError{
 			Kind: ErrSchematic,
@@ -223,11 +319,11 @@ func matchFactory(node Running, factory Factory, repository Repository, lenient 
 		}
 	}
 
-	return matchFlavour(node, factory, repository, lenient)
+	return nil
 }
 
 // matchFlavour refuses an image for another platform or another way to boot.
-func matchFlavour(node Running, factory Factory, repository Repository, lenient Leniency) error {
+func matchFlavour(node Running, target version.Version, factory Factory, repository Repository, lenient Leniency) error {
 	if factory.SecureBoot != node.SecureBoot && !node.BootUnknown && !lenient.AnyBoot {
 		return &UnsuitableError{
 			Kind:   ErrBoot,
@@ -240,7 +336,11 @@ func matchFlavour(node Running, factory Factory, repository Repository, lenient 
 	// has no name of its own.
 	platform := node.Platform
 	if platform == equinixMetal {
-		platform = "metal"
+		platform = metal
+	}
+
+	if platform == factory.Platform && platform != node.Platform && node.takesPlatform(target) {
+		return loses(node, repository, factory.Platform)
 	}
 
 	if platform != "" && platform != factory.Platform {

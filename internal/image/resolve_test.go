@@ -4,6 +4,7 @@ package image_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -200,10 +201,6 @@ func TestResolveRefusesWhatWouldCostTheNodeSomething(t *testing.T) {
 			node: image.Running{InstallImage: factory + "aws-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
 			says: []string{"platform aws", "runs on metal", "metal-installer"},
 		},
-		"the installer without a platform serves metal only": {
-			node: image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "vmware"},
-			says: []string{"platform metal", "runs on vmware", "vmware-installer"},
-		},
 		"another platform's image on Equinix Metal": {
 			node: image.Running{InstallImage: factory + "aws-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "equinixMetal"},
 			says: []string{"platform aws", "runs on equinixMetal", "metal-installer"},
@@ -320,5 +317,158 @@ func TestImagesThatNothingNamesComeFromTheFactoryThatIsWishedFor(t *testing.T) {
 		if err != nil || got.Reference != want {
 			t.Errorf("%s: %q, %v; want %q", title, got.Reference, err, want)
 		}
+	}
+}
+
+// TestResolveKeepsThePlatform: from Talos 1.10 on an installer holds a UKI of one
+// platform, and a node that takes its kernel arguments from there runs on that one
+// afterwards.
+func TestResolveKeepsThePlatform(t *testing.T) {
+	t.Parallel()
+
+	const mirror = "harbor.example.com:8443/proxy/"
+
+	for behaviour, test := range map[string]struct {
+		node     image.Running
+		target   string
+		override string
+		want     image.Choice
+		// advice are parts of what is said about it, refused of why there is none.
+		advice, refused []string
+	}{
+		"generic, bare, a UKI": {
+			node:   image.Running{InstallImage: generic + ":v1.12.6", Platform: "aws", UKI: true},
+			want:   image.Choice{Reference: factory + "aws-installer/" + empty + ":v1.13.4", Schematic: empty},
+			advice: []string{generic + " is built for platform metal", "a node on aws", "taken from " + factory + "aws-installer/" + empty},
+		},
+		"generic, the empty schematic, a UKI": {
+			node:   image.Running{InstallImage: generic + ":v1.12.6", Schematic: empty, Platform: "vmware", UKI: true},
+			want:   image.Choice{Reference: factory + "vmware-installer/" + empty + ":v1.13.4", Schematic: empty},
+			advice: []string{"vmware"},
+		},
+		"generic, a schematic, a UKI": {
+			node:   image.Running{InstallImage: generic + ":v1.12.6", Schematic: schematicA, Platform: "aws", UKI: true},
+			want:   image.Choice{Reference: factory + "aws-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+			advice: []string{"aws"},
+		},
+		"generic, the first release line with a UKI in it": {
+			node: image.Running{InstallImage: generic + ":v1.9.5", Platform: "aws", UKI: true}, target: "1.10.0-beta.0",
+			want:   image.Choice{Reference: factory + "aws-installer/" + empty + ":v1.10.0-beta.0", Schematic: empty},
+			advice: []string{"aws"},
+		},
+		"generic, no UKI in the image": {
+			node: image.Running{InstallImage: generic + ":v1.8.4", Platform: "aws", UKI: true}, target: "1.9.5",
+			want: image.Choice{Reference: generic + ":v1.9.5"},
+		},
+		"generic, the bootloader has kernel arguments of its own": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", Platform: "aws"},
+			want: image.Choice{Reference: generic + ":v1.13.4"},
+		},
+		"generic, metal": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal", UKI: true},
+			want: image.Choice{Reference: generic + ":v1.13.4"},
+		},
+		"generic, nobody knows the platform": {
+			node: image.Running{InstallImage: generic + ":v1.12.6", UKI: true},
+			want: image.Choice{Reference: generic + ":v1.13.4"},
+		},
+		"a factory's image without a platform in its name": {
+			node:   image.Running{InstallImage: mirror + "installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "vmware", UKI: true},
+			want:   image.Choice{Reference: mirror + "vmware-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+			advice: []string{mirror + "installer/" + schematicA, "built for platform metal and " + mirror + "vmware-installer/" + schematicA + " for platform vmware"},
+		},
+		"a factory's image without a platform in its name, secure boot": {
+			node:   image.Running{InstallImage: factory + "installer-secureboot/" + schematicA + ":v1.8.6", Schematic: schematicA, Platform: "aws", SecureBoot: true, UKI: true},
+			target: "1.9.5",
+			want:   image.Choice{Reference: factory + "aws-installer-secureboot/" + schematicA + ":v1.9.5", Schematic: schematicA},
+			advice: []string{"aws"},
+		},
+		"a factory's image without a platform in its name, no UKI": {
+			node:   image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "vmware"},
+			want:   image.Choice{Reference: factory + "vmware-installer/" + schematicA + ":v1.13.4", Schematic: schematicA},
+			advice: []string{"vmware"},
+		},
+		"a factory's image without a platform in its name, which serves all below 1.10": {
+			node: image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.8.4", Schematic: schematicA, Platform: "vmware"}, target: "1.9.5",
+			want: image.Choice{Reference: factory + "installer/" + schematicA + ":v1.9.5", Schematic: schematicA},
+		},
+		"an override of a factory's image without a platform in its name": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "aws", UKI: true},
+			override: mirror + "installer/" + schematicB,
+			want:     image.Choice{Reference: mirror + "aws-installer/" + schematicB + ":v1.13.4", Schematic: schematicB, Demanded: true},
+			advice:   []string{"aws-installer/" + schematicB + " for platform aws"},
+		},
+		"an override for the platform at another host": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "aws", UKI: true},
+			override: "registry.example.com/talos/aws-installer",
+			want:     image.Choice{Reference: "registry.example.com/talos/aws-installer:v1.13.4"},
+		},
+		"an override whose name says nothing": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "aws", UKI: true},
+			override: "registry.example.com/talos/installer",
+			want:     image.Choice{Reference: "registry.example.com/talos/installer:v1.13.4"},
+			advice:   []string{"registry.example.com/talos/installer does not say which platform it is built for", "a node on aws", "the roll stops"},
+		},
+		"an override whose name says nothing, no UKI": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "aws"},
+			override: "registry.example.com/talos/installer",
+			want:     image.Choice{Reference: "registry.example.com/talos/installer:v1.13.4"},
+		},
+		"an override with the generic installer": {
+			node:     image.Running{InstallImage: factory + "aws-installer/" + empty + ":v1.12.6", Schematic: empty, Platform: "aws", UKI: true},
+			override: generic,
+			refused:  []string{generic + " is built for platform metal", "runs on aws", "would lose it", "/aws-installer/" + empty},
+		},
+		"an override with the generic installer, no UKI": {
+			node:     image.Running{InstallImage: factory + "aws-installer/" + empty + ":v1.12.6", Schematic: empty, Platform: "aws"},
+			override: generic,
+			want:     image.Choice{Reference: generic + ":v1.13.4"},
+		},
+		"an override with a mirror of the generic installer": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "aws", UKI: true},
+			override: "registry.example.com/siderolabs/installer",
+			refused:  []string{"registry.example.com/siderolabs/installer is built for platform metal", "would lose it"},
+		},
+		"a mirror of the generic installer": {
+			node:    image.Running{InstallImage: "registry.example.com/siderolabs/installer:v1.12.6", Platform: "vmware", UKI: true},
+			refused: []string{"registry.example.com/siderolabs/installer is built for platform metal", "/vmware-installer/" + empty},
+		},
+		"a mirror of the generic installer, no UKI": {
+			node: image.Running{InstallImage: "registry.example.com/siderolabs/installer:v1.12.6", Platform: "vmware"},
+			want: image.Choice{Reference: "registry.example.com/siderolabs/installer:v1.13.4"},
+		},
+		"generic on Equinix Metal, which no factory builds for": {
+			node:    image.Running{InstallImage: generic + ":v1.12.6", Platform: "equinixMetal", UKI: true},
+			refused: []string{"runs on equinixMetal", "would lose it", "a build of your own"},
+		},
+		"a factory's image on Equinix Metal": {
+			node:    image.Running{InstallImage: factory + "installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "equinixMetal", UKI: true},
+			refused: []string{"runs on equinixMetal", "would lose it", "a build of your own"},
+		},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			got, err := image.Resolve(test.node, targetOf(test.target), image.Wish{Repository: test.override})
+
+			said := got.Advice
+			if got.Advice = ""; err != nil {
+				said = err.Error()
+			}
+
+			if got != test.want || errors.Is(err, image.ErrPlatform) != (test.refused != nil) || (err == nil) != (test.refused == nil) {
+				t.Fatalf("Resolve = %+v, %v\nwant      %+v", got, err, test.want)
+			}
+
+			if said != "" && test.advice == nil && test.refused == nil {
+				t.Errorf("said for nothing: %s", said)
+			}
+
+			for _, part := range slices.Concat(test.advice, test.refused) {
+				if !strings.Contains(said, part) {
+					t.Errorf("it does not say %q: %s", part, said)
+				}
+			}
+		})
 	}
 }

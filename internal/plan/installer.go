@@ -82,10 +82,12 @@ func runningImage(machine *cluster.Machine) image.Running {
 		Platform:    machine.Platform,
 		SecureBoot:  machine.SecureBoot,
 		BootUnknown: machine.BootUnknown,
+		UKI:         machine.BootedWithUKI || machine.SecureBoot,
 	}
 
 	if machine.Config != nil {
 		running.InstallImage = machine.Config.InstallImage
+		running.UKI = running.UKI || machine.Config.UKIArguments
 	}
 
 	return running

@@ -65,6 +65,43 @@ func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
 	return finding
 }
 
+// adviseImages says what is worth knowing about the images of the target, once for
+// all nodes of which it is the same.
+func (p *planner) adviseImages() {
+	var (
+		said  []string
+		nodes = map[string][]string{}
+	)
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.moves == 0 || node.choice.Advice == "" {
+			continue
+		}
+
+		if nodes[node.choice.Advice] == nil {
+			said = append(said, node.choice.Advice)
+		}
+
+		nodes[node.choice.Advice] = append(nodes[node.choice.Advice], node.Name)
+	}
+
+	for _, advice := range said {
+		finding := cluster.Finding{
+			Check: cluster.CheckInstallerImage, Severity: cluster.Advice, Attribute: attributeImage, Found: advice,
+			Remedy: "Set installer_image, or image_factory_url in the provider block, where the installer is to come from elsewhere.",
+		}
+
+		if names := nodes[advice]; len(names) == 1 {
+			finding.Node = names[0]
+		} else {
+			finding.Found += " (" + listed(names) + ")"
+		}
+
+		p.find(finding)
+	}
+}
+
 // checkBoot refuses to choose an image for a node of which nobody can say how it
 // boots: with the wrong one it would not come up. A node that an earlier run may
 // have sent into a reboot says so when it is back.

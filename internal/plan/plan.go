@@ -122,6 +122,7 @@ func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Polic
 	p.place()
 	p.countSteps()
 	p.checkDigests()
+	p.adviseImages()
 	p.checkArmed()
 	p.checkManifests()
 	p.checkWork()

@@ -82,14 +82,14 @@ func (p *planner) talosStep(node *subject, index int, hop Hop, last bool) Step {
 		step.Image = node.entry.Image
 	case node.Machine == nil:
 		// Nothing better is known until the node answers again.
-		running := cluster.Machine{Schematic: node.entry.PreviousSchematic, Config: &cluster.MachineConfig{InstallImage: node.entry.Image}}
+		running := cluster.Machine{Schematic: node.entry.PreviousSchematic, Platform: node.entry.Platform, Config: &cluster.MachineConfig{InstallImage: node.entry.Image}}
 		choice, _ := p.chooseImage(&cluster.Node{Name: node.Name, Machine: &running}, step.To)
 		step.Image, step.API = choice.Reference, cluster.Machine{Talos: step.From}.UpgradeAPI()
 	default:
 		choice := node.choice
 		if !last {
 			// What speaks against the last one is a finding, and it says the same.
-			choice, _ = p.chooseImage(node.Node, step.To)
+			choice, _ = p.chooseImage(node.installed(), step.To)
 		}
 
 		step.Image, step.Schematic, step.Demanded = choice.Reference, choice.Schematic, choice.Demanded

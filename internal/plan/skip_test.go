@@ -77,6 +77,73 @@ func TestImagesAreRefusedUnderTheCheckTheyFail(t *testing.T) {
 	})
 }
 
+// on puts all nodes on a platform that they take from the UKI of their image.
+func (s *scene) on(platform string) *scene {
+	for i := range s.snapshot.Nodes {
+		machine := s.snapshot.Nodes[i].Machine
+		machine.Platform, machine.BootedWithUKI = platform, true
+	}
+
+	return s
+}
+
+// TestImagesForThePlatformAreChosenAndSaid: once, however many nodes get them.
+func TestImagesForThePlatformAreChosenAndSaid(t *testing.T) {
+	t.Parallel()
+
+	const metal = "factory.talos.dev/installer/" + schematicA
+
+	said := []string{generic + " is built for platform metal", "a node on aws", "factory.talos.dev/aws-installer/" + image.EmptySchematic, "Set installer_image, or image_factory_url"}
+
+	runFindings(t, map[string]findingCase{
+		"the generic image": {
+			scene: newScene(3, 2).on("aws"), check: "installer-image", severity: cluster.Advice, says: append(said, "(worker-1, worker-2, cp-1, cp-2, cp-3)"),
+		},
+		"of one node": {
+			scene: newScene(1, 0).on("aws"), check: "installer-image", severity: cluster.Advice, node: "cp-1", says: said,
+		},
+		"a factory's without a platform in its name": {
+			scene: newScene(1, 0).built(schematicA).on("aws").installs("cp-1", metal+":v1.12.6"), check: "installer-image", severity: cluster.Advice, node: "cp-1",
+			says: []string{metal + " is built for platform metal and factory.talos.dev/aws-installer/" + schematicA + " for platform aws"},
+		},
+		"a name that says nothing": {
+			scene: newScene(1, 0).on("aws").installs("cp-1", "registry.example.com/talos:v1.12.6"), check: "installer-image", severity: cluster.Advice, node: "cp-1",
+			says: []string{"registry.example.com/talos does not say which platform it is built for"},
+		},
+		"the generic image as an override": {
+			scene: newScene(1, 0).on("aws").gets("cp-1", generic), check: "installer-image", severity: cluster.Permanent, node: "cp-1",
+			says: []string{"runs on aws", "would lose it", "ends in /aws-installer/" + image.EmptySchematic},
+		},
+	})
+
+	for name, scene := range map[string]*scene{
+		"metal":          newScene(3, 2).on("metal"),
+		"at the target":  newScene(3, 2).runs("1.13.4").on("aws"),
+		"a version back": newScene(3, 2).on("aws").runs("1.8.4").aims("1.9.5"),
+	} {
+		if found, ok := find(scene.said(t).Findings, "installer-image"); ok {
+			t.Errorf("%s: %s", name, found)
+		}
+	}
+}
+
+// TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad: what it runs on now is
+// what went wrong.
+func TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(1, 1).entry("worker-1", cluster.PhaseRebooting, "boot-of-old").runs("1.13.2", "worker-1").aims("1.13.4").gets("worker-1", "factory.talos.dev/aws-installer/"+image.EmptySchematic)
+	s.on("aws").node("worker-1").Machine.Platform = "metal"
+
+	entry := s.snapshot.Journal.Entries["uuid-worker-1"]
+	entry.Platform = "aws"
+	*s.snapshot.Journal = s.snapshot.Journal.With("uuid-worker-1", entry)
+
+	if found, ok := find(cluster.Blocking(s.said(t).Findings), "installer-image"); ok {
+		t.Errorf("%s", found)
+	}
+}
+
 // TestSkippedChecksAreWarningsAndTheRollGoesOn: a check that is skipped must not
 // leave a node without an image.
 func TestSkippedChecksAreWarningsAndTheRollGoesOn(t *testing.T) {

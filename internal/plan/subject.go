@@ -55,10 +55,24 @@ func (p *planner) look(node *cluster.Node) subject {
 	s.talos = node.Machine.Talos
 
 	if !s.held && !p.target.Talos.IsZero() {
-		s.choice, s.refused = p.chooseImage(node, p.target.Talos)
+		s.choice, s.refused = p.chooseImage(s.installed(), p.target.Talos)
 	}
 
 	return s
+}
+
+// installed is the node as the choice of its image sees it: on the platform that
+// it ran on before a run of ours installed anything.
+func (s *subject) installed() *cluster.Node {
+	if !s.open || s.entry.Platform == "" {
+		return s.Node
+	}
+
+	node, machine := *s.Node, *s.Machine
+	machine.Platform = s.entry.Platform
+	node.Machine = &machine
+
+	return &node
 }
 
 // unfinished tells that a run of ours left the node in the middle of its turn:

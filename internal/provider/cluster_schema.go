@@ -67,7 +67,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		attrInstallerImage: schema.StringAttribute{
 			MarkdownDescription: "Installer image without tag, for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`. " +
 				"Default: each node keeps its own repository, platform, secure boot flavour and schematic, and only the version changes. " +
-				"An image that does not hold a node's extensions is refused.",
+				"An image that does not hold a node's extensions, or would cost it its platform, is refused.",
 			Optional:   true,
 			Validators: []validator.String{repositoryValidator{}},
 		},
