@@ -3,11 +3,11 @@
 package model
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -23,9 +23,9 @@ const (
 )
 
 // EtcdSnapshot writes a snapshot of the member of a control plane, found by name
-// or address: [SnapshotSize] bytes, always the same of one member, and the SHA-256
-// of them, in pieces of 32 KiB and over some seconds. The local member gives it,
-// with a leader or without one. An error of the writer ends it.
+// or address: the database of the member in [SnapshotSize] bytes, and the SHA-256 of
+// them, in pieces of 32 KiB and over some seconds. The local member gives it, with a
+// leader or without one. An error of the writer ends it.
 func (w *World) EtcdSnapshot(ctx context.Context, name string, to io.Writer) error {
 	var (
 		current call
@@ -39,7 +39,7 @@ func (w *World) EtcdSnapshot(ctx context.Context, name string, to io.Writer) err
 		stream = snapshotStream{
 			world: w, to: to, node: n.name,
 			pause:   w.spread(n, "etcd snapshot", least, most) / (snapshotChunks + 1),
-			content: rand.NewChaCha8(draw(w.options.Seed, "etcd snapshot", n.name)),
+			content: bytes.NewReader(w.database(n)),
 		}
 		stream.fault, _ = w.takeFault(n.name, StepEtcdSnapshot)
 	})
