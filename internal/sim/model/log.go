@@ -79,6 +79,36 @@ func (n *node) machinedLog() []string {
 	return text
 }
 
+// KernelMessage is a line of the kernel's log.
+type KernelMessage struct {
+	At                       time.Time
+	Facility, Priority, Text string
+}
+
+// Dmesg is the kernel's log of a machine since its boot. What machined tells of the
+// boot is there as well, because it writes to it.
+func (w *World) Dmesg(ctx context.Context, name string) (messages []KernelMessage, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.observe(name, "dmesg"); err != nil {
+			return
+		}
+
+		messages = append(messages, KernelMessage{n.bootedAt, "kern", "notice", "Linux version 6.18.0-talos (talossim)"})
+
+		for _, event := range n.events.events {
+			messages = append(messages, KernelMessage{event.At, "user", "warning", "[talos] " + event.line()})
+		}
+	})
+
+	return messages, err
+}
+
 // line is an event as machined logs it.
 func (e Event) line() string {
 	switch e.Kind {

@@ -3,8 +3,10 @@
 package wire
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -40,6 +42,27 @@ func (m *machineService) Logs(request *machine.LogsRequest, stream grpc.ServerSt
 
 	for chunk := range slices.Chunk([]byte(text), logChunk) {
 		if err := stream.Send(&common.Data{Bytes: chunk}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// Dmesg implements machine.MachineServiceServer. Following it is not simulated.
+func (m *machineService) Dmesg(request *machine.DmesgRequest, stream grpc.ServerStreamingServer[common.Data]) error {
+	if request.GetFollow() || request.GetTail() {
+		return status.Error(codes.Unimplemented, "following the kernel's log is not simulated")
+	}
+
+	messages, err := m.world.Dmesg(stream.Context(), m.node)
+	if err != nil {
+		return statusOf(err)
+	}
+
+	for _, said := range messages {
+		line := fmt.Sprintf("%s: %7s: [%s]: %s\n", said.Facility, said.Priority, said.At.UTC().Format(time.RFC3339Nano), said.Text)
+		if err := stream.Send(&common.Data{Bytes: []byte(line)}); err != nil {
 			return err
 		}
 	}

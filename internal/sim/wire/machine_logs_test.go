@@ -86,6 +86,49 @@ func TestLogsOfServices(t *testing.T) {
 	})
 }
 
+func TestDmesgTellsOfTheBoot(t *testing.T) {
+	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
+		if err := r.world.RebootByHand("cp-0", model.RebootDefault); err != nil {
+			r.Fatal(err)
+		}
+
+		time.Sleep(10 * time.Minute)
+
+		stream, err := r.client("-reader").Dmesg(r.at(firstAddress), false, false)
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		text := ""
+
+		for {
+			data, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+
+			if err != nil {
+				r.Fatal(err)
+			}
+
+			text += string(data.GetBytes())
+		}
+
+		for _, want := range []string{"kern:  notice: [2000-01-01T", "]: Linux version", "user: warning: [", "]: [talos] machine is running and ready\n"} {
+			if !strings.Contains(text, want) {
+				r.Errorf("%q is not in it: %s", want, text)
+			}
+		}
+
+		stream, err = r.client("-reader").Dmesg(r.at(firstAddress), true, false)
+		if err == nil {
+			_, err = stream.Recv()
+		}
+
+		r.wantCode("following it", err, codes.Unimplemented, "not simulated")
+	})
+}
+
 func TestRollbackOverTheWire(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("")

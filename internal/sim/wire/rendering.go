@@ -45,7 +45,7 @@ func (r *rendering) resources() []resource.Resource {
 
 	source := k8s.NewBootstrapManifestsConfig()
 	*source.TypedSpec() = k8s.BootstrapManifestsConfigSpec{
-		ClusterDomain: "cluster.local", PodCIDRs: []string{podSubnet}, DNSServiceIP: "10.96.0.10", CNIName: "flannel",
+		ClusterDomain: clusterDomain, PodCIDRs: []string{podSubnet}, DNSServiceIP: dnsAddress, CNIName: "flannel",
 		ProxyEnabled: r.view.ProxyImage != "", ProxyImage: r.view.ProxyImage,
 		CoreDNSEnabled: r.view.CoreDNSImage != "", CoreDNSImage: r.view.CoreDNSImage,
 	}

@@ -19,6 +19,8 @@ import (
 const (
 	podSubnet     = "10.244.0.0/16"
 	serviceSubnet = "10.96.0.0/12"
+	dnsAddress    = "10.96.0.10"
+	clusterDomain = "cluster.local"
 )
 
 // podResources are the static pods of a control plane: what they are
@@ -86,10 +88,7 @@ func componentConfigs(state model.NodeState, component string, pod model.StaticP
 func componentConfig(
 	state model.NodeState, id resource.ID, component string, pod model.StaticPod, extra map[string]argument,
 ) resource.Resource {
-	values := map[string]k8s.ArgValues{}
-	for name, value := range extra {
-		values[name] = k8s.ArgValues{Values: value}
-	}
+	values := argValues(extra)
 
 	switch component {
 	case model.APIServerName:
@@ -116,6 +115,16 @@ func componentConfig(
 	default:
 		return nil
 	}
+}
+
+// argValues are arguments as resources have them.
+func argValues(extra map[string]argument) map[string]k8s.ArgValues {
+	values := map[string]k8s.ArgValues{}
+	for name, value := range extra {
+		values[name] = k8s.ArgValues{Values: value}
+	}
+
+	return values
 }
 
 // ownFlags are those that Talos sets, as far as anybody looks for them.

@@ -34,7 +34,7 @@ func samples() []meta.ResourceWithRD {
 		newConfigDocument("", nil, resource.VersionUndefined), config.NewMachineType(),
 		hardware.NewSystemInformation(""),
 		k8s.NewNodename(k8s.NamespaceName, ""), k8s.NewNodeStatus(k8s.NamespaceName, ""),
-		k8s.NewKubeletStatus(k8s.NamespaceName, ""), k8s.NewKubeletSpec(k8s.NamespaceName, ""),
+		k8s.NewKubeletStatus(k8s.NamespaceName, ""), k8s.NewKubeletSpec(k8s.NamespaceName, ""), k8s.NewKubeletConfig(k8s.NamespaceName, ""),
 		k8s.NewAPIServerConfig(""), k8s.NewControllerManagerConfig(""), k8s.NewSchedulerConfig(""),
 		k8s.NewStaticPod(k8s.NamespaceName, ""), k8s.NewStaticPodStatus(k8s.NamespaceName, ""),
 		k8s.NewManifest(k8s.ControlPlaneNamespaceName, ""), k8s.NewBootstrapManifestsConfig(),
@@ -218,6 +218,12 @@ func serviceResources(state model.NodeState, arguments extraArguments) []resourc
 		list = append(list, service)
 	}
 
+	source := k8s.NewKubeletConfig(k8s.NamespaceName, k8s.KubeletID)
+	*source.TypedSpec() = k8s.KubeletConfigSpec{
+		Image: state.KubeletService.Image, ExtraArgs: argValues(arguments[model.KubeletName]),
+		ClusterDNS: []string{dnsAddress}, ClusterDomain: clusterDomain, DefaultRuntimeSeccompEnabled: true,
+	}
+
 	spec := k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID)
 	*spec.TypedSpec() = k8s.KubeletSpecSpec{
 		Image: state.KubeletService.Image, ExpectedNodename: state.Name,
@@ -227,7 +233,7 @@ func serviceResources(state model.NodeState, arguments extraArguments) []resourc
 	kubelet := k8s.NewKubeletStatus(k8s.NamespaceName, k8s.KubeletID)
 	kubelet.TypedSpec().Image = state.KubeletService.Image
 
-	return append(list, spec, kubelet)
+	return append(list, source, spec, kubelet)
 }
 
 func stageOf(stage model.Stage) runtime.MachineStage {

@@ -75,6 +75,22 @@ func TestMachinesTellWhoTheyAre(t *testing.T) {
 	})
 }
 
+func TestKubeletConfigIsForAdmins(t *testing.T) {
+	inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r *rig) {
+		ask := func(suffix string) (*k8s.KubeletConfig, error) {
+			return safe.StateGetByID[*k8s.KubeletConfig](r.at(firstAddress), r.client(suffix).COSI, k8s.KubeletID)
+		}
+
+		got, err := ask("")
+		if err != nil || !strings.HasSuffix(got.TypedSpec().Image, "kubelet:v1.34.2") || got.TypedSpec().SkipNodeRegistration {
+			r.Errorf("got %v, %v", got, err)
+		}
+
+		_, err = ask("-reader")
+		r.wantCode("a reader", err, codes.PermissionDenied, "not authorized")
+	})
+}
+
 func TestMachineConfigurationIsForAdminsAndReadable(t *testing.T) {
 	for _, unpinned := range []bool{false, true} {
 		inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2", Unpinned: unpinned}, func(r *rig) {
