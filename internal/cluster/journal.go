@@ -83,6 +83,10 @@ func (e Entry) Returned() bool { return e.Phase == PhaseFallback || e.Phase == P
 // Journal is the record of unfinished work, by machine UUID. It is written
 // with its resource version, so that two writers cannot both succeed.
 type Journal struct {
+	// Holder is who took the lease last, as the lease names it; empty where nobody
+	// has said so. Whoever takes the lease writes it before anything else, so that
+	// who held it before cannot write any more.
+	Holder  string
 	Entries map[string]Entry
 	// Manifests tells that a roll began after which the bootstrap manifests
 	// have to be synced, and that this has not been done yet; nil otherwise.

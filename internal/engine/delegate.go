@@ -126,10 +126,14 @@ func (d *delegation) bound(ctx context.Context) error {
 	defer end()
 	defer d.halt.watch(leased)()
 
+	if err := d.stamp(leased); err != nil {
+		return err
+	}
+
 	d.lookAgain(leased)
 
 	if d.snapshot.Journal != nil {
-		d.journal.adopt(*d.snapshot.Journal)
+		d.follow(*d.snapshot.Journal)
 	}
 
 	err := d.all(leased)

@@ -240,7 +240,7 @@ func TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet(t *testing.T) {
 				}
 
 				// The legacy call drains once more, and that is the node's affair.
-				begun, drained := r.spans()[0], r.Judge.Of(history.KindJournal)[0]
+				begun, drained := r.spans()[0], r.Judge.Of(history.KindJournal)[1]
 				if begun.node != "worker-1" || drained.Node != "worker-1" || drained.Sim-begun.begin > 10 {
 					t.Errorf("worker-1 was not drained within 10 s: %+v, %+v", begun, drained)
 				}

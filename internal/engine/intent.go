@@ -62,7 +62,14 @@ func (t *turn) intend(ctx context.Context, before string) error {
 			return errors.Join(context.Cause(ctx), t.recall(ctx))
 		}
 
-		if t.claim() {
+		// Installing what another run installs as well could cost the node both of its
+		// systems, so the lease is read, however fresh it is.
+		ok, _, err := t.lock.look(ctx)
+
+		switch {
+		case err != nil:
+			return errors.Join(err, t.recall(ctx))
+		case ok && t.claim():
 			return nil
 		}
 
@@ -71,9 +78,10 @@ func (t *turn) intend(ctx context.Context, before string) error {
 	}
 }
 
-// recall takes an intent back that nothing was done about.
+// recall takes an intent back that nothing was done about, unless it is another
+// run's affair by now.
 func (t *turn) recall(ctx context.Context) error {
-	if !t.open {
+	if _, _, lost := t.lock.state(); lost != nil || !t.open {
 		return nil
 	}
 

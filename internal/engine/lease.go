@@ -24,7 +24,9 @@ const (
 )
 
 // acquire takes the lease, after watching an abandoned one for long enough. A
-// lease that somebody renews is refused at once.
+// lease that somebody renews is refused at once. One that is gone while the
+// journal names who had it may have been taken from a run that does not know it
+// yet: that is watched for as long.
 func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 	begun := e.clock.Now()
 
@@ -34,13 +36,30 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 			return nil, err
 		}
 
-		if current.Holder != "" && current.Holder != e.holder() {
-			if err := e.outwatch(ctx, current); err != nil {
+		switch {
+		case current.Holder != "" && current.Holder != e.holder():
+			if err := e.outwatch(ctx, current, "the lease is held by "+current.Holder); err != nil {
 				return nil, err
 			}
 
 			e.emit(cluster.Event{Kind: cluster.EventWarning, Text: fmt.Sprintf(
 				"taking over the lease of %s, which has not been renewed for %s", current.Holder, leaseDuration)})
+		case current.ResourceVersion == "":
+			last, err := e.lastHolder(ctx)
+			if err != nil {
+				return nil, err
+			}
+
+			if last == "" || last == e.holder() {
+				break
+			}
+
+			if err := e.outwatch(ctx, current, "the lease was deleted, and "+last+" held it last"); err != nil {
+				return nil, err
+			}
+
+			e.emit(cluster.Event{Kind: cluster.EventWarning, Text: fmt.Sprintf(
+				"taking the lease that was deleted; %s, which held it last, has had %s to notice that", last, leaseDuration)})
 		}
 
 		now := e.clock.Now()
@@ -96,6 +115,35 @@ func (e *Engine) readLease(ctx context.Context) (lease cluster.Lease, away bool,
 	return lease, away, nil
 }
 
+// freeRemedy is how a lease that is renewed becomes free. To delete it does not end
+// the process that renews it.
+const freeRemedy = "To end it sooner, interrupt its terraform apply where that runs (a shell, a pipeline). " +
+	"A lease whose process terraform-provider-talosupgrade is gone is taken over by the next apply. " +
+	"Delete it (kubectl -n kube-system delete lease talosupgrade) only once that process is gone, " +
+	"which shows in spec.renewTime of kubectl -n kube-system get lease talosupgrade -o yaml standing still for more than 30s."
+
+// lastHolder is who took the lease last, as far as the journal knows.
+func (e *Engine) lastHolder(ctx context.Context) (holder string, err error) {
+	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
+	defer cancel()
+
+	err = e.wait(bounded, "", "the journal kube-system/talosupgrade-journal to be readable", func(ctx context.Context) (bool, string, error) {
+		journal, err := e.kubernetes.Journal(ctx)
+		if err != nil {
+			return false, err.Error(), onlyFatal(err)
+		}
+
+		holder = journal.Holder
+
+		return true, "", nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("who held it last could not be read: %w", err)
+	}
+
+	return holder, nil
+}
+
 // leaseRemedy is what to do where the lease cannot be read or written.
 func leaseRemedy(err error) string {
 	if errors.Is(err, cluster.ErrDenied) {
@@ -113,12 +161,13 @@ func (e *Engine) leftLease(ctx context.Context) bool {
 	return err == nil && lease.Holder != ""
 }
 
-// outwatch watches another holder's lease until it has stood still for its
-// whole duration. It fails as soon as the lease moves. Time in which it could
-// not be read does not count: its holder could not renew it either.
-func (e *Engine) outwatch(ctx context.Context, first cluster.Lease) error {
+// outwatch watches another holder's lease, or that there is none, until that has
+// stood still for a whole duration. It fails as soon as somebody renews or takes
+// it. Time in which it could not be read does not count: its holder could not
+// renew it either.
+func (e *Engine) outwatch(ctx context.Context, first cluster.Lease, seen string) error {
 	begun := e.clock.Now()
-	e.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("the lease is held by %s; watching whether it is still alive", first.Holder)})
+	e.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s; watching for %s whether it is still alive", seen, leaseDuration)})
 
 	for e.clock.Now().Sub(begun) < leaseDuration {
 		if err := e.clock.Sleep(ctx, leaseWatch); err != nil {
@@ -135,14 +184,16 @@ func (e *Engine) outwatch(ctx context.Context, first cluster.Lease) error {
 		}
 
 		switch {
-		case current.Holder == "":
+		case current.Holder == "" && current.ResourceVersion != first.ResourceVersion:
 			return nil
+		case current.Holder == "":
+			// It is still gone.
 		case current.Holder != first.Holder || !current.Renewed.Equal(first.Renewed):
 			return &Failure{
 				Summary: "Unable to upgrade the cluster: another upgrade is running",
 				Seen:    fmt.Sprintf("The lease kube-system/talosupgrade is held by %s since %s and is being renewed.", current.Holder, current.Acquired.UTC().Format(time.RFC3339)),
 				State:   "Nothing was touched.",
-				Remedy:  "Wait for it to finish and apply again. If nothing can be running there any more, kubectl -n kube-system delete lease talosupgrade frees it.",
+				Remedy:  "Wait for it to finish and apply again. " + freeRemedy,
 				Err:     ErrLocked,
 			}
 		}

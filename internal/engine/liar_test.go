@@ -27,6 +27,8 @@ type liar struct {
 	// lease was taken, noRelease when it is given back.
 	noJournal, noRenewal, noRelease bool
 	noLease                         atomic.Bool
+	// ownName is read in the journal whoever wrote another one there.
+	ownName bool
 	// forgets is a phase that is written down as another one.
 	forgets cluster.Phase
 	// seesLease is a lease of somebody where there is none.
@@ -49,6 +51,8 @@ type liar struct {
 	mu      sync.Mutex
 	memory  map[string]remembered
 	written int
+	// lease is the last one that it has written, or pretended to.
+	lease cluster.Lease
 }
 
 type remembered struct {
@@ -240,7 +244,7 @@ func (l *liar) pretended() string {
 
 func (l *liar) Lease(ctx context.Context) (cluster.Lease, error) {
 	if l.noLease.Load() {
-		return cluster.Lease{}, nil
+		return l.known(), nil
 	}
 
 	lease, err := l.Client.Lease(ctx)
@@ -254,6 +258,7 @@ func (l *liar) Lease(ctx context.Context) (cluster.Lease, error) {
 func (l *liar) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.Lease, error) {
 	if l.noLease.Load() || l.noRelease && lease.Holder == "" {
 		lease.ResourceVersion = l.pretended()
+		l.know(lease)
 
 		return lease, nil
 	}
@@ -263,7 +268,25 @@ func (l *liar) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.Lea
 		l.noLease.Store(true)
 	}
 
+	if err == nil {
+		l.know(written)
+	}
+
 	return written, err
+}
+
+func (l *liar) known() cluster.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.lease
+}
+
+func (l *liar) know(lease cluster.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.lease = lease
 }
 
 func (l *liar) Journal(ctx context.Context) (cluster.Journal, error) {
@@ -271,7 +294,12 @@ func (l *liar) Journal(ctx context.Context) (cluster.Journal, error) {
 		return cluster.Journal{}, nil
 	}
 
-	return l.Client.Journal(ctx)
+	journal, err := l.Client.Journal(ctx)
+	if l.ownName && err == nil {
+		journal.Holder = l.known().Holder
+	}
+
+	return journal, err
 }
 
 func (l *liar) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {

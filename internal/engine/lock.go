@@ -100,22 +100,58 @@ func (l *lock) renew(ctx context.Context) {
 		return
 	}
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
-
-	if current.Holder == holder {
-		l.lease = current
+	if current.Holder != holder {
+		_ = l.lose(takenBy(current))
 
 		return
 	}
 
-	l.lost = fmt.Errorf("%w: it is now held by %s since %s", ErrLeaseLost, current.Holder, current.Acquired.UTC().Format(time.RFC3339))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.lease = current
+}
+
+// takenBy is the loss of a lease to whoever has it now.
+func takenBy(current cluster.Lease) error {
 	if current.Holder == "" {
-		l.lost = errLeaseFreed
+		return errLeaseFreed
+	}
+
+	return fmt.Errorf("%w: it is now held by %s since %s", ErrLeaseLost, current.Holder, current.Acquired.UTC().Format(time.RFC3339))
+}
+
+// lose ends what rests on the lease. It returns how the lease was lost first.
+func (l *lock) lose(lost error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.lost == nil {
+		l.lost = lost
 	}
 
 	if l.tell != nil {
 		l.tell(l.lost)
+	}
+
+	return l.lost
+}
+
+// look reads whose the lease is, however recently it was renewed.
+func (l *lock) look(ctx context.Context) (ok bool, seen string, err error) {
+	if _, _, lost := l.state(); lost != nil {
+		return false, "", lost
+	}
+
+	current, err := l.engine.kubernetes.Lease(ctx)
+
+	switch {
+	case err != nil:
+		return false, "the lease could not be read: " + err.Error(), onlyFatal(err)
+	case current.Holder == l.engine.holder():
+		return true, "", nil
+	default:
+		return false, "", l.lose(takenBy(current))
 	}
 }
 

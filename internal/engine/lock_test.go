@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
@@ -83,6 +85,101 @@ func TestRunStopsWhenItsLeaseIsTaken(t *testing.T) {
 				r.Sound()
 			})
 		})
+	}
+}
+
+// TestDeletedLeaseLetsNobodyElseInstall: somebody deletes the lease of a run that is
+// alive, and starts another one.
+func TestDeletedLeaseLetsNobodyElseInstall(t *testing.T) {
+	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 3*time.Second + 70*time.Millisecond {
+		t.Run(moment.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.Worker("run-1")
+
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(moment)
+				r.DeleteLeaseAsPerson()
+
+				second := r.Worker("run-2")
+				r.Must(second, to(toLifecycle))
+
+				err := <-ended
+				if !errors.Is(err, engine.ErrLeaseLost) {
+					t.Errorf("the first run ended with %v, want the loss of its lease", err)
+				}
+
+				if warned := strings.Join(second.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "run-1 (talosupgrade_cluster.test)") {
+					t.Errorf("nobody was told who held the lease before: %q", warned)
+				}
+
+				r.singleWriter()
+				r.AllRun(toLifecycle)
+				r.Tidy()
+			})
+		})
+	}
+}
+
+// TestRunThatWasOvertakenInstallsNothing: the journal is gone as well, so that the
+// second run begins at once, while the first is about to write its intent and has
+// no reason to doubt its lease yet.
+func TestRunThatWasOvertakenInstallsNothing(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		var cordoned, overtaken atomic.Bool
+
+		ended, took := make(chan error, 1), make(chan struct{})
+		first, second := r.Worker("run-1"), r.Worker("run-2")
+
+		second.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			err := next(ctx)
+			if call.Method == "WriteJournal" && overtaken.CompareAndSwap(false, true) {
+				close(took)
+			}
+
+			return err
+		})
+
+		first.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			switch {
+			case call.Method == "Cordon":
+				cordoned.Store(true)
+			case call.Method == "WriteJournal" && cordoned.CompareAndSwap(true, false):
+				r.DeleteLeaseAsPerson()
+				r.DeleteJournalAsPerson()
+
+				go func() { ended <- second.Apply(context.Background(), to(toLifecycle)) }()
+
+				<-took
+			}
+
+			return next(ctx)
+		})
+
+		if err := first.Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrLeaseLost) {
+			t.Errorf("the first run ended with %v, want the loss of its lease", err)
+		}
+
+		if err := <-ended; err != nil {
+			t.Errorf("the second run failed: %v", err)
+		}
+
+		r.singleWriter()
+		r.AllRun(toLifecycle)
+		r.Once()
+	})
+}
+
+// singleWriter fails the test where two runs acted at the same time. A run whose lease
+// was deleted acts without one until it notices that.
+func (r *rig) singleWriter() {
+	r.T.Helper()
+
+	for _, broken := range r.Judge.Verdict().Violations {
+		if broken.Invariant != checker.S12 {
+			r.T.Errorf("%+v\n%s", broken, r.Judge.Text())
+		}
 	}
 }
 

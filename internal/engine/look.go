@@ -52,7 +52,7 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 
 	// Turns that are going on write it, and know better than an observation.
 	if observed.Journal != nil && len(s.busy) == 0 {
-		s.journal.adopt(*observed.Journal)
+		s.follow(*observed.Journal)
 	}
 
 	// A node that this run moves right now may be away.

@@ -38,6 +38,22 @@ func plantedWriters() []planted {
 			},
 		},
 		{
+			name: "the name of another run in the journal goes unnoticed", want: []checker.Invariant{checker.S7},
+			setup: setup{Judging: []checker.Option{checker.LeaseDuration(plantedMost)}},
+			plant: func(r *rig, l *liar) {
+				l.ownName = true
+				l.Client.Intercept(behind("Cordon", "worker-0", 1, func(_ context.Context, h hand) {
+					l.noLease.Store(true)
+					h.must(r.HoldLease("somebody"))
+					r.EditJournalAsPerson(func(j cluster.Journal) cluster.Journal {
+						j.Holder = "somebody"
+
+						return j
+					})
+				})(r, l.Client))
+			},
+		},
+		{
 			name: "the lease is never renewed", want: []checker.Invariant{checker.S7},
 			plant: func(_ *rig, l *liar) { l.noRenewal = true },
 		},

@@ -242,8 +242,6 @@ func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 // lease tells whether somebody holds the lease. Whether they are alive only
 // watching it tells, which an apply does.
 func (p *preflight) lease(ctx context.Context) []cluster.Finding {
-	const free = "kubectl -n kube-system delete lease talosupgrade frees it, if nothing can be running there any more."
-
 	lease, err := p.kubernetes.Lease(ctx)
 	if err != nil {
 		return []cluster.Finding{unknown(cluster.CheckLock, "", "who holds the lease kube-system/talosupgrade could not be found out: "+err.Error(),
@@ -260,7 +258,7 @@ func (p *preflight) lease(ctx context.Context) []cluster.Finding {
 		lease.Holder, lease.Acquired.UTC().Format(time.RFC3339), age)
 
 	if age < leaseDuration {
-		return []cluster.Finding{{Check: cluster.CheckLock, Severity: cluster.Observed, Found: found, Remedy: "Wait for that upgrade to finish. " + free}}
+		return []cluster.Finding{{Check: cluster.CheckLock, Severity: cluster.Observed, Found: found, Remedy: "Wait for that upgrade to finish. " + freeRemedy}}
 	}
 
 	return []cluster.Finding{{

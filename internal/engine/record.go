@@ -28,7 +28,7 @@ type journal struct {
 	stale bool
 }
 
-func newJournal() *journal { return &journal{writing: newDoor()} }
+func newJournal() *journal { return &journal{writing: newDoor(), stale: true} }
 
 // read is the journal as the run knows it.
 func (j *journal) read() (current cluster.Journal, stale bool) {
@@ -61,9 +61,54 @@ func (j *journal) entry(uuid string) (cluster.Entry, bool) {
 	return found, ok
 }
 
+// stamp writes the name of the run into the journal. A run that held the lease
+// before has read what stood there until now, and gets a conflict from here on.
+func (r *run) stamp(ctx context.Context) error {
+	err := r.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j })
+
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		failed := r.stopped(ctx, "before it began")
+		failed.State = "No node was disturbed."
+
+		return undisturbed(failed)
+	default:
+		return undisturbed(&Failure{
+			Summary: "Unable to record who upgrades the cluster", Seen: sentence(err.Error()), State: "No node was disturbed.",
+			Remedy: writableRemedy, Err: err,
+		})
+	}
+}
+
+// follow takes over the journal of an observation, unless another run has put its
+// name there: the next write looks into that.
+func (r *run) follow(seen cluster.Journal) {
+	if seen.Holder != r.holder() {
+		r.journal.doubt()
+
+		return
+	}
+
+	r.journal.adopt(seen)
+}
+
+// ours tells whether the run may write over what it has just read of the journal.
+// Where its own name does not stand there, the lease tells, as long as it is read
+// after the journal: who takes it later than that changes the journal first, and
+// who put a name there after this run has it.
+func (r *run) ours(ctx context.Context, read cluster.Journal) (ok bool, seen string, err error) {
+	if read.Holder == r.holder() {
+		return true, "", nil
+	}
+
+	return r.lock.look(ctx)
+}
+
 // amend changes the journal and has it written before it returns. The change
 // is applied to what is there now, so that a lost reply or a foreign write
-// costs nothing.
+// costs nothing. What another run of ours has written since is none of these.
 func (r *run) amend(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
 	bounded, cancel := r.clock.WithTimeout(ctx, recordPatience)
 	defer cancel()
@@ -87,6 +132,10 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 				return false, err.Error(), onlyFatal(err)
 			}
 
+			if ok, seen, err := r.ours(ctx, read); err != nil || !ok {
+				return false, seen, err
+			}
+
 			current = read
 			r.journal.adopt(read)
 		}
@@ -94,7 +143,9 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 		var written cluster.Journal
 
 		err := r.once(ctx, func(ctx context.Context) (err error) {
-			written, err = r.kubernetes.WriteJournal(ctx, change(current))
+			changed := change(current)
+			changed.Holder = r.holder()
+			written, err = r.kubernetes.WriteJournal(ctx, changed)
 
 			return err
 		})

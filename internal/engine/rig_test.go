@@ -58,6 +58,10 @@ func to(target string) engine.Request { return harness.To(target) }
 // or look at the first one.
 func bare(request engine.Request) engine.Request { return harness.Bare(request) }
 
+// stamps tells whether a run puts its name into the journal with the call: that is
+// the second thing that it changes, after the lease.
+func stamps(call ports.Call) bool { return call.Method == "WriteJournal" && call.Mutation == 2 }
+
 // atWill is the number of a mutation that never comes by itself.
 const atWill = -1
 

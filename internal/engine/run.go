@@ -158,6 +158,10 @@ func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snaps
 	defer end()
 	defer r.halt.watch(leased)()
 
+	if err := r.stamp(leased); err != nil {
+		return snapshot, err
+	}
+
 	if err := r.hold(leased); err != nil {
 		return snapshot, err
 	}

@@ -72,7 +72,13 @@ func TestRunThatCannotBeginSaysWhatToDo(t *testing.T) {
 func TestSnapshotThatCannotBeRecordedIsNamed(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
-		w.Client.Intercept(withCall("WriteJournal", cluster.ErrDenied))
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "WriteJournal" && !stamps(call) {
+				return cluster.ErrDenied
+			}
+
+			return next(ctx)
+		})
 
 		err := w.Apply(context.Background(), saving(ports.NewVault()))
 		if err == nil || !strings.Contains(err.Error(), "Unable to record the snapshot of etcd") || !strings.Contains(err.Error(), "No node was disturbed. The snapshot is in") {

@@ -18,6 +18,10 @@ import (
 // ErrJournal is wrapped when the journal holds something that is no entry.
 var ErrJournal = errors.New("journal damaged")
 
+// holderKey is one of the keys of the journal that are not named after a machine:
+// who took the lease last.
+const holderKey = "holder"
+
 // Journal reads the journal; empty when there is none. An entry that cannot be
 // read is an error, because the node behind it may hold an unfinished install.
 func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
@@ -26,7 +30,7 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 		return cluster.Journal{}, err
 	}
 
-	journal := cluster.Journal{Entries: map[string]cluster.Entry{}, ResourceVersion: object.ResourceVersion}
+	journal := cluster.Journal{Holder: object.Data[holderKey], Entries: map[string]cluster.Entry{}, ResourceVersion: object.ResourceVersion}
 
 	journal.Manifests, err = manifestsDue(object)
 	if err != nil {
@@ -70,6 +74,10 @@ func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (clu
 		}
 
 		object.Data[uuid] = text
+	}
+
+	if journal.Holder != "" {
+		object.Data[holderKey] = journal.Holder
 	}
 
 	err := errors.Join(recordManifests(object, journal.Manifests), recordSnapshot(object, journal.Snapshot))

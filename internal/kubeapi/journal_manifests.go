@@ -64,7 +64,7 @@ func recordManifests(object *corev1.ConfigMap, due *cluster.ManifestsDue) error 
 func entriesOf(object *corev1.ConfigMap) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for key, text := range object.Data {
-			if key != manifestsKey && key != snapshotKey && !yield(key, text) {
+			if key != holderKey && key != manifestsKey && key != snapshotKey && !yield(key, text) {
 				return
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 // The keys of the journal that are not named after a machine.
 const (
+	keyHolder    = "holder"
 	keyManifests = "manifests"
 	keySnapshot  = "etcd-snapshot"
 	// phaseUnreadable is what the cluster knows about an entry that cannot be
@@ -91,6 +92,10 @@ func journalData(journal cluster.Journal) (map[string]string, error) {
 		data[key] = string(written)
 	}
 
+	if journal.Holder != "" {
+		data[keyHolder] = journal.Holder
+	}
+
 	return data, nil
 }
 
@@ -101,6 +106,8 @@ func journalFrom(data map[string]string) cluster.Journal {
 
 	for key, value := range data {
 		switch key {
+		case keyHolder:
+			journal.Holder = value
 		case keyManifests:
 			var stored storedManifests
 			if json.Unmarshal([]byte(value), &stored) == nil {

@@ -89,7 +89,7 @@ func wholeJournal() cluster.Journal {
 		Target: cluster.Target{Talos: version.MustParse("1.13.4"), Kubernetes: version.MustParse("1.35.2"), InstallerImage: "a/b"},
 	}
 
-	return cluster.Journal{}.With("uuid-1", entry).WithSnapshot(snapshot).
+	return cluster.Journal{Holder: "run-1 (test)"}.With("uuid-1", entry).WithSnapshot(snapshot).
 		WithManifests(&cluster.ManifestsDue{Run: "run-1", Written: time.Now()})
 }
 

@@ -25,6 +25,28 @@ func writerJudgements() []judgement {
 
 			return t
 		}},
+		{name: "S7: an intent in a journal that another run has put its name into", want: breaks(s7), tale: func() *tale {
+			t := held()
+			t.tell("", history.KindJournal, "key", "holder", "value", "run-1 (test)", "by", "client")
+			t.tell("", history.KindJournal, "key", "holder", "value", "run-2 (test)", "by", "other")
+			t.journal("worker-0", "intent", after, "run-1")
+
+			return t
+		}},
+		{name: "S7: an intent in a journal with the own name", tale: func() *tale {
+			t := held()
+			t.tell("", history.KindJournal, "key", "holder", "value", "run-2 (test)", "by", "other")
+			t.tell("", history.KindJournal, "key", "holder", "value", "run-1 (test)", "by", "client")
+			t.journal("worker-0", "intent", after, "run-1")
+
+			return t
+		}},
+		{name: "S12: a name in the journal without a lease", want: breaks(s12), tale: func() *tale {
+			t := begin(3, 2)
+			t.tell("", history.KindJournal, "key", "holder", "value", "run-1 (test)", "by", "client")
+
+			return t
+		}},
 		{name: "S7: a client that is known not to hold it", want: breaks(s7), tale: func() *tale {
 			t := held()
 			t.tell("worker-0", history.KindCordon, "unschedulable", "true", "by", "client", "client", "run-2")

@@ -13,6 +13,8 @@ import (
 const (
 	byClient = "client"
 	byOther  = "other"
+	// keyHolder is where the journal names who took the lease last.
+	keyHolder = "holder"
 )
 
 // lease is who may act.
@@ -21,6 +23,8 @@ type lease struct {
 	renewed    float64
 	// held tells that somebody ever had it.
 	held bool
+	// noted is whom the journal names as the one who took it last.
+	noted string
 }
 
 // leased follows the lease. A new holder has a target of its own.
@@ -79,6 +83,16 @@ func (c *Checker) journalled(event history.Event) {
 		name = keyManifests
 	}
 
+	if event.Detail["key"] == keyHolder {
+		c.lease.noted = event.Detail["value"]
+
+		if ours(event) && c.lease.noted != "" {
+			c.acted(event, "wrote the journal")
+		}
+
+		return
+	}
+
 	if event.Detail["key"] == keySnapshot {
 		// What it remembers is no unfinished work, and anybody may forget it.
 		if ours(event) && event.Detail["value"] != "" {
@@ -91,6 +105,10 @@ func (c *Checker) journalled(event history.Event) {
 	before := c.phases[name]
 	if phase == "intent" && ours(event) {
 		c.intends(name)
+
+		if noted := c.lease.noted; noted != "" && !holds(noted, event.Detail["run"]) {
+			c.violate(S7, event.Node, "%s wrote an intent into a journal that %s had put its name into", event.Detail["run"], noted)
+		}
 	}
 
 	c.phases[name] = phase

@@ -47,7 +47,7 @@ func forgetNothing(t *testing.T, f Fixture) {
 func forgetFinished(t *testing.T, f Fixture) {
 	// Its holder has died: nobody renews it.
 	writeLease(t, f, wholeLease())
-	writeJournal(t, f, cluster.Journal{}.With("uuid-1", wholeEntry(cluster.PhaseFallback)).
+	writeJournal(t, f, cluster.Journal{Holder: "run-1"}.With("uuid-1", wholeEntry(cluster.PhaseFallback)).
 		With("uuid-2", wholeEntry(cluster.PhaseRolledBack)).WithSnapshot(wholeSnapshot()))
 
 	forget(t, f, f.ClusterID())

@@ -145,7 +145,7 @@ func wholeSnapshot() *cluster.EtcdSnapshot {
 
 // wholeJournal has every field and every phase.
 func wholeJournal() cluster.Journal {
-	journal := cluster.Journal{}.WithSnapshot(wholeSnapshot()).WithManifests(&cluster.ManifestsDue{Run: "run-1", Written: moment(time.Second)})
+	journal := cluster.Journal{Holder: "run-1 (talosupgrade_cluster.test)"}.WithSnapshot(wholeSnapshot()).WithManifests(&cluster.ManifestsDue{Run: "run-1", Written: moment(time.Second)})
 
 	for _, phase := range []cluster.Phase{
 		cluster.PhaseIntent, cluster.PhaseInstalled, cluster.PhaseRebooting, cluster.PhaseFallback, cluster.PhaseRollingBack, cluster.PhaseRolledBack,
@@ -209,6 +209,10 @@ func expectJournal(t *testing.T, f Fixture, want cluster.Journal) {
 	read := readJournal(t, f)
 	if read.ResourceVersion == "" {
 		t.Error("there is no journal")
+	}
+
+	if read.Holder != want.Holder {
+		t.Errorf("the journal names %q, want %q", read.Holder, want.Holder)
 	}
 
 	if len(read.Entries) != len(want.Entries) {

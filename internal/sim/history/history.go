@@ -62,7 +62,8 @@ const (
 	// holder ("" when released), action (acquire|renew|release).
 	KindLease Kind = "lease"
 	// KindJournal is a change of one key of the journal. Detail: key, phase
-	// ("" when the entry was removed), run, value (the JSON as written).
+	// ("" when the entry was removed), run, value (the JSON as written; of the key
+	// holder, who took the lease last).
 	KindJournal Kind = "journal"
 	// KindAnnotation is a change of an upgrade.vitistack.io annotation.
 	// Detail: object (kind/namespace/name), key (without prefix), value, by.

@@ -239,6 +239,8 @@ func (c *Cluster) DropJournal(client, resourceVersion string) error {
 		}
 	}
 
+	c.recordHolder("client", client, "")
+
 	if err := c.recordDue(client, c.journal.Manifests, nil); err != nil {
 		return err
 	}

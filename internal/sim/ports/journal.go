@@ -23,7 +23,7 @@ func (c *Cluster) Journal() cluster.Journal {
 
 func copyJournal(journal cluster.Journal) cluster.Journal {
 	another := cluster.Journal{
-		Entries: maps.Clone(journal.Entries), Manifests: copied(journal.Manifests), Snapshot: copied(journal.Snapshot),
+		Holder: journal.Holder, Entries: maps.Clone(journal.Entries), Manifests: copied(journal.Manifests), Snapshot: copied(journal.Snapshot),
 		ResourceVersion: journal.ResourceVersion,
 	}
 
@@ -105,6 +105,8 @@ func (c *Cluster) writeJournal(client string, journal cluster.Journal) (cluster.
 		}
 	}
 
+	c.recordHolder("client", client, journal.Holder)
+
 	if err := c.recordDue(client, c.journal.Manifests, journal.Manifests); err != nil {
 		return cluster.Journal{}, err
 	}
@@ -118,6 +120,13 @@ func (c *Cluster) writeJournal(client string, journal cluster.Journal) (cluster.
 	c.journal.ResourceVersion = c.next()
 
 	return copyJournal(c.journal), nil
+}
+
+// recordHolder adds to the history whose name the journal carries from now on.
+func (c *Cluster) recordHolder(by, client, holder string) {
+	if holder != c.journal.Holder {
+		c.record("", history.KindJournal, map[string]string{"key": "holder", "by": by, "client": client, "run": "", "phase": "", "value": holder})
+	}
 }
 
 // recordDue adds to the history that a sync of the manifests became due, or

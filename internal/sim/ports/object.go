@@ -150,6 +150,8 @@ func (c *Cluster) forget(ctx context.Context, client string) (kept []string, err
 			}
 		}
 
+		c.recordHolder("client", client, "")
+
 		if err := c.recordSnapshot(client, c.journal.Snapshot, nil); err != nil {
 			c.mu.Unlock()
 

@@ -76,6 +76,8 @@ func (c *Cluster) recordForeign(wanted cluster.Journal) {
 		c.record(all[key].Node, history.KindJournal, detail)
 	}
 
+	c.recordHolder(byOther, "", wanted.Holder)
+
 	if c.journal.Manifests != nil && wanted.Manifests == nil {
 		c.record("", history.KindJournal, map[string]string{
 			"key": "manifests", "by": byOther, "run": c.journal.Manifests.Run, "phase": "", "value": "",
