@@ -4,6 +4,9 @@ package provider
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -113,6 +116,31 @@ func (m nodeModel) merge(earlier nodeModel, node cluster.Node) nodeModel {
 	return m
 }
 
+// unseenNodes are the nodes that earlier knows and that nothing listed this time:
+// without the Kubernetes API there is only discovery, which may be switched off, or
+// cut off as well. Earlier may be null or unknown.
+func unseenNodes(snapshot cluster.Snapshot, earlier types.Map) []string {
+	if snapshot.KubernetesError == nil {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(earlier.Elements())), func(name string) bool {
+		_, listed := snapshot.Node(name)
+
+		return listed
+	})
+}
+
+// unseenFinding says of nodes which the state knows that a plan knows nothing of them.
+func unseenFinding(names []string, snapshot cluster.Snapshot) cluster.Finding {
+	return cluster.Finding{
+		Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Err: snapshot.KubernetesError,
+		Found: fmt.Sprintf("the state knows %s, and neither the Kubernetes API, which did not answer, nor discovery lists them, so what they need is not known",
+			strings.Join(names, ", ")),
+		Remedy: "Make the Kubernetes API answer, or look at discovery (talosctl get members); an apply lists the nodes again before it touches any.",
+	}
+}
+
 // nodesValue is what was observed of the nodes, with what earlier says where
 // this observation is silent. Earlier may be null or unknown.
 func nodesValue(ctx context.Context, snapshot cluster.Snapshot, earlier types.Map) (types.Map, diag.Diagnostics) {
@@ -132,6 +160,10 @@ func nodesValue(ctx context.Context, snapshot cluster.Snapshot, earlier types.Ma
 		}
 
 		models[node.Name] = model
+	}
+
+	for _, name := range unseenNodes(snapshot, earlier) {
+		models[name] = before[name]
 	}
 
 	value, more := types.MapValueFrom(ctx, types.ObjectType{AttrTypes: nodeTypes()}, models)

@@ -113,6 +113,15 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	var object objectView
 
+	absent := []string(nil)
+	if prior != nil {
+		absent = unseenNodes(seen.Snapshot, prior.Nodes)
+	}
+
+	if len(absent) > 0 {
+		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Snapshot))
+	}
+
 	if work {
 		examined.Findings = append(examined.Findings, r.clusters.claims.twin(seen.ID, seen.name)...)
 	} else {
@@ -135,7 +144,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		diagnostics.Append(leftWarning(object.left, seen.name))
 	}
 
-	return work || len(object.left) > 0, diagnostics
+	return work || len(object.left) > 0 || len(absent) > 0, diagnostics
 }
 
 // unplannable is the diagnostic of a plan that could not look at the cluster.

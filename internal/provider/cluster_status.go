@@ -5,6 +5,7 @@ package provider
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -92,6 +93,9 @@ func newStatus(snapshot cluster.Snapshot, desired clusterModel) status {
 		made.Kubernetes.Highest = earlierVersion(desired.Status, "highest")
 	}
 
+	absent := unseenNodes(snapshot, desired.Nodes)
+	made.Talos.include(desired.Nodes, slices.DeleteFunc(slices.Clone(absent), func(name string) bool { return held[name] }))
+
 	made.Talos.judge(desired.TalosVersion)
 	made.Kubernetes.judge(desired.KubernetesVersion)
 
@@ -115,6 +119,10 @@ func newStatus(snapshot cluster.Snapshot, desired clusterModel) status {
 	}
 
 	made.block(desired)
+
+	if len(absent) > 0 {
+		made.Message += fmt.Sprintf(" Nothing lists %s right now; what is said of them is from an earlier look.", strings.Join(absent, ", "))
+	}
 
 	return made
 }

@@ -87,3 +87,23 @@ func earlierVersion(earlier types.Object, name string) version.Version {
 
 	return parsed
 }
+
+// include counts what the state says of nodes that were not seen: they are as far
+// as they were.
+func (h *half) include(earlier types.Map, names []string) {
+	seen := []version.Version{h.Lowest, h.Highest}
+
+	for _, name := range names {
+		node, ok := earlier.Elements()[name].(types.Object)
+		if !ok {
+			continue
+		}
+
+		text, _ := node.Attributes()["talos_version"].(types.String)
+		if parsed, err := version.Parse(text.ValueString()); err == nil {
+			seen = append(seen, parsed)
+		}
+	}
+
+	h.Lowest, h.Highest = version.Lowest(seen...), version.Highest(seen...)
+}

@@ -17,8 +17,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 )
 
-// errSilent is wrapped when nodes are known and none of them answered.
-var errSilent = errors.New("no node answered over the Talos API")
+// errSilent is wrapped when nodes are known and none of them answered, errUnlisted
+// when not even that is known, which nodes there are.
+var (
+	errSilent   = errors.New("no node answered over the Talos API")
+	errUnlisted = errors.New("which nodes there are is not known, because discovery lists none and the Kubernetes API did not answer")
+)
 
 // summaryUnobserved heads every warning about a cluster out of reach, with the
 // name of the cluster, so that the command line folds those of refresh and plan
@@ -68,6 +72,8 @@ func remedy(err error) string {
 			"or a refresh of the data source that it comes from)."
 	case errors.Is(err, cluster.ErrDenied):
 		return "Use credentials that are allowed to do this: reading needs os:reader, upgrading needs os:admin, and endpoints must be control planes."
+	case errors.Is(err, errUnlisted):
+		return "Make the Kubernetes API answer, or let the nodes find each other (talosctl get members, cluster.discovery in the machine configurations), then run the command again."
 	case errors.Is(err, cluster.ErrUnreachable), errors.Is(err, errSilent):
 		return "Check that at least one endpoint of the talosconfig is a control plane that is up and reachable from here " +
 			"(talosctl version --nodes <address>), then run the command again."

@@ -155,6 +155,8 @@ func silence(snapshot cluster.Snapshot) error {
 	switch {
 	case answered:
 		return nil
+	case len(snapshot.Nodes) == 0 && snapshot.KubernetesError != nil:
+		return fmt.Errorf("%w: %w", errUnlisted, snapshot.KubernetesError)
 	case reason == nil:
 		return errSilent
 	default:

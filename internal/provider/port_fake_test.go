@@ -71,6 +71,8 @@ type fakeNode struct {
 	talos       string
 	kubernetes  string
 	unreachable error
+	// undiscovered is a node that discovery does not list.
+	undiscovered bool
 	// kubelet is what the kubelet runs where that is something else.
 	kubelet string
 	// images are those in the machine configuration where they are others; an
@@ -187,6 +189,10 @@ func (f *fakeCluster) Roles() []string { return f.roles }
 func (f *fakeCluster) Members(context.Context) ([]cluster.Member, error) {
 	members := make([]cluster.Member, 0, len(f.nodes))
 	for index, node := range f.nodes {
+		if node.undiscovered {
+			continue
+		}
+
 		members = append(members, cluster.Member{Hostname: node.name, Role: node.role, Addresses: []string{address(index)}})
 	}
 
@@ -278,6 +284,10 @@ func (f *fakeCluster) UID(context.Context) (string, error) {
 func (f *fakeCluster) noKubernetes() error { return errors.Join(f.down, f.kubernetesDown) }
 
 func (f *fakeCluster) Nodes(context.Context) ([]cluster.KubeNode, error) {
+	if err := f.noKubernetes(); err != nil {
+		return nil, err
+	}
+
 	nodes := make([]cluster.KubeNode, 0, len(f.nodes))
 	for index, node := range f.nodes {
 		nodes = append(nodes, cluster.KubeNode{
@@ -286,7 +296,7 @@ func (f *fakeCluster) Nodes(context.Context) ([]cluster.KubeNode, error) {
 		})
 	}
 
-	return nodes, f.noKubernetes()
+	return nodes, nil
 }
 
 // ComponentPods implements [cluster.Kubernetes]: the control planes' own run what

@@ -42,6 +42,8 @@ type Options struct {
 	// Documents spreads the machine configurations over separate documents,
 	// from Talos 1.14 on.
 	Documents bool
+	// DiscoveryOff clusters list no members.
+	DiscoveryOff bool
 	// ProxyDisabled clusters run no kube-proxy.
 	ProxyDisabled bool
 	// Disabled are components of control planes that are switched off:

@@ -264,8 +264,13 @@ const memberLifetime = 30 * time.Minute
 
 // Members are the machines that discovery lists: all that were up within the
 // last half hour, those that were removed since as well. Their versions are those
-// of their last boot. Of two machines of one name it lists the newer one.
+// of their last boot. Of two machines of one name it lists the newer one. Where
+// it is switched off it lists nobody.
 func (w *World) Members() []NodeState {
+	if w.options.DiscoveryOff {
+		return nil
+	}
+
 	now, members := w.clock.Now(), w.Nodes()
 
 	w.mu.Lock()

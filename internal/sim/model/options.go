@@ -61,6 +61,8 @@ type Options struct {
 	// with a document for each component; older versions do not read them. Real
 	// ones always name the images: with Unpinned they are more lenient than that.
 	Documents bool
+	// DiscoveryOff clusters list no members.
+	DiscoveryOff bool
 	// ProxyDisabled clusters run no kube-proxy.
 	ProxyDisabled bool
 	// DisabledComponents are switched off everywhere: the scheduler, the
