@@ -138,7 +138,7 @@ func TestStandInsAnswerEveryCall(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	panicked := func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+	panicked := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 		defer func() {
 			if reason := recover(); reason != nil {
 				err = status.Errorf(codes.Internal, "panic: %v", reason)
@@ -163,7 +163,7 @@ func TestStandInsAnswerEveryCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close() //nolint:errcheck // a pipe
+	defer connection.Close()
 
 	const service = "tfplugin6.Provider"
 
