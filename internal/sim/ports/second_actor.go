@@ -106,8 +106,8 @@ func (c *Cluster) AnnotateAsPerson(changes map[string]string) {
 	}
 }
 
-// UnmarkAsPerson takes our mark off a node, and leaves its cordon. It tells
-// whether there was one.
+// UnmarkAsPerson takes our mark off a node, and leaves its cordon. It tells whether
+// there is a cordon that is nobody's then.
 func (c *Cluster) UnmarkAsPerson(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *Cluster) UnmarkAsPerson(node string) bool {
 
 	object.mark = ""
 
-	return true
+	return object.unschedulable && !object.byMachine
 }
 
 // DeleteNodeAsPerson deletes the Node object of a machine that goes on, and with
