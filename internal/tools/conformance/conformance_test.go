@@ -112,7 +112,7 @@ func (s *simulator) mustBeSatisfied() {
 
 	for name, got := range judged.Nodes {
 		// One for each component of a control plane, one for a kubelet alone.
-		want := result{Kubelet: toVersion, Kubernetes: toVersion, Configs: 1}
+		want := result{Talos: got.Talos, Kubelet: toVersion, Kubernetes: toVersion, Configs: 1}
 		if strings.HasPrefix(name, "cp-") {
 			want.Configs = 5
 		}

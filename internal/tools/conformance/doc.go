@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package conformance runs upstream's own health checks and its upgrade of
-// Kubernetes against a simulated cluster, over sockets and with nothing but its
-// talosconfig. It is a module of its own, because the packages of Talos that it
+// Package conformance runs upstream's own health checks, its upgrade of Kubernetes,
+// talosctl and etcdutl against a simulated cluster, over sockets and with nothing but
+// its talosconfig. It is a module of its own, because the packages of Talos that it
 // needs bring more than a provider should depend on. The simulator is built from
 // the provider's module and runs as a process of its own.
 //

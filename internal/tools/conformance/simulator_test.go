@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// buildTimeout bounds the build of the simulator, startTimeout its start,
+	// buildTimeout bounds the build of a command, startTimeout the start of the simulator,
 	// which may build Kubernetes first; both are slow only the first time.
 	buildTimeout = 10 * time.Minute
 	startTimeout = 15 * time.Minute
@@ -98,22 +98,29 @@ func stop(t *testing.T, command *exec.Cmd) {
 	}
 }
 
-// build makes the command with the flags of its other builds, so that what they
-// share is compiled once.
+// build makes the simulator.
 func build(t *testing.T) string {
+	t.Helper()
+
+	return goBuild(t, root, "talossim", "./internal/sim/cmd/talossim")
+}
+
+// goBuild makes a command of a module, with the flags of its other builds, so that
+// what they share is compiled once.
+func goBuild(t *testing.T, module, name, source string) string {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
 	defer cancel()
 
-	binary := filepath.Join(t.TempDir(), "talossim")
+	binary := filepath.Join(t.TempDir(), name)
 
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./internal/sim/cmd/talossim")
-	command.Dir = root
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, source)
+	command.Dir = module
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 
 	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building the simulator: %v\n%s", err, out)
+		t.Fatalf("building %s: %v\n%s", name, err, out)
 	}
 
 	return binary
@@ -164,6 +171,7 @@ type violation struct {
 // result is what became of a node: the versions that run, and how often it was
 // configured.
 type result struct {
+	Talos      string `json:"talos"`
 	Kubelet    string `json:"kubelet"`
 	Kubernetes string `json:"kubernetes"`
 	Configs    int    `json:"configs"`
