@@ -22,6 +22,8 @@ type lines struct {
 	// most is how many lines are kept, longest how many characters of each; zero
 	// is [keptLines] and [keptLength].
 	most, longest int
+	// skips, when not nil, tells which lines are not kept.
+	skips func(line string) bool
 
 	complete []string
 	partial  string
@@ -46,7 +48,8 @@ func (l *lines) write(chunk string) {
 }
 
 func (l *lines) finish() {
-	if text := shorten(legible(l.partial), cmp.Or(l.longest, keptLength)); text != "" {
+	text := shorten(legible(l.partial), cmp.Or(l.longest, keptLength))
+	if text != "" && (l.skips == nil || !l.skips(text)) {
 		l.complete = append(l.complete, text)
 	}
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -26,12 +27,22 @@ const (
 	// logStream is how many bytes of a log are read: a node keeps a mebibyte of
 	// each, and one that ignores how much was asked for sends all of that.
 	logStream = 2 << 20
+	// machinedLog is the service that records the calls to the Talos API in its
+	// log, and logWhole asks for all that a node keeps of one.
+	machinedLog = "machined"
+	logWhole    = -1
 )
 
+// recordsCall tells a line in which machined records a call to the Talos API from
+// what it does itself. Up to 1.13 there are three for each call, of which two say
+// who was allowed to make it; from 1.14 on there is one.
+var recordsCall = regexp.MustCompile(`^(?:[\d/]+ [\d:.]+ )?machined(?:/authz/\S+ | \w+ \[/[\w.]+/\w+\] \S+ (?:unary|stream) )`).MatchString
+
 // Logs are the last lines of a service of a node, oldest first, at most 200 of
-// them and 16 KiB; of a log that could not be read to its end what came of it,
-// beside the error. [cluster.ErrNotFound] is a service that has written none since
-// the node's boot.
+// them and 16 KiB, without those in which machined records the calls to the Talos
+// API: this provider asks a node so often that little else would be left. Of a log
+// that could not be read to its end it is what came of it, beside the error.
+// [cluster.ErrNotFound] is a service that has written none since the node's boot.
 func (c *Client) Logs(ctx context.Context, address, service string, most int) ([]string, error) {
 	if most = min(most, logLines); most <= 0 {
 		return nil, nil
@@ -41,16 +52,22 @@ func (c *Client) Logs(ctx context.Context, address, service string, most int) ([
 
 	var output lines
 
+	tail, skips := int32(most), (func(string) bool)(nil) //nolint:gosec // at most logLines
+	if service == machinedLog {
+		// How far back the last lines are that are kept is not known before.
+		tail, skips = logWhole, recordsCall
+	}
+
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
 		// Another endpoint begins anew.
-		output = lines{most: most, longest: logLength}
+		output = lines{most: most, longest: logLength, skips: skips}
 
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 
 		stream, err := api.MachineClient.Logs(ctx, &machineapi.LogsRequest{
 			Namespace: constants.SystemContainerdNamespace, Driver: common.ContainerDriver_CONTAINERD,
-			Id: service, TailLines: int32(most), //nolint:gosec // at most logLines
+			Id: service, TailLines: tail,
 		})
 		if err == nil {
 			err = readLog(stream, &output)

@@ -61,6 +61,30 @@ func TestReadLogTakesNothingButItsEndForAnEnd(t *testing.T) {
 	}
 }
 
+// TestRecordsOfCallsAreToldFromWhatMachinedDoes has the lines as machined 1.13.9
+// and 1.14.1 write them.
+func TestRecordsOfCallsAreToldFromWhatMachinedDoes(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]bool{
+		`2026/10/01 17:00:19.523686 machined OK [/cosi.resource.State/Get] 154.451µs unary Success (:authority=localhost;content-type=application/grpc)`:                     true,
+		`2026/10/01 17:00:19.523686 machined OK [/cosi.resource.State/Get] 154.451µs unary Success {authorized based on PID (366) match with service "apid"} (:authority=l)`: true,
+		`2026/10/01 17:00:19.523 machined Unavailable [/machine.MachineService/EtcdStatus] 10.0s stream error reading (user-agent=grpc-go)`:                                  true,
+		`2026/10/01 17:00:19.523686 machined/authz/unix/authorizer authorized based on PID (366) match with service "apid" (allowed roles [os:admin])`:                       true,
+		`2026/10/01 17:00:19.523686 machined/authz/authorizer authorized ([os:admin os:reader] includes [os:admin])`:                                                         true,
+		`machined OK [/machine.MachineService/Version] 98µs unary Success ()`:                                                                                                true,
+
+		`2026/10/01 17:00:19.523686 [talos] phase upgrade (3/11): done, 1.7ms`:                                                      false,
+		`2026/10/01 17:00:19.523686 [talos] reboot via API received. actor id: 1, [/machine.MachineService/Reboot] 1s unary Success`: false,
+		`2026/10/01 17:00:19.523686 machined panic: runtime error: index out of range`:                                              false,
+		`2026/10/01 17:00:19 machined/authz`:                                                                                        false,
+	} {
+		if got := recordsCall(line); got != want {
+			t.Errorf("%s: %t", line, got)
+		}
+	}
+}
+
 func TestReadLogIsBounded(t *testing.T) {
 	t.Parallel()
 
@@ -106,7 +130,7 @@ func TestLogThatStallsIsGivenUpWithWhatCame(t *testing.T) {
 		c := connect(t, fake)
 		began := time.Now()
 
-		got, err := c.Logs(t.Context(), "10.5.0.5", "machined", 1<<20)
+		got, err := c.Logs(t.Context(), "10.5.0.5", "kubelet", 1<<20)
 		if !slices.Equal(got, []string{"one", "two"}) || !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
 			t.Errorf("%q, %v", got, err)
 		}

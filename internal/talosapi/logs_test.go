@@ -4,6 +4,7 @@ package talosapi_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -40,6 +41,34 @@ func TestLastWordsOfAService(t *testing.T) {
 			r.Errorf("etcd on a worker: %v, want it not found", err)
 		}
 	})
+}
+
+// TestLastWordsOfMachinedAreNotOurOwnCalls: between a message of machined's and the
+// end of its log there are hundreds of lines about the calls of this provider.
+func TestLastWordsOfMachinedAreNotOurOwnCalls(t *testing.T) {
+	for _, talos := range []string{"1.13.2", "1.14.1"} {
+		t.Run(talos, func(t *testing.T) {
+			inBubble(t, model.Options{Talos: talos}, func(r *rig) {
+				c := r.client("")
+
+				for range 40 {
+					if _, err := c.Machine(r.Context(), worker0); err != nil {
+						r.Fatal(err)
+					}
+				}
+
+				raw, err := r.world.Logs(r.Context(), "worker-0", "machined", 200)
+				if err != nil || len(raw) != 200 || slices.ContainsFunc(raw, func(line string) bool { return strings.Contains(line, "[talos]") }) {
+					r.Fatalf("the log of a node that was asked so often: %q, %v", raw, err)
+				}
+
+				lines, err := c.Logs(r.Context(), worker0, "machined", 3)
+				if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "[talos] machined v"+talos+" starts") {
+					r.Errorf("%q, %v", lines, err)
+				}
+			})
+		})
+	}
 }
 
 func TestLastWordsOfANodeThatIsDown(t *testing.T) {

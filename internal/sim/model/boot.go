@@ -90,7 +90,7 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 		w.bootKubernetes(n)
 		n.ailment, n.flap, n.stuck = ailment{}, nil, nil
 		n.up, n.stage, n.sequence = true, StageBooting, "boot"
-		n.logs = nil
+		n.logs, n.calls = nil, nil
 		n.events = newRing(n.name + "-" + strconv.Itoa(n.boots) + "-")
 		n.start(w.life)
 		booting = n.booting

@@ -21,8 +21,47 @@ const (
 // the machine does not have.
 var ErrNoLog = errors.New("was not registered")
 
-// noteMost is how many lines a machine keeps of a service.
-const noteMost = 200
+// noteMost is how many lines a machine keeps of a service, and callsMost how many
+// calls to its API it has recorded in the log of machined.
+const (
+	noteMost  = 200
+	callsMost = 1000
+)
+
+// apiCall is a call to the API of a machine.
+type apiCall struct {
+	at           time.Time
+	method, code string
+}
+
+// Called has machined record a call to the API of a machine, as it does with each
+// that it has answered.
+func (w *World) Called(name, method, code string) {
+	w.locked(func() {
+		n, err := w.find(name)
+		if err != nil {
+			return
+		}
+
+		n.calls = append(n.calls, apiCall{w.clock.Now(), method, code})
+		n.calls = n.calls[max(0, len(n.calls)-callsMost):]
+	})
+}
+
+// lines are a call as machined records it: from 1.14 on in one line.
+func (c apiCall) lines(talos string) []string {
+	const who, may = `authorized based on PID (366) match with service "apid"`, "authorized ([os:admin os:operator os:reader] includes [os:admin])"
+
+	at := stamp(c.at)
+	call := "machined " + c.code + " [" + c.method + "] 154.451µs unary Success"
+	asked := " (:authority=localhost;content-type=application/grpc)"
+
+	if AtLeast(talos, 1, 14) {
+		return []string{at + call + " {" + who + "; " + may + "}" + asked}
+	}
+
+	return []string{at + "machined/authz/unix/authorizer " + who, at + "machined/authz/authorizer " + may, at + call + asked}
+}
 
 func stamp(at time.Time) string { return at.UTC().Format("2006/01/02 15:04:05") + " " }
 
@@ -68,12 +107,22 @@ func (w *World) Logs(ctx context.Context, name, service string, lines int) (text
 	return text, err
 }
 
-// machinedLog tells of the boot what the machine's events tell of it.
+// machinedLog tells of the boot what the machine's events tell of it, between the
+// calls that its API has answered meanwhile.
 func (n *node) machinedLog() []string {
-	text := []string{stamp(n.bootedAt) + "[talos] machined v" + n.running().talos + " starts, boot ID " + n.bootID}
+	talos, calls := n.running().talos, n.calls
+	text := []string{stamp(n.bootedAt) + "[talos] machined v" + talos + " starts, boot ID " + n.bootID}
 
 	for _, event := range n.events.events {
+		for ; len(calls) > 0 && calls[0].at.Before(event.At); calls = calls[1:] {
+			text = append(text, calls[0].lines(talos)...)
+		}
+
 		text = append(text, stamp(event.At)+"[talos] "+event.line())
+	}
+
+	for _, call := range calls {
+		text = append(text, call.lines(talos)...)
 	}
 
 	return text

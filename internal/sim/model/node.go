@@ -81,6 +81,7 @@ type node struct {
 	etcd       *member
 	events     *ring
 	logs       map[string][]string // lines since the boot, by service
+	calls      []apiCall           // to the API since the boot, the last ones
 	reported   report
 
 	installs, reboots, boots, actors int

@@ -112,6 +112,7 @@ func mutating(method string) bool {
 type gate struct {
 	node     string
 	recorder history.Recorder
+	called   func(node, method, code string)
 	sync     func(ctx context.Context) error // nil without other faces
 }
 
@@ -158,8 +159,10 @@ func (g gate) stream(server any, stream grpc.ServerStream, info *grpc.StreamServ
 }
 
 func (g gate) record(ctx context.Context, method string, err error) {
+	code := status.Code(err).String()
+
 	g.recorder.Record(g.node, history.KindRPC, map[string]string{
-		"method": method, "role": strongest(rolesOf(ctx)),
-		"code": status.Code(err).String(), "mutating": strconv.FormatBool(mutating(method)),
+		"method": method, "role": strongest(rolesOf(ctx)), "code": code, "mutating": strconv.FormatBool(mutating(method)),
 	})
+	g.called(g.node, method, code)
 }

@@ -129,6 +129,31 @@ func TestDmesgTellsOfTheBoot(t *testing.T) {
 	})
 }
 
+// TestMachinedRecordsTheCallsToItsAPI: in a real machine's log too nearly all of
+// the last lines are about the calls of those who watch it.
+func TestMachinedRecordsTheCallsToItsAPI(t *testing.T) {
+	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
+		c := r.client("")
+
+		for range 100 {
+			if _, err := c.Version(r.at(secondAddress)); err != nil {
+				r.Fatal(err)
+			}
+		}
+
+		const call = "machined OK [/machine.MachineService/Version] 154.451µs unary Success"
+
+		text, _, err := r.logs(c, secondAddress, "machined", 200)
+		if recorded := strings.Count(text, call); err != nil || recorded < 65 || strings.Count(text, "\n") != 200 {
+			r.Errorf("%d calls are recorded in %q, %v", recorded, text, err)
+		}
+
+		if text, _, err = r.logs(c, secondAddress, "machined", -1); err != nil || strings.Count(text, call) != 100 || !strings.Contains(text, "[talos] machined v1.13.2 starts") {
+			r.Errorf("the whole log is %q, %v", text, err)
+		}
+	})
+}
+
 func TestRollbackOverTheWire(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("")

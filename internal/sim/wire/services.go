@@ -22,7 +22,7 @@ import (
 // services are what the machine offers in the version that runs: calls it does
 // not know are answered as unimplemented by the server itself.
 func (s *station) services(running model.NodeState) *grpc.Server {
-	guard := gate{node: s.node, recorder: s.server.world, sync: s.server.sync}
+	guard := gate{node: s.node, recorder: s.server.world, called: s.server.world.Called, sync: s.server.sync}
 
 	services := grpc.NewServer(
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
