@@ -140,6 +140,9 @@ func (m Machine) UpgradeAPI() UpgradeAPI {
 // stage counts too.
 func (m Machine) Settled() bool { return m.Stage == StageRunning && m.Ready }
 
+// DiskPressure is the complaint of a kubelet about a full disk.
+const DiskPressure = "DiskPressure"
+
 // KubeNode is what the Kubernetes API says about a node.
 type KubeNode struct {
 	Name         string
@@ -168,7 +171,7 @@ type KubeNode struct {
 	// CordonedByTalos tells that the machine cordoned its own node, as it does in
 	// a legacy upgrade, a shutdown or a reset (annotation talos.dev/cordoned).
 	CordonedByTalos bool
-	// Pressure are the kubelet's complaints: DiskPressure, MemoryPressure and
+	// Pressure are the kubelet's complaints: [DiskPressure], MemoryPressure and
 	// PIDPressure.
 	Pressure []string
 	// Talos tells whether the operating system is Talos.

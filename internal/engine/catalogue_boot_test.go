@@ -92,6 +92,13 @@ func TestCatalogue40FullDiskIsNamed(t *testing.T) {
 	}.tried(t)
 }
 
+// A node with a mount that hangs, such as that of an NFS server that is gone, does
+// not tell about its disk. Its kubelet does.
+func TestCatalogue40DiskThatCannotBeToldStopsNothing(t *testing.T) {
+	row{fault: model.Fault{Step: model.StepDisk, Effect: model.EffectStall}}.tried(t)
+	row{fault: model.Fault{Step: model.StepDisk, Effect: model.EffectUnreadable}}.tried(t)
+}
+
 // A person's staged upgrade boots twice. The first boot is none that counts.
 func TestCatalogue41InstallingBootIsWaitedOut(t *testing.T) {
 	row{twist: booting(2*time.Minute, func(machine *cluster.Machine) { machine.Stage = cluster.StageInstalling })}.tried(t)

@@ -61,30 +61,45 @@ func (p *preflight) vitals(ctx context.Context) []cluster.Finding {
 // vitalFindings judges what a node says of its disk, of which so many bytes have
 // to be free, and of its clock.
 func vitalFindings(node cluster.Node, seen cluster.Vitals, err error, least int64) []cluster.Finding {
-	return append(diskFindings(node.Name, seen.Disk, cmp.Or(err, seen.DiskError), least), clockFindings(node, seen.Time, cmp.Or(err, seen.TimeError))...)
+	return append(diskFindings(node, seen.Disk, cmp.Or(err, seen.DiskError), least), clockFindings(node, seen.Time, cmp.Or(err, seen.TimeError))...)
 }
 
-func diskFindings(node string, disk *cluster.DiskSpace, err error, least int64) []cluster.Finding {
+func diskFindings(node cluster.Node, disk *cluster.DiskSpace, err error, least int64) []cluster.Finding {
 	const remedy = "Free space there: in /var, or in the volume of /var/lib/containerd where it has one (talosctl mounts, kubectl describe node)."
 
 	switch {
 	case err != nil:
-		return []cluster.Finding{unknown(cluster.CheckDiskSpace, node, "how much space its disk has could not be found out: "+err.Error(), "Bring the node back, or look at it (talosctl mounts).", err)}
+		return unknownDisk(node, "how much space its disk has could not be found out: "+err.Error(), err)
 	case disk == nil:
-		return []cluster.Finding{unknown(cluster.CheckDiskSpace, node, "it does not say how much space there is for images", "Look at it (talosctl mounts), and skip the check if there is enough.", nil)}
+		return unknownDisk(node, "it does not say how much space there is for images", nil)
 	case disk.Available < least:
 		return []cluster.Finding{{
-			Check: cluster.CheckDiskSpace, Severity: cluster.Observed, Node: node, Remedy: remedy,
+			Check: cluster.CheckDiskSpace, Severity: cluster.Observed, Node: node.Name, Remedy: remedy,
 			Found: fmt.Sprintf("its disk has %s free for images, and those of an upgrade need %s", bytesText(disk.Available), bytesText(least)),
 		}}
 	case disk.Available*100 < disk.Size*diskShare:
 		return []cluster.Finding{{
-			Check: cluster.CheckDiskSpace, Severity: cluster.Advice, Node: node, Remedy: remedy,
+			Check: cluster.CheckDiskSpace, Severity: cluster.Advice, Node: node.Name, Remedy: remedy,
 			Found: fmt.Sprintf("its disk has %s of %s free for images; below %d %% the kubelet deletes images, also those that were just pulled", bytesText(disk.Available), bytesText(disk.Size), diskShare),
 		}}
 	default:
 		return nil
 	}
+}
+
+// unknownDisk is advice where the kubelet, which watches the same disk, does not
+// complain: a node cannot tell about any of its mounts where one of them hangs.
+func unknownDisk(node cluster.Node, found string, err error) []cluster.Finding {
+	finding := unknown(cluster.CheckDiskSpace, node.Name, found,
+		"Its kubelet reports no DiskPressure, so that does not stop the upgrade. Look at its mounts (talosctl mounts): one that hangs, such as that of an NFS server that is gone, hides all others.", err)
+	finding.Severity = cluster.Advice
+
+	if node.Kube != nil && slices.Contains(node.Kube.Pressure, cluster.DiskPressure) {
+		finding.Severity, finding.Found = cluster.Observed, found+", and its kubelet reports "+cluster.DiskPressure
+		finding.Remedy = "Make room on its disk (kubectl describe node, talosctl mounts)."
+	}
+
+	return []cluster.Finding{finding}
 }
 
 func clockFindings(node cluster.Node, sync *cluster.TimeSync, err error) []cluster.Finding {

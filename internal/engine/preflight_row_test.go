@@ -61,7 +61,14 @@ func nodeExaminations() []examination {
 		{check: cluster.CheckNodesReady, condition: "a control plane is not Ready", setup: faulty("cp-1", model.StepKubelet, model.EffectNotReady), want: failed, node: "cp-1"},
 		{check: cluster.CheckDiskSpace, condition: "it is full", setup: faulty("worker-0", model.StepDisk, model.EffectFull), want: failed, node: "worker-0", says: []string{"100 MiB free for images"}},
 		{check: cluster.CheckDiskSpace, condition: "the kubelet complains", setup: faulty("worker-0", model.StepDisk, model.EffectPressure), want: failed, node: "worker-0", says: []string{"DiskPressure"}},
-		{check: cluster.CheckDiskSpace, condition: "it cannot be read", setup: faulty("worker-0", model.StepDisk, model.EffectUnreadable), want: untold, node: "worker-0"},
+		{check: cluster.CheckDiskSpace, condition: "it cannot be read", setup: faulty("worker-0", model.StepDisk, model.EffectUnreadable), want: untold, node: "worker-0", says: []string{"input/output error", "reports no DiskPressure"}},
+		{check: cluster.CheckDiskSpace, condition: "a mount hangs", setup: faulty("worker-0", model.StepDisk, model.EffectStall), want: untold, node: "worker-0", says: []string{"no answer within 3s", "NFS"}},
+		{
+			check: cluster.CheckDiskSpace, condition: "it cannot be read, and the kubelet complains", want: failed, node: "worker-0", says: []string{"reports DiskPressure"},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Faults: []model.Fault{
+				{Node: "worker-0", Step: model.StepDisk, Effect: model.EffectUnreadable}, {Node: "worker-0", Step: model.StepDisk, Effect: model.EffectPressure},
+			}}},
+		},
 		{check: cluster.CheckTimeSync, condition: "a clock runs free", setup: faulty("cp-0", model.StepClock, model.EffectUnsynced), want: failed, node: "cp-0", says: []string{"not synchronised"}},
 		{check: cluster.CheckTimeSync, condition: "nobody keeps it", setup: faulty("cp-0", model.StepClock, model.EffectDisabled), want: advised, node: "cp-0", says: []string{"switched off"}},
 		{check: cluster.CheckTimeSync, condition: "it cannot be read", setup: faulty("cp-0", model.StepClock, model.EffectUnreadable), want: untold, node: "cp-0"},

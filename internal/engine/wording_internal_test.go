@@ -98,13 +98,14 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 
 	for says, found := range map[string][]cluster.Finding{
 		"none of them may start now": (&schedule{made: plan.Plan{Budget: 1}}).noRoom(),
-		"1 workers may be unavailable at a time, and these are not Ready or cordoned": (&schedule{snapshot: away, made: plan.Plan{Budget: 1}}).noRoom(),
-		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":   guardSkew(situation{Snapshot: behind, step: kubelet}),
-		"no kube-apiserver pod is known":                                              guardStaticPods(situation{Snapshot: behind, step: kubelet}),
-		"its pods could only go to nodes":                                             guardRoom(situation{Snapshot: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
-		"does not say how much space":                                                 diskFindings("worker-1", nil, nil, 1<<20),
-		"below 15 % the kubelet deletes images":                                       diskFindings("worker-1", &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
-		"there is no connection to the Kubernetes API":                                (&preflight{Engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
+		"1 workers may be unavailable at a time, and these are not Ready or cordoned":    (&schedule{snapshot: away, made: plan.Plan{Budget: 1}}).noRoom(),
+		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":      guardSkew(situation{Snapshot: behind, step: kubelet}),
+		"no kube-apiserver pod is known":                                                 guardStaticPods(situation{Snapshot: behind, step: kubelet}),
+		"its pods could only go to nodes":                                                guardRoom(situation{Snapshot: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
+		"does not say how much space":                                                    diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
+		"could not be found out: context canceled, and its kubelet reports DiskPressure": diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, context.Canceled, 1<<20),
+		"below 15 % the kubelet deletes images":                                          diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
+		"there is no connection to the Kubernetes API":                                   (&preflight{Engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
 	} {
 		if len(found) != 1 || !strings.Contains(found[0].Found, says) {
 			t.Errorf("got %v, want one finding that says %q", found, says)

@@ -47,9 +47,6 @@ func leaving(stage cluster.Stage) bool {
 	}
 }
 
-// diskPressure is the kubelet's complaint about a full disk.
-const diskPressure = "DiskPressure"
-
 // checkPressure looks at what the kubelets of the nodes with a turn complain
 // about. On a full disk there is no room for an image; the rest is for people to
 // weigh. What an earlier run began is finished in any case.
@@ -63,12 +60,12 @@ func (p *planner) checkPressure() {
 		}
 
 		for _, pressure := range node.Kube.Pressure {
-			if pressure != diskPressure {
+			if pressure != cluster.DiskPressure {
 				pressed = append(pressed, fmt.Sprintf("%s (%s)", node.Name, pressure))
 			}
 		}
 
-		if slices.Contains(node.Kube.Pressure, diskPressure) {
+		if slices.Contains(node.Kube.Pressure, cluster.DiskPressure) {
 			p.find(cluster.Finding{
 				Check: cluster.CheckDiskSpace, Severity: cluster.Observed, Node: node.Name,
 				Found:  "the kubelet reports DiskPressure: it deletes images and evicts pods, and an image that is pulled would not stay",

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 // the network, not of the engine's schedule.
 const (
 	readTimeout       = 10 * time.Second
+	mountsTimeout     = 3 * time.Second
 	rebootTimeout     = 30 * time.Second
 	applyTimeout      = 60 * time.Second
 	kubeconfigTimeout = 30 * time.Second
@@ -65,6 +67,9 @@ type Client struct {
 	preferred atomic.Int64
 	// proven tells that some endpoint accepted the credentials.
 	proven atomic.Bool
+	// hung are the nodes, by address, whose mounts did not answer, each with the
+	// error of that.
+	hung sync.Map
 	// clusterID is what the cluster calls itself, as soon as that is known.
 	clusterID atomic.Pointer[string]
 }

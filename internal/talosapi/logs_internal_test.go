@@ -74,10 +74,10 @@ func TestRecordsOfCallsAreToldFromWhatMachinedDoes(t *testing.T) {
 		`2026/10/01 17:00:19.523686 machined/authz/authorizer authorized ([os:admin os:reader] includes [os:admin])`:                                                         true,
 		`machined OK [/machine.MachineService/Version] 98µs unary Success ()`:                                                                                                true,
 
-		`2026/10/01 17:00:19.523686 [talos] phase upgrade (3/11): done, 1.7ms`:                                                      false,
+		`2026/10/01 17:00:19.523686 [talos] phase upgrade (3/11): done, 1.7ms`:                                                       false,
 		`2026/10/01 17:00:19.523686 [talos] reboot via API received. actor id: 1, [/machine.MachineService/Reboot] 1s unary Success`: false,
-		`2026/10/01 17:00:19.523686 machined panic: runtime error: index out of range`:                                              false,
-		`2026/10/01 17:00:19 machined/authz`:                                                                                        false,
+		`2026/10/01 17:00:19.523686 machined panic: runtime error: index out of range`:                                               false,
+		`2026/10/01 17:00:19 machined/authz`:                                                                                         false,
 	} {
 		if got := recordsCall(line); got != want {
 			t.Errorf("%s: %t", line, got)

@@ -31,6 +31,11 @@ const (
 // out, and what the node or the credentials do not allow to be read, is nil; of
 // the latter the reason comes along. An error means that the node said nothing
 // at all.
+//
+// A node has to ask each of its mounts, and one of them, such as that of an NFS
+// server that is gone, may keep it waiting for ever. It is asked no more then: the
+// answer would be the same, and on the node every question hangs where the first
+// one does.
 func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, error) {
 	var (
 		vitals           cluster.Vitals
@@ -49,6 +54,12 @@ func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, er
 	}
 
 	vitals.DiskError = diskErr
+
+	var failure *callError
+	if errors.As(diskErr, &failure) && failure.silent && ctx.Err() == nil {
+		c.hung.Store(address, diskErr)
+	}
+
 	// A node that has no such resource does not say, and there is no more to it.
 	if !errors.Is(timeErr, cluster.ErrNotFound) {
 		vitals.TimeError = timeErr
@@ -74,9 +85,13 @@ func isSilence(ctx context.Context, err error) bool {
 
 // diskSpace is nil where nothing is known to be mounted for images.
 func (c *Client) diskSpace(ctx context.Context, address string) (*cluster.DiskSpace, error) {
+	if known, found := c.hung.Load(address); found {
+		return nil, known.(error) //nolint:forcetypeassert // nothing else is stored
+	}
+
 	var answer *machineapi.MountsResponse
 
-	op := operation{what: "read the mounts of " + place(address), node: address, timeout: readTimeout}
+	op := operation{what: "read the mounts of " + place(address), node: address, timeout: mountsTimeout}
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) (err error) {
 		answer, err = api.MachineClient.Mounts(ctx, &emptypb.Empty{})

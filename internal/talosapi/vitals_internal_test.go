@@ -3,10 +3,13 @@
 package talosapi
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 
@@ -58,21 +61,35 @@ func TestTheDiskIsThatOfImages(t *testing.T) {
 	}
 }
 
-func TestWhatANodeDoesNotSayInTimeIsNamed(t *testing.T) {
+// TestMountsThatHangAreAskedForOnce, and for a short time only.
+func TestMountsThatHangAreAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, &nodeFake{mounts: silence[*machineapi.MountsResponse]})
+		var asked atomic.Int32
 
-		vitals, err := c.Vitals(t.Context(), "10.5.0.5")
-		if err != nil || vitals.Disk != nil || vitals.Time != nil {
-			t.Fatalf("%+v, %v", vitals, err)
+		c := connect(t, &nodeFake{mounts: func(ctx context.Context) (*machineapi.MountsResponse, error) {
+			asked.Add(1)
+
+			return silence[*machineapi.MountsResponse](ctx)
+		}})
+		begun := time.Now()
+
+		for range 3 {
+			vitals, err := c.Vitals(t.Context(), "10.5.0.5")
+			if err != nil || vitals.Disk != nil || vitals.Time != nil {
+				t.Fatalf("%+v, %v", vitals, err)
+			}
+
+			if !errors.Is(vitals.DiskError, cluster.ErrUnreachable) || !strings.Contains(vitals.DiskError.Error(), "mounts of node 10.5.0.5") {
+				t.Errorf("the disk is not known because of %v", vitals.DiskError)
+			}
+
+			if !errors.Is(vitals.TimeError, cluster.ErrUnsupported) {
+				t.Errorf("the clock is not known because of %v", vitals.TimeError)
+			}
 		}
 
-		if !errors.Is(vitals.DiskError, cluster.ErrUnreachable) || !strings.Contains(vitals.DiskError.Error(), "mounts of node 10.5.0.5") {
-			t.Errorf("the disk is not known because of %v", vitals.DiskError)
-		}
-
-		if !errors.Is(vitals.TimeError, cluster.ErrUnsupported) {
-			t.Errorf("the clock is not known because of %v", vitals.TimeError)
+		if took := time.Since(begun); asked.Load() != 1 || took >= readTimeout {
+			t.Errorf("asked %d times in %s", asked.Load(), took)
 		}
 	})
 }

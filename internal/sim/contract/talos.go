@@ -240,7 +240,9 @@ func logsAreShown(t *testing.T, f TalosFixture) {
 			t.Errorf("machined of %s wrote %q, %v, want at most %d lines", machine.Name, lines, err, logLines)
 		}
 
-		if slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, " unary Success") || strings.Contains(line, "authorized based on PID") }) {
+		if slices.ContainsFunc(lines, func(line string) bool {
+			return strings.Contains(line, " unary Success") || strings.Contains(line, "authorized based on PID")
+		}) {
 			t.Errorf("the last lines of machined of %s are about calls to its API: %q", machine.Name, lines)
 		}
 	}

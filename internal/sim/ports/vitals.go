@@ -42,7 +42,7 @@ func (c *Client) vitals(ctx context.Context, address string) (vitals cluster.Vit
 	var watching sync.WaitGroup
 
 	watching.Go(func() {
-		if c.cluster.world.Clock().Sleep(bounded, readLimit) == nil {
+		if c.cluster.world.Clock().Sleep(bounded, mountsLimit) == nil {
 			stop(errSlow)
 		}
 	})
@@ -78,10 +78,10 @@ func (c *Client) vitals(ctx context.Context, address string) (vitals cluster.Vit
 	return vitals, nil
 }
 
-// readLimit is how long the answer to a read may take.
-const readLimit = 10 * time.Second
+// mountsLimit is how long the answer about mounts may take.
+const mountsLimit = 3 * time.Second
 
-var errSlow = fmt.Errorf("%w: no answer within %s", cluster.ErrUnreachable, readLimit)
+var errSlow = fmt.Errorf("%w: no answer within %s", cluster.ErrUnreachable, mountsLimit)
 
 // EtcdSnapshot implements [cluster.Talos]. The history tells of it as of any
 // other call: with the code OK, the stream was read to its end.

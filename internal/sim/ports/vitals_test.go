@@ -44,7 +44,7 @@ func TestNodeTellsAboutItsDiskAndItsClock(t *testing.T) {
 			want: func(v cluster.Vitals) bool { return v.Disk == nil && v.Time.Synced },
 		},
 		"a disk that hangs": {
-			faults: ill("worker-0", model.StepDisk, model.EffectStall), why: "no answer within 10s",
+			faults: ill("worker-0", model.StepDisk, model.EffectStall), why: "no answer within 3s",
 			want: func(v cluster.Vitals) bool {
 				return v.Disk == nil && v.Time.Synced && errors.Is(v.DiskError, cluster.ErrUnreachable)
 			},
