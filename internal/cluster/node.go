@@ -120,6 +120,10 @@ type MachineConfig struct {
 	// UKIArguments tells that GRUB takes the kernel arguments from the UKI of the
 	// image that is installed, instead of writing its own.
 	UKIArguments bool
+	// Documents are the kinds of the documents, such as KubeletConfig, that name the
+	// image of a component or of [Installer] in place of v1alpha1, as those can that
+	// Talos generates from 1.14 on.
+	Documents map[Component]string
 	// Installs tells that the configuration has a place for InstallImage. Where
 	// it has none, the image is not added.
 	Installs bool

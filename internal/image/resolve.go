@@ -3,6 +3,7 @@
 package image
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,8 +12,9 @@ import (
 
 // Running is what a node runs, as far as the choice of its image goes.
 type Running struct {
-	// InstallImage is machine.install.image; empty when unset or unreadable.
-	InstallImage string
+	// InstallImage is what the machine configuration names; empty when unset or
+	// unreadable. InstallField is where it does, machine.install.image when empty.
+	InstallImage, InstallField string
 	// Schematic of the running system; empty when no factory built it.
 	Schematic string
 	// Extensions in the running system, by name.
@@ -40,6 +42,9 @@ func (n Running) elsewhere() bool {
 func (n Running) takesPlatform(target version.Version) bool {
 	return n.UKI && n.Platform != "" && n.Platform != metal && (n.SecureBoot || target.AtLeast(1, 10))
 }
+
+// field is where the machine configuration names the install image.
+func (n Running) field() string { return cmp.Or(n.InstallField, "machine.install.image") }
 
 // bare tells whether the node runs Talos without anything added.
 func (n Running) bare() bool {
@@ -91,7 +96,7 @@ func Resolve(node Running, target version.Version, wish Wish) (Choice, error) {
 
 	repository, _, err := Split(node.InstallImage)
 	if err != nil {
-		return Choice{}, fmt.Errorf("machine.install.image: %w", err)
+		return Choice{}, fmt.Errorf("%s: %w", node.field(), err)
 	}
 
 	if repository.Generic() {
@@ -188,7 +193,7 @@ func resolveGeneric(node Running, target version.Version, repository Repository,
 		if !wish.Lenient.AnySchematic {
 			return Choice{}, &UnsuitableError{
 				Kind:   ErrSchematic,
-				Found:  fmt.Sprintf("machine.install.image is the generic installer, but the node runs the extensions %s and reports no schematic", strings.Join(node.Extensions, ", ")),
+				Found:  fmt.Sprintf("%s is the generic installer, but the node runs the extensions %s and reports no schematic", node.field(), strings.Join(node.Extensions, ", ")),
 				Remedy: "set installer_image to the image that holds them",
 			}
 		}
@@ -220,8 +225,8 @@ func resolveOwnBuild(node Running, target version.Version, repository Repository
 	if node.Schematic != "" && node.Schematic != EmptySchematic && !wish.Lenient.AnySchematic {
 		return Choice{}, &UnsuitableError{
 			Kind: ErrSchematic,
-			Found: fmt.Sprintf("the node runs schematic %s, but its machine.install.image %s does not name it and would drop %s",
-				node.Schematic, repository, node.added()),
+			Found: fmt.Sprintf("the node runs schematic %s, but its %s %s does not name it and would drop %s",
+				node.Schematic, node.field(), repository, node.added()),
 			Remedy: "set installer_image to a repository that ends in /<platform>-installer/" + node.Schematic,
 		}
 	}
@@ -304,8 +309,8 @@ func matchSchematic(node Running, factory Factory, repository Repository, lenien
 	if node.Schematic != "" && node.Schematic != factory.Schematic && !lenient.AnySchematic {
 		return &UnsuitableError{
 			Kind: ErrSchematic,
-			Found: fmt.Sprintf("the node runs schematic %s, but its machine.install.image %s names another one and would replace %s",
-				node.Schematic, repository, node.added()),
+			Found: fmt.Sprintf("the node runs schematic %s, but its %s %s names another one and would replace %s",
+				node.Schematic, node.field(), repository, node.added()),
 			Remedy: "set installer_image to the repository that is wanted",
 		}
 	}
@@ -313,8 +318,8 @@ func matchSchematic(node Running, factory Factory, repository Repository, lenien
 	if node.Schematic == "" && len(node.Extensions) > 0 && !lenient.AnySchematic {
 		return &UnsuitableError{
 			Kind: ErrSchematic,
-			Found: fmt.Sprintf("the node runs the extensions %s and reports no schematic, and its machine.install.image %s may not hold them",
-				strings.Join(node.Extensions, ", "), repository),
+			Found: fmt.Sprintf("the node runs the extensions %s and reports no schematic, and its %s %s may not hold them",
+				strings.Join(node.Extensions, ", "), node.field(), repository),
 			Remedy: "set installer_image to the image that does",
 		}
 	}

@@ -25,8 +25,9 @@ func (p *planner) checkComponentImage(node *subject, t *part, refused error) {
 	_, err := image.ParseRepository(override)
 	if override == "" || err == nil {
 		finding.Node = node.Name
-		finding.Found = fmt.Sprintf("%s in the machine configuration: %s", pathOf(t.component), finding.Found)
-		finding.Remedy = fmt.Sprintf("Correct %s of this node (talosctl -n %s edit machineconfig), or set the repository here.", pathOf(t.component), node.Address)
+		field := fieldOf(node.Machine, t.component)
+		finding.Found = fmt.Sprintf("%s in the machine configuration: %s", field, finding.Found)
+		finding.Remedy = fmt.Sprintf("Correct %s of this node (talosctl -n %s edit machineconfig), or set the repository here.", field, node.Address)
 	}
 
 	// A component has a turn in each hop, and an override is of all nodes.
@@ -45,7 +46,7 @@ func (p *planner) checkProxyImage() {
 	p.find(cluster.Finding{
 		Check: cluster.CheckComponentImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(cluster.Proxy),
 		Found:  "kube-proxy is disabled in the machine configuration of every control plane" + p.thatIsNotHeld() + ", so this image would be used nowhere",
-		Remedy: "Leave it out, or enable kube-proxy (cluster.proxy.disabled) first.",
+		Remedy: "Leave it out, or enable kube-proxy (" + p.proxySwitch() + ") first.",
 	})
 }
 
@@ -87,7 +88,7 @@ func (p *planner) checkUntold() {
 			}
 
 			untold = append(untold, fmt.Sprintf("%s (%s)", t.component, named))
-			paths = append(paths, pathOf(t.component))
+			paths = append(paths, fieldOf(node.Machine, t.component))
 		}
 
 		if len(untold) == 0 {

@@ -88,6 +88,7 @@ func runningImage(machine *cluster.Machine) image.Running {
 	if machine.Config != nil {
 		running.InstallImage = machine.Config.InstallImage
 		running.UKI = running.UKI || machine.Config.UKIArguments
+		running.InstallField = fieldOf(machine, cluster.Installer)
 	}
 
 	return running

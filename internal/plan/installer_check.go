@@ -59,7 +59,7 @@ func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
 	case p.target.InstallerImage != "":
 		finding.Remedy = "Correct installer_image, or leave it out to keep each node's own repository."
 	default:
-		finding.Remedy = "Correct machine.install.image in the machine configuration, or set installer_image."
+		finding.Remedy = fmt.Sprintf("Correct %s in the machine configuration, or set installer_image.", fieldOf(node.Machine, cluster.Installer))
 	}
 
 	return finding

@@ -45,36 +45,42 @@ func checkPins(node *subject) (cluster.Finding, bool) {
 
 // pinRemedy is the command that pins what runs on the node.
 func pinRemedy(node *subject, pins []part) string {
-	patch := pinPatch(pins)
-	if patch == "" {
-		paths := make([]string, 0, len(pins))
-		for i := range pins {
-			paths = append(paths, pathOf(pins[i].component))
-		}
+	named := map[cluster.Component]string{}
+	fields := make([]string, 0, len(pins))
 
-		return fmt.Sprintf("Pin what is to run in the machine configuration (%s), with talosctl -n %s patch machineconfig.", strings.Join(paths, ", "), node.Address)
+	for i := range pins {
+		fields = append(fields, fieldOf(node.Machine, pins[i].component))
+
+		if !pins[i].running.IsZero() {
+			named[pins[i].component] = image.DefaultComponent(string(pins[i].component)) + ":" + pins[i].running.Tag()
+		}
 	}
 
-	return fmt.Sprintf("Pin what runs: talosctl -n %s patch machineconfig --patch '%s'. It restarts nothing that runs these images already; each node named by this check needs a command of its own.",
-		node.Address, patch)
+	if len(named) == 0 {
+		return fmt.Sprintf("Pin what is to run in the machine configuration (%s), with talosctl -n %s patch machineconfig.", strings.Join(fields, ", "), node.Address)
+	}
+
+	return fmt.Sprintf("Pin what runs: talosctl -n %s patch machineconfig %s. It restarts nothing that runs these images already; each node named by this check needs a command of its own.",
+		node.Address, patchOf(node, named))
 }
 
-// pinPatch is the part of a machine configuration that names what runs, in JSON;
-// empty where nobody knows what runs.
-func pinPatch(pins []part) string {
-	var sections []string
+// patchOf are the arguments with which talosctl has the machine configuration of
+// the node name images, in JSON: a patch for what v1alpha1 names, and one for each
+// document that it has.
+func patchOf(node *subject, named map[cluster.Component]string) string {
+	var sections, patches []string
 
 	for _, section := range []string{"machine", "cluster"} {
 		var fields []string
 
-		for i := range pins {
-			name, within := strings.CutPrefix(strings.TrimSuffix(pathOf(pins[i].component), ".image"), section+".")
-			if !within || pins[i].running.IsZero() {
+		for _, component := range cluster.Components(node.Role) {
+			name, within := strings.CutPrefix(strings.TrimSuffix(pathOf(component), ".image"), section+".")
+			if !within || named[component] == "" || documentOf(node.Machine, component) != "" {
 				continue
 			}
 
 			// Neither names nor versions hold anything that JSON escapes.
-			fields = append(fields, fmt.Sprintf(`%q:{"image":%q}`, name, image.DefaultComponent(string(pins[i].component))+":"+pins[i].running.Tag()))
+			fields = append(fields, fmt.Sprintf(`%q:{"image":%q}`, name, named[component]))
 		}
 
 		if len(fields) > 0 {
@@ -82,14 +88,48 @@ func pinPatch(pins []part) string {
 		}
 	}
 
-	if len(sections) == 0 {
+	if len(sections) > 0 {
+		patches = append(patches, "{"+strings.Join(sections, ",")+"}")
+	}
+
+	for _, component := range cluster.Components(node.Role) {
+		if kind := documentOf(node.Machine, component); kind != "" && named[component] != "" {
+			patches = append(patches, fmt.Sprintf(`{"apiVersion":"v1alpha1","kind":%q,"image":%q}`, kind, named[component]))
+		}
+	}
+
+	return "--patch '" + strings.Join(patches, "' --patch '") + "'"
+}
+
+// fieldOf is where the machine configuration that a node has names the image of a
+// component, or would.
+func fieldOf(machine *cluster.Machine, component cluster.Component) string {
+	kind := documentOf(machine, component)
+
+	switch {
+	case kind != "" && component == cluster.Installer:
+		return inDocument("installer.image", kind)
+	case kind != "":
+		return inDocument("image", kind)
+	default:
+		return pathOf(component)
+	}
+}
+
+// documentOf is the kind of the document that names the image of a component in
+// place of v1alpha1; empty where there is none.
+func documentOf(machine *cluster.Machine, component cluster.Component) string {
+	if machine == nil || machine.Config == nil {
 		return ""
 	}
 
-	return "{" + strings.Join(sections, ",") + "}"
+	return machine.Config.Documents[component]
 }
 
-// pathOf is where a machine configuration names the image of the component.
+// inDocument names a field of a document as v1alpha1 names its own.
+func inDocument(field, kind string) string { return kind + "." + field }
+
+// pathOf is where v1alpha1 names the image of the component.
 func pathOf(component cluster.Component) string {
 	switch component {
 	case cluster.Kubelet:
@@ -102,6 +142,8 @@ func pathOf(component cluster.Component) string {
 		return "cluster.scheduler.image"
 	case cluster.Proxy:
 		return "cluster.proxy.image"
+	case cluster.Installer:
+		return "machine.install.image"
 	case cluster.Manifests:
 		return ""
 	default:

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,7 +87,7 @@ func (p *planner) checkProxyDisabled() {
 		Check: cluster.CheckComponentImages, Severity: cluster.Observed,
 		Found: fmt.Sprintf("kube-proxy is disabled in the machine configuration of %s and not in that of %s, so what a sync of the bootstrap manifests does to it depends on who renders them",
 			listed(without), listed(with)),
-		Remedy: "Make the configurations agree (cluster.proxy.disabled), or set kubernetes.manifests.sync = false.",
+		Remedy: "Make the configurations agree (" + p.proxySwitch() + "), or set kubernetes.manifests.sync = false.",
 	})
 }
 
@@ -121,7 +122,7 @@ func (p *planner) checkProxyBack() {
 		if found := p.rendersOther(node, t, pods, named); found != "" {
 			p.find(cluster.Finding{
 				Check: cluster.CheckComponentImages, Severity: cluster.Observed, Node: node.Name, Found: found,
-				Remedy: fmt.Sprintf("Bring it up: talosctl -n %s patch machineconfig --patch '%s'. Or set kubernetes.manifests.sync = false.", node.Address, proxyPatch(t, highest)),
+				Remedy: fmt.Sprintf("Bring it up: talosctl -n %s patch machineconfig %s. Or set kubernetes.manifests.sync = false.", node.Address, proxyPatch(node, t, highest)),
 			})
 		}
 	}
@@ -170,15 +171,37 @@ func (p *planner) rendersOther(node *subject, t *part, pods, named version.Versi
 	}
 }
 
-// proxyPatch is the part of a machine configuration that names kube-proxy in the
-// version, from the repository that it comes from, in JSON.
-func proxyPatch(t *part, to version.Version) string {
+// proxyPatch has a machine configuration name kube-proxy in the version, from the
+// repository that it comes from.
+func proxyPatch(node *subject, t *part, to version.Version) string {
 	reference := image.DefaultComponent(string(cluster.Proxy)) + ":" + to.Tag()
 	if choice, err := image.Component(t.image, "", string(cluster.Proxy), to); err == nil {
 		reference = choice.Reference
 	}
 
-	name := strings.TrimSuffix(strings.TrimPrefix(pathOf(cluster.Proxy), "cluster."), ".image")
+	return patchOf(node, map[cluster.Component]string{cluster.Proxy: reference})
+}
 
-	return fmt.Sprintf(`{"cluster":{%q:{"image":%q}}}`, name, reference)
+// proxySwitch is where the machine configurations of the control planes that are
+// not held say whether there is a kube-proxy.
+func (p *planner) proxySwitch() string {
+	var found []string
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held || node.Role != cluster.ControlPlane || node.Machine == nil || node.Machine.Config == nil {
+			continue
+		}
+
+		field := "cluster.proxy.disabled"
+		if kind := node.Machine.Config.Documents[cluster.Proxy]; kind != "" {
+			field = inDocument("enabled", kind)
+		}
+
+		if !slices.Contains(found, field) {
+			found = append(found, field)
+		}
+	}
+
+	return cmp.Or(strings.Join(found, ", "), "cluster.proxy.disabled")
 }

@@ -166,6 +166,7 @@ func (d machineConfigDocument) addGeneral(config *cluster.MachineConfig) {
 func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
 	if d.Kind == installKind {
 		config.Installs, config.InstallImage, config.UKIArguments = true, d.Installer.Image, true
+		document(config, cluster.Installer, d.Kind)
 
 		return
 	}
@@ -175,11 +176,21 @@ func (d machineConfigDocument) addNamed(config *cluster.MachineConfig) {
 		return
 	}
 
+	document(config, component, d.Kind)
 	delete(config.Images, component)
 	setImage(config, component, d.Image)
 
 	delete(config.Disabled, component)
 	disable(config, component, d.Enabled != nil && !*d.Enabled)
+}
+
+// document notes the document that decides about a component.
+func document(config *cluster.MachineConfig, component cluster.Component, kind string) {
+	if config.Documents == nil {
+		config.Documents = map[cluster.Component]string{}
+	}
+
+	config.Documents[component] = kind
 }
 
 // disable notes a component that is switched off.

@@ -73,6 +73,7 @@ mode: nftables
 				InstallImage: "ghcr.io/siderolabs/installer:v1.13.0",
 				Installs:     true,
 				Images:       map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
+				Documents:    map[cluster.Component]string{cluster.Kubelet: "KubeletConfig", cluster.Proxy: "KubeProxyConfig"},
 			},
 		},
 		"a place for an installer without an image": {
@@ -81,7 +82,7 @@ mode: nftables
 		},
 		"a document for an installer without an image": {
 			content: "machine: {}\n---\napiVersion: v1alpha1\nkind: UnattendedInstallConfig\nprovisioning: {diskSelector: {match: disk.size > 1u}}\n",
-			want:    cluster.MachineConfig{Installs: true, UKIArguments: true},
+			want:    cluster.MachineConfig{Installs: true, UKIArguments: true, Documents: map[cluster.Component]string{cluster.Installer: "UnattendedInstallConfig"}},
 		},
 		"no place for an installer": {
 			content: "machine:\n  install:\ncluster: {etcd: }\n",
@@ -175,6 +176,9 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 				UKIArguments: true,
 				Images:       map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.36.0"},
 				Disabled:     map[cluster.Component]bool{cluster.Proxy: true},
+				Documents: map[cluster.Component]string{
+					cluster.Kubelet: "KubeletConfig", cluster.Proxy: "KubeProxyConfig", cluster.Installer: "UnattendedInstallConfig",
+				},
 			},
 		},
 	} {
@@ -186,7 +190,8 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 		}
 
 		if got.InstallImage != test.want.InstallImage || got.Installs != test.want.Installs || got.UKIArguments != test.want.UKIArguments || got.EtcdQuota != test.want.EtcdQuota ||
-			!maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) {
+			!maps.Equal(got.Disabled, test.want.Disabled) || !maps.Equal(got.Images, test.want.Images) ||
+			!maps.Equal(got.Documents, test.want.Documents) {
 			t.Errorf("%s: %+v, want %+v", name, *got, test.want)
 		}
 	}

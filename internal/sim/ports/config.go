@@ -95,6 +95,19 @@ func (c configuration) summary() *cluster.MachineConfig {
 		}
 	}
 
+	for _, component := range append(cluster.Components(cluster.ControlPlane), cluster.Installer) {
+		where, known := sectionOf(component)
+		if !known || c.document(where.kind) == nil {
+			continue
+		}
+
+		if read.Documents == nil {
+			read.Documents = map[cluster.Component]string{}
+		}
+
+		read.Documents[component] = where.kind
+	}
+
 	for _, component := range []cluster.Component{cluster.ControllerManager, cluster.Scheduler, cluster.Proxy} {
 		if !c.disabled(component) {
 			continue
