@@ -68,6 +68,7 @@ func badInputs(t *testing.T, s *simulated) map[string]badInput {
 		"foreign certificate":   {context("-foreign"), upgrade, nil, false, []string{"Waiting does not help"}},
 		"reader":                {context("-reader"), upgrade, nil, true, []string{"os:reader", "os:admin"}},
 		"operator":              {context("-operator"), upgrade, nil, true, []string{"os:operator", "os:admin"}},
+		"backup of etcd":        {context("-etcd-backup"), upgrade, nil, false, []string{"os:etcd:backup", "os:reader", "os:admin"}},
 		"worker as endpoint":    {context("-worker"), upgrade, nil, false, []string{"control plane"}},
 		"no version":            {use(s), ``, nil, false, []string{"talos_version", "kubernetes_version"}},
 		"word as version":       {use(s), `talos_version = "latest"`, nil, false, []string{"Malformed", "latest", "1.13.4", "talos_version"}},

@@ -2,7 +2,10 @@
 
 package cluster
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // Errors of the ports, by meaning. Adapters wrap exactly one of them; what they
 // cannot name they return as it is, and the engine then takes the outcome of a
@@ -38,9 +41,24 @@ var (
 	// ErrIncomplete: a part of what was asked for is not there yet; it may come, or
 	// never.
 	ErrIncomplete = errors.New("not complete yet")
+	// ErrUnsaved: the machine that applies cannot keep what it was given; wrapped
+	// beside ErrRefused.
+	ErrUnsaved = errors.New("not saved")
 	// ErrQuorum: etcd has no leader.
 	ErrQuorum = errors.New("etcd has no leader")
 )
+
+// Unaccepted is why credentials were not accepted, without what they were used
+// for, so that it is the same for every node; empty for other errors.
+func Unaccepted(err error) string {
+	if !errors.Is(err, ErrCredentials) {
+		return ""
+	}
+
+	_, reason, _ := strings.Cut(err.Error(), ErrCredentials.Error()+": ")
+
+	return reason
+}
 
 // Heals tells whether waiting may cure the error.
 func Heals(err error) bool {

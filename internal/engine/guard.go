@@ -275,7 +275,13 @@ func guardMachines(s situation) []cluster.Finding {
 	}
 
 	for _, other := range s.Managed() {
-		if other.Machine == nil && (other.Name == s.step.Node || other.Role == cluster.ControlPlane) {
+		if other.Machine != nil || other.Name != s.step.Node && other.Role != cluster.ControlPlane {
+			continue
+		}
+
+		if cluster.Unaccepted(other.Unreachable) != "" {
+			findings = append(findings, plan.Unaccepted(other))
+		} else {
 			findings = append(findings, unsafe(cluster.CheckTalosAPI, other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
 				"Bring the machine back, or its network.", other.Unreachable)...)
 		}

@@ -76,11 +76,14 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 		check string
 		harm  func(*cluster.Snapshot)
 	}{
-		"Kubernetes away":         {"worker-0", "kubernetes-api", func(s *cluster.Snapshot) { s.KubernetesError = away }},
-		"node left":               {"worker-9", "talos-api", func(*cluster.Snapshot) {}},
-		"node going down":         {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Stage = cluster.StageRebooting }},
-		"node silent":             {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine, at(*s, "worker-0").Unreachable = nil, away }},
-		"control plane silent":    {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine, at(*s, "cp-2").Unreachable = nil, away }},
+		"Kubernetes away":      {"worker-0", "kubernetes-api", func(s *cluster.Snapshot) { s.KubernetesError = away }},
+		"node left":            {"worker-9", "talos-api", func(*cluster.Snapshot) {}},
+		"node going down":      {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Stage = cluster.StageRebooting }},
+		"node silent":          {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine, at(*s, "worker-0").Unreachable = nil, away }},
+		"control plane silent": {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine, at(*s, "cp-2").Unreachable = nil, away }},
+		"credentials refused": {"worker-0", "talos-api", func(s *cluster.Snapshot) {
+			at(*s, "cp-2").Machine, at(*s, "cp-2").Unreachable = nil, fmt.Errorf("%w: the client certificate expired", cluster.ErrCredentials)
+		}},
 		"control plane booting":   {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine.Ready = false }},
 		"control plane not ready": {"cp-0", "nodes-ready", func(s *cluster.Snapshot) { at(*s, "cp-2").Kube.Ready = false }},
 		"boot unknown":            {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.BootID = "" }},

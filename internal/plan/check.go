@@ -105,6 +105,8 @@ func (p *planner) checkPresence(node *subject) {
 	switch {
 	case node.open && !p.target.Talos.IsZero(), node.held && node.Role == cluster.Worker:
 		return
+	case cluster.Unaccepted(node.Unreachable) != "":
+		p.find(Unaccepted(*node.Node))
 	case node.Machine == nil:
 		p.find(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
@@ -123,6 +125,16 @@ func (p *planner) checkPresence(node *subject) {
 			Found:  "discovery lists the machine, but it has no Node object in Kubernetes",
 			Remedy: "Let it join, or take it out of the cluster.",
 		})
+	}
+}
+
+// Unaccepted is the finding about a node that does not accept the credentials. It
+// says the same of every node, so that people are told once.
+func Unaccepted(node cluster.Node) cluster.Finding {
+	return cluster.Finding{
+		Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
+		Found:  "its Talos API does not accept the credentials: " + cluster.Unaccepted(node.Unreachable),
+		Remedy: "Use a talosconfig of this cluster, and renew its certificate if it expired; waiting does not help.",
 	}
 }
 

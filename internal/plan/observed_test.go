@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -79,6 +80,15 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 		"two members of etcd": {
 			scene: newScene(2, 1), check: "two-members", severity: cluster.Observed,
 			says: []string{"two members", "no quorum", "Add a third control plane"},
+		},
+		"a certificate that expired": {
+			scene: func() *scene {
+				s := newScene(3, 2).silent("worker-2")
+				s.node("worker-2").Unreachable = fmt.Errorf("unable to read the boot ID of node 10.0.1.2: %w: the client certificate expired on 2026-03-04", cluster.ErrCredentials)
+
+				return s
+			}(), check: "talos-api", severity: cluster.Observed, node: "worker-2",
+			says: []string{"its Talos API does not accept the credentials: the client certificate expired on 2026-03-04 (", "waiting does not help"},
 		},
 		"components that are not pinned": {
 			scene: func() *scene {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +81,11 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 
 	if made.kubeconfig == nil {
 		made.kubeconfig, err = remembered.kubeconfigAt(ctx, shared.clock.Now(), talos.Kubeconfig)
+		if errors.Is(err, cluster.ErrCredentials) {
+			// The reason is that of every call to the Talos API, and said of the others.
+			err = cluster.ErrCredentials
+		}
+
 		if err != nil {
 			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("no kubeconfig was configured, and the Talos API gave none: %w", err))
 
@@ -111,6 +117,10 @@ func dialTalos(
 		return nil, nil, err
 	}
 
+	if err := mayRead(config); err != nil {
+		return nil, nil, err
+	}
+
 	given, err := access.kubeconfig()
 	if err != nil {
 		return nil, nil, err
@@ -137,6 +147,21 @@ func dialTalos(
 			return talos.Close()
 		},
 	}, talos, nil
+}
+
+// mayRead refuses a certificate whose roles let nobody look at a cluster, such as
+// os:etcd:backup: nodes would seem to be there and tell nothing. What they make of
+// one without a role is theirs to say.
+func mayRead(config talosapi.Config) error {
+	roles := config.Certificate().Roles()
+
+	reads := func(role string) bool { return role == "os:admin" || role == "os:operator" || role == "os:reader" }
+	if len(roles) == 0 || slices.ContainsFunc(roles, reads) {
+		return nil
+	}
+
+	return fmt.Errorf("%w: the certificate of the %s has the role %s, with which a cluster can be neither looked at nor upgraded; a plan needs os:reader, and an upgrade os:admin",
+		errUnusable, config.String(), strings.Join(roles, ", "))
 }
 
 func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, servers *serverBook) error {

@@ -28,13 +28,19 @@ func selfSigned(t *testing.T) *clientCertificate {
 func signedUntil(t *testing.T, expires time.Time) *clientCertificate {
 	t.Helper()
 
+	return signedFor(t, expires, "os:admin")
+}
+
+func signedFor(t *testing.T, expires time.Time, roles ...string) *clientCertificate {
+	t.Helper()
+
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"os:admin"}},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: roles},
 		NotBefore: expires.Add(-24 * time.Hour), NotAfter: expires,
 	}
 
@@ -115,5 +121,46 @@ func TestEngineCallsTheClusterByItsContext(t *testing.T) {
 		if got := reaching.engine(reached, nil).ClusterName; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestARoleThatReadsNothingIsRefusedAtOnce: with os:etcd:backup every node would
+// seem to be silent.
+func TestARoleThatReadsNothingIsRefusedAtOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		roles []string
+		want  string
+	}{
+		"a backup": {[]string{"os:etcd:backup"}, "Unusable credentials: the certificate of the client configuration for 127.0.0.1:1 has the role os:etcd:backup, " +
+			"with which a cluster can be neither looked at nor upgraded; a plan needs os:reader, and an upgrade os:admin.\n\n" +
+			"Correct them and run the command again; nothing was contacted."},
+		"a backup that reads":             {[]string{"os:etcd:backup", "os:reader"}, ""},
+		"an operator":                     {[]string{"os:operator"}, ""},
+		"no role, for the nodes to judge": {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			access := credentials{
+				Endpoints: []string{"127.0.0.1:1"}, Certificate: signedFor(t, time.Now().Add(time.Hour), test.roles...),
+				Kubeconfig: "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://vip.example.com:7443'}}]\n" +
+					"users: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n",
+			}
+
+			reached, err := dial(t.Context(), testSettings(), access, "", remembrance{servers: &serverBook{}})
+			if err != nil {
+				if got := problem("plan the upgrade", access, err); got.Summary() != "Unusable credentials" || got.Detail() != test.want {
+					t.Errorf("%s: %s\nwant %s", got.Summary(), got.Detail(), test.want)
+				}
+
+				return
+			}
+
+			if test.want != "" {
+				t.Error("it is let in")
+			}
+
+			if err := reached.close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

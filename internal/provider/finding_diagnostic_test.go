@@ -230,3 +230,21 @@ func TestFindingsOfManyNodesStayReadable(t *testing.T) {
 		t.Errorf("%d bytes about silent workers", len(text))
 	}
 }
+
+// TestExpiredCertificateIsSaidOnce, naming the nodes.
+func TestExpiredCertificateIsSaidOnce(t *testing.T) {
+	var findings []cluster.Finding
+
+	for _, node := range []cluster.Node{{Name: "cp-0", Address: "10.5.0.2"}, {Name: "cp-1", Address: "10.5.0.3"}, {Name: "worker-0", Address: "10.5.0.4"}} {
+		node.Unreachable = fmt.Errorf("unable to read the boot ID of node %s: %w: the client certificate expired on 2026-03-04T05:06:07Z: remote error: tls: expired certificate (through endpoint 10.5.0.2)",
+			node.Address, cluster.ErrCredentials)
+		findings = append(findings, plan.Unaccepted(node))
+	}
+
+	const want = "- cp-0, cp-1, worker-0: its Talos API does not accept the credentials: the client certificate expired on 2026-03-04T05:06:07Z: " +
+		"remote error: tls: expired certificate (through endpoint 10.5.0.2) (check talos-api). " +
+		"Use a talosconfig of this cluster, and renew its certificate if it expired; waiting does not help."
+	if got := findingList(findings); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -4,6 +4,7 @@ package talosapi
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,10 +111,26 @@ func (c *Client) combine(op operation, failures []*callError) error {
 
 	combined := &callError{what: op.what, meanings: failures[0].meanings, cause: failures[0].cause, forwarding: true}
 
-	var details []string
+	var (
+		details []string
+		through = map[string][]string{}
+	)
 
 	for _, failure := range failures {
-		details = append(details, failure.detail)
+		through[failure.said] = append(through[failure.said], failure.through)
+	}
+
+	for _, failure := range failures {
+		detail := failure.detail
+		if failure.said != "" {
+			// What several endpoints say is said once.
+			detail = failure.said + throughEndpoints(through[failure.said]...)
+		}
+
+		if !slices.Contains(details, detail) {
+			details = append(details, detail)
+		}
+
 		combined.forwarding = combined.forwarding && failure.forwarding
 
 		if c.weightier(failure, combined.meanings) {

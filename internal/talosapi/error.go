@@ -21,8 +21,11 @@ type callError struct {
 	what string
 	// meanings are sentinels of package cluster; empty for what has no name.
 	meanings []error
-	detail   string
-	cause    error
+	// detail is what was said, and through which endpoint: said and through, where
+	// both are known.
+	detail        string
+	said, through string
+	cause         error
 	// elsewhere tells that another endpoint may be tried.
 	elsewhere bool
 	// forwarding tells that the endpoint does not forward calls.
@@ -59,7 +62,12 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		text = converted.Message()
 	}
 
-	failure := &callError{what: op.what, detail: text + " (through endpoint " + through.name + ")", cause: err}
+	failure := &callError{what: op.what, said: text, through: through.name, cause: err}
+	defer func() {
+		if failure.said != "" {
+			failure.detail = failure.said + throughEndpoints(failure.through)
+		}
+	}()
 
 	switch {
 	case ctx.Err() != nil:
@@ -71,10 +79,11 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 			failure.meanings = []error{cluster.ErrUnreachable}
 		}
 
-		failure.detail = c.credentialHint(text) + " (endpoint " + through.name + ")"
+		failure.said = c.credentialHint(text)
 		failure.elsewhere = true
 	case code == codes.PermissionDenied && strings.Contains(text, "no request forwarding"):
 		failure.meanings = []error{cluster.ErrDenied}
+		failure.said = ""
 		failure.detail = "endpoint " + through.name + " does not forward calls to other nodes, it is a worker: endpoints must be control planes"
 		failure.elsewhere, failure.forwarding = true, true
 	case isLost(code, err) && !saysEtcd(text):
@@ -92,6 +101,16 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 	}
 
 	return failure
+}
+
+// throughEndpoints says which way a call took, after what came of it.
+func throughEndpoints(names ...string) string {
+	noun := "endpoint"
+	if len(names) > 1 {
+		noun = "endpoints"
+	}
+
+	return " (through " + noun + " " + strings.Join(names, ", ") + ")"
 }
 
 // interrupted is the meaning of an error that the caller's own context caused.

@@ -159,6 +159,29 @@ func TestExplainSaysSinceWhenACertificateIsExpired(t *testing.T) {
 	}
 }
 
+// TestCombineSaysOnceWhatAllEndpointsSay: an expired certificate is one reason,
+// however many endpoints there are.
+func TestCombineSaysOnceWhatAllEndpointsSay(t *testing.T) {
+	t.Parallel()
+
+	expiry := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
+	c := &Client{config: Config{certificate: Certificate{notAfter: expiry}}}
+	op := operation{what: "list Members of the cluster"}
+
+	var failures []*callError
+
+	for _, name := range []string{"10.5.0.2", "10.5.0.3", "10.5.0.4"} {
+		failures = append(failures, c.explain(context.Background(), op, &endpoint{name: name}, false, status.Error(codes.Unavailable, "remote error: tls: expired certificate")))
+	}
+
+	const want = "unable to list Members of the cluster: credentials not accepted: the client certificate expired on 2026-03-04T05:06:07Z: " +
+		"remote error: tls: expired certificate (through endpoints 10.5.0.2, 10.5.0.3, 10.5.0.4)"
+
+	if got := c.combine(op, failures).Error(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestCombineLetsTheEndpointThatMayReturnDecide(t *testing.T) {
 	t.Parallel()
 

@@ -98,7 +98,7 @@ mode: nftables
 		},
 		"a document about the installer decides": {
 			content: "kind: UnattendedInstallConfig\ninstaller: {}\n---\nmachine: {install: {image: \"ghcr.io/siderolabs/installer:v1.13.0\"}}\n",
-			want:    cluster.MachineConfig{Installs: true, UKIArguments: true},
+			want:    cluster.MachineConfig{Installs: true, UKIArguments: true, Documents: map[cluster.Component]string{cluster.Installer: "UnattendedInstallConfig"}},
 		},
 		"components switched off": {
 			content: `version: v1alpha1
@@ -125,7 +125,7 @@ apiVersion: v1alpha1
 kind: KubeSchedulerConfig
 enabled: true
 `,
-			want: cluster.MachineConfig{UKIArguments: true},
+			want: cluster.MachineConfig{UKIArguments: true, Documents: map[cluster.Component]string{cluster.Scheduler: "KubeSchedulerConfig"}},
 		},
 		"documents decide about what is switched off": {
 			content: `apiVersion: v1alpha1
@@ -147,6 +147,9 @@ image: registry.k8s.io/kube-scheduler:v1.36.0
 					cluster.Scheduler:         "registry.k8s.io/kube-scheduler:v1.36.0",
 				},
 				Disabled: map[cluster.Component]bool{cluster.Scheduler: true},
+				Documents: map[cluster.Component]string{
+					cluster.ControllerManager: "KubeControllerManagerConfig", cluster.Scheduler: "KubeSchedulerConfig",
+				},
 			},
 		},
 		"documents of 1.14 beside unknown ones": {
