@@ -36,12 +36,13 @@ func (s EtcdSnapshot) Covers(target Target) bool {
 
 // SnapshotStore keeps snapshots of etcd.
 type SnapshotStore interface {
-	// Check finds out whether a snapshot could be saved. Nothing stays behind.
-	Check(ctx context.Context) error
+	// Check finds out whether a snapshot could be saved, and says who else could get
+	// at it; that is empty where nobody could, or nobody can tell. Nothing stays behind.
+	Check(ctx context.Context) (exposed string, err error)
 	// Save writes what the stream gives under a name made of the cluster's and
 	// the time, verifies it and returns its path, size and checksum. Nothing
 	// stays behind when that fails: ErrIncomplete where what was streamed is not a
-	// whole snapshot, ErrRefused where it cannot be written.
+	// whole snapshot, ErrRefused with ErrUnsaved where it cannot be written.
 	Save(ctx context.Context, name string, taken time.Time, stream func(context.Context, io.Writer) error) (EtcdSnapshot, error)
 }
 

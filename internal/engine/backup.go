@@ -70,6 +70,12 @@ func (s *schedule) backUp(ctx context.Context) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return undisturbed(s.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
+	case errors.Is(err, cluster.ErrUnsaved):
+		return undisturbed(&Failure{
+			Summary: "Unable to save a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
+			Remedy: "Look at etcd_snapshot.directory on the machine that applies: it has to have room for the snapshot, and to let itself be written. Then run terraform apply again.",
+			Err:    errors.Join(ErrSnapshot, err),
+		})
 	case err != nil:
 		return undisturbed(&Failure{
 			Summary: "Unable to take a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
@@ -110,6 +116,11 @@ func (s *schedule) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error
 		saved, err := s.snapshotFrom(ctx, source)
 		if err == nil {
 			return saved, nil
+		}
+
+		if errors.Is(err, cluster.ErrUnsaved) {
+			// No member of etcd has a part in that.
+			return cluster.EtcdSnapshot{}, err
 		}
 
 		last = fmt.Errorf("from %s: %w", source.Name, err)

@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,40 @@ func TestSnapshotThatFailsStopsEverything(t *testing.T) {
 			})
 		})
 	}
+}
+
+// full is a directory without room.
+type full struct{ *ports.Vault }
+
+func (full) Save(context.Context, string, time.Time, func(context.Context, io.Writer) error) (cluster.EtcdSnapshot, error) {
+	return cluster.EtcdSnapshot{}, noSpace{}
+}
+
+// noSpace is what the store of files says of a disk that is full.
+type noSpace struct{}
+
+func (noSpace) Error() string { return "unable to write a snapshot of etcd: no space left on device" }
+
+func (noSpace) Unwrap() []error { return []error{cluster.ErrRefused, cluster.ErrUnsaved} }
+
+// TestDiskOfTheRunnerIsNotBlamedOnEtcd: no member can do anything about it, and none
+// of the others is asked.
+func TestDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		request := saving(ports.NewVault())
+		request.Snapshots = full{ports.NewVault()}
+
+		var failed *engine.Failure
+		if err := r.Worker("run-1").Apply(context.Background(), request); !errors.As(err, &failed) || !errors.Is(err, engine.ErrSnapshot) {
+			t.Fatalf("got %v, want the snapshot", err)
+		}
+
+		const want = "Unable to write a snapshot of etcd: no space left on device.\n\nNo node was disturbed.\n\n" +
+			"Look at etcd_snapshot.directory on the machine that applies: it has to have room for the snapshot, and to let itself be written. Then run terraform apply again."
+		if failed.Summary != "Unable to save a snapshot of etcd" || failed.Detail() != want {
+			t.Errorf("%s\n%s\nwant\n%s", failed.Summary, failed.Detail(), want)
+		}
+	})
 }
 
 func TestSnapshotIsTakenFromAnotherMemberWhenOneFails(t *testing.T) {

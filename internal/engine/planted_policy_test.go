@@ -184,7 +184,7 @@ func plantedPolicies() []planted {
 // forgiving takes whatever it gets for a snapshot.
 type forgiving struct{}
 
-func (forgiving) Check(context.Context) error { return nil }
+func (forgiving) Check(context.Context) (string, error) { return "", nil }
 
 func (forgiving) Save(
 	ctx context.Context, name string, taken time.Time, stream func(context.Context, io.Writer) error,

@@ -221,15 +221,24 @@ func (p *preflight) storage(ctx context.Context) []cluster.Finding {
 		return nil
 	}
 
-	err := p.request.Snapshots.Check(ctx)
-	if err == nil {
+	finding := cluster.Finding{Check: cluster.CheckSnapshot, Attribute: "etcd_snapshot", Within: []cluster.Within{cluster.Field("directory")}}
+
+	exposed, err := p.request.Snapshots.Check(ctx)
+
+	switch {
+	case err != nil:
+		finding.Severity, finding.Err = cluster.Observed, err
+		finding.Found = "a snapshot of etcd could not be saved: " + err.Error()
+		finding.Remedy = "Name a directory that exists, or can be made, on the machine that applies."
+	case exposed != "":
+		finding.Severity = cluster.Advice
+		finding.Found = exposed + ", and a snapshot of etcd holds every secret of the cluster"
+		finding.Remedy = "Take the rights of all others away (chmod 700). The snapshots themselves are written for their owner alone."
+	default:
 		return nil
 	}
 
-	return []cluster.Finding{{
-		Check: cluster.CheckSnapshot, Severity: cluster.Observed, Attribute: "etcd_snapshot", Within: []cluster.Within{cluster.Field("directory")},
-		Found: "a snapshot of etcd could not be saved: " + err.Error(), Remedy: "Name a directory that exists, or can be made, on the machine that applies.", Err: err,
-	}}
+	return []cluster.Finding{finding}
 }
 
 // outlast waits for findings about drains that may pass by themselves, for as

@@ -239,6 +239,14 @@ func momentExaminations() []examination {
 			},
 		},
 		{
+			check: cluster.CheckSnapshot, condition: "others can read it", want: advised, says: []string{"is open to others", "every secret", "chmod 700"},
+			prepare: func(e *examined) {
+				store := ports.NewVault()
+				store.Expose("the directory /backup is open to others than its owner (mode 0755)")
+				e.request.Snapshots = store
+			},
+		},
+		{
 			check: cluster.CheckSnapshot, condition: "it cannot be written", want: failed, says: []string{"read-only"},
 			prepare: func(e *examined) {
 				store := ports.NewVault()

@@ -106,8 +106,8 @@ func TestModelBecomesRequest(t *testing.T) {
 		t.Error("the window is open too early")
 	}
 
-	if err := got.Snapshots.Check(t.Context()); err != nil {
-		t.Errorf("the store: %v", err)
+	if exposed, err := got.Snapshots.Check(t.Context()); err != nil {
+		t.Errorf("the store: %q, %v", exposed, err)
 	}
 
 	if left, _ := filepath.Glob(directory + "/*"); len(left) > 0 {

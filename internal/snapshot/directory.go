@@ -5,6 +5,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,28 +20,43 @@ const probePattern = ".talosupgrade-check-*"
 
 // Check implements [cluster.SnapshotStore]. Errors wrap cluster.ErrRefused and
 // name the directory. It does not create the directory.
-func (s *Store) Check(ctx context.Context) error {
+func (s *Store) Check(ctx context.Context) (exposed string, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return "", err
 	}
 
 	directory, err := s.absolute()
 	if err != nil {
-		return err
+		return "", err
 	}
 
 	what := "unable to keep snapshots of etcd in " + directory
 
 	ancestor, err := nearest(directory)
 	if err != nil {
-		return refused(what, err)
+		return "", refused(what, err)
 	}
 
 	if err := probe(ancestor, ancestor == directory); err != nil {
-		return refused(what, err)
+		return "", refused(what, err)
 	}
 
-	return nil
+	if ancestor != directory {
+		return "", nil
+	}
+
+	return exposure(directory), nil
+}
+
+// exposure says that others than its owner may look into a directory that was there
+// before; empty where they may not, and on systems whose file modes do not tell.
+func exposure(directory string) string {
+	info, err := os.Stat(directory)
+	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm()&^directoryMode == 0 {
+		return ""
+	}
+
+	return fmt.Sprintf("the directory %s is open to others than its owner (mode %04o)", directory, info.Mode().Perm())
 }
 
 // nearest is the directory itself, or the innermost one above it that exists.
@@ -125,4 +141,4 @@ func refused(what string, cause error) error { return &failure{what: what, cause
 func (f *failure) Error() string { return f.what + ": " + f.cause.Error() }
 
 // Unwrap gives the meaning, which the text has no room for, and the cause.
-func (f *failure) Unwrap() []error { return []error{cluster.ErrRefused, f.cause} }
+func (f *failure) Unwrap() []error { return []error{cluster.ErrRefused, cluster.ErrUnsaved, f.cause} }

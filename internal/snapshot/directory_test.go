@@ -58,7 +58,7 @@ func TestCheckAndSaveAgreeAboutDirectories(t *testing.T) {
 			before := listing(t, root)
 			store := snapshot.New(filepath.Join(root, filepath.FromSlash(test.path)))
 
-			checked := store.Check(t.Context())
+			_, checked := store.Check(t.Context())
 			if after := listing(t, root); len(after) != len(before) {
 				t.Errorf("the check left %q behind, before it there was %q", after, before)
 			}
@@ -90,7 +90,7 @@ func TestDirectoriesThatMayNotBeWrittenAreRefused(t *testing.T) {
 	}
 
 	for _, path := range []string{"there", "there/new"} {
-		err := snapshot.New(filepath.Join(root, path)).Check(t.Context())
+		_, err := snapshot.New(filepath.Join(root, path)).Check(t.Context())
 		if !errors.Is(err, cluster.ErrRefused) || !errors.Is(err, os.ErrPermission) {
 			t.Errorf("%s: %v, want it refused", path, err)
 		}
@@ -108,20 +108,52 @@ func TestFileSystemsThatCannotBeWrittenAreRefused(t *testing.T) {
 	for _, path := range []string{"/proc/self", "/proc/self/talosupgrade"} {
 		store := snapshot.New(path)
 
-		if err := store.Check(t.Context()); !errors.Is(err, cluster.ErrRefused) || !strings.Contains(err.Error(), path) {
+		if _, err := store.Check(t.Context()); !errors.Is(err, cluster.ErrRefused) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want it refused", path, err)
 		}
 
-		if _, err := store.Save(t.Context(), "prod", at(), gives(whole(1), 512)); !errors.Is(err, cluster.ErrRefused) {
+		if _, err := store.Save(t.Context(), "prod", at(), gives(whole(1), 512)); !errors.Is(err, cluster.ErrRefused) || !errors.Is(err, cluster.ErrUnsaved) {
 			t.Errorf("%s: saving: %v, want it refused", path, err)
 		}
+	}
+}
+
+// TestADirectoryThatOthersMayReadIsNamed: a snapshot holds every secret of its
+// cluster.
+func TestADirectoryThatOthersMayReadIsNamed(t *testing.T) {
+	t.Parallel()
+
+	if runtime.GOOS == "windows" {
+		t.Skip("modes do not tell")
+	}
+
+	root := place(t)
+	there := filepath.Join(root, "there")
+
+	for mode, want := range map[os.FileMode]string{
+		0o755: "the directory " + there + " is open to others than its owner (mode 0755)",
+		0o750: "the directory " + there + " is open to others than its owner (mode 0750)",
+		0o701: "the directory " + there + " is open to others than its owner (mode 0701)",
+		0o700: "",
+	} {
+		if err := os.Chmod(there, mode); err != nil {
+			t.Fatal(err)
+		}
+
+		if exposed, err := snapshot.New(there).Check(t.Context()); err != nil || exposed != want {
+			t.Errorf("%o: %q, %v; want %q", mode, exposed, err, want)
+		}
+	}
+
+	if exposed, err := snapshot.New(filepath.Join(root, "new")).Check(t.Context()); err != nil || exposed != "" {
+		t.Errorf("one that is to be made: %q, %v", exposed, err)
 	}
 }
 
 func TestNoDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 
-	err := snapshot.New("").Check(t.Context())
+	_, err := snapshot.New("").Check(t.Context())
 	if _, saved := snapshot.New("").Save(t.Context(), "prod", at(), gives(whole(1), 512)); !errors.Is(err, cluster.ErrRefused) || !errors.Is(saved, cluster.ErrRefused) {
 		t.Errorf("checking: %v, saving: %v; want both refused", err, saved)
 	}
@@ -133,7 +165,7 @@ func TestACancelledCheckTouchesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	if err := snapshot.New(t.TempDir()).Check(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := snapshot.New(t.TempDir()).Check(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want it cancelled", err)
 	}
 }

@@ -21,6 +21,7 @@ type Vault struct {
 	mu      sync.Mutex
 	saved   []cluster.EtcdSnapshot
 	checks  int
+	exposed string
 	refusal error
 }
 
@@ -35,6 +36,14 @@ func (v *Vault) Refuse(refusal error) {
 	defer v.mu.Unlock()
 
 	v.refusal = refusal
+}
+
+// Expose has Check say from now on who else could get at the snapshots.
+func (v *Vault) Expose(exposed string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	v.exposed = exposed
 }
 
 // Saved are the snapshots, in order.
@@ -54,7 +63,7 @@ func (v *Vault) Checks() int {
 }
 
 // Check implements [cluster.SnapshotStore].
-func (v *Vault) Check(ctx context.Context) error {
+func (v *Vault) Check(ctx context.Context) (exposed string, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
@@ -62,11 +71,11 @@ func (v *Vault) Check(ctx context.Context) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return interrupted(ctx, false)
+		return "", interrupted(ctx, false)
 	case v.refusal != nil:
-		return fmt.Errorf("unable to save snapshots: %w", v.refusal)
+		return "", fmt.Errorf("unable to save snapshots: %w", v.refusal)
 	default:
-		return nil
+		return v.exposed, nil
 	}
 }
 
