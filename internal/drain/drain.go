@@ -115,8 +115,10 @@ func newForesight(workloads cluster.Workloads, drained []string, all []cluster.K
 	}
 
 	for i := range all {
-		// A cordon of ours is taken away before the next node is drained.
-		takes := all[i].Ready && (!all[i].Unschedulable || all[i].CordonedBy != "")
+		// A cordon of ours is taken away before the next node is drained, also from a
+		// node that an earlier run left in the middle of its turn, which comes first.
+		ours := all[i].Unschedulable && all[i].CordonedBy != ""
+		takes := all[i].Ready && !all[i].Unschedulable || ours && (all[i].Ready || slices.Contains(drained, all[i].Name))
 		f.index[all[i].Name] = i
 
 		if all[i].Unschedulable && all[i].CordonedBy != "" {

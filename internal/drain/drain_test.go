@@ -213,7 +213,13 @@ func TestWhatADrainGetsOverIsNotMentioned(t *testing.T) {
 		"where a pod fits is not known":             newYard().pod("worker-1", "big", asks(99_000, 1<<20), fits()),
 		"a pod that asks for nothing on full nodes": newYard().pod("worker-1", "small", asks(0, 0)).pod("worker-2", "a", asks(9000, 9000), staying).pod("worker-3", "b", asks(9000, 9000), staying),
 		"a cordon of ours does not last":            newYard().pod("worker-1", "web-1", fits("worker-1", "worker-2")).change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
-		"room counts once for each drained node":    newYard().pod("worker-1", "big-1", asks(100, 3000)).pod("worker-2", "big-2", asks(100, 3000)),
+		"nodes that an earlier run left come back": newYard().pod("worker-3", "web-1").change(func(y *yard) {
+			for _, name := range []string{"worker-1", "worker-2"} {
+				node := y.node(name)
+				node.Ready, node.Unschedulable, node.CordonedBy = false, true, "run-1"
+			}
+		}),
+		"room counts once for each drained node": newYard().pod("worker-1", "big-1", asks(100, 3000)).pod("worker-2", "big-2", asks(100, 3000)),
 		"a pod that tolerates what others do not": newYard().pod("worker-1", "agent", fits("cp-1", "worker-1")).change(func(y *yard) {
 			y.nodes = append(y.nodes, cluster.KubeNode{Name: "cp-1", Ready: true, ExcludesWorkloads: true})
 		}),

@@ -34,7 +34,13 @@ func (t *turn) drain(ctx context.Context) error {
 	t.doing(cluster.StepDrain, "")
 
 	left, err := t.evictAll(ctx)
-	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+
+	switch {
+	case err == nil || t.whole.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case ctx.Err() != nil && len(left) > 0:
+		return &drainError{timeout: t.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
+	case ctx.Err() != nil:
 		return err
 	}
 
@@ -66,7 +72,10 @@ func (t *turn) roomElsewhere(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]
 
-		return n.Name != t.step.Node && roomOn(n, t.run.run, busy) != noRoom
+		// A cordon that an earlier run left is taken away in a turn of this one.
+		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !t.request.Policy.Holds(n.Name)
+
+		return n.Name != t.step.Node && (left || roomOn(n, t.run.run, busy) != noRoom)
 	}), err
 }
 
@@ -187,6 +196,8 @@ func (t *turn) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) 
 type drainError struct {
 	timeout string
 	left    map[string]string
+	// ofNode tells that it was the time for the whole turn of the node.
+	ofNode bool
 }
 
 func (d *drainError) Error() string {
@@ -196,6 +207,10 @@ func (d *drainError) Error() string {
 	}
 
 	slices.Sort(lines)
+
+	if d.ofNode {
+		return fmt.Sprintf("node_timeout (%s) was over while these pods were still there: %s", d.timeout, strings.Join(lines, "; "))
+	}
 
 	return fmt.Sprintf("after %s these pods were still there: %s", d.timeout, strings.Join(lines, "; "))
 }

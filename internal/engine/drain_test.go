@@ -107,6 +107,28 @@ func TestBudgetThatNeverGivesStopsTheRun(t *testing.T) {
 	})
 }
 
+// TestDrainThatTheTimeOfTheNodeEndsNamesBoth: what is left, what keeps it, and which
+// time was over.
+func TestDrainThatTheTimeOfTheNodeEndsNamesBoth(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
+
+		request := undrained(to(toLifecycle))
+		request.Policy.NodeTimeout, request.Policy.Drain.Timeout = 3*time.Minute, 10*time.Minute
+
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDrain, "worker-1")
+
+		const want = "node_timeout (3m0s) was over while these pods were still there: workload/precious-1: unable to evict pod workload/precious-1: disruption budget exhausted: workload/precious\n\n" +
+			"The node runs as before and is not cordoned by this run. No other node is being upgraded; all others are in service.\n\n" +
+			"Make room in the PodDisruptionBudgets, or give the node longer: node_timeout is for its whole turn, and has to outlast drain.timeout. Then run terraform apply again."
+		if failed.Detail() != want {
+			t.Errorf("got\n%s\nwant\n%s", failed.Detail(), want)
+		}
+
+		r.stopped("worker-1", false)
+	})
+}
+
 func TestPodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
 	judging := []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}
 

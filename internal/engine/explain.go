@@ -47,7 +47,7 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", t.step.Node, stopped(waited))
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
 	case errors.Is(err, ErrDrain):
-		failed.Remedy = "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."
+		failed.Remedy = drainRemedy(err)
 	case errors.Is(err, ErrGate):
 		failed.Remedy = gateRemedy(err)
 	case errors.Is(err, cluster.ErrBusy):
@@ -61,6 +61,16 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 	}
 
 	return failed
+}
+
+// drainRemedy is what to do about pods that did not leave a node in time.
+func drainRemedy(err error) string {
+	var ended *drainError
+	if errors.As(err, &ended) && ended.ofNode {
+		return "Make room in the PodDisruptionBudgets, or give the node longer: node_timeout is for its whole turn, and has to outlast drain.timeout. Then run terraform apply again."
+	}
+
+	return "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."
 }
 
 // explained says what is said in the same way whatever failed: which guards did

@@ -51,7 +51,13 @@ func (r *run) left(err error, last *cluster.Snapshot, moved bool) {
 		others += " by this run"
 	}
 
-	failure.State = strings.Join(append(parts, others+serviceText(last, failure.Node, unfinished)), " ")
+	parts = append(parts, others+serviceText(last, failure.Node, unfinished))
+
+	if lost {
+		parts = append(parts, "That is how it was when the lease was lost; this run has not looked since.")
+	}
+
+	failure.State = strings.Join(parts, " ")
 }
 
 // unfinishedIn are the nodes, other than the given one, that the journal holds

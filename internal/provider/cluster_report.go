@@ -18,8 +18,17 @@ import (
 // attrReportPath is the attribute that says where the picture of a run goes.
 const attrReportPath = "report_path"
 
-// errReport is wrapped when a report is wanted and there is no place for it.
-var errReport = errors.New("no report can be written")
+// errReport is what a report that is wanted and has no place counts as.
+var errReport = errors.New("no place for the report")
+
+// reportError is why a report has no place, which says enough by itself.
+type reportError struct{ error }
+
+// Is tells that it counts as [errReport].
+func (e reportError) Is(target error) bool { return target == errReport } //nolint:errorlint // it is the very same one
+
+// Unwrap is the reason.
+func (e reportError) Unwrap() error { return e.error }
 
 // reportSchema is the attribute that says where the picture of a run goes.
 func reportSchema() map[string]schema.Attribute {
@@ -36,7 +45,7 @@ func reportSchema() map[string]schema.Attribute {
 }
 
 // draw makes the report that the model wants, for the run of the claimant; nil where
-// it wants none. The error wraps [errReport].
+// it wants none. The error counts as [errReport].
 func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (*report.Report, error) {
 	path := model.ReportPath.ValueString()
 	if path == "" {
@@ -45,11 +54,11 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 
 	place, err := report.Check(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w to %w", errReport, err)
+		return nil, reportError{err}
 	}
 
 	if !r.clusters.claims.write(place, claimant) {
-		return nil, fmt.Errorf("%w to %s: another %s_cluster resource writes its own there", errReport, place, typeName)
+		return nil, reportError{fmt.Errorf("%s cannot be written: another %s_cluster resource writes its own report there", place, typeName)}
 	}
 
 	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil

@@ -43,10 +43,25 @@ func TestReportWithoutAPlaceStopsTheUpgrade(t *testing.T) {
 	}
 
 	state, diagnostics := create(t, clusters, wanted)
-	check(t, diagnostics, outcome{diag.SeverityError, "another talosupgrade_cluster resource writes its own there"})
+	check(t, diagnostics, outcome{diag.SeverityError, "another talosupgrade_cluster resource writes its own report there"})
 
 	if state != nil || diagnostics[0].Summary() != "Unable to write the report" || !strings.Contains(diagnostics[0].Detail(), "Nothing was touched.") {
 		t.Errorf("got %v", diagnostics)
+	}
+}
+
+// TestReportThatCannotBeWrittenSaysSoOnce has the whole text.
+func TestReportThatCannotBeWrittenSaysSoOnce(t *testing.T) {
+	directory := t.TempDir()
+	wanted := desired("1.13.4", "")
+	wanted.ReportPath = types.StringValue(directory)
+
+	_, diagnostics := create(t, threeNodes("1.13.0", "1.34.2").clusters(t), wanted)
+
+	want := directory + " cannot be written: it is a directory. Nothing was touched.\n\n" +
+		"Let report_path name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again."
+	if got := diagnostics[0]; got.Summary() != "Unable to write the report" || !strings.HasPrefix(got.Detail(), want) {
+		t.Errorf("%s: %s\nwant %s", got.Summary(), got.Detail(), want)
 	}
 }
 
