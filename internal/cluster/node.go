@@ -74,6 +74,9 @@ type Machine struct {
 	Role Role
 	// Talos is the version of the running system.
 	Talos version.Version
+	// TalosTag is what the node calls that version where it is no semantic version,
+	// as in builds of vendors; Talos is zero then.
+	TalosTag string
 	// Schematic is the Image Factory schematic of the running system; empty
 	// when the system was not built by a factory.
 	Schematic string

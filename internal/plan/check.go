@@ -113,6 +113,13 @@ func (p *planner) checkPresence(node *subject) {
 			Found:  fmt.Sprintf("the Talos API of this %s at %s did not answer: %v", roleName(node.Role), node.Address, node.Unreachable),
 			Remedy: "Bring the node back, or remove it from the cluster.",
 		})
+	case node.Machine.TalosTag != "" && !node.held:
+		p.find(cluster.Finding{
+			Check: cluster.CheckTalosAPI, Severity: cluster.Permanent, Node: node.Name,
+			Found: fmt.Sprintf("this %s at %s runs Talos %q, which is not a semantic version, so that nobody can tell whether it is older or newer than others",
+				roleName(node.Role), node.Address, node.Machine.TalosTag),
+			Remedy: fmt.Sprintf("Upgrade it as its vendor says, and leave it alone here: node_overrides = { %q = { hold = true } }.", node.Name),
+		})
 	case node.Machine.Talos.IsZero() && !node.held:
 		p.find(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Node: node.Name,

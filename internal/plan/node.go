@@ -36,6 +36,27 @@ func (p *planner) checkStep(node *subject, step Step) {
 	}
 }
 
+// checkContainers refuses to upgrade Talos where it runs in containers.
+func (p *planner) checkContainers() {
+	var names []string
+
+	for i := range p.nodes {
+		if node := &p.nodes[i]; node.moves > 0 && node.Machine != nil && node.Machine.Platform == "container" {
+			names = append(names, node.Name)
+		}
+	}
+
+	if len(names) == 0 {
+		return
+	}
+
+	p.find(cluster.Finding{
+		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos,
+		Found:  "Talos has no upgrade where it runs in a container (platform container), as it does on " + listed(names),
+		Remedy: "Make new containers of the new version (talosctl cluster create docker), or leave talos_version out and upgrade Kubernetes alone.",
+	})
+}
+
 // checkFallback refuses an image from which the node already fell back, or was
 // sent back, until the target or the image changes or the user asks for another
 // try.

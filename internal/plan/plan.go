@@ -123,6 +123,7 @@ func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Polic
 	p.countSteps()
 	p.checkDigests()
 	p.adviseImages()
+	p.checkContainers()
 	p.checkArmed()
 	p.checkManifests()
 	p.checkWork()

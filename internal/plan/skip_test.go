@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // bootUnknown has a node not say how it booted.
@@ -123,6 +124,38 @@ func TestImagesForThePlatformAreChosenAndSaid(t *testing.T) {
 	} {
 		if found, ok := find(scene.said(t).Findings, "installer-image"); ok {
 			t.Errorf("%s: %s", name, found)
+		}
+	}
+}
+
+// TestNodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
+// with them.
+func TestNodesThatCannotBeUpgradedSayWhy(t *testing.T) {
+	t.Parallel()
+
+	vendor := func() *scene {
+		s := newScene(3, 2)
+		s.node("worker-1").Machine.Talos, s.node("worker-1").Machine.TalosTag = version.Version{}, "acme-2026.11"
+
+		return s
+	}
+
+	runFindings(t, map[string]findingCase{
+		"a version that is none": {
+			scene: vendor(), check: "talos-api", severity: cluster.Permanent, node: "worker-1",
+			says: []string{`worker at 10.0.1.1 runs Talos "acme-2026.11"`, "not a semantic version", `node_overrides = { "worker-1" = { hold = true } }`},
+		},
+		"a container": {
+			scene: newScene(1, 1).on("container"), check: "versions", severity: cluster.Permanent,
+			says: []string{"no upgrade where it runs in a container", "worker-1, cp-1", "leave talos_version out"},
+		},
+	})
+
+	for name, scene := range map[string]*scene{
+		"held": vendor().holds("worker-1"), "containers at the target": newScene(1, 1).on("container").runs("1.13.4"),
+	} {
+		if blocking := cluster.Blocking(scene.said(t).Findings); len(blocking) > 0 {
+			t.Errorf("%s: %v", name, blocking)
 		}
 	}
 }

@@ -87,6 +87,10 @@ func newNodeModel(node cluster.Node) nodeModel {
 	}
 
 	model.TalosVersion = versionValue(node.Machine.Talos)
+	if node.Machine.TalosTag != "" {
+		model.TalosVersion = textValue(node.Machine.TalosTag)
+	}
+
 	model.Schematic = textValue(node.Machine.Schematic)
 	model.Platform = textValue(node.Machine.Platform)
 

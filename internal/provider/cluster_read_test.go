@@ -149,3 +149,13 @@ func TestKubernetesThatIsAwayDoesNotFlapInState(t *testing.T) {
 		t.Errorf("the state changed to %s, %s", got.Status, got.Nodes)
 	}
 }
+
+// TestVersionThatIsNoneIsShownAsItIs: a vendor names its builds as it likes.
+func TestVersionThatIsNoneIsShownAsItIs(t *testing.T) {
+	t.Parallel()
+
+	node := cluster.Node{Machine: &cluster.Machine{TalosTag: "acme-2026.11"}}
+	if shown := newNodeModel(node).TalosVersion.ValueString(); shown != "acme-2026.11" {
+		t.Errorf("the version is shown as %q", shown)
+	}
+}

@@ -145,7 +145,7 @@ func (c *Client) assertNotTried(ctx context.Context, address string, active stor
 		return err
 	}
 
-	if !machine.Talos.AtLeast(1, 10) {
+	if machine.TalosTag == "" && !machine.Talos.AtLeast(1, 10) {
 		return nil
 	}
 

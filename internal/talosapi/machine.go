@@ -146,9 +146,14 @@ func (c *Client) readVersion(ctx context.Context, machine *cluster.Machine) erro
 
 	message := answer.GetMessages()[0]
 
-	machine.Talos, err = version.Parse(withoutBuild(message.GetVersion().GetTag()))
-	if err != nil {
+	tag := message.GetVersion().GetTag()
+	machine.Talos, err = version.Parse(withoutBuild(tag))
+
+	switch {
+	case err != nil && tag == "":
 		return fmt.Errorf("unable to %s: %w", op.what, err)
+	case err != nil:
+		machine.TalosTag = tag
 	}
 
 	machine.Platform = message.GetPlatform().GetName()

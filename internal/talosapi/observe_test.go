@@ -70,6 +70,18 @@ func TestMachineTellsWhereItsKernelArgumentsComeFrom(t *testing.T) {
 	}
 }
 
+// TestVersionThatIsNoneIsTold: a vendor names its builds as it likes, and the node
+// answers all the same.
+func TestVersionThatIsNoneIsTold(t *testing.T) {
+	for tag, want := range map[string]string{"acme-2026.11": "acme-2026.11", "v1.13.2+acme": "", "v1.13.2-acme": ""} {
+		inBubble(t, model.Options{Talos: "1.13.2", TalosTag: tag}, func(r *rig) {
+			if got := r.machine(r.client(""), worker0); got.TalosTag != want || got.Talos.IsZero() != (want != "") || got.BootID == "" {
+				r.Errorf("%s: Talos %s, tag %q, boot ID %q", tag, got.Talos, got.TalosTag, got.BootID)
+			}
+		})
+	}
+}
+
 func TestMachineTakesFewRoundTrips(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		r.machine(r.client(""), worker0)

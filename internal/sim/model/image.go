@@ -17,6 +17,7 @@ const (
 type system struct {
 	image     string
 	talos     string
+	tag       string // what it calls its version, where that is another one
 	schematic string
 	platform  string // of its UKI: metal, unless it was built for another one
 	secure    bool

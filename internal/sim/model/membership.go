@@ -118,7 +118,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		return nil, fmt.Errorf("machine %s: %w", options.Name, err)
 	}
 
-	content.platform = options.Platform
+	content.platform, content.tag = options.Platform, w.options.TalosTag
 
 	identity, machineID := drawIdentity(seed, "identity", options.Name)
 

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,7 +39,9 @@ type NodeState struct {
 	Unmet []Condition
 	// BootID, Talos and so on are those of the last boot while it is down.
 	BootID, Talos, Image, Schematic, Platform string
-	SecureBoot                                bool
+	// TalosTag is what it calls its version: v and Talos, mostly.
+	TalosTag   string
+	SecureBoot bool
 	// BootedWithUKI tells that the machine booted the UKI of what was installed.
 	BootedWithUKI bool
 	// SecurityUnknown tells that the machine does not say how it booted; what
@@ -161,7 +164,7 @@ func (w *World) state(n *node) NodeState {
 		Up: n.up, Reachable: n.reachable(), Dead: n.dead != nil,
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
 		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,
-		Platform: n.platform(), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
+		TalosTag: cmp.Or(running.tag, "v"+running.talos), Platform: n.platform(), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
 		SecurityUnknown: n.suffers(StepSecurityState, EffectUnreadable),
 		Booted:          slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
 		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n),

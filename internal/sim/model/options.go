@@ -35,6 +35,9 @@ type Options struct {
 	// Talos and Kubernetes are versions, with or without v. An empty
 	// Kubernetes version is what that Talos version installs by itself.
 	Talos, Kubernetes string
+	// TalosTag is what the machines call the version that they begin with, where that
+	// is not v and the version.
+	TalosTag string
 	// Schematic is the Image Factory schematic all machines were installed
 	// with; empty means the generic installer where one was published, that
 	// is below Talos 1.14, and the empty schematic from there on.

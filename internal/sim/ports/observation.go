@@ -14,14 +14,16 @@ import (
 
 // machine is what the adapter makes of everything it reads from a machine.
 func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
-	talos, err := version.Parse(state.Talos)
+	tag := ""
+
+	talos, err := version.Parse(state.TalosTag)
 	if err != nil {
-		return cluster.Machine{}, err
+		tag = state.TalosTag
 	}
 
 	machine := cluster.Machine{
 		Address: state.Address, NodeName: state.Name, MachineID: state.MachineID, UUID: state.UUID, Role: cluster.Role(state.Role),
-		Talos: talos, Schematic: state.Schematic, Platform: state.Platform,
+		Talos: talos, TalosTag: tag, Schematic: state.Schematic, Platform: state.Platform,
 		SecureBoot: state.SecureBoot && !state.SecurityUnknown, BootUnknown: state.SecurityUnknown,
 		BootedWithUKI: state.BootedWithUKI && !state.SecurityUnknown,
 		BootID:        state.BootID, Stage: cluster.Stage(state.Stage), Ready: state.Ready,

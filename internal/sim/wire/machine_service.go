@@ -49,7 +49,7 @@ func (m *machineService) Version(ctx context.Context, _ *emptypb.Empty) (*machin
 
 	return &machine.VersionResponse{Messages: []*machine.Version{{
 		Version: &machine.VersionInfo{
-			Tag: "v" + state.Talos, Sha: "simulated", Built: "", GoVersion: "go1.26.5", Os: "linux", Arch: "amd64",
+			Tag: state.TalosTag, Sha: "simulated", Built: "", GoVersion: "go1.26.5", Os: "linux", Arch: "amd64",
 		},
 		Platform: &machine.PlatformInfo{Name: state.Platform, Mode: mode},
 		Features: &machine.FeaturesInfo{Rbac: true},
