@@ -199,11 +199,11 @@ func versionValue(v version.Version) types.String {
 	return types.StringValue(v.String())
 }
 
-// textValue is null for an empty text.
+// textValue is a text that may be a cluster's; null for an empty one.
 func textValue(text string) types.String {
 	if text == "" {
 		return types.StringNull()
 	}
 
-	return types.StringValue(text)
+	return types.StringValue(cluster.Printable(text))
 }

@@ -158,12 +158,14 @@ func nodesValue(ctx context.Context, snapshot cluster.Snapshot, earlier types.Ma
 	models := map[string]nodeModel{}
 
 	for _, node := range snapshot.Managed() {
+		name := cluster.Word(node.Name)
+
 		model := newNodeModel(node)
-		if known, ok := before[node.Name]; ok {
+		if known, ok := before[name]; ok {
 			model = model.merge(known, node)
 		}
 
-		models[node.Name] = model
+		models[name] = model
 	}
 
 	for _, name := range unseenNodes(snapshot, earlier) {

@@ -71,7 +71,7 @@ func (h half) value() types.Object {
 func (s status) value() types.Object {
 	return types.ObjectValueMust(statusTypes(), map[string]attr.Value{
 		"phase":      types.StringValue(s.Phase),
-		"message":    types.StringValue(s.Message),
+		"message":    types.StringValue(cluster.Printable(s.Message)),
 		"talos":      s.Talos.value(),
 		"kubernetes": s.Kubernetes.value(),
 	})

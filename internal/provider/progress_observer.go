@@ -23,7 +23,7 @@ type progressLog struct {
 func (p progressLog) Observe(event cluster.Event) {
 	fields := map[string]any{"event": string(event.Kind)}
 	if event.Node != "" {
-		fields["node"] = event.Node
+		fields["node"] = cluster.Printable(event.Node)
 	}
 
 	if event.Component != "" {
@@ -45,12 +45,12 @@ func (p progressLog) Observe(event cluster.Event) {
 	}
 
 	if event.Err != nil {
-		fields["error"] = event.Err.Error()
+		fields["error"] = cluster.Printable(event.Err.Error())
 	}
 
 	message := "upgrade: " + string(event.Kind)
 	if event.Text != "" {
-		message += ": " + event.Text
+		message += ": " + cluster.Printable(event.Text)
 	}
 
 	switch event.Kind {

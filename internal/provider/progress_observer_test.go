@@ -20,7 +20,7 @@ func TestEventsAreLogged(t *testing.T) {
 	half := cluster.Progress{Managed: true, Done: 2, Total: 5}
 
 	log.Observe(cluster.Event{Kind: cluster.EventNodeStarted, Node: "cp-0", Component: cluster.APIServer, Step: cluster.StepConfigure, Talos: half, Kubernetes: half})
-	log.Observe(cluster.Event{Kind: cluster.EventRollingBack, Node: "worker-1", To: version.MustParse("1.13.0"), Text: "not ready", Err: errors.New("late")})
+	log.Observe(cluster.Event{Kind: cluster.EventRollingBack, Node: "worker-1", To: version.MustParse("1.13.0"), Text: "not\x1b ready", Err: errors.New("late\r")})
 	log.Observe(cluster.Event{Kind: cluster.EventNodeStep, Node: "worker-1", Step: cluster.StepRollback})
 	log.Observe(cluster.Event{Kind: cluster.EventRunFailed, Component: cluster.Manifests, Text: "why", Err: errors.New("because"), Talos: cluster.Progress{Done: 2, Total: 5}})
 
@@ -34,7 +34,7 @@ func TestEventsAreLogged(t *testing.T) {
 			"@level": "info", "@message": "upgrade: node-started", "node": "cp-0", "component": "kube-apiserver", "step": "configure",
 			"talos_progress": "2/5", "kubernetes_progress": "2/5", "error": nil, "to": nil,
 		},
-		{"@level": "warn", "@message": "upgrade: rolling-back: not ready", "node": "worker-1", "to": "1.13.0", "error": "late"},
+		{"@level": "warn", "@message": "upgrade: rolling-back: not\\x1b ready", "node": "worker-1", "to": "1.13.0", "error": `late\r`},
 		{"@level": "info", "@message": "upgrade: node-step", "node": "worker-1", "step": "rollback"},
 		{
 			"@level": "warn", "@message": "upgrade: run-failed: why", "node": nil, "component": "manifests", "error": "because",

@@ -301,7 +301,7 @@ func firstLine(event cluster.Event) string {
 
 // eventMessage is a text in one line that is no longer than a message may be.
 func eventMessage(text string) string {
-	line := strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	line := cluster.Escaped(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "))
 	if len(line) <= eventMessageMost {
 		return line
 	}

@@ -290,4 +290,9 @@ func same(a, b *string) bool {
 	return *a == *b
 }
 
-func text(value string) *string { return &value }
+// text is the value of an annotation.
+func text(value string) *string {
+	value = cluster.Escaped(value)
+
+	return &value
+}

@@ -128,7 +128,7 @@ func (r *Report) write(now time.Time) error {
 		return err
 	}
 
-	return replace(r.options.Path, content.Bytes())
+	return replace(r.options.Path, []byte(cluster.Escaped(content.String())))
 }
 
 // Close writes the file for the last time. A run in which nothing was to be done

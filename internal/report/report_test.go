@@ -38,7 +38,7 @@ func outline(nodes ...string) *cluster.Outline {
 // TestWordsOfOthersAreNoMarkup: whatever a node, a registry or a person says is
 // shown as text.
 func TestWordsOfOthersAreNoMarkup(t *testing.T) {
-	const evil = `"><script>alert(1)</script><img src=x onerror=alert(1)>'`
+	const evil = "\x1b[2J\"><script>alert(1)</script><img src=x onerror=alert(1)>'"
 
 	path := filepath.Join(t.TempDir(), "report.html")
 	made := report.New(report.Options{Path: path, Cluster: evil, Run: evil, Version: evil})
@@ -68,7 +68,7 @@ func TestWordsOfOthersAreNoMarkup(t *testing.T) {
 	}
 
 	content := read(t, path)
-	for _, markup := range []string{"<script", "<img", "onerror=alert(1)>\""} {
+	for _, markup := range []string{"<script", "<img", "onerror=alert(1)>\"", "\x1b"} {
 		if strings.Contains(content, markup) {
 			t.Errorf("the page holds %q", markup)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 const (
@@ -98,7 +100,7 @@ func shortened(text string, most int) string {
 	const ellipsis = "…"
 
 	// An exporter takes nothing else.
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = cluster.Escaped(strings.ToValidUTF8(text, "\uFFFD"))
 	if len(text) <= most {
 		return text
 	}

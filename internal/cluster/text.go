@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// printableLine is how long a line may be that a person reads, in characters,
+	// and printableMost a whole text, in lines.
+	printableLine = 2000
+	printableMost = 2000
+)
+
+// Escaped is a text as it may be shown or stored, whoever wrote it: what a terminal
+// obeys instead of showing it is spelled out. Line breaks and tabs stay, and a text
+// without anything of the kind stays as it is.
+func Escaped(text string) string {
+	var shown strings.Builder
+
+	for at, r := range text {
+		switch _, size := utf8.DecodeRuneInString(text[at:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&shown, `\x%02x`, text[at])
+		case r != '\t' && r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
+			shown.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		default:
+			shown.WriteRune(r)
+		}
+	}
+
+	return shown.String()
+}
+
+// Printable is a text that is [Escaped], and cut where it is too long to be read.
+func Printable(text string) string {
+	lines := strings.Split(text, "\n")
+	hidden := len(lines) - printableMost
+
+	if hidden > 0 {
+		lines = lines[:printableMost]
+	}
+
+	for index, line := range lines {
+		lines[index] = Escaped(cut(line))
+	}
+
+	text = strings.Join(lines, "\n")
+	if hidden > 0 {
+		text += fmt.Sprintf("\n... and %d more lines", hidden)
+	}
+
+	return text
+}
+
+// Word is [Printable] for what stands within a line, such as a name.
+func Word(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Printable(text))
+}
+
+// cut is a line no longer than a person reads.
+func cut(line string) string {
+	count := 0
+
+	for at := range line {
+		if count == printableLine {
+			return line[:at] + fmt.Sprintf("... and %d more characters", utf8.RuneCountInString(line[at:]))
+		}
+
+		count++
+	}
+
+	return line
+}
