@@ -5,16 +5,15 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"log"
 
 	"github.com/go-logr/logr"
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"k8s.io/klog/v2"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
 )
 
 // address is where Terraform looks for the provider.
@@ -38,9 +37,7 @@ func main() {
 	// requests; standard error belongs to the plugin.
 	klog.SetLogger(logr.Discard())
 
-	options := providerserver.ServeOpts{Address: address, Debug: *debug, ProtocolVersion: 6}
-
-	if err := providerserver.Serve(context.Background(), provider.New(version), options); err != nil {
+	if err := serve.Serve(address, provider.New(version), *debug); err != nil {
 		log.Fatal(err)
 	}
 }

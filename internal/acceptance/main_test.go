@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"go.uber.org/goleak"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
+	process "github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/toolchain"
 )
@@ -61,8 +61,7 @@ func serve(factor string) error {
 		}
 	}
 
-	return providerserver.Serve(context.Background(), provider.New("test", provider.WithClock(newClock(scale))),
-		providerserver.ServeOpts{Address: registryAddress})
+	return process.Serve(registryAddress, provider.New("test", provider.WithClock(newClock(scale))), false)
 }
 
 // clock is the simulator's clock as the engine wants it.
