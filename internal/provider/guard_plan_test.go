@@ -39,8 +39,9 @@ func TestWhatGuardsFindIsAWarningAtPlan(t *testing.T) {
 		want   []outcome
 	}{
 		"nothing": {func(*fakeCluster, *clusterModel) {}, []outcome{advice, roll}},
-		"a node that hides its disk": {
-			func(f *fakeCluster, _ *clusterModel) { f.vitalsErr = errors.New("no mounts") }, refused("check disk-space"),
+		"a node that hides its disk and its clock": {
+			func(f *fakeCluster, _ *clusterModel) { f.vitalsErr = errors.New("no mounts") },
+			[]outcome{refused("check time-sync")[0], {diag.SeverityWarning, "(check disk-space). Its kubelet reports no DiskPressure"}, roll},
 		},
 		"a skipped check": {func(f *fakeCluster, m *clusterModel) {
 			f.crowded = true
