@@ -95,11 +95,23 @@ func (l *leased) Lease(context.Context) (cluster.Lease, error) {
 	return l.stands, nil
 }
 
+// WriteJournal implements [cluster.Kubernetes]: who has the lease says so there.
+func (l *leased) WriteJournal(_ context.Context, journal cluster.Journal) (cluster.Journal, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+
+	journal.ResourceVersion = "1"
+	l.journal = journal
+
+	return journal, nil
+}
+
 // WriteLease implements [cluster.Kubernetes].
 func (l *leased) WriteLease(_ context.Context, lease cluster.Lease) (cluster.Lease, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
+	lease.ResourceVersion = "1"
 	l.stands = lease
 
 	return lease, nil
