@@ -89,6 +89,13 @@ func (s *stage) away() []string {
 		}
 	}
 
+	// One that was taken away blocks for as long as discovery lists it.
+	for _, member := range s.World().Members() {
+		if _, err := s.World().Node(member.Name); err != nil && member.Role == model.ControlPlane {
+			away = append(away, member.Name+": gone, and listed by discovery")
+		}
+	}
+
 	return away
 }
 
