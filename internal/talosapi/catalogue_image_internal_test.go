@@ -65,7 +65,7 @@ func TestCatalogue05RegistryDown(t *testing.T) {
 	for name, text := range map[string]string{
 		"down":   "failed to do request: dial tcp 1.2.3.4:443: connect: connection refused",
 		"broken": "unexpected status from HEAD request: 503 Service Unavailable",
-		"denied": "failed to authorize: 401 Unauthorized",
+		"busy":   "unexpected status from HEAD request: 429 Too Many Requests",
 	} {
 		for age, pause := range map[string]time.Duration{"1.13": 20 * time.Minute, "1.14": time.Second} {
 			t.Run(name+" "+age, func(t *testing.T) {
@@ -80,6 +80,23 @@ func TestCatalogue05RegistryDown(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Who may not have an image, or asks for none, is not served by waiting.
+func TestCatalogue05RegistrySaysNo(t *testing.T) {
+	for _, text := range []string{
+		failedPull + "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
+		failedPull + "unexpected status from HEAD request: 403 Forbidden",
+		`failed to parse image reference "` + catalogueWant + `": invalid reference format`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			node := sameAnswer(ends(codes.Unknown, text))
+
+			for method, call := range pulls(node.client(t)) {
+				only(cluster.ErrRefused, text).check(t, method, call(t.Context()))
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +63,9 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		text = converted.Message()
 	}
 
+	// Talos hands on errors of its own calls as gRPC prints them.
+	text = regexp.MustCompile(`rpc error: code = \w+ desc = `).ReplaceAllString(text, "")
+
 	failure := &callError{what: op.what, said: text, through: through.name, cause: err}
 	defer func() {
 		if failure.said != "" {
@@ -70,6 +74,10 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 	}()
 
 	switch {
+	case op.mutates && (refuses(text) || unpullable(text)):
+		// The node answered, whatever its code looks like and whether or not the
+		// caller still waits.
+		failure.meanings = meaningOfText(op, text)
 	case ctx.Err() != nil:
 		failure.cause = context.Cause(ctx)
 		failure.meanings = interrupted(ctx, op, sent)
@@ -144,9 +152,8 @@ func lost(op operation, sent bool, text string) []error {
 // not even connect to its own container runtime. A call that gRPC moves from a
 // connection that is gone to a new one ends with what became of the new one.
 func undelivered(sent bool, text string) bool {
-	return !sent || slices.ContainsFunc([]string{
-		"Error while dialing", "authentication handshake failed", "error reading server preface", "error connecting to containerd",
-	}, func(obstacle string) bool { return strings.Contains(text, obstacle) })
+	return !sent || containsAny(text,
+		"Error while dialing", "authentication handshake failed", "error reading server preface", "error connecting to containerd")
 }
 
 // rejectsCredentials tells a refused certificate from a connection that broke

@@ -42,25 +42,59 @@ func meaning(op operation, code codes.Code, text string) []error {
 }
 
 // unpullable tells why a node will not pull an image however often it is asked:
-// it verifies images and has no signature for this one, or there is no room for
-// it. Talos itself does not try again after the former.
+// its registry does not let it in, the reference is none, the node verifies
+// images and has no signature for this one, or there is no room for it.
 func unpullable(text string) bool {
-	return strings.Contains(text, "verification denied by matched rule") || strings.Contains(text, "image verification failed: ") ||
-		strings.Contains(text, "failed to pull image") && strings.Contains(text, "no space left on device")
+	if strings.Contains(text, "429 Too Many Requests") {
+		return false
+	}
+
+	if strings.Contains(text, "verification denied by matched rule") || strings.Contains(text, "image verification failed: ") ||
+		strings.Contains(text, "failed to parse image reference") {
+		return true
+	}
+
+	return strings.Contains(text, "failed to pull image") && containsAny(text,
+		"no space left on device", "401 Unauthorized", "403 Forbidden", "pull access denied", "authorization failed")
 }
 
-// refuses tells an answer without a code of its own that a node gives before
-// it has changed anything.
+// refuses tells an answer that a node gives before it has changed anything. Its
+// code says little: a deadline that passed within the node, or an etcd that it
+// asked, gives it the code of an answer that was lost.
 func refuses(text string) bool {
-	return slices.ContainsFunc([]string{
+	return beforeInstaller(text) || containsAny(text,
 		"error validating installer image",
 		"error validating etcd for upgrade",
 		"failed to acquire upgrade mutex",
 		"failed to create etcd client",
 		"not found in containerd store",
-		"system disk not found",
 		"only one member",
-	}, func(refusal string) bool { return strings.Contains(text, refusal) })
+	)
+}
+
+// beforeInstaller tells an install that failed before its container was started
+// (machined's lifecycle service). A task that could not be started, or that
+// nobody could wait for, may have run.
+func beforeInstaller(text string) bool {
+	if strings.HasPrefix(text, "failed to get system disk: ") || text == "system disk not found" {
+		return true
+	}
+
+	failed, found := strings.CutPrefix(text, "upgrade failed: ")
+
+	return found && slices.ContainsFunc([]string{
+		"failed to apply install options: ",
+		"error connecting to containerd: ",
+		"failed to create lease: ",
+		"failed to generate container ID: ",
+		"failed to create container: ",
+		"failed to serialize config: ",
+		"failed to create task: ",
+	}, func(step string) bool { return strings.HasPrefix(failed, step) })
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // meaningOfText names answers that Talos gives as plain errors, which gRPC
