@@ -40,6 +40,11 @@ func (c *Checker) called(event history.Event) {
 		c.acted(event, "the call "+shortMethod(method))
 	}
 
+	if method == methodInstall && code == "Internal" {
+		// It failed on the node, which began no installer.
+		c.node(event.Node).unwritten = true
+	}
+
 	if !tookEffect(code) {
 		return
 	}
@@ -139,6 +144,10 @@ func (c *Checker) takenDown(n *node, method string) {
 
 	if method == methodReboot && !late && n.installers == 0 && c.atTarget(n) && !c.cures(n, method) {
 		c.violate(S4, n.name, "rebooted although it runs the target %s and nothing was installed", n.talos)
+	}
+
+	if method == methodReboot && !late && n.installers == 0 && n.unwritten {
+		c.violate(S4, n.name, "rebooted although the install on it ended before it wrote anything")
 	}
 
 	if method == methodRollback {

@@ -46,6 +46,34 @@ func versionJudgements() []judgement {
 
 			return t
 		}},
+		{name: "S4: an install after one of 1.14 that refused", tale: func() *tale {
+			t := held()
+			t.install("worker-0", "1.14.1", 4)
+			t.install("worker-0", after, 0)
+
+			return t
+		}},
+		{name: "S4: an install after one of 1.13 with such a code", want: breaks(s4), tale: func() *tale {
+			t := held()
+			t.install("worker-0", after, 4)
+			t.install("worker-0", after, 0)
+
+			return t
+		}},
+		{name: "S4: a reboot after an install that refused", want: breaks(s4), tale: func() *tale {
+			t := held()
+			t.install("worker-0", "1.14.1", 4)
+			t.goDown("worker-0")
+
+			return t
+		}},
+		{name: "S4: a reboot after an install that failed on the node", want: breaks(s4), tale: func() *tale {
+			t := held()
+			t.rpc("worker-0", rpcInstall, "Internal")
+			t.goDown("worker-0")
+
+			return t
+		}},
 		{name: "S4: an install of what runs", want: breaks(s4), tale: func() *tale {
 			t := held()
 			t.put("worker-0", before)

@@ -21,7 +21,10 @@ func (c *Checker) installed(event history.Event) {
 		c.violate(S4, n.name, "installed Talos %s although an installer had run since the last boot %s", talos, n.bootID)
 	}
 
-	n.installers++
+	n.unwritten = wroteNothing(talos, event.Detail["exit"])
+	if !n.unwritten {
+		n.installers++
+	}
 
 	if event.Detail["by"] == byOther {
 		n.byHand(event)
@@ -45,6 +48,12 @@ func (c *Checker) installed(event history.Event) {
 	}
 
 	c.checkMove(n, "installed", talos)
+}
+
+// wroteNothing tells an installer that ended before it changed anything: from
+// Talos 1.14 on these codes are for what it was given and for where it runs.
+func wroteNothing(talos, exit string) bool {
+	return slices.Contains([]string{"2", "3", "4"}, exit) && parse(talos).AtLeast(1, 14)
 }
 
 // byHand notes an installer that somebody else ran, which is for nobody to judge.
@@ -97,7 +106,7 @@ func (c *Checker) booted(n *node, event history.Event) {
 	n.platform, n.ours = platform, false
 	delete(c.unheard, n.name)
 	n.up, n.goingDown, n.stage, n.asked = true, false, "booting", 0
-	n.installers, n.armed, n.reverted = 0, "", false
+	n.installers, n.unwritten, n.armed, n.reverted = 0, false, "", false
 	n.reboots++
 
 	c.bootParts(n)

@@ -23,6 +23,8 @@ var (
 	ErrImageRequired = errors.New("installer image name is required")
 	// ErrImageMissing is an installer image that was not pulled before.
 	ErrImageMissing = errors.New("not found in containerd store")
+	// ErrInstallNotStarted is an install whose container could not be made.
+	ErrInstallNotStarted = errors.New("upgrade failed: failed to create container")
 	// ErrImageNotFound is an image the registry does not have.
 	ErrImageNotFound = errors.New("not found")
 	// ErrPullFailed is a registry that does not deliver.

@@ -70,6 +70,12 @@ const (
 	// EffectFailArmed lets the installer exit non-zero after it has already
 	// switched the bootloader.
 	EffectFailArmed Effect = "fail-armed"
+	// EffectRefuse lets the installer exit before it has written anything: with
+	// code 4 from Talos 1.14 on, as it does of a host that it does not support, and
+	// with 1 before.
+	EffectRefuse Effect = "refuse"
+	// EffectNotStarted lets the node fail before the installer's container runs.
+	EffectNotStarted Effect = "not-started"
 	// EffectNotFound lets a pull answer that the image does not exist.
 	EffectNotFound Effect = "not-found"
 	// EffectStall keeps a pull, or a snapshot of etcd, from making progress, and a
@@ -231,9 +237,11 @@ func componentsOf(step Step) []string {
 // effectsOf lists which effects a step can have.
 func effectsOf(step Step) []Effect {
 	return map[Step][]Effect{
-		StepObserve:       {EffectUnreachable},
-		StepPull:          {EffectFail, EffectNotFound, EffectStall, EffectConnectionLost, EffectUnreachable},
-		StepInstall:       {EffectFail, EffectFailArmed, EffectConnectionLost, EffectConnectionLostEarly, EffectUnreachable},
+		StepObserve: {EffectUnreachable},
+		StepPull:    {EffectFail, EffectNotFound, EffectStall, EffectConnectionLost, EffectUnreachable},
+		StepInstall: {
+			EffectFail, EffectFailArmed, EffectRefuse, EffectNotStarted, EffectConnectionLost, EffectConnectionLostEarly, EffectUnreachable,
+		},
 		StepReboot:        {EffectFail, EffectConnectionLost},
 		StepRollback:      {EffectFail, EffectConnectionLost},
 		StepLegacyUpgrade: {EffectFail, EffectConnectionLost},

@@ -29,7 +29,7 @@ import (
 //
 //	observe         unreachable
 //	pull            fail, not-found, stall, connection-lost, unreachable
-//	install         fail, fail-armed, connection-lost, connection-lost-early, unreachable
+//	install         fail, fail-armed, refuse, not-started, connection-lost, connection-lost-early, unreachable
 //	reboot          fail, connection-lost
 //	rollback        fail, connection-lost
 //	legacy-upgrade  fail, connection-lost

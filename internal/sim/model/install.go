@@ -52,6 +52,14 @@ func (w *World) Install(ctx context.Context, name, image string, output func(str
 
 	fault, struck := w.takeFault(n.name, StepInstall)
 
+	if struck && fault.Effect == EffectNotStarted {
+		n.installing = false
+		w.touch(n)
+		w.mu.Unlock()
+
+		return 0, fmt.Errorf("%w: %s", ErrInstallNotStarted, fault.text("no space left on device"))
+	}
+
 	w.spawn(n.life, func(life context.Context) { w.runInstaller(life, n, run, fault) })
 
 	if struck && fault.Effect == EffectConnectionLostEarly {
@@ -141,7 +149,12 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 	run.print("running Talos installer v%s", run.content.talos)
 	w.mu.Unlock()
 
-	if exit, text := preflight(run.content.talos, host); exit != 0 {
+	exit, text := preflight(run.content.talos, host)
+	if exit == 0 && fault.Effect == EffectRefuse {
+		exit, text = refusalCode(run.content.talos), fault.text("pre-flight checks failed: error getting Talos version: context deadline exceeded")
+	}
+
+	if exit != 0 {
 		_ = w.clock.Sleep(life, total/8)
 		w.finishInstall(life, n, run, exit, text, false)
 
@@ -154,9 +167,12 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 		{total, func() {}},
 	})
 
-	exit, text := 0, "installation of v"+run.content.talos+" complete"
+	text = "installation of v" + run.content.talos + " complete"
 
 	switch fault.Effect {
+	case EffectNotStarted:
+		// Of the legacy API nobody is told more than that its sequence failed.
+		exit, text = 1, fault.text("failed to create container")
 	case EffectFail, EffectFailArmed:
 		exit = failureCode(run.content.talos)
 		text = fault.text("error running installer: failed to write boot assets: input/output error")
@@ -184,16 +200,21 @@ func preflight(talos, host string) (int, string) {
 	}
 
 	if err := checkHost(installer, current); err != nil {
-		const environment = 4
-
-		if AtLeast(talos, 1, 14) {
-			return environment, "pre-flight checks failed: " + err.Error()
-		}
-
-		return 1, "pre-flight checks failed: " + err.Error()
+		return refusalCode(talos), "pre-flight checks failed: " + err.Error()
 	}
 
 	return 0, ""
+}
+
+// refusalCode is how an installer reports that the host is not what it needs.
+func refusalCode(talos string) int {
+	const environment = 4
+
+	if AtLeast(talos, 1, 14) {
+		return environment
+	}
+
+	return 1
 }
 
 // failureCode is how an installer reports that it could not write; before

@@ -35,6 +35,7 @@ func translate(ctx context.Context, what string, mutates bool, err error) error 
 		{model.ErrInstallInProgress, cluster.ErrBusy},
 		{model.ErrImageRequired, cluster.ErrRefused},
 		{model.ErrImageMissing, cluster.ErrRefused},
+		{model.ErrInstallNotStarted, cluster.ErrRefused},
 		{model.ErrImageNotFound, cluster.ErrNotFound},
 		{model.ErrNoLeader, cluster.ErrQuorum},
 		{model.ErrEtcdDown, cluster.ErrUnreachable},
@@ -93,7 +94,7 @@ func code(ctx context.Context, err error) string {
 		return "FailedPrecondition"
 	case errors.Is(err, model.ErrImageRequired), errors.Is(err, model.ErrApplyInvalid):
 		return "InvalidArgument"
-	case errors.Is(err, model.ErrImageMissing):
+	case errors.Is(err, model.ErrImageMissing), errors.Is(err, model.ErrInstallNotStarted):
 		return "Internal"
 	case errors.Is(err, model.ErrImageNotFound):
 		return "NotFound"

@@ -35,6 +35,7 @@ func statusOf(err error) error {
 		{model.ErrInstallInProgress, codes.FailedPrecondition},
 		{model.ErrImageRequired, codes.InvalidArgument},
 		{model.ErrImageMissing, codes.Internal},
+		{model.ErrInstallNotStarted, codes.Internal},
 		{model.ErrImageNotFound, codes.NotFound},
 		{model.ErrNotControlPlane, codes.Unimplemented},
 		{model.ErrUnsupported, codes.Unimplemented},
