@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -109,6 +111,23 @@ type Installation struct {
 	Exit int32
 	// Output are the last lines it printed.
 	Output []string
+}
+
+// Refused tells that an installer of that version ended before it wrote
+// anything. From Talos 1.14 on its exit code says so: what it was given is not
+// valid, it does not support that, or the node is not what it needs. A program in
+// Go that crashes ends with the first of these codes too, wherever it was.
+func (i Installation) Refused(installer version.Version) bool {
+	const invalidInput, environment = 2, 4
+
+	if !installer.AtLeast(1, 14) || i.Exit < invalidInput || i.Exit > environment {
+		return false
+	}
+
+	return i.Exit != invalidInput || !slices.ContainsFunc(i.Output, func(line string) bool {
+		return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "goroutine ") ||
+			strings.Contains(line, ".go:") && strings.Contains(line, " +0x")
+	})
 }
 
 // RebootMode is how a machine restarts.

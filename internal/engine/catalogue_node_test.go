@@ -96,6 +96,22 @@ func TestCatalogue08ImageGoneBeforeTheInstall(t *testing.T) {
 	}.tried(t)
 }
 
+// An install that certainly wrote nothing leaves the node as it was: in service,
+// with nothing open in the journal, and without a reboot.
+func TestCatalogue08InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
+	for name, given := range map[string]row{
+		"no container for the installer": {
+			fault: once(model.StepInstall, model.EffectNotStarted, 0), want: cluster.ErrRefused, says: []string{"failed to create container", "is not cordoned by this run"},
+		},
+		"the installer's code says so": {
+			from: "1.14.0", to: "1.14.1", fault: once(model.StepInstall, model.EffectRefuse, 0), want: engine.ErrInstaller,
+			says: []string{"exited with code 4", "pre-flight checks failed", "is not cordoned by this run", "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { given.tried(t) })
+	}
+}
+
 func TestCatalogue09RefusalOfTheInstallerIsTold(t *testing.T) {
 	const text = "host version 1.10.0 is too old to upgrade to Talos 1.13.0"
 

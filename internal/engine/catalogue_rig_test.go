@@ -24,6 +24,8 @@ type row struct {
 	// then.
 	node   string
 	legacy bool
+	// from and to replace the versions of Talos.
+	from, to string
 	// kubernetes rolls Kubernetes instead of Talos.
 	kubernetes bool
 	// fault is played by the simulator, unless it is empty.
@@ -169,6 +171,8 @@ func (given row) tried(t *testing.T) {
 
 func (given row) request() (from string, request engine.Request) {
 	switch {
+	case given.from != "":
+		return given.from, to(given.to)
 	case given.kubernetes:
 		return fromLifecycle, kube(toKubernetes)
 	case given.legacy:

@@ -40,8 +40,12 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has its platform. Then choose an installer_image that is built for %s, and run terraform apply again.",
 			t.step.Address, t.entry.Platform)
 	case errors.Is(err, ErrInstaller):
-		failed.Remedy = "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again: " +
-			"it drains and reboots this node first, which shows what was installed."
+		failed.Remedy = "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again"
+		if t.armed {
+			failed.Remedy += ": it drains and reboots this node first, which shows what was installed"
+		}
+
+		failed.Remedy += "."
 	case errors.Is(err, ErrNeverReturned):
 		waited := strings.TrimPrefix(err.Error(), ErrNeverReturned.Error()+": ")
 		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", t.step.Node, stopped(waited))

@@ -25,16 +25,22 @@ func (t *turn) install(ctx context.Context) error {
 	result, err := t.talos.Install(ctx, t.step.Address, t.step.Image)
 	t.traffic.stepped(t.step.Role)
 
+	if len(result.Output) > 0 {
+		t.ran++
+	}
+
 	switch {
 	case err == nil && result.Exit == 0:
 		kept, cancel := t.outlasting(ctx)
 		defer cancel()
 
 		return t.record(kept, cluster.PhaseInstalled)
+	case err == nil && result.Refused(t.step.To):
+		return errors.Join(&installerError{exit: result.Exit, output: result.Output}, t.recall(ctx))
 	case err == nil:
 		return &installerError{exit: result.Exit, output: result.Output}
 	case neverRan(err):
-		return errors.Join(err, t.forget(ctx))
+		return errors.Join(err, t.recall(ctx))
 	case ctx.Err() != nil:
 		return err
 	case notSent(err):
@@ -207,7 +213,7 @@ func (t *turn) upgradeLegacy(ctx context.Context) error {
 	case err == nil:
 		return t.undone(ctx, &installerError{exit: result.Exit, output: result.Output})
 	case neverRan(err):
-		return errors.Join(err, t.forget(ctx))
+		return errors.Join(err, t.recall(ctx))
 	case ctx.Err() != nil:
 		return err
 	case notSent(err):

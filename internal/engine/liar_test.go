@@ -35,6 +35,8 @@ type liar struct {
 	seesLease bool
 	// machine changes what a machine says.
 	machine func(*cluster.Machine)
+	// install changes how an install seems to end.
+	install func(cluster.Installation, error) (cluster.Installation, error)
 	// etcd changes what a member says.
 	etcd func(*cluster.EtcdView)
 	// pods changes what a pod of a component seems to be.
@@ -102,6 +104,15 @@ func (l *liar) addressOf(ctx context.Context, node string) string {
 	}
 
 	return ""
+}
+
+func (l *liar) Install(ctx context.Context, address, image string) (cluster.Installation, error) {
+	done, err := l.Client.Install(ctx, address, image)
+	if l.install != nil {
+		return l.install(done, err)
+	}
+
+	return done, err
 }
 
 func (l *liar) Machine(ctx context.Context, address string) (cluster.Machine, error) {

@@ -32,6 +32,18 @@ func plantedVersions() []planted {
 			meddle: behind("Uncordon", "worker-0", 1, func(ctx context.Context, h hand) { h.reboot(ctx, "worker-0") }),
 		},
 		{
+			name: "an install that never began is taken for one that may have run", want: []checker.Invariant{checker.S4},
+			setup: setup{Options: model.Options{Faults: []model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectNotStarted, Times: 1}}}},
+			plant: func(_ *rig, l *liar) { l.install = forgetful },
+		},
+		{
+			name: "an installer that wrote nothing is taken for one that may have", want: []checker.Invariant{checker.S4}, target: "1.14.1",
+			setup: setup{Options: model.Options{
+				Talos: "1.14.0", Faults: []model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectRefuse, Times: 1}},
+			}},
+			plant: func(_ *rig, l *liar) { l.install = forgetful },
+		},
+		{
 			name: "holds are not known", want: []checker.Invariant{checker.S4},
 			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, Judging: []checker.Option{checker.Held("worker-1")}},
 			lie:   silence,
@@ -166,4 +178,13 @@ func impatient(*rig) engine.Request {
 	request.Policy.NodeTimeout = 6 * time.Minute
 
 	return request
+}
+
+// forgetful does not tell an install that was refused from one whose end is lost.
+func forgetful(done cluster.Installation, err error) (cluster.Installation, error) {
+	if err != nil || done.Exit != 0 {
+		return cluster.Installation{}, cluster.ErrOutcomeUnknown
+	}
+
+	return done, nil
 }

@@ -57,16 +57,25 @@ func (r *run) repeated(ctx context.Context, do func(context.Context) error) erro
 // then.
 func (t *turn) pause(ctx context.Context, attempt int) error {
 	if err := t.forget(ctx); err != nil {
-		return fmt.Errorf("%s was installed %s and did not take: %w", t.entry.Image, times(attempt-1), err)
+		return fmt.Errorf("%s: %w", t.untaken(attempt-1), err)
 	}
 
 	pause := backoff(t.request.Policy.Repeat, attempt)
 	if err := t.clock.Sleep(ctx, pause); err != nil {
-		return fmt.Errorf("%s was installed %s and did not take, and another attempt was to follow after %s: %w",
-			t.entry.Image, times(attempt-1), pause, err)
+		return fmt.Errorf("%s, and another attempt was to follow after %s: %w", t.untaken(attempt-1), pause, err)
 	}
 
 	return nil
+}
+
+// untaken says how often an install did not take, which is not known of a node
+// that was not heard to begin it.
+func (t *turn) untaken(attempts int) string {
+	if t.ran >= attempts {
+		return fmt.Sprintf("%s was installed %s and did not take", t.entry.Image, times(attempts))
+	}
+
+	return fmt.Sprintf("the node was asked %s to install %s, and whether it began is not known", times(attempts), t.entry.Image)
 }
 
 // times is a number of attempts in words.

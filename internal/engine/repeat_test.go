@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,21 +79,26 @@ func TestPullIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 func TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 	for _, test := range []struct {
 		lost, attempts int
-		over           bool
+		over, heard    bool
+		says           string
 	}{
-		{1, 1, false}, {1, 2, true}, {2, 2, false}, {2, 3, true},
+		{1, 1, false, false, "the node was asked once to install"}, {1, 2, true, false, ""}, {2, 3, true, true, ""},
+		{2, 2, false, false, "the node was asked 2 times to install"}, {2, 2, false, true, "was installed 2 times and did not take"},
 	} {
-		t.Run(fmt.Sprintf("%d of %d", test.lost, test.attempts), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d of %d, heard %t", test.lost, test.attempts, test.heard), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 				w := r.Worker("run-1")
-				between := &lossy{Talos: w.Client, left: test.lost}
+				between := &lossy{Talos: w.Client, left: test.lost, heard: test.heard}
 				w = r.WorkerOver(w.Client, between, w.Client)
 
 				err := w.Apply(context.Background(), repeating(test.attempts, 31*time.Second))
 				r.Sound()
 
 				if !test.over {
-					_ = failure(t, err, engine.ErrInstaller, "worker-0")
+					if failed := failure(t, err, engine.ErrInstaller, "worker-0"); !strings.Contains(failed.Seen, test.says) {
+						t.Errorf("seen is %q, want %q in it", failed.Seen, test.says)
+					}
+
 					r.stopped("worker-0", false)
 
 					return
@@ -113,11 +119,13 @@ func TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 }
 
 // lossy is a connection on which calls of the installer get lost before they
-// arrive, without anybody being able to tell.
+// arrive, without anybody being able to tell, or where the installer was heard
+// and wrote nothing all the same.
 type lossy struct {
 	cluster.Talos
 
-	left int
+	left  int
+	heard bool
 }
 
 // Install implements [cluster.Talos].
@@ -128,5 +136,10 @@ func (l *lossy) Install(ctx context.Context, address, image string) (cluster.Ins
 
 	l.left--
 
-	return cluster.Installation{}, fmt.Errorf("%w: %w: the stream broke", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+	var done cluster.Installation
+	if l.heard {
+		done.Output = []string{"running Talos installer"}
+	}
+
+	return done, fmt.Errorf("%w: %w: the stream broke", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
 }

@@ -279,7 +279,7 @@ func (f *fallbackError) Unwrap() error { return ErrFallback }
 
 // giveUp fails a turn whose install did not take, however often it was tried.
 func (t *turn) giveUp(ctx context.Context) error {
-	failed := fmt.Errorf("%w: %s was installed %s and did not take: the node runs its old system as before", ErrInstaller, t.entry.Image, times(t.entry.Attempt))
+	failed := fmt.Errorf("%w: %s: the node runs its old system as before", ErrInstaller, t.untaken(t.entry.Attempt))
 
 	return errors.Join(failed, t.forget(ctx), t.serve(ctx))
 }

@@ -40,6 +40,8 @@ type turn struct {
 	// armed tells that an installer may have run since the last boot, open that
 	// the journal says so.
 	armed, open bool
+	// ran counts the installs of which the installer was heard.
+	ran int
 	// cordoned tells that the cordon on the node is ours.
 	cordoned bool
 	// served tells that the node is back in service.
