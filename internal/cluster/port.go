@@ -50,8 +50,10 @@ type Talos interface {
 	// Upgrade asks the node to drain, install and reboot by itself (LegacyAPI),
 	// and returns when its installer has ended; whatever the result, the node
 	// then reboots. ErrOutcomeUnknown is wrapped when the node had accepted and
-	// the end of the installer was not seen.
-	Upgrade(ctx context.Context, address, image string, mode RebootMode) (Installation, error)
+	// the end of the installer was not seen. Before the node accepts, it downloads
+	// the image into a store that nothing else fills; accepted, which may be nil, is
+	// called then.
+	Upgrade(ctx context.Context, address, image string, mode RebootMode, accepted func()) (Installation, error)
 	// Reboot asks the node to reboot.
 	Reboot(ctx context.Context, address string, mode RebootMode) error
 	// Rollback makes the node start its previous system and asks it to reboot.

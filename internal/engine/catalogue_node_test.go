@@ -60,7 +60,16 @@ func TestCatalogue05RegistryIsAskedAgain(t *testing.T) {
 	row{fault: once(model.StepPull, model.EffectFail, 0)}.tried(t)
 	row{
 		fault: model.Fault{Step: model.StepPull, Effect: model.EffectFail},
-		says:  []string{"503 Service Unavailable", "No node was disturbed", "reach its registry"}, most: 10 * time.Minute,
+		says:  []string{"503 Service Unavailable", "No node was disturbed", "reach its registry"}, most: cluster.PullTimeout + soon,
+	}.tried(t)
+
+	enough := model.Fault{Step: model.StepPull, Effect: model.EffectFail, Times: 4, Message: "unexpected status from HEAD request: 429 Too Many Requests"}
+	row{from: "1.14.0", to: "1.14.1", fault: enough}.tried(t)
+
+	enough.Times = 0
+	row{
+		from: "1.14.0", to: "1.14.1", fault: enough,
+		says: []string{"429 Too Many Requests", "No node was disturbed"}, most: 10 * time.Minute,
 	}.tried(t)
 }
 

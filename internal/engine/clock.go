@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -20,6 +21,72 @@ type Clock interface {
 
 // RealClock is the clock on the wall.
 func RealClock() Clock { return realClock{} }
+
+// allowance is the time that something may take: a context that ends when it is
+// used up. It stands still while it is held.
+type allowance struct {
+	clock Clock
+
+	mu    sync.Mutex
+	until time.Time
+	held  time.Time // zero while it is not
+	most  time.Duration
+}
+
+// allow begins an allowance. The returned function ends it and everything that
+// belongs to it.
+func allow(ctx context.Context, clock Clock, length time.Duration) (context.Context, *allowance, func()) {
+	bounded, end := context.WithCancelCause(ctx)
+	a := &allowance{clock: clock, until: clock.Now().Add(length)}
+	over := make(chan struct{})
+
+	go func() {
+		defer close(over)
+
+		for left := length; left > 0; left = a.left() {
+			// What is left does not get less while it is held.
+			if clock.Sleep(bounded, max(left, time.Second)) != nil {
+				return
+			}
+		}
+
+		end(context.DeadlineExceeded)
+	}()
+
+	return bounded, a, func() { end(nil); <-over }
+}
+
+func (a *allowance) left() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.until.Add(a.spared()).Sub(a.clock.Now())
+}
+
+// spared is for how long it was held so far.
+func (a *allowance) spared() time.Duration {
+	if a.held.IsZero() {
+		return 0
+	}
+
+	return min(a.clock.Now().Sub(a.held), a.most)
+}
+
+// hold lets it stand still until the returned function is called, for the given
+// time at most.
+func (a *allowance) hold(most time.Duration) (release func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.held, a.most = a.clock.Now(), most
+
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+
+		a.until, a.held = a.until.Add(a.spared()), time.Time{}
+	}
+}
 
 type realClock struct{}
 

@@ -204,7 +204,11 @@ func (t *turn) upgradeLegacy(ctx context.Context) error {
 	t.doing(cluster.StepLegacy, t.step.Image)
 
 	t.armed = true
-	result, err := t.talos.Upgrade(ctx, t.step.Address, t.step.Image, t.request.Policy.RebootMode)
+	// What was pulled before is in another store than the node installs from.
+	downloaded := t.allowed.hold(cluster.PullTimeout)
+	result, err := t.talos.Upgrade(ctx, t.step.Address, t.step.Image, t.request.Policy.RebootMode, downloaded)
+
+	downloaded()
 	t.traffic.stepped(t.step.Role)
 
 	switch {

@@ -124,8 +124,12 @@ func (r *run) pullEverywhere(ctx context.Context, snapshot cluster.Snapshot, mad
 // pulled tells of a node that has its images, or of the finding why not.
 func pulled(one download, failed *cluster.Finding) cluster.Event {
 	event := cluster.Event{Kind: cluster.EventPulled, Node: one.node}
-	if failed != nil {
+
+	switch {
+	case failed != nil:
 		event.Text, event.Err = failed.Found, failed.Err
+	case one.step.API == cluster.LegacyAPI && len(one.images) > 0:
+		event.Text = "the node reaches the registry; its upgrade downloads the image once more, into a store of its own"
 	}
 
 	return event
@@ -170,7 +174,7 @@ func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
 	}
 
 	if errors.Is(failed[0].Err, cluster.ErrRefused) {
-		failure.Remedy = "The node does not take the image as it is: make room on its disk, or correct its rules of image verification (ImageVerificationConfig), as it says; then run terraform apply again."
+		failure.Remedy = "Waiting does not change what the node says: let it into the registry, correct the reference, make room on its disk, or correct its rules of image verification (ImageVerificationConfig); then run terraform apply again."
 	}
 
 	if failed[0].Check == checkImages {
@@ -185,7 +189,7 @@ func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
 func (r *run) pull(ctx context.Context, step plan.Step, reference string) error {
 	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
 
-	return r.repeated(ctx, func(ctx context.Context) error {
+	return r.repeated(ctx, step.Node, reference, func(ctx context.Context) error {
 		return r.talos.Pull(ctx, step.Address, reference, step.API)
 	})
 }

@@ -54,7 +54,7 @@ func parts(snapshot cluster.Snapshot, made plan.Plan) map[string][]part {
 func (r *run) pullComponent(ctx context.Context, node, address string, component cluster.Component, image string) error {
 	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: node, Component: component, Step: cluster.StepPull, Text: image})
 
-	return r.repeated(ctx, func(ctx context.Context) error {
+	return r.repeated(ctx, node, image, func(ctx context.Context) error {
 		return r.talos.PullComponent(ctx, address, component, image)
 	})
 }

@@ -32,22 +32,45 @@ func backoff(repeat cluster.Repeat, attempt int) time.Duration {
 	return max(repeat.Backoff, min(pause, backoffMost))
 }
 
-// repeated tries something again that changes nothing and failed in a way which
-// may heal, as often as the policy allows and within the time that one image may
-// take.
-func (r *run) repeated(ctx context.Context, do func(context.Context) error) error {
+// pullPatience is how long a pull that may heal is tried again whatever the policy
+// says: from Talos 1.14 on a node tries once, and a registry that has had enough
+// for a moment must not end a run.
+const pullPatience = 5 * time.Minute
+
+// pullPause is the least pause before an attempt that the policy did not ask for.
+const pullPause = 10 * time.Second
+
+// repeated tries a pull again that failed in a way which may heal: for as long as
+// [pullPatience], then as often as the policy allows, and within the time that one
+// image may take.
+func (r *run) repeated(ctx context.Context, node, image string, do func(context.Context) error) error {
 	bounded, cancel := r.clock.WithTimeout(ctx, cluster.PullTimeout)
 	defer cancel()
 
 	repeat := r.request.Policy.Repeat
+	begun := r.clock.Now()
 
 	for attempt := 1; ; attempt++ {
 		err := do(bounded)
-		if err == nil || !cluster.Heals(err) || attempt >= repeat.Attempts {
+		if err == nil || !cluster.Heals(err) {
 			return err
 		}
 
-		if r.clock.Sleep(bounded, backoff(repeat, attempt+1)) != nil {
+		pause := backoff(repeat, attempt+1)
+
+		if attempt >= repeat.Attempts {
+			left := pullPatience - r.clock.Now().Sub(begun)
+			if left <= 0 {
+				return err
+			}
+
+			pause = min(max(pause, pullPause), left)
+		}
+
+		r.emit(cluster.Event{Kind: cluster.EventWaiting, Node: node, Text: fmt.Sprintf(
+			"%s to be pulled on %s, which is tried again in %s: %v", image, node, pause.Round(time.Second), err)})
+
+		if r.clock.Sleep(bounded, pause) != nil {
 			return err
 		}
 	}

@@ -5,7 +5,10 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
 // repeating is a request that tries as often as that.
@@ -23,33 +27,42 @@ func repeating(attempts int, backoff time.Duration) engine.Request {
 	return request
 }
 
-// TestPullIsRepeatedAsOftenAsThePolicySays also looks at the pauses.
-func TestPullIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
+// TestPullIsRepeatedForFiveMinutesAndAsOftenAsThePolicySays: a node of Talos 1.14
+// tries once when it is asked. It also looks at the pauses, which are in seconds.
+func TestPullIsRepeatedForFiveMinutesAndAsOftenAsThePolicySays(t *testing.T) {
 	for _, test := range []struct {
 		fails, attempts int
+		backoff         time.Duration
 		over            bool
+		pauses          []float64
 	}{
-		{0, 1, true}, {1, 1, false}, {1, 2, true}, {2, 2, false}, {3, 4, true}, {4, 4, false},
+		{0, 1, 31 * time.Second, true, nil},
+		{1, 1, 31 * time.Second, true, nil},
+		{4, 1, 31 * time.Second, true, []float64{31, 62, 124}},
+		{9, 1, 31 * time.Second, false, []float64{31, 62, 124, 80}},
+		{9, 1, 0, true, slices.Repeat([]float64{10}, 8)},
+		{5, 6, 31 * time.Second, true, []float64{31, 62, 124, 248}},
+		{6, 6, 31 * time.Second, false, []float64{31, 62, 124, 248, 300}},
 	} {
-		t.Run(fmt.Sprintf("%d of %d", test.fails, test.attempts), func(t *testing.T) {
-			const backoff = 31 * time.Second
-
-			fault := model.Fault{Node: "worker-0", Step: model.StepPull, Effect: model.EffectFail, Times: test.fails}
-			given := setup{Options: model.Options{}}
+		t.Run(fmt.Sprintf("%d failures, %d attempts, %s", test.fails, test.attempts, test.backoff), func(t *testing.T) {
+			given := setup{Options: model.Options{Talos: "1.14.0"}}
 
 			if test.fails > 0 {
-				given.Faults = []model.Fault{fault}
+				given.Faults = []model.Fault{{Node: "worker-0", Step: model.StepPull, Effect: model.EffectFail, Times: test.fails}}
 			}
 
 			inCluster(t, given, func(r *rig) {
-				err := r.Worker("run-1").Apply(context.Background(), repeating(test.attempts, backoff))
+				request := to("1.14.1")
+				request.Policy.Repeat = cluster.Repeat{Attempts: test.attempts, Backoff: test.backoff}
+
+				err := r.Worker("run-1").Apply(context.Background(), request)
 
 				if test.over {
 					if err != nil {
 						t.Fatalf("the run did not get over it: %v", err)
 					}
 
-					r.At(toLifecycle)
+					r.At("1.14.1")
 				} else if failed := failure(t, err, nil, "worker-0"); failed.State != "No node was disturbed." {
 					t.Errorf("the state is %q", failed.State)
 				}
@@ -60,14 +73,61 @@ func TestPullIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 					at = append(at, pull.Sim)
 				}
 
-				if len(at) != min(test.fails, test.attempts) {
-					t.Fatalf("%d pulls failed, want %d", len(at), min(test.fails, test.attempts))
+				for i, want := range test.pauses {
+					if i+1 >= len(at) || math.Abs(at[i+1]-at[i]-want) > 3 {
+						t.Fatalf("tried at %.0f, want pauses of %.0f s", at, test.pauses)
+					}
 				}
 
-				for i, want := 1, backoff; i < len(at); i, want = i+1, 2*want {
-					if pause := at[i] - at[i-1]; pause < want.Seconds() || pause > 2*want.Seconds() {
-						t.Errorf("%.1f s between attempts %d and %d, want a little more than %s", pause, i, i+1, want)
+				if !test.over && test.backoff > 0 && len(at) != len(test.pauses)+1 {
+					t.Errorf("tried at %.0f, want pauses of %.0f s", at, test.pauses)
+				}
+			})
+		})
+	}
+}
+
+// TestSecondDownloadOfALegacyNodeIsNotCounted: it begins its upgrade with one, into
+// a store that nothing else fills. What the node does after that is counted.
+func TestSecondDownloadOfALegacyNodeIsNotCounted(t *testing.T) {
+	for name, test := range map[string]struct {
+		step   model.Step
+		effect model.Effect
+		over   bool
+	}{
+		"download": {model.StepPull, model.EffectStall, true},
+		"boot":     {model.StepBoot, model.EffectNeverReturns, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Talos: fromLegacy}}, func(r *rig) {
+				w := r.Worker("run-1")
+
+				var once atomic.Bool
+
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method == "Upgrade" && !once.Swap(true) {
+						r.World().SetFaults([]model.Fault{{Node: call.Node, Step: test.step, Effect: test.effect, Times: 1, For: 18 * time.Minute}})
 					}
+
+					return next(ctx)
+				})
+
+				request := to(toLegacy)
+				request.Policy.NodeTimeout = 10 * time.Minute
+
+				err := w.Apply(context.Background(), request)
+				r.Sound()
+
+				if test.over != (err == nil) {
+					t.Fatalf("got %v, want it to be over: %t\n%s", err, test.over, r.Judge.Text())
+				}
+
+				if test.over {
+					r.At(toLegacy)
+				}
+
+				if told := strings.Join(w.Texts(cluster.EventPulled), "\n"); !strings.Contains(told, "its upgrade downloads the image once more") {
+					t.Errorf("told of the pull: %q", told)
 				}
 			})
 		})

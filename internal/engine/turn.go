@@ -35,6 +35,8 @@ type turn struct {
 	// ready is the last transition of the node's Ready condition, as the wait
 	// for it saw it.
 	ready time.Time
+	// allowed is the time that the node may take, from cordon to uncordon.
+	allowed *allowance
 	// whole is the context of the turn without the limit of its time.
 	whole context.Context //nolint:containedctx // the turn is one call, and the limit of its time ends within it
 	// armed tells that an installer may have run since the last boot, open that
@@ -133,7 +135,8 @@ func (t *turn) inTurn(ctx context.Context) error {
 			return err
 		}
 
-		bounded, cancel := t.clock.WithTimeout(ctx, t.request.Policy.NodeTimeout)
+		bounded, allowed, cancel := allow(ctx, t.clock, t.request.Policy.NodeTimeout)
+		t.allowed = allowed
 		err := t.move(bounded)
 		unhealthy := t.unhealthy(bounded, err)
 

@@ -37,12 +37,13 @@ func policySchema() map[string]schema.Attribute {
 			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.RebootDefault), string(cluster.RebootPowercycle))},
 		},
 		attrNodeTimeout: schema.StringAttribute{
-			MarkdownDescription: "How long one node may take from cordon to uncordon, default `30m`. Pulling its image has a limit of 25 minutes of its own.",
-			Optional:            true,
-			Computed:            true,
-			Default:             stringdefault.StaticString(durationText(policy.NodeTimeout)),
-			Validators:          []validator.String{durationValidator{}},
-			PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+			MarkdownDescription: "How long one node may take from cordon to uncordon, default `30m`. Pulling its image has a limit of 25 minutes of its own; " +
+				"so has the second download with which a node below Talos 1.13 begins its upgrade.",
+			Optional:      true,
+			Computed:      true,
+			Default:       stringdefault.StaticString(durationText(policy.NodeTimeout)),
+			Validators:    []validator.String{durationValidator{}},
+			PlanModifiers: []planmodifier.String{keepSpelling{sameDuration}},
 		},
 		attrDrain: drainSchema(policy.Drain),
 	}

@@ -46,11 +46,12 @@ func failureSchema() map[string]schema.Attribute {
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
 				attrAttempts: schema.NumberAttribute{
-					MarkdownDescription: "How many attempts, the first one included, from 1 to " + strconv.Itoa(attemptsMost) + ", default `" + strconv.Itoa(policy.Repeat.Attempts) + "`.",
-					Optional:            true,
-					Computed:            true,
-					Default:             numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
-					Validators:          []validator.Number{attemptsValidator{}},
+					MarkdownDescription: "How many attempts, the first one included, from 1 to " + strconv.Itoa(attemptsMost) + ", default `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
+						"A pull that waiting may cure is tried again for five minutes in any case.",
+					Optional:   true,
+					Computed:   true,
+					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
+					Validators: []validator.Number{attemptsValidator{}},
 				},
 				attrBackoff: schema.StringAttribute{
 					MarkdownDescription: "The pause before the second attempt, default `" + durationText(policy.Repeat.Backoff) + "`; each further one is twice as long as the one before it, up to five minutes. " +

@@ -36,7 +36,7 @@ func changes(c *Client) map[string]func(context.Context) error {
 		wireOldPull: func(ctx context.Context) error { return c.Pull(ctx, catalogueNode, catalogueWant, cluster.LegacyAPI) },
 		wireInstall: func(ctx context.Context) error { _, err := c.Install(ctx, catalogueNode, catalogueWant); return err },
 		wireUpgrade: func(ctx context.Context) error {
-			_, err := c.Upgrade(ctx, catalogueNode, catalogueWant, cluster.RebootDefault)
+			_, err := c.Upgrade(ctx, catalogueNode, catalogueWant, cluster.RebootDefault, nil)
 
 			return err
 		},
@@ -120,7 +120,7 @@ func TestCatalogue22RebootBreaksTheEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				node := &wireNode{answers: map[string]wireAnswer{wireUpgrade: accepted(), wireEvents: thenEnds(end, event(t, installing))}}
 
-				_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault)
+				_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault, nil)
 				unknownOutcome("the node accepted").check(t, "legacy upgrade", err)
 
 				if count := len(node.of(wireUpgrade)); count != 1 {
@@ -179,7 +179,7 @@ func TestCatalogue43KeepaliveIsNotTooAggressive(t *testing.T) {
 		}}}
 		started := time.Now()
 
-		if result, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault); err != nil || result.Exit != 0 {
+		if result, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault, nil); err != nil || result.Exit != 0 {
 			t.Errorf("after %s of silence: %+v, %v", time.Since(started), result, err)
 		}
 

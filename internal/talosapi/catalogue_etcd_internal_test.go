@@ -45,7 +45,7 @@ func refusedUpgrade(t *testing.T, code codes.Code, text string) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &wireNode{answers: map[string]wireAnswer{wireUpgrade: ends(code, text)}}
 
-		_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault)
+		_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault, nil)
 		only(cluster.ErrRefused, text, catalogueWant).check(t, text, err)
 
 		if asked, followed := len(node.of(wireUpgrade)), len(node.of(wireEvents)); asked != 1 || followed != 0 {

@@ -161,7 +161,7 @@ func TestCatalogue20SequenceFailsBeforeTheInstall(t *testing.T) {
 			}),
 		)}}
 
-		result, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault)
+		result, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault, nil)
 		if err != nil || result.Exit == 0 || !slices.Equal(result.Output, []string{text}) {
 			t.Errorf("got %+v, %v; want a failure that says %q", result, err, text)
 		}
@@ -199,7 +199,7 @@ func TestCatalogue21SequenceLocked(t *testing.T) {
 				}}
 				started := time.Now()
 
-				_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault)
+				_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, cluster.RebootDefault, nil)
 				test.want.check(t, "legacy upgrade", err)
 
 				if took := time.Since(started); took > test.most {
@@ -220,7 +220,7 @@ func TestCatalogue41NeverStaged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			node := &wireNode{answers: map[string]wireAnswer{wireUpgrade: ends(codes.Unknown, "error validating installer image: x")}}
 
-			_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, mode)
+			_, err := node.client(t).Upgrade(t.Context(), catalogueNode, catalogueWant, mode, nil)
 			only(cluster.ErrRefused).check(t, "legacy upgrade", err)
 
 			var request machineapi.UpgradeRequest

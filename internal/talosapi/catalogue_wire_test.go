@@ -194,7 +194,7 @@ func TestCatalogue26NodeGoesOnWithoutTheCaller(t *testing.T) {
 		})()
 		defer cancel()
 
-		_, err := c.Upgrade(ctx, worker0, nextImage, cluster.RebootDefault)
+		_, err := c.Upgrade(ctx, worker0, nextImage, cluster.RebootDefault, nil)
 
 		if !errors.Is(err, cluster.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
 			r.Errorf("legacy upgrade: %v, want the outcome to be unknown, and that it was cancelled", err)

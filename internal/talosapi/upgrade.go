@@ -35,7 +35,9 @@ const beginLimit = 90 * time.Second
 // installer. The node pulls and checks before it answers, which can take
 // minutes, and goes on by itself afterwards. None of the request's switches is
 // ever set: each of them turns a check off.
-func (c *Client) Upgrade(ctx context.Context, address, image string, mode cluster.RebootMode) (cluster.Installation, error) {
+func (c *Client) Upgrade(
+	ctx context.Context, address, image string, mode cluster.RebootMode, accepted func(),
+) (cluster.Installation, error) {
 	op := operation{
 		what: fmt.Sprintf("upgrade %s to %s", place(address), image), node: address, timeout: legacyTimeout, mutates: true,
 	}
@@ -57,6 +59,10 @@ func (c *Client) Upgrade(ctx context.Context, address, image string, mode cluste
 	})
 	if err != nil {
 		return cluster.Installation{}, err
+	}
+
+	if accepted != nil {
+		accepted()
 	}
 
 	result, err := c.followUpgrade(ctx, address, actor)

@@ -5,6 +5,7 @@ package talosapi_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func TestLegacyUpgradeOfAnOldNode(t *testing.T) {
 			r.Fatal(err)
 		}
 
-		result, err := c.Upgrade(r.Context(), worker0, nextImage, cluster.RebootPowercycle)
+		result, err := c.Upgrade(r.Context(), worker0, nextImage, cluster.RebootPowercycle, nil)
 		if err != nil || result.Exit != 0 {
 			r.Fatalf("the upgrade ended with %+v, %v", result, err)
 		}
@@ -98,11 +99,65 @@ func TestAMissingImageIsNamed(t *testing.T) {
 				return
 			}
 
-			if _, err := c.Upgrade(r.Context(), worker0, missing, cluster.RebootDefault); !errors.Is(err, cluster.ErrNotFound) {
+			if _, err := c.Upgrade(r.Context(), worker0, missing, cluster.RebootDefault, nil); !errors.Is(err, cluster.ErrNotFound) {
 				r.Errorf("Talos %s: upgrade: %v, want it not found", talos, err)
 			}
 		})
 	}
+}
+
+// TestWhatALegacyNodeRefusesIsNoLostReply: it refuses because a member of etcd did
+// not answer it in time, and gives that code to us.
+func TestWhatALegacyNodeRefusesIsNoLostReply(t *testing.T) {
+	for name, test := range map[string]struct {
+		node, says string
+	}{
+		"a member that is silent": {"cp-0", "is not healthy; all members must be healthy"},
+		"its own etcd":            {"cp-1", "failed to create etcd client"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
+				if name == "its own etcd" {
+					r.world.SetFaults([]model.Fault{{Node: test.node, Step: model.StepBoot, Effect: model.EffectEtcdDown, Times: 1}})
+
+					if _, err := r.world.Reboot(r.Context(), test.node, model.RebootDefault); err != nil {
+						r.Fatal(err)
+					}
+
+					r.until(test.node, "down", isDown)
+					r.until(test.node, "reachable", func(state model.NodeState) bool { return state.Reachable && state.Stage == model.StageRunning })
+				} else {
+					r.world.SetFaults([]model.Fault{{Node: test.node, Step: model.StepEtcd, Effect: model.EffectSilent}})
+				}
+
+				_, err := r.client("").Upgrade(r.Context(), cp1, nextImage, cluster.RebootDefault, nil)
+				if !errors.Is(err, cluster.ErrRefused) || errors.Is(err, cluster.ErrOutcomeUnknown) || !strings.Contains(err.Error(), test.says) {
+					r.Errorf("%v, want it refused and to say %q", err, test.says)
+				}
+			})
+		})
+	}
+}
+
+// TestAnInstallThatWasNotStartedIsRefused: the node could not make a container.
+func TestAnInstallThatWasNotStartedIsRefused(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectNotStarted, Times: 1}})
+
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		if _, err := c.Install(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrRefused) || !strings.Contains(err.Error(), "failed to create container") {
+			r.Errorf("%v, want it refused and named", err)
+		}
+
+		if done, err := c.Install(r.Context(), worker0, nextImage); err != nil || done.Exit != 0 {
+			r.Errorf("once more: %+v, %v", done, err)
+		}
+	})
 }
 
 func TestAnImageThatWasNotPulledIsRefused(t *testing.T) {
@@ -173,7 +228,7 @@ func TestALostReplyLeavesTheOutcomeUnknownAndIsNotRepeated(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		r.world.SetFaults(lost(model.StepLegacyUpgrade))
 
-		_, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault)
+		_, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault, nil)
 		r.unknown("legacy upgrade", err)
 	})
 }
@@ -184,7 +239,7 @@ func TestAFailedInstallerBehindALegacyCallIsSeen(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}})
 
-		result, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault)
+		result, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault, nil)
 		if err != nil || result.Exit == 0 || len(result.Output) == 0 {
 			r.Errorf("got %+v, %v; want the installer's failure", result, err)
 		}
@@ -197,7 +252,7 @@ func TestANodeThatGoesDownWithoutAWordLeavesTheOutcomeOpen(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepPull, Effect: model.EffectUnreachable, Times: 1, For: 3 * time.Minute}})
 
-		_, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault)
+		_, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault, nil)
 		r.unknown("legacy upgrade", err)
 	})
 }

@@ -38,7 +38,7 @@ func rowsOfNodes() []row {
 		{"A node swallows packets.", "Silence up to a deadline; later the endpoint repeats what it remembers.", heals, "Each look ends in time. A call that the endpoint could not deliver arms nothing."},
 		{"A node is back, its endpoint does not know yet.", "`Unavailable` for up to 15 s more.", heals, "Asked again, through the other endpoints first."},
 		{"An image does not exist.", "`NotFound`, or a plain error that says so.", final, "One attempt; no node is disturbed; the error names node and image."},
-		{"A registry is down, broken or wants a login.", "A plain error, after up to 20 minutes of silence.", heals, "The pull is repeated as `retry` says, within 25 minutes, before any node is disturbed."},
+		{"A registry is down, broken or has had enough.", "A plain error: before Talos 1.14 after 20 minutes of silence, from then on after one attempt.", heals, "The pull is repeated for five minutes, longer where `retry` says so, within 25 minutes, before any node is disturbed. A login that is missing and a reference that is none fail at once."},
 		{"A node denies an image its signature.", "A plain error with the rule.", final, "Taken for a refusal: no repetition, no node disturbed, the rule is in the error."},
 		{"A pull is slow.", "Progress frames that are all alike.", heals, "Only the image's name at the end counts; 25 minutes are the limit."},
 		{"The image is gone when the installer is to run.", "`Internal`, not found in containerd store.", final, "A clean refusal, as all that fails before the installer's container is started: nothing is armed, no reboot, the cordon is taken back. Pull and install name the same containerd."},

@@ -44,7 +44,9 @@ func (w *World) PullComponent(ctx context.Context, name, image string, into Imag
 	component := n.componentOf(image)
 	w.mu.Unlock()
 
-	err = w.fetchComponent(current.ctx, n, component, runtimeImage{into, image}, progress)
+	err = w.persist(current.ctx, n, func() error {
+		return w.fetchComponent(current.ctx, n, component, runtimeImage{into, image}, progress)
+	})
 
 	w.record(n.name, history.KindPull, map[string]string{"image": image, "ok": strconv.FormatBool(err == nil)})
 

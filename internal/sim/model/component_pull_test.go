@@ -36,7 +36,7 @@ func TestComponentPulls(t *testing.T) {
 		"a fault of installers":     {newServer, model.NamespaceCRI, model.Fault{Step: model.StepPull, Effect: model.EffectFail}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options := model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}
+			options := model.Options{ControlPlanes: 1, Talos: "1.14.0", Kubernetes: "1.34.2"}
 			if test.image == mirrored {
 				options.ComponentImages = map[string]string{model.APIServerName: "mirror.example:5000/k8s/server"}
 			}

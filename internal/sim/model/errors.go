@@ -3,6 +3,7 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -24,7 +25,7 @@ var (
 	// ErrImageMissing is an installer image that was not pulled before.
 	ErrImageMissing = errors.New("not found in containerd store")
 	// ErrInstallNotStarted is an install whose container could not be made.
-	ErrInstallNotStarted = errors.New("upgrade failed: failed to create container")
+	ErrInstallNotStarted = errors.New("failed to create container")
 	// ErrImageNotFound is an image the registry does not have.
 	ErrImageNotFound = errors.New("not found")
 	// ErrPullFailed is a registry that does not deliver.
@@ -53,6 +54,16 @@ var (
 func refuse(format string, args ...any) error {
 	return &labelled{label: ErrRefused, text: fmt.Sprintf(format, args...)}
 }
+
+// refuseLate is a refusal because something that the machine asked did not answer
+// in time, which is what its code says.
+func refuseLate(format string, args ...any) error {
+	return &lateRefusal{labelled{label: ErrRefused, text: fmt.Sprintf(format, args...) + ": " + context.DeadlineExceeded.Error()}}
+}
+
+type lateRefusal struct{ labelled }
+
+func (e *lateRefusal) Unwrap() []error { return []error{e.label, context.DeadlineExceeded} }
 
 // labelled is an error with a text of its own that errors.Is finds by label.
 type labelled struct {

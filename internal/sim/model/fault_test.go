@@ -4,6 +4,7 @@ package model_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -113,7 +114,7 @@ func TestPullFaults(t *testing.T) {
 		{model.EffectNotFound, model.ErrImageNotFound, false},
 		{model.EffectConnectionLost, model.ErrConnectionLost, true},
 	} {
-		inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
+		inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.14.0"}, func(r rig) {
 			r.SetFaults([]model.Fault{{Node: "*", Step: model.StepPull, Effect: test.effect, Times: 1}})
 
 			if _, err := r.Pull(r.t.Context(), "cp-0", factoryImage, nil); !errors.Is(err, test.want) {
@@ -132,6 +133,49 @@ func TestPullFaults(t *testing.T) {
 				r.t.Errorf("%s: recorded %+v", test.effect, faults)
 			}
 		})
+	}
+}
+
+// Talos before 1.14 goes on by itself, for a time, except for what no registry has.
+func TestPullIsTriedAsOftenAsTheVersionDoes(t *testing.T) {
+	for _, test := range []struct {
+		talos        string
+		fault        model.Fault
+		want         error
+		strikes      int
+		least, limit time.Duration
+	}{
+		{"1.14.0", model.Fault{Effect: model.EffectFail, Times: 3}, model.ErrPullFailed, 1, 0, time.Minute},
+		{"1.13.2", model.Fault{Effect: model.EffectFail, Times: 3}, nil, 3, 35 * time.Second, 3 * time.Minute},
+		{"1.13.2", model.Fault{Effect: model.EffectFail}, model.ErrPullFailed, 8, 8 * time.Minute, 20 * time.Minute},
+		{"1.13.2", model.Fault{Effect: model.EffectNotFound}, model.ErrImageNotFound, 1, 0, time.Minute},
+	} {
+		for _, step := range []model.Step{model.StepPull, model.StepComponentPull} {
+			t.Run(fmt.Sprintf("%s %s %s %d", test.talos, step, test.fault.Effect, test.fault.Times), func(t *testing.T) {
+				inWorld(t, model.Options{ControlPlanes: 1, Talos: test.talos, Kubernetes: "1.34.2"}, func(r rig) {
+					fault := test.fault
+					fault.Node, fault.Step = "cp-0", step
+					r.SetFaults([]model.Fault{fault})
+
+					var err error
+
+					if step == model.StepPull {
+						_, err = r.Pull(r.t.Context(), "cp-0", factoryImage, nil)
+					} else {
+						_, err = r.PullComponent(r.t.Context(), "cp-0", newServer, model.NamespaceCRI, nil)
+					}
+
+					took := r.Now()
+					if !errors.Is(err, test.want) || took < test.least || took > test.limit {
+						r.t.Errorf("got %v after %s, want %v between %s and %s", err, took, test.want, test.least, test.limit)
+					}
+
+					if struck := len(r.log.of("cp-0", history.KindFault)); struck != test.strikes {
+						r.t.Errorf("tried %d times, want %d", struck, test.strikes)
+					}
+				})
+			})
+		}
 	}
 }
 

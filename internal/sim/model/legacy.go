@@ -80,19 +80,18 @@ func (w *World) validate(ctx context.Context, n *node, image string) (system, er
 		return system{}, refuse("error validating installer image \"\": image reference is empty")
 	}
 
-	if _, err := w.Pull(ctx, n.name, image, nil); err != nil {
-		if errors.Is(err, ErrConnectionLost) || ctx.Err() != nil {
-			return system{}, err
-		}
+	err := w.pullInto(ctx, n, n.ownImages, image, nil)
 
-		if notFound(err) {
-			return system{}, fmt.Errorf("error validating installer image %q: failed to pull image %q: %w", image, image, err)
-		}
-
-		return system{}, fmt.Errorf("error validating installer image %q: %w", image, err)
+	switch {
+	case err == nil:
+		return parseInstaller(image)
+	case errors.Is(err, ErrConnectionLost), ctx.Err() != nil:
+		return system{}, err
+	case notFound(err):
+		return system{}, fmt.Errorf("error validating installer image %q: failed to pull image %q: %w", image, image, err)
+	default:
+		return system{}, refuse("error validating installer image %q: %s", image, err)
 	}
-
-	return parseInstaller(image)
 }
 
 // checkEtcd is the validation that only the legacy API does. It happens under
@@ -108,7 +107,7 @@ func (w *World) checkEtcd(ctx context.Context, n *node, options LegacyOptions) e
 
 	switch {
 	case !n.etcd.running || !w.quorum():
-		return refuse("failed to create etcd client: context deadline exceeded")
+		return refuseLate("failed to create etcd client: error building etcd client")
 	case w.etcd.lock:
 		return refuse("failed to acquire upgrade mutex: error trying to lock etcd upgrade mutex: mutex: Locked by another session")
 	}
@@ -138,8 +137,8 @@ func (w *World) validateMembers() error {
 
 	for _, other := range members {
 		if !other.etcd.healthy() || other.suffers(StepEtcd, EffectSilent) || other.suffers(StepEtcd, EffectNoLeader) {
-			return refuse("error validating etcd for upgrade: etcd member %s is not healthy; "+
-				"all members must be healthy to perform an upgrade: context deadline exceeded", memberID(other.etcd.id))
+			return refuseLate("error validating etcd for upgrade: etcd member %s is not healthy; "+
+				"all members must be healthy to perform an upgrade", memberID(other.etcd.id))
 		}
 	}
 

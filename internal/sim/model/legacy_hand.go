@@ -25,7 +25,7 @@ func (w *World) UpgradeByHand(name, image string) error {
 			return
 		}
 
-		n.images[image] = w.clock.Now()
+		n.ownImages[image] = w.clock.Now()
 		n.byHand = true
 		w.startUpgrade(n, content, LegacyOptions{Image: image, Force: true})
 	})

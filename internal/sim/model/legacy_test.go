@@ -5,6 +5,7 @@ package model_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +81,31 @@ func TestLegacyUpgradeDrainsInstallsAndReboots(t *testing.T) {
 		installs := r.log.of("cp-1", history.KindInstall)
 		if len(installs) != 1 || installs[0].Detail["by"] != "legacy" {
 			r.t.Fatalf("installs: %+v", installs)
+		}
+	})
+}
+
+// What clients pulled is in another store than the one from which the machine
+// installs when it upgrades itself, and is downloaded once more.
+func TestLegacyUpgradeHasAStoreOfItsOwn(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
+		if _, err := r.Pull(r.t.Context(), "worker-0", genericImage, nil); err != nil {
+			r.t.Fatal(err)
+		}
+
+		if state := r.node("worker-0"); !slices.Contains(state.Images, genericImage) || len(state.OwnImages) != 0 {
+			r.t.Errorf("pulled: %v and %v", state.Images, state.OwnImages)
+		}
+
+		begun := time.Now()
+		r.legacy("worker-0", model.LegacyOptions{Image: genericImage})
+
+		if took := time.Since(begun); took < 30*time.Second {
+			r.t.Errorf("accepted after %s: the image was not downloaded again", took)
+		}
+
+		if state := r.node("worker-0"); !slices.Contains(state.OwnImages, genericImage) {
+			r.t.Errorf("its own: %v", state.OwnImages)
 		}
 	})
 }

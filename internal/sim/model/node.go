@@ -29,7 +29,9 @@ type node struct {
 	// and the machine has not booted since.
 	reverted bool
 	tag      int // slot the META tag "upgrade" names, -1 without a pending upgrade
-	images   map[string]time.Time
+	// images are installers in the containerd of the CRI, from which clients install,
+	// and ownImages those in that of Talos itself, which the legacy upgrade fills.
+	images, ownImages map[string]time.Time
 
 	config        []byte         // in effect
 	configured    *configuration // the same, read

@@ -62,8 +62,9 @@ type NodeState struct {
 	// InstallImage is machine.install.image of the configuration.
 	InstallImage string
 	// Images are what is on the machine, sorted: what was pulled and not yet
-	// dropped, of installers and of components alike.
-	Images []string
+	// dropped, of installers and of components alike. OwnImages are installers in
+	// the store of Talos itself, which only its legacy upgrade uses.
+	Images, OwnImages []string
 
 	Kubelet    Kubelet
 	Components Components
@@ -167,7 +168,7 @@ func (w *World) state(n *node) NodeState {
 		TalosTag: cmp.Or(running.tag, "v"+running.talos), Platform: n.platform(), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
 		SecurityUnknown: n.suffers(StepSecurityState, EffectUnreadable),
 		Booted:          slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
-		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n),
+		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n), OwnImages: slices.Sorted(maps.Keys(w.fresh(n.ownImages))),
 		Kubelet: n.kubelet, Components: n.components, APIServerUp: w.apiServerUp(n),
 		Config: slices.Clone(n.config), ConfigVersion: n.configVersion, PersistentConfig: n.persistentConfig(),
 		StaticPods: n.staticPods(), KubeletService: n.kubeletService(),
@@ -260,14 +261,19 @@ func (w *World) reach(nameOrAddress string) (*node, error) {
 	return n, nil
 }
 
-func (w *World) cached(n *node) []string {
+// fresh is a store without what nothing ran for too long.
+func (w *World) fresh(store map[string]time.Time) map[string]time.Time {
 	now := w.clock.Now()
 
-	maps.DeleteFunc(n.images, func(_ string, pulled time.Time) bool {
+	maps.DeleteFunc(store, func(_ string, pulled time.Time) bool {
 		return now.Sub(pulled) > imageLifetime
 	})
 
-	all := maps.Clone(n.images)
+	return store
+}
+
+func (w *World) cached(n *node) []string {
+	all := maps.Clone(w.fresh(n.images))
 	for image, pulled := range n.pulled {
 		if w.hasComponent(n, image) {
 			all[image.image] = pulled

@@ -18,6 +18,10 @@ const (
 	// imageSize is roughly what an installer image holds, in bytes.
 	imageSize     = 180 << 20
 	progressSteps = 12
+	// pullPersistence is how long Talos before 1.14 tries to pull an image before it
+	// says that it failed, and pullPause how soon it tries again at first.
+	pullPersistence = 20 * time.Minute
+	pullPause       = 5037 * time.Millisecond
 )
 
 // Progress of a download, in bytes.
@@ -25,9 +29,11 @@ type Progress struct {
 	Offset, Total int64
 }
 
-// Pull downloads an installer image to a machine, or finds it there. progress,
-// which may be nil, is called several times on the way. It returns the image's
-// reference with its digest. A caller that goes away ends the download.
+// Pull downloads an installer image to a machine, for clients to install from, or
+// finds it there. progress, which may be nil, is called several times on the way.
+// It returns the image's reference with its digest. A caller that goes away ends
+// the download. From Talos 1.14 on a machine tries once, before that for
+// [pullPersistence].
 func (w *World) Pull(ctx context.Context, name, image string, progress func(Progress)) (string, error) {
 	w.mu.Lock()
 
@@ -41,32 +47,73 @@ func (w *World) Pull(ctx context.Context, name, image string, progress func(Prog
 	current := begin(ctx, n)
 	defer current.end()
 
-	fault, struck := w.takeFault(n.name, StepPull)
 	w.mu.Unlock()
 
-	err = w.download(current.ctx, n, image, fault, struck, progress)
-
-	w.record(n.name, history.KindPull, map[string]string{"image": image, "ok": strconv.FormatBool(err == nil)})
+	err = w.pullInto(current.ctx, n, n.images, image, progress)
 
 	switch {
 	case current.broken():
 		return "", current.err(ctx)
 	case err != nil:
 		return "", err
-	case struck && fault.Effect == EffectConnectionLost:
-		return "", ErrConnectionLost
-	case struck && fault.Effect == EffectUnreachable:
-		w.locked(func() { w.fallSilent(n, fault, replyTime) })
 	}
 
 	return digest(image), nil
+}
+
+// pullInto brings an image into one of a machine's stores.
+func (w *World) pullInto(ctx context.Context, n *node, store map[string]time.Time, image string, progress func(Progress)) error {
+	var (
+		fault  Fault
+		struck bool
+	)
+
+	err := w.persist(ctx, n, func() error {
+		w.locked(func() { fault, struck = w.takeFault(n.name, StepPull) })
+
+		return w.download(ctx, n, store, image, fault, struck, progress)
+	})
+
+	w.record(n.name, history.KindPull, map[string]string{"image": image, "ok": strconv.FormatBool(err == nil)})
+
+	switch {
+	case err != nil || !struck:
+		return err
+	case fault.Effect == EffectConnectionLost:
+		return ErrConnectionLost
+	case fault.Effect == EffectUnreachable:
+		w.locked(func() { w.fallSilent(n, fault, replyTime) })
+	}
+
+	return nil
+}
+
+// persist carries out a pull as often as the machine's version of Talos does by
+// itself. What a registry does not have is not asked for again.
+func (w *World) persist(ctx context.Context, n *node, try func() error) error {
+	var once bool
+
+	w.locked(func() { once = AtLeast(n.running().talos, 1, 14) })
+
+	begun := w.clock.Now()
+
+	for pause := pullPause; ; pause *= 2 {
+		err := try()
+		if once || err == nil || notFound(err) || ctx.Err() != nil || w.clock.Now().Sub(begun)+pause > pullPersistence {
+			return err
+		}
+
+		if ended := w.clock.Sleep(ctx, pause); ended != nil {
+			return ended
+		}
+	}
 }
 
 // replyTime is how long a machine still answers before a fault silences it.
 const replyTime = 1037 * time.Millisecond
 
 func (w *World) download(
-	ctx context.Context, n *node, image string, fault Fault, struck bool, progress func(Progress),
+	ctx context.Context, n *node, store map[string]time.Time, image string, fault Fault, struck bool, progress func(Progress),
 ) error {
 	if struck && fault.Effect == EffectStall {
 		if err := w.stall(ctx, fault); err != nil {
@@ -95,25 +142,25 @@ func (w *World) download(
 		return err
 	}
 
-	if !w.hasImage(n, image) {
+	if !w.hasImage(store, image) {
 		if err := w.fetch(ctx, n, progress); err != nil {
 			return err
 		}
 	}
 
 	w.locked(func() {
-		n.images[image] = w.clock.Now()
+		store[image] = w.clock.Now()
 		w.touch(n)
 	})
 
 	return ctx.Err()
 }
 
-func (w *World) hasImage(n *node, image string) bool {
+func (w *World) hasImage(store map[string]time.Time, image string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	pulled, there := n.images[image]
+	pulled, there := store[image]
 
 	return there && w.clock.Now().Sub(pulled) <= imageLifetime
 }

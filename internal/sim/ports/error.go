@@ -90,6 +90,8 @@ func code(ctx context.Context, err error) string {
 		return "Canceled"
 	case errors.Is(err, model.ErrConnectionLost), errors.Is(err, model.ErrNoLeader):
 		return "Unavailable"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, model.ErrEtcdDown):
+		return "DeadlineExceeded"
 	case errors.Is(err, model.ErrInstallInProgress), errors.Is(err, model.ErrApplyBusy):
 		return "FailedPrecondition"
 	case errors.Is(err, model.ErrImageRequired), errors.Is(err, model.ErrApplyInvalid):

@@ -221,7 +221,7 @@ func TestCoreDNSFollowsTalos(t *testing.T) {
 	inCluster(t, on134(func(o *model.Options) { o.Talos = "1.12.6" }), func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
-		if _, err := c.Upgrade(ctx, firstAt, image, cluster.RebootDefault); err != nil {
+		if _, err := c.Upgrade(ctx, firstAt, image, cluster.RebootDefault, nil); err != nil {
 			t.Fatal(err)
 		}
 

@@ -129,7 +129,7 @@ func TestErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 			return err
 		}, want: []error{cluster.ErrUnsupported}},
 		"legacy upgrade of one of two members": {options: model.Options{ControlPlanes: 2, Talos: "1.12.6"}, call: func(_ *testing.T, c *ports.Client) error {
-			_, err := c.Upgrade(ctx, firstAt, image, cluster.RebootDefault)
+			_, err := c.Upgrade(ctx, firstAt, image, cluster.RebootDefault, nil)
 
 			return err
 		}, want: []error{cluster.ErrRefused}},

@@ -12,7 +12,9 @@ import (
 )
 
 // Upgrade implements [cluster.Talos].
-func (c *Client) Upgrade(ctx context.Context, address, image string, mode cluster.RebootMode) (result cluster.Installation, err error) {
+func (c *Client) Upgrade(
+	ctx context.Context, address, image string, mode cluster.RebootMode, accept func(),
+) (result cluster.Installation, err error) {
 	what := "upgrade " + address + " to " + image
 
 	err = c.change(ctx, "Upgrade", address, func(ctx context.Context) error {
@@ -27,6 +29,10 @@ func (c *Client) Upgrade(ctx context.Context, address, image string, mode cluste
 		})
 		if accepted != nil {
 			return accepted
+		}
+
+		if accept != nil {
+			accept()
 		}
 
 		var followed error

@@ -32,6 +32,7 @@ func statusOf(err error) error {
 		{model.ErrConnectionLost, codes.Unavailable},
 		{model.ErrUnknownNode, codes.Unavailable},
 		{model.ErrNoLeader, codes.Unavailable},
+		{model.ErrEtcdDown, codes.DeadlineExceeded},
 		{model.ErrInstallInProgress, codes.FailedPrecondition},
 		{model.ErrImageRequired, codes.InvalidArgument},
 		{model.ErrImageMissing, codes.Internal},

@@ -247,6 +247,10 @@ func TestTwoMembersAreRefusedByTheLegacyCallOnly(t *testing.T) {
 		_, err := c.UpgradeWithOptions(r.at(target), client.WithUpgradeImage(factoryImage)) //nolint:staticcheck // on purpose
 		r.wantCode("legacy", err, codes.Unknown, "etcd member count(2) is insufficient")
 
+		if _, err := r.pull(c, target, factoryImage); err != nil {
+			r.Fatal(err)
+		}
+
 		if exit, err := r.install(c, target, factoryImage); err != nil || exit != 0 {
 			r.Fatalf("new: exit %d, %v", exit, err)
 		}
