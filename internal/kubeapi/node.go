@@ -67,9 +67,13 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 		found.CordonedBy, found.CordonedByTalos = by, machine && !ours
 	}
 
-	for _, address := range node.Status.Addresses {
-		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
-			found.Addresses = append(found.Addresses, address.Address)
+	// Talos reaches a node by its internal address; a cloud may name the other one
+	// first, under which often nothing answers.
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, address := range node.Status.Addresses {
+			if address.Type == kind {
+				found.Addresses = append(found.Addresses, address.Address)
+			}
 		}
 	}
 
