@@ -20,8 +20,12 @@ func (p *planner) checkExternal() {
 		}
 
 		finding := cluster.Finding{Check: cluster.CheckExternalChanges, Severity: cluster.Observed, Node: node.Name}
+		then := "or find out who upgrades or reboots the node"
 
 		switch {
+		case node.Machine != nil && installed(node.Machine.Stage):
+			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that: %s", node.Machine.Stage, likelyOwners)
+			then = oneOwner
 		case node.Machine != nil && leaving(node.Machine.Stage):
 			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that", node.Machine.Stage)
 		case node.Kube != nil && node.Kube.CordonedByTalos && node.Kube.CordonedBy == "":
@@ -30,9 +34,21 @@ func (p *planner) checkExternal() {
 			continue
 		}
 
-		finding.Remedy = fmt.Sprintf("Wait until it is done (talosctl -n %s get machinestatus), or find out who upgrades or reboots the node.", node.Address)
+		finding.Remedy = fmt.Sprintf("Wait until it is done (talosctl -n %s get machinestatus), %s.", node.Address, then)
+
 		p.find(finding)
 	}
+}
+
+// likelyOwners are the programs that install Talos on nodes, other than this one.
+const likelyOwners = "likely talosctl upgrade, a talos_machine of the provider siderolabs/talos, Omni or tuppr"
+
+// oneOwner is what to do about that.
+const oneOwner = "then let one program alone upgrade this cluster: give the other one the same target, or switch it off"
+
+// installed tells whether an installer runs on a machine in that stage.
+func installed(stage cluster.Stage) bool {
+	return stage == cluster.StageUpgrading || stage == cluster.StageInstalling
 }
 
 // leaving tells whether a machine in that stage is on its way out of service.

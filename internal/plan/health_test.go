@@ -191,7 +191,8 @@ func TestTroubleOfNodesStopsAnApply(t *testing.T) {
 			says: []string{"the machine is rebooting", "talosctl -n 10.0.1.2 get machinestatus"},
 		},
 		"a legacy upgrade of somebody else": {
-			scene: newScene(3, 2).stage("cp-1", cluster.StageUpgrading), check: "external-changes", severity: cluster.Observed, node: "cp-1", says: []string{"upgrading"},
+			scene: newScene(3, 2).stage("cp-1", cluster.StageUpgrading), check: "external-changes", severity: cluster.Observed, node: "cp-1",
+			says: []string{"upgrading", "likely talosctl upgrade, a talos_machine of the provider siderolabs/talos, Omni or tuppr", "let one program alone"},
 		},
 		"a reset of somebody else at the target": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-2").stage("worker-2", cluster.StageResetting), check: "external-changes", severity: cluster.Observed, node: "worker-2",
