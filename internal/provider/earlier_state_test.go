@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"encoding/json"
+	"os"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -110,12 +112,12 @@ func (d driven) silent(diagnostics []*tfprotov6.Diagnostic) {
 	}
 }
 
-// refreshed is the earlier state as this version of the provider reads it.
-func (d driven) refreshed() *tfprotov6.DynamicValue {
+// read is the stored state as this version of the provider reads it.
+func (d driven) read(stored []byte) *tfprotov6.DynamicValue {
 	d.Helper()
 
 	upgraded, err := d.server.UpgradeResourceState(d.Context(), &tfprotov6.UpgradeResourceStateRequest{
-		TypeName: typeName + "_cluster", RawState: &tfprotov6.RawState{JSON: []byte(earlierState)},
+		TypeName: typeName + "_cluster", RawState: &tfprotov6.RawState{JSON: stored},
 	})
 	if err != nil {
 		d.Fatal(err)
@@ -123,7 +125,14 @@ func (d driven) refreshed() *tfprotov6.DynamicValue {
 
 	d.silent(upgraded.Diagnostics)
 
-	read, err := d.server.ReadResource(d.Context(), &tfprotov6.ReadResourceRequest{TypeName: typeName + "_cluster", CurrentState: upgraded.UpgradedState})
+	return upgraded.UpgradedState
+}
+
+// refreshed is the earlier state as this version of the provider reads it.
+func (d driven) refreshed() *tfprotov6.DynamicValue {
+	d.Helper()
+
+	read, err := d.server.ReadResource(d.Context(), &tfprotov6.ReadResourceRequest{TypeName: typeName + "_cluster", CurrentState: d.read([]byte(earlierState))})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -203,5 +212,52 @@ func TestOneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
 
 	if other := update(nil); len(other.Diagnostics) != 1 || other.Diagnostics[0].Summary != "Unable to upgrade the cluster: another resource does" {
 		t.Errorf("another resource: %v", other.Diagnostics)
+	}
+}
+
+// TestTheStateOf010IsRead: the file is what 0.1.0 stores where everything is set,
+// and nobody may change it.
+func TestTheStateOf010IsRead(t *testing.T) {
+	stored, err := os.ReadFile("testdata/cluster-state-0.1.0.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var attributes map[string]any
+	if err := json.Unmarshal(stored, &attributes); err != nil {
+		t.Fatal(err)
+	}
+
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	state := d.value(d.read(stored))
+
+	for name := range attributes {
+		if value := d.attribute(state, name); value.IsNull() || !value.IsFullyKnown() {
+			t.Errorf("%s was read as %s", name, value)
+		}
+	}
+
+	read, err := d.server.ReadResource(t.Context(), &tfprotov6.ReadResourceRequest{TypeName: typeName + "_cluster", CurrentState: d.dynamic(state)})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, diagnostic := range read.Diagnostics {
+		if diagnostic.Severity == tfprotov6.DiagnosticSeverityError {
+			t.Errorf("%s: %s", diagnostic.Summary, diagnostic.Detail)
+		}
+	}
+
+	refreshed := d.value(read.NewState)
+
+	for name := range attributes {
+		switch name {
+		case attrStatus, attrNodes, attrTalosVersion, attrKubernetesVersion:
+			// What is observed.
+		default:
+			if got, want := d.attribute(refreshed, name), d.attribute(state, name); !got.Equal(want) {
+				t.Errorf("the refresh made %s %s, and it was %s", name, got, want)
+			}
+		}
 	}
 }
