@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -80,13 +81,15 @@ func (e Entry) Open() bool { return !e.Returned() }
 // failed on it, by itself or because it was sent back.
 func (e Entry) Returned() bool { return e.Phase == PhaseFallback || e.Phase == PhaseRolledBack }
 
-// Journal is the record of unfinished work, by machine UUID. It is written
-// with its resource version, so that two writers cannot both succeed.
+// Journal is the record of unfinished work. It is written with its resource
+// version, so that two writers cannot both succeed.
 type Journal struct {
 	// Holder is who took the lease last, as the lease names it; empty where nobody
 	// has said so. Whoever takes the lease writes it before anything else, so that
 	// who held it before cannot write any more.
-	Holder  string
+	Holder string
+	// Entries are by machine ID. Those of a journal as it was written before it had a
+	// format are by the UUID of the hardware until they are [Journal.Keyed].
 	Entries map[string]Entry
 	// Manifests tells that a roll began after which the bootstrap manifests
 	// have to be synced, and that this has not been done yet; nil otherwise.
@@ -113,23 +116,99 @@ func (j Journal) WithManifests(due *ManifestsDue) Journal {
 	return j
 }
 
-// With is a copy of the journal in which the entry stands under the UUID.
-func (j Journal) With(uuid string, entry Entry) Journal {
+// Of is what the journal holds about a node, and the key under which its next
+// entry belongs. A node that does not tell its machine ID itself is known by its
+// name too: what its kubelet has registered may be of another installation.
+func (j Journal) Of(node Node) (key string, entry Entry, found bool) {
+	key = node.MachineID()
+
+	if entry, found = j.Entries[key]; found || node.Machine != nil && node.Machine.MachineID != "" {
+		return key, entry, found
+	}
+
+	for _, other := range slices.Sorted(maps.Keys(j.Entries)) {
+		one := j.Entries[other]
+		if one.Node == node.Name && (!found || one.Open() && !entry.Open()) {
+			key, entry, found = other, one, true
+		}
+	}
+
+	return key, entry, found
+}
+
+// Keyed is the journal with each entry that stands under the UUID of the hardware
+// under the machine ID of the node that it is about. Where several nodes have
+// that UUID, it is the one of that name; where there is none, the entry stays.
+func (j Journal) Keyed(nodes []Node) Journal {
+	keyed := j
+
+	for _, key := range slices.Sorted(maps.Keys(j.Entries)) {
+		var owners []Node
+
+		for _, node := range nodes {
+			if node.MachineID() == key {
+				owners = nil
+
+				break
+			}
+
+			if node.MachineID() != "" && node.hasUUID(key) {
+				owners = append(owners, node)
+			}
+		}
+
+		entry := j.Entries[key]
+		if len(owners) > 1 {
+			owners = slices.DeleteFunc(owners, func(n Node) bool { return n.Name != entry.Node })
+		}
+
+		if len(owners) != 1 {
+			continue
+		}
+
+		if _, taken := keyed.Entries[owners[0].MachineID()]; !taken {
+			keyed = keyed.Without(key).With(owners[0].MachineID(), entry)
+		}
+	}
+
+	return keyed
+}
+
+// Stray is an open entry that may be about a node which tells another machine ID:
+// it has the name of the node or the UUID of its hardware, and no node has the
+// machine ID that it stands under.
+func (j Journal) Stray(node Node, nodes []Node) (key string, entry Entry, found bool) {
+	own, _, _ := j.Of(node)
+
+	for _, key := range slices.Sorted(maps.Keys(j.Entries)) {
+		entry := j.Entries[key]
+		elsewhere := func(other Node) bool { return other.MachineID() == key }
+
+		if key != own && entry.Open() && (entry.Node == node.Name || node.hasUUID(key)) && !slices.ContainsFunc(nodes, elsewhere) {
+			return key, entry, true
+		}
+	}
+
+	return "", Entry{}, false
+}
+
+// With is a copy of the journal in which the entry stands under the key.
+func (j Journal) With(key string, entry Entry) Journal {
 	entries := maps.Clone(j.Entries)
 	if entries == nil {
 		entries = map[string]Entry{}
 	}
 
-	entries[uuid] = entry
+	entries[key] = entry
 	j.Entries = entries
 
 	return j
 }
 
-// Without is a copy of the journal in which the UUID has no entry.
-func (j Journal) Without(uuid string) Journal {
+// Without is a copy of the journal in which nothing stands under the key.
+func (j Journal) Without(key string) Journal {
 	entries := maps.Clone(j.Entries)
-	delete(entries, uuid)
+	delete(entries, key)
 	j.Entries = entries
 
 	return j

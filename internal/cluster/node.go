@@ -231,16 +231,22 @@ func (n Node) Available() bool {
 // Left tells, of a gone node, that it has no Node object any more either.
 func (n Node) Left() bool { return n.Gone && n.Kube == nil }
 
-// UUID is the identity under which the journal knows the machine.
-func (n Node) UUID() string {
+// MachineID is what the machine tells itself or, where it does not, what its
+// kubelet has registered.
+func (n Node) MachineID() string {
 	switch {
-	case n.Machine != nil && n.Machine.UUID != "":
-		return n.Machine.UUID
+	case n.Machine != nil && n.Machine.MachineID != "":
+		return n.Machine.MachineID
 	case n.Kube != nil:
-		return n.Kube.SystemUUID
+		return n.Kube.MachineID
 	default:
 		return ""
 	}
+}
+
+// hasUUID tells whether either API tells of that UUID of the hardware.
+func (n Node) hasUUID(uuid string) bool {
+	return n.Machine != nil && strings.EqualFold(n.Machine.UUID, uuid) || n.Kube != nil && strings.EqualFold(n.Kube.SystemUUID, uuid)
 }
 
 // Snapshot is one observation of a whole cluster.

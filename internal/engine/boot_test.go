@@ -137,6 +137,12 @@ func (u *unbooted) Journal(ctx context.Context) (cluster.Journal, error) {
 // killedAt runs an upgrade that is killed before its n-th call of a method.
 func (r *rig) killedAt(run, method string, nth int32, request engine.Request) {
 	r.T.Helper()
+	r.killed(r.Worker(run), method, nth, request)
+}
+
+// killed is [rig.killedAt] for a worker.
+func (r *rig) killed(w *worker, method string, nth int32, request engine.Request) {
+	r.T.Helper()
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -144,7 +150,6 @@ func (r *rig) killedAt(run, method string, nth int32, request engine.Request) {
 	var calls atomic.Int32
 
 	hit := newStrike(dieBefore, atWill, cancel)
-	w := r.Worker(run)
 	w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 		if call.Method == method && calls.Add(1) == nth {
 			hit.Kill()

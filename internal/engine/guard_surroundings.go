@@ -62,7 +62,7 @@ func unfinished(snapshot cluster.Snapshot, node cluster.Node) bool {
 		return false
 	}
 
-	entry, found := snapshot.Journal.Entries[node.UUID()]
+	_, entry, found := snapshot.Journal.Of(node)
 
 	return found && entry.Open()
 }

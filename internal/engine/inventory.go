@@ -56,7 +56,7 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 // that does not boot.
 func keepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
 	for index := range nodes {
-		if entry, found := journal.Entries[nodes[index].UUID()]; found && entry.Open() {
+		if _, entry, found := journal.Of(nodes[index]); found && entry.Open() {
 			nodes[index].Gone = false
 		}
 	}

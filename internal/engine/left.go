@@ -66,8 +66,8 @@ func (r *run) left(err error, last *cluster.Snapshot, moved bool) {
 func unfinishedIn(journal cluster.Journal, but string, last *cluster.Snapshot) []string {
 	var nodes []string
 
-	for uuid, entry := range journal.Entries {
-		if entry.Open() && entry.Node != but && (last == nil || isThere(*last, uuid, entry.Node)) {
+	for key, entry := range journal.Entries {
+		if entry.Open() && entry.Node != but && (last == nil || isThere(*last, journal, key)) {
 			nodes = append(nodes, entry.Node)
 		}
 	}
@@ -77,11 +77,12 @@ func unfinishedIn(journal cluster.Journal, but string, last *cluster.Snapshot) [
 	return nodes
 }
 
-// isThere tells whether a machine is part of the cluster. One that says nothing of
-// itself is known by its name.
-func isThere(snapshot cluster.Snapshot, uuid, name string) bool {
+// isThere tells whether the machine that an entry is about is part of the cluster.
+func isThere(snapshot cluster.Snapshot, journal cluster.Journal, key string) bool {
 	return slices.ContainsFunc(snapshot.Nodes, func(node cluster.Node) bool {
-		return node.UUID() == uuid || node.UUID() == "" && node.Name == name
+		known, _, found := journal.Of(node)
+
+		return found && known == key
 	})
 }
 

@@ -47,6 +47,7 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 	}
 
 	s.snapshot, s.made = observed, s.unrepeated(plan.Make(observed, s.request.Target, s.policy(observed)))
+	s.journal.meet(observed.Nodes)
 	s.suspect(observed, s.busy)
 	s.tell(s.made.Findings)
 

@@ -33,16 +33,13 @@ func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cl
 		ID: facts.id, Name: e.name, Roles: e.talos.Roles(),
 		KubernetesError: facts.kubeErr, DiscoveryError: facts.membersErr, JournalError: facts.journalErr,
 	}
-	if facts.journalErr == nil && facts.kubeErr == nil {
-		snapshot.Journal = &facts.journal
-	}
 
 	if facts.membersErr != nil && facts.kubeErr != nil {
 		return snapshot, fmt.Errorf("neither discovery nor Kubernetes could list the nodes: %w", errors.Join(facts.membersErr, facts.kubeErr))
 	}
 
 	snapshot.Nodes, snapshot.Foreign = inventory(facts.members, facts.nodes, e.clock.Now())
-	keepUnfinished(snapshot.Nodes, facts.journal)
+	keepUnfinished(snapshot.Nodes, facts.journal.Keyed(snapshot.Nodes))
 	addVersions(snapshot.Nodes, facts.pods)
 	e.askMachines(ctx, snapshot.Nodes, func(node cluster.Node) bool {
 		return scope(node) || facts.kubeErr == nil && e.presence.doubts(node)
@@ -57,6 +54,12 @@ func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cl
 	}
 
 	sortNodes(snapshot.Nodes)
+
+	if facts.journalErr == nil && facts.kubeErr == nil {
+		journal := facts.journal.Keyed(snapshot.Nodes)
+		snapshot.Journal = &journal
+	}
+
 	snapshot.Taken = e.clock.Now()
 
 	return snapshot, nil

@@ -26,6 +26,9 @@ type journal struct {
 	current cluster.Journal
 	// stale tells that what stands may be something else.
 	stale bool
+	// nodes are those of the last observation: what is read goes by their machine
+	// IDs.
+	nodes []cluster.Node
 }
 
 func newJournal() *journal { return &journal{writing: newDoor(), stale: true} }
@@ -46,6 +49,22 @@ func (j *journal) adopt(current cluster.Journal) {
 	j.current, j.stale = current, false
 }
 
+// meet takes note of the nodes that were observed.
+func (j *journal) meet(nodes []cluster.Node) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.nodes = nodes
+}
+
+// keyed is what was read, by the machine IDs of the nodes.
+func (j *journal) keyed(current cluster.Journal) cluster.Journal {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return current.Keyed(j.nodes)
+}
+
 func (j *journal) doubt() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,9 +73,9 @@ func (j *journal) doubt() {
 }
 
 // entry is what the journal holds about a machine.
-func (j *journal) entry(uuid string) (cluster.Entry, bool) {
+func (j *journal) entry(key string) (cluster.Entry, bool) {
 	current, _ := j.read()
-	found, ok := current.Entries[uuid]
+	found, ok := current.Entries[key]
 
 	return found, ok
 }
@@ -136,8 +155,8 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 				return false, seen, err
 			}
 
-			current = read
-			r.journal.adopt(read)
+			current = r.journal.keyed(read)
+			r.journal.adopt(current)
 		}
 
 		var written cluster.Journal
@@ -171,7 +190,7 @@ func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 	entry := t.entry
 	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, t.run.run, t.cordoned, t.clock.Now()
 
-	if err := t.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.With(t.step.UUID, entry) }); err != nil {
+	if err := t.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.With(t.step.Key, entry) }); err != nil {
 		return err
 	}
 
@@ -183,14 +202,14 @@ func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 
 // forget removes the entry of a turn.
 func (t *turn) forget(ctx context.Context) error {
-	_, found := t.journal.entry(t.step.UUID)
+	_, found := t.journal.entry(t.step.Key)
 	if _, stale := t.journal.read(); !found && !stale {
 		t.armed, t.open = false, false
 
 		return nil
 	}
 
-	if err := t.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.Without(t.step.UUID) }); err != nil {
+	if err := t.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.Without(t.step.Key) }); err != nil {
 		return err
 	}
 

@@ -40,7 +40,7 @@ func newStarts() *starts {
 // down. A turn that finishes what was begun never has to.
 func (r *run) launch(ctx context.Context, step plan.Step) (turning context.Context, end context.CancelFunc) {
 	turning, cancel := context.WithCancelCause(ctx)
-	entry, found := r.journal.entry(step.UUID)
+	entry, found := r.journal.entry(step.Key)
 
 	r.presence.move(step.Node, true)
 
@@ -137,7 +137,7 @@ func (r *run) suspect(snapshot cluster.Snapshot, busy []plan.Step) {
 	for _, step := range busy {
 		node, _ := snapshot.Node(step.Node)
 
-		entry, found := r.journal.entry(step.UUID)
+		entry, found := r.journal.entry(step.Key)
 		if !found || !entry.Open() || node.Machine == nil || node.Machine.BootID == "" || node.Machine.BootID == entry.BootID {
 			continue
 		}

@@ -87,7 +87,7 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 	t := &turn{run: r, step: step}
 	defer r.traffic.calm(step.Node)
 
-	t.entry, t.armed = r.journal.entry(step.UUID)
+	t.entry, t.armed = r.journal.entry(step.Key)
 	t.armed = t.armed && t.entry.Open()
 	t.open = t.armed
 

@@ -119,6 +119,10 @@ func (c *Client) forgetJournal(ctx context.Context, id string) (kept string, err
 		return name + ": " + reason, nil
 	}
 
+	if err := checkFormat(object); err != nil {
+		return fmt.Sprintf("%s: %s", name, err), nil
+	}
+
 	due, err := manifestsDue(object)
 	if err != nil {
 		return fmt.Sprintf("%s: its record %q cannot be read: %s", name, manifestsKey, err), nil
@@ -128,10 +132,10 @@ func (c *Client) forgetJournal(ctx context.Context, id string) (kept string, err
 		return fmt.Sprintf("%s: the bootstrap manifests have not been synced since the roll of run %s", name, due.Run), nil
 	}
 
-	for uuid, text := range entriesOf(object) {
+	for key, text := range entriesOf(object) {
 		entry, err := decodeEntry(text)
 		if err != nil {
-			return fmt.Sprintf("%s: its entry %q cannot be read: %s", name, uuid, err), nil
+			return fmt.Sprintf("%s: its entry %q cannot be read: %s", name, key, err), nil
 		}
 
 		if entry.Open() {

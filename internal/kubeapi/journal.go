@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +23,41 @@ var ErrJournal = errors.New("journal damaged")
 // who took the lease last.
 const holderKey = "holder"
 
+// formatKey is one of the keys of the journal that are not named after a machine:
+// the version of its format.
+const formatKey = "format"
+
+// journalFormat is the format that is written: entries are named after machine IDs.
+// In format 1, which the journal does not tell, they are named after the UUIDs of
+// the hardware. Who does not know the format of a journal does not know which
+// machines hold an unfinished install.
+const journalFormat = 2
+
+// checkFormat refuses what another version of the provider wrote, and this one
+// cannot read.
+func checkFormat(object *corev1.ConfigMap) error {
+	text, told := object.Data[formatKey]
+	if !told {
+		return nil
+	}
+
+	if format, err := strconv.Atoi(text); err == nil && format >= 1 && format <= journalFormat {
+		return nil
+	}
+
+	return fmt.Errorf("%w: ConfigMap %s/%s has the format %q, and this version of the provider knows formats 1 to %d, so that it cannot tell which nodes have an unfinished upgrade. "+
+		"Apply with the version of the provider that wrote it, or with a newer one", ErrJournal, Namespace, JournalName, text, journalFormat)
+}
+
 // Journal reads the journal; empty when there is none. An entry that cannot be
 // read is an error, because the node behind it may hold an unfinished install.
 func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 	object, err := c.readConfigMap(ctx, JournalName)
 	if err != nil || object == nil {
+		return cluster.Journal{}, err
+	}
+
+	if err := checkFormat(object); err != nil {
 		return cluster.Journal{}, err
 	}
 
@@ -46,15 +77,15 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 			ErrJournal, snapshotKey, Namespace, JournalName, err, Namespace, JournalName)
 	}
 
-	for uuid, text := range entriesOf(object) {
+	for key, text := range entriesOf(object) {
 		entry, err := decodeEntry(text)
 		if err != nil {
 			return cluster.Journal{}, fmt.Errorf("%w: key %q of ConfigMap %s/%s is not an entry: %w. "+
-				"Make sure that the machine with this UUID has been rebooted since the last upgrade, then remove the key: "+
-				"kubectl -n %s edit configmap %s", ErrJournal, uuid, Namespace, JournalName, err, Namespace, JournalName)
+				"Make sure that the machine with this ID has been rebooted since the last upgrade, then remove the key: "+
+				"kubectl -n %s edit configmap %s", ErrJournal, key, Namespace, JournalName, err, Namespace, JournalName)
 		}
 
-		journal.Entries[uuid] = entry
+		journal.Entries[key] = entry
 	}
 
 	return journal, nil
@@ -65,15 +96,17 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
 	what := "write the journal " + Namespace + "/" + JournalName
 
-	object := &corev1.ConfigMap{ObjectMeta: c.metadata(JournalName, journal.ResourceVersion), Data: map[string]string{}}
+	object := &corev1.ConfigMap{
+		ObjectMeta: c.metadata(JournalName, journal.ResourceVersion), Data: map[string]string{formatKey: strconv.Itoa(journalFormat)},
+	}
 
-	for uuid, entry := range journal.Entries {
+	for key, entry := range journal.Entries {
 		text, err := encodeEntry(entry)
 		if err != nil {
 			return cluster.Journal{}, fmt.Errorf("unable to %s: %w", what, err)
 		}
 
-		object.Data[uuid] = text
+		object.Data[key] = text
 	}
 
 	if journal.Holder != "" {
@@ -117,7 +150,7 @@ func (c *Client) readConfigMap(ctx context.Context, name string) (*corev1.Config
 }
 
 // journalEntry is an entry as it is stored: the value of the key named after
-// the machine's UUID. The names are part of what a newer version must be able
+// the machine's ID. The names are part of what a newer version must be able
 // to read; unknown ones are ignored.
 type journalEntry struct {
 	// Node is the name of the Kubernetes node.

@@ -60,12 +60,16 @@ func recordManifests(object *corev1.ConfigMap, due *cluster.ManifestsDue) error 
 	return nil
 }
 
-// entriesOf are the entries of machines, by UUID.
+// entriesOf are the entries of machines, by key.
 func entriesOf(object *corev1.ConfigMap) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for key, text := range object.Data {
-			if key != holderKey && key != manifestsKey && key != snapshotKey && !yield(key, text) {
-				return
+			switch key {
+			case formatKey, holderKey, manifestsKey, snapshotKey:
+			default:
+				if !yield(key, text) {
+					return
+				}
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func TestTheJournalKeepsEveryWordOfAnEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if object.Labels[kubeapi.ManagedByLabel] != kubeapi.ManagedBy || object.Annotations[kubeapi.ClusterAnnotation] != "cluster-1" || len(object.Data) != 1 {
+	if object.Labels[kubeapi.ManagedByLabel] != kubeapi.ManagedBy || object.Annotations[kubeapi.ClusterAnnotation] != "cluster-1" || len(object.Data) != 2 || object.Data["format"] != "2" {
 		t.Errorf("stored as %+v with %v", object.ObjectMeta, object.Data)
 	}
 

@@ -51,7 +51,7 @@ func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 func (p *planner) componentStep(node *subject, t *part, index int, to version.Version) Step {
 	step := Step{
 		Hop: index, Component: t.component, Canary: node.canary && t.component == cluster.Kubelet, Estimate: componentEstimate(t.component),
-		Node: node.Name, Role: node.Role, Address: node.Address, UUID: node.uuid, From: t.lowest(), To: to, Configured: t.image,
+		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key, From: t.lowest(), To: to, Configured: t.image,
 	}
 
 	// What a node names that does not answer, or does not tell, is not guessed.

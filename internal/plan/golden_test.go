@@ -232,7 +232,7 @@ func renderProgress(text *strings.Builder, half string, progress cluster.Progres
 }
 
 func renderStep(text *strings.Builder, step plan.Step) {
-	if step.Component == cluster.Manifests && step.Node+string(step.Role)+step.Address+step.UUID+step.Image+step.Configured == "" {
+	if step.Component == cluster.Manifests && step.Node+string(step.Role)+step.Address+step.Key+step.Image+step.Configured == "" {
 		fmt.Fprintf(text, "  manifests %s -> %s\n", step.From, step.To)
 
 		return

@@ -34,7 +34,7 @@ func (s *scene) carryOut(step plan.Step) {
 		return
 	}
 
-	machine := cluster.Machine{UUID: step.UUID, Role: node.Role, Platform: "metal", Config: s.pinned(*node)}
+	machine := cluster.Machine{MachineID: step.Key, Role: node.Role, Platform: "metal", Config: s.pinned(*node)}
 	if node.Machine != nil {
 		machine = *node.Machine
 	}
@@ -47,7 +47,7 @@ func (s *scene) carryOut(step plan.Step) {
 	node.Machine, node.Unreachable = &machine, nil
 
 	if s.snapshot.Journal != nil {
-		delete(s.snapshot.Journal.Entries, step.UUID)
+		delete(s.snapshot.Journal.Entries, step.Key)
 	}
 
 	if node.Kube != nil {

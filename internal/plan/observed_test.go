@@ -68,14 +68,34 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 			}(), check: "etcd-quorum", severity: cluster.Observed, node: "cp-2",
 			says: []string{"connection refused", "talosctl"},
 		},
-		"two machines with one UUID": {
+		"two machines with one machine ID": {
+			scene: newScene(3, 2).cloned("worker-1", "worker-2"), check: "pending-install", severity: cluster.Observed, node: "worker-2",
+			says: []string{"same machine ID as worker-1 (id-worker-1)", "talosctl -n 10.0.1.2 reset --system-labels-to-wipe STATE", "delete the Node object of the old name"},
+		},
+		"one of two with one machine ID is done": {
+			scene: newScene(3, 2).running("worker-1", "1.13.4").cloned("worker-1", "worker-2"), check: "pending-install", severity: cluster.Observed, node: "worker-2",
+			says: []string{"same machine ID as worker-1"},
+		},
+		"a machine ID that nobody tells": {
+			scene: newScene(3, 2).unidentified("worker-1"), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"neither Talos nor Kubernetes tells its machine ID", "kubectl get node worker-1"},
+		},
+		"STATE was wiped in the middle of an upgrade": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "boot-before").machineID("worker-1", "id-after"),
+			check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{
+				"an unfinished upgrade to Talos 1.13.4 of a node of this name under id-worker-1", "has the ID id-after", "STATE partition was wiped",
+				"rebooted after 0001-01-01", "remove the key id-worker-1: kubectl -n kube-system edit configmap talosupgrade-journal",
+			},
+		},
+		"STATE was wiped, and the kubelet has not registered since": {
 			scene: func() *scene {
-				s := newScene(3, 2)
-				s.node("worker-2").Machine.UUID = s.node("worker-1").UUID()
+				s := newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "boot-before")
+				s.node("worker-1").Machine.MachineID = "id-after"
 
 				return s
-			}(), check: "pending-install", severity: cluster.Observed, node: "worker-2",
-			says: []string{"same UUID as worker-1", "UUID of its own"},
+			}(), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"under id-worker-1", "has the ID id-after"},
 		},
 		"two members of etcd": {
 			scene: newScene(2, 1), check: "two-members", severity: cluster.Observed,
@@ -293,9 +313,9 @@ func (s *scene) retry(node, bootID string) *scene {
 
 // image changes the image of the node's journal entry.
 func (s *scene) image(node, reference string) *scene {
-	entry := s.snapshot.Journal.Entries["uuid-"+node]
+	entry := s.snapshot.Journal.Entries["id-"+node]
 	entry.Image = reference
-	s.snapshot.Journal.Entries["uuid-"+node] = entry
+	s.snapshot.Journal.Entries["id-"+node] = entry
 
 	return s
 }

@@ -112,12 +112,12 @@ func TestStepsSayHowTheirNodeMoves(t *testing.T) {
 
 	want := []plan.Step{
 		{
-			Node: "worker-1", Role: cluster.Worker, Address: "10.0.1.1", UUID: "uuid-worker-1",
+			Node: "worker-1", Role: cluster.Worker, Address: "10.0.1.1", Key: "id-worker-1",
 			From: version.MustParse("1.13.1"), To: version.MustParse("1.13.4"), API: cluster.LifecycleAPI,
 			Image: "factory.talos.dev/metal-installer/" + schematicA + ":v1.13.4", Schematic: schematicA,
 		},
 		{
-			Node: "cp-1", Role: cluster.ControlPlane, Address: "10.0.0.1", UUID: "uuid-cp-1",
+			Node: "cp-1", Role: cluster.ControlPlane, Address: "10.0.0.1", Key: "id-cp-1",
 			From: version.MustParse("1.12.6"), To: version.MustParse("1.13.4"), API: cluster.LegacyAPI,
 			Image: generic + ":v1.13.4",
 		},
@@ -145,7 +145,7 @@ func TestUnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
 		t.Parallel()
 
 		got := newScene(3, 1).silent("cp-1").entry("cp-1", cluster.PhaseRebooting, "b").said(t).Steps[0]
-		if got.Node != "cp-1" || !got.Finish || got.Done || got.From.String() != "1.12.6" || got.Image != generic+":v1.13.4" || got.UUID != "uuid-cp-1" {
+		if got.Node != "cp-1" || !got.Finish || got.Done || got.From.String() != "1.12.6" || got.Image != generic+":v1.13.4" || got.Key != "id-cp-1" {
 			t.Errorf("step: %+v", got)
 		}
 	})

@@ -28,7 +28,8 @@ type Step struct {
 	Node    string
 	Role    cluster.Role
 	Address string
-	UUID    string
+	// Key is the one of the node's entry in the journal.
+	Key string
 	// From is what the node runs when the turn begins: at present or, where it
 	// has a turn in an earlier hop, after that.
 	From, To version.Version

@@ -274,7 +274,7 @@ func (r *roll) enter(node *cluster.Node, step plan.Step, phase cluster.Phase) {
 		node.Kube.Unschedulable, node.Kube.CordonedBy = true, "run-1"
 	}
 
-	r.snapshot.Journal.Entries[step.UUID] = cluster.Entry{
+	r.snapshot.Journal.Entries[step.Key] = cluster.Entry{
 		Node: step.Node, Phase: phase, Attempt: 1, BootID: "b", Image: step.Image, Target: step.To, Previous: step.From, Run: "run-1",
 	}
 }

@@ -73,7 +73,7 @@ func (p *planner) concerns(node *subject, hop Hop, last bool) bool {
 func (p *planner) talosStep(node *subject, index int, hop Hop, last bool) Step {
 	step := Step{
 		Hop: index, Canary: node.canary, Estimate: turnEstimate,
-		Node: node.Name, Role: node.Role, Address: node.Address, UUID: node.uuid,
+		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
 		From: node.talos, To: hop.To.Talos, Finish: node.steps == 0 && node.unfinished(),
 	}
 
@@ -118,7 +118,7 @@ func (p *planner) scheduleUnfinished() {
 func (p *planner) unfinishedStep(node *subject) Step {
 	step := Step{
 		Canary: node.canary, Estimate: returnEstimate,
-		Node: node.Name, Role: node.Role, Address: node.Address, UUID: node.uuid,
+		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
 		From: node.talos, To: node.talos, Finish: true,
 	}
 

@@ -168,9 +168,9 @@ func TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad(t *testing.T) {
 	s := newScene(1, 1).entry("worker-1", cluster.PhaseRebooting, "boot-of-old").runs("1.13.2", "worker-1").aims("1.13.4").gets("worker-1", "factory.talos.dev/aws-installer/"+image.EmptySchematic)
 	s.on("aws").node("worker-1").Machine.Platform = "metal"
 
-	entry := s.snapshot.Journal.Entries["uuid-worker-1"]
+	entry := s.snapshot.Journal.Entries["id-worker-1"]
 	entry.Platform = "aws"
-	*s.snapshot.Journal = s.snapshot.Journal.With("uuid-worker-1", entry)
+	*s.snapshot.Journal = s.snapshot.Journal.With("id-worker-1", entry)
 
 	if found, ok := find(cluster.Blocking(s.said(t).Findings), "installer-image"); ok {
 		t.Errorf("%s", found)
@@ -321,7 +321,7 @@ func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
 	unread.snapshot.Journal, unread.snapshot.JournalError = nil, errAway
 
 	nameless := newScene(3, 2)
-	nameless.node("worker-1").Machine.UUID, nameless.node("worker-1").Kube.SystemUUID = "", ""
+	nameless.node("worker-1").Machine.MachineID, nameless.node("worker-1").Kube.MachineID = "", ""
 
 	for check, s := range map[string]*scene{
 		"versions of talos-api":    untold,

@@ -67,13 +67,13 @@ func (s *scene) add(role cluster.Role, name, address string) {
 	s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
 		Name: name, Role: role, Address: address, Member: true, Versions: versions, Pods: pods,
 		Machine: &cluster.Machine{
-			Address: address, NodeName: name, UUID: "uuid-" + name, Role: role, Talos: version.MustParse("1.12.6"),
+			Address: address, NodeName: name, MachineID: "id-" + name, UUID: "uuid-" + name, Role: role, Talos: version.MustParse("1.12.6"),
 			Platform: "metal", BootID: "boot-" + name, Stage: cluster.StageRunning, Ready: true,
 			Config: &cluster.MachineConfig{InstallImage: generic + ":v1.12.6", Images: images},
 		},
 		Kube: &cluster.KubeNode{
 			Name: name, Addresses: []string{address}, ControlPlane: role == cluster.ControlPlane, Ready: true,
-			SystemUUID: "uuid-" + name, BootID: "boot-" + name, Talos: true,
+			MachineID: "id-" + name, SystemUUID: "uuid-" + name, BootID: "boot-" + name, Talos: true,
 		},
 	})
 }
@@ -288,7 +288,7 @@ func (s *scene) silent(name string) *scene {
 }
 
 func (s *scene) entry(name string, phase cluster.Phase, bootID string) *scene {
-	s.snapshot.Journal.Entries["uuid-"+name] = cluster.Entry{
+	s.snapshot.Journal.Entries["id-"+name] = cluster.Entry{
 		Node: name, Phase: phase, Attempt: 1, BootID: bootID, Image: generic + ":v1.13.4",
 		Target: s.target.Talos, Previous: version.MustParse("1.12.6"), Run: "run-1",
 	}

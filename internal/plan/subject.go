@@ -12,7 +12,8 @@ import (
 type subject struct {
 	*cluster.Node
 
-	uuid         string
+	// key is the one of the node's entry in the journal.
+	key          string
 	held, canary bool
 	// entry is what the journal knows; open tells that it is unfinished.
 	entry cluster.Entry
@@ -36,14 +37,14 @@ type subject struct {
 }
 
 func (p *planner) look(node *cluster.Node) subject {
-	s := subject{Node: node, uuid: node.UUID(), held: p.policy.Holds(node.Name)}
+	s := subject{Node: node, key: node.MachineID(), held: p.policy.Holds(node.Name)}
 	s.canary = p.canaries[node.Name] && node.Role == cluster.Worker
 	s.pod = p.proxyPod(node)
 	s.parts = p.partsOf(&s)
 
 	if p.snapshot.Journal != nil {
-		entry, found := p.snapshot.Journal.Entries[s.uuid]
-		s.entry, s.open = entry, found && entry.Open()
+		key, entry, found := p.snapshot.Journal.Of(*node)
+		s.key, s.entry, s.open = key, entry, found && entry.Open()
 	}
 
 	if node.Machine == nil {

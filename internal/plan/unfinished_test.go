@@ -58,9 +58,9 @@ func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
 	}
 
 	unnamed := alone(cluster.PhaseIntent)
-	entry := unnamed.snapshot.Journal.Entries["uuid-worker-1"]
+	entry := unnamed.snapshot.Journal.Entries["id-worker-1"]
 	entry.Target = version.Version{}
-	unnamed.snapshot.Journal.Entries["uuid-worker-1"] = entry
+	unnamed.snapshot.Journal.Entries["id-worker-1"] = entry
 
 	runFindings(t, map[string]findingCase{
 		"it names the way out": {

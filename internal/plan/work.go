@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -120,33 +121,61 @@ func (p *planner) checkCluster() {
 	})
 }
 
-// checkIdentity wants a machine UUID of its own for every node to be moved: the
-// journal knows the machines by it.
+// checkIdentity wants a machine ID of its own for every node to be moved, and the
+// one that it had when its upgrade began: the journal knows the machines by it.
 func (p *planner) checkIdentity() {
-	owner := make(map[string]string, len(p.nodes))
-
 	for i := range p.nodes {
 		node := &p.nodes[i]
-		if !node.turns() {
-			continue
+		id := node.MachineID()
+
+		finding := cluster.Finding{Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name}
+
+		// What a run of ours left on a silent node is found by its name.
+		if id == "" && node.turns() && (node.Machine != nil || !node.open) {
+			finding.Unknown = true
+			finding.Found = "neither Talos nor Kubernetes tells its machine ID, by which the journal would know it"
+			finding.Remedy = fmt.Sprintf("Bring its kubelet up, so that the Node object tells it (kubectl get node %s -o jsonpath='{.status.nodeInfo.machineID}').", node.Name)
+			p.find(finding)
 		}
 
-		other, taken := owner[node.uuid]
-		owner[node.uuid] = node.Name
+		if other := p.twin(i); other != "" {
+			finding.Found = fmt.Sprintf("the machine has the same machine ID as %s (%s), and the journal could not tell them apart", other, id)
+			finding.Remedy = fmt.Sprintf("If one was copied from the other, wipe STATE on one of them (talosctl -n %s reset --system-labels-to-wipe STATE --reboot) and give it its configuration again. "+
+				"If both are one machine that was renamed, delete the Node object of the old name.", node.Address)
+			p.find(finding)
+		}
 
-		switch {
-		case node.uuid == "":
-			p.find(cluster.Finding{
-				Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Unknown: true, Node: node.Name,
-				Found:  "the machine reports no UUID, under which the journal would know it",
-				Remedy: "Set one in its firmware or its virtual machine definition.",
-			})
-		case taken:
-			p.find(cluster.Finding{
-				Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name,
-				Found:  fmt.Sprintf("the machine has the same UUID as %s (%s), and the journal could not tell them apart", other, node.uuid),
-				Remedy: "Give each virtual machine a UUID of its own.",
-			})
+		if key, entry, found := p.stray(node); found {
+			finding.Found = fmt.Sprintf("the journal has an unfinished upgrade to Talos %s of a node of this name under %s, and the machine has the ID %s: its STATE partition was wiped, or another machine took its name",
+				entry.Target, key, id)
+			finding.Remedy = fmt.Sprintf("Make sure that it was rebooted after %s, when that was written, then remove the key %s: kubectl -n kube-system edit configmap talosupgrade-journal.",
+				entry.Written.UTC().Format(time.RFC3339), key)
+			p.find(finding)
 		}
 	}
+}
+
+// twin is a node before this one that has the same machine ID, where one of both is
+// to be moved; empty where there is none.
+func (p *planner) twin(index int) string {
+	node := &p.nodes[index]
+
+	for i := range p.nodes[:index] {
+		other := &p.nodes[i]
+		if id := node.MachineID(); id != "" && other.MachineID() == id && (node.turns() || other.turns()) {
+			return other.Name
+		}
+	}
+
+	return ""
+}
+
+// stray is an unfinished upgrade of what may be a node to be moved, under a
+// machine ID that it does not have.
+func (p *planner) stray(node *subject) (key string, entry cluster.Entry, found bool) {
+	if !node.turns() || p.snapshot.Journal == nil {
+		return "", cluster.Entry{}, false
+	}
+
+	return p.snapshot.Journal.Stray(*node.Node, p.snapshot.Nodes)
 }

@@ -16,11 +16,11 @@ import (
 
 func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
 	journal := func(phase cluster.Phase) cluster.Journal {
-		return cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-0": {Node: "worker-0", Phase: phase}}}
+		return cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-0": {Node: "worker-0", Phase: phase}}}
 	}
 
 	stale := func(phase cluster.Phase) cluster.Journal {
-		return cluster.Journal{Entries: map[string]cluster.Entry{"uuid-of-a-machine-that-left": {Node: "worker-0", Phase: phase}}}
+		return cluster.Journal{Entries: map[string]cluster.Entry{"id-of-a-machine-that-left": {Node: "worker-0", Phase: phase}}}
 	}
 
 	for name, test := range map[string]struct {
@@ -260,16 +260,16 @@ func TestHeldNodesDoNotCount(t *testing.T) {
 		"one ahead":     {func(f *fakeCluster) { f.nodes[2].talos = "1.14.0" }, phaseReady, statusCompleted, "1.13.4"},
 		"another is it": {func(f *fakeCluster) { f.nodes[1].talos = "1.12.6" }, phaseReady, statusPending, "1.13.4"},
 		"one fell back, which was decided about": {func(f *fakeCluster) {
-			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseFallback}}}
+			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseFallback}}}
 		}, phaseReady, statusCompleted, "1.13.4"},
 		"one was rolled back, which was decided about": {func(f *fakeCluster) {
-			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseRolledBack}}}
+			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseRolledBack}}}
 		}, phaseReady, statusCompleted, "1.13.4"},
 		"one is in the middle of a rollback, which no decision changes": {func(f *fakeCluster) {
-			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseRollingBack}}}
+			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseRollingBack}}}
 		}, phaseUpgrading, statusInProgress, "1.13.4"},
 		"one is armed, which no decision changes": {func(f *fakeCluster) {
-			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {Node: "worker-1", Phase: cluster.PhaseInstalled}}}
+			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseInstalled}}}
 		}, phaseUpgrading, statusInProgress, "1.13.4"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestHeldNodesDoNotCount(t *testing.T) {
 
 // decided is a journal in which worker-1 returned from a version to the one before.
 func decided(target string) cluster.Journal {
-	return cluster.Journal{Entries: map[string]cluster.Entry{"uuid-worker-1": {
+	return cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {
 		Node: "worker-1", Phase: cluster.PhaseFallback, Target: version.MustParse(target), Previous: version.MustParse("1.13.0"),
 	}}}
 }

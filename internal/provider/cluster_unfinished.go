@@ -28,7 +28,7 @@ func unfinished(snapshot cluster.Snapshot, held map[string]bool, wanted types.St
 	}
 
 	for _, node := range snapshot.Managed() {
-		entry, found := journalEntry(*snapshot.Journal, node)
+		_, entry, found := snapshot.Journal.Of(node)
 		if found && (entry.Open() || !held[node.Name] && awaited(entry, node, wanted)) {
 			left[entry.Phase] = append(left[entry.Phase], node.Name)
 		}
@@ -93,23 +93,4 @@ func (l undone) message() string {
 	}
 
 	return strings.Join(parts, " ")
-}
-
-// journalEntry is what the journal says about a node. It knows machines by their
-// UUID; of one that neither Talos nor Kubernetes describes right now, there is
-// only the name.
-func journalEntry(journal cluster.Journal, node cluster.Node) (cluster.Entry, bool) {
-	if uuid := node.UUID(); uuid != "" {
-		entry, found := journal.Entries[uuid]
-
-		return entry, found
-	}
-
-	for _, entry := range journal.Entries {
-		if entry.Node == node.Name {
-			return entry, true
-		}
-	}
-
-	return cluster.Entry{}, false
 }

@@ -52,7 +52,7 @@ func TestStatusSaysWhatBecameOfTheNodesInTheJournal(t *testing.T) {
 			fake.journal = cluster.Journal{Entries: map[string]cluster.Entry{}}
 
 			for node, phase := range test.phases {
-				fake.journal.Entries["uuid-"+node] = cluster.Entry{Node: node, Phase: phase}
+				fake.journal.Entries["id-"+node] = cluster.Entry{Node: node, Phase: phase}
 			}
 
 			seen, err := fake.clusters(t).observe(t.Context(), "")

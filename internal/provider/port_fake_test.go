@@ -212,7 +212,7 @@ func (f *fakeCluster) Machine(_ context.Context, at string) (cluster.Machine, er
 		}
 
 		machine := cluster.Machine{
-			Address: at, NodeName: node.name, UUID: "uuid-" + node.name, Role: node.role, Talos: version.MustParse(node.talos),
+			Address: at, NodeName: node.name, MachineID: "id-" + node.name, Role: node.role, Talos: version.MustParse(node.talos),
 			Platform: "metal", BootID: "boot-" + node.name, Stage: cluster.StageRunning, Ready: true,
 		}
 		if !node.unread {
@@ -292,7 +292,7 @@ func (f *fakeCluster) Nodes(context.Context) ([]cluster.KubeNode, error) {
 	for index, node := range f.nodes {
 		nodes = append(nodes, cluster.KubeNode{
 			Name: node.name, Addresses: []string{address(index)}, ControlPlane: node.role == cluster.ControlPlane, Talos: true,
-			Ready: node.unreachable == nil, ReadySince: time.Now(), Kubelet: version.MustParse(cmp.Or(node.kubelet, node.kubernetes)), SystemUUID: "uuid-" + node.name,
+			Ready: node.unreachable == nil, ReadySince: time.Now(), Kubelet: version.MustParse(cmp.Or(node.kubelet, node.kubernetes)), MachineID: "id-" + node.name,
 		})
 	}
 

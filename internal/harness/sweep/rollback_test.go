@@ -45,7 +45,7 @@ func (l *life) recorded(phase cluster.Phase) bool {
 // is recorded as one that was sent back, once.
 func (l *life) sentBack() {
 	victim := l.State(l.unit.victim)
-	entry := l.Journal().Entries[victim.UUID]
+	entry := l.Journal().Entries[victim.MachineID]
 
 	if victim.Talos != l.unit.options.Talos || victim.Unschedulable || !victim.Kubelet.Ready || victim.Reboots != 2 {
 		l.T.Errorf("%s runs Talos %s after %d reboots, cordoned %t, ready %t, want Talos %s again, and in service\n%s",

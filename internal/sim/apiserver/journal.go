@@ -15,6 +15,9 @@ const (
 	keyHolder    = "holder"
 	keyManifests = "manifests"
 	keySnapshot  = "etcd-snapshot"
+	keyFormat    = "format"
+	// format is the one of journals whose entries are named after machine IDs.
+	format = 2
 	// phaseUnreadable is what the cluster knows about an entry that cannot be
 	// read. The ConfigMap has it as it was written.
 	phaseUnreadable cluster.Phase = "unreadable"
@@ -57,7 +60,7 @@ type storedSnapshot struct {
 
 // journalData is the journal as a ConfigMap holds it.
 func journalData(journal cluster.Journal) (map[string]string, error) {
-	stored := map[string]any{}
+	stored := map[string]any{keyFormat: format}
 
 	for key, entry := range journal.Entries {
 		stored[key] = storedEntry{
@@ -123,6 +126,7 @@ func journalFrom(data map[string]string) cluster.Journal {
 					},
 				}
 			}
+		case keyFormat:
 		default:
 			journal.Entries[key] = entryFrom(value)
 		}
