@@ -4,8 +4,12 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
@@ -164,4 +168,128 @@ func TestHeldWorkerThatIsSilentIsNoObstacle(t *testing.T) {
 			t.Errorf("moved %v, want all but worker-2", nodes)
 		}
 	})
+}
+
+// attempts is how often an attack is tried, each time at another moment.
+const attempts = 10
+
+// attack has something happen to the cluster at a moment after a canary is back in
+// service, and notes what the run begins to do to other nodes from then on.
+type attack struct {
+	rig    *rig
+	canary string
+	after  time.Duration
+	does   func()
+
+	mu       sync.Mutex
+	happened time.Time
+	begun    []string
+}
+
+func (a *attack) intercept(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+	switch call.Method {
+	case "Cordon", "Install", "Upgrade":
+		a.mu.Lock()
+
+		if !a.happened.IsZero() && time.Now().After(a.happened) && call.Node != a.canary {
+			a.begun = append(a.begun, fmt.Sprintf("%s %s later", call, time.Since(a.happened)))
+		}
+
+		a.mu.Unlock()
+	case "Pull":
+		// Turns do not reach their cordons all at once.
+		_, offset, _ := strings.Cut(call.Node, "-")
+		defer time.Sleep(time.Duration(offset[0]-'0') * 3 * time.Second)
+	}
+
+	err := next(ctx)
+
+	if call.Method == "Uncordon" && call.Node == a.canary {
+		time.AfterFunc(a.after, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+
+			a.happened = time.Now()
+			a.does()
+		})
+	}
+
+	return err
+}
+
+// TestCanaryThatLeavesStopsTurnsThatHaveBegun: its turn is over, those of three
+// workers have begun, and then it is not Ready any more, or cordoned. None of the
+// others is cordoned or installed from then on.
+func TestCanaryThatLeavesStopsTurnsThatHaveBegun(t *testing.T) {
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
+	} {
+		for number := range attempts {
+			t.Run(fmt.Sprintf("%s %d", name, number), func(t *testing.T) {
+				given := setup{
+					Options: model.Options{ControlPlanes: 3, Workers: 6, Talos: hop.from, Seed: uint64(200 + number)},
+					Judging: []checker.Option{checker.MaxUnavailable(3), checker.Canary("worker-0")},
+				}
+
+				inCluster(t, given, func(r *rig) {
+					r.AddApp("web", 9, &ports.Budget{MinAvailable: 4})
+
+					leave, back := notReady(r, "worker-0")
+					if number%2 == 1 {
+						leave, back = cordoned(r, "worker-0")
+					}
+
+					struck := &attack{rig: r, canary: "worker-0", after: time.Duration(number)*4*time.Second + 250*time.Millisecond, does: leave}
+					request := sharing(t, hop.to, "3")
+					request.Policy.Canary = []string{"worker-0"}
+
+					w := r.Worker("run-1")
+					w.Client.Intercept(struck.intercept)
+
+					var failed *engine.Failure
+					if err := w.Apply(context.Background(), request); !errors.As(err, &failed) {
+						t.Fatalf("got %v, want a failure", err)
+					}
+
+					if !strings.Contains(failed.Error(), "canary") || !strings.Contains(failed.Error(), "worker-0") {
+						t.Errorf("it does not say that the canary is why: %v", failed)
+					}
+
+					if len(struck.begun) > 0 {
+						t.Errorf("the canary had left, and then: %s\n%s", strings.Join(struck.begun, ", "), r.Judge.Text())
+					}
+
+					r.Sound()
+
+					back()
+					time.Sleep(2 * time.Minute)
+					r.Must(r.Worker("run-2"), request)
+					r.At(hop.to)
+					r.Once()
+				})
+			})
+		}
+	}
+}
+
+// notReady takes a node out of service for as long as its kubelet says so.
+func notReady(r *rig, node string) (leave, back func()) {
+	return func() {
+			r.World().SetFaults([]model.Fault{{Node: node, Step: model.StepKubelet, Effect: model.EffectNotReady}})
+		}, func() {
+			r.World().SetFaults(nil)
+		}
+}
+
+// cordoned has a person cordon a node.
+func cordoned(r *rig, node string) (leave, back func()) {
+	return func() {
+			if err := r.CordonAsPerson(node, true); err != nil {
+				r.T.Error(err)
+			}
+		}, func() {
+			if err := r.CordonAsPerson(node, false); err != nil {
+				r.T.Error(err)
+			}
+		}
 }

@@ -37,7 +37,9 @@ func (s *schedule) end(over ending) {
 	switch {
 	case over.err == nil:
 		s.turns[keyOf(over.step)]++
-		if over.step.Component == "" || over.step.Component == cluster.Kubelet {
+		// A node that was moved is watched from the end of its turn on, before any
+		// other turn can take it for one that nobody waits for.
+		if over.step.Component == cluster.Kubelet {
 			s.settling.begin(over.step, over.ready, s.clock.Now())
 		}
 	case errors.Is(over.err, errStoodDown):

@@ -37,6 +37,7 @@ type Asked struct {
 	Share    cluster.Share
 	// Others are the nodes of other turns, true where those began before.
 	Others map[string]bool
+	Policy cluster.Policy
 }
 
 // Judge asks all guards.
@@ -45,7 +46,7 @@ func Judge(asked Asked) []cluster.Finding {
 
 	for _, guard := range defaultGuards() {
 		findings = append(findings, guard.check(situation{
-			Snapshot: asked.Snapshot, step: asked.Step, run: asked.Run, share: asked.Share, others: asked.Others,
+			Snapshot: asked.Snapshot, step: asked.Step, run: asked.Run, policy: asked.Policy, share: asked.Share, others: asked.Others,
 		})...)
 	}
 

@@ -210,10 +210,15 @@ func askAll(ctx context.Context, gates []cluster.Gate, node string) []cluster.Fi
 // has not touched its node: it then waits for them as long as they may take, and
 // holds up nobody meanwhile.
 func (t *turn) shutOut(findings []cluster.Finding) bool {
-	touched := t.armed || t.cordoned || t.entry.Attempt > 1
 	other := slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckGates })
 
-	return len(findings) > 0 && !touched && !other
+	return len(findings) > 0 && !t.touched(true) && !other
+}
+
+// touched tells whether the turn has disturbed its node already. Behind the cordon
+// it has, also where somebody else's cordon was there before.
+func (t *turn) touched(cordoning bool) bool {
+	return !cordoning || t.armed || t.cordoned || t.entry.Attempt > 1
 }
 
 // ask asks one gate once.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -34,6 +35,8 @@ type situation struct {
 	// vitals are what is wrong with the disk and the clock of the step's node,
 	// closed are the gates that do not hold.
 	vitals, closed []cluster.Finding
+	// unsettled are nodes that were moved and have not stayed healthy since.
+	unsettled []cluster.Finding
 	// intruded is what shows that the operator of the cluster acts.
 	intruded []cluster.Finding
 }
@@ -58,6 +61,8 @@ func defaultGuards() []guard {
 		{name: cluster.CheckEtcdRaftLag, check: guardLag},
 		{name: "control-planes", check: guardControlPlanes},
 		{name: cluster.CheckControlPlane, check: guardServing},
+		{name: cluster.CheckCanary, check: guardCanaries, unarmed: true},
+		{name: checkSettle, check: guardSettled, unarmed: true},
 		{name: cluster.CheckNodesReady, check: guardBudget},
 		{name: checkRoom, check: guardRoom},
 		{name: cluster.CheckExternalChanges, check: guardExternal, unarmed: true},
@@ -108,8 +113,8 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 		switch {
 		case len(of(cluster.CheckOperator, last)) > 0:
 			return false, "", errOccupied
-		case len(last) > 0 && t.crowded(last):
-			failed = standsBack(last)
+		case t.standsBack(last, then != nil):
+			failed = standBack(last)
 
 			return false, "", failed
 		case t.shutOut(last):
@@ -170,13 +175,19 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 	steps := t.traffic.count()
 
 	snapshot, err := t.observe(ctx, func(node cluster.Node) bool {
-		return node.Role == cluster.ControlPlane || node.Name == t.step.Node
+		moved := !t.armed && (slices.Contains(t.request.Policy.Canary, node.Name) || t.settling.watches(node.Name))
+
+		return moved || node.Role == cluster.ControlPlane || node.Name == t.step.Node
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	seen.Snapshot, seen.others = snapshot, t.traffic.others(t.step.Node)
+
+	if !t.armed {
+		seen.unsettled = t.settling.unsettled(seen, t.clock.Now(), t.touched(cordoning))
+	}
 
 	node, found := snapshot.Node(t.step.Node)
 	if found && !t.armed {
@@ -312,6 +323,34 @@ func guardControlPlanes(s situation) []cluster.Finding {
 	}
 
 	return findings
+}
+
+// guardCanaries wants every canary to run what the step leads to, and to be in
+// service: it is there to stop the others, also those whose turns have begun.
+func guardCanaries(s situation) []cluster.Finding {
+	if s.step.Canary || s.returning || s.KubernetesError != nil {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for index, name := range s.policy.Canary {
+		// One that is missing has left the cluster, and the plan knows what is wrong.
+		if node, found := s.Node(name); found && !node.Left() && node.Role == cluster.Worker && !s.policy.Holds(name) {
+			findings = append(findings, plan.Faltering(index, node, s.step)...)
+		}
+	}
+
+	return findings
+}
+
+// guardSettled wants the nodes that were moved to stay healthy.
+func guardSettled(s situation) []cluster.Finding {
+	if s.returning {
+		return nil
+	}
+
+	return s.unsettled
 }
 
 // guardPending refuses to touch a system that has not confirmed itself: an

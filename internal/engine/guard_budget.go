@@ -18,8 +18,8 @@ const (
 	attributeBudget = "max_unavailable"
 )
 
-// errNoRoom ends a turn that has not touched its node, because workers of other
-// turns use up what may be unavailable.
+// errNoRoom ends a turn that gives way, because workers of other turns use up what
+// may be unavailable. It leaves its node as it found it.
 var errNoRoom = errors.New("other workers of this run have to come back first")
 
 // guardBudget keeps no more workers unavailable than the policy allows, the
@@ -75,8 +75,29 @@ func (n *noPlaceError) Error() string { return n.why }
 
 func (n *noPlaceError) Unwrap() error { return errNoRoom }
 
-// standsBack is what a turn ends with that is crowded out for these reasons.
-func standsBack(findings []cluster.Finding) error {
+// waitsError is an [errNoRoom] for nodes that were moved before and are not as
+// they have to be.
+type waitsError struct{ why string }
+
+func (w *waitsError) Error() string { return w.why }
+
+func (w *waitsError) Unwrap() error { return errNoRoom }
+
+// aboutMoved tells whether the finding is about a node that was moved before.
+func aboutMoved(f cluster.Finding) bool {
+	return f.Check == cluster.CheckCanary || f.Check == checkSettle
+}
+
+// aboutBudget tells whether the finding is about the number of those that may be
+// unavailable.
+func aboutBudget(f cluster.Finding) bool { return f.Attribute == attributeBudget }
+
+// standBack is what a turn ends with that stands back for these reasons.
+func standBack(findings []cluster.Finding) error {
+	if index := slices.IndexFunc(findings, aboutMoved); index >= 0 {
+		return &waitsError{why: findings[index].String()}
+	}
+
 	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkRoom && f.Check != cluster.CheckGates }) {
 		return errNoRoom
 	}
@@ -84,16 +105,31 @@ func standsBack(findings []cluster.Finding) error {
 	return &noPlaceError{why: findings[0].Found}
 }
 
-// crowded tells whether nothing but other turns of this run keeps one that has
-// not touched its node yet from going on: the run may then have a better use
-// for it than to wait here.
-func (t *turn) crowded(findings []cluster.Finding) bool {
-	if t.armed || t.cordoned || len(t.traffic.others(t.step.Node)) == 0 {
-		return false
-	}
+// standsBack tells whether the turn ends here without having done anything to its
+// node, because the run has a better use for the time than to wait with it: nothing
+// is wrong but that other turns of this run are in the way, or that a node which was
+// moved before has to become well first. One that has cordoned its node, and nothing
+// more, gives it back only to the budget: others used that up meanwhile.
+func (t *turn) standsBack(findings []cluster.Finding, cordoning bool) bool {
+	beside := len(t.traffic.others(t.step.Node)) > 0
 
 	// A gate that is closed as well is waited for when there is room.
 	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })
 
-	return len(rest) > 0 && !slices.ContainsFunc(rest, func(f cluster.Finding) bool { return f.Attribute != attributeBudget && f.Check != checkRoom })
+	if t.armed || t.entry.Attempt > 1 || len(rest) == 0 {
+		return false
+	}
+
+	return !slices.ContainsFunc(rest, func(f cluster.Finding) bool {
+		switch {
+		case aboutBudget(f):
+			return !beside
+		case f.Check == checkRoom:
+			return !beside || t.cordoned
+		case aboutMoved(f):
+			return t.touched(cordoning)
+		default:
+			return true
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -198,6 +199,70 @@ func TestBudgetCountsOtherTurnsOnce(t *testing.T) {
 			})
 			if safe := len(findings) == 0; safe != given.safe {
 				t.Errorf("safe is %t, want %t: %+v", safe, given.safe, findings)
+			}
+		})
+	}
+}
+
+// TestCanaryThatIsNotDoneAndInServiceHoldsUpEverybodyElse is about what the guards
+// see of a canary on the very observation on which a node would be disturbed.
+func TestCanaryThatIsNotDoneAndInServiceHoldsUpEverybodyElse(t *testing.T) {
+	t.Parallel()
+
+	other := plan.Step{Node: "worker-1", Role: cluster.Worker, From: version.MustParse(fromLifecycle), To: version.MustParse(toLifecycle)}
+	next := other
+	next.To = version.MustParse("1.14.2")
+
+	moved := func(s cluster.Snapshot) *cluster.Node {
+		canary := at(s, "worker-0")
+		canary.Machine.Talos = version.MustParse(toLifecycle)
+
+		return canary
+	}
+
+	for name, given := range map[string]struct {
+		step plan.Step
+		hold bool
+		harm func(*cluster.Snapshot)
+		says string
+	}{
+		"in service": {step: other, harm: func(s *cluster.Snapshot) { moved(*s) }},
+		"not Ready":  {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Kube.Ready = false }, says: "runs Talos 1.13.4 and is not Ready"},
+		"cordoned":   {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Kube.Unschedulable = true }, says: "and is cordoned"},
+		"gone":       {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Gone = true }, says: "registered but gone"},
+		"silent": {step: other, harm: func(s *cluster.Snapshot) {
+			moved(*s).Machine, at(*s, "worker-0").Unreachable = nil, errors.New("connection refused")
+		}, says: "Talos API of this canary does not answer"},
+		"not in Kubernetes":          {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Kube = nil }, says: "has no Node object"},
+		"changed since":              {step: other, harm: func(*cluster.Snapshot) {}, says: "this canary runs Talos 1.13.2, and the other nodes move to 1.13.4 only behind it"},
+		"of the release line":        {step: next, harm: func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Talos = version.MustParse("1.14.0") }},
+		"not of the release line":    {step: next, harm: func(s *cluster.Snapshot) { moved(*s) }, says: "move to 1.14.2 only behind it"},
+		"held":                       {step: other, hold: true, harm: func(s *cluster.Snapshot) { moved(*s).Kube.Ready = false }},
+		"left the cluster":           {step: other, harm: func(s *cluster.Snapshot) { s.Nodes = s.Nodes[1:] }},
+		"the step is its own":        {step: plan.Step{Node: "worker-0", Role: cluster.Worker, Canary: true}, harm: func(s *cluster.Snapshot) { at(*s, "worker-0").Kube.Unschedulable = true }},
+		"Kubernetes does not answer": {step: other, harm: func(s *cluster.Snapshot) { s.KubernetesError = errors.New("away") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			snapshot := healthy(4)
+			given.harm(&snapshot)
+
+			policy := cluster.Policy{Canary: []string{"worker-0"}, Hold: map[string]bool{"worker-0": given.hold}}
+
+			share, err := cluster.ParseShare("3")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			findings := engine.Judge(engine.Asked{Snapshot: snapshot, Step: given.step, Share: share, Policy: policy})
+			findings = slices.DeleteFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckCanary })
+			wording.NoteFindings(t, findings)
+
+			switch {
+			case given.says == "" && len(findings) == 0:
+			case given.says == "" || len(findings) != 1 || !strings.Contains(findings[0].String(), given.says) || findings[0].Node != "worker-0":
+				t.Errorf("got %+v, want one that says %q", findings, given.says)
 			}
 		})
 	}

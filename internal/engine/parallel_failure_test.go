@@ -299,3 +299,51 @@ func TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestLastOneGivesItsPlaceBackThatOthersUsedUp: three workers are cordoned, as many
+// as may be unavailable, and then somebody cordons a fourth. The last of the three
+// goes back into service, without anything having been installed, and has its turn
+// when there is room again.
+func TestLastOneGivesItsPlaceBackThatOthersUsedUp(t *testing.T) {
+	given := setup{
+		Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 217},
+		Judging: []checker.Option{checker.MaxUnavailable(3)},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		r.AddApp("web", 9, &ports.Budget{MinAvailable: 4})
+
+		w := r.Worker("run-1")
+		leave, back := cordoned(r, "worker-5")
+
+		var (
+			cordons atomic.Int32
+			last    string
+		)
+
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			err := next(ctx)
+
+			if call.Method == "Cordon" && cordons.Add(1) == 3 {
+				last = call.Node
+				leave()
+			}
+
+			return err
+		})
+
+		r.Must(w, sharing(t, toLifecycle, "3"))
+		back()
+		r.At(toLifecycle)
+		r.Once()
+
+		spans := ofRole(r.spans(), last)
+		if len(spans) != 2 || spans[0].end-spans[0].begin > 60 {
+			t.Errorf("%s did not give its place back: %+v", last, r.spans())
+		}
+
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, last+" waits for its turn") {
+			t.Errorf("nobody was told that %s waits: %s", last, waits)
+		}
+	})
+}

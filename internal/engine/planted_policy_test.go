@@ -152,6 +152,33 @@ func plantedPolicies() []planted {
 			}),
 		},
 		{
+			name: "nobody looks at a canary whose turn is over", want: []checker.Invariant{checker.S10},
+			forgets: []string{cluster.CheckCanary, cluster.CheckNodesReady},
+			setup: setup{
+				Options: model.Options{ControlPlanes: 3, Workers: 4},
+				Judging: []checker.Option{checker.Canary("worker-0"), checker.MaxUnavailable(2)},
+			},
+			request: func(r *rig) engine.Request {
+				request := sharing(r.T, toLifecycle, "2")
+				request.Policy.Canary = []string{"worker-0"}
+
+				return request
+			},
+			meddle: behind("Cordon", "worker-1", 1, func(_ context.Context, h hand) { leaveFor(h, "worker-0") }),
+		},
+		{
+			name: "what others use up after the cordon is not counted", want: []checker.Invariant{checker.S10}, forgets: []string{cluster.CheckNodesReady},
+			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: twoAtATime()}, share: "2",
+			meddle: behind("Cordon", "worker-0", 1, func(_ context.Context, h hand) {
+				leaveFor(h, "worker-2")
+				leaveFor(h, "worker-3")
+			}),
+		},
+		{
+			name: "the time to settle is not known", want: []checker.Invariant{checker.S10},
+			setup: setup{Judging: []checker.Option{checker.Settle(5 * time.Minute)}},
+		},
+		{
 			name: "pods are deleted instead of evicted", want: []checker.Invariant{checker.S11}, skips: cluster.CheckDrain,
 			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1}) },
 			plant:   func(_ *rig, l *liar) { l.deletes = true },
@@ -179,6 +206,13 @@ func plantedPolicies() []planted {
 			request: func(*rig) engine.Request { return saving(forgiving{}) },
 		},
 	}
+}
+
+// leaveFor has a person cordon a node, and waits until that is old enough to be
+// known.
+func leaveFor(h hand, node string) {
+	h.must(h.rig.CordonAsPerson(node, true))
+	time.Sleep(10 * time.Second)
 }
 
 // forgiving takes whatever it gets for a snapshot.

@@ -19,9 +19,12 @@ func (w *settling) note(snapshot cluster.Snapshot, made plan.Plan, busy []plan.S
 		return
 	}
 
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	if made.Steps[0].Component != "" {
 		// Whoever has reached the end of Talos is not told apart any more.
-		w.look(snapshot, now)
+		w.judge(snapshot, now)
 
 		return
 	}
@@ -61,7 +64,7 @@ func (w *settling) note(snapshot cluster.Snapshot, made plan.Plan, busy []plan.S
 		}
 	}
 
-	w.look(snapshot, now)
+	w.judge(snapshot, now)
 }
 
 // notBegun are the nodes in service that the hop is to move, provided that it

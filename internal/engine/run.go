@@ -26,6 +26,8 @@ type run struct {
 	journal *journal
 	traffic *traffic
 	starts  *starts
+
+	settling *settling
 }
 
 // Upgrade brings the cluster to the target and blocks until it is there, or
@@ -126,6 +128,7 @@ func (e *Engine) under(held *lock, request Request) *run {
 	return &run{
 		Engine: e, request: request, since: e.clock.Now(), lock: held,
 		guards: e.guards, beside: &beside{}, journal: newJournal(), traffic: newTraffic(), starts: newStarts(),
+		settling: newSettling(request.Policy),
 	}
 }
 

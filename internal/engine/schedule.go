@@ -33,7 +33,6 @@ type schedule struct {
 	failure error
 
 	obstacle obstacle
-	settling *settling
 	// departed are the nodes, of those that the policy names, that have left.
 	departed map[string]bool
 }
@@ -47,8 +46,7 @@ func keyOf(step plan.Step) turnKey {
 
 func newSchedule(r *run, snapshot cluster.Snapshot) *schedule {
 	return &schedule{
-		run: r, snapshot: snapshot, ended: make(chan ending), turns: map[turnKey]int{},
-		settling: newSettling(r.request.Policy), departed: map[string]bool{},
+		run: r, snapshot: snapshot, ended: make(chan ending), turns: map[turnKey]int{}, departed: map[string]bool{},
 	}
 }
 

@@ -8,19 +8,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
+// checkSettle is the name of the check of nodes that were moved.
+const checkSettle = "settle"
+
 // settling keeps an eye on nodes that were moved: each must have stayed healthy
-// for a while before the next one is disturbed.
+// for a while before the next one is disturbed. The schedule asks it before it
+// starts a turn, and each turn right before it disturbs its node.
 type settling struct {
 	// most is how long that is; with 0 nothing is watched.
 	most     time.Duration
 	canaries []string
-	watched  map[string]*watched
+
+	mu      sync.Mutex
+	watched map[string]*watched
 	// passed are the transitions of the Ready conditions of those that passed.
 	passed map[string]time.Time
 	// moved tells that a turn of this run has ended.
@@ -48,6 +55,9 @@ func newSettling(policy cluster.Policy) *settling {
 
 // begin watches a node whose turn has ended.
 func (w *settling) begin(step plan.Step, ready, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	w.moved = true
 
 	if w.most > 0 {
@@ -58,17 +68,30 @@ func (w *settling) begin(step plan.Step, ready, now time.Time) {
 // look judges the nodes that are watched. Those that are no longer part of the
 // cluster are dropped.
 func (w *settling) look(snapshot cluster.Snapshot, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.judge(snapshot, now)
+}
+
+// judge is [settling.look] with the lock held.
+func (w *settling) judge(snapshot cluster.Snapshot, now time.Time) {
 	if snapshot.KubernetesError != nil {
-		w.doubt(snapshot.KubernetesError, now)
+		w.suspect(snapshot.KubernetesError, now)
 
 		return
 	}
 
 	for name, node := range w.watched {
 		found, there := snapshot.Node(name)
-		if !there || found.Gone {
+
+		switch {
+		case !there, found.Gone:
 			delete(w.watched, name)
 
+			continue
+		case found.Machine == nil && found.Unreachable == nil:
+			// Nobody asked it: it was not watched yet when the observation began.
 			continue
 		}
 
@@ -100,6 +123,13 @@ func (w *settling) look(snapshot cluster.Snapshot, now time.Time) {
 // doubt takes note of a look that failed: what cannot be observed is not known
 // to be healthy.
 func (w *settling) doubt(err error, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.suspect(err, now)
+}
+
+func (w *settling) suspect(err error, now time.Time) {
 	for _, node := range w.watched {
 		node.since, node.ails = time.Time{}, "it cannot be observed: "+err.Error()
 
@@ -115,7 +145,7 @@ func ailment(snapshot cluster.Snapshot, node cluster.Node) string {
 	case node.Kube == nil:
 		return "it has no Node object in Kubernetes"
 	case !node.Kube.Ready:
-		return "it is not Ready in Kubernetes: " + node.Kube.ReadyReason
+		return unreadyText(node)
 	case node.Machine == nil:
 		return fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable)
 	case !node.Machine.Settled():
@@ -131,11 +161,86 @@ func ailment(snapshot cluster.Snapshot, node cluster.Node) string {
 	return ""
 }
 
+// unreadyText says that Kubernetes does not call the node Ready.
+func unreadyText(node cluster.Node) string {
+	return "it is not Ready in Kubernetes: " + node.Kube.ReadyReason
+}
+
 // pending tells whether a node has to be waited for.
-func (w *settling) pending() bool { return len(w.watched) > 0 }
+func (w *settling) pending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return len(w.watched) > 0
+}
+
+// watches tells whether a node is among those that have to be waited for.
+func (w *settling) watches(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	_, found := w.watched[name]
+
+	return found
+}
+
+// unsettled says, of an observation on which a turn is about to act, which nodes
+// that were moved speak against that. Before a turn has touched its node each of
+// them must have had its time; from then on each must be healthy. The turn's own
+// node is none of them, nor are those on which other turns are at work.
+func (w *settling) unsettled(s situation, now time.Time, touched bool) []cluster.Finding {
+	if w.most == 0 || s.KubernetesError != nil {
+		return nil
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.judge(s.Snapshot, now)
+	w.relapsed(s, now)
+
+	var findings []cluster.Finding
+
+	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
+		node := w.watched[name]
+		if name == s.step.Node || touched && node.ails == "" {
+			continue
+		}
+
+		findings = append(findings, unsafe(checkSettle, name,
+			fmt.Sprintf("a node that was moved has to stay healthy for %s before another one is disturbed: %s", w.most, node.text(name, now)),
+			fmt.Sprintf("Look at it if it does not become healthy by itself (kubectl describe node %s, talosctl health).", name), nil)...)
+	}
+
+	return findings
+}
+
+// relapsed watches those once more that have had their time and are not healthy
+// any more, or were not meanwhile.
+func (w *settling) relapsed(s situation, now time.Time) {
+	for name, ready := range w.passed {
+		node, found := s.Node(name)
+		_, busy := s.others[name]
+		_, known := w.watched[name]
+
+		if !found || node.Gone || node.Kube == nil || busy || known || name == s.step.Node || node.Kube.ReadySince.Equal(ready) {
+			continue
+		}
+
+		again := &watched{since: now, ready: node.Kube.ReadySince, waiting: now}
+		if !node.Kube.Ready {
+			again.since, again.ails = time.Time{}, unreadyText(node)
+		}
+
+		w.watched[name] = again
+	}
+}
 
 // remaining is how long it takes at least until nobody has to be waited for.
 func (w *settling) remaining(now time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	var longest time.Duration
 
 	for _, node := range w.watched {
@@ -151,9 +256,12 @@ func (w *settling) remaining(now time.Time) time.Duration {
 
 // overdue is a node that has had all the time that it may take.
 func (w *settling) overdue(now time.Time) (name string, node *watched) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
-		if now.Sub(w.watched[name].waiting) >= w.most+guardPatience {
-			return name, w.watched[name]
+		if found := *w.watched[name]; now.Sub(found.waiting) >= w.most+guardPatience {
+			return name, &found
 		}
 	}
 
@@ -162,15 +270,13 @@ func (w *settling) overdue(now time.Time) (name string, node *watched) {
 
 // text is what is being waited for.
 func (w *settling) text(now time.Time) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
 	lines := make([]string, 0, len(w.watched))
 
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
-		node := w.watched[name]
-
-		line := name + " is healthy for " + now.Sub(node.since).Round(time.Second).String()
-		if node.ails != "" {
-			line = name + " is not healthy: " + node.ails
-		}
+		line := w.watched[name].text(name, now)
 
 		if slices.Contains(w.canaries, name) {
 			line = "canary " + line
@@ -180,6 +286,15 @@ func (w *settling) text(now time.Time) string {
 	}
 
 	return fmt.Sprintf("nodes to stay healthy for %s: %s", w.most, strings.Join(lines, "; "))
+}
+
+// text says how a node is.
+func (n *watched) text(name string, now time.Time) string {
+	if n.ails != "" {
+		return name + " is not healthy: " + n.ails
+	}
+
+	return name + " is healthy for " + now.Sub(n.since).Round(time.Second).String()
 }
 
 // settle waits until the nodes that were moved have stayed healthy for long
@@ -209,9 +324,7 @@ func (s *schedule) settle(ctx context.Context, next plan.Step) error {
 		}
 
 		snapshot, err := s.observe(ctx, func(node cluster.Node) bool {
-			_, watched := s.settling.watched[node.Name]
-
-			return watched || node.Role == cluster.ControlPlane
+			return node.Role == cluster.ControlPlane || s.settling.watches(node.Name)
 		})
 		if err != nil {
 			s.settling.doubt(err, s.clock.Now())

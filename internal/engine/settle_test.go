@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
 // resting is a request whose nodes must stay healthy for a while.
@@ -224,4 +226,89 @@ func TestLongSettleEndsWithTheTimeOfTheRun(t *testing.T) {
 		r.Sound()
 		r.stopped("", false)
 	})
+}
+
+// TestTurnThatHasBegunWaitsForOthersToSettle: it was begun beside another one, and
+// that is over before it comes to its own node.
+func TestTurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
+	const settle = 4 * time.Minute
+
+	given := setup{
+		Options: model.Options{ControlPlanes: 3, Workers: 4, Seed: 211},
+		Judging: []checker.Option{checker.MaxUnavailable(2), checker.Settle(settle)},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		w := r.Worker("run-1")
+		w.Client.Intercept(pullsSlowly("worker-1", 270*time.Second))
+		r.Must(w, resting(t, "2", settle))
+		r.At(toLifecycle)
+		r.Once()
+		r.rested(settle)
+
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 waits for its turn: worker-0: a node that was moved has to stay healthy for 4m0s") {
+			t.Errorf("nobody was told what worker-1 waited for: %s", waits)
+		}
+	})
+}
+
+// TestNodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun: it had stayed healthy for
+// long enough, and is not Ready once more when another one's turn has begun. A node
+// that is not cordoned yet stays in service, and on one that is nothing is installed.
+func TestNodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun(t *testing.T) {
+	const settle, ill = 20 * time.Second, 2 * time.Minute
+
+	for name, moment := range map[string]string{"before the cordon": "Pull", "behind the cordon": "Cordon"} {
+		t.Run(name, func(t *testing.T) {
+			given := setup{
+				Options: model.Options{ControlPlanes: 3, Workers: 4, Seed: 213},
+				Judging: []checker.Option{checker.MaxUnavailable(2), checker.Settle(settle)},
+			}
+
+			inCluster(t, given, func(r *rig) {
+				var (
+					mu     sync.Mutex
+					pulls  int
+					struck time.Time
+					begun  []string
+				)
+
+				w := r.Worker("run-1")
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					mu.Lock()
+
+					if !struck.IsZero() && time.Since(struck) < ill && slices.Contains([]string{"Cordon", "Install"}, call.Method) {
+						begun = append(begun, call.String())
+					}
+
+					mu.Unlock()
+
+					err := next(ctx)
+
+					mu.Lock()
+					defer mu.Unlock()
+
+					if call.Method == "Pull" && call.Node == "worker-2" {
+						pulls++
+					}
+
+					// The second pull of a node is that of its turn.
+					if struck.IsZero() && call.Method == moment && call.Node == "worker-2" && pulls == 2 {
+						struck = time.Now()
+						r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1, For: ill}})
+					}
+
+					return err
+				})
+
+				r.Must(w, resting(t, "2", settle))
+				r.At(toLifecycle)
+				r.Once()
+
+				if struck.IsZero() || len(begun) > 0 {
+					t.Errorf("worker-0 was not Ready from %s on, and meanwhile: %v\n%s", struck, begun, r.Judge.Text())
+				}
+			})
+		})
+	}
 }

@@ -83,9 +83,14 @@ const (
 
 // turn moves one node, or finishes what an earlier run began with it. It
 // returns the last transition of the node's Ready condition.
-func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
+func (r *run) turn(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	t := &turn{run: r, step: step}
 	defer r.traffic.calm(step.Node)
+	defer func() {
+		if err == nil {
+			r.settling.begin(step, t.ready, r.clock.Now())
+		}
+	}()
 
 	t.entry, t.armed = r.journal.entry(step.Key)
 	t.armed = t.armed && t.entry.Open()
@@ -101,7 +106,7 @@ func (r *run) turn(ctx context.Context, step plan.Step) (time.Time, error) {
 
 	t.whole = ctx
 
-	err := t.inTurn(ctx)
+	err = t.inTurn(ctx)
 	if errors.Is(err, errNoRoom) || errors.Is(err, errStoodDown) {
 		// Of what this run did nothing is left; what an earlier one left cordoned is
 		// put back.

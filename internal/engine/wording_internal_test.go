@@ -27,7 +27,10 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 	reference := cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}
 
 	newRun := func() *run {
-		return &run{Engine: &Engine{operator: operator.New(reference, nil), clock: realClock{}}, request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}}
+		return &run{
+			Engine:  &Engine{operator: operator.New(reference, nil), clock: realClock{}},
+			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}, settling: newSettling(cluster.Policy{Settle: time.Minute}),
+		}
 	}
 
 	lost, end := context.WithCancelCause(t.Context())
@@ -54,7 +57,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 		"3 turns in this run":               tooManyTurns(kubelet),
 		"asked for 30 legs":                 legs.exhausted(),
 		"whoever holds the lease now":       asFailure(t, begun.failed(lost, ErrLeaseLost)),
-		"unhealthy again and again":         (&schedule{run: newRun(), settling: newSettling(cluster.Policy{Settle: time.Minute})}).unsettled("worker-1", &watched{}),
+		"unhealthy again and again":         (&schedule{run: newRun()}).unsettled("worker-1", &watched{}),
 		"its old system and is in service":  (&turn{run: newRun(), step: step, entry: entry, open: true, runs: old, booted: "boot-2"}).failure(t.Context(), unsure),
 		"nothing was installed":             (&turn{run: newRun(), step: step, entry: entry, open: true}).failure(t.Context(), unsure),
 		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).state(), Remedy: gateRemedy(unsure)},

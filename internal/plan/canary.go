@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // checkCanaries refuses to move the other nodes behind a canary that had its
@@ -48,7 +49,7 @@ func (p *planner) checkCanaries() {
 
 		p.made.faltering = true
 
-		// So are those of which an API did not tell.
+		// Those of which an API did not tell are findings already, too.
 		if node.Gone || (node.Machine != nil && node.Kube != nil) {
 			p.find(canaryFinding(index, node))
 		}
@@ -68,6 +69,43 @@ func (p *planner) firstBehindCanaries() (hop int, found bool) {
 
 // behindCanaries tells whether the turn is one that canaries are to protect.
 func (s Step) behindCanaries() bool { return !s.Canary && !s.Finish && s.Component == "" }
+
+// Faltering says why a canary keeps another node's step from being taken: it is not
+// in service, or does not run what the step leads to. It is asked right before the
+// node is disturbed, of an observation that is newer than the plan.
+func Faltering(index int, canary cluster.Node, step Step) []cluster.Finding {
+	finding := cluster.Finding{
+		Check: cluster.CheckCanary, Severity: cluster.Observed, Node: canary.Name, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
+	}
+
+	switch {
+	case canary.Gone, canary.Machine != nil && canary.Kube != nil && !canary.Available():
+		return []cluster.Finding{canaryFinding(index, &canary)}
+	case canary.Machine == nil:
+		finding.Found = fmt.Sprintf("the Talos API of this canary does not answer: %v", canary.Unreachable)
+		finding.Remedy, finding.Err = "Bring it back, or remove it from canary.", canary.Unreachable
+	case canary.Kube == nil:
+		finding.Found = "this canary has no Node object in Kubernetes"
+		finding.Remedy = "Let it join, or remove it from canary."
+	case behindStep(canary.Machine.Talos, step):
+		finding.Found = fmt.Sprintf("this canary runs Talos %s, and the other nodes move to %s only behind it", canary.Machine.Talos, step.To)
+		finding.Remedy = "Find out who changed it. The next plan moves it first."
+	default:
+		return nil
+	}
+
+	return []cluster.Finding{finding}
+}
+
+// behindStep tells whether a node still has to go where the step leads. A hop to
+// another release line spares those that are in it.
+func behindStep(running version.Version, step Step) bool {
+	if step.From.Minor().Compare(step.To.Minor()) < 0 {
+		return running.Minor().Compare(step.To.Minor()) < 0
+	}
+
+	return running.Less(step.To)
+}
 
 // canaryFinding says what is wrong with a canary.
 func canaryFinding(index int, node *cluster.Node) cluster.Finding {

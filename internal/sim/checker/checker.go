@@ -37,8 +37,11 @@
 //	S9   a cordon, a hold or a condition that we did not set survives
 //	S10  no worker is disrupted while as many others are unavailable as may
 //	     be so at a time, and no node but a canary before every canary runs
-//	     the version that the run installs and is back in service; no more
-//	     kubelets restart at a time than may, and those of canaries first
+//	     the version that the run installs and is back in service, nor while one
+//	     is out of service or a node that was moved has not stayed healthy for as
+//	     long as it has to: neither cordoned nor, if that began to be so since,
+//	     installed; no more kubelets restart at a time than may, and those of
+//	     canaries first
 //	S11  budgets hold, unless the policy says otherwise, and then only after
 //	     the drain timed out
 //	S12  nothing is written without a lease
@@ -49,7 +52,8 @@
 // Which nodes are held, which are canaries, how many workers may be unavailable
 // and how many of their kubelets may restart is not in the history: [Held],
 // [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say so, and without them
-// none, none, one and one. Nor is which checks a person skipped ([Skips]), when
+// none, none, one and one. Nor is how long a node has to stay healthy ([Settle]: no
+// time). Nor is which checks a person skipped ([Skips]), when
 // the window is open ([Window]: always), whether a snapshot has to come first
 // ([SnapshotFirst]: no), which objects an operator acts on ([Operated]: none) and
 // whether that operator was to upgrade the cluster ([Delegated]: no). The version
@@ -218,7 +222,7 @@ func (c *Checker) changed(event history.Event) {
 			n.lostAt = c.at
 		}
 
-		n.up, n.ready = false, false
+		n.up, n.ready, n.complained = false, false, false
 		n.wentDown(event.Detail["by"])
 	case history.KindBoot:
 		c.booted(n, event)

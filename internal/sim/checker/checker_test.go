@@ -39,7 +39,7 @@ func held() *tale {
 func judgements() []judgement {
 	return slices.Concat(
 		machineJudgements(), versionJudgements(), writerJudgements(), claimJudgements(), workloadJudgements(),
-		budgetJudgements(), holdJudgements(), canaryJudgements(), hopJudgements(),
+		budgetJudgements(), holdJudgements(), canaryJudgements(), settleJudgements(), hopJudgements(),
 		restartJudgements(), componentJudgements(), kubernetesClaimJudgements(),
 		etcdJudgements(), unheardJudgements(), neighbourJudgements(), pairJudgements(), beginningJudgements(),
 		rollbackJudgements(), rollbackHazardJudgements(), rollbackClaimJudgements(),

@@ -107,6 +107,64 @@ func (c *Checker) hazards(n *node, cure bool) []hazard {
 	return found
 }
 
+// policyHazards are what the policy wants of other nodes before one is disturbed,
+// and before anything is installed on it, which may be long after its cordon.
+func (c *Checker) policyHazards(n *node) []hazard {
+	var found []hazard
+
+	// What its cordon cost is judged with it; an install adds what came since.
+	used := 1
+
+	for _, other := range c.all() {
+		if other == n || c.gone(other) {
+			continue
+		}
+
+		out, since := c.out(other)
+
+		if out && c.options.canary[other.name] && !c.options.canary[n.name] && !c.options.held[other.name] {
+			found = append(found, hazard{S10, key(other.name, "canary", since), fmt.Sprintf("the canary %s was out of service", other.name)})
+		}
+
+		if other.moved && c.options.settleSeconds > 0 {
+			ill := !other.ready && out
+			early := other.ready && n.cordonedBy == "" && c.at-other.readyAt < c.options.settleSeconds-prompt
+
+			if ill || early {
+				found = append(found, hazard{S10, key(other.name, "settle", since), fmt.Sprintf("%s, which was moved, had not stayed healthy for long enough", other.name)})
+			}
+		}
+
+		if ours := other.cordonedBy == byClient; other.role == worker && (ours && other.cordonedAt.place < n.cordonedAt.place || !ours && out) {
+			used++
+		}
+	}
+
+	most := max(c.options.maxUnavailable, 1)
+	if n.role == worker && n.ready && n.cordonedBy == byClient && used > most {
+		found = append(found, hazard{S10, key(n.name, "budget", n.cordonedAt), fmt.Sprintf("others had used up the %d that may be unavailable", most)})
+	}
+
+	return found
+}
+
+// out tells whether, and since when, whoever acts now has to know that a node is
+// out of service: it is cordoned, or Kubernetes does not call it Ready.
+func (c *Checker) out(n *node) (out bool, since moment) {
+	lost := moment{n.lost, n.lostAt}
+
+	switch {
+	case n.cordonedBy != "" && c.known(n.cordonedAt, c.nodesRead):
+		return true, n.cordonedAt
+	case n.ready:
+		return false, moment{}
+	case n.complained:
+		return c.known(lost, c.nodesRead), lost
+	default:
+		return c.looked()-n.lostAt > unnoticed, moment{at: n.lostAt}
+	}
+}
+
 // etcdHazards are those of a member of etcd. To boot what is installed on a node
 // already may be the cure of its own member.
 func (c *Checker) etcdHazards(n, member *node) []hazard {
@@ -175,9 +233,15 @@ func key(node, what string, began moment) string {
 	return node + " " + what + " " + strconv.FormatFloat(began.at, 'f', 3, 64)
 }
 
-// checkHazards asserts S1 and S2 for a node that is disturbed now.
+// checkHazards asserts S1, S2 and S10 for a node that is disturbed now. What is
+// installed already has to boot, whatever the policy wants of others.
 func (c *Checker) checkHazards(n *node, what string, cure bool) {
-	for _, h := range c.hazards(n, cure) {
+	found := c.hazards(n, cure)
+	if !cure && n.installers == 0 {
+		found = append(found, c.policyHazards(n)...)
+	}
+
+	for _, h := range found {
 		c.violate(h.invariant, n.name, "%s although %s", what, h.what)
 	}
 }
@@ -196,7 +260,7 @@ func (c *Checker) intends(name string) {
 
 	n.foreseen = map[string]bool{}
 
-	for _, h := range c.hazards(n, false) {
+	for _, h := range append(c.hazards(n, false), c.policyHazards(n)...) {
 		n.foreseen[h.key] = true
 	}
 }
@@ -204,7 +268,7 @@ func (c *Checker) intends(name string) {
 // checkIntended does so for an installer that ended: what was wrong before it
 // began, and still is.
 func (c *Checker) checkIntended(n *node, what string) {
-	for _, h := range c.hazards(n, false) {
+	for _, h := range append(c.hazards(n, false), c.policyHazards(n)...) {
 		if n.foreseen[h.key] {
 			c.violate(h.invariant, n.name, "%s although %s", what, h.what)
 		}

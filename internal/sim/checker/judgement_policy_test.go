@@ -3,6 +3,8 @@
 package checker_test
 
 import (
+	"time"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 )
@@ -50,6 +52,26 @@ func budgetJudgements() []judgement {
 		}},
 		{name: "S10: a slot is used again when its node is back", options: []checker.Option{checker.MaxUnavailable(2)}, tale: overlapping},
 		{name: "S10: turns overlap although they may not", want: breaks(s10), tale: overlapping},
+		{name: "S10: others used up the slots behind the cordon", want: breaks(s10), options: []checker.Option{checker.MaxUnavailable(2)}, tale: func() *tale {
+			t := six()
+			t.look()
+			t.cordon("worker-0", true, "client")
+			t.cordon("worker-1", true, "other")
+			t.cordon("worker-2", true, "other")
+			t.put("worker-0", after)
+
+			return t
+		}},
+		{name: "S10: a later turn gives way to an earlier one", options: []checker.Option{checker.MaxUnavailable(2)}, tale: func() *tale {
+			t := six()
+			t.look()
+			t.cordon("worker-0", true, "client")
+			t.cordon("worker-1", true, "client")
+			t.cordon("worker-2", true, "other")
+			t.put("worker-0", after)
+
+			return t
+		}},
 		{name: "S10: a number below one means one", options: []checker.Option{checker.MaxUnavailable(0)}, tale: roll},
 		{name: "S3: a worker is taken down on what was seen before another one began", want: breaks(s3), options: three, tale: func() *tale {
 			t := six()
@@ -157,9 +179,59 @@ func holdJudgements() []judgement {
 	}
 }
 
+// settleJudgements are about nodes that had to stay healthy before another one.
+func settleJudgements() []judgement {
+	options := []checker.Option{checker.Settle(2 * time.Minute)}
+	moved := func(do func(*tale)) func() *tale {
+		return func() *tale {
+			t := held()
+			t.turn("worker-1", after)
+			do(t)
+
+			return t
+		}
+	}
+
+	return []judgement{
+		{name: "settle: it was healthy for long enough", options: options, tale: moved(func(t *tale) {
+			t.wait(120)
+			t.turn("worker-0", after)
+		})},
+		{name: "S10: another node is cordoned too early", want: breaks(s10), options: options, tale: moved(func(t *tale) {
+			t.wait(60)
+			t.turn("worker-0", after)
+		})},
+		{name: "S10: another node is cordoned too early, although nobody looked", want: breaks(s10), options: options, tale: moved(func(t *tale) {
+			t.wait(200)
+			t.ready("worker-1", false, runsOn)
+			t.wait(20)
+			t.ready("worker-1", true, runsOn)
+			t.wait(60)
+			t.turn("worker-0", after)
+		})},
+		{name: "S10: another node is installed while it is not Ready", want: breaks(s10),
+			options: append(options, checker.MaxUnavailable(2)), tale: moved(func(t *tale) {
+				t.wait(120)
+				t.cordon("worker-0", true, "client")
+				t.ready("worker-1", false, runsOn)
+				t.put("worker-0", after)
+			})},
+	}
+}
+
 // canaryJudgements are about nodes that had to move first.
 func canaryJudgements() []judgement {
-	options := []checker.Option{checker.Canary("worker-1")}
+	options := []checker.Option{checker.Canary("worker-1"), checker.MaxUnavailable(2)}
+	left := func(do func(*tale)) func() *tale {
+		return func() *tale {
+			t := held()
+			t.turn("worker-1", after)
+			t.wait(60)
+			do(t)
+
+			return t
+		}
+	}
 
 	return []judgement{
 		{name: "canary: first, and the rest after it", options: options, tale: func() *tale {
@@ -222,6 +294,31 @@ func canaryJudgements() []judgement {
 
 			return t
 		}},
+		{name: "S10: another node is cordoned although the canary is not Ready any more", want: breaks(s10), options: options, tale: left(func(t *tale) {
+			t.ready("worker-1", false, runsOn)
+			t.look()
+			t.cordon("worker-0", true, "client")
+		})},
+		{name: "S10: another node is installed although somebody cordoned the canary", want: breaks(s10), options: options, tale: left(func(t *tale) {
+			t.cordon("worker-0", true, "client")
+			t.cordon("worker-1", true, "other")
+			t.put("worker-0", after)
+		})},
+		{name: "canary: nobody could know yet that it left", options: options, tale: left(func(t *tale) {
+			t.look()
+			t.ready("worker-1", false, runsOn)
+			t.cordon("worker-0", true, "client")
+		})},
+		{name: "canary: it leaves while an installer runs", options: options, tale: left(func(t *tale) {
+			t.cordon("worker-0", true, "client")
+			t.look()
+			t.journal("worker-0", "intent", after, "run-1")
+			t.ready("worker-1", false, runsOn)
+			t.install("worker-0", after, 0)
+			t.look()
+			t.rpc("worker-0", rpcInstall, "OK")
+			t.goDown("worker-0")
+		})},
 		{name: "S10: the canary is first in the first hop only", want: breaks(s10), options: options, tale: func() *tale {
 			t := beginOn(3, 2, "1.12.6", runsOn)
 			t.acquire("run-1 (test)")

@@ -34,8 +34,12 @@ type node struct {
 	up, ready bool
 	// stage is empty where the history does not tell of stages.
 	stage string
-	// lostAt is when it last went down or stopped being ready.
-	lostAt             float64
+	// lostAt is when it last went down or stopped being ready, lost the place of the
+	// latter. complained: its own kubelet said so while the machine ran, which
+	// Kubernetes shows at once. readyAt is when it last became ready.
+	lostAt, readyAt    float64
+	lost               int64
+	complained         bool
 	voter, etcdHealthy bool
 	// seen and etcdSeen are the places of the last looks at it, step that of
 	// the last disruptive step that matters to it.
@@ -73,6 +77,9 @@ type node struct {
 	foreseen map[string]bool
 
 	cordonedBy string
+	cordonedAt moment
+	// moved: it was put back into service with what the run installs.
+	moved bool
 	// returnable: an installer of ours ran since the last rollback. reverted: a
 	// call told it to start its other system, and it has not booted since.
 	returnable, reverted bool
@@ -115,8 +122,12 @@ func (c *Checker) introduce(event history.Event) {
 // kubelet follows what a node reports to Kubernetes.
 func (c *Checker) kubelet(n *node, event history.Event) {
 	ready := event.Detail["ready"] == isTrue
-	if n.ready && !ready {
-		n.lostAt = c.at
+	switch {
+	case n.ready && !ready:
+		n.lostAt, n.lost = c.at, c.now
+		n.complained = n.up && (n.stage == "" || n.stage == "running") && !n.unproven
+	case ready && !n.ready:
+		n.readyAt = c.at
 	}
 
 	n.ready = ready

@@ -23,6 +23,7 @@ type options struct {
 	// openings are in seconds since the simulation began; none means always.
 	openings      [][2]float64
 	snapshotFirst bool
+	settleSeconds float64
 	delegated     bool
 	// operated are objects as the history names them.
 	operated map[string]bool
@@ -70,6 +71,12 @@ func Held(nodes ...string) Option {
 // any other one was disturbed.
 func Canary(nodes ...string) Option {
 	return func(o *options) { o.canary = add(o.canary, nodes) }
+}
+
+// Settle says how long a node that was moved had to stay healthy before another one
+// was disturbed; without it that is no time at all.
+func Settle(d time.Duration) Option {
+	return func(o *options) { o.settleSeconds = d.Seconds() }
 }
 
 // Skips names the checks whose findings the run may go on with: two-members,

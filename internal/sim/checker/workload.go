@@ -32,6 +32,7 @@ func (c *Checker) cordoned(event history.Event) {
 
 		// What a turn asked for has long been written down when it ends.
 		n.cordonedBy, n.fell = "", 0
+		n.moved = by == byClient && c.atTarget(n)
 
 		return
 	}
@@ -47,7 +48,7 @@ func (c *Checker) cordoned(event history.Event) {
 		c.checkWorkers(n, "was cordoned")
 	}
 
-	n.cordonedBy = by
+	n.cordonedBy, n.cordonedAt = by, moment{c.now, c.at}
 	delete(c.evicted, n.name)
 }
 
