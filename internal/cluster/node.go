@@ -178,6 +178,10 @@ type KubeNode struct {
 	// CordonedByTalos tells that the machine cordoned its own node, as it does in
 	// a legacy upgrade, a shutdown or a reset (annotation talos.dev/cordoned).
 	CordonedByTalos bool
+	// LastWriter names who else has written to the Node object since we last did, as
+	// far as Kubernetes remembers: not its kubelet, nor the controllers that look after
+	// nodes. Who only took something away is not remembered.
+	LastWriter string
 	// Pressure are the kubelet's complaints: [DiskPressure], MemoryPressure and
 	// PIDPressure.
 	Pressure []string

@@ -35,8 +35,10 @@ func (t *turn) drain(ctx context.Context) error {
 
 	left, err := t.evictAll(ctx)
 
+	var unguarded *guardError
+
 	switch {
-	case err == nil || t.whole.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+	case err == nil || t.whole.Err() != nil || !errors.Is(err, context.DeadlineExceeded), errors.As(err, &unguarded):
 		return err
 	case ctx.Err() != nil && len(left) > 0:
 		return &drainError{timeout: t.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
@@ -157,6 +159,10 @@ func (t *turn) emptied(ctx context.Context, remove func(context.Context, []clust
 			return false, seen, err
 		}
 
+		if ok, seen, err := t.staysCordoned(ctx); err != nil || !ok {
+			return false, seen, err
+		}
+
 		pods, err := t.kubernetes.PodsToEvict(ctx, t.step.Node)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
@@ -175,6 +181,56 @@ func (t *turn) emptied(ctx context.Context, remove func(context.Context, []clust
 		return abandoned, fmt.Sprintf("%d pods are left", len(pods)), err
 	})
 }
+
+// staysCordoned looks after the cordon of a node that is being drained: without it
+// the pods come back as quickly as they are evicted. Somebody may take it away by
+// mistake, and it is set once more; who does so again means it.
+func (t *turn) staysCordoned(ctx context.Context) (ok bool, seen string, err error) {
+	nodes, err := t.kubernetes.Nodes(ctx)
+	if err != nil {
+		return false, err.Error(), onlyFatal(err)
+	}
+
+	index := slices.IndexFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == t.step.Node })
+	if index < 0 || nodes[index].Unschedulable {
+		return true, "", nil
+	}
+
+	lifted := &uncordonedError{by: nodes[index].LastWriter}
+	if t.uncordoned {
+		return false, "", lifted
+	}
+
+	if err := t.occupyNow(ctx); err != nil {
+		return false, "", err
+	}
+
+	t.uncordoned = true
+	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
+
+	return true, "", nil
+}
+
+// uncordonedError is a node that somebody else puts back into service while it is
+// being drained.
+type uncordonedError struct {
+	// by is who wrote to it last, empty where Kubernetes does not tell.
+	by string
+}
+
+func (u *uncordonedError) who() string {
+	if u.by == "" {
+		return ""
+	}
+
+	return fmt.Sprintf(" (since this run did, %s has written to its Node object)", u.by)
+}
+
+func (u *uncordonedError) Error() string {
+	return "somebody uncordoned the node twice while it was being drained" + u.who() + ", and pods that are evicted would come back"
+}
+
+func (u *uncordonedError) Unwrap() error { return ErrUncordoned }
 
 // abandoned tells whether all pods are on their way out and the node is not
 // Ready: its kubelet then confirms no deletion, and waiting for that could take

@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -268,5 +269,87 @@ func TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestDrainLooksAfterItsCordon: somebody uncordons the node while it is being
+// drained, and the pods that were evicted would come back again and again.
+func TestDrainLooksAfterItsCordon(t *testing.T) {
+	const replicas = 3
+
+	for name, given := range map[string]struct {
+		// times is how often somebody does so, most how many pods may be evicted from the
+		// node: all once, and once more for each time.
+		times, most int
+		deletes     bool
+	}{
+		"once":                              {times: 1, most: 2 * replicas},
+		"whenever they see it":              {times: 1000, most: 3 * replicas},
+		"and what is left is to be deleted": {times: 1000, most: 3 * replicas, deletes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Judging: []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}}, func(r *rig) {
+				r.AddApp("web", replicas, &ports.Budget{MinAvailable: replicas - 1})
+
+				request := undrained(to(toLifecycle))
+				if given.deletes {
+					request.Policy.Drain.OnTimeout = cluster.DrainDelete
+				}
+
+				ctx, end := context.WithCancel(context.Background())
+				defer end()
+
+				w := r.Worker("run-1")
+				r.during(w, "Evict", "", func() { go r.uncordons(ctx, "worker-0", given.times) })
+
+				err := w.Apply(context.Background(), request)
+				end()
+
+				if warnings := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "somebody uncordoned the node while it was being drained; it was cordoned again") {
+					t.Errorf("nobody was told: %s", warnings)
+				}
+
+				if given.times == 1 {
+					if err != nil {
+						t.Fatal(err)
+					}
+
+					r.At(toLifecycle)
+				} else {
+					failed := failure(t, err, engine.ErrUncordoned, "worker-0")
+					if text := failed.Detail(); strings.Contains(text, "on_timeout") || strings.Contains(text, "drain.timeout") || !strings.Contains(text, "Find out who uncordons it") {
+						t.Errorf("it leads the wrong way: %s", text)
+					}
+
+					r.Sound()
+					r.stopped("worker-0", false)
+				}
+
+				evicted := slices.DeleteFunc(r.Judge.Of(history.KindEvict, history.KindDelete), func(e history.Event) bool {
+					return e.Node != "worker-0" || e.Kind == history.KindEvict && e.Detail["outcome"] != "evicted"
+				})
+				if len(evicted) > given.most || len(r.Judge.Of(history.KindDelete)) > 0 {
+					t.Errorf("%d pods were removed from worker-0, want %d at most and none deleted\n%s", len(evicted), given.most, r.Judge.Text())
+				}
+			})
+		})
+	}
+}
+
+// uncordons has a person uncordon a node whenever it is cordoned, so many times.
+func (r *rig) uncordons(ctx context.Context, node string, times int) {
+	for times > 0 && ctx.Err() == nil {
+		if r.State(node).Unschedulable {
+			times--
+
+			if err := r.CordonAsPerson(node, false); err != nil {
+				r.T.Error(err)
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
 	}
 }

@@ -50,6 +50,8 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		waited := strings.TrimPrefix(err.Error(), ErrNeverReturned.Error()+": ")
 		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", t.step.Node, stopped(waited))
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
+	case errors.Is(err, ErrUncordoned):
+		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone while it is upgraded, then run terraform apply again."
 	case errors.Is(err, ErrDrain):
 		failed.Remedy = drainRemedy(err)
 	case errors.Is(err, ErrGate):
@@ -177,6 +179,8 @@ func brief(err error) string {
 		return fmt.Sprintf("node %s lost its platform", failure.Node)
 	case errors.Is(err, ErrFallback):
 		return fmt.Sprintf("node %s fell back to its old system by itself", failure.Node)
+	case errors.Is(err, ErrUncordoned):
+		return fmt.Sprintf("somebody uncordoned node %s while it was being drained", failure.Node)
 	case errors.Is(err, ErrDrain):
 		return fmt.Sprintf("node %s could not be drained", failure.Node)
 	case errors.Is(err, ErrInstaller):

@@ -134,6 +134,9 @@ var (
 	ErrNeverReturned = errors.New("node did not come back")
 	// ErrDrain: pods did not leave a node in time.
 	ErrDrain = errors.New("node could not be drained")
+	// ErrUncordoned: somebody else put a node back into service while it was being
+	// drained.
+	ErrUncordoned = errors.New("somebody uncordoned the node")
 	// ErrUnsettled: a node that was moved did not stay healthy for as long as
 	// it has to before the next one is disturbed.
 	ErrUnsettled = errors.New("node did not stay healthy")

@@ -47,6 +47,9 @@ type liar struct {
 	uncordon func(client, node string)
 	// schedulable is a node that never seems to be cordoned.
 	schedulable string
+	// unschedulable is a node that seems to be cordoned by us from its first cordon on.
+	unschedulable string
+	occupied      atomic.Bool
 	// deletes removes pods without asking budgets.
 	deletes bool
 
@@ -193,6 +196,10 @@ func (l *liar) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 		node.Ready = node.Ready || node.Name == l.hidden
 		node.Unschedulable = node.Unschedulable && node.Name != l.schedulable
 
+		if node.Name == l.unschedulable && l.occupied.Load() {
+			node.Unschedulable, node.CordonedBy = true, l.Name()
+		}
+
 		if l.kubernetes != "" {
 			node.Kubelet = version.MustParse(l.kubernetes)
 		}
@@ -221,6 +228,9 @@ func (l *liar) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error
 
 func (l *liar) Cordon(ctx context.Context, node, run string) (bool, error) {
 	ours, err := l.Client.Cordon(ctx, node, run)
+	if node == l.unschedulable {
+		l.occupied.Store(true)
+	}
 
 	return ours || err == nil && l.uncordon != nil, err
 }

@@ -190,6 +190,14 @@ func plantedPolicies() []planted {
 			plant:   func(_ *rig, l *liar) { l.deletes = true },
 		},
 		{
+			name: "nobody looks after the cordon of a drain", want: []checker.Invariant{checker.S11}, skips: cluster.CheckDrain,
+			prepare: func(r *rig) { r.AddApp("web", 4, &ports.Budget{MinAvailable: 3}) },
+			plant:   func(_ *rig, l *liar) { l.unschedulable = "worker-0" },
+			meddle: behind("Cordon", "worker-0", 1, func(_ context.Context, h hand) {
+				time.AfterFunc(2*time.Second, func() { h.must(h.rig.CordonAsPerson("worker-0", false)) })
+			}),
+		},
+		{
 			name: "the window is not looked at", want: []checker.Invariant{checker.S13},
 			setup: setup{Judging: []checker.Option{checker.Window(begin, checker.Opening{From: begin, To: begin.Add(4 * time.Minute)})}},
 		},

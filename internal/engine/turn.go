@@ -46,6 +46,8 @@ type turn struct {
 	ran int
 	// cordoned tells that the cordon on the node is ours.
 	cordoned bool
+	// uncordoned tells that somebody took that cordon away once.
+	uncordoned bool
 	// served tells that the node is back in service.
 	served bool
 	// stayed tells that the turn leaves the node with what it ran, for the next

@@ -57,6 +57,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 		"3 turns in this run":               tooManyTurns(kubelet),
 		"asked for 30 legs":                 legs.exhausted(),
 		"whoever holds the lease now":       asFailure(t, begun.failed(lost, ErrLeaseLost)),
+		"kubectl-edit has written to its N": (&turn{run: newRun(), step: step}).failure(t.Context(), &uncordonedError{by: "kubectl-edit"}),
 		"unhealthy again and again":         (&schedule{run: newRun()}).unsettled("worker-1", &watched{}),
 		"its old system and is in service":  (&turn{run: newRun(), step: step, entry: entry, open: true, runs: old, booted: "boot-2"}).failure(t.Context(), unsure),
 		"nothing was installed":             (&turn{run: newRun(), step: step, entry: entry, open: true}).failure(t.Context(), unsure),

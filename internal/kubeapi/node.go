@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
@@ -40,10 +41,42 @@ func (c *Client) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 
 	nodes := make([]cluster.KubeNode, 0, len(list.Items))
 	for i := range list.Items {
-		nodes = append(nodes, kubeNode(&list.Items[i]))
+		node := kubeNode(&list.Items[i])
+		node.LastWriter = lastWriter(list.Items[i].ManagedFields, c.manager())
+		nodes = append(nodes, node)
 	}
 
 	return nodes, nil
+}
+
+// manager is the name under which the API server remembers what the client wrote.
+func (c *Client) manager() string {
+	name, _, _ := strings.Cut(c.config.UserAgent, "/")
+
+	return name
+}
+
+// lastWriter is the newest manager in the fields of an object that is not older than
+// our own; empty where there is none.
+func lastWriter(fields []metav1.ManagedFieldsEntry, own string) string {
+	ours := slices.IndexFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == own && f.Time != nil })
+	if ours < 0 {
+		return ""
+	}
+
+	name, since := "", fields[ours].Time
+
+	for _, field := range fields {
+		if field.Manager == own || field.Manager == "kubelet" || field.Manager == "kube-controller-manager" || field.Subresource != "" {
+			continue
+		}
+
+		if field.Time != nil && !field.Time.Before(since) {
+			name, since = field.Manager, field.Time
+		}
+	}
+
+	return name
 }
 
 func kubeNode(node *corev1.Node) cluster.KubeNode {

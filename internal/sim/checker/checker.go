@@ -43,7 +43,8 @@
 //	     installed; no more kubelets restart at a time than may, and those of
 //	     canaries first
 //	S11  budgets hold, unless the policy says otherwise, and then only after
-//	     the drain timed out
+//	     the drain timed out; no pod is removed that comes back because somebody
+//	     uncordoned its node, which is cordoned again once
 //	S12  nothing is written without a lease
 //	S13  nothing starts outside the maintenance window; a node whose turn began
 //	     inside is finished

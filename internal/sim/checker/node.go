@@ -78,6 +78,10 @@ type node struct {
 
 	cordonedBy string
 	cordonedAt moment
+	// lifted is when somebody else last took a cordon of ours away, lifts is how often
+	// since we set the first one.
+	lifted moment
+	lifts  int
 	// moved: it was put back into service with what the run installs.
 	moved bool
 	// returnable: an installer of ours ran since the last rollback. reverted: a

@@ -30,6 +30,14 @@ func (c *Checker) cordoned(event history.Event) {
 			c.violate(S9, n.name, "lifted a cordon that somebody else had set")
 		}
 
+		switch {
+		case by == byClient:
+			n.lifts = 0
+		case n.cordonedBy == byClient:
+			n.lifted = moment{c.now, c.at}
+			n.lifts++
+		}
+
 		// What a turn asked for has long been written down when it ends.
 		n.cordonedBy, n.fell = "", 0
 		n.moved = by == byClient && c.atTarget(n)
@@ -73,6 +81,7 @@ func (c *Checker) removed(event history.Event) {
 			c.acted(event, "evicted "+pod)
 			c.ownHands(event, "evicted "+pod)
 			c.checkBudget(event, "evicted", pod, false)
+			c.checkLifted(event, "evicted", pod)
 		case "blocked":
 			c.acted(event, "asked for the eviction of "+pod)
 		}
@@ -83,6 +92,18 @@ func (c *Checker) removed(event history.Event) {
 	c.acted(event, "deleted "+pod)
 	c.ownHands(event, "deleted "+pod)
 	c.checkBudget(event, "deleted", pod, true)
+	c.checkLifted(event, "deleted", pod)
+}
+
+// checkLifted asserts S11 for a pod that comes back: somebody took the cordon of its
+// node away, or did so again after we had set it once more.
+func (c *Checker) checkLifted(event history.Event, what, pod string) {
+	n := c.node(event.Node)
+	if n.lifts == 0 || n.lifts == 1 && n.cordonedBy != "" || !c.known(n.lifted, c.nodesRead) {
+		return
+	}
+
+	c.violate(S11, event.Node, "%s %s, which comes back: somebody else had uncordoned the node", what, pod)
 }
 
 // punctual is the part of a timeout that must have passed: on a clock that runs
