@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // checkBudget is the name of the check of how many workers are unavailable, and
@@ -61,10 +62,19 @@ func guardBudget(s situation) []cluster.Finding {
 
 	findings := unsafe(checkBudget, away[0],
 		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.share, len(workers), most, strings.Join(away, ", ")),
-		"Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable.", nil)
+		budgetRemedy(s.Snapshot), nil)
 	findings[0].Attribute = attributeBudget
 
 	return findings
+}
+
+// budgetRemedy is what to do about a budget that is spent.
+func budgetRemedy(snapshot cluster.Snapshot) string {
+	if !plan.SparesOne(snapshot) {
+		return "Bring them back (kubectl uncordon, kubectl describe node)."
+	}
+
+	return "Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable."
 }
 
 // noPlaceError is an [errNoRoom] for the lack of nodes to which the pods could

@@ -45,16 +45,18 @@ func roomOn(node cluster.KubeNode, run string, busy bool) room {
 }
 
 // guardRoom keeps a node in service while other turns of this run have every
-// node that could take its pods: these would have nowhere to go. Where there is
-// no such node anyway, as in a cluster of one worker, waiting is of no use.
+// node that could take its pods: these would have nowhere to go. So does it with the
+// last one that takes pods while another turn empties a node, whether that one takes
+// any afterwards or not. Where there is no such node anyway, as in a cluster of one
+// worker, waiting is of no use.
 func guardRoom(s situation) []cluster.Finding {
 	node, found := s.Node(s.step.Node)
-	if !s.cordoning || !found || !node.Available() {
-		// A node that takes no pods itself takes no room away.
+	if !s.cordoning || !found || node.Kube == nil || !node.Kube.Ready {
+		// To move a node that is not Ready may be what brings it back.
 		return nil
 	}
 
-	var later []string
+	var later, emptied []string
 
 	for _, other := range s.Managed() {
 		if other.Name == node.Name || other.Kube == nil {
@@ -63,22 +65,29 @@ func guardRoom(s situation) []cluster.Finding {
 
 		_, busy := s.others[other.Name]
 
-		switch roomOn(*other.Kube, s.run, busy) {
-		case roomNow:
+		switch room := roomOn(*other.Kube, s.run, busy); {
+		case room == roomNow:
 			return nil
-		case roomLater:
+		case room == roomLater:
 			later = append(later, other.Name)
-		case noRoom:
+		case busy && !other.Kube.ExcludesWorkloads:
+			emptied = append(emptied, other.Name)
 		}
 	}
 
-	if len(later) == 0 {
+	slices.Sort(later)
+	slices.Sort(emptied)
+
+	switch {
+	case len(later) > 0:
+		return unsafe(checkRoom, node.Name,
+			fmt.Sprintf("its pods could only go to nodes that this run has taken out of service: %s", strings.Join(later, ", ")),
+			"They come back by themselves; one more node that takes pods would let them move at the same time.", nil)
+	case len(emptied) > 0 && node.Available():
+		return unsafe(checkRoom, node.Name,
+			fmt.Sprintf("it is the last node that takes pods, and this run is at work on others that somebody else has cordoned: %s", strings.Join(emptied, ", ")),
+			"Take their cordons away (kubectl uncordon), so that its pods have somewhere to go.", nil)
+	default:
 		return nil
 	}
-
-	slices.Sort(later)
-
-	return unsafe(checkRoom, node.Name,
-		fmt.Sprintf("its pods could only go to nodes that this run has taken out of service: %s", strings.Join(later, ", ")),
-		"They come back by themselves; one more node that takes pods would let them move at the same time.", nil)
 }

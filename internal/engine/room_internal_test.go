@@ -7,6 +7,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // TestNodeIsKeptForThePodsOfOthers is about a node whose pods could go to one
@@ -23,12 +24,15 @@ func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
 		"in its turn":                       {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, busy: true, keeps: true},
 		"in its turn and down":              {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Unschedulable: true, CordonedBy: "run-1"}, busy: true, keeps: true},
 		"in its turn, cordoned before":      {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-0"}, busy: true, keeps: true},
-		"in its turn, cordoned by a person": {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true}, busy: true},
+		"in its turn, cordoned by a person": {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true}, busy: true, keeps: true},
+		"both cordoned by a person":         {own: cluster.KubeNode{Ready: true, Unschedulable: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true}, busy: true},
+		"cordoned by a person at rest":      {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true}},
 		"left cordoned by this run":         {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, keeps: true},
 		"left cordoned by an earlier one":   {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-0"}},
 		"down by itself":                    {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{}},
 		"tainted and in its turn":           {own: cluster.KubeNode{Ready: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1", ExcludesWorkloads: true}, busy: true},
-		"takes no pods itself":              {own: cluster.KubeNode{Ready: true, Unschedulable: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, busy: true},
+		"takes no pods itself":              {own: cluster.KubeNode{Ready: true, Unschedulable: true}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, busy: true, keeps: true},
+		"is not Ready itself":               {own: cluster.KubeNode{}, other: cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}, busy: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,9 +47,12 @@ func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
 				seen.others = map[string]bool{"other": true}
 			}
 
-			if findings := guardRoom(seen); len(findings) > 0 != given.keeps {
+			findings := guardRoom(seen)
+			if len(findings) > 0 != given.keeps {
 				t.Errorf("is it kept? %+v", findings)
 			}
+
+			wording.NoteFindings(t, findings)
 
 			seen.cordoning = false
 			if findings := guardRoom(seen); len(findings) > 0 {

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -113,5 +115,52 @@ func TestOnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
 		if warnings := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "no other node") {
 			t.Errorf("nobody was told that the drain was left out: %s", warnings)
 		}
+	})
+}
+
+// TestLastNodeThatTakesPodsIsNotTakenWithACordonedOne: of two workers one is cordoned
+// by a person, and both may be unavailable. Before anything is touched it is said that
+// the pods of the other one would have nowhere to go; who accepts that has them moved
+// one after the other at least.
+func TestLastNodeThatTakesPodsIsNotTakenWithACordonedOne(t *testing.T) {
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Seed: 223}, Judging: []checker.Option{checker.MaxUnavailable(2)}}
+
+	inCluster(t, given, func(r *rig) {
+		r.AddApp("web", 3, nil)
+
+		leave, back := cordoned(r, "worker-1")
+		leave()
+
+		refused := r.Worker("run-1")
+		failed := failure(t, refused.Apply(context.Background(), sharing(t, toLifecycle, "2")), engine.ErrBlocked, "worker-0")
+
+		if text := failed.Error(); !strings.Contains(text, "it is the only node that takes pods") || strings.Contains(text, "raise max_unavailable") {
+			t.Errorf("it leads the wrong way: %v", failed)
+		}
+
+		if _, mutating := refused.Client.Calls(); mutating > 0 {
+			t.Errorf("%d mutating calls, want none", mutating)
+		}
+
+		w := r.Worker("run-2")
+		w.Client.Intercept(pullsSlowly("worker-0", 5*time.Second))
+		r.Must(w, undrained(sharing(t, toLifecycle, "2")))
+		r.Sound()
+		r.Once()
+
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "it is the last node that takes pods, and this run is at work on others that somebody else has cordoned: worker-1") {
+			t.Errorf("nobody was told what worker-0 waits for: %s", waits)
+		}
+
+		gone := r.Judge.Of(history.KindDown)
+		came := slices.IndexFunc(r.Judge.Of(history.KindBoot), func(e history.Event) bool { return e.Node == "worker-1" })
+		taken := ofRole(r.spans(), "worker-0")
+
+		if came < 0 || len(taken) != 1 || taken[0].begin < r.Judge.Of(history.KindBoot)[came].Sim || gone[0].Node != "worker-1" {
+			t.Errorf("worker-0 did not wait for worker-1\n%s", r.Judge.Text())
+		}
+
+		back()
+		r.At(toLifecycle)
 	})
 }

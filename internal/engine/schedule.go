@@ -302,5 +302,5 @@ func (s *schedule) noRoom() []cluster.Finding {
 		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", max(s.made.Budget, 1), away)
 	}
 
-	return unsafe(checkBudget, "", found, "Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable.", nil)
+	return unsafe(checkBudget, "", found, budgetRemedy(s.snapshot), nil)
 }

@@ -11,8 +11,8 @@ import (
 
 // checkBudget refuses a roll that would stand still because the budget of
 // unavailable workers is spent by some that are not brought back in time: not
-// by the roll at all, or only after others had their turn.
-func (p *planner) checkBudget() {
+// by the roll at all, or only after others had their turn. It tells whether it did.
+func (p *planner) checkBudget() (refused bool) {
 	workers := make(map[string]*subject, len(p.nodes))
 	// passed are the workers that had their turn.
 	passed := make(map[string]bool, len(p.nodes))
@@ -53,9 +53,11 @@ func (p *planner) checkBudget() {
 				Remedy: remedy,
 			})
 
-			return
+			return true
 		}
 	}
+
+	return false
 }
 
 // stage are the steps from the first on among which the unavailable workers may
@@ -107,8 +109,77 @@ func (p *planner) spent(passed map[string]bool) (spent []string, remedy string) 
 		ways = append(ways, "bring back those that are not ready (kubectl describe node) or remove them from the cluster")
 	}
 
-	ways = append(ways, "or raise max_unavailable.")
-	remedy = strings.Join(ways, ", ")
+	if SparesOne(p.snapshot) {
+		ways = append(ways, "raise max_unavailable")
+	}
+
+	if last := len(ways) - 1; last > 0 {
+		ways[last] = "or " + ways[last]
+	}
+
+	remedy = strings.Join(ways, ", ") + "."
 
 	return spent, strings.ToUpper(remedy[:1]) + remedy[1:]
+}
+
+// SparesOne tells whether one node more may go out of service without the last one
+// that takes pods: only then is a larger max_unavailable safe. Those that a run of
+// ours has cordoned come back by themselves.
+func SparesOne(snapshot cluster.Snapshot) bool {
+	takes := 0
+
+	for i := range snapshot.Nodes {
+		if node := &snapshot.Nodes[i]; !node.Gone && node.Kube != nil && node.Kube.Ready && takesPods(node) {
+			takes++
+		}
+	}
+
+	return takes > 1
+}
+
+// takesPods tells whether pods can be scheduled on the node, now or when a run of
+// ours is done with it.
+func takesPods(node *cluster.Node) bool {
+	return !node.Kube.ExcludesWorkloads && (!node.Kube.Unschedulable || node.Kube.CordonedBy != "")
+}
+
+// checkRoom refuses a roll that would take the only node out of service that takes
+// pods, where somebody has cordoned the others: its pods would have nowhere to go.
+// Where no other could take any, as in a cluster of one worker, that cannot be helped.
+func (p *planner) checkRoom() {
+	if !p.policy.Drain.Enabled {
+		return
+	}
+
+	var (
+		only     *subject
+		cordoned []string
+	)
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+
+		switch {
+		case node.Kube == nil, node.Kube.ExcludesWorkloads:
+		case !takesPods(node.Node):
+			// To lift the cordon of one that is not Ready would not help.
+			if node.Kube.Ready {
+				cordoned = append(cordoned, node.Name)
+			}
+		case only != nil:
+			return
+		default:
+			only = node
+		}
+	}
+
+	if only == nil || !only.Kube.Ready || len(cordoned) == 0 || only.moves == 0 || only.unfinished() {
+		return
+	}
+
+	p.find(cluster.Finding{
+		Check: cluster.CheckDrain, Severity: cluster.Observed, Node: only.Name,
+		Found:  "it is the only node that takes pods, and while it is upgraded they would have nowhere to go; cordoned by somebody else: " + listed(cordoned),
+		Remedy: "Take a cordon away (kubectl uncordon), or add a node that takes pods.",
+	})
 }

@@ -374,6 +374,68 @@ func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
 	}
 }
 
+// TestLastNodeThatTakesPodsStays: somebody has cordoned the others, and the pods of
+// the last one would have nowhere to go. Nobody is led there either.
+func TestLastNodeThatTakesPodsStays(t *testing.T) {
+	t.Parallel()
+
+	const drained = true
+
+	two := func(most string, drains bool, change func(*scene)) *scene {
+		s := newScene(3, 2)
+		s.policy.MaxUnavailable, s.policy.Drain.Enabled = share(most), drains
+
+		for index := range s.snapshot.Nodes {
+			if node := &s.snapshot.Nodes[index]; node.Role == cluster.ControlPlane {
+				node.Kube.ExcludesWorkloads = true
+			}
+		}
+
+		change(s)
+
+		return s
+	}
+
+	cordoned := func(s *scene) { s.cordoned("worker-1", "") }
+
+	runPaths(t, map[string]pathCase{
+		"as many may be unavailable as there are": {
+			scene: two("2", drained, cordoned), severity: cluster.Observed, node: "worker-2",
+			says: []string{
+				"it is the only node that takes pods", "cordoned by somebody else: worker-1 (check drain). Take a cordon away (kubectl uncordon), or add a node that takes pods.",
+			},
+		},
+		"fewer may be": {
+			scene: two("1", drained, cordoned), severity: cluster.Observed,
+			says: []string{"taken up by worker-1 (cordoned) (check nodes-ready). Take their cordons away (kubectl uncordon)."},
+		},
+		"fewer may be, and one is not ready": {
+			scene: two("1", drained, func(s *scene) { s.cordoned("worker-1", "").notReady("worker-1") }), severity: cluster.Observed,
+			says: []string{"Take their cordons away (kubectl uncordon), or bring back those that are not ready (kubectl describe node) or remove them from the cluster."},
+		},
+	})
+
+	for behaviour, s := range map[string]*scene{
+		"nothing is drained":                two("2", !drained, func(s *scene) { s.runs("1.13.0").cordoned("worker-1", "") }),
+		"an earlier run cordoned the other": two("2", drained, func(s *scene) { s.cordoned("worker-1", "run-0") }),
+		"the other is not ready":            two("2", drained, func(s *scene) { s.notReady("worker-1") }),
+		"it stays as it is":                 two("2", drained, func(s *scene) { s.cordoned("worker-1", "").runs("1.13.4", "worker-2") }),
+		"there is no other":                 two("2", drained, func(s *scene) { s.gone("worker-1") }),
+		"the cordoned one is not ready":     two("2", drained, func(s *scene) { s.cordoned("worker-1", "").notReady("worker-1") }),
+		"the cordoned one takes no pods": two("2", drained, func(s *scene) {
+			s.cordoned("worker-1", "").node("worker-1").Kube.ExcludesWorkloads = true
+		}),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) > 0 {
+				t.Errorf("findings: %v", blocking)
+			}
+		})
+	}
+}
+
 func (s *scene) canary(names ...string) *scene {
 	s.policy.Canary = append(s.policy.Canary, names...)
 

@@ -38,7 +38,10 @@ func (p *planner) checkWork() {
 	p.checkExternal()
 	p.checkPressure()
 	p.checkCanaries()
-	p.checkBudget()
+
+	if !p.checkBudget() {
+		p.checkRoom()
+	}
 }
 
 // checkRoles wants the one role that may upgrade. Where nobody can tell the
