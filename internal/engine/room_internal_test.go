@@ -61,3 +61,24 @@ func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// TestNobodyIsAdvisedToLeaveNoNodeForPods: a larger max_unavailable would take the last
+// node out of service that takes any.
+func TestNobodyIsAdvisedToLeaveNoNodeForPods(t *testing.T) {
+	t.Parallel()
+
+	seen := situation{
+		Snapshot: cluster.Snapshot{Nodes: []cluster.Node{
+			{Name: "worker-0", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
+			{Name: "worker-1", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true}},
+		}},
+		step: plan.Step{Node: "worker-0", Role: cluster.Worker}, run: "run-1", share: cluster.OneAtATime(),
+	}
+
+	findings := guardBudget(seen)
+	wording.NoteFindings(t, findings)
+
+	if len(findings) != 1 || findings[0].Remedy != "Bring them back (kubectl uncordon, kubectl describe node)." {
+		t.Errorf("got %+v", findings)
+	}
+}

@@ -3,10 +3,14 @@
 package plan_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // wide lets two workers be unavailable, so that the budget alone stops nothing.
@@ -125,5 +129,38 @@ func TestNothingStartsBehindACanaryThatFalters(t *testing.T) {
 		if got := stepNames(plan.Plan{Steps: test.scene.said(t).Startable(test.scene.snapshot, test.busy)}); got != test.want {
 			t.Errorf("%s: startable %q, want %q, of\n%s", behaviour, got, test.want, render(test.scene.said(t)))
 		}
+	}
+}
+
+// TestCanaryKeepsAStepFromBeingTaken is about what is seen of a canary right before
+// another node is disturbed.
+func TestCanaryKeepsAStepFromBeingTaken(t *testing.T) {
+	t.Parallel()
+
+	step := plan.Step{Node: "worker-1", From: version.MustParse("1.13.2"), To: version.MustParse("1.13.4")}
+	ready := &cluster.KubeNode{Ready: true}
+	runs := func(talos string) *cluster.Machine { return &cluster.Machine{Talos: version.MustParse(talos)} }
+
+	for name, given := range map[string]struct {
+		canary cluster.Node
+		says   string
+	}{
+		"in service":        {canary: cluster.Node{Kube: ready, Machine: runs("1.13.4")}},
+		"silent":            {canary: cluster.Node{Kube: ready, Unreachable: errors.New("connection refused")}, says: "does not answer: connection refused"},
+		"not in Kubernetes": {canary: cluster.Node{Machine: runs("1.13.4")}, says: "no Node object"},
+		"changed since":     {canary: cluster.Node{Kube: ready, Machine: runs("1.13.2")}, says: "runs Talos 1.13.2, and the other nodes move to 1.13.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			given.canary.Name = "worker-0"
+
+			findings := plan.Faltering(0, given.canary, step)
+			wording.NoteFindings(t, findings)
+
+			if len(findings) > 0 != (given.says != "") || len(findings) > 0 && !strings.Contains(findings[0].String(), given.says) {
+				t.Errorf("got %+v, want %q", findings, given.says)
+			}
+		})
 	}
 }

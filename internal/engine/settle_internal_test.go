@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+)
+
+// TestMovedNodesSpeakForThemselves is about what a turn of another node is told of a
+// node that was moved, before it has touched its own and afterwards.
+func TestMovedNodesSpeakForThemselves(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	step := plan.Step{Node: "worker-0", Role: cluster.Worker}
+
+	for name, given := range map[string]struct {
+		ready, own     bool
+		after          time.Duration
+		before, behind string
+	}{
+		"healthy for a moment":    {ready: true, after: 30 * time.Second, before: "worker-0 is healthy for 30s"},
+		"not Ready":               {after: 30 * time.Second, before: "worker-0 is not healthy: it is not Ready", behind: "worker-0 is not healthy: it is not Ready"},
+		"healthy for long enough": {ready: true, after: 3 * time.Minute},
+		"the turn's own":          {own: true, after: 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newSettling(cluster.Policy{Settle: 2 * time.Minute})
+			w.begin(step, now, now)
+
+			seen := situation{step: plan.Step{Node: "worker-1"}, Snapshot: cluster.Snapshot{Nodes: []cluster.Node{{
+				Name: "worker-0", Role: cluster.Worker, Machine: &cluster.Machine{Stage: cluster.StageRunning, Ready: true},
+				Kube: &cluster.KubeNode{Ready: given.ready, ReadyReason: "KubeletNotReady", ReadySince: now},
+			}}}}
+			if given.own {
+				seen.step = step
+			}
+
+			for touched, want := range map[bool]string{false: given.before, true: given.behind} {
+				findings := w.unsettled(seen, now.Add(given.after), touched)
+				wording.NoteFindings(t, findings)
+
+				if len(findings) > 0 != (want != "") || len(findings) > 0 && !strings.Contains(findings[0].Found, want) {
+					t.Errorf("touched %t: got %+v, want %q", touched, findings, want)
+				}
+			}
+		})
+	}
+}
