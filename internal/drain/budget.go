@@ -4,6 +4,7 @@ package drain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -108,6 +109,10 @@ func (f *foresight) blocked() []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, b := range f.blocks {
+		if b.cause == notNow && f.ours(b.budgets[0]) {
+			continue
+		}
+
 		finding := cluster.Finding{
 			Check: cluster.CheckDrain, Severity: cluster.Observed, Node: b.nodes[0],
 			Unknown: b.cause == stale, Passing: b.cause == stale || b.cause == notNow,
@@ -136,6 +141,34 @@ func (f *foresight) blocked() []cluster.Finding {
 	}
 
 	return findings
+}
+
+// ours tells that all pods that a budget misses wait for a node under a cordon of
+// ours, and for no other: they are back when that is taken away, which is before
+// anything else is drained.
+func (f *foresight) ours(index int) bool {
+	waiting := 0
+
+	for i := range f.pods {
+		pod := &f.pods[i]
+		if pod.Ready || !slices.Contains(f.covers[pod.UID], index) {
+			continue
+		}
+
+		resumed := func(name string) bool { return slices.Contains(f.resumed, name) }
+		elsewhere := func(name string) bool {
+			at, known := f.index[name]
+			return known && f.nodes[at].takes && !resumed(name)
+		}
+
+		if pod.Node != "" || !slices.ContainsFunc(pod.Fits, resumed) || slices.ContainsFunc(pod.Fits, elsewhere) {
+			return false
+		}
+
+		waiting++
+	}
+
+	return waiting > 0 && f.budgets[index].Healthy+waiting > f.budgets[index].Desired
 }
 
 // are is the names of nodes as the subject of a sentence.

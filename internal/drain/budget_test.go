@@ -65,6 +65,11 @@ func TestEvictionsThatFailAreForeseen(t *testing.T) {
 				change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
 			node: "worker-1", passing: true, severity: cluster.Advice, says: []string{"stopped while it drained worker-2", "passes by itself", "bring its pods back"},
 		},
+		"a pod that waits for more than a cordon of ours is told of": {
+			yard: newYard().pod("worker-1", "web-1").pod("", "web-2", unready).budget("web", 0, 2, 2, 3, "web-1", "web-2").
+				change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
+			node: "worker-1", passing: true, severity: cluster.Advice, says: []string{"stopped while it drained worker-2"},
+		},
 		"a node that the roll brings back may be why a budget is short": {
 			yard: newYard().pod("worker-1", "web-1").pod("worker-2", "web-2", unready).budget("web", 0, 2, 2, 3, "web-1", "web-2").
 				change(func(y *yard) { y.node("worker-2").Ready = false; y.drained = []string{"worker-2", "worker-1"} }),

@@ -219,6 +219,8 @@ func TestWhatADrainGetsOverIsNotMentioned(t *testing.T) {
 				node.Ready, node.Unschedulable, node.CordonedBy = false, true, "run-1"
 			}
 		}),
+		"pods that wait for a cordon of ours to go": newYard().pod("worker-1", "web-1").pod("", "web-2", unready, fits("worker-2")).budget("web", 0, 2, 2, 3, "web-1", "web-2").
+			change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
 		"room counts once for each drained node": newYard().pod("worker-1", "big-1", asks(100, 3000)).pod("worker-2", "big-2", asks(100, 3000)),
 		"a pod that tolerates what others do not": newYard().pod("worker-1", "agent", fits("cp-1", "worker-1")).change(func(y *yard) {
 			y.nodes = append(y.nodes, cluster.KubeNode{Name: "cp-1", Ready: true, ExcludesWorkloads: true})
