@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"os"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
@@ -37,7 +38,7 @@ func main() {
 	// requests; standard error belongs to the plugin.
 	klog.SetLogger(logr.Discard())
 
-	if err := serve.Serve(address, provider.New(version), *debug); err != nil {
+	if err := serve.Serve(address, provider.New(version), *debug, func() { os.Exit(0) }); err != nil {
 		log.Fatal(err)
 	}
 }

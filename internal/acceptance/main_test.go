@@ -61,7 +61,7 @@ func serve(factor string) error {
 		}
 	}
 
-	return process.Serve(registryAddress, provider.New("test", provider.WithClock(newClock(scale))), false)
+	return process.Serve(registryAddress, provider.New("test", provider.WithClock(newClock(scale))), false, func() { os.Exit(0) })
 }
 
 // clock is the simulator's clock as the engine wants it.

@@ -18,9 +18,9 @@ import (
 // Serve serves the provider under the address until the command line closes it. It
 // also ends, after everything that is going on has been cancelled, when it is
 // told to by SIGTERM, as whole process groups are, or by SIGHUP, and when the
-// command line that started it is gone.
-func Serve(address string, made func() provider.Provider, debug bool) error {
-	life := newLifetime(func() { os.Exit(0) })
+// command line that started it is gone: leave ends the process then.
+func Serve(address string, made func() provider.Provider, debug bool, leave func()) error {
+	life := newLifetime(leave)
 	factory := func() tfprotov6.ProviderServer {
 		return &server{ProviderServer: providerserver.NewProtocol6(made())(), life: life}
 	}
