@@ -22,6 +22,8 @@ func (s *simulated) onlyLocked() {
 		switch {
 		case event.Kind == history.KindLease:
 			locked = true
+		// Who takes the lease says so in the journal.
+		case event.Kind == history.KindJournal && (event.Detail["key"] == "format" || event.Detail["key"] == "holder"):
 		case event.Kind == history.KindAnnotation, event.Kind == history.KindWrite && event.Detail["name"] == "talosupgrade":
 		case event.Kind == history.KindWrite && event.Detail["resource"] == "events":
 		default:
