@@ -142,8 +142,11 @@ func TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 		over, heard    bool
 		says           string
 	}{
-		{1, 1, false, false, "the node was asked once to install"}, {1, 2, true, false, ""}, {2, 3, true, true, ""},
-		{2, 2, false, false, "the node was asked 2 times to install"}, {2, 2, false, true, "was installed 2 times and did not take"},
+		{1, 1, false, false, "the node was asked once to install"},
+		{1, 2, true, false, ""},
+		{2, 3, true, true, ""},
+		{2, 2, false, false, "the node was asked 2 times to install"},
+		{2, 2, false, true, "was installed 2 times and did not take"},
 	} {
 		t.Run(fmt.Sprintf("%d of %d, heard %t", test.lost, test.attempts, test.heard), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {

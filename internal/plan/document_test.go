@@ -56,22 +56,34 @@ func TestRemediesNameWhatTheConfigurationHas(t *testing.T) {
 		check string
 		want  string
 	}{
-		"images that are not pinned": {unpinned(newScene(3, 2).documented("cp-1")), "component-images",
+		"images that are not pinned": {
+			unpinned(newScene(3, 2).documented("cp-1")), "component-images",
 			`Pin what runs: talosctl -n 10.0.0.1 patch machineconfig --patch '{"apiVersion":"v1alpha1","kind":"KubeletConfig","image":"ghcr.io/siderolabs/kubelet:v1.34.2"}' ` +
 				`--patch '{"apiVersion":"v1alpha1","kind":"KubeSchedulerConfig","image":"registry.k8s.io/kube-scheduler:v1.34.2"}'. ` +
-				"It restarts nothing that runs these images already; each node named by this check needs a command of its own."},
-		"images that are not pinned in v1alpha1": {unpinned(newScene(3, 2)), "component-images",
+				"It restarts nothing that runs these images already; each node named by this check needs a command of its own.",
+		},
+		"images that are not pinned in v1alpha1": {
+			unpinned(newScene(3, 2)), "component-images",
 			`Pin what runs: talosctl -n 10.0.0.1 patch machineconfig --patch '{"machine":{"kubelet":{"image":"ghcr.io/siderolabs/kubelet:v1.34.2"}},` +
 				`"cluster":{"scheduler":{"image":"registry.k8s.io/kube-scheduler:v1.34.2"}}}'. ` +
-				"It restarts nothing that runs these images already; each node named by this check needs a command of its own."},
-		"a version that nobody can tell": {unknown().documented("cp-1"), "component-images",
-			"Name an image with a version tag in KubeAPIServerConfig.image (talosctl -n 10.0.0.1 edit machineconfig), or wait until it runs."},
-		"what a node names is no image": {rolls().documented("cp-2").namesComponent("cp-2", cluster.ControllerManager, "Not An Image"), "component-images",
-			"Correct KubeControllerManagerConfig.image of this node (talosctl -n 10.0.0.2 edit machineconfig), or set the repository here."},
-		"what a node names is no installer": {named(newScene(3, 1).documented("cp-1"), "cp-1"), "installer-image",
-			"Correct UnattendedInstallConfig.installer.image in the machine configuration, or set installer_image."},
-		"a kube-proxy that is there and is not": {without(rolls().documented("cp-1").documented("cp-2"), "cp-1"), "component-images",
-			"Make the configurations agree (KubeProxyConfig.enabled, cluster.proxy.disabled), or set kubernetes.manifests.sync = false."},
+				"It restarts nothing that runs these images already; each node named by this check needs a command of its own.",
+		},
+		"a version that nobody can tell": {
+			unknown().documented("cp-1"), "component-images",
+			"Name an image with a version tag in KubeAPIServerConfig.image (talosctl -n 10.0.0.1 edit machineconfig), or wait until it runs.",
+		},
+		"what a node names is no image": {
+			rolls().documented("cp-2").namesComponent("cp-2", cluster.ControllerManager, "Not An Image"), "component-images",
+			"Correct KubeControllerManagerConfig.image of this node (talosctl -n 10.0.0.2 edit machineconfig), or set the repository here.",
+		},
+		"what a node names is no installer": {
+			named(newScene(3, 1).documented("cp-1"), "cp-1"), "installer-image",
+			"Correct UnattendedInstallConfig.installer.image in the machine configuration, or set installer_image.",
+		},
+		"a kube-proxy that is there and is not": {
+			without(rolls().documented("cp-1").documented("cp-2"), "cp-1"), "component-images",
+			"Make the configurations agree (KubeProxyConfig.enabled, cluster.proxy.disabled), or set kubernetes.manifests.sync = false.",
+		},
 	} {
 		finding, found := find(test.scene.said(t).Findings, test.check)
 		if !found || finding.Remedy != test.want {

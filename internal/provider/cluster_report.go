@@ -25,7 +25,7 @@ var errReport = errors.New("no place for the report")
 type reportError struct{ error }
 
 // Is tells that it counts as [errReport].
-func (e reportError) Is(target error) bool { return target == errReport } //nolint:errorlint // it is the very same one
+func (e reportError) Is(target error) bool { return target == errReport }
 
 // Unwrap is the reason.
 func (e reportError) Unwrap() error { return e.error }

@@ -33,10 +33,10 @@ const (
 	logWhole    = -1
 )
 
-// recordsCall tells a line in which machined records a call to the Talos API from
+// recordedCall tells a line in which machined records a call to the Talos API from
 // what it does itself. Up to 1.13 there are three for each call, of which two say
 // who was allowed to make it; from 1.14 on there is one.
-var recordsCall = regexp.MustCompile(`^(?:[\d/]+ [\d:.]+ )?machined(?:/authz/\S+ | \w+ \[/[\w.]+/\w+\] \S+ (?:unary|stream) )`).MatchString
+var recordedCall = regexp.MustCompile(`^(?:[\d/]+ [\d:.]+ )?machined(?:/authz/\S+ | \w+ \[/[\w.]+/\w+\] \S+ (?:unary|stream) )`)
 
 // Logs are the last lines of a service of a node, oldest first, at most 200 of
 // them and 16 KiB, without those in which machined records the calls to the Talos
@@ -55,7 +55,7 @@ func (c *Client) Logs(ctx context.Context, address, service string, most int) ([
 	tail, skips := int32(most), (func(string) bool)(nil) //nolint:gosec // at most logLines
 	if service == machinedLog {
 		// How far back the last lines are that are kept is not known before.
-		tail, skips = logWhole, recordsCall
+		tail, skips = logWhole, recordedCall.MatchString
 	}
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {

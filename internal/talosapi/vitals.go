@@ -86,7 +86,9 @@ func isSilence(ctx context.Context, err error) bool {
 // diskSpace is nil where nothing is known to be mounted for images.
 func (c *Client) diskSpace(ctx context.Context, address string) (*cluster.DiskSpace, error) {
 	if known, found := c.hung.Load(address); found {
-		return nil, known.(error) //nolint:forcetypeassert // nothing else is stored
+		failure, _ := known.(error)
+
+		return nil, failure
 	}
 
 	var answer *machineapi.MountsResponse

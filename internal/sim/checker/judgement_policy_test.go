@@ -209,13 +209,15 @@ func settleJudgements() []judgement {
 			t.wait(60)
 			t.turn("worker-0", after)
 		})},
-		{name: "S10: another node is installed while it is not Ready", want: breaks(s10),
+		{
+			name: "S10: another node is installed while it is not Ready", want: breaks(s10),
 			options: append(options, checker.MaxUnavailable(2)), tale: moved(func(t *tale) {
 				t.wait(120)
 				t.cordon("worker-0", true, "client")
 				t.ready("worker-1", false, runsOn)
 				t.put("worker-0", after)
-			})},
+			}),
+		},
 	}
 }
 
