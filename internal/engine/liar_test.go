@@ -130,6 +130,7 @@ func (l *liar) Machine(ctx context.Context, address string) (cluster.Machine, er
 
 	if hides {
 		machine.Address, machine.NodeName, machine.UUID, machine.BootID = address, l.hidden, "uuid-of-"+l.hidden, "boot-of-"+l.hidden
+		machine.MachineID = "id-of-" + l.hidden
 	}
 
 	if err == nil && l.machine != nil {

@@ -211,6 +211,17 @@ func waitsWithoutBound(t *testing.T) {
 // timeless is a clock on which no time runs out.
 type timeless struct{ engine.Clock }
 
+// Sleep is for polls; what sleeps for longer waits for a time to run out.
+func (c timeless) Sleep(ctx context.Context, d time.Duration) error {
+	if d < cluster.DefaultDrainTimeout {
+		return c.Clock.Sleep(ctx, d)
+	}
+
+	<-ctx.Done()
+
+	return context.Cause(ctx)
+}
+
 func (timeless) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }

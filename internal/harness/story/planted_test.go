@@ -71,7 +71,7 @@ func TestStoriesCatchPlantedBugs(t *testing.T) {
 		want []string
 	}{
 		"nothing is recorded":    {swallow(always, "WriteJournal"), []string{"S4"}},
-		"no lease is taken":      {swallow(always, "WriteLease", "Lease"), []string{"S7", "S12"}},
+		"no lease is taken":      {swallow(always, "WriteLease", "Lease"), []string{"S7", "S12", "L1"}},
 		"cancelled with a lease": {swallow(wasCancelled, "WriteLease"), []string{"L4"}},
 		"every cordon is lifted": {uncordonAll, []string{"S9"}},
 		"nothing is put back":    {swallow(always, "Uncordon"), []string{"left", "L1", "L3"}},

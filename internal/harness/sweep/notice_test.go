@@ -26,7 +26,7 @@ func TestSweepNoticesWhatIsWrong(t *testing.T) {
 		{"Uncordon", strike{}, "the first run failed"},
 		{"Uncordon", before("Annotate", ""), "the last run failed"},
 		{"Annotate", strike{}, "annotation talos-status"},
-		{"WriteLease", strike{}, "before there was a lease"},
+		{"WriteLease", strike{}, "the lease was taken over"},
 		{"WriteJournal", before("Reboot", "worker-1"), "Invariant:S4"},
 	} {
 		u := unit{scenario: talosOnly(harness.Seed()), forgets: given.forgets}

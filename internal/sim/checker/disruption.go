@@ -37,7 +37,13 @@ func (c *Checker) called(event history.Event) {
 	}
 
 	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.held) {
-		c.acted(event, "the call "+shortMethod(method))
+		// A machine that upgrades itself downloads the image first: whether the lease
+		// was fresh is judged with the intent.
+		if what := "the call " + shortMethod(method); method == methodUpgrade {
+			c.actedAs(event, what)
+		} else {
+			c.acted(event, what)
+		}
 	}
 
 	if method == methodInstall && code == "Internal" {
@@ -67,7 +73,14 @@ func (c *Checker) called(event history.Event) {
 
 		c.observedBefore(n, shortMethod(method)+" of")
 		cure := c.cures(n, method)
-		c.checkHazards(n, "was rebooted", cure)
+
+		// What came while it downloaded the image nobody could know when it was asked.
+		if method == methodUpgrade && n.foreseen != nil {
+			c.checkIntended(n, "was rebooted")
+		} else {
+			c.checkHazards(n, "was rebooted", cure)
+		}
+
 		c.checkHeld(n, "rebooted")
 
 		// What an earlier run has armed may have to boot before everything.
