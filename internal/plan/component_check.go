@@ -74,7 +74,7 @@ func (p *planner) checkUntold() {
 			continue
 		}
 
-		var untold, paths []string
+		var untold, paths, bare []string
 
 		for j := range node.parts {
 			t := &node.parts[j]
@@ -89,9 +89,16 @@ func (p *planner) checkUntold() {
 
 			untold = append(untold, fmt.Sprintf("%s (%s)", t.component, named))
 			paths = append(paths, fieldOf(node.Machine, t.component))
+			bare = append(bare, string(t.component))
 		}
 
 		if len(untold) == 0 {
+			continue
+		}
+
+		if !node.read() {
+			p.find(p.unread(node, bare))
+
 			continue
 		}
 
@@ -101,6 +108,22 @@ func (p *planner) checkUntold() {
 			Remedy: fmt.Sprintf("Name an image with a version tag in %s (talosctl -n %s edit machineconfig), or wait until it runs.",
 				strings.Join(paths, ", "), node.Address),
 		})
+	}
+}
+
+// unread says of components of a node that nobody can tell how old they are:
+// Kubernetes does not, and the machine configuration is not shown.
+func (p *planner) unread(node *subject, components []string) cluster.Finding {
+	roles := "these credentials"
+	if len(p.snapshot.Roles) > 0 {
+		roles += " (" + listed(p.snapshot.Roles) + ")"
+	}
+
+	return cluster.Finding{
+		Check: cluster.CheckComponentImages, Severity: cluster.Observed, Unknown: true, Node: node.Name, Err: p.snapshot.KubernetesError,
+		Found: fmt.Sprintf("the version of %s cannot be told: Kubernetes does not tell what runs, and the node does not show its machine configuration to %s",
+			strings.Join(components, ", "), roles),
+		Remedy: "Set kubeconfig in the provider block, so that Kubernetes tells, or use a talosconfig with the role " + adminRole + ", which an upgrade needs anyway.",
 	}
 }
 

@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -315,6 +316,33 @@ func (s *scene) cutOff() {
 func (s *scene) bootless() {
 	for i := range s.snapshot.Nodes {
 		s.snapshot.Nodes[i].Kube.BootID = ""
+	}
+}
+
+// TestReaderThatKubernetesTellsNothingIsTold: that no image is named is not what
+// is wrong.
+func TestReaderThatKubernetesTellsNothingIsTold(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(1, 0).runs("1.13.4").asserts("1.35.0").unreadable("cp-1").kubeless("cp-1").roles("os:reader")
+	s.cutOff()
+
+	got, ok := find(s.said(t).Findings, "component-images")
+	if !ok || got.Severity != cluster.Observed || got.Node != "cp-1" || !errors.Is(got.Err, errAway) {
+		t.Fatalf("finding: %v", got)
+	}
+
+	for _, part := range []string{
+		"kube-apiserver", "Kubernetes does not tell what runs", "does not show its machine configuration to these credentials (os:reader)",
+		"Set kubeconfig", adminRole,
+	} {
+		if !strings.Contains(got.String(), part) {
+			t.Errorf("the finding does not say %q: %s", part, got)
+		}
+	}
+
+	if strings.Contains(got.String(), "no image is named") {
+		t.Errorf("the finding says what nobody looked at: %s", got)
 	}
 }
 
