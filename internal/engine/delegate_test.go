@@ -179,10 +179,7 @@ func TestTargetOfACutOffRunIsFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, asking(setup{}), &played.Habits{StaysFailed: true}, func(o *owned) {
-				for key, value := range stands {
-					o.annotate(key, value)
-				}
-
+				o.annotateAll(stands)
 				pass(90 * time.Second)
 
 				if err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle)); err != nil {
@@ -231,9 +228,7 @@ func TestOperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, asking(setup{}), nil, func(o *owned) {
-				for key, value := range test.stands {
-					o.annotate(key, value)
-				}
+				o.annotateAll(test.stands)
 
 				err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
 				o.wantFailure(err, test.reason, test.says)

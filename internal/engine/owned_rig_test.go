@@ -170,8 +170,15 @@ func (o *owned) annotation(key string) string { return o.api.Annotations(o.of)[k
 
 func (o *owned) annotate(key, value string) {
 	o.T.Helper()
+	o.annotateAll(map[string]string{key: value})
+}
 
-	if err := o.api.Annotate(context.Background(), o.of, map[string]string{key: value}); err != nil {
+// annotateAll sets several in one write, so that the operator sees all of them at
+// once.
+func (o *owned) annotateAll(values map[string]string) {
+	o.T.Helper()
+
+	if err := o.api.Annotate(context.Background(), o.of, values); err != nil {
 		o.T.Fatal(err)
 	}
 }
