@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,6 +124,68 @@ func (e auditEvent) name() string {
 	}
 
 	return e.object().Metadata.Name
+}
+
+// objectPath is where the object of a write is read; empty where there is none.
+func (e auditEvent) objectPath() string {
+	path, _, _ := strings.Cut(e.RequestURI, "?")
+
+	switch {
+	case e.ObjectRef.Subresource != "" && e.ObjectRef.Subresource != "status", e.name() == "":
+		return ""
+	case e.Verb == "create":
+		return path + "/" + e.name()
+	default:
+		return path
+	}
+}
+
+// shownBy tells whether an object is as the request wanted it to be.
+func (e auditEvent) shownBy(object []byte, found bool) bool {
+	if e.Verb == "delete" || !found {
+		return e.Verb == "delete" && !found
+	}
+
+	var wanted, is struct {
+		Metadata struct {
+			Annotations map[string]any `json:"annotations"`
+		} `json:"metadata"`
+		Spec   any            `json:"spec"`
+		Data   map[string]any `json:"data"`
+		Status any            `json:"status"`
+	}
+
+	if json.Unmarshal(e.RequestObject, &wanted) != nil || json.Unmarshal(object, &is) != nil {
+		return false
+	}
+
+	if e.Verb != "patch" {
+		return e.ObjectRef.Subresource == "" && reflect.DeepEqual(wanted.Metadata, is.Metadata) &&
+			reflect.DeepEqual(wanted.Spec, is.Spec) && reflect.DeepEqual(wanted.Data, is.Data) ||
+			e.ObjectRef.Subresource == "status" && reflect.DeepEqual(wanted.Status, is.Status)
+	}
+
+	return merged(wanted.Metadata.Annotations, is.Metadata.Annotations) && merged(wanted.Spec, is.Spec) &&
+		merged(wanted.Data, is.Data) && merged(wanted.Status, is.Status)
+}
+
+// merged tells whether a merge patch would change nothing.
+func merged(patch, is any) bool {
+	fields, ok := patch.(map[string]any)
+	if !ok {
+		return patch == nil || reflect.DeepEqual(patch, is)
+	}
+
+	there, _ := is.(map[string]any)
+
+	for key, value := range fields {
+		standing, stands := there[key]
+		if value == nil && stands || value != nil && !merged(value, standing) {
+			return false
+		}
+	}
+
+	return true
 }
 
 // object is the part of the resulting object that the history looks at.

@@ -21,6 +21,10 @@ import (
 // syncTimeout bounds a call of Sync whose context has no end.
 const syncTimeout = 10 * time.Second
 
+// applyTimeout bounds how long etcd may still apply a write after the API server
+// has given it up; applyPoll is how often that is looked at.
+const applyTimeout, applyPoll = 250 * time.Millisecond, 5 * time.Millisecond
+
 // markPath is what Sync asks for, markQuery the number it gives.
 const markPath, markQuery = "/version", "mark"
 
@@ -35,7 +39,10 @@ type auditor struct {
 	reading sync.WaitGroup
 
 	mutex sync.Mutex
-	marks int64
+	// client asks what became of a request whose answer does not tell; nil until
+	// the API server serves.
+	client *client
+	marks  int64
 	// open are the requests that arrived and are not answered yet.
 	open map[string]bool
 	// waiting are calls of Sync whose mark has not been read yet, settling
@@ -64,6 +71,7 @@ func newAuditor(path string, ledger *ledger) (*auditor, error) {
 		waiting: map[int64]chan struct{}{},
 	}
 
+	ledger.became = a.became
 	a.reading.Go(func() { a.read(reader) })
 
 	return a, nil
@@ -86,7 +94,7 @@ func (a *auditor) close() error {
 	return nil
 }
 
-// read must never wait for the API server, which waits for it.
+// read must never wait for a request that the API server logs: that waits for it.
 func (a *auditor) read(pipe io.Reader) {
 	lines := bufio.NewReaderSize(pipe, 64<<10)
 
@@ -128,6 +136,50 @@ func (a *auditor) line(line []byte) {
 
 	a.ledger.take(event)
 	a.completed(event.AuditID)
+}
+
+// asks has requests looked into whose answer does not tell what became of them.
+func (a *auditor) asks(client *client) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+
+	a.client = client
+}
+
+// became is a request that failed as it would be logged had its client waited for
+// the answer; ok is false where it did not take effect. The API server logs a write
+// whose client went away meanwhile as failed (504) even if it took effect, and only
+// the object tells that, before its next change.
+func (a *auditor) became(event auditEvent) (settled auditEvent, ok bool) {
+	a.mutex.Lock()
+	client := a.client
+	a.mutex.Unlock()
+
+	path := event.objectPath()
+	if client == nil || path == "" || event.ResponseStatus.Code < http.StatusInternalServerError {
+		return event, false
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), applyTimeout)
+	defer cancel()
+
+	ticker := time.NewTicker(applyPoll)
+	defer ticker.Stop()
+
+	for {
+		object, found, err := client.raw(ctx, path)
+		if err == nil && event.shownBy(object, found) {
+			event.ResponseObject, event.ResponseStatus.Code = object, http.StatusOK
+
+			return event, true
+		}
+
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return event, false
+		}
+	}
 }
 
 func (a *auditor) received(id string) {

@@ -3,7 +3,10 @@
 package kube
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"k8s.io/client-go/dynamic"
@@ -53,5 +56,34 @@ func newClient(config *rest.Config) (*client, error) {
 func (c *client) close() {
 	if c != nil {
 		c.transport.CloseIdleConnections()
+	}
+}
+
+// raw reads what is at the path; found is false where there is nothing.
+func (c *client) raw(ctx context.Context, path string) (object []byte, found bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+path, http.NoBody)
+	if err != nil {
+		return nil, false, err
+	}
+
+	request.Header.Set("Accept", "application/json")
+
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, false, err
+	}
+
+	object, err = io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, false, err
+	}
+
+	switch response.StatusCode {
+	case http.StatusOK:
+		return object, true, nil
+	case http.StatusNotFound:
+		return nil, false, nil
+	default:
+		return nil, false, fmt.Errorf("reading %s: %s", path, response.Status)
 	}
 }

@@ -29,6 +29,8 @@ const (
 type ledger struct {
 	recorder history.Recorder
 	budgets  *budgets
+	// became looks into a request that failed: it may have taken effect.
+	became func(auditEvent) (settled auditEvent, ok bool)
 	// management tells that it is not the upgraded cluster that is written.
 	management bool
 
@@ -121,7 +123,8 @@ func (l *ledger) place(namespace, name string) podPlace {
 	return l.pods[namespace+"/"+name]
 }
 
-// take turns a completed request into history.
+// take turns a completed request into history. What a client left behind counts,
+// whatever it was answered.
 func (l *ledger) take(event auditEvent) {
 	eviction := !l.management && event.resource() == "pods/eviction" && event.Verb == "create"
 
@@ -129,8 +132,14 @@ func (l *ledger) take(event auditEvent) {
 	case eviction:
 		l.evicted(event)
 	case event.dryRun():
-	case !event.succeeded(), !l.told(event):
-		l.wrote(event)
+	case event.succeeded():
+		if !l.told(event) {
+			l.wrote(event)
+		}
+	default:
+		if settled, ok := l.became(event); !ok || !l.told(settled) {
+			l.wrote(event)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@
 package kube
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -281,4 +284,60 @@ func TestSyncWaitsForWhatWasAnswered(t *testing.T) {
 			t.Fatalf("after Sync the history tells of %v", verbs)
 		}
 	}
+}
+
+// TestWriteWhoseClientLeftIsToldWhenItTookEffect: the API server logs it as failed,
+// and without that the next writer would be charged with it.
+func TestWriteWhoseClientLeftIsToldWhenItTookEffect(t *testing.T) {
+	const cutOff = 100
+
+	s := need(t)
+	provider := s.as(t, providerAgent).CoreV1().ConfigMaps(namespaceSystem)
+	person := s.as(t, "kubectl/v1.36.0").CoreV1().ConfigMaps(namespaceSystem)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: journalName}}
+	stands, left := "", 0
+
+	t.Cleanup(func() {
+		if err := person.Delete(context.WithoutCancel(t.Context()), journalName, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+
+	for i := range cutOff {
+		object.Data = map[string]string{"machine": fmt.Sprintf(`{"phase":"intent","run":"run-%d"}`, i)}
+
+		events := told(t, s, func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%60)*100*time.Microsecond)
+			defer cancel()
+
+			var err error
+
+			if stands == "" {
+				_, err = provider.Create(ctx, object, metav1.CreateOptions{})
+			} else {
+				_, err = provider.Update(ctx, object, metav1.UpdateOptions{})
+			}
+
+			if err != nil {
+				left++
+			}
+		})
+
+		now, err := person.Get(t.Context(), journalName, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+
+		for _, event := range events {
+			if event.Kind == history.KindJournal {
+				stands = event.Detail["value"]
+			}
+		}
+
+		if now.Data["machine"] != stands {
+			t.Fatalf("write %d: the journal is %q, and the history says %q:\n%+v", i, now.Data["machine"], stands, events)
+		}
+	}
+
+	t.Logf("%d of %d clients left before they had their answer", left, cutOff)
 }

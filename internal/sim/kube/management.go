@@ -122,6 +122,8 @@ func (m *Management) start(ctx context.Context) error {
 		return err
 	}
 
+	m.auditor.asks(m.simulator)
+
 	if err := installDefinitions(ctx, m.simulator); err != nil {
 		return err
 	}

@@ -225,6 +225,8 @@ func (s *Server) connect() error {
 		}
 	}
 
+	s.auditor.asks(s.simulator)
+
 	return nil
 }
 
