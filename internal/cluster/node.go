@@ -95,6 +95,10 @@ type Machine struct {
 	BootID string
 	Stage  Stage
 	Ready  bool
+	// PodsSince is a moment of this boot before a control plane made its first static
+	// pod, by its own clock: what Kubernetes says of containers that started earlier
+	// is of an earlier boot. Zero where it has made none yet, and on workers.
+	PodsSince time.Time
 	// Unmet are the readiness conditions that do not hold, as "name: reason".
 	Unmet []string
 	// UpgradePending tells that the running system has not confirmed itself

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -149,6 +150,13 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node) {
 
 	node.Machine = &machine
 
+	for component, pod := range node.Pods {
+		if earlier(machine, pod) {
+			pod.Ready, pod.Outdated, pod.Trouble = false, true, earlierPod
+			node.Pods[component] = pod
+		}
+	}
+
 	if machine.Role != "" {
 		node.Role = machine.Role
 	}
@@ -169,6 +177,17 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node) {
 	}
 
 	node.Etcd = &view
+}
+
+// earlierPod is what is wrong with a static pod of which Kubernetes says what it
+// said before the node booted.
+const earlierPod = "Kubernetes shows it as it was before the boot"
+
+// earlier tells whether what Kubernetes says of a pod is of an earlier boot of its
+// node: its mirror outlives the container. Both times are of the node's clock, and
+// Kubernetes knows no parts of a second.
+func earlier(machine cluster.Machine, pod cluster.ComponentPod) bool {
+	return pod.Component.Static() && !pod.Started.IsZero() && pod.Started.Before(machine.PodsSince.Truncate(time.Second))
 }
 
 // addVersions derives the running component versions from what the kubelets

@@ -42,6 +42,12 @@ func plantedDisruptions() []planted {
 			meddle:  behind("Reboot", "cp-0", 1, func(ctx context.Context, h hand) { h.reboot(ctx, "cp-1") }),
 		},
 		{
+			// What is not known to be of an earlier boot passes for news.
+			name: "a control plane is done before its pods are told of", want: []checker.Invariant{checker.S1},
+			setup: setup{Options: model.Options{ControlPlanes: 5, Seed: 7}},
+			plant: func(_ *rig, l *liar) { l.pods = func(pod *cluster.ComponentPod) { pod.Started = time.Time{} } },
+		},
+		{
 			name: "observations are remembered", want: []checker.Invariant{checker.S3},
 			plant: func(_ *rig, l *liar) { l.remember = 45 * time.Second },
 		},

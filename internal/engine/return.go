@@ -365,10 +365,42 @@ func (t *turn) awaitReady(ctx context.Context) error {
 			}
 
 			t.ready = node.ReadySince
+			if !node.Ready || t.step.Role != cluster.ControlPlane {
+				return node.Ready, "NotReady: " + node.ReadyReason, nil
+			}
 
-			return node.Ready, "NotReady: " + node.ReadyReason, nil
+			return t.podsSpeak(ctx, machine)
 		}
 
 		return false, "there is no such Node object", nil
 	})
+}
+
+// podsSpeak wants Kubernetes to say of every static pod of a control plane how it
+// is in this boot: until the kubelet has come to that, their mirrors show them as
+// they were before.
+func (t *turn) podsSpeak(ctx context.Context, machine cluster.Machine) (bool, string, error) {
+	if machine.PodsSince.IsZero() {
+		return false, "it has made no static pods yet", nil
+	}
+
+	pods, err := t.kubernetes.ComponentPods(ctx)
+	if err != nil {
+		return false, err.Error(), onlyFatal(err)
+	}
+
+	for _, pod := range pods {
+		if pod.Node != t.step.Node || !pod.Component.Static() {
+			continue
+		}
+
+		switch {
+		case earlier(machine, pod):
+			return false, fmt.Sprintf("its %s: %s", pod.Component, earlierPod), nil
+		case !pod.Ready:
+			return false, fmt.Sprintf("its %s is not Ready%s", pod.Component, troubled(pod)), nil
+		}
+	}
+
+	return true, "", nil
 }

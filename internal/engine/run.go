@@ -196,14 +196,15 @@ func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snaps
 
 // firstLook observes the cluster, and gives an API server that is away a moment
 // to return: the one of a single control plane may be restarting for an earlier
-// run that was cut off.
+// run that was cut off. Kubelets that have just returned have it to say how their
+// static pods are.
 func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	var snapshot cluster.Snapshot
 
 	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
 	defer cancel()
 
-	err := e.wait(bounded, "", "the Kubernetes API to answer", func(context.Context) (bool, string, error) {
+	err := e.wait(bounded, "", "the cluster to say how it is", func(context.Context) (bool, string, error) {
 		// Not within these bounds: what is seen in the end is what counts.
 		observed, err := e.Observe(ctx)
 		if err != nil {
@@ -216,13 +217,35 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 			return false, away.Error(), nil
 		}
 
-		return true, "", nil
+		seen := untoldPods(observed)
+
+		return seen == "", seen, nil
 	})
-	if snapshot.KubernetesError != nil && ctx.Err() == nil {
+
+	var late *waitError
+	if ctx.Err() == nil && (snapshot.KubernetesError != nil || errors.As(err, &late)) {
 		err = nil
 	}
 
 	return snapshot, err
+}
+
+// untoldPods names a static pod of which Kubernetes says what it said before its
+// node booted, though the kubelet is back; empty where there is none.
+func untoldPods(observed cluster.Snapshot) string {
+	for _, node := range observed.ControlPlanes() {
+		if node.Kube == nil || !node.Kube.Ready {
+			continue
+		}
+
+		for _, component := range cluster.Components(cluster.ControlPlane) {
+			if node.Pods[component].Outdated {
+				return fmt.Sprintf("%s on %s: %s", component, node.Name, earlierPod)
+			}
+		}
+	}
+
+	return ""
 }
 
 // objections are the findings of all checks; those that block are reasons not to

@@ -130,6 +130,77 @@ func TestNodesThatLeaveAreDropped(t *testing.T) {
 	})
 }
 
+// TestControlPlaneIsDoneWhenItsPodsAreToldOf: after a boot Kubernetes shows the
+// static pods as they were before, until the kubelet has come to them.
+func TestControlPlaneIsDoneWhenItsPodsAreToldOf(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 5, Workers: 1, Seed: 7}}, func(r *rig) {
+		w := r.Worker("run-1")
+		back := 0
+
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Uncordon" && strings.HasPrefix(call.Node, "cp-") {
+				back++
+
+				if !r.State(call.Node).PodsReported {
+					t.Errorf("%s is put back into service, and Kubernetes shows its static pods as they were before the boot", call.Node)
+				}
+			}
+
+			return next(ctx)
+		})
+
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+
+		if back != 5 {
+			t.Errorf("%d control planes were put back into service, want 5", back)
+		}
+	})
+}
+
+// TestApplyWaitsForPodsToBeToldOf: a control plane that somebody has rebooted is
+// well, and only Kubernetes does not show it yet.
+func TestApplyWaitsForPodsToBeToldOf(t *testing.T) {
+	for _, given := range []struct {
+		name  string
+		never bool
+	}{{"they are soon", false}, {"they never are", true}} {
+		t.Run(given.name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Workers: 1, Seed: 7}}, func(r *rig) {
+				client := r.Client("run-1")
+				between := &liar{Client: client}
+				w := r.WorkerOver(client, between, between)
+				before := time.Now()
+
+				if err := r.World().RebootByHand("cp-1", model.RebootDefault); err != nil {
+					t.Fatal(err)
+				}
+
+				r.Until("cp-1 is back, and its pods are not told of", time.Hour, func() bool {
+					state := r.State("cp-1")
+
+					return state.BootedAt.After(before) && state.Ready && state.Kubelet.Ready && !state.PodsReported
+				})
+
+				if !given.never {
+					r.Must(w, to(toLifecycle))
+					r.At(toLifecycle)
+
+					return
+				}
+
+				between.pods = func(pod *cluster.ComponentPod) {
+					if pod.Node == "cp-1" && pod.Component.Static() {
+						pod.Started = before
+					}
+				}
+
+				r.refused(w, to(toLifecycle), engine.ErrBlocked, cluster.CheckControlPlane)
+			})
+		})
+	}
+}
+
 // silent takes the API of a machine away for good.
 func silent(node string) []model.Fault {
 	return []model.Fault{{Node: node, Step: model.StepObserve, Effect: model.EffectUnreachable}}

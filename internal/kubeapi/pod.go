@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -60,6 +61,7 @@ func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, err
 			Ready:     ready(pod),
 
 			ConfigVersion: pod.Annotations[annotationConfigVersion],
+			Started:       startedAt(pod, component),
 			Trouble:       trouble(pod, component),
 		})
 	}
@@ -199,4 +201,15 @@ func ready(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 	})
+}
+
+// startedAt is when the container of a pod started; zero where it does not run.
+func startedAt(pod *corev1.Pod, container string) time.Time {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == container && status.State.Running != nil {
+			return status.State.Running.StartedAt.Time
+		}
+	}
+
+	return time.Time{}
 }

@@ -74,7 +74,7 @@ func (p *planner) checkNodeReady(node *subject) {
 // checkStaticPods wants the control plane's own pods Ready. What is switched off
 // is no part of the node.
 func (p *planner) checkStaticPods(node *subject, c curable) {
-	var ailing, missing []string
+	var ailing, outdated, missing []string
 
 	for i := range node.parts {
 		of := node.parts[i].component
@@ -87,6 +87,8 @@ func (p *planner) checkStaticPods(node *subject, c curable) {
 		switch {
 		case !there:
 			missing = append(missing, string(of))
+		case pod.Outdated:
+			outdated = append(outdated, string(of))
 		case !pod.Ready:
 			ailing = append(ailing, troubled(string(of), pod.Trouble))
 		}
@@ -102,9 +104,17 @@ func (p *planner) checkStaticPods(node *subject, c curable) {
 		p.find(finding)
 	}
 
+	finding.Unknown = true
+
 	if len(missing) > 0 {
-		finding.Unknown = true
 		finding.Found = fmt.Sprintf("no pod of %s is known on this control plane", strings.Join(missing, ", "))
+		p.find(finding)
+	}
+
+	if len(outdated) > 0 {
+		finding.Found = fmt.Sprintf("this control plane has booted, and Kubernetes still shows %s as before the boot", strings.Join(outdated, ", "))
+		finding.Remedy = fmt.Sprintf("Wait: its kubelet reports them within two minutes of the boot. "+
+			"If they stay like that, look at it (talosctl -n %s logs kubelet).", node.Address)
 		p.find(finding)
 	}
 }

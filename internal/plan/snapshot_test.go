@@ -245,6 +245,15 @@ func (s *scene) ailing(node string, component cluster.Component, trouble string)
 	return s
 }
 
+// outdated has Kubernetes show a pod of the node as it was before the boot.
+func (s *scene) outdated(node string, component cluster.Component) *scene {
+	pod := s.node(node).Pods[component]
+	pod.Ready, pod.Outdated = false, true
+	s.node(node).Pods[component] = pod
+
+	return s
+}
+
 // unmanaged leaves Talos alone.
 func (s *scene) unmanaged() *scene {
 	s.target.Talos = version.Version{}

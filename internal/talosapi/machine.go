@@ -220,6 +220,26 @@ func (c *Client) readRole(ctx context.Context, machine *cluster.Machine) error {
 	}
 
 	machine.Role = role(int32(spec.GetMachineType()))
+	if machine.Role != cluster.ControlPlane {
+		return nil
+	}
+
+	// A node notes once in each boot, when its clock is right, that the secrets of its
+	// static pods are there, and makes the pods after that. The pods themselves are
+	// younger than their containers where etcd failed for a moment: Talos takes them
+	// away until it is back, and the kubelet may never notice.
+	metadata, err := c.read(ctx, machine.Address, kindSecretsStatus(), idStaticPods, &k8spb.SecretsStatusSpec{})
+	if err != nil {
+		if isAbsent(err) {
+			return nil
+		}
+
+		return err
+	}
+
+	if created := metadata.GetCreated(); created.IsValid() {
+		machine.PodsSince = created.AsTime()
+	}
 
 	return nil
 }

@@ -42,6 +42,13 @@ func kindKubeletSpec() kind    { return kind{"k8s", "KubeletSpecs.kubernetes.tal
 func kindManifest() kind       { return kind{"controlplane", "Manifests.kubernetes.talos.dev"} }
 func kindAPIServer() kind      { return kind{"controlplane", "APIServerConfigs.kubernetes.talos.dev"} }
 
+func kindSecretsStatus() kind {
+	return kind{"controlplane", "SecretStatuses.kubernetes.talos.dev"}
+}
+
+// idStaticPods is the one status of secrets that there is.
+const idStaticPods = "static-pods"
+
 func kindController() kind {
 	return kind{"controlplane", "ControllerManagerConfigs.kubernetes.talos.dev"}
 }

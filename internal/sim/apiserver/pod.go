@@ -74,6 +74,10 @@ func componentPod(own cluster.ComponentPod) *corev1.Pod {
 		container.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
 	}
 
+	if container.State.Waiting == nil && !own.Started.IsZero() {
+		container.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(own.Started)}
+	}
+
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{container}
 	runs(pod, own.Ready)
 

@@ -178,6 +178,8 @@ func (c *Checker) Add(event history.Event) {
 		c.status(event)
 	case history.KindConfig:
 		c.configured(event)
+	case history.KindMirror:
+		c.node(event.Node).mute = event.Detail["state"] == "stale"
 	case history.KindComponent:
 		c.component(event)
 	case history.KindWrite:

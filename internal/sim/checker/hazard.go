@@ -296,6 +296,12 @@ func (c *Checker) begins(n *node, what string) {
 	if len(c.options.openings) > 0 && !c.options.open(c.at) {
 		c.violate(S13, n.name, "%s while the maintenance window was closed", what)
 	}
+
+	for _, other := range c.controlPlanes() {
+		if n.role == controlPlane && other != n && other.mute && other.up {
+			c.violate(S1, n.name, "%s before anybody could know how the static pods of control plane %s had come up", what, other.name)
+		}
+	}
 }
 
 // begun tells whether the turn of a node is under way: it is cordoned by us, or

@@ -28,8 +28,9 @@ type node struct {
 	// ours, dryRuns those that were only tried and whose calls are still to end.
 	parts            map[string]*component
 	configs, dryRuns int
-	// untold: nobody has told of the API server since the machine booted.
-	untold bool
+	// untold: nobody has told of the API server since the machine booted. mute: the
+	// mirrors of its static pods show what was before the boot.
+	untold, mute bool
 
 	up, ready bool
 	// stage is empty where the history does not tell of stages.

@@ -88,6 +88,9 @@ const (
 	// ready|failed). Stopped without a version is one that is switched off, or
 	// a kube-proxy that was removed.
 	KindComponent Kind = "component"
+	// KindMirror is what the mirror pods of a control plane show. Detail: state
+	// (stale: from before the boot; fresh: what the kubelet said since).
+	KindMirror Kind = "mirror"
 	// KindSnapshot is a snapshot of etcd whose stream ended. Detail: bytes,
 	// whole (true when the caller was given all of it, as it was hashed).
 	KindSnapshot Kind = "snapshot"

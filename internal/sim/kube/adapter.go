@@ -43,6 +43,7 @@ func fromState(node model.NodeState) Machine {
 		},
 		ConfigVersion: node.ConfigVersion,
 		StaticPods:    staticPods(node.StaticPods),
+		PodsReported:  node.PodsReported,
 		Proxy:         node.Components.Proxy,
 		APIServerUp:   node.APIServerUp,
 	}

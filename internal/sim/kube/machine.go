@@ -36,6 +36,8 @@ type Machine struct {
 	ConfigVersion int
 	// StaticPods are those of a control plane, by component.
 	StaticPods map[string]StaticPod
+	// PodsReported tells that the kubelet has said since the boot how they are.
+	PodsReported bool
 	// Proxy is the version of kube-proxy that runs there, without v, empty where
 	// none does.
 	Proxy string

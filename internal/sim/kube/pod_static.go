@@ -47,8 +47,13 @@ func staticReady(machine Machine, component string) bool {
 	return machine.StaticPods[component].Ready && (component != nameAPIServer || machine.APIServerUp)
 }
 
-// writeStaticPods shows the static pods of a control plane.
+// writeStaticPods shows the static pods of a control plane, once its kubelet has
+// said how they are.
 func (p *play) writeStaticPods(ctx context.Context, node *corev1.Node, machine Machine) error {
+	if !machine.PodsReported {
+		return nil
+	}
+
 	if err := p.dropStaticPods(ctx, machine); err != nil {
 		return err
 	}
@@ -120,15 +125,27 @@ func (p *play) staticStatus(pod *corev1.Pod, machine Machine) corev1.PodStatus {
 
 	switch {
 	case staticReady(machine, componentOf(pod)):
-		return runningStatus(pod, now, machine, staticContainer(pod, machine, state))
+		return startedAt(runningStatus(pod, now, machine, staticContainer(pod, machine, state)), state.Started)
 	case reason != "":
 		return waitingStatus(pod, now, machine, reason, message)
 	default:
 		running := pod.DeepCopy()
-		running.Status = runningStatus(pod, now, machine, staticContainer(pod, machine, state))
+		running.Status = startedAt(runningStatus(pod, now, machine, staticContainer(pod, machine, state)), state.Started)
 
 		return unreadyStatus(running, now, "ContainersNotReady", "the container does not answer")
 	}
+}
+
+// startedAt is the status of a static pod whose container started then, by the
+// clock of its machine.
+func startedAt(status corev1.PodStatus, started time.Time) corev1.PodStatus {
+	for i := range status.ContainerStatuses {
+		if running := status.ContainerStatuses[i].State.Running; running != nil {
+			running.StartedAt = metav1.NewTime(started.Truncate(time.Second))
+		}
+	}
+
+	return status
 }
 
 // waitingFor is why the container of a static pod does not run; no reason when

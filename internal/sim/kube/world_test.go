@@ -57,6 +57,7 @@ func newFakeMachine(name, role string, index int) Machine {
 		UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", index), MachineID: fmt.Sprintf("%032d", index), Platform: "metal",
 		Talos: "1.12.6", Schematic: "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba",
 		BootID:        name + "-boot-0",
+		PodsReported:  true,
 		Kubelet:       Kubelet{Running: true, Ready: true, Version: version},
 		Proxy:         version,
 		ConfigVersion: 1,

@@ -96,6 +96,11 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 		booting = n.booting
 
 		w.recordBoot(n, why)
+
+		if n.role == ControlPlane {
+			w.record(n.name, history.KindMirror, map[string]string{"state": "stale"})
+		}
+
 		n.publish(w, Event{Kind: EventSequence, Name: "boot", Action: ActionStart})
 
 		if fault, found := w.takeBootFault(n, n.running().talos, EffectUnreachable); found {

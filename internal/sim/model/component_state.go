@@ -151,7 +151,7 @@ func (n *node) makePods() {
 // long.
 func (w *World) restKubernetes(n *node) {
 	now := w.clock.Now()
-	n.podsUp = true
+	n.podsUp, n.podsReported = true, true
 	n.service.started, n.service.running = true, n.service.Image
 	n.service.Running, n.service.Healthy, n.service.Since = true, true, now
 	n.pulled[runtimeImage{NamespaceSystem, n.service.Image}] = now
@@ -174,7 +174,7 @@ func (n *node) stopKubernetes() {
 	n.service.run++
 	n.service.started = false
 	n.service.Running, n.service.Healthy, n.service.Since = false, false, time.Time{}
-	n.podsUp, n.rejoined = false, false
+	n.podsUp, n.podsReported, n.rejoined = false, false, false
 
 	for _, pod := range n.pods {
 		pod.run++
@@ -277,9 +277,13 @@ func (w *World) recordOff(n *node, component string) {
 	w.recordComponent(n, component, "", "", componentStopped)
 }
 
-// troubled lists the static pods that are not ready.
+// troubled lists the static pods that the kubelet says are not ready.
 func (n *node) troubled() []string {
 	var reasons []string
+
+	if !n.podsReported {
+		return nil
+	}
 
 	for _, component := range staticNames() {
 		if pod, found := n.pods[component]; found && !pod.Disabled && !pod.Ready {

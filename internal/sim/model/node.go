@@ -74,17 +74,18 @@ type node struct {
 	removed       bool
 	unschedulable bool // as the Kubernetes face says
 
-	components Components
-	kubelet    Kubelet
-	service    kubeletService
-	pods       map[string]*staticPod // by component, empty on workers
-	podsUp     bool                  // static pods were started since the boot
-	rejoined   bool                  // the boot came to its end
-	etcd       *member
-	events     *ring
-	logs       map[string][]string // lines since the boot, by service
-	calls      []apiCall           // to the API since the boot, the last ones
-	reported   report
+	components   Components
+	kubelet      Kubelet
+	service      kubeletService
+	pods         map[string]*staticPod // by component, empty on workers
+	podsUp       bool                  // static pods were started since the boot
+	podsReported bool                  // the kubelet has said since how they are
+	rejoined     bool                  // the boot came to its end
+	etcd         *member
+	events       *ring
+	logs         map[string][]string // lines since the boot, by service
+	calls        []apiCall           // to the API since the boot, the last ones
+	reported     report
 
 	installs, reboots, boots, actors int
 }

@@ -77,7 +77,10 @@ type NodeState struct {
 	// not show it. It differs from Config where one is staged or being tried.
 	PersistentConfig []byte
 	// StaticPods are those of a control plane, by component.
-	StaticPods     map[string]StaticPod
+	StaticPods map[string]StaticPod
+	// PodsReported tells that the kubelet has said since the boot how they are.
+	// Until then Kubernetes shows what it said before.
+	PodsReported   bool
 	KubeletService KubeletService
 	// ProxyImage is the image of kube-proxy that a control plane renders, empty
 	// where kube-proxy is disabled or the machine is a worker; CoreDNSImage that
@@ -172,7 +175,8 @@ func (w *World) state(n *node) NodeState {
 		Kubelet: n.kubelet, Components: n.components, APIServerUp: w.apiServerUp(n),
 		Config: slices.Clone(n.config), ConfigVersion: n.configVersion, PersistentConfig: n.persistentConfig(),
 		StaticPods: n.staticPods(), KubeletService: n.kubeletService(),
-		ProxyImage: n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
+		PodsReported: n.podsReported,
+		ProxyImage:   n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
 		PulledComponents: w.pulledComponents(n),
 		Unschedulable:    n.unschedulable,
 		Vitals:           w.vitals(n), DiskPressure: n.kubelet.Running && n.suffers(StepDisk, EffectPressure),

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 )
 
 // podStep does something to a pod under the lock, unless the machine went down
@@ -276,6 +278,17 @@ func (w *World) podsBoot(n *node) {
 	}
 
 	w.touch(n)
+	w.reportPods(n)
+}
+
+// reportPods has the kubelet say how the pods of a new boot are, a little after
+// they came up.
+func (w *World) reportPods(n *node) {
+	w.later(n.life, w.spread(n, "pods reported", 5*time.Second, 40*time.Second), func() {
+		n.podsReported = true
+		w.record(n.name, history.KindMirror, map[string]string{"state": "fresh"})
+		w.touch(n)
+	})
 }
 
 // serveLater starts an API server whose machine's member of etcd does not run: it

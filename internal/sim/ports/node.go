@@ -92,7 +92,11 @@ func (n *nodeObject) report(state model.NodeState) {
 		return
 	}
 
-	n.static, n.pressure = state.StaticPods, nil
+	n.pressure = nil
+	if state.PodsReported {
+		n.static = state.StaticPods
+	}
+
 	if state.DiskPressure {
 		n.pressure = []string{"DiskPressure"}
 	}
@@ -102,7 +106,7 @@ func (n *nodeObject) report(state model.NodeState) {
 func (n *nodeObject) staticPod(node string, component cluster.Component, pod model.StaticPod) cluster.ComponentPod {
 	return cluster.ComponentPod{
 		Node: node, Component: component, Image: pod.PodImage, Ready: pod.Ready && !n.lost(),
-		ConfigVersion: strconv.Itoa(pod.PodConfigVersion), Trouble: pod.Trouble,
+		ConfigVersion: strconv.Itoa(pod.PodConfigVersion), Started: pod.Started, Trouble: pod.Trouble,
 	}
 }
 

@@ -35,6 +35,10 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 		machine.Unmet = append(machine.Unmet, unmet.Name+": "+unmet.Reason)
 	}
 
+	if state.Role == model.ControlPlane {
+		machine.PodsSince = state.BootedAt
+	}
+
 	if c.admin() {
 		machine.Config, err = c.cluster.summaries.of(state.Config)
 		if err != nil {

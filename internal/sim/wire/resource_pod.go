@@ -28,6 +28,12 @@ const (
 func podResources(state model.NodeState, arguments extraArguments) []resource.Resource {
 	var list []resource.Resource
 
+	if len(state.StaticPods) > 0 {
+		secrets := k8s.NewSecretsStatus(k8s.ControlPlaneNamespaceName, k8s.StaticPodSecretsStaticPodID)
+		secrets.TypedSpec().Ready, secrets.TypedSpec().Version = true, "1"
+		list = append(list, secrets)
+	}
+
 	for _, component := range slices.Sorted(maps.Keys(state.StaticPods)) {
 		pod := state.StaticPods[component]
 
@@ -44,7 +50,7 @@ func podResources(state model.NodeState, arguments extraArguments) []resource.Re
 			list = append(list, manifest)
 		}
 
-		if pod.PodImage != "" {
+		if pod.PodImage != "" && state.PodsReported {
 			status := k8s.NewStaticPodStatus(k8s.NamespaceName, "kube-system/"+component+"-"+state.Name)
 			status.TypedSpec().PodStatus = podStatus(state, component, pod)
 			list = append(list, status)

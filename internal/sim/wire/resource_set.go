@@ -36,7 +36,7 @@ func samples() []meta.ResourceWithRD {
 		k8s.NewNodename(k8s.NamespaceName, ""), k8s.NewNodeStatus(k8s.NamespaceName, ""),
 		k8s.NewKubeletStatus(k8s.NamespaceName, ""), k8s.NewKubeletSpec(k8s.NamespaceName, ""), k8s.NewKubeletConfig(k8s.NamespaceName, ""),
 		k8s.NewAPIServerConfig(""), k8s.NewControllerManagerConfig(""), k8s.NewSchedulerConfig(""),
-		k8s.NewStaticPod(k8s.NamespaceName, ""), k8s.NewStaticPodStatus(k8s.NamespaceName, ""),
+		k8s.NewStaticPod(k8s.NamespaceName, ""), k8s.NewStaticPodStatus(k8s.NamespaceName, ""), k8s.NewSecretsStatus(k8s.ControlPlaneNamespaceName, ""),
 		k8s.NewManifest(k8s.ControlPlaneNamespaceName, ""), k8s.NewBootstrapManifestsConfig(),
 		block.NewVolumeStatus(block.NamespaceName, ""), runtime.NewDiagnostic(runtime.NamespaceName, ""),
 		runtime.NewMachineStatus(), runtime.NewExtensionStatus(runtime.NamespaceName, ""),

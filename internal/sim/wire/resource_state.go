@@ -16,6 +16,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
 	"github.com/cosi-project/runtime/pkg/state/registry"
 	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -162,7 +163,26 @@ func (r *nodeResources) Get(ctx context.Context, at resource.Pointer, options ..
 		return nil, err
 	}
 
-	return core.Get(ctx, at, options...)
+	found, err := core.Get(ctx, at, options...)
+	if err != nil || at.Type() != k8s.SecretsStatusType {
+		return found, err
+	}
+
+	return r.aged(found)
+}
+
+// aged is a resource as old as the boot, by the clock of the machine: that of the
+// state is the one on the wall.
+func (r *nodeResources) aged(found resource.Resource) (resource.Resource, error) {
+	view, err := r.world.Node(r.node)
+	if err != nil {
+		return nil, err
+	}
+
+	found = found.DeepCopy()
+	found.Metadata().SetCreated(view.BootedAt)
+
+	return found, nil
 }
 
 // List implements state.CoreState.
