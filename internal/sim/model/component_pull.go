@@ -55,11 +55,18 @@ func (w *World) PullComponent(ctx context.Context, name, image string, into Imag
 		return "", current.err(ctx)
 	case err != nil:
 		return "", err
-	case strings.Contains(image, "@"):
-		return image, nil
 	default:
-		return digest(image), nil
+		return referenceByDigest(image), nil
 	}
+}
+
+// referenceByDigest is what an image of Kubernetes is pinned to.
+func referenceByDigest(image string) string {
+	if strings.Contains(image, "@") {
+		return normalised(image)
+	}
+
+	return digest(image)
 }
 
 // fetchComponent is one try to get an image.

@@ -16,6 +16,8 @@ const (
 // system is what an installer image writes into a slot.
 type system struct {
 	image     string
+	digest    string
+	broken    string // what its installer fails with, where it was built badly
 	talos     string
 	tag       string // what it calls its version, where that is another one
 	schematic string
@@ -30,18 +32,18 @@ func parseInstaller(image string) (system, error) {
 
 	colon := strings.LastIndex(name, ":")
 	if colon < strings.LastIndex(name, "/") || colon < 0 {
-		return system{}, fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
+		return system{}, missingImage(image)
 	}
 
 	repository, tag := name[:colon], name[colon+1:]
 
 	version, err := parseVersion(tag)
 	if err != nil || !strings.HasPrefix(tag, "v") || !released(version) {
-		return system{}, fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
+		return system{}, missingImage(image)
 	}
 
 	if repository == genericRepository && AtLeast(version.String(), 1, 14) {
-		return system{}, fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
+		return system{}, missingImage(image)
 	}
 
 	content := system{image: image, talos: version.String(), platform: "metal"}

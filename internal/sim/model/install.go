@@ -89,14 +89,9 @@ func (w *World) prepare(n *node, image string) (*installation, error) {
 		return nil, ErrImageRequired
 	}
 
-	pulled, there := n.images[image]
-	if !there || w.clock.Now().Sub(pulled) > imageLifetime {
+	content, there := n.images.find(image, w.clock.Now())
+	if !there {
 		return nil, fmt.Errorf("installer image %q %w", image, ErrImageMissing)
-	}
-
-	content, err := parseInstaller(image)
-	if err != nil {
-		return nil, err
 	}
 
 	n.installing = true
@@ -152,6 +147,10 @@ func (w *World) runInstaller(life context.Context, n *node, run *installation, f
 	exit, text := preflight(run.content.talos, host)
 	if exit == 0 && fault.Effect == EffectRefuse {
 		exit, text = refusalCode(run.content.talos), fault.text("pre-flight checks failed: error getting Talos version: context deadline exceeded")
+	}
+
+	if exit == 0 && run.content.broken != "" {
+		exit, text = failureCode(run.content.talos), run.content.broken
 	}
 
 	if exit != 0 {

@@ -76,8 +76,10 @@ type KubeletService struct {
 // ImageNamespace is where the container runtime keeps an image.
 type ImageNamespace string
 
-// The namespaces: kubelets run from the one, pods from the other.
+// The namespaces: kubelets run from the one, pods from the other. The last one is the
+// containerd of Talos itself.
 const (
 	NamespaceSystem ImageNamespace = "system"
 	NamespaceCRI    ImageNamespace = "cri"
+	NamespaceOwn    ImageNamespace = "inmem"
 )

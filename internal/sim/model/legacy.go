@@ -80,11 +80,11 @@ func (w *World) validate(ctx context.Context, n *node, image string) (system, er
 		return system{}, refuse("error validating installer image \"\": image reference is empty")
 	}
 
-	err := w.pullInto(ctx, n, n.ownImages, image, nil)
+	content, err := w.pullInto(ctx, n, n.ownImages, image, nil)
 
 	switch {
 	case err == nil:
-		return parseInstaller(image)
+		return content, nil
 	case errors.Is(err, ErrConnectionLost), ctx.Err() != nil:
 		return system{}, err
 	case notFound(err):

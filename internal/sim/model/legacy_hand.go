@@ -7,13 +7,17 @@ package model
 // as with its flag force. The machine cordons and drains its node, installs and
 // reboots; faults of the installer and of the boot are for it as well.
 func (w *World) UpgradeByHand(name, image string) error {
-	content, err := parseInstaller(image)
-	if err != nil {
-		return err
-	}
+	var err error
 
 	w.locked(func() {
-		var n *node
+		var (
+			n       *node
+			content system
+		)
+
+		if content, err = w.registry.resolve(image); err != nil {
+			return
+		}
 
 		if n, err = w.reach(name); err != nil {
 			return
@@ -25,7 +29,7 @@ func (w *World) UpgradeByHand(name, image string) error {
 			return
 		}
 
-		n.ownImages[image] = w.clock.Now()
+		n.ownImages.put(content, w.clock.Now())
 		n.byHand = true
 		w.startUpgrade(n, content, LegacyOptions{Image: image, Force: true})
 	})

@@ -131,7 +131,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		drawn:  map[string]uint64{},
 		slots:  [2]system{content},
 		tag:    -1,
-		images: map[string]time.Time{}, ownImages: map[string]time.Time{},
+		images: imageStore{}, ownImages: imageStore{},
 		pulled:   map[runtimeImage]time.Time{},
 		troubles: map[trouble]time.Time{},
 		bootID:   drawUUID(seed, "boot", options.Name, "0"),

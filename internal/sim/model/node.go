@@ -30,8 +30,8 @@ type node struct {
 	reverted bool
 	tag      int // slot the META tag "upgrade" names, -1 without a pending upgrade
 	// images are installers in the containerd of the CRI, from which clients install,
-	// and ownImages those in that of Talos itself, which the legacy upgrade fills.
-	images, ownImages map[string]time.Time
+	// and ownImages those in that of Talos itself, in memory, which the legacy upgrade fills.
+	images, ownImages imageStore
 
 	config        []byte         // in effect
 	configured    *configuration // the same, read

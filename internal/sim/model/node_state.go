@@ -266,23 +266,26 @@ func (w *World) reach(nameOrAddress string) (*node, error) {
 }
 
 // fresh is a store without what nothing ran for too long.
-func (w *World) fresh(store map[string]time.Time) map[string]time.Time {
+func (w *World) fresh(store imageStore) imageStore {
 	now := w.clock.Now()
 
-	maps.DeleteFunc(store, func(_ string, pulled time.Time) bool {
-		return now.Sub(pulled) > imageLifetime
+	maps.DeleteFunc(store, func(_ string, image storedImage) bool {
+		return now.Sub(image.pulled) > imageLifetime
 	})
 
 	return store
 }
 
 func (w *World) cached(n *node) []string {
-	all := maps.Clone(w.fresh(n.images))
-	for image, pulled := range n.pulled {
+	all := slices.Collect(maps.Keys(w.fresh(n.images)))
+
+	for image := range n.pulled {
 		if w.hasComponent(n, image) {
-			all[image.image] = pulled
+			all = append(all, image.image)
 		}
 	}
 
-	return slices.Sorted(maps.Keys(all))
+	slices.Sort(all)
+
+	return slices.Compact(all)
 }

@@ -35,6 +35,11 @@ type Progress struct {
 // the download. From Talos 1.14 on a machine tries once, before that for
 // [pullPersistence].
 func (w *World) Pull(ctx context.Context, name, image string, progress func(Progress)) (string, error) {
+	return w.PullInto(ctx, name, image, NamespaceSystem, progress)
+}
+
+// PullInto is [World.Pull] into one of the two stores that hold installers.
+func (w *World) PullInto(ctx context.Context, name, image string, into ImageNamespace, progress func(Progress)) (string, error) {
 	w.mu.Lock()
 
 	n, err := w.reach(name)
@@ -44,12 +49,19 @@ func (w *World) Pull(ctx context.Context, name, image string, progress func(Prog
 		return "", err
 	}
 
+	store := n.installers(into)
+	if store == nil {
+		w.mu.Unlock()
+
+		return "", fmt.Errorf("namespace %q: %w", into, ErrUnsupported)
+	}
+
 	current := begin(ctx, n)
 	defer current.end()
 
 	w.mu.Unlock()
 
-	err = w.pullInto(current.ctx, n, n.images, image, progress)
+	content, err := w.pullInto(current.ctx, n, store, image, progress)
 
 	switch {
 	case current.broken():
@@ -58,34 +70,39 @@ func (w *World) Pull(ctx context.Context, name, image string, progress func(Prog
 		return "", err
 	}
 
-	return digest(image), nil
+	repository, _ := splitImage(image)
+
+	return repository + "@" + content.digest, nil
 }
 
-// pullInto brings an image into one of a machine's stores.
-func (w *World) pullInto(ctx context.Context, n *node, store map[string]time.Time, image string, progress func(Progress)) error {
+// pullInto brings an image into one of a machine's stores, or finds it there.
+func (w *World) pullInto(ctx context.Context, n *node, store imageStore, image string, progress func(Progress)) (system, error) {
 	var (
-		fault  Fault
-		struck bool
+		content system
+		fault   Fault
+		struck  bool
 	)
 
-	err := w.persist(ctx, n, func() error {
+	err := w.persist(ctx, n, func() (err error) {
 		w.locked(func() { fault, struck = w.takeFault(n.name, StepPull) })
 
-		return w.download(ctx, n, store, image, fault, struck, progress)
+		content, err = w.download(ctx, n, store, normalised(image), fault, struck, progress)
+
+		return err
 	})
 
 	w.record(n.name, history.KindPull, map[string]string{"image": image, "ok": strconv.FormatBool(err == nil)})
 
 	switch {
 	case err != nil || !struck:
-		return err
+		return content, err
 	case fault.Effect == EffectConnectionLost:
-		return ErrConnectionLost
+		return system{}, ErrConnectionLost
 	case fault.Effect == EffectUnreachable:
 		w.locked(func() { w.fallSilent(n, fault, replyTime) })
 	}
 
-	return nil
+	return content, nil
 }
 
 // persist carries out a pull as often as the machine's version of Talos does by
@@ -113,17 +130,17 @@ func (w *World) persist(ctx context.Context, n *node, try func() error) error {
 const replyTime = 1037 * time.Millisecond
 
 func (w *World) download(
-	ctx context.Context, n *node, store map[string]time.Time, image string, fault Fault, struck bool, progress func(Progress),
-) error {
+	ctx context.Context, n *node, store imageStore, image string, fault Fault, struck bool, progress func(Progress),
+) (content system, err error) {
 	if struck && fault.Effect == EffectStall {
 		if err := w.stall(ctx, fault); err != nil {
-			return err
+			return system{}, err
 		}
 	}
 
 	const lookup = 730 * time.Millisecond
 	if err := w.clock.Sleep(ctx, lookup); err != nil {
-		return err
+		return system{}, err
 	}
 
 	if struck {
@@ -131,38 +148,36 @@ func (w *World) download(
 		case EffectFail:
 			text := fault.text("unexpected status from HEAD request: 503 Service Unavailable")
 
-			return &labelled{ErrPullFailed, fmt.Sprintf("failed to pull image %q: %s", image, text)}
+			return system{}, &labelled{ErrPullFailed, fmt.Sprintf("failed to pull image %q: %s", image, text)}
 		case EffectNotFound:
-			return fmt.Errorf("failed to resolve image %q: %w", image, ErrImageNotFound)
+			return system{}, missingImage(image)
 		default:
 		}
 	}
 
-	if _, err := parseInstaller(image); err != nil {
-		return err
+	// What is there is not asked for again, whatever the registry has by now.
+	var there bool
+
+	w.locked(func() {
+		if content, there = store.find(image, w.clock.Now()); !there {
+			content, err = w.registry.resolve(image)
+		}
+	})
+
+	if err == nil && !there {
+		err = w.fetch(ctx, n, progress)
 	}
 
-	if !w.hasImage(store, image) {
-		if err := w.fetch(ctx, n, progress); err != nil {
-			return err
-		}
+	if err != nil {
+		return system{}, err
 	}
 
 	w.locked(func() {
-		store[image] = w.clock.Now()
+		store.put(content, w.clock.Now())
 		w.touch(n)
 	})
 
-	return ctx.Err()
-}
-
-func (w *World) hasImage(store map[string]time.Time, image string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	pulled, there := store[image]
-
-	return there && w.clock.Now().Sub(pulled) <= imageLifetime
+	return content, ctx.Err()
 }
 
 func (w *World) fetch(ctx context.Context, n *node, progress func(Progress)) error {
@@ -206,12 +221,6 @@ func (w *World) stall(ctx context.Context, fault Fault) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func digest(image string) string {
-	sum := draw(0, "image", image)
-
-	return fmt.Sprintf("%s@sha256:%x", image, sum)
 }
 
 // notFound tells a registry without the image from one that does not deliver.

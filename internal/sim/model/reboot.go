@@ -227,6 +227,7 @@ func (w *World) takeDown(n *node, by string, graceful bool) {
 	n.up, n.downAt = false, w.clock.Now()
 	n.stopKubernetes()
 	n.installing = false
+	clear(n.ownImages)
 	n.sequence, n.actor = "", ""
 	n.byHand = false
 	n.cut()

@@ -34,6 +34,7 @@ type World struct {
 	scriptChanged chan struct{}
 	etcd          *etcdCluster
 	kubernetes    Kubernetes
+	registry      *registry
 	touched       map[*node]bool
 	changed       chan struct{} // closed at each visible change
 	watchers      map[int]func(string)
@@ -58,6 +59,7 @@ func New(options Options) (*World, error) {
 		scriptChanged: make(chan struct{}),
 		etcd:          newEtcdCluster(options.Clock.Now()),
 		kubernetes:    noKubernetes{},
+		registry:      newRegistry(),
 		touched:       map[*node]bool{},
 		changed:       make(chan struct{}),
 		watchers:      map[int]func(string){},

@@ -28,7 +28,7 @@ func allowed(method string) role.Set {
 	case "machine.MachineService":
 		return allowedMachine(name)
 	case "machine.ImageService":
-		return map[string]role.Set{"List": everyone(), "Verify": everyone(), "Pull": operators()}[name]
+		return map[string]role.Set{"List": everyone(), "Verify": everyone(), "Pull": operators(), "Remove": admins()}[name]
 	case "cosi.resource.State":
 		return map[string]role.Set{
 			"Get": everyone(), "List": everyone(), "Watch": everyone(),

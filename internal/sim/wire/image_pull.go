@@ -7,23 +7,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/api/common"
-
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
 
 // pull downloads an image into one of containerd's namespaces: an installer,
 // which lives beside the kubelet, or an image of Kubernetes.
 func pull(
-	ctx context.Context, world *model.World, node, image string, into common.ContainerdNamespace, progress func(model.Progress),
+	ctx context.Context, world *model.World, node, image string, into model.ImageNamespace, progress func(model.Progress),
 ) (string, error) {
 	switch {
-	case into == common.ContainerdNamespace_NS_CRI:
-		return world.PullComponent(ctx, node, image, model.NamespaceCRI, progress)
-	case isInstaller(image):
-		return world.Pull(ctx, node, image, progress)
+	case into != model.NamespaceCRI && isInstaller(image):
+		return world.PullInto(ctx, node, image, into, progress)
 	default:
-		return world.PullComponent(ctx, node, image, model.NamespaceSystem, progress)
+		return world.PullComponent(ctx, node, image, into, progress)
 	}
 }
 

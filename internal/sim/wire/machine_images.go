@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -17,9 +18,14 @@ import (
 
 // ImageList implements machine.MachineServiceServer.
 func (m *machineService) ImageList(request *machine.ImageListRequest, stream grpc.ServerStreamingServer[machine.ImageListResponse]) error {
-	list, err := imagesIn(stream.Context(), m.world, m.node, request.GetNamespace())
+	in, err := namespaceOf(kubeletContainerd(request.GetNamespace()))
 	if err != nil {
 		return err
+	}
+
+	list, err := m.world.Images(stream.Context(), m.node, in)
+	if err != nil {
+		return statusOf(err)
 	}
 
 	for _, image := range list {
@@ -35,18 +41,14 @@ func (m *machineService) ImageList(request *machine.ImageListRequest, stream grp
 
 // List implements machine.ImageServiceServer.
 func (i *imageService) List(request *machine.ImageServiceListRequest, stream grpc.ServerStreamingServer[machine.ImageServiceListResponse]) error {
-	if err := checkInstance(request.GetContainerd()); err != nil {
-		return err
-	}
-
-	if request.GetContainerd().GetDriver() == common.ContainerDriver_CONTAINERD {
-		// The containerd of Talos itself has nothing that a client has put there.
-		return nil
-	}
-
-	list, err := imagesIn(stream.Context(), i.world, i.node, request.GetContainerd().GetNamespace())
+	in, err := namespaceOf(request.GetContainerd())
 	if err != nil {
 		return err
+	}
+
+	list, err := i.world.Images(stream.Context(), i.node, in)
+	if err != nil {
+		return statusOf(err)
 	}
 
 	for _, image := range list {
@@ -60,17 +62,39 @@ func (i *imageService) List(request *machine.ImageServiceListRequest, stream grp
 	return nil
 }
 
-// imagesIn are the images of a machine in one of the namespaces of the containerd
-// of its kubelet.
-func imagesIn(ctx context.Context, world *model.World, node string, in common.ContainerdNamespace) ([]model.Image, error) {
-	namespace, known := map[common.ContainerdNamespace]model.ImageNamespace{
-		common.ContainerdNamespace_NS_SYSTEM: model.NamespaceSystem, common.ContainerdNamespace_NS_CRI: model.NamespaceCRI,
-	}[in]
-	if !known {
-		return nil, status.Errorf(codes.InvalidArgument, "unsupported namespace %s", in)
+// Remove implements machine.ImageServiceServer.
+func (i *imageService) Remove(ctx context.Context, request *machine.ImageServiceRemoveRequest) (*emptypb.Empty, error) {
+	in, err := namespaceOf(request.GetContainerd())
+	if err != nil {
+		return nil, err
 	}
 
-	list, err := world.Images(ctx, node, namespace)
+	if err := i.world.RemoveImage(ctx, i.node, request.GetImageRef(), in); err != nil {
+		return nil, statusOf(err)
+	}
 
-	return list, statusOf(err)
+	return &emptypb.Empty{}, nil
+}
+
+// kubeletContainerd is the only instance that the older calls know.
+func kubeletContainerd(namespace common.ContainerdNamespace) *common.ContainerdInstance {
+	return &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: namespace}
+}
+
+// namespaceOf is where a containerd instance of a machine keeps its images.
+func namespaceOf(instance *common.ContainerdInstance) (model.ImageNamespace, error) {
+	if err := checkInstance(instance); err != nil {
+		return "", err
+	}
+
+	switch {
+	case instance.GetDriver() == common.ContainerDriver_CONTAINERD:
+		return model.NamespaceOwn, nil
+	case instance.GetNamespace() == common.ContainerdNamespace_NS_CRI:
+		return model.NamespaceCRI, nil
+	case instance.GetNamespace() == common.ContainerdNamespace_NS_SYSTEM:
+		return model.NamespaceSystem, nil
+	default:
+		return "", status.Errorf(codes.InvalidArgument, "unsupported namespace %s", instance.GetNamespace())
+	}
 }

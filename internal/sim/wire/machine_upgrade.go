@@ -66,7 +66,12 @@ func (m *machineService) ImagePull(ctx context.Context, request *machine.ImagePu
 		return nil, status.Error(codes.InvalidArgument, "image reference is empty")
 	}
 
-	if _, err := pull(ctx, m.world, m.node, request.GetReference(), request.GetNamespace(), nil); err != nil {
+	into, err := namespaceOf(kubeletContainerd(request.GetNamespace()))
+	if err != nil {
+		return nil, err
+	}
+
+	if _, err := pull(ctx, m.world, m.node, request.GetReference(), into, nil); err != nil {
 		return nil, pullStatus(err)
 	}
 

@@ -75,7 +75,10 @@ func (i *imageService) Pull(
 		return err
 	}
 
-	into := request.GetContainerd().GetNamespace()
+	into, err := namespaceOf(request.GetContainerd())
+	if err != nil {
+		return err
+	}
 
 	name, err := pull(stream.Context(), i.world, i.node, request.GetImageRef(), into, func(progress model.Progress) {
 		// A caller that is gone shows in the context of the pull.

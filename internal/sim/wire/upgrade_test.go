@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -169,7 +170,7 @@ func TestOlderMachinesDoNotKnowTheNewServices(t *testing.T) {
 			_, err = r.pull(c, "10.5.0.2", factoryImage)
 			r.wantCode(talos+" pull", err, codes.Unimplemented, "unknown service machine.ImageService")
 
-			if err := c.ImagePull(r.at("10.5.0.2"), 0, factoryImage); err != nil { //nolint:staticcheck // all these versions have
+			if err := c.ImagePull(r.at("10.5.0.2"), common.ContainerdNamespace_NS_SYSTEM, factoryImage); err != nil { //nolint:staticcheck // all these versions have
 				r.Errorf("%s legacy pull: %v", talos, err)
 			}
 		})
