@@ -41,6 +41,10 @@ type Talos interface {
 	Vitals(ctx context.Context, address string) (Vitals, error)
 	// Pull brings an installer image onto the node; cheap when it is there.
 	Pull(ctx context.Context, address, image string, api UpgradeAPI) error
+	// ImageDigest is the digest of an installer image that the node has under exactly
+	// that reference (LifecycleAPI). While it has one, a pull changes nothing, whatever
+	// was pushed under its tag since. ErrNotFound means that it has none.
+	ImageDigest(ctx context.Context, address, image string) (string, error)
 	// Install runs the installer of a pulled image beside the running system
 	// (LifecycleAPI). A non-zero exit is no error: Installation tells.
 	Install(ctx context.Context, address, image string) (Installation, error)

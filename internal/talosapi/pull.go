@@ -72,6 +72,38 @@ func (c *Client) pull(
 	})
 }
 
+// ImageDigest is the digest of an installer image that the node has under exactly that
+// reference; [cluster.ErrNotFound] where it has none. Talos before 1.13 does not
+// tell: [cluster.ErrUnsupported].
+func (c *Client) ImageDigest(ctx context.Context, address, image string) (string, error) {
+	op := operation{what: "list the images of " + place(address), node: address, timeout: readTimeout}
+
+	var digest string
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		stream, err := api.ImageClient.List(ctx, &machineapi.ImageServiceListRequest{Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM)})
+
+		for err == nil {
+			var found *machineapi.ImageServiceListResponse
+
+			if found, err = stream.Recv(); found.GetName() == image {
+				digest = found.GetDigest()
+			}
+		}
+
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		return err
+	})
+	if err == nil && digest == "" {
+		err = fmt.Errorf("unable to find %s on %s: %w", image, place(address), cluster.ErrNotFound)
+	}
+
+	return digest, err
+}
+
 type pullStream interface {
 	Recv() (*machineapi.ImageServicePullResponse, error)
 }

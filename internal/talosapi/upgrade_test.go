@@ -168,6 +168,33 @@ func TestAnImageThatWasNotPulledIsRefused(t *testing.T) {
 	})
 }
 
+func TestDigestOfAnImageIsTheOneOfTheNode(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		want, err := r.world.PushImage(nextImage, "")
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		if digest, err := c.ImageDigest(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrNotFound) {
+			r.Errorf("before it was pulled: %q, %v", digest, err)
+		}
+
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		if _, err := r.world.PushImage(nextImage, ""); err != nil {
+			r.Fatal(err)
+		}
+
+		if digest, err := c.ImageDigest(r.Context(), worker0, nextImage); err != nil || digest != want {
+			r.Errorf("it has %q, %v, want %s", digest, err, want)
+		}
+	})
+}
+
 func TestAFailingInstallerIsAResult(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")

@@ -39,6 +39,7 @@ func TalosCases() []TalosCase {
 		{"a machine tells of its disk and its clock", vitalsAreTold},
 		{"a machine shows the last lines of a service", logsAreShown},
 		{"no installer runs", noInstallerRuns},
+		{"images that were never pulled have no digest", imagesAreMissed},
 		{"a configuration that names another image is left alone", configurationIsCompared},
 	}
 }
@@ -256,6 +257,20 @@ func noInstallerRuns(t *testing.T, f TalosFixture) {
 
 		if idle, err := f.Talos().InstallerIdle(t.Context(), machine.Addresses[0]); err != nil || !idle {
 			t.Errorf("%s is idle: %t, %v", machine.Name, idle, err)
+		}
+	}
+}
+
+func imagesAreMissed(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		want := cluster.ErrNotFound
+		if observe(t, f, machine).UpgradeAPI() != cluster.LifecycleAPI {
+			want = cluster.ErrUnsupported
+		}
+
+		digest, err := f.Talos().ImageDigest(t.Context(), machine.Addresses[0], "registry.invalid/nobody/installer:v0.0.1")
+		if !errors.Is(err, want) || digest != "" {
+			t.Errorf("%s has %q, %v, want %v", machine.Name, digest, err, want)
 		}
 	}
 }

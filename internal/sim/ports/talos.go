@@ -18,6 +18,7 @@ const (
 	methodForfeit    = "/machine.MachineService/EtcdForfeitLeadership"
 	methodPull       = "/machine.ImageService/Pull"
 	methodLegacyPull = "/machine.MachineService/ImagePull"
+	methodImages     = "/machine.ImageService/List"
 	methodInstall    = "/machine.LifecycleService/Upgrade"
 	methodUpgrade    = "/machine.MachineService/Upgrade"
 	methodReboot     = "/machine.MachineService/Reboot"
@@ -74,7 +75,7 @@ func (c *Client) checkVersion(address, method string) error {
 		return nil //nolint:nilerr // the call itself finds out
 	}
 
-	if (method == methodPull || method == methodInstall) && !model.AtLeast(state.Talos, 1, 13) {
+	if slices.Contains([]string{methodPull, methodImages, methodInstall}, method) && !model.AtLeast(state.Talos, 1, 13) {
 		return fmt.Errorf("unknown method %s: %w", method, model.ErrUnsupported)
 	}
 
@@ -172,6 +173,35 @@ func (c *Client) Pull(ctx context.Context, address, image string, api cluster.Up
 			return err
 		})
 	})
+}
+
+// ImageDigest implements [cluster.Talos].
+func (c *Client) ImageDigest(ctx context.Context, address, image string) (digest string, err error) {
+	what := "find " + image + " on " + address
+
+	err = c.read(ctx, "ImageDigest", address, func(ctx context.Context) error {
+		return c.ask(ctx, what, func(ctx context.Context) error {
+			if err := c.checkVersion(address, methodImages); err != nil {
+				return err
+			}
+
+			list, err := c.cluster.world.Images(ctx, address, model.NamespaceSystem)
+			if err != nil {
+				return err
+			}
+
+			at := slices.IndexFunc(list, func(found model.Image) bool { return found.Name == image })
+			if at < 0 {
+				return cluster.ErrNotFound
+			}
+
+			digest = list[at].Digest
+
+			return nil
+		})
+	})
+
+	return digest, err
 }
 
 // outputMost is how many lines of an installer's output are kept.
