@@ -44,7 +44,8 @@ var (
 	installerPattern = regexp.MustCompile(`^(?:([a-z0-9][a-z0-9.-]*)-)?installer(-secureboot)?$`)
 )
 
-// Repository is an image reference without tag and digest.
+// Repository is an image reference without tag, and without digest unless
+// [ParseInstaller] read one.
 type Repository struct {
 	name reference.Named
 }
@@ -60,6 +61,23 @@ func ParseRepository(text string) (Repository, error) {
 
 	if !reference.IsNameOnly(named) {
 		return Repository{}, fmt.Errorf("%w without tag: %q carries a tag or a digest; give the repository alone, such as %q", ErrReference, text, reference.TrimNamed(named).Name())
+	}
+
+	return Repository{name: named}, nil
+}
+
+// ParseInstaller reads what may be set as the image of an installer: a repository
+// like [ParseRepository], or one image of it by its digest, such as
+// "registry.example.com:5000/talos/installer@sha256:...". Errors wrap [ErrReference].
+func ParseInstaller(text string) (Repository, error) {
+	named, err := parseNamed(text)
+	if err != nil {
+		return Repository{}, err
+	}
+
+	if tagged, ok := named.(reference.Tagged); ok {
+		return Repository{}, fmt.Errorf("%w without tag: %q carries the tag %s; give the repository alone, such as %q, or an image of it by its digest, such as %q",
+			ErrReference, text, tagged.Tag(), reference.TrimNamed(named).Name(), reference.TrimNamed(named).Name()+"@sha256:<digest>")
 	}
 
 	return Repository{name: named}, nil
@@ -127,8 +145,22 @@ func (r Repository) String() string {
 	return r.name.Name()
 }
 
-// At is the reference of the repository's image of the given version.
-func (r Repository) At(v version.Version) string { return r.String() + ":" + v.Tag() }
+// At is the reference of the repository's image of the given version. One that is
+// pinned stands for one image, whatever version that is.
+func (r Repository) At(v version.Version) string {
+	if r.Pinned() {
+		return r.name.String()
+	}
+
+	return r.String() + ":" + v.Tag()
+}
+
+// Pinned tells whether the repository carries the digest of one image.
+func (r Repository) Pinned() bool {
+	_, digested := r.name.(reference.Digested)
+
+	return digested
+}
 
 // Generic tells whether this is the installer without extensions that
 // siderolabs published up to Talos 1.13.

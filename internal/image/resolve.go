@@ -53,7 +53,8 @@ func (n Running) bare() bool {
 
 // Wish is what the configuration says about the image of a node.
 type Wish struct {
-	// Repository, without tag, replaces the node's own; empty keeps that.
+	// Repository, without tag, replaces the node's own; empty keeps that. With a
+	// digest it is one image, and no other takes its place.
 	Repository string
 	// Factory is the host, with port and path if it has them, of the Image
 	// Factory that serves images which neither names; [FactoryHost] when empty.
@@ -64,7 +65,7 @@ type Wish struct {
 
 // Choice is the image that a node is to run, and what the name of it promises.
 type Choice struct {
-	// Reference is the image with its tag.
+	// Reference is the image with its tag or its digest.
 	Reference string
 	// Schematic that the installed system will report; empty when the name
 	// does not tell.
@@ -124,7 +125,7 @@ func resolveFactory(node Running, target version.Version, repository Repository,
 
 	host, unnamed := strings.CutSuffix(repository.String(), "/"+Factory{SecureBoot: factory.SecureBoot, Schematic: factory.Schematic}.path())
 
-	if unnamed && node.elsewhere() {
+	if unnamed && node.elsewhere() && !repository.Pinned() {
 		factory.Platform = node.Platform
 
 		if node.SecureBoot || target.AtLeast(1, 10) {
@@ -149,7 +150,7 @@ func resolveFactory(node Running, target version.Version, repository Repository,
 // names a schematic asks for it; one that names none must not cost the node
 // its extensions, unless that is accepted.
 func resolveOverride(node Running, target version.Version, wish Wish) (Choice, error) {
-	repository, err := ParseRepository(wish.Repository)
+	repository, err := ParseInstaller(wish.Repository)
 	if err != nil {
 		return Choice{}, err
 	}
@@ -181,6 +182,12 @@ func resolveOverride(node Running, target version.Version, wish Wish) (Choice, e
 		return ownBuild(node, target, repository, "")
 	case node.takesPlatform(target):
 		return Choice{}, loses(node, repository, metal)
+	case repository.Pinned():
+		if err := matchBoot(node, repository, false, wish.Lenient); err != nil {
+			return Choice{}, err
+		}
+
+		return Choice{Reference: repository.At(target)}, nil
 	default:
 		return resolveGeneric(node, target, repository, wish)
 	}
@@ -329,12 +336,8 @@ func matchSchematic(node Running, factory Factory, repository Repository, lenien
 
 // matchFlavour refuses an image for another platform or another way to boot.
 func matchFlavour(node Running, target version.Version, factory Factory, repository Repository, lenient Leniency) error {
-	if factory.SecureBoot != node.SecureBoot && !node.BootUnknown && !lenient.AnyBoot {
-		return &UnsuitableError{
-			Kind:   ErrBoot,
-			Found:  fmt.Sprintf("%s is %s, but the node boots %s", repository, bootFlavour(factory.SecureBoot), bootFlavour(node.SecureBoot)),
-			Remedy: "set installer_image to the installer " + bootFlavour(node.SecureBoot),
-		}
+	if err := matchBoot(node, repository, factory.SecureBoot, lenient); err != nil {
+		return err
 	}
 
 	// An image without a platform in its name serves metal, and Equinix Metal
@@ -357,6 +360,19 @@ func matchFlavour(node Running, target version.Version, factory Factory, reposit
 	}
 
 	return nil
+}
+
+// matchBoot refuses an image that boots in another way than the node does.
+func matchBoot(node Running, repository Repository, secure bool, lenient Leniency) error {
+	if secure == node.SecureBoot || node.BootUnknown || lenient.AnyBoot {
+		return nil
+	}
+
+	return &UnsuitableError{
+		Kind:   ErrBoot,
+		Found:  fmt.Sprintf("%s is %s, but the node boots %s", repository, bootFlavour(secure), bootFlavour(node.SecureBoot)),
+		Remedy: "set installer_image to the installer " + bootFlavour(node.SecureBoot),
+	}
 }
 
 func bootFlavour(secure bool) string {

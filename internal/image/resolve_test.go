@@ -141,6 +141,21 @@ func TestResolveKeepsWhatTheNodeRuns(t *testing.T) {
 			override: generic, target: "1.14.0",
 			want: image.Choice{Reference: factory + "metal-installer/" + empty + ":v1.14.0", Schematic: empty},
 		},
+		"override by digest": {
+			node:     image.Running{InstallImage: factory + "metal-installer/" + schematicA + ":v1.12.6", Schematic: schematicA, Platform: "metal"},
+			override: factory + "metal-installer/" + schematicA + "@" + digest,
+			want:     image.Choice{Reference: factory + "metal-installer/" + schematicA + "@" + digest, Schematic: schematicA, Demanded: true},
+		},
+		"override with a private build by digest": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			override: "registry.example.com:5000/talos/installer@" + digest,
+			want:     image.Choice{Reference: "registry.example.com:5000/talos/installer@" + digest},
+		},
+		"override with the generic installer by digest: nothing takes its place": {
+			node:     image.Running{InstallImage: generic + ":v1.13.4", Platform: "metal"},
+			override: generic + "@" + digest, target: "1.14.0",
+			want: image.Choice{Reference: generic + "@" + digest},
+		},
 		"override makes a broken install image irrelevant": {
 			node:     image.Running{InstallImage: "NOT AN IMAGE", Platform: "metal"},
 			override: generic,
@@ -229,6 +244,21 @@ func TestResolveRefusesWhatWouldCostTheNodeSomething(t *testing.T) {
 			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
 			override: factory + "aws-installer/" + schematicA,
 			says:     []string{"platform aws", "runs on metal", "metal-installer"},
+		},
+		"override by digest with the generic installer on a node with secure boot": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal", SecureBoot: true},
+			override: generic + "@" + digest, kind: image.ErrBoot,
+			says: []string{generic + " is without secure boot", "boots with secure boot"},
+		},
+		"override by digest in the spelling without a platform": {
+			node:     image.Running{InstallImage: factory + "aws-installer/" + schematicA + ":v1.12.6", Platform: "aws", Schematic: schematicA},
+			override: factory + "installer/" + schematicA + "@" + digest, kind: image.ErrPlatform,
+			says: []string{"platform metal", "runs on aws", "aws-installer"},
+		},
+		"override with a tag and a digest": {
+			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},
+			override: generic + ":v1.13.4@" + digest, kind: image.ErrReference,
+			says: []string{"carries the tag v1.13.4", generic + "@sha256:"},
 		},
 		"override with a tag": {
 			node:     image.Running{InstallImage: generic + ":v1.12.6", Platform: "metal"},

@@ -33,20 +33,17 @@ func (p *planner) checkImage(node *subject) {
 // imageFinding is the finding for an error of an image.
 func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
 	finding := cluster.Finding{
-		Check: imageCheck(refused), Severity: cluster.Permanent, Node: node.Name, Attribute: attributeImage, Err: refused,
+		Check: imageCheck(refused), Severity: cluster.Permanent, Node: node.Name, Err: refused,
 		Found: refused.Error(), Firm: !acceptable(refused),
 	}
 
 	if errors.Is(refused, image.ErrFactory) {
-		finding.Node, finding.Attribute, finding.Remedy = "", "", "Correct image_factory_url in the provider block."
+		finding.Node, finding.Remedy = "", "Correct image_factory_url in the provider block."
 
 		return finding
 	}
 
-	own := p.policy.Images[node.Name] != ""
-	if own {
-		finding.Attribute, finding.Within = attributeOverrides, []cluster.Within{cluster.Key(node.Name), fieldImage}
-	}
+	p.pointAtImage(&finding, node)
 
 	var unsuitable *image.UnsuitableError
 
@@ -54,7 +51,7 @@ func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
 	case errors.As(refused, &unsuitable):
 		finding.Found = image.ErrUnsuitable.Error() + ": " + unsuitable.Found
 		finding.Remedy = strings.ToUpper(unsuitable.Remedy[:1]) + unsuitable.Remedy[1:] + "."
-	case own:
+	case finding.Within != nil:
 		finding.Remedy = "Correct the installer_image of this node, or leave it out to keep the node's own repository."
 	case p.target.InstallerImage != "":
 		finding.Remedy = "Correct installer_image, or leave it out to keep each node's own repository."
@@ -63,6 +60,35 @@ func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
 	}
 
 	return finding
+}
+
+// checkPinned refuses one image by its digest for a node that needs several.
+func (p *planner) checkPinned(node *subject, step Step) {
+	repository, err := image.ParseInstaller(p.override(node.Name))
+	if err != nil || !repository.Pinned() || step.To.Equal(p.target.Talos) {
+		return
+	}
+
+	finding := cluster.Finding{
+		Check: cluster.CheckInstallerImage, Severity: cluster.Permanent, Firm: true,
+		Found:  fmt.Sprintf("%s is one image, and on its way to Talos %s a node needs another one before it, of Talos %s", p.override(node.Name), p.target.Talos, step.To),
+		Remedy: fmt.Sprintf("Set installer_image to %s, of which each step takes the tag that it needs, or upgrade to %s first.", repository, step.To),
+	}
+	p.pointAtImage(&finding, node)
+
+	same := func(f cluster.Finding) bool { return f.Found == finding.Found && f.Attribute == finding.Attribute }
+	if !slices.ContainsFunc(p.made.Findings, same) {
+		p.find(finding)
+	}
+}
+
+// pointAtImage points a finding at where the image of the node is set.
+func (p *planner) pointAtImage(finding *cluster.Finding, node *subject) {
+	finding.Attribute = attributeImage
+
+	if p.policy.Images[node.Name] != "" {
+		finding.Attribute, finding.Within = attributeOverrides, []cluster.Within{cluster.Key(node.Name), fieldImage}
+	}
 }
 
 // adviseImages says what is worth knowing about the images of the target, once for

@@ -13,6 +13,7 @@ func (p *planner) checkStep(node *subject, step Step) {
 	if node.moves == 0 {
 		p.checkImage(node)
 		p.checkBoot(node)
+		p.checkPinned(node, step)
 	}
 
 	if finding, ok := p.checkFallback(node, step); ok {

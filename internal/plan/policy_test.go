@@ -101,12 +101,19 @@ func TestNodesThatTheConfigurationNamesMustBeThere(t *testing.T) {
 func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
 	t.Parallel()
 
+	const pinnedDigest = "sha256:" + schematicA
+
 	own := []cluster.Within{cluster.Key("worker-2"), cluster.Field("installer_image")}
 
 	runPaths(t, map[string]pathCase{
 		"an image without the node's schematic": {
 			scene: newScene(3, 2).built(schematicA).gets("worker-2", "registry.example.com/talos"), severity: cluster.Permanent, node: "worker-2",
 			attribute: "node_overrides", within: own, says: []string{"does not name the schematic", schematicA},
+		},
+		"one image for two steps": {
+			scene:    newScene(3, 2).runs("1.12.6").aims("1.14.0").walks().gets("worker-2", generic+"@"+pinnedDigest),
+			severity: cluster.Permanent, attribute: "node_overrides", within: own,
+			says: []string{generic + "@" + pinnedDigest + " is one image", "needs another one before it, of Talos 1.13.", "Set installer_image to " + generic + ", of which each step takes the tag"},
 		},
 		"an image that is none": {
 			scene: newScene(3, 2).gets("worker-2", "Not An Image"), severity: cluster.Permanent, node: "worker-2",

@@ -153,7 +153,7 @@ func nodeOverridesSchema() schema.Attribute {
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrInstallerImage: schema.StringAttribute{
-					MarkdownDescription: "Installer image without tag for this node, instead of `installer_image` and of the node's own repository.",
+					MarkdownDescription: "Installer image without tag, or by digest, for this node, instead of `installer_image` and of the node's own repository.",
 					Optional:            true,
 					Validators:          []validator.String{repositoryValidator{}},
 				},

@@ -67,7 +67,8 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		attrInstallerImage: schema.StringAttribute{
 			MarkdownDescription: "Installer image without tag, for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`. " +
 				"Default: each node keeps its own repository, platform, secure boot flavour and schematic, and only the version changes. " +
-				"An image that does not hold a node's extensions, or would cost it its platform, is refused.",
+				"An image that does not hold a node's extensions, or would cost it its platform, is refused. " +
+				"With a digest (`...@sha256:...`) it is that one image, which has to be of `talos_version`: for nodes that get there in one step.",
 			Optional:   true,
 			Validators: []validator.String{repositoryValidator{}},
 		},

@@ -44,7 +44,9 @@ func TestValidatorsOfSingleValues(t *testing.T) {
 		"number without unit":      {durationValidator{}, types.StringValue("30"), false},
 		"repository":               {repositoryValidator{}, types.StringValue("registry.example.com:5000/talos/installer"), true},
 		"repository with tag":      {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer:v1.13.4"), false},
-		"repository with digest":   {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"), false},
+		"repository with digest":   {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"), true},
+		"digest and tag":           {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer:v1.13.4@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"), false},
+		"half a digest":            {repositoryValidator{}, types.StringValue("ghcr.io/siderolabs/installer@sha256:3765"), false},
 		"factory":                  {factoryURLValidator{}, types.StringValue("https://factory.example.com:8443/mirror/talos/"), true},
 		"factory of one word":      {factoryURLValidator{}, types.StringValue("http://factory"), false},
 		"factory on this machine":  {factoryURLValidator{}, types.StringValue("http://localhost:8080"), true},
@@ -52,6 +54,7 @@ func TestValidatorsOfSingleValues(t *testing.T) {
 		"factory behind no port":   {factoryURLValidator{}, types.StringValue("https://factory.example.com:99999"), false},
 		"no repository":            {repositoryValidator{}, types.StringValue("Not A Reference"), false},
 		"component":                {repositoryValidator{by: attrKubernetesVersion}, types.StringValue("registry.example.com:5000/k8s/kubelet"), true},
+		"component with digest":    {repositoryValidator{by: attrKubernetesVersion}, types.StringValue("ghcr.io/siderolabs/kubelet@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"), false},
 		"component with tag":       {repositoryValidator{by: attrKubernetesVersion}, types.StringValue("ghcr.io/siderolabs/kubelet:v1.35.2"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,7 +94,7 @@ type repositoryValidator struct {
 
 // Description implements [validator.String].
 func (repositoryValidator) Description(context.Context) string {
-	return "value must be an image reference without tag and digest"
+	return "value must be an image reference without tag"
 }
 
 // MarkdownDescription implements [validator.String].
@@ -108,7 +108,12 @@ func (v repositoryValidator) ValidateString(_ context.Context, req validator.Str
 		return
 	}
 
-	if _, err := image.ParseRepository(req.ConfigValue.ValueString()); err != nil {
+	parse := image.ParseRepository
+	if v.by == "" {
+		parse = image.ParseInstaller
+	}
+
+	if _, err := parse(req.ConfigValue.ValueString()); err != nil {
 		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid image", located(req.Path, err)+
 			" The tag is chosen by "+cmp.Or(v.by, attrTalosVersion)+".")
 	}
