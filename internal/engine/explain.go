@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 )
 
 // failure puts a turn's error into words: what was seen, how the node and the
@@ -66,7 +67,36 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.State += " " + canaryState
 	}
 
+	failed.Remedy += t.storedImage(ctx, err)
+
 	return failed
+}
+
+// storedImage says what the node has under the tag of an image that was to no avail. A
+// node does not download a tag that it has, whatever was pushed there since; one below
+// Talos 1.13 has its images in memory and downloads them anew with each upgrade.
+func (t *turn) storedImage(ctx context.Context, err error) string {
+	failed := errors.Is(err, ErrInstaller) || errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack)
+	if ctx.Err() != nil || !failed {
+		return ""
+	}
+
+	repository, tag, malformed := image.Split(t.entry.Image)
+	if malformed != nil || tag == "" {
+		return ""
+	}
+
+	bounded, cancel := t.aftermath(ctx)
+	defer cancel()
+
+	digest, unknown := t.talos.ImageDigest(bounded, t.step.Address, t.entry.Image)
+	if unknown != nil {
+		return ""
+	}
+
+	return fmt.Sprintf(" The node has %s as %s, and downloads nothing under a tag that it has: where another image is pushed there, "+
+		"name that by its digest (installer_image = %q), or remove this one from every node that pulled it (talosctl -n %s image remove --namespace system %s).",
+		t.entry.Image, digest, repository.String()+"@sha256:<digest>", t.step.Address, t.entry.Image)
 }
 
 // drainRemedy is what to do about pods that did not leave a node in time.
