@@ -20,21 +20,24 @@ func (p *planner) checkExternal() {
 		}
 
 		finding := cluster.Finding{Check: cluster.CheckExternalChanges, Severity: cluster.Observed, Node: node.Name}
-		then := "or find out who upgrades or reboots the node"
+		wait, then := "Wait until it is done", "or find out who upgrades or reboots the node"
 
 		switch {
 		case node.Machine != nil && installed(node.Machine.Stage):
 			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that: %s", node.Machine.Stage, likelyOwners)
 			then = oneOwner
+		case node.Machine != nil && node.Machine.UpgradePending && !node.Machine.Settled():
+			finding.Found = fmt.Sprintf("the machine has just come up with Talos %s, which has not confirmed itself yet, and no run of this provider installed it: %s", node.Machine.Talos, likelyOwners)
+			wait, then = "Wait until it is healthy with it, or reboot it to return to the previous system", oneOwner
 		case node.Machine != nil && leaving(node.Machine.Stage):
 			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that", node.Machine.Stage)
 		case node.Kube != nil && node.Kube.CordonedByTalos && node.Kube.CordonedBy == "":
-			finding.Found = "the machine cordoned its own node (annotation talos.dev/cordoned), as in an upgrade, a shutdown or a reset that no run of this provider asked for"
+			finding.Found = "the machine cordoned its own node (annotation talos.dev/cordoned), as in an upgrade, a shutdown or a reset that no run of this provider asked for (where it is an upgrade, " + likelyOwners + ")"
 		default:
 			continue
 		}
 
-		finding.Remedy = fmt.Sprintf("Wait until it is done (talosctl -n %s get machinestatus), %s.", node.Address, then)
+		finding.Remedy = fmt.Sprintf("%s (talosctl -n %s get machinestatus), %s.", wait, node.Address, then)
 
 		p.find(finding)
 	}

@@ -72,6 +72,13 @@ func (s *scene) stage(name string, stage cluster.Stage) *scene {
 	return s
 }
 
+// unconfirmed is a machine whose new system has not confirmed itself.
+func (s *scene) unconfirmed(name string) *scene {
+	s.node(name).Machine.UpgradePending, s.node(name).Machine.Ready = true, false
+
+	return s
+}
+
 // cordonedByTalos as a machine does that goes down by itself.
 func (s *scene) cordonedByTalos(name string) *scene {
 	s.node(name).Kube.Unschedulable, s.node(name).Kube.CordonedByTalos = true, true
@@ -194,12 +201,16 @@ func TestTroubleOfNodesStopsAnApply(t *testing.T) {
 			scene: newScene(3, 2).stage("cp-1", cluster.StageUpgrading), check: "external-changes", severity: cluster.Observed, node: "cp-1",
 			says: []string{"upgrading", "likely talosctl upgrade, a talos_machine of the provider siderolabs/talos, Omni or tuppr", "let one program alone"},
 		},
+		"a node that somebody else moved": {
+			scene: newScene(3, 2).unconfirmed("worker-2"), check: "external-changes", severity: cluster.Observed, node: "worker-2",
+			says: []string{"has just come up with Talos 1.12.6", "no run of this provider installed it", "a talos_machine of the provider siderolabs/talos", "let one program alone"},
+		},
 		"a reset of somebody else at the target": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-2").stage("worker-2", cluster.StageResetting), check: "external-changes", severity: cluster.Observed, node: "worker-2",
 		},
 		"a machine that cordoned its node": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-1").cordonedByTalos("cp-1"), check: "external-changes", severity: cluster.Observed, node: "cp-1",
-			says: []string{"cordoned its own node", "talos.dev/cordoned"},
+			says: []string{"cordoned its own node", "talos.dev/cordoned", "likely talosctl upgrade"},
 		},
 		"a fallback of ours is no excuse": {
 			scene: newScene(3, 2).stage("worker-2", cluster.StageShuttingDown).entry("worker-2", cluster.PhaseFallback, "b").image("worker-2", generic+":v1.13.3"),
