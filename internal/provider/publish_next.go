@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -90,7 +91,7 @@ func (d releaseDefaults) offline(ctx context.Context, product release.Product) b
 func (o *outlook) learn(ctx context.Context, from releaseDefaults, product release.Product, userAgent string) {
 	list, diagnostics := from.list(ctx, product, releaseQuestion{userAgent: userAgent})
 	for _, problem := range diagnostics {
-		tflog.Warn(ctx, "publishing: "+problem.Summary()+": "+problem.Detail())
+		tflog.Warn(ctx, "publishing: "+cluster.Printable(problem.Summary()+": "+problem.Detail()))
 	}
 
 	o.mutex.Lock()
