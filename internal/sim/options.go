@@ -42,6 +42,9 @@ type Options struct {
 	// Documents spreads the machine configurations over separate documents,
 	// from Talos 1.14 on.
 	Documents bool
+	// ManyAddresses gives each machine one from outside, which is named first and lets
+	// nobody through, and one of IPv6.
+	ManyAddresses bool
 	// DiscoveryOff clusters list no members.
 	DiscoveryOff bool
 	// ProxyDisabled clusters run no kube-proxy.

@@ -77,7 +77,7 @@ func (s *Simulator) start(ctx context.Context, options Options) error {
 		Talos: options.Talos, Kubernetes: options.Kubernetes, Schematic: options.Schematic, Platform: options.Platform,
 		UKI: options.UKI, GrubUseUKICmdline: options.GrubUseUKICmdline,
 		SecureBoot: options.SecureBoot, Unpinned: options.Unpinned, Documents: options.Documents,
-		DiscoveryOff: options.DiscoveryOff, ProxyDisabled: options.ProxyDisabled, DisabledComponents: options.Disabled, ComponentImages: options.Repositories, ConfiguredImages: options.Images,
+		ManyAddresses: options.ManyAddresses, DiscoveryOff: options.DiscoveryOff, ProxyDisabled: options.ProxyDisabled, DisabledComponents: options.Disabled, ComponentImages: options.Repositories, ConfiguredImages: options.Images,
 		Seed: options.Seed, Faults: options.Faults,
 		Clock: s.clock, Recorder: s.writer,
 	})

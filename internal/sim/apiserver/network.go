@@ -116,7 +116,7 @@ func pipes() (near, far net.Conn, err error) {
 // for none.
 func (n *network) machine(host string) string {
 	for _, state := range n.world.Nodes() {
-		if state.Role == model.ControlPlane && (host == anywhere || host == state.Address) && n.world.APIServerUp(state.Name) {
+		if state.Role == model.ControlPlane && (host == anywhere || host == state.Address || host == state.Other) && n.world.APIServerUp(state.Name) {
 			return state.Name
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 )
 
@@ -37,13 +38,13 @@ func (s *Server) nodes() ([]object, error) {
 			continue
 		}
 
-		objects = append(objects, newNode(view, state.Talos))
+		objects = append(objects, newNode(view, state))
 	}
 
 	return objects, nil
 }
 
-func newNode(view ports.NodeView, talos string) *corev1.Node {
+func newNode(view ports.NodeView, state model.NodeState) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: view.Name, UID: types.UID("uid-of-node-" + view.Name),
@@ -73,14 +74,19 @@ func newNode(view ports.NodeView, talos string) *corev1.Node {
 	}
 	node.Status.Capacity = node.Status.Allocatable.DeepCopy()
 
-	for _, address := range view.Addresses {
-		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	for _, address := range state.Addresses {
+		kind := corev1.NodeInternalIP
+		if address == state.Outer {
+			kind = corev1.NodeExternalIP
+		}
+
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: kind, Address: address})
 	}
 
 	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: view.Name})
 	node.Status.Conditions = conditions(view)
 	node.Status.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: view.MachineID, SystemUUID: view.SystemUUID, BootID: view.BootID, OSImage: "Talos (v" + talos + ")",
+		MachineID: view.MachineID, SystemUUID: view.SystemUUID, BootID: view.BootID, OSImage: "Talos (v" + state.Talos + ")",
 		KubeletVersion: "v" + view.Kubelet.String(), OperatingSystem: "linux", Architecture: "amd64",
 	}
 

@@ -36,7 +36,7 @@ func (w modelWorld) Machine(name string) (Machine, bool) {
 
 func fromState(node model.NodeState) Machine {
 	return Machine{
-		Name: node.Name, Role: string(node.Role), Address: node.Address, UUID: node.UUID, MachineID: node.MachineID,
+		Name: node.Name, Role: string(node.Role), Address: node.Address, Outer: node.Outer, Other: node.Other, UUID: node.UUID, MachineID: node.MachineID,
 		Platform: node.Platform, Talos: node.Talos, Schematic: node.Schematic, BootID: node.BootID,
 		Kubelet: Kubelet{
 			Running: node.Kubelet.Running, Ready: node.Kubelet.Ready, Version: node.Kubelet.Version, DiskPressure: node.DiskPressure,

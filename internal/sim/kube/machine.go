@@ -21,6 +21,8 @@ type Machine struct {
 	// Role is RoleControlPlane or RoleWorker.
 	Role    string
 	Address string
+	// Outer and Other are more of its addresses; empty for none.
+	Outer, Other string
 	// UUID is the hardware's, MachineID the /etc/machine-id of the system.
 	UUID      string
 	MachineID string

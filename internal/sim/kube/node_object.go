@@ -58,10 +58,7 @@ func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 
 	wanted.Status.Capacity = capacity
 	wanted.Status.Allocatable = capacity
-	wanted.Status.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: machine.Address},
-		{Type: corev1.NodeHostName, Address: machine.Name},
-	}
+	wanted.Status.Addresses = nodeAddresses(machine)
 	wanted.Status.NodeInfo = corev1.NodeSystemInfo{
 		MachineID:               machine.MachineID,
 		SystemUUID:              machine.UUID,
@@ -84,6 +81,16 @@ func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 	}
 
 	return wanted
+}
+
+// nodeAddresses are those of a machine, as a cloud orders them: the outer one first.
+func nodeAddresses(machine Machine) []corev1.NodeAddress {
+	return slices.DeleteFunc([]corev1.NodeAddress{
+		{Type: corev1.NodeExternalIP, Address: machine.Outer},
+		{Type: corev1.NodeInternalIP, Address: machine.Address},
+		{Type: corev1.NodeInternalIP, Address: machine.Other},
+		{Type: corev1.NodeHostName, Address: machine.Name},
+	}, func(address corev1.NodeAddress) bool { return address.Address == "" })
 }
 
 // silentNode is the node as the node controller leaves it when its kubelet has

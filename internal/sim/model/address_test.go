@@ -3,11 +3,38 @@
 package model_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
 )
+
+func TestMachineWithManyAddresses(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, ManyAddresses: true}, func(r rig) {
+		members := r.Members()
+		if got := members[1].Addresses; !slices.Equal(got, []string{"203.0.113.3", "10.5.0.3", "fd05::3"}) {
+			r.t.Errorf("discovery has %q", got)
+		}
+
+		for _, address := range []string{"10.5.0.3", "fd05::3"} {
+			if version, err := r.Version(r.t.Context(), address); err != nil || version != "1.13.2" {
+				r.t.Errorf("%s: %q, %v", address, version, err)
+			}
+		}
+
+		if _, err := r.Version(r.t.Context(), "203.0.113.3"); !errors.Is(err, model.ErrUnknownNode) {
+			r.t.Errorf("from outside: %v", err)
+		}
+	})
+
+	inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
+		if got := r.Members()[0].Addresses; !slices.Equal(got, []string{"10.5.0.2"}) {
+			r.t.Errorf("a machine with one address has %q", got)
+		}
+	})
+}
 
 func TestAddressesOfBothKinds(t *testing.T) {
 	for name, test := range map[string]struct {

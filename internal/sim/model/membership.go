@@ -124,6 +124,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 
 	n := &node{
 		index: w.joined, name: options.Name, role: options.Role, address: w.options.address(w.joined),
+		outer: w.options.outer(w.joined), other: w.options.other(w.joined),
 		uuid:     drawUUID(seed, "uuid", options.Name),
 		identity: identity, machineID: machineID,
 		secure: defaults.SecureBoot,
@@ -223,6 +224,42 @@ func (o Options) address(index int) string {
 	}
 
 	return fmt.Sprintf("10.5.%d.%d", (first+index)/octet, (first+index)%octet)
+}
+
+// outer is the address of a machine from outside, empty for none.
+func (o Options) outer(index int) string {
+	const first = 2
+
+	if !o.ManyAddresses {
+		return ""
+	}
+
+	return fmt.Sprintf("203.0.113.%d", first+index)
+}
+
+// other is the inner address of a machine of the other kind, empty for none.
+func (o Options) other(index int) string {
+	if !o.ManyAddresses {
+		return ""
+	}
+
+	o.IPv6 = !o.IPv6
+
+	return o.address(index)
+}
+
+// inner are the addresses under which a machine answers.
+func (n *node) inner() []string {
+	return slices.DeleteFunc([]string{n.address, n.other}, func(address string) bool { return address == "" })
+}
+
+// addresses are all of a machine, as clouds name them: the one from outside first.
+func (n *node) addresses() []string {
+	if n.outer == "" {
+		return n.inner()
+	}
+
+	return append([]string{n.outer}, n.inner()...)
 }
 
 // hostPort is an address with a port, where one of IPv6 has brackets.

@@ -13,8 +13,11 @@ type node struct {
 	index   int
 	name    string
 	role    Role
-	address string
-	uuid    string
+	address string // the inner one that Talos and etcd use
+	// outer is where a firewall lets nobody through, and other the second inner address;
+	// empty for none.
+	outer, other string
+	uuid         string
 	// identity is what discovery calls the machine, machineID what Talos makes of
 	// that. Both are on the STATE partition.
 	identity, machineID string

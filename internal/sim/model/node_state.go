@@ -23,9 +23,12 @@ type NodeState struct {
 	// Name is both hostname and Kubernetes node name.
 	Name string
 	Role Role
-	// Address has no port.
-	Address string
-	UUID    string
+	// Address has no port. Of a machine with several, Outer is the one under which
+	// nothing answers, and Other one more that does. Addresses are all of them, in the
+	// order in which discovery names them.
+	Address, Outer, Other string
+	Addresses             []string
+	UUID                  string
 	// Identity is the discovery identity of the machine, MachineID its
 	// /etc/machine-id, which Talos makes of it.
 	Identity, MachineID string
@@ -164,7 +167,7 @@ func (w *World) state(n *node) NodeState {
 	unmet := n.unmet()
 
 	state := NodeState{
-		Name: n.name, Role: n.role, Address: n.address, UUID: n.uuid, Identity: n.identity, MachineID: n.machineID,
+		Name: n.name, Role: n.role, Address: n.address, Outer: n.outer, Other: n.other, Addresses: n.addresses(), UUID: n.uuid, Identity: n.identity, MachineID: n.machineID,
 		Up: n.up, Reachable: n.reachable(), Dead: n.dead != nil,
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
 		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,
@@ -243,7 +246,7 @@ func (w *World) EtcdQuorum() bool {
 
 func (w *World) find(nameOrAddress string) (*node, error) {
 	for _, n := range w.nodes {
-		if n.name == nameOrAddress || n.address == nameOrAddress {
+		if n.name == nameOrAddress || slices.Contains(n.inner(), nameOrAddress) {
 			return n, nil
 		}
 	}

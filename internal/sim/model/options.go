@@ -52,6 +52,9 @@ type Options struct {
 	GrubUseUKICmdline bool
 	// IPv6 machines have addresses of IPv6 and no others.
 	IPv6 bool
+	// ManyAddresses gives machines three: one from outside, which discovery and
+	// Kubernetes name first and where nothing gets through, and an inner one of each kind.
+	ManyAddresses bool
 	// ContainerdVolume gives the images a volume of their own below
 	// /var/lib/containerd, as the volume CRI of Talos 1.14 can be.
 	ContainerdVolume bool

@@ -177,7 +177,7 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 		}
 
 		node := cluster.KubeNode{
-			Name: state.Name, Addresses: []string{state.Address}, ControlPlane: state.Role == model.ControlPlane,
+			Name: state.Name, Addresses: innerFirst(state), ControlPlane: state.Role == model.ControlPlane,
 			Ready: object.ready, ReadyReason: object.reason(), ReadySince: object.since,
 			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: state.UUID, MachineID: object.machineID, BootID: object.bootID,
 			CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
@@ -192,6 +192,17 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 	}
 
 	return nodes
+}
+
+// innerFirst are the addresses of a Node object as the adapter orders them.
+func innerFirst(state model.NodeState) []string {
+	if state.Outer == "" {
+		return state.Addresses
+	}
+
+	inner := slices.DeleteFunc(slices.Clone(state.Addresses), func(address string) bool { return address == state.Outer })
+
+	return append(inner, state.Outer)
 }
 
 // RemoveNode takes a machine out of the cluster for good, and has a person

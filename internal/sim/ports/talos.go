@@ -109,7 +109,7 @@ func (c *Client) Members(ctx context.Context) (members []cluster.Member, err err
 
 		for _, state := range c.cluster.world.Members() {
 			members = append(members, cluster.Member{
-				Hostname: state.Name, Role: cluster.Role(state.Role), Addresses: []string{state.Address},
+				Hostname: state.Name, Role: cluster.Role(state.Role), Addresses: state.Addresses,
 			})
 		}
 

@@ -167,7 +167,7 @@ func (s *Server) services(target string) (*grpc.ClientConn, error) {
 	address := plain(target)
 
 	state, err := s.world.Node(address)
-	if err != nil || state.Address != address {
+	if err != nil || address == state.Name {
 		return nil, unroutable(address)
 	}
 

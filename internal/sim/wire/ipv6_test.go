@@ -3,6 +3,7 @@
 package wire_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,35 @@ func TestMachinesOfIPv6AreReachedByTheirAddress(t *testing.T) {
 
 		_, err = c.Version(r.at("fd05::99"))
 		r.wantCode("nobody there", err, codes.Unavailable, "dial tcp [fd05::99]:50000: connect: no route to host")
+	})
+}
+
+func TestMachinesAreReachedByEachInnerAddress(t *testing.T) {
+	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, ManyAddresses: true}, func(r *rig) {
+		c := r.client("")
+
+		members, err := safe.StateListAll[*cluster.Member](r.within(time.Minute), c.COSI)
+		if err != nil || members.Len() != 2 {
+			r.Fatalf("members %v, %v", members, err)
+		}
+
+		var addresses []string
+		for _, address := range members.Get(1).TypedSpec().Addresses {
+			addresses = append(addresses, address.String())
+		}
+
+		if !slices.Equal(addresses, []string{"203.0.113.3", "10.5.0.3", "fd05::3"}) {
+			r.Fatalf("the worker has %q", addresses)
+		}
+
+		for _, inner := range addresses[1:] {
+			if version, err := r.version(c, inner); err != nil || version != "v1.13.2" {
+				r.Errorf("%s: %q, %v", inner, version, err)
+			}
+		}
+
+		_, err = r.version(c, addresses[0])
+		r.wantCode("from outside", err, codes.Unavailable, "dial tcp 203.0.113.3:50000: connect: no route to host")
 	})
 }
 

@@ -58,8 +58,10 @@ func memberResources(members []model.NodeState) []resource.Resource {
 			OperatingSystem: "Talos (v" + state.Talos + ")",
 		}
 
-		if address, err := netip.ParseAddr(state.Address); err == nil {
-			member.TypedSpec().Addresses = []netip.Addr{address}
+		for _, text := range state.Addresses {
+			if address, err := netip.ParseAddr(text); err == nil {
+				member.TypedSpec().Addresses = append(member.TypedSpec().Addresses, address)
+			}
 		}
 
 		if state.Role == model.ControlPlane {
