@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -109,6 +110,23 @@ type Member struct {
 	Hostname  string
 	Role      Role
 	Addresses []string
+}
+
+// Address is where to look for a machine that nothing but discovery lists: at the first
+// of its addresses in a private network, or else the first of all. Discovery does not
+// say which one Talos itself uses, and from outside a cloud may let nobody through.
+func (m Member) Address() string {
+	for _, address := range m.Addresses {
+		if parsed, err := netip.ParseAddr(address); err == nil && parsed.IsPrivate() {
+			return address
+		}
+	}
+
+	if len(m.Addresses) == 0 {
+		return ""
+	}
+
+	return m.Addresses[0]
 }
 
 // Installation is the result of an installer that ran.

@@ -40,12 +40,7 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 	}
 
 	for _, member := range rest {
-		node := cluster.Node{Name: member.Hostname, Role: member.Role, Member: true}
-		if len(member.Addresses) > 0 {
-			node.Address = member.Addresses[0]
-		}
-
-		known = append(known, node)
+		known = append(known, cluster.Node{Name: member.Hostname, Role: member.Role, Member: true, Address: member.Address()})
 	}
 
 	return known, foreign
