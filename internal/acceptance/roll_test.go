@@ -46,17 +46,19 @@ func TestAccTopologies(t *testing.T) {
 	for title, test := range map[string]struct {
 		controlPlanes, workers int
 		from                   string
+		addresses              bool
 	}{
-		"3+2 modern": {3, 2, talosModern},
-		"1+1 legacy": {1, 1, talosLegacy},
-		"1+1 modern": {1, 1, talosModern},
-		"1+0 legacy": {1, 0, talosLegacy},
-		"1+0 modern": {1, 0, talosModern},
-		"5+5 legacy": {5, 5, talosLegacy},
-		"5+5 modern": {5, 5, talosModern},
+		"3+2 modern":              {3, 2, talosModern, false},
+		"1+1 legacy":              {1, 1, talosLegacy, false},
+		"1+1 modern":              {1, 1, talosModern, false},
+		"1+1 with many addresses": {1, 1, talosModern, true},
+		"1+0 legacy":              {1, 0, talosLegacy, false},
+		"1+0 modern":              {1, 0, talosModern, false},
+		"5+5 legacy":              {5, 5, talosLegacy, false},
+		"5+5 modern":              {5, 5, talosModern, false},
 	} {
 		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: test.controlPlanes, Workers: test.workers, Talos: test.from, Pods: 2 * test.workers})
+			s := start(t, sim.Options{ControlPlanes: test.controlPlanes, Workers: test.workers, Talos: test.from, Pods: 2 * test.workers, ManyAddresses: test.addresses})
 			w := newWorkspace(t)
 			w.write(use(s), `talos_version = "v1.13.4"`)
 

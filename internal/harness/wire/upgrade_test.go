@@ -49,11 +49,20 @@ func bothHalves() scenario {
 	}
 }
 
+// manyAddresses is a cluster in which discovery and Kubernetes name an address first
+// under which nothing answers.
+func manyAddresses() scenario {
+	tested := bothHalves()
+	tested.name, tested.given.ManyAddresses = "many addresses", true
+
+	return tested
+}
+
 func scenarios() []scenario { return []scenario{lifecycleHop(), legacyHop(), bothHalves()} }
 
 // TestUpgradeOverTheWire is one whole upgrade each.
 func TestUpgradeOverTheWire(t *testing.T) {
-	for number, tested := range scenarios() {
+	for number, tested := range append(scenarios(), manyAddresses()) {
 		if few() && number > 0 {
 			break
 		}
