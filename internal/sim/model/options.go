@@ -52,6 +52,9 @@ type Options struct {
 	GrubUseUKICmdline bool
 	// IPv6 machines have addresses of IPv6 and no others.
 	IPv6 bool
+	// Silent machines that do not answer refuse nothing either: whoever calls them hears
+	// nothing until he gives up.
+	Silent bool
 	// ManyAddresses gives machines three: one from outside, which discovery and
 	// Kubernetes name first and where nothing gets through, and an inner one of each kind.
 	ManyAddresses bool

@@ -135,6 +135,10 @@ func (w *World) Now() time.Duration { return w.clock.Now().Sub(w.began) }
 // Clock is the clock the world runs on.
 func (w *World) Clock() Clock { return w.clock }
 
+// Silent tells whether a machine that does not answer lets its callers wait, instead of
+// refusing them.
+func (w *World) Silent() bool { return w.options.Silent }
+
 // ClusterName and ClusterID identify the cluster as discovery does.
 func (w *World) ClusterName() string { return w.options.ClusterName }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
@@ -35,13 +36,29 @@ func (c *Client) route() error {
 	return nil
 }
 
+// How long the adapter waits for a machine that is silent: for an answer to a
+// question, and for the connection that an order needs.
+const (
+	silentRead = 10 * time.Second
+	silentDial = 20 * time.Second
+)
+
+// hear lets a caller wait who called a machine that is silent.
+func (c *Client) hear(ctx context.Context, limit time.Duration, err error) error {
+	if errors.Is(err, model.ErrUnreachable) && c.cluster.world.Silent() {
+		_ = c.cluster.world.Clock().Sleep(ctx, limit)
+	}
+
+	return err
+}
+
 // ask is a read of a machine.
 func (c *Client) ask(ctx context.Context, what string, do func(context.Context) error) error {
 	if err := c.route(); err != nil {
 		return fmt.Errorf("unable to %s: %w", what, err)
 	}
 
-	return translate(ctx, what, false, do(ctx))
+	return translate(ctx, what, false, c.hear(ctx, silentRead, do(ctx)))
 }
 
 // order is a call that changes a machine, on a version that has it. It is in
@@ -56,7 +73,7 @@ func (c *Client) order(ctx context.Context, address, what, method string, do fun
 
 	err := c.checkVersion(address, method)
 	if err == nil {
-		err = do(ctx)
+		err = c.hear(ctx, silentDial, do(ctx))
 	}
 
 	if !errors.Is(err, model.ErrUnreachable) && !errors.Is(err, model.ErrUnknownNode) {

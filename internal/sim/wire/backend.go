@@ -27,7 +27,7 @@ type backend struct {
 	// roles are the caller's.
 	roles []string
 	// connect finds the machine's services; its error is a gRPC status.
-	connect func() (*grpc.ClientConn, error)
+	connect func(context.Context) (*grpc.ClientConn, error)
 }
 
 // String implements proxy.Backend.
@@ -45,7 +45,7 @@ func (b *backend) GetConnection(ctx context.Context, _ string) (context.Context,
 
 	outgoing.Set(constants.APIAuthzRoleMetadataKey, b.roles...)
 
-	conn, err := b.connect()
+	conn, err := b.connect(ctx)
 
 	return metadata.NewOutgoingContext(ctx, outgoing), conn, err
 }
@@ -107,6 +107,13 @@ func apid(address string) string {
 func refused(address string) error {
 	return status.Errorf(codes.Unavailable,
 		"connection error: desc = \"transport: Error while dialing: dial tcp %s: connect: connection refused\"",
+		apid(address))
+}
+
+// timedOut is what a proxy says of a machine that is silent.
+func timedOut(address string) error {
+	return status.Errorf(codes.Unavailable,
+		"connection error: desc = \"transport: Error while dialing: dial tcp %s: i/o timeout\"",
 		apid(address))
 }
 

@@ -30,6 +30,7 @@ type director struct {
 
 	mu    sync.Mutex
 	peers map[string]*pause
+	dials map[string]time.Duration // when a try began that is under way
 }
 
 // pause is how long a proxy does not try again to reach a machine that it
@@ -42,7 +43,7 @@ type pause struct {
 // direct implements proxy.StreamDirector.
 func (d *director) direct(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
 	roles := certificateRoles(ctx)
-	local := &backend{roles: roles, connect: func() (*grpc.ClientConn, error) { return d.local, nil }}
+	local := &backend{roles: roles, connect: func(context.Context) (*grpc.ClientConn, error) { return d.local, nil }}
 
 	routing, _ := metadata.FromIncomingContext(ctx)
 	node, nodes := routing["node"], routing["nodes"]
@@ -96,7 +97,7 @@ func (d *director) remote(targets, roles []string) ([]proxy.Backend, error) {
 
 		backends[i] = &backend{
 			target: target, roles: roles,
-			connect: func() (*grpc.ClientConn, error) { return d.connect(target) },
+			connect: func(ctx context.Context) (*grpc.ClientConn, error) { return d.connect(ctx, target) },
 		}
 	}
 
@@ -128,9 +129,12 @@ func plain(target string) string {
 	return target
 }
 
+// dialTimeout is how long a proxy tries to reach a machine that is silent.
+const dialTimeout = 20 * time.Second
+
 // connect reaches a machine's services, unless it failed to do so a short
-// while ago.
-func (d *director) connect(target string) (*grpc.ClientConn, error) {
+// while ago. Who calls a silent machine waits for the end of the try that is under way.
+func (d *director) connect(ctx context.Context, target string) (*grpc.ClientConn, error) {
 	const first, most, factor = time.Second, 15 * time.Second, 1.6
 
 	d.mu.Lock()
@@ -140,10 +144,39 @@ func (d *director) connect(target string) (*grpc.ClientConn, error) {
 
 	waiting := d.peers[target]
 	if waiting != nil && now < waiting.until {
-		return nil, refused(target)
+		return nil, d.unanswered(target)
 	}
 
 	conn, err := d.server.services(target)
+	if err != nil && d.server.world.Silent() {
+		begun, dialling := d.dials[target]
+		if !dialling {
+			begun = now
+			d.dials[target] = begun
+		}
+
+		d.mu.Unlock()
+
+		ended := d.server.world.Clock().Sleep(ctx, begun+dialTimeout-now)
+
+		d.mu.Lock()
+
+		now = d.server.world.Now()
+		if ended != nil && now-begun < dialTimeout {
+			return nil, status.FromContextError(ended).Err()
+		}
+
+		delete(d.dials, target)
+
+		if waiting = d.peers[target]; waiting != nil && now < waiting.until {
+			return nil, d.unanswered(target)
+		}
+
+		if conn, err = d.server.services(target); err != nil {
+			err = d.unanswered(target)
+		}
+	}
+
 	if err == nil {
 		delete(d.peers, target)
 
@@ -160,6 +193,15 @@ func (d *director) connect(target string) (*grpc.ClientConn, error) {
 	waiting.until = now + waiting.length
 
 	return nil, err
+}
+
+// unanswered is what the last try to reach a machine ended with.
+func (d *director) unanswered(target string) error {
+	if d.server.world.Silent() {
+		return timedOut(target)
+	}
+
+	return refused(target)
 }
 
 // services finds the connection to the services of a machine by its address.

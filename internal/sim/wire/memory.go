@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,8 @@ import (
 type memory struct {
 	// answers tells whether the machine at an address has an API just now.
 	answers func(address string) bool
+	// silent machines that do not answer refuse nothing.
+	silent bool
 
 	mu        sync.Mutex
 	listeners map[string]*pipe.Listener
@@ -29,8 +32,8 @@ type memory struct {
 
 const pipeSize = 64 << 10
 
-func newMemory(answers func(address string) bool) *memory {
-	return &memory{answers: answers, listeners: map[string]*pipe.Listener{}}
+func newMemory(answers func(address string) bool, silent bool) *memory {
+	return &memory{answers: answers, silent: silent, listeners: map[string]*pipe.Listener{}}
 }
 
 func (m *memory) reserve(machine string) (string, error) { return machine, nil }
@@ -59,6 +62,12 @@ func (m *memory) dial(ctx context.Context, address string) (net.Conn, error) {
 	refused := &net.OpError{
 		Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED,
 		Addr: memoryAddr(net.JoinHostPort(host, port)),
+	}
+
+	if m.silent && !m.answers(host) {
+		<-ctx.Done()
+
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded, Addr: refused.Addr}
 	}
 
 	if listener == nil || !m.answers(host) || port != strconv.Itoa(constants.ApidPort) {

@@ -82,7 +82,7 @@ func New(options Options) (*Server, error) {
 			state, err := s.world.Node(address)
 
 			return err == nil && state.Reachable
-		})
+		}, s.world.Silent())
 	}
 
 	if err := s.prepare(); err != nil {

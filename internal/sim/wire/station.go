@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/siderolabs/grpc-proxy/proxy"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -183,7 +184,7 @@ func (s *station) open(state model.NodeState) error {
 func (s *station) front(local *grpc.ClientConn) *grpc.Server {
 	route := &director{
 		server: s.server, own: s.address, forward: forwards(s.role), local: local,
-		peers: map[string]*pause{},
+		peers: map[string]*pause{}, dials: map[string]time.Duration{},
 	}
 
 	return grpc.NewServer(
