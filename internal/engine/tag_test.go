@@ -124,3 +124,18 @@ func TestOneImageByItsDigestIsRefusedForTwoSteps(t *testing.T) {
 		}
 	})
 }
+
+// TestImageThatDidNotComeUpIsNamedByItsDigest: whoever allows it to be tried again wants
+// to know what that would be.
+func TestImageThatDidNotComeUpIsNamedByItsDigest(t *testing.T) {
+	fault := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
+
+	inCluster(t, setup{Options: model.Options{Talos: fromLifecycle, Faults: []model.Fault{fault}}}, func(r *rig) {
+		digest := r.push(toLifecycle, "")
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrFallback, "worker-0")
+
+		if want := "The node has " + installer + ":v" + toLifecycle + " as " + digest; !strings.Contains(failed.Remedy, want) {
+			t.Errorf("the remedy lacks %q: %s", want, failed.Remedy)
+		}
+	})
+}
