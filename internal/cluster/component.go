@@ -85,13 +85,17 @@ type ComponentPod struct {
 	// ConfigVersion is the version of the configuration that the pod was made
 	// from; empty for what is no static pod.
 	ConfigVersion string
+	// FilesVersion is the version of the files that an API server was started with;
+	// empty for all others.
+	FilesVersion string
 	// Started is when its container started, by the clock of its node; zero where
 	// it does not run.
 	Started time.Time
 	// Trouble is why a container does not run, as "ImagePullBackOff: ..."; empty
 	// where the kubelet reports none.
 	Trouble string
-	// Outdated tells that this is what was known before its node booted.
+	// Outdated tells that this is what was known before its node booted, or made the
+	// pod anew.
 	Outdated bool
 }
 

@@ -99,6 +99,9 @@ type Machine struct {
 	// pod, by its own clock: what Kubernetes says of containers that started earlier
 	// is of an earlier boot. Zero where it has made none yet, and on workers.
 	PodsSince time.Time
+	// FilesVersion is the version of the files that the API server of a control plane
+	// has to read: with another one, Talos makes its pod anew. Empty elsewhere.
+	FilesVersion string
 	// Unmet are the readiness conditions that do not hold, as "name: reason".
 	Unmet []string
 	// UpgradePending tells that the running system has not confirmed itself

@@ -65,11 +65,33 @@ func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
 		case !pod.Ready:
 			return false, "its pod is not Ready" + troubled(pod), nil
 		default:
-			return true, "", nil
+			return c.serverRuns(ctx, pods)
 		}
 	}
 
 	return false, "it has no pod", nil
+}
+
+// serverRuns wants the API server of the node to be the one that its node has made
+// last, and Ready: there are versions of Talos that make it anew with the scheduler
+// as well.
+func (c *replacement) serverRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
+	machine, err := c.talos.Machine(ctx, c.step.Address)
+	if err != nil {
+		return false, err.Error(), onlyFatal(err)
+	}
+
+	for _, pod := range pods {
+		if pod.Node != c.step.Node || pod.Component != cluster.APIServer {
+			continue
+		}
+
+		if seen := unready(machine, pod); seen != "" {
+			return false, seen, nil
+		}
+	}
+
+	return true, "", nil
 }
 
 func troubled(pod cluster.ComponentPod) string {

@@ -64,7 +64,8 @@ func (r *rig) componentPath() float64 {
 			}
 		case history.KindComponent:
 			if event.Detail["state"] == "ready" {
-				needed += event.Sim - asked[event.Node]
+				// Two that restart together need the time once.
+				needed += event.Sim - max(asked[event.Node], ended)
 				ended = event.Sim
 			}
 		default:

@@ -44,7 +44,7 @@ func TestCancelAtAnyMomentOfTheKubernetesHalf(t *testing.T) {
 					defer cancel()
 
 					first := r.Worker("run-1")
-					err := first.Apply(ctx, kube(toKubernetes))
+					_, err := first.Upgrade(ctx, kube(toKubernetes))
 
 					if took := r.World().Now() - moment; err != nil && took > cancelMost {
 						t.Errorf("it took %s to return after the cancel", took)

@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -85,6 +87,49 @@ func (r *rig) atKubernetes(target string, request engine.Request) {
 
 	if r.T.Failed() {
 		r.T.Fatal(r.Judge.Text())
+	}
+}
+
+// TestSchedulerIsFollowedWhenTheAPIServerIsBack: below Talos 1.14 the scheduler takes
+// the API server of its node along.
+func TestSchedulerIsFollowedWhenTheAPIServerIsBack(t *testing.T) {
+	for talos, starts := range map[string]int{"1.13.4": 2, "1.14.1": 1} {
+		t.Run(talos, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: talos, Kubernetes: fromKubernetes, Seed: 7}}, func(r *rig) {
+				w := r.Worker("run-1")
+				whole := func(before string) {
+					for _, node := range r.World().Nodes() {
+						if pod := node.StaticPods[model.APIServerName]; node.Role == model.ControlPlane && (!pod.Ready || pod.PodFilesVersion != pod.FilesVersion) {
+							t.Errorf("%s: the API server of %s is not there, or about to be made anew: %+v", before, node.Name, pod)
+						}
+					}
+				}
+
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method == "Configure" && strings.HasPrefix(call.Node, "cp-") {
+						whole("before " + call.Node + " is configured")
+					}
+
+					return next(ctx)
+				})
+
+				r.Must(w, kube(toKubernetes))
+				whole("in the end")
+				r.atKubernetes(toKubernetes, kube(toKubernetes))
+
+				started := map[string]int{}
+
+				for _, event := range r.Judge.Of(history.KindComponent) {
+					if event.Detail["component"] == model.APIServerName && event.Detail["state"] == "starting" {
+						started[event.Node]++
+					}
+				}
+
+				if want := map[string]int{"cp-0": starts, "cp-1": starts, "cp-2": starts}; !maps.Equal(started, want) {
+					t.Errorf("starts of API servers: %v, want %v", started, want)
+				}
+			})
+		})
 	}
 }
 

@@ -151,8 +151,8 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node) {
 	node.Machine = &machine
 
 	for component, pod := range node.Pods {
-		if earlier(machine, pod) {
-			pod.Ready, pod.Outdated, pod.Trouble = false, true, earlierPod
+		if why := outdated(machine, pod); why != "" {
+			pod.Ready, pod.Outdated, pod.Trouble = false, true, why
 			node.Pods[component] = pod
 		}
 	}
@@ -179,15 +179,28 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node) {
 	node.Etcd = &view
 }
 
-// earlierPod is what is wrong with a static pod of which Kubernetes says what it
-// said before the node booted.
-const earlierPod = "Kubernetes shows it as it was before the boot"
+// What is wrong with a static pod that Kubernetes does not show as it is.
+const (
+	earlierPod  = "Kubernetes shows it as it was before the boot"
+	replacedPod = "its node has made it anew, and Kubernetes shows the one before"
+)
 
-// earlier tells whether what Kubernetes says of a pod is of an earlier boot of its
-// node: its mirror outlives the container. Both times are of the node's clock, and
-// Kubernetes knows no parts of a second.
-func earlier(machine cluster.Machine, pod cluster.ComponentPod) bool {
-	return pod.Component.Static() && !pod.Started.IsZero() && pod.Started.Before(machine.PodsSince.Truncate(time.Second))
+// outdated says why what Kubernetes shows of a static pod is not, or will not be for
+// long, what its node runs; empty where it is. Its mirror outlives the container
+// when the node boots. Both times are of the node's clock, and Kubernetes knows no
+// parts of a second. The API server is made anew with each version of its files,
+// which the kubelet comes to later than the node.
+func outdated(machine cluster.Machine, pod cluster.ComponentPod) string {
+	switch {
+	case !pod.Component.Static():
+		return ""
+	case !pod.Started.IsZero() && pod.Started.Before(machine.PodsSince.Truncate(time.Second)):
+		return earlierPod
+	case pod.Component == cluster.APIServer && pod.FilesVersion != "" && machine.FilesVersion != "" && pod.FilesVersion != machine.FilesVersion:
+		return replacedPod
+	default:
+		return ""
+	}
 }
 
 // addVersions derives the running component versions from what the kubelets

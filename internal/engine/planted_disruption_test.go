@@ -48,6 +48,12 @@ func plantedDisruptions() []planted {
 			plant: func(_ *rig, l *liar) { l.pods = func(pod *cluster.ComponentPod) { pod.Started = time.Time{} } },
 		},
 		{
+			// Nothing tells that the API server is about to be made anew with the scheduler.
+			name: "a scheduler is done before the API server is", want: []checker.Invariant{checker.S1},
+			setup: oldKubernetes(), request: newKubernetes,
+			plant: func(_ *rig, l *liar) { l.pods = func(pod *cluster.ComponentPod) { pod.FilesVersion = "" } },
+		},
+		{
 			name: "observations are remembered", want: []checker.Invariant{checker.S3},
 			plant: func(_ *rig, l *liar) { l.remember = 45 * time.Second },
 		},

@@ -394,13 +394,25 @@ func (t *turn) podsSpeak(ctx context.Context, machine cluster.Machine) (bool, st
 			continue
 		}
 
-		switch {
-		case earlier(machine, pod):
-			return false, fmt.Sprintf("its %s: %s", pod.Component, earlierPod), nil
-		case !pod.Ready:
-			return false, fmt.Sprintf("its %s is not Ready%s", pod.Component, troubled(pod)), nil
+		if seen := unready(machine, pod); seen != "" {
+			return false, seen, nil
 		}
 	}
 
 	return true, "", nil
+}
+
+// unready says what is wrong with a static pod of a machine; empty where it is Ready
+// and what the machine runs.
+func unready(machine cluster.Machine, pod cluster.ComponentPod) string {
+	why := outdated(machine, pod)
+
+	switch {
+	case why != "":
+		return fmt.Sprintf("its %s: %s", pod.Component, why)
+	case !pod.Ready:
+		return fmt.Sprintf("its %s is not Ready%s", pod.Component, troubled(pod))
+	default:
+		return ""
+	}
 }

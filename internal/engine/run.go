@@ -194,6 +194,10 @@ func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snaps
 	return last, err
 }
 
+// firstPatience bounds the first look. One control plane was seen to take two minutes
+// and a half until Kubernetes showed its API server as it was.
+const firstPatience = 3 * time.Minute
+
 // firstLook observes the cluster, and gives an API server that is away a moment
 // to return: the one of a single control plane may be restarting for an earlier
 // run that was cut off. Kubelets that have just returned have it to say how their
@@ -201,7 +205,7 @@ func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snaps
 func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	var snapshot cluster.Snapshot
 
-	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
+	bounded, cancel := e.clock.WithTimeout(ctx, firstPatience)
 	defer cancel()
 
 	err := e.wait(bounded, "", "the cluster to say how it is", func(context.Context) (bool, string, error) {
@@ -230,8 +234,8 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	return snapshot, err
 }
 
-// untoldPods names a static pod of which Kubernetes says what it said before its
-// node booted, though the kubelet is back; empty where there is none.
+// untoldPods names a static pod that Kubernetes does not show as it is, though the
+// kubelet is there; empty where there is none.
 func untoldPods(observed cluster.Snapshot) string {
 	for _, node := range observed.ControlPlanes() {
 		if node.Kube == nil || !node.Kube.Ready {
@@ -239,8 +243,8 @@ func untoldPods(observed cluster.Snapshot) string {
 		}
 
 		for _, component := range cluster.Components(cluster.ControlPlane) {
-			if node.Pods[component].Outdated {
-				return fmt.Sprintf("%s on %s: %s", component, node.Name, earlierPod)
+			if pod := node.Pods[component]; pod.Outdated {
+				return fmt.Sprintf("%s on %s: %s", component, node.Name, pod.Trouble)
 			}
 		}
 	}

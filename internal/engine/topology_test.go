@@ -201,6 +201,46 @@ func TestApplyWaitsForPodsToBeToldOf(t *testing.T) {
 	}
 }
 
+// TestStatusThatIsNotAvailableYetIsWaitedFor: the node behind the endpoint of the
+// cluster cannot say for a while after its boot whether it is Ready. That is no news
+// to anybody.
+func TestStatusThatIsNotAvailableYetIsWaitedFor(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Workers: 1, Seed: 7}}, func(r *rig) {
+		const unavailable = `nodeReady: node "cp-1" status is not available yet`
+
+		var (
+			first  sync.Once
+			back   time.Time
+			before = r.State("cp-1").BootID
+		)
+
+		client := r.Client("run-1")
+		w := r.WorkerOver(client, &liar{Client: client, machine: func(m *cluster.Machine) {
+			if m.NodeName != "cp-1" || m.BootID == before || !m.Settled() {
+				return
+			}
+
+			first.Do(func() { back = time.Now() })
+
+			if time.Since(back) < 90*time.Second {
+				m.Ready, m.Unmet = false, []string{unavailable}
+			}
+		}}, client)
+
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+
+		waits := w.Texts(cluster.EventWaiting)
+		if !slices.ContainsFunc(waits, func(text string) bool { return strings.Contains(text, unavailable) }) {
+			t.Errorf("what is waited for is not said: %q", waits)
+		}
+
+		if warnings := w.Texts(cluster.EventWarning); len(warnings) > 0 {
+			t.Errorf("warnings: %q", warnings)
+		}
+	})
+}
+
 // silent takes the API of a machine away for good.
 func silent(node string) []model.Fault {
 	return []model.Fault{{Node: node, Step: model.StepObserve, Effect: model.EffectUnreachable}}

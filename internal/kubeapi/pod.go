@@ -26,6 +26,9 @@ const (
 	// annotationConfigVersion is where Talos writes into a static pod from which
 	// version of the configuration it was made.
 	annotationConfigVersion = "talos.dev/config-version"
+	// annotationFilesVersion is where it writes into that of the API server which
+	// version of the files was there.
+	annotationFilesVersion = "talos.dev/config-file-version"
 )
 
 // ComponentPods lists the pods of the control plane and of kube-proxy.
@@ -61,6 +64,7 @@ func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, err
 			Ready:     ready(pod),
 
 			ConfigVersion: pod.Annotations[annotationConfigVersion],
+			FilesVersion:  pod.Annotations[annotationFilesVersion],
 			Started:       startedAt(pod, component),
 			Trouble:       trouble(pod, component),
 		})

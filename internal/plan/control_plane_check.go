@@ -112,8 +112,8 @@ func (p *planner) checkStaticPods(node *subject, c curable) {
 	}
 
 	if len(outdated) > 0 {
-		finding.Found = fmt.Sprintf("this control plane has booted, and Kubernetes still shows %s as before the boot", strings.Join(outdated, ", "))
-		finding.Remedy = fmt.Sprintf("Wait: its kubelet reports them within two minutes of the boot. "+
+		finding.Found = fmt.Sprintf("Kubernetes still shows %s as before this control plane booted or made them anew", strings.Join(outdated, ", "))
+		finding.Remedy = fmt.Sprintf("Wait: its kubelet reports them within three minutes. "+
 			"If they stay like that, look at it (talosctl -n %s logs kubelet).", node.Address)
 		p.find(finding)
 	}

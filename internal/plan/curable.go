@@ -106,5 +106,8 @@ func (c curable) restores(one component) bool {
 		return one.node == c.node
 	}
 
-	return c.moves(one) || c.last == one || c.last == component{one.node, cluster.Kubelet}
+	// Below Talos 1.14 the API server restarts with the scheduler.
+	taken := one.of == cluster.APIServer && (c.last == component{one.node, cluster.Scheduler})
+
+	return c.moves(one) || c.last == one || taken || c.last == component{one.node, cluster.Kubelet}
 }

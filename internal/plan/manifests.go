@@ -50,7 +50,7 @@ func (p *planner) dropSync() {
 // is put off until here.
 func (p *planner) syncManifests(index int, hop Hop) {
 	step := Step{
-		Hop: index, Component: cluster.Manifests, Estimate: componentEstimate(cluster.Manifests),
+		Hop: index, Component: cluster.Manifests, Estimate: manifestsEstimate,
 		From: hop.From.Kubernetes, To: hop.To.Kubernetes,
 	}
 

@@ -129,7 +129,7 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 		},
 		"Kubernetes shows what was before a boot": {
 			scene: newScene(3, 2).outdated("cp-2", cluster.APIServer).outdated("cp-2", cluster.Scheduler), check: cluster.CheckControlPlane, severity: cluster.Observed, node: "cp-2",
-			says: []string{"still shows kube-apiserver, kube-scheduler as before the boot", "Wait: its kubelet", "talosctl -n 10.0.0.2 logs kubelet"},
+			says: []string{"still shows kube-apiserver, kube-scheduler as before", "Wait: its kubelet", "talosctl -n 10.0.0.2 logs kubelet"},
 		},
 		"a cordon of somebody else keeps the budget": {
 			scene: newScene(3, 3).cordoned("worker-2", ""), check: "nodes-ready", severity: cluster.Observed,

@@ -144,7 +144,13 @@ func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
 	settled := newScene(1, 4)
 	settled.policy.MaxUnavailable, settled.policy.Settle = share("2"), time.Minute
 
-	const kubelet = 40 * time.Second
+	const (
+		kubelet = 40 * time.Second
+		server  = 150 * time.Second
+		static  = 25 * time.Second
+		// others are the controller manager, kube-proxy and the kubelet.
+		others = static + 10*time.Second + kubelet
+	)
 
 	for behaviour, test := range map[string]struct {
 		scene *scene
@@ -160,16 +166,15 @@ func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
 		"kubelets two at a time":             {behind(newScene(1, 5), "2"), 3*kubelet + time.Minute},
 		"kubelets, and settled":              {settling(behind(newScene(1, 5), "2")), 3*(kubelet+time.Minute) + time.Minute},
 		"kubelets with the canary before":    {behind(newScene(1, 5).canary("worker-5"), "2"), 3*kubelet + time.Minute},
+		// Below Talos 1.14 the API server is made anew with the scheduler as well.
+		"Kubernetes on one control plane":             {newScene(1, 0).runs("1.13.4").asserts("1.35.0"), 2*server + others + time.Minute},
+		"Kubernetes on three control planes":          {newScene(3, 0).runs("1.13.4").asserts("1.35.0"), 3*(2*server+others) + time.Minute},
+		"Kubernetes from Talos 1.14 on":               {newScene(3, 0).aims("1.14.1").runs("1.14.1").asserts("1.35.0"), 3*(server+static+others) + time.Minute},
+		"Kubernetes after the nodes reach Talos 1.14": {newScene(3, 0).aims("1.14.1").runs("1.13.4").asserts("1.35.0"), 3*(turn+server+static+others) + time.Minute},
 	} {
 		if got := test.scene.said(t).Estimate(); got != test.want {
 			t.Errorf("%s: %s, want %s", behaviour, got, test.want)
 		}
-	}
-
-	// Three control planes take up to ten minutes for one release line.
-	s := newScene(3, 0).runs("1.13.4").asserts("1.35.0")
-	if got := s.said(t).Estimate(); got < 7*time.Minute || got > 10*time.Minute {
-		t.Errorf("Kubernetes on three control planes: %s", got)
 	}
 }
 

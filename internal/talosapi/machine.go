@@ -224,6 +224,19 @@ func (c *Client) readRole(ctx context.Context, machine *cluster.Machine) error {
 		return nil
 	}
 
+	return c.readStaticPods(ctx, machine)
+}
+
+// readStaticPods reads what tells whether pods that Kubernetes shows are those that
+// the node runs.
+func (c *Client) readStaticPods(ctx context.Context, machine *cluster.Machine) error {
+	var files k8spb.ConfigStatusSpec
+	if _, err := c.resource(ctx, machine.Address, kindConfigStatus(), idStaticPods, &files); err != nil {
+		return err
+	}
+
+	machine.FilesVersion = files.GetVersion()
+
 	// A node notes once in each boot, when its clock is right, that the secrets of its
 	// static pods are there, and makes the pods after that. The pods themselves are
 	// younger than their containers where etcd failed for a moment: Talos takes them

@@ -46,7 +46,11 @@ func kindSecretsStatus() kind {
 	return kind{"controlplane", "SecretStatuses.kubernetes.talos.dev"}
 }
 
-// idStaticPods is the one status of secrets that there is.
+func kindConfigStatus() kind {
+	return kind{"controlplane", "ConfigStatuses.kubernetes.talos.dev"}
+}
+
+// idStaticPods is the one status of secrets, and of files, that there is.
 const idStaticPods = "static-pods"
 
 func kindController() kind {

@@ -26,6 +26,8 @@ const (
 	// annotationConfigVersion is the version of the configuration that Talos made
 	// a static pod from.
 	annotationConfigVersion = "talos.dev/config-version"
+	// annotationFilesVersion is the version of the files of an API server.
+	annotationFilesVersion = "talos.dev/config-file-version"
 )
 
 func (s *Server) pods() ([]object, error) {
@@ -65,6 +67,10 @@ func componentPod(own cluster.ComponentPod) *corev1.Pod {
 	} else {
 		pod.Annotations = map[string]string{
 			corev1.MirrorPodAnnotationKey: "mirror-of-" + name, annotationConfigVersion: own.ConfigVersion,
+		}
+
+		if own.FilesVersion != "" {
+			pod.Annotations[annotationFilesVersion] = own.FilesVersion
 		}
 	}
 

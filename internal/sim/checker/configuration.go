@@ -44,6 +44,12 @@ func (c *Checker) configured(event history.Event) {
 		// Whatever is put there now, it is not ours any more.
 		part.restarting = by == byClient && restarts(name)
 		part.was = part.image
+
+		if name == scheduler && part.restarting && !parse(n.talos).AtLeast(1, 14) {
+			// Its files count as those of the API server, which is made anew with them.
+			server := n.part(apiServer)
+			server.restarting, server.was = true, ""
+		}
 	}
 
 	if by == byClient {

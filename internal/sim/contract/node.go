@@ -131,6 +131,10 @@ func componentPodsAreListed(t *testing.T, f Fixture) {
 				t.Errorf("%+v, want a pod that runs", pod)
 			}
 
+			if (pod.FilesVersion != "") != (component == cluster.APIServer) || static && pod.Started.IsZero() {
+				t.Errorf("%+v, want the version of files of an API server, and since when static pods run", pod)
+			}
+
 			if static && pod.Image != machine.Images[component] {
 				t.Errorf("%s of %s runs %s, want %s", component, machine.Name, pod.Image, machine.Images[component])
 			}

@@ -104,6 +104,10 @@ func machinesAreTold(t *testing.T, f TalosFixture) {
 		if !found.Settled() || len(found.Unmet) > 0 || found.UpgradePending || found.Talos.IsZero() || found.Platform == "" {
 			t.Errorf("%s: %+v, want a machine of a known version that is settled", machine.Name, found)
 		}
+
+		if (found.FilesVersion != "") != machine.ControlPlane || found.PodsSince.IsZero() == machine.ControlPlane {
+			t.Errorf("%s: since %s, files %q; want to know of the static pods of control planes", machine.Name, found.PodsSince, found.FilesVersion)
+		}
 	}
 }
 

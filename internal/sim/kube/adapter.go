@@ -54,7 +54,7 @@ func staticPods(states map[string]model.StaticPod) map[string]StaticPod {
 
 	for component, state := range states {
 		pods[component] = StaticPod{
-			Image: state.PodImage, ConfigVersion: state.PodConfigVersion,
+			Image: state.PodImage, ConfigVersion: state.PodConfigVersion, FilesVersion: state.PodFilesVersion,
 			Ready: state.Ready, Started: state.Started, Trouble: state.Trouble,
 		}
 	}

@@ -66,6 +66,8 @@ type StaticPod struct {
 	// there is none.
 	Image         string
 	ConfigVersion int
+	// FilesVersion is the version of the files of an API server, 0 for all others.
+	FilesVersion int
 	// Ready tells that it serves.
 	Ready bool
 	// Started is when its container started; zero while it does not run.

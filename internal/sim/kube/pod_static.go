@@ -25,6 +25,8 @@ const (
 	// annotationConfigVersion is the version of the configuration that Talos
 	// made a static pod from.
 	annotationConfigVersion = "talos.dev/config-version"
+	// annotationFilesVersion is the version of the files of an API server.
+	annotationFilesVersion = "talos.dev/config-file-version"
 
 	reasonCreating  = "ContainerCreating"
 	reasonCrashLoop = "CrashLoopBackOff"
@@ -219,12 +221,12 @@ func staticContainer(pod *corev1.Pod, machine Machine, state StaticPod) string {
 }
 
 func newStaticPod(node *corev1.Node, component string, state StaticPod) *corev1.Pod {
-	version := strconv.Itoa(state.ConfigVersion)
-	sum := sha256.Sum256([]byte(strings.Join([]string{component, state.Image, version}, "\n")))
+	version, files := strconv.Itoa(state.ConfigVersion), strconv.Itoa(state.FilesVersion)
+	sum := sha256.Sum256([]byte(strings.Join([]string{component, state.Image, version, files}, "\n")))
 	manifest := hex.EncodeToString(sum[:16])
 	yes := true
 
-	return &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespaceSystem,
 			Name:      component + "-" + node.Name,
@@ -247,4 +249,10 @@ func newStaticPod(node *corev1.Node, component string, state StaticPod) *corev1.
 			Tolerations:       []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		},
 	}
+
+	if state.FilesVersion > 0 {
+		pod.Annotations[annotationFilesVersion] = files
+	}
+
+	return pod
 }

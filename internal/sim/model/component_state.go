@@ -143,7 +143,11 @@ func (n *node) makePods() {
 
 		pod.Image, pod.ConfigVersion, pod.rest = n.image(component), 1, n.configured.rest(component)
 		pod.SourceVersion, pod.Disabled = n.sourceVersion(pod), n.configured.disabled(component)
-		pod.Trouble = ""
+		pod.Trouble, pod.FilesVersion = "", 0
+
+		if component == APIServerName {
+			pod.FilesVersion = 1
+		}
 	}
 }
 

@@ -50,12 +50,17 @@ type StaticPod struct {
 	// of the machine configuration, while ConfigVersion counts only those that
 	// change something about the pod.
 	SourceVersion int
+	// FilesVersion is the version of the files beside the pod of an API server, which
+	// is made anew with each of them. Below Talos 1.14 those of the scheduler count
+	// as well.
+	FilesVersion int
 	// Disabled tells that the configuration switches the component off: there is
 	// no pod, and PodImage is empty.
 	Disabled bool
-	// PodImage and PodConfigVersion are those that the pod was made from.
-	PodImage         string
-	PodConfigVersion int
+	// PodImage, PodConfigVersion and PodFilesVersion are those that the pod was made
+	// from.
+	PodImage                          string
+	PodConfigVersion, PodFilesVersion int
 	// Ready tells that the pod serves, Started since when its container runs.
 	Ready   bool
 	Started time.Time

@@ -34,7 +34,17 @@ func (w *World) reconcilePod(n *node, component string, pod *staticPod) {
 
 	pod.SourceVersion = n.sourceVersion(pod)
 
-	if changed {
+	if !changed {
+		return
+	}
+
+	// The files of an API server are written for its version.
+	if server := n.pods[APIServerName]; component == APIServerName || component == SchedulerName && !AtLeast(n.running().talos, 1, 14) {
+		server.FilesVersion++
+		w.restartPod(n, APIServerName)
+	}
+
+	if component != APIServerName {
 		w.restartPod(n, component)
 	}
 }
@@ -51,7 +61,7 @@ func (n *node) sourceVersion(pod *staticPod) int {
 
 // make makes the pod anew from the present configuration, where that wants one.
 func (p *staticPod) make() {
-	p.PodImage, p.PodConfigVersion, p.Trouble = p.Image, p.ConfigVersion, ""
+	p.PodImage, p.PodConfigVersion, p.PodFilesVersion, p.Trouble = p.Image, p.ConfigVersion, p.FilesVersion, ""
 
 	if p.Disabled {
 		p.PodImage, p.PodConfigVersion = "", 0

@@ -35,8 +35,7 @@ func (w *World) restartPod(n *node, component string) {
 		return
 	}
 
-	run := pod.run
-	stop := w.spreadOf(n, component, "stop", 1*time.Second, 3*time.Second)
+	run, stop := pod.run, w.stopTime(n, component)
 
 	w.spawn(n.life, func(life context.Context) {
 		if !w.await(life, func() bool { return n.kubelet.Running || pod.run != run }) {
@@ -107,6 +106,16 @@ func (w *World) startPod(life context.Context, n *node, component string, run in
 	}
 
 	w.podStep(life, n, pod, run, func() { w.servePod(n, component) })
+}
+
+// stopTime is from the new configuration until the old pod is gone: an API server
+// still answers what it was asked, so others are made anew before it.
+func (w *World) stopTime(n *node, component string) time.Duration {
+	if component == APIServerName {
+		return w.spreadOf(n, component, "stop", 5*time.Second, 20*time.Second)
+	}
+
+	return w.spreadOf(n, component, "stop", 1*time.Second, 3*time.Second)
 }
 
 func (w *World) startTime(n *node, component string) time.Duration {

@@ -62,7 +62,7 @@ func TestStaticPodFaults(t *testing.T) {
 					r.SetFaults([]model.Fault{{Node: "*", Step: model.StepStaticPod, Effect: test.fault.Effect, Component: model.SchedulerName}})
 				}
 
-				r.until("cp-0", "serving", 3*time.Minute, serves(model.APIServerName, newServer))
+				r.until("cp-0", "serving", 4*time.Minute, serves(model.APIServerName, newServer))
 
 				if got := r.components("cp-0", model.APIServerName); got != test.history {
 					r.t.Errorf("history: %s", got)

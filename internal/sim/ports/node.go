@@ -104,10 +104,16 @@ func (n *nodeObject) report(state model.NodeState) {
 
 // staticPod is how the API server shows a static pod.
 func (n *nodeObject) staticPod(node string, component cluster.Component, pod model.StaticPod) cluster.ComponentPod {
-	return cluster.ComponentPod{
+	made := cluster.ComponentPod{
 		Node: node, Component: component, Image: pod.PodImage, Ready: pod.Ready && !n.lost(),
 		ConfigVersion: strconv.Itoa(pod.PodConfigVersion), Started: pod.Started, Trouble: pod.Trouble,
 	}
+
+	if component == cluster.APIServer {
+		made.FilesVersion = strconv.Itoa(pod.PodFilesVersion)
+	}
+
+	return made
 }
 
 // turn sets the Ready condition.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
@@ -36,7 +37,7 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 	}
 
 	if state.Role == model.ControlPlane {
-		machine.PodsSince = state.BootedAt
+		machine.PodsSince, machine.FilesVersion = state.BootedAt, strconv.Itoa(state.StaticPods[model.APIServerName].FilesVersion)
 	}
 
 	if c.admin() {

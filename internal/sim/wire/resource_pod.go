@@ -31,7 +31,9 @@ func podResources(state model.NodeState, arguments extraArguments) []resource.Re
 	if len(state.StaticPods) > 0 {
 		secrets := k8s.NewSecretsStatus(k8s.ControlPlaneNamespaceName, k8s.StaticPodSecretsStaticPodID)
 		secrets.TypedSpec().Ready, secrets.TypedSpec().Version = true, "1"
-		list = append(list, secrets)
+		files := k8s.NewConfigStatus(k8s.ControlPlaneNamespaceName, k8s.ConfigStatusStaticPodID)
+		files.TypedSpec().Ready, files.TypedSpec().Version = true, strconv.Itoa(state.StaticPods[model.APIServerName].FilesVersion)
+		list = append(list, secrets, files)
 	}
 
 	for _, component := range slices.Sorted(maps.Keys(state.StaticPods)) {
@@ -167,12 +169,17 @@ func podManifest(component string, pod model.StaticPod, flags []string) map[stri
 		command = append(command, flag)
 	}
 
+	annotations := map[string]any{constants.AnnotationStaticPodConfigVersion: strconv.Itoa(pod.ConfigVersion)}
+	if component == model.APIServerName {
+		annotations[constants.AnnotationStaticPodConfigFileVersion] = strconv.Itoa(pod.FilesVersion)
+	}
+
 	return map[string]any{
 		"apiVersion": "v1",
 		"kind":       "Pod",
 		"metadata": map[string]any{
 			"name": component, "namespace": "kube-system",
-			"annotations": map[string]any{constants.AnnotationStaticPodConfigVersion: strconv.Itoa(pod.ConfigVersion)},
+			"annotations": annotations,
 			"labels":      map[string]any{"tier": "control-plane", "k8s-app": component, "component": component},
 		},
 		"spec": map[string]any{
