@@ -29,6 +29,10 @@ type liar struct {
 	noLease                         atomic.Bool
 	// ownName is read in the journal whoever wrote another one there.
 	ownName bool
+	// mute tells which machine seems not to answer.
+	mute func(address string) bool
+	// uuids, by machine ID, are what the journal goes by instead.
+	uuids map[string]string
 	// forgets is a phase that is written down as another one.
 	forgets cluster.Phase
 	// seesLease is a lease of somebody where there is none.
@@ -58,6 +62,8 @@ type liar struct {
 	written int
 	// lease is the last one that it has written, or pretended to.
 	lease cluster.Lease
+	// shown is the journal that goes by uuids, as the engine knows it.
+	shown cluster.Journal
 }
 
 type remembered struct {
@@ -119,6 +125,10 @@ func (l *liar) Install(ctx context.Context, address, image string) (cluster.Inst
 }
 
 func (l *liar) Machine(ctx context.Context, address string) (cluster.Machine, error) {
+	if l.mute != nil && l.mute(address) {
+		return cluster.Machine{}, fmt.Errorf("machine %s: %w", address, cluster.ErrUnreachable)
+	}
+
 	hides := l.hidden != "" && address == l.addressOf(ctx, l.hidden)
 	asked := address
 
@@ -321,7 +331,65 @@ func (l *liar) Journal(ctx context.Context) (cluster.Journal, error) {
 		journal.Holder = l.known().Holder
 	}
 
-	return journal, err
+	if l.uuids == nil || err != nil {
+		return journal, err
+	}
+
+	return l.byUUID(journal), nil
+}
+
+// byUUID is a journal that goes by uuids, looked up for each machine.
+func (l *liar) byUUID(journal cluster.Journal) cluster.Journal {
+	stands := journal
+	stands.Entries = nil
+
+	for id, uuid := range l.uuids {
+		if entry, found := journal.Entries[uuid]; found {
+			stands = stands.With(id, entry)
+		}
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.shown = stands
+
+	return stands
+}
+
+// writeByUUID writes what changed of the journal of each machine under what it
+// goes by.
+func (l *liar) writeByUUID(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
+	stands, err := l.Client.Journal(ctx)
+	if err != nil {
+		return stands, err
+	}
+
+	l.mu.Lock()
+	shown := l.shown
+	l.mu.Unlock()
+
+	stands.Holder, stands.ResourceVersion = journal.Holder, journal.ResourceVersion
+
+	for id, uuid := range l.uuids {
+		before, had := shown.Entries[id]
+		after, has := journal.Entries[id]
+
+		switch {
+		case had == has && before == after:
+		case has:
+			stands = stands.With(uuid, after)
+		default:
+			stands = stands.Without(uuid)
+		}
+	}
+
+	written, err := l.Client.WriteJournal(ctx, stands)
+	if err != nil {
+		return written, err
+	}
+
+	return l.byUUID(written), nil
 }
 
 func (l *liar) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
@@ -331,10 +399,14 @@ func (l *liar) WriteJournal(ctx context.Context, journal cluster.Journal) (clust
 		return journal, nil
 	}
 
-	for uuid, entry := range journal.Entries {
+	if l.uuids != nil {
+		return l.writeByUUID(ctx, journal)
+	}
+
+	for key, entry := range journal.Entries {
 		if l.forgets != "" && entry.Phase == l.forgets {
 			entry.Phase = cluster.PhaseRebooting
-			journal = journal.With(uuid, entry)
+			journal = journal.With(key, entry)
 		}
 	}
 

@@ -21,6 +21,28 @@ func plantedVersions() []planted {
 			plant: func(_ *rig, l *liar) { l.noJournal = true },
 		},
 		{
+			name: "the journal goes by the UUID of the hardware, which two machines share", want: []checker.Invariant{checker.S4},
+			die: true, blind: true, alsoOthers: true, lie: silence,
+			prepare: func(r *rig) {
+				if err := r.World().SetUUID("worker-1", r.State("worker-0").UUID); err != nil {
+					r.T.Fatal(err)
+				}
+			},
+			plant: func(r *rig, l *liar) {
+				// The one that is armed is silent for as long as the journal tells of it.
+				armed := r.State("worker-0")
+				l.mute = func(address string) bool {
+					_, told := r.Journal().Entries[armed.UUID]
+
+					return address == armed.Address && told && r.State("worker-0").Installs > 0
+				}
+				l.uuids = map[string]string{}
+				for _, state := range r.World().Nodes() {
+					l.uuids[state.MachineID] = state.UUID
+				}
+			},
+		},
+		{
 			name: "a node at the target is taken for one behind it", want: []checker.Invariant{checker.S4},
 			setup: setup{Options: model.Options{Talos: toLifecycle}},
 			plant: func(_ *rig, l *liar) {
