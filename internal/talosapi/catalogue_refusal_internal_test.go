@@ -4,6 +4,7 @@ package talosapi
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -81,6 +82,36 @@ func TestCatalogue30OldNodeNewCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a node of an old Talos cannot tell about itself is not known, and is no error.
+func TestOldTalosHasNoIdentityAndNoStaticPods(t *testing.T) {
+	for text, answer := range map[string]wireAnswer{
+		"no such type": ends(codes.PermissionDenied, `resource type "Identities.cluster.talos.dev" is not supported`),
+		"none there":   ends(codes.NotFound, `resource Identities.cluster.talos.dev(cluster/local@undefined) doesn't exist`),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := (&wireNode{answers: map[string]wireAnswer{wireGet: answer}}).client(t)
+
+			machine := cluster.Machine{Address: catalogueNode, MachineID: "of another look"}
+			if err := errors.Join(c.readIdentity(t.Context(), &machine), c.readStaticPods(t.Context(), &machine)); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+
+			if machine.MachineID != "" || machine.FilesVersion != "" || !machine.PodsSince.IsZero() {
+				t.Errorf("%s: %+v", text, machine)
+			}
+		})
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		c := (&wireNode{answers: map[string]wireAnswer{wireGet: ends(codes.Unavailable, "connection refused")}}).client(t)
+
+		machine := cluster.Machine{Address: catalogueNode}
+		if c.readIdentity(t.Context(), &machine) == nil || c.readStaticPods(t.Context(), &machine) == nil {
+			t.Error("a node that does not answer passes for one without an identity")
+		}
+	})
 }
 
 // A call is about one node. We never send the key that makes it about several,
