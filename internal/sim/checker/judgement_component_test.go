@@ -54,6 +54,13 @@ func restartJudgements() []judgement {
 			t.look()
 			t.configure("cp-1", scheduler, "client")
 		})},
+		{name: "S1: a scheduler while an API server restarts with that of another node", want: breaks(s1), tale: on(func(t *tale) {
+			t.look()
+			t.configure("cp-0", scheduler, "client")
+			t.restart("cp-0", scheduler, "1.34.9")
+			t.look()
+			t.configure("cp-1", scheduler, "client")
+		})},
 		{name: "S1: an API server beside one that has long been away", want: breaks(s1), tale: on(func(t *tale) {
 			t.component("cp-2", apiServer, "a", runsOn, "failed")
 			t.wait(60)

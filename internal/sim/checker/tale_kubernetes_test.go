@@ -41,9 +41,18 @@ func (t *tale) move(node, name, version string) {
 	t.rpc(node, rpcApply, "OK")
 	t.restart(node, name, version)
 
-	if name == kubelet {
+	switch name {
+	case scheduler:
+		t.along(node)
+	case kubelet:
 		t.ready(node, true, version)
 	}
+}
+
+// along restarts the API server, as Talos does below 1.14 with the scheduler.
+func (t *tale) along(node string) {
+	t.component(node, apiServer, "", "", "starting")
+	t.component(node, apiServer, "", "", "ready")
 }
 
 // moveAll moves a component on several nodes.
