@@ -89,9 +89,15 @@ func (s *stage) away() []string {
 		}
 	}
 
-	// One that was taken away blocks for as long as discovery lists it.
+	// One that was taken away is waited for as long as discovery lists it: a control
+	// plane always, a worker where a run was in the middle of its turn.
+	begun := map[string]bool{}
+	for _, entry := range s.Journal().Entries {
+		begun[entry.Node] = entry.Open()
+	}
+
 	for _, member := range s.World().Members() {
-		if _, err := s.World().Node(member.Name); err != nil && member.Role == model.ControlPlane {
+		if _, err := s.World().Node(member.Name); err != nil && (member.Role == model.ControlPlane || begun[member.Name]) {
 			away = append(away, member.Name+": gone, and listed by discovery")
 		}
 	}

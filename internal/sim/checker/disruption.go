@@ -79,6 +79,7 @@ func (c *Checker) called(event history.Event) {
 			c.checkIntended(n, "was rebooted")
 		} else {
 			c.checkHazards(n, "was rebooted", cure)
+			c.checkOthersUp(n)
 		}
 
 		c.checkHeld(n, "rebooted")
@@ -145,11 +146,7 @@ func (c *Checker) observedBefore(n *node, what string) {
 
 // takenDown judges a call that makes a machine go down.
 func (c *Checker) takenDown(n *node, method string) {
-	switch {
-	case n.role == controlPlane:
-		c.checkControlPlanes(n)
-		c.checkQuorum(n)
-	case n.cordonedBy == "":
+	if n.role == worker && n.cordonedBy == "" {
 		c.checkWorkers(n, "was taken down uncordoned")
 	}
 
@@ -169,6 +166,14 @@ func (c *Checker) takenDown(n *node, method string) {
 
 	n.goingDown = !n.returned()
 	n.awaited = n.goingDown || !n.ready
+}
+
+// checkOthersUp asserts S1 and S2 for a control plane that goes down now.
+func (c *Checker) checkOthersUp(n *node) {
+	if n.role == controlPlane {
+		c.checkControlPlanes(n)
+		c.checkQuorum(n)
+	}
 }
 
 // checkControlPlanes asserts S1.
