@@ -42,7 +42,7 @@ func (s *stage) join(role model.Role) {
 	}
 
 	s.tell(string(role)+" joins", "%s with Talos %s", name, options.Talos)
-	s.joined[name] = time.Now()
+	s.joined[name] = true
 
 	// Until it has registered, nobody but the judge knows of it; and what rolls out
 	// by itself does not stop for an API server that is as old as the first ones.

@@ -5,9 +5,11 @@ package story_test
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -57,7 +59,7 @@ func (s *stage) arrived(run *apply) {
 	}
 
 	for _, state := range s.World().Nodes() {
-		if s.joined[state.Name].After(run.begun) {
+		if s.joined[state.Name] && s.cameUp(state.Name).After(run.begun) {
 			continue
 		}
 
@@ -65,4 +67,16 @@ func (s *stage) arrived(run *apply) {
 			s.fail("success: %s succeeded, but %s runs Talos %s", run.name, state.Name, state.Talos)
 		}
 	}
+}
+
+// cameUp is when a machine that joined first booted, and now where it has not: until
+// then nothing tells it from one that was taken away.
+func (s *stage) cameUp(name string) time.Time {
+	for _, boot := range s.Judge.Of(history.KindBoot) {
+		if boot.Node == name {
+			return time.Now().Add(time.Duration(boot.Sim*float64(time.Second)) - s.World().Now())
+		}
+	}
+
+	return time.Now()
 }

@@ -68,7 +68,7 @@ type stage struct {
 	// cordoned are the nodes that a person has cordoned and not uncordoned, joined
 	// those that were added, with when; left counts those that went away.
 	cordoned map[string]bool
-	joined   map[string]time.Time
+	joined   map[string]bool
 	left     int
 	// touched is when somebody else last laid hands on what runs rely on.
 	touched time.Time
@@ -83,7 +83,7 @@ func newStage(tb testing.TB, given *scene, count *tally) *stage {
 	heard := &audience{TB: tb}
 	s := &stage{
 		Rig: harness.New(heard, given.setup()), scene: given, audience: heard, tally: count,
-		cordoned: map[string]bool{}, joined: map[string]time.Time{},
+		cordoned: map[string]bool{}, joined: map[string]bool{},
 	}
 	s.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
 

@@ -146,16 +146,26 @@ func TestFirstBootOfANodeThatJoinsIsNoReboot(t *testing.T) {
 		told.events = nil
 	}
 
-	// Nobody waits for a worker that was never there, but it is out of service.
+	// Nobody waits for a worker that was never there, nor counts it.
+	told.wait(120)
+	told.cordon("worker-0", true, "client")
+	told.cordon("worker-0", false, "client")
+	add()
+
+	if broken := judge.Verdict().Broken(); len(broken) != 0 {
+		t.Errorf("before it was there: broke %v", broken)
+	}
+
+	// Once it has come up, it is out of service until it is Ready.
+	told.boot("worker-2", after, runsOn, "reboot")
 	told.wait(120)
 	told.cordon("worker-0", true, "client")
 	add()
 
 	if broken := judge.Verdict().Broken(); !slices.Equal(broken, breaks(s10)) {
-		t.Errorf("before it was there: broke %v, want S10", broken)
+		t.Errorf("before it was Ready: broke %v, want S10", broken)
 	}
 
-	told.boot("worker-2", after, runsOn, "reboot")
 	told.ready("worker-2", true, runsOn)
 	add()
 

@@ -38,7 +38,9 @@ type node struct {
 	// lostAt is when it last went down or stopped being ready, lost the place of the
 	// latter. complained: its own kubelet said so while the machine ran, which
 	// Kubernetes shows at once. readyAt is when it last became ready.
-	lostAt, readyAt    float64
+	lostAt, readyAt float64
+	// expected is a worker that joins and has not come up yet.
+	expected           bool
 	lost               int64
 	complained         bool
 	voter, etcdHealthy bool
@@ -115,6 +117,7 @@ func (c *Checker) introduce(event history.Event) {
 	if detail["joins"] == isTrue {
 		n.reboots--
 		n.lostAt = c.at
+		n.expected = n.role == worker
 
 		return
 	}
@@ -174,8 +177,9 @@ func (c *Checker) workers() []*node {
 // to the cluster: discovery drops it.
 const forgotten = 30 * 60
 
-// gone tells that a machine has been away for so long that it is ignored.
-func (c *Checker) gone(n *node) bool { return !n.up && c.at-n.lostAt > forgotten }
+// gone tells that a machine has been away for so long that it is ignored, or is a
+// worker that has never come up: it has no Node object, and does not answer.
+func (c *Checker) gone(n *node) bool { return !n.up && (n.expected || c.at-n.lostAt > forgotten) }
 
 // returned tells, of a machine that a call has taken down, that it is back
 // already: under load the end of a call is written down late.

@@ -85,6 +85,10 @@ func (c *Checker) booted(n *node, event history.Event) {
 	fallback := event.Detail["fallback"] == isTrue
 	returned := event.Detail["cause"] == "rollback" && c.mayRollBack(n, talos)
 
+	if n.expected {
+		n.expected, n.lostAt = false, c.at
+	}
+
 	if n.goingDown {
 		// What comes back because of us is a step of its own.
 		c.stepped(n)
