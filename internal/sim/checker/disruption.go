@@ -63,7 +63,7 @@ func (c *Checker) called(event history.Event) {
 
 	switch method {
 	case methodInstall:
-		c.observedBefore(n, "install on")
+		c.observedBefore(n, "install on", n.intended)
 		c.checkIntended(n, "was installed")
 		c.checkCanaries(n, "was installed")
 	case methodUpgrade, methodReboot, methodRollback, methodShutdown, methodReset:
@@ -71,13 +71,14 @@ func (c *Checker) called(event history.Event) {
 			c.begins(n, "was rebooted")
 		}
 
-		c.observedBefore(n, shortMethod(method)+" of")
 		cure := c.cures(n, method)
 
 		// What came while it downloaded the image nobody could know when it was asked.
 		if method == methodUpgrade && n.foreseen != nil {
+			c.observedBefore(n, shortMethod(method)+" of", n.intended)
 			c.checkIntended(n, "was rebooted")
 		} else {
+			c.observedBefore(n, shortMethod(method)+" of", c.now)
 			c.checkHazards(n, "was rebooted", cure)
 			c.checkOthersUp(n)
 		}
@@ -121,8 +122,9 @@ func tookEffect(code string) bool { return code == codeOK || code == "Unavailabl
 func shortMethod(method string) string { return method[strings.LastIndex(method, "/")+1:] }
 
 // observedBefore asserts S3: since the last step the node itself, etcd on every
-// control plane that is up and the Node objects have been looked at.
-func (c *Checker) observedBefore(n *node, what string) {
+// control plane that was up when that was asked for, and the Node objects have been
+// looked at.
+func (c *Checker) observedBefore(n *node, what string, asked int64) {
 	var unseen []string
 
 	if n.seen <= n.step {
@@ -130,7 +132,7 @@ func (c *Checker) observedBefore(n *node, what string) {
 	}
 
 	for _, other := range c.controlPlanes() {
-		if other.up && other.etcdSeen <= n.step {
+		if other.up && other.cameUp <= asked && other.etcdSeen <= n.step {
 			unseen = append(unseen, "etcd on "+other.name)
 		}
 	}

@@ -258,7 +258,7 @@ func (c *Checker) intends(name string) {
 		c.begins(n, "was about to be installed")
 	}
 
-	n.foreseen = map[string]bool{}
+	n.foreseen, n.intended = map[string]bool{}, c.now
 
 	for _, h := range append(c.hazards(n, false), c.policyHazards(n)...) {
 		n.foreseen[h.key] = true

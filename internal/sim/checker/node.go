@@ -39,6 +39,8 @@ type node struct {
 	// latter. complained: its own kubelet said so while the machine ran, which
 	// Kubernetes shows at once. readyAt is when it last became ready.
 	lostAt, readyAt float64
+	// cameUp is the place of its last boot.
+	cameUp int64
 	// expected is a worker that joins and has not come up yet.
 	expected           bool
 	lost               int64
@@ -74,10 +76,11 @@ type node struct {
 	// troubles are the faults of its member of etcd that are in force, by effect,
 	// and since when; foreign is since when it does what somebody else asked for,
 	// zero when it does not. Foreseen is what was wrong when the last install was
-	// meant.
+	// meant, intended the place of that.
 	troubles map[string]moment
 	foreign  moment
 	foreseen map[string]bool
+	intended int64
 
 	cordonedBy string
 	cordonedAt moment

@@ -110,6 +110,7 @@ func (c *Checker) booted(n *node, event history.Event) {
 	n.platform, n.ours = platform, false
 	delete(c.unheard, n.name)
 	n.up, n.goingDown, n.stage, n.asked = true, false, "booting", 0
+	n.cameUp = c.now
 	n.installers, n.unwritten, n.armed, n.reverted = 0, false, "", false
 	n.reboots++
 
