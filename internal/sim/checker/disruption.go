@@ -37,12 +37,11 @@ func (c *Checker) called(event history.Event) {
 	}
 
 	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.held) {
-		// A machine that upgrades itself downloads the image first: whether the lease
-		// was fresh is judged with the intent.
-		if what := "the call " + shortMethod(method); method == methodUpgrade {
-			c.actedAs(event, what)
-		} else {
-			c.acted(event, what)
+		// A machine that upgrades itself downloads the image first: who held the lease
+		// is judged with the intent.
+		client, meant := event.Detail["client"], c.node(event.Node).meantBy
+		if method != methodUpgrade || meant == "" || client != "" && client != meant {
+			c.acted(event, "the call "+shortMethod(method))
 		}
 	}
 

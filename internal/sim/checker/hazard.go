@@ -251,8 +251,9 @@ const keySnapshot = "etcd-snapshot"
 
 // intends notes what whoever is about to start an installer has to know: it runs
 // for a while, and only its end is in the history.
-func (c *Checker) intends(name string) {
+func (c *Checker) intends(name, run string) {
 	n := c.node(name)
+	n.meantBy = run
 
 	if !c.begun(n) {
 		c.begins(n, "was about to be installed")

@@ -51,15 +51,6 @@ func (c *Checker) leased(event history.Event) {
 // acted asserts, for something that our client changed, that it held the lease, and
 // had renewed it not long ago.
 func (c *Checker) acted(event history.Event, what string) {
-	late := c.options.leaseSeconds > 0 && c.at-c.lease.renewed > c.options.leaseSeconds
-
-	if c.actedAs(event, what) && late {
-		c.violate(S7, event.Node, "%s %.0f s after the lease was last renewed", what, c.at-c.lease.renewed)
-	}
-}
-
-// actedAs asserts, for something that our client changed, that it held the lease.
-func (c *Checker) actedAs(event history.Event, what string) bool {
 	actor := event.Detail["client"]
 	if actor == "" && event.Kind == history.KindJournal && event.Detail["phase"] != "" {
 		actor = event.Detail["run"]
@@ -68,14 +59,10 @@ func (c *Checker) actedAs(event history.Event, what string) bool {
 	switch {
 	case c.lease.holder == "":
 		c.violate(S12, event.Node, "%s without a lease", what)
-
-		return false
 	case c.lease.by == byOther || actor != "" && !holds(c.lease.holder, actor):
 		c.violate(S7, event.Node, "%s while the lease was held by %s", what, c.lease.holder)
-
-		return false
-	default:
-		return true
+	case c.options.leaseSeconds > 0 && c.at-c.lease.renewed > c.options.leaseSeconds:
+		c.violate(S7, event.Node, "%s %.0f s after the lease was last renewed", what, c.at-c.lease.renewed)
 	}
 }
 
@@ -118,7 +105,7 @@ func (c *Checker) journalled(event history.Event) {
 
 	before := c.phases[name]
 	if phase == "intent" && ours(event) {
-		c.intends(name)
+		c.intends(name, event.Detail["run"])
 
 		if noted := c.lease.noted; noted != "" && !holds(noted, event.Detail["run"]) {
 			c.violate(S7, event.Node, "%s wrote an intent into a journal that %s had put its name into", event.Detail["run"], noted)

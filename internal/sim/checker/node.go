@@ -76,11 +76,12 @@ type node struct {
 	// troubles are the faults of its member of etcd that are in force, by effect,
 	// and since when; foreign is since when it does what somebody else asked for,
 	// zero when it does not. Foreseen is what was wrong when the last install was
-	// meant, intended the place of that.
+	// meant, intended the place of that, meantBy the run that meant it.
 	troubles map[string]moment
 	foreign  moment
 	foreseen map[string]bool
 	intended int64
+	meantBy  string
 
 	cordonedBy string
 	cordonedAt moment
