@@ -120,7 +120,15 @@ func (s *Simulator) startServers(ctx context.Context, options Options) error {
 
 	group.Wait()
 
-	return errors.Join(err, failed)
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+
+	if s.management != nil {
+		s.kube.Follow(s.management.Sync)
+	}
+
+	return nil
 }
 
 func (s *Simulator) startKubernetes(ctx context.Context, options Options) error {

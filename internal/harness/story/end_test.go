@@ -17,6 +17,9 @@ import (
 // soon is when what was asked of a machine shows.
 const soon = 10 * time.Second
 
+// caughtUpWithin is how many entries a member of etcd may be behind.
+const caughtUpWithin = 1000
+
 // end takes every fault back, has everybody else stand still, and ends the story
 // unless one more apply brings the cluster to its target, in time and cleanly,
 // and another one finds nothing to do.
@@ -80,7 +83,7 @@ func (s *stage) away() []string {
 	views := s.NodeViews()
 
 	for _, state := range s.World().Nodes() {
-		etcd := state.Role == model.Worker || state.EtcdHealthy && state.APIServerUp
+		etcd := state.Role == model.Worker || state.EtcdHealthy && state.APIServerUp && s.caughtUp(state.Name)
 		known := slices.ContainsFunc(views, func(v ports.NodeView) bool { return v.Name == state.Name })
 
 		if !state.Reachable || !state.Kubelet.Ready || !state.Ready || !etcd || !known || state.Stage != model.StageRunning {
@@ -103,6 +106,14 @@ func (s *stage) away() []string {
 	}
 
 	return away
+}
+
+// caughtUp tells whether a member of etcd has applied what the others have: one that
+// was away for long takes a while.
+func (s *stage) caughtUp(name string) bool {
+	status, err := s.World().EtcdStatus(context.Background(), name)
+
+	return err == nil && status.Index-status.Applied <= caughtUpWithin
 }
 
 // converge applies until the cluster is at its target. What may come in between is

@@ -281,6 +281,20 @@ func leaveMark(ctx context.Context, client *client, mark int64) error {
 	return errors.Join(err, response.Body.Close())
 }
 
+// Follow has the history tell of what was answered on another cluster before it tells
+// that the lease was taken or given back here; sync waits for that.
+func (s *Server) Follow(sync func(context.Context) error) {
+	ledger := s.auditor.ledger
+
+	ledger.mutex.Lock()
+	defer ledger.mutex.Unlock()
+
+	ledger.elsewhere = func() {
+		// One that has ended has nothing more to tell.
+		_ = sync(context.Background())
+	}
+}
+
 // Sync returns when every Kubernetes request that was answered before the call
 // is in the history, so that what the caller records next comes after it.
 func (s *Server) Sync(ctx context.Context) error {

@@ -53,6 +53,9 @@ type ledger struct {
 	// hardware. It is empty for a UUID that several have.
 	pods     map[string]podPlace
 	machines map[string]string
+	// elsewhere waits until what was answered on another cluster is in the history;
+	// nil where there is none.
+	elsewhere func()
 	// nodes are those that clients touched, while following.
 	following bool
 	nodes     []string

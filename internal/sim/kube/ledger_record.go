@@ -59,6 +59,12 @@ func (l *ledger) leaseWritten(event auditEvent) bool {
 
 	action := leaseRenewed
 
+	// Each cluster has a log of its own, and a lease is given back after everything
+	// else.
+	if holder != l.holder {
+		l.awaitElsewhere()
+	}
+
 	switch {
 	case holder == l.holder && (renewed == l.renewed || holder == ""):
 		return false
@@ -72,6 +78,16 @@ func (l *ledger) leaseWritten(event auditEvent) bool {
 	l.recorder.Record("", history.KindLease, map[string]string{"holder": holder, "action": action, "by": event.by()})
 
 	return true
+}
+
+func (l *ledger) awaitElsewhere() {
+	l.mutex.Lock()
+	wait := l.elsewhere
+	l.mutex.Unlock()
+
+	if wait != nil {
+		wait()
+	}
 }
 
 // journalWritten tells of each entry that changed. It does not know the format
