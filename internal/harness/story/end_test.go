@@ -31,7 +31,8 @@ func (s *stage) end() {
 		run.cutOff(time.Time{})
 	}
 
-	limit := s.bound(len(s.names("")))
+	// A run may be in the middle of the turn of one that was taken away.
+	limit := s.bound(max(len(s.names("")), len(s.World().Members())))
 
 	if !s.await(limit, func() bool { return len(s.living()) == 0 }) {
 		s.fail("L3: %s has not ended within %s", s.living()[0].name, limit)
