@@ -188,3 +188,22 @@ func TestWorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
 		}
 	})
 }
+
+// TestClusterOfWhichNothingIsKnownIsNotDone: discovery is off, and somebody has deleted
+// every Node object. Nothing to do is not the same as all is done.
+func TestClusterOfWhichNothingIsKnownIsNotDone(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1, DiscoveryOff: true}}, func(r *rig) {
+		for _, node := range []string{"cp-0", "worker-0"} {
+			if err := r.DeleteNodeAsPerson(node); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), nil, "")
+		if !strings.Contains(failed.Error(), "no control plane was found") {
+			t.Errorf("%v", failed)
+		}
+
+		r.Sound()
+	})
+}

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -65,6 +66,16 @@ func (p *planner) checkInventory() {
 			Check: cluster.CheckTalosAPI, Severity: cluster.Advice, Unknown: true, Err: snapshot.DiscoveryError,
 			Found:  "discovery did not list the members, so only nodes that are registered in Kubernetes are known: " + snapshot.DiscoveryError.Error(),
 			Remedy: "Look at discovery (talosctl get members, cluster.discovery in the machine configurations): a machine that is in neither list is not upgraded.",
+		})
+	}
+
+	// There is one in every cluster. Where none is known, to find nothing to do would
+	// say that all is done.
+	if !slices.ContainsFunc(p.nodes, func(node subject) bool { return node.Role == cluster.ControlPlane }) {
+		p.find(cluster.Finding{
+			Check: cluster.CheckEtcdMembers, Severity: cluster.Observed,
+			Found:  "no control plane was found: neither discovery nor Kubernetes lists one that is there",
+			Remedy: "Check that the endpoints belong to this cluster and that its control planes are listed (talosctl get members, kubectl get nodes).",
 		})
 	}
 

@@ -25,11 +25,6 @@ func (p *planner) checkEtcd() {
 	}
 
 	switch {
-	case len(controlPlanes) == 0:
-		p.find(cluster.Finding{
-			Check: cluster.CheckEtcdMembers, Severity: cluster.Observed,
-			Found: "no control plane was found", Remedy: "Check that the endpoints belong to this cluster.",
-		})
 	case len(controlPlanes) == 1 && moving:
 		p.find(cluster.Finding{
 			Check: cluster.CheckSingleControlPlane, Severity: cluster.Advice, Node: controlPlanes[0].Name,

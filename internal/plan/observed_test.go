@@ -123,6 +123,10 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 			scene: newScene(0, 2), check: "etcd-members", severity: cluster.Observed,
 			says: []string{"no control plane", "Check that the endpoints"},
 		},
+		"no control plane to be found, and nothing to do": {
+			scene: newScene(0, 2).runs("1.13.4", "worker-1").runs("1.13.4", "worker-2"), check: "etcd-members", severity: cluster.Observed,
+			says: []string{"no control plane", "talosctl get members"},
+		},
 		"workers that keep the budget to themselves": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-1").notReady("worker-1"), check: "nodes-ready", severity: cluster.Observed,
 			says: []string{"worker-1 (not ready)", "kubectl describe node"},

@@ -367,9 +367,12 @@ func TestPlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
 			s.unsynced()
 		}
 
-		// And what is named could be changed nowhere.
+		// And what is named could be changed nowhere. Where nothing is named, the node is
+		// refused, and nobody foresees where its kube-proxy sets out from after a sync.
 		for i := range s.snapshot.Nodes {
-			if node := &s.snapshot.Nodes[i]; node.Machine != nil && node.Machine.Config == nil {
+			node := &s.snapshot.Nodes[i]
+
+			if node.Machine != nil && (node.Machine.Config == nil || len(node.Machine.Config.Images) == 0) {
 				node.Machine.Config = s.pinned(*node)
 			}
 		}
