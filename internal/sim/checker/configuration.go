@@ -94,8 +94,9 @@ func (c *Checker) checkConfiguration(n *node, event history.Event, changed []str
 
 	c.begins(n, "had "+cmp.Or(what, "nothing")+" configured")
 
+	// Canaries, settling and the budget are about nodes that go out of service.
 	if n.role == controlPlane {
-		c.checkHazards(n, "had "+cmp.Or(what, "nothing")+" configured", false)
+		c.violateFor(n, "had "+cmp.Or(what, "nothing")+" configured", c.hazards(n, false))
 	}
 
 	if c.claims["kubernetes-status"] == completed {

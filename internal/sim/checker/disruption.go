@@ -37,10 +37,10 @@ func (c *Checker) called(event history.Event) {
 	}
 
 	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.held) {
-		// A machine that upgrades itself downloads the image first: who held the lease
-		// is judged with the intent.
+		// An install takes a while, and a machine that upgrades itself downloads the image
+		// first: who held the lease is judged with the intent.
 		client, meant := event.Detail["client"], c.node(event.Node).meantBy
-		if method != methodUpgrade || meant == "" || client != "" && client != meant {
+		if method != methodUpgrade && method != methodInstall || meant == "" || client != "" && client != meant {
 			c.acted(event, "the call "+shortMethod(method))
 		}
 	}

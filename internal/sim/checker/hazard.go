@@ -241,6 +241,11 @@ func (c *Checker) checkHazards(n *node, what string, cure bool) {
 		found = append(found, c.policyHazards(n)...)
 	}
 
+	c.violateFor(n, what, found)
+}
+
+// violateFor notes a violation for each hazard.
+func (c *Checker) violateFor(n *node, what string, found []hazard) {
 	for _, h := range found {
 		c.violate(h.invariant, n.name, "%s although %s", what, h.what)
 	}
