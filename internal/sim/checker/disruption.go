@@ -37,10 +37,7 @@ func (c *Checker) called(event history.Event) {
 	}
 
 	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.held) {
-		// An install takes a while, and a machine that upgrades itself downloads the image
-		// first: who held the lease is judged with the intent.
-		client, meant := event.Detail["client"], c.node(event.Node).meantBy
-		if method != methodUpgrade && method != methodInstall || meant == "" || client != "" && client != meant {
+		if !c.meant(event) {
 			c.acted(event, "the call "+shortMethod(method))
 		}
 	}
@@ -99,6 +96,16 @@ func (c *Checker) called(event history.Event) {
 	}
 
 	c.stepped(n)
+}
+
+// meant tells whether a call is an install that its client has written an intent for:
+// who held the lease was judged with that. An install takes a while, and a machine
+// that upgrades itself downloads the image first.
+func (c *Checker) meant(event history.Event) bool {
+	method, client := event.Detail["method"], event.Detail["client"]
+	meantBy := c.node(event.Node).meantBy
+
+	return (method == methodUpgrade || method == methodInstall) && meantBy != "" && (client == "" || client == meantBy)
 }
 
 // stepped notes a disruptive step on a node: whoever is disturbed next has to
