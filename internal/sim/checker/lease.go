@@ -27,7 +27,8 @@ type lease struct {
 	noted string
 }
 
-// leased follows the lease. A new holder has a target of its own.
+// leased follows the lease. A new holder has a target of its own, and has had no
+// cordon taken away yet.
 func (c *Checker) leased(event history.Event) {
 	holder := event.Detail["holder"]
 	if holder != c.lease.holder && holder != "" {
@@ -35,7 +36,7 @@ func (c *Checker) leased(event history.Event) {
 		clear(c.claims)
 
 		for _, n := range c.nodes {
-			n.wanted = ""
+			n.wanted, n.lifts = "", 0
 		}
 	}
 
