@@ -83,7 +83,8 @@ func (w *World) kernelStarts(n *node, why cause) context.Context {
 		}
 
 		why = n.cause(why)
-		n.booted, n.armed, n.reverted = n.next, false, false
+		n.load(n.next)
+		n.armed, n.reverted = false, false
 
 		n.bootID = w.newBootID(n)
 		n.bootedAt, n.downAt = w.clock.Now(), time.Time{}

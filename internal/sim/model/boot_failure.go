@@ -76,7 +76,7 @@ func (w *World) fallBack(ctx context.Context, n *node) (fallen, ok bool) {
 
 		fallen = true
 		trial = w.spread(n, "failing boot", least, most)
-		n.booted = n.next
+		n.load(n.next)
 		n.bootID = w.newBootID(n)
 		w.recordBoot(n, causeUpgrade)
 	})

@@ -140,6 +140,8 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		events:   newRing(options.Name + "-0-"),
 	}
 
+	n.load(0)
+
 	n.unpinned = options.Kubernetes
 	if err := w.writeConfig(n, options.Kubernetes); err != nil {
 		return nil, fmt.Errorf("machine %s: %w", options.Name, err)

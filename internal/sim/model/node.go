@@ -24,8 +24,10 @@ type node struct {
 	secure, uki         bool
 	drawn               map[string]uint64
 
-	slots  [2]system
+	slots [2]system
+	// booted is the slot of what runs, live what was in it then.
 	booted int
+	live   system
 	next   int  // what the bootloader starts
 	armed  bool // installed and not booted since
 	// reverted: the bootloader was told to start the other slot by a rollback,
@@ -111,7 +113,11 @@ func slotName(slot int) string { return [...]string{"A", "B"}[slot] }
 
 func (n *node) reachable() bool { return n.up && !n.silent }
 
-func (n *node) running() system { return n.slots[n.booted] }
+func (n *node) running() system { return n.live }
+
+// load has the machine run what is in a slot from now on, whatever is written there
+// later.
+func (n *node) load(slot int) { n.booted, n.live = slot, n.slots[slot] }
 
 func (n *node) platform() string { return n.running().platform }
 
