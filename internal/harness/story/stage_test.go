@@ -66,7 +66,7 @@ type stage struct {
 	faults []model.Fault
 	ailing time.Time
 	// cordoned are the nodes that a person has cordoned and not uncordoned, joined
-	// those that were added, with when; left counts those that went away.
+	// those that were added; left counts those that went away.
 	cordoned map[string]bool
 	joined   map[string]bool
 	left     int
