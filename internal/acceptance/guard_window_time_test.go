@@ -111,8 +111,11 @@ func TestAccWindowErrorsPointAtTheirPlace(t *testing.T) {
 func TestAccWindowThatClosesBetweenComponents(t *testing.T) {
 	full(t)
 
-	s := start(t, sim.Options{ControlPlanes: 3, Workers: 3, Talos: talosTarget})
-	w := newWorkspace(t)
+	// The window is a few seconds of the wall, and preflight has to fit into it.
+	const slow = 30
+
+	s := start(t, sim.Options{ControlPlanes: 3, Workers: 3, Talos: talosTarget, Speed: slow})
+	w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, slow))
 
 	// It takes a quarter of an hour at least. Each process of the provider begins
 	// to count at the time on the wall.

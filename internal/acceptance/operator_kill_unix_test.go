@@ -93,11 +93,14 @@ func TestAccDirectKilledAtTheEnd(t *testing.T) {
 func TestAccDirectInterrupted(t *testing.T) {
 	full(t)
 
-	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern})
+	// A cancelled run has seconds to end the hold, and those are simulated.
+	const slow = 15
+
+	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Speed: slow})
 	o.keep(nil)
 	o.play(operator.Habits{})
 
-	w := newUnhurried(t)
+	w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, slow))
 	w.write(o.provider(), `talos_version = "1.13.4"`+o.publishTo())
 	o.forget()
 

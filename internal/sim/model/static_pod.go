@@ -112,15 +112,17 @@ func (w *World) startPod(life context.Context, n *node, component string, run in
 // still answers what it was asked, so others are made anew before it.
 func (w *World) stopTime(n *node, component string) time.Duration {
 	if component == APIServerName {
-		return w.spreadOf(n, component, "stop", 5*time.Second, 20*time.Second)
+		return w.spreadOf(n, component, "stop", 10*time.Second, 30*time.Second)
 	}
 
 	return w.spreadOf(n, component, "stop", 1*time.Second, 3*time.Second)
 }
 
+// startTime is from there until the new pod serves: an API server of a real
+// machine was away for three quarters of a minute.
 func (w *World) startTime(n *node, component string) time.Duration {
 	if component == APIServerName {
-		return w.spreadOf(n, component, "start", 8*time.Second, 20*time.Second)
+		return w.spreadOf(n, component, "start", 25*time.Second, 50*time.Second)
 	}
 
 	return w.spreadOf(n, component, "start", 3*time.Second, 8*time.Second)
