@@ -69,6 +69,21 @@ func (b build) run(ctx context.Context, progress io.Writer) error {
 	}
 }
 
+// announced runs with a line of progress before it and one after it.
+func (b build) announced(ctx context.Context, progress io.Writer, notice string) error {
+	started := time.Now()
+
+	fmt.Fprintln(progress, notice)
+
+	if err := b.run(ctx, progress); err != nil {
+		return err
+	}
+
+	fmt.Fprintf(progress, "built %s in %s\n", b.what, time.Since(started).Round(time.Second))
+
+	return nil
+}
+
 func (b build) args() []string {
 	args := []string{"build", "-v", "-trimpath", "-ldflags", strings.TrimSpace("-s -w " + b.link), "-o", b.output}
 	args = append(args, b.flags...)

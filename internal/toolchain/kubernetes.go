@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 )
 
 // Binaries are paths of executables.
@@ -17,7 +16,7 @@ type Binaries struct {
 	APIServer, ControllerManager, Etcd string
 }
 
-// kubernetesPackages are the tool directives of internal/tools/kube.
+// kubernetesPackages are those of the tool directives of internal/tools/kube that the simulator needs.
 var kubernetesPackages = [...]string{
 	"go.etcd.io/etcd/server/v3",
 	"k8s.io/kubernetes/cmd/kube-apiserver",
@@ -71,17 +70,12 @@ func moduleKey(ctx context.Context, module string) (string, error) {
 func buildKubernetes(ctx context.Context, module, dir string, options Options) error {
 	const what = "kube-apiserver, kube-controller-manager and etcd"
 
-	progress := options.progress()
-	started := time.Now()
-
-	fmt.Fprintf(progress, "building %s for the simulator: once, some minutes\n", what)
-
 	err := build{
 		dir:      module,
 		output:   dir + string(filepath.Separator),
 		packages: kubernetesPackages[:],
 		what:     what,
-	}.run(ctx, progress)
+	}.announced(ctx, options.progress(), "building "+what+" for the simulator: once, some minutes")
 	if err != nil {
 		return err
 	}
@@ -91,8 +85,6 @@ func buildKubernetes(ctx context.Context, module, dir string, options Options) e
 	if err != nil {
 		return fmt.Errorf("naming the etcd binary: %w", err)
 	}
-
-	fmt.Fprintf(progress, "built %s in %s\n", what, time.Since(started).Round(time.Second))
 
 	return nil
 }

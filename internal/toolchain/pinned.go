@@ -4,9 +4,7 @@ package toolchain
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"time"
 )
 
 // pinned is a program that a module of its own in internal/tools pins.
@@ -54,23 +52,11 @@ func ensureModule(
 }
 
 func (p pinned) compile(ctx context.Context, module, dir string, options Options) error {
-	progress := options.progress()
-	started := time.Now()
-
-	fmt.Fprintln(progress, p.notice)
-
-	err := build{
+	return build{
 		dir:      module,
 		output:   dir + string(filepath.Separator),
 		packages: []string{p.tool},
 		link:     p.link,
 		what:     p.name,
-	}.run(ctx, progress)
-	if err != nil {
-		return err
-	}
-
-	fmt.Fprintf(progress, "built %s in %s\n", p.name, time.Since(started).Round(time.Second))
-
-	return nil
+	}.announced(ctx, options.progress(), p.notice)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -58,6 +59,20 @@ func BuildProvider(ctx context.Context, options Options) (string, error) {
 	return dir, nil
 }
 
+// Program compiles a command of this module, as it is in the source tree, and returns
+// its path.
+func Program(ctx context.Context, command string, options Options) (string, error) {
+	root, cache, err := places()
+	if err != nil {
+		return "", err
+	}
+
+	name := path.Base(command)
+	target := filepath.Join(cache, "bin", executable(name))
+
+	return target, build{dir: root, output: target, packages: []string{command}, what: name}.run(ctx, options.progress())
+}
+
 // CLIConfig writes a configuration file for Terraform or OpenTofu into dir and
 // returns its path, to be given as TF_CLI_CONFIG_FILE. It says to take the
 // provider from providerDir and nothing else, so that the file in a
@@ -78,16 +93,16 @@ func CLIConfig(dir, providerDir string) (string, error) {
 
 	text.WriteString("  }\n  direct {}\n}\n")
 
-	path, err := filepath.Abs(filepath.Join(dir, "cli.tfrc"))
+	file, err := filepath.Abs(filepath.Join(dir, "cli.tfrc"))
 	if err != nil {
 		return "", fmt.Errorf("resolving the directory of the configuration file: %w", err)
 	}
 
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		return "", fmt.Errorf("writing the configuration of the command line: %w", err)
 	}
 
-	return path, nil
+	return file, nil
 }
 
 // quoteHCL makes a string literal without templates of a path.

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package toolchain
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// machinePackages are packages of Debian or Ubuntu with what a real machine runs and no
+// Go module has.
+var machinePackages = [...]string{"runc", "containernetworking-plugins", "kmod", "mount"}
+
+// packagesRecipe changes when the way they are unpacked does.
+const packagesRecipe = "1"
+
+// MachinePackages returns a directory with the files of runc, the plugins of CNI, modprobe
+// and mount, and of the libraries that they need. They are fetched with apt-get from where
+// this machine has its packages, and unpacked; nothing is installed.
+func MachinePackages(ctx context.Context, options Options) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+
+	name := "packages-" + key([]byte(strings.Join(machinePackages[:], " ")), []byte(runtime.GOARCH), []byte(packagesRecipe))
+
+	return entry{cache: cache, name: name}.ensure(ctx, options.progress(), func(ctx context.Context, dir string) error {
+		return fetchPackages(ctx, dir, options.progress())
+	})
+}
+
+func fetchPackages(ctx context.Context, dir string, progress io.Writer) error {
+	started := time.Now()
+
+	fmt.Fprintf(progress, "fetching the packages %s and what they need: once, some seconds\n", strings.Join(machinePackages[:], ", "))
+
+	apt, err := newAptDir(filepath.Join(dir, ".apt"))
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(apt.dir)
+
+	if err := apt.run(ctx, "update"); err != nil {
+		return err
+	}
+
+	if err := apt.run(ctx, append([]string{"--yes", "--download-only", "install"}, machinePackages[:]...)...); err != nil {
+		return err
+	}
+
+	files, err := filepath.Glob(filepath.Join(apt.dir, "cache", "archives", "*.deb"))
+	if err != nil {
+		return fmt.Errorf("listing the packages: %w", err)
+	}
+
+	for _, file := range files {
+		if err := unpackPackage(ctx, file, dir); err != nil {
+			return fmt.Errorf("unpacking %s: %w", filepath.Base(file), err)
+		}
+	}
+
+	fmt.Fprintf(progress, "fetched %d packages in %s\n", len(files), time.Since(started).Round(time.Second))
+
+	return nil
+}
+
+// aptDir is the state of a system on which nothing is installed, so that apt-get fetches
+// every dependency and touches nothing of this machine.
+type aptDir struct{ dir string }
+
+func newAptDir(dir string) (aptDir, error) {
+	for _, sub := range []string{"state/lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return aptDir{}, fmt.Errorf("creating the directories of apt-get: %w", err)
+		}
+	}
+
+	if err := os.WriteFile(filepath.Join(dir, "state", "status"), nil, 0o644); err != nil {
+		return aptDir{}, fmt.Errorf("creating the state of apt-get: %w", err)
+	}
+
+	return aptDir{dir}, nil
+}
+
+func (a aptDir) run(ctx context.Context, args ...string) error {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return errors.New("apt-get is not on PATH: real machines take runc and mount from packages of Debian or Ubuntu")
+	}
+
+	settings := []string{
+		"Dir::State=" + filepath.Join(a.dir, "state"),
+		"Dir::State::status=" + filepath.Join(a.dir, "state", "status"),
+		"Dir::Cache=" + filepath.Join(a.dir, "cache"),
+		"APT::Sandbox::User=root", "APT::Install-Recommends=false", "Acquire::Retries=3",
+	}
+
+	var all []string
+
+	for _, setting := range settings {
+		all = append(all, "-o", setting)
+	}
+
+	command := exec.CommandContext(ctx, "apt-get", append(all, args...)...)
+	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	command.WaitDelay = time.Second
+
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, said)
+	}
+
+	return nil
+}
+
+// unpackPackage writes the files of a package below dir, programs to usr/bin and libraries
+// to usr/lib whatever the package says, as systems with a merged /usr have them.
+func unpackPackage(ctx context.Context, file, dir string) error {
+	var complaint bytes.Buffer
+
+	command := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
+	command.Stderr = &complaint
+	command.WaitDelay = time.Second
+
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("preparing dpkg-deb: %w", err)
+	}
+
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("starting dpkg-deb: %w", err)
+	}
+
+	unpacking := unpack(tar.NewReader(output), dir)
+
+	// What was not read, after an error, would keep dpkg-deb from ending.
+	_, _ = io.Copy(io.Discard, output)
+
+	if err := command.Wait(); err != nil {
+		return fmt.Errorf("dpkg-deb: %w\n%s", err, &complaint)
+	}
+
+	return unpacking
+}
+
+func unpack(archive *tar.Reader, dir string) error {
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err != nil {
+			return fmt.Errorf("reading the archive: %w", err)
+		}
+
+		name, wanted := merged(header.Name)
+		if !wanted {
+			continue
+		}
+
+		target := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+
+		switch header.Typeflag {
+		case tar.TypeReg:
+			err = unpackFile(target, header.FileInfo().Mode(), archive)
+		case tar.TypeSymlink:
+			err = os.Symlink(header.Linkname, target)
+		case tar.TypeLink:
+			from, _ := merged(header.Linkname)
+			err = os.Link(filepath.Join(dir, filepath.FromSlash(from)), target)
+		}
+
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+}
+
+func unpackFile(path string, mode fs.FileMode, content io.Reader) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode.Perm())
+	if err != nil {
+		return err
+	}
+
+	_, err = io.Copy(file, content)
+
+	return errors.Join(err, file.Close())
+}
+
+// merged is where a file of a package goes, and whether a machine needs it.
+func merged(name string) (string, bool) {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+
+	for _, move := range [][2]string{
+		{"bin/", "usr/bin/"}, {"sbin/", "usr/bin/"}, {"usr/sbin/", "usr/bin/"}, {"lib/", "usr/lib/"}, {"lib64/", "usr/lib64/"},
+	} {
+		if rest, found := strings.CutPrefix(name, move[0]); found {
+			name = move[1] + rest
+
+			break
+		}
+	}
+
+	for _, kept := range []string{"usr/bin/", "usr/lib/", "usr/lib64/"} {
+		if strings.HasPrefix(name, kept) {
+			return name, true
+		}
+	}
+
+	return "", false
+}
