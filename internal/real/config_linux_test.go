@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package real
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	machineryconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"golang.org/x/sys/unix"
+)
+
+// etcdTag is the release of etcd that internal/tools/kube pins.
+const etcdTag = "v3.6.8"
+
+// wantedOpenFiles is what a kubelet of Talos asks for unless it is told otherwise.
+const wantedOpenFiles = 1000000
+
+// configure makes the machine configurations and the administrator's talosconfig.
+func (w *world) configure() error {
+	contract, err := machineryconfig.ParseContractFromVersion(w.programs.talos.Version)
+	if err != nil {
+		return fmt.Errorf("finding the contract of Talos %s: %w", w.programs.talos.Version, err)
+	}
+
+	controlPlane := w.machines[0].address.String()
+
+	input, err := generate.NewInput(clusterName, "https://"+controlPlane+":6443", kubernetesVersions[0].String(),
+		generate.WithVersionContract(contract), generate.WithEndpointList([]string{controlPlane}))
+	if err != nil {
+		return fmt.Errorf("generating configurations: %w", err)
+	}
+
+	for _, m := range w.machines {
+		if err := w.configureMachine(input, m); err != nil {
+			return fmt.Errorf("configuring %s: %w", m.name, err)
+		}
+	}
+
+	client, err := input.Talosconfig()
+	if err != nil {
+		return fmt.Errorf("generating the talosconfig: %w", err)
+	}
+
+	for _, context := range client.Contexts {
+		for _, m := range w.machines {
+			context.Nodes = append(context.Nodes, m.address.String())
+		}
+	}
+
+	w.talosconfig = w.state("talosconfig")
+
+	return client.Save(w.talosconfig)
+}
+
+func (w *world) configureMachine(input *generate.Input, m *machine) error {
+	kind := machinetype.TypeWorker
+	if m.controlPlane {
+		kind = machinetype.TypeControlPlane
+	}
+
+	generated, err := input.Config(kind)
+	if err != nil {
+		return err
+	}
+
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+
+	patch, err := configpatcher.LoadPatch([]byte(w.patch(m, all)))
+	if err != nil {
+		return err
+	}
+
+	patched, err := configpatcher.Apply(configpatcher.WithConfig(generated), []configpatcher.Patch{patch})
+	if err != nil {
+		return err
+	}
+
+	if m.config, err = patched.Bytes(); err != nil {
+		return err
+	}
+
+	return os.WriteFile(w.state(m.name+".yaml"), m.config, 0o600)
+}
+
+// patch is what a machine of this suite has beside what every machine has.
+func (w *world) patch(m *machine, all []hierarchy) string {
+	kubelet := map[string]any{"extraArgs": map[string]string{"boot-id-file": bootIDFile}}
+	extra := map[string]any{}
+
+	if !all[0].unified() {
+		extra["failCgroupV1"] = false
+	}
+
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Max < wantedOpenFiles {
+		extra["maxOpenFiles"] = limit.Max
+	}
+
+	if len(extra) > 0 {
+		kubelet["extraConfig"] = extra
+	}
+
+	cluster := map[string]any{
+		"network":   map[string]any{"cni": map[string]any{"name": "none"}},
+		"discovery": map[string]any{"enabled": false},
+	}
+
+	if m.controlPlane {
+		cluster["proxy"] = map[string]any{"disabled": true}
+		cluster["coreDNS"] = map[string]any{"disabled": true}
+		cluster["etcd"] = map[string]any{"image": "registry.k8s.io/etcd:" + etcdTag}
+	}
+
+	documents := []map[string]any{
+		{
+			"machine": map[string]any{
+				"kubelet": kubelet,
+				"time":    map[string]any{"disabled": true},
+				// Container mode wants both.
+				"features":   map[string]any{"hostDNS": map[string]any{"enabled": true, "forwardKubeDNSToHost": true}},
+				"registries": map[string]any{"mirrors": map[string]any{"*": map[string]any{"endpoints": []string{"http://" + w.images.host}, "skipFallback": true}}},
+			},
+			"cluster": cluster,
+		},
+		{"apiVersion": "v1alpha1", "kind": "HostnameConfig", "auto": "off", "hostname": m.name},
+	}
+
+	var text strings.Builder
+
+	for _, document := range documents {
+		// JSON is YAML, and maps of text and numbers always encode.
+		content, _ := json.Marshal(document)
+
+		fmt.Fprintf(&text, "---\n%s\n", content)
+	}
+
+	return text.String()
+}
+
+// podNetwork is the configuration of CNI for one machine: a bridge with addresses of its own.
+func podNetwork(number byte) string {
+	return fmt.Sprintf(`{"name": "pods", "cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+"ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.244.%d.0/24"}]]}}]}
+`, number)
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package real runs the provider against Talos itself: machined with apid and trustd,
+// containerd, etcd, the kubelet and the Kubernetes components, built from their modules,
+// in Talos' container mode. make real runs it.
+//
+// The machines are a root directory and namespaces each. They, their network, their
+// registry and the tests live in one world: a process ID, mount and network namespace
+// whose init the kernel kills together with the process that made it. So nothing but
+// cgroups and a directory of the cache can outlive a run, and those are removed by a
+// process that only waits for the end of the run, or by the next run.
+//
+// Container mode has no boot slots: it refuses Upgrade and Rollback. What those do has
+// been run against the simulator alone.
+package real

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package real
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestRealLeavesNothingWhenItIsKilled kills a run of its own, in a world within this one,
+// while it makes its network, while its machines boot and while Kubernetes starts on them.
+func TestRealLeavesNothingWhenItIsKilled(t *testing.T) {
+	need(t)
+
+	for name, between := range map[string][2]time.Duration{
+		"at first": {0, 15 * time.Second}, "while machines boot": {15 * time.Second, 40 * time.Second},
+		"while Kubernetes starts": {40 * time.Second, 80 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) { killedAfter(t, between[0]+rand.N(between[1]-between[0])) })
+	}
+}
+
+func killedAfter(t *testing.T, moment time.Duration) {
+	t.Helper()
+	t.Logf("it is killed after %s", moment)
+
+	before, err := lookAround()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	runs := runDirs(t)
+
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var said bytes.Buffer
+
+	command := exec.Command(path, "-test.run", "^TestReal$", "-test.v")
+	command.Env = append(outsideEnvironment(os.Environ()), runVariable+"=1")
+	command.Stdout, command.Stderr = &said, &said
+	// What inherits the output may outlive what is killed.
+	command.WaitDelay = sweepPatience
+
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	ended := make(chan error, 1)
+
+	go func() { ended <- command.Wait() }()
+
+	select {
+	case err := <-ended:
+		t.Fatalf("the run ended before it was killed: %v\n%s", err, &said)
+	case <-time.After(moment):
+	}
+
+	if err := command.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Logf("it ended with %v; until then it said:\n%s", <-ended, &said)
+
+	for end := time.Now().Add(sweepPatience); runDirs(t) != runs; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %s there are the runs %q, want %q", sweepPatience, runDirs(t), runs)
+		}
+	}
+
+	left, err := leftSince(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(left) > 0 {
+		t.Errorf("it left behind:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// runDirs are the directories of the runs there are.
+func runDirs(t *testing.T) string {
+	t.Helper()
+
+	parent, err := runsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	dirs, err := filepath.Glob(filepath.Join(parent, runPrefix+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return strings.Join(dirs, " ")
+}
+
+// outsideEnvironment is an environment of a process that is in no world.
+func outsideEnvironment(environ []string) []string {
+	var kept []string
+
+	for _, entry := range environ {
+		if !strings.HasPrefix(entry, roleVariable+"=") && !strings.HasPrefix(entry, worldVariable+"=") {
+			kept = append(kept, entry)
+		}
+	}
+
+	return kept
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build linux
+
+// Command pause does nothing until it is asked to end; with the argument "stubborn" it
+// does not listen.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+)
+
+func main() {
+	asked := make(chan os.Signal, 1)
+
+	if slices.Contains(os.Args[1:], "stubborn") {
+		signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
+	} else {
+		signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM)
+	}
+
+	// In a pod it is the parent of what others leave.
+	orphans := make(chan os.Signal, 1)
+	signal.Notify(orphans, syscall.SIGCHLD)
+
+	for {
+		select {
+		case <-asked:
+			return
+		case <-orphans:
+			for pid := 1; pid > 0; {
+				pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+			}
+		}
+	}
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// nextTalos is the release that Talos is asked to upgrade to, which there is no need to have.
+const nextTalos = "1.13.10"
+
+// TestReal is one cluster from its first boot on. A part that fails ends the run: what
+// comes after it begins where it ends.
+func TestReal(t *testing.T) {
+	need(t)
+
+	ctx := t.Context()
+	w := openWorld(ctx, t)
+
+	for _, part := range []struct {
+		name string
+		run  func(ctx context.Context, t *testing.T)
+	}{
+		{"the machines boot", w.boots},
+		{"the provider sees what there is", w.observes},
+		{"Kubernetes is upgraded by a patch release", w.upgrades},
+		{"a killed upgrade goes on with the next apply", w.resumes},
+		{"nobody but an administrator changes anything", w.holdsToRoles},
+		{"Talos refuses an upgrade in container mode", w.isRefused},
+	} {
+		w.say("%s", part.name)
+
+		if !t.Run(part.name, func(t *testing.T) { part.run(ctx, t) }) {
+			t.FailNow()
+		}
+	}
+}
+
+func (w *world) boots(ctx context.Context, t *testing.T) {
+	first := w.machines[0].address.String()
+
+	for _, m := range w.machines {
+		w.until(ctx, t, m.name+" answers", bootPatience, func(ctx context.Context) error {
+			_, err := w.talosctl(ctx, "--nodes", m.address.String(), "version")
+
+			return err
+		})
+	}
+
+	w.until(ctx, t, "etcd is bootstrapped", bootPatience, func(ctx context.Context) error {
+		said, err := w.talosctl(ctx, "--nodes", first, "bootstrap")
+		if err != nil && strings.Contains(said, "AlreadyExists") {
+			return nil
+		}
+
+		return err
+	})
+
+	w.until(ctx, t, "there is a kubeconfig", bootPatience, func(ctx context.Context) error {
+		_, err := w.talosctl(ctx, "--nodes", first, "kubeconfig", w.kubeconfig(), "--force", "--merge=false")
+
+		return err
+	})
+
+	client := w.client(t)
+
+	w.until(ctx, t, "both nodes are ready", bootPatience, func(ctx context.Context) error { return w.ready(ctx, client) })
+	w.mustBeHealthy(ctx, t)
+}
+
+// ready is what is missing until every machine is a node that is ready.
+func (w *world) ready(ctx context.Context, client kubernetes.Interface) error {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+
+	if len(nodes.Items) != len(w.machines) {
+		return fmt.Errorf("there are %d nodes, want %d", len(nodes.Items), len(w.machines))
+	}
+
+	for _, node := range nodes.Items {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+				return fmt.Errorf("%s is not ready: %s", node.Name, condition.Message)
+			}
+		}
+	}
+
+	return nil
+}
+
+// observed is what is read of the data source of the current versions.
+type observed struct {
+	ID    string `json:"id"`
+	Nodes map[string]struct {
+		Ready bool `json:"ready"`
+	} `json:"nodes"`
+	Talos      struct{ Lowest string } `json:"talos"`
+	Kubernetes struct{ Lowest string } `json:"kubernetes"`
+}
+
+func (w *world) observes(ctx context.Context, t *testing.T) {
+	f := w.terraform(t, "data \"talosupgrade_current_versions\" \"this\" {}\n\noutput \"it\" {\n  value = data.talosupgrade_current_versions.this\n}\n")
+	f.apply(ctx, t).must(nothingToDo)
+
+	var found observed
+
+	f.outputs(ctx, t, &found)
+
+	if want := strings.TrimPrefix(w.programs.talos.Version, "v"); found.Talos.Lowest != want {
+		t.Errorf("the lowest Talos is %q, want %q", found.Talos.Lowest, want)
+	}
+
+	if want := kubernetesVersions[0].String(); found.Kubernetes.Lowest != want {
+		t.Errorf("the lowest Kubernetes is %q, want %q", found.Kubernetes.Lowest, want)
+	}
+
+	for _, m := range w.machines {
+		if node, there := found.Nodes[m.name]; !there || !node.Ready {
+			t.Errorf("of %s it says %+v (there: %t), want that it is ready", m.name, node, there)
+		}
+	}
+}
+
+func (w *world) upgrades(ctx context.Context, t *testing.T) {
+	target := kubernetesVersions[1]
+	saved := filepath.Join(t.TempDir(), "etcd")
+	f := w.terraform(t, fmt.Sprintf(
+		"resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n  etcd_snapshot = { directory = %s }\n}\n", target, quote(saved)))
+
+	f.plan(ctx, t).must(somethingToDo, target.String())
+	f.apply(ctx, t).must(nothingToDo)
+	f.plan(ctx, t).must(nothingToDo)
+
+	w.mustRun(ctx, t, target)
+	w.mustHaveTold(ctx, t, target)
+	w.mustBeASnapshot(ctx, t, saved)
+	w.mustBeHealthy(ctx, t)
+}
+
+// mustRun looks at what the kubelets say, and at the images of the control plane's pods.
+func (w *world) mustRun(ctx context.Context, t *testing.T, wanted version.Version) {
+	t.Helper()
+
+	client := w.client(t)
+
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, node := range nodes.Items {
+		if node.Status.NodeInfo.KubeletVersion != wanted.Tag() || node.Spec.Unschedulable {
+			t.Errorf("%s runs kubelet %s (cordoned: %t), want %s", node.Name, node.Status.NodeInfo.KubeletVersion, node.Spec.Unschedulable, wanted.Tag())
+		}
+	}
+
+	for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=" + component})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if len(pods.Items) != 1 {
+			t.Errorf("there are %d pods of %s, want 1", len(pods.Items), component)
+		}
+
+		for _, pod := range pods.Items {
+			for _, status := range pod.Status.ContainerStatuses {
+				if !status.Ready || !strings.HasSuffix(status.Image, "/"+component+":"+wanted.Tag()) {
+					t.Errorf("%s runs %s (ready: %t), want %s", pod.Name, status.Image, status.Ready, wanted.Tag())
+				}
+			}
+		}
+	}
+
+	said, err := client.Discovery().ServerVersion()
+	if err != nil || said.GitVersion != wanted.Tag() {
+		t.Errorf("the API server calls itself %v (%v), want %s", said, err, wanted.Tag())
+	}
+}
+
+// mustHaveTold looks for the annotations and Events of an upgrade that is completed.
+func (w *world) mustHaveTold(ctx context.Context, t *testing.T, target version.Version) {
+	t.Helper()
+
+	client := w.client(t)
+
+	object, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "talosupgrade", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for key, want := range map[string]string{
+		"kubernetes-status":   "completed",
+		"kubernetes-current":  target.String(),
+		"kubernetes-progress": fmt.Sprintf("%d/%d", len(w.machines), len(w.machines)),
+		"talos-status":        "idle",
+		"talos-current":       strings.TrimPrefix(w.programs.talos.Version, "v"),
+	} {
+		if found := object.Annotations["upgrade.vitistack.io/"+key]; found != want {
+			t.Errorf("the annotation %s is %q, want %q", key, found, want)
+		}
+	}
+
+	w.until(ctx, t, "there are Events of the upgrade", time.Minute, func(ctx context.Context) error {
+		events, err := client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+
+		reasons := map[string]int{}
+
+		for _, event := range events.Items {
+			if event.Source.Component == "talosupgrade" || event.ReportingController == "talosupgrade" {
+				reasons[event.Reason]++
+			}
+		}
+
+		for _, reason := range []string{"UpgradeStarted", "ComponentUpgraded", "UpgradeCompleted"} {
+			if reasons[reason] == 0 {
+				return fmt.Errorf("no Event has the reason %s: %v", reason, reasons)
+			}
+		}
+
+		return nil
+	})
+
+	w.mustHaveNoJournal(ctx, t)
+}
+
+// mustBeASnapshot has etcd's own tool look at the file.
+func (w *world) mustBeASnapshot(ctx context.Context, t *testing.T, dir string) {
+	t.Helper()
+
+	files, err := filepath.Glob(filepath.Join(dir, "*.db"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("in %s are the snapshots %v (%v), want one", dir, files, err)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+
+	said, err := w.call(ctx, w.programs.talos.Etcdutl, "snapshot", "status", files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w.say("etcdutl says of the snapshot: %s", strings.TrimSpace(said))
+
+	restored := filepath.Join(t.TempDir(), "restored")
+	if _, err := w.call(ctx, w.programs.talos.Etcdutl, "snapshot", "restore", files[0], "--data-dir", restored); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := os.Stat(filepath.Join(restored, "member", "snap", "db")); err != nil {
+		t.Error(err)
+	}
+}
+
+// resumes kills the CLI and the provider when the API server is told to run the next
+// release, and applies again.
+func (w *world) resumes(ctx context.Context, t *testing.T) {
+	target := kubernetesVersions[2]
+	f := w.terraform(t, fmt.Sprintf("resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n}\n", target))
+	apply := f.begin(ctx, t)
+
+	w.until(ctx, t, "the API server is told to run the next release", applyPatience, func(ctx context.Context) error {
+		said, err := w.talosctl(ctx, "--nodes", w.machines[0].address.String(), "get", "apiserverconfigs", "--output", "yaml")
+		if err != nil {
+			return err
+		}
+
+		if !strings.Contains(said, ":"+target.Tag()) {
+			return errors.New("it is told to run another one")
+		}
+
+		return nil
+	})
+
+	apply.kill()
+
+	f.apply(ctx, t).must(nothingToDo)
+	f.plan(ctx, t).must(nothingToDo)
+
+	w.mustRun(ctx, t, target)
+	w.mustHaveTold(ctx, t, target)
+	w.mustBeHealthy(ctx, t)
+}
+
+// isRefused asks for the one thing that container mode does not do.
+func (w *world) isRefused(ctx context.Context, t *testing.T) {
+	f := w.terraform(t, fmt.Sprintf("resource \"talosupgrade_cluster\" \"this\" {\n  talos_version = %q\n}\n", nextTalos))
+
+	f.plan(ctx, t).must(somethingToDo, nextTalos)
+	f.apply(ctx, t).must(failed, "method is not supported in container mode")
+
+	client := w.client(t)
+
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, node := range nodes.Items {
+		if node.Spec.Unschedulable {
+			t.Errorf("%s is left cordoned", node.Name)
+		}
+	}
+
+	w.mustHaveNoJournal(ctx, t)
+
+	object, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "talosupgrade", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if status := object.Annotations["upgrade.vitistack.io/talos-status"]; status != "failed" {
+		t.Errorf("the annotation talos-status is %q, want failed", status)
+	}
+
+	w.mustBeHealthy(ctx, t)
+}
+
+// mustHaveNoJournal wants that no machine is in the middle of anything. What is not about a
+// machine stays: the format, who wrote last, the last snapshot.
+func (w *world) mustHaveNoJournal(ctx context.Context, t *testing.T) {
+	t.Helper()
+
+	journal, err := w.client(t).CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "talosupgrade-journal", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, key := range []string{"format", "holder", "etcd-snapshot"} {
+		delete(journal.Data, key)
+	}
+
+	if len(journal.Data) > 0 {
+		t.Errorf("the journal has %v, want no machine", journal.Data)
+	}
+}

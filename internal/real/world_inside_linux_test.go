@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/toolchain"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+const (
+	architecture = runtime.GOARCH
+	clusterName  = "real"
+	// bootPatience bounds how long machines may take to boot beside other work.
+	bootPatience = 10 * time.Minute
+)
+
+// kubernetesVersions are the release that the cluster begins with and those that it is upgraded to.
+var kubernetesVersions = []version.Version{version.MustParse("1.36.3"), version.MustParse("1.36.4"), version.MustParse("1.36.5")}
+
+// world is what is inside: machines, their network and their registry.
+type world struct {
+	dir      string
+	cgroups  cgroups
+	programs programs
+	// root is what all machines have in common.
+	root     string
+	images   *images
+	machines []*machine
+	started  time.Time
+
+	// talosconfig is the path of the administrator's.
+	talosconfig string
+	cli         toolchain.CLI
+	provider    string
+}
+
+// openWorld starts a control plane and a worker.
+func openWorld(ctx context.Context, t *testing.T) *world {
+	t.Helper()
+
+	w := &world{dir: os.Getenv(worldVariable), started: time.Now()}
+
+	note, err := readNote(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w.cgroups = note.Cgroups
+
+	if w.programs, err = prepare(ctx, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { w.close(t) })
+
+	for _, step := range []func(context.Context) error{w.findCommands, w.makeGround, w.makeImages, w.makeMachines} {
+		if err := step(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	return w
+}
+
+// say writes a line of progress.
+func (w *world) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%6s  %s\n", time.Since(w.started).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+func (w *world) findCommands(ctx context.Context) error {
+	options := toolchain.Options{Progress: os.Stderr}
+
+	var err error
+
+	if w.cli, err = toolchain.Terraform(ctx, options); err != nil {
+		return err
+	}
+
+	w.provider, err = toolchain.BuildProvider(ctx, options)
+
+	return err
+}
+
+// state is a path of what goes with the world.
+func (w *world) state(path ...string) string {
+	return filepath.Join(append([]string{w.dir, stateDir}, path...)...)
+}
+
+func (w *world) makeGround(context.Context) error {
+	if err := makeBridge(); err != nil {
+		return err
+	}
+
+	w.root = w.state("machine")
+
+	return buildRoot(w.root, w.programs)
+}
+
+// makeImages fills the registry with what the machines of all releases run.
+func (w *world) makeImages(ctx context.Context) error {
+	logs, err := os.Create(w.state("registry.log"))
+	if err != nil {
+		return err
+	}
+
+	if w.images, err = serveImages(logs); err != nil {
+		return err
+	}
+
+	// What the kubelet calls to mount volumes, and the libraries of that.
+	base, err := tree(w.programs.packages, func(path string) bool {
+		return strings.HasPrefix(path, "usr/lib/") && !strings.HasPrefix(path, "usr/lib/cni/") || strings.HasPrefix(path, "usr/lib64/") ||
+			slices.Contains([]string{"usr/bin/mount", "usr/bin/umount"}, path)
+	})
+	if err != nil {
+		return err
+	}
+
+	for link, target := range map[string]string{"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run"} {
+		base = append(base, file{path: link, link: target})
+	}
+
+	base = append(base, file{path: "etc/passwd", mode: 0o644, content: []byte("root:x:0:0:root:/root:/sbin/nologin\n")})
+
+	const bin = "usr/local/bin/"
+
+	base = append(base, program(w.programs.kubelet, bin+"kubelet"))
+
+	made := map[string]*layer{
+		"registry.k8s.io/etcd:" + etcdTag: {files: []file{program(w.programs.etcd, bin+"etcd")}},
+	}
+
+	// The tags of containerd's own default and of Talos'.
+	for _, tag := range []string{"3.10", "3.10.1", "3.10.2"} {
+		made["registry.k8s.io/pause:"+tag] = &layer{files: []file{program(w.programs.pause, "pause")}}
+	}
+
+	// What is asked for is pulled before anything else, whatever is in it.
+	made["ghcr.io/siderolabs/installer:v"+nextTalos] = &layer{files: []file{program(w.programs.pause, "pause")}}
+
+	for _, release := range w.programs.releases {
+		tag := ":" + release.Version.Tag()
+		made["registry.k8s.io/kube-apiserver"+tag] = &layer{files: []file{program(release.APIServer, bin+"kube-apiserver")}}
+		made["registry.k8s.io/kube-controller-manager"+tag] = &layer{files: []file{program(release.ControllerManager, bin+"kube-controller-manager")}}
+		made["registry.k8s.io/kube-scheduler"+tag] = &layer{files: []file{program(release.Scheduler, bin+"kube-scheduler")}}
+		made["ghcr.io/siderolabs/kubelet"+tag] = &layer{files: append(slices.Clone(base), program(release.Kubelet, bin+"kubelet.real"))}
+	}
+
+	config := v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
+
+	for reference, l := range made {
+		one := config
+		if strings.Contains(reference, "/pause:") {
+			one.Entrypoint = []string{"/pause"}
+		}
+
+		if err := w.images.push(ctx, reference, l, one); err != nil {
+			return err
+		}
+	}
+
+	w.say("the registry serves %d images", len(made))
+
+	return nil
+}
+
+// close takes the power from all machines and keeps their logs if the test has failed.
+func (w *world) close(t *testing.T) {
+	t.Helper()
+
+	for _, m := range w.machines {
+		m.cut()
+	}
+
+	if w.images != nil {
+		w.images.server.Close()
+	}
+
+	if !t.Failed() {
+		return
+	}
+
+	parent, err := runsDir()
+	if err != nil {
+		t.Error(err)
+
+		return
+	}
+
+	dir := filepath.Join(parent, "logs-"+w.started.Format("20060102-150405"))
+	err = errors.Join(keepLogs(w.machines, dir), copyFile(w.state("registry.log"), filepath.Join(dir, "registry.log")))
+
+	fmt.Fprintf(os.Stderr, "the logs of the machines are in %s (%v)\n", dir, err)
+}
+
+// until polls for a condition, and fails the test with what was wrong last.
+func (w *world) until(ctx context.Context, t *testing.T, what string, patience time.Duration, holds func(ctx context.Context) error) {
+	t.Helper()
+
+	begun := time.Now()
+
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+
+	for {
+		err := holds(ctx)
+		if err == nil {
+			w.say("%s, after %s", what, time.Since(begun).Round(time.Second))
+
+			return
+		}
+
+		for _, m := range w.machines {
+			select {
+			case <-m.ended:
+				t.Fatalf("%s has ended while this was waited for: %s: %v", m.name, what, m.failure)
+			default:
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within %s: %s: %v", patience, what, err)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (w *world) makeMachines(context.Context) error {
+	for i, name := range []string{"control-plane", "worker"} {
+		w.machines = append(w.machines, &machine{
+			name: name, controlPlane: i == 0, dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
+		})
+	}
+
+	if err := w.configure(); err != nil {
+		return err
+	}
+
+	for _, m := range w.machines {
+		if err := os.MkdirAll(m.dir, 0o755); err != nil {
+			return err
+		}
+
+		if err := m.power(w); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+
+	w.say("both machines have power")
+
+	return nil
+}
