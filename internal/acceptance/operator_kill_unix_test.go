@@ -5,6 +5,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
