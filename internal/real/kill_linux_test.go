@@ -31,7 +31,10 @@ func killedAfter(t *testing.T, moment time.Duration) {
 	t.Helper()
 	t.Logf("it is killed after %s", moment)
 
-	before, err := lookAround()
+	// What is within this world is in its cgroups as well.
+	own := filepath.Base(os.Getenv(worldVariable))
+
+	before, err := lookAround(own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,7 @@ func killedAfter(t *testing.T, moment time.Duration) {
 		}
 	}
 
-	left, err := leftSince(before)
+	left, err := leftSince(before, own)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -266,19 +266,31 @@ func beSweeper() error {
 // surroundings are what a run could leave behind, each with the name of a person's tool for it.
 type surroundings map[string]struct{}
 
-// lookAround notes the namespaces, mounts, links, cgroups and parameters of the machine.
-func lookAround() (surroundings, error) {
+// lookAround notes the namespaces, mounts, links, cgroups and parameters of the machine. Of
+// runs it notes what belongs to the one with the name, since another may go on beside it.
+func lookAround(name string) (surroundings, error) {
 	found := surroundings{}
 
-	spaces, err := filepath.Glob("/proc/[0-9]*/ns/*")
+	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		return nil, fmt.Errorf("listing namespaces: %w", err)
+		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 
-	for _, path := range spaces {
-		// A process may have ended meanwhile.
-		if name, err := os.Readlink(path); err == nil {
-			found["namespace "+name] = struct{}{}
+	for _, process := range processes {
+		// It may have ended meanwhile.
+		if own, err := os.ReadFile(filepath.Join(process, "cgroup")); err != nil || ofAnotherRun(string(own), name) {
+			continue
+		}
+
+		spaces, err := filepath.Glob(filepath.Join(process, "ns", "*"))
+		if err != nil {
+			return nil, fmt.Errorf("listing namespaces: %w", err)
+		}
+
+		for _, path := range spaces {
+			if space, err := os.Readlink(path); err == nil {
+				found["namespace "+space] = struct{}{}
+			}
 		}
 	}
 
@@ -307,24 +319,27 @@ func lookAround() (surroundings, error) {
 	}
 
 	// The cgroups of other programs come and go.
-	return found, filepath.WalkDir(cgroupMount, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(entry.Name(), runPrefix) {
+	return found, filepath.WalkDir(cgroupMount, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, runPrefix) && !ofAnotherRun(path, name) {
 			found["cgroup "+path] = struct{}{}
-
-			return fs.SkipDir
 		}
 
 		return nil
 	})
 }
 
+// ofAnotherRun reports whether cgroups are those of a run, and not of the one with the name.
+func ofAnotherRun(cgroups, name string) bool {
+	return strings.Contains(cgroups, runPrefix) && (name == "" || !strings.Contains(cgroups, name))
+}
+
 // leftSince is what there is beside what there was. Another program may just be starting or
 // ending, so it looks again for a while.
-func leftSince(before surroundings) ([]string, error) {
+func leftSince(before surroundings, name string) ([]string, error) {
 	const patience = 10 * time.Second
 
 	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
-		after, err := lookAround()
+		after, err := lookAround(name)
 		if err != nil {
 			return nil, err
 		}

@@ -86,7 +86,7 @@ func makeWorld() (code int, err error) {
 		return 1, err
 	}
 
-	before, err := lookAround()
+	before, err := lookAround("")
 	if err != nil {
 		return 1, err
 	}
@@ -107,7 +107,7 @@ func makeWorld() (code int, err error) {
 		return 1, err
 	}
 
-	left, err := leftSince(before)
+	left, err := leftSince(before, filepath.Base(run.dir))
 	if err != nil {
 		return 1, err
 	}
