@@ -23,9 +23,9 @@ const wantedOpenFiles = 1000000
 
 // configure makes the machine configurations and the administrator's talosconfig.
 func (w *world) configure() error {
-	contract, err := machineryconfig.ParseContractFromVersion(w.programs.talos.Version)
+	contract, err := machineryconfig.ParseContractFromVersion(w.programs.Talos.Version)
 	if err != nil {
-		return fmt.Errorf("finding the contract of Talos %s: %w", w.programs.talos.Version, err)
+		return fmt.Errorf("finding the contract of Talos %s: %w", w.programs.Talos.Version, err)
 	}
 
 	controlPlane := w.machines[0].address.String()

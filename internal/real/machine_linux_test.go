@@ -69,7 +69,7 @@ func (m *machine) power(w *world) error {
 	defer log.Close()
 
 	order, err := json.Marshal(machineOrder{
-		Name: m.name, Address: m.address, Dir: m.dir, Lower: []string{w.root, w.programs.packages},
+		Name: m.name, Address: m.address, Dir: m.dir, Lower: []string{w.root, w.programs.Packages},
 		Hierarchies: all, BootID: newUUID(), Config: m.config,
 	})
 	if err != nil {
@@ -346,14 +346,14 @@ func buildRoot(dir string, from programs) error {
 		}
 	}
 
-	config := from.talos.Config
+	config := from.Talos.Config
 
 	copies := map[string]string{
-		from.talos.Machined: "usr/bin/init",
-		from.runc:           "usr/bin/runc",
-		filepath.Join(from.containerd, "containerd"):              "usr/bin/containerd",
-		filepath.Join(from.containerd, "containerd-shim-runc-v2"): "usr/bin/containerd-shim-runc-v2",
-		filepath.Join(from.packages, "usr", "bin", "runc"):        "usr/bin/runc.real",
+		from.Talos.Machined: "usr/bin/init",
+		from.Runc:           "usr/bin/runc",
+		filepath.Join(from.Containerd, "containerd"):              "usr/bin/containerd",
+		filepath.Join(from.Containerd, "containerd-shim-runc-v2"): "usr/bin/containerd-shim-runc-v2",
+		filepath.Join(from.Packages, "usr", "bin", "runc"):        "usr/bin/runc.real",
 		filepath.Join(config, "containerd.toml"):                  "etc/containerd/config.toml",
 		filepath.Join(config, "cri-containerd.toml"):              "etc/cri/containerd.toml",
 		filepath.Join(config, "cri-plugin.part"):                  "etc/cri/conf.d/00-base.part",
@@ -365,7 +365,7 @@ func buildRoot(dir string, from programs) error {
 		}
 	}
 
-	plugins := os.DirFS(filepath.Join(from.packages, "usr", "lib", "cni"))
+	plugins := os.DirFS(filepath.Join(from.Packages, "usr", "lib", "cni"))
 	if err := os.CopyFS(filepath.Join(dir, "opt", "cni", "bin"), plugins); err != nil {
 		return fmt.Errorf("copying the plugins of CNI: %w", err)
 	}
@@ -385,7 +385,7 @@ func buildRoot(dir string, from programs) error {
 		"etc/cri/conf.d/cri.toml": "", "etc/cri/conf.d/01-registries.part": "", "etc/cri/conf.d/20-customization.part": "",
 		"etc/cri/conf.d/base-spec.json": "", "etc/ssl/certs/ca-certificates.crt": "", "etc/iscsi/initiatorname.iscsi": "",
 		"etc/nvme/hostid": "", "etc/nvme/hostnqn": "", "etc/localtime": "",
-		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", from.talos.Version),
+		"etc/os-release": fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%[1]s\nPRETTY_NAME=\"Talos (%[1]s)\"\n", from.Talos.Version),
 	}
 
 	for name, content := range files {

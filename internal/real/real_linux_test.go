@@ -121,7 +121,7 @@ func (w *world) observes(ctx context.Context, t *testing.T) {
 
 	f.outputs(ctx, t, &found)
 
-	if want := strings.TrimPrefix(w.programs.talos.Version, "v"); found.Talos.Lowest != want {
+	if want := strings.TrimPrefix(w.programs.Talos.Version, "v"); found.Talos.Lowest != want {
 		t.Errorf("the lowest Talos is %q, want %q", found.Talos.Lowest, want)
 	}
 
@@ -210,7 +210,7 @@ func (w *world) mustHaveTold(ctx context.Context, t *testing.T, target version.V
 		"kubernetes-current":  target.String(),
 		"kubernetes-progress": fmt.Sprintf("%d/%d", len(w.machines), len(w.machines)),
 		"talos-status":        "idle",
-		"talos-current":       strings.TrimPrefix(w.programs.talos.Version, "v"),
+		"talos-current":       strings.TrimPrefix(w.programs.Talos.Version, "v"),
 	} {
 		if found := object.Annotations["upgrade.vitistack.io/"+key]; found != want {
 			t.Errorf("the annotation %s is %q, want %q", key, found, want)
@@ -255,7 +255,7 @@ func (w *world) mustBeASnapshot(ctx context.Context, t *testing.T, dir string) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 
-	said, err := w.call(ctx, w.programs.talos.Etcdutl, "snapshot", "status", files[0])
+	said, err := w.call(ctx, w.programs.Talos.Etcdutl, "snapshot", "status", files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func (w *world) mustBeASnapshot(ctx context.Context, t *testing.T, dir string) {
 	w.say("etcdutl says of the snapshot: %s", strings.TrimSpace(said))
 
 	restored := filepath.Join(t.TempDir(), "restored")
-	if _, err := w.call(ctx, w.programs.talos.Etcdutl, "snapshot", "restore", files[0], "--data-dir", restored); err != nil {
+	if _, err := w.call(ctx, w.programs.Talos.Etcdutl, "snapshot", "restore", files[0], "--data-dir", restored); err != nil {
 		t.Fatal(err)
 	}
 

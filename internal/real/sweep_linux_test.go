@@ -44,6 +44,7 @@ const tunablesDir = "/proc/sys/"
 
 // outside is what a run has outside of its world.
 type outside struct {
+	Programs programs
 	Cgroups  cgroups
 	Tunables map[string]string
 }
@@ -68,7 +69,7 @@ func runsDir() (string, error) {
 }
 
 // openRun sweeps up after runs that nobody sweeps up after any more, and begins one.
-func openRun() (*run, error) {
+func openRun(made programs) (*run, error) {
 	parent, err := runsDir()
 	if err != nil {
 		return nil, err
@@ -83,13 +84,13 @@ func openRun() (*run, error) {
 		return nil, fmt.Errorf("making the directory of the run: %w", err)
 	}
 
-	made := &run{dir: dir}
+	opened := &run{dir: dir}
 
-	if made.lock, err = os.Create(filepath.Join(dir, lockFile)); err != nil {
+	if opened.lock, err = os.Create(filepath.Join(dir, lockFile)); err != nil {
 		return nil, fmt.Errorf("making the lock of the run: %w", err)
 	}
 
-	if err := syscall.Flock(int(made.lock.Fd()), syscall.LOCK_EX); err != nil {
+	if err := syscall.Flock(int(opened.lock.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("locking the run: %w", err)
 	}
 
@@ -103,7 +104,7 @@ func openRun() (*run, error) {
 	}
 
 	// They are noted before they exist: whoever sweeps up must know all of them.
-	note := outside{Tunables: readTunables()}
+	note := outside{Programs: made, Tunables: readTunables()}
 	for _, one := range all {
 		note.Cgroups = append(note.Cgroups, filepath.Join(one.Parent, filepath.Base(dir)))
 	}
@@ -112,9 +113,9 @@ func openRun() (*run, error) {
 		return nil, err
 	}
 
-	made.cgroups, err = makeCgroups(filepath.Base(dir))
+	opened.cgroups, err = makeCgroups(filepath.Base(dir))
 
-	return made, errors.Join(err, func() error {
+	return opened, errors.Join(err, func() error {
 		if err != nil {
 			return sweep(dir)
 		}

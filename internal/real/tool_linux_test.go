@@ -37,7 +37,7 @@ func (w *world) talosctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 
-	return w.call(ctx, w.programs.talos.Talosctl, append([]string{"--talosconfig", w.talosconfig}, args...)...)
+	return w.call(ctx, w.programs.Talos.Talosctl, append([]string{"--talosconfig", w.talosconfig}, args...)...)
 }
 
 // call runs a program and returns what it says.
@@ -73,7 +73,7 @@ func (w *world) mustBeHealthy(ctx context.Context, t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, patience+callPatience)
 	defer cancel()
 
-	said, err := w.call(ctx, w.programs.talos.Talosctl, "--talosconfig", w.talosconfig, "--nodes", controlPlanes[0],
+	said, err := w.call(ctx, w.programs.Talos.Talosctl, "--talosconfig", w.talosconfig, "--nodes", controlPlanes[0],
 		"health", "--wait-timeout", patience.String(),
 		"--control-plane-nodes", strings.Join(controlPlanes, ","), "--worker-nodes", strings.Join(workers, ","))
 	if err != nil {
@@ -127,7 +127,7 @@ type result struct {
 func (w *world) terraform(t *testing.T, configuration string) terraform {
 	t.Helper()
 
-	space, err := workspace.New(t.TempDir(), w.cli, w.provider)
+	space, err := workspace.New(t.TempDir(), w.programs.CLI, w.programs.Provider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func (f terraform) run(ctx context.Context, t *testing.T, args ...string) result
 	}
 
 	t.Logf("%s, %s:\n%s", strings.Join(args, " "), time.Since(begun).Round(time.Second), &output)
-	f.w.say("%s %s ended with %d after %s", f.w.cli.Name, args[0], command.ProcessState.ExitCode(), time.Since(begun).Round(time.Second))
+	f.w.say("%s %s ended with %d after %s", f.w.programs.CLI.Name, args[0], command.ProcessState.ExitCode(), time.Since(begun).Round(time.Second))
 
 	return result{t: t, exit: command.ProcessState.ExitCode(), output: output.String()}
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/toolchain"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -44,8 +44,6 @@ type world struct {
 
 	// talosconfig is the path of the administrator's.
 	talosconfig string
-	cli         toolchain.CLI
-	provider    string
 }
 
 // openWorld starts a control plane and a worker.
@@ -59,15 +57,11 @@ func openWorld(ctx context.Context, t *testing.T) *world {
 		t.Fatal(err)
 	}
 
-	w.cgroups = note.Cgroups
-
-	if w.programs, err = prepare(ctx, os.Stderr); err != nil {
-		t.Fatal(err)
-	}
+	w.cgroups, w.programs = note.Cgroups, note.Programs
 
 	t.Cleanup(func() { w.close(t) })
 
-	for _, step := range []func(context.Context) error{w.findCommands, w.makeGround, w.makeImages, w.makeMachines} {
+	for _, step := range []func(context.Context) error{w.makeGround, w.makeImages, w.makeMachines} {
 		if err := step(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -79,20 +73,6 @@ func openWorld(ctx context.Context, t *testing.T) *world {
 // say writes a line of progress.
 func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6s  %s\n", time.Since(w.started).Round(time.Second), fmt.Sprintf(format, args...))
-}
-
-func (w *world) findCommands(ctx context.Context) error {
-	options := toolchain.Options{Progress: os.Stderr}
-
-	var err error
-
-	if w.cli, err = toolchain.Terraform(ctx, options); err != nil {
-		return err
-	}
-
-	w.provider, err = toolchain.BuildProvider(ctx, options)
-
-	return err
 }
 
 // state is a path of what goes with the world.
@@ -122,7 +102,7 @@ func (w *world) makeImages(ctx context.Context) error {
 	}
 
 	// What the kubelet calls to mount volumes, and the libraries of that.
-	base, err := tree(w.programs.packages, func(path string) bool {
+	base, err := tree(w.programs.Packages, func(path string) bool {
 		return strings.HasPrefix(path, "usr/lib/") && !strings.HasPrefix(path, "usr/lib/cni/") || strings.HasPrefix(path, "usr/lib64/") ||
 			slices.Contains([]string{"usr/bin/mount", "usr/bin/umount"}, path)
 	})
@@ -138,22 +118,22 @@ func (w *world) makeImages(ctx context.Context) error {
 
 	const bin = "usr/local/bin/"
 
-	base = append(base, program(w.programs.kubelet, bin+"kubelet"))
+	base = append(base, program(w.programs.Kubelet, bin+"kubelet"))
 
 	made := map[string]*layer{
-		"registry.k8s.io/etcd:" + etcdTag: {files: []file{program(w.programs.etcd, bin+"etcd")}},
+		"registry.k8s.io/etcd:" + etcdTag: {files: []file{program(w.programs.Etcd, bin+"etcd")}},
 	}
 
 	// The tags of containerd's own default and of Talos'.
 	for _, tag := range []string{"3.10", "3.10.1", "3.10.2"} {
-		made["registry.k8s.io/pause:"+tag] = &layer{files: []file{program(w.programs.pause, "pause")}}
+		made["registry.k8s.io/pause:"+tag] = &layer{files: []file{program(w.programs.Pause, "pause")}}
 	}
 
 	// What is asked for is pulled before anything else, whatever is in it.
-	made["ghcr.io/siderolabs/installer:v"+nextTalos] = &layer{files: []file{program(w.programs.pause, "pause")}}
+	made["ghcr.io/siderolabs/installer:v"+nextTalos] = &layer{files: []file{program(w.programs.Pause, "pause")}}
 
-	for _, release := range w.programs.releases {
-		tag := ":" + release.Version.Tag()
+	for i, release := range w.programs.Releases {
+		tag := ":" + kubernetesVersions[i].Tag()
 		made["registry.k8s.io/kube-apiserver"+tag] = &layer{files: []file{program(release.APIServer, bin+"kube-apiserver")}}
 		made["registry.k8s.io/kube-controller-manager"+tag] = &layer{files: []file{program(release.ControllerManager, bin+"kube-controller-manager")}}
 		made["registry.k8s.io/kube-scheduler"+tag] = &layer{files: []file{program(release.Scheduler, bin+"kube-scheduler")}}
@@ -162,15 +142,20 @@ func (w *world) makeImages(ctx context.Context) error {
 
 	config := v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
 
+	pushes, ctx := errgroup.WithContext(ctx)
+	pushes.SetLimit(runtime.NumCPU())
+
 	for reference, l := range made {
 		one := config
 		if strings.Contains(reference, "/pause:") {
 			one.Entrypoint = []string{"/pause"}
 		}
 
-		if err := w.images.push(ctx, reference, l, one); err != nil {
-			return err
-		}
+		pushes.Go(func() error { return w.images.push(ctx, reference, l, one) })
+	}
+
+	if err := pushes.Wait(); err != nil {
+		return err
 	}
 
 	w.say("the registry serves %d images", len(made))

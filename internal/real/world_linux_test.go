@@ -82,7 +82,8 @@ func makeWorld() (code int, err error) {
 
 	signal.Ignore(syscall.SIGINT)
 
-	if _, err := prepare(ctx, os.Stderr); err != nil {
+	made, err := prepare(ctx, os.Stderr)
+	if err != nil {
 		return 1, err
 	}
 
@@ -91,7 +92,7 @@ func makeWorld() (code int, err error) {
 		return 1, err
 	}
 
-	run, err := openRun()
+	run, err := openRun(made)
 	if err != nil {
 		return 1, err
 	}
@@ -245,16 +246,16 @@ func reap(wanted int) int {
 	}
 }
 
-// programs are everything that machines are made of.
+// programs are everything that machines are made of, and what upgrades them.
 type programs struct {
-	talos      toolchain.TalosBuild
-	containerd string
-	packages   string
-	runc       string
-	pause      string
-	kubelet    string
-	etcd       string
-	releases   []toolchain.Release
+	Talos                toolchain.TalosBuild
+	Containerd           string
+	Packages             string
+	Runc, Pause, Kubelet string
+	Etcd                 string
+	Releases             []toolchain.Release
+	CLI                  toolchain.CLI
+	Provider             string
 }
 
 // prepare builds or finds what machines are made of. A world has no network to fetch
@@ -271,19 +272,19 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 		fmt.Fprintln(progress, "CAP_SYS_RESOURCE is missing here: machined tolerates it, and a wrapper of runc drops what needs it")
 	}
 
-	if made.talos, err = toolchain.Talos(ctx, tolerant, options); err != nil {
+	if made.Talos, err = toolchain.Talos(ctx, tolerant, options); err != nil {
 		return programs{}, err
 	}
 
-	if made.containerd, err = toolchain.Containerd(ctx, options); err != nil {
+	if made.Containerd, err = toolchain.Containerd(ctx, options); err != nil {
 		return programs{}, err
 	}
 
-	if made.packages, err = toolchain.MachinePackages(ctx, options); err != nil {
+	if made.Packages, err = toolchain.MachinePackages(ctx, options); err != nil {
 		return programs{}, err
 	}
 
-	for name, path := range map[string]*string{"runc": &made.runc, "pause": &made.pause, "kubelet": &made.kubelet} {
+	for name, path := range map[string]*string{"runc": &made.Runc, "pause": &made.Pause, "kubelet": &made.Kubelet} {
 		if *path, err = toolchain.Program(ctx, "./internal/real/"+name, options); err != nil {
 			return programs{}, err
 		}
@@ -294,7 +295,7 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 		return programs{}, err
 	}
 
-	made.etcd = binaries.Etcd
+	made.Etcd = binaries.Etcd
 
 	for _, wanted := range kubernetesVersions {
 		release, err := toolchain.KubernetesRelease(ctx, wanted, options)
@@ -302,14 +303,14 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 			return programs{}, err
 		}
 
-		made.releases = append(made.releases, release)
+		made.Releases = append(made.Releases, release)
 	}
 
-	if _, err := toolchain.Terraform(ctx, options); err != nil {
+	if made.CLI, err = toolchain.Terraform(ctx, options); err != nil {
 		return programs{}, err
 	}
 
-	if _, err := toolchain.BuildProvider(ctx, options); err != nil {
+	if made.Provider, err = toolchain.BuildProvider(ctx, options); err != nil {
 		return programs{}, err
 	}
 

@@ -13,7 +13,6 @@ import (
 
 // Release are the programs of one release of Kubernetes, as paths.
 type Release struct {
-	Version                                          version.Version
 	APIServer, ControllerManager, Scheduler, Kubelet string
 }
 
@@ -45,7 +44,6 @@ func KubernetesRelease(ctx context.Context, wanted version.Version, options Opti
 	}
 
 	return Release{
-		Version:           wanted,
 		APIServer:         filepath.Join(dir, executable("kube-apiserver")),
 		ControllerManager: filepath.Join(dir, executable("kube-controller-manager")),
 		Scheduler:         filepath.Join(dir, executable("kube-scheduler")),
