@@ -82,6 +82,15 @@ func makeWorld() (code int, err error) {
 
 	signal.Ignore(syscall.SIGINT)
 
+	// Both what starts this process and what it starts end with a thread of it, not with the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	// Nobody would wait for a run whose go command was killed.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return 1, fmt.Errorf("asking to end with the go command: %w", err)
+	}
+
 	made, err := prepare(ctx, os.Stderr)
 	if err != nil {
 		return 1, err
@@ -143,9 +152,6 @@ func (r *run) inside(ctx context.Context) (int, error) {
 	// the world with its init.
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: worldNamespaces, Pdeathsig: syscall.SIGKILL}
 	command.WaitDelay = time.Second
-
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 
 	if err := command.Start(); err != nil {
 		return 1, fmt.Errorf("starting the world: %w", err)

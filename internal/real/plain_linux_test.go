@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package real
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// These need no world.
+
+func TestHierarchiesAreFoundWhereTheyAreMounted(t *testing.T) {
+	const mounts = `30 25 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw shared:1 - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 /docker/a /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+33 30 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+`
+
+	for controllers, want := range map[string][2]string{
+		"cpu,cpuacct":  {"/sys/fs/cgroup/cpu,cpuacct", "/"},
+		"memory":       {"/sys/fs/cgroup/memory", "/docker/a"},
+		"name=systemd": {"/sys/fs/cgroup/systemd", "/"},
+		"":             {"/sys/fs/cgroup/unified", "/"},
+		"pids":         {"", ""},
+	} {
+		if mount, root := cgroupMountOf([]byte(mounts), controllers); mount != want[0] || root != want[1] {
+			t.Errorf("%q is mounted at %q from %q, want %q", controllers, mount, root, want)
+		}
+	}
+}
+
+func TestWhatBelongsToAnotherRunIsNotCounted(t *testing.T) {
+	const own = runPrefix + "1"
+
+	for cgroups, want := range map[string]bool{
+		"4:memory:/user.slice":                                false,
+		"4:memory:/user.slice/" + own:                         false,
+		"4:memory:/" + own + "/" + runPrefix + "2/worker":     false,
+		"4:memory:/user.slice/" + runPrefix + "2":             true,
+		"4:memory:/user.slice/" + runPrefix + "2/worker/init": true,
+	} {
+		if got := ofAnotherRun(cgroups, own); got != want {
+			t.Errorf("%s is of another run: %t, want %t", cgroups, got, want)
+		}
+	}
+}
+
+func TestLayerIsWhatItWasMeasuredAs(t *testing.T) {
+	l := &layer{files: []file{{path: "etc/passwd", mode: 0o644, content: []byte("root\n")}, {path: "lib", link: "usr/lib"}}}
+	if err := l.measure(); err != nil {
+		t.Fatal(err)
+	}
+
+	first, err := l.Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+
+	var read bytes.Buffer
+	if _, err := read.ReadFrom(first); err != nil {
+		t.Fatal(err)
+	}
+
+	again := l.digest
+	if err := l.measure(); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff([]any{again, int64(read.Len())}, []any{l.digest, l.size}); diff != "" {
+		t.Errorf("measured (-first +second):\n%s", diff)
+	}
+}
