@@ -32,8 +32,9 @@ func (w *world) talosconfigOf(ctx context.Context, t *testing.T, role string) st
 	return path
 }
 
-// holdsToRoles plans and applies with every role, with and without a kubeconfig. A
-// reader plans; nobody but an administrator changes anything.
+// holdsToRoles plans and applies with every role, with and without a kubeconfig. Whoever
+// may read plans, with a kubeconfig where discovery is off, because nothing else says then
+// which nodes there are. Nobody but an administrator changes anything.
 func (w *world) holdsToRoles(ctx context.Context, t *testing.T) {
 	client := w.client(t)
 
@@ -51,6 +52,13 @@ func (w *world) holdsToRoles(ctx context.Context, t *testing.T) {
 				provider := "  talosconfig_path = " + quote(path) + "\n" + kubeconfig
 
 				f.write(t, provider, fmt.Sprintf("resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n}\n", unheldKubernetes))
+
+				if role != "admin" && kubeconfig == "" {
+					f.plan(ctx, t).must(failed, "no kubeconfig was configured", "permission")
+
+					return
+				}
+
 				f.plan(ctx, t).must(somethingToDo, unheldKubernetes)
 
 				if role != "admin" {

@@ -34,8 +34,7 @@ const (
 	sweepPatience = time.Minute
 )
 
-// tunables are parameters of the whole kernel that a kubelet sets and that no namespace
-// keeps to itself.
+// tunables are parameters of the whole kernel that a kubelet would set.
 var tunables = []string{
 	"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom",
 }
@@ -46,7 +45,6 @@ const tunablesDir = "/proc/sys/"
 type outside struct {
 	Programs programs
 	Cgroups  cgroups
-	Tunables map[string]string
 }
 
 // run is one run of the suite, as it is seen from outside of its world.
@@ -104,7 +102,7 @@ func openRun(made programs) (*run, error) {
 	}
 
 	// They are noted before they exist: whoever sweeps up must know all of them.
-	note := outside{Programs: made, Tunables: readTunables()}
+	note := outside{Programs: made}
 	for _, one := range all {
 		note.Cgroups = append(note.Cgroups, filepath.Join(one.Parent, filepath.Base(dir)))
 	}
@@ -184,16 +182,6 @@ func sweep(dir string) error {
 
 	if err := note.Cgroups.remove(sweepPatience); err != nil {
 		return err
-	}
-
-	for name, value := range note.Tunables {
-		if readTunables()[name] == value {
-			continue
-		}
-
-		if err := os.WriteFile(tunablesDir+name, []byte(value), 0o644); err != nil {
-			return fmt.Errorf("setting %s as it was: %w", name, err)
-		}
 	}
 
 	return os.RemoveAll(dir)

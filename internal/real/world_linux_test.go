@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -180,6 +181,11 @@ func (r *run) inside(ctx context.Context) (int, error) {
 func beInit() error {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return fmt.Errorf("waiting for the cgroups: %w", err)
+	}
+
+	// What was open in whoever started the run, such as a lock, is no business of the machines.
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keeping files to this process: %w", err)
 	}
 
 	dir := os.Getenv(worldVariable)
