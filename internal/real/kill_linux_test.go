@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,17 +20,42 @@ import (
 func TestRealLeavesNothingWhenItIsKilled(t *testing.T) {
 	need(t)
 
-	for name, between := range map[string][2]time.Duration{
-		"at first": {0, 15 * time.Second}, "while machines boot": {15 * time.Second, 40 * time.Second},
-		"while Kubernetes starts": {40 * time.Second, 80 * time.Second},
+	for name, moment := range map[string]struct {
+		// said is what the run says before, within is how long after that it is killed at the latest.
+		said   string
+		within time.Duration
+	}{
+		"while it begins":         {"", 15 * time.Second},
+		"while machines boot":     {"both machines have power", 8 * time.Second},
+		"while Kubernetes starts": {"there is a kubeconfig", time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) { killedAfter(t, between[0]+rand.N(between[1]-between[0])) })
+		t.Run(name, func(t *testing.T) { killedAfter(t, moment.said, rand.N(moment.within)) })
 	}
 }
 
-func killedAfter(t *testing.T, moment time.Duration) {
+// saying is what a run has said so far.
+type saying struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (s *saying) Write(p []byte) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+
+	return s.text.Write(p)
+}
+
+func (s *saying) String() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+
+	return s.text.String()
+}
+
+func killedAfter(t *testing.T, line string, wait time.Duration) {
 	t.Helper()
-	t.Logf("it is killed after %s", moment)
+	t.Logf("it is killed %s after it has said %q", wait, line)
 
 	// What is within this world is in its cgroups as well.
 	own := filepath.Base(os.Getenv(worldVariable))
@@ -46,11 +72,11 @@ func killedAfter(t *testing.T, moment time.Duration) {
 		t.Fatal(err)
 	}
 
-	var said bytes.Buffer
+	said := &saying{}
 
 	command := exec.Command(path, "-test.run", "^TestReal$", "-test.v")
 	command.Env = append(outsideEnvironment(os.Environ()), runVariable+"=1")
-	command.Stdout, command.Stderr = &said, &said
+	command.Stdout, command.Stderr = said, said
 	// What inherits the output may outlive what is killed.
 	command.WaitDelay = sweepPatience
 
@@ -62,17 +88,26 @@ func killedAfter(t *testing.T, moment time.Duration) {
 
 	go func() { ended <- command.Wait() }()
 
-	select {
-	case err := <-ended:
-		t.Fatalf("the run ended before it was killed: %v\n%s", err, &said)
-	case <-time.After(moment):
+	for end := time.Now().Add(bootPatience); !strings.Contains(said.String(), line); time.Sleep(100 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			t.Fatalf("the run ended before it was killed: %v\n%s", err, said)
+		default:
+		}
+
+		if time.Now().After(end) {
+			t.Fatalf("after %s it has not said %q:\n%s", bootPatience, line, said)
+		}
 	}
+
+	// The moment is drawn: it is no condition that could be waited for.
+	time.Sleep(wait)
 
 	if err := command.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 
-	t.Logf("it ended with %v; until then it said:\n%s", <-ended, &said)
+	t.Logf("it ended with %v; until then it said:\n%s", <-ended, said)
 
 	for end := time.Now().Add(sweepPatience); runDirs(t) != runs; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
