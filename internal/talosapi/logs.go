@@ -35,8 +35,9 @@ const (
 
 // recordedCall tells a line in which machined records a call to the Talos API from
 // what it does itself. Up to 1.13 there are three for each call, of which two say
-// who was allowed to make it; from 1.14 on there is one.
-var recordedCall = regexp.MustCompile(`^(?:[\d/]+ [\d:.]+ )?machined(?:/authz/\S+ | \w+ \[/[\w.]+/\w+\] \S+ (?:unary|stream) )`)
+// who was allowed to make it; from 1.14 on there is one. In container mode each has
+// the time a second time.
+var recordedCall = regexp.MustCompile(`^(?:[\d/]+ [\d:.]+ )?machined(?:/authz/\S+ | (?:[\d/]+ [\d:.]+ )?\w+ \[/[\w.]+/\w+\] \S+ (?:unary|stream) )`)
 
 // Logs are the last lines of a service of a node, oldest first, at most 200 of
 // them and 16 KiB, without those in which machined records the calls to the Talos

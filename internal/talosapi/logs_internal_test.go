@@ -73,6 +73,8 @@ func TestRecordsOfCallsAreToldFromWhatMachinedDoes(t *testing.T) {
 		`2026/10/01 17:00:19.523686 machined/authz/unix/authorizer authorized based on PID (366) match with service "apid" (allowed roles [os:admin])`,
 		`2026/10/01 17:00:19.523686 machined/authz/authorizer authorized ([os:admin os:reader] includes [os:admin])`,
 		`machined OK [/machine.MachineService/Version] 98µs unary Success ()`,
+		`2026/10/01 17:00:19.523686 machined 2026/10/01 17:00:19 OK [/cosi.resource.State/Get] 165.659µs unary Success (:authority=localhost)`,
+		`2026/10/01 17:00:19.523686 machined/authz/authorizer 2026/10/01 17:00:19 authorized ([os:admin os:reader] includes [os:admin])`,
 	}
 
 	others := []string{
