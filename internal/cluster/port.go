@@ -18,8 +18,8 @@ import (
 
 // Talos is the API of the machines.
 type Talos interface {
-	// ClusterID is the identity that discovery gives the cluster; empty where
-	// discovery is off.
+	// ClusterID is the identity that the cluster has for discovery, also where that is off;
+	// empty where the machines do not tell.
 	ClusterID(ctx context.Context) (string, error)
 	// Roles are the roles of the credentials in use, without asking anyone;
 	// empty when they cannot be told.

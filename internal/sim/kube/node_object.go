@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -60,8 +61,9 @@ func (p *play) liveNode(node *corev1.Node, machine Machine) *corev1.Node {
 	wanted.Status.Allocatable = capacity
 	wanted.Status.Addresses = nodeAddresses(machine)
 	wanted.Status.NodeInfo = corev1.NodeSystemInfo{
-		MachineID:               machine.MachineID,
-		SystemUUID:              machine.UUID,
+		MachineID: machine.MachineID,
+		// A kubelet takes the machine ID where the firmware tells no UUID.
+		SystemUUID:              cmp.Or(machine.UUID, machine.MachineID),
 		BootID:                  machine.BootID,
 		KernelVersion:           "6.18.0-talos",
 		OSImage:                 "Talos (v" + machine.Talos + ")",

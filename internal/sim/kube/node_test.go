@@ -167,3 +167,13 @@ func TestNodeDeletedByAPersonReturnsWithTheNextBootOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestANodeWithoutAUUIDReportsItsMachineID(t *testing.T) {
+	p := &play{options: Options{Stamp: time.Now}}
+
+	for uuid, want := range map[string]string{"": "machine", "uuid": "uuid"} {
+		if found := p.liveNode(&corev1.Node{}, Machine{MachineID: "machine", UUID: uuid}).Status.NodeInfo.SystemUUID; found != want {
+			t.Errorf("with the UUID %q it reports %q, want %q", uuid, found, want)
+		}
+	}
+}

@@ -24,6 +24,11 @@ func TestContract(t *testing.T) {
 				}
 				defer kept.Stop()
 
+				// Not every firmware tells a UUID.
+				if err := kept.World().SetUUID("worker-1", ""); err != nil {
+					t.Fatal(err)
+				}
+
 				clause.Run(t, contractFixture{kept})
 			})
 		})

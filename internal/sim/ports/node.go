@@ -3,6 +3,7 @@
 package ports
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -185,7 +186,7 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 		node := cluster.KubeNode{
 			Name: state.Name, Addresses: innerFirst(state), ControlPlane: state.Role == model.ControlPlane,
 			Ready: object.ready, ReadyReason: object.reason(), ReadySince: object.since,
-			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: state.UUID, MachineID: object.machineID, BootID: object.bootID,
+			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: cmp.Or(state.UUID, object.machineID), MachineID: object.machineID, BootID: object.bootID,
 			CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
 			Pressure:        slices.Clone(object.pressure),
 			Talos:           true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,
