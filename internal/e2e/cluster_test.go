@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/contract"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/talosapi"
@@ -31,8 +27,6 @@ const (
 	// patience bounds the wait for what a cluster does by itself, such as starting
 	// a pod whose image has to be pulled.
 	patience = 3 * time.Minute
-
-	labelControlPlane = "node-role.kubernetes.io/control-plane"
 )
 
 // target is the admitted cluster, through the adapters of the provider and through
@@ -93,99 +87,19 @@ func connect(ctx context.Context, t *testing.T, asked settings) *target {
 	return made
 }
 
-// fromTalos are the machines as they say themselves: the truth for what is asked
-// of Kubernetes.
+// fromTalos are the machines that discovery lists, as they say themselves.
 func (c *target) fromTalos(ctx context.Context) ([]contract.Machine, error) {
 	members, err := c.talosAPI.Members(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	machines := make([]contract.Machine, 0, len(members))
-
+	var addresses [][]string
 	for _, member := range members {
-		said, err := c.talosAPI.Machine(ctx, member.Addresses[0])
-		if err != nil {
-			return nil, err
-		}
-
-		machine := contract.Machine{
-			Name: said.NodeName, ControlPlane: said.Role == cluster.ControlPlane, Addresses: member.Addresses,
-			MachineID: said.MachineID, UUID: said.UUID, BootID: said.BootID, Images: map[cluster.Component]string{},
-		}
-
-		for _, component := range cluster.Components(said.Role) {
-			if component == cluster.Proxy {
-				continue
-			}
-
-			status, err := c.talosAPI.Component(ctx, member.Addresses[0], component)
-			if err != nil {
-				return nil, err
-			}
-
-			if component == cluster.Kubelet {
-				machine.Kubelet = tag(status.Image)
-			} else {
-				machine.Images[component] = status.Image
-			}
-		}
-
-		machines = append(machines, machine)
+		addresses = append(addresses, member.Addresses)
 	}
 
-	return machines, nil
-}
-
-// tag is the version in a reference.
-func tag(image string) string {
-	name, _, _ := strings.Cut(image, "@")
-
-	return strings.TrimPrefix(name[strings.LastIndex(name, ":")+1:], "v")
-}
-
-// fromKubernetes are the machines as their kubelets say: the truth for what is
-// asked of Talos.
-func (c *target) fromKubernetes(ctx context.Context) ([]contract.Machine, error) {
-	nodes, err := c.plain.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-
-	pods, err := c.plain.CoreV1().Pods(kubeapi.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-
-	machines := make([]contract.Machine, 0, len(nodes.Items))
-
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		_, plane := node.Labels[labelControlPlane]
-
-		machine := contract.Machine{
-			Name: node.Name, ControlPlane: plane, MachineID: node.Status.NodeInfo.MachineID, UUID: node.Status.NodeInfo.SystemUUID,
-			BootID: node.Status.NodeInfo.BootID, Kubelet: strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v"), Images: map[cluster.Component]string{},
-		}
-
-		for _, address := range node.Status.Addresses {
-			if address.Type == corev1.NodeInternalIP {
-				machine.Addresses = append(machine.Addresses, address.Address)
-			}
-		}
-
-		for j := range pods.Items {
-			for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
-				if pods.Items[j].Name == string(component)+"-"+node.Name {
-					machine.Images[component] = pods.Items[j].Spec.Containers[0].Image
-				}
-			}
-		}
-
-		machines = append(machines, machine)
-	}
-
-	return machines, nil
+	return contract.FromTalos(ctx, c.talosAPI, addresses)
 }
 
 // obstacles are why the cluster is not one to begin with. They are only read.

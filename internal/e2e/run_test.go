@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/contract"
 )
 
@@ -92,25 +91,16 @@ func (c *target) mustHaveNoObstacles(ctx context.Context, t *testing.T) {
 	}
 }
 
-// machinesFixture is the cluster as the clauses about machines want it.
-type machinesFixture struct {
-	talos    cluster.Talos
-	machines []contract.Machine
-}
-
-func (f machinesFixture) Talos() cluster.Talos         { return f.talos }
-func (f machinesFixture) Machines() []contract.Machine { return f.machines }
-
 func (c *target) holdTalos(ctx context.Context, t *testing.T) {
 	t.Helper()
 
-	machines, err := c.fromKubernetes(ctx)
+	machines, err := contract.FromKubernetes(ctx, c.plain)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	for _, clause := range contract.TalosCases() {
-		t.Run(clause.Name, func(t *testing.T) { clause.Run(t, machinesFixture{c.talosAPI, machines}) })
+		t.Run(clause.Name, func(t *testing.T) { clause.Run(t, contract.Machines{Adapter: c.talosAPI, Known: machines}) })
 	}
 }
 
@@ -194,7 +184,7 @@ func (c *target) mustBeComplete(ctx context.Context, t *testing.T) {
 	}
 
 	for _, pod := range pods {
-		if tag(pod.Image) != c.kubernetes.String() || !pod.Ready {
+		if contract.Tag(pod.Image) != c.kubernetes.String() || !pod.Ready {
 			t.Errorf("%s of %s runs %s (ready: %t), want Kubernetes %s", pod.Component, pod.Node, pod.Image, pod.Ready, c.kubernetes)
 		}
 	}

@@ -77,8 +77,8 @@ func nodesAreReported(t *testing.T, f Fixture) {
 			t.Errorf("%s is cordoned: %+v", machine.Name, found)
 		}
 
-		if !strings.EqualFold(found.SystemUUID, machine.UUID) || found.BootID != machine.BootID || found.Kubelet.String() != machine.Kubelet {
-			t.Errorf("%s: %+v, want UUID %s, boot ID %s and kubelet %s", machine.Name, found, machine.UUID, machine.BootID, machine.Kubelet)
+		if !strings.EqualFold(found.SystemUUID, machine.systemUUID()) || found.BootID != machine.BootID || found.Kubelet.String() != machine.Kubelet {
+			t.Errorf("%s: %+v, want UUID %s, boot ID %s and kubelet %s", machine.Name, found, machine.systemUUID(), machine.BootID, machine.Kubelet)
 		}
 
 		if found.MachineID != machine.MachineID || found.MachineID == "" {
@@ -116,7 +116,7 @@ func componentPodsAreListed(t *testing.T, f Fixture) {
 			})
 
 			static := component != cluster.Proxy
-			if wanted := !static || machine.ControlPlane; wanted != (index >= 0) {
+			if wanted := static && machine.ControlPlane || !static && !machine.Proxyless; wanted != (index >= 0) {
 				t.Errorf("%s has a pod of %s: %t, want %t", machine.Name, component, index >= 0, wanted)
 
 				continue
