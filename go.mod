@@ -32,6 +32,7 @@ require (
 	github.com/jsimonetti/rtnetlink/v2 v2.2.1-0.20260802200809-43bafec815b3
 	github.com/jxskiss/base62 v1.1.0
 	github.com/robfig/cron/v3 v3.0.1
+	github.com/siderolabs/discovery-api v0.1.8
 	github.com/siderolabs/go-kubernetes v0.2.41
 	github.com/siderolabs/grpc-proxy v0.5.1
 	github.com/siderolabs/talos/pkg/machinery v1.14.1

@@ -31,7 +31,8 @@ func (w *world) configure() error {
 	controlPlane := w.machines[0].address.String()
 
 	input, err := generate.NewInput(clusterName, "https://"+controlPlane+":6443", kubernetesVersions[0].String(),
-		generate.WithVersionContract(contract), generate.WithEndpointList([]string{controlPlane}))
+		generate.WithVersionContract(contract), generate.WithEndpointList([]string{controlPlane}),
+		generate.WithInstallImage("ghcr.io/siderolabs/installer:"+w.programs.Talos.Version))
 	if err != nil {
 		return fmt.Errorf("generating configurations: %w", err)
 	}
@@ -110,8 +111,10 @@ func (w *world) patch(m *machine, all []hierarchy) string {
 	}
 
 	cluster := map[string]any{
-		"network":   map[string]any{"cni": map[string]any{"name": "none"}},
-		"discovery": map[string]any{"enabled": false},
+		"network": map[string]any{"cni": map[string]any{"name": "none"}},
+		"discovery": map[string]any{"enabled": true, "registries": map[string]any{
+			"kubernetes": map[string]any{"disabled": true}, "service": map[string]any{"endpoint": w.discovery.endpoint},
+		}},
 	}
 
 	if m.controlPlane {

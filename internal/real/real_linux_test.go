@@ -77,7 +77,7 @@ func (w *world) boots(ctx context.Context, t *testing.T) {
 
 	client := w.client(t)
 
-	w.until(ctx, t, "both nodes are ready", bootPatience, func(ctx context.Context) error { return w.ready(ctx, client) })
+	w.until(ctx, t, "all nodes are ready", bootPatience, func(ctx context.Context) error { return w.ready(ctx, client) })
 	w.mustBeHealthy(ctx, t)
 }
 

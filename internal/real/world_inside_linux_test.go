@@ -37,16 +37,18 @@ type world struct {
 	cgroups  cgroups
 	programs programs
 	// root is what all machines have in common.
-	root     string
-	images   *images
-	machines []*machine
-	started  time.Time
+	root   string
+	images *images
+	// discovery is what the machines tell each other of themselves.
+	discovery *discovery
+	machines  []*machine
+	started   time.Time
 
 	// talosconfig is the path of the administrator's.
 	talosconfig string
 }
 
-// openWorld starts a control plane and a worker.
+// openWorld starts a control plane and two workers.
 func openWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
 
@@ -168,6 +170,10 @@ func (w *world) close(t *testing.T) {
 		m.cut()
 	}
 
+	if w.discovery != nil {
+		w.discovery.server.Stop()
+	}
+
 	if w.images != nil {
 		w.images.server.Close()
 	}
@@ -223,10 +229,15 @@ func (w *world) until(ctx context.Context, t *testing.T, what string, patience t
 }
 
 func (w *world) makeMachines(context.Context) error {
-	for i, name := range []string{"control-plane", "worker"} {
+	for i, name := range []string{"control-plane", "worker-1", "worker-2"} {
 		w.machines = append(w.machines, &machine{
 			name: name, controlPlane: i == 0, dir: w.state("machines", name), address: netip.AddrFrom4([4]byte{10, 5, 0, byte(2 + i)}),
 		})
+	}
+
+	var err error
+	if w.discovery, err = serveDiscovery(); err != nil {
+		return err
 	}
 
 	if err := w.configure(); err != nil {
@@ -243,7 +254,7 @@ func (w *world) makeMachines(context.Context) error {
 		}
 	}
 
-	w.say("both machines have power")
+	w.say("all machines have power")
 
 	return nil
 }
