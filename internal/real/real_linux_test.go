@@ -36,6 +36,8 @@ func TestReal(t *testing.T) {
 	}{
 		{"the machines boot", w.boots},
 		{"the provider sees what there is", w.observes},
+		{"Talos keeps the contract", w.holdsTalos},
+		{"Kubernetes keeps the contract", w.holdsKubernetes},
 		{"Kubernetes is upgraded by a patch release", w.upgrades},
 		{"a killed upgrade goes on with the next apply", w.resumes},
 		{"nobody but an administrator changes anything", w.holdsToRoles},
