@@ -41,6 +41,7 @@ func TestReal(t *testing.T) {
 		{"Kubernetes is upgraded by a patch release", w.upgrades},
 		{"a killed upgrade goes on with the next apply", w.resumes},
 		{"nobody but an administrator changes anything", w.holdsToRoles},
+		{"a node is drained", w.drains},
 		{"Talos refuses an upgrade in container mode", w.isRefused},
 	} {
 		w.say("%s", part.name)

@@ -131,6 +131,9 @@ func (w *world) makeImages(ctx context.Context) error {
 		made["registry.k8s.io/pause:"+tag] = &layer{files: []file{program(w.programs.Pause, "pause")}}
 	}
 
+	// What a node is to be upgraded with is pulled before it is drained, whatever is in it.
+	made["ghcr.io/siderolabs/installer:v"+nextTalos] = &layer{files: []file{program(w.programs.Pause, "pause")}}
+
 	for i, release := range w.programs.Releases {
 		tag := ":" + kubernetesVersions[i].Tag()
 		made["registry.k8s.io/kube-apiserver"+tag] = &layer{files: []file{program(release.APIServer, bin+"kube-apiserver")}}
