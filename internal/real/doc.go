@@ -5,11 +5,13 @@
 // in Talos' container mode. make real runs it.
 //
 // The machines are a root directory and namespaces each. They, their network, their
-// registry and the tests live in one world: a process ID, mount and network namespace
-// whose init the kernel kills together with the process that made it. So nothing but
-// cgroups and a directory of the cache can outlive a run, and those are removed by a
-// process that only waits for the end of the run, or by the next run.
+// registry, their discovery service and the tests live in one world: a process ID, mount
+// and network namespace whose init the kernel kills together with the process that made
+// it. So nothing but cgroups and a directory of the cache can outlive a run, and those are
+// removed by a process that only waits for the end of the run, or by the next run.
 //
 // Container mode has no boot slots: it refuses Upgrade and Rollback. What those do has
-// been run against the simulator alone.
+// been run against the simulator alone, and so have clusters without discovery. The
+// provider plans no upgrade of Talos there; drains are run through its engine, up to that
+// refusal.
 package real
