@@ -97,6 +97,10 @@ func makeWorld() (code int, err error) {
 		return 1, err
 	}
 
+	if err := announce(os.Stderr); err != nil {
+		return 1, err
+	}
+
 	before, err := lookAround("")
 	if err != nil {
 		return 1, err
@@ -130,6 +134,26 @@ func makeWorld() (code int, err error) {
 	fmt.Fprintln(os.Stderr, "the run left nothing: namespaces, mounts, links and cgroups are as they were before")
 
 	return code, nil
+}
+
+// announce says what this machine lacks, and what is done about it.
+func announce(progress io.Writer) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+
+	if all[0].unified() {
+		fmt.Fprintln(progress, "cgroups are of version 2 here, with which this has not been run so far")
+	} else {
+		fmt.Fprintln(progress, "cgroups are of version 1 here: kubelets have failCgroupV1: false, and the hierarchies are mounted in their containers again")
+	}
+
+	if !mayLowerOOMScores() {
+		fmt.Fprintln(progress, "CAP_SYS_RESOURCE is missing here: machined tolerates it, and a wrapper of runc drops what needs it")
+	}
+
+	return nil
 }
 
 // inside runs the tests in new namespaces and waits for them.
@@ -279,12 +303,7 @@ func prepare(ctx context.Context, progress io.Writer) (programs, error) {
 		options = toolchain.Options{Progress: progress}
 	)
 
-	tolerant := !mayLowerOOMScores()
-	if tolerant {
-		fmt.Fprintln(progress, "CAP_SYS_RESOURCE is missing here: machined tolerates it, and a wrapper of runc drops what needs it")
-	}
-
-	if made.Talos, err = toolchain.Talos(ctx, tolerant, options); err != nil {
+	if made.Talos, err = toolchain.Talos(ctx, !mayLowerOOMScores(), options); err != nil {
 		return programs{}, err
 	}
 
