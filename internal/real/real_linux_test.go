@@ -172,29 +172,44 @@ func (w *world) mustRun(ctx context.Context, t *testing.T, wanted version.Versio
 		}
 	}
 
-	for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=" + component})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if len(pods.Items) != 1 {
-			t.Errorf("there are %d pods of %s, want 1", len(pods.Items), component)
-		}
-
-		for _, pod := range pods.Items {
-			for _, status := range pod.Status.ContainerStatuses {
-				if !status.Ready || !strings.HasSuffix(status.Image, "/"+component+":"+wanted.Tag()) {
-					t.Errorf("%s runs %s (ready: %t), want %s", pod.Name, status.Image, status.Ready, wanted.Tag())
-				}
-			}
-		}
-	}
+	// A controller manager that loses its lease while the API server is away ends, and is started again.
+	w.until(ctx, t, "the control plane runs "+wanted.Tag(), 2*time.Minute, func(ctx context.Context) error {
+		return mustServe(ctx, t, client, wanted)
+	})
 
 	said, err := client.Discovery().ServerVersion()
 	if err != nil || said.GitVersion != wanted.Tag() {
 		t.Errorf("the API server calls itself %v (%v), want %s", said, err, wanted.Tag())
 	}
+}
+
+// mustServe wants one pod of each component of the control plane, of the release, and
+// returns which is not ready.
+func mustServe(ctx context.Context, t *testing.T, client kubernetes.Interface, wanted version.Version) error {
+	t.Helper()
+
+	for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=" + component})
+		if err != nil {
+			return err
+		}
+
+		if len(pods.Items) != 1 {
+			t.Fatalf("there are %d pods of %s, want 1", len(pods.Items), component)
+		}
+
+		for _, status := range pods.Items[0].Status.ContainerStatuses {
+			if !strings.HasSuffix(status.Image, "/"+component+":"+wanted.Tag()) {
+				t.Fatalf("%s runs %s, want %s", component, status.Image, wanted.Tag())
+			}
+
+			if !status.Ready {
+				return fmt.Errorf("%s is not ready: %+v", component, status.State)
+			}
+		}
+	}
+
+	return nil
 }
 
 // mustHaveTold looks for the annotations and Events of an upgrade that is completed.
