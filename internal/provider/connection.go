@@ -87,7 +87,7 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 		}
 
 		if err != nil {
-			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("no kubeconfig was configured, and the Talos API gave none: %w", err))
+			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("%w: %w", errKubeless, err))
 
 			return made, nil
 		}

@@ -18,9 +18,11 @@ import (
 )
 
 // errSilent is wrapped when nodes are known and none of them answered, errUnlisted
-// when not even that is known, which nodes there are.
+// when not even that is known, which nodes there are, and errKubeless in what the
+// Kubernetes API does not answer for want of a kubeconfig.
 var (
 	errSilent   = errors.New("no node answered over the Talos API")
+	errKubeless = errors.New("no kubeconfig was configured, and the Talos API gave none")
 	errUnlisted = errors.New("which nodes there are is not known, because discovery lists none and the Kubernetes API did not answer")
 )
 
@@ -70,6 +72,8 @@ func remedy(err error) string {
 	case errors.Is(err, cluster.ErrCredentials):
 		return "Waiting does not help. Check that the talosconfig belongs to this cluster, and renew its certificate if it expired (talosctl config new, " +
 			"or a refresh of the data source that it comes from)."
+	case errors.Is(err, errUnlisted) && errors.Is(err, errKubeless):
+		return "Set " + attrKubeconfig + " in the provider block: without discovery Kubernetes alone tells which nodes there are, and only os:admin may ask the Talos API for a kubeconfig."
 	case errors.Is(err, cluster.ErrDenied):
 		return "Use credentials that are allowed to do this: reading needs os:reader, upgrading needs os:admin, and endpoints must be control planes."
 	case errors.Is(err, errUnlisted):

@@ -55,6 +55,12 @@ func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
 			"Unable to read the cluster",
 			[]string{"os:admin", "os:reader"},
 		},
+		"no kubeconfig, and no discovery": {
+			fmt.Errorf("%w: %w: %w", errUnlisted, errKubeless, cluster.ErrDenied),
+			credentials{},
+			"Unable to read the cluster",
+			[]string{"no kubeconfig was configured", "Set kubeconfig in the provider block", "os:admin"},
+		},
 		"nothing answers": {
 			fmt.Errorf("endpoint 10.5.0.2: %w", cluster.ErrUnreachable),
 			credentials{},
