@@ -11,7 +11,6 @@
 // removed by a process that only waits for the end of the run, or by the next run.
 //
 // Container mode has no boot slots: it refuses Upgrade and Rollback. What those do has
-// been run against the simulator alone, and so have clusters without discovery. The
-// provider plans no upgrade of Talos there; drains are run through its engine, up to that
-// refusal.
+// been run against the simulator alone. The provider plans no upgrade of Talos there;
+// drains are run through its engine, up to that refusal.
 package real

@@ -36,6 +36,7 @@ func TestReal(t *testing.T) {
 	}{
 		{"the machines boot", w.boots},
 		{"the provider sees what there is", w.observes},
+		{"the provider sees it without discovery", w.doesWithoutDiscovery},
 		{"Talos keeps the contract", w.holdsTalos},
 		{"Kubernetes keeps the contract", w.holdsKubernetes},
 		{"Kubernetes is upgraded by a patch release", w.upgrades},
@@ -43,6 +44,7 @@ func TestReal(t *testing.T) {
 		{"nobody but an administrator changes anything", w.holdsToRoles},
 		{"a node is drained", w.drains},
 		{"Talos refuses an upgrade in container mode", w.isRefused},
+		{"a worker that was removed is still in discovery", w.losesAWorker},
 	} {
 		w.say("%s", part.name)
 
@@ -294,7 +296,10 @@ func (w *world) mustBeASnapshot(ctx context.Context, t *testing.T, dir string) {
 // release, and applies again.
 func (w *world) resumes(ctx context.Context, t *testing.T) {
 	target := kubernetesVersions[2]
-	f := w.terraform(t, fmt.Sprintf("resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n}\n", target))
+	f := w.terraform(t, "")
+	// The upgrade before took the kubeconfig from Talos.
+	f.write(t, "  talosconfig_path = "+quote(w.talosconfig)+"\n  kubeconfig_path  = "+quote(w.kubeconfig())+"\n", kubernetesAt(target.String()))
+
 	apply := f.begin(ctx, t)
 
 	w.until(ctx, t, "the API server is told to run the next release", applyPatience, func(ctx context.Context) error {
