@@ -158,7 +158,7 @@ func beMachine() error {
 		func(machineOrder) error { return unix.Unshare(unix.CLONE_NEWCGROUP) },
 		func(o machineOrder) error { return unix.Sethostname([]byte(o.Name)) },
 		func(o machineOrder) error { return connectMachine(o.Address) },
-		mountRoot, mountKernel, mountCgroups, mountDevices, mountBootID, changeRoot,
+		mountRoot, mountKernel, mountCgroups, mountDevices, mountBootID, coverTunables, changeRoot,
 	} {
 		if err := step(order); err != nil {
 			return err
@@ -311,6 +311,33 @@ func mountBootID(o machineOrder) error {
 
 	if err := unix.Mount(file, o.root("proc/sys/kernel/random/boot_id"), "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("giving the machine a boot ID: %w", err)
+	}
+
+	return nil
+}
+
+// coverTunables gives the machine copies of the parameters that it sets and that no namespace
+// keeps to itself.
+func coverTunables(o machineOrder) error {
+	for _, name := range tunables {
+		own, copied := o.root(tunablesDir+name), o.root("/run/parameters/"+name)
+
+		value, err := os.ReadFile(own)
+		if err != nil {
+			return fmt.Errorf("reading a parameter of the kernel: %w", err)
+		}
+
+		if err := os.MkdirAll(filepath.Dir(copied), 0o755); err != nil {
+			return err
+		}
+
+		if err := os.WriteFile(copied, value, 0o644); err != nil {
+			return err
+		}
+
+		if err := unix.Mount(copied, own, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("covering %s: %w", own, err)
+		}
 	}
 
 	return nil

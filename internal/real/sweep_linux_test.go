@@ -34,7 +34,7 @@ const (
 	sweepPatience = time.Minute
 )
 
-// tunables are parameters of the whole kernel that a kubelet would set.
+// tunables are parameters of the whole kernel that machined and a kubelet set.
 var tunables = []string{
 	"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom",
 }
