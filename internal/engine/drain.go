@@ -91,7 +91,7 @@ func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error)
 		left = map[string]string{}
 
 		for _, pod := range pods {
-			left[pod.String()] = "is shutting down"
+			left[pod.String()] = shuttingDown
 
 			if mine, err := t.removable(ctx, pod); err != nil {
 				return err
@@ -248,6 +248,9 @@ func (t *turn) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) 
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == t.step.Node && !n.Ready }), nil
 }
 
+// shuttingDown is why a pod is still there that was told to stop.
+const shuttingDown = "is shutting down"
+
 // drainError is a node that could not be emptied in time.
 type drainError struct {
 	timeout string
@@ -272,3 +275,14 @@ func (d *drainError) Error() string {
 }
 
 func (d *drainError) Unwrap() error { return ErrDrain }
+
+// ending tells that all pods that are left were told to stop: no budget keeps them.
+func (d *drainError) ending() bool {
+	for _, why := range d.left {
+		if why != shuttingDown {
+			return false
+		}
+	}
+
+	return len(d.left) > 0
+}

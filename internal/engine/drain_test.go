@@ -130,6 +130,28 @@ func TestDrainThatTheTimeOfTheNodeEndsNamesBoth(t *testing.T) {
 	})
 }
 
+// TestDrainThatWaitsForAPodThatStopsNamesNoBudget: what was told to stop is kept by no
+// budget, and is not told again by deleting it.
+func TestDrainThatWaitsForAPodThatStopsNamesNoBudget(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		r.AddPod("slow", "worker-1", nil)
+
+		request := undrained(to(toLifecycle))
+		request.Policy.Drain.Timeout = 2 * time.Second
+
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrDrain, "worker-1")
+
+		const want = "after 2s these pods were still there: workload/slow-1: is shutting down\n\n" +
+			"The node runs as before and is not cordoned by this run. No other node is being upgraded; all others are in service.\n\n" +
+			"They were told to stop and have not yet: find out what keeps them (a long terminationGracePeriodSeconds, a volume, a finalizer), or set a longer drain.timeout, which node_timeout has to outlast, then run terraform apply again."
+		if failed.Detail() != want {
+			t.Errorf("got\n%s\nwant\n%s", failed.Detail(), want)
+		}
+
+		r.stopped("worker-1", false)
+	})
+}
+
 func TestPodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
 	judging := []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}
 

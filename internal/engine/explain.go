@@ -102,7 +102,12 @@ func (t *turn) storedImage(ctx context.Context, err error) string {
 // drainRemedy is what to do about pods that did not leave a node in time.
 func drainRemedy(err error) string {
 	var ended *drainError
-	if errors.As(err, &ended) && ended.ofNode {
+
+	switch found := errors.As(err, &ended); {
+	case found && ended.ending():
+		return "They were told to stop and have not yet: find out what keeps them (a long terminationGracePeriodSeconds, a volume, a finalizer), " +
+			"or set a longer drain.timeout, which node_timeout has to outlast, then run terraform apply again."
+	case found && ended.ofNode:
 		return "Make room in the PodDisruptionBudgets, or give the node longer: node_timeout is for its whole turn, and has to outlast drain.timeout. Then run terraform apply again."
 	}
 
