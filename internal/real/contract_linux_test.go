@@ -5,6 +5,7 @@ package real
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -110,6 +111,22 @@ func (w *world) holdsTalos(ctx context.Context, t *testing.T) {
 	}
 
 	t.Cleanup(func() { _ = plain.Close() })
+
+	// What a control plane runs may be starting again after the only API server was away.
+	w.until(ctx, t, "all machines are settled", bootPatience, func(ctx context.Context) error {
+		for _, m := range w.machines {
+			found, err := talos.Machine(ctx, m.address.String())
+			if err != nil {
+				return err
+			}
+
+			if !found.Settled() || len(found.Unmet) > 0 {
+				return fmt.Errorf("%s is not: %s, %v", m.name, found.Stage, found.Unmet)
+			}
+		}
+
+		return nil
+	})
 
 	left := 0
 

@@ -26,7 +26,7 @@ func TestRealLeavesNothingWhenItIsKilled(t *testing.T) {
 		within time.Duration
 	}{
 		"while it begins":         {"", 15 * time.Second},
-		"while machines boot":     {"both machines have power", 8 * time.Second},
+		"while machines boot":     {"all machines have power", 8 * time.Second},
 		"while Kubernetes starts": {"there is a kubeconfig", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) { killedAfter(t, moment.said, rand.N(moment.within)) })
