@@ -58,7 +58,7 @@ func TestAccCancelLeavesOnlyWhatHasToStay(t *testing.T) {
 	// The provider has 15 seconds of its own clock to stand down, in which it has
 	// to get the processor.
 	const (
-		slow  = 60
+		slow  = 20
 		limit = 15 * time.Second
 	)
 
