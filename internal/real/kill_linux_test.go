@@ -15,6 +15,12 @@ import (
 	"time"
 )
 
+// What a run says on its way, by which its moments are told.
+const (
+	saidPower      = "all machines have power"
+	saidKubeconfig = "there is a kubeconfig"
+)
+
 // TestRealLeavesNothingWhenItIsKilled kills a run of its own, in a world within this one,
 // while it makes its network, while its machines boot and while Kubernetes starts on them.
 func TestRealLeavesNothingWhenItIsKilled(t *testing.T) {
@@ -26,8 +32,8 @@ func TestRealLeavesNothingWhenItIsKilled(t *testing.T) {
 		within time.Duration
 	}{
 		"while it begins":         {"", 15 * time.Second},
-		"while machines boot":     {"all machines have power", 8 * time.Second},
-		"while Kubernetes starts": {"there is a kubeconfig", time.Minute},
+		"while machines boot":     {saidPower, 8 * time.Second},
+		"while Kubernetes starts": {saidKubeconfig, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) { killedAfter(t, moment.said, rand.N(moment.within)) })
 	}

@@ -74,7 +74,7 @@ func (w *world) boots(ctx context.Context, t *testing.T) {
 		return err
 	})
 
-	w.until(ctx, t, "there is a kubeconfig", bootPatience, func(ctx context.Context) error {
+	w.until(ctx, t, saidKubeconfig, bootPatience, func(ctx context.Context) error {
 		_, err := w.talosctl(ctx, "--nodes", first, "kubeconfig", w.kubeconfig(), "--force", "--merge=false")
 
 		return err
@@ -343,25 +343,7 @@ func (w *world) isRefused(ctx context.Context, t *testing.T) {
 		run.must(failed, "Talos has no upgrade where it runs in a container", "worker", "control-plane", "leave talos_version out")
 	}
 
-	client := w.client(t)
-
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, node := range nodes.Items {
-		if node.Spec.Unschedulable {
-			t.Errorf("%s is cordoned", node.Name)
-		}
-	}
-
-	w.mustHaveNoJournal(ctx, t)
-
-	lease, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "talosupgrade", metav1.GetOptions{})
-	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-		t.Errorf("the lease is %+v (%v), want one that nobody holds", lease.Spec, err)
-	}
+	w.mustBeAsBefore(ctx, t)
 
 	w.mustBeHealthy(ctx, t)
 }

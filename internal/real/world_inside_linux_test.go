@@ -257,7 +257,7 @@ func (w *world) makeMachines(context.Context) error {
 		}
 	}
 
-	w.say("all machines have power")
+	w.say(saidPower)
 
 	return nil
 }

@@ -118,8 +118,8 @@ func (w *World) stopTime(n *node, component string) time.Duration {
 	return w.spreadOf(n, component, "stop", 1*time.Second, 3*time.Second)
 }
 
-// startTime is from there until the new pod serves: an API server of a real
-// machine was away for three quarters of a minute.
+// startTime is from the end of the old pod until the new one serves. The API server
+// of a real machine was away for 45 seconds.
 func (w *World) startTime(n *node, component string) time.Duration {
 	if component == APIServerName {
 		return w.spreadOf(n, component, "start", 25*time.Second, 50*time.Second)
