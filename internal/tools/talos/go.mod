@@ -3,6 +3,16 @@ module github.com/vitistack/terraform-provider-talosupgrade/internal/tools/talos
 go 1.26.6
 
 require (
+	github.com/cosi-project/runtime v1.16.2
+	github.com/siderolabs/go-kubernetes v0.2.38
+	github.com/siderolabs/talos v1.13.9
+	github.com/siderolabs/talos/pkg/machinery v1.13.9
+	go.etcd.io/etcd/etcdutl/v3 v3.6.12
+	go.uber.org/zap v1.28.0
+	k8s.io/apimachinery v0.36.3
+)
+
+require (
 	cel.dev/expr v0.25.1 // indirect
 	cloud.google.com/go/compute/metadata v0.9.0 // indirect
 	cyphar.com/go-pathrs v0.2.1 // indirect
@@ -73,7 +83,6 @@ require (
 	github.com/coreos/go-oidc/v3 v3.17.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
-	github.com/cosi-project/runtime v1.16.2 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/cyberphone/json-canonicalization v0.0.0-20241213102144-19d51d7fe467 // indirect
 	github.com/cyphar/filepath-securejoin v0.6.1 // indirect
@@ -271,7 +280,6 @@ require (
 	github.com/siderolabs/go-debug v0.6.2 // indirect
 	github.com/siderolabs/go-kmsg v0.1.6 // indirect
 	github.com/siderolabs/go-kubeconfig v0.1.2 // indirect
-	github.com/siderolabs/go-kubernetes v0.2.38 // indirect
 	github.com/siderolabs/go-loadbalancer v0.5.0 // indirect
 	github.com/siderolabs/go-pcidb v0.3.3 // indirect
 	github.com/siderolabs/go-pointer v1.0.1 // indirect
@@ -286,8 +294,6 @@ require (
 	github.com/siderolabs/proto-codec v0.1.3 // indirect
 	github.com/siderolabs/protoenc v0.2.4 // indirect
 	github.com/siderolabs/siderolink v0.3.15 // indirect
-	github.com/siderolabs/talos v1.13.9 // indirect
-	github.com/siderolabs/talos/pkg/machinery v1.13.9 // indirect
 	github.com/siderolabs/tcpproxy v0.1.0 // indirect
 	github.com/sigstore/cosign/v3 v3.0.6 // indirect
 	github.com/sigstore/protobuf-specs v0.5.1 // indirect
@@ -326,7 +332,6 @@ require (
 	go.etcd.io/etcd/api/v3 v3.6.12 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.6.12 // indirect
 	go.etcd.io/etcd/client/v3 v3.6.12 // indirect
-	go.etcd.io/etcd/etcdutl/v3 v3.6.12 // indirect
 	go.etcd.io/etcd/pkg/v3 v3.6.12 // indirect
 	go.etcd.io/etcd/server/v3 v3.6.12 // indirect
 	go.etcd.io/raft/v3 v3.6.0 // indirect
@@ -338,7 +343,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.44.0 // indirect
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	go.uber.org/zap v1.28.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	go.yaml.in/yaml/v4 v4.0.0-rc.4 // indirect
@@ -368,7 +372,6 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.36.3 // indirect
 	k8s.io/apiextensions-apiserver v0.36.3 // indirect
-	k8s.io/apimachinery v0.36.3 // indirect
 	k8s.io/apiserver v0.36.3 // indirect
 	k8s.io/cli-runtime v0.36.3 // indirect
 	k8s.io/client-go v0.36.3 // indirect

@@ -25,7 +25,7 @@ const (
 	callTimeout  = 30 * time.Second
 
 	// root is the provider's module, seen from here.
-	root = "../../.."
+	root = "../../../.."
 )
 
 // simulator is a talossim that runs as a process of its own.
@@ -105,9 +105,9 @@ func build(t *testing.T) string {
 	return goBuild(t, root, "talossim", "./internal/sim/cmd/talossim")
 }
 
-// goBuild makes a command of a module, with the flags of its other builds, so that
-// what they share is compiled once.
-func goBuild(t *testing.T, module, name, source string) string {
+// goBuild makes a command of a module. Its flags are those of the other builds of that
+// module, so that what they share is compiled once.
+func goBuild(t *testing.T, module, name, source string, flags ...string) string {
 	t.Helper()
 
 	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
@@ -115,7 +115,8 @@ func goBuild(t *testing.T, module, name, source string) string {
 
 	binary := filepath.Join(t.TempDir(), name)
 
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, source)
+	args := append([]string{"build", "-trimpath", "-o", binary}, flags...)
+	command := exec.CommandContext(ctx, "go", append(args, source)...)
 	command.Dir = module
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 

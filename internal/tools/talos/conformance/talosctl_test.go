@@ -37,7 +37,7 @@ type talosctl struct {
 func (s *simulator) talosctl() talosctl {
 	s.Helper()
 
-	return talosctl{s, goBuild(s.T, ".", "talosctl", "github.com/siderolabs/talos/cmd/talosctl")}
+	return talosctl{s, goBuild(s.T, ".", "talosctl", "github.com/siderolabs/talos/cmd/talosctl", "-tags", "grpcnotrace")}
 }
 
 // run calls it for a machine and wants it to succeed, and to say something.
