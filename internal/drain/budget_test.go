@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 func TestEvictionsThatFailAreForeseen(t *testing.T) {

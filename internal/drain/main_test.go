@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 var update = flag.Bool("update", false, "write what people read instead of comparing it")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
 // TestRequestThatLandsAfterACancelIsTakenBack: a request that is cut off by a cancel may take effect a moment later.

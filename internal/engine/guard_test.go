@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // healthy is a snapshot of three control planes and as many workers, with which

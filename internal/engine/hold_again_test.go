@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // TestRequestThatWasTakenBackIsStillBeingDone: the operator has begun, and goes on although nobody asks it any more.

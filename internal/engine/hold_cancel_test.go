@@ -12,8 +12,8 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // TestHoldThatLandsAfterACancelIsEnded: the same is so for the hold.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/harness"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
 // TestEveryCallToTheOperatorMayBeTheLast: at each change that a run makes for the

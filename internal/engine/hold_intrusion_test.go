@@ -10,8 +10,8 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // TestOperatorAtWorkIsNotForgotten: what was seen counts until it is seen to be over, also when the object cannot be read now and then.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // TestKilledAtAnyChangeOfTheObject: those of the publisher are among them.

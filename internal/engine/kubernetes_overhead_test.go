@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // TestOverheadOfTheKubernetesHalfIsReported measures what the engine adds to the

@@ -15,8 +15,8 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // fastClock is the engine's clock over the one of a simulation that runs fast.

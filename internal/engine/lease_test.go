@@ -11,8 +11,8 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // TestSlowReplyDoesNotMakeTheLeaseFresher: what counts is when a renewal was

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 var update = flag.Bool("update", false, "write what people read instead of comparing it")

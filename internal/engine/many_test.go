@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // TestManyWorkersMoveSideBySide is about clusters so large, and so slow to

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // lookupTime is what a machine takes to find an image that it has, confirmTime

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // The annotations that tests look at.

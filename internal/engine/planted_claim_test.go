@@ -6,7 +6,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 )
 
 // plantedClaims are bugs about what is published: S8.

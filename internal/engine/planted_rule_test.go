@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 )
 
 // sayings are all sentences that the checker can say, as its sources have them,

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // plantedMost is how long an engine with a planted bug may go on.

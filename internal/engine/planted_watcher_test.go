@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 )
 
 // watched has an assertion look after engines with a bug, and returns what it says;

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
 // operatorExaminations are about the object of an operator that may upgrade the

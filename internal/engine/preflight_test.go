@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/sim/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/ports"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 // verdictOf is what a preflight says of one check.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // TestKilledRunDoesNotForgetWhoHasToSettleBeforeTheNextHop: the last node of a

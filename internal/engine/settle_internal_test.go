@@ -9,7 +9,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 // TestMovedNodesSpeakForThemselves is about what a turn of another node is told of a

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/checker"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
 // interval is a window that is open once.

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // TestWhatARunSeldomEndsWithIsWorded is about ends that take a cluster in which

@@ -9,8 +9,8 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 // wide lets two workers be unavailable, so that the budget alone stops nothing.

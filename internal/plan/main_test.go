@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 func TestMain(m *testing.M) {

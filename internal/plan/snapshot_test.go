@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
 )
 
 const (

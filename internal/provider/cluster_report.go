@@ -12,7 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/report"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 )
 
 // attrReportPath is the attribute that says where the picture of a run goes.

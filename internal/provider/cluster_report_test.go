@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/report"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 )
 
 func TestPathsThatNoReportCanHaveAreRefused(t *testing.T) {

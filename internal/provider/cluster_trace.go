@@ -10,7 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/trace"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
 )
 
 // runTrace is the trace of one run; empty where the environment asks for none.

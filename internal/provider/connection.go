@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/manifest"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/removal"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/manifest"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/removal"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/talosapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 )
 
 // connection is one cluster within reach, through the ports of the engine.

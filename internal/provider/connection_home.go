@@ -5,10 +5,10 @@ package provider
 import (
 	"fmt"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 )
 
 // home is a Kubernetes API with objects about clusters.

@@ -9,8 +9,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/talosapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
 )
 
 // talosconfigEnv is the environment variable that talosctl reads as well.

@@ -15,9 +15,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/gate"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/snapshot"
 )
 
 // gateModel is one element of gates.

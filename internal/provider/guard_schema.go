@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/gate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 )
 
 // Names of the attributes that hold an upgrade up, and of what is in them.

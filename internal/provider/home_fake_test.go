@@ -7,8 +7,8 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
 )
 
 // fakeHome is a Kubernetes API with one object in it. It refuses to be written

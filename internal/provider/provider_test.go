@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"go.uber.org/goleak"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/wording"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 )
 
 var (

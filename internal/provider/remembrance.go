@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 )
 
 // certificateReserve is for how long the client certificate of a kubeconfig must

@@ -102,7 +102,7 @@ func stop(t *testing.T, command *exec.Cmd) {
 func build(t *testing.T) string {
 	t.Helper()
 
-	return goBuild(t, root, "talossim", "./internal/sim/cmd/talossim")
+	return goBuild(t, root, "talossim", "./internal/test/sim/cmd/talossim")
 }
 
 // goBuild makes a command of a module. Its flags are those of the other builds of that

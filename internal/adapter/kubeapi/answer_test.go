@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kubeapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// portCalls are all methods of the ports, reduced to their errors.
+func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
+	pod := cluster.Pod{Namespace: "default", Name: "web", UID: "1"}
+
+	calls := map[string]func(context.Context) error{
+		"UID":           func(ctx context.Context) error { _, err := api.UID(ctx); return err },
+		"Nodes":         func(ctx context.Context) error { _, err := api.Nodes(ctx); return err },
+		"ComponentPods": func(ctx context.Context) error { _, err := api.ComponentPods(ctx); return err },
+		"Cordon":        func(ctx context.Context) error { _, err := api.Cordon(ctx, "worker-0", "run"); return err },
+		"Uncordon":      func(ctx context.Context) error { return api.Uncordon(ctx, "worker-0") },
+		"PodsToEvict":   func(ctx context.Context) error { _, err := api.PodsToEvict(ctx, "worker-0"); return err },
+		"Evict":         func(ctx context.Context) error { return api.Evict(ctx, pod) },
+		"DeletePod":     func(ctx context.Context) error { return api.DeletePod(ctx, pod) },
+		"Lease":         func(ctx context.Context) error { _, err := api.Lease(ctx); return err },
+		"WriteLease":    func(ctx context.Context) error { _, err := api.WriteLease(ctx, cluster.Lease{}); return err },
+		"Journal":       func(ctx context.Context) error { _, err := api.Journal(ctx); return err },
+		"WriteJournal":  func(ctx context.Context) error { _, err := api.WriteJournal(ctx, cluster.Journal{}); return err },
+		"Forget":        func(ctx context.Context) error { _, err := api.Forget(ctx, "id"); return err },
+	}
+
+	if reader, ok := api.(cluster.WorkloadReader); ok {
+		calls["Workloads"] = func(ctx context.Context) error { _, err := reader.Workloads(ctx); return err }
+	}
+
+	if objects, ok := api.(cluster.ObjectAccess); ok {
+		of := cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "x"}
+
+		calls["Object"] = func(ctx context.Context) error { _, err := objects.Object(ctx, of); return err }
+		calls["PatchObject"] = func(ctx context.Context) error { _, err := objects.PatchObject(ctx, of, "", nil); return err }
+		calls["HasPart"] = func(ctx context.Context) error { _, err := objects.HasPart(ctx, of, "status"); return err }
+	}
+
+	if secrets, ok := api.(cluster.SecretAccess); ok {
+		read := cluster.Secret{Namespace: "default", Name: "x", ResourceVersion: "1"}
+
+		calls["Secret"] = func(ctx context.Context) error { _, err := secrets.Secret(ctx, "default", "x"); return err }
+		calls["Secrets"] = func(ctx context.Context) error { _, err := secrets.Secrets(ctx, "default", "a=b"); return err }
+		calls["PatchSecret"] = func(ctx context.Context) error { return secrets.PatchSecret(ctx, read, nil) }
+	}
+
+	if objects, ok := api.(cluster.Objects); ok {
+		calls["Objects"] = func(ctx context.Context) error {
+			_, err := objects.Objects(ctx, cluster.ObjectQuery{APIVersion: "v1", Kind: "Pod"})
+
+			return err
+		}
+	}
+
+	return calls
+}
+
+// connect is a client of a server that always answers the same way, and the
+// number of requests it got.
+func connect(t testing.TB, handler http.HandlerFunc) (*kubeapi.Client, *atomic.Int32) {
+	t.Helper()
+
+	var requests atomic.Int32
+
+	server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		requests.Add(1)
+		handler(writer, request)
+	}))
+	t.Cleanup(server.Close)
+
+	return newClient(t, server.URL), &requests
+}
+
+func newClient(t testing.TB, url string) *kubeapi.Client {
+	t.Helper()
+
+	kubeconfig := fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: a, context: {cluster: c}}]\n", url)
+
+	client, err := kubeapi.New([]byte(kubeconfig), "", kubeapi.Options{UserAgent: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(client.Close)
+
+	return client
+}
+
+// status answers with a Status of Kubernetes.
+func status(code int, reason, message string, causes ...map[string]string) http.HandlerFunc {
+	return func(writer http.ResponseWriter, _ *http.Request) {
+		writer.Header().Set("Content-Type", "application/json")
+
+		if code == http.StatusTooManyRequests {
+			writer.Header().Set("Retry-After", "10")
+		}
+
+		writer.WriteHeader(code)
+
+		body := map[string]any{
+			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message,
+			"details": map[string]any{"causes": causes},
+		}
+
+		_ = json.NewEncoder(writer).Encode(body)
+	}
+}
+
+func TestAnswersAreNamedByMeaning(t *testing.T) {
+	t.Parallel()
+
+	pod := cluster.Pod{Namespace: "default", Name: "web", UID: "1"}
+	budget := map[string]string{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods and has 2 currently"}
+
+	list := func(ctx context.Context, api *kubeapi.Client) error { _, err := api.Nodes(ctx); return err }
+	write := func(ctx context.Context, api *kubeapi.Client) error {
+		_, err := api.WriteLease(ctx, cluster.Lease{ResourceVersion: "1"})
+
+		return err
+	}
+	evict := func(ctx context.Context, api *kubeapi.Client) error { return api.Evict(ctx, pod) }
+	remove := func(ctx context.Context, api *kubeapi.Client) error { return api.DeletePod(ctx, pod) }
+
+	for name, test := range map[string]struct {
+		call    func(context.Context, *kubeapi.Client) error
+		answer  http.HandlerFunc
+		want    error
+		unknown bool
+		says    string
+	}{
+		"unauthorized":              {list, status(401, "Unauthorized", "Unauthorized"), cluster.ErrCredentials, false, ""},
+		"forbidden":                 {list, status(403, "Forbidden", "nodes is forbidden"), cluster.ErrDenied, false, "nodes is forbidden"},
+		"overloaded read":           {list, status(503, "ServiceUnavailable", "apiserver is shutting down"), cluster.ErrUnreachable, false, ""},
+		"broken read":               {list, status(500, "InternalError", "etcdserver: request timed out"), cluster.ErrUnreachable, false, ""},
+		"overloaded write":          {write, status(503, "ServiceUnavailable", "apiserver is shutting down"), cluster.ErrUnreachable, false, ""},
+		"write without a verdict":   {write, status(500, "InternalError", "etcdserver: request timed out"), cluster.ErrUnreachable, true, ""},
+		"write that timed out":      {write, status(504, "Timeout", "request timed out"), cluster.ErrUnreachable, true, ""},
+		"write that lost a race":    {write, status(409, "Conflict", "the object has been modified"), cluster.ErrConflict, false, ""},
+		"write to a deleted object": {write, status(404, "NotFound", "leases not found"), cluster.ErrConflict, false, ""},
+		"invalid write":             {write, status(422, "Invalid", "spec is invalid"), cluster.ErrRefused, false, ""},
+		"throttled write":           {write, status(429, "TooManyRequests", "too many requests"), cluster.ErrUnreachable, false, ""},
+		"budget exhausted":          {evict, status(429, "TooManyRequests", "Cannot evict pod", budget), cluster.ErrBudget, false, "budget web needs 2"},
+		"throttled eviction":        {evict, status(429, "TooManyRequests", "too many requests"), cluster.ErrUnreachable, false, ""},
+		"evicted already":           {evict, status(404, "NotFound", "pods not found"), nil, false, ""},
+		"name taken over":           {evict, status(409, "Conflict", "Precondition failed: UID in precondition: 1, UID in object meta: 2"), nil, false, ""},
+		"budget being written":      {evict, status(409, "Conflict", "Operation cannot be fulfilled on poddisruptionbudgets"), cluster.ErrConflict, false, ""},
+		"namespace on its way out":  {evict, status(403, "Forbidden", "being terminated", map[string]string{"reason": "NamespaceTerminating"}), nil, false, ""},
+		"two budgets":               {evict, status(500, "InternalError", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), cluster.ErrRefused, false, "more than one"},
+		"two budgets, told apart":   {evict, status(500, "InternalError", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), cluster.ErrOverlap, false, "two"},
+		"deleted already":           {remove, status(404, "NotFound", "pods not found"), nil, false, ""},
+		"deleted and replaced":      {remove, status(409, "Conflict", "Precondition failed: UID in precondition: 1"), nil, false, ""},
+	} {
+		api, requests := connect(t, test.answer)
+		started := time.Now()
+		err := test.call(t.Context(), api)
+
+		if !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+
+		if errors.Is(err, cluster.ErrOutcomeUnknown) != test.unknown {
+			t.Errorf("%s: %v, want outcome unknown: %t", name, err, test.unknown)
+		}
+
+		if err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want it to say %q", name, err, test.says)
+		}
+
+		if count := requests.Load(); count > 1 && !strings.Contains(name, "read") {
+			t.Errorf("%s: %d requests, want one", name, count)
+		}
+
+		// The server asks for ten seconds of patience, which is the engine's.
+		if took := time.Since(started); took > 5*time.Second {
+			t.Errorf("%s: took %s", name, took)
+		}
+	}
+}
+
+func TestACordonThatKeepsLosingRacesGivesUp(t *testing.T) {
+	t.Parallel()
+
+	var patches atomic.Int32
+
+	api, _ := connect(t, func(writer http.ResponseWriter, request *http.Request) {
+		if request.Method == http.MethodPatch {
+			patches.Add(1)
+			status(409, "Conflict", "the object has been modified")(writer, request)
+
+			return
+		}
+
+		writer.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(writer, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"worker-0","uid":"1","resourceVersion":"7"}}`)
+	})
+
+	if ours, err := api.Cordon(t.Context(), "worker-0", "run"); !errors.Is(err, cluster.ErrConflict) || ours {
+		t.Errorf("ours %t, %v; want a conflict", ours, err)
+	}
+
+	if count := patches.Load(); count != 5 {
+		t.Errorf("%d patches, want 5", count)
+	}
+}
+
+func TestALostReplyLeavesTheOutcomeOfAWriteUnknown(t *testing.T) {
+	t.Parallel()
+
+	api, requests := connect(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+
+	_, err := api.WriteJournal(t.Context(), cluster.Journal{ResourceVersion: "1"})
+	if !errors.Is(err, cluster.ErrOutcomeUnknown) || !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("write: %v, want unreachable and outcome unknown", err)
+	}
+
+	if count := requests.Load(); count != 1 {
+		t.Errorf("the write was sent %d times", count)
+	}
+
+	if _, err := api.Nodes(t.Context()); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+		t.Errorf("read: %v, want only unreachable", err)
+	}
+}
+
+func TestARefusedConnectionHasNoEffect(t *testing.T) {
+	t.Parallel()
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	api := newClient(t, "http://"+listener.Addr().String())
+
+	for name, call := range portCalls(api) {
+		if err := call(t.Context()); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v, want only unreachable", name, err)
+		}
+	}
+}
+
+func TestTheCallersEndIsNotTheServers(t *testing.T) {
+	t.Parallel()
+
+	hanging := make(chan struct{})
+	arrived := make(chan struct{}, 2)
+
+	api, _ := connect(t, func(_ http.ResponseWriter, request *http.Request) {
+		arrived <- struct{}{}
+
+		select {
+		case <-hanging:
+		case <-request.Context().Done():
+		}
+	})
+
+	// After the clean-up of the server was registered, so that it runs before.
+	t.Cleanup(func() { close(hanging) })
+
+	reason := errors.New("the run was stopped")
+
+	for name, test := range map[string]struct {
+		call    func(context.Context) error
+		unknown bool
+	}{
+		"read":  {func(ctx context.Context) error { _, err := api.Nodes(ctx); return err }, false},
+		"write": {func(ctx context.Context) error { _, err := api.WriteLease(ctx, cluster.Lease{}); return err }, true},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+
+		go func() {
+			<-arrived
+			cancel(reason)
+		}()
+
+		err := test.call(ctx)
+
+		if !errors.Is(err, reason) || errors.Is(err, cluster.ErrOutcomeUnknown) != test.unknown {
+			t.Errorf("%s: %v, want the reason, and outcome unknown: %t", name, err, test.unknown)
+		}
+	}
+}
+
+func TestAForeignCertificateIsNotAReasonToWait(t *testing.T) {
+	t.Parallel()
+
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+
+	api := newClient(t, server.URL)
+
+	if _, err := api.Nodes(t.Context()); !errors.Is(err, cluster.ErrCredentials) {
+		t.Errorf("%v, want refused credentials", err)
+	}
+}

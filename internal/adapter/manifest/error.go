@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
+	"github.com/siderolabs/go-kubernetes/kubernetes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// failure is a failed step. It hides what the libraries take for a reason to try
+// again: they would do so for minutes, and pausing is for the caller.
+type failure struct {
+	// object is what failed; empty where the cause says it.
+	object  string
+	mutates bool
+	cause   error
+}
+
+// failed is nil for no error, and the error itself where the libraries have to
+// know it.
+func failed(object string, mutates bool, err error) error {
+	if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return err
+	}
+
+	var dryRun *ssaerrors.DryRunErr
+	if errors.As(err, &dryRun) {
+		// It carries the whole object, which may be a Secret.
+		err = dryRun.Unwrap()
+	}
+
+	return &failure{object: object, mutates: mutates, cause: err}
+}
+
+// Error must not quote the cause: the libraries take "not found" anywhere in it
+// for an object that does not exist.
+func (f *failure) Error() string { return "step failed" }
+
+func (f *failure) Unwrap() error {
+	if passing(f.cause) {
+		return nil
+	}
+
+	return f.cause
+}
+
+// job is a call of the port.
+type job struct {
+	// what completes "unable to ...".
+	what    string
+	mutates bool
+	// base and each, the allowance per object, bound it.
+	base, each time.Duration
+	options    cluster.ManifestOptions
+	// limit is what became of them.
+	limit time.Duration
+}
+
+// bound gives the job the time that so many objects take.
+func (j *job) bound(ctx context.Context, objects int) (context.Context, context.CancelFunc) {
+	j.limit = j.base + time.Duration(objects)*j.each
+
+	return context.WithTimeout(ctx, j.limit)
+}
+
+// explain gives an error of the libraries its meaning. The outer context is the
+// caller's, the inner one that of the job.
+func (j *job) explain(outer, inner context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+
+	what, mutates, cause := j.what, j.mutates, err
+
+	var step *failure
+	if errors.As(err, &step) {
+		mutates, cause = step.mutates, step.cause
+
+		if step.object != "" {
+			what += ": " + step.object
+		}
+	}
+
+	switch {
+	case outer.Err() == nil && inner.Err() != nil:
+		cause = fmt.Errorf("not done within %s: %w", j.limit, cause)
+	case outer.Err() == nil && step == nil && !passing(cause) && !answered(cause):
+		// A library came to a conclusion of its own, such as that an object
+		// belongs to another inventory.
+		return fmt.Errorf("unable to %s: %w: %w", what, cluster.ErrRefused, cause)
+	}
+
+	explained := kubeapi.Explain(outer, what, mutates, cause)
+	if errors.Is(explained, cluster.ErrRefused) && apierrors.IsInvalid(cause) {
+		return fmt.Errorf("%w. %s", explained, j.hint(cause))
+	}
+
+	return explained
+}
+
+// hint says what helps against an object that the API server finds invalid.
+func (j *job) hint(err error) string {
+	switch {
+	case !j.options.ServerSide:
+		return "If this is a field that may not change, delete the object: Talos before 1.13 cannot recreate it"
+	case j.options.Force:
+		return "Recreating the object did not help"
+	case strings.Contains(err.Error(), "immutable"):
+		return "That field may not change; kubernetes.manifests.force recreates the object"
+	default:
+		return "If this is a field that may not change, kubernetes.manifests.force recreates the object"
+	}
+}
+
+// passing tells whether the libraries would try again.
+func passing(err error) bool {
+	var network net.Error
+
+	return kubernetes.IsRetryableError(err) || errors.As(err, &network) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF)
+}
+
+// answered tells whether the API server said no.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+
+	return errors.As(err, &status)
+}

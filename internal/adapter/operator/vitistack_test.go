@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package operator_test
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+const (
+	talosTarget = "upgrade.vitistack.io/talos-target"
+	secretKey   = "tenant-a/talos-prod-x1"
+)
+
+func marked() labels.Set { return labels.Set{"cluster.vitistack.io/cluster-id": "prod-x1"} }
+
+// vitistack is a KubernetesCluster with the Secret of its operator.
+func vitistack(t *testing.T, annotations, secret map[string]string) *store {
+	t.Helper()
+
+	api := newStore(t, annotated(prod(), annotations))
+	data := map[string]string{"talosconfig": "not for messages", "talos_version": "v1.12.6", "kubernetes_version": "1.34.2"}
+	maps.Copy(data, secret)
+	api.keep("tenant-a", "talos-prod-x1", marked(), data)
+	api.keep("tenant-a", "of-another-cluster", labels.Set{"cluster.vitistack.io/cluster-id": "prod-x2"}, data)
+	api.keep("tenant-b", "talos-prod-x1", marked(), data)
+
+	return api
+}
+
+func TestTheOperatorIsAskedInItsOwnWords(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		standing map[string]string
+		half     cluster.Half
+		to       string
+		want     map[string]string
+		fails    error
+	}{
+		"for Talos":                  {nil, cluster.HalfTalos, "v1.13.4", map[string]string{"talos-target": "1.13.4"}, nil},
+		"for Kubernetes":             {map[string]string{"kubernetes-status": "completed"}, cluster.HalfKubernetes, "1.35.2", map[string]string{"kubernetes-target": "1.35.2"}, nil},
+		"for what it was asked for":  {map[string]string{"talos-target": "v1.13.4"}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "v1.13.4"}, nil},
+		"beside somebody else":       {map[string]string{"talos-target": "1.13.0"}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "1.13.0"}, cluster.ErrConflict},
+		"beside what is no version":  {map[string]string{"talos-target": "latest"}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "latest"}, cluster.ErrConflict},
+		"in place of an empty value": {map[string]string{"talos-target": ""}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "1.13.4"}, nil},
+	} {
+		api := vitistack(t, test.standing, nil)
+
+		if err := operator.New(prod(), api).Ask(t.Context(), test.half, parsed(test.to)); !errors.Is(err, test.fails) {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		for key, want := range test.want {
+			if got, _ := api.annotation(prod(), "upgrade.vitistack.io/"+key); got != want {
+				t.Errorf("%s: %s is %q, want %q", name, key, got, want)
+			}
+		}
+	}
+
+	api := vitistack(t, nil, nil)
+	if err := operator.New(prod(), api).Ask(t.Context(), cluster.HalfTalos, version.Version{}); !errors.Is(err, cluster.ErrRefused) || len(api.requests) != 0 {
+		t.Errorf("for an unknown version: %v after %q", err, api.requests)
+	}
+}
+
+func TestWhatSomebodyAsksForMeanwhileIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+
+	api := vitistack(t, nil, nil)
+	api.before = once("patch", 1, func() error {
+		api.annotate(prod(), talosTarget, "1.13.0")
+
+		return nil
+	})
+
+	err := operator.New(prod(), api).Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4"))
+	if got, _ := api.annotation(prod(), talosTarget); got != "1.13.0" || !errors.Is(err, cluster.ErrConflict) || !strings.Contains(err.Error(), "1.13.0") {
+		t.Errorf("it is asked for %q: %v", got, err)
+	}
+}
+
+func TestOnlyOurOwnTargetIsWithdrawn(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		standing map[string]string
+		left     string
+	}{
+		"ours":           {map[string]string{"talos-target": "1.13.4"}, ""},
+		"ours with v":    {map[string]string{"talos-target": "v1.13.4"}, ""},
+		"none":           {nil, ""},
+		"somebody's":     {map[string]string{"talos-target": "1.13.5"}, "1.13.5"},
+		"no version":     {map[string]string{"talos-target": "latest"}, "latest"},
+		"the other half": {map[string]string{"kubernetes-target": "1.13.4"}, ""},
+	} {
+		api := vitistack(t, test.standing, nil)
+		if err := operator.New(prod(), api).Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		other, _ := api.annotation(prod(), "upgrade.vitistack.io/kubernetes-target")
+		if got, _ := api.annotation(prod(), talosTarget); got != test.left || other != test.standing["kubernetes-target"] {
+			t.Errorf("%s: %q and %q stand", name, got, other)
+		}
+	}
+
+	if err := operator.New(prod(), newStore(t)).Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4")); err != nil {
+		t.Errorf("from an object that is gone: %v", err)
+	}
+}
+
+// TestATargetThatChangesUnderTheHandIsLeft is the race of taking it back.
+func TestATargetThatChangesUnderTheHandIsLeft(t *testing.T) {
+	t.Parallel()
+
+	api := vitistack(t, map[string]string{"talos-target": "1.13.4"}, nil)
+	api.before = once("patch", 1, func() error {
+		api.annotate(prod(), talosTarget, "1.13.5")
+
+		return nil
+	})
+
+	err := operator.New(prod(), api).Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4"))
+	if got, _ := api.annotation(prod(), talosTarget); got != "1.13.5" || err != nil {
+		t.Errorf("it is asked for %q: %v", got, err)
+	}
+}
+
+func TestTheSecretIsBroughtUpToDate(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		standing            map[string]string
+		talos, kubernetes   version.Version
+		wantTalos, wantKube string
+		changes             int
+	}{
+		"both, each as it is spelled": {nil, parsed("1.13.4"), parsed("v1.35.2"), "v1.13.4", "1.35.2", 1},
+		"one that is not known":       {nil, parsed("1.13.4"), version.Version{}, "v1.13.4", "1.34.2", 1},
+		"none":                        {nil, version.Version{}, version.Version{}, "v1.12.6", "1.34.2", 0},
+		"what it says already":        {nil, parsed("1.12.6"), parsed("1.34.2"), "v1.12.6", "1.34.2", 0},
+		"where nothing was said":      {map[string]string{"talos_version": "", "kubernetes_version": "?"}, parsed("1.13.4"), parsed("1.35.2"), "1.13.4", "1.35.2", 1},
+	} {
+		api := vitistack(t, nil, test.standing)
+		if err := operator.New(prod(), api).Settle(t.Context(), test.talos, test.kubernetes); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		data := api.secrets[secretKey].Data
+		if string(data["talos_version"]) != test.wantTalos || string(data["kubernetes_version"]) != test.wantKube || len(api.changes()) != test.changes {
+			t.Errorf("%s: %s and %s after %q", name, data["talos_version"], data["kubernetes_version"], api.changes())
+		}
+
+		if string(data["talosconfig"]) != "not for messages" || string(api.secrets["tenant-b/talos-prod-x1"].Data["talos_version"]) == "v1.13.4" {
+			t.Errorf("%s: something else was changed", name)
+		}
+	}
+}
+
+func TestTheSecretIsChangedBesideAnOperatorThatWritesIt(t *testing.T) {
+	t.Parallel()
+
+	for name, arrange := range map[string]func(*store){
+		"that writes it": func(api *store) {
+			api.before = once("patch Secret", 3, func() error {
+				secret := api.secrets[secretKey]
+				secret.Data["health_check_at"], secret.ResourceVersion = []byte("now"), api.next()
+				api.secrets[secretKey] = secret
+
+				return nil
+			})
+		},
+		"over replies that are lost": func(api *store) { api.after = once("patch Secret", 1, lost) },
+	} {
+		api := vitistack(t, nil, nil)
+		arrange(api)
+
+		if err := operator.New(prod(), api).Settle(t.Context(), parsed("1.13.4"), parsed("1.35.2")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		if data := api.secrets[secretKey].Data; string(data["talos_version"]) != "v1.13.4" || string(data["kubernetes_version"]) != "1.35.2" {
+			t.Errorf("%s: %s and %s", name, data["talos_version"], data["kubernetes_version"])
+		}
+	}
+}
+
+func TestASecretThatCannotBeChangedIsNamedWithoutItsContent(t *testing.T) {
+	t.Parallel()
+
+	of := prod()
+
+	for name, test := range map[string]struct {
+		arrange func(*store)
+		want    error
+		words   string
+	}{
+		"it may not be changed": {func(s *store) {
+			s.before = once("patch", 1, func() error { return cluster.ErrDenied })
+		}, cluster.ErrDenied, "kubernetes_version and talos_version"},
+		"it is not there":       {func(s *store) { clear(s.secrets) }, cluster.ErrNotFound, "cluster.vitistack.io/cluster-id=prod-x1"},
+		"the cluster has no ID": {func(s *store) { delete(s.objects[of.String()], "spec") }, cluster.ErrNotFound, "spec.data.clusterId is empty"},
+		"the ID is a selector":  {func(s *store) { dig(dig(s.objects[of.String()], "spec"), "data")["clusterId"] = "a,b in (c)" }, cluster.ErrNotFound, "no value of a label"},
+		"there are two": {func(s *store) {
+			s.keep("tenant-a", "copy", marked(), map[string]string{"talosconfig": "not for messages"})
+		}, cluster.ErrRefused, "Secret tenant-a/copy and Secret tenant-a/talos-prod-x1"},
+		"it may be neither found": {func(s *store) { s.before = once("list", 1, func() error { return cluster.ErrDenied }) }, cluster.ErrDenied, "talos_version"},
+		"it is always written": {func(s *store) {
+			s.before = once("patch", 9, func() error { return cluster.ErrConflict })
+		}, cluster.ErrConflict, "5 attempts"},
+	} {
+		api := vitistack(t, nil, nil)
+		test.arrange(api)
+
+		err := operator.New(of, api).Settle(t.Context(), parsed("1.13.4"), parsed("1.35.2"))
+		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.words) || !strings.Contains(err.Error(), of.String()) || strings.Contains(err.Error(), "not for messages") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestASecretIsAlsoFoundByItsName(t *testing.T) {
+	t.Parallel()
+
+	for name, listed := range map[string]error{"without a label": nil, "without the right to list": cluster.ErrDenied} {
+		api := newStore(t, annotated(prod(), nil))
+		api.keep("tenant-a", "prod-x1", nil, map[string]string{"talos_version": ""})
+		api.keep("tenant-a", "of-another-tool", marked(), map[string]string{"password": "not for messages"})
+		api.before = once("list", 1, func() error { return listed })
+
+		if err := operator.New(prod(), api).Settle(t.Context(), parsed("1.13.4"), version.Version{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		if got := string(api.secrets["tenant-a/prod-x1"].Data["talos_version"]); got != "1.13.4" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestAnUpgradeThatOnlyTheSecretKnowsOfIsReported(t *testing.T) {
+	t.Parallel()
+
+	busy := map[string]string{"upgrade_in_progress": "true", "upgrade_type": "talos", "upgrade_target": "v1.13.4"}
+
+	for name, test := range map[string]struct {
+		annotations, secret map[string]string
+		status              cluster.OperatorStatus
+		target, words       string
+	}{
+		"and the annotations say idle":        {map[string]string{"talos-status": "idle"}, busy, cluster.OperatorWorking, "1.13.4", "talos-reset-upgrade-state=true"},
+		"and somebody removed the status":     {nil, busy, cluster.OperatorWorking, "1.13.4", "upgrade_in_progress of Secret tenant-a/talos-prod-x1"},
+		"and another target stands":           {map[string]string{"talos-target": "1.13.5"}, busy, cluster.OperatorWorking, "1.13.5", "talos-target-"},
+		"which ended by the annotations":      {map[string]string{"talos-status": "completed"}, busy, cluster.OperatorCompleted, "", ""},
+		"while an earlier one is completed":   {map[string]string{"talos-status": "completed", "talos-target": "1.13.4"}, busy, cluster.OperatorWorking, "1.13.4", ""},
+		"other than what is asked for now":    {map[string]string{"talos-status": "completed", "talos-target": "1.13.5"}, busy, cluster.OperatorCompleted, "1.13.5", ""},
+		"which the operator left as it was":   {map[string]string{"talos-status": "failed", "talos-target": "1.13.4"}, busy, cluster.OperatorFailed, "1.13.4", ""},
+		"as over":                             {nil, map[string]string{"upgrade_in_progress": "false", "upgrade_type": "talos"}, "", "", ""},
+		"of nothing known":                    {nil, map[string]string{"upgrade_in_progress": "true", "upgrade_type": "firmware"}, "", "", ""},
+		"while a run keeps the operator away": {map[string]string{"do-not-reconcile": run}, busy, "", "", ""},
+	} {
+		report, err := operator.New(prod(), vitistack(t, test.annotations, test.secret)).Report(t.Context())
+
+		half := report.Talos
+		if err != nil || half.Status != test.status || half.Target != test.target || !strings.Contains(half.Message+half.Undo, test.words) {
+			t.Errorf("%s: %v %+v", name, err, half)
+		}
+
+		if report.Kubernetes.Status != "" {
+			t.Errorf("%s: %+v", name, report.Kubernetes)
+		}
+	}
+}
+
+func TestASecretThatMayNotBeReadChangesNoReport(t *testing.T) {
+	t.Parallel()
+
+	api := vitistack(t, map[string]string{"talos-status": "idle", "kubernetes-target": "1.35.2"}, map[string]string{"upgrade_in_progress": "true", "upgrade_type": "talos"})
+	api.before = func(request string) error {
+		if strings.Contains(request, "Secret") {
+			return cluster.ErrDenied
+		}
+
+		return nil
+	}
+
+	report, err := operator.New(prod(), api).Report(t.Context())
+	if err != nil || report.Talos.Status != cluster.OperatorIdle || report.Kubernetes.Target != "1.35.2" {
+		t.Errorf("%+v, %v", report, err)
+	}
+}

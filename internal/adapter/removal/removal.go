@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package removal knows what release lines of Kubernetes do without: flags,
+// feature gates and admission plugins of the components, and versions of APIs.
+// It implements [cluster.Removals] with the tables that talosctl upgrade-k8s
+// uses, and changes nothing.
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+var _ cluster.Removals = (*Client)(nil)
+
+const (
+	// checkTimeout bounds one look at the whole cluster, on the real clock.
+	checkTimeout = 30 * time.Second
+	// lookParallel is into how many parts the workers are divided, which are
+	// looked at beside each other.
+	lookParallel = 32
+)
+
+// The values of [cluster.Removal.Kind].
+const (
+	KindFlag            = "flag"
+	KindFeatureGate     = "feature gate"
+	KindAdmissionPlugin = "admission plugin"
+	KindAPI             = "API"
+)
+
+// States gives access to the resources of nodes.
+type States interface {
+	// State are the resources of the node at the address, without asking it yet.
+	// Errors of its calls wrap the sentinels of package cluster.
+	State(address string) state.State
+}
+
+// Client looks for what a release line of Kubernetes does without. It is safe
+// for concurrent use.
+type Client struct {
+	states States
+	config *rest.Config
+}
+
+// New makes a client from access to the nodes and to the Kubernetes API.
+// Connections of a config that brings its own transport are shared; of any
+// other config, none outlives a call.
+func New(states States, config *rest.Config) *Client {
+	return &Client{states: states, config: rest.CopyConfig(config)}
+}
+
+// Removals lists what is in use and gone in the version to. It looks at the
+// command lines of the static pods and the arguments of the kubelets, and at
+// objects of API versions; the feature gates of a kubelet's configuration file
+// are not seen. Errors wrap a sentinel of package cluster: ErrUnsupported for a
+// step from one release line to another that is not known.
+func (c *Client) Removals(ctx context.Context, from, to version.Version, controlPlanes, workers []string) ([]cluster.Removal, error) {
+	path, err := upgrade.NewPath(from.String(), to.String())
+	if err != nil {
+		return nil, fmt.Errorf("%w: no way from Kubernetes %s to %s: %w", cluster.ErrUnsupported, from, to, err)
+	}
+
+	if !path.IsSupported() {
+		return nil, fmt.Errorf("%w: what Kubernetes %s does without that %s has is not known: "+
+			"only steps from one release line to the next are, up to the newest line that this provider was made for",
+			cluster.ErrUnsupported, to, from)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+
+	config, done := closing(c.config)
+	defer done()
+
+	var (
+		group errgroup.Group
+		// One look for the control planes and the API, one for each part of the
+		// workers: the library asks one node after the other.
+		parts  = slices.Collect(slices.Chunk(workers, max(1, (len(workers)+lookParallel-1)/lookParallel)))
+		found  = make([][]cluster.Removal, len(parts)+1)
+		failed = make([]error, len(parts)+1)
+	)
+
+	for index, part := range parts {
+		group.Go(func() error {
+			found[index], failed[index] = c.look(ctx, path, to, nil, nil, part)
+
+			return nil
+		})
+	}
+
+	found[len(parts)], failed[len(parts)] = c.look(ctx, path, to, config, controlPlanes, nil)
+
+	_ = group.Wait()
+
+	// One that names a node comes first.
+	for _, err := range failed {
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	return sorted(slices.Concat(found...)), nil
+}
+
+// look is one run of the library's checks; without a config it leaves the API
+// out.
+func (c *Client) look(
+	ctx context.Context, path *upgrade.Path, to version.Version, config *rest.Config, controlPlanes, workers []string,
+) ([]cluster.Removal, error) {
+	checks, err := upgrade.NewChecksWithStateProvider(path, c.node, config, controlPlanes, workers, func(string, ...any) {})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the check for removed items: %w", err)
+	}
+
+	err = checks.Run(ctx)
+	if err == nil {
+		return nil, nil
+	}
+
+	if found, ok := itemsOf(err); ok {
+		return removals(found, to), nil
+	}
+
+	var failure *nodeFailure
+	if errors.As(err, &failure) {
+		return nil, fmt.Errorf("unable to read the components of node %s: %w", failure.address, failure.cause)
+	}
+
+	return nil, kubeapi.Explain(ctx, "look for objects of removed APIs", false, err)
+}
+
+// itemsOf takes the findings out of the error that carries them, which has been
+// a value and may become a pointer.
+func itemsOf(err error) (upgrade.ComponentRemovedItemsError, bool) {
+	var value upgrade.ComponentRemovedItemsError
+	if errors.As(err, &value) {
+		return value, true
+	}
+
+	var pointer *upgrade.ComponentRemovedItemsError
+	if errors.As(err, &pointer) && pointer != nil {
+		return *pointer, true
+	}
+
+	return upgrade.ComponentRemovedItemsError{}, false
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package talosapi_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+)
+
+func TestUpgradeOfAnEndpointThroughTheOthers(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+		before := r.machine(c, cp0)
+
+		if err := c.Pull(r.Context(), cp0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		if done, err := c.Install(r.Context(), cp0, nextImage); err != nil || done.Exit != 0 || len(done.Output) == 0 {
+			r.Fatalf("install: %+v, %v", done, err)
+		}
+
+		if err := c.Reboot(r.Context(), cp0, cluster.RebootDefault); err != nil {
+			r.Fatal(err)
+		}
+
+		r.until("cp-0", "down", isDown)
+
+		if _, err := c.Machine(r.Context(), cp0); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+			r.Errorf("while it is down: %v, want only unreachable", err)
+		}
+
+		if _, err := c.Machine(r.Context(), cp1); err != nil {
+			r.Errorf("another node while an endpoint is down: %v", err)
+		}
+
+		r.until("cp-0", "back", isUp)
+
+		if after := r.machine(c, cp0); after.BootID == before.BootID || after.Talos.String() != "1.13.4" || after.Schematic != schematic {
+			r.Errorf("afterwards: %+v", after)
+		}
+	})
+}
+
+func TestLegacyUpgradeOfAnOldNode(t *testing.T) {
+	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
+		c := r.client("")
+
+		if _, err := c.Install(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrUnsupported) {
+			r.Errorf("install: %v, want it unsupported", err)
+		}
+
+		if _, err := c.InstallerIdle(r.Context(), worker0); !errors.Is(err, cluster.ErrUnsupported) {
+			r.Errorf("installer: %v, want it unsupported", err)
+		}
+
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LegacyAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		result, err := c.Upgrade(r.Context(), worker0, nextImage, cluster.RebootPowercycle, nil)
+		if err != nil || result.Exit != 0 {
+			r.Fatalf("the upgrade ended with %+v, %v", result, err)
+		}
+
+		if installs := r.log.count("worker-0", history.KindInstall); installs != 1 {
+			r.Errorf("the call returned after %d installs, want it to wait for the installer", installs)
+		}
+
+		r.until("worker-0", "down", isDown)
+		r.until("worker-0", "back", isUp)
+
+		if after := r.machine(c, worker0); after.Talos.String() != "1.13.4" {
+			r.Errorf("afterwards: Talos %s", after.Talos)
+		}
+	})
+}
+
+func TestAMissingImageIsNamed(t *testing.T) {
+	const missing = "ghcr.io/siderolabs/installer:v1.14.0"
+
+	for _, talos := range []string{"1.12.6", "1.13.2"} {
+		inBubble(t, model.Options{Talos: talos}, func(r *rig) {
+			c := r.client("")
+			api := r.machine(c, worker0).UpgradeAPI()
+
+			if err := c.Pull(r.Context(), worker0, missing, api); !errors.Is(err, cluster.ErrNotFound) {
+				r.Errorf("Talos %s: pull: %v, want it not found", talos, err)
+			}
+
+			if api != cluster.LegacyAPI {
+				return
+			}
+
+			if _, err := c.Upgrade(r.Context(), worker0, missing, cluster.RebootDefault, nil); !errors.Is(err, cluster.ErrNotFound) {
+				r.Errorf("Talos %s: upgrade: %v, want it not found", talos, err)
+			}
+		})
+	}
+}
+
+// TestWhatALegacyNodeRefusesIsNoLostReply: it refuses because a member of etcd did
+// not answer it in time, and gives that code to us.
+func TestWhatALegacyNodeRefusesIsNoLostReply(t *testing.T) {
+	for name, test := range map[string]struct {
+		node, says string
+	}{
+		"a member that is silent": {"cp-0", "is not healthy; all members must be healthy"},
+		"its own etcd":            {"cp-1", "failed to create etcd client"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
+				if name == "its own etcd" {
+					r.world.SetFaults([]model.Fault{{Node: test.node, Step: model.StepBoot, Effect: model.EffectEtcdDown, Times: 1}})
+
+					if _, err := r.world.Reboot(r.Context(), test.node, model.RebootDefault); err != nil {
+						r.Fatal(err)
+					}
+
+					r.until(test.node, "down", isDown)
+					r.until(test.node, "reachable", func(state model.NodeState) bool { return state.Reachable && state.Stage == model.StageRunning })
+				} else {
+					r.world.SetFaults([]model.Fault{{Node: test.node, Step: model.StepEtcd, Effect: model.EffectSilent}})
+				}
+
+				_, err := r.client("").Upgrade(r.Context(), cp1, nextImage, cluster.RebootDefault, nil)
+				if !errors.Is(err, cluster.ErrRefused) || errors.Is(err, cluster.ErrOutcomeUnknown) || !strings.Contains(err.Error(), test.says) {
+					r.Errorf("%v, want it refused and to say %q", err, test.says)
+				}
+			})
+		})
+	}
+}
+
+// TestAnInstallThatWasNotStartedIsRefused: the node could not make a container.
+func TestAnInstallThatWasNotStartedIsRefused(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectNotStarted, Times: 1}})
+
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		if _, err := c.Install(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrRefused) || !strings.Contains(err.Error(), "failed to create container") {
+			r.Errorf("%v, want it refused and named", err)
+		}
+
+		if done, err := c.Install(r.Context(), worker0, nextImage); err != nil || done.Exit != 0 {
+			r.Errorf("once more: %+v, %v", done, err)
+		}
+	})
+}
+
+func TestAnImageThatWasNotPulledIsRefused(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		if _, err := r.client("").Install(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrRefused) {
+			r.Errorf("%v, want it refused", err)
+		}
+	})
+}
+
+func TestDigestOfAnImageIsTheOneOfTheNode(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		want, err := r.world.PushImage(nextImage, "")
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		if digest, err := c.ImageDigest(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrNotFound) {
+			r.Errorf("before it was pulled: %q, %v", digest, err)
+		}
+
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		if _, err := r.world.PushImage(nextImage, ""); err != nil {
+			r.Fatal(err)
+		}
+
+		if digest, err := c.ImageDigest(r.Context(), worker0, nextImage); err != nil || digest != want {
+			r.Errorf("it has %q, %v, want %s", digest, err, want)
+		}
+	})
+}
+
+func TestAFailingInstallerIsAResult(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}})
+
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		if done, err := c.Install(r.Context(), worker0, nextImage); err != nil || done.Exit == 0 || len(done.Output) == 0 {
+			r.Errorf("%+v, %v; want an exit code and what the installer said", done, err)
+		}
+	})
+}
+
+// unknown fails the test unless the error leaves open what a call to a node
+// that fell silent has done.
+func (r *rig) unknown(what string, err error) {
+	r.Helper()
+
+	if !errors.Is(err, cluster.ErrUnreachable) || !errors.Is(err, cluster.ErrOutcomeUnknown) {
+		r.Errorf("%s: %v, want unreachable and outcome unknown", what, err)
+	}
+}
+
+func TestALostReplyLeavesTheOutcomeUnknownAndIsNotRepeated(t *testing.T) {
+	lost := func(step model.Step) []model.Fault {
+		return []model.Fault{{Node: "worker-0", Step: step, Effect: model.EffectConnectionLost, Times: 1}}
+	}
+
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		r.world.SetFaults(lost(model.StepPull))
+		r.unknown("pull", c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI))
+
+		r.world.SetFaults(lost(model.StepInstall))
+
+		_, err := c.Install(r.Context(), worker0, nextImage)
+		r.unknown("install", err)
+
+		if count := r.log.count("worker-0", history.KindInstall); count != 1 {
+			r.Errorf("%d installs, want one", count)
+		}
+
+		r.world.SetFaults(lost(model.StepReboot))
+		r.unknown("reboot", c.Reboot(r.Context(), worker0, cluster.RebootDefault))
+
+		r.until("worker-0", "down", isDown)
+		r.until("worker-0", "back", isUp)
+
+		if after := r.machine(c, worker0); after.Talos.String() != "1.13.4" {
+			r.Errorf("afterwards: Talos %s", after.Talos)
+		}
+	})
+
+	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
+		r.world.SetFaults(lost(model.StepLegacyUpgrade))
+
+		_, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault, nil)
+		r.unknown("legacy upgrade", err)
+	})
+}
+
+// TestAFailedInstallerBehindALegacyCallIsSeen: the call was accepted long
+// before, and only the node's events tell.
+func TestAFailedInstallerBehindALegacyCallIsSeen(t *testing.T) {
+	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
+		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}})
+
+		result, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault, nil)
+		if err != nil || result.Exit == 0 || len(result.Output) == 0 {
+			r.Errorf("got %+v, %v; want the installer's failure", result, err)
+		}
+	})
+}
+
+// TestANodeThatGoesDownWithoutAWordLeavesTheOutcomeOpen: its events break off
+// before they say how the installer ended.
+func TestANodeThatGoesDownWithoutAWordLeavesTheOutcomeOpen(t *testing.T) {
+	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
+		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepPull, Effect: model.EffectUnreachable, Times: 1, For: 3 * time.Minute}})
+
+		_, err := r.client("").Upgrade(r.Context(), worker0, nextImage, cluster.RebootDefault, nil)
+		r.unknown("legacy upgrade", err)
+	})
+}
+
+func TestABusyInstallerIsSeenAndLeftAlone(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		if idle, err := c.InstallerIdle(r.Context(), worker0); err != nil || !idle {
+			r.Errorf("before: idle %t, %v", idle, err)
+		}
+
+		if err := c.Pull(r.Context(), worker0, nextImage, cluster.LifecycleAPI); err != nil {
+			r.Fatal(err)
+		}
+
+		// The caller loses patience; the installer does not.
+		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
+		defer cancel()
+
+		if _, err := c.Install(ctx, worker0, nextImage); !errors.Is(err, cluster.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("install: %v, want outcome unknown and the caller's deadline", err)
+		}
+
+		if idle, err := c.InstallerIdle(r.Context(), worker0); err != nil || idle {
+			r.Errorf("meanwhile: idle %t, %v", idle, err)
+		}
+
+		if _, err := c.Install(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrBusy) {
+			r.Errorf("a second install: %v, want busy", err)
+		}
+
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+
+		for range 60 {
+			<-ticker.C
+
+			if idle, err := c.InstallerIdle(r.Context(), worker0); err == nil && idle {
+				if count := r.log.count("worker-0", history.KindInstall); count != 1 {
+					r.Errorf("%d installs, want one", count)
+				}
+
+				return
+			}
+		}
+
+		r.Error("the installer never ended")
+	})
+}
+
+func TestAnUnreachableNodeIsNeverTakenForArmed(t *testing.T) {
+	inBubble(t, model.Options{}, func(r *rig) {
+		c := r.client("")
+
+		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepObserve, Effect: model.EffectUnreachable}})
+
+		// The fault strikes at the first look at the node.
+		if _, err := c.Machine(r.Context(), worker0); err != nil && !errors.Is(err, cluster.ErrUnreachable) {
+			r.Fatal(err)
+		}
+
+		r.until("worker-0", "unreachable", func(state model.NodeState) bool { return !state.Reachable })
+
+		for what, call := range map[string]func() error{
+			"install": func() error { _, err := c.Install(r.Context(), worker0, nextImage); return err },
+			"reboot":  func() error { return c.Reboot(r.Context(), worker0, cluster.RebootDefault) },
+		} {
+			if err := call(); !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+				r.Errorf("%s: %v, want only unreachable", what, err)
+			}
+		}
+	})
+}

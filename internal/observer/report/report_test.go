@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package report_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+func options(path string) report.Options {
+	return report.Options{Path: path, Cluster: "prod", Run: "run-1", Version: "0.1.0"}
+}
+
+// outline is that of a cluster with the nodes, all of which are to move.
+func outline(nodes ...string) *cluster.Outline {
+	made := &cluster.Outline{ClusterID: "the-id"}
+
+	for _, name := range nodes {
+		from, to := version.MustParse("1.13.2"), version.MustParse("1.13.4")
+		made.Nodes = append(made.Nodes, cluster.Node{Name: name, Role: cluster.Worker, Machine: &cluster.Machine{Talos: from}})
+		made.Turns = append(made.Turns, cluster.Turn{Node: name, Role: cluster.Worker, From: from, To: to, Image: "registry.example/installer:v1.13.4"})
+	}
+
+	return made
+}
+
+// TestWordsOfOthersAreNoMarkup: whatever a node, a registry or a person says is
+// shown as text.
+func TestWordsOfOthersAreNoMarkup(t *testing.T) {
+	const evil = "\x1b[2J\"><script>alert(1)</script><img src=x onerror=alert(1)>'"
+
+	path := filepath.Join(t.TempDir(), "report.html")
+	made := report.New(report.Options{Path: path, Cluster: evil, Run: evil, Version: evil})
+
+	of := outline(evil)
+	of.ClusterID, of.Held, of.Turns[0].Image = evil, []string{evil}, evil
+	of.Findings = []cluster.Finding{{Check: evil, Node: evil, Found: evil, Remedy: evil}}
+
+	for _, event := range []cluster.Event{
+		{Kind: cluster.EventPlanned, Outline: of},
+		{Kind: cluster.EventRunStarted},
+		{Kind: cluster.EventNodeStarted, Node: evil},
+		{Kind: cluster.EventNodeStep, Node: evil, Step: evil, Text: evil},
+		{Kind: cluster.EventWaiting, Node: evil, Text: evil},
+		{Kind: cluster.EventWarning, Node: evil, Text: evil},
+	} {
+		event.Time = time.Now()
+		made.Observe(event)
+	}
+
+	failure := &report.Failure{
+		Summary: evil, Nodes: []string{evil}, Seen: evil, State: evil, Remedy: evil,
+		Findings: of.Findings, Excerpts: []report.Excerpt{{Source: evil, Lines: []string{evil}}},
+	}
+	if err := made.Close(t.Context(), report.Ending{Outcome: report.Failed, Failure: failure}); err != nil {
+		t.Fatal(err)
+	}
+
+	content := read(t, path)
+	for _, markup := range []string{"<script", "<img", "onerror=alert(1)>\"", "\x1b"} {
+		if strings.Contains(content, markup) {
+			t.Errorf("the page holds %q", markup)
+		}
+	}
+
+	if !strings.Contains(content, "&lt;script&gt;") {
+		t.Error("the words are not shown at all")
+	}
+}
+
+// TestFileIsWrittenAgainAsTheRunGoesOn, also where nothing happens, so that one that
+// was cut off shows.
+func TestFileIsWrittenAgainAsTheRunGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "new", "deep", "report.html")
+		if _, err := report.Check(path); err != nil {
+			t.Fatal(err)
+		}
+
+		made := report.New(options(path))
+		made.Observe(cluster.Event{Kind: cluster.EventPlanned, Time: time.Now(), Outline: outline("worker-0")})
+		synctest.Wait()
+
+		first := read(t, path)
+		if !strings.Contains(first, "About to begin") || !strings.Contains(first, `http-equiv="refresh"`) {
+			t.Errorf("the page of a run that has not begun reads\n%s", first)
+		}
+
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+
+		if second := read(t, path); second == first {
+			t.Error("the file was not written again after 11 s in which nothing happened")
+		}
+
+		made.Observe(cluster.Event{Kind: cluster.EventRunStarted, Time: time.Now(), Target: cluster.Target{Talos: version.MustParse("1.13.4")}})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+
+		if third := read(t, path); !strings.Contains(third, "Upgrading to Talos 1.13.4") {
+			t.Error("what happened is not shown after 2 s")
+		}
+
+		if err := made.Close(t.Context(), report.Ending{Outcome: report.Completed}); err != nil {
+			t.Fatal(err)
+		}
+
+		if last := read(t, path); strings.Contains(last, `http-equiv="refresh"`) || !strings.Contains(last, "Completed") {
+			t.Error("the page of a run that is over is loaded again, or does not say that it is")
+		}
+	})
+}
+
+// TestManyEventsDoNotKeepTheDiskBusy: between two writes there is a pause.
+func TestManyEventsDoNotKeepTheDiskBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "report.html")
+		made := report.New(options(path))
+		written := map[string]bool{}
+
+		made.Observe(cluster.Event{Kind: cluster.EventPlanned, Time: time.Now(), Outline: outline("worker-0")})
+
+		for range 100 {
+			made.Observe(cluster.Event{Kind: cluster.EventWaiting, Time: time.Now(), Text: time.Now().String()})
+			time.Sleep(50 * time.Millisecond)
+			synctest.Wait()
+
+			written[read(t, path)] = true
+		}
+
+		if most := 6; len(written) > most {
+			t.Errorf("written %d times in five seconds, want %d at most", len(written), most)
+		}
+
+		if err := made.Close(t.Context(), report.Ending{Outcome: report.Completed}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRunWithoutWorkLeavesThePictureOfTheLastOne, and draws one where there is none.
+func TestRunWithoutWorkLeavesThePictureOfTheLastOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.html")
+	idle := func() string {
+		if err := report.New(options(path)).Close(t.Context(), report.Ending{Outcome: report.Completed}); err != nil {
+			t.Fatal(err)
+		}
+
+		return read(t, path)
+	}
+
+	if first := idle(); !strings.Contains(first, "Nothing to do") {
+		t.Errorf("the page of a run without work reads\n%s", first)
+	}
+
+	made := report.New(options(path))
+	made.Observe(cluster.Event{Kind: cluster.EventPlanned, Time: time.Now(), Outline: outline("worker-0")})
+
+	if err := made.Close(t.Context(), report.Ending{Outcome: report.Completed}); err != nil {
+		t.Fatal(err)
+	}
+
+	if before, after := read(t, path), idle(); before != after {
+		t.Error("a run without work wrote over the report of one that had some")
+	}
+}
+
+func TestFailureWithoutAnyPlanIsShown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.html")
+	failure := &report.Failure{Summary: "Unable to observe the cluster", Seen: "no node answered", State: "Nothing was touched.", Remedy: "Check the endpoints."}
+
+	if err := report.New(options(path)).Close(t.Context(), report.Ending{Outcome: report.Refused, Failure: failure}); err != nil {
+		t.Fatal(err)
+	}
+
+	content := read(t, path)
+	for _, want := range []string{failure.Summary, failure.Seen, failure.State, failure.Remedy} {
+		if !strings.Contains(content, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestPlacesWithoutRoomForAReportAreRefused(t *testing.T) {
+	directory := t.TempDir()
+	mine := filepath.Join(directory, "main.tf")
+
+	if err := os.WriteFile(mine, []byte("# made with terraform-provider-talosupgrade\nterraform {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := report.Check(mine); !errors.Is(err, report.ErrForeign) || !strings.Contains(err.Error(), mine) {
+		t.Errorf("somebody's configuration as a report: %v", err)
+	}
+
+	if _, err := report.Check(directory); err == nil || !strings.Contains(err.Error(), "directory") {
+		t.Errorf("a directory as a report: %v", err)
+	}
+
+	if _, err := report.Check(filepath.Join(mine, "report.html")); err == nil {
+		t.Error("a file as the directory of a report is no error")
+	}
+
+	empty := filepath.Join(directory, "empty.html")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := report.Check(empty); err != nil {
+		t.Errorf("an empty file as a report: %v", err)
+	}
+
+	left, err := os.ReadDir(directory)
+	if err != nil || len(left) != 2 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestFileThatCannotBeWrittenIsAnErrorOfTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gone", "report.html")
+	made := report.New(options(path))
+	made.Observe(cluster.Event{Kind: cluster.EventPlanned, Time: time.Now(), Outline: outline("worker-0")})
+
+	if err := made.Close(t.Context(), report.Ending{Outcome: report.Completed}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// BenchmarkThousandNodes draws the report of a thousand nodes that have all had
+// their turn.
+func BenchmarkThousandNodes(b *testing.B) {
+	const nodes = 1000
+
+	path := filepath.Join(b.TempDir(), "report.html")
+	steps := []cluster.NodeStep{
+		cluster.StepPull, cluster.StepCordon, cluster.StepDrain, cluster.StepInstall, cluster.StepReboot, cluster.StepReturn, cluster.StepReady, cluster.StepUncordon,
+	}
+
+	names := make([]string, nodes)
+	for index := range names {
+		names[index] = fmt.Sprintf("worker-%d", index)
+	}
+
+	for b.Loop() {
+		now := time.Unix(0, 0)
+		tell := func(event cluster.Event, made *report.Report) {
+			now = now.Add(time.Second)
+			event.Time = now
+			made.Observe(event)
+		}
+
+		made := report.New(options(path))
+
+		// Without a plan nothing is written before the end.
+		for _, name := range names {
+			tell(cluster.Event{Kind: cluster.EventNodeStarted, Node: name}, made)
+
+			for _, step := range steps {
+				tell(cluster.Event{Kind: cluster.EventNodeStep, Node: name, Step: step}, made)
+			}
+
+			tell(cluster.Event{Kind: cluster.EventNodeDone, Node: name}, made)
+		}
+
+		failure := &report.Failure{Summary: "none"}
+		if err := made.Close(context.Background(), report.Ending{Outcome: report.Stopped, Failure: failure}); err != nil {
+			b.Fatal(err)
+		}
+	}
+
+	if info, err := os.Stat(path); err == nil {
+		b.ReportMetric(float64(info.Size())/nodes, "bytes/node")
+	}
+}
+
+// TestManyNodesThatAreDoneAreStillShown, folded away.
+func TestManyNodesThatAreDoneAreStillShown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.html")
+	made := report.New(options(path))
+
+	var names []string
+	for index := range 50 {
+		names = append(names, fmt.Sprintf("worker-%02d", index))
+	}
+
+	made.Observe(cluster.Event{Kind: cluster.EventPlanned, Time: time.Now(), Outline: outline(names...)})
+
+	for _, name := range names {
+		made.Observe(cluster.Event{Kind: cluster.EventNodeStarted, Time: time.Now(), Node: name})
+		made.Observe(cluster.Event{Kind: cluster.EventNodeDone, Time: time.Now(), Node: name})
+	}
+
+	if err := made.Close(t.Context(), report.Ending{Outcome: report.Completed}); err != nil {
+		t.Fatal(err)
+	}
+
+	content := read(t, path)
+	for _, want := range append(names, "50 nodes: done") {
+		if !strings.Contains(content, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}

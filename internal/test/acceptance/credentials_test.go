@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// talosconfig is the part of a talosconfig that siderolabs/talos emits as
+// client_configuration.
+type talosconfig struct {
+	Contexts map[string]struct {
+		Endpoints []string `yaml:"endpoints"`
+		CA        string   `yaml:"ca"`
+		Crt       string   `yaml:"crt"`
+		Key       string   `yaml:"key"`
+	} `yaml:"contexts"`
+}
+
+// clientConfiguration is the talosconfig's admin as arguments of the provider.
+func clientConfiguration(t *testing.T, s *simulated) string {
+	t.Helper()
+
+	content, err := os.ReadFile(s.Talosconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var parsed talosconfig
+	if err := yaml.Unmarshal(content, &parsed); err != nil {
+		t.Fatal(err)
+	}
+
+	admin := parsed.Contexts["talossim"]
+
+	endpoints, err := json.Marshal(admin.Endpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return fmt.Sprintf("endpoints = %s\nclient_configuration = { ca_certificate = %q, client_certificate = %q, client_key = %q }",
+		endpoints, admin.CA, admin.Crt, admin.Key)
+}
+
+// TestAccWaysToGiveCredentials plans with each of them, and with roles and
+// spellings that may plan.
+func TestAccWaysToGiveCredentials(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	inline := fmt.Sprintf("talosconfig = file(%q)", s.Talosconfig())
+
+	for title, test := range map[string]struct {
+		provider, resource string
+		env                []string
+	}{
+		"path":                      {use(s), "", nil},
+		"text":                      {inline, "", nil},
+		"environment":               {"", "", []string{"TALOSCONFIG=" + s.Talosconfig()}},
+		"client configuration":      {clientConfiguration(t, s), "", nil},
+		"context of the provider":   {use(s) + "\ncontext = \"talossim\"", "", nil},
+		"context of the resource":   {use(s) + "\ncontext = \"talossim-dead\"", "\ncontext = \"talossim\"", nil},
+		"kubeconfig path":           {use(s) + "\nkubeconfig_path = " + quote(s.Kubeconfig()), "", nil},
+		"kubeconfig text":           {use(s) + fmt.Sprintf("\nkubeconfig = file(%q)", s.Kubeconfig()), "", nil},
+		"reader with a kubeconfig":  {use(s) + "\ncontext = \"talossim-reader\"\nkubeconfig_path = " + quote(s.Kubeconfig()), "", nil},
+		"reader without kubeconfig": {use(s) + "\ncontext = \"talossim-reader\"", "", nil},
+	} {
+		t.Run(title, func(t *testing.T) {
+			w := newWorkspace(t, test.env...)
+			w.write(test.provider, `talos_version = "1.13.4"`+test.resource)
+			w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 2 of 2 nodes")
+		})
+	}
+
+	s.unchanged()
+}
+
+func TestAccReaderSeesNoChangeInAConvergedCluster(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosTarget})
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.13.4"`)
+	w.apply().mustSucceed(0)
+
+	w.write(use(s)+"\ncontext = \"talossim-reader\"", `talos_version = "1.13.4"`)
+	w.plan().mustSucceed(0)
+	s.unchanged()
+}
+
+// TestAccUnknownCredentials is about a provider block that depends on a
+// resource of the same apply.
+func TestAccUnknownCredentials(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
+	w := newWorkspace(t)
+	configure := func(path string) {
+		w.raw(fmt.Sprintf(`
+resource "terraform_data" "path" {
+  input = %q
+}
+
+provider "talosupgrade" {
+  talosconfig_path = terraform_data.path.output
+}
+
+resource "talosupgrade_cluster" "this" {
+  talos_version = "1.13.4"
+}
+`, path))
+	}
+
+	configure(s.Talosconfig())
+	w.plan().mustSucceed(2).mustWarn("known only after an apply (talosconfig_path)")
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 0))
+	w.plan().mustSucceed(0)
+
+	// A node that joins behind is found by the apply that the plan promises,
+	// although the plan could not look.
+	joined := s.join(talosModern)
+	// The same file by another name.
+	configure(filepath.Dir(s.Talosconfig()) + "/./" + filepath.Base(s.Talosconfig()))
+	w.plan().mustSucceed(2).mustWarn("known only after an apply (talosconfig_path)")
+	w.apply().mustSucceed(0)
+
+	if got := s.verdict().Nodes[joined].Talos; got != talosTarget {
+		t.Errorf("%s runs %s after the apply, want %s", joined, got, talosTarget)
+	}
+}
+
+// TestAccKubeconfigOfAnotherCluster: two sites that use the same names and
+// addresses must not be mixed up.
+func TestAccKubeconfigOfAnotherCluster(t *testing.T) {
+	full(t)
+
+	first := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	second := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Seed: 2})
+
+	w := newWorkspace(t)
+	w.write(use(first)+"\nkubeconfig_path = "+quote(second.Kubeconfig()), `talos_version = "1.13.4"`)
+
+	w.plan().mustSucceed(2).mustWarn("as if they belonged to two clusters")
+	w.apply().mustFail("cluster-identity")
+	first.unchanged()
+	second.unchanged()
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// twice is a talosconfig that reaches the cluster through two contexts.
+func twice(t *testing.T, s *simulated, contexts ...string) string {
+	t.Helper()
+
+	content, err := os.ReadFile(s.Talosconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var parsed struct {
+		Context  string         `yaml:"context"`
+		Contexts map[string]any `yaml:"contexts"`
+	}
+	if err := yaml.Unmarshal(content, &parsed); err != nil {
+		t.Fatal(err)
+	}
+
+	same := map[string]any{}
+	for _, name := range contexts {
+		same[name] = parsed.Contexts[parsed.Context]
+	}
+
+	content, err = yaml.Marshal(map[string]any{"context": contexts[0], "contexts": same})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	file := filepath.Join(t.TempDir(), "talosconfig")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	return file
+}
+
+// TestAccOneClusterThroughTwoContexts is the mistake of a for_each over contexts
+// of which two are the same cluster. One resource upgrades it; the other one says
+// what is wrong, already in the plan.
+func TestAccOneClusterThroughTwoContexts(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newWorkspace(t)
+
+	configuration := func(contexts string) {
+		w.raw(fmt.Sprintf("provider \"talosupgrade\" {\n talosconfig_path = %q\n}\n\n"+
+			"resource \"talosupgrade_cluster\" \"this\" {\n for_each = toset([%s])\n context = each.key\n talos_version = \"1.13.4\"\n}\n",
+			twice(t, s, "blue", "green"), contexts))
+	}
+
+	configuration(`"blue", "green"`)
+	w.plan().mustSucceed(2).mustWarn("another talosupgrade_cluster resource upgrades this cluster")
+
+	w.apply().mustFail("another talosupgrade_cluster resource")
+	s.wantUpgraded(talosTarget, once(1, 1))
+
+	configuration(`"blue"`)
+	w.apply().mustSucceed(0)
+	w.plan().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 1))
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// TestAccPreflight asks what an upgrade would run into, without one.
+func TestAccPreflight(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Pods: 2})
+	w := newWorkspace(t)
+
+	answer := w.ask(s, `talos_version = "1.13.4"`)
+	answer.want("roles", "passed", "none", "")
+	answer.want("etcd-quorum", "passed", "none", "")
+	answer.want("time-sync", "passed", "none", "")
+	answer.want("lock", "passed", "none", "")
+	answer.want("single-control-plane", "warning", "warning", "cp-0", "control plane")
+
+	if !answer.Passed {
+		t.Errorf("a cluster that is well does not pass: %s", answer.Summary)
+	}
+
+	// Each severity, and what could not be found out.
+	s.faults(`faults: [
+  {node: cp-0, step: etcd, effect: alarm-nospace},
+  {node: worker-0, step: clock, effect: unsynced},
+  {node: worker-1, step: disk, effect: unreadable},
+  {node: worker-1, step: drain, effect: blocked-by-budget},
+]`)
+	s.settle()
+
+	answer = w.ask(s, `talos_version = "1.13.4"`)
+	answer.want("etcd-alarms", "failed", "error", "cp-0", "NOSPACE")
+	answer.want("time-sync", "failed", "error", "worker-0")
+	answer.want("disk-space", "unknown", "warning", "worker-1")
+	answer.want("drain", "failed", "error", "worker-1", "workload/blocks-drain-of-worker-1")
+
+	if answer.Passed || !strings.Contains(answer.Summary, "etcd-alarms") {
+		t.Errorf("passed is %t: %s", answer.Passed, answer.Summary)
+	}
+
+	// What the resource would skip is skipped here.
+	answer = w.ask(s, "talos_version = \"1.13.4\"\npreflight = { skip = [\"drain\"] }")
+	answer.want("drain", "skipped", "warning", "worker-1")
+	answer.want("etcd-alarms", "failed", "error", "cp-0")
+
+	// Targets that no waiting makes possible are an answer, too.
+	answer = w.ask(s, `talos_version = "1.12.6"`)
+	answer.want("versions", "failed", "error", "cp-0", "1.12.6")
+
+	s.unchanged()
+}
+
+// TestAccPreflightInACheck runs the example of the documentation: a check that does
+// not hold is a warning.
+func TestAccPreflightInACheck(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newWorkspace(t)
+	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n")
+
+	example, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "data-sources", "talosupgrade_preflight", "data-source.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(filepath.Join(w.dir, "example.tf"), example, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	w.apply().mustSucceed(0).mustNotWarn("would stop an apply")
+
+	s.faults(`faults: [{node: worker-0, step: clock, effect: unsynced}]`)
+
+	w.apply().mustSucceed(0).mustWarn("would stop an apply: time-sync")
+
+	listed, isList := w.outputs()["in_the_way"].([]any)
+	if !isList || len(listed) != 1 || at(listed[0], "check") != "time-sync" || at(listed[0], "node") != "worker-0" {
+		t.Errorf("in the way is %v", listed)
+	}
+
+	s.unchanged()
+}
+
+// TestAccPreflightOfTheResource: what was observed is a warning of the plan and an
+// error of the apply, and a warning of both where it is skipped.
+func TestAccPreflightOfTheResource(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	s.faults(`faults: [{node: cp-0, step: etcd, effect: big}, {node: worker-0, step: disk, effect: unreadable}]`)
+
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.13.4"`)
+
+	planned := w.plan().mustSucceed(2)
+	planned.mustWarn("etcd-db-size")
+	planned.mustWarn("disk-space")
+
+	// A disk that cannot be read stops nobody whose kubelet reports no pressure.
+	w.apply().mustFail("etcd-db-size", "cp-0")
+	s.unchanged()
+
+	w.write(use(s), "talos_version = \"1.13.4\"\npreflight = { skip = [\"etcd-db-size\"] }")
+	w.plan().mustSucceed(2).mustWarn("check etcd-db-size, skipped")
+
+	applied := w.apply().mustSucceed(0)
+	applied.mustWarn("check etcd-db-size, skipped")
+	s.wantUpgraded(talosTarget, once(1, 1))
+}
+
+func TestAccChecksThatCannotBeSkipped(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
+	w := newWorkspace(t)
+
+	for title, test := range map[string]struct{ name, says string }{
+		"firm":    {"etcd-quorum", "etcd-quorum"},
+		"unknown": {"etcd-alarm", "etcd-alarms"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			w.t = t
+			w.write(use(s), "talos_version = \"1.13.4\"\npreflight = { skip = [\""+test.name+"\"] }")
+			w.plan().mustFail(test.says)
+		})
+	}
+
+	w.t = t
+	s.unchanged()
+}
+
+// TestAccSecureBootIsKept: an image that does not boot the way the node does is
+// refused, whoever names it.
+func TestAccSecureBootIsKept(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Schematic: schematic, SecureBoot: true})
+	w := newWorkspace(t)
+
+	for title, arguments := range map[string]string{
+		"for all nodes": `installer_image = "factory.talos.dev/metal-installer/` + schematic + `"`,
+		"for one":       `node_overrides = { "worker-0" = { installer_image = "factory.talos.dev/metal-installer/` + schematic + `" } }`,
+	} {
+		t.Run(title, func(t *testing.T) {
+			w.t = t
+			w.write(use(s), "talos_version = \"1.13.4\"\n"+arguments)
+			w.plan().mustFail("secure boot", "worker-0")
+
+			answer := w.ask(s, "talos_version = \"1.13.4\"\n"+arguments)
+			answer.want("secure-boot", "failed", "error", "worker-0", "with secure boot")
+		})
+	}
+
+	w.t = t
+
+	s.unchanged()
+	w.write(use(s), `talos_version = "1.13.4"`)
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 1))
+}

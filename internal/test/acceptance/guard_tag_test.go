@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// TestAccTagThatIsPushedAgain: a node does not download a tag that it has. The failure
+// says what it has, and the image by its digest gets over it.
+func TestAccTagThatIsPushedAgain(t *testing.T) {
+	full(t)
+
+	const repository, tagged = "ghcr.io/siderolabs/installer", "ghcr.io/siderolabs/installer:v" + talosTarget
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+
+	push := func(broken string) string {
+		digest, err := s.World.PushImage(tagged, broken)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return digest
+	}
+
+	old := push("unexpected EOF in initramfs")
+	w := newWorkspace(t)
+
+	w.write(use(s), "talos_version = "+quote(talosTarget))
+	w.apply().mustFail("worker-0", "unexpected EOF in initramfs", "The node has "+tagged+" as "+old, "image remove --namespace system "+tagged)
+
+	mended := push("")
+	w.apply().mustFail("worker-0", "unexpected EOF in initramfs", old)
+
+	pinned := repository + "@" + mended
+	w.write(use(s), "talos_version = "+quote(talosTarget)+"\ninstaller_image = "+quote(pinned)+"\nsync_install_image = true")
+	w.plan().mustSucceed(2).mustWarn(pinned)
+	w.apply().mustSucceed(0)
+	w.plan().mustSucceed(0)
+
+	for _, node := range []string{"cp-0", "worker-0"} {
+		if image := at(w.attributes(), "nodes", node, "image"); image != pinned {
+			t.Errorf("the image of %s in state is %q, want %s", node, image, pinned)
+		}
+	}
+
+	// Another version is not in the same image: whoever wants that leaves the digest out.
+	w.write(use(s), "talos_version = \"1.13.5\"\nsync_install_image = true")
+	w.apply().mustSucceed(0)
+
+	if image := at(w.attributes(), "nodes", "cp-0", "image"); image != repository+":v1.13.5" {
+		t.Errorf("the image in state is %q", image)
+	}
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+func TestAccMaintenanceWindow(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newWorkspace(t)
+
+	w.write(use(s), `talos_version = "1.13.4"`+window(false))
+	w.plan().mustSucceed(2).mustWarn("maintenance-window")
+	w.apply().mustFail("maintenance-window", "Europe/Oslo")
+	s.unchanged()
+
+	answer := w.ask(s, `talos_version = "1.13.4"`+window(false))
+	answer.want("maintenance-window", "failed", "error", "", "closed")
+
+	w.write(use(s), `talos_version = "1.13.4"`+window(true))
+	w.plan().mustSucceed(2).mustNotWarn("maintenance-window")
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 1))
+
+	// There is nothing to do, so there is nothing to wait for.
+	w.write(use(s), `talos_version = "1.13.4"`+window(false))
+	w.apply().mustSucceed(0).mustNotWarn("maintenance-window")
+}
+
+// TestAccWindowThatClosesInTheMiddle: the node in progress is finished, no other
+// starts, and the next run goes on.
+func TestAccWindowThatClosesInTheMiddle(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 7, Talos: talosModern})
+	w := newWorkspace(t)
+
+	// The roll takes half an hour, of which some seconds are gone before it begins.
+	// Each process of the provider begins to count at the time on the wall.
+	now := time.Now().UTC()
+	w.write(use(s), fmt.Sprintf("talos_version = \"1.13.4\"\nmaintenance_window = {\n cron = \"%d %d * * *\"\n duration = \"16m\"\n}", now.Minute(), now.Hour()))
+	w.apply().mustFail("maintenance window", "closed")
+
+	done := 0
+
+	for name, node := range s.verdict().Nodes {
+		if node.Cordoned || node.Installs != node.Reboots {
+			t.Errorf("%s was left in the middle of its turn", name)
+		}
+
+		done += node.Installs
+	}
+
+	if done == 0 || done == 8 {
+		t.Errorf("%d of 8 nodes were upgraded while the window was open", done)
+	}
+
+	w.write(use(s), `talos_version = "1.13.4"`+window(true))
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 7))
+}
+
+func TestAccWindowsThatCannotBe(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
+	w := newWorkspace(t)
+
+	for title, test := range map[string]struct {
+		window string
+		says   []string
+	}{
+		"cron":      {`{ cron = "0 25 * * *", duration = "1h" }`, []string{"maintenance_window.cron", "25"}},
+		"time zone": {`{ cron = "0 2 * * *", duration = "1h", time_zone = "Europe/Olso" }`, []string{"maintenance_window.time_zone", "Europe/Olso"}},
+		"duration":  {`{ cron = "0 2 * * *", duration = "long" }`, []string{"maintenance_window.duration", "long"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			w.t = t
+			w.write(use(s), "talos_version = \"1.13.4\"\nmaintenance_window = "+test.window)
+			w.plan().mustFail(test.says...)
+		})
+	}
+
+	w.t = t
+	s.unchanged()
+}

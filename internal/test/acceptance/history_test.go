@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// history are all events so far.
+func (s *simulated) history() []history.Event {
+	s.t.Helper()
+
+	// Judging completes the history.
+	s.verdict()
+
+	file, err := os.Open(filepath.Join(s.Dir(), sim.HistoryFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+
+	defer func() { _ = file.Close() }()
+
+	var events []history.Event
+
+	if err := history.Read(file, func(event history.Event) { events = append(events, event) }); err != nil {
+		s.t.Fatal(err)
+	}
+
+	return events
+}
+
+// changes are the events so far by which a client of ours changed something.
+func (s *simulated) changes() []history.Event {
+	s.t.Helper()
+
+	return slices.DeleteFunc(s.history(), func(event history.Event) bool { return !changing(event) })
+}
+
+// installs are the runs of installers so far that succeeded, in order.
+func (s *simulated) installs() []history.Event {
+	s.t.Helper()
+
+	return slices.DeleteFunc(s.history(), func(event history.Event) bool {
+		return event.Kind != history.KindInstall || event.Detail["exit"] != "0"
+	})
+}
+
+func changing(event history.Event) bool {
+	switch event.Kind {
+	case history.KindRPC:
+		return event.Detail["mutating"] == "true"
+	case history.KindEvict:
+		return event.Detail["by"] == "client" && event.Detail["outcome"] != "dry-run"
+	case history.KindCordon, history.KindDelete, history.KindLease, history.KindJournal, history.KindAnnotation, history.KindWrite:
+		return event.Detail["by"] == "client"
+	default:
+		return false
+	}
+}
+
+// unchanged asserts that nothing was changed at all.
+func (s *simulated) unchanged() {
+	s.t.Helper()
+
+	for _, event := range s.changes() {
+		s.t.Errorf("changed: %s %s %v", event.Kind, event.Node, event.Detail)
+	}
+}
+
+// onlyOursSince asserts that of the changes after the first so many all are
+// about the objects that an upgrade leaves.
+func (s *simulated) onlyOursSince(count int) {
+	s.t.Helper()
+
+	ours := []string{"talosupgrade", "talosupgrade-journal"}
+
+	changes := s.changes()[count:]
+	if len(changes) == 0 {
+		s.t.Error("nothing was removed")
+	}
+
+	for _, event := range changes {
+		switch {
+		case event.Kind == history.KindLease, event.Kind == history.KindJournal:
+		case event.Kind == history.KindWrite && slices.Contains(ours, event.Detail["name"]):
+		case event.Kind == history.KindAnnotation && strings.HasPrefix(event.Detail["object"], "ConfigMap/kube-system/talosupgrade"):
+		default:
+			s.t.Errorf("touched what is not ours: %s", fmt.Sprint(event))
+		}
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// badInput is a configuration that cannot work, and what the one diagnostic
+// about it says. Those that plan fine are refused by apply.
+type badInput struct {
+	provider, resource string
+	env                []string
+	// atApply tells that the plan succeeds, with a warning.
+	atApply bool
+	says    []string
+}
+
+func badInputs(t *testing.T, s *simulated) map[string]badInput {
+	t.Helper()
+
+	malformed := filepath.Join(t.TempDir(), "talosconfig")
+	if err := os.WriteFile(malformed, []byte("contexts: [unclosed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	context := func(suffix string) string { return use(s) + "\ncontext = \"talossim" + suffix + "\"" }
+
+	const upgrade = `talos_version = "1.13.4"`
+
+	return map[string]badInput{
+		"no talosconfig": {"", upgrade, nil, false, []string{"Missing credentials", "talosconfig_path (not set)", "TALOSCONFIG (not set)"}},
+		"talosconfig that does not exist": {
+			`talosconfig_path = "does/not/exist"`, upgrade, nil, false,
+			[]string{"talosconfig_path", "no such file"},
+		},
+		"variable that names nothing": {
+			"", upgrade,
+			[]string{"TALOSCONFIG=does/not/exist"},
+			false,
+			[]string{"environment variable TALOSCONFIG", "no such file"},
+		},
+		"malformed talosconfig": {
+			`talosconfig = "contexts: [unclosed"`, upgrade, nil, false,
+			[]string{"provider attribute talosconfig", "malformed"},
+		},
+		"malformed talosconfig file": {
+			"talosconfig_path = " + quote(malformed), upgrade, nil, false,
+			[]string{"talosconfig_path", "malformed"},
+		},
+		"two talosconfigs": {use(s) + "\ntalosconfig = \"x\"", upgrade, nil, false, []string{"Contradictory credentials", "talosconfig_path"}},
+		"endpoints without certificate": {
+			`endpoints = ["127.0.0.1"]`, upgrade, nil, false,
+			[]string{"Incomplete credentials", "client_configuration"},
+		},
+		"unknown context": {use(s) + "\ncontext = \"nowhere\"", upgrade, nil, false, []string{`"nowhere"`, `"talossim"`}},
+		"unknown context of the resource": {
+			use(s), upgrade + "\ncontext = \"nowhere\"", nil, false,
+			[]string{`"nowhere"`, `"talossim"`},
+		},
+		"no endpoint answers":   {context("-dead"), upgrade, nil, true, []string{"refused", "Check that at least one endpoint"}},
+		"expired certificate":   {context("-expired"), upgrade, nil, false, []string{"expired", "Waiting does not help"}},
+		"foreign certificate":   {context("-foreign"), upgrade, nil, false, []string{"Waiting does not help"}},
+		"reader":                {context("-reader"), upgrade, nil, true, []string{"os:reader", "os:admin"}},
+		"operator":              {context("-operator"), upgrade, nil, true, []string{"os:operator", "os:admin"}},
+		"backup of etcd":        {context("-etcd-backup"), upgrade, nil, false, []string{"os:etcd:backup", "os:reader", "os:admin"}},
+		"worker as endpoint":    {context("-worker"), upgrade, nil, false, []string{"control plane"}},
+		"no version":            {use(s), ``, nil, false, []string{"talos_version", "kubernetes_version"}},
+		"word as version":       {use(s), `talos_version = "latest"`, nil, false, []string{"Malformed", "latest", "1.13.4", "talos_version"}},
+		"release line":          {use(s), `talos_version = "1.13"`, nil, false, []string{"MAJOR.MINOR.PATCH"}},
+		"older than the nodes":  {use(s), `talos_version = "1.12.5"`, nil, false, []string{"newer than the target 1.12.5", "worker-0"}},
+		"skipped release line":  {use(s), `talos_version = "1.14.1"`, nil, false, []string{"1.13"}},
+		"image with tag":        {use(s), upgrade + "\ninstaller_image = \"ghcr.io/siderolabs/installer:v1.13.4\"", nil, false, []string{"tag"}},
+		"time that is none":     {use(s), upgrade + "\nnode_timeout = \"soon\"", nil, false, []string{"node_timeout"}},
+		"limit of zero":         {use(s), upgrade + "\ntimeouts = { create = \"0s\" }", nil, false, []string{"above zero"}},
+		"order that is none":    {use(s), upgrade + "\norder = \"random\"", nil, false, []string{"workers-first"}},
+		"drain of legacy nodes": {use(s), upgrade + "\ndrain = { enabled = false }", nil, false, []string{"drain.enabled", "1.13"}},
+	}
+}
+
+func TestAccBadInput(t *testing.T) {
+	smoke(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy})
+
+	// The ones that reach furthest, for runs that are not complete.
+	few := []string{"no talosconfig", "no endpoint answers", "expired certificate", "reader", "no version", "older than the nodes"}
+
+	for title, input := range badInputs(t, s) {
+		t.Run(title, func(t *testing.T) {
+			if !slices.Contains(few, title) {
+				full(t)
+			}
+
+			w := newWorkspace(t, input.env...)
+			w.write(input.provider, input.resource)
+
+			if input.atApply {
+				planned := w.plan().mustSucceed(2)
+				if len(planned.warnings) == 0 {
+					t.Error("the plan does not warn")
+				}
+
+				w.apply().mustFail(input.says...)
+			} else {
+				w.plan().mustFail(input.says...)
+			}
+
+			if w.attributes() != nil {
+				t.Error("something was stored")
+			}
+		})
+	}
+
+	s.unchanged()
+}
+
+func TestAccEqualVersionTouchesNothing(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosTarget})
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "v1.13.4"`)
+
+	w.apply().mustSucceed(0)
+
+	w.write(use(s), `talos_version = "1.13.4"`)
+	w.plan().mustSucceed(0)
+
+	w.write(use(s), "talos_version = \"1.13.4\"\norder = \"control-planes-first\"\ncontext = \"talossim\"")
+	w.plan().mustSucceed(2)
+	w.apply().mustSucceed(0)
+	s.unchanged()
+}
+
+func TestAccUnreachableNode(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern})
+	s.faults(`faults: [{node: worker-1, step: observe, effect: unreachable, times: 0}]`)
+
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.13.4"`)
+
+	w.plan().mustSucceed(2).mustWarn("worker-1")
+	w.apply().mustFail("worker-1")
+	s.unchanged()
+
+	s.faults(``)
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 2))
+}
+
+func TestAccStateOfAnotherCluster(t *testing.T) {
+	full(t)
+
+	first := start(t, sim.Options{ControlPlanes: 1, Talos: talosTarget, Seed: 1})
+	second := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern, Seed: 2})
+
+	w := newWorkspace(t)
+	w.write(use(first), `talos_version = "1.13.4"`)
+	w.apply().mustSucceed(0)
+
+	before := w.attributes()
+
+	w.write(use(second), `talos_version = "1.13.4"`)
+	w.plan().mustFail("The state belongs to cluster", first.World.ClusterID(), second.World.ClusterID())
+	w.run("apply", "-json", "-auto-approve", "-refresh=false").mustFail("The state belongs to cluster")
+	w.destroy().mustFail("The state belongs to cluster")
+	w.run("destroy", "-json", "-auto-approve", "-refresh=false").mustFail("The state belongs to cluster")
+	second.unchanged()
+
+	if after := w.attributes(); after["id"] != before["id"] {
+		t.Errorf("the state now is about %v", after["id"])
+	}
+}

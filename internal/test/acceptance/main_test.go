@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package acceptance drives the provider through a real Terraform or OpenTofu
+// command against simulated clusters. TF_ACC=1 enables it; with
+// TALOSUPGRADE_ACC=full everything runs, otherwise a small selection.
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
+	process "github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
+)
+
+const (
+	// serveVariable makes the test binary the provider: its value is the factor
+	// by which the provider's clock is faster than the wall.
+	serveVariable = "TALOSUPGRADE_ACC_SERVE"
+	// pidVariable names a directory in which the provider leaves a file named
+	// after its process ID.
+	pidVariable = "TALOSUPGRADE_ACC_PIDS"
+	// scopeVariable chooses how much is run.
+	scopeVariable = "TALOSUPGRADE_ACC"
+
+	registryAddress = "registry.terraform.io/vitistack/talosupgrade"
+)
+
+func TestMain(m *testing.M) {
+	if factor := os.Getenv(serveVariable); factor != "" {
+		if err := serve(factor); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+
+		return
+	}
+
+	goleak.VerifyTestMain(m)
+}
+
+// serve is the provider, with a clock that keeps up with the simulator's.
+func serve(factor string) error {
+	scale, err := strconv.ParseFloat(factor, 64)
+	if err != nil {
+		return err
+	}
+
+	if dir := os.Getenv(pidVariable); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(os.Getpid())), nil, 0o600); err != nil {
+			return err
+		}
+	}
+
+	return process.Serve(registryAddress, provider.New("test", provider.WithClock(newClock(scale))), false, func() { os.Exit(0) })
+}
+
+// clock is the simulator's clock as the engine wants it.
+type clock struct {
+	*model.ScaledClock
+}
+
+func newClock(scale float64) clock { return clock{model.NewScaledClock(scale)} }
+
+// WithTimeout implements engine.Clock.
+func (c clock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.Real(d))
+}
+
+// smoke marks a test that always runs when acceptance tests do.
+func smoke(t *testing.T) {
+	t.Helper()
+
+	if os.Getenv("TF_ACC") == "" {
+		t.Skip("TF_ACC is not set")
+	}
+}
+
+// full marks a test that runs only in a complete run, beside others: most of its
+// time it waits for a cluster of its own.
+func full(t *testing.T) {
+	t.Helper()
+	smoke(t)
+
+	if os.Getenv(scopeVariable) != "full" {
+		t.Skipf("%s is not full", scopeVariable)
+	}
+
+	t.Parallel()
+}
+
+// command finds the CLI under test.
+func command(t *testing.T) toolchain.CLI {
+	t.Helper()
+
+	found, err := toolchain.Terraform(t.Context(), toolchain.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return found
+}

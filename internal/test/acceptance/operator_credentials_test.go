@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// credentialsFrom are the arguments of a provider that has nothing but a
+// management cluster.
+func credentialsFrom(kubeconfig, name string) string {
+	return manage(kubeconfig) + "\ncredentials_from = {\n namespace = " + quote(tenant) + "\n name = " + quote(name) + "\n}"
+}
+
+// TestAccCredentialsFromTheObject: all that is configured is where the object is.
+func TestAccCredentialsFromTheObject(t *testing.T) {
+	full(t)
+
+	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	o.keep(nil)
+
+	// What the environment has is of another cluster, if anything.
+	w := newUnhurried(t, "TALOSCONFIG=/nowhere/talosconfig")
+	w.write(credentialsFrom(o.ManagementKubeconfig(), owned), `talos_version = "1.13.4"`+o.publishTo())
+	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 2 of 2 nodes")
+	o.unchanged()
+
+	w.apply().mustSucceed(0)
+	o.wantUpgraded(talosTarget, once(1, 1))
+	o.wantAnnotations(map[string]string{"talos-status": "completed", keyHold: ""})
+	o.wantNoLeak(w)
+
+	// The operator renews them: what they are is read anew by every run.
+	secrets := o.core.CoreV1().Secrets(tenant)
+	if err := secrets.Delete(t.Context(), keeping, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	w.plan().mustFail("credentials_from", "KubernetesCluster tenant-a/prod", "Secret")
+
+	for _, test := range []struct {
+		data map[string][]byte
+		says []string
+	}{
+		{map[string][]byte{"kube.config": o.file(o.Kubeconfig()), "talos_version": []byte(talosTarget)}, []string{"credentials_from", "talosconfig", keeping}},
+		{map[string][]byte{"talosconfig": []byte("context: [s3cret"), "kube.config": nil}, []string{"talosconfig"}},
+		{map[string][]byte{"talosconfig": o.file(o.Talosconfig()), "kube.config": []byte("s3cret: [")}, []string{"kubeconfig"}},
+	} {
+		o.keepSecret(test.data)
+
+		failed := w.plan().mustFail(test.says...)
+		if strings.Contains(failed.String(), "s3cret") {
+			t.Errorf("the content of a Secret is in the error: %s", failed)
+		}
+
+		if err := secrets.Delete(t.Context(), keeping, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// Without a kubeconfig in the Secret the Talos API is asked for one.
+	o.keepSecret(map[string][]byte{"talosconfig": o.file(o.Talosconfig())})
+	w.mustPlan()
+}
+
+// TestAccCredentialsFromNothing is about an object, a Secret and a management
+// cluster that are not there.
+func TestAccCredentialsFromNothing(t *testing.T) {
+	full(t)
+
+	o := startOperated(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
+	w := newUnhurried(t)
+
+	const wanted = `talos_version = "1.13.4"`
+
+	w.write(credentialsFrom(o.ManagementKubeconfig(), "nobody"), wanted)
+	w.plan().mustFail("credentials_from", "tenant-a/nobody")
+
+	// A Secret of that very name will do.
+	o.keepNamed("nobody", map[string][]byte{"talosconfig": o.file(o.Talosconfig())})
+	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 1 of 1 nodes")
+
+	w.write(credentialsFrom("/nowhere/kubeconfig", owned), wanted)
+	w.plan().mustFail("management.kubeconfig_path", "/nowhere/kubeconfig")
+
+	// Where no cluster is needed none is asked.
+	w.raw("provider \"talosupgrade\" {\n" + credentialsFrom("/nowhere/kubeconfig", owned) + "\n}\n\ndata \"talosupgrade_compatibility\" \"this\" {}\n")
+	w.plan().mustSucceed(0)
+
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(broken, []byte("s3cret: ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	w.write(credentialsFrom(broken, owned), wanted)
+
+	if failed := w.plan().mustFail("management"); strings.Contains(failed.String(), "s3cret") {
+		t.Errorf("the content of a kubeconfig is in the error: %s", failed)
+	}
+
+	if err := o.ManagementDown(true); err != nil {
+		t.Fatal(err)
+	}
+
+	w.write(credentialsFrom(o.ManagementKubeconfig(), owned), wanted)
+	w.plan().mustSucceed(2).mustWarn("credentials_from = tenant-a/prod")
+	w.apply().mustFail("credentials_from = tenant-a/prod", "management in the provider block")
+	o.unchanged()
+}
+
+// keepSecret makes the operator's Secret with the data.
+func (o *operated) keepSecret(data map[string][]byte) { o.keepNamed(keeping, data) }
+
+func (o *operated) keepNamed(name string, data map[string][]byte) {
+	o.t.Helper()
+
+	err := o.objects.CreateSecret(o.t.Context(), cluster.Secret{Namespace: tenant, Name: name, Data: data},
+		map[string]string{"cluster.vitistack.io/cluster-id": clusterID})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// wantNoLeak asserts that no key of the cluster's administrators is in the state or
+// beside it.
+func (o *operated) wantNoLeak(w *workspace) {
+	o.t.Helper()
+
+	var secrets []string
+
+	for _, file := range []string{o.Talosconfig(), o.Kubeconfig(), o.ManagementKubeconfig()} {
+		var parsed any
+		if err := yaml.Unmarshal(o.file(file), &parsed); err != nil {
+			o.t.Fatal(err)
+		}
+
+		secrets = append(secrets, keysIn(parsed)...)
+	}
+
+	if len(secrets) < 3 {
+		o.t.Fatalf("only %d keys are in the credentials", len(secrets))
+	}
+
+	state := string(o.file(filepath.Join(w.dir, "terraform.tfstate")))
+
+	for _, secret := range secrets {
+		if strings.Contains(state, secret) {
+			o.t.Error("a key is in the state")
+		}
+	}
+}
+
+// keysIn are the values of fields that hold private keys.
+func keysIn(value any) []string {
+	var found []string
+
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			if text, is := field.(string); is && (name == "key" || name == "client-key-data") {
+				found = append(found, text)
+			} else {
+				found = append(found, keysIn(field)...)
+			}
+		}
+	case []any:
+		for _, element := range value {
+			found = append(found, keysIn(element)...)
+		}
+	}
+
+	return found
+}

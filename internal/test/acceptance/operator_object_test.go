@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	client "k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// object is the object of the operator as it is.
+func (o *operated) object() map[string]any {
+	o.t.Helper()
+
+	object, err := o.objects.Get(o.t.Context(), o.of)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	return object
+}
+
+// annotation is empty where it does not stand.
+func (o *operated) annotation(key string) string {
+	o.t.Helper()
+
+	value, _ := at(o.object(), "metadata", "annotations", keyPrefix+key).(string)
+
+	return value
+}
+
+// wantAnnotations asserts annotations of the object; an empty one is not there.
+func (o *operated) wantAnnotations(want map[string]string) {
+	o.t.Helper()
+
+	object := o.object()
+
+	for key, value := range want {
+		if got, _ := at(object, "metadata", "annotations", keyPrefix+key).(string); got != value {
+			o.t.Errorf("%s of %s is %q, want %q", key, o.of, got, value)
+		}
+	}
+}
+
+// annotate sets annotations as a person does; an empty value removes one.
+func (o *operated) annotate(values map[string]string) {
+	o.t.Helper()
+
+	changes := map[string]any{}
+
+	for key, value := range values {
+		if changes[keyPrefix+key] = value; value == "" {
+			changes[keyPrefix+key] = nil
+		}
+	}
+
+	o.patch("", map[string]any{"metadata": map[string]any{"annotations": changes}})
+}
+
+func (o *operated) patch(part string, patch map[string]any) {
+	o.t.Helper()
+
+	if err := o.objects.Patch(o.t.Context(), o.of, part, patch); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// wantPhase asserts status.phase, and by type the status and reason of
+// conditions, as "False Completed".
+func (o *operated) wantPhase(phase string, conditions map[string]string) {
+	o.t.Helper()
+
+	object := o.object()
+	if got := at(object, "status", "phase"); got != phase {
+		o.t.Errorf("the phase of %s is %v, want %s", o.of, got, phase)
+	}
+
+	got := map[string]string{}
+	listed, _ := at(object, "status", "conditions").([]any)
+
+	for _, condition := range listed {
+		kind, _ := at(condition, "type").(string)
+		status, _ := at(condition, "status").(string)
+		reason, _ := at(condition, "reason").(string)
+		got[kind] = status + " " + reason
+	}
+
+	for kind, want := range conditions {
+		if got[kind] != want {
+			o.t.Errorf("condition %s of %s is %q, want %q", kind, o.of, got[kind], want)
+		}
+	}
+}
+
+// wantSecret asserts keys of the operator's Secret.
+func (o *operated) wantSecret(want map[string]string) {
+	o.t.Helper()
+
+	secret, err := o.core.CoreV1().Secrets(tenant).Get(o.t.Context(), keeping, metav1.GetOptions{})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	for key, value := range want {
+		if got := string(secret.Data[key]); got != value {
+			o.t.Errorf("%s of the Secret is %q, want %q", key, got, value)
+		}
+	}
+}
+
+// reasons are how often Events of each reason were seen about objects of the kind,
+// by name.
+func reasons(t *testing.T, of client.Interface, namespace, kind string) map[string]map[string]int {
+	t.Helper()
+
+	listed, err := of.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	found := map[string]map[string]int{}
+
+	for _, event := range listed.Items {
+		if event.InvolvedObject.Kind != kind {
+			continue
+		}
+
+		if found[event.InvolvedObject.Name] == nil {
+			found[event.InvolvedObject.Name] = map[string]int{}
+		}
+
+		found[event.InvolvedObject.Name][event.Reason] += max(1, int(event.Count))
+	}
+
+	return found
+}
+
+// written are the values of an annotation of the object that we wrote or, where
+// ours is false, anybody else; a removal is empty.
+func (o *operated) written(key string, ours bool) []string {
+	o.t.Helper()
+
+	var values []string
+
+	for _, event := range o.history() {
+		if o.about(event, key) && (event.Detail["by"] == "client") == ours {
+			values = append(values, event.Detail["value"])
+		}
+	}
+
+	return values
+}
+
+// about tells whether an event is a change of an annotation of the object.
+func (o *operated) about(event history.Event, key string) bool {
+	return event.Kind == history.KindAnnotation && event.Detail["object"] == o.of.Kind+"/"+o.of.Namespace+"/"+o.of.Name && event.Detail["key"] == key
+}
+
+// awaitAnnotation waits until somebody sets the annotation to a value of which the
+// predicate holds.
+func (o *operated) awaitAnnotation(key string, match func(string) bool) {
+	o.t.Helper()
+	o.await(key+" being written", func(event history.Event) bool { return o.about(event, key) && match(event.Detail["value"]) })
+}
+
+// wantHeld has the verdict say whether the operator was held whenever we disturbed
+// anything, and asserts that nothing holds it now.
+func (o *operated) wantHeld() {
+	o.t.Helper()
+
+	o.policy = append(o.policy, checker.Operated(o.of.Kind+"/"+o.of.Namespace+"/"+o.of.Name))
+	o.wantAnnotations(map[string]string{keyHold: ""})
+}
+
+// wantIdleOperator asserts that the operator did nothing to the nodes: everything
+// that was installed or configured was our doing.
+func (o *operated) wantIdleOperator() {
+	o.t.Helper()
+
+	for _, key := range []string{"talos-target", "kubernetes-target"} {
+		if values := o.written(key, true); len(values) > 0 {
+			o.t.Errorf("we wrote %s: %v", key, values)
+		}
+	}
+
+	for _, event := range o.history() {
+		if (event.Kind == history.KindConfig || event.Kind == history.KindInstall) && event.Detail["by"] != "client" {
+			o.t.Errorf("the operator changed %s: %s %v", event.Node, event.Kind, event.Detail)
+		}
+	}
+}
+
+// wantDone asserts that both halves are at the versions and nobody is at work.
+func (o *operated) wantDone(talos, kubernetes string, more map[string]string) {
+	o.t.Helper()
+
+	want := map[string]string{
+		"talos-current": talos, "talos-status": "completed", "talos-target": "",
+		"kubernetes-current": kubernetes, "kubernetes-status": "completed", "kubernetes-target": "",
+		"failed-nodes": "", keyHold: "",
+	}
+	maps.Copy(want, more)
+	o.wantAnnotations(want)
+}
+
+// fill adds an annotation to an object without any that leaves so many bytes for
+// others.
+func (o *operated) fill(room int) {
+	o.t.Helper()
+
+	// What the annotations of an object may have together, keys included.
+	const (
+		most = 256 << 10
+		key  = "example.com/full"
+	)
+
+	o.patch("", map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: strings.Repeat("x", most-len(key)-room)}}})
+}

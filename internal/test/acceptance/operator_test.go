@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	client "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+)
+
+const (
+	// tenant is the namespace of the object of an operator, owned its name.
+	tenant = "tenant-a"
+	owned  = "prod"
+	// clusterID is what the operator calls the cluster, keeping the Secret.
+	clusterID     = "prod-4f7a"
+	keepingPrefix = "talos-"
+	keeping       = keepingPrefix + clusterID
+
+	keyHold = "do-not-reconcile"
+	// keyPrefix begins all annotations of the protocol.
+	keyPrefix = "upgrade.vitistack.io/"
+)
+
+// unhurried is how many simulated seconds pass in a real one where requests have to
+// get through to a second API server within seconds of the simulation.
+const unhurried = 40
+
+// newUnhurried is a workspace at that pace.
+func newUnhurried(t *testing.T, env ...string) *workspace {
+	t.Helper()
+
+	return newWorkspace(t, append(env, fmt.Sprintf("%s=%d", serveVariable, unhurried))...)
+}
+
+// vitistack is the object of an operator that follows the annotation protocol.
+func vitistack() cluster.Reference {
+	return cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: tenant, Name: owned}
+}
+
+// operated is a simulated cluster that an operator owns.
+type operated struct {
+	*simulated
+
+	of cluster.Reference
+	// objects and core reach the cluster that holds the object as a person, also
+	// where it is taken away from all others.
+	objects operator.Objects
+	core    client.Interface
+}
+
+// startOperated brings up a cluster and, in a management cluster or, with custom
+// resources of its own, in itself, the object and the Secret of an operator.
+func startOperated(t *testing.T, options sim.Options) *operated {
+	t.Helper()
+
+	options.Management = !options.CustomResources
+	if options.Speed == 0 {
+		options.Speed = unhurried
+	}
+
+	s := start(t, options)
+
+	config, err := s.Config()
+	if options.Management {
+		config, err = s.ManagementConfig()
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	o := &operated{simulated: s, of: vitistack()}
+	o.reach(config)
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
+	if _, err := o.core.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	return o
+}
+
+// reach makes the clients of a person.
+func (o *operated) reach(config *rest.Config) {
+	o.t.Helper()
+
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	o.t.Cleanup(transport.CloseIdleConnections)
+
+	if o.core, err = client.NewForConfigAndClient(config, transport); err != nil {
+		o.t.Fatal(err)
+	}
+
+	if o.objects, err = operator.NewLive(config); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// keep makes the object and the Secret that an operator of Vitistack has for the
+// cluster as it is.
+func (o *operated) keep(annotations map[string]string) {
+	o.t.Helper()
+
+	of, err := operator.SeedVitistack(o.t.Context(), o.objects, o.World, operator.Seed{
+		Namespace: tenant, Name: owned, ClusterID: clusterID, Prefix: keepingPrefix, WithV: true,
+		Talosconfig: o.file(o.Talosconfig()), Kubeconfig: o.file(o.Kubeconfig()), Annotations: annotations,
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	o.of = of
+}
+
+// file is the content of a file.
+func (o *operated) file(path string) []byte {
+	o.t.Helper()
+
+	content, err := os.ReadFile(path)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	return content
+}
+
+// provider are the arguments of a provider that reaches the cluster and, where
+// there is one, the management cluster.
+func (o *operated) provider() string {
+	return use(o.simulated) + manage(o.ManagementKubeconfig())
+}
+
+func manage(kubeconfig string) string {
+	return "\nmanagement = {\n kubeconfig_path = " + quote(kubeconfig) + "\n}"
+}
+
+// publishTo names an object in the resource; the API version may be empty.
+func publishTo(apiVersion, kind, namespace, name string) string {
+	text := "\npublish_to = {\n kind = " + quote(kind) + "\n namespace = " + quote(namespace) + "\n name = " + quote(name) + "\n"
+	if apiVersion != "" {
+		text += " api_version = " + quote(apiVersion) + "\n"
+	}
+
+	return text + "}"
+}
+
+// publishTo names the object of the operator, without its API version where that
+// is known.
+func (o *operated) publishTo() string { return publishTo("", o.of.Kind, o.of.Namespace, o.of.Name) }
+
+// both wants versions of both halves.
+func both(talos, kubernetes string) string {
+	return "talos_version = " + quote(talos) + "\nkubernetes_version = " + quote(kubernetes)
+}
+
+// play has an operator of Vitistack work, until stop is called or the test ends.
+func (o *operated) play(habits operator.Habits) (stop func()) {
+	o.t.Helper()
+
+	stop = operator.PlayVitistack(o.t.Context(), o.players(habits))
+	o.t.Cleanup(stop)
+
+	return stop
+}
+
+func (o *operated) players(habits operator.Habits) operator.Options {
+	o.t.Helper()
+
+	config, err := o.Config()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	sync, err := operator.LiveSync(config, o.World)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+
+	return operator.Options{World: o.World, Objects: o.objects, Namespace: o.of.Namespace, Name: o.of.Name, Sync: sync, Habits: habits}
+}
+
+// configMap makes an empty one beside the object.
+func (o *operated) configMap(name string) {
+	o.t.Helper()
+
+	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := o.core.CoreV1().ConfigMaps(tenant).Create(o.t.Context(), made, metav1.CreateOptions{}); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// remove deletes the object, which goes once nothing keeps it.
+func (o *operated) remove() {
+	o.t.Helper()
+
+	err := o.core.CoreV1().RESTClient().Delete().
+		AbsPath("/apis", o.of.APIVersion, "namespaces", o.of.Namespace, "kubernetesclusters", o.of.Name).Do(o.t.Context()).Error()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}

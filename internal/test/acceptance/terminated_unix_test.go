@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// providersGone waits until no provider of the workspace is left.
+func (r *running) providersGone() {
+	r.w.t.Helper()
+
+	timeout := time.After(awaitPatience)
+	looks := time.NewTicker(100 * time.Millisecond)
+
+	defer looks.Stop()
+
+	for {
+		alive := 0
+
+		entries, err := os.ReadDir(r.w.pids)
+		if err != nil {
+			r.w.t.Fatal(err)
+		}
+
+		for _, entry := range entries {
+			pid, err := strconv.Atoi(entry.Name())
+			if err != nil {
+				r.w.t.Fatal(err)
+			}
+
+			if syscall.Kill(pid, 0) == nil {
+				alive++
+			}
+		}
+
+		if alive == 0 {
+			return
+		}
+
+		select {
+		case <-looks.C:
+		case <-timeout:
+			r.w.t.Fatalf("%d providers are left after %s", alive, awaitPatience)
+		}
+	}
+}
+
+// TestAccTerminated: timeout, systemd and many CI systems send SIGTERM to the whole
+// process group, provider and all. That is a cancel like a Ctrl-C.
+func TestAccTerminated(t *testing.T) {
+	full(t)
+
+	// As in TestAccCancelLeavesOnlyWhatHasToStay.
+	const slow = 60
+
+	for title, moment := range interruptions() {
+		if title != "cordoned" && title != "going down" {
+			continue
+		}
+
+		t.Run(title, func(t *testing.T) {
+			s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Pods: 2, Speed: slow})
+			w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, slow))
+			w.write(use(s), `talos_version = "1.13.4"`)
+			s.forget()
+
+			run := w.background("apply", "-json", "-auto-approve", "-input=false")
+			s.await(title, moment.match)
+			run.signal(syscall.SIGTERM)
+			run.wait().interrupted().mustFail(append(moment.says, "cancelled", "Run terraform apply again")...)
+			run.providersGone()
+
+			if !s.released() {
+				t.Error("the lease was not given back")
+			}
+
+			s.wantCordoned(moment.cordoned...)
+
+			w.apply().mustSucceed(0).mustNotWarn("Taking over the lease of")
+			s.wantUpgraded(talosTarget, nil)
+			s.times(once(1, 1))
+			s.nothingLeft()
+		})
+	}
+}
+
+// TestAccOrphanedProviderEnds: the command line alone is killed, and nobody tells the
+// provider anything. It stops as if it had been cancelled, and gives the lease back,
+// also where its log goes to nobody any more.
+func TestAccOrphanedProviderEnds(t *testing.T) {
+	full(t)
+
+	// As in TestAccCancelLeavesOnlyWhatHasToStay.
+	const slow = 60
+
+	for title, moment := range interruptions() {
+		if title != "cordoned" && title != "going down" {
+			continue
+		}
+
+		t.Run(title, func(t *testing.T) {
+			s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Pods: 2, Speed: slow})
+			w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, slow), "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+t.TempDir()+"/log")
+			w.write(use(s), `talos_version = "1.13.4"`)
+			s.forget()
+
+			run := w.background("apply", "-json", "-auto-approve", "-input=false")
+			s.await(title, moment.match)
+
+			if err := run.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+
+			if killed := run.wait(); killed.exit == 0 {
+				t.Fatal("the run came to its end before it was killed")
+			}
+
+			run.providersGone()
+
+			if !s.released() {
+				t.Error("the lease was not given back")
+			}
+
+			s.wantCordoned(moment.cordoned...)
+
+			w.apply("-lock=false").mustSucceed(0).mustNotWarn("Taking over the lease of")
+			s.wantUpgraded(talosTarget, nil)
+			s.times(once(1, 1))
+		})
+	}
+}

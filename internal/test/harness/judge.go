@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package harness
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+)
+
+// Judge keeps a history and has every event judged.
+type Judge struct {
+	mu      sync.Mutex
+	checker *checker.Checker
+	world   *model.World
+	events  []history.Event
+}
+
+// Record implements [history.Recorder].
+func (j *Judge) Record(node string, kind history.Kind, detail map[string]string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	event := history.Event{Seq: int64(len(j.events) + 1), Node: node, Kind: kind, Detail: detail}
+	if j.world != nil {
+		event.Sim = j.world.Now().Seconds()
+	}
+
+	j.events = append(j.events, event)
+	j.checker.Add(event)
+}
+
+// Verdict is the judgement so far.
+func (j *Judge) Verdict() checker.Verdict {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return j.checker.Verdict()
+}
+
+// Of are the events of some kinds, in order.
+func (j *Judge) Of(kinds ...history.Kind) []history.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return slices.DeleteFunc(slices.Clone(j.events), func(e history.Event) bool { return !slices.Contains(kinds, e.Kind) })
+}
+
+// Text is the end of the history, for the message of a test that failed.
+func (j *Judge) Text() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	const most = 150
+
+	var lines []string
+
+	for _, event := range j.events {
+		if event.Kind == history.KindRead || event.Kind == history.KindRPC && event.Detail["mutating"] == "false" {
+			continue
+		}
+
+		line := fmt.Sprintf("%9.3f %-9s %s", event.Sim, event.Node, event.Kind)
+		for _, key := range slices.Sorted(maps.Keys(event.Detail)) {
+			line += " " + key + "=" + event.Detail[key]
+		}
+
+		lines = append(lines, line)
+	}
+
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+}

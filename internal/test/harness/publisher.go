@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package harness
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+)
+
+// Publisher writes annotations the way the real one does, as far as claims are
+// concerned: what an event says, as soon as the API server takes it.
+type Publisher struct {
+	client *ports.Client
+	// Lie changes what is claimed.
+	Lie func(map[string]string)
+
+	mu      sync.Mutex
+	pending map[string]string
+}
+
+// Observe implements [cluster.Observer].
+func (p *Publisher) Observe(event cluster.Event) {
+	if event.Kind == cluster.EventPlanned {
+		// There is no lease yet under which anything could be said.
+		return
+	}
+
+	claims := map[string]string{}
+
+	if event.Talos.Managed {
+		claim(claims, "talos", event, event.Talos, event.Component == "")
+	}
+
+	if event.Kubernetes.Managed {
+		claim(claims, "kubernetes", event, event.Kubernetes, event.Component != "" || event.Talos.Steps == 0)
+	}
+
+	if event.Kind == cluster.EventRollingBack {
+		claims["talos-status"] = "rolling-back"
+	}
+
+	p.claim(claims)
+}
+
+// claim says of one half what an event tells of it. What fails is the half that
+// is being worked on.
+func claim(claims map[string]string, half string, event cluster.Event, at cluster.Progress, present bool) {
+	status := ""
+
+	switch {
+	case at.Steps == 0 && at.Done == at.Total:
+		status = "completed"
+	case event.Kind == cluster.EventRunDone:
+		status = "pending"
+	case event.Kind == cluster.EventRunFailed && present:
+		status = "failed"
+	case event.Kind == cluster.EventRunStarted, event.Kind == cluster.EventNodeStarted, event.Kind == cluster.EventNodeDone:
+		status = "in-progress"
+	}
+
+	if half == "kubernetes" && status == "in-progress" && event.Talos.Steps > 0 {
+		status = "blocked"
+	}
+
+	if status != "" {
+		claims[half+"-status"] = status
+	}
+
+	if at.Total > 0 {
+		claims[half+"-progress"] = fmt.Sprintf("%d/%d", at.Done, at.Total)
+	}
+
+	if !at.Lowest.IsZero() {
+		claims[half+"-current"] = at.Lowest.String()
+	}
+}
+
+func (p *Publisher) claim(claims map[string]string) {
+	if p.Lie != nil {
+		p.Lie(claims)
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if p.pending == nil {
+		p.pending = map[string]string{}
+	}
+
+	maps.Copy(p.pending, claims)
+	p.send()
+}
+
+// send is one attempt to write what is pending.
+func (p *Publisher) send() bool {
+	if len(p.pending) > 0 && p.client.Annotate(context.Background(), p.pending) == nil {
+		clear(p.pending)
+	}
+
+	return len(p.pending) == 0
+}
+
+// Flush implements [cluster.Flusher].
+func (p *Publisher) Flush(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		done := p.send()
+		p.mu.Unlock()
+
+		if done {
+			return
+		}
+
+		timer := time.NewTimer(again)
+
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// again is the pause before another attempt to write.
+const again = 997 * time.Millisecond
+
+// Finish repeats the last word for a while.
+func (p *Publisher) Finish() {
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(time.Second) {
+		p.mu.Lock()
+		done := p.send()
+		p.mu.Unlock()
+
+		if done {
+			return
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package regression_test
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+)
+
+var update = flag.Bool("update", false, "write REGRESSIONS.md instead of comparing with it")
+
+// page is the table for people.
+const page = "REGRESSIONS.md"
+
+// TestRowsAreWhole: each row says everything, and its test exists.
+func TestRowsAreWhole(t *testing.T) {
+	t.Parallel()
+
+	hash := regexp.MustCompile(`^[0-9a-f]{7,12}$`)
+	symptoms := map[string]bool{}
+
+	for _, row := range rows() {
+		for what, text := range map[string]string{"symptom": row.symptom, "wrong": row.wrong} {
+			if !strings.HasSuffix(text, ".") {
+				t.Errorf("%s: %s is no sentence: %q", row.test, what, text)
+			}
+		}
+
+		if row.scenario == "" || !slices.Contains(areas(), row.area) || symptoms[row.symptom] {
+			t.Errorf("%s: the scenario or the area is missing, or the symptom is told twice: %+v", row.test, row)
+		}
+
+		symptoms[row.symptom] = true
+
+		if !hash.MatchString(row.seen) {
+			t.Errorf("%s: %q is no commit", row.test, row.seen)
+		}
+	}
+}
+
+// TestTestsExist reads the sources of each package that a row names.
+func TestTestsExist(t *testing.T) {
+	t.Parallel()
+
+	known := map[string]map[string]bool{}
+
+	for _, row := range rows() {
+		if known[row.test.pkg] == nil {
+			known[row.test.pkg] = testsOf(t, row.test.pkg)
+		}
+
+		if !known[row.test.pkg][row.test.name] {
+			t.Errorf("there is no test %s", row.test)
+		}
+	}
+}
+
+// testsOf are the test functions of a package below internal.
+func testsOf(t *testing.T, pkg string) map[string]bool {
+	t.Helper()
+
+	sources, err := filepath.Glob(filepath.Join("..", "..", "..", filepath.FromSlash(pkg), "*_test.go"))
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("package %s has no tests: %v", pkg, err)
+	}
+
+	found := map[string]bool{}
+
+	for _, source := range sources {
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, declared := range file.Decls {
+			function, is := declared.(*ast.FuncDecl)
+			if is && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") {
+				found[function.Name.Name] = true
+			}
+		}
+	}
+
+	return found
+}
+
+// TestPageIsTheTable compares the page for people with what the rows say.
+func TestPageIsTheTable(t *testing.T) {
+	t.Parallel()
+
+	rendered := render(rows())
+
+	if *update {
+		if err := os.WriteFile(page, []byte(rendered), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		return
+	}
+
+	written, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(string(written), rendered); diff != "" {
+		t.Errorf("the table changed (-page +now); run the test with -update:\n%s", diff)
+	}
+}
+
+// TestReplays gets to the bugs again that the harness gets to by itself.
+func TestReplays(t *testing.T) {
+	replayed := 0
+
+	for _, row := range rows() {
+		if row.replay == nil {
+			continue
+		}
+
+		replayed++
+
+		t.Run(row.symptom, func(t *testing.T) {
+			t.Parallel()
+
+			harness.Run(t, row.replay.setup, row.replay.run)
+		})
+	}
+
+	t.Logf("%d findings, %d of them replayed here", len(rows()), replayed)
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package story_test
+
+import (
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+)
+
+// live is one story, in a bubble of its own: it returns what went wrong, and what
+// was thrown by rapid, which waits for it outside.
+func live(t *testing.T, told *rapid.T, count *tally, bug plant) (found wrong, thrown any) {
+	synctest.Test(t, func(t *testing.T) {
+		defer func() {
+			thrown = recover()
+
+			if caught, is := thrown.(wrong); is {
+				found, thrown = caught, nil
+			}
+		}()
+
+		given := drawScene(told)
+		s := newStage(t, given, count)
+		s.bug = bug
+
+		defer s.close()
+
+		if rapid.IntRange(0, 3).Draw(told, "at once") > 0 {
+			s.apply(told)
+		}
+
+		told.Repeat(s.actions())
+		s.end()
+		count.story(s.World().Now())
+	})
+
+	return found, thrown
+}
+
+// actions are what can happen at any time. What is named more than once happens
+// more often.
+func (s *stage) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"apply":         s.apply,
+		"apply again":   s.apply,
+		"time passes":   s.goOn,
+		"kill":          s.kill,
+		"cancel":        s.interrupt,
+		"cut off":       s.partition,
+		"fault":         s.strikeNode,
+		"another fault": s.strikeNode,
+		"lift":          s.lift,
+		"talosctl":      s.talosctl,
+		"kubectl":       s.kubectl,
+		"lease":         s.takeLease,
+		"journal":       s.editJournal,
+		"gitops":        s.gitOps,
+		"autoscaler":    s.autoscale,
+		"":              func(*rapid.T) { s.watch() },
+	}
+}
+
+// teller is the test as rapid knows it: without the line that all is well.
+type teller struct{ *testing.T }
+
+func (l teller) Logf(format string, args ...any) {
+	l.Helper()
+
+	if !strings.HasPrefix(format, "[rapid] OK") {
+		l.T.Logf(format, args...)
+	}
+}
+
+// whole is a lane under the name of the test that it is part of.
+type whole struct{ *testing.T }
+
+func (w whole) Name() string { return strings.Split(w.T.Name(), "/")[0] }
+
+// set says what rapid would else be told on the command line.
+func set(t testing.TB, name, value string) {
+	t.Helper()
+
+	if err := flag.Set("rapid."+name, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lane draws stories one after the other.
+type lane struct {
+	// flags is held from the moment that a seed is set until rapid has read it.
+	flags *sync.Mutex
+	count *tally
+}
+
+// story draws the one of a seed.
+func (l lane) story(t *testing.T, seed uint64) {
+	t.Helper()
+
+	defer func() {
+		if t.Failed() {
+			harness.Repeat(whole{t}, "story", seed, "one")
+		}
+	}()
+
+	l.flags.Lock()
+
+	free := sync.OnceFunc(l.flags.Unlock)
+	defer free()
+
+	// None at all would be a random one.
+	set(t, "seed", strconv.FormatUint(max(seed, 1), 10))
+
+	first := ""
+
+	rapid.Check(teller{t}, func(told *rapid.T) {
+		free()
+
+		found, thrown := live(t, told, l.count, nil)
+		if thrown != nil {
+			panic(thrown)
+		}
+
+		if first == "" {
+			first = found.kind
+		}
+
+		// Another failure must not pass for a smaller form of the first one.
+		if found.kind != "" && found.kind == first {
+			told.Fatal(found.text)
+		}
+	})
+}
+
+// share is which part of a soak's time the stories have.
+const share = 4
+
+// TestStories draws stories, and ends each of them with an apply that has to
+// bring the cluster to its target.
+func TestStories(t *testing.T) {
+	stories, limit := 200, time.Duration(0)
+	seed := harness.Seed()
+
+	if testing.Short() || raceEnabled {
+		stories = 20
+	}
+
+	if budget, on := harness.Soak(); on {
+		stories, limit = 1<<30, budget/share
+	}
+
+	if harness.Only() != "" {
+		stories = 1
+	}
+
+	// Rapid divides them by five, and the steps by two, where time is short.
+	set(t, "checks", map[bool]string{false: "1", true: "5"}[testing.Short()])
+	set(t, "steps", "12")
+	set(t, "nofailfile", "true")
+
+	count := newTally()
+	flags := &sync.Mutex{}
+
+	t.Run("lanes", func(t *testing.T) {
+		for number := range harness.Lanes() {
+			t.Run(fmt.Sprint(number), func(t *testing.T) {
+				t.Parallel()
+
+				for index := number; index < stories; index += harness.Lanes() {
+					if limit > 0 && time.Since(count.begun) > limit {
+						return
+					}
+
+					if limit > 0 && count.due() {
+						t.Logf("so far %s; seed %d", count, seed)
+					}
+
+					lane{flags, count}.story(t, seed+uint64(index))
+				}
+			})
+		}
+	})
+
+	t.Logf("%s; seed %d", count, seed)
+}

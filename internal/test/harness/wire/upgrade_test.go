@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// scenario is an upgrade that is looked at.
+type scenario struct {
+	name    string
+	given   harness.Setup
+	request engine.Request
+}
+
+// toKubernetes is one release line after the one that the rig has.
+const toKubernetes = "1.35.2"
+
+// both is a request for both halves.
+func both(talos, kubernetes string) engine.Request {
+	request := harness.To(talos)
+	request.Target.Kubernetes = version.MustParse(kubernetes)
+
+	return request
+}
+
+func lifecycleHop() scenario {
+	return scenario{
+		"lifecycle", harness.Setup{Options: model.Options{Talos: harness.FromLifecycle, Seed: 7}}, harness.To(harness.ToLifecycle),
+	}
+}
+
+func legacyHop() scenario {
+	return scenario{"legacy", harness.Setup{Options: model.Options{Talos: harness.FromLegacy, Seed: 7}}, harness.To(harness.ToLegacy)}
+}
+
+func bothHalves() scenario {
+	return scenario{
+		"both",
+		harness.Setup{Options: model.Options{Talos: harness.FromLifecycle, Kubernetes: harness.Kubernetes, Seed: 7}},
+		both(harness.ToLifecycle, toKubernetes),
+	}
+}
+
+// manyAddresses is a cluster in which discovery and Kubernetes name an address first
+// under which nothing answers.
+func manyAddresses() scenario {
+	tested := bothHalves()
+	tested.name, tested.given.ManyAddresses = "many addresses", true
+
+	return tested
+}
+
+func scenarios() []scenario { return []scenario{lifecycleHop(), legacyHop(), bothHalves()} }
+
+// TestUpgradeOverTheWire is one whole upgrade each.
+func TestUpgradeOverTheWire(t *testing.T) {
+	for number, tested := range append(scenarios(), manyAddresses()) {
+		if few() && number > 0 {
+			break
+		}
+
+		t.Run(tested.name, func(t *testing.T) {
+			began := time.Now()
+
+			inBubble(t, tested.name, tested.given, func(r *rig) {
+				begun := time.Now()
+				p := r.start("run-1")
+				r.must(p, tested.request)
+
+				changes, reads := r.tap.points(p.name)
+				took := time.Since(begun)
+
+				r.converged(tested.request)
+				r.Once()
+				t.Logf("%s of virtual time, %d requests that change something, %d others", took.Round(time.Second), len(changes), reads)
+			})
+
+			t.Logf("%s of real time", time.Since(began).Round(time.Millisecond))
+		})
+	}
+}
+
+// slowly is an upgrade of more than four hours: eleven nodes that take 20 minutes
+// to start, each of which has to stay healthy for one.
+func slowly() scenario {
+	const (
+		workers = 8
+		slow    = 20*time.Minute + 37*time.Second + 3*time.Millisecond
+		settle  = time.Minute
+	)
+
+	request := harness.To(harness.ToLifecycle)
+	request.Policy.Settle = settle
+
+	return scenario{"slow", harness.Setup{
+		Options: model.Options{
+			ControlPlanes: 3, Workers: workers, Talos: harness.FromLifecycle, Seed: 11,
+			Faults: []model.Fault{{Node: model.AnyNode, Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: slow}},
+		},
+		Judging: []checker.Option{checker.MaxUnavailable(1)},
+	}, request}
+}
+
+// TestFourHoursOverTheWire is about an upgrade that nobody could wait for.
+func TestFourHoursOverTheWire(t *testing.T) {
+	if few() {
+		t.Skip("it takes seconds, and much longer with the race detector")
+	}
+
+	const long = 4 * time.Hour
+
+	tested, began := slowly(), time.Now()
+
+	inBubble(t, tested.name, tested.given, func(r *rig) {
+		begun := time.Now()
+		p := r.start("run-1")
+		r.must(p, tested.request)
+		r.AllRun(harness.ToLifecycle)
+		r.published("talos", harness.ToLifecycle)
+		r.Sound()
+		r.Tidy()
+		r.Once()
+
+		if took := time.Since(begun); took < long {
+			t.Errorf("the upgrade took %s, want more than %s", took, long)
+		} else {
+			t.Logf("%s of virtual time", took.Round(time.Second))
+		}
+
+		if done, want := p.nodesDone(), len(r.World().Nodes()); done != want {
+			t.Errorf("%d nodes were done, want %d", done, want)
+		}
+	})
+
+	t.Logf("%s of real time", time.Since(began).Round(time.Millisecond))
+}
+
+// BenchmarkOverTheWire measures how much faster than the wall's clock a bubble is.
+func BenchmarkOverTheWire(b *testing.B) {
+	for _, measured := range append(scenarios(), slowly()) {
+		b.Run(measured.name, func(b *testing.B) {
+			var virtual time.Duration
+
+			for b.Loop() {
+				// A bubble needs a test, which a benchmark is not; a note needs none.
+				wrong := noted(&testing.T{}, measured.given, func(r *rig) {
+					begun := time.Now()
+					r.must(r.start("run-1"), measured.request)
+					virtual += time.Since(begun)
+				})
+				if len(wrong) > 0 {
+					b.Fatal(wrong)
+				}
+			}
+
+			b.ReportMetric(virtual.Seconds()/b.Elapsed().Seconds(), "virtual-s/s")
+		})
+	}
+}

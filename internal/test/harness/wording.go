@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
+)
+
+// Upgrade runs the engine, and looks at how it words a failure.
+func (w *Worker) Upgrade(ctx context.Context, request engine.Request) (cluster.Snapshot, error) {
+	snapshot, err := w.Engine.Upgrade(ctx, request)
+	NoteFailure(w.t, err)
+
+	return snapshot, err
+}
+
+// Delegate has the operator upgrade, and looks at how the engine words a failure.
+func (w *Worker) Delegate(ctx context.Context, request engine.Request) (cluster.Snapshot, error) {
+	snapshot, err := w.Engine.Delegate(ctx, request)
+	NoteFailure(w.t, err)
+
+	return snapshot, err
+}
+
+// NoteFailure takes note of what the end of a run says, and fails the test where it
+// leaves something out.
+func NoteFailure(t testing.TB, err error) {
+	t.Helper()
+
+	if err == nil {
+		return
+	}
+
+	var failed *engine.Failure
+	if !errors.As(err, &failed) {
+		t.Errorf("a run ended with %v, which says neither how the cluster is left nor what to do", err)
+
+		return
+	}
+
+	for part, missing := range map[string]bool{
+		"what was seen":    failed.Seen == "" && len(failed.Findings) == 0,
+		"how things are":   failed.State == "",
+		"what to do":       failed.Remedy == "",
+		"the summary line": failed.Summary == "",
+	} {
+		if missing {
+			t.Errorf("%s is missing: %v", part, failed)
+		}
+	}
+
+	wording.Note(t, wording.Entry{Kind: wording.KindFailure, Summary: failed.Summary, Detail: failed.Detail()})
+
+	for _, finding := range failed.Findings {
+		wording.Note(t, wording.Entry{Kind: wording.KindFinding, Summary: finding.Check, Detail: finding.String()})
+	}
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package apiserver_test
+
+import (
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/contract"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+)
+
+// The adapter over the API server in memory keeps the contract.
+func TestContract(t *testing.T) {
+	for _, clause := range contract.Cases() {
+		t.Run(clause.Name, func(t *testing.T) {
+			inBubble(t, apiserver.Options{}, func(r *rig) {
+				// Not every firmware tells a UUID.
+				if err := r.cluster.World().SetUUID("worker-1", ""); err != nil {
+					r.T.Fatal(err)
+				}
+
+				clause.Run(r.T, fixture{r})
+			})
+		})
+	}
+}
+
+// The API server in memory answers what the real one does.
+func TestWireContract(t *testing.T) {
+	for _, clause := range contract.WireCases() {
+		t.Run(clause.Name, func(t *testing.T) {
+			inBubble(t, apiserver.Options{}, func(r *rig) { clause.Run(r.T, fixture{r}) })
+		})
+	}
+}
+
+type fixture struct{ rig *rig }
+
+func (f fixture) API() contract.API            { return f.rig.api }
+func (f fixture) Wire() kubernetes.Interface   { return f.rig.plain() }
+func (f fixture) Machines() []contract.Machine { return contract.FromModel(f.rig.cluster.World()) }
+func (f fixture) ClusterID() string            { return f.rig.cluster.World().ClusterID() }
+
+func (f fixture) CordonAsPerson(t *testing.T, node string, on bool) {
+	t.Helper()
+
+	if err := f.rig.cluster.CordonAsPerson(node, on); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f fixture) Pod(_ *testing.T, app, node string) cluster.Pod {
+	name := f.rig.cluster.StartPod(ports.PodSpec{App: app, Node: node, Unmanaged: true})
+
+	return cluster.Pod{Namespace: "workload", Name: name, UID: "uid-" + name}
+}
+
+func (f fixture) Budget(_ *testing.T, app, name string, minAvailable int) {
+	f.rig.cluster.AddBudget(ports.Budget{App: app, Name: name, MinAvailable: minAvailable})
+}
+
+func (f fixture) DropLease(t *testing.T) {
+	t.Helper()
+
+	if err := f.rig.cluster.DropLease(f.rig.cluster.Lease().ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f fixture) DropJournal(t *testing.T) {
+	t.Helper()
+
+	if err := f.rig.cluster.DropJournal("other", f.rig.cluster.Journal().ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f fixture) Eventually(t *testing.T, what string, holds func() (bool, error)) {
+	t.Helper()
+
+	f.rig.until(what, func() bool {
+		held, err := holds()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return held
+	})
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package apiserver_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// etcd forgets the state that a list was begun in; what changed since is not in
+// the pages before.
+func TestAListCanBeContinuedForSomeMinutes(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		r.cluster.AddApp("web", 4, nil)
+		pods := r.plain().CoreV1().Pods("workload")
+
+		first, err := pods.List(r.Context(), metav1.ListOptions{Limit: 3})
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		r.cluster.AddApp("later", 2, nil)
+
+		rest := metav1.ListOptions{Limit: 3, Continue: first.Continue}
+
+		for range 2 {
+			if second, err := pods.List(r.Context(), rest); err != nil || len(second.Items) != 1 || second.Continue != "" {
+				r.Errorf("%d pods are left, %v, want the last one", len(second.Items), err)
+			}
+		}
+
+		r.until("the state to be forgotten", func() bool {
+			_, err := pods.List(r.Context(), rest)
+
+			return apierrors.IsResourceExpired(err)
+		})
+	})
+}
+
+// What machines and kubelets do is a change of the node as well.
+func TestAPatchLosesToWhatTheMachineDid(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		nodes := r.plain().CoreV1().Nodes()
+
+		before, err := nodes.Get(r.Context(), "cp-2", metav1.GetOptions{})
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		again, err := nodes.Get(r.Context(), "cp-2", metav1.GetOptions{})
+		if err != nil || again.ResourceVersion != before.ResourceVersion || again.UID != before.UID {
+			r.Errorf("read again: version %s, %v, want %s", again.ResourceVersion, err, before.ResourceVersion)
+		}
+
+		r.reboot("cp-2")
+		r.until("cp-2 to be another boot", func() bool {
+			now, err := nodes.Get(r.Context(), "cp-2", metav1.GetOptions{})
+
+			return err == nil && now.Status.NodeInfo.BootID != before.Status.NodeInfo.BootID
+		})
+
+		patch := []byte(`{"metadata":{"resourceVersion":"` + before.ResourceVersion + `"},"spec":{"unschedulable":true}}`)
+		if _, err := nodes.Patch(r.Context(), "cp-2", types.MergePatchType, patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+			r.Errorf("%v, want a conflict", err)
+		}
+
+		if events := r.log.of(history.KindWrite); len(events) != 1 || events[0].Detail["code"] != "409" || events[0].Node != "cp-2" {
+			r.Errorf("the history tells of %v, want the write that was refused", events)
+		}
+	})
+}
+
+// The cluster keeps nothing that nobody needs: rather than dropping it in silence,
+// the server refuses it.
+func TestWhatTheClusterDoesNotKeepIsRefused(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		core := r.plain().CoreV1()
+
+		for what, patch := range map[string]string{
+			"a label": `{"metadata":{"labels":{"a":"b"}}}`, "a taint": `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`,
+			"an annotation": `{"metadata":{"annotations":{"a":"b"}}}`, "no field": `{"spec":{"colour":"red"}}`,
+		} {
+			_, err := core.Nodes().Patch(r.Context(), "worker-0", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+				r.Errorf("%s: %v, want it refused", what, err)
+			}
+		}
+
+		_, err := core.Nodes().Patch(r.Context(), "worker-0", types.MergePatchType, []byte(`not JSON`), metav1.PatchOptions{})
+		if !apierrors.IsBadRequest(err) {
+			r.Errorf("nonsense: %v, want it refused", err)
+		}
+
+		strange := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "strange"}}
+		if _, err := core.ConfigMaps("default").Create(r.Context(), strange, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			r.Errorf("an object of somebody else: %v, want it refused", err)
+		}
+
+		if err := core.Pods("kube-system").Delete(r.Context(), "kube-proxy-worker-0", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			r.Errorf("a component: %v, want it refused", err)
+		}
+
+		if err := core.Nodes().Delete(r.Context(), "worker-0", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
+			r.Errorf("a node: %v, want it refused", err)
+		}
+
+		if _, err := core.Nodes().Watch(r.Context(), metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
+			r.Errorf("a watch: %v, want it refused", err)
+		}
+	})
+}
+
+// A journal that nobody can read is stored as it was written.
+func TestADamagedJournalIsServedAsItIs(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		damaged := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: kubeapi.JournalName}, Data: map[string]string{"uuid-1": "{broken", "manifests": "[]"},
+		}
+
+		made, err := r.plain().CoreV1().ConfigMaps(kubeapi.Namespace).Create(r.Context(), damaged, metav1.CreateOptions{})
+		if err != nil || made.Data["uuid-1"] != "{broken" || made.Data["manifests"] != "[]" {
+			r.Fatalf("stored %v, %v", made.Data, err)
+		}
+
+		if _, err := r.api.Journal(r.Context()); !errors.Is(err, kubeapi.ErrJournal) {
+			r.Errorf("%v, want it damaged", err)
+		}
+
+		if entry := r.cluster.Journal().Entries["uuid-1"]; entry.Phase != "unreadable" || !entry.Open() {
+			r.Errorf("the cluster knows %+v", entry)
+		}
+	})
+}
+
+func TestObjectsOfAnyKindAreRead(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		const version, kind = "ceph.rook.io/v1", "CephCluster"
+
+		if _, err := r.api.Objects(r.Context(), cluster.ObjectQuery{APIVersion: version, Kind: kind}); !errors.Is(err, cluster.ErrNotFound) {
+			r.Errorf("%v, want no such kind", err)
+		}
+
+		r.cluster.ServeKind("example.org/v1", "Policy")
+
+		if found, err := r.api.Objects(r.Context(), cluster.ObjectQuery{APIVersion: "example.org/v1", Kind: "Policy"}); err != nil || len(found) > 0 {
+			r.Errorf("%v, %v, want none", found, err)
+		}
+
+		for _, name := range []string{"one", "two"} {
+			r.cluster.SetObject(version, kind, "rook", name, map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"name": name}}, "status": map[string]any{"phase": "Ready", "osds": 3},
+			})
+		}
+
+		for _, query := range []cluster.ObjectQuery{
+			{APIVersion: version, Kind: kind, Selector: "name=two"},
+			{APIVersion: version, Kind: kind, Name: "two"},
+			{APIVersion: version, Kind: kind, Namespace: "rook", Name: "two"},
+		} {
+			found, err := r.api.Objects(r.Context(), query)
+			if err != nil || len(found) != 1 {
+				r.Errorf("%+v: %v, %v", query, found, err)
+
+				continue
+			}
+
+			status, _ := found[0]["status"].(map[string]any)
+			if status["phase"] != "Ready" || status["osds"] != int64(3) {
+				r.Errorf("%+v: %v", query, found[0])
+			}
+		}
+
+		nodes, err := r.api.Objects(r.Context(), cluster.ObjectQuery{APIVersion: "v1", Kind: "Node", Name: "cp-0"})
+		if err != nil || len(nodes) != 1 {
+			r.Errorf("%v, %v", nodes, err)
+		}
+	})
+}
+
+// An identity that the cluster does not know is turned away in the handshake.
+func TestOnlyClientsOfTheClusterAreLetIn(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		other, err := apiserver.New(r.cluster, apiserver.Options{Client: "stranger"})
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer other.Stop()
+
+		stranger, err := kubeapi.New(other.Kubeconfig(), "", kubeapi.Options{DialContext: r.server.DialContext})
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer stranger.Close()
+
+		if _, err := stranger.Nodes(r.Context()); !errors.Is(err, cluster.ErrCredentials) {
+			r.Errorf("%v, want the credentials not to be accepted", err)
+		}
+	})
+}
+
+// Both ends of everything are closed with the server.
+func TestAStoppedServerAnswersNobody(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		if _, err := r.api.Nodes(r.Context()); err != nil {
+			r.Fatal(err)
+		}
+
+		r.server.Stop()
+		r.server.Stop()
+
+		if _, err := r.api.Nodes(r.Context()); !errors.Is(err, cluster.ErrUnreachable) {
+			r.Errorf("%v, want it unreachable", err)
+		}
+
+		request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "https://127.0.0.1:6443/api/v1/nodes", http.NoBody)
+		if err != nil {
+			r.Fatal(err)
+		}
+
+		began := time.Now()
+
+		response, err := r.api.HTTPClient().Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+
+			r.Error("somebody answered")
+		}
+
+		if time.Since(began) > time.Second {
+			r.Errorf("it took %s to find out", time.Since(began))
+		}
+	})
+}
+
+// A mark that a machine left does not turn our cordon into its own, and goes with
+// our patch.
+func TestTheMarkOfAMachineGoesWithOurCordon(t *testing.T) {
+	inBubble(t, apiserver.Options{}, func(r *rig) {
+		const installer = "factory.talos.dev/metal-installer/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515:v1.13.4"
+
+		if err := r.cluster.World().UpgradeByHand("worker-0", installer); err != nil {
+			r.Fatal(err)
+		}
+
+		byMachine := func() bool {
+			nodes, err := r.api.Nodes(r.Context())
+			if err != nil {
+				r.Fatal(err)
+			}
+
+			return slices.ContainsFunc(nodes, func(node cluster.KubeNode) bool { return node.Name == "worker-0" && node.CordonedByTalos })
+		}
+
+		r.until("the machine to cordon its node", byMachine)
+
+		if err := r.cluster.CordonAsPerson("worker-0", false); err != nil {
+			r.Fatal(err)
+		}
+
+		if ours, err := r.api.Cordon(r.Context(), "worker-0", "run-1"); err != nil || !ours || byMachine() {
+			r.Errorf("cordoned: ours %t, %v; by the machine: %t", ours, err, byMachine())
+		}
+
+		if node, err := r.plain().CoreV1().Nodes().Get(r.Context(), "worker-0", metav1.GetOptions{}); err != nil || len(node.Annotations) != 1 {
+			r.Errorf("the node says %v, %v", node.Annotations, err)
+		}
+	})
+}

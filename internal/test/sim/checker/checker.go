@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package checker judges a history: it asserts, after every event, the safety
+// invariants that an upgrade must keep whatever happens to it. It is a pure
+// function of the events and shares no code with what it judges.
+//
+// The invariants, as far as the history can show them:
+//
+//	S1   at most one control plane is down because of us, and none is taken
+//	     down while another one is; at most one has a component restarted at a
+//	     time, and an API server only while the others serve; none is disturbed
+//	     while another one is known not to be Ready, not to serve, or to be
+//	     upgraded or rebooted by somebody else
+//	S2   the quorum of etcd survives every disruptive step, and none is begun
+//	     while a member is known to have an alarm or an error, to lag, to be
+//	     silent or a learner, or to see no leader
+//	S3   no disruptive call without observations newer than the last step;
+//	     what happens to other workers while a worker is in its own turn is
+//	     no such step, since turns of workers may overlap; a node is looked at
+//	     before its configuration changes
+//	S4   between two installs on a node there is a new boot ID; a node that
+//	     runs the target, or is held, is neither installed nor rebooted, and
+//	     one that is held is neither cordoned nor drained; no configuration is
+//	     applied that changes nothing, and none to a node that is held; between two
+//	     rollbacks of a node there is a new boot ID, or the second undoes the first
+//	S5   no version goes down but by a node's own fallback or by a rollback that
+//	     the journal knows of, once for each install; no minor is skipped, no
+//	     component is newer than an API server, no node boots for another
+//	     platform than its own because of us
+//	S6   every pair of Talos and Kubernetes that comes about is supported
+//	S7   only the holder of the lease acts, and no operator beside it: none is asked
+//	     to, and one that could is held in the name of the run, until its object is
+//	     true again and before the lease is given back; where an operator is to act,
+//	     we only ask
+//	S8   annotations and conditions never claim more than the truth, nor say what
+//	     the protocol does not know
+//	S9   a cordon, a hold or a condition that we did not set survives
+//	S10  no worker is disrupted while as many others are unavailable as may
+//	     be so at a time, and no node but a canary before every canary runs
+//	     the version that the run installs and is back in service, nor while one
+//	     is out of service or a node that was moved has not stayed healthy for as
+//	     long as it has to: neither cordoned nor, if that began to be so since,
+//	     installed; no more kubelets restart at a time than may, and those of
+//	     canaries first
+//	S11  budgets hold, unless the policy says otherwise, and then only after
+//	     the drain timed out; no pod is removed that comes back because somebody
+//	     uncordoned its node, which is cordoned again once
+//	S12  nothing is written without a lease
+//	S13  nothing starts outside the maintenance window; a node whose turn began
+//	     inside is finished
+//	S14  no node is disturbed before a whole snapshot of etcd was read
+//
+// Which nodes are held, which are canaries, how many workers may be unavailable
+// and how many of their kubelets may restart is not in the history: [Held],
+// [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say so, and without them
+// none, none, one and one. Nor is how long a node has to stay healthy ([Settle]: no
+// time). Nor is which checks a person skipped ([Skips]), when
+// the window is open ([Window]: always), whether a snapshot has to come first
+// ([SnapshotFirst]: no), which objects an operator acts on ([Operated]: none) and
+// whether that operator was to upgrade the cluster ([Delegated]: no). The version
+// that a run installs may change while it goes on, where it leads through several
+// minors.
+package checker
+
+import (
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// Invariant names a rule of the list above.
+type Invariant string
+
+// The invariants.
+const (
+	S1  Invariant = "S1"
+	S2  Invariant = "S2"
+	S3  Invariant = "S3"
+	S4  Invariant = "S4"
+	S5  Invariant = "S5"
+	S6  Invariant = "S6"
+	S7  Invariant = "S7"
+	S8  Invariant = "S8"
+	S9  Invariant = "S9"
+	S10 Invariant = "S10"
+	S11 Invariant = "S11"
+	S12 Invariant = "S12"
+	S13 Invariant = "S13"
+	S14 Invariant = "S14"
+)
+
+// Checker follows a history. The zero value is not usable; see [New]. It is not
+// safe for concurrent use.
+type Checker struct {
+	options options
+	nodes   map[string]*node
+	// now is the event being judged, by its place in the history.
+	now int64
+	at  float64
+
+	// nodesRead is the place of the last look at the Node objects, nodesReadAt its
+	// time; 0 where the history does not tell of such looks.
+	nodesRead   int64
+	nodesReadAt float64
+
+	lease lease
+	// target is the version that the present holder of the lease installs now,
+	// empty until it has said so.
+	target string
+	// configures tells that it has changed components of Kubernetes.
+	configures bool
+	// claims are the annotations that it has written.
+	claims map[string]string
+	phases map[string]string
+	// objects are those that somebody wrote annotations of the protocol to.
+	objects map[string]*object
+	evicted map[string]float64
+	// rolledAt is when a node was last not being rolled back any more.
+	rolledAt moment
+	// proxyMoved: a pod of kube-proxy was replaced.
+	proxyMoved bool
+	// snapshotTaken: a whole snapshot of etcd was read.
+	snapshotTaken bool
+
+	// unheard are the times of calls whose answer got lost, by the machine that
+	// they were to take down and that has not done so.
+	unheard map[string]float64
+
+	violations []Violation
+	told       map[Violation]bool
+}
+
+// New makes a checker that has seen nothing yet.
+func New(given ...Option) *Checker {
+	made := &Checker{
+		nodes:   map[string]*node{},
+		claims:  map[string]string{},
+		phases:  map[string]string{},
+		objects: map[string]*object{},
+		evicted: map[string]float64{},
+		unheard: map[string]float64{},
+		told:    map[Violation]bool{},
+	}
+	for _, option := range given {
+		option(&made.options)
+	}
+
+	return made
+}
+
+// Add judges the next event of the history.
+func (c *Checker) Add(event history.Event) {
+	c.now++
+	c.at = event.Sim
+
+	c.lapse()
+
+	switch event.Kind {
+	case history.KindNode:
+		c.introduce(event)
+	case history.KindRPC:
+		c.called(event)
+	case history.KindInstall:
+		c.installed(event)
+	case history.KindDown, history.KindBoot, history.KindStage, history.KindEtcd, history.KindKubelet:
+		c.changed(event)
+	case history.KindCordon:
+		c.cordoned(event)
+	case history.KindEvict, history.KindDelete:
+		c.removed(event)
+	case history.KindLease:
+		c.leased(event)
+	case history.KindJournal:
+		c.journalled(event)
+	case history.KindAnnotation:
+		c.annotated(event)
+	case history.KindStatus:
+		c.status(event)
+	case history.KindConfig:
+		c.configured(event)
+	case history.KindMirror:
+		c.node(event.Node).mute = event.Detail["state"] == "stale"
+	case history.KindComponent:
+		c.component(event)
+	case history.KindWrite:
+		c.wrote(event)
+	case history.KindRead:
+		c.read(event)
+	case history.KindFault:
+		c.faulted(event)
+	case history.KindSnapshot:
+		c.snapshot(event)
+	case history.KindPull:
+		// It tells people how it came about.
+	}
+}
+
+// unheardMost is how long, in seconds, a machine may take to do what a call asked
+// for whose answer got lost. A legacy upgrade may drain for minutes first.
+const unheardMost = 15 * 60
+
+// lapse forgets the calls without an answer of which nothing has come: they never
+// arrived.
+func (c *Checker) lapse() {
+	for name, at := range c.unheard {
+		if c.at-at <= unheardMost {
+			continue
+		}
+
+		delete(c.unheard, name)
+
+		if n := c.node(name); n.goingDown && n.up {
+			n.goingDown, n.awaited, n.asked = false, !n.ready, max(0, n.asked-1)
+		}
+	}
+}
+
+// changed follows what a machine does by itself or because it was told to.
+func (c *Checker) changed(event history.Event) {
+	n := c.node(event.Node)
+
+	switch event.Kind {
+	case history.KindDown:
+		if n.up {
+			n.lostAt = c.at
+		}
+
+		n.up, n.ready, n.complained = false, false, false
+		n.wentDown(event.Detail["by"])
+	case history.KindBoot:
+		c.booted(n, event)
+	case history.KindStage:
+		c.staged(n, event)
+	case history.KindEtcd:
+		n.etcdHealthy = event.Detail["state"] == "healthy"
+		n.voter = n.voter || n.etcdHealthy
+	case history.KindKubelet:
+		c.kubelet(n, event)
+	default:
+	}
+}
+
+// read notes an observation of a node, or of the Node objects.
+func (c *Checker) read(event history.Event) {
+	if event.Node == "" {
+		if event.Detail["what"] == "nodes" {
+			c.nodesRead, c.nodesReadAt = c.now, c.at
+		}
+
+		return
+	}
+
+	n := c.node(event.Node)
+
+	// Whoever reads a configuration to write it has not looked at the node, nor
+	// has who reads what it said some time ago.
+	if event.Detail["what"] != "config" && event.Detail["what"] != "logs" {
+		n.seen = c.now
+	}
+
+	if event.Detail["what"] == "etcd" {
+		n.etcdSeen = c.now
+	}
+}
+
+// violate records that an invariant was broken; the same sentence about the
+// same node is recorded once.
+func (c *Checker) violate(invariant Invariant, node, format string, args ...any) {
+	violation := Violation{Invariant: invariant, Node: node, What: fmt.Sprintf(format, args...)}
+	if c.told[violation] {
+		return
+	}
+
+	c.told[violation] = true
+	violation.Time = c.at
+	c.violations = append(c.violations, violation)
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+const (
+	kubelet           = "kubelet"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	proxy             = "kube-proxy"
+)
+
+const (
+	stateStopped  = "stopped"
+	stateStarting = "starting"
+	stateReady    = "ready"
+)
+
+// component is a part of Kubernetes on one node.
+type component struct {
+	// version and image are of what runs; image is empty until it is told.
+	// guessed tells that the version was only concluded from that of the kubelet.
+	version, image string
+	guessed        bool
+	// by is who last changed the image in the machine configuration; empty when
+	// nobody did.
+	by string
+	// restarting: a configuration of ours restarts it, and it has not been ready
+	// since. was is the image that it had before.
+	restarting bool
+	was        string
+	// away tells that it does not run, awaySince since when.
+	away      bool
+	awaySince float64
+}
+
+// part finds a component of a machine; one that nobody has told of has no
+// version.
+func (n *node) part(name string) *component {
+	found, known := n.parts[name]
+	if !known {
+		found = &component{}
+
+		if n.parts == nil {
+			n.parts = map[string]*component{}
+		}
+
+		n.parts[name] = found
+	}
+
+	return found
+}
+
+// runs is the version of a component without v, empty where it is not known.
+func (n *node) runs(name string) string {
+	if found, known := n.parts[name]; known {
+		return found.version
+	}
+
+	return ""
+}
+
+// introduceParts notes what a machine runs that joins. The history tells its
+// lowest version, which all of its components have unless it says more.
+func (c *Checker) introduceParts(n *node, detail map[string]string) {
+	for _, name := range []string{kubelet, apiServer, controllerManager, scheduler, proxy} {
+		if n.role == controlPlane || name == kubelet || name == proxy {
+			n.part(name).version = cmp.Or(detail[name], detail["kubernetes"], detail[kubelet])
+		}
+	}
+}
+
+// moveTogether notes that a machine has booted with another kubelet. The
+// components that no configuration pins move together; what the others run will
+// be told. kube-proxy does not change with a boot.
+func (c *Checker) moveTogether(n *node, version string) {
+	n.part(kubelet).version = version
+
+	if n.role != controlPlane {
+		return
+	}
+
+	for _, name := range []string{apiServer, controllerManager, scheduler} {
+		part := n.part(name)
+		part.version, part.guessed = version, true
+	}
+}
+
+// speaks tells whether what is known of a component may be relied on: the pods
+// of kube-proxy follow the manifests, if at all.
+func (c *Checker) speaks(name string) bool {
+	return name != proxy || c.proxyMoved || c.options.syncsManifests
+}
+
+// bootParts notes that a boot makes everything anew. The API server is away
+// until somebody tells that it is back or, where nobody tells, the node is ready.
+func (c *Checker) bootParts(n *node) {
+	for _, part := range n.parts {
+		part.restarting = false
+	}
+
+	if n.role == controlPlane {
+		server := n.part(apiServer)
+		server.away, server.awaySince, n.untold = true, c.at, true
+	}
+}
+
+// component judges a change of a component.
+func (c *Checker) component(event history.Event) {
+	n := c.node(event.Node)
+	name, state := event.Detail["component"], event.Detail["state"]
+	part := n.part(name)
+
+	switch name {
+	case proxy:
+		c.proxyMoved = true
+	case apiServer:
+		n.untold = false
+	}
+
+	if away := state != stateReady; away != part.away {
+		part.away, part.awaySince = away, c.at
+	}
+
+	if state == stateStopped && event.Detail["version"] == "" {
+		// It is switched off here, and runs nothing any more.
+		part.version, part.guessed, part.restarting = "", false, false
+
+		return
+	}
+
+	if state != stateStarting && state != stateReady {
+		return
+	}
+
+	part.image = cmp.Or(event.Detail["image"], part.image)
+	c.moves(n, name, event.Detail["version"])
+
+	if state == stateReady && part.restarting {
+		part.restarting = false
+
+		if part.was != "" && part.image == part.was && part.by == byClient {
+			c.violate(S4, n.name, "its %s was configured although it ran from %s already", name, part.image)
+		}
+
+		if name == kubelet {
+			n.unproven = !n.ready
+		}
+
+		c.restarted(n)
+	}
+}
+
+// moves judges another version of a component, unless somebody else asked for
+// it.
+func (c *Checker) moves(n *node, name, to string) {
+	part := n.part(name)
+	if to == "" || to == part.version {
+		return
+	}
+
+	from, guessed := part.version, part.guessed
+	part.version, part.guessed = to, false
+
+	if !c.responsible(n, name) {
+		return
+	}
+
+	if !guessed {
+		c.checkComponentMove(n, name, from, to)
+	}
+
+	c.checkSkew(n, name)
+	c.checkSupport(n, name)
+
+	if name == kubelet {
+		c.checkKubeletCanaries(n)
+	}
+}
+
+// responsible tells whether what becomes of a component is our doing or nobody's:
+// kube-proxy is configured on the control planes.
+func (c *Checker) responsible(n *node, name string) bool {
+	deciding := []*node{n}
+	if name == proxy {
+		deciding = c.controlPlanes()
+	}
+
+	return !slices.ContainsFunc(deciding, func(d *node) bool {
+		by := d.part(name).by
+
+		return by != "" && by != byClient
+	})
+}
+
+// checkComponentMove asserts that the version of a component neither goes down
+// nor skips a minor.
+func (c *Checker) checkComponentMove(n *node, name, from, to string) {
+	running, next := parse(from), parse(to)
+	if running.IsZero() || next.IsZero() {
+		return
+	}
+
+	switch {
+	case next.Less(running):
+		c.violate(S5, n.name, "its %s went down from %s to %s", name, from, to)
+	case next.Minor().Compare(running.Minor().Next()) > 0:
+		c.violate(S5, n.name, "its %s went from %s to %s, which skips a minor", name, from, to)
+	}
+}
+
+// checkSkew asserts that a component is of no newer minor than any API server.
+func (c *Checker) checkSkew(n *node, name string) {
+	running := parse(n.runs(name))
+	if running.IsZero() || name == apiServer || !n.introduced {
+		return
+	}
+
+	for _, other := range c.controlPlanes() {
+		server := parse(other.runs(apiServer))
+		if !server.IsZero() && running.Minor().Compare(server.Minor()) > 0 {
+			c.violate(S5, n.name, "its %s %s is newer than the API server %s on %s", name, n.runs(name), other.runs(apiServer), other.name)
+		}
+	}
+}
+
+// checkKubeletCanaries asserts S10 for a kubelet that moves because of us.
+func (c *Checker) checkKubeletCanaries(n *node) {
+	if c.options.canary[n.name] || n.part(kubelet).by != byClient {
+		return
+	}
+
+	for _, canary := range c.all() {
+		if c.options.canary[canary.name] && !c.gone(canary) && parse(canary.runs(kubelet)).Less(parse(n.runs(kubelet))) {
+			c.violate(S10, n.name, "its kubelet moved to %s before that of the canary %s", n.runs(kubelet), canary.name)
+		}
+	}
+}
+
+// named splits a list of components.
+func named(list string) []string {
+	return slices.DeleteFunc(strings.Split(list, ","), func(name string) bool { return name == "" })
+}
+
+// underway lists the components of a machine that restart because of us, in
+// order of their names.
+func (n *node) underway() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(n.parts)), func(name string) bool { return !n.parts[name].restarting })
+}

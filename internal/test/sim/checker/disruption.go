@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// The calls that disturb a machine.
+const (
+	methodInstall  = "/machine.LifecycleService/Upgrade"
+	methodUpgrade  = "/machine.MachineService/Upgrade"
+	methodReboot   = "/machine.MachineService/Reboot"
+	methodRollback = "/machine.MachineService/Rollback"
+	methodShutdown = "/machine.MachineService/Shutdown"
+	methodReset    = "/machine.MachineService/Reset"
+)
+
+// The calls that bring an image onto a machine. They take a minute and more.
+const (
+	methodPull       = "/machine.ImageService/Pull"
+	methodLegacyPull = "/machine.MachineService/ImagePull"
+)
+
+// called judges a Talos call that ended.
+func (c *Checker) called(event history.Event) {
+	method, code := event.Detail["method"], event.Detail["code"]
+
+	// A pull disturbs nothing, and one that is under way when the lease is lost
+	// ends when it ends.
+	pulled := method == methodPull || method == methodLegacyPull
+
+	if c.triedOnly(event) {
+		return
+	}
+
+	if event.Detail["mutating"] == isTrue && code == codeOK && !(pulled && c.lease.held) {
+		if !c.meant(event) {
+			c.acted(event, "the call "+shortMethod(method))
+		}
+	}
+
+	if method == methodInstall && code == "Internal" {
+		// It failed on the node, which began no installer.
+		c.node(event.Node).unwritten = true
+	}
+
+	if !tookEffect(code) {
+		return
+	}
+
+	if event.Detail["mutating"] == isTrue && !pulled {
+		c.ownHands(event, "called "+shortMethod(method))
+	}
+
+	n := c.node(event.Node)
+
+	switch method {
+	case methodInstall:
+		c.observedBefore(n, "install on", n.intended)
+		c.checkIntended(n, "was installed")
+		c.checkCanaries(n, "was installed")
+	case methodUpgrade, methodReboot, methodRollback, methodShutdown, methodReset:
+		if !c.begun(n) {
+			c.begins(n, "was rebooted")
+		}
+
+		cure := c.cures(n, method)
+
+		// What came while it downloaded the image nobody could know when it was asked.
+		if method == methodUpgrade && n.foreseen != nil {
+			c.observedBefore(n, shortMethod(method)+" of", n.intended)
+			c.checkIntended(n, "was rebooted")
+		} else {
+			c.observedBefore(n, shortMethod(method)+" of", c.now)
+			c.checkHazards(n, "was rebooted", cure)
+			c.checkOthersUp(n)
+		}
+
+		c.checkHeld(n, "rebooted")
+
+		// What an earlier run has armed may have to boot before everything.
+		if method == methodUpgrade || n.installers == 0 && !cure {
+			c.checkCanaries(n, "was rebooted")
+		}
+
+		c.takenDown(n, method)
+
+		if code != codeOK {
+			c.unheard[n.name] = c.at
+		}
+	default:
+		return
+	}
+
+	c.stepped(n)
+}
+
+// meant tells whether a call is an install that its client has written an intent for:
+// who held the lease was judged with that. An install takes a while, and a machine
+// that upgrades itself downloads the image first.
+func (c *Checker) meant(event history.Event) bool {
+	method, client := event.Detail["method"], event.Detail["client"]
+	meantBy := c.node(event.Node).meantBy
+
+	return (method == methodUpgrade || method == methodInstall) && meantBy != "" && (client == "" || client == meantBy)
+}
+
+// stepped notes a disruptive step on a node: whoever is disturbed next has to
+// be looked at first. A worker in its own turn, which its cordon shows, was
+// counted when the turn began; other workers may move meanwhile.
+func (c *Checker) stepped(n *node) {
+	for _, other := range c.nodes {
+		if other == n || n.role != worker || other.role != worker || other.cordonedBy == "" {
+			other.step = c.now
+		}
+	}
+}
+
+const codeOK = "OK"
+
+// tookEffect tells whether a call may have done something. The node answered,
+// or the connection broke after it had begun; every other code is a refusal.
+func tookEffect(code string) bool { return code == codeOK || code == "Unavailable" }
+
+func shortMethod(method string) string { return method[strings.LastIndex(method, "/")+1:] }
+
+// observedBefore asserts S3: since the last step the node itself, etcd on every
+// control plane that was up when that was asked for, and the Node objects have been
+// looked at.
+func (c *Checker) observedBefore(n *node, what string, asked int64) {
+	var unseen []string
+
+	if n.seen <= n.step {
+		unseen = append(unseen, n.name)
+	}
+
+	for _, other := range c.controlPlanes() {
+		if other.up && other.cameUp <= asked && other.etcdSeen <= n.step {
+			unseen = append(unseen, "etcd on "+other.name)
+		}
+	}
+
+	if c.nodesRead > 0 && c.nodesRead <= n.step {
+		unseen = append(unseen, "the Node objects")
+	}
+
+	if len(unseen) > 0 {
+		c.violate(S3, n.name, "%s %s although since the last disruptive step nobody had looked at %s", what, n.name, strings.Join(unseen, ", "))
+	}
+}
+
+// takenDown judges a call that makes a machine go down.
+func (c *Checker) takenDown(n *node, method string) {
+	if n.role == worker && n.cordonedBy == "" {
+		c.checkWorkers(n, "was taken down uncordoned")
+	}
+
+	late := n.askedToGoDown()
+
+	if method == methodReboot && !late && n.installers == 0 && c.atTarget(n) && !c.cures(n, method) {
+		c.violate(S4, n.name, "rebooted although it runs the target %s and nothing was installed", n.talos)
+	}
+
+	if method == methodReboot && !late && n.installers == 0 && n.unwritten {
+		c.violate(S4, n.name, "rebooted although the install on it ended before it wrote anything")
+	}
+
+	if method == methodRollback {
+		c.checkReverted(n, late)
+	}
+
+	n.goingDown = !n.returned()
+	n.awaited = n.goingDown || !n.ready
+}
+
+// checkOthersUp asserts S1 and S2 for a control plane that goes down now.
+func (c *Checker) checkOthersUp(n *node) {
+	if n.role == controlPlane {
+		c.checkControlPlanes(n)
+		c.checkQuorum(n)
+	}
+}
+
+// checkControlPlanes asserts S1.
+func (c *Checker) checkControlPlanes(n *node) {
+	for _, other := range c.controlPlanes() {
+		if other == n {
+			continue
+		}
+
+		if other.down() {
+			c.violate(S1, n.name, "taken down while control plane %s was down", other.name)
+		}
+
+		if busy := other.underway(); len(busy) > 0 {
+			c.violate(S1, n.name, "taken down while %s restarted on control plane %s", strings.Join(busy, ", "), other.name)
+		}
+	}
+}
+
+// checkQuorum asserts S2 for the member on a control plane that goes away.
+func (c *Checker) checkQuorum(n *node) {
+	if !n.voter {
+		return
+	}
+
+	members, healthy := 0, 0
+
+	for _, other := range c.controlPlanes() {
+		if !other.voter {
+			continue
+		}
+
+		members++
+
+		if other != n && other.etcdHealthy && !other.goingDown {
+			healthy++
+		}
+	}
+
+	needed := members/2 + 1
+	if members == 2 && c.options.skips[skipTwoMembers] {
+		// Neither can be missed, and somebody accepted that. The other one has to
+		// be there for nothing to be lost.
+		needed = 1
+	}
+
+	if members > 1 && healthy < needed {
+		c.violate(S2, n.name, "taken down although that leaves %d of %d members of etcd healthy", healthy, members)
+	}
+}
+
+// unnoticed is how long, in seconds, a worker may have been away without
+// anybody being able to know: Kubernetes takes 40 to notice.
+const unnoticed = 60
+
+// checkWorkers asserts S10 for a worker that becomes unavailable because of us.
+// One that is unavailable anyway costs nothing.
+func (c *Checker) checkWorkers(n *node, what string) {
+	if n.role != worker || !n.ready {
+		return
+	}
+
+	var unavailable []string
+
+	for _, other := range c.workers() {
+		if other == n || c.gone(other) {
+			continue
+		}
+
+		if why := c.unavailable(other); why != "" {
+			unavailable = append(unavailable, other.name+" "+why)
+		}
+	}
+
+	if most := max(c.options.maxUnavailable, 1); len(unavailable)+1 > most {
+		c.violate(S10, n.name, "%s although %d may be unavailable at a time and these workers were: %s", what, most, strings.Join(unavailable, ", "))
+	}
+}
+
+// unavailable says why a worker is out of service; empty when it is not.
+func (c *Checker) unavailable(n *node) string {
+	switch {
+	case n.awaited:
+		return "had not come back"
+	case n.cordonedBy != "":
+		return "was cordoned"
+	case !n.ready && c.at-n.lostAt > unnoticed:
+		return "was not ready"
+	default:
+		return ""
+	}
+}
+
+// checkCanaries asserts S10 for a node that is disturbed although it is no
+// canary. What the run installs is known from its first install on: before
+// that nobody can tell that a canary is not done.
+func (c *Checker) checkCanaries(n *node, what string) {
+	if c.options.canary[n.name] {
+		return
+	}
+
+	installs := parse(c.target)
+
+	for _, canary := range c.all() {
+		switch {
+		case !c.options.canary[canary.name] || installs.IsZero() || c.gone(canary):
+		case parse(canary.talos).Less(installs):
+			c.violate(S10, n.name, "%s before the canary %s ran Talos %s", what, canary.name, c.target)
+		case canary.awaited || canary.cordonedBy == byClient:
+			c.violate(S10, n.name, "%s before the canary %s was back in service", what, canary.name)
+		}
+	}
+}
+
+// checkHeld asserts S4 for something that our client did to a node.
+func (c *Checker) checkHeld(n *node, what string) {
+	if c.options.held[n.name] {
+		c.violate(S4, n.name, "%s although it is held", what)
+	}
+}

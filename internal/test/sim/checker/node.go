@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+const (
+	controlPlane = "controlplane"
+	worker       = "worker"
+	isTrue       = "true"
+)
+
+// node is what the history has told of a machine.
+type node struct {
+	name, role string
+	introduced bool
+	// left: somebody deleted its Node object.
+	left bool
+
+	talos, schematic, platform, bootID string
+	installs, reboots                  int
+	// parts are the components of Kubernetes, configs counts configurations of
+	// ours, dryRuns those that were only tried and whose calls are still to end.
+	parts            map[string]*component
+	configs, dryRuns int
+	// untold: nobody has told of the API server since the machine booted. mute: the
+	// mirrors of its static pods show what was before the boot.
+	untold, mute bool
+
+	up, ready bool
+	// stage is empty where the history does not tell of stages.
+	stage string
+	// lostAt is when it last went down or stopped being ready, lost the place of the
+	// latter. complained: its own kubelet said so while the machine ran, which
+	// Kubernetes shows at once. readyAt is when it last became ready.
+	lostAt, readyAt float64
+	// cameUp is the place of its last boot.
+	cameUp int64
+	// expected is a worker that joins and has not come up yet.
+	expected           bool
+	lost               int64
+	complained         bool
+	voter, etcdHealthy bool
+	// seen and etcdSeen are the places of the last looks at it, step that of
+	// the last disruptive step that matters to it.
+	seen, etcdSeen, step int64
+
+	// goingDown: a call of ours takes it down, and it has not booted since.
+	// awaited: it has not been ready since either.
+	goingDown, awaited bool
+	// asked counts the calls to go down that nothing has come of yet, fell the
+	// times that it went down without one: the end of that call is still to be
+	// written down.
+	asked, fell int
+	// installers counts the runs since the last boot, armed is the version of
+	// the last one that succeeded.
+	installers int
+	armed      string
+	// ours: what is armed was installed by a run.
+	ours bool
+	// unwritten tells that the last install since then ended before it wrote anything.
+	unwritten bool
+	// wanted is what the present holder of the lease last meant to install,
+	// empty where it has not come to the node.
+	wanted string
+
+	// unproven: a kubelet that restarted because of us runs, and the node has not
+	// been ready with it yet.
+	unproven bool
+
+	// troubles are the faults of its member of etcd that are in force, by effect,
+	// and since when; foreign is since when it does what somebody else asked for,
+	// zero when it does not. Foreseen is what was wrong when the last install was
+	// meant, intended the place of that, meantBy the run that meant it.
+	troubles map[string]moment
+	foreign  moment
+	foreseen map[string]bool
+	intended int64
+	meantBy  string
+
+	cordonedBy string
+	cordonedAt moment
+	// lifted is when somebody else last took a cordon of ours away, lifts is how often
+	// since we set the first one.
+	lifted moment
+	lifts  int
+	// moved: it was put back into service with what the run installs.
+	moved bool
+	// returnable: an installer of ours ran since the last rollback. reverted: a
+	// call told it to start its other system, and it has not booted since.
+	returnable, reverted bool
+}
+
+// node finds a machine by name; one that was never introduced has no role.
+func (c *Checker) node(name string) *node {
+	n, found := c.nodes[name]
+	if !found {
+		n = &node{name: name}
+		c.nodes[name] = n
+	}
+
+	return n
+}
+
+// introduce takes a machine in. Those that the simulation begins with are up
+// and healthy; others are on their way.
+func (c *Checker) introduce(event history.Event) {
+	n := c.node(event.Node)
+	detail := event.Detail
+
+	n.introduced, n.role = true, detail["role"]
+	n.talos, n.schematic, n.bootID = detail["talos"], detail["schematic"], detail["boot_id"]
+	n.platform = detail["platform"]
+	c.introduceParts(n, detail)
+
+	if detail["joins"] == isTrue {
+		n.reboots--
+		n.lostAt = c.at
+		n.expected = n.role == worker
+
+		return
+	}
+
+	n.up, n.ready = true, true
+	n.voter = n.role == controlPlane
+	n.etcdHealthy = n.voter
+}
+
+// kubelet follows what a node reports to Kubernetes.
+func (c *Checker) kubelet(n *node, event history.Event) {
+	ready := event.Detail["ready"] == isTrue
+	switch {
+	case n.ready && !ready:
+		n.lostAt, n.lost = c.at, c.now
+		n.complained = n.up && (n.stage == "" || n.stage == "running") && !n.unproven
+	case ready && !n.ready:
+		n.readyAt = c.at
+	}
+
+	n.ready = ready
+	n.unproven = n.unproven && !ready
+
+	if ready && !n.goingDown {
+		n.awaited = false
+	}
+
+	if ready && n.untold {
+		n.untold, n.part(apiServer).away = false, false
+	}
+
+	c.moves(n, kubelet, event.Detail["version"])
+}
+
+// all lists the machines of the cluster in order of their names.
+func (c *Checker) all() []*node {
+	nodes := make([]*node, 0, len(c.nodes))
+
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		if n := c.nodes[name]; n.introduced && !n.left {
+			nodes = append(nodes, n)
+		}
+	}
+
+	return nodes
+}
+
+func (c *Checker) controlPlanes() []*node {
+	return slices.DeleteFunc(c.all(), func(n *node) bool { return n.role != controlPlane })
+}
+
+func (c *Checker) workers() []*node {
+	return slices.DeleteFunc(c.all(), func(n *node) bool { return n.role != worker })
+}
+
+// forgotten is after how many seconds a machine that is down no longer belongs
+// to the cluster: discovery drops it.
+const forgotten = 30 * 60
+
+// gone tells that a machine has been away for so long that it is ignored, or is a
+// worker that has never come up: it has no Node object, and does not answer.
+func (c *Checker) gone(n *node) bool { return !n.up && (n.expected || c.at-n.lostAt > forgotten) }
+
+// returned tells, of a machine that a call has taken down, that it is back
+// already: under load the end of a call is written down late.
+func (n *node) returned() bool { return n.up && (n.stage == "booting" || n.stage == "running") }
+
+// wentDown notes that the machine goes down.
+func (n *node) wentDown(by string) {
+	switch {
+	case by != byClient:
+	case n.asked > 0:
+		n.asked--
+	default:
+		n.fell++
+	}
+}
+
+// askedToGoDown notes that a call to go down has ended, and tells whether the
+// machine has already done so: then this was written down late.
+func (n *node) askedToGoDown() (late bool) {
+	if n.fell > 0 {
+		n.fell--
+
+		return true
+	}
+
+	n.asked++
+
+	return false
+}
+
+// down tells that the machine does not run, or is about to stop because of us.
+func (n *node) down() bool { return !n.up || n.goingDown }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"cmp"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// cordoned judges a change of spec.unschedulable, and remembers whose cordon it
+// is.
+func (c *Checker) cordoned(event history.Event) {
+	n := c.node(event.Node)
+	by := cmp.Or(event.Detail["by"], byClient)
+	on := event.Detail["unschedulable"] == isTrue
+
+	if by == byClient {
+		what := "cordoned the node"
+		if !on {
+			what = "uncordoned the node"
+		}
+
+		c.acted(event, what)
+		c.ownHands(event, what)
+	}
+
+	if !on {
+		if by != byOther && n.cordonedBy == byOther {
+			c.violate(S9, n.name, "lifted a cordon that somebody else had set")
+		}
+
+		switch {
+		case by == byClient:
+			n.lifts = 0
+		case n.cordonedBy == byClient:
+			n.lifted = moment{c.now, c.at}
+			n.lifts++
+		}
+
+		// What a turn asked for has long been written down when it ends.
+		n.cordonedBy, n.fell = "", 0
+		n.moved = by == byClient && c.atTarget(n)
+
+		return
+	}
+
+	if by == byClient {
+		if !c.begun(n) {
+			c.begins(n, "was cordoned")
+		}
+
+		c.checkHazards(n, "was cordoned", c.phases[n.name] == rollingBack)
+		c.checkHeld(n, "cordoned")
+		c.checkCanaries(n, "was cordoned")
+		c.checkWorkers(n, "was cordoned")
+	}
+
+	n.cordonedBy, n.cordonedAt = by, moment{c.now, c.at}
+	delete(c.evicted, n.name)
+}
+
+// removed judges the eviction or the deletion of a pod.
+func (c *Checker) removed(event history.Event) {
+	detail := event.Detail
+	if !ours(event) || detail["outcome"] == "dry-run" {
+		return
+	}
+
+	pod := detail["namespace"] + "/" + detail["pod"]
+
+	c.checkHeld(c.node(event.Node), "drained")
+
+	if event.Kind == history.KindEvict {
+		if _, begun := c.evicted[event.Node]; !begun {
+			c.evicted[event.Node] = c.at
+		}
+
+		switch detail["outcome"] {
+		case "evicted":
+			c.acted(event, "evicted "+pod)
+			c.ownHands(event, "evicted "+pod)
+			c.checkBudget(event, "evicted", pod, false)
+			c.checkLifted(event, "evicted", pod)
+		case "blocked":
+			c.acted(event, "asked for the eviction of "+pod)
+		}
+
+		return
+	}
+
+	c.acted(event, "deleted "+pod)
+	c.ownHands(event, "deleted "+pod)
+	c.checkBudget(event, "deleted", pod, true)
+	c.checkLifted(event, "deleted", pod)
+}
+
+// checkLifted asserts S11 for a pod that comes back: somebody took the cordon of its
+// node away, or did so again after we had set it once more.
+func (c *Checker) checkLifted(event history.Event, what, pod string) {
+	n := c.node(event.Node)
+	if n.lifts == 0 || n.lifts == 1 && n.cordonedBy != "" || !c.known(n.lifted, c.nodesRead) {
+		return
+	}
+
+	c.violate(S11, event.Node, "%s %s, which comes back: somebody else had uncordoned the node", what, pod)
+}
+
+// punctual is the part of a timeout that must have passed: on a clock that runs
+// fast, events are written down seconds after they happened.
+const punctual = 0.9
+
+// checkBudget asserts S11 for a pod that is gone because of us.
+func (c *Checker) checkBudget(event history.Event, what, pod string, mayForce bool) {
+	budget := event.Detail["budget"]
+	if budget == "" {
+		return
+	}
+
+	since, tried := c.evicted[event.Node]
+
+	switch {
+	case !mayForce || !c.options.drainDelete:
+		c.violate(S11, event.Node, "%s %s although the budget %s had nothing to give", what, pod, budget)
+	case !tried || c.at-since < c.options.drainTimeout*punctual:
+		c.violate(S11, event.Node, "%s %s against the budget %s before the drain had timed out", what, pod, budget)
+	}
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// told is what the history says of the requests that act makes, once they have
+// been answered.
+func told(t *testing.T, s shared, act func()) []history.Event {
+	t.Helper()
+
+	if err := s.server.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	before := s.notes.count()
+
+	act()
+
+	if err := s.server.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	return s.notes.since(before)
+}
+
+func expect(t *testing.T, events []history.Event, wanted ...history.Event) {
+	t.Helper()
+
+	if len(events) != len(wanted) {
+		t.Fatalf("%d events, want %d:\n%+v", len(events), len(wanted), events)
+	}
+
+	for i, event := range events {
+		if event.Node != wanted[i].Node || event.Kind != wanted[i].Kind || !maps.Equal(event.Detail, wanted[i].Detail) {
+			t.Errorf("event %d is %s %s %v, want %s %s %v", i,
+				event.Node, event.Kind, event.Detail, wanted[i].Node, wanted[i].Kind, wanted[i].Detail)
+		}
+	}
+}
+
+func patchNode(t *testing.T, client kubernetes.Interface, node, patch string, options metav1.PatchOptions) {
+	t.Helper()
+
+	_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	cordonPatch   = `{"spec":{"unschedulable":true}}`
+	uncordonPatch = `{"spec":{"unschedulable":null}}`
+)
+
+func TestCordonIsToldOnceWithWhoSetIt(t *testing.T) {
+	s := need(t)
+	provider, person := s.as(t, providerAgent), s.as(t, "kubectl/v1.36.0")
+
+	events := told(t, s, func() {
+		patchNode(t, provider, "worker-0", cordonPatch, metav1.PatchOptions{})
+		patchNode(t, provider, "worker-0", cordonPatch, metav1.PatchOptions{})
+		patchNode(t, person, "worker-0", uncordonPatch, metav1.PatchOptions{})
+	})
+
+	expect(t, events,
+		history.Event{Node: "worker-0", Kind: history.KindCordon, Detail: map[string]string{"unschedulable": "true", "by": "client"}},
+		history.Event{Node: "worker-0", Kind: history.KindWrite, Detail: map[string]string{
+			"verb": "patch", "resource": "nodes", "namespace": "", "name": "worker-0", "by": "client", "code": "200",
+		}},
+		history.Event{Node: "worker-0", Kind: history.KindCordon, Detail: map[string]string{"unschedulable": "false", "by": "other"}},
+	)
+}
+
+func TestReadsQuestionsAndDryRunsAreNotTold(t *testing.T) {
+	s := need(t)
+	provider := s.as(t, providerAgent)
+
+	events := told(t, s, func() {
+		getNode(t, provider, "worker-0")
+		patchNode(t, provider, "worker-0", cordonPatch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+
+		if _, err := provider.Discovery().ServerVersion(); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	expect(t, events)
+}
+
+func TestCordonedNodeCarriesTheTaintOfTheNodeController(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+
+	patchNode(t, client, "worker-0", cordonPatch, metav1.PatchOptions{})
+	until(t, "the taint", func() bool { return hasTaint(getNode(t, client, "worker-0"), corev1.TaintNodeUnschedulable) })
+
+	patchNode(t, client, "worker-0", uncordonPatch, metav1.PatchOptions{})
+	until(t, "no taint", func() bool { return !hasTaint(getNode(t, client, "worker-0"), corev1.TaintNodeUnschedulable) })
+}
+
+func TestLeaseIsToldByWhatHappensToIt(t *testing.T) {
+	s := need(t)
+	leases := s.as(t, providerAgent).CoordinationV1().Leases(namespaceSystem)
+	holder, other := "run-1", "run-2"
+
+	write := func(lease *coordinationv1.Lease, holder *string) *coordinationv1.Lease {
+		t.Helper()
+
+		now := metav1.NewMicroTime(time.Now())
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = holder, &now
+
+		written, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return written
+	}
+
+	events := told(t, s, func() {
+		now := metav1.NewMicroTime(time.Now())
+
+		lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: leaseName},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &now},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		stale := lease.DeepCopy()
+		lease = write(lease, &holder)
+		lease = write(lease, &other)
+		write(lease, nil)
+
+		if _, err := leases.Update(t.Context(), stale, metav1.UpdateOptions{}); err == nil {
+			t.Error("a stale lease was accepted")
+		}
+
+		if err := leases.Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	lease := func(holder, action string) history.Event {
+		return history.Event{Kind: history.KindLease, Detail: map[string]string{"holder": holder, "action": action, "by": "client"}}
+	}
+	wrote := func(verb, code string) history.Event {
+		return history.Event{Kind: history.KindWrite, Detail: map[string]string{
+			"verb": verb, "resource": "leases", "namespace": namespaceSystem, "name": leaseName, "by": "client", "code": code,
+		}}
+	}
+
+	expect(t, events,
+		lease("run-1", "acquire"), lease("run-1", "renew"), lease("run-2", "acquire"), lease("", "release"),
+		wrote("update", "409"), wrote("delete", "200"))
+}
+
+func TestJournalIsToldByEntry(t *testing.T) {
+	s := need(t)
+	machine := s.world.Machines()[3]
+
+	// Earlier versions name a machine by the UUID of its hardware.
+	for _, key := range []string{machine.MachineID, machine.UUID} {
+		journalIsTold(t, s, key)
+	}
+}
+
+func journalIsTold(t *testing.T, s shared, key string) {
+	t.Helper()
+
+	maps := s.as(t, providerAgent).CoreV1().ConfigMaps(namespaceSystem)
+	value := `{"phase":"intent","run":"r1"}`
+
+	events := told(t, s, func() {
+		journal, err := maps.Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: journalName},
+			Data:       map[string]string{key: value},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		journal.Data = map[string]string{}
+
+		if _, err := maps.Update(t.Context(), journal, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := maps.Delete(t.Context(), journalName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	expect(t, events,
+		history.Event{Node: "worker-0", Kind: history.KindJournal, Detail: map[string]string{
+			"key": key, "phase": "intent", "run": "r1", "value": value, "by": "client",
+		}},
+		history.Event{Node: "worker-0", Kind: history.KindJournal, Detail: map[string]string{
+			"key": key, "phase": "", "run": "r1", "value": "", "by": "client",
+		}},
+		history.Event{Kind: history.KindWrite, Detail: map[string]string{
+			"verb": "delete", "resource": "configmaps", "namespace": namespaceSystem, "name": journalName, "by": "client", "code": "200",
+		}},
+	)
+}
+
+func TestAnnotationsOfTheProtocolAreToldByKey(t *testing.T) {
+	s := need(t)
+	maps := s.as(t, providerAgent).CoreV1().ConfigMaps(namespaceSystem)
+
+	events := told(t, s, func() {
+		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name:        leaseName,
+			Annotations: map[string]string{annotationPrefix + "talos-status": "pending", "elsewhere": "x"},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		patch := `{"metadata":{"annotations":{"upgrade.vitistack.io/talos-status":null,"upgrade.vitistack.io/talos-progress":"1/5"}}}`
+		if _, err := maps.Patch(t.Context(), leaseName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := maps.Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	annotation := func(key, value string) history.Event {
+		return history.Event{Kind: history.KindAnnotation, Detail: map[string]string{
+			"object": "ConfigMap/kube-system/talosupgrade", "key": key, "value": value, "by": "client",
+		}}
+	}
+
+	expect(t, events,
+		annotation("talos-status", "pending"),
+		annotation("talos-progress", "1/5"), annotation("talos-status", ""),
+		annotation("talos-progress", ""))
+}
+
+func TestSyncWaitsForWhatWasAnswered(t *testing.T) {
+	s := need(t)
+	maps := s.as(t, providerAgent).CoreV1().ConfigMaps("default")
+
+	for range 100 {
+		events := told(t, s, func() {
+			object, err := maps.Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "sync-"},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if err := maps.Delete(t.Context(), object.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+
+		verbs := make([]string, 0, len(events))
+		for _, event := range events {
+			verbs = append(verbs, event.Detail["verb"])
+		}
+
+		if !slices.Equal(verbs, []string{"create", "delete"}) {
+			t.Fatalf("after Sync the history tells of %v", verbs)
+		}
+	}
+}
+
+// TestWriteWhoseClientLeftIsToldWhenItTookEffect: the API server logs it as failed,
+// and without that the next writer would be charged with it. Sync does not wait for
+// such a write, because nobody was answered: the API server may begin with it later.
+func TestWriteWhoseClientLeftIsToldWhenItTookEffect(t *testing.T) {
+	const cutOff, patience = 100, 10 * time.Second
+
+	s := need(t)
+	provider := s.as(t, providerAgent).CoreV1().ConfigMaps(namespaceSystem)
+	person := s.as(t, "kubectl/v1.36.0").CoreV1().ConfigMaps(namespaceSystem)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: journalName}}
+	read, left, stands := s.notes.count(), 0, ""
+
+	t.Cleanup(func() {
+		if err := person.Delete(context.WithoutCancel(t.Context()), journalName, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+
+	// agree tells whether the journal is what the history says of it.
+	agree := func() (journal string, agree bool) {
+		now, err := person.Get(t.Context(), journalName, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+
+		if err := s.server.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		for _, event := range s.notes.since(read) {
+			read++
+
+			if event.Kind == history.KindJournal {
+				stands = event.Detail["value"]
+			}
+		}
+
+		return now.Data["machine"], now.Data["machine"] == stands
+	}
+
+	for i := range cutOff {
+		object.Data = map[string]string{"machine": fmt.Sprintf(`{"phase":"intent","run":"run-%d"}`, i)}
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%60)*100*time.Microsecond)
+
+		_, err := provider.Update(ctx, object, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = provider.Create(ctx, object, metav1.CreateOptions{})
+		}
+
+		if err != nil {
+			left++
+		}
+
+		cancel()
+
+		for deadline := time.Now().Add(patience); ; {
+			journal, ok := agree()
+			if ok {
+				break
+			}
+
+			if time.Now().After(deadline) {
+				t.Fatalf("write %d: the journal is %q, and the history says %q", i, journal, stands)
+			}
+		}
+	}
+
+	t.Logf("%d of %d clients left before they had their answer", left, cutOff)
+}

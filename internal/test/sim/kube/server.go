@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// Binaries are paths of the programs that run.
+type Binaries struct {
+	APIServer, Etcd string
+	// ControllerManager is needed for Options.Pods only.
+	ControllerManager string
+}
+
+// Options describe one simulated Kubernetes.
+type Options struct {
+	World    World
+	Clock    Clock
+	Recorder history.Recorder
+	Binaries Binaries
+	// Dir receives the data, the certificates and, below logs, what the
+	// processes say. The data of an earlier simulation in it is dropped.
+	Dir string
+	// Pods is the number of workload pods; they belong to Deployments of up
+	// to three, each with a PodDisruptionBudget. With none of them
+	// kube-controller-manager does not run.
+	Pods int
+	// CustomResources installs those of the operators that upgrade clusters.
+	CustomResources bool
+	// Seed decides how long pods take to start and to stop.
+	Seed uint64
+	// Stamp is the time that conditions carry; the wall clock when nil, as the
+	// API server's own stamps are.
+	Stamp func() time.Time
+}
+
+// Server is the Kubernetes side of one simulated cluster. Its methods are safe
+// for concurrent use after Start.
+type Server struct {
+	options Options
+
+	ca      *authority
+	plane   *plane
+	front   *front
+	auditor *auditor
+	play    *play
+	// simulator writes for everything this package plays, machine for machines
+	// that upgrade themselves.
+	simulator, machine *client
+	admin              []byte
+
+	// losing lets one piece of an answer at a time be judged; atRisk tells that
+	// any has to be.
+	losing sync.Mutex
+	atRisk atomic.Bool
+
+	unhook func()
+	wait   sync.WaitGroup
+
+	// stopping is closed when Stop begins, done when it has ended.
+	stopping, done chan struct{}
+	stop           sync.Once
+	mutex          sync.Mutex
+	started        bool
+	failed         error
+	broken         chan struct{}
+}
+
+// New prepares a server; nothing runs before Start.
+func New(options Options) (*Server, error) {
+	switch {
+	case options.World == nil, options.Clock == nil, options.Recorder == nil:
+		return nil, errors.New("a simulated Kubernetes needs a world, a clock and a recorder")
+	case options.Dir == "":
+		return nil, errors.New("a simulated Kubernetes needs a directory for its data")
+	case options.Pods < 0:
+		return nil, fmt.Errorf("%d workload pods cannot run: the number must not be negative", options.Pods)
+	case options.Binaries.APIServer == "" || options.Binaries.Etcd == "":
+		return nil, errors.New("a simulated Kubernetes needs the paths of kube-apiserver and etcd")
+	case options.Pods > 0 && options.Binaries.ControllerManager == "":
+		return nil, errors.New("workload pods need kube-controller-manager: no path to it was given")
+	}
+
+	dir, err := filepath.Abs(options.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("resolving the directory of the simulated Kubernetes: %w", err)
+	}
+
+	options.Dir = dir
+
+	if options.Stamp == nil {
+		options.Stamp = time.Now
+	}
+
+	ca, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+
+	return &Server{
+		options: options, ca: ca,
+		stopping: make(chan struct{}), done: make(chan struct{}), broken: make(chan struct{}),
+	}, nil
+}
+
+// Start brings everything up. When it returns each machine has a Node object
+// in the state of the machine, and workloads run. After an error everything is
+// stopped again. It must be called once.
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.start(ctx); err != nil {
+		return errors.Join(fmt.Errorf("starting the simulated Kubernetes: %w", err), s.Stop(context.WithoutCancel(ctx)))
+	}
+
+	return nil
+}
+
+func (s *Server) start(ctx context.Context) error {
+	// What has died would be waited for in vain.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	s.wait.Go(func() {
+		select {
+		case <-s.broken:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+
+	if err := s.startPlane(ctx); err != nil {
+		return err
+	}
+
+	if err := s.connect(); err != nil {
+		return err
+	}
+
+	if s.options.CustomResources {
+		if err := installDefinitions(ctx, s.simulator); err != nil {
+			return err
+		}
+	}
+
+	var err error
+
+	s.front, err = newFront(s.options.World, s.plane.address, s.loseReply)
+	if err != nil {
+		return err
+	}
+
+	s.admin, err = s.kubeconfig(s.front.shared.port)
+	if err != nil {
+		return err
+	}
+
+	s.play = newPlay(s.options, s.simulator, s.auditor.ledger)
+	s.unhook = s.options.World.OnChange(s.changed)
+	s.assess()
+
+	if err := s.play.start(ctx); err != nil {
+		return err
+	}
+
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+
+	s.started = true
+
+	return nil
+}
+
+// startPlane runs the real processes, and the reader of what clients do.
+func (s *Server) startPlane(ctx context.Context) error {
+	logs := filepath.Join(s.options.Dir, "logs")
+	s.plane = &plane{binaries: s.options.Binaries, dir: s.options.Dir, logs: logs, ca: s.ca}
+
+	if err := s.plane.writeFiles(); err != nil {
+		return err
+	}
+
+	auditor, err := newAuditor(filepath.Join(logs, "audit.log"), newLedger(s.options.Recorder))
+	if err != nil {
+		return err
+	}
+
+	s.auditor, s.plane.audit = auditor, auditor
+
+	if err := s.plane.start(ctx); err != nil {
+		return err
+	}
+
+	if s.options.Pods > 0 {
+		if err := s.plane.startControllers(); err != nil {
+			return err
+		}
+	}
+
+	for _, child := range s.plane.processes {
+		s.wait.Go(func() { s.watch(child) })
+	}
+
+	return nil
+}
+
+// connect creates the clients that this package writes with.
+func (s *Server) connect() error {
+	for user, place := range map[string]**client{userSimulator: &s.simulator, userMachine: &s.machine} {
+		identity, err := s.ca.client(user, groupAdmins)
+		if err != nil {
+			return err
+		}
+
+		*place, err = newClient(s.plane.config(identity, user))
+		if err != nil {
+			return err
+		}
+	}
+
+	s.auditor.asks(s.simulator)
+
+	return nil
+}
+
+// changed follows a change of the model. Connections end at once; everything
+// else follows.
+func (s *Server) changed(node string) {
+	// Workers serve no API. What fails is tried again by the front itself.
+	if machine, found := s.options.World.Machine(node); !found || machine.Role == RoleControlPlane {
+		_ = s.front.update()
+	}
+
+	s.assess()
+	s.play.changed(node)
+}

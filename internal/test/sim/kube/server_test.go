@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
+)
+
+// eventually bounds what a test waits for; it is real time.
+const eventually = 20 * time.Second
+
+const providerAgent = clientAgent + "/test"
+
+// shared is one server with workloads that most tests use together; each of
+// them leaves the machines as it found them.
+type shared struct {
+	world  *fakeWorld
+	notes  *notebook
+	clock  fastClock
+	server *Server
+}
+
+// suite is set once, by TestMain: starting one takes seconds.
+var suite shared
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+
+	// What the libraries start once for the whole process is not ours.
+	ignored := goleak.IgnoreCurrent()
+
+	code, err := run(m, ignored)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+
+		code = 1
+	}
+
+	os.Exit(code)
+}
+
+func run(m *testing.M, ignored goleak.Option) (code int, err error) {
+	if testing.Short() {
+		return m.Run(), nil
+	}
+
+	dir, err := os.MkdirTemp("", "talossim-kube")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+
+	suite, err = newShared(dir, 3, 2, 6)
+	if err != nil {
+		return 1, err
+	}
+
+	code = m.Run()
+
+	if err := suite.server.Stop(context.Background()); err != nil {
+		return 1, err
+	}
+
+	return code, goleak.Find(ignored)
+}
+
+// newShared starts a server of its own.
+func newShared(dir string, controlPlanes, workers, pods int, changes ...func(w *fakeWorld)) (shared, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+
+	binaries, err := toolchain.Kubernetes(ctx, toolchain.Options{Progress: os.Stderr})
+	if err != nil {
+		return shared{}, err
+	}
+
+	s := shared{
+		world: newFakeWorld(controlPlanes, workers),
+		notes: &notebook{},
+		clock: fastClock{start: time.Now()},
+	}
+
+	for _, change := range changes {
+		change(s.world)
+	}
+
+	s.server, err = New(Options{
+		World: s.world, Clock: s.clock, Recorder: s.notes, Dir: dir, Pods: pods, Seed: 1,
+		Binaries: Binaries{
+			APIServer: binaries.APIServer, ControllerManager: binaries.ControllerManager, Etcd: binaries.Etcd,
+		},
+	})
+	if err != nil {
+		return shared{}, err
+	}
+
+	return s, s.server.Start(ctx)
+}
+
+// need skips a test that wants real processes when only quick ones are wanted.
+func need(t *testing.T) shared {
+	t.Helper()
+
+	if suite.server == nil {
+		t.Skip("no real API server in short mode")
+	}
+
+	return suite
+}
+
+// as is a client of the shared address, known by its user agent.
+func (s shared) as(t *testing.T, agent string) kubernetes.Interface {
+	t.Helper()
+
+	content, err := s.server.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return newTestClient(t, content, agent)
+}
+
+func newTestClient(t *testing.T, kubeconfig []byte, agent string) kubernetes.Interface {
+	t.Helper()
+
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	config.UserAgent = agent
+	config.QPS = -1
+
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(httpClient.CloseIdleConnections)
+
+	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return client
+}
+
+// until waits for a condition that the test describes.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, eventually, true,
+		func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+func TestClusterLooksLikeTalosWhenStarted(t *testing.T) {
+	s := need(t)
+	client := s.as(t, "test")
+	ctx := t.Context()
+
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if len(nodes.Items) != 5 {
+		t.Fatalf("%d nodes, want 5", len(nodes.Items))
+	}
+
+	for _, node := range nodes.Items {
+		if node.Status.NodeInfo.OSImage != "Talos (v1.12.6)" || node.Status.NodeInfo.KubeletVersion != "v1.34.2" {
+			t.Errorf("node %s reports %q and kubelet %q", node.Name, node.Status.NodeInfo.OSImage, node.Status.NodeInfo.KubeletVersion)
+		}
+
+		_, controlPlane := node.Labels[labelControlPlane]
+		if tainted := len(node.Spec.Taints) == 1 && node.Spec.Taints[0].Key == labelControlPlane; controlPlane != tainted {
+			t.Errorf("node %s: control plane %t, taints %v", node.Name, controlPlane, node.Spec.Taints)
+		}
+	}
+
+	pods, err := client.CoreV1().Pods(namespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-apiserver"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, pod := range pods.Items {
+		if !mirrors(&pod) || !podReady(&pod) || pod.Spec.Containers[0].Image != "registry.k8s.io/kube-apiserver:v1.34.2" {
+			t.Errorf("pod %s: mirror %t, ready %t, image %s", pod.Name, mirrors(&pod), podReady(&pod), pod.Spec.Containers[0].Image)
+		}
+	}
+
+	if len(pods.Items) != 3 {
+		t.Errorf("%d mirror pods of kube-apiserver, want 3", len(pods.Items))
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// cause is why a machine boots.
+type cause string
+
+const (
+	causeUpgrade  cause = "upgrade"
+	causeReboot   cause = "reboot"
+	causeFallback cause = "fallback"
+	causeRollback cause = "rollback"
+)
+
+// boot takes a machine that is down through its start until it is ready. It
+// returns early when the world ends, or when the machine goes down again.
+func (w *World) boot(ctx context.Context, n *node, why cause) {
+	if w.clock.Sleep(ctx, w.bootTime(n)) != nil {
+		return
+	}
+
+	if !w.hang(ctx, n) {
+		return
+	}
+
+	fallen, ok := w.fallBack(ctx, n)
+	if !ok {
+		return
+	}
+
+	if fallen {
+		why = causeFallback
+	}
+
+	if booting := w.kernelStarts(n, why); booting != nil {
+		w.rejoin(booting, n)
+	}
+}
+
+func (w *World) bootTime(n *node) time.Duration {
+	const least, most = 30 * time.Second, 90 * time.Second
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.spread(n, "boot", least, most)
+}
+
+func (w *World) newBootID(n *node) string {
+	n.boots++
+
+	return drawUUID(w.options.Seed, "boot", n.name, strconv.Itoa(n.boots))
+}
+
+func (w *World) recordBoot(n *node, why cause) {
+	running := n.running()
+
+	w.record(n.name, history.KindBoot, map[string]string{
+		"boot_id": n.bootID, "talos": running.talos, "schematic": running.schematic, "platform": running.platform,
+		"slot": slotName(n.booted), "kubelet": n.components.Kubelet,
+		"fallback": strconv.FormatBool(why == causeFallback), "cause": string(why),
+	})
+}
+
+// kernelStarts brings the machine's API back, on whatever the bootloader
+// chose. It returns the context of the boot sequence, nil when there is no
+// machine to boot any more.
+func (w *World) kernelStarts(n *node, why cause) context.Context {
+	var booting context.Context
+
+	w.locked(func() {
+		if n.removed || w.stopped.Load() {
+			return
+		}
+
+		why = n.cause(why)
+		n.load(n.next)
+		n.armed, n.reverted = false, false
+
+		n.bootID = w.newBootID(n)
+		n.bootedAt, n.downAt = w.clock.Now(), time.Time{}
+		w.bootKubernetes(n)
+		n.ailment, n.flap, n.stuck = ailment{}, nil, nil
+		n.up, n.stage, n.sequence = true, StageBooting, "boot"
+		n.logs, n.calls = nil, nil
+		n.events = newRing(n.name + "-" + strconv.Itoa(n.boots) + "-")
+		n.start(w.life)
+		booting = n.booting
+
+		w.recordBoot(n, why)
+
+		if n.role == ControlPlane {
+			w.record(n.name, history.KindMirror, map[string]string{"state": "stale"})
+		}
+
+		n.publish(w, Event{Kind: EventSequence, Name: "boot", Action: ActionStart})
+
+		if fault, found := w.takeBootFault(n, n.running().talos, EffectUnreachable); found {
+			w.fallSilent(n, fault, 0)
+		}
+
+		w.touch(n)
+	})
+
+	return booting
+}
+
+// cause is why a machine really boots, of which its bootloader knows more than
+// whoever asked for it.
+func (n *node) cause(asked cause) cause {
+	switch {
+	case asked == causeFallback:
+		return asked
+	case n.reverted:
+		return causeRollback
+	case n.armed:
+		return causeUpgrade
+	default:
+		return causeReboot
+	}
+}
+
+// rejoin is what happens from the start of the kernel until the node is Ready
+// again and the upgrade confirmed.
+func (w *World) rejoin(booting context.Context, n *node) {
+	if !w.stick(booting, n) {
+		return
+	}
+
+	w.mu.Lock()
+	total := w.spread(n, "rejoin", 30*time.Second, 60*time.Second)
+	kubelet := w.spread(n, "kubelet start", 4*time.Second, 12*time.Second)
+	etcd := w.spread(n, "etcd start", 5*time.Second, 22*time.Second)
+	server := etcd + w.spread(n, "apiserver start", 3*time.Second, 7*time.Second)
+	w.mu.Unlock()
+
+	timeline := []step{
+		{kubelet, func() { w.kubeletBoots(n) }},
+	}
+
+	if n.role == ControlPlane {
+		timeline = append(timeline,
+			step{etcd, func() { w.memberBoots(n) }},
+			step{server, func() { w.podsBoot(n); w.promote(n); w.touch(n) }})
+	}
+
+	slices.SortFunc(timeline, func(a, b step) int { return int(a.at - b.at) })
+
+	booted := timeline[len(timeline)-1].at + 517*time.Millisecond
+	timeline = append(timeline, step{booted, func() {
+		n.stage, n.sequence = StageRunning, ""
+		n.publish(w, Event{Kind: EventSequence, Name: "boot", Action: ActionStop})
+		w.touch(n)
+	}})
+
+	if !w.perform(booting, timeline) || w.clock.Sleep(booting, total-booted) != nil {
+		return
+	}
+
+	if w.await(booting, w.anyAPIServer) {
+		w.nodeReady(booting, n)
+	}
+}
+
+// nodeReady is the end of a boot: unless a fault keeps the node from being
+// ready, the fallback is no longer needed, and the machine lifts the cordon it
+// set itself.
+func (w *World) nodeReady(booting context.Context, n *node) {
+	w.locked(func() {
+		if booting.Err() != nil {
+			return
+		}
+
+		// A kubelet that does not run makes its node ready when it comes up.
+		if n.rejoined = true; !n.kubelet.Running {
+			return
+		}
+
+		if fault, found := w.takeBootFault(n, n.running().talos, EffectFlap); found {
+			n.flap = &fault
+		}
+
+		if fault, found := w.takeBootFault(n, n.running().talos, EffectNotReady); found {
+			w.ail(n, fault)
+		} else {
+			w.becomeReady(n)
+		}
+	})
+
+	if w.await(booting, func() bool { return n.kubelet.Ready }) {
+		w.liftCordon(booting, n)
+	}
+}
+
+// promote turns a learner into a voter.
+func (w *World) promote(n *node) {
+	if n.etcd.learner && n.etcd.running {
+		n.etcd.learner = false
+		w.reconsider()
+	}
+}
+
+func (n *node) publish(w *World, event Event) {
+	event.Actor = n.actor
+	n.events.add(w.clock.Now(), event)
+}
+
+func (n *node) serviceRuns(w *World, name string) {
+	n.events.add(w.clock.Now(), Event{Kind: EventService, Name: name, Action: "running"})
+}

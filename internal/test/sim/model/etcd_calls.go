@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// EtcdMember is one entry of the member list.
+type EtcdMember struct {
+	ID uint64
+	// Name is the machine's name, empty for a member that never started.
+	Name, Address string
+	Learner       bool
+}
+
+// EtcdStatus is what one member says about itself.
+type EtcdStatus struct {
+	Member uint64
+	// Leader is 0 without one.
+	Leader              uint64
+	Index, Term         uint64
+	Applied             uint64
+	DBSize, DBSizeInUse int64
+	// Version is that of the server, Storage that of its data.
+	Version, Storage string
+	Learner          bool
+	Errors           []string
+}
+
+// EtcdAlarm is an alarm a member raised: NOSPACE or CORRUPT.
+type EtcdAlarm struct {
+	Member uint64
+	Alarm  string
+}
+
+// EtcdMembers is the member list as the member of a control plane sees it; it
+// needs a leader, and a vote: Talos asks for a linearizable list of its own member
+// too (query_local), which etcd's learners do not serve.
+func (w *World) EtcdMembers(ctx context.Context, name string) ([]EtcdMember, error) {
+	return w.listMembers(ctx, name, question{api: "EtcdMemberList", leader: true, voter: true})
+}
+
+// EtcdMembersOfAny is the member list that a control plane has from whichever
+// member answers it, not from its own (no query_local): it needs a leader.
+func (w *World) EtcdMembersOfAny(ctx context.Context, name string) ([]EtcdMember, error) {
+	return w.listMembers(ctx, name, question{api: "EtcdMemberList", leader: true, anywhere: true})
+}
+
+func (w *World) listMembers(ctx context.Context, name string, asked question) ([]EtcdMember, error) {
+	var list []EtcdMember
+
+	err := w.askEtcd(ctx, name, asked, func(*node) {
+		for _, n := range w.members() {
+			list = append(list, EtcdMember{ID: n.etcd.id, Name: n.name, Address: n.address, Learner: !n.etcd.votes()})
+		}
+	})
+
+	return list, err
+}
+
+// EtcdStatus is the local member's own view; it needs no leader and no vote.
+func (w *World) EtcdStatus(ctx context.Context, name string) (EtcdStatus, error) {
+	var status EtcdStatus
+
+	err := w.askEtcd(ctx, name, question{api: "EtcdStatus"}, func(n *node) {
+		const size, used = 48 << 20, 21 << 20
+
+		now := w.clock.Now()
+		status = EtcdStatus{
+			Member: n.etcd.id, Leader: w.etcd.leader, Term: w.etcd.term,
+			Index: w.etcd.at(now), Applied: n.etcd.applied(w.etcd, now),
+			DBSize: size, DBSizeInUse: used, Version: n.etcdRelease().String(), Storage: w.storageVersion(n),
+			Learner: !n.etcd.votes(),
+		}
+
+		w.distort(n, &status)
+
+		if status.Leader == 0 {
+			status.Errors = append(status.Errors, ErrNoLeader.Error())
+		}
+
+		for _, alarm := range w.alarms(n) {
+			status.Errors = append(status.Errors, fmt.Sprintf("memberID:%d alarm:%s ", n.etcd.id, alarm))
+		}
+	})
+
+	return status, err
+}
+
+const (
+	// Lag is how many entries [EffectLagging] keeps a member behind.
+	Lag = 5000
+	// BigDatabase is the size of the database in bytes with [EffectBig]: 97.5
+	// percent of the 2 GiB that etcd has by default.
+	BigDatabase = 1996 << 20
+)
+
+// distort is what the script does to a member's view of itself.
+func (w *World) distort(n *node, status *EtcdStatus) {
+	if n.suffers(StepEtcd, EffectLagging) {
+		status.Applied -= min(status.Applied, Lag)
+	}
+
+	if n.suffers(StepEtcd, EffectBig) {
+		status.DBSize, status.DBSizeInUse = BigDatabase, BigDatabase-BigDatabase/64
+	}
+
+	if n.suffers(StepEtcd, EffectNoLeader) {
+		status.Leader = 0
+	}
+
+	if n.suffers(StepEtcd, EffectReports) {
+		status.Errors = append(status.Errors, "etcdserver: request timed out")
+	}
+}
+
+// alarms are those of a member.
+func (w *World) alarms(n *node) []string {
+	var raised []string
+
+	if alarm := w.etcd.alarms[n.etcd.id]; alarm != "" {
+		raised = append(raised, alarm)
+	}
+
+	if n.suffers(StepEtcd, EffectAlarmNoSpace) && !slices.Contains(raised, "NOSPACE") {
+		raised = append(raised, "NOSPACE")
+	}
+
+	if n.suffers(StepEtcd, EffectAlarmCorrupt) && !slices.Contains(raised, "CORRUPT") {
+		raised = append(raised, "CORRUPT")
+	}
+
+	return raised
+}
+
+// EtcdAlarms lists the alarms of the whole cluster as a member sees them; it needs
+// a leader, and a vote.
+func (w *World) EtcdAlarms(ctx context.Context, name string) ([]EtcdAlarm, error) {
+	var list []EtcdAlarm
+
+	err := w.askEtcd(ctx, name, question{api: "EtcdAlarmList", leader: true, voter: true}, func(*node) {
+		for _, n := range w.members() {
+			for _, alarm := range w.alarms(n) {
+				list = append(list, EtcdAlarm{Member: n.etcd.id, Alarm: alarm})
+			}
+		}
+	})
+
+	return list, err
+}
+
+// SetEtcdAlarm raises an alarm of a member, found by name or address, or
+// clears it when alarm is empty.
+func (w *World) SetEtcdAlarm(name, alarm string) (err error) {
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.find(name); err != nil {
+			return
+		}
+
+		if n.etcd == nil {
+			err = fmt.Errorf("an alarm of %s: etcd %w", name, ErrNotControlPlane)
+
+			return
+		}
+
+		w.etcd.alarms[n.etcd.id] = alarm
+		w.touch(n)
+	})
+
+	return err
+}
+
+// ForfeitLeadership hands leadership to the next member and returns its name;
+// the name is empty when this machine did not lead. A learner never does: Talos
+// has the member list from another member, and asks its own for nothing but its
+// status.
+func (w *World) ForfeitLeadership(ctx context.Context, name string) (string, error) {
+	var (
+		heir    string
+		refusal error
+	)
+
+	err := w.askEtcd(ctx, name, question{api: "EtcdForfeitLeadership", leader: true}, func(n *node) {
+		if w.etcd.leader != n.etcd.id {
+			return
+		}
+
+		next := w.heir(n)
+		if next == nil {
+			refusal = refuse("cannot forfeit leadership, only one member")
+
+			return
+		}
+
+		w.lead(next)
+
+		for _, other := range w.members() {
+			if other.etcd == next {
+				heir = other.name
+			}
+		}
+	})
+
+	return heir, errors.Join(err, refusal)
+}
+
+// lead makes a member the leader and says so.
+func (w *World) lead(m *member) {
+	w.etcd.elect(m)
+
+	for _, n := range w.members() {
+		w.touch(n)
+
+		if n.etcd == m {
+			w.record(n.name, history.KindEtcd, map[string]string{
+				"member": memberID(m.id), "state": "healthy", "leader": memberID(m.id),
+			})
+		}
+	}
+}
+
+// silent is what a machine says of its member that does not answer.
+func silent(n *node) error {
+	return &labelled{ErrUnreachable, fmt.Sprintf("failed to create etcd client: dial tcp %s: connect: connection refused", hostPort(n.address, "2379"))}
+}
+
+// question is what a call of a machine's API asks of etcd.
+type question struct {
+	api string
+	// leader tells that it goes through the leader.
+	leader bool
+	// voter tells that it is nothing that a learner serves, which is its status, a
+	// snapshot and serializable reads (isRPCSupportedForLearner in v3rpc/util.go of
+	// etcd 3.6).
+	voter bool
+	// anywhere tells that any member may answer instead of the machine's own.
+	anywhere bool
+}
+
+// refusal is why a machine does not get an answer.
+func (w *World) refusal(n *node, asked question) error {
+	leaderless := w.etcd.leader == 0 || !asked.anywhere && n.suffers(StepEtcd, EffectNoLeader)
+
+	switch {
+	case n.etcd == nil:
+		return fmt.Errorf("%s %w", asked.api, ErrNotControlPlane)
+	case !asked.anywhere && !n.etcd.running:
+		return ErrEtcdDown
+	case !asked.anywhere && n.suffers(StepEtcd, EffectSilent):
+		return silent(n)
+	case asked.voter && !n.etcd.votes():
+		return ErrLearner
+	case asked.leader && leaderless:
+		return ErrNoLeader
+	default:
+		return nil
+	}
+}
+
+// askEtcd runs a question to a machine's etcd under the lock.
+func (w *World) askEtcd(ctx context.Context, name string, asked question, answer func(*node)) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.observe(name, "etcd"); err != nil {
+			return
+		}
+
+		if err = w.refusal(n, asked); err == nil {
+			answer(n)
+		}
+	})
+
+	return err
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// script is the fault script that is in force, with what is used up of it.
+type script struct {
+	faults []Fault
+	used   map[strike]int
+}
+
+type strike struct {
+	line int
+	node string
+}
+
+func newScript(faults []Fault) *script {
+	return &script{faults: slices.Clone(faults), used: map[strike]int{}}
+}
+
+// scope is what a fault may be narrowed to: the components that something
+// happens to, the version that boots.
+type scope struct {
+	components []string
+	talos      string
+}
+
+// next finds the first fault left for that node and step, with one of these
+// effects if any are given, and within the scope.
+func (s *script) next(node string, step Step, within scope, effects []Effect) (int, bool) {
+	for line, fault := range s.faults {
+		if !fault.hits(node, step) || !fault.of(within.components) || !fault.on(within.talos) || len(effects) > 0 && !slices.Contains(effects, fault.Effect) {
+			continue
+		}
+
+		if fault.Times == 0 || s.used[strike{line, node}] < fault.Times {
+			return line, true
+		}
+	}
+
+	return 0, false
+}
+
+func (s *script) has(node string, step Step, effect Effect) bool {
+	return slices.ContainsFunc(s.faults, func(f Fault) bool {
+		return f.hits(node, step) && f.Effect == effect
+	})
+}
+
+// SetFaults replaces the script. What lasted until the script is replaced
+// ends: an unreachable API answers again, a stalled pull goes on, and a
+// machine that never returned starts, unless the new script says the same of
+// it again; so do the troubles of a member, a disk or a clock.
+func (w *World) SetFaults(faults []Fault) {
+	w.locked(func() {
+		w.script = newScript(faults)
+
+		for _, n := range w.nodes {
+			w.touch(n)
+
+			if n.silent && n.silentEnd.IsZero() && !w.script.has(n.name, n.silentStep, EffectUnreachable) {
+				w.answerAgain(n)
+			}
+
+			if n.dead != nil && !w.script.has(n.name, StepBoot, EffectNeverReturns) {
+				close(n.dead)
+				n.dead = nil
+			}
+
+			w.releaseHeld(n)
+
+			if n.ailment.forGood() && !w.script.has(n.name, n.ailment.step, n.ailment.effect) {
+				w.heal(n)
+			}
+
+			w.strikeTroubles(n)
+		}
+
+		w.strikeKubelets()
+
+		close(w.scriptChanged)
+		w.scriptChanged = make(chan struct{})
+	})
+}
+
+// releaseHeld lets a machine, its member and its components come up that were held until the
+// script was replaced, unless the new one says the same of them.
+func (w *World) releaseHeld(n *node) {
+	ended := func(held *hold, component string) bool {
+		return held != nil && held.forGood && !slices.ContainsFunc(w.script.faults, func(f Fault) bool {
+			return f.hits(n.name, held.step) && f.Effect == held.effect && f.of([]string{component})
+		})
+	}
+
+	if ended(n.stuck, "") {
+		w.unstick(n)
+	}
+
+	if n.etcd != nil && ended(n.etcd.held, "") {
+		w.releaseMember(n)
+	}
+
+	if ended(n.service.held, KubeletName) {
+		w.releaseKubelet(n)
+	}
+
+	for _, component := range staticNames() {
+		if pod, found := n.pods[component]; found && ended(pod.held, component) {
+			w.releasePod(n, component)
+		}
+	}
+}
+
+// CheckFaults tells which machines a script names that the cluster does not
+// have now; such lines would wait for them to join.
+func (w *World) CheckFaults(faults []Fault) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	var unknown []error
+
+	for _, fault := range faults {
+		if fault.Node == AnyNode {
+			continue
+		}
+
+		if _, err := w.find(fault.Node); err != nil {
+			unknown = append(unknown, fmt.Errorf("fault %s %s: %w", fault.Step, fault.Effect, err))
+		}
+	}
+
+	return errors.Join(unknown...)
+}
+
+// FaultsFor lists the faults of the script for a step that have not been used
+// up on every node, without using them up.
+func (w *World) FaultsFor(step Step) []Fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	var left []Fault
+
+	for line, fault := range w.script.faults {
+		if fault.Step != step {
+			continue
+		}
+
+		if fault.Node != AnyNode && fault.Times > 0 && w.script.used[strike{line, fault.Node}] >= fault.Times {
+			continue
+		}
+
+		left = append(left, fault)
+	}
+
+	return left
+}
+
+// TakeFault finds a fault that strikes that node (by name) at that step now,
+// uses it up once and records it. With effects it looks at these only.
+func (w *World) TakeFault(node string, step Step, effects ...Effect) (Fault, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.takeFault(node, step, effects...)
+}
+
+func (w *World) takeFault(node string, step Step, effects ...Effect) (Fault, bool) {
+	return w.takeFaultOf(node, step, scope{}, effects...)
+}
+
+// takeComponentFault finds a fault of a component, or of any.
+func (w *World) takeComponentFault(node string, step Step, component string) (Fault, bool) {
+	return w.takeFaultOf(node, step, scope{components: []string{component}})
+}
+
+// takeBootFault finds a fault that strikes the boot of a version.
+func (w *World) takeBootFault(n *node, talos string, effects ...Effect) (Fault, bool) {
+	return w.takeFaultOf(n.name, StepBoot, scope{talos: talos}, effects...)
+}
+
+func (w *World) takeFaultOf(node string, step Step, within scope, effects ...Effect) (Fault, bool) {
+	line, found := w.script.next(node, step, within, effects)
+	if !found {
+		return Fault{}, false
+	}
+
+	w.script.used[strike{line, node}]++
+
+	fault := w.script.faults[line]
+
+	info := fault.Message
+	if info == "" {
+		info = fault.Component
+	}
+
+	w.record(node, history.KindFault, map[string]string{
+		"step": string(step), "effect": string(fault.Effect), "info": info,
+	})
+
+	return fault, true
+}
+
+func (f Fault) text(usual string) string {
+	if f.Message != "" {
+		return f.Message
+	}
+
+	return usual
+}
+
+// fallSilent takes a machine's API away after a while.
+func (w *World) fallSilent(n *node, fault Fault, after time.Duration) {
+	silence := func() {
+		if n.silent || !n.up {
+			return
+		}
+
+		n.silent, n.silentStep, n.silentEnd = true, fault.Step, time.Time{}
+		n.cut()
+
+		if fault.For == 0 {
+			return
+		}
+
+		n.silentEnd = w.clock.Now().Add(fault.For)
+		end := n.silentEnd
+
+		w.later(w.life, fault.For, func() {
+			if n.silent && n.silentEnd.Equal(end) {
+				w.answerAgain(n)
+			}
+		})
+	}
+
+	if after == 0 {
+		silence()
+		w.touch(n)
+
+		return
+	}
+
+	w.later(n.life, after, func() { silence(); w.touch(n) })
+}
+
+func (w *World) answerAgain(n *node) {
+	n.silent = false
+	n.relink()
+	w.touch(n)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package ports
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+)
+
+// Client is one user of the cluster: both ports over one connection.
+type Client struct {
+	cluster *Cluster
+	name    string
+	roles   []string
+
+	mu        sync.Mutex
+	intercept Interceptor
+	count     int
+	mutating  int
+}
+
+var (
+	_ cluster.Talos      = (*Client)(nil)
+	_ cluster.Kubernetes = (*Client)(nil)
+
+	_ cluster.WorkloadReader = (*Client)(nil)
+	_ cluster.Objects        = (*Client)(nil)
+)
+
+// Call is one call of a port.
+type Call struct {
+	// Method is the name of the port's method.
+	Method string
+	// Node is the name of the node concerned, empty for the cluster.
+	Node string
+	// Number counts the client's calls from 1.
+	Number int
+	// Mutation counts those that change something from 1; 0 for a read.
+	Mutation int
+}
+
+// String names a call the way a person finds it again.
+func (c Call) String() string {
+	if c.Node == "" {
+		return fmt.Sprintf("%s (call %d, mutation %d)", c.Method, c.Number, c.Mutation)
+	}
+
+	return fmt.Sprintf("%s of %s (call %d, mutation %d)", c.Method, c.Node, c.Number, c.Mutation)
+}
+
+// Interceptor stands between a client and the cluster: next carries out the
+// call. It may leave the call out, or answer something else than it did. It is
+// called from several goroutines.
+type Interceptor func(ctx context.Context, call Call, next func(context.Context) error) error
+
+// Client connects a user, under the name that the history shows, with the role
+// of an administrator.
+func (c *Cluster) Client(name string) *Client {
+	return &Client{cluster: c, name: name, roles: []string{"os:admin"}}
+}
+
+// WithRoles replaces the roles of the client's certificate.
+func (c *Client) WithRoles(roles ...string) *Client {
+	c.roles = roles
+
+	return c
+}
+
+// Intercept puts an interceptor in front of all further calls; nil takes it
+// away.
+func (c *Client) Intercept(interceptor Interceptor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.intercept = interceptor
+}
+
+// Calls counts the calls so far, and those among them that change something.
+func (c *Client) Calls() (all, mutating int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.count, c.mutating
+}
+
+// Name is the name under which the history shows the client.
+func (c *Client) Name() string { return c.name }
+
+func (c *Client) read(ctx context.Context, method, node string, do func(context.Context) error) error {
+	return c.through(ctx, method, node, false, do)
+}
+
+func (c *Client) change(ctx context.Context, method, node string, do func(context.Context) error) error {
+	return c.through(ctx, method, node, true, do)
+}
+
+func (c *Client) through(ctx context.Context, method, node string, mutates bool, do func(context.Context) error) error {
+	c.mu.Lock()
+	c.count++
+	call := Call{Method: method, Node: c.cluster.nameOf(node), Number: c.count}
+
+	if mutates {
+		c.mutating++
+		call.Mutation = c.mutating
+	}
+
+	intercept := c.intercept
+	c.mu.Unlock()
+
+	next := func(ctx context.Context) error {
+		if err := ctx.Err(); err != nil {
+			return interrupted(ctx, false)
+		}
+
+		return do(ctx)
+	}
+
+	if intercept == nil {
+		return next(ctx)
+	}
+
+	return intercept(ctx, call, next)
+}
+
+// nameOf is the name of the machine at an address; what is no address of a
+// machine is taken for a name.
+func (c *Cluster) nameOf(node string) string {
+	if name, found := c.world.NameOf(node); found {
+		return name
+	}
+
+	return node
+}
+
+// lostReply tells whether the fault script wants the reply to a Kubernetes
+// request lost that has taken effect.
+func (c *Client) lostReply(node string) error {
+	if _, struck := c.cluster.world.TakeFault(node, model.StepPatch, model.EffectConnectionLost); !struck {
+		return nil
+	}
+
+	return fmt.Errorf("%w: %w: unexpected EOF", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+}
