@@ -51,11 +51,25 @@ func serveImages(logs io.Writer) (*images, error) {
 	}
 
 	made.host = listener.Addr().String()
-	handler := registry.New(registry.WithBlobHandler(made), registry.Logger(log.New(logs, "", log.LstdFlags)))
-	made.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: handler}}
+	made.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: made.handler(logs)}}
 	made.server.Start()
 
 	return made, nil
+}
+
+// handler serves the images. Whoever asks for the rest of a blob gets all of it: the
+// registry of the library refuses a range without an end, with which containerd goes on
+// with a pull that was cut off, and containerd skips what it has already.
+func (i *images) handler(logs io.Writer) http.Handler {
+	served := registry.New(registry.WithBlobHandler(i), registry.Logger(log.New(logs, "", log.LstdFlags)))
+
+	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		if strings.HasSuffix(request.Header.Get("Range"), "-") {
+			request.Header.Del("Range")
+		}
+
+		served.ServeHTTP(writer, request)
+	})
 }
 
 // push makes an image of one layer. The reference is that of the real registry.

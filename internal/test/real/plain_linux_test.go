@@ -4,9 +4,15 @@ package real
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // These need no world.
@@ -72,5 +78,46 @@ func TestLayerIsWhatItWasMeasuredAs(t *testing.T) {
 
 	if diff := cmp.Diff([]any{again, int64(read.Len())}, []any{l.digest, l.size}); diff != "" {
 		t.Errorf("measured (-first +second):\n%s", diff)
+	}
+}
+
+// TestPullThatWasCutOffGoesOn: containerd asks for the rest of a layer, even where it has
+// all of it, and a registry that refuses that keeps the machine from ever pulling the image.
+func TestPullThatWasCutOffGoesOn(t *testing.T) {
+	made := &images{layers: map[v1.Hash]*layer{}, memory: registry.NewInMemoryBlobHandler()}
+	l := &layer{files: []file{{path: "etc/passwd", mode: 0o644, content: []byte("root\n")}}}
+
+	if err := l.measure(); err != nil {
+		t.Fatal(err)
+	}
+
+	made.layers[l.digest] = l
+
+	server := httptest.NewServer(made.handler(io.Discard))
+	defer server.Close()
+
+	for _, start := range []int64{1, l.size} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v2/etcd/blobs/"+l.digest.String(), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", start))
+
+		response, err := server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		content, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_ = response.Body.Close()
+
+		if response.StatusCode != http.StatusOK || int64(len(content)) != l.size {
+			t.Errorf("from byte %d of %d: %s and %d bytes", start, l.size, response.Status, len(content))
+		}
 	}
 }
