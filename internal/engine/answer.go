@@ -28,10 +28,10 @@ func (t *turn) identify(ctx context.Context) (cluster.Machine, error) {
 func (t *turn) answered(ctx context.Context, lacks func(cluster.Machine) string) (cluster.Machine, error) {
 	var machine cluster.Machine
 
-	err := t.wait(ctx, t.step.Node, "the Talos API of "+t.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
+	err := t.run.engine.wait(ctx, t.step.Node, "the Talos API of "+t.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		machine, err = t.talos.Machine(ctx, t.step.Address)
+		machine, err = t.run.engine.talos.Machine(ctx, t.step.Address)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}

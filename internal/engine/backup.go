@@ -53,13 +53,13 @@ func leftSnapshot(snapshot cluster.Snapshot) bool {
 // backUp saves a snapshot of etcd before anything is touched. For each target
 // there is one: a run that goes on where another one stopped takes none.
 func (s *schedule) backUp(ctx context.Context) error {
-	if s.request.Snapshots == nil {
+	if s.run.request.Snapshots == nil {
 		return nil
 	}
 
-	current, _ := s.journal.read()
-	if found := taken(current, s.request.Target); found != nil {
-		s.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
+	current, _ := s.run.journal.read()
+	if found := taken(current, s.run.request.Target); found != nil {
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
 			found.Taken.UTC().Format(time.RFC3339), found.Path)})
 
 		return nil
@@ -69,7 +69,7 @@ func (s *schedule) backUp(ctx context.Context) error {
 
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return undisturbed(s.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
+		return undisturbed(s.run.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
 	case errors.Is(err, cluster.ErrUnsaved):
 		return undisturbed(&Failure{
 			Summary: "Unable to save a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
@@ -83,10 +83,10 @@ func (s *schedule) backUp(ctx context.Context) error {
 		})
 	}
 
-	kept, cancel := s.outlasting(ctx)
+	kept, cancel := s.run.engine.outlasting(ctx)
 	defer cancel()
 
-	if err := s.amend(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
+	if err := s.run.amend(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
 		return &Failure{
 			Summary: "Unable to record the snapshot of etcd", Seen: sentence(err.Error()),
 			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: writableRemedy, Err: err,
@@ -107,7 +107,7 @@ func (s *schedule) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error
 	var last error
 
 	for attempt := range snapshotAttempts {
-		if attempt > 0 && s.clock.Sleep(ctx, snapshotBackoff) != nil {
+		if attempt > 0 && s.run.engine.clock.Sleep(ctx, snapshotBackoff) != nil {
 			break
 		}
 
@@ -129,7 +129,7 @@ func (s *schedule) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error
 			break
 		}
 
-		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: source.Name, Text: "a snapshot of etcd could not be taken " + last.Error()})
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: source.Name, Text: "a snapshot of etcd could not be taken " + last.Error()})
 	}
 
 	return cluster.EtcdSnapshot{}, last
@@ -144,7 +144,7 @@ func pointless(err error) bool {
 // closeBackup has the journal remember that the roll is over for which a snapshot
 // was taken: the next one takes another.
 func (s *schedule) closeBackup(ctx context.Context) {
-	current, _ := s.journal.read()
+	current, _ := s.run.journal.read()
 	if current.Snapshot == nil || current.Snapshot.Closed {
 		return
 	}
@@ -152,29 +152,29 @@ func (s *schedule) closeBackup(ctx context.Context) {
 	closed := *current.Snapshot
 	closed.Closed = true
 
-	if err := s.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
-		s.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
+	if err := s.run.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
+		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
 	}
 }
 
 func (s *schedule) snapshotFrom(ctx context.Context, source cluster.Node) (cluster.EtcdSnapshot, error) {
-	bounded, cancel := s.clock.WithTimeout(ctx, snapshotPatience)
+	bounded, cancel := s.run.engine.clock.WithTimeout(ctx, snapshotPatience)
 	defer cancel()
 
-	now := s.clock.Now()
+	now := s.run.engine.clock.Now()
 
-	s.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: source.Name, Step: cluster.StepSnapshot})
+	s.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: source.Name, Step: cluster.StepSnapshot})
 
-	saved, err := s.request.Snapshots.Save(bounded, s.name, now, func(ctx context.Context, to io.Writer) error {
-		return s.talos.EtcdSnapshot(ctx, source.Address, to)
+	saved, err := s.run.request.Snapshots.Save(bounded, s.run.engine.name, now, func(ctx context.Context, to io.Writer) error {
+		return s.run.engine.talos.EtcdSnapshot(ctx, source.Address, to)
 	})
 	if err != nil {
 		return cluster.EtcdSnapshot{}, err
 	}
 
-	saved.Taken, saved.Run = now, s.run.run
+	saved.Taken, saved.Run = now, s.run.engine.run
 	saved.Target = cluster.Target{
-		Talos: s.request.Target.Talos, Kubernetes: s.request.Target.Kubernetes, InstallerImage: s.request.Target.InstallerImage,
+		Talos: s.run.request.Target.Talos, Kubernetes: s.run.request.Target.Kubernetes, InstallerImage: s.run.request.Target.InstallerImage,
 	}
 
 	return saved, nil

@@ -22,7 +22,7 @@ func (s *schedule) begin(ctx context.Context) error {
 		s.begun = ready
 	}
 
-	s.emit(s.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
+	s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
 
 	return s.prepare(ctx)
 }
@@ -39,7 +39,7 @@ func (s *schedule) prepare(ctx context.Context) error {
 	// A node that is out of service may be what keeps a gate from holding, and
 	// only its own turn brings it back.
 	if !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return step.Finish }) {
-		if err := s.gated(ctx, ""); err != nil {
+		if err := s.run.gated(ctx, ""); err != nil {
 			return s.ungated(ctx, err)
 		}
 	}
@@ -48,5 +48,5 @@ func (s *schedule) prepare(ctx context.Context) error {
 		return err
 	}
 
-	return s.pullEverywhere(ctx, s.snapshot, s.made)
+	return s.run.pullEverywhere(ctx, s.snapshot, s.made)
 }

@@ -34,7 +34,7 @@ var errOverwritten = errors.New("its machine configuration does not keep the new
 // Nothing of it needs the journal: every part may be repeated, and what is done
 // already shows on the node.
 type replacement struct {
-	*run
+	run *run
 
 	step plan.Step
 	// before is what the node said before anything was changed.
@@ -86,7 +86,7 @@ func (c *replacement) inTurn(ctx context.Context) error {
 			return err
 		}
 
-		bounded, cancel := c.clock.WithTimeout(ctx, componentPatience)
+		bounded, cancel := c.run.engine.clock.WithTimeout(ctx, componentPatience)
 		err := c.move(bounded)
 
 		cancel()
@@ -94,7 +94,7 @@ func (c *replacement) inTurn(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errGateClosed):
 			// A context that ended is noticed by the wait for the gates.
-			_ = c.clock.Sleep(ctx, pollMost)
+			_ = c.run.engine.clock.Sleep(ctx, pollMost)
 		case err == nil, errors.Is(err, errStoodDown):
 			return err
 		default:
@@ -134,9 +134,9 @@ func (c *replacement) move(ctx context.Context) error {
 
 // inspect asks the node what it means to run now.
 func (c *replacement) inspect(ctx context.Context) error {
-	return c.wait(ctx, c.step.Node, fmt.Sprintf("%s to say what %s is", c.step.Node, c.step.Component),
+	return c.run.engine.wait(ctx, c.step.Node, fmt.Sprintf("%s to say what %s is", c.step.Node, c.step.Component),
 		func(ctx context.Context) (bool, string, error) {
-			status, err := c.talos.Component(ctx, c.step.Address, c.step.Component)
+			status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
 			if errors.Is(err, cluster.ErrNotFound) && c.step.Component == cluster.Proxy {
 				// It renders none yet.
 				err = nil
@@ -177,14 +177,14 @@ func (c *replacement) configure(ctx context.Context) error {
 
 		c.written = true
 
-		last = c.once(ctx, func(ctx context.Context) error { return c.talos.Configure(ctx, c.step.Address, change) })
-		c.traffic.stepped(c.step.Role)
+		last = c.run.engine.once(ctx, func(ctx context.Context) error { return c.run.engine.talos.Configure(ctx, c.step.Address, change) })
+		c.run.traffic.stepped(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {
 			return last
 		}
 
-		if c.clock.Sleep(ctx, pollMost) != nil {
+		if c.run.engine.clock.Sleep(ctx, pollMost) != nil {
 			return outOfTime(last)
 		}
 	}
@@ -196,14 +196,14 @@ func outOfTime(last error) error {
 
 // awaitArrival waits until the node means to run the image.
 func (c *replacement) awaitArrival(ctx context.Context) error {
-	bounded, cancel := c.clock.WithTimeout(ctx, renderPatience)
+	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, renderPatience)
 	defer cancel()
 
 	answered := false
 
-	err := c.waitClosely(bounded, c.step.Node, fmt.Sprintf("%s to take over the new image of %s", c.step.Node, c.step.Component), pollComponents,
+	err := c.run.engine.waitClosely(bounded, c.step.Node, fmt.Sprintf("%s to take over the new image of %s", c.step.Node, c.step.Component), pollComponents,
 		func(ctx context.Context) (bool, string, error) {
-			status, err := c.talos.Component(ctx, c.step.Address, c.step.Component)
+			status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
 			if errors.Is(err, cluster.ErrNotFound) {
 				return false, "it says nothing about it", nil
 			}
@@ -224,5 +224,5 @@ func (c *replacement) awaitArrival(ctx context.Context) error {
 }
 
 func (c *replacement) doing(step cluster.NodeStep, text string) {
-	c.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
+	c.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
 }

@@ -34,25 +34,25 @@ func componentGuards() []guard {
 // guarded waits until every guard holds on an observation that is newer than
 // all that was done to nodes, and the lease is ours.
 func (c *replacement) guarded(ctx context.Context) error {
-	bounded, cancel := c.clock.WithTimeout(ctx, guardPatience)
+	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, guardPatience)
 	defer cancel()
 
 	var last []cluster.Finding
 
 	what := fmt.Sprintf("it to be safe to restart %s on %s", c.step.Component, c.step.Node)
 
-	err := c.waitClosely(bounded, c.step.Node, what, pollComponents, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := c.lock.holds(ctx); err != nil || !ok {
+	err := c.run.engine.waitClosely(bounded, c.step.Node, what, pollComponents, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := c.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		if c.changes() && len(c.closed(ctx, c.step.Node)) > 0 {
+		if c.changes() && len(c.run.closed(ctx, c.step.Node)) > 0 {
 			return false, "", errGateClosed
 		}
 
-		intruded, steps := c.intruded(ctx, true), c.traffic.count()
+		intruded, steps := c.run.intruded(ctx, true), c.run.traffic.count()
 
-		snapshot, err := c.observe(ctx, func(node cluster.Node) bool {
+		snapshot, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 		})
 		if err != nil {
@@ -60,13 +60,13 @@ func (c *replacement) guarded(ctx context.Context) error {
 		}
 
 		last, c.single = nil, len(snapshot.ControlPlanes()) == 1
-		seen := situation{Snapshot: snapshot, step: c.step, run: c.run.run, policy: c.request.Policy, intruded: intruded}
+		seen := situation{Snapshot: snapshot, step: c.step, run: c.run.engine.run, policy: c.run.request.Policy, intruded: intruded}
 
-		for _, guard := range c.componentGuards {
+		for _, guard := range c.run.engine.componentGuards {
 			last = append(last, guard.check(seen)...)
 		}
 
-		last = c.standing(last)
+		last = c.run.standing(last)
 
 		if len(of(cluster.CheckOperator, last)) > 0 {
 			return false, "", errOccupied
@@ -77,17 +77,17 @@ func (c *replacement) guarded(ctx context.Context) error {
 		}
 
 		// The observation took its time; the lease must have outlived it.
-		if ok, seen, err := c.lock.holds(ctx); err != nil || !ok {
+		if ok, seen, err := c.run.lock.holds(ctx); err != nil || !ok {
 			return ok, seen, err
 		}
 
 		// What other kubelets do is nothing to this one: the budget says how many
 		// may restart at a time.
-		if !c.traffic.claim(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
+		if !c.run.traffic.claim(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
 			return false, "another node was being changed meanwhile", nil
 		}
 
-		if err := c.touch(c.step.Node); err != nil {
+		if err := c.run.touch(c.step.Node); err != nil {
 			return false, "", err
 		}
 

@@ -25,11 +25,11 @@ func (c *replacement) awaitRunning(ctx context.Context) error {
 	}
 
 	what := fmt.Sprintf("%s on %s to run %s", c.step.Component, c.step.Node, c.step.To)
-	if err := c.waitClosely(ctx, c.step.Node, what, pollComponents, try); err != nil {
+	if err := c.run.engine.waitClosely(ctx, c.step.Node, what, pollComponents, try); err != nil {
 		return err
 	}
 
-	c.traffic.stepped(c.step.Role)
+	c.run.traffic.stepped(c.step.Role)
 
 	return nil
 }
@@ -38,7 +38,7 @@ func (c *replacement) awaitRunning(ctx context.Context) error {
 // image, and to be Ready. Either alone is not enough: the old pod is Ready as
 // well, and a new one may never be.
 func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
-	status, err := c.talos.Component(ctx, c.step.Address, c.step.Component)
+	status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
 	if err != nil {
 		return false, err.Error(), onlyFatal(err)
 	}
@@ -47,7 +47,7 @@ func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
 		return false, "the node means to run " + status.Image, nil
 	}
 
-	pods, err := c.kubernetes.ComponentPods(ctx)
+	pods, err := c.run.engine.kubernetes.ComponentPods(ctx)
 	if err != nil {
 		return false, err.Error(), onlyFatal(err)
 	}
@@ -76,7 +76,7 @@ func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
 // last, and Ready: there are versions of Talos that make it anew with the scheduler
 // as well.
 func (c *replacement) serverRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
-	machine, err := c.talos.Machine(ctx, c.step.Address)
+	machine, err := c.run.engine.talos.Machine(ctx, c.step.Address)
 	if err != nil {
 		return false, err.Error(), onlyFatal(err)
 	}
@@ -106,7 +106,7 @@ func troubled(pod cluster.ComponentPod) string {
 // to be Ready as the new kubelet reports it: a kubelet writes its version
 // together with what it knows of the node.
 func (c *replacement) kubeletRuns(ctx context.Context) (bool, string, error) {
-	status, err := c.talos.Component(ctx, c.step.Address, cluster.Kubelet)
+	status, err := c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
 	if err != nil {
 		return false, err.Error(), onlyFatal(err)
 	}
@@ -122,7 +122,7 @@ func (c *replacement) kubeletRuns(ctx context.Context) (bool, string, error) {
 		return false, "its kubelet has not restarted yet", nil
 	}
 
-	nodes, err := c.kubernetes.Nodes(ctx)
+	nodes, err := c.run.engine.kubernetes.Nodes(ctx)
 	if err != nil {
 		return false, err.Error(), onlyFatal(err)
 	}

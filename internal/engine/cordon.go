@@ -15,7 +15,7 @@ import (
 // turn to end; only then may a new plan find something to do.
 func (t *turn) occupy(ctx context.Context) error {
 	for announced := false; ; announced = true {
-		ended := t.traffic.next()
+		ended := t.run.traffic.next()
 
 		err := t.occupyNow(ctx)
 
@@ -25,7 +25,7 @@ func (t *turn) occupy(ctx context.Context) error {
 		}
 
 		if !announced {
-			t.emit(cluster.Event{Kind: cluster.EventWaiting, Node: t.step.Node, Text: t.step.Node + " waits for its turn: " + full.Error()})
+			t.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: t.step.Node, Text: t.step.Node + " waits for its turn: " + full.Error()})
 		}
 
 		if !t.idle(ctx, ended) {
@@ -36,7 +36,7 @@ func (t *turn) occupy(ctx context.Context) error {
 
 // idle waits until a turn has ended, or is true after a while in which none did.
 func (t *turn) idle(ctx context.Context, ended <-chan struct{}) bool {
-	bounded, cancel := t.clock.WithTimeout(ctx, lookAgain)
+	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, lookAgain)
 	defer cancel()
 
 	select {
@@ -51,9 +51,9 @@ func (t *turn) idle(ctx context.Context, ended <-chan struct{}) bool {
 // No other turn looks or cordons meanwhile; to wait for that is no matter of
 // the guards and of their patience.
 func (t *turn) occupyNow(ctx context.Context) error {
-	asked := t.clock.Now()
+	asked := t.run.engine.clock.Now()
 
-	if err := t.traffic.cordoning.enter(ctx); err != nil {
+	if err := t.run.traffic.cordoning.enter(ctx); err != nil {
 		if !t.armed && !t.cordoned && errors.Is(err, context.DeadlineExceeded) {
 			return errNoRoom
 		}
@@ -61,18 +61,18 @@ func (t *turn) occupyNow(ctx context.Context) error {
 		return fmt.Errorf("other nodes were being cordoned: %w", err)
 	}
 
-	defer t.traffic.cordoning.leave()
+	defer t.run.traffic.cordoning.leave()
 
 	// What the others took must not be missing when the node is on its way: a
 	// new turn has all of its time.
-	if waited := t.clock.Now().Sub(asked); !t.armed && !t.cordoned && waited >= t.request.Policy.NodeTimeout/4 {
+	if waited := t.run.engine.clock.Now().Sub(asked); !t.armed && !t.cordoned && waited >= t.run.request.Policy.NodeTimeout/4 {
 		return errNoRoom
 	}
 
 	announced := false
 
 	return t.guardedThen(ctx, "cordon", func(ctx context.Context) (bool, string, error) {
-		if err := t.touch(t.step.Node); err != nil {
+		if err := t.run.touch(t.step.Node); err != nil {
 			return false, "", err
 		}
 
@@ -88,12 +88,12 @@ func (t *turn) occupyNow(ctx context.Context) error {
 
 // cordon marks the node unschedulable, unless somebody else already did.
 func (t *turn) cordon(ctx context.Context) (bool, string, error) {
-	t.traffic.disturb(t.step.Node)
+	t.run.traffic.disturb(t.step.Node)
 
 	var ours bool
 
-	err := t.once(ctx, func(ctx context.Context) (err error) {
-		ours, err = t.kubernetes.Cordon(ctx, t.step.Node, t.run.run)
+	err := t.run.engine.once(ctx, func(ctx context.Context) (err error) {
+		ours, err = t.run.engine.kubernetes.Cordon(ctx, t.step.Node, t.run.engine.run)
 
 		return err
 	})
@@ -116,22 +116,22 @@ func (t *turn) tidy(ctx context.Context) {
 		return
 	}
 
-	bounded, cancel := t.aftermath(ctx)
+	bounded, cancel := t.run.engine.aftermath(ctx)
 	defer cancel()
 
 	if err := t.uncordon(bounded); err != nil {
-		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the node could not be uncordoned: " + err.Error()})
+		t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the node could not be uncordoned: " + err.Error()})
 	}
 }
 
 // uncordon takes our own cordon back; the adapter leaves any other alone.
 func (t *turn) uncordon(ctx context.Context) error {
-	err := t.wait(ctx, t.step.Node, "the uncordon of "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
+	err := t.run.engine.wait(ctx, t.step.Node, "the uncordon of "+t.step.Node, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		if err := t.once(ctx, func(ctx context.Context) error { return t.kubernetes.Uncordon(ctx, t.step.Node) }); err != nil {
+		if err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.kubernetes.Uncordon(ctx, t.step.Node) }); err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
 

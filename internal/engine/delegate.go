@@ -88,9 +88,9 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Snapsho
 	}
 
 	err = d.bound(ctx)
-	current, _ := d.journal.read()
+	current, _ := d.run.journal.read()
 	err = remind(err, taken(current, request.Target))
-	d.close(ctx, d.snapshot, err)
+	d.run.close(ctx, d.snapshot, err)
 
 	return d.snapshot, err
 }
@@ -106,7 +106,7 @@ func delegated(request Request) Request {
 
 // delegation is one run in which an operator acts.
 type delegation struct {
-	*run
+	run *run
 
 	snapshot cluster.Snapshot
 	// underway is what the operator was asked for by a run that was cut off, and is
@@ -122,18 +122,18 @@ type delegation struct {
 
 // bound carries the run out for as long as the lease is its own.
 func (d *delegation) bound(ctx context.Context) error {
-	leased, end := d.lock.bind(ctx)
+	leased, end := d.run.lock.bind(ctx)
 	defer end()
-	defer d.halt.watch(leased)()
+	defer d.run.engine.halt.watch(leased)()
 
-	if err := d.stamp(leased); err != nil {
+	if err := d.run.stamp(leased); err != nil {
 		return err
 	}
 
 	d.lookAgain(leased)
 
 	if d.snapshot.Journal != nil {
-		d.follow(*d.snapshot.Journal)
+		d.run.follow(*d.snapshot.Journal)
 	}
 
 	err := d.all(leased)
@@ -146,7 +146,7 @@ func (d *delegation) bound(ctx context.Context) error {
 		failure.State = d.state()
 	}
 
-	if last, observeErr := d.lastLook(leased); observeErr == nil && !errors.Is(err, ErrLeaseLost) {
+	if last, observeErr := d.run.lastLook(leased); observeErr == nil && !errors.Is(err, ErrLeaseLost) {
 		d.snapshot = last
 	}
 
@@ -156,7 +156,7 @@ func (d *delegation) bound(ctx context.Context) error {
 // lookAgain looks at the cluster under the lease: the operator may have gone on, and
 // come to its end, while that was waited for.
 func (d *delegation) lookAgain(ctx context.Context) {
-	seen, err := d.Observe(ctx)
+	seen, err := d.run.engine.Observe(ctx)
 	if err != nil || seen.KubernetesError != nil {
 		return
 	}
@@ -164,7 +164,7 @@ func (d *delegation) lookAgain(ctx context.Context) {
 	d.unchecked = d.underway != nil || seen.Taken.Sub(d.snapshot.Taken) >= lookEvery
 	d.snapshot, d.underway = seen, nil
 
-	if step, underway := d.Engine.underway(ctx, seen, d.plan(), d.request); underway {
+	if step, underway := d.run.engine.underway(ctx, seen, d.plan(), d.run.request); underway {
 		d.underway = &step
 	}
 }
@@ -172,7 +172,7 @@ func (d *delegation) lookAgain(ctx context.Context) {
 // all asks for one leg after the other until nothing is left to do.
 func (d *delegation) all(ctx context.Context) error {
 	schedule := newSchedule(d.run, d.snapshot)
-	d.emit(d.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
+	d.run.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
 
 	for range legsMost {
 		made := d.plan()
@@ -197,7 +197,7 @@ func (d *delegation) all(ctx context.Context) error {
 		if len(made.Steps) == 0 {
 			d.tidy(ctx)
 			schedule.closeBackup(ctx)
-			d.emit(d.progress(cluster.Event{Kind: cluster.EventRunDone}, made))
+			d.run.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunDone}, made))
 
 			return nil
 		}
@@ -216,14 +216,14 @@ func (d *delegation) all(ctx context.Context) error {
 func (d *delegation) exhausted() *Failure {
 	return &Failure{
 		Summary: "Unable to bring the cluster to the target through its operator",
-		Seen:    fmt.Sprintf("%s was asked for %d legs of the way in this run, and the cluster is not there.", d.operator, legsMost),
+		Seen:    fmt.Sprintf("%s was asked for %d legs of the way in this run, and the cluster is not there.", d.run.engine.operator, legsMost),
 		State:   d.state(),
 		Remedy:  "Find out who else changes its versions, then run terraform apply again.", Err: ErrOperator,
 	}
 }
 
 func (d *delegation) plan() plan.Plan {
-	return plan.Make(d.snapshot, d.request.Target, d.request.Policy)
+	return plan.Make(d.snapshot, d.run.request.Target, d.run.request.Policy)
 }
 
 // state is how the operator is left between two legs.
@@ -241,12 +241,12 @@ func (d *delegation) state() string {
 func (d *delegation) ready(ctx context.Context, schedule *schedule, made plan.Plan) error {
 	blocking := cluster.Blocking(made.Findings)
 	if d.legs > 0 || d.unchecked {
-		blocking = cluster.Blocking(d.undelegable(ctx, d.snapshot, made, d.request))
+		blocking = cluster.Blocking(d.run.engine.undelegable(ctx, d.snapshot, made, d.run.request))
 	}
 
 	switch {
 	case ctx.Err() != nil:
-		return d.stopped(ctx, "before the operator was asked")
+		return d.run.stopped(ctx, "before the operator was asked")
 	case len(blocking) > 0:
 		return d.hindered(blocking)
 	case len(made.Steps) == 0:
@@ -255,18 +255,18 @@ func (d *delegation) ready(ctx context.Context, schedule *schedule, made plan.Pl
 
 	next := "The next would have been " + goalOf(made.Steps[0]) + "."
 
-	err := d.over()
+	err := d.run.over()
 	if err == nil {
-		err = d.gated(ctx, "")
+		err = d.run.gated(ctx, "")
 	}
 
 	switch {
 	case ctx.Err() != nil:
-		return d.stopped(ctx, "before the operator was asked"+lastSeen(err))
+		return d.run.stopped(ctx, "before the operator was asked"+lastSeen(err))
 	case errors.Is(err, ErrWindow):
-		return d.outside(err, next)
+		return d.run.outside(err, next)
 	case errors.Is(err, ErrDeadline):
-		return d.overtime(next)
+		return d.run.overtime(next)
 	case err != nil:
 		return &Failure{
 			Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: sentence(err.Error()), State: d.state(), Remedy: gateRemedy(err), Err: err,
@@ -284,7 +284,7 @@ func (d *delegation) ready(ctx context.Context, schedule *schedule, made plan.Pl
 // them any more.
 func (d *delegation) hindered(blocking []cluster.Finding) error {
 	if d.legs == 0 {
-		return refused(d.snapshot, d.request.Target, blocking)
+		return refused(d.snapshot, d.run.request.Target, blocking)
 	}
 
 	return &Failure{

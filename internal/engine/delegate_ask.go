@@ -13,23 +13,23 @@ import (
 // ask asks the operator, in the words of its own protocol: what failed before is
 // asked for anew by taking it back first.
 func (l *leg) ask(ctx context.Context) error {
-	bounded, cancel := l.clock.WithTimeout(ctx, askPatience)
+	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askPatience)
 	defer cancel()
 
 	// idle is since when the operator is asked for nothing.
-	idle := l.clock.Now()
+	idle := l.delegation.run.engine.clock.Now()
 
-	return l.waitClosely(bounded, "", fmt.Sprintf("%s to be asked for %s", l.operator, goalOf(l.step)), pollMost, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := l.lock.holds(ctx); err != nil || !ok {
+	return l.delegation.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be asked for %s", l.delegation.run.engine.operator, goalOf(l.step)), pollMost, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := l.delegation.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		report, err := l.operator.Report(ctx)
+		report, err := l.delegation.run.engine.operator.Report(ctx)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
 
-		if found, err := l.clear(ctx, report); found || err != nil {
+		if found, err := l.delegation.clear(ctx, report); found || err != nil {
 			return false, "what earlier runs left there to be taken away", onlyFatal(err)
 		}
 
@@ -41,10 +41,10 @@ func (l *leg) ask(ctx context.Context) error {
 
 		switch {
 		case l.stands(said) && said.Status == cluster.OperatorFailed && !l.asked:
-			idle = l.clock.Now()
+			idle = l.delegation.run.engine.clock.Now()
 
 			return false, "the failure before to be taken back", l.again(ctx)
-		case said.Target == "" && said.Status == cluster.OperatorFailed && l.clock.Now().Sub(idle) < noticePatience:
+		case said.Target == "" && said.Status == cluster.OperatorFailed && l.delegation.run.engine.clock.Now().Sub(idle) < noticePatience:
 			return false, "it to notice that it is asked for nothing, so that it forgets its failure", nil
 		case !l.stands(said) && (report.Talos.Status.Busy() || report.Kubernetes.Status.Busy()):
 			return false, fmt.Sprintf("it is at work on something else (%s%s)", said.Status, quoted(said.Message)), nil
@@ -54,13 +54,13 @@ func (l *leg) ask(ctx context.Context) error {
 		// middle of several objects. What fails may have taken effect.
 		l.asked = true
 
-		if err := l.once(ctx, func(ctx context.Context) error { return l.operator.Ask(ctx, l.half, l.step.To) }); err != nil {
+		if err := l.delegation.run.engine.once(ctx, func(ctx context.Context) error { return l.delegation.run.engine.operator.Ask(ctx, l.half, l.step.To) }); err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
 
 		l.before, l.said, l.noticed = report, report, l.stands(said) && said.Status.Busy()
-		l.askedAt, l.changed = l.clock.Now(), l.clock.Now()
-		l.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("asked %s for %s", l.operator, goalOf(l.step))})
+		l.askedAt, l.changed = l.delegation.run.engine.clock.Now(), l.delegation.run.engine.clock.Now()
+		l.delegation.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("asked %s for %s", l.delegation.run.engine.operator, goalOf(l.step))})
 
 		return true, "", nil
 	})
@@ -72,7 +72,9 @@ func (l *leg) stands(said cluster.OperatorHalf) bool { return said.Target == l.s
 // again takes back what has failed. An operator that cannot be asked for nothing
 // goes on trying by itself.
 func (l *leg) again(ctx context.Context) error {
-	err := l.once(ctx, func(ctx context.Context) error { return l.operator.Withdraw(ctx, l.half, l.step.To) })
+	err := l.delegation.run.engine.once(ctx, func(ctx context.Context) error {
+		return l.delegation.run.engine.operator.Withdraw(ctx, l.half, l.step.To)
+	})
 	l.asked = err == nil || errors.Is(err, cluster.ErrUnsupported)
 
 	if l.asked {
@@ -92,16 +94,16 @@ func (o *occupiedError) Unwrap() error { return ErrOperator }
 // occupied is why the operator may not be asked: it is held or goes away, or
 // somebody else asked it for something.
 func (l *leg) occupied(report cluster.OperatorReport) []cluster.Finding {
-	findings := cluster.Blocking(l.judgeOperator(report, nil, l.request))
+	findings := cluster.Blocking(l.delegation.run.engine.judgeOperator(report, nil, l.delegation.run.request))
 
 	for _, half := range halves {
 		target := report.Of(half).Target
-		if target == "" || half == l.half && target == l.step.To.String() || half != l.half && passes(l.way, l.request.Target, half, target) {
+		if target == "" || half == l.half && target == l.step.To.String() || half != l.half && passes(l.way, l.delegation.run.request.Target, half, target) {
 			continue
 		}
 
-		findings = append(findings, l.operatorFinding(
-			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next leg is %s", l.operator, half.Name(), target, goalOf(l.step)),
+		findings = append(findings, l.delegation.run.engine.operatorFinding(
+			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next leg is %s", l.delegation.run.engine.operator, half.Name(), target, goalOf(l.step)),
 			"Let it finish, or take that back. "+report.Of(half).Undo))
 	}
 

@@ -26,7 +26,7 @@ func (l *leg) arrived(snapshot cluster.Snapshot) string {
 		target = cluster.Target{Kubernetes: l.step.To}
 	}
 
-	made := plan.Make(snapshot, target, l.request.Policy)
+	made := plan.Make(snapshot, target, l.delegation.run.request.Policy)
 	missing := slices.Clone(made.Elsewhere)
 
 	for index := range made.Steps {
@@ -55,11 +55,11 @@ func (l *leg) arrived(snapshot cluster.Snapshot) string {
 // withdraw takes back what the operator was asked for, as long as it is ours to
 // do so.
 func (l *leg) withdraw(ctx context.Context) error {
-	bounded, cancel := l.clock.WithTimeout(ctx, askPatience)
+	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askPatience)
 	defer cancel()
 
-	return l.waitClosely(bounded, "", goalOf(l.step)+" to be taken back", pollFirst, func(ctx context.Context) (bool, string, error) {
-		err := l.operator.Withdraw(ctx, l.half, l.step.To)
+	return l.delegation.run.engine.waitClosely(bounded, "", goalOf(l.step)+" to be taken back", pollFirst, func(ctx context.Context) (bool, string, error) {
+		err := l.delegation.run.engine.operator.Withdraw(ctx, l.half, l.step.To)
 		if err != nil && cluster.Heals(err) {
 			return false, err.Error(), nil
 		}
@@ -74,14 +74,14 @@ func (l *leg) failed(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if lost := errors.Join(err, cause); errors.Is(lost, ErrLeaseLost) && !errors.Is(lost, errLeaseFreed) {
 		// What the operator is asked for is the other run's to say.
-		failure := l.stopped(ctx, "while the operator was at work")
-		failure.State = strings.TrimSpace(fmt.Sprintf("%s may say that %s is wanted; whoever holds the lease now decides about that. %s", l.operator, goalOf(l.step), l.said.Of(l.half).Undo))
+		failure := l.delegation.run.stopped(ctx, "while the operator was at work")
+		failure.State = strings.TrimSpace(fmt.Sprintf("%s may say that %s is wanted; whoever holds the lease now decides about that. %s", l.delegation.run.engine.operator, goalOf(l.step), l.said.Of(l.half).Undo))
 
 		return failure
 	}
 
 	failure := &Failure{
-		Summary: fmt.Sprintf("Unable to bring the cluster to %s through %s", goalOf(l.step), l.operator),
+		Summary: fmt.Sprintf("Unable to bring the cluster to %s through %s", goalOf(l.step), l.delegation.run.engine.operator),
 		Seen:    sentence(err.Error()), State: l.leave(ctx), Remedy: l.remedy(err), Err: err,
 	}
 
@@ -93,7 +93,7 @@ func (l *leg) failed(ctx context.Context, err error) error {
 		failure.Seen, failure.Remedy = sentence(cause.Error()), lostRemedy(cause)
 	case ctx.Err() != nil:
 		failure.Summary, failure.Err = "The upgrade was cancelled", cause
-		failure.Seen, failure.Remedy = "It was stopped while "+l.operator.String()+" was followed.", resumeRemedy
+		failure.Seen, failure.Remedy = "It was stopped while "+l.delegation.run.engine.operator.String()+" was followed.", resumeRemedy
 	case errors.As(err, &occupied):
 		failure.Seen, failure.Findings = "", occupied.findings
 	case errors.Is(err, ErrDeadline):
@@ -114,16 +114,16 @@ func (l *leg) leave(ctx context.Context) string {
 		return "The operator was asked for nothing."
 	}
 
-	kept, end := l.aftermath(ctx)
+	kept, end := l.delegation.run.engine.aftermath(ctx)
 	defer end()
 
 	err := l.withdraw(kept)
 
 	switch {
 	case errors.Is(err, cluster.ErrUnsupported):
-		return fmt.Sprintf("What was asked for cannot be taken back: the operator goes on trying for as long as %s says %s.", l.operator, goalOf(l.step))
+		return fmt.Sprintf("What was asked for cannot be taken back: the operator goes on trying for as long as %s says %s.", l.delegation.run.engine.operator, goalOf(l.step))
 	case err != nil:
-		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still say that %s is wanted, for as long as which its operator goes on trying: %v", l.operator, goalOf(l.step), err)) +
+		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still say that %s is wanted, for as long as which its operator goes on trying: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
 			" " + l.said.Of(l.half).Undo)
 	default:
 		return "What was asked for was taken back, so that the operator does not begin again; what it is at may go on."

@@ -48,11 +48,11 @@ func (e *Engine) leftBehind(ctx context.Context, snapshot cluster.Snapshot) bool
 
 // tidy takes back what nobody needs any more, once the cluster is at the target.
 func (d *delegation) tidy(ctx context.Context) {
-	bounded, cancel := d.clock.WithTimeout(ctx, askPatience)
+	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, askPatience)
 	defer cancel()
 
-	err := d.waitClosely(bounded, "", fmt.Sprintf("%s to be tidied up", d.operator), pollOperator, func(ctx context.Context) (bool, string, error) {
-		report, err := d.operator.Report(ctx)
+	err := d.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be tidied up", d.run.engine.operator), pollOperator, func(ctx context.Context) (bool, string, error) {
+		report, err := d.run.engine.operator.Report(ctx)
 		if err == nil {
 			_, err = d.clear(ctx, report)
 		}
@@ -64,7 +64,7 @@ func (d *delegation) tidy(ctx context.Context) {
 		return err == nil, "", err
 	})
 	if err != nil {
-		d.warn(fmt.Sprintf("what earlier runs left on %s could not be taken away: %v", d.operator, err))
+		d.run.engine.warn(fmt.Sprintf("what earlier runs left on %s could not be taken away: %v", d.run.engine.operator, err))
 	}
 }
 
@@ -73,7 +73,7 @@ func (d *delegation) tidy(ctx context.Context) {
 // it any more), or what was reached and is still asked for.
 func (d *delegation) clear(ctx context.Context, report cluster.OperatorReport) (found bool, err error) {
 	if cluster.IsRun(report.Hold) {
-		return true, d.once(ctx, func(ctx context.Context) error { return d.operator.Release(ctx, report.Hold) })
+		return true, d.run.engine.once(ctx, func(ctx context.Context) error { return d.run.engine.operator.Release(ctx, report.Hold) })
 	}
 
 	for _, half := range halves {
@@ -82,7 +82,7 @@ func (d *delegation) clear(ctx context.Context, report cluster.OperatorReport) (
 			continue
 		}
 
-		err := d.once(ctx, func(ctx context.Context) error { return d.operator.Withdraw(ctx, half, to) })
+		err := d.run.engine.once(ctx, func(ctx context.Context) error { return d.run.engine.operator.Withdraw(ctx, half, to) })
 		if !errors.Is(err, cluster.ErrUnsupported) {
 			return true, err
 		}

@@ -17,7 +17,7 @@ import (
 
 // leg is one thing that the operator is asked for: a half and a version.
 type leg struct {
-	*delegation
+	delegation *delegation
 
 	step plan.Step
 	half cluster.Half
@@ -70,11 +70,11 @@ func (l *leg) run(ctx context.Context) error {
 	}
 
 	// An operator that forgets to would begin again.
-	kept, end := l.outlasting(ctx)
+	kept, end := l.delegation.run.engine.outlasting(ctx)
 	defer end()
 
 	if err := l.withdraw(kept); err != nil && !errors.Is(err, cluster.ErrUnsupported) {
-		l.warn(fmt.Sprintf("%s still says that %s is wanted, although it is reached: %v", l.operator, goalOf(l.step), err))
+		l.delegation.run.engine.warn(fmt.Sprintf("%s still says that %s is wanted, although it is reached: %v", l.delegation.run.engine.operator, goalOf(l.step), err))
 	}
 
 	return nil
@@ -83,14 +83,14 @@ func (l *leg) run(ctx context.Context) error {
 // follow waits until every node is seen to be there. What the operator says tells
 // when to look, and when there is nothing left to wait for.
 func (l *leg) follow(ctx context.Context) error {
-	what := fmt.Sprintf("the operator of %s to bring the cluster to %s", l.operator, goalOf(l.step))
+	what := fmt.Sprintf("the operator of %s to bring the cluster to %s", l.delegation.run.engine.operator, goalOf(l.step))
 
-	return l.waitClosely(ctx, "", what, pollOperator, func(ctx context.Context) (bool, string, error) {
-		if _, _, err := l.lock.holds(ctx); err != nil {
+	return l.delegation.run.engine.waitClosely(ctx, "", what, pollOperator, func(ctx context.Context) (bool, string, error) {
+		if _, _, err := l.delegation.run.lock.holds(ctx); err != nil {
 			return false, "", err
 		}
 
-		report, err := l.operator.Report(ctx)
+		report, err := l.delegation.run.engine.operator.Report(ctx)
 		if err != nil && !cluster.Heals(err) {
 			return false, "", err
 		}
@@ -117,11 +117,11 @@ func (l *leg) hear(report cluster.OperatorReport) {
 	said, before := report.Of(l.half), l.said.Of(l.half)
 
 	if said.Message != before.Message && said.Message != "" {
-		l.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s: %s", l.operator, said.Message)})
+		l.delegation.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s: %s", l.delegation.run.engine.operator, said.Message)})
 	}
 
 	if said.Status != before.Status || said.Message != before.Message || said.Progress != before.Progress || said.Target != before.Target {
-		l.changed = l.clock.Now()
+		l.changed = l.delegation.run.engine.clock.Now()
 	}
 
 	first, gone := l.before.Of(l.half), l.stood && said.Target == ""
@@ -137,27 +137,27 @@ func (l *leg) hear(report cluster.OperatorReport) {
 	case !claims:
 		l.claimed = time.Time{}
 	case l.claimed.IsZero():
-		l.claimed = l.clock.Now()
+		l.claimed = l.delegation.run.engine.clock.Now()
 	}
 }
 
 // look looks at the nodes where there is reason to, and tells whether the leg is
 // done. An operator that is at work is not: it may be cleaning up after itself.
 func (l *leg) look(ctx context.Context) (bool, error) {
-	now := l.clock.Now()
+	now := l.delegation.run.engine.clock.Now()
 	if now.Sub(l.looked) < lookEvery && l.claimed.IsZero() && !l.changed.After(l.looked) {
 		return false, nil
 	}
 
-	snapshot, err := l.Observe(ctx)
+	snapshot, err := l.delegation.run.engine.Observe(ctx)
 	if err != nil {
 		return false, onlyFatal(err)
 	}
 
-	l.looked, l.snapshot = now, snapshot
+	l.looked, l.delegation.snapshot = now, snapshot
 
 	if running := versionsIn(snapshot); running != l.running && snapshot.KubernetesError == nil {
-		l.running, l.changed, l.noticed = running, l.clock.Now(), l.noticed || l.running != ""
+		l.running, l.changed, l.noticed = running, l.delegation.run.engine.clock.Now(), l.noticed || l.running != ""
 	}
 
 	l.ails = l.arrived(snapshot)
@@ -198,7 +198,7 @@ func (l *leg) words() string {
 
 // hopeless is why there is nothing left to wait for.
 func (l *leg) hopeless() error {
-	now, said := l.clock.Now(), l.said.Of(l.half)
+	now, said := l.delegation.run.engine.clock.Now(), l.said.Of(l.half)
 
 	switch {
 	case l.spoke && said.Status == cluster.OperatorFailed:
@@ -209,9 +209,9 @@ func (l *leg) hopeless() error {
 		return fmt.Errorf("%w says that it is blocked%s", ErrOperator, quoted(said.Message))
 	case !l.claimed.IsZero() && now.Sub(l.claimed) >= claimPatience && now.Sub(l.changed) >= claimPatience:
 		return fmt.Errorf("%w says that it is done%s, and the cluster is not: %s", ErrOperator, quoted(said.Message), l.ails)
-	case now.Sub(l.changed) >= l.request.Policy.NodeTimeout:
-		return fmt.Errorf("%w made no progress within node_timeout (%s); it last said %s", ErrOperator, l.request.Policy.NodeTimeout, l.words())
-	case l.late():
+	case now.Sub(l.changed) >= l.delegation.run.request.Policy.NodeTimeout:
+		return fmt.Errorf("%w made no progress within node_timeout (%s); it last said %s", ErrOperator, l.delegation.run.request.Policy.NodeTimeout, l.words())
+	case l.delegation.run.late():
 		return fmt.Errorf("%w: %s", ErrDeadline, l.words())
 	default:
 		return nil

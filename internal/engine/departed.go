@@ -15,7 +15,7 @@ import (
 // and the rest of the cluster does not have to stop for it. All names are right
 // when a run begins, or it would not have.
 func (s *schedule) policy(observed cluster.Snapshot) cluster.Policy {
-	asked := s.request.Policy
+	asked := s.run.request.Policy
 	if !s.begun || observed.KubernetesError != nil || observed.DiscoveryError != nil {
 		return asked
 	}
@@ -59,7 +59,7 @@ func (s *schedule) hasLeft(there map[string]bool, name string) bool {
 
 	if !s.departed[name] {
 		s.departed[name] = true
-		s.emit(cluster.Event{Kind: cluster.EventWarning, Node: name, Text: fmt.Sprintf(
+		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: name, Text: fmt.Sprintf(
 			"%s, which canary or node_overrides names, has left the cluster; the run goes on without it", name)})
 	}
 

@@ -15,7 +15,7 @@ import (
 // drain moves the workloads off a cordoned node by eviction, so that their
 // budgets are respected, and waits until they are gone.
 func (t *turn) drain(ctx context.Context) error {
-	policy := t.request.Policy.Drain
+	policy := t.run.request.Policy.Drain
 	if !policy.Enabled {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (t *turn) drain(ctx context.Context) error {
 	}
 
 	if !elsewhere {
-		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "no other node can take workloads, so the node is only cordoned and its pods stop with it"})
+		t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "no other node can take workloads, so the node is only cordoned and its pods stop with it"})
 
 		return nil
 	}
@@ -41,7 +41,7 @@ func (t *turn) drain(ctx context.Context) error {
 	case err == nil || t.whole.Err() != nil || !errors.Is(err, context.DeadlineExceeded), errors.As(err, &unguarded):
 		return err
 	case ctx.Err() != nil && len(left) > 0:
-		return &drainError{timeout: t.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
+		return &drainError{timeout: t.run.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
 	case ctx.Err() != nil:
 		return err
 	}
@@ -58,10 +58,10 @@ func (t *turn) drain(ctx context.Context) error {
 func (t *turn) roomElsewhere(ctx context.Context) (bool, error) {
 	var nodes []cluster.KubeNode
 
-	err := t.wait(ctx, t.step.Node, "the list of nodes", func(ctx context.Context) (bool, string, error) {
+	err := t.run.engine.wait(ctx, t.step.Node, "the list of nodes", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		nodes, err = t.kubernetes.Nodes(ctx)
+		nodes, err = t.run.engine.kubernetes.Nodes(ctx)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
@@ -69,22 +69,22 @@ func (t *turn) roomElsewhere(ctx context.Context) (bool, error) {
 		return true, "", nil
 	})
 
-	others := t.traffic.others(t.step.Node)
+	others := t.run.traffic.others(t.step.Node)
 
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]
 
 		// A cordon that an earlier run left is taken away in a turn of this one.
-		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !t.request.Policy.Holds(n.Name)
+		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !t.run.request.Policy.Holds(n.Name)
 
-		return n.Name != t.step.Node && (left || roomOn(n, t.run.run, busy) != noRoom)
+		return n.Name != t.step.Node && (left || roomOn(n, t.run.engine.run, busy) != noRoom)
 	}), err
 }
 
 // evictAll asks for evictions until no pod is left or the drain's time is up.
 // It returns what is left and why.
 func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error) {
-	bounded, cancel := t.clock.WithTimeout(ctx, t.request.Policy.Drain.Timeout)
+	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, t.run.request.Policy.Drain.Timeout)
 	defer cancel()
 
 	err = t.emptied(bounded, func(ctx context.Context, pods []cluster.Pod) error {
@@ -99,11 +99,11 @@ func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error)
 				continue
 			}
 
-			if err := t.once(ctx, func(ctx context.Context) error { return t.kubernetes.Evict(ctx, pod) }); err != nil {
+			if err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.kubernetes.Evict(ctx, pod) }); err != nil {
 				left[pod.String()] = err.Error()
 
 				// What is never evicted is deleted in the end, where that is asked for.
-				if deletes := t.request.Policy.Drain.OnTimeout == cluster.DrainDelete; !cluster.Heals(err) && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
+				if deletes := t.run.request.Policy.Drain.OnTimeout == cluster.DrainDelete; !cluster.Heals(err) && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
 					return fmt.Errorf("evicting pod %s: %w", pod, err)
 				}
 			}
@@ -118,9 +118,9 @@ func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error)
 // deleteAll deletes what could not be evicted in time, budgets or not: the
 // configuration asked for it.
 func (t *turn) deleteAll(ctx context.Context) error {
-	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
+	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
 
-	bounded, cancel := t.clock.WithTimeout(ctx, t.request.Policy.Drain.Timeout)
+	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, t.run.request.Policy.Drain.Timeout)
 	defer cancel()
 
 	return t.emptied(bounded, func(ctx context.Context, pods []cluster.Pod) error {
@@ -131,7 +131,7 @@ func (t *turn) deleteAll(ctx context.Context) error {
 				continue
 			}
 
-			if err := t.once(ctx, func(ctx context.Context) error { return t.kubernetes.DeletePod(ctx, pod) }); err != nil && !cluster.Heals(err) {
+			if err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.kubernetes.DeletePod(ctx, pod) }); err != nil && !cluster.Heals(err) {
 				return fmt.Errorf("deleting pod %s: %w", pod, err)
 			}
 		}
@@ -147,15 +147,15 @@ func (t *turn) removable(ctx context.Context, pod cluster.Pod) (bool, error) {
 		return false, nil
 	}
 
-	ok, _, err := t.lock.holds(ctx)
+	ok, _, err := t.run.lock.holds(ctx)
 
 	return ok, err
 }
 
 // emptied removes pods the given way until the node has none left.
 func (t *turn) emptied(ctx context.Context, remove func(context.Context, []cluster.Pod) error) error {
-	return t.wait(ctx, t.step.Node, "the pods to leave "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
+	return t.run.engine.wait(ctx, t.step.Node, "the pods to leave "+t.step.Node, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
@@ -163,7 +163,7 @@ func (t *turn) emptied(ctx context.Context, remove func(context.Context, []clust
 			return false, seen, err
 		}
 
-		pods, err := t.kubernetes.PodsToEvict(ctx, t.step.Node)
+		pods, err := t.run.engine.kubernetes.PodsToEvict(ctx, t.step.Node)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
@@ -186,7 +186,7 @@ func (t *turn) emptied(ctx context.Context, remove func(context.Context, []clust
 // the pods come back as quickly as they are evicted. Somebody may take it away by
 // mistake, and it is set once more; who does so again means it.
 func (t *turn) staysCordoned(ctx context.Context) (ok bool, seen string, err error) {
-	nodes, err := t.kubernetes.Nodes(ctx)
+	nodes, err := t.run.engine.kubernetes.Nodes(ctx)
 	if err != nil {
 		return false, err.Error(), onlyFatal(err)
 	}
@@ -206,7 +206,7 @@ func (t *turn) staysCordoned(ctx context.Context) (ok bool, seen string, err err
 	}
 
 	t.uncordoned = true
-	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
+	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
 
 	return true, "", nil
 }
@@ -240,7 +240,7 @@ func (t *turn) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) 
 		return false, nil
 	}
 
-	nodes, err := t.kubernetes.Nodes(ctx)
+	nodes, err := t.run.engine.kubernetes.Nodes(ctx)
 	if err != nil {
 		return false, onlyFatal(err)
 	}

@@ -31,7 +31,7 @@ func (s *schedule) end(over ending) {
 	defer over.release()
 
 	if over.err != nil {
-		s.emit(stoppedTurn(over))
+		s.run.emit(stoppedTurn(over))
 	}
 
 	switch {
@@ -40,13 +40,13 @@ func (s *schedule) end(over ending) {
 		// A node that was moved is watched from the end of its turn on, before any
 		// other turn can take it for one that nobody waits for.
 		if over.step.Component == cluster.Kubelet {
-			s.settling.begin(over.step, over.ready, s.clock.Now())
+			s.run.settling.begin(over.step, over.ready, s.run.engine.clock.Now())
 		}
 	case errors.Is(over.err, errStoodDown):
-		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
 		s.obstacle.hesitate = true
 	case errors.Is(over.err, errNoRoom):
-		s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
 		s.obstacle.hesitate = true
 	default:
 		s.fail(over.err)
@@ -75,16 +75,16 @@ func (s *schedule) fail(err error) {
 		return
 	case s.failure == nil:
 		s.failure = err
-		s.starts.stop()
+		s.run.starts.stop()
 
 		return
 	case !errors.As(s.failure, &first) || !errors.As(err, &other):
-		s.emit(cluster.Event{Kind: cluster.EventWarning, Text: err.Error(), Err: err})
+		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Text: err.Error(), Err: err})
 
 		return
 	}
 
-	s.emit(cluster.Event{Kind: cluster.EventWarning, Node: other.Node, Text: other.Summary + ": " + other.Seen, Err: err})
+	s.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: other.Node, Text: other.Summary + ": " + other.Seen, Err: err})
 
 	first.Excerpts = append(first.Excerpts, other.Excerpts...)
 	first.Findings = append(first.Findings, cluster.Finding{

@@ -86,10 +86,10 @@ func (t *turn) storedImage(ctx context.Context, err error) string {
 		return ""
 	}
 
-	bounded, cancel := t.aftermath(ctx)
+	bounded, cancel := t.run.engine.aftermath(ctx)
 	defer cancel()
 
-	digest, unknown := t.talos.ImageDigest(bounded, t.step.Address, t.entry.Image)
+	digest, unknown := t.run.engine.talos.ImageDigest(bounded, t.step.Address, t.entry.Image)
 	if unknown != nil {
 		return ""
 	}

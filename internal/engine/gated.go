@@ -41,12 +41,12 @@ func (r *run) gated(ctx context.Context, node string) error {
 	// since is when each gate was last seen open.
 	since := make([]time.Time, len(gates))
 	for index := range since {
-		since[index] = r.clock.Now()
+		since[index] = r.engine.clock.Now()
 	}
 
 	last := "they were just asked"
 
-	return r.wait(ctx, node, "the gates to hold", func(ctx context.Context) (bool, string, error) {
+	return r.engine.wait(ctx, node, "the gates to hold", func(ctx context.Context) (bool, string, error) {
 		if err := r.over(); err != nil {
 			return false, "", fmt.Errorf("%w; last seen: %s", err, last)
 		}
@@ -56,7 +56,7 @@ func (r *run) gated(ctx context.Context, node string) error {
 			return false, "", err
 		}
 
-		answers, now := askAll(ctx, gates, node), r.clock.Now()
+		answers, now := askAll(ctx, gates, node), r.engine.clock.Now()
 
 		for index, finding := range answers {
 			if finding.Found == "" || len(r.traffic.others(node)) > 0 {
@@ -113,14 +113,14 @@ func (r *run) hasGates() bool {
 // awaitGates waits for the gates before a node is taken out of service. One that
 // an earlier run has only cordoned is put back when they do not come to hold.
 func (t *turn) awaitGates(ctx context.Context) error {
-	waits := t.step.Finish && !t.step.Canary && len(t.request.Policy.Canary) > 0
-	if t.armed || t.step.Done || waits || !t.hasGates() {
+	waits := t.step.Finish && !t.step.Canary && len(t.run.request.Policy.Canary) > 0
+	if t.armed || t.step.Done || waits || !t.run.hasGates() {
 		return nil
 	}
 
 	t.doing(cluster.StepGates, "")
 
-	err := t.gated(ctx, t.step.Node)
+	err := t.run.gated(ctx, t.step.Node)
 	if err != nil && t.step.Finish {
 		t.cordoned = true
 	}
@@ -131,13 +131,13 @@ func (t *turn) awaitGates(ctx context.Context) error {
 // awaitGates waits for the gates before a component is restarted. One that was
 // configured already, and may be what keeps a gate from holding, is finished.
 func (c *replacement) awaitGates(ctx context.Context) error {
-	if !c.changes() || !c.hasGates() {
+	if !c.changes() || !c.run.hasGates() {
 		return nil
 	}
 
 	c.doing(cluster.StepGates, "")
 
-	if err := ungatedTurn(c.gated(ctx, c.step.Node)); err != nil && !errors.Is(err, errStoodDown) {
+	if err := ungatedTurn(c.run.gated(ctx, c.step.Node)); err != nil && !errors.Is(err, errStoodDown) {
 		return c.failure(ctx, err)
 	} else if err != nil {
 		return err
@@ -249,11 +249,11 @@ func ask(ctx context.Context, gate cluster.Gate, node string) (cluster.Finding, 
 func (s *schedule) ungated(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return undisturbed(s.stopped(ctx, "while the gates were waited for; no node was disturbed"+lastSeen(err)))
+		return undisturbed(s.run.stopped(ctx, "while the gates were waited for; no node was disturbed"+lastSeen(err)))
 	case errors.Is(err, ErrWindow):
-		return undisturbed(s.outside(err, "No node was disturbed while the gates were waited for."))
+		return undisturbed(s.run.outside(err, "No node was disturbed while the gates were waited for."))
 	case errors.Is(err, ErrDeadline):
-		return undisturbed(s.overtime("No node was disturbed while the gates were waited for. " + sentence(err.Error())))
+		return undisturbed(s.run.overtime("No node was disturbed while the gates were waited for. " + sentence(err.Error())))
 	}
 
 	return undisturbed(&Failure{

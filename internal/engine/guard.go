@@ -87,10 +87,10 @@ func (t *turn) guarded(ctx context.Context, before string) error {
 func (t *turn) guardedThen(ctx context.Context, before string, then look) error {
 	patience := guardPatience
 	if t.armed {
-		patience = t.request.Policy.NodeTimeout
+		patience = t.run.request.Policy.NodeTimeout
 	}
 
-	bounded, cancel := t.clock.WithTimeout(ctx, patience)
+	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, patience)
 	defer cancel()
 
 	var (
@@ -98,8 +98,8 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 		failed error
 	)
 
-	err := t.wait(bounded, t.step.Node, "it to be safe to "+before+" "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
+	err := t.run.engine.wait(bounded, t.step.Node, "it to be safe to "+before+" "+t.step.Node, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
@@ -126,11 +126,11 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 		}
 
 		// The observation took its time; the lease must have outlived it.
-		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok || then == nil {
+		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok || then == nil {
 			return ok, seen, err
 		}
 
-		if t.clock.Now().Sub(t.looked) > observationAge {
+		if t.run.engine.clock.Now().Sub(t.looked) > observationAge {
 			return false, "the look at the cluster took too long to act on it", nil
 		}
 
@@ -155,27 +155,27 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 // next has to rest on a fresh one.
 func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
 	seen := situation{
-		step: t.step, run: t.run.run, policy: t.request.Policy, share: t.request.Policy.MaxUnavailable,
-		cordoning: cordoning && t.request.Policy.Drain.Enabled, returning: t.returning,
+		step: t.step, run: t.run.engine.run, policy: t.run.request.Policy, share: t.run.request.Policy.MaxUnavailable,
+		cordoning: cordoning && t.run.request.Policy.Drain.Enabled, returning: t.returning,
 	}
 
 	if cordoning && !t.armed && !t.cordoned {
-		seen.closed = t.closed(ctx, t.step.Node)
+		seen.closed = t.run.closed(ctx, t.step.Node)
 	}
 
 	if !t.armed {
-		seen.intruded = t.intruded(ctx, true)
+		seen.intruded = t.run.intruded(ctx, true)
 	}
 
 	vitals, vitalsErr := cluster.Vitals{}, error(nil)
 	if !t.armed {
-		vitals, vitalsErr = t.talos.Vitals(ctx, t.step.Address)
+		vitals, vitalsErr = t.run.engine.talos.Vitals(ctx, t.step.Address)
 	}
 
-	steps := t.traffic.count()
+	steps := t.run.traffic.count()
 
-	snapshot, err := t.observe(ctx, func(node cluster.Node) bool {
-		moved := !t.armed && (slices.Contains(t.request.Policy.Canary, node.Name) || t.settling.watches(node.Name))
+	snapshot, err := t.run.engine.observe(ctx, func(node cluster.Node) bool {
+		moved := !t.armed && (slices.Contains(t.run.request.Policy.Canary, node.Name) || t.run.settling.watches(node.Name))
 
 		return moved || node.Role == cluster.ControlPlane || node.Name == t.step.Node
 	})
@@ -183,10 +183,10 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 		return nil, err
 	}
 
-	seen.Snapshot, seen.others = snapshot, t.traffic.others(t.step.Node)
+	seen.Snapshot, seen.others = snapshot, t.run.traffic.others(t.step.Node)
 
 	if !t.armed {
-		seen.unsettled = t.settling.unsettled(seen, t.clock.Now(), t.touched(cordoning))
+		seen.unsettled = t.run.settling.unsettled(seen, t.run.engine.clock.Now(), t.touched(cordoning))
 	}
 
 	node, found := snapshot.Node(t.step.Node)
@@ -196,7 +196,7 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 
 	var findings []cluster.Finding
 
-	for _, guard := range t.guards {
+	for _, guard := range t.run.guards {
 		if !guard.unarmed || !t.armed {
 			findings = append(findings, guard.check(seen)...)
 		}
@@ -212,7 +212,7 @@ func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, erro
 		}
 	}
 
-	return t.standing(findings), nil
+	return t.run.standing(findings), nil
 }
 
 // guardError is a guard that did not come to hold.

@@ -121,7 +121,7 @@ func standBack(findings []cluster.Finding) error {
 // moved before has to become well first. One that has cordoned its node, and nothing
 // more, gives it back only to the budget: others used that up meanwhile.
 func (t *turn) standsBack(findings []cluster.Finding, cordoning bool) bool {
-	beside := len(t.traffic.others(t.step.Node)) > 0
+	beside := len(t.run.traffic.others(t.step.Node)) > 0
 
 	// A gate that is closed as well is waited for when there is room.
 	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })

@@ -44,20 +44,20 @@ func (r *run) hold(ctx context.Context) error {
 // has taken the hold away. Once the run has begun, a status that says so is its own.
 func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
 	switch {
-	case r.operator == nil:
+	case r.engine.operator == nil:
 		return nil
-	case begun && r.beside.spared(r.clock.Now()):
+	case begun && r.beside.spared(r.engine.clock.Now()):
 		return r.beside.last()
 	}
 
 	var failed error
 
 	for range holdAttempts {
-		report, err := r.operator.Report(ctx)
+		report, err := r.engine.operator.Report(ctx)
 		if err != nil {
 			// What was seen last counts: publishing stops no upgrade, and an operator
 			// at work does not stop because nobody can look.
-			r.beside.fail(r.clock.Now())
+			r.beside.fail(r.engine.clock.Now())
 
 			return r.beside.last()
 		}
@@ -66,18 +66,18 @@ func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
 			report.Talos.Status, report.Kubernetes.Status = "", ""
 		}
 
-		blocking := cluster.Blocking(r.judgeOperator(report, nil, r.request))
+		blocking := cluster.Blocking(r.engine.judgeOperator(report, nil, r.request))
 		r.beside.note(blocking, report.Unhold)
 
 		switch {
 		case len(blocking) > 0 || report.Passive:
 			return blocking
-		case report.Hold == r.run:
+		case report.Hold == r.engine.run:
 			r.beside.hold()
 
 			return nil
 		case report.Hold != "" && !cluster.IsRun(report.Hold):
-			r.warnOnce(fmt.Sprintf("the operator of %s is kept from acting by somebody else (%q), which is left as it is: the upgrade relies on it to stay", r.operator, report.Hold))
+			r.engine.warnOnce(fmt.Sprintf("the operator of %s is kept from acting by somebody else (%q), which is left as it is: the upgrade relies on it to stay", r.engine.operator, report.Hold))
 
 			return nil
 		}
@@ -85,14 +85,14 @@ func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
 		// Even an attempt that fails may have taken effect.
 		r.beside.hold()
 
-		failed = r.once(ctx, func(ctx context.Context) error { return r.operator.Hold(ctx, r.run, report.Hold) })
+		failed = r.engine.once(ctx, func(ctx context.Context) error { return r.engine.operator.Hold(ctx, r.engine.run, report.Hold) })
 		if !errors.Is(failed, cluster.ErrConflict) {
 			break
 		}
 	}
 
 	if failed != nil && ctx.Err() == nil {
-		r.warnOnce(fmt.Sprintf("the operator of %s could not be kept from acting: %v. It may change the cluster at the same time if somebody asks it to", r.operator, failed))
+		r.engine.warnOnce(fmt.Sprintf("the operator of %s could not be kept from acting: %v. It may change the cluster at the same time if somebody asks it to", r.engine.operator, failed))
 	}
 
 	return nil
@@ -115,8 +115,8 @@ func (r *run) letGo(ctx context.Context) {
 	var err error
 
 	for range 2 {
-		kept, end := r.within(ctx, freeMost)
-		err = r.free(kept, r.run)
+		kept, end := r.engine.within(ctx, freeMost)
+		err = r.engine.free(kept, r.engine.run)
 		end()
 
 		if err == nil || ctx.Err() == nil {
@@ -125,36 +125,36 @@ func (r *run) letGo(ctx context.Context) {
 	}
 
 	if err != nil {
-		r.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.operator, r.run, err, r.beside.byHand())))
+		r.engine.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.engine.operator, r.engine.run, err, r.beside.byHand())))
 	}
 }
 
 // settle tells the operator what the cluster runs, as long as it is held: what it
 // remembers while it is at work is its own.
 func (r *run) settle(ctx context.Context, talos, kubernetes version.Version) {
-	kept, end := r.aftermath(ctx)
+	kept, end := r.engine.aftermath(ctx)
 	defer end()
 
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 
-		kept, cancel = r.clock.WithTimeout(kept, settleHurried)
+		kept, cancel = r.engine.clock.WithTimeout(kept, settleHurried)
 		defer cancel()
 	}
 
-	report, err := r.operator.Report(kept)
+	report, err := r.engine.operator.Report(kept)
 	if err == nil {
 		r.beside.note(nil, report.Unhold)
 
-		if report.Hold != r.run {
+		if report.Hold != r.engine.run {
 			return
 		}
 
-		err = r.operator.Settle(kept, talos, kubernetes)
+		err = r.engine.operator.Settle(kept, talos, kubernetes)
 	}
 
 	if err != nil {
-		r.warn(fmt.Sprintf("what the operator of %s remembers of the versions could not be brought up to date (Talos %s, Kubernetes %s): %v", r.operator, talos, kubernetes, err))
+		r.engine.warn(fmt.Sprintf("what the operator of %s remembers of the versions could not be brought up to date (Talos %s, Kubernetes %s): %v", r.engine.operator, talos, kubernetes, err))
 	}
 }
 

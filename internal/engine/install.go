@@ -22,8 +22,8 @@ func (t *turn) install(ctx context.Context) error {
 	t.doing(cluster.StepInstall, t.step.Image)
 
 	t.armed = true
-	result, err := t.talos.Install(ctx, t.step.Address, t.step.Image)
-	t.traffic.stepped(t.step.Role)
+	result, err := t.run.engine.talos.Install(ctx, t.step.Address, t.step.Image)
+	t.run.traffic.stepped(t.step.Role)
 
 	if len(result.Output) > 0 {
 		t.ran++
@@ -31,7 +31,7 @@ func (t *turn) install(ctx context.Context) error {
 
 	switch {
 	case err == nil && result.Exit == 0:
-		kept, cancel := t.outlasting(ctx)
+		kept, cancel := t.run.engine.outlasting(ctx)
 		defer cancel()
 
 		return t.record(kept, cluster.PhaseInstalled)
@@ -50,7 +50,7 @@ func (t *turn) install(ctx context.Context) error {
 	// The stream broke: the installer runs to its end without us. The reboot
 	// shows whether it succeeded; running it again could destroy the system
 	// that the node would fall back to.
-	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the installer's outcome is unknown, a reboot will show it: " + err.Error()})
+	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the installer's outcome is unknown, a reboot will show it: " + err.Error()})
 
 	return t.awaitInstaller(ctx)
 }
@@ -97,8 +97,8 @@ func (i *installerError) Unwrap() error { return ErrInstaller }
 func (t *turn) awaitInstaller(ctx context.Context) error {
 	t.doing(cluster.StepInstaller, "")
 
-	return t.wait(ctx, t.step.Node, "the installer on "+t.step.Node+" to be idle", func(ctx context.Context) (bool, string, error) {
-		idle, err := t.talos.InstallerIdle(ctx, t.step.Address)
+	return t.run.engine.wait(ctx, t.step.Node, "the installer on "+t.step.Node+" to be idle", func(ctx context.Context) (bool, string, error) {
+		idle, err := t.run.engine.talos.InstallerIdle(ctx, t.step.Address)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
@@ -136,7 +136,7 @@ func (t *turn) restart(ctx context.Context) error {
 		}
 
 		// A context that ended is noticed by the guards.
-		_ = t.clock.Sleep(ctx, pollFirst)
+		_ = t.run.engine.clock.Sleep(ctx, pollFirst)
 	}
 }
 
@@ -145,8 +145,8 @@ func (t *turn) restart(ctx context.Context) error {
 func (t *turn) reboot(ctx context.Context) error {
 	t.doing(cluster.StepReboot, "")
 
-	err := t.once(ctx, func(ctx context.Context) error {
-		return t.talos.Reboot(ctx, t.step.Address, t.request.Policy.RebootMode)
+	err := t.run.engine.once(ctx, func(ctx context.Context) error {
+		return t.run.engine.talos.Reboot(ctx, t.step.Address, t.run.request.Policy.RebootMode)
 	})
 	if err != nil && cluster.Heals(err) {
 		return nil
@@ -167,19 +167,19 @@ func (t *turn) abdicate(ctx context.Context, before string) error {
 		return err
 	}
 
-	view, err := t.talos.Etcd(ctx, t.step.Address)
+	view, err := t.run.engine.talos.Etcd(ctx, t.step.Address)
 	if err != nil || view.Status.Leader != view.Status.MemberID || len(view.Members) < 2 {
 		// A member that cannot be asked is the guards' affair.
 		return onlyFatal(err)
 	}
 
-	if ok, _, err := t.lock.holds(ctx); err != nil || !ok {
+	if ok, _, err := t.run.lock.holds(ctx); err != nil || !ok {
 		return err
 	}
 
 	// Best effort: an election after the reboot is the worst that can happen.
-	if err := t.once(ctx, func(ctx context.Context) error { return t.talos.ForfeitLeadership(ctx, t.step.Address) }); err != nil {
-		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
+	if err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.talos.ForfeitLeadership(ctx, t.step.Address) }); err != nil {
+		t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
 	}
 
 	return nil
@@ -206,10 +206,10 @@ func (t *turn) upgradeLegacy(ctx context.Context) error {
 	t.armed = true
 	// What was pulled before is in another store than the node installs from.
 	downloaded := t.allowed.hold(cluster.PullTimeout)
-	result, err := t.talos.Upgrade(ctx, t.step.Address, t.step.Image, t.request.Policy.RebootMode, downloaded)
+	result, err := t.run.engine.talos.Upgrade(ctx, t.step.Address, t.step.Image, t.run.request.Policy.RebootMode, downloaded)
 
 	downloaded()
-	t.traffic.stepped(t.step.Role)
+	t.run.traffic.stepped(t.step.Role)
 
 	switch {
 	case err == nil && result.Exit == 0:
@@ -247,10 +247,10 @@ func (t *turn) undone(ctx context.Context, failed error) error {
 // is lost then is only the difference between an install that never took and a
 // fallback, or that a rollback without any effect is not tried once more.
 func (t *turn) recordGoing(ctx context.Context, phase cluster.Phase) error {
-	kept, end := t.outlasting(ctx)
+	kept, end := t.run.engine.outlasting(ctx)
 	defer end()
 
-	bounded, cancel := t.clock.WithTimeout(kept, hurriedPatience)
+	bounded, cancel := t.run.engine.clock.WithTimeout(kept, hurriedPatience)
 	defer cancel()
 
 	err := t.record(bounded, phase)
@@ -267,16 +267,16 @@ func (t *turn) recordGoing(ctx context.Context, phase cluster.Phase) error {
 // accepted. A node that stays in service was never asked: this API leaves
 // nothing armed behind.
 func (t *turn) resumeLegacy(ctx context.Context) (outcome, error) {
-	since := t.clock.Now()
+	since := t.run.engine.clock.Now()
 
-	err := t.wait(ctx, t.step.Node, "the legacy upgrade of "+t.step.Node+" to show itself", func(ctx context.Context) (bool, string, error) {
-		machine, err := t.talos.Machine(ctx, t.step.Address)
+	err := t.run.engine.wait(ctx, t.step.Node, "the legacy upgrade of "+t.step.Node+" to show itself", func(ctx context.Context) (bool, string, error) {
+		machine, err := t.run.engine.talos.Machine(ctx, t.step.Address)
 
 		switch {
 		case err != nil && !cluster.Heals(err):
 			return false, "", err
 		case err == nil && machine.BootID == "":
-			since = t.clock.Now()
+			since = t.run.engine.clock.Now()
 
 			return false, bootUnknown, nil
 		case err != nil || machine.BootID != t.entry.BootID || machine.Stage != cluster.StageRunning:
@@ -285,7 +285,7 @@ func (t *turn) resumeLegacy(ctx context.Context) (outcome, error) {
 
 		t.runs = machine.Talos
 
-		return t.clock.Now().Sub(since) >= legacyQuiet, "the node is running as before", nil
+		return t.run.engine.clock.Now().Sub(since) >= legacyQuiet, "the node is running as before", nil
 	})
 
 	switch {

@@ -22,17 +22,17 @@ const installImagePatience = 2 * time.Minute
 func (t *turn) syncInstallImage() error {
 	ctx := t.whole
 	confirmed := t.open && t.entry.Image != "" && t.runs.Equal(t.entry.Target)
-	if !t.request.Policy.SyncInstallImage || !confirmed {
+	if !t.run.request.Policy.SyncInstallImage || !confirmed {
 		return nil
 	}
 
 	t.doing(cluster.StepInstallImage, t.entry.Image)
 
-	bounded, cancel := t.clock.WithTimeout(ctx, installImagePatience)
+	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, installImagePatience)
 	defer cancel()
 
-	err := t.wait(bounded, t.step.Node, "the installer image of "+t.step.Node+" to be configured", func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.lock.holds(ctx); err != nil || !ok {
+	err := t.run.engine.wait(bounded, t.step.Node, "the installer image of "+t.step.Node+" to be configured", func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
@@ -42,7 +42,7 @@ func (t *turn) syncInstallImage() error {
 		return err
 	}
 
-	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
+	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
 		"the node runs %s, and its machine configuration could not be made to name it: %v", t.entry.Image, err)})
 
 	return nil
@@ -51,7 +51,7 @@ func (t *turn) syncInstallImage() error {
 // nameInstallImage changes the configuration once, unless it names the image
 // already or has no place for it.
 func (t *turn) nameInstallImage(ctx context.Context) (bool, string, error) {
-	machine, err := t.talos.Machine(ctx, t.step.Address)
+	machine, err := t.run.engine.talos.Machine(ctx, t.step.Address)
 
 	switch {
 	case err != nil:
@@ -63,7 +63,7 @@ func (t *turn) nameInstallImage(ctx context.Context) (bool, string, error) {
 		return true, "", nil
 	}
 
-	err = t.talos.Configure(ctx, t.step.Address, cluster.ImageChange{
+	err = t.run.engine.talos.Configure(ctx, t.step.Address, cluster.ImageChange{
 		Component: cluster.Installer, From: machine.Config.InstallImage, To: t.entry.Image,
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ var errStale = errors.New("the node runs neither what the plan was made for nor 
 // notes that this is done: what another turn does from now on, it does after a
 // look of its own that is newer.
 func (t *turn) claim() bool {
-	return t.clock.Now().Sub(t.looked) <= observationAge && t.traffic.claim(t.steps, t.step.Role, t.occupied)
+	return t.run.engine.clock.Now().Sub(t.looked) <= observationAge && t.run.traffic.claim(t.steps, t.step.Role, t.occupied)
 }
 
 // intend guards the node and records the intent. The record names the boot that
@@ -64,7 +64,7 @@ func (t *turn) intend(ctx context.Context, before string) error {
 
 		// Installing what another run installs as well could cost the node both of its
 		// systems, so the lease is read, however fresh it is.
-		ok, _, err := t.lock.look(ctx)
+		ok, _, err := t.run.lock.look(ctx)
 
 		switch {
 		case err != nil:
@@ -74,18 +74,18 @@ func (t *turn) intend(ctx context.Context, before string) error {
 		}
 
 		// A context that ended is noticed by the guards.
-		_ = t.clock.Sleep(ctx, pollFirst)
+		_ = t.run.engine.clock.Sleep(ctx, pollFirst)
 	}
 }
 
 // recall takes an intent back that nothing was done about, unless it is another
 // run's affair by now.
 func (t *turn) recall(ctx context.Context) error {
-	if _, _, lost := t.lock.state(); lost != nil || !t.open {
+	if _, _, lost := t.run.lock.state(); lost != nil || !t.open {
 		return nil
 	}
 
-	kept, cancel := t.outlasting(ctx)
+	kept, cancel := t.run.engine.outlasting(ctx)
 	defer cancel()
 
 	return t.forget(kept)
@@ -95,10 +95,10 @@ func (t *turn) recall(ctx context.Context) error {
 // written. Where that cannot be had the node is left as one that has none: the next
 // run looks at it all the same.
 func (t *turn) unrecord(ctx context.Context) error {
-	kept, end := t.outlasting(ctx)
+	kept, end := t.run.engine.outlasting(ctx)
 	defer end()
 
-	bounded, cancel := t.clock.WithTimeout(kept, hurriedPatience)
+	bounded, cancel := t.run.engine.clock.WithTimeout(kept, hurriedPatience)
 	defer cancel()
 
 	err := t.forget(bounded)

@@ -33,7 +33,7 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 	}
 
 	// Whoever asks for this knows when the context has ended.
-	observed, err := s.Observe(ctx)
+	observed, err := s.run.engine.Observe(ctx)
 	if ctx.Err() != nil {
 		return false, nil
 	}
@@ -46,14 +46,14 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 		return false, s.waitOut(ctx, err.Error(), func() error { return s.unobserved(err) })
 	}
 
-	s.snapshot, s.made = observed, s.unrepeated(plan.Make(observed, s.request.Target, s.policy(observed)))
-	s.journal.meet(observed.Nodes)
-	s.suspect(observed, s.busy)
-	s.tell(s.made.Findings)
+	s.snapshot, s.made = observed, s.unrepeated(plan.Make(observed, s.run.request.Target, s.policy(observed)))
+	s.run.journal.meet(observed.Nodes)
+	s.run.suspect(observed, s.busy)
+	s.run.engine.tell(s.made.Findings)
 
 	// Turns that are going on write it, and know better than an observation.
 	if observed.Journal != nil && len(s.busy) == 0 {
-		s.follow(*observed.Journal)
+		s.run.follow(*observed.Journal)
 	}
 
 	// A node that this run moves right now may be away.
@@ -72,7 +72,7 @@ func (s *schedule) look(ctx context.Context) (ready bool, err error) {
 // is of no use or has taken too long.
 func (s *schedule) hindered(ctx context.Context, blocking []cluster.Finding) error {
 	refuse := func() error {
-		failure := blocked(s.request.Target, blocking)
+		failure := blocked(s.run.request.Target, blocking)
 		if s.moved {
 			// How the cluster is left is known when all turns have ended.
 			failure.State = ""
@@ -93,7 +93,7 @@ func (s *schedule) hindered(ctx context.Context, blocking []cluster.Finding) err
 // waitOut waits a little for an obstacle to pass, or gives up when it has been
 // there for too long.
 func (s *schedule) waitOut(ctx context.Context, seen string, giveUp func() error) error {
-	now := s.clock.Now()
+	now := s.run.engine.clock.Now()
 	if s.obstacle.since.IsZero() {
 		s.obstacle = obstacle{since: now, announced: now, pause: pollFirst}
 	}
@@ -104,7 +104,7 @@ func (s *schedule) waitOut(ctx context.Context, seen string, giveUp func() error
 
 	if now.Sub(s.obstacle.announced) >= announceEvery {
 		s.obstacle.announced = now
-		s.emit(cluster.Event{Kind: cluster.EventWaiting, Text: "the cluster to be ready for the next node: " + seen})
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: "the cluster to be ready for the next node: " + seen})
 	}
 
 	pause := s.obstacle.pause

@@ -25,14 +25,14 @@ const incompletePatience = 2 * time.Minute
 // step is begun that they have to follow: a run that dies after the last node
 // leaves nothing else that would tell.
 func (s *schedule) due(ctx context.Context, next plan.Step) error {
-	current, _ := s.journal.read()
+	current, _ := s.run.journal.read()
 	if current.Manifests != nil || next.Component == cluster.Manifests || !synced(s.made.Steps) {
 		return nil
 	}
 
-	record := &cluster.ManifestsDue{Run: s.run.run, Written: s.clock.Now()}
+	record := &cluster.ManifestsDue{Run: s.run.engine.run, Written: s.run.engine.clock.Now()}
 
-	err := s.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
+	err := s.run.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
 	if err != nil {
 		return &Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: writableRemedy, Err: err}
 	}
@@ -48,7 +48,7 @@ func synced(steps []plan.Step) bool {
 // unrepeated drops a sync that this run has done already, where the policy does
 // not wait for what it changes: the pods of kube-proxy follow in their own time.
 func (s *schedule) unrepeated(made plan.Plan) plan.Plan {
-	if s.request.Policy.Kubernetes.Manifests.Timeout > 0 || len(made.Steps) == 0 {
+	if s.run.request.Policy.Kubernetes.Manifests.Timeout > 0 || len(made.Steps) == 0 {
 		return made
 	}
 
@@ -92,23 +92,23 @@ func (r *run) sync(ctx context.Context, step plan.Step) error {
 // applyManifests applies what a control plane renders. It is repeated for as
 // long as it fails in a way that may heal: each part of it may be.
 func (r *run) applyManifests(ctx context.Context) error {
-	if r.manifests == nil {
+	if r.engine.manifests == nil {
 		return errNoConnection
 	}
 
-	bounded, cancel := r.clock.WithTimeout(ctx, applyPatience)
+	bounded, cancel := r.engine.clock.WithTimeout(ctx, applyPatience)
 	defer cancel()
 
 	var missing error
 
-	begun := r.clock.Now()
+	begun := r.engine.clock.Now()
 
-	err := r.wait(bounded, "", "the bootstrap manifests to be applied", func(ctx context.Context) (bool, string, error) {
+	err := r.engine.wait(bounded, "", "the bootstrap manifests to be applied", func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		snapshot, err := r.observe(ctx, func(cluster.Node) bool { return true })
+		snapshot, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
@@ -126,9 +126,9 @@ func (r *run) applyManifests(ctx context.Context) error {
 			Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepApply, Text: "as " + renderer.Name + " renders them",
 		})
 
-		options.Incomplete = !options.Prune && r.clock.Now().Sub(begun) >= incompletePatience
+		options.Incomplete = !options.Prune && r.engine.clock.Now().Sub(begun) >= incompletePatience
 
-		changes, err := r.manifests.Apply(ctx, renderer.Address, options)
+		changes, err := r.engine.manifests.Apply(ctx, renderer.Address, options)
 		if errors.Is(err, cluster.ErrIncomplete) {
 			missing = err
 		}

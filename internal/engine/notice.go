@@ -50,7 +50,7 @@ func (e *Engine) tell(findings []cluster.Finding) {
 // standing are the findings that stop a run; what the policy skips is said.
 func (r *run) standing(findings []cluster.Finding) []cluster.Finding {
 	judged := r.request.Policy.Skip(findings)
-	r.tell(judged)
+	r.engine.tell(judged)
 
 	return cluster.Blocking(judged)
 }

@@ -15,9 +15,9 @@ const attributePublishTo = "publish_to"
 
 // operated is the check of the operator, before anything is begun.
 func (p *preflight) operated(ctx context.Context) []cluster.Finding {
-	report, err := p.operator.Report(ctx)
+	report, err := p.engine.operator.Report(ctx)
 
-	return p.judgeOperator(report, err, p.request)
+	return p.engine.judgeOperator(report, err, p.request)
 }
 
 // judgeOperator is what speaks against an upgrade beside the operator or, where

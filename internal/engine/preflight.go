@@ -43,7 +43,7 @@ type Examination struct {
 // Preflight makes all checks of a plan at once, within a bounded time, and
 // changes nothing. What the plan itself found is a part of the result.
 func (e *Engine) Preflight(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request, depth Depth) Examination {
-	p := &preflight{Engine: e, snapshot: snapshot, made: made, request: request}
+	p := &preflight{engine: e, snapshot: snapshot, made: made, request: request}
 
 	probes := append(p.probes(depth), p.moments()...)
 
@@ -52,7 +52,7 @@ func (e *Engine) Preflight(ctx context.Context, snapshot cluster.Snapshot, made 
 
 // preflight is an examination in the making.
 type preflight struct {
-	*Engine
+	engine *Engine
 
 	snapshot cluster.Snapshot
 	made     plan.Plan
@@ -95,7 +95,7 @@ func (p *preflight) examine(ctx context.Context, probes []probe) Examination {
 
 // ask asks all probes at once.
 func (p *preflight) ask(ctx context.Context, probes []probe) []cluster.Finding {
-	bounded, cancel := p.clock.WithTimeout(ctx, preflightPatience)
+	bounded, cancel := p.engine.clock.WithTimeout(ctx, preflightPatience)
 	defer cancel()
 
 	var group sync.WaitGroup
@@ -143,7 +143,7 @@ func checkRank(name string) int {
 func (p *preflight) probes(depth Depth) []probe {
 	probes := []probe{
 		{checks: []string{cluster.CheckDiskSpace, cluster.CheckTimeSync}, ask: p.vitals},
-		{checks: []string{cluster.CheckRemovals}, ask: func(ctx context.Context) []cluster.Finding { return p.removed(ctx, p.snapshot, p.made) }},
+		{checks: []string{cluster.CheckRemovals}, ask: func(ctx context.Context) []cluster.Finding { return p.engine.removed(ctx, p.snapshot, p.made) }},
 	}
 
 	away := p.snapshot.KubernetesError != nil
@@ -155,7 +155,7 @@ func (p *preflight) probes(depth Depth) []probe {
 		probes = append(probes, probe{checks: []string{cluster.CheckManifests}, ask: p.syncable})
 	}
 
-	if p.registry != nil {
+	if p.engine.registry != nil {
 		probes = append(probes, probe{checks: []string{cluster.CheckInstallerImage}, ask: p.images})
 	}
 
@@ -174,7 +174,7 @@ func (p *preflight) probes(depth Depth) []probe {
 		probes = append(probes, probe{checks: []string{cluster.CheckWindow}, ask: p.window})
 	}
 
-	if p.operator != nil {
+	if p.engine.operator != nil {
 		probes = append(probes, probe{checks: []string{cluster.CheckOperator}, ask: p.operated})
 	}
 
@@ -219,7 +219,7 @@ func (p *preflight) moments() []probe {
 // syncable finds out whether the bootstrap manifests could be synced, and what a
 // sync would change.
 func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
-	changes, err := p.outdated(ctx, p.snapshot, p.request.Policy)
+	changes, err := p.engine.outdated(ctx, p.snapshot, p.request.Policy)
 
 	p.mu.Lock()
 	p.manifests = changes
@@ -242,18 +242,18 @@ func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 // lease tells whether somebody holds the lease. Whether they are alive only
 // watching it tells, which an apply does.
 func (p *preflight) lease(ctx context.Context) []cluster.Finding {
-	lease, err := p.kubernetes.Lease(ctx)
+	lease, err := p.engine.kubernetes.Lease(ctx)
 	if err != nil {
 		return []cluster.Finding{unknown(cluster.CheckLock, "", "who holds the lease kube-system/talosupgrade could not be found out: "+err.Error(),
 			"Make it readable: it takes get, create and patch on leases in kube-system.", err)}
 	}
 
-	if lease.Holder == "" || lease.Holder == p.holder() {
+	if lease.Holder == "" || lease.Holder == p.engine.holder() {
 		return nil
 	}
 
 	// The clock of whoever holds it may be ahead of ours.
-	age := max(p.clock.Now().Sub(lease.Renewed).Round(time.Second), 0)
+	age := max(p.engine.clock.Now().Sub(lease.Renewed).Round(time.Second), 0)
 	found := fmt.Sprintf("the lease kube-system/talosupgrade is held by %s since %s and was renewed %s ago",
 		lease.Holder, lease.Acquired.UTC().Format(time.RFC3339), age)
 
@@ -269,7 +269,7 @@ func (p *preflight) lease(ctx context.Context) []cluster.Finding {
 
 // window tells whether the maintenance window is closed.
 func (p *preflight) window(context.Context) []cluster.Finding {
-	now := p.clock.Now()
+	now := p.engine.clock.Now()
 	if open, until := p.request.Window.Open(now); !open {
 		return []cluster.Finding{{
 			Check: cluster.CheckWindow, Severity: cluster.Observed, Attribute: "maintenance_window",

@@ -36,7 +36,7 @@ func (e *Engine) outdated(ctx context.Context, snapshot cluster.Snapshot, policy
 		return nil, errNoConnection
 	}
 
-	r := &run{Engine: e, request: Request{Policy: policy}}
+	r := &run{engine: e, request: Request{Policy: policy}}
 
 	renderer, options, seen := r.renders(snapshot)
 	if seen != "" {

@@ -46,7 +46,7 @@ func (p *preflight) vitals(ctx context.Context) []cluster.Finding {
 
 	for index, node := range nodes {
 		group.Go(func() error {
-			found, err := p.talos.Vitals(ctx, node.Address)
+			found, err := p.engine.talos.Vitals(ctx, node.Address)
 			findings[index] = vitalFindings(node, found, err, diskLeast)
 
 			return nil
@@ -169,7 +169,7 @@ func (p *preflight) images(ctx context.Context) []cluster.Finding {
 
 	for index, reference := range references {
 		group.Go(func() error {
-			findings[index] = imageFindings(reference, needed[reference], p.registry.Image(ctx, reference))
+			findings[index] = imageFindings(reference, needed[reference], p.engine.registry.Image(ctx, reference))
 
 			return nil
 		})
@@ -257,13 +257,13 @@ func (p *preflight) outlast(ctx context.Context, found []cluster.Finding) []clus
 
 	rest := slices.DeleteFunc(slices.Clone(found), func(f cluster.Finding) bool { return f.Check == cluster.CheckDrain })
 
-	bounded, cancel := p.clock.WithTimeout(ctx, p.request.Policy.Drain.Timeout)
+	bounded, cancel := p.engine.clock.WithTimeout(ctx, p.request.Policy.Drain.Timeout)
 	defer cancel()
 
 	last := slices.DeleteFunc(slices.Clone(found), func(f cluster.Finding) bool { return f.Check != cluster.CheckDrain })
 
 	// The last look that came to its end is what counts.
-	_ = p.waitClosely(bounded, "", "pods that were moved to be Ready again", pollWorkloads, func(ctx context.Context) (bool, string, error) {
+	_ = p.engine.waitClosely(bounded, "", "pods that were moved to be Ready again", pollWorkloads, func(ctx context.Context) (bool, string, error) {
 		if seen := p.request.Policy.Skip(p.drains(ctx)); ctx.Err() == nil {
 			last = seen
 		}
@@ -292,11 +292,11 @@ func (p *preflight) drains(ctx context.Context) []cluster.Finding {
 		return nil
 	}
 
-	if p.workloads == nil {
+	if p.engine.workloads == nil {
 		return []cluster.Finding{unknown(cluster.CheckDrain, "", "the pods and their budgets could not be listed: "+errNoConnection.Error(), "Make the Kubernetes API answer.", errNoConnection)}
 	}
 
-	workloads, err := p.workloads.Workloads(ctx)
+	workloads, err := p.engine.workloads.Workloads(ctx)
 	if err != nil {
 		return []cluster.Finding{unknown(cluster.CheckDrain, "", "the pods and their budgets could not be listed: "+err.Error(),
 			"It takes list on pods, nodes, PodDisruptionBudgets and DaemonSets.", err)}

@@ -190,6 +190,6 @@ func (r *run) pull(ctx context.Context, step plan.Step, reference string) error 
 	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
 
 	return r.repeated(ctx, step.Node, reference, func(ctx context.Context) error {
-		return r.talos.Pull(ctx, step.Address, reference, step.API)
+		return r.engine.talos.Pull(ctx, step.Address, reference, step.API)
 	})
 }

@@ -55,6 +55,6 @@ func (r *run) pullComponent(ctx context.Context, node, address string, component
 	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: node, Component: component, Step: cluster.StepPull, Text: image})
 
 	return r.repeated(ctx, node, image, func(ctx context.Context) error {
-		return r.talos.PullComponent(ctx, address, component, image)
+		return r.engine.talos.PullComponent(ctx, address, component, image)
 	})
 }

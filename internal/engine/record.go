@@ -104,7 +104,7 @@ func (r *run) stamp(ctx context.Context) error {
 // follow takes over the journal of an observation, unless another run has put its
 // name there: the next write looks into that.
 func (r *run) follow(seen cluster.Journal) {
-	if seen.Holder != r.holder() {
+	if seen.Holder != r.engine.holder() {
 		r.journal.doubt()
 
 		return
@@ -118,7 +118,7 @@ func (r *run) follow(seen cluster.Journal) {
 // after the journal: who takes it later than that changes the journal first, and
 // who put a name there after this run has it.
 func (r *run) ours(ctx context.Context, read cluster.Journal) (ok bool, seen string, err error) {
-	if read.Holder == r.holder() {
+	if read.Holder == r.engine.holder() {
 		return true, "", nil
 	}
 
@@ -129,10 +129,10 @@ func (r *run) ours(ctx context.Context, read cluster.Journal) (ok bool, seen str
 // is applied to what is there now, so that a lost reply or a foreign write
 // costs nothing. What another run of ours has written since is none of these.
 func (r *run) amend(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
-	bounded, cancel := r.clock.WithTimeout(ctx, recordPatience)
+	bounded, cancel := r.engine.clock.WithTimeout(ctx, recordPatience)
 	defer cancel()
 
-	err := r.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
+	err := r.engine.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
 		if err := r.journal.writing.enter(ctx); err != nil {
 			return false, "another turn is writing it", err
 		}
@@ -146,7 +146,7 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 
 		current, stale := r.journal.read()
 		if stale {
-			read, err := r.kubernetes.Journal(ctx)
+			read, err := r.engine.kubernetes.Journal(ctx)
 			if err != nil {
 				return false, err.Error(), onlyFatal(err)
 			}
@@ -161,10 +161,10 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 
 		var written cluster.Journal
 
-		err := r.once(ctx, func(ctx context.Context) (err error) {
+		err := r.engine.once(ctx, func(ctx context.Context) (err error) {
 			changed := change(current)
-			changed.Holder = r.holder()
-			written, err = r.kubernetes.WriteJournal(ctx, changed)
+			changed.Holder = r.engine.holder()
+			written, err = r.engine.kubernetes.WriteJournal(ctx, changed)
 
 			return err
 		})
@@ -188,9 +188,9 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 // record writes the entry of a turn.
 func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 	entry := t.entry
-	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, t.run.run, t.cordoned, t.clock.Now()
+	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, t.run.engine.run, t.cordoned, t.run.engine.clock.Now()
 
-	if err := t.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.With(t.step.Key, entry) }); err != nil {
+	if err := t.run.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.With(t.step.Key, entry) }); err != nil {
 		return err
 	}
 
@@ -202,14 +202,14 @@ func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
 
 // forget removes the entry of a turn.
 func (t *turn) forget(ctx context.Context) error {
-	_, found := t.journal.entry(t.step.Key)
-	if _, stale := t.journal.read(); !found && !stale {
+	_, found := t.run.journal.entry(t.step.Key)
+	if _, stale := t.run.journal.read(); !found && !stale {
 		t.armed, t.open = false, false
 
 		return nil
 	}
 
-	if err := t.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.Without(t.step.Key) }); err != nil {
+	if err := t.run.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.Without(t.step.Key) }); err != nil {
 		return err
 	}
 

@@ -44,11 +44,11 @@ const pullPause = 10 * time.Second
 // [pullPatience], then as often as the policy allows, and within the time that one
 // image may take.
 func (r *run) repeated(ctx context.Context, node, image string, do func(context.Context) error) error {
-	bounded, cancel := r.clock.WithTimeout(ctx, cluster.PullTimeout)
+	bounded, cancel := r.engine.clock.WithTimeout(ctx, cluster.PullTimeout)
 	defer cancel()
 
 	repeat := r.request.Policy.Repeat
-	begun := r.clock.Now()
+	begun := r.engine.clock.Now()
 
 	for attempt := 1; ; attempt++ {
 		err := do(bounded)
@@ -59,7 +59,7 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 		pause := backoff(repeat, attempt+1)
 
 		if attempt >= repeat.Attempts {
-			left := pullPatience - r.clock.Now().Sub(begun)
+			left := pullPatience - r.engine.clock.Now().Sub(begun)
 			if left <= 0 {
 				return err
 			}
@@ -70,7 +70,7 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 		r.emit(cluster.Event{Kind: cluster.EventWaiting, Node: node, Text: fmt.Sprintf(
 			"%s to be pulled on %s, which is tried again in %s: %v", image, node, pause.Round(time.Second), err)})
 
-		if r.clock.Sleep(bounded, pause) != nil {
+		if r.engine.clock.Sleep(bounded, pause) != nil {
 			return err
 		}
 	}
@@ -83,8 +83,8 @@ func (t *turn) pause(ctx context.Context, attempt int) error {
 		return fmt.Errorf("%s: %w", t.untaken(attempt-1), err)
 	}
 
-	pause := backoff(t.request.Policy.Repeat, attempt)
-	if err := t.clock.Sleep(ctx, pause); err != nil {
+	pause := backoff(t.run.request.Policy.Repeat, attempt)
+	if err := t.run.engine.clock.Sleep(ctx, pause); err != nil {
 		return fmt.Errorf("%s, and another attempt was to follow after %s: %w", t.untaken(attempt-1), pause, err)
 	}
 

@@ -27,24 +27,24 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 	var (
 		machine  cluster.Machine
 		answered time.Time
-		idle     = t.clock.Now()
+		idle     = t.run.engine.clock.Now()
 	)
 
-	err := t.wait(ctx, t.step.Node, t.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
-		seen, err := t.talos.Machine(ctx, t.step.Address)
+	err := t.run.engine.wait(ctx, t.step.Node, t.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
+		seen, err := t.run.engine.talos.Machine(ctx, t.step.Address)
 		if err != nil {
-			idle = t.clock.Now()
+			idle = t.run.engine.clock.Now()
 
 			// One look that failed, or that was cut off because the time is up, says
 			// nothing about the node.
-			if t.clock.Now().Sub(answered) > awayAfter {
+			if t.run.engine.clock.Now().Sub(answered) > awayAfter {
 				machine = cluster.Machine{}
 			}
 
 			return false, err.Error(), onlyFatal(err)
 		}
 
-		machine, answered = seen, t.clock.Now()
+		machine, answered = seen, t.run.engine.clock.Now()
 
 		switch machine.BootID {
 		case "":
@@ -73,7 +73,7 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 		return arrived, err
 	}
 
-	t.traffic.stepped(t.step.Role)
+	t.run.traffic.stepped(t.step.Role)
 
 	return t.judge(machine)
 }
@@ -90,12 +90,12 @@ func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *tim
 
 	// One that is sent back may never have finished this boot.
 	if machine.Stage != cluster.StageRunning && !(t.returning && machine.Stage == cluster.StageBooting) {
-		*idle = t.clock.Now()
+		*idle = t.run.engine.clock.Now()
 
 		return false, seen, nil
 	}
 
-	if t.clock.Now().Sub(*idle) < rebootAgain {
+	if t.run.engine.clock.Now().Sub(*idle) < rebootAgain {
 		return false, seen, nil
 	}
 
@@ -116,7 +116,7 @@ func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *tim
 		return false, seen, nil
 	}
 
-	*idle = t.clock.Now()
+	*idle = t.run.engine.clock.Now()
 
 	return false, seen, t.reboot(ctx)
 }
@@ -159,10 +159,10 @@ func (t *turn) judge(machine cluster.Machine) (outcome, error) {
 		return rolledBack, nil
 	case unchanged:
 		return fellBack, nil
-	case t.entry.Run != t.run.run:
+	case t.entry.Run != t.run.engine.run:
 		// Somebody gave the node another system in the meantime. Its new boot
 		// proves that nothing is armed; the next plan goes on from what runs.
-		t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
+		t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
 			"the node runs Talos %s, which no run of ours installed; its journal entry is closed", machine.Talos)})
 
 		return arrived, nil
@@ -190,7 +190,7 @@ func (p *platformError) Unwrap() error { return ErrPlatform }
 
 // returnedTo is what becomes of a node that runs its old system again.
 func (t *turn) returnedTo(ctx context.Context, result outcome) error {
-	if t.entry.Run != t.run.run {
+	if t.entry.Run != t.run.engine.run {
 		machine, err := t.identify(ctx)
 		if err != nil {
 			return err
@@ -212,7 +212,7 @@ func (t *turn) returnedTo(ctx context.Context, result outcome) error {
 // unwanted tells whether what an earlier run installed is not what this one wants:
 // that it did not come up is no failure then.
 func (t *turn) unwanted(machine cluster.Machine) bool {
-	there := t.reached(machine) && machine.Talos.Equal(t.request.Target.Talos)
+	there := t.reached(machine) && machine.Talos.Equal(t.run.request.Target.Talos)
 
 	return there || !t.step.Finish && t.step.Image != "" && t.step.Image != t.entry.Image
 }
@@ -227,7 +227,7 @@ func (t *turn) acquiesce(ctx context.Context, result outcome, machine cluster.Ma
 
 	t.returning, t.stayed = false, true
 
-	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
+	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
 		"the node did not come up with %s, which an earlier run installed, and runs Talos %s as before", t.entry.Image, machine.Talos)})
 
 	return t.settleReturn(ctx, phase, machine.BootID)
@@ -325,8 +325,8 @@ func (t *turn) serve(ctx context.Context) error {
 func (t *turn) awaitEtcd(ctx context.Context) error {
 	t.doing(cluster.StepEtcd, "")
 
-	return t.wait(ctx, t.step.Node, "etcd to be healthy with "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		snapshot, err := t.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
+	return t.run.engine.wait(ctx, t.step.Node, "etcd to be healthy with "+t.step.Node, func(ctx context.Context) (bool, string, error) {
+		snapshot, err := t.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
@@ -344,13 +344,13 @@ func (t *turn) awaitEtcd(ctx context.Context) error {
 func (t *turn) awaitReady(ctx context.Context) error {
 	t.doing(cluster.StepReady, "")
 
-	return t.wait(ctx, t.step.Node, t.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
-		machine, err := t.talos.Machine(ctx, t.step.Address)
+	return t.run.engine.wait(ctx, t.step.Node, t.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
+		machine, err := t.run.engine.talos.Machine(ctx, t.step.Address)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
 
-		nodes, err := t.kubernetes.Nodes(ctx)
+		nodes, err := t.run.engine.kubernetes.Nodes(ctx)
 		if err != nil {
 			return false, err.Error(), onlyFatal(err)
 		}
@@ -384,7 +384,7 @@ func (t *turn) podsSpeak(ctx context.Context, machine cluster.Machine) (bool, st
 		return false, "it has made no static pods yet", nil
 	}
 
-	pods, err := t.kubernetes.ComponentPods(ctx)
+	pods, err := t.run.engine.kubernetes.ComponentPods(ctx)
 	if err != nil {
 		return false, err.Error(), onlyFatal(err)
 	}

@@ -28,15 +28,15 @@ func (t *turn) rebooted() bool { return t.booted != "" && t.booted != t.entry.Bo
 // error is that of the turn.
 func (t *turn) answer(err error) error {
 	failed := error(&unhealthyError{version: t.runs.String(), err: err})
-	if t.request.Policy.OnFailure != cluster.RollBackOnFailure {
+	if t.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
 		return failed
 	}
 
-	bounded, cancel := t.clock.WithTimeout(t.whole, t.request.Policy.NodeTimeout)
+	bounded, cancel := t.run.engine.clock.WithTimeout(t.whole, t.run.request.Policy.NodeTimeout)
 	defer cancel()
 
-	t.starts.doubt(t.step.Node)
-	t.words = t.lastWords(bounded, t.step.Address, serviceMachined)
+	t.run.starts.doubt(t.step.Node)
+	t.words = t.run.engine.lastWords(bounded, t.step.Address, serviceMachined)
 	t.returning = true
 
 	result, err := t.rollBack(bounded, failed)
@@ -131,11 +131,11 @@ func (t *turn) rollBack(ctx context.Context, failed error) (outcome, error) {
 func (t *turn) mayReturn(ctx context.Context) error {
 	var against []string
 
-	bounded, cancel := t.clock.WithTimeout(ctx, guardPatience)
+	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, guardPatience)
 	defer cancel()
 
-	err := t.wait(bounded, t.step.Node, "the cluster to tell whether "+t.step.Node+" may be rolled back", func(ctx context.Context) (bool, string, error) {
-		snapshot, err := t.observe(ctx, func(node cluster.Node) bool {
+	err := t.run.engine.wait(bounded, t.step.Node, "the cluster to tell whether "+t.step.Node+" may be rolled back", func(ctx context.Context) (bool, string, error) {
+		snapshot, err := t.run.engine.observe(ctx, func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == t.step.Node
 		})
 		if err != nil {

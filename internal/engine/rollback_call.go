@@ -27,8 +27,8 @@ func (t *turn) sendBack(ctx context.Context, failed error) error {
 
 	t.doing(cluster.StepRollback, "")
 
-	err := t.once(ctx, func(ctx context.Context) error { return t.talos.Rollback(ctx, t.step.Address) })
-	t.traffic.stepped(t.step.Role)
+	err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.talos.Rollback(ctx, t.step.Address) })
+	t.run.traffic.stepped(t.step.Role)
 
 	switch {
 	case err == nil:
@@ -55,7 +55,7 @@ func (t *turn) sendBack(ctx context.Context, failed error) error {
 
 // unsay takes the record of a rollback back that certainly did not reach the node.
 func (t *turn) unsay(ctx context.Context, before cluster.Entry) error {
-	kept, cancel := t.outlasting(ctx)
+	kept, cancel := t.run.engine.outlasting(ctx)
 	defer cancel()
 
 	said := t.entry
@@ -98,8 +98,8 @@ func (t *turn) intendReturn(ctx context.Context, failed error) error {
 				return err
 			}
 
-			t.emit(cluster.Event{
-				Kind: cluster.EventRollingBack, Node: t.step.Node, Target: t.request.Target, To: t.entry.Previous, Text: failed.Error(), Err: failed,
+			t.run.emit(cluster.Event{
+				Kind: cluster.EventRollingBack, Node: t.step.Node, Target: t.run.request.Target, To: t.entry.Previous, Text: failed.Error(), Err: failed,
 			})
 		}
 
@@ -112,6 +112,6 @@ func (t *turn) intendReturn(ctx context.Context, failed error) error {
 		}
 
 		// A context that ended is noticed by the guards.
-		_ = t.clock.Sleep(ctx, pollFirst)
+		_ = t.run.engine.clock.Sleep(ctx, pollFirst)
 	}
 }

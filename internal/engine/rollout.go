@@ -30,10 +30,10 @@ func (r *run) rollout(ctx context.Context, step plan.Step) error {
 	seen, standing, last := map[string]bool{}, false, ""
 
 	for again := rolloutsMost; ; again-- {
-		bounded, cancel := r.clock.WithTimeout(ctx, timeout)
+		bounded, cancel := r.engine.clock.WithTimeout(ctx, timeout)
 		moved := false
 
-		err := r.wait(bounded, "", "the bootstrap manifests to be rolled out", func(ctx context.Context) (bool, string, error) {
+		err := r.engine.wait(bounded, "", "the bootstrap manifests to be rolled out", func(ctx context.Context) (bool, string, error) {
 			lacking, answered, err := r.lacking(ctx, step)
 			if err != nil || !answered {
 				return false, lacking, err
@@ -61,7 +61,7 @@ func (r *run) rollout(ctx context.Context, step plan.Step) error {
 
 // lacking is what is not rolled out yet, empty when everything is.
 func (r *run) lacking(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
-	snapshot, err := r.observe(ctx, func(cluster.Node) bool { return true })
+	snapshot, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
 	if err != nil {
 		return err.Error(), false, onlyFatal(err)
 	}
@@ -71,7 +71,7 @@ func (r *run) lacking(ctx context.Context, step plan.Step) (text string, answere
 		return missing, false, nil
 	}
 
-	unready, err := r.manifests.Unready(ctx, renderer.Address)
+	unready, err := r.engine.manifests.Unready(ctx, renderer.Address)
 	if err != nil {
 		return err.Error(), false, onlyFatal(err)
 	}

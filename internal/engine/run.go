@@ -16,7 +16,7 @@ import (
 
 // run is one upgrade of one cluster, from lease to release. Its turns share it.
 type run struct {
-	*Engine
+	engine *Engine
 
 	request Request
 	since   time.Time
@@ -126,7 +126,7 @@ func (e *Engine) untold(ctx context.Context, snapshot cluster.Snapshot, made pla
 // under is a run under the lease.
 func (e *Engine) under(held *lock, request Request) *run {
 	return &run{
-		Engine: e, request: request, since: e.clock.Now(), lock: held,
+		engine: e, request: request, since: e.clock.Now(), lock: held,
 		guards: e.guards, beside: &beside{}, journal: newJournal(), traffic: newTraffic(), starts: newStarts(),
 		settling: newSettling(request.Policy),
 	}
@@ -137,7 +137,7 @@ func (e *Engine) under(held *lock, request Request) *run {
 func (r *run) close(ctx context.Context, last cluster.Snapshot, err error) {
 	r.conclude(last, err)
 
-	ours := r.lastWord(ctx, r.lock, err)
+	ours := r.engine.lastWord(ctx, r.lock, err)
 	_, _, lost := r.lock.state()
 
 	switch {
@@ -150,7 +150,7 @@ func (r *run) close(ctx context.Context, last cluster.Snapshot, err error) {
 	}
 
 	if releaseErr := r.lock.release(ctx); releaseErr != nil && err == nil {
-		r.warn("the lease could not be released: " + releaseErr.Error())
+		r.engine.warn("the lease could not be released: " + releaseErr.Error())
 	}
 }
 
@@ -159,7 +159,7 @@ func (r *run) close(ctx context.Context, last cluster.Snapshot, err error) {
 func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snapshot, error) {
 	leased, end := r.lock.bind(ctx)
 	defer end()
-	defer r.halt.watch(leased)()
+	defer r.engine.halt.watch(leased)()
 
 	if err := r.stamp(leased); err != nil {
 		return snapshot, err
@@ -256,7 +256,7 @@ func untoldPods(observed cluster.Snapshot) string {
 // begin. Where there are none, what is skipped, what a drain will cost and what there
 // is to say of the operator is said aloud.
 func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
-	p := &preflight{Engine: e, snapshot: snapshot, made: made, request: request}
+	p := &preflight{engine: e, snapshot: snapshot, made: made, request: request}
 	found := p.outlast(ctx, p.examine(ctx, p.probes(Applying)).Findings)
 
 	if len(cluster.Blocking(found)) > 0 || len(made.Steps) == 0 {
@@ -322,10 +322,10 @@ func (r *run) stopped(ctx context.Context, where string) *Failure {
 
 // lastLook observes once more after a failure, for the state that is reported.
 func (r *run) lastLook(ctx context.Context) (cluster.Snapshot, error) {
-	bounded, cancel := r.aftermath(ctx)
+	bounded, cancel := r.engine.aftermath(ctx)
 	defer cancel()
 
-	return r.Observe(bounded)
+	return r.engine.Observe(bounded)
 }
 
 // conclude tells the observers of a run that failed; all tells of the others.

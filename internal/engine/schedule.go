@@ -16,7 +16,7 @@ import (
 // schedule starts the turns of a run and waits for them. One goroutine has it
 // to itself; the turns know nothing of it.
 type schedule struct {
-	*run
+	run *run
 
 	snapshot cluster.Snapshot
 	made     plan.Plan
@@ -77,10 +77,10 @@ func (s *schedule) all(ctx context.Context) error {
 	case s.failure != nil:
 	case done:
 		s.closeBackup(ctx)
-		s.emit(s.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
+		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
 		// Of turns that this ended, one would have said more about it.
-		s.failure = s.stopped(ctx, "between two nodes")
+		s.failure = s.run.stopped(ctx, "between two nodes")
 	}
 
 	return s.failure
@@ -110,7 +110,7 @@ func (s *schedule) advance(ctx context.Context) (done bool, err error) {
 
 	s.obstacle = obstacle{}
 
-	if len(next) == 0 || s.starts.doubts() {
+	if len(next) == 0 || s.run.starts.doubts() {
 		return false, s.await(ctx, s.patience())
 	}
 
@@ -128,9 +128,9 @@ func (s *schedule) start(ctx context.Context, next []plan.Step) error {
 
 	// Manifests take nobody out of service, and nobody waits before them.
 	if next[0].Component != cluster.Manifests {
-		s.settling.note(s.snapshot, s.made, s.busy, s.clock.Now())
+		s.run.settling.note(s.snapshot, s.made, s.busy, s.run.engine.clock.Now())
 
-		if s.settling.pending() {
+		if s.run.settling.pending() {
 			return s.settle(ctx, next[0])
 		}
 	}
@@ -140,11 +140,11 @@ func (s *schedule) start(ctx context.Context, next []plan.Step) error {
 	}
 
 	for _, step := range next {
-		s.emit(s.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
+		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
 		s.busy = append(s.busy, step)
 		s.moved = true
 
-		turning, end := s.launch(ctx, step)
+		turning, end := s.run.launch(ctx, step)
 
 		go func() {
 			ready, err := s.carryOut(turning, step)
@@ -164,11 +164,11 @@ func (s *schedule) start(ctx context.Context, next []plan.Step) error {
 func (s *schedule) carryOut(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	switch step.Component {
 	case "":
-		return s.turn(ctx, step)
+		return s.run.turn(ctx, step)
 	case cluster.Manifests:
-		return ready, s.sync(ctx, step)
+		return ready, s.run.sync(ctx, step)
 	default:
-		return s.replace(ctx, step)
+		return s.run.replace(ctx, step)
 	}
 }
 
@@ -207,7 +207,7 @@ func (s *schedule) await(ctx context.Context, most time.Duration) error {
 		go func() {
 			defer close(timer)
 
-			_ = s.clock.Sleep(timing, most)
+			_ = s.run.engine.clock.Sleep(timing, most)
 		}()
 	}
 
@@ -239,15 +239,15 @@ func (s *schedule) mayStart(step plan.Step) error {
 		return tooManyTurns(step)
 	}
 
-	if err := s.shut(); err != nil {
-		return s.outside(err, "The next would have been "+nameOf(step)+".")
+	if err := s.run.shut(); err != nil {
+		return s.run.outside(err, "The next would have been "+nameOf(step)+".")
 	}
 
-	if !s.late() {
+	if !s.run.late() {
 		return nil
 	}
 
-	return s.overtime(fmt.Sprintf("After %s the next would have been %s.", s.clock.Now().Sub(s.since).Round(time.Second), nameOf(step)))
+	return s.run.overtime(fmt.Sprintf("After %s the next would have been %s.", s.run.engine.clock.Now().Sub(s.run.since).Round(time.Second), nameOf(step)))
 }
 
 // overtime is the failure of a run whose time is used up.

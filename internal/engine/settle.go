@@ -303,10 +303,10 @@ func (s *schedule) settle(ctx context.Context, next plan.Step) error {
 	announced := time.Time{}
 	others := len(s.busy)
 
-	for s.settling.pending() && len(s.busy) == others && ctx.Err() == nil {
-		now := s.clock.Now()
+	for s.run.settling.pending() && len(s.busy) == others && ctx.Err() == nil {
+		now := s.run.engine.clock.Now()
 
-		if name, node := s.settling.overdue(now); node != nil {
+		if name, node := s.run.settling.overdue(now); node != nil {
 			return s.unsettled(name, node)
 		}
 
@@ -316,23 +316,23 @@ func (s *schedule) settle(ctx context.Context, next plan.Step) error {
 
 		if now.Sub(announced) >= announceEvery {
 			announced = now
-			s.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.settling.text(now)})
+			s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.settling.text(now)})
 		}
 
-		if err := s.await(ctx, min(s.settling.remaining(now), pollMost)); err != nil {
+		if err := s.await(ctx, min(s.run.settling.remaining(now), pollMost)); err != nil {
 			return err
 		}
 
-		snapshot, err := s.observe(ctx, func(node cluster.Node) bool {
-			return node.Role == cluster.ControlPlane || s.settling.watches(node.Name)
+		snapshot, err := s.run.engine.observe(ctx, func(node cluster.Node) bool {
+			return node.Role == cluster.ControlPlane || s.run.settling.watches(node.Name)
 		})
 		if err != nil {
-			s.settling.doubt(err, s.clock.Now())
+			s.run.settling.doubt(err, s.run.engine.clock.Now())
 
 			continue
 		}
 
-		s.settling.look(snapshot, s.clock.Now())
+		s.run.settling.look(snapshot, s.run.engine.clock.Now())
 	}
 
 	return nil
@@ -343,7 +343,7 @@ func (s *schedule) unsettled(name string, node *watched) *Failure {
 	failure := &Failure{
 		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
 		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
-			s.settling.most, s.settling.most+guardPatience, node.ails),
+			s.run.settling.most, s.run.settling.most+guardPatience, node.ails),
 		State:  "The node runs what it was moved to.",
 		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
 		Err:    ErrUnsettled,
@@ -351,10 +351,10 @@ func (s *schedule) unsettled(name string, node *watched) *Failure {
 
 	if node.ails == "" {
 		failure.Seen = fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it became unhealthy again and again.",
-			s.settling.most, s.settling.most+guardPatience)
+			s.run.settling.most, s.run.settling.most+guardPatience)
 	}
 
-	if slices.Contains(s.settling.canaries, name) {
+	if slices.Contains(s.run.settling.canaries, name) {
 		failure.State += " " + canaryState
 	}
 

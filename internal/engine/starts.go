@@ -42,7 +42,7 @@ func (r *run) launch(ctx context.Context, step plan.Step) (turning context.Conte
 	turning, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.Key)
 
-	r.presence.move(step.Node, true)
+	r.engine.presence.move(step.Node, true)
 
 	r.starts.mu.Lock()
 	defer r.starts.mu.Unlock()
@@ -57,7 +57,7 @@ func (r *run) launch(ctx context.Context, step plan.Step) (turning context.Conte
 
 		delete(r.starts.untouched, step.Node)
 		delete(r.starts.doubtful, step.Node)
-		r.presence.move(step.Node, false)
+		r.engine.presence.move(step.Node, false)
 		cancel(nil)
 	}
 }
@@ -117,7 +117,7 @@ func (s *starts) doubts() bool {
 
 // late tells whether the time for the whole run is used up.
 func (r *run) late() bool {
-	return r.request.Deadline > 0 && r.clock.Now().Sub(r.since) >= r.request.Deadline
+	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
 }
 
 // emit tells the observers of an event. What turns do shows here long before
@@ -127,7 +127,7 @@ func (r *run) emit(event cluster.Event) {
 		r.watch(event.Node, event.Step)
 	}
 
-	r.Engine.emit(event)
+	r.engine.emit(event)
 }
 
 // suspect notes which of the nodes on their way are seen to have returned to
@@ -159,7 +159,7 @@ func (r *run) watch(node string, step cluster.NodeStep) {
 
 	current, _ := r.journal.read()
 	for _, one := range current.Entries {
-		if one.Node == node && one.Run == r.Engine.run {
+		if one.Node == node && one.Run == r.engine.run {
 			entry = one
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // turn is the upgrade of one node, from cordon to uncordon.
 type turn struct {
-	*run
+	run *run
 
 	step plan.Step
 	// entry is the journal's entry of the node, as last written.
@@ -90,7 +90,7 @@ func (r *run) turn(ctx context.Context, step plan.Step) (ready time.Time, err er
 	defer r.traffic.calm(step.Node)
 	defer func() {
 		if err == nil {
-			r.settling.begin(step, t.ready, r.clock.Now())
+			r.settling.begin(step, t.ready, r.engine.clock.Now())
 		}
 	}()
 
@@ -142,7 +142,7 @@ func (t *turn) inTurn(ctx context.Context) error {
 			return err
 		}
 
-		bounded, allowed, cancel := allow(ctx, t.clock, t.request.Policy.NodeTimeout)
+		bounded, allowed, cancel := allow(ctx, t.run.engine.clock, t.run.request.Policy.NodeTimeout)
 		t.allowed = allowed
 		err := t.move(bounded)
 		unhealthy := t.unhealthy(bounded, err)
@@ -157,7 +157,7 @@ func (t *turn) inTurn(ctx context.Context) error {
 		}
 
 		// A context that ended is noticed by the wait for the gates.
-		_ = t.clock.Sleep(ctx, pollMost)
+		_ = t.run.engine.clock.Sleep(ctx, pollMost)
 	}
 
 	return errFlickers
@@ -185,14 +185,14 @@ func (t *turn) move(ctx context.Context) error {
 		}
 
 		switch {
-		case t.step.Finish, t.entry.Run != t.run.run:
+		case t.step.Finish, t.entry.Run != t.run.engine.run:
 			// What the step says of the image was planned before it was known
 			// what the node runs, and the image was not pulled. The next plan
 			// knows more.
 			t.stayed = true
 
 			return t.rejoin(ctx)
-		case t.entry.Attempt >= t.request.Policy.Repeat.Attempts:
+		case t.entry.Attempt >= t.run.request.Policy.Repeat.Attempts:
 			return t.giveUp(ctx)
 		default:
 			attempt = t.entry.Attempt + 1
@@ -209,7 +209,7 @@ func (t *turn) move(ctx context.Context) error {
 func (t *turn) withdraw(ctx context.Context) error {
 	t.stayed = true
 
-	t.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
+	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
 		"the node runs Talos %s, for which its turn was not planned; it is planned anew", t.runs)})
 
 	if !t.cordoned && !t.step.Finish {
@@ -240,7 +240,7 @@ func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
 		t.cordoned = true
 
 		return arrived, nil
-	case t.step.Finish && !t.step.Canary && len(t.request.Policy.Canary) > 0:
+	case t.step.Finish && !t.step.Canary && len(t.run.request.Policy.Canary) > 0:
 		// Nothing but the cordon is there to be finished: what is installed here
 		// has to wait for the canaries.
 		t.cordoned, t.stayed = true, true
@@ -300,7 +300,7 @@ func (t *turn) sent(ctx context.Context, call func(context.Context) error) error
 			return err
 		}
 
-		if ended := t.clock.Sleep(ctx, pollMost); ended != nil {
+		if ended := t.run.engine.clock.Sleep(ctx, pollMost); ended != nil {
 			return fmt.Errorf("%w; %w", err, ended)
 		}
 	}
@@ -313,7 +313,7 @@ var errNotSent = errors.New("the call did not reach the node")
 // only a hint; the node says what is true.
 func (t *turn) resume(ctx context.Context) (outcome, error) {
 	t.cordoned = true
-	t.traffic.disturb(t.step.Node)
+	t.run.traffic.disturb(t.step.Node)
 
 	machine, err := t.identify(ctx)
 	if err != nil {
@@ -365,5 +365,5 @@ func (t *turn) vacate(ctx context.Context) error {
 }
 
 func (t *turn) doing(step cluster.NodeStep, text string) {
-	t.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: t.step.Node, Step: step, Text: text})
+	t.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: t.step.Node, Step: step, Text: text})
 }

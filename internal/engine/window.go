@@ -13,7 +13,7 @@ func (r *run) shut() error {
 		return nil
 	}
 
-	open, until := r.request.Window.Open(r.clock.Now())
+	open, until := r.request.Window.Open(r.engine.clock.Now())
 	if open {
 		return nil
 	}

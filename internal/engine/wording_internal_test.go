@@ -28,7 +28,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 
 	newRun := func() *run {
 		return &run{
-			Engine:  &Engine{operator: operator.New(reference, nil), clock: realClock{}},
+			engine:  &Engine{operator: operator.New(reference, nil), clock: realClock{}},
 			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}, settling: newSettling(cluster.Policy{Settle: time.Minute}),
 		}
 	}
@@ -109,7 +109,7 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 		"does not say how much space":                                                    diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
 		"could not be found out: context canceled, and its kubelet reports DiskPressure": diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, context.Canceled, 1<<20),
 		"below 15 % the kubelet deletes images":                                          diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
-		"there is no connection to the Kubernetes API":                                   (&preflight{Engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
+		"there is no connection to the Kubernetes API":                                   (&preflight{engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
 	} {
 		if len(found) != 1 || !strings.Contains(found[0].Found, says) {
 			t.Errorf("got %v, want one finding that says %q", found, says)

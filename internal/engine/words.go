@@ -53,10 +53,10 @@ func (t *turn) excerpts(ctx context.Context, err error) []Excerpt {
 
 	words := t.words
 	if len(words) == 0 {
-		bounded, cancel := t.aftermath(ctx)
+		bounded, cancel := t.run.engine.aftermath(ctx)
 		defer cancel()
 
-		words = t.lastWords(bounded, t.step.Address, serviceMachined)
+		words = t.run.engine.lastWords(bounded, t.step.Address, serviceMachined)
 	}
 
 	if len(words) > 0 {
@@ -89,10 +89,10 @@ func (c *replacement) excerpts(ctx context.Context) []Excerpt {
 		return nil
 	}
 
-	bounded, cancel := c.aftermath(ctx)
+	bounded, cancel := c.run.engine.aftermath(ctx)
 	defer cancel()
 
-	lines := c.lastWords(bounded, c.step.Address, serviceKubelet)
+	lines := c.run.engine.lastWords(bounded, c.step.Address, serviceKubelet)
 	if len(lines) == 0 {
 		return nil
 	}
