@@ -8,14 +8,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// reach waits until the node answers.
-func (t *turn) reach(ctx context.Context) (cluster.Machine, error) {
-	return t.answered(ctx, func(cluster.Machine) string { return "" })
+// awaitAnswer waits until the node answers.
+func (u *nodeUpgrade) awaitAnswer(ctx context.Context) (cluster.Machine, error) {
+	return u.awaitMachine(ctx, func(cluster.Machine) string { return "" })
 }
 
-// identify waits until the node answers and tells its boot.
-func (t *turn) identify(ctx context.Context) (cluster.Machine, error) {
-	return t.answered(ctx, func(machine cluster.Machine) string {
+// awaitBootID waits until the node answers and tells its boot.
+func (u *nodeUpgrade) awaitBootID(ctx context.Context) (cluster.Machine, error) {
+	return u.awaitMachine(ctx, func(machine cluster.Machine) string {
 		if machine.BootID == "" {
 			return bootUnknown
 		}
@@ -24,16 +24,16 @@ func (t *turn) identify(ctx context.Context) (cluster.Machine, error) {
 	})
 }
 
-// answered waits for an answer of the node that lacks nothing.
-func (t *turn) answered(ctx context.Context, lacks func(cluster.Machine) string) (cluster.Machine, error) {
+// awaitMachine waits for an answer of the node that lacks nothing.
+func (u *nodeUpgrade) awaitMachine(ctx context.Context, lacks func(cluster.Machine) string) (cluster.Machine, error) {
 	var machine cluster.Machine
 
-	err := t.run.engine.wait(ctx, t.step.Node, "the Talos API of "+t.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
+	err := u.run.engine.wait(ctx, u.step.Node, "the Talos API of "+u.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		machine, err = t.run.engine.talos.Machine(ctx, t.step.Address)
+		machine, err = u.run.engine.talos.Machine(ctx, u.step.Address)
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		missing := lacks(machine)
@@ -44,11 +44,13 @@ func (t *turn) answered(ctx context.Context, lacks func(cluster.Machine) string)
 	return machine, err
 }
 
-// reached tells whether the machine runs what the step wants.
-func (t *turn) reached(machine cluster.Machine) bool {
-	return machine.Talos.Equal(t.step.To) && (!t.step.Demanded || machine.Schematic == t.step.Schematic)
+// atTarget tells whether the machine runs what the step wants.
+func (u *nodeUpgrade) atTarget(machine cluster.Machine) bool {
+	return machine.Talos.Equal(u.step.To) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 }
 
-// passed tells whether the machine is past the step already: somebody else was
+// beyondTarget tells whether the machine is past the step already: somebody else was
 // at it since the plan was made, and no version ever goes down.
-func (t *turn) passed(machine cluster.Machine) bool { return t.step.To.Less(machine.Talos) }
+func (u *nodeUpgrade) beyondTarget(machine cluster.Machine) bool {
+	return u.step.To.Less(machine.Talos)
+}

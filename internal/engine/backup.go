@@ -24,9 +24,9 @@ const (
 	snapshotBackoff  = 5 * time.Second
 )
 
-// taken is the snapshot that the journal remembers for the target; nil where
+// snapshotFor is the snapshot that the journal remembers for the target; nil where
 // there is none.
-func taken(journal cluster.Journal, target cluster.Target) *cluster.EtcdSnapshot {
+func snapshotFor(journal cluster.Journal, target cluster.Target) *cluster.EtcdSnapshot {
 	if journal.Snapshot == nil || !journal.Snapshot.Covers(target) {
 		return nil
 	}
@@ -34,31 +34,31 @@ func taken(journal cluster.Journal, target cluster.Target) *cluster.EtcdSnapshot
 	return journal.Snapshot
 }
 
-// remembered is the snapshot that the journal, as it was observed, remembers for
+// observedSnapshotFor is the snapshot that the journal, as it was observed, remembers for
 // the target.
-func remembered(snapshot cluster.Snapshot, target cluster.Target) *cluster.EtcdSnapshot {
+func observedSnapshotFor(snapshot cluster.Snapshot, target cluster.Target) *cluster.EtcdSnapshot {
 	if snapshot.Journal == nil {
 		return nil
 	}
 
-	return taken(*snapshot.Journal, target)
+	return snapshotFor(*snapshot.Journal, target)
 }
 
-// leftSnapshot tells whether the journal offers a snapshot of a roll that has come
+// snapshotLeft tells whether the journal offers a snapshot of a roll that has come
 // to its end in another way than by a run of ours.
-func leftSnapshot(snapshot cluster.Snapshot) bool {
+func snapshotLeft(snapshot cluster.Snapshot) bool {
 	return snapshot.Journal != nil && snapshot.Journal.Snapshot != nil && !snapshot.Journal.Snapshot.Closed
 }
 
 // backUp saves a snapshot of etcd before anything is touched. For each target
 // there is one: a run that goes on where another one stopped takes none.
-func (s *schedule) backUp(ctx context.Context) error {
+func (s *rollout) backUp(ctx context.Context) error {
 	if s.run.request.Snapshots == nil {
 		return nil
 	}
 
 	current, _ := s.run.journal.read()
-	if found := taken(current, s.run.request.Target); found != nil {
+	if found := snapshotFor(current, s.run.request.Target); found != nil {
 		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
 			found.Taken.UTC().Format(time.RFC3339), found.Path)})
 
@@ -83,10 +83,10 @@ func (s *schedule) backUp(ctx context.Context) error {
 		})
 	}
 
-	kept, cancel := s.run.engine.outlasting(ctx)
+	kept, cancel := s.run.engine.recordContext(ctx)
 	defer cancel()
 
-	if err := s.run.amend(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
+	if err := s.run.changeJournal(kept, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&saved) }); err != nil {
 		return &Failure{
 			Summary: "Unable to record the snapshot of etcd", Seen: sentence(err.Error()),
 			State: fmt.Sprintf("No node was disturbed. The snapshot is in %s.", saved.Path), Remedy: writableRemedy, Err: err,
@@ -98,7 +98,7 @@ func (s *schedule) backUp(ctx context.Context) error {
 
 // snapshotAny takes a snapshot from one control plane after the other until one
 // succeeds.
-func (s *schedule) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error) {
+func (s *rollout) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error) {
 	sources := members(s.snapshot)
 	if len(sources) == 0 {
 		return cluster.EtcdSnapshot{}, errors.New("no member of etcd can be asked for one")
@@ -143,7 +143,7 @@ func pointless(err error) bool {
 
 // closeBackup has the journal remember that the roll is over for which a snapshot
 // was taken: the next one takes another.
-func (s *schedule) closeBackup(ctx context.Context) {
+func (s *rollout) closeBackup(ctx context.Context) {
 	current, _ := s.run.journal.read()
 	if current.Snapshot == nil || current.Snapshot.Closed {
 		return
@@ -152,12 +152,12 @@ func (s *schedule) closeBackup(ctx context.Context) {
 	closed := *current.Snapshot
 	closed.Closed = true
 
-	if err := s.run.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
+	if err := s.run.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
 		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
 	}
 }
 
-func (s *schedule) snapshotFrom(ctx context.Context, source cluster.Node) (cluster.EtcdSnapshot, error) {
+func (s *rollout) snapshotFrom(ctx context.Context, source cluster.Node) (cluster.EtcdSnapshot, error) {
 	bounded, cancel := s.run.engine.clock.WithTimeout(ctx, snapshotPatience)
 	defer cancel()
 
@@ -172,7 +172,7 @@ func (s *schedule) snapshotFrom(ctx context.Context, source cluster.Node) (clust
 		return cluster.EtcdSnapshot{}, err
 	}
 
-	saved.Taken, saved.Run = now, s.run.engine.run
+	saved.Taken, saved.Run = now, s.run.engine.runID
 	saved.Target = cluster.Target{
 		Talos: s.run.request.Target.Talos, Kubernetes: s.run.request.Target.Kubernetes, InstallerImage: s.run.request.Target.InstallerImage,
 	}
@@ -201,8 +201,8 @@ func leads(node cluster.Node) int {
 	return 0
 }
 
-// remind adds to a failure where the snapshot of etcd is that was taken before.
-func remind(err error, saved *cluster.EtcdSnapshot) error {
+// withSnapshot adds to a failure where the snapshot of etcd is that was taken before.
+func withSnapshot(err error, saved *cluster.EtcdSnapshot) error {
 	var failure *Failure
 	if saved == nil || !errors.As(err, &failure) {
 		return err

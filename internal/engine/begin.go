@@ -12,9 +12,9 @@ import (
 
 // begin looks at the cluster for the first time under the lease, where whatever
 // blocks is an error at once, and brings the images onto the nodes.
-func (s *schedule) begin(ctx context.Context) error {
+func (s *rollout) begin(ctx context.Context) error {
 	for !s.begun {
-		ready, err := s.look(ctx)
+		ready, err := s.observe(ctx)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -29,18 +29,18 @@ func (s *schedule) begin(ctx context.Context) error {
 
 // prepare does once what comes before anything is moved: the gates, the snapshot
 // and the images. Nodes that only return to service need none of it.
-func (s *schedule) prepare(ctx context.Context) error {
-	if s.prepared || !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !step.Done }) {
+func (s *rollout) prepare(ctx context.Context) error {
+	if s.imagesReady || !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !step.Done }) {
 		return nil
 	}
 
-	s.prepared = true
+	s.imagesReady = true
 
 	// A node that is out of service may be what keeps a gate from holding, and
 	// only its own turn brings it back.
 	if !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return step.Finish }) {
-		if err := s.run.gated(ctx, ""); err != nil {
-			return s.ungated(ctx, err)
+		if err := s.run.awaitGates(ctx, ""); err != nil {
+			return s.gateFailure(ctx, err)
 		}
 	}
 

@@ -10,11 +10,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// beside is what a run knows of the operator beside it. Its turns share it.
-type beside struct {
+// operatorWatch is what a run knows of the operator beside it. Its turns share it.
+type operatorWatch struct {
 	mu sync.Mutex
-	// holding tells that the operator may be kept from acting in the name of the run.
-	holding bool
+	// pausing tells that the operator may be kept from acting in the name of the run.
+	pausing bool
 	// blocking is what the last look found to be in the way.
 	blocking []cluster.Finding
 	// silent is when the object could not be read last; zero where it could.
@@ -27,8 +27,8 @@ type beside struct {
 // turn would wait for it anew otherwise.
 const silentPatience = 30 * time.Second
 
-// spared tells whether the object could not be read a moment ago.
-func (b *beside) spared(now time.Time) bool {
+// recentlyUnreadable tells whether the object could not be read a moment ago.
+func (b *operatorWatch) recentlyUnreadable(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -36,7 +36,7 @@ func (b *beside) spared(now time.Time) bool {
 }
 
 // fail takes note of a look that failed.
-func (b *beside) fail(now time.Time) {
+func (b *operatorWatch) fail(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -44,7 +44,7 @@ func (b *beside) fail(now time.Time) {
 }
 
 // note takes note of a look.
-func (b *beside) note(blocking []cluster.Finding, unhold string) {
+func (b *operatorWatch) note(blocking []cluster.Finding, unhold string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -55,29 +55,29 @@ func (b *beside) note(blocking []cluster.Finding, unhold string) {
 }
 
 // last is what the last look found.
-func (b *beside) last() []cluster.Finding {
+func (b *operatorWatch) last() []cluster.Finding {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
 	return slices.Clone(b.blocking)
 }
 
-func (b *beside) hold() {
+func (b *operatorWatch) pause() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	b.holding = true
+	b.pausing = true
 }
 
-func (b *beside) holds() bool {
+func (b *operatorWatch) paused() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	return b.holding
+	return b.pausing
 }
 
-// byHand is how a person ends the hold; empty where that is not known.
-func (b *beside) byHand() string {
+// endPauseByHand is how a person ends the hold; empty where that is not known.
+func (b *operatorWatch) endPauseByHand() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

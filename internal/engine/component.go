@@ -29,37 +29,37 @@ const (
 // written.
 var errOverwritten = errors.New("its machine configuration does not keep the new image: something else writes it")
 
-// replacement is the turn of one component on one node: the machine
+// componentUpgrade is the turn of one component on one node: the machine
 // configuration is made to name its image, and the component to run from it.
 // Nothing of it needs the journal: every part may be repeated, and what is done
 // already shows on the node.
-type replacement struct {
+type componentUpgrade struct {
 	run *run
 
 	step plan.Step
 	// before is what the node said before anything was changed.
 	before cluster.ComponentStatus
-	// written tells that the configuration was changed, or may have been.
-	written bool
+	// configured tells that the configuration was changed, or may have been.
+	configured bool
 	// arrived tells that the node has seen the change.
 	arrived bool
-	// single tells that there is no other control plane.
-	single bool
+	// onlyControlPlane tells that there is no other control plane.
+	onlyControlPlane bool
 	// ready is the last transition of the node's Ready condition, as the wait for
 	// its kubelet saw it.
 	ready time.Time
 }
 
-// replace gives a component its turn. It returns the last transition of the
+// upgradeComponent gives a component its turn. It returns the last transition of the
 // node's Ready condition where the component is the kubelet.
-func (r *run) replace(ctx context.Context, step plan.Step) (time.Time, error) {
-	c := &replacement{run: r, step: step}
-	defer r.traffic.calm(step.Node)
+func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, error) {
+	c := &componentUpgrade{run: r, step: step}
+	defer r.coordinator.done(step.Node)
 
 	if step.Image == "" {
 		// The node did not answer when the step was planned. The next plan knows
 		// more.
-		return c.ready, errStoodDown
+		return c.ready, errStopped
 	}
 
 	// It has its own time. The node drops images that nothing runs.
@@ -67,7 +67,7 @@ func (r *run) replace(ctx context.Context, step plan.Step) (time.Time, error) {
 		return c.ready, c.failure(ctx, err)
 	}
 
-	if err := c.inTurn(ctx); err != nil {
+	if err := c.upgradeWhenAllowed(ctx); err != nil {
 		return c.ready, err
 	}
 
@@ -78,24 +78,24 @@ func (r *run) replace(ctx context.Context, step plan.Step) (time.Time, error) {
 	return c.ready, nil
 }
 
-// inTurn waits for the gates and moves the component, which has all of its time
+// upgradeWhenAllowed waits for the gates and moves the component, which has all of its time
 // then. A gate that closes in between is waited for anew.
-func (c *replacement) inTurn(ctx context.Context) error {
+func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	for range closuresMost {
 		if err := c.awaitGates(ctx); err != nil {
 			return err
 		}
 
 		bounded, cancel := c.run.engine.clock.WithTimeout(ctx, componentPatience)
-		err := c.move(bounded)
+		err := c.upgrade(bounded)
 
 		cancel()
 
 		switch {
 		case errors.Is(err, errGateClosed):
 			// A context that ended is noticed by the wait for the gates.
-			_ = c.run.engine.clock.Sleep(ctx, pollMost)
-		case err == nil, errors.Is(err, errStoodDown):
+			_ = c.run.engine.clock.Sleep(ctx, maxPoll)
+		case err == nil, errors.Is(err, errStopped):
 			return err
 		default:
 			return c.failure(ctx, err)
@@ -106,12 +106,12 @@ func (c *replacement) inTurn(ctx context.Context) error {
 }
 
 // changes tells whether the configuration has still to be changed.
-func (c *replacement) changes() bool { return c.step.Configured != c.step.Image && !c.written }
+func (c *componentUpgrade) changes() bool { return c.step.Configured != c.step.Image && !c.configured }
 
-// move changes the configuration, if that is left to do, and waits for the
+// upgrade changes the configuration, if that is left to do, and waits for the
 // component to run from the image.
-func (c *replacement) move(ctx context.Context) error {
-	if err := c.inspect(ctx); err != nil {
+func (c *componentUpgrade) upgrade(ctx context.Context) error {
+	if err := c.observe(ctx); err != nil {
 		return err
 	}
 
@@ -121,7 +121,7 @@ func (c *replacement) move(ctx context.Context) error {
 		}
 	}
 
-	c.doing(cluster.StepRestart, c.step.Image)
+	c.emitStep(cluster.StepRestart, c.step.Image)
 
 	if err := c.awaitArrival(ctx); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (c *replacement) move(ctx context.Context) error {
 	return c.awaitRunning(ctx)
 }
 
-// inspect asks the node what it means to run now.
-func (c *replacement) inspect(ctx context.Context) error {
+// observe asks the node what it means to run now.
+func (c *componentUpgrade) observe(ctx context.Context) error {
 	return c.run.engine.wait(ctx, c.step.Node, fmt.Sprintf("%s to say what %s is", c.step.Node, c.step.Component),
 		func(ctx context.Context) (bool, string, error) {
 			status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
@@ -143,7 +143,7 @@ func (c *replacement) inspect(ctx context.Context) error {
 			}
 
 			if err != nil {
-				return false, err.Error(), onlyFatal(err)
+				return false, err.Error(), permanentOnly(err)
 			}
 
 			c.before = status
@@ -155,13 +155,13 @@ func (c *replacement) inspect(ctx context.Context) error {
 // configure has the machine configuration name the image, on an observation on
 // which the guards hold. A call whose outcome is not known is repeated: it
 // changes nothing where the image is named already.
-func (c *replacement) configure(ctx context.Context) error {
+func (c *componentUpgrade) configure(ctx context.Context) error {
 	change := cluster.ImageChange{Component: c.step.Component, From: c.step.Configured, To: c.step.Image}
 
 	var last error
 
 	for announced := false; ; announced = true {
-		err := c.guarded(ctx)
+		err := c.awaitGuards(ctx)
 
 		switch {
 		case err != nil && last != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
@@ -172,19 +172,19 @@ func (c *replacement) configure(ctx context.Context) error {
 		}
 
 		if !announced {
-			c.doing(cluster.StepConfigure, c.step.Image)
+			c.emitStep(cluster.StepConfigure, c.step.Image)
 		}
 
-		c.written = true
+		c.configured = true
 
-		last = c.run.engine.once(ctx, func(ctx context.Context) error { return c.run.engine.talos.Configure(ctx, c.step.Address, change) })
-		c.run.traffic.stepped(c.step.Role)
+		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.talos.Configure(ctx, c.step.Address, change) })
+		c.run.coordinator.acted(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {
 			return last
 		}
 
-		if c.run.engine.clock.Sleep(ctx, pollMost) != nil {
+		if c.run.engine.clock.Sleep(ctx, maxPoll) != nil {
 			return outOfTime(last)
 		}
 	}
@@ -195,7 +195,7 @@ func outOfTime(last error) error {
 }
 
 // awaitArrival waits until the node means to run the image.
-func (c *replacement) awaitArrival(ctx context.Context) error {
+func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
 	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, renderPatience)
 	defer cancel()
 
@@ -209,7 +209,7 @@ func (c *replacement) awaitArrival(ctx context.Context) error {
 			}
 
 			if err != nil {
-				return false, err.Error(), onlyFatal(err)
+				return false, err.Error(), permanentOnly(err)
 			}
 
 			answered = true
@@ -223,6 +223,6 @@ func (c *replacement) awaitArrival(ctx context.Context) error {
 	return err
 }
 
-func (c *replacement) doing(step cluster.NodeStep, text string) {
+func (c *componentUpgrade) emitStep(step cluster.NodeStep, text string) {
 	c.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // failure puts the error of a component's turn into words.
-func (c *replacement) failure(ctx context.Context, err error) *Failure {
+func (c *componentUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{
 		Summary: fmt.Sprintf("Unable to bring %s on node %s to Kubernetes %s", c.step.Component, c.step.Node, c.step.To),
 		Node:    c.step.Node, Component: c.step.Component, Seen: err.Error(), Excerpts: c.excerpts(ctx), State: c.state(), Remedy: resumeRemedy, Err: err,
@@ -27,7 +27,7 @@ func (c *replacement) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = "Find out who else writes machine configurations (another pipeline, talos_machine_configuration_apply) and have it name the images that run, " +
 			"as data.talosupgrade_current_versions tells. Then run terraform apply again."
 		failed.Err = errors.Join(ErrForeignWriter, err)
-	case errors.Is(err, cluster.ErrRefused) && c.written:
+	case errors.Is(err, cluster.ErrRefused) && c.configured:
 		failed.Remedy = "The node did not accept its machine configuration with the new image, and kept the old one. Correct what it names, then run terraform apply again."
 	case errors.Is(err, cluster.ErrBusy):
 		failed.Remedy = "Somebody else keeps applying machine configurations to this node; find out who, then run terraform apply again."
@@ -45,15 +45,15 @@ func (c *replacement) failure(ctx context.Context, err error) *Failure {
 }
 
 // state says how the node is left.
-func (c *replacement) state() string {
+func (c *componentUpgrade) state() string {
 	switch {
-	case c.arrived && c.step.Component.Static() && c.single:
+	case c.arrived && c.step.Component.Static() && c.onlyControlPlane:
 		return fmt.Sprintf("The node means to run the new %s, and it is the only control plane: what does not run there runs nowhere.", c.step.Component)
 	case c.arrived && c.step.Component.Static():
 		return fmt.Sprintf("The node means to run the new %s; the other control planes were not touched meanwhile and go on serving.", c.step.Component)
 	case c.arrived:
 		return fmt.Sprintf("The node means to run the new %s; its pods run on.", c.step.Component)
-	case c.written:
+	case c.configured:
 		return fmt.Sprintf("The machine configuration of the node may name the new image of %s already; nothing was rebooted.", c.step.Component)
 	default:
 		return "The node runs as before."
@@ -61,7 +61,7 @@ func (c *replacement) state() string {
 }
 
 // lookRemedy is where to look for the reason why a component does not run.
-func (c *replacement) lookRemedy() string {
+func (c *componentUpgrade) lookRemedy() string {
 	if c.step.Component == cluster.Kubelet {
 		return fmt.Sprintf("Look at it (talosctl -n %s logs kubelet, kubectl describe node %s). When it runs, or its reason is gone, run terraform apply again: it continues with this node.",
 			c.step.Address, c.step.Node)

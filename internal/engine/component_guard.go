@@ -31,10 +31,10 @@ func componentGuards() []guard {
 	}
 }
 
-// guarded waits until every guard holds on an observation that is newer than
+// awaitGuards waits until every guard holds on an observation that is newer than
 // all that was done to nodes, and the lease is ours.
-func (c *replacement) guarded(ctx context.Context) error {
-	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, guardPatience)
+func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
+	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 
 	var last []cluster.Finding
@@ -46,21 +46,21 @@ func (c *replacement) guarded(ctx context.Context) error {
 			return false, seen, err
 		}
 
-		if c.changes() && len(c.run.closed(ctx, c.step.Node)) > 0 {
+		if c.changes() && len(c.run.closedGates(ctx, c.step.Node)) > 0 {
 			return false, "", errGateClosed
 		}
 
-		intruded, steps := c.run.intruded(ctx, true), c.run.traffic.count()
+		intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
 
 		snapshot, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 		})
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
-		last, c.single = nil, len(snapshot.ControlPlanes()) == 1
-		seen := situation{Snapshot: snapshot, step: c.step, run: c.run.engine.run, policy: c.run.request.Policy, intruded: intruded}
+		last, c.onlyControlPlane = nil, len(snapshot.ControlPlanes()) == 1
+		seen := guardInput{Snapshot: snapshot, step: c.step, run: c.run.engine.runID, policy: c.run.request.Policy, intruded: intruded}
 
 		for _, guard := range c.run.engine.componentGuards {
 			last = append(last, guard.check(seen)...)
@@ -68,7 +68,7 @@ func (c *replacement) guarded(ctx context.Context) error {
 
 		last = c.run.standing(last)
 
-		if len(of(cluster.CheckOperator, last)) > 0 {
+		if len(filterByCheck(cluster.CheckOperator, last)) > 0 {
 			return false, "", errOccupied
 		}
 
@@ -83,17 +83,17 @@ func (c *replacement) guarded(ctx context.Context) error {
 
 		// What other kubelets do is nothing to this one: the budget says how many
 		// may restart at a time.
-		if !c.run.traffic.claim(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
+		if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
 			return false, "another node was being changed meanwhile", nil
 		}
 
-		if err := c.run.touch(c.step.Node); err != nil {
+		if err := c.run.beginDisturbing(c.step.Node); err != nil {
 			return false, "", err
 		}
 
 		return true, "", nil
 	})
-	if err == nil || errors.Is(err, errStoodDown) || errors.Is(err, errGateClosed) {
+	if err == nil || errors.Is(err, errStopped) || errors.Is(err, errGateClosed) {
 		return err
 	}
 
@@ -106,17 +106,17 @@ func (c *replacement) guarded(ctx context.Context) error {
 
 // guardMachine wants the node to be there, and to be neither booting nor going
 // down.
-func guardMachine(s situation) []cluster.Finding {
+func guardMachine(s guardInput) []cluster.Finding {
 	node, found := s.Node(s.step.Node)
 
 	switch {
 	case !found:
-		return unsafe(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
+		return newFinding(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
 	case node.Machine == nil:
-		return unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+		return newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
 			"Bring the machine back, or its network.", node.Unreachable)
 	case node.Machine.Stage != cluster.StageRunning:
-		return unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+		return newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
 			"Wait until it runs, or look at its console (talosctl dmesg).", nil)
 	default:
 		return nil
@@ -125,7 +125,7 @@ func guardMachine(s situation) []cluster.Finding {
 
 // guardOtherControlPlanes wants the other control planes whole before anything
 // of this one is restarted. Kubelets of workers are nothing to them.
-func guardOtherControlPlanes(s situation) []cluster.Finding {
+func guardOtherControlPlanes(s guardInput) []cluster.Finding {
 	if s.step.Role != cluster.ControlPlane {
 		return nil
 	}
@@ -134,7 +134,7 @@ func guardOtherControlPlanes(s situation) []cluster.Finding {
 
 	for _, node := range s.ControlPlanes() {
 		if node.Name != s.step.Node && node.Machine == nil {
-			findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+			findings = append(findings, newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
 				"Bring the machine back, or its network.", node.Unreachable)...)
 		}
 	}
@@ -145,7 +145,7 @@ func guardOtherControlPlanes(s situation) []cluster.Finding {
 // guardStaticPods wants every static pod of every control plane to be Ready, but
 // the one that is to be replaced: that may be broken, and this the cure. What an
 // earlier run left broken must not be followed by the next component.
-func guardStaticPods(s situation) []cluster.Finding {
+func guardStaticPods(s guardInput) []cluster.Finding {
 	if s.KubernetesError != nil {
 		return nil
 	}
@@ -166,10 +166,10 @@ func guardStaticPods(s situation) []cluster.Finding {
 
 			switch {
 			case !found && component == cluster.APIServer:
-				findings = append(findings, unsafe(checkComponents, node.Name, "no kube-apiserver pod is known of this control plane",
+				findings = append(findings, newFinding(checkComponents, node.Name, "no kube-apiserver pod is known of this control plane",
 					"Look at the node (talosctl containers --kubernetes, kubectl -n kube-system get pods).", nil)...)
 			case found && !pod.Ready:
-				findings = append(findings, unsafe(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
+				findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
 					fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
 			}
 		}
@@ -186,7 +186,7 @@ func disabled(node cluster.Node, component cluster.Component) bool {
 // nodes are not Ready with it: as many as may restart at a time are enough to
 // stop, and so is one canary. A kubelet that does not come up with a version must
 // not be followed by others, in this run or in the next.
-func guardKubelets(s situation) []cluster.Finding {
+func guardKubelets(s guardInput) []cluster.Finding {
 	if s.step.Component != cluster.Kubelet || s.step.Role != cluster.Worker || s.KubernetesError != nil {
 		return nil
 	}
@@ -204,7 +204,7 @@ func guardKubelets(s situation) []cluster.Finding {
 		broken = append(broken, node.Name)
 
 		if slices.Contains(s.policy.Canary, node.Name) && !s.step.Canary {
-			return unsafe(checkKubelets, node.Name, fmt.Sprintf("this canary is not Ready with its kubelet %s: %s", s.step.To, node.Kube.ReadyReason),
+			return newFinding(checkKubelets, node.Name, fmt.Sprintf("this canary is not Ready with its kubelet %s: %s", s.step.To, node.Kube.ReadyReason),
 				"Look at it (kubectl describe node, talosctl logs kubelet).", nil)
 		}
 	}
@@ -213,14 +213,14 @@ func guardKubelets(s situation) []cluster.Finding {
 		return nil
 	}
 
-	return unsafe(checkKubelets, broken[0],
+	return newFinding(checkKubelets, broken[0],
 		fmt.Sprintf("%d of at most %d workers are not Ready with their kubelets %s: %s", len(broken), most, s.step.To, strings.Join(broken, ", ")),
 		"Look at them (kubectl describe node, talosctl logs kubelet), or raise kubernetes.max_unavailable_kubelets.", nil)
 }
 
 // guardSkew wants no API server to be of an older release line than what is to
 // talk to it.
-func guardSkew(s situation) []cluster.Finding {
+func guardSkew(s guardInput) []cluster.Finding {
 	if s.step.Component == cluster.APIServer || s.step.Component == cluster.Proxy {
 		return nil
 	}
@@ -230,7 +230,7 @@ func guardSkew(s situation) []cluster.Finding {
 	for _, node := range s.ControlPlanes() {
 		running := node.Versions[cluster.APIServer]
 		if running.Minor().Compare(s.step.To.Minor()) < 0 {
-			findings = append(findings, unsafe(checkSkew, node.Name,
+			findings = append(findings, newFinding(checkSkew, node.Name,
 				fmt.Sprintf("its kube-apiserver runs %s, and %s %s on %s would be newer", running, s.step.Component, s.step.To, s.step.Node),
 				"Bring that API server up first.", nil)...)
 		}

@@ -12,12 +12,12 @@ import (
 // awaitRunning waits until the component runs from the image and is healthy.
 // What kube-proxy runs from is decided when the manifests are synced: of it,
 // this node has nothing but the configuration.
-func (c *replacement) awaitRunning(ctx context.Context) error {
+func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 	var try look
 
 	switch {
 	case c.step.Component.Static():
-		try = c.podRuns
+		try = c.staticPodRuns
 	case c.step.Component == cluster.Kubelet:
 		try = c.kubeletRuns
 	default:
@@ -29,18 +29,18 @@ func (c *replacement) awaitRunning(ctx context.Context) error {
 		return err
 	}
 
-	c.run.traffic.stepped(c.step.Role)
+	c.run.coordinator.acted(c.step.Role)
 
 	return nil
 }
 
-// podRuns wants the static pod to be made from the configuration that names the
+// staticPodRuns wants the static pod to be made from the configuration that names the
 // image, and to be Ready. Either alone is not enough: the old pod is Ready as
 // well, and a new one may never be.
-func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
+func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, error) {
 	status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
 	if err != nil {
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
 	if status.Image != c.step.Image {
@@ -49,7 +49,7 @@ func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
 
 	pods, err := c.run.engine.kubernetes.ComponentPods(ctx)
 	if err != nil {
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
 	for _, pod := range pods {
@@ -65,20 +65,20 @@ func (c *replacement) podRuns(ctx context.Context) (bool, string, error) {
 		case !pod.Ready:
 			return false, "its pod is not Ready" + troubled(pod), nil
 		default:
-			return c.serverRuns(ctx, pods)
+			return c.apiServerRuns(ctx, pods)
 		}
 	}
 
 	return false, "it has no pod", nil
 }
 
-// serverRuns wants the API server of the node to be the one that its node has made
+// apiServerRuns wants the API server of the node to be the one that its node has made
 // last, and Ready: there are versions of Talos that make it anew with the scheduler
 // as well.
-func (c *replacement) serverRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
+func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
 	machine, err := c.run.engine.talos.Machine(ctx, c.step.Address)
 	if err != nil {
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
 	for _, pod := range pods {
@@ -105,10 +105,10 @@ func troubled(pod cluster.ComponentPod) string {
 // kubeletRuns wants the service to be healthy after its restart, and the node
 // to be Ready as the new kubelet reports it: a kubelet writes its version
 // together with what it knows of the node.
-func (c *replacement) kubeletRuns(ctx context.Context) (bool, string, error) {
+func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error) {
 	status, err := c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
 	if err != nil {
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
 	switch {
@@ -124,7 +124,7 @@ func (c *replacement) kubeletRuns(ctx context.Context) (bool, string, error) {
 
 	nodes, err := c.run.engine.kubernetes.Nodes(ctx)
 	if err != nil {
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
 	for _, node := range nodes {

@@ -40,11 +40,11 @@ const (
 // [*Failure]. The snapshot is the last observation in either case. It changes
 // nothing but what the operator is asked for.
 func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Snapshot, error) {
-	e.halt.begin(ctx)
+	e.shutdown.begin(ctx)
 
 	request = delegated(request)
 
-	snapshot, err := e.recognise(ctx, request)
+	snapshot, err := e.observeRequested(ctx, request)
 	if err != nil {
 		return snapshot, err
 	}
@@ -55,7 +55,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Snapsho
 	// What the operator is at shows, and is no reason not to follow it.
 	found := permanent(made.Findings)
 	if !underway {
-		found = e.undelegable(ctx, snapshot, made, request)
+		found = e.findDelegateProblems(ctx, snapshot, made, request)
 	}
 
 	if ctx.Err() != nil {
@@ -69,7 +69,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Snapsho
 	}
 
 	idle := len(made.Steps) == 0 && !underway
-	if idle && !e.leftLease(ctx) && !e.leftBehind(ctx, snapshot) {
+	if idle && !e.leaseLeft(ctx) && !e.operatorNeedsCleanup(ctx, snapshot) {
 		return snapshot, nil
 	}
 
@@ -82,15 +82,15 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Snapsho
 		return snapshot, acquireFailure(ctx, err)
 	}
 
-	d := &delegation{run: e.under(held, request), snapshot: snapshot}
+	d := &delegation{run: e.newRun(held, request), snapshot: snapshot}
 	if underway {
 		d.underway = &step
 	}
 
-	err = d.bound(ctx)
+	err = d.runLeased(ctx)
 	current, _ := d.run.journal.read()
-	err = remind(err, taken(current, request.Target))
-	d.run.close(ctx, d.snapshot, err)
+	err = withSnapshot(err, snapshotFor(current, request.Target))
+	d.run.finish(ctx, d.snapshot, err)
 
 	return d.snapshot, err
 }
@@ -112,31 +112,31 @@ type delegation struct {
 	// underway is what the operator was asked for by a run that was cut off, and is
 	// at work on; nil where there is no such thing.
 	underway *plan.Step
-	// legs counts those that have come to their end, backed tells that the snapshot
+	// stages counts those that have come to their end, backed tells that the snapshot
 	// of etcd was seen to.
-	legs   int
-	backed bool
+	stages       int
+	snapshotDone bool
 	// unchecked tells that what blocks was not looked at since the last observation.
 	unchecked bool
 }
 
-// bound carries the run out for as long as the lease is its own.
-func (d *delegation) bound(ctx context.Context) error {
+// runLeased carries the run out for as long as the lease is its own.
+func (d *delegation) runLeased(ctx context.Context) error {
 	leased, end := d.run.lock.bind(ctx)
 	defer end()
-	defer d.run.engine.halt.watch(leased)()
+	defer d.run.engine.shutdown.watch(leased)()
 
-	if err := d.run.stamp(leased); err != nil {
+	if err := d.run.claimJournal(leased); err != nil {
 		return err
 	}
 
-	d.lookAgain(leased)
+	d.observeAgain(leased)
 
 	if d.snapshot.Journal != nil {
-		d.run.follow(*d.snapshot.Journal)
+		d.run.adoptJournal(*d.snapshot.Journal)
 	}
 
-	err := d.all(leased)
+	err := d.runStages(leased)
 	if err == nil {
 		return nil
 	}
@@ -153,9 +153,9 @@ func (d *delegation) bound(ctx context.Context) error {
 	return err
 }
 
-// lookAgain looks at the cluster under the lease: the operator may have gone on, and
+// observeAgain looks at the cluster under the lease: the operator may have gone on, and
 // come to its end, while that was waited for.
-func (d *delegation) lookAgain(ctx context.Context) {
+func (d *delegation) observeAgain(ctx context.Context) {
 	seen, err := d.run.engine.Observe(ctx)
 	if err != nil || seen.KubernetesError != nil {
 		return
@@ -169,9 +169,9 @@ func (d *delegation) lookAgain(ctx context.Context) {
 	}
 }
 
-// all asks for one leg after the other until nothing is left to do.
-func (d *delegation) all(ctx context.Context) error {
-	schedule := newSchedule(d.run, d.snapshot)
+// runStages asks for one leg after the other until nothing is left to do.
+func (d *delegation) runStages(ctx context.Context) error {
+	schedule := newRollout(d.run, d.snapshot)
 	d.run.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
 
 	for range legsMost {
@@ -181,11 +181,11 @@ func (d *delegation) all(ctx context.Context) error {
 			step := *d.underway
 			d.underway = nil
 
-			if err := newLeg(d, step, made.Hops).run(ctx); err != nil {
+			if err := newOperatorStage(d, step, made.Hops).run(ctx); err != nil {
 				return err
 			}
 
-			d.legs++
+			d.stages++
 
 			continue
 		}
@@ -195,18 +195,18 @@ func (d *delegation) all(ctx context.Context) error {
 		}
 
 		if len(made.Steps) == 0 {
-			d.tidy(ctx)
+			d.cleanUp(ctx)
 			schedule.closeBackup(ctx)
 			d.run.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunDone}, made))
 
 			return nil
 		}
 
-		if err := newLeg(d, made.Steps[0], made.Hops).run(ctx); err != nil {
+		if err := newOperatorStage(d, made.Steps[0], made.Hops).run(ctx); err != nil {
 			return err
 		}
 
-		d.legs++
+		d.stages++
 	}
 
 	return d.exhausted()
@@ -228,7 +228,7 @@ func (d *delegation) plan() plan.Plan {
 
 // state is how the operator is left between two legs.
 func (d *delegation) state() string {
-	if d.legs == 0 {
+	if d.stages == 0 {
 		return "The operator is asked for nothing, and no node was disturbed."
 	}
 
@@ -238,26 +238,26 @@ func (d *delegation) state() string {
 // ready is what has to be so before a leg is asked for, or before the end: nothing
 // is in the way, the gates hold and, before the first leg, a snapshot of etcd was
 // taken. What blocks was just looked at before the first leg.
-func (d *delegation) ready(ctx context.Context, schedule *schedule, made plan.Plan) error {
+func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Plan) error {
 	blocking := cluster.Blocking(made.Findings)
-	if d.legs > 0 || d.unchecked {
-		blocking = cluster.Blocking(d.run.engine.undelegable(ctx, d.snapshot, made, d.run.request))
+	if d.stages > 0 || d.unchecked {
+		blocking = cluster.Blocking(d.run.engine.findDelegateProblems(ctx, d.snapshot, made, d.run.request))
 	}
 
 	switch {
 	case ctx.Err() != nil:
 		return d.run.stopped(ctx, "before the operator was asked")
 	case len(blocking) > 0:
-		return d.hindered(blocking)
+		return d.blocked(blocking)
 	case len(made.Steps) == 0:
 		return nil
 	}
 
 	next := "The next would have been " + goalOf(made.Steps[0]) + "."
 
-	err := d.run.over()
+	err := d.run.noMoreStarts()
 	if err == nil {
-		err = d.run.gated(ctx, "")
+		err = d.run.awaitGates(ctx, "")
 	}
 
 	switch {
@@ -271,19 +271,19 @@ func (d *delegation) ready(ctx context.Context, schedule *schedule, made plan.Pl
 		return &Failure{
 			Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: sentence(err.Error()), State: d.state(), Remedy: gateRemedy(err), Err: err,
 		}
-	case d.backed:
+	case d.snapshotDone:
 		return nil
 	}
 
-	d.backed = true
+	d.snapshotDone = true
 
 	return schedule.backUp(ctx)
 }
 
-// hindered is the failure of checks. What has been asked for cannot be undone by
+// blocked is the failure of checks. What has been asked for cannot be undone by
 // them any more.
-func (d *delegation) hindered(blocking []cluster.Finding) error {
-	if d.legs == 0 {
+func (d *delegation) blocked(blocking []cluster.Finding) error {
+	if d.stages == 0 {
 		return refused(d.snapshot, d.run.request.Target, blocking)
 	}
 
@@ -294,9 +294,9 @@ func (d *delegation) hindered(blocking []cluster.Finding) error {
 }
 
 // goalOf is what the leg that begins with the step brings about.
-func goalOf(step plan.Step) string { return halfOf(step).Name() + " " + step.To.String() }
+func goalOf(step plan.Step) string { return productOf(step).Name() + " " + step.To.String() }
 
-func halfOf(step plan.Step) cluster.Half {
+func productOf(step plan.Step) cluster.Half {
 	if step.Component == "" {
 		return cluster.HalfTalos
 	}

@@ -14,10 +14,10 @@ import (
 // halves are both, in the order in which people read them.
 var halves = [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes}
 
-// undelegable are the findings of all checks; those that block are reasons not to
+// findDelegateProblems are the findings of all checks; those that block are reasons not to
 // ask the operator for what the plan begins with.
-func (e *Engine) undelegable(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
-	found := e.objections(ctx, snapshot, made, request)
+func (e *Engine) findDelegateProblems(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
+	found := e.findProblems(ctx, snapshot, made, request)
 
 	// Nodes that a run of ours left in the middle of their turns are nothing that an
 	// operator could finish.
@@ -49,7 +49,7 @@ func beyond(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
 		running := version.Version{}
 
 		switch {
-		case halfOf(step) == cluster.HalfKubernetes:
+		case productOf(step) == cluster.HalfKubernetes:
 			for _, seen := range node.Versions {
 				running = version.Highest(running, seen)
 			}
@@ -60,7 +60,7 @@ func beyond(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
 		if step.To.Less(running) {
 			findings = append(findings, cluster.Finding{
 				Check: cluster.CheckVersions, Severity: cluster.Observed, Node: node.Name, Attribute: "mode",
-				Found:  fmt.Sprintf("it runs %s %s, and the operator would take it back to %s, through which the way of the others leads", halfOf(step).Name(), running, step.To),
+				Found:  fmt.Sprintf("it runs %s %s, and the operator would take it back to %s, through which the way of the others leads", productOf(step).Name(), running, step.To),
 				Remedy: "Apply with mode = \"direct\", which moves only those that are behind.",
 			})
 		}

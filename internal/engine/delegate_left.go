@@ -29,9 +29,9 @@ func forgotten(snapshot cluster.Snapshot, report cluster.OperatorReport, half cl
 	return to, lowest.Equal(to) && highest.Equal(to)
 }
 
-// leftBehind tells whether a run that died left something on the object of a
+// operatorNeedsCleanup tells whether a run that died left something on the object of a
 // cluster in which nothing is to be done.
-func (e *Engine) leftBehind(ctx context.Context, snapshot cluster.Snapshot) bool {
+func (e *Engine) operatorNeedsCleanup(ctx context.Context, snapshot cluster.Snapshot) bool {
 	report, err := e.operator.Report(ctx)
 	if err != nil {
 		return false
@@ -46,15 +46,15 @@ func (e *Engine) leftBehind(ctx context.Context, snapshot cluster.Snapshot) bool
 	return cluster.IsRun(report.Hold)
 }
 
-// tidy takes back what nobody needs any more, once the cluster is at the target.
-func (d *delegation) tidy(ctx context.Context) {
+// cleanUp takes back what nobody needs any more, once the cluster is at the target.
+func (d *delegation) cleanUp(ctx context.Context) {
 	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, askPatience)
 	defer cancel()
 
 	err := d.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be tidied up", d.run.engine.operator), pollOperator, func(ctx context.Context) (bool, string, error) {
 		report, err := d.run.engine.operator.Report(ctx)
 		if err == nil {
-			_, err = d.clear(ctx, report)
+			_, err = d.cleanUpOne(ctx, report)
 		}
 
 		if err != nil && cluster.Heals(err) {
@@ -68,12 +68,12 @@ func (d *delegation) tidy(ctx context.Context) {
 	}
 }
 
-// clear takes one thing away that was left on the object, and tells whether there
+// cleanUpOne takes one thing away that was left on the object, and tells whether there
 // was one: the hold of a run that died (this one has the lease, so that nobody holds
 // it any more), or what was reached and is still asked for.
-func (d *delegation) clear(ctx context.Context, report cluster.OperatorReport) (found bool, err error) {
+func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorReport) (found bool, err error) {
 	if cluster.IsRun(report.Hold) {
-		return true, d.run.engine.once(ctx, func(ctx context.Context) error { return d.run.engine.operator.Release(ctx, report.Hold) })
+		return true, d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Release(ctx, report.Hold) })
 	}
 
 	for _, half := range halves {
@@ -82,7 +82,7 @@ func (d *delegation) clear(ctx context.Context, report cluster.OperatorReport) (
 			continue
 		}
 
-		err := d.run.engine.once(ctx, func(ctx context.Context) error { return d.run.engine.operator.Withdraw(ctx, half, to) })
+		err := d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Withdraw(ctx, half, to) })
 		if !errors.Is(err, cluster.ErrUnsupported) {
 			return true, err
 		}

@@ -10,11 +10,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// policy is the one that was asked for, without the nodes that have left since
+// presentPolicy is the one that was asked for, without the nodes that have left since
 // the run began: a name that was right then is no mistake of the configuration,
 // and the rest of the cluster does not have to stop for it. All names are right
 // when a run begins, or it would not have.
-func (s *schedule) policy(observed cluster.Snapshot) cluster.Policy {
+func (s *rollout) presentPolicy(observed cluster.Snapshot) cluster.Policy {
 	asked := s.run.request.Policy
 	if !s.begun || observed.KubernetesError != nil || observed.DiscoveryError != nil {
 		return asked
@@ -38,7 +38,7 @@ func (s *schedule) policy(observed cluster.Snapshot) cluster.Policy {
 }
 
 // present are the entries of the nodes that are there.
-func present[V any](s *schedule, there map[string]bool, entries map[string]V) map[string]V {
+func present[V any](s *rollout, there map[string]bool, entries map[string]V) map[string]V {
 	kept := maps.Clone(entries)
 
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
@@ -52,7 +52,7 @@ func present[V any](s *schedule, there map[string]bool, entries map[string]V) ma
 
 // hasLeft tells whether a node that the policy names is no longer there, and
 // says so the first time.
-func (s *schedule) hasLeft(there map[string]bool, name string) bool {
+func (s *rollout) hasLeft(there map[string]bool, name string) bool {
 	if there[name] {
 		return false
 	}

@@ -4,14 +4,14 @@ package engine
 
 import "context"
 
-// door lets one through at a time. Unlike a mutex it may be held while a port
+// semaphore lets one through at a time. Unlike a mutex it may be held while a port
 // is asked: whoever waits for it can give up.
-type door chan struct{}
+type semaphore chan struct{}
 
-func newDoor() door { return make(door, 1) }
+func newSemaphore() semaphore { return make(semaphore, 1) }
 
 // enter waits until the door is free, or returns the cause why ctx ended.
-func (d door) enter(ctx context.Context) error {
+func (d semaphore) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -24,4 +24,4 @@ func (d door) enter(ctx context.Context) error {
 	}
 }
 
-func (d door) leave() { <-d }
+func (d semaphore) leave() { <-d }

@@ -14,40 +14,40 @@ import (
 
 // drain moves the workloads off a cordoned node by eviction, so that their
 // budgets are respected, and waits until they are gone.
-func (t *turn) drain(ctx context.Context) error {
-	policy := t.run.request.Policy.Drain
+func (u *nodeUpgrade) drain(ctx context.Context) error {
+	policy := u.run.request.Policy.Drain
 	if !policy.Enabled {
 		return nil
 	}
 
-	elsewhere, err := t.roomElsewhere(ctx)
+	elsewhere, err := u.roomElsewhere(ctx)
 	if err != nil {
 		return err
 	}
 
 	if !elsewhere {
-		t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "no other node can take workloads, so the node is only cordoned and its pods stop with it"})
+		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "no other node can take workloads, so the node is only cordoned and its pods stop with it"})
 
 		return nil
 	}
 
-	t.doing(cluster.StepDrain, "")
+	u.emitStep(cluster.StepDrain, "")
 
-	left, err := t.evictAll(ctx)
+	left, err := u.evictAll(ctx)
 
 	var unguarded *guardError
 
 	switch {
-	case err == nil || t.whole.Err() != nil || !errors.Is(err, context.DeadlineExceeded), errors.As(err, &unguarded):
+	case err == nil || u.untimed.Err() != nil || !errors.Is(err, context.DeadlineExceeded), errors.As(err, &unguarded):
 		return err
 	case ctx.Err() != nil && len(left) > 0:
-		return &drainError{timeout: t.run.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
+		return &drainError{timeout: u.run.request.Policy.NodeTimeout.String(), left: left, ofNode: true}
 	case ctx.Err() != nil:
 		return err
 	}
 
 	if policy.OnTimeout == cluster.DrainDelete {
-		return t.deleteAll(ctx)
+		return u.deleteAll(ctx)
 	}
 
 	return &drainError{timeout: policy.Timeout.String(), left: left}
@@ -55,55 +55,55 @@ func (t *turn) drain(ctx context.Context) error {
 
 // roomElsewhere tells whether another node could take a pod, now or when this
 // run is done with it: the budgets of the pods hold until then.
-func (t *turn) roomElsewhere(ctx context.Context) (bool, error) {
+func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 	var nodes []cluster.KubeNode
 
-	err := t.run.engine.wait(ctx, t.step.Node, "the list of nodes", func(ctx context.Context) (bool, string, error) {
+	err := u.run.engine.wait(ctx, u.step.Node, "the list of nodes", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		nodes, err = t.run.engine.kubernetes.Nodes(ctx)
+		nodes, err = u.run.engine.kubernetes.Nodes(ctx)
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		return true, "", nil
 	})
 
-	others := t.run.traffic.others(t.step.Node)
+	others := u.run.coordinator.others(u.step.Node)
 
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]
 
 		// A cordon that an earlier run left is taken away in a turn of this one.
-		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !t.run.request.Policy.Holds(n.Name)
+		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.request.Policy.Holds(n.Name)
 
-		return n.Name != t.step.Node && (left || roomOn(n, t.run.engine.run, busy) != noRoom)
+		return n.Name != u.step.Node && (left || roomOn(n, u.run.engine.runID, busy) != noRoom)
 	}), err
 }
 
 // evictAll asks for evictions until no pod is left or the drain's time is up.
 // It returns what is left and why.
-func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error) {
-	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, t.run.request.Policy.Drain.Timeout)
+func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err error) {
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, u.run.request.Policy.Drain.Timeout)
 	defer cancel()
 
-	err = t.emptied(bounded, func(ctx context.Context, pods []cluster.Pod) error {
+	err = u.removeUntilEmpty(bounded, func(ctx context.Context, pods []cluster.Pod) error {
 		left = map[string]string{}
 
 		for _, pod := range pods {
 			left[pod.String()] = shuttingDown
 
-			if mine, err := t.removable(ctx, pod); err != nil {
+			if mine, err := u.removable(ctx, pod); err != nil {
 				return err
 			} else if !mine {
 				continue
 			}
 
-			if err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.kubernetes.Evict(ctx, pod) }); err != nil {
+			if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.kubernetes.Evict(ctx, pod) }); err != nil {
 				left[pod.String()] = err.Error()
 
 				// What is never evicted is deleted in the end, where that is asked for.
-				if deletes := t.run.request.Policy.Drain.OnTimeout == cluster.DrainDelete; !cluster.Heals(err) && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
+				if deletes := u.run.request.Policy.Drain.OnTimeout == cluster.DrainDelete; !cluster.Heals(err) && !(deletes && errors.Is(err, cluster.ErrOverlap)) {
 					return fmt.Errorf("evicting pod %s: %w", pod, err)
 				}
 			}
@@ -117,21 +117,21 @@ func (t *turn) evictAll(ctx context.Context) (left map[string]string, err error)
 
 // deleteAll deletes what could not be evicted in time, budgets or not: the
 // configuration asked for it.
-func (t *turn) deleteAll(ctx context.Context) error {
-	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
+func (u *nodeUpgrade) deleteAll(ctx context.Context) error {
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
 
-	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, t.run.request.Policy.Drain.Timeout)
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, u.run.request.Policy.Drain.Timeout)
 	defer cancel()
 
-	return t.emptied(bounded, func(ctx context.Context, pods []cluster.Pod) error {
+	return u.removeUntilEmpty(bounded, func(ctx context.Context, pods []cluster.Pod) error {
 		for _, pod := range pods {
-			if mine, err := t.removable(ctx, pod); err != nil {
+			if mine, err := u.removable(ctx, pod); err != nil {
 				return err
 			} else if !mine {
 				continue
 			}
 
-			if err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.kubernetes.DeletePod(ctx, pod) }); err != nil && !cluster.Heals(err) {
+			if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.kubernetes.DeletePod(ctx, pod) }); err != nil && !cluster.Heals(err) {
 				return fmt.Errorf("deleting pod %s: %w", pod, err)
 			}
 		}
@@ -142,30 +142,30 @@ func (t *turn) deleteAll(ctx context.Context) error {
 
 // removable tells whether a pod is still there to be removed, and the lease ours: a
 // node may have hundreds.
-func (t *turn) removable(ctx context.Context, pod cluster.Pod) (bool, error) {
+func (u *nodeUpgrade) removable(ctx context.Context, pod cluster.Pod) (bool, error) {
 	if pod.Terminating {
 		return false, nil
 	}
 
-	ok, _, err := t.run.lock.holds(ctx)
+	ok, _, err := u.run.lock.holds(ctx)
 
 	return ok, err
 }
 
-// emptied removes pods the given way until the node has none left.
-func (t *turn) emptied(ctx context.Context, remove func(context.Context, []cluster.Pod) error) error {
-	return t.run.engine.wait(ctx, t.step.Node, "the pods to leave "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok {
+// removeUntilEmpty removes pods the given way until the node has none left.
+func (u *nodeUpgrade) removeUntilEmpty(ctx context.Context, remove func(context.Context, []cluster.Pod) error) error {
+	return u.run.engine.wait(ctx, u.step.Node, "the pods to leave "+u.step.Node, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		if ok, seen, err := t.staysCordoned(ctx); err != nil || !ok {
+		if ok, seen, err := u.keepCordoned(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		pods, err := t.run.engine.kubernetes.PodsToEvict(ctx, t.step.Node)
+		pods, err := u.run.engine.kubernetes.PodsToEvict(ctx, u.step.Node)
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		if len(pods) == 0 {
@@ -176,37 +176,37 @@ func (t *turn) emptied(ctx context.Context, remove func(context.Context, []clust
 			return false, "", err
 		}
 
-		abandoned, err := t.abandoned(ctx, pods)
+		abandoned, err := u.abandoned(ctx, pods)
 
 		return abandoned, fmt.Sprintf("%d pods are left", len(pods)), err
 	})
 }
 
-// staysCordoned looks after the cordon of a node that is being drained: without it
+// keepCordoned looks after the cordon of a node that is being drained: without it
 // the pods come back as quickly as they are evicted. Somebody may take it away by
 // mistake, and it is set once more; who does so again means it.
-func (t *turn) staysCordoned(ctx context.Context) (ok bool, seen string, err error) {
-	nodes, err := t.run.engine.kubernetes.Nodes(ctx)
+func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, err error) {
+	nodes, err := u.run.engine.kubernetes.Nodes(ctx)
 	if err != nil {
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
-	index := slices.IndexFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == t.step.Node })
+	index := slices.IndexFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == u.step.Node })
 	if index < 0 || nodes[index].Unschedulable {
 		return true, "", nil
 	}
 
 	lifted := &uncordonedError{by: nodes[index].LastWriter}
-	if t.uncordoned {
+	if u.uncordoned {
 		return false, "", lifted
 	}
 
-	if err := t.occupyNow(ctx); err != nil {
+	if err := u.cordonGuarded(ctx); err != nil {
 		return false, "", err
 	}
 
-	t.uncordoned = true
-	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
+	u.uncordoned = true
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
 
 	return true, "", nil
 }
@@ -235,17 +235,17 @@ func (u *uncordonedError) Unwrap() error { return ErrUncordoned }
 // abandoned tells whether all pods are on their way out and the node is not
 // Ready: its kubelet then confirms no deletion, and waiting for that could take
 // for ever.
-func (t *turn) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) {
+func (u *nodeUpgrade) abandoned(ctx context.Context, pods []cluster.Pod) (bool, error) {
 	if slices.ContainsFunc(pods, func(p cluster.Pod) bool { return !p.Terminating }) {
 		return false, nil
 	}
 
-	nodes, err := t.run.engine.kubernetes.Nodes(ctx)
+	nodes, err := u.run.engine.kubernetes.Nodes(ctx)
 	if err != nil {
-		return false, onlyFatal(err)
+		return false, permanentOnly(err)
 	}
 
-	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == t.step.Node && !n.Ready }), nil
+	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == u.step.Node && !n.Ready }), nil
 }
 
 // shuttingDown is why a pod is still there that was told to stop.

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// ending is a turn that ended.
-type ending struct {
+// result is a turn that ended.
+type result struct {
 	step plan.Step
 	// ready is the last transition of the node's Ready condition.
 	ready time.Time
@@ -24,37 +24,37 @@ type ending struct {
 }
 
 // end takes note of a turn that is over.
-func (s *schedule) end(over ending) {
-	s.busy = slices.DeleteFunc(s.busy, func(step plan.Step) bool { return step.Node == over.step.Node && step.Component == over.step.Component })
+func (s *rollout) end(over result) {
+	s.running = slices.DeleteFunc(s.running, func(step plan.Step) bool { return step.Node == over.step.Node && step.Component == over.step.Component })
 
 	// Only after it is known whether anything may be begun any more.
 	defer over.release()
 
 	if over.err != nil {
-		s.run.emit(stoppedTurn(over))
+		s.run.emit(stoppedEvent(over))
 	}
 
 	switch {
 	case over.err == nil:
-		s.turns[keyOf(over.step)]++
+		s.completed[keyOf(over.step)]++
 		// A node that was moved is watched from the end of its turn on, before any
 		// other turn can take it for one that nobody waits for.
 		if over.step.Component == cluster.Kubelet {
-			s.run.settling.begin(over.step, over.ready, s.run.engine.clock.Now())
+			s.run.soak.begin(over.step, over.ready, s.run.engine.clock.Now())
 		}
-	case errors.Is(over.err, errStoodDown):
+	case errors.Is(over.err, errStopped):
 		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
-		s.obstacle.hesitate = true
-	case errors.Is(over.err, errNoRoom):
+		s.blockage.hesitate = true
+	case errors.Is(over.err, errYield):
 		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
-		s.obstacle.hesitate = true
+		s.blockage.hesitate = true
 	default:
 		s.fail(over.err)
 	}
 }
 
-// stoppedTurn tells of a turn that ended with an error.
-func stoppedTurn(over ending) cluster.Event {
+// stoppedEvent tells of a turn that ended with an error.
+func stoppedEvent(over result) cluster.Event {
 	event := cluster.Event{Kind: cluster.EventNodeStopped, Node: over.step.Node, Component: over.step.Component, Text: over.err.Error()}
 
 	var failure *Failure
@@ -67,7 +67,7 @@ func stoppedTurn(over ending) cluster.Event {
 
 // fail keeps the first failure. What fails after it, on nodes that were on
 // their way, is named in it.
-func (s *schedule) fail(err error) {
+func (s *rollout) fail(err error) {
 	var first, other *Failure
 
 	switch {
@@ -75,7 +75,7 @@ func (s *schedule) fail(err error) {
 		return
 	case s.failure == nil:
 		s.failure = err
-		s.run.starts.stop()
+		s.run.starter.stopUntouched()
 
 		return
 	case !errors.As(s.failure, &first) || !errors.As(err, &other):

@@ -51,18 +51,18 @@ type Engine struct {
 	operator   cluster.Operator
 	clock      Clock
 	observers  []cluster.Observer
-	run        string
+	runID      string
 	owner      string
 	name       string
 	// guards are asked before a node is disturbed, componentGuards before a
 	// component is.
 	guards, componentGuards []guard
 	// telling is held while observers are told of an event.
-	telling  door
+	telling  semaphore
 	notices  *notices
 	presence *presence
-	// halt is when the present operation had to stop.
-	halt *halt
+	// shutdown is when the present operation had to stop.
+	shutdown *shutdown
 }
 
 // New makes an engine; it contacts nobody.
@@ -77,17 +77,17 @@ func New(options Options) *Engine {
 		operator:   options.Operator,
 		clock:      options.Clock,
 		observers:  options.Observers,
-		run:        options.Run,
+		runID:      options.Run,
 		owner:      options.Owner,
 		name:       options.ClusterName,
 		guards:     defaultGuards(),
 
 		componentGuards: componentGuards(),
 
-		telling:  newDoor(),
+		telling:  newSemaphore(),
 		notices:  newNotices(),
 		presence: newPresence(),
-		halt:     &halt{},
+		shutdown: &shutdown{},
 	}
 	if made.clock == nil {
 		made.clock = RealClock()
@@ -99,10 +99,10 @@ func New(options Options) *Engine {
 // holder is the name under which the engine holds the lease.
 func (e *Engine) holder() string {
 	if e.owner == "" {
-		return e.run
+		return e.runID
 	}
 
-	return e.run + " (" + e.owner + ")"
+	return e.runID + " (" + e.owner + ")"
 }
 
 // Request is what an upgrade is asked to reach.
@@ -126,43 +126,43 @@ type Request struct {
 
 // Durations of the engine. They are measured on its clock.
 const (
-	// pollFirst and pollMost bound the pause between two looks at something
+	// minPoll and pollMost bound the pause between two looks at something
 	// that is being waited for.
-	pollFirst = 200 * time.Millisecond
-	pollMost  = 5 * time.Second
-	// guardPatience is how long a guard that does not hold may take to heal
+	minPoll = 200 * time.Millisecond
+	maxPoll = 5 * time.Second
+	// guardTimeout is how long a guard that does not hold may take to heal
 	// before the run stops.
-	guardPatience = 5 * time.Minute
-	// cleanupPatience bounds each thing that is still done after a failure.
-	cleanupPatience = 30 * time.Second
-	// flushPatience bounds the wait for the last word: whoever holds the lease
+	guardTimeout = 5 * time.Minute
+	// cleanupTimeout bounds each thing that is still done after a failure.
+	cleanupTimeout = 30 * time.Second
+	// flushTimeout bounds the wait for the last word: whoever holds the lease
 	// meanwhile keeps others waiting.
-	flushPatience = 10 * time.Second
-	// hurriedPatience does so after a cancel, and haltMost all of it together: the
+	flushTimeout = 10 * time.Second
+	// stopGrace does so after a cancel, and haltMost all of it together: the
 	// end of a call, a cordon that is taken back, a last look and the last word.
 	// The release of the lease comes after them, with releaseMost in all; what the
 	// caller does then must fit into 15 s as well.
-	hurriedPatience = 4 * time.Second
-	haltMost        = 8 * time.Second
-	releaseMost     = 12 * time.Second
-	// freeMost is when the operator of the cluster is set free at the latest, before
+	stopGrace      = 4 * time.Second
+	stopTimeout    = 8 * time.Second
+	releaseTimeout = 12 * time.Second
+	// endPauseTimeout is when the operator of the cluster is set free at the latest, before
 	// that.
-	freeMost = 10 * time.Second
-	// hurriedLeast is left to each of them in any case.
-	hurriedLeast = 500 * time.Millisecond
+	endPauseTimeout = 10 * time.Second
+	// minStopGrace is left to each of them in any case.
+	minStopGrace = 500 * time.Millisecond
 	// observeParallel bounds the nodes that are observed at the same time.
 	observeParallel = 64
 	// pullParallel bounds the nodes that pull at the same time.
 	pullParallel = 5
 )
 
-// outlasting is a context for recording what has just taken effect: it ends a
+// recordContext is a context for recording what has just taken effect: it ends a
 // little after ctx does.
-func (e *Engine) outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+func (e *Engine) recordContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	kept, end := context.WithCancel(context.WithoutCancel(ctx))
-	calm := e.hurry(kept, end, haltMost)
+	calm := e.endAfterStop(kept, end, stopTimeout)
 	release := context.AfterFunc(ctx, func() {
-		_ = e.clock.Sleep(kept, e.halt.patience(e.clock.Now(), haltMost))
+		_ = e.clock.Sleep(kept, e.shutdown.grace(e.clock.Now(), stopTimeout))
 
 		end()
 	})
@@ -174,15 +174,15 @@ func (e *Engine) outlasting(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// aftermath is a context for what still has to be done when ctx may be over.
-func (e *Engine) aftermath(ctx context.Context) (context.Context, context.CancelFunc) {
-	return e.within(ctx, haltMost)
+// cleanupContext is a context for what still has to be done when ctx may be over.
+func (e *Engine) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return e.cleanupWithin(ctx, stopTimeout)
 }
 
-// within is [Engine.aftermath] for what ends so long after a cancel at most.
-func (e *Engine) within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
-	kept, end := e.clock.WithTimeout(context.WithoutCancel(ctx), cleanupPatience)
-	calm := e.hurry(kept, end, most)
+// cleanupWithin is [Engine.aftermath] for what ends so long after a cancel at most.
+func (e *Engine) cleanupWithin(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	kept, end := e.clock.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	calm := e.endAfterStop(kept, end, most)
 
 	return kept, func() {
 		calm()
@@ -190,14 +190,14 @@ func (e *Engine) within(ctx context.Context, most time.Duration) (context.Contex
 	}
 }
 
-// hurry ends a context that outlives others a little after the operation had to
+// endAfterStop ends a context that outlives others a little after the operation had to
 // stop, whether that is so already or comes to be.
-func (e *Engine) hurry(kept context.Context, end context.CancelFunc, most time.Duration) (calm func()) {
+func (e *Engine) endAfterStop(kept context.Context, end context.CancelFunc, most time.Duration) (calm func()) {
 	var releases []func() bool
 
-	for _, whole := range e.halt.whole() {
+	for _, whole := range e.shutdown.operation() {
 		releases = append(releases, context.AfterFunc(whole, func() {
-			_ = e.clock.Sleep(kept, e.halt.patience(e.clock.Now(), most))
+			_ = e.clock.Sleep(kept, e.shutdown.grace(e.clock.Now(), most))
 
 			end()
 		}))

@@ -14,42 +14,42 @@ import (
 
 // failure puts a turn's error into words: what was seen, how the node and the
 // cluster are left, and what to do.
-func (t *turn) failure(ctx context.Context, err error) *Failure {
+func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{
-		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", t.step.Node, t.step.To),
-		Node:    t.step.Node, Seen: err.Error(), Excerpts: t.excerpts(ctx, err), State: t.state(), Remedy: resumeRemedy, Err: err,
+		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", u.step.Node, u.step.To),
+		Node:    u.step.Node, Seen: err.Error(), Excerpts: u.excerpts(ctx, err), State: u.state(), Remedy: resumeRemedy, Err: err,
 	}
 
-	if t.unreturned != "" {
-		failed.State += " It was not rolled back: " + stopped(t.unreturned)
+	if u.rollbackSkipReason != "" {
+		failed.State += " It was not rolled back: " + withFullStop(u.rollbackSkipReason)
 	}
 
 	switch {
 	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
-		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", t.step.Node)
+		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", u.step.Node)
 	case errors.Is(err, ErrRolledBack), errors.Is(err, ErrFallback):
 		failed.State = returnedState(err)
-		failed.Remedy = t.lookRemedy()
+		failed.Remedy = u.lookRemedy()
 
-		if !t.open {
-			failed.Remedy = t.retryRemedy()
+		if !u.pending {
+			failed.Remedy = u.retryRemedy()
 		}
 	case errors.Is(err, ErrUnhealthy):
-		failed.Remedy = t.lookRemedy()
+		failed.Remedy = u.lookRemedy()
 	case errors.Is(err, ErrPlatform):
 		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has its platform. Then choose an installer_image that is built for %s, and run terraform apply again.",
-			t.step.Address, t.entry.Platform)
+			u.step.Address, u.entry.Platform)
 	case errors.Is(err, ErrInstaller):
 		failed.Remedy = "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again"
-		if t.armed {
+		if u.mayHaveInstalled {
 			failed.Remedy += ": it drains and reboots this node first, which shows what was installed"
 		}
 
 		failed.Remedy += "."
 	case errors.Is(err, ErrNeverReturned):
 		waited := strings.TrimPrefix(err.Error(), ErrNeverReturned.Error()+": ")
-		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", t.step.Node, stopped(waited))
+		failed.Seen = fmt.Sprintf("Node %s did not come back online: %s", u.step.Node, withFullStop(waited))
 		failed.Remedy = "Look at its console. When it is back, run terraform apply again: it continues with this node."
 	case errors.Is(err, ErrUncordoned):
 		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone while it is upgraded, then run terraform apply again."
@@ -63,11 +63,11 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = "Renew or correct the credentials, then run terraform apply again."
 	}
 
-	if t.step.Canary && ctx.Err() == nil {
+	if u.step.Canary && ctx.Err() == nil {
 		failed.State += " " + canaryState
 	}
 
-	failed.Remedy += t.storedImage(ctx, err)
+	failed.Remedy += u.storedImage(ctx, err)
 
 	return failed
 }
@@ -75,28 +75,28 @@ func (t *turn) failure(ctx context.Context, err error) *Failure {
 // storedImage says what the node has under the tag of an image that was to no avail. A
 // node does not download a tag that it has, whatever was pushed there since; one below
 // Talos 1.13 has its images in memory and downloads them anew with each upgrade.
-func (t *turn) storedImage(ctx context.Context, err error) string {
+func (u *nodeUpgrade) storedImage(ctx context.Context, err error) string {
 	failed := errors.Is(err, ErrInstaller) || errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack)
 	if ctx.Err() != nil || !failed {
 		return ""
 	}
 
-	repository, tag, malformed := image.Split(t.entry.Image)
+	repository, tag, malformed := image.Split(u.entry.Image)
 	if malformed != nil || tag == "" {
 		return ""
 	}
 
-	bounded, cancel := t.run.engine.aftermath(ctx)
+	bounded, cancel := u.run.engine.cleanupContext(ctx)
 	defer cancel()
 
-	digest, unknown := t.run.engine.talos.ImageDigest(bounded, t.step.Address, t.entry.Image)
+	digest, unknown := u.run.engine.talos.ImageDigest(bounded, u.step.Address, u.entry.Image)
 	if unknown != nil {
 		return ""
 	}
 
 	return fmt.Sprintf(" The node has %s as %s, and downloads nothing under a tag that it has: where another image is pushed there, "+
 		"name that by its digest (installer_image = %q), or remove this one from every node that pulled it (talosctl -n %s image remove --namespace system %s).",
-		t.entry.Image, digest, repository.String()+"@sha256:<digest>", t.step.Address, t.entry.Image)
+		u.entry.Image, digest, repository.String()+"@sha256:<digest>", u.step.Address, u.entry.Image)
 }
 
 // drainRemedy is what to do about pods that did not leave a node in time.
@@ -163,41 +163,41 @@ func returnedState(err error) string {
 }
 
 // state says how the node is left.
-func (t *turn) state() string {
+func (u *nodeUpgrade) state() string {
 	switch {
-	case t.open && t.entry.Phase == cluster.PhaseRollingBack:
+	case u.pending && u.entry.Phase == cluster.PhaseRollingBack:
 		return "The node was to start its old system again and is recorded in the journal; its cordon stays until it is back in service."
-	case t.served:
+	case u.inService:
 		return "The node runs the new system and is in service; only its entry in the journal is still open."
-	case t.open && !t.runs.IsZero() && t.runs.Equal(t.entry.Target) && !t.runs.Equal(t.entry.Previous):
+	case u.pending && !u.runs.IsZero() && u.runs.Equal(u.entry.Target) && !u.runs.Equal(u.entry.Previous):
 		return "The node runs the new system and is not back in service yet; it is recorded in the journal, and its cordon stays until it is."
-	case t.open && !t.cordoned && t.rebooted() && t.runs.Equal(t.entry.Previous):
+	case u.pending && !u.cordoned && u.rebooted() && u.runs.Equal(u.entry.Previous):
 		return "The node runs its old system and is in service; only its entry in the journal is still open."
-	case t.open && t.entry.Phase == cluster.PhaseRebooting:
+	case u.pending && u.entry.Phase == cluster.PhaseRebooting:
 		return "The node was asked to reboot into the new system, or about to be, and is recorded in the journal; its cordon stays until it is back."
-	case t.armed:
+	case u.mayHaveInstalled:
 		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one."
-	case t.open:
+	case u.pending:
 		return "The node runs its old system, nothing was installed, and the journal records what was about to be; its cordon stays."
-	case t.cordoned:
+	case u.cordoned:
 		return "The node runs its old system and is still cordoned."
 	default:
 		return "The node runs as before and is not cordoned by this run."
 	}
 }
 
-func (t *turn) lookRemedy() string {
+func (u *nodeUpgrade) lookRemedy() string {
 	return fmt.Sprintf("Look at it (talosctl -n %s dmesg, kubectl describe node %s). When it is healthy, or its reason is gone, run terraform apply again: it continues with this node.",
-		t.step.Address, t.step.Node)
+		u.step.Address, u.step.Node)
 }
 
-func (t *turn) retryRemedy() string {
+func (u *nodeUpgrade) retryRemedy() string {
 	return fmt.Sprintf("Find out why: what a boot that failed has logged is on the node's console, and where machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
-		t.step.Node, t.entry.BootID)
+		u.step.Node, u.entry.BootID)
 }
 
-// brief is the failure in a few words, for those who watch annotations.
-func brief(err error) string {
+// summaryText is the failure in a few words, for those who watch annotations.
+func summaryText(err error) string {
 	var failure *Failure
 	if !errors.As(err, &failure) {
 		return err.Error()

@@ -22,7 +22,7 @@ func (e *Engine) DropGuard(name string) {
 
 // HoldUpGuards does something when a guard is asked, after the observation.
 func (e *Engine) HoldUpGuards(meanwhile func()) {
-	e.guards = append(slices.Clone(e.guards), guard{name: "slow", check: func(situation) []cluster.Finding {
+	e.guards = append(slices.Clone(e.guards), guard{name: "slow", check: func(guardInput) []cluster.Finding {
 		meanwhile()
 
 		return nil
@@ -45,7 +45,7 @@ func Judge(asked Asked) []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, guard := range defaultGuards() {
-		findings = append(findings, guard.check(situation{
+		findings = append(findings, guard.check(guardInput{
 			Snapshot: asked.Snapshot, step: asked.Step, run: asked.Run, policy: asked.Policy, share: asked.Share, others: asked.Others,
 		})...)
 	}

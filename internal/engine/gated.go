@@ -28,11 +28,11 @@ var errFlickers = fmt.Errorf("%w: a gate was open whenever it was waited for, an
 // closed since it was waited for.
 var errGateClosed = errors.New("a gate closed")
 
-// gated waits until all gates of the user hold at the same time. Each may take
+// awaitGates waits until all gates of the user hold at the same time. Each may take
 // its own time, in which nothing counts that this run does to other nodes; what
 // no waiting cures, as a kind of objects that the cluster does not serve, fails
 // at once. The node is empty before the roll.
-func (r *run) gated(ctx context.Context, node string) error {
+func (r *run) awaitGates(ctx context.Context, node string) error {
 	gates := r.request.Gates
 	if len(gates) == 0 || r.skipsGates(ctx, node) {
 		return nil
@@ -47,7 +47,7 @@ func (r *run) gated(ctx context.Context, node string) error {
 	last := "they were just asked"
 
 	return r.engine.wait(ctx, node, "the gates to hold", func(ctx context.Context) (bool, string, error) {
-		if err := r.over(); err != nil {
+		if err := r.noMoreStarts(); err != nil {
 			return false, "", fmt.Errorf("%w; last seen: %s", err, last)
 		}
 
@@ -59,7 +59,7 @@ func (r *run) gated(ctx context.Context, node string) error {
 		answers, now := askAll(ctx, gates, node), r.engine.clock.Now()
 
 		for index, finding := range answers {
-			if finding.Found == "" || len(r.traffic.others(node)) > 0 {
+			if finding.Found == "" || len(r.coordinator.others(node)) > 0 {
 				since[index] = now
 			}
 
@@ -95,14 +95,14 @@ func (r *run) skipsGates(ctx context.Context, node string) bool {
 	return true
 }
 
-// over is why nothing may be started any more: the time for the run is used up,
+// noMoreStarts is why nothing may be started any more: the time for the run is used up,
 // or the window has closed.
-func (r *run) over() error {
-	if r.late() {
+func (r *run) noMoreStarts() error {
+	if r.deadlinePassed() {
 		return ErrDeadline
 	}
 
-	return r.shut()
+	return r.windowClosed()
 }
 
 // hasGates tells whether anything is to be waited for.
@@ -112,32 +112,32 @@ func (r *run) hasGates() bool {
 
 // awaitGates waits for the gates before a node is taken out of service. One that
 // an earlier run has only cordoned is put back when they do not come to hold.
-func (t *turn) awaitGates(ctx context.Context) error {
-	waits := t.step.Finish && !t.step.Canary && len(t.run.request.Policy.Canary) > 0
-	if t.armed || t.step.Done || waits || !t.run.hasGates() {
+func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
+	waits := u.step.Finish && !u.step.Canary && len(u.run.request.Policy.Canary) > 0
+	if u.mayHaveInstalled || u.step.Done || waits || !u.run.hasGates() {
 		return nil
 	}
 
-	t.doing(cluster.StepGates, "")
+	u.emitStep(cluster.StepGates, "")
 
-	err := t.run.gated(ctx, t.step.Node)
-	if err != nil && t.step.Finish {
-		t.cordoned = true
+	err := u.run.awaitGates(ctx, u.step.Node)
+	if err != nil && u.step.Finish {
+		u.cordoned = true
 	}
 
-	return ungatedTurn(err)
+	return upgradeGateError(err)
 }
 
 // awaitGates waits for the gates before a component is restarted. One that was
 // configured already, and may be what keeps a gate from holding, is finished.
-func (c *replacement) awaitGates(ctx context.Context) error {
+func (c *componentUpgrade) awaitGates(ctx context.Context) error {
 	if !c.changes() || !c.run.hasGates() {
 		return nil
 	}
 
-	c.doing(cluster.StepGates, "")
+	c.emitStep(cluster.StepGates, "")
 
-	if err := ungatedTurn(c.run.gated(ctx, c.step.Node)); err != nil && !errors.Is(err, errStoodDown) {
+	if err := upgradeGateError(c.run.awaitGates(ctx, c.step.Node)); err != nil && !errors.Is(err, errStopped) {
 		return c.failure(ctx, err)
 	} else if err != nil {
 		return err
@@ -146,11 +146,11 @@ func (c *replacement) awaitGates(ctx context.Context) error {
 	return nil
 }
 
-// ungatedTurn is what the turn ends with that a gate keeps from its node. To wait
+// upgradeGateError is what the turn ends with that a gate keeps from its node. To wait
 // was no failure where the time or the window ended meanwhile.
-func ungatedTurn(err error) error {
+func upgradeGateError(err error) error {
 	if errors.Is(err, ErrWindow) || errors.Is(err, ErrDeadline) {
-		return fmt.Errorf("%w: %w", errStoodDown, err)
+		return fmt.Errorf("%w: %w", errStopped, err)
 	}
 
 	return err
@@ -173,17 +173,17 @@ func (g *gateError) Error() string {
 
 func (g *gateError) Unwrap() []error { return []error{ErrGate, g.finding.Err} }
 
-// closed are the gates that do not hold, unless nobody cares.
-func (r *run) closed(ctx context.Context, node string) []cluster.Finding {
+// closedGates are the gates that do not hold, unless nobody cares.
+func (r *run) closedGates(ctx context.Context, node string) []cluster.Finding {
 	if r.request.Policy.Skips(cluster.CheckGates) {
 		return nil
 	}
 
-	return shutGates(ctx, r.request.Gates, node)
+	return findClosed(ctx, r.request.Gates, node)
 }
 
-// shutGates are the gates that do not hold, or of which nobody can tell.
-func shutGates(ctx context.Context, gates []cluster.Gate, node string) []cluster.Finding {
+// findClosed are the gates that do not hold, or of which nobody can tell.
+func findClosed(ctx context.Context, gates []cluster.Gate, node string) []cluster.Finding {
 	return slices.DeleteFunc(askAll(ctx, gates, node), func(f cluster.Finding) bool { return f.Found == "" })
 }
 
@@ -206,19 +206,19 @@ func askAll(ctx context.Context, gates []cluster.Gate, node string) []cluster.Fi
 	return answers
 }
 
-// shutOut tells whether nothing but closed gates keeps a turn from going on that
+// gateClosed tells whether nothing but closed gates keeps a turn from going on that
 // has not touched its node: it then waits for them as long as they may take, and
 // holds up nobody meanwhile.
-func (t *turn) shutOut(findings []cluster.Finding) bool {
+func (u *nodeUpgrade) gateClosed(findings []cluster.Finding) bool {
 	other := slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckGates })
 
-	return len(findings) > 0 && !t.touched(true) && !other
+	return len(findings) > 0 && !u.touched(true) && !other
 }
 
 // touched tells whether the turn has disturbed its node already. Behind the cordon
 // it has, also where somebody else's cordon was there before.
-func (t *turn) touched(cordoning bool) bool {
-	return !cordoning || t.armed || t.cordoned || t.entry.Attempt > 1
+func (u *nodeUpgrade) touched(cordoning bool) bool {
+	return !cordoning || u.mayHaveInstalled || u.cordoned || u.entry.Attempt > 1
 }
 
 // ask asks one gate once.
@@ -245,8 +245,8 @@ func ask(ctx context.Context, gate cluster.Gate, node string) (cluster.Finding, 
 	return finding, holds && err == nil
 }
 
-// ungated puts the failure of a gate before the roll into words.
-func (s *schedule) ungated(ctx context.Context, err error) error {
+// gateFailure puts the failure of a gate before the roll into words.
+func (s *rollout) gateFailure(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return undisturbed(s.run.stopped(ctx, "while the gates were waited for; no node was disturbed"+lastSeen(err)))
@@ -292,12 +292,12 @@ func sentence(text string) string {
 		text = string(first-'a'+'A') + text[1:]
 	}
 
-	return stopped(text)
+	return withFullStop(text)
 }
 
-// stopped is the text with a full stop, unless it has an end already: what a guard
+// withFullStop is the text with a full stop, unless it has an end already: what a guard
 // says may be whole sentences.
-func stopped(text string) string {
+func withFullStop(text string) string {
 	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
 		return text
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// situation is what a guard judges: an observation, and the step that would
+// guardInput is what a guard judges: an observation, and the step that would
 // disturb a node.
-type situation struct {
+type guardInput struct {
 	cluster.Snapshot
 
 	step plan.Step
@@ -44,9 +44,9 @@ type situation struct {
 // guard is one condition for disturbing a node. Unknown counts as not holding.
 type guard struct {
 	name  string
-	check func(situation) []cluster.Finding
-	// unarmed limits it to nodes on which nothing is installed yet.
-	unarmed bool
+	check func(guardInput) []cluster.Finding
+	// beforeInstall limits it to nodes on which nothing is installed yet.
+	beforeInstall bool
 }
 
 // defaultGuards are checked before the cordon, before the install and before
@@ -61,36 +61,36 @@ func defaultGuards() []guard {
 		{name: cluster.CheckEtcdRaftLag, check: guardLag},
 		{name: "control-planes", check: guardControlPlanes},
 		{name: cluster.CheckControlPlane, check: guardServing},
-		{name: cluster.CheckCanary, check: guardCanaries, unarmed: true},
-		{name: checkSettle, check: guardSettled, unarmed: true},
+		{name: cluster.CheckCanary, check: guardCanaries, beforeInstall: true},
+		{name: checkSettle, check: guardSettled, beforeInstall: true},
 		{name: cluster.CheckNodesReady, check: guardBudget},
 		{name: checkRoom, check: guardRoom},
-		{name: cluster.CheckExternalChanges, check: guardExternal, unarmed: true},
-		{name: cluster.CheckDiskSpace, check: guardDisk, unarmed: true},
-		{name: cluster.CheckTimeSync, check: guardClock, unarmed: true},
-		{name: cluster.CheckGates, check: guardGates, unarmed: true},
-		{name: cluster.CheckOperator, check: guardOperator, unarmed: true},
-		{name: cluster.CheckPendingInstall, check: guardPending, unarmed: true},
+		{name: cluster.CheckExternalChanges, check: guardExternal, beforeInstall: true},
+		{name: cluster.CheckDiskSpace, check: guardDisk, beforeInstall: true},
+		{name: cluster.CheckTimeSync, check: guardClock, beforeInstall: true},
+		{name: cluster.CheckGates, check: guardGates, beforeInstall: true},
+		{name: cluster.CheckOperator, check: guardOperator, beforeInstall: true},
+		{name: cluster.CheckPendingInstall, check: guardPending, beforeInstall: true},
 	}
 }
 
-// guarded waits until every guard holds on an observation of its own, and the
+// awaitGuards waits until every guard holds on an observation of its own, and the
 // lease is ours. It fails when that does not come about in time, or when
 // waiting cannot help.
-func (t *turn) guarded(ctx context.Context, before string) error {
-	return t.guardedThen(ctx, before, nil)
+func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
+	return u.awaitGuardsThen(ctx, before, nil)
 }
 
-// guardedThen does something on the very observation on which the guards held;
+// awaitGuardsThen does something on the very observation on which the guards held;
 // what it still waits for is waited for together with the guards. An armed node
 // has all the time that its turn has: to stop with it is worse than to wait.
-func (t *turn) guardedThen(ctx context.Context, before string, then look) error {
-	patience := guardPatience
-	if t.armed {
-		patience = t.run.request.Policy.NodeTimeout
+func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
+	patience := guardTimeout
+	if u.mayHaveInstalled {
+		patience = u.run.request.Policy.NodeTimeout
 	}
 
-	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, patience)
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, patience)
 	defer cancel()
 
 	var (
@@ -98,26 +98,26 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 		failed error
 	)
 
-	err := t.run.engine.wait(bounded, t.step.Node, "it to be safe to "+before+" "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok {
+	err := u.run.engine.wait(bounded, u.step.Node, "it to be safe to "+before+" "+u.step.Node, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
 		var err error
 
-		last, err = t.ask(ctx, then != nil)
+		last, err = u.evaluateGuards(ctx, then != nil)
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		switch {
-		case len(of(cluster.CheckOperator, last)) > 0:
+		case len(filterByCheck(cluster.CheckOperator, last)) > 0:
 			return false, "", errOccupied
-		case t.standsBack(last, then != nil):
-			failed = standBack(last)
+		case u.yields(last, then != nil):
+			failed = yieldTo(last)
 
 			return false, "", failed
-		case t.shutOut(last):
+		case u.gateClosed(last):
 			failed = errGateClosed
 
 			return false, "", failed
@@ -126,11 +126,11 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 		}
 
 		// The observation took its time; the lease must have outlived it.
-		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok || then == nil {
+		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok || then == nil {
 			return ok, seen, err
 		}
 
-		if t.run.engine.clock.Now().Sub(t.looked) > observationAge {
+		if u.run.engine.clock.Now().Sub(u.observedAt) > observationAge {
 			return false, "the look at the cluster took too long to act on it", nil
 		}
 
@@ -150,69 +150,69 @@ func (t *turn) guardedThen(ctx context.Context, before string, then look) error 
 	return &guardError{before: before, findings: last, err: err}
 }
 
-// ask observes what the guards are about and asks each of them. What may take
+// evaluateGuards observes what the guards are about and asks each of them. What may take
 // its time, the gates and the node, is asked before the observation: what is done
 // next has to rest on a fresh one.
-func (t *turn) ask(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
-	seen := situation{
-		step: t.step, run: t.run.engine.run, policy: t.run.request.Policy, share: t.run.request.Policy.MaxUnavailable,
-		cordoning: cordoning && t.run.request.Policy.Drain.Enabled, returning: t.returning,
+func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
+	seen := guardInput{
+		step: u.step, run: u.run.engine.runID, policy: u.run.request.Policy, share: u.run.request.Policy.MaxUnavailable,
+		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.returning,
 	}
 
-	if cordoning && !t.armed && !t.cordoned {
-		seen.closed = t.run.closed(ctx, t.step.Node)
+	if cordoning && !u.mayHaveInstalled && !u.cordoned {
+		seen.closed = u.run.closedGates(ctx, u.step.Node)
 	}
 
-	if !t.armed {
-		seen.intruded = t.run.intruded(ctx, true)
+	if !u.mayHaveInstalled {
+		seen.intruded = u.run.operatorConflicts(ctx, true)
 	}
 
 	vitals, vitalsErr := cluster.Vitals{}, error(nil)
-	if !t.armed {
-		vitals, vitalsErr = t.run.engine.talos.Vitals(ctx, t.step.Address)
+	if !u.mayHaveInstalled {
+		vitals, vitalsErr = u.run.engine.talos.Vitals(ctx, u.step.Address)
 	}
 
-	steps := t.run.traffic.count()
+	steps := u.run.coordinator.generation()
 
-	snapshot, err := t.run.engine.observe(ctx, func(node cluster.Node) bool {
-		moved := !t.armed && (slices.Contains(t.run.request.Policy.Canary, node.Name) || t.run.settling.watches(node.Name))
+	snapshot, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
+		moved := !u.mayHaveInstalled && (slices.Contains(u.run.request.Policy.Canary, node.Name) || u.run.soak.watches(node.Name))
 
-		return moved || node.Role == cluster.ControlPlane || node.Name == t.step.Node
+		return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
 	})
 	if err != nil {
 		return nil, err
 	}
 
-	seen.Snapshot, seen.others = snapshot, t.run.traffic.others(t.step.Node)
+	seen.Snapshot, seen.others = snapshot, u.run.coordinator.others(u.step.Node)
 
-	if !t.armed {
-		seen.unsettled = t.run.settling.unsettled(seen, t.run.engine.clock.Now(), t.touched(cordoning))
+	if !u.mayHaveInstalled {
+		seen.unsettled = u.run.soak.unsettled(seen, u.run.engine.clock.Now(), u.touched(cordoning))
 	}
 
-	node, found := snapshot.Node(t.step.Node)
-	if found && !t.armed {
+	node, found := snapshot.Node(u.step.Node)
+	if found && !u.mayHaveInstalled {
 		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
 	}
 
 	var findings []cluster.Finding
 
-	for _, guard := range t.run.guards {
-		if !guard.unarmed || !t.armed {
+	for _, guard := range u.run.guards {
+		if !guard.beforeInstall || !u.mayHaveInstalled {
 			findings = append(findings, guard.check(seen)...)
 		}
 	}
 
 	if found && node.Machine != nil {
-		t.seen, t.looked, t.steps = *node.Machine, snapshot.Taken, steps
-		t.occupied = node.Kube != nil && node.Kube.Unschedulable
-		t.member, t.well = "", isWell(node)
+		u.observed, u.observedAt, u.steps = *node.Machine, snapshot.Taken, steps
+		u.wasCordoned = node.Kube != nil && node.Kube.Unschedulable
+		u.member, u.well = "", isWell(node)
 
 		if node.Etcd != nil {
-			t.member = node.Etcd.Status.Version
+			u.member = node.Etcd.Status.Version
 		}
 	}
 
-	return t.run.standing(findings), nil
+	return u.run.standing(findings), nil
 }
 
 // guardError is a guard that did not come to hold.
@@ -226,8 +226,8 @@ func (g *guardError) Error() string { return g.err.Error() }
 
 func (g *guardError) Unwrap() []error { return []error{ErrGuard, g.err} }
 
-// onlyFatal passes on an error that waiting does not cure.
-func onlyFatal(err error) error {
+// permanentOnly passes on an error that waiting does not cure.
+func permanentOnly(err error) error {
 	if cluster.Heals(err) {
 		return nil
 	}
@@ -246,42 +246,42 @@ func fatal(findings []cluster.Finding) error {
 	return nil
 }
 
-// unsafe makes the finding of a guard.
-func unsafe(check, node, found, remedy string, err error) []cluster.Finding {
+// newFinding makes the finding of a guard.
+func newFinding(check, node, found, remedy string, err error) []cluster.Finding {
 	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err}}
 }
 
-func guardKubernetes(s situation) []cluster.Finding {
+func guardKubernetes(s guardInput) []cluster.Finding {
 	if s.KubernetesError == nil {
 		return nil
 	}
 
-	return unsafe(cluster.CheckKubernetesAPI, "", "the Kubernetes API does not answer: "+s.KubernetesError.Error(),
+	return newFinding(cluster.CheckKubernetesAPI, "", "the Kubernetes API does not answer: "+s.KubernetesError.Error(),
 		"Make it answer again: without it nothing can be cordoned, drained or recorded.", s.KubernetesError)
 }
 
 // ill tells whether the node is the one that is not expected to be well.
-func (s situation) ill(node cluster.Node) bool { return s.returning && node.Name == s.step.Node }
+func (s guardInput) ill(node cluster.Node) bool { return s.returning && node.Name == s.step.Node }
 
 // guardMachines wants an answer from every control plane and from the node
 // itself, which must be there and neither booting nor going down.
-func guardMachines(s situation) []cluster.Finding {
+func guardMachines(s guardInput) []cluster.Finding {
 	var findings []cluster.Finding
 
 	node, found := s.Node(s.step.Node)
 	if !found {
-		return unsafe(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
+		return newFinding(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
 	}
 
 	stuck := node.Machine != nil && s.ill(node) && node.Machine.Stage == cluster.StageBooting
 
 	if node.Machine != nil && node.Machine.Stage != cluster.StageRunning && !stuck {
-		findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+		findings = append(findings, newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
 			"Wait until it runs, or look at its console (talosctl dmesg).", nil)...)
 	}
 
 	if node.Machine != nil && node.Machine.BootID == "" {
-		findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name, "its boot ID cannot be read, and without it a reboot cannot be proven",
+		findings = append(findings, newFinding(cluster.CheckTalosAPI, node.Name, "its boot ID cannot be read, and without it a reboot cannot be proven",
 			"Look at the machine (talosctl read /proc/sys/kernel/random/boot_id), and at what the credentials allow.", nil)...)
 	}
 
@@ -293,7 +293,7 @@ func guardMachines(s situation) []cluster.Finding {
 		if cluster.Unaccepted(other.Unreachable) != "" {
 			findings = append(findings, plan.Unaccepted(other))
 		} else {
-			findings = append(findings, unsafe(cluster.CheckTalosAPI, other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
+			findings = append(findings, newFinding(cluster.CheckTalosAPI, other.Name, fmt.Sprintf("its Talos API does not answer: %v", other.Unreachable),
 				"Bring the machine back, or its network.", other.Unreachable)...)
 		}
 	}
@@ -303,7 +303,7 @@ func guardMachines(s situation) []cluster.Finding {
 
 // guardControlPlanes wants every other control plane whole: finished booting
 // and Ready, whatever is about to be disturbed.
-func guardControlPlanes(s situation) []cluster.Finding {
+func guardControlPlanes(s guardInput) []cluster.Finding {
 	const remedy = "Bring it back to health first (talosctl health, kubectl describe node)."
 
 	var findings []cluster.Finding
@@ -315,10 +315,10 @@ func guardControlPlanes(s situation) []cluster.Finding {
 
 		switch {
 		case node.Machine != nil && !node.Machine.Settled():
-			findings = append(findings, unsafe(cluster.CheckTalosAPI, node.Name,
+			findings = append(findings, newFinding(cluster.CheckTalosAPI, node.Name,
 				fmt.Sprintf("this control plane is %s and not settled %v", node.Machine.Stage, node.Machine.Unmet), remedy, nil)...)
 		case node.Kube == nil || !node.Kube.Ready:
-			findings = append(findings, unsafe(cluster.CheckNodesReady, node.Name, "this control plane is not Ready in Kubernetes", remedy, nil)...)
+			findings = append(findings, newFinding(cluster.CheckNodesReady, node.Name, "this control plane is not Ready in Kubernetes", remedy, nil)...)
 		}
 	}
 
@@ -327,7 +327,7 @@ func guardControlPlanes(s situation) []cluster.Finding {
 
 // guardCanaries wants every canary to run what the step leads to, and to be in
 // service: it is there to stop the others, also those whose turns have begun.
-func guardCanaries(s situation) []cluster.Finding {
+func guardCanaries(s guardInput) []cluster.Finding {
 	if s.step.Canary || s.returning || s.KubernetesError != nil {
 		return nil
 	}
@@ -345,7 +345,7 @@ func guardCanaries(s situation) []cluster.Finding {
 }
 
 // guardSettled wants the nodes that were moved to stay healthy.
-func guardSettled(s situation) []cluster.Finding {
+func guardSettled(s guardInput) []cluster.Finding {
 	if s.returning {
 		return nil
 	}
@@ -355,12 +355,12 @@ func guardSettled(s situation) []cluster.Finding {
 
 // guardPending refuses to touch a system that has not confirmed itself: an
 // install now would overwrite the one it could return to.
-func guardPending(s situation) []cluster.Finding {
+func guardPending(s guardInput) []cluster.Finding {
 	node, found := s.Node(s.step.Node)
 	if !found || node.Machine == nil || !node.Machine.UpgradePending {
 		return nil
 	}
 
-	return unsafe(cluster.CheckPendingInstall, node.Name, "the running system has not confirmed its own upgrade yet",
+	return newFinding(cluster.CheckPendingInstall, node.Name, "the running system has not confirmed its own upgrade yet",
 		"Wait until the node is healthy with it, or reboot it to return to the previous system.", nil)
 }

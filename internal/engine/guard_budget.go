@@ -19,14 +19,14 @@ const (
 	attributeBudget = "max_unavailable"
 )
 
-// errNoRoom ends a turn that gives way, because workers of other turns use up what
+// errYield ends a turn that gives way, because workers of other turns use up what
 // may be unavailable. It leaves its node as it found it.
-var errNoRoom = errors.New("other workers of this run have to come back first")
+var errYield = errors.New("other workers of this run have to come back first")
 
 // guardBudget keeps no more workers unavailable than the policy allows, the
 // step's own node included. A node that is unavailable without the doing of
 // this run costs nothing.
-func guardBudget(s situation) []cluster.Finding {
+func guardBudget(s guardInput) []cluster.Finding {
 	node, found := s.Node(s.step.Node)
 	if !found || node.Role != cluster.Worker || node.Kube == nil {
 		return nil
@@ -60,7 +60,7 @@ func guardBudget(s situation) []cluster.Finding {
 
 	slices.Sort(away)
 
-	findings := unsafe(checkBudget, away[0],
+	findings := newFinding(checkBudget, away[0],
 		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.share, len(workers), most, strings.Join(away, ", ")),
 		budgetRemedy(s.Snapshot), nil)
 	findings[0].Attribute = attributeBudget
@@ -83,7 +83,7 @@ type noPlaceError struct{ why string }
 
 func (n *noPlaceError) Error() string { return n.why }
 
-func (n *noPlaceError) Unwrap() error { return errNoRoom }
+func (n *noPlaceError) Unwrap() error { return errYield }
 
 // waitsError is an [errNoRoom] for nodes that were moved before and are not as
 // they have to be.
@@ -91,7 +91,7 @@ type waitsError struct{ why string }
 
 func (w *waitsError) Error() string { return w.why }
 
-func (w *waitsError) Unwrap() error { return errNoRoom }
+func (w *waitsError) Unwrap() error { return errYield }
 
 // aboutMoved tells whether the finding is about a node that was moved before.
 func aboutMoved(f cluster.Finding) bool {
@@ -102,31 +102,31 @@ func aboutMoved(f cluster.Finding) bool {
 // unavailable.
 func aboutBudget(f cluster.Finding) bool { return f.Attribute == attributeBudget }
 
-// standBack is what a turn ends with that stands back for these reasons.
-func standBack(findings []cluster.Finding) error {
+// yieldTo is what a turn ends with that stands back for these reasons.
+func yieldTo(findings []cluster.Finding) error {
 	if index := slices.IndexFunc(findings, aboutMoved); index >= 0 {
 		return &waitsError{why: findings[index].String()}
 	}
 
 	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkRoom && f.Check != cluster.CheckGates }) {
-		return errNoRoom
+		return errYield
 	}
 
 	return &noPlaceError{why: findings[0].Found}
 }
 
-// standsBack tells whether the turn ends here without having done anything to its
+// yields tells whether the turn ends here without having done anything to its
 // node, because the run has a better use for the time than to wait with it: nothing
 // is wrong but that other turns of this run are in the way, or that a node which was
 // moved before has to become well first. One that has cordoned its node, and nothing
 // more, gives it back only to the budget: others used that up meanwhile.
-func (t *turn) standsBack(findings []cluster.Finding, cordoning bool) bool {
-	beside := len(t.run.traffic.others(t.step.Node)) > 0
+func (u *nodeUpgrade) yields(findings []cluster.Finding, cordoning bool) bool {
+	beside := len(u.run.coordinator.others(u.step.Node)) > 0
 
 	// A gate that is closed as well is waited for when there is room.
 	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })
 
-	if t.armed || t.entry.Attempt > 1 || len(rest) == 0 {
+	if u.mayHaveInstalled || u.entry.Attempt > 1 || len(rest) == 0 {
 		return false
 	}
 
@@ -135,9 +135,9 @@ func (t *turn) standsBack(findings []cluster.Finding, cordoning bool) bool {
 		case aboutBudget(f):
 			return !beside
 		case f.Check == checkRoom:
-			return !beside || t.cordoned
+			return !beside || u.cordoned
 		case aboutMoved(f):
-			return t.touched(cordoning)
+			return u.touched(cordoning)
 		default:
 			return true
 		}

@@ -26,8 +26,8 @@ const (
 func etcdFindings(snapshot cluster.Snapshot) []cluster.Finding {
 	var findings []cluster.Finding
 
-	for _, check := range []func(situation) []cluster.Finding{guardMembers, guardQuorum, guardLag} {
-		findings = append(findings, check(situation{Snapshot: snapshot})...)
+	for _, check := range []func(guardInput) []cluster.Finding{guardMembers, guardQuorum, guardLag} {
+		findings = append(findings, check(guardInput{Snapshot: snapshot})...)
 	}
 
 	return findings
@@ -36,7 +36,7 @@ func etcdFindings(snapshot cluster.Snapshot) []cluster.Finding {
 // guardMembers wants the same members, all started and none a learner, from
 // every control plane's point of view. One that is to be sent back to its old
 // system need not have one: its member is missing already.
-func guardMembers(s situation) []cluster.Finding {
+func guardMembers(s guardInput) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		first    string
@@ -50,28 +50,28 @@ func guardMembers(s situation) []cluster.Finding {
 		}
 
 		if node.Etcd == nil {
-			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
 
 			continue
 		}
 
 		if node.Etcd.Mute() {
-			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, "the member of this control plane is still a learner", remedyMembers, nil)...)
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the member of this control plane is still a learner", remedyMembers, nil)...)
 
 			continue
 		}
 
 		if len(node.Etcd.Members) != len(controlPlanes) {
-			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name,
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name,
 				fmt.Sprintf("etcd has %d members, but the cluster has %d control planes", len(node.Etcd.Members), len(controlPlanes)), remedyMembers, nil)...)
 		}
 
 		for _, member := range node.Etcd.Members {
 			switch {
 			case member.Name == "":
-				findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %016x has not started", member.ID), remedyMembers, nil)...)
+				findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %016x has not started", member.ID), remedyMembers, nil)...)
 			case member.Learner:
-				findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %s is still a learner", member.Name), remedyMembers, nil)...)
+				findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %s is still a learner", member.Name), remedyMembers, nil)...)
 			}
 		}
 
@@ -79,7 +79,7 @@ func guardMembers(s situation) []cluster.Finding {
 		if first == "" {
 			first = listed
 		} else if listed != first {
-			findings = append(findings, unsafe(cluster.CheckEtcdMembers, node.Name, "the control planes do not agree on the members of etcd", remedyMembers, nil)...)
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the control planes do not agree on the members of etcd", remedyMembers, nil)...)
 		}
 	}
 
@@ -111,7 +111,7 @@ func memberList(members []cluster.EtcdMember) string {
 
 // guardQuorum wants one leader that everyone follows, and a majority of healthy
 // members that remains when the step's node is gone.
-func guardQuorum(s situation) []cluster.Finding {
+func guardQuorum(s guardInput) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		leaders  = map[uint64]bool{}
@@ -130,16 +130,16 @@ func guardQuorum(s situation) []cluster.Finding {
 
 		switch {
 		case status.Leader == 0:
-			findings = append(findings, unsafe(cluster.CheckEtcdQuorum, node.Name, "this member of etcd follows no leader", remedyEtcd, nil)...)
+			findings = append(findings, newFinding(cluster.CheckEtcdQuorum, node.Name, "this member of etcd follows no leader", remedyEtcd, nil)...)
 		case len(status.Complaints()) > 0:
-			findings = append(findings, unsafe(cluster.CheckEtcdQuorum, node.Name, "this member of etcd reports: "+strings.Join(status.Complaints(), "; "), remedyEtcd, nil)...)
+			findings = append(findings, newFinding(cluster.CheckEtcdQuorum, node.Name, "this member of etcd reports: "+strings.Join(status.Complaints(), "; "), remedyEtcd, nil)...)
 		case node.Name != s.step.Node && !status.Learner:
 			healthy++
 		}
 	}
 
 	if len(leaders) > 1 {
-		findings = append(findings, unsafe(cluster.CheckEtcdQuorum, "", "the members of etcd do not agree on a leader", remedyEtcd, nil)...)
+		findings = append(findings, newFinding(cluster.CheckEtcdQuorum, "", "the members of etcd do not agree on a leader", remedyEtcd, nil)...)
 	}
 
 	// A single member is allowed to go: nothing is lost but availability, and
@@ -155,7 +155,7 @@ func guardQuorum(s situation) []cluster.Finding {
 	}
 
 	if s.step.Role == cluster.ControlPlane && healthy < least {
-		findings = append(findings, unsafe(cluster.CheckEtcdQuorum, s.step.Node,
+		findings = append(findings, newFinding(cluster.CheckEtcdQuorum, s.step.Node,
 			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and %d are needed", healthy, len(controlPlanes), least), remedyEtcd, nil)...)
 	}
 
@@ -164,7 +164,7 @@ func guardQuorum(s situation) []cluster.Finding {
 
 // guardAlarms wants no alarm. One of corruption may not be skipped: what is
 // wrong with one member must not become what is wrong with all.
-func guardAlarms(s situation) []cluster.Finding {
+func guardAlarms(s guardInput) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		said     = map[string]bool{}
@@ -192,7 +192,7 @@ func guardAlarms(s situation) []cluster.Finding {
 }
 
 // guardLag wants every member to have applied nearly everything there is.
-func guardLag(s situation) []cluster.Finding {
+func guardLag(s guardInput) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		newest   uint64
@@ -210,7 +210,7 @@ func guardLag(s situation) []cluster.Finding {
 		}
 
 		if status := node.Etcd.Status; status.Applied+raftLagMost < newest && !s.ill(node) {
-			findings = append(findings, unsafe(cluster.CheckEtcdRaftLag, node.Name,
+			findings = append(findings, newFinding(cluster.CheckEtcdRaftLag, node.Name,
 				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
 		}
 	}

@@ -49,7 +49,7 @@ func roomOn(node cluster.KubeNode, run string, busy bool) room {
 // last one that takes pods while another turn empties a node, whether that one takes
 // any afterwards or not. Where there is no such node anyway, as in a cluster of one
 // worker, waiting is of no use.
-func guardRoom(s situation) []cluster.Finding {
+func guardRoom(s guardInput) []cluster.Finding {
 	node, found := s.Node(s.step.Node)
 	if !s.cordoning || !found || node.Kube == nil || !node.Kube.Ready {
 		// To move a node that is not Ready may be what brings it back.
@@ -80,11 +80,11 @@ func guardRoom(s situation) []cluster.Finding {
 
 	switch {
 	case len(later) > 0:
-		return unsafe(checkRoom, node.Name,
+		return newFinding(checkRoom, node.Name,
 			fmt.Sprintf("its pods could only go to nodes that this run has taken out of service: %s", strings.Join(later, ", ")),
 			"They come back by themselves; one more node that takes pods would let them move at the same time.", nil)
 	case len(emptied) > 0 && node.Available():
-		return unsafe(checkRoom, node.Name,
+		return newFinding(checkRoom, node.Name,
 			fmt.Sprintf("it is the last node that takes pods, and this run is at work on others that somebody else has cordoned: %s", strings.Join(emptied, ", ")),
 			"Take their cordons away (kubectl uncordon), so that its pods have somewhere to go.", nil)
 	default:

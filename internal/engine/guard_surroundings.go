@@ -11,7 +11,7 @@ import (
 
 // guardServing wants the static pods of the other control planes Ready before a
 // control plane goes away: the Kubernetes API must not go with it.
-func guardServing(s situation) []cluster.Finding {
+func guardServing(s guardInput) []cluster.Finding {
 	if s.step.Role != cluster.ControlPlane || s.KubernetesError != nil {
 		return nil
 	}
@@ -25,7 +25,7 @@ func guardServing(s situation) []cluster.Finding {
 				continue
 			}
 
-			findings = append(findings, unsafe(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
+			findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
 				fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
 		}
 	}
@@ -36,7 +36,7 @@ func guardServing(s situation) []cluster.Finding {
 // guardExternal wants nobody else to be upgrading or rebooting a node. Those of
 // this run, and those that an earlier run left in the middle of a turn, are its
 // own affair.
-func guardExternal(s situation) []cluster.Finding {
+func guardExternal(s guardInput) []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, node := range s.Managed() {
@@ -47,7 +47,7 @@ func guardExternal(s situation) []cluster.Finding {
 		}
 
 		if doing := doneElsewhere(node); doing != "" {
-			findings = append(findings, unsafe(cluster.CheckExternalChanges, node.Name, doing+", and not by this upgrade",
+			findings = append(findings, newFinding(cluster.CheckExternalChanges, node.Name, doing+", and not by this upgrade",
 				"Wait until that is over, or find out who does it (talosctl -n "+node.Address+" get machinestatus).", nil)...)
 		}
 	}
@@ -83,16 +83,20 @@ func doneElsewhere(node cluster.Node) string {
 	}
 }
 
-func guardDisk(s situation) []cluster.Finding { return of(cluster.CheckDiskSpace, s.vitals) }
+func guardDisk(s guardInput) []cluster.Finding {
+	return filterByCheck(cluster.CheckDiskSpace, s.vitals)
+}
 
-func guardClock(s situation) []cluster.Finding { return of(cluster.CheckTimeSync, s.vitals) }
+func guardClock(s guardInput) []cluster.Finding {
+	return filterByCheck(cluster.CheckTimeSync, s.vitals)
+}
 
-func guardGates(s situation) []cluster.Finding { return s.closed }
+func guardGates(s guardInput) []cluster.Finding { return s.closed }
 
 // guardOperator wants the operator of the cluster to leave it alone.
-func guardOperator(s situation) []cluster.Finding { return s.intruded }
+func guardOperator(s guardInput) []cluster.Finding { return s.intruded }
 
-// of are the findings of one check that stop something.
-func of(check string, findings []cluster.Finding) []cluster.Finding {
+// filterByCheck are the findings of one check that stop something.
+func filterByCheck(check string, findings []cluster.Finding) []cluster.Finding {
 	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
 }

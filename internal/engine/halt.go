@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// halt is when an operation had to stop, as far as somebody has noticed.
-type halt struct {
+// shutdown is when an operation had to stop, as far as somebody has noticed.
+type shutdown struct {
 	mu sync.Mutex
 	// contexts are those of the operation and of its lease: whatever else ends is
 	// the limit of a part of it.
@@ -22,7 +22,7 @@ type halt struct {
 }
 
 // begin begins another operation.
-func (h *halt) begin(ctx context.Context) {
+func (h *shutdown) begin(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -30,7 +30,7 @@ func (h *halt) begin(ctx context.Context) {
 }
 
 // watch has the operation stop with another context as well, until that is over.
-func (h *halt) watch(ctx context.Context) (over func()) {
+func (h *shutdown) watch(ctx context.Context) (over func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -45,36 +45,36 @@ func (h *halt) watch(ctx context.Context) (over func()) {
 	}
 }
 
-// whole are the contexts of the operation and of its lease.
-func (h *halt) whole() []context.Context {
+// operation are the contexts of the operation and of its lease.
+func (h *shutdown) operation() []context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	return h.contexts
 }
 
-// patience is how long the next thing may take that is still done after something
+// grace is how long the next thing may take that is still done after something
 // has ended. Where that is the whole operation, all of them together may take no
 // longer than the given time.
-func (h *halt) patience(now time.Time, most time.Duration) time.Duration {
+func (h *shutdown) grace(now time.Time, most time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	if !slices.ContainsFunc(h.contexts, func(ctx context.Context) bool { return ctx.Err() != nil }) {
-		return cleanupPatience
+		return cleanupTimeout
 	}
 
 	if h.since.IsZero() {
 		h.since = now
 	}
 
-	return max(hurriedLeast, min(hurriedPatience, most-now.Sub(h.since)))
+	return max(minStopGrace, min(stopGrace, most-now.Sub(h.since)))
 }
 
-// lastWord has what was said of a run stand where others look, unless another run
+// publishEnd has what was said of a run stand where others look, unless another run
 // has taken over at the very end. It tells whether the word is still this run's.
-func (e *Engine) lastWord(ctx context.Context, held *lock, failed error) bool {
-	kept, end := e.aftermath(ctx)
+func (e *Engine) publishEnd(ctx context.Context, held *lock, failed error) bool {
+	kept, end := e.cleanupContext(ctx)
 	defer end()
 
 	_, _, err := held.holds(kept)
@@ -92,10 +92,10 @@ func (e *Engine) lastWord(ctx context.Context, held *lock, failed error) bool {
 // flush waits for the last word to stand where others look, for as long as the
 // lease says that it is ours to say.
 func (e *Engine) flush(ctx context.Context) {
-	kept, end := e.aftermath(ctx)
+	kept, end := e.cleanupContext(ctx)
 	defer end()
 
-	bounded, cancel := e.clock.WithTimeout(kept, flushPatience)
+	bounded, cancel := e.clock.WithTimeout(kept, flushTimeout)
 	defer cancel()
 
 	for _, observer := range e.observers {
@@ -105,14 +105,14 @@ func (e *Engine) flush(ctx context.Context) {
 	}
 }
 
-// once carries out a call that takes a moment and changes something: one that is
+// callWhole carries out a call that takes a moment and changes something: one that is
 // cut off may take effect when the lease is somebody else's.
-func (e *Engine) once(ctx context.Context, call func(context.Context) error) error {
+func (e *Engine) callWhole(ctx context.Context, call func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 
-	kept, end := e.outlasting(ctx)
+	kept, end := e.recordContext(ctx)
 	defer end()
 
 	return call(kept)

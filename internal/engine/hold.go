@@ -24,11 +24,11 @@ const settleHurried = 2 * time.Second
 // would have.
 var errOccupied = fmt.Errorf("%w is upgrading it", ErrOperator)
 
-// hold keeps the operator from acting for as long as the run lasts. It fails only
+// pauseOperator keeps the operator from acting for as long as the run lasts. It fails only
 // where somebody else upgrades the cluster: an operator that cannot be reached or
 // held is said aloud, and stops no upgrade.
-func (r *run) hold(ctx context.Context) error {
-	blocking := r.intruded(ctx, false)
+func (r *run) pauseOperator(ctx context.Context) error {
+	blocking := r.operatorConflicts(ctx, false)
 	if len(blocking) == 0 {
 		return nil
 	}
@@ -39,15 +39,15 @@ func (r *run) hold(ctx context.Context) error {
 	return failure
 }
 
-// intruded is what shows that the operator, or somebody through it, upgrades the
+// operatorConflicts is what shows that the operator, or somebody through it, upgrades the
 // cluster. Where nobody does it is held: at the beginning, and again when somebody
 // has taken the hold away. Once the run has begun, a status that says so is its own.
-func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
+func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Finding {
 	switch {
 	case r.engine.operator == nil:
 		return nil
-	case begun && r.beside.spared(r.engine.clock.Now()):
-		return r.beside.last()
+	case begun && r.operatorWatch.recentlyUnreadable(r.engine.clock.Now()):
+		return r.operatorWatch.last()
 	}
 
 	var failed error
@@ -57,9 +57,9 @@ func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
 		if err != nil {
 			// What was seen last counts: publishing stops no upgrade, and an operator
 			// at work does not stop because nobody can look.
-			r.beside.fail(r.engine.clock.Now())
+			r.operatorWatch.fail(r.engine.clock.Now())
 
-			return r.beside.last()
+			return r.operatorWatch.last()
 		}
 
 		if begun && report.Talos.Target+report.Kubernetes.Target == "" {
@@ -67,13 +67,13 @@ func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
 		}
 
 		blocking := cluster.Blocking(r.engine.judgeOperator(report, nil, r.request))
-		r.beside.note(blocking, report.Unhold)
+		r.operatorWatch.note(blocking, report.Unhold)
 
 		switch {
 		case len(blocking) > 0 || report.Passive:
 			return blocking
-		case report.Hold == r.engine.run:
-			r.beside.hold()
+		case report.Hold == r.engine.runID:
+			r.operatorWatch.pause()
 
 			return nil
 		case report.Hold != "" && !cluster.IsRun(report.Hold):
@@ -83,9 +83,9 @@ func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
 		}
 
 		// Even an attempt that fails may have taken effect.
-		r.beside.hold()
+		r.operatorWatch.pause()
 
-		failed = r.engine.once(ctx, func(ctx context.Context) error { return r.engine.operator.Hold(ctx, r.engine.run, report.Hold) })
+		failed = r.engine.callWhole(ctx, func(ctx context.Context) error { return r.engine.operator.Hold(ctx, r.engine.runID, report.Hold) })
 		if !errors.Is(failed, cluster.ErrConflict) {
 			break
 		}
@@ -98,25 +98,25 @@ func (r *run) intruded(ctx context.Context, begun bool) []cluster.Finding {
 	return nil
 }
 
-// handBack lets the operator act again, once what it knows of the versions is
+// resumeOperator lets the operator act again, once what it knows of the versions is
 // true. Both are of use to nobody but the operator, so that what fails is said.
-func (r *run) handBack(ctx context.Context, talos, kubernetes version.Version) {
-	if !r.beside.holds() {
+func (r *run) resumeOperator(ctx context.Context, talos, kubernetes version.Version) {
+	if !r.operatorWatch.paused() {
 		return
 	}
 
-	r.settle(ctx, talos, kubernetes)
+	r.updateOperator(ctx, talos, kubernetes)
 
-	r.letGo(ctx)
+	r.endPause(ctx)
 }
 
-// letGo ends the hold of the run, for as long as a run that had to stop may take.
-func (r *run) letGo(ctx context.Context) {
+// endPause ends the hold of the run, for as long as a run that had to stop may take.
+func (r *run) endPause(ctx context.Context) {
 	var err error
 
 	for range 2 {
-		kept, end := r.engine.within(ctx, freeMost)
-		err = r.engine.free(kept, r.engine.run)
+		kept, end := r.engine.cleanupWithin(ctx, endPauseTimeout)
+		err = r.engine.endPauseNamed(kept, r.engine.runID)
 		end()
 
 		if err == nil || ctx.Err() == nil {
@@ -125,14 +125,14 @@ func (r *run) letGo(ctx context.Context) {
 	}
 
 	if err != nil {
-		r.engine.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.engine.operator, r.engine.run, err, r.beside.byHand())))
+		r.engine.warn(strings.TrimSpace(fmt.Sprintf("the operator of %s is still kept from acting by %q: %v. The next apply ends that. %s", r.engine.operator, r.engine.runID, err, r.operatorWatch.endPauseByHand())))
 	}
 }
 
-// settle tells the operator what the cluster runs, as long as it is held: what it
+// updateOperator tells the operator what the cluster runs, as long as it is held: what it
 // remembers while it is at work is its own.
-func (r *run) settle(ctx context.Context, talos, kubernetes version.Version) {
-	kept, end := r.engine.aftermath(ctx)
+func (r *run) updateOperator(ctx context.Context, talos, kubernetes version.Version) {
+	kept, end := r.engine.cleanupContext(ctx)
 	defer end()
 
 	if ctx.Err() != nil {
@@ -144,9 +144,9 @@ func (r *run) settle(ctx context.Context, talos, kubernetes version.Version) {
 
 	report, err := r.engine.operator.Report(kept)
 	if err == nil {
-		r.beside.note(nil, report.Unhold)
+		r.operatorWatch.note(nil, report.Unhold)
 
-		if report.Hold != r.engine.run {
+		if report.Hold != r.engine.runID {
 			return
 		}
 
@@ -158,9 +158,9 @@ func (r *run) settle(ctx context.Context, talos, kubernetes version.Version) {
 	}
 }
 
-// free ends a hold, which is tried for as long as the context lasts.
-func (e *Engine) free(ctx context.Context, hold string) error {
-	return e.waitClosely(ctx, "", fmt.Sprintf("the operator of %s to be set free", e.operator), pollFirst, func(ctx context.Context) (bool, string, error) {
+// endPauseNamed ends a hold, which is tried for as long as the context lasts.
+func (e *Engine) endPauseNamed(ctx context.Context, hold string) error {
+	return e.waitClosely(ctx, "", fmt.Sprintf("the operator of %s to be set free", e.operator), minPoll, func(ctx context.Context) (bool, string, error) {
 		err := e.operator.Release(ctx, hold)
 		if err != nil && cluster.Heals(err) {
 			return false, err.Error(), nil

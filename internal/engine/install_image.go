@@ -19,56 +19,56 @@ const installImagePatience = 2 * time.Minute
 // upgraded with, so that it is not installed with an older one some day. The
 // upgrade is confirmed by then; what keeps this from being done is a warning, and
 // so is a node whose time is used up.
-func (t *turn) syncInstallImage() error {
-	ctx := t.whole
-	confirmed := t.open && t.entry.Image != "" && t.runs.Equal(t.entry.Target)
-	if !t.run.request.Policy.SyncInstallImage || !confirmed {
+func (u *nodeUpgrade) syncInstallImage() error {
+	ctx := u.untimed
+	confirmed := u.pending && u.entry.Image != "" && u.runs.Equal(u.entry.Target)
+	if !u.run.request.Policy.SyncInstallImage || !confirmed {
 		return nil
 	}
 
-	t.doing(cluster.StepInstallImage, t.entry.Image)
+	u.emitStep(cluster.StepInstallImage, u.entry.Image)
 
-	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, installImagePatience)
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, installImagePatience)
 	defer cancel()
 
-	err := t.run.engine.wait(bounded, t.step.Node, "the installer image of "+t.step.Node+" to be configured", func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := t.run.lock.holds(ctx); err != nil || !ok {
+	err := u.run.engine.wait(bounded, u.step.Node, "the installer image of "+u.step.Node+" to be configured", func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
-		return t.nameInstallImage(ctx)
+		return u.nameInstallImage(ctx)
 	})
 	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
 		return err
 	}
 
-	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
-		"the node runs %s, and its machine configuration could not be made to name it: %v", t.entry.Image, err)})
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+		"the node runs %s, and its machine configuration could not be made to name it: %v", u.entry.Image, err)})
 
 	return nil
 }
 
 // nameInstallImage changes the configuration once, unless it names the image
 // already or has no place for it.
-func (t *turn) nameInstallImage(ctx context.Context) (bool, string, error) {
-	machine, err := t.run.engine.talos.Machine(ctx, t.step.Address)
+func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error) {
+	machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
 
 	switch {
 	case err != nil:
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	case machine.Config == nil:
 		return false, "", errors.New("it cannot be read with these credentials")
-	case !machine.Config.Installs, machine.Config.InstallImage == "", machine.Config.InstallImage == t.entry.Image:
+	case !machine.Config.Installs, machine.Config.InstallImage == "", machine.Config.InstallImage == u.entry.Image:
 		// One that names no image means Talos' own choice, which is kept.
 		return true, "", nil
 	}
 
-	err = t.run.engine.talos.Configure(ctx, t.step.Address, cluster.ImageChange{
-		Component: cluster.Installer, From: machine.Config.InstallImage, To: t.entry.Image,
+	err = u.run.engine.talos.Configure(ctx, u.step.Address, cluster.ImageChange{
+		Component: cluster.Installer, From: machine.Config.InstallImage, To: u.entry.Image,
 	})
 	if err != nil {
 		// Whoever wrote it in the meantime is looked at with the next try.
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
 	return true, "", nil

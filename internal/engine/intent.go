@@ -23,93 +23,93 @@ var errAlreadyThere = errors.New("the node runs its target already")
 // was chosen for another system, and may even skip a release line.
 var errStale = errors.New("the node runs neither what the plan was made for nor its target")
 
-// claim tells whether the guards looked recently enough to act on it, and
+// reserve tells whether the guards looked recently enough to act on it, and
 // notes that this is done: what another turn does from now on, it does after a
 // look of its own that is newer.
-func (t *turn) claim() bool {
-	return t.run.engine.clock.Now().Sub(t.looked) <= observationAge && t.run.traffic.claim(t.steps, t.step.Role, t.occupied)
+func (u *nodeUpgrade) reserve() bool {
+	return u.run.engine.clock.Now().Sub(u.observedAt) <= observationAge && u.run.coordinator.reserve(u.steps, u.step.Role, u.wasCordoned)
 }
 
-// intend guards the node and records the intent. The record names the boot that
+// recordIntent guards the node and records the intent. The record names the boot that
 // the guards saw: a node that rebooted since its turn began would otherwise
 // look as if it had gone through the reboot that its install still needs. It
 // returns only while the observation is fresh, and the step is then claimed.
-func (t *turn) intend(ctx context.Context, before string) error {
+func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 	for {
-		if err := t.guarded(ctx, before); err != nil {
-			return errors.Join(err, t.recall(ctx))
+		if err := u.awaitGuards(ctx, before); err != nil {
+			return errors.Join(err, u.withdrawIntent(ctx))
 		}
 
-		if t.reached(t.seen) || t.passed(t.seen) {
-			return errors.Join(errAlreadyThere, t.recall(ctx))
+		if u.atTarget(u.observed) || u.beyondTarget(u.observed) {
+			return errors.Join(errAlreadyThere, u.withdrawIntent(ctx))
 		}
 
-		if !t.seen.Talos.Equal(t.step.From) {
-			return errors.Join(errStale, t.recall(ctx))
+		if !u.observed.Talos.Equal(u.step.From) {
+			return errors.Join(errStale, u.withdrawIntent(ctx))
 		}
 
-		if !t.open || t.entry.BootID != t.seen.BootID {
-			t.entry.BootID, t.entry.Previous, t.entry.PreviousSchematic = t.seen.BootID, t.seen.Talos, t.seen.Schematic
-			t.entry.Platform, t.entry.PreviousEtcd = t.seen.Platform, t.member
+		if !u.pending || u.entry.BootID != u.observed.BootID {
+			u.entry.BootID, u.entry.Previous, u.entry.PreviousSchematic = u.observed.BootID, u.observed.Talos, u.observed.Schematic
+			u.entry.Platform, u.entry.PreviousEtcd = u.observed.Platform, u.member
 
-			if err := t.record(ctx, cluster.PhaseIntent); err != nil {
-				return errors.Join(err, t.unrecord(ctx))
+			if err := u.record(ctx, cluster.PhaseIntent); err != nil {
+				return errors.Join(err, u.clearDoubtfulIntent(ctx))
 			}
 		}
 
 		if ctx.Err() != nil {
 			// It was recorded when the time was up, and nothing came of it.
-			return errors.Join(context.Cause(ctx), t.recall(ctx))
+			return errors.Join(context.Cause(ctx), u.withdrawIntent(ctx))
 		}
 
 		// Installing what another run installs as well could cost the node both of its
 		// systems, so the lease is read, however fresh it is.
-		ok, _, err := t.run.lock.look(ctx)
+		ok, _, err := u.run.lock.renewOnce(ctx)
 
 		switch {
 		case err != nil:
-			return errors.Join(err, t.recall(ctx))
-		case ok && t.claim():
+			return errors.Join(err, u.withdrawIntent(ctx))
+		case ok && u.reserve():
 			return nil
 		}
 
 		// A context that ended is noticed by the guards.
-		_ = t.run.engine.clock.Sleep(ctx, pollFirst)
+		_ = u.run.engine.clock.Sleep(ctx, minPoll)
 	}
 }
 
-// recall takes an intent back that nothing was done about, unless it is another
+// withdrawIntent takes an intent back that nothing was done about, unless it is another
 // run's affair by now.
-func (t *turn) recall(ctx context.Context) error {
-	if _, _, lost := t.run.lock.state(); lost != nil || !t.open {
+func (u *nodeUpgrade) withdrawIntent(ctx context.Context) error {
+	if _, _, lost := u.run.lock.state(); lost != nil || !u.pending {
 		return nil
 	}
 
-	kept, cancel := t.run.engine.outlasting(ctx)
+	kept, cancel := u.run.engine.recordContext(ctx)
 	defer cancel()
 
-	return t.forget(kept)
+	return u.forget(kept)
 }
 
-// unrecord takes an intent back of whose record nobody knows whether it was
+// clearDoubtfulIntent takes an intent back of whose record nobody knows whether it was
 // written. Where that cannot be had the node is left as one that has none: the next
 // run looks at it all the same.
-func (t *turn) unrecord(ctx context.Context) error {
-	kept, end := t.run.engine.outlasting(ctx)
+func (u *nodeUpgrade) clearDoubtfulIntent(ctx context.Context) error {
+	kept, end := u.run.engine.recordContext(ctx)
 	defer end()
 
-	bounded, cancel := t.run.engine.clock.WithTimeout(kept, hurriedPatience)
+	bounded, cancel := u.run.engine.clock.WithTimeout(kept, stopGrace)
 	defer cancel()
 
-	err := t.forget(bounded)
-	t.open = false
+	err := u.forget(bounded)
+	u.pending = false
 
 	return err
 }
 
-// unsent takes the intent back of a call that did not reach the node.
-func (t *turn) unsent(ctx context.Context, cause error) error {
-	if err := t.recall(ctx); err != nil {
+// withdrawUnsent takes the intent back of a call that did not reach the node.
+func (u *nodeUpgrade) withdrawUnsent(ctx context.Context, cause error) error {
+	if err := u.withdrawIntent(ctx); err != nil {
 		return errors.Join(cause, err)
 	}
 

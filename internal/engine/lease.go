@@ -38,7 +38,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 
 		switch {
 		case current.Holder != "" && current.Holder != e.holder():
-			if err := e.outwatch(ctx, current, "the lease is held by "+current.Holder); err != nil {
+			if err := e.watchStandStill(ctx, current, "the lease is held by "+current.Holder); err != nil {
 				return nil, err
 			}
 
@@ -54,7 +54,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 				break
 			}
 
-			if err := e.outwatch(ctx, current, "the lease was deleted, and "+last+" held it last"); err != nil {
+			if err := e.watchStandStill(ctx, current, "the lease was deleted, and "+last+" held it last"); err != nil {
 				return nil, err
 			}
 
@@ -75,7 +75,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 		case cluster.Heals(err) && e.clock.Now().Sub(begun) < acquirePatience:
 			// Read it again: either somebody else has it now, or we do, or the
 			// API server was just away.
-			if err := e.clock.Sleep(ctx, pollFirst); err != nil {
+			if err := e.clock.Sleep(ctx, minPoll); err != nil {
 				return nil, err
 			}
 		default:
@@ -130,7 +130,7 @@ func (e *Engine) lastHolder(ctx context.Context) (holder string, err error) {
 	err = e.wait(bounded, "", "the journal kube-system/talosupgrade-journal to be readable", func(ctx context.Context) (bool, string, error) {
 		journal, err := e.kubernetes.Journal(ctx)
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		holder = journal.Holder
@@ -153,19 +153,19 @@ func leaseRemedy(err error) string {
 	return writableRemedy
 }
 
-// leftLease tells whether somebody still holds the lease of a cluster that has
+// leaseLeft tells whether somebody still holds the lease of a cluster that has
 // nothing to do: a run that died after its last node could not say so any more.
-func (e *Engine) leftLease(ctx context.Context) bool {
+func (e *Engine) leaseLeft(ctx context.Context) bool {
 	lease, err := e.kubernetes.Lease(ctx)
 
 	return err == nil && lease.Holder != ""
 }
 
-// outwatch watches another holder's lease, or that there is none, until that has
+// watchStandStill watches another holder's lease, or that there is none, until that has
 // stood still for a whole duration. It fails as soon as somebody renews or takes
 // it. Time in which it could not be read does not count: its holder could not
 // renew it either.
-func (e *Engine) outwatch(ctx context.Context, first cluster.Lease, seen string) error {
+func (e *Engine) watchStandStill(ctx context.Context, first cluster.Lease, seen string) error {
 	begun := e.clock.Now()
 	e.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s; watching for %s whether it is still alive", seen, leaseDuration)})
 

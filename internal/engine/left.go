@@ -10,11 +10,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// left completes what a failure says about the cluster, once no turn is going
+// describeLeftovers completes what a failure says about the cluster, once no turn is going
 // on any more. What the failure says by itself is about its own node. The last
 // observation is nil where there is none. Where no turn began, a failure that
 // says anything has said it all.
-func (r *run) left(err error, last *cluster.Snapshot, moved bool) {
+func (r *run) describeLeftovers(err error, last *cluster.Snapshot, moved bool) {
 	var failure *Failure
 	if !errors.As(err, &failure) || !moved && failure.State != "" {
 		return

@@ -58,7 +58,7 @@ type liar struct {
 	deletes bool
 
 	mu      sync.Mutex
-	memory  map[string]remembered
+	memory  map[string]observedSnapshotFor
 	written int
 	// lease is the last one that it has written, or pretended to.
 	lease cluster.Lease
@@ -66,7 +66,7 @@ type liar struct {
 	shown cluster.Journal
 }
 
-type remembered struct {
+type observedSnapshotFor struct {
 	at     time.Time
 	answer any
 }
@@ -89,11 +89,11 @@ func memorised[T any](l *liar, key string, ask func() (T, error)) (T, error) {
 	defer l.mu.Unlock()
 
 	if l.memory == nil {
-		l.memory = map[string]remembered{}
+		l.memory = map[string]observedSnapshotFor{}
 	}
 
 	if err == nil {
-		l.memory[key] = remembered{at: time.Now(), answer: answer}
+		l.memory[key] = observedSnapshotFor{at: time.Now(), answer: answer}
 	}
 
 	return answer, err

@@ -18,7 +18,7 @@ type lock struct {
 
 	// renewing is held while the lease is being written. Nobody has to wait
 	// for it longer than the own context lasts.
-	renewing door
+	renewing semaphore
 
 	mu    sync.Mutex
 	lease cluster.Lease
@@ -36,7 +36,7 @@ type lock struct {
 func (e *Engine) keep(ctx context.Context, lease cluster.Lease, asked time.Time) *lock {
 	// Renewal outlives a cancelled run: what is in flight is still ours.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	held := &lock{engine: e, renewing: newDoor(), lease: lease, renewed: asked, stop: stop, done: make(chan struct{})}
+	held := &lock{engine: e, renewing: newSemaphore(), lease: lease, renewed: asked, stop: stop, done: make(chan struct{})}
 
 	go func() {
 		defer close(held.done)
@@ -137,8 +137,8 @@ func (l *lock) lose(lost error) error {
 	return l.lost
 }
 
-// look reads whose the lease is, however recently it was renewed.
-func (l *lock) look(ctx context.Context) (ok bool, seen string, err error) {
+// renewOnce reads whose the lease is, however recently it was renewed.
+func (l *lock) renewOnce(ctx context.Context) (ok bool, seen string, err error) {
 	if _, _, lost := l.state(); lost != nil {
 		return false, "", lost
 	}
@@ -147,7 +147,7 @@ func (l *lock) look(ctx context.Context) (ok bool, seen string, err error) {
 
 	switch {
 	case err != nil:
-		return false, "the lease could not be read: " + err.Error(), onlyFatal(err)
+		return false, "the lease could not be read: " + err.Error(), permanentOnly(err)
 	case current.Holder == l.engine.holder():
 		return true, "", nil
 	default:
@@ -205,10 +205,10 @@ func (l *lock) release(ctx context.Context) error {
 	l.stop()
 	<-l.done
 
-	bounded, cancel := l.engine.within(ctx, releaseMost)
+	bounded, cancel := l.engine.cleanupWithin(ctx, releaseTimeout)
 	defer cancel()
 
-	return l.engine.waitClosely(bounded, "", "the lease to be released", pollFirst, func(ctx context.Context) (bool, string, error) {
+	return l.engine.waitClosely(bounded, "", "the lease to be released", minPoll, func(ctx context.Context) (bool, string, error) {
 		released, seen := l.giveBack(ctx)
 
 		return released, seen, nil

@@ -21,18 +21,18 @@ const applyPatience = 10 * time.Minute
 // to download, which it does anew after each boot.
 const incompletePatience = 2 * time.Minute
 
-// due has the journal remember that the manifests have to be synced, before a
+// manifestsDue has the journal remember that the manifests have to be synced, before a
 // step is begun that they have to follow: a run that dies after the last node
 // leaves nothing else that would tell.
-func (s *schedule) due(ctx context.Context, next plan.Step) error {
+func (s *rollout) manifestsDue(ctx context.Context, next plan.Step) error {
 	current, _ := s.run.journal.read()
 	if current.Manifests != nil || next.Component == cluster.Manifests || !synced(s.made.Steps) {
 		return nil
 	}
 
-	record := &cluster.ManifestsDue{Run: s.run.engine.run, Written: s.run.engine.clock.Now()}
+	record := &cluster.ManifestsDue{Run: s.run.engine.runID, Written: s.run.engine.clock.Now()}
 
-	err := s.run.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
+	err := s.run.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(record) })
 	if err != nil {
 		return &Failure{Summary: "Unable to record what has to be done", Seen: err.Error(), Remedy: writableRemedy, Err: err}
 	}
@@ -47,7 +47,7 @@ func synced(steps []plan.Step) bool {
 
 // unrepeated drops a sync that this run has done already, where the policy does
 // not wait for what it changes: the pods of kube-proxy follow in their own time.
-func (s *schedule) unrepeated(made plan.Plan) plan.Plan {
+func (s *rollout) unrepeated(made plan.Plan) plan.Plan {
 	if s.run.request.Policy.Kubernetes.Manifests.Timeout > 0 || len(made.Steps) == 0 {
 		return made
 	}
@@ -55,7 +55,7 @@ func (s *schedule) unrepeated(made plan.Plan) plan.Plan {
 	// Where it is due once more, something has moved since.
 	due := s.snapshot.Journal != nil && s.snapshot.Journal.Manifests != nil
 
-	if first := made.Steps[0]; first.Component == cluster.Manifests && s.turns[keyOf(first)] > 0 && !due {
+	if first := made.Steps[0]; first.Component == cluster.Manifests && s.completed[keyOf(first)] > 0 && !due {
 		made.Steps = made.Steps[1:]
 		made.Kubernetes.Steps--
 	}
@@ -70,12 +70,12 @@ func (r *run) sync(ctx context.Context, step plan.Step) error {
 		return r.manifestFailure(ctx, step, err, false)
 	}
 
-	if err := r.rollout(ctx, step); err != nil {
+	if err := r.awaitDaemonSets(ctx, step); err != nil {
 		return r.manifestFailure(ctx, step, err, true)
 	}
 
 	if current, _ := r.journal.read(); current.Manifests != nil {
-		err := r.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(nil) })
+		err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithManifests(nil) })
 		if err != nil {
 			return &Failure{
 				Summary: "Unable to record that the bootstrap manifests are in sync", Component: cluster.Manifests, Seen: err.Error(),
@@ -110,7 +110,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 
 		snapshot, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		renderer, options, seen := r.renders(snapshot)
@@ -134,7 +134,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 		}
 
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		for _, change := range changes {

@@ -95,7 +95,7 @@ func (e *Engine) judgeHalf(report cluster.OperatorReport, half cluster.Half) []c
 	said := report.Of(half)
 
 	switch {
-	case said.Target != "" && report.Hold != "" && report.Hold == e.run:
+	case said.Target != "" && report.Hold != "" && report.Hold == e.runID:
 		return []cluster.Finding{e.operatorFinding(
 			fmt.Sprintf("somebody has asked the operator of %s to bring %s to %s; this run keeps it from that until it stops", e.operator, half.Name(), said.Target),
 			"Let it finish, or take that back. "+said.Undo)}
@@ -132,9 +132,9 @@ func quoted(text string) string {
 	return fmt.Sprintf(": %q", text)
 }
 
-// leftHold tells whether a run that died keeps the operator from acting although
+// pauseLeft tells whether a run that died keeps the operator from acting although
 // nothing is to be done.
-func (e *Engine) leftHold(ctx context.Context) bool {
+func (e *Engine) pauseLeft(ctx context.Context) bool {
 	if e.operator == nil {
 		return false
 	}

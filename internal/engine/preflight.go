@@ -209,7 +209,7 @@ func (p *preflight) moments() []probe {
 
 	if len(p.request.Gates) > 0 {
 		probes = append(probes, probe{checks: []string{cluster.CheckGates}, ask: func(ctx context.Context) []cluster.Finding {
-			return shutGates(ctx, p.request.Gates, "")
+			return findClosed(ctx, p.request.Gates, "")
 		}})
 	}
 

@@ -92,7 +92,7 @@ func (e *Engine) askRemovals(ctx context.Context, hop plan.Hop, controlPlanes, w
 			return found, err
 		}
 
-		if sleepErr := e.clock.Sleep(ctx, pollMost); sleepErr != nil {
+		if sleepErr := e.clock.Sleep(ctx, maxPoll); sleepErr != nil {
 			return nil, err
 		}
 	}

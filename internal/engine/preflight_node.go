@@ -217,7 +217,7 @@ func needs(nodes []string) string {
 // storage finds out whether a snapshot of etcd could be saved, unless there is
 // one for the target.
 func (p *preflight) storage(ctx context.Context) []cluster.Finding {
-	if remembered(p.snapshot, p.request.Target) != nil {
+	if observedSnapshotFor(p.snapshot, p.request.Target) != nil {
 		return nil
 	}
 

@@ -10,11 +10,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// note takes an observation into account: of the nodes that are watched, and of
+// observeAll takes an observation into account: of the nodes that are watched, and of
 // those that an earlier run may have moved just before it was killed. These run
 // what the present hop leads to or, where it has moved nobody yet, what it
 // begins with, and were not Ready a while ago.
-func (w *settling) note(snapshot cluster.Snapshot, made plan.Plan, busy []plan.Step, now time.Time) {
+func (w *soak) observeAll(snapshot cluster.Snapshot, made plan.Plan, busy []plan.Step, now time.Time) {
 	if w.most == 0 || len(made.Steps) == 0 {
 		return
 	}
@@ -55,12 +55,12 @@ func (w *settling) note(snapshot cluster.Snapshot, made plan.Plan, busy []plan.S
 	})
 
 	for _, node := range others {
-		w.recall(node, now)
+		w.resume(node, now)
 	}
 
 	if !w.moved && len(others) == 0 {
 		for _, node := range notBegun(snapshot, made, hop.Hop) {
-			w.recall(node, now)
+			w.resume(node, now)
 		}
 	}
 
@@ -85,9 +85,9 @@ func notBegun(snapshot cluster.Snapshot, made plan.Plan, hop int) []cluster.Node
 	return nodes
 }
 
-// recall watches a node that was not Ready a while ago, unless it is known to
+// resume watches a node that was not Ready a while ago, unless it is known to
 // have stayed healthy since.
-func (w *settling) recall(node cluster.Node, now time.Time) {
+func (w *soak) resume(node cluster.Node, now time.Time) {
 	if _, known := w.watched[node.Name]; known || node.Kube == nil {
 		return
 	}
@@ -95,6 +95,6 @@ func (w *settling) recall(node cluster.Node, now time.Time) {
 	ready := node.Kube.ReadySince
 	if ago := now.Sub(ready); ago < w.most && !ready.Equal(w.passed[node.Name]) {
 		// The clock of the cluster may be ahead of ours.
-		w.watched[node.Name] = &watched{since: now.Add(-max(ago, 0)), ready: ready}
+		w.watched[node.Name] = &soakingNode{since: now.Add(-max(ago, 0)), ready: ready}
 	}
 }

@@ -20,7 +20,7 @@ const recordPatience = 2 * time.Minute
 // version. All turns write the same object.
 type journal struct {
 	// writing is held while it is being written.
-	writing door
+	writing semaphore
 
 	mu      sync.Mutex
 	current cluster.Journal
@@ -31,7 +31,7 @@ type journal struct {
 	nodes []cluster.Node
 }
 
-func newJournal() *journal { return &journal{writing: newDoor(), stale: true} }
+func newJournal() *journal { return &journal{writing: newSemaphore(), stale: true} }
 
 // read is the journal as the run knows it.
 func (j *journal) read() (current cluster.Journal, stale bool) {
@@ -49,8 +49,8 @@ func (j *journal) adopt(current cluster.Journal) {
 	j.current, j.stale = current, false
 }
 
-// meet takes note of the nodes that were observed.
-func (j *journal) meet(nodes []cluster.Node) {
+// setNodes takes note of the nodes that were observed.
+func (j *journal) setNodes(nodes []cluster.Node) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -65,7 +65,7 @@ func (j *journal) keyed(current cluster.Journal) cluster.Journal {
 	return current.Keyed(j.nodes)
 }
 
-func (j *journal) doubt() {
+func (j *journal) markStale() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -80,10 +80,10 @@ func (j *journal) entry(key string) (cluster.Entry, bool) {
 	return found, ok
 }
 
-// stamp writes the name of the run into the journal. A run that held the lease
+// claimJournal writes the name of the run into the journal. A run that held the lease
 // before has read what stood there until now, and gets a conflict from here on.
-func (r *run) stamp(ctx context.Context) error {
-	err := r.amend(ctx, "", func(j cluster.Journal) cluster.Journal { return j })
+func (r *run) claimJournal(ctx context.Context) error {
+	err := r.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j })
 
 	switch {
 	case err == nil:
@@ -101,11 +101,11 @@ func (r *run) stamp(ctx context.Context) error {
 	}
 }
 
-// follow takes over the journal of an observation, unless another run has put its
+// adoptJournal takes over the journal of an observation, unless another run has put its
 // name there: the next write looks into that.
-func (r *run) follow(seen cluster.Journal) {
+func (r *run) adoptJournal(seen cluster.Journal) {
 	if seen.Holder != r.engine.holder() {
-		r.journal.doubt()
+		r.journal.markStale()
 
 		return
 	}
@@ -113,22 +113,22 @@ func (r *run) follow(seen cluster.Journal) {
 	r.journal.adopt(seen)
 }
 
-// ours tells whether the run may write over what it has just read of the journal.
+// claimedByUs tells whether the run may write over what it has just read of the journal.
 // Where its own name does not stand there, the lease tells, as long as it is read
 // after the journal: who takes it later than that changes the journal first, and
 // who put a name there after this run has it.
-func (r *run) ours(ctx context.Context, read cluster.Journal) (ok bool, seen string, err error) {
+func (r *run) claimedByUs(ctx context.Context, read cluster.Journal) (ok bool, seen string, err error) {
 	if read.Holder == r.engine.holder() {
 		return true, "", nil
 	}
 
-	return r.lock.look(ctx)
+	return r.lock.renewOnce(ctx)
 }
 
-// amend changes the journal and has it written before it returns. The change
+// changeJournal changes the journal and has it written before it returns. The change
 // is applied to what is there now, so that a lost reply or a foreign write
 // costs nothing. What another run of ours has written since is none of these.
-func (r *run) amend(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
+func (r *run) changeJournal(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, recordPatience)
 	defer cancel()
 
@@ -148,10 +148,10 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 		if stale {
 			read, err := r.engine.kubernetes.Journal(ctx)
 			if err != nil {
-				return false, err.Error(), onlyFatal(err)
+				return false, err.Error(), permanentOnly(err)
 			}
 
-			if ok, seen, err := r.ours(ctx, read); err != nil || !ok {
+			if ok, seen, err := r.claimedByUs(ctx, read); err != nil || !ok {
 				return false, seen, err
 			}
 
@@ -161,7 +161,7 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 
 		var written cluster.Journal
 
-		err := r.engine.once(ctx, func(ctx context.Context) (err error) {
+		err := r.engine.callWhole(ctx, func(ctx context.Context) (err error) {
 			changed := change(current)
 			changed.Holder = r.engine.holder()
 			written, err = r.engine.kubernetes.WriteJournal(ctx, changed)
@@ -174,9 +174,9 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 			return true, "", nil
 		}
 
-		r.journal.doubt()
+		r.journal.markStale()
 
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		return fmt.Errorf("the journal kube-system/talosupgrade-journal could not be written: %w", err)
@@ -186,34 +186,34 @@ func (r *run) amend(ctx context.Context, node string, change func(cluster.Journa
 }
 
 // record writes the entry of a turn.
-func (t *turn) record(ctx context.Context, phase cluster.Phase) error {
-	entry := t.entry
-	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, t.run.engine.run, t.cordoned, t.run.engine.clock.Now()
+func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
+	entry := u.entry
+	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, u.run.engine.runID, u.cordoned, u.run.engine.clock.Now()
 
-	if err := t.run.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.With(t.step.Key, entry) }); err != nil {
+	if err := u.run.changeJournal(ctx, u.step.Node, func(j cluster.Journal) cluster.Journal { return j.With(u.step.Key, entry) }); err != nil {
 		return err
 	}
 
-	t.entry, t.open = entry, entry.Open()
-	t.armed = t.armed && t.open
+	u.entry, u.pending = entry, entry.Open()
+	u.mayHaveInstalled = u.mayHaveInstalled && u.pending
 
 	return nil
 }
 
 // forget removes the entry of a turn.
-func (t *turn) forget(ctx context.Context) error {
-	_, found := t.run.journal.entry(t.step.Key)
-	if _, stale := t.run.journal.read(); !found && !stale {
-		t.armed, t.open = false, false
+func (u *nodeUpgrade) forget(ctx context.Context) error {
+	_, found := u.run.journal.entry(u.step.Key)
+	if _, stale := u.run.journal.read(); !found && !stale {
+		u.mayHaveInstalled, u.pending = false, false
 
 		return nil
 	}
 
-	if err := t.run.amend(ctx, t.step.Node, func(j cluster.Journal) cluster.Journal { return j.Without(t.step.Key) }); err != nil {
+	if err := u.run.changeJournal(ctx, u.step.Node, func(j cluster.Journal) cluster.Journal { return j.Without(u.step.Key) }); err != nil {
 		return err
 	}
 
-	t.armed, t.open = false, false
+	u.mayHaveInstalled, u.pending = false, false
 
 	return nil
 }

@@ -78,14 +78,14 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 
 // pause waits before an install is tried again that did not take. Nothing is armed
 // then.
-func (t *turn) pause(ctx context.Context, attempt int) error {
-	if err := t.forget(ctx); err != nil {
-		return fmt.Errorf("%s: %w", t.untaken(attempt-1), err)
+func (u *nodeUpgrade) pause(ctx context.Context, attempt int) error {
+	if err := u.forget(ctx); err != nil {
+		return fmt.Errorf("%s: %w", u.untaken(attempt-1), err)
 	}
 
-	pause := backoff(t.run.request.Policy.Repeat, attempt)
-	if err := t.run.engine.clock.Sleep(ctx, pause); err != nil {
-		return fmt.Errorf("%s, and another attempt was to follow after %s: %w", t.untaken(attempt-1), pause, err)
+	pause := backoff(u.run.request.Policy.Repeat, attempt)
+	if err := u.run.engine.clock.Sleep(ctx, pause); err != nil {
+		return fmt.Errorf("%s, and another attempt was to follow after %s: %w", u.untaken(attempt-1), pause, err)
 	}
 
 	return nil
@@ -93,12 +93,12 @@ func (t *turn) pause(ctx context.Context, attempt int) error {
 
 // untaken says how often an install did not take, which is not known of a node
 // that was not heard to begin it.
-func (t *turn) untaken(attempts int) string {
-	if t.ran >= attempts {
-		return fmt.Sprintf("%s was installed %s and did not take", t.entry.Image, times(attempts))
+func (u *nodeUpgrade) untaken(attempts int) string {
+	if u.installs >= attempts {
+		return fmt.Sprintf("%s was installed %s and did not take", u.entry.Image, times(attempts))
 	}
 
-	return fmt.Sprintf("the node was asked %s to install %s, and whether it began is not known", times(attempts), t.entry.Image)
+	return fmt.Sprintf("the node was asked %s to install %s, and whether it began is not known", times(attempts), u.entry.Image)
 }
 
 // times is a number of attempts in words.

@@ -20,52 +20,52 @@ const rebootAgain = time.Minute
 // awayAfter is how long a node has not answered before it counts as away.
 const awayAfter = time.Minute
 
-// comeBack waits for the node's next boot to finish and tells what it booted.
-func (t *turn) comeBack(ctx context.Context) (outcome, error) {
-	t.doing(cluster.StepReturn, "")
+// awaitReboot waits for the node's next boot to finish and tells what it booted.
+func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
+	u.emitStep(cluster.StepReturn, "")
 
 	var (
 		machine  cluster.Machine
 		answered time.Time
-		idle     = t.run.engine.clock.Now()
+		idle     = u.run.engine.clock.Now()
 	)
 
-	err := t.run.engine.wait(ctx, t.step.Node, t.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
-		seen, err := t.run.engine.talos.Machine(ctx, t.step.Address)
+	err := u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
+		seen, err := u.run.engine.talos.Machine(ctx, u.step.Address)
 		if err != nil {
-			idle = t.run.engine.clock.Now()
+			idle = u.run.engine.clock.Now()
 
 			// One look that failed, or that was cut off because the time is up, says
 			// nothing about the node.
-			if t.run.engine.clock.Now().Sub(answered) > awayAfter {
+			if u.run.engine.clock.Now().Sub(answered) > awayAfter {
 				machine = cluster.Machine{}
 			}
 
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
-		machine, answered = seen, t.run.engine.clock.Now()
+		machine, answered = seen, u.run.engine.clock.Now()
 
 		switch machine.BootID {
 		case "":
 			return false, bootUnknown, nil
-		case t.entry.BootID:
-			return t.stillHere(ctx, machine, &idle)
+		case u.entry.BootID:
+			return u.onOldBoot(ctx, machine, &idle)
 		}
 
-		t.booted = machine.BootID
+		u.booted = machine.BootID
 
-		return t.bootFinished(machine)
+		return u.bootFinished(machine)
 	})
-	t.runs = machine.Talos
+	u.runs = machine.Talos
 
 	if errors.Is(err, errNeverBegan) {
-		return neverTook, nil
+		return notInstalled, nil
 	}
 
 	if err != nil {
 		// One that answers from its new boot has returned, and is not well.
-		returned := machine.BootID != "" && machine.BootID != t.entry.BootID
+		returned := machine.BootID != "" && machine.BootID != u.entry.BootID
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) && !returned {
 			err = fmt.Errorf("%w: %w", ErrNeverReturned, err)
 		}
@@ -73,9 +73,9 @@ func (t *turn) comeBack(ctx context.Context) (outcome, error) {
 		return arrived, err
 	}
 
-	t.run.traffic.stepped(t.step.Role)
+	u.run.coordinator.acted(u.step.Role)
 
-	return t.judge(machine)
+	return u.compareBoot(machine)
 }
 
 // bootUnknown is what is seen of a machine that does not tell its boot ID.
@@ -84,46 +84,46 @@ const bootUnknown = "the boot ID could not be read"
 // errNeverBegan ends the wait for a legacy upgrade that was never accepted.
 var errNeverBegan = errors.New("the upgrade was never begun")
 
-// stillHere handles a node that has not gone down yet.
-func (t *turn) stillHere(ctx context.Context, machine cluster.Machine, idle *time.Time) (bool, string, error) {
+// onOldBoot handles a node that has not gone down yet.
+func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, idle *time.Time) (bool, string, error) {
 	seen := fmt.Sprintf("still on its old boot, %s", machine.Stage)
 
 	// One that is sent back may never have finished this boot.
-	if machine.Stage != cluster.StageRunning && !(t.returning && machine.Stage == cluster.StageBooting) {
-		*idle = t.run.engine.clock.Now()
+	if machine.Stage != cluster.StageRunning && !(u.returning && machine.Stage == cluster.StageBooting) {
+		*idle = u.run.engine.clock.Now()
 
 		return false, seen, nil
 	}
 
-	if t.run.engine.clock.Now().Sub(*idle) < rebootAgain {
+	if u.run.engine.clock.Now().Sub(*idle) < rebootAgain {
 		return false, seen, nil
 	}
 
-	if machine.UpgradeAPI() == cluster.LegacyAPI && !t.returning {
+	if machine.UpgradeAPI() == cluster.LegacyAPI && !u.returning {
 		return false, "", errNeverBegan
 	}
 
-	if err := t.guarded(ctx, "reboot"); err != nil {
+	if err := u.awaitGuards(ctx, "reboot"); err != nil {
 		return false, "", err
 	}
 
-	if t.seen.BootID != t.entry.BootID {
+	if u.observed.BootID != u.entry.BootID {
 		// It went through its boot while the guards were waited for.
 		return false, seen, nil
 	}
 
-	if !t.claim() {
+	if !u.reserve() {
 		return false, seen, nil
 	}
 
-	*idle = t.run.engine.clock.Now()
+	*idle = u.run.engine.clock.Now()
 
-	return false, seen, t.reboot(ctx)
+	return false, seen, u.reboot(ctx)
 }
 
 // bootFinished tells whether the machine is done booting and, where it runs a
 // new system, whether that has confirmed itself.
-func (t *turn) bootFinished(machine cluster.Machine) (bool, string, error) {
+func (u *nodeUpgrade) bootFinished(machine cluster.Machine) (bool, string, error) {
 	if !machine.Settled() {
 		seen := fmt.Sprintf("on a new boot with Talos %s, %s", machine.Talos, machine.Stage)
 		if len(machine.Unmet) > 0 {
@@ -133,36 +133,36 @@ func (t *turn) bootFinished(machine cluster.Machine) (bool, string, error) {
 		return false, seen, nil
 	}
 
-	if machine.UpgradePending && machine.Talos.Equal(t.entry.Target) {
+	if machine.UpgradePending && machine.Talos.Equal(u.entry.Target) {
 		return false, "the new system has not confirmed itself yet", nil
 	}
 
 	return true, "", nil
 }
 
-// judge compares what the node booted with what it was to boot.
-func (t *turn) judge(machine cluster.Machine) (outcome, error) {
-	installed := machine.Talos.Equal(t.entry.Target) &&
-		(t.entry.Schematic == "" || machine.Schematic == t.entry.Schematic)
-	unchanged := machine.Talos.Equal(t.entry.Previous) && machine.Schematic == t.entry.PreviousSchematic
+// compareBoot compares what the node booted with what it was to boot.
+func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
+	installed := machine.Talos.Equal(u.entry.Target) &&
+		(u.entry.Schematic == "" || machine.Schematic == u.entry.Schematic)
+	unchanged := machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic
 
 	switch {
-	case lostPlatform(t.entry.Platform, machine):
-		return arrived, &platformError{image: t.entry.Image, before: t.entry.Platform, now: machine.Platform}
+	case lostPlatform(u.entry.Platform, machine):
+		return arrived, &platformError{image: u.entry.Image, before: u.entry.Platform, now: machine.Platform}
 	case installed:
 		// Where an earlier run had another target, the next plan goes on from
 		// here.
 		return arrived, nil
-	case unchanged && t.entry.Phase == cluster.PhaseIntent:
-		return neverTook, nil
-	case unchanged && t.entry.Phase == cluster.PhaseRollingBack:
+	case unchanged && u.entry.Phase == cluster.PhaseIntent:
+		return notInstalled, nil
+	case unchanged && u.entry.Phase == cluster.PhaseRollingBack:
 		return rolledBack, nil
 	case unchanged:
 		return fellBack, nil
-	case t.entry.Run != t.run.engine.run:
+	case u.entry.Run != u.run.engine.runID:
 		// Somebody gave the node another system in the meantime. Its new boot
 		// proves that nothing is armed; the next plan goes on from what runs.
-		t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
+		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 			"the node runs Talos %s, which no run of ours installed; its journal entry is closed", machine.Talos)})
 
 		return arrived, nil
@@ -188,79 +188,79 @@ func (p *platformError) Error() string {
 
 func (p *platformError) Unwrap() error { return ErrPlatform }
 
-// returnedTo is what becomes of a node that runs its old system again.
-func (t *turn) returnedTo(ctx context.Context, result outcome) error {
-	if t.entry.Run != t.run.engine.run {
-		machine, err := t.identify(ctx)
+// onOldSystem is what becomes of a node that runs its old system again.
+func (u *nodeUpgrade) onOldSystem(ctx context.Context, result outcome) error {
+	if u.entry.Run != u.run.engine.runID {
+		machine, err := u.awaitBootID(ctx)
 		if err != nil {
 			return err
 		}
 
-		if t.unwanted(machine) {
-			return t.acquiesce(ctx, result, machine)
+		if u.unwanted(machine) {
+			return u.acceptOldSystem(ctx, result, machine)
 		}
 	}
 
 	if result == fellBack {
-		return t.fallback(ctx)
+		return u.fallback(ctx)
 	}
 
 	// Where an earlier run sent it back, nobody saw it arrive.
-	return t.returned(ctx, nil)
+	return u.finishRolledBack(ctx, nil)
 }
 
 // unwanted tells whether what an earlier run installed is not what this one wants:
 // that it did not come up is no failure then.
-func (t *turn) unwanted(machine cluster.Machine) bool {
-	there := t.reached(machine) && machine.Talos.Equal(t.run.request.Target.Talos)
+func (u *nodeUpgrade) unwanted(machine cluster.Machine) bool {
+	there := u.atTarget(machine) && machine.Talos.Equal(u.run.request.Target.Talos)
 
-	return there || !t.step.Finish && t.step.Image != "" && t.step.Image != t.entry.Image
+	return there || !u.step.Finish && u.step.Image != "" && u.step.Image != u.entry.Image
 }
 
-// acquiesce records that a node runs its old system again and brings it into
+// acceptOldSystem records that a node runs its old system again and brings it into
 // service, for the next plan to go on from there.
-func (t *turn) acquiesce(ctx context.Context, result outcome, machine cluster.Machine) error {
+func (u *nodeUpgrade) acceptOldSystem(ctx context.Context, result outcome, machine cluster.Machine) error {
 	phase := cluster.PhaseFallback
 	if result == rolledBack {
 		phase = cluster.PhaseRolledBack
 	}
 
-	t.returning, t.stayed = false, true
+	u.returning, u.leftToPlan = false, true
 
-	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
-		"the node did not come up with %s, which an earlier run installed, and runs Talos %s as before", t.entry.Image, machine.Talos)})
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+		"the node did not come up with %s, which an earlier run installed, and runs Talos %s as before", u.entry.Image, machine.Talos)})
 
-	return t.settleReturn(ctx, phase, machine.BootID)
+	return u.recordOldSystem(ctx, phase, machine.BootID)
 }
 
 // fallback puts a node back into service that returned to its old system, records
 // that, and fails the turn.
-func (t *turn) fallback(ctx context.Context) error {
-	machine, err := t.identify(ctx)
+func (u *nodeUpgrade) fallback(ctx context.Context) error {
+	machine, err := u.awaitBootID(ctx)
 	if err != nil {
 		return err
 	}
 
-	failed := &fallbackError{image: t.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
+	failed := &fallbackError{image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
 
 	// The node is as good as it was before: nothing is armed any more.
-	return errors.Join(failed, t.settleReturn(ctx, cluster.PhaseFallback, machine.BootID))
+	return errors.Join(failed, u.recordOldSystem(ctx, cluster.PhaseFallback, machine.BootID))
 }
 
-// settleReturn puts a node back into service with its old system and closes its
+// recordOldSystem puts a node back into service with its old system and closes its
 // entry of the journal, in this order: whoever finds the entry closed does nothing
 // more for the node.
-func (t *turn) settleReturn(ctx context.Context, phase cluster.Phase, bootID string) error {
-	if err := t.serve(ctx); err != nil {
+func (u *nodeUpgrade) recordOldSystem(ctx context.Context, phase cluster.Phase, bootID string) error {
+	if err := u.awaitServing(ctx); err != nil {
 		return err
 	}
 
-	before := t.entry.BootID
-	t.entry.BootID = bootID
+	before := u.entry.BootID
+	u.entry.BootID = bootID
 
-	err := t.record(ctx, phase)
+	err := u.record(ctx, phase)
 	if err != nil {
-		t.entry.BootID = before
+		u.entry.BootID = before
 	}
 
 	return err
@@ -278,57 +278,57 @@ func (f *fallbackError) Error() string {
 func (f *fallbackError) Unwrap() error { return ErrFallback }
 
 // giveUp fails a turn whose install did not take, however often it was tried.
-func (t *turn) giveUp(ctx context.Context) error {
-	failed := fmt.Errorf("%w: %s: the node runs its old system as before", ErrInstaller, t.untaken(t.entry.Attempt))
+func (u *nodeUpgrade) giveUp(ctx context.Context) error {
+	failed := fmt.Errorf("%w: %s: the node runs its old system as before", ErrInstaller, u.untaken(u.entry.Attempt))
 
-	return errors.Join(failed, t.forget(ctx), t.serve(ctx))
+	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
 }
 
-// rejoin brings a node with the right system back into service.
-func (t *turn) rejoin(ctx context.Context) error {
-	if err := t.serve(ctx); err != nil {
+// finish brings a node with the right system back into service.
+func (u *nodeUpgrade) finish(ctx context.Context) error {
+	if err := u.awaitServing(ctx); err != nil {
 		return err
 	}
 
-	t.served = true
+	u.inService = true
 
-	if err := t.syncInstallImage(); err != nil {
+	if err := u.syncInstallImage(); err != nil {
 		return err
 	}
 
 	// The node is done, whether that was in time or not.
-	return t.forget(t.whole)
+	return u.forget(u.untimed)
 }
 
-// serve waits until etcd and Kubernetes have the node back and uncordons it.
-func (t *turn) serve(ctx context.Context) error {
-	if t.step.Role == cluster.ControlPlane {
-		if err := t.awaitEtcd(ctx); err != nil {
+// awaitServing waits until etcd and Kubernetes have the node back and uncordons it.
+func (u *nodeUpgrade) awaitServing(ctx context.Context) error {
+	if u.step.Role == cluster.ControlPlane {
+		if err := u.awaitEtcd(ctx); err != nil {
 			return err
 		}
 	}
 
-	if err := t.awaitReady(ctx); err != nil {
+	if err := u.awaitReady(ctx); err != nil {
 		return err
 	}
 
-	if !t.cordoned {
+	if !u.cordoned {
 		return nil
 	}
 
-	t.doing(cluster.StepUncordon, "")
+	u.emitStep(cluster.StepUncordon, "")
 
-	return t.uncordon(ctx)
+	return u.uncordon(ctx)
 }
 
 // awaitEtcd waits until the whole of etcd is healthy with the node in it.
-func (t *turn) awaitEtcd(ctx context.Context) error {
-	t.doing(cluster.StepEtcd, "")
+func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
+	u.emitStep(cluster.StepEtcd, "")
 
-	return t.run.engine.wait(ctx, t.step.Node, "etcd to be healthy with "+t.step.Node, func(ctx context.Context) (bool, string, error) {
-		snapshot, err := t.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
+	return u.run.engine.wait(ctx, u.step.Node, "etcd to be healthy with "+u.step.Node, func(ctx context.Context) (bool, string, error) {
+		snapshot, err := u.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		if findings := etcdFindings(snapshot); len(findings) > 0 {
@@ -341,22 +341,22 @@ func (t *turn) awaitEtcd(ctx context.Context) error {
 
 // awaitReady waits until Kubernetes reports the node Ready for its present
 // boot: a Ready condition outlives the kubelet that set it by some 40 s.
-func (t *turn) awaitReady(ctx context.Context) error {
-	t.doing(cluster.StepReady, "")
+func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
+	u.emitStep(cluster.StepReady, "")
 
-	return t.run.engine.wait(ctx, t.step.Node, t.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
-		machine, err := t.run.engine.talos.Machine(ctx, t.step.Address)
+	return u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
+		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
-		nodes, err := t.run.engine.kubernetes.Nodes(ctx)
+		nodes, err := u.run.engine.kubernetes.Nodes(ctx)
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		for _, node := range nodes {
-			if node.Name != t.step.Node {
+			if node.Name != u.step.Node {
 				continue
 			}
 
@@ -364,12 +364,12 @@ func (t *turn) awaitReady(ctx context.Context) error {
 				return false, "the kubelet has not registered since the reboot", nil
 			}
 
-			t.ready = node.ReadySince
-			if !node.Ready || t.step.Role != cluster.ControlPlane {
+			u.ready = node.ReadySince
+			if !node.Ready || u.step.Role != cluster.ControlPlane {
 				return node.Ready, "NotReady: " + node.ReadyReason, nil
 			}
 
-			return t.podsSpeak(ctx, machine)
+			return u.podsSpeak(ctx, machine)
 		}
 
 		return false, "there is no such Node object", nil
@@ -379,18 +379,18 @@ func (t *turn) awaitReady(ctx context.Context) error {
 // podsSpeak wants Kubernetes to say of every static pod of a control plane how it
 // is in this boot: until the kubelet has come to that, their mirrors show them as
 // they were before.
-func (t *turn) podsSpeak(ctx context.Context, machine cluster.Machine) (bool, string, error) {
+func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (bool, string, error) {
 	if machine.PodsSince.IsZero() {
 		return false, "it has made no static pods yet", nil
 	}
 
-	pods, err := t.run.engine.kubernetes.ComponentPods(ctx)
+	pods, err := u.run.engine.kubernetes.ComponentPods(ctx)
 	if err != nil {
-		return false, err.Error(), onlyFatal(err)
+		return false, err.Error(), permanentOnly(err)
 	}
 
 	for _, pod := range pods {
-		if pod.Node != t.step.Node || !pod.Component.Static() {
+		if pod.Node != u.step.Node || !pod.Component.Static() {
 			continue
 		}
 

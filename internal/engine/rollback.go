@@ -15,46 +15,46 @@ import (
 // unhealthy tells whether a turn ended because its node runs the new system and
 // had not become healthy with it when its time was up. Whatever else ends a turn,
 // the old system would not be the cure.
-func (t *turn) unhealthy(bounded context.Context, err error) bool {
-	return err != nil && t.whole.Err() == nil && errors.Is(context.Cause(bounded), context.DeadlineExceeded) &&
-		t.open && t.rebooted() && !t.served && !t.runs.IsZero() && t.runs.Equal(t.entry.Target)
+func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
+	return err != nil && u.untimed.Err() == nil && errors.Is(context.Cause(bounded), context.DeadlineExceeded) &&
+		u.pending && u.rebooted() && !u.inService && !u.runs.IsZero() && u.runs.Equal(u.entry.Target)
 }
 
 // rebooted tells whether the node went through a boot since what the journal says
 // was written: another attempt begins anew.
-func (t *turn) rebooted() bool { return t.booted != "" && t.booted != t.entry.BootID }
+func (u *nodeUpgrade) rebooted() bool { return u.booted != "" && u.booted != u.entry.BootID }
 
-// answer is what becomes of a node whose new system did not become healthy. The
+// rollBackIfUnhealthy is what becomes of a node whose new system did not become healthy. The
 // error is that of the turn.
-func (t *turn) answer(err error) error {
-	failed := error(&unhealthyError{version: t.runs.String(), err: err})
-	if t.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
+func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
+	failed := error(&unhealthyError{version: u.runs.String(), err: err})
+	if u.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
 		return failed
 	}
 
-	bounded, cancel := t.run.engine.clock.WithTimeout(t.whole, t.run.request.Policy.NodeTimeout)
+	bounded, cancel := u.run.engine.clock.WithTimeout(u.untimed, u.run.request.Policy.NodeTimeout)
 	defer cancel()
 
-	t.run.starts.doubt(t.step.Node)
-	t.words = t.run.engine.lastWords(bounded, t.step.Address, serviceMachined)
-	t.returning = true
+	u.run.starter.markDoubtful(u.step.Node)
+	u.logTail = u.run.engine.tailLog(bounded, u.step.Address, serviceMachined)
+	u.returning = true
 
-	result, err := t.rollBack(bounded, failed)
+	result, err := u.rollBack(bounded, failed)
 
 	switch {
 	case errors.Is(err, errWell):
-		return t.spared(bounded, failed)
+		return u.recovered(bounded, failed)
 	case err != nil:
-		return t.kept(failed, err)
+		return u.rollbackSkipped(failed, err)
 	case result == rolledBack:
-		return t.returned(bounded, failed)
+		return u.finishRolledBack(bounded, failed)
 	}
 
 	// The reboot has cured it, or the node is as it was: it is the new system that
 	// started again.
-	t.returning = false
+	u.returning = false
 
-	if err := t.rejoin(bounded); err != nil {
+	if err := u.finish(bounded); err != nil {
 		return fmt.Errorf("%w\nIt was told to start its old system, started the new one again, and is not healthy with it: %w", failed, err)
 	}
 
@@ -64,13 +64,13 @@ func (t *turn) answer(err error) error {
 // errWell is a node with which nothing is wrong when it is looked at again.
 var errWell = errors.New("nothing is wrong with the node itself")
 
-// spared brings a node back into service that is well after all: something else
+// recovered brings a node back into service that is well after all: something else
 // had kept it from that.
-func (t *turn) spared(ctx context.Context, failed error) error {
-	t.returning = false
+func (u *nodeUpgrade) recovered(ctx context.Context, failed error) error {
+	u.returning = false
 
-	if err := t.rejoin(ctx); err != nil {
-		t.unreturned = errWell.Error() + ", and what it waits for is elsewhere"
+	if err := u.finish(ctx); err != nil {
+		u.rollbackSkipReason = errWell.Error() + ", and what it waits for is elsewhere"
 
 		return errors.Join(failed, err)
 	}
@@ -107,50 +107,50 @@ func (u *unhealthyError) Unwrap() []error { return []error{ErrUnhealthy, u.err} 
 
 // rollBack sends the node back to its old system, drained and guarded as an
 // upgrade is, and tells what it booted.
-func (t *turn) rollBack(ctx context.Context, failed error) (outcome, error) {
-	if err := t.mayReturn(ctx); err != nil {
+func (u *nodeUpgrade) rollBack(ctx context.Context, failed error) (outcome, error) {
+	if err := u.guardRollback(ctx); err != nil {
 		return arrived, err
 	}
 
-	if err := t.vacate(ctx); err != nil {
+	if err := u.cordonAndDrain(ctx); err != nil {
 		return arrived, err
 	}
 
-	if err := t.abdicate(ctx, "roll back"); err != nil {
+	if err := u.transferEtcdLeadership(ctx, "roll back"); err != nil {
 		return arrived, err
 	}
 
-	if err := t.sent(ctx, func(ctx context.Context) error { return t.sendBack(ctx, failed) }); err != nil {
+	if err := u.untilSent(ctx, func(ctx context.Context) error { return u.requestRollback(ctx, failed) }); err != nil {
 		return arrived, err
 	}
 
-	return t.comeBack(ctx)
+	return u.awaitReboot(ctx)
 }
 
-// mayReturn looks at the cluster and tells what speaks against a rollback.
-func (t *turn) mayReturn(ctx context.Context) error {
+// guardRollback looks at the cluster and tells what speaks against a rollback.
+func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 	var against []string
 
-	bounded, cancel := t.run.engine.clock.WithTimeout(ctx, guardPatience)
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 
-	err := t.run.engine.wait(bounded, t.step.Node, "the cluster to tell whether "+t.step.Node+" may be rolled back", func(ctx context.Context) (bool, string, error) {
-		snapshot, err := t.run.engine.observe(ctx, func(node cluster.Node) bool {
-			return node.Role == cluster.ControlPlane || node.Name == t.step.Node
+	err := u.run.engine.wait(bounded, u.step.Node, "the cluster to tell whether "+u.step.Node+" may be rolled back", func(ctx context.Context) (bool, string, error) {
+		snapshot, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
+			return node.Role == cluster.ControlPlane || node.Name == u.step.Node
 		})
 		if err != nil {
-			return false, err.Error(), onlyFatal(err)
+			return false, err.Error(), permanentOnly(err)
 		}
 
 		if snapshot.KubernetesError != nil {
-			return false, snapshot.KubernetesError.Error(), onlyFatal(snapshot.KubernetesError)
+			return false, snapshot.KubernetesError.Error(), permanentOnly(snapshot.KubernetesError)
 		}
 
-		if node, found := snapshot.Node(t.step.Node); found && isWell(node) {
+		if node, found := snapshot.Node(u.step.Node); found && isWell(node) {
 			return false, "", errWell
 		}
 
-		against = plan.AgainstRollback(snapshot, t.step.Node, t.entry)
+		against = plan.AgainstRollback(snapshot, u.step.Node, u.entry)
 
 		return true, "", nil
 	})
@@ -168,19 +168,19 @@ func (t *turn) mayReturn(ctx context.Context) error {
 // errMustNotReturn is a node that a rollback would not be safe for.
 var errMustNotReturn = errors.New("that is not safe")
 
-// returned puts a node into service that runs its old system again because it was
+// finishRolledBack puts a node into service that runs its old system again because it was
 // sent back, records that, and fails the turn.
-func (t *turn) returned(ctx context.Context, failed error) error {
-	machine, err := t.identify(ctx)
+func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error {
+	machine, err := u.awaitBootID(ctx)
 	if err != nil {
 		return err
 	}
 
-	t.returning = false
+	u.returning = false
 
 	return &rolledBackError{
-		failed: failed, image: t.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID,
-		unserved: t.settleReturn(ctx, cluster.PhaseRolledBack, machine.BootID),
+		failed: failed, image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID,
+		unserved: u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID),
 	}
 }
 
@@ -219,16 +219,16 @@ func (r *rolledBackError) Unwrap() []error {
 	return causes
 }
 
-// kept is the error of a node that should have been sent back, and was not.
-func (t *turn) kept(failed, err error) error {
+// rollbackSkipped is the error of a node that should have been sent back, and was not.
+func (u *nodeUpgrade) rollbackSkipped(failed, err error) error {
 	switch {
-	case t.entry.Phase == cluster.PhaseRollingBack && !errors.Is(err, errMustNotReturn):
+	case u.entry.Phase == cluster.PhaseRollingBack && !errors.Is(err, errMustNotReturn):
 		return fmt.Errorf("%w\nIt was to start its old system again: %w", failed, err)
 	case errors.Is(err, ErrLeaseLost), errors.Is(err, context.Canceled):
 		return errors.Join(failed, err)
 	}
 
-	t.unreturned = err.Error()
+	u.rollbackSkipReason = err.Error()
 
 	// What is to be done is about the failure itself.
 	return failed

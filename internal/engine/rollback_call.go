@@ -10,34 +10,34 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// sendBack records what is about to be done and has the node start its old
+// requestRollback records what is about to be done and has the node start its old
 // system. Whether a call without a reply took effect, the next boot shows: done
 // twice in one boot a rollback undoes itself.
-func (t *turn) sendBack(ctx context.Context, failed error) error {
-	before := t.entry
+func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
+	before := u.entry
 
-	if err := t.intendReturn(ctx, failed); err != nil {
-		if t.entry.Phase == cluster.PhaseRollingBack && before.Phase != cluster.PhaseRollingBack {
+	if err := u.recordRollbackIntent(ctx, failed); err != nil {
+		if u.entry.Phase == cluster.PhaseRollingBack && before.Phase != cluster.PhaseRollingBack {
 			// It was recorded, and nothing came of it.
-			err = errors.Join(err, t.unsay(ctx, before))
+			err = errors.Join(err, u.withdrawRollback(ctx, before))
 		}
 
 		return err
 	}
 
-	t.doing(cluster.StepRollback, "")
+	u.emitStep(cluster.StepRollback, "")
 
-	err := t.run.engine.once(ctx, func(ctx context.Context) error { return t.run.engine.talos.Rollback(ctx, t.step.Address) })
-	t.run.traffic.stepped(t.step.Role)
+	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.Rollback(ctx, u.step.Address) })
+	u.run.coordinator.acted(u.step.Role)
 
 	switch {
 	case err == nil:
 		// It has answered that it obeys.
-		t.entry.Told = true
+		u.entry.Told = true
 
-		return t.recordGoing(ctx, cluster.PhaseRollingBack)
+		return u.recordBestEffort(ctx, cluster.PhaseRollingBack)
 	case notSent(err), neverRan(err):
-		if undone := t.unsay(ctx, before); undone != nil {
+		if undone := u.withdrawRollback(ctx, before); undone != nil {
 			return errors.Join(err, undone)
 		}
 
@@ -53,53 +53,53 @@ func (t *turn) sendBack(ctx context.Context, failed error) error {
 	}
 }
 
-// unsay takes the record of a rollback back that certainly did not reach the node.
-func (t *turn) unsay(ctx context.Context, before cluster.Entry) error {
-	kept, cancel := t.run.engine.outlasting(ctx)
+// withdrawRollback takes the record of a rollback back that certainly did not reach the node.
+func (u *nodeUpgrade) withdrawRollback(ctx context.Context, before cluster.Entry) error {
+	kept, cancel := u.run.engine.recordContext(ctx)
 	defer cancel()
 
-	said := t.entry
-	t.entry = before
+	said := u.entry
+	u.entry = before
 
-	err := t.record(kept, before.Phase)
+	err := u.record(kept, before.Phase)
 	if err != nil {
-		t.entry = said
+		u.entry = said
 	}
 
 	return err
 }
 
-// intendReturn guards the node and records that it is about to be sent back. It
+// recordRollbackIntent guards the node and records that it is about to be sent back. It
 // returns only while the observation is fresh, and the step is then claimed.
-func (t *turn) intendReturn(ctx context.Context, failed error) error {
+func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) error {
 	boot := ""
 
 	for {
-		if err := t.guarded(ctx, "roll back"); err != nil {
+		if err := u.awaitGuards(ctx, "roll back"); err != nil {
 			return err
 		}
 
 		if boot == "" {
-			boot = t.seen.BootID
+			boot = u.observed.BootID
 		}
 
-		if t.well {
+		if u.well {
 			return errWell
 		}
 
-		if t.seen.BootID != boot || !t.seen.Talos.Equal(t.entry.Target) {
+		if u.observed.BootID != boot || !u.observed.Talos.Equal(u.entry.Target) {
 			return errStale
 		}
 
-		if t.entry.Phase != cluster.PhaseRollingBack || t.entry.BootID != boot {
-			t.entry.BootID = boot
+		if u.entry.Phase != cluster.PhaseRollingBack || u.entry.BootID != boot {
+			u.entry.BootID = boot
 
-			if err := t.record(ctx, cluster.PhaseRollingBack); err != nil {
+			if err := u.record(ctx, cluster.PhaseRollingBack); err != nil {
 				return err
 			}
 
-			t.run.emit(cluster.Event{
-				Kind: cluster.EventRollingBack, Node: t.step.Node, Target: t.run.request.Target, To: t.entry.Previous, Text: failed.Error(), Err: failed,
+			u.run.emit(cluster.Event{
+				Kind: cluster.EventRollingBack, Node: u.step.Node, Target: u.run.request.Target, To: u.entry.Previous, Text: failed.Error(), Err: failed,
 			})
 		}
 
@@ -107,11 +107,11 @@ func (t *turn) intendReturn(ctx context.Context, failed error) error {
 			return context.Cause(ctx)
 		}
 
-		if t.claim() {
+		if u.reserve() {
 			return nil
 		}
 
 		// A context that ended is noticed by the guards.
-		_ = t.run.engine.clock.Sleep(ctx, pollFirst)
+		_ = u.run.engine.clock.Sleep(ctx, minPoll)
 	}
 }

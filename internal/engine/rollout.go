@@ -16,10 +16,10 @@ import (
 // pods that flap for ever.
 const rolloutsMost = 2000
 
-// rollout waits until what was applied runs everywhere, if that is asked for.
+// awaitDaemonSets waits until what was applied runs everywhere, if that is asked for.
 // Pods of a DaemonSet are replaced one after the other, so the time begins anew
 // whenever something is seen to have moved.
-func (r *run) rollout(ctx context.Context, step plan.Step) error {
+func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 	timeout := r.request.Policy.Kubernetes.Manifests.Timeout
 	if timeout <= 0 {
 		return nil
@@ -34,7 +34,7 @@ func (r *run) rollout(ctx context.Context, step plan.Step) error {
 		moved := false
 
 		err := r.engine.wait(bounded, "", "the bootstrap manifests to be rolled out", func(ctx context.Context) (bool, string, error) {
-			lacking, answered, err := r.lacking(ctx, step)
+			lacking, answered, err := r.notRolledOut(ctx, step)
 			if err != nil || !answered {
 				return false, lacking, err
 			}
@@ -53,17 +53,17 @@ func (r *run) rollout(ctx context.Context, step plan.Step) error {
 			return err
 		}
 
-		if again == 0 || r.late() {
+		if again == 0 || r.deadlinePassed() {
 			return fmt.Errorf("the bootstrap manifests are still being rolled out: %w; last seen: %s", ErrDeadline, last)
 		}
 	}
 }
 
-// lacking is what is not rolled out yet, empty when everything is.
-func (r *run) lacking(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
+// notRolledOut is what is not rolled out yet, empty when everything is.
+func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
 	snapshot, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
 	if err != nil {
-		return err.Error(), false, onlyFatal(err)
+		return err.Error(), false, permanentOnly(err)
 	}
 
 	renderer, _, missing := r.renders(snapshot)
@@ -73,7 +73,7 @@ func (r *run) lacking(ctx context.Context, step plan.Step) (text string, answere
 
 	unready, err := r.engine.manifests.Unready(ctx, renderer.Address)
 	if err != nil {
-		return err.Error(), false, onlyFatal(err)
+		return err.Error(), false, permanentOnly(err)
 	}
 
 	unready = append(unready, r.oldProxies(snapshot, step)...)

@@ -37,7 +37,7 @@ func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			seen := situation{
+			seen := guardInput{
 				Snapshot: cluster.Snapshot{Nodes: []cluster.Node{
 					{Name: "own", Role: cluster.Worker, Kube: &given.own}, {Name: "other", Role: cluster.Worker, Kube: &given.other},
 				}},
@@ -67,7 +67,7 @@ func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
 func TestNobodyIsAdvisedToLeaveNoNodeForPods(t *testing.T) {
 	t.Parallel()
 
-	seen := situation{
+	seen := guardInput{
 		Snapshot: cluster.Snapshot{Nodes: []cluster.Node{
 			{Name: "worker-0", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
 			{Name: "worker-1", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true}},

@@ -18,32 +18,32 @@ import (
 type run struct {
 	engine *Engine
 
-	request Request
-	since   time.Time
-	guards  []guard
-	lock    *lock
-	beside  *beside
-	journal *journal
-	traffic *traffic
-	starts  *starts
+	request       Request
+	since         time.Time
+	guards        []guard
+	lock          *lock
+	operatorWatch *operatorWatch
+	journal       *journal
+	coordinator   *coordinator
+	starter       *starter
 
-	settling *settling
+	soak *soak
 }
 
 // Upgrade brings the cluster to the target and blocks until it is there, or
 // returns a [*Failure]. The snapshot is the last observation in either case.
 // Killed at any point, the next call continues where the cluster is.
 func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot, error) {
-	e.halt.begin(ctx)
+	e.shutdown.begin(ctx)
 
-	snapshot, err := e.recognise(ctx, request)
+	snapshot, err := e.observeRequested(ctx, request)
 	if err != nil {
 		return snapshot, err
 	}
 
 	made := plan.Make(snapshot, request.Target, request.Policy)
 
-	found := e.objections(ctx, snapshot, made, request)
+	found := e.findProblems(ctx, snapshot, made, request)
 	if ctx.Err() != nil {
 		return snapshot, acquireFailure(ctx, context.Cause(ctx))
 	}
@@ -52,11 +52,11 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	e.outline(snapshot, made, found, request)
 
 	if len(blocking) > 0 {
-		return snapshot, remind(refused(snapshot, request.Target, blocking), remembered(snapshot, request.Target))
+		return snapshot, withSnapshot(refused(snapshot, request.Target, blocking), observedSnapshotFor(snapshot, request.Target))
 	}
 
 	idle := len(made.Steps) == 0
-	if idle && !e.untold(ctx, snapshot, made, request) {
+	if idle && !e.needsCleanup(ctx, snapshot, made, request) {
 		return snapshot, nil
 	}
 
@@ -67,16 +67,16 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	}
 
 	if err != nil {
-		return snapshot, remind(acquireFailure(ctx, err), remembered(snapshot, request.Target))
+		return snapshot, withSnapshot(acquireFailure(ctx, err), observedSnapshotFor(snapshot, request.Target))
 	}
 
-	r := e.under(held, request)
+	r := e.newRun(held, request)
 
-	last, err := r.all(ctx, snapshot)
+	last, err := r.upgradeLeased(ctx, snapshot)
 	current, _ := r.journal.read()
-	err = remind(err, taken(current, request.Target))
+	err = withSnapshot(err, snapshotFor(current, request.Target))
 
-	r.close(ctx, last, err)
+	r.finish(ctx, last, err)
 
 	if current.Snapshot != nil && last.Journal != nil && (last.Journal.Snapshot == nil || !last.Journal.Snapshot.Taken.After(current.Snapshot.Taken)) {
 		// It may be newer than the last observation.
@@ -87,9 +87,9 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 	return last, err
 }
 
-// recognise is the first look at the cluster, which must be the one that is
+// observeRequested is the first look at the cluster, which must be the one that is
 // asked for. The error is a [*Failure].
-func (e *Engine) recognise(ctx context.Context, request Request) (cluster.Snapshot, error) {
+func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster.Snapshot, error) {
 	snapshot, err := e.firstLook(ctx)
 
 	switch {
@@ -114,39 +114,39 @@ func (e *Engine) recognise(ctx context.Context, request Request) (cluster.Snapsh
 	}
 }
 
-// untold tells whether a cluster in which nothing is to be done has something
+// needsCleanup tells whether a cluster in which nothing is to be done has something
 // that only the holder of the lease may put right: what a run that died left
 // behind, or what others do not know yet.
-func (e *Engine) untold(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) bool {
+func (e *Engine) needsCleanup(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) bool {
 	event := cluster.Event{Kind: cluster.EventRunDone, Talos: made.Talos, Kubernetes: made.Kubernetes, Target: request.Target}
 
-	return leftSnapshot(snapshot) || e.leftLease(ctx) || e.leftHold(ctx) || e.announces(ctx, event)
+	return snapshotLeft(snapshot) || e.leaseLeft(ctx) || e.pauseLeft(ctx) || e.announces(ctx, event)
 }
 
-// under is a run under the lease.
-func (e *Engine) under(held *lock, request Request) *run {
+// newRun is a run under the lease.
+func (e *Engine) newRun(held *lock, request Request) *run {
 	return &run{
 		engine: e, request: request, since: e.clock.Now(), lock: held,
-		guards: e.guards, beside: &beside{}, journal: newJournal(), traffic: newTraffic(), starts: newStarts(),
-		settling: newSettling(request.Policy),
+		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
+		soak: newSoak(request.Policy),
 	}
 }
 
-// close says the last word of a run that ended with the error, or with none, gives
+// finish says the last word of a run that ended with the error, or with none, gives
 // back what it held, and the lease last of all.
-func (r *run) close(ctx context.Context, last cluster.Snapshot, err error) {
+func (r *run) finish(ctx context.Context, last cluster.Snapshot, err error) {
 	r.conclude(last, err)
 
-	ours := r.engine.lastWord(ctx, r.lock, err)
+	ours := r.engine.publishEnd(ctx, r.lock, err)
 	_, _, lost := r.lock.state()
 
 	switch {
 	case ours:
 		made := plan.Make(last, r.request.Target, r.request.Policy)
-		r.handBack(ctx, made.Talos.Lowest, made.Kubernetes.Lowest)
-	case errors.Is(lost, errLeaseFreed) && r.beside.holds():
+		r.resumeOperator(ctx, made.Talos.Lowest, made.Kubernetes.Lowest)
+	case errors.Is(lost, errLeaseFreed) && r.operatorWatch.paused():
 		// Nobody else has it who would take the hold over.
-		r.letGo(ctx)
+		r.endPause(ctx)
 	}
 
 	if releaseErr := r.lock.release(ctx); releaseErr != nil && err == nil {
@@ -154,49 +154,49 @@ func (r *run) close(ctx context.Context, last cluster.Snapshot, err error) {
 	}
 }
 
-// all moves every node that has to move. Nothing goes on under a lease that is
+// upgradeLeased moves every node that has to move. Nothing goes on under a lease that is
 // somebody else's.
-func (r *run) all(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snapshot, error) {
+func (r *run) upgradeLeased(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snapshot, error) {
 	leased, end := r.lock.bind(ctx)
 	defer end()
-	defer r.engine.halt.watch(leased)()
+	defer r.engine.shutdown.watch(leased)()
 
-	if err := r.stamp(leased); err != nil {
+	if err := r.claimJournal(leased); err != nil {
 		return snapshot, err
 	}
 
-	if err := r.hold(leased); err != nil {
+	if err := r.pauseOperator(leased); err != nil {
 		return snapshot, err
 	}
 
-	s := newSchedule(r, snapshot)
-	err := s.all(leased)
+	s := newRollout(r, snapshot)
+	err := s.upgradeAll(leased)
 
 	if err == nil {
 		return s.snapshot, nil
 	}
 
 	if !s.moved {
-		r.left(err, nil, false)
+		r.describeLeftovers(err, nil, false)
 
 		return s.snapshot, err
 	}
 
 	last, observeErr := r.lastLook(leased)
 	if observeErr != nil {
-		r.left(err, nil, true)
+		r.describeLeftovers(err, nil, true)
 
 		return s.snapshot, err
 	}
 
-	r.left(err, &last, true)
+	r.describeLeftovers(err, &last, true)
 
 	return last, err
 }
 
-// firstPatience bounds the first look. One control plane was seen to take two minutes
+// firstObservationTimeout bounds the first look. One control plane was seen to take two minutes
 // and a half until Kubernetes showed its API server as it was.
-const firstPatience = 3 * time.Minute
+const firstObservationTimeout = 3 * time.Minute
 
 // firstLook observes the cluster, and gives an API server that is away a moment
 // to return: the one of a single control plane may be restarting for an earlier
@@ -205,7 +205,7 @@ const firstPatience = 3 * time.Minute
 func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	var snapshot cluster.Snapshot
 
-	bounded, cancel := e.clock.WithTimeout(ctx, firstPatience)
+	bounded, cancel := e.clock.WithTimeout(ctx, firstObservationTimeout)
 	defer cancel()
 
 	err := e.wait(bounded, "", "the cluster to say how it is", func(context.Context) (bool, string, error) {
@@ -221,7 +221,7 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 			return false, away.Error(), nil
 		}
 
-		seen := untoldPods(observed)
+		seen := outdatedPods(observed)
 
 		return seen == "", seen, nil
 	})
@@ -234,9 +234,9 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	return snapshot, err
 }
 
-// untoldPods names a static pod that Kubernetes does not show as it is, though the
+// outdatedPods names a static pod that Kubernetes does not show as it is, though the
 // kubelet is there; empty where there is none.
-func untoldPods(observed cluster.Snapshot) string {
+func outdatedPods(observed cluster.Snapshot) string {
 	for _, node := range observed.ControlPlanes() {
 		if node.Kube == nil || !node.Kube.Ready {
 			continue
@@ -252,10 +252,10 @@ func untoldPods(observed cluster.Snapshot) string {
 	return ""
 }
 
-// objections are the findings of all checks; those that block are reasons not to
+// findProblems are the findings of all checks; those that block are reasons not to
 // begin. Where there are none, what is skipped, what a drain will cost and what there
 // is to say of the operator is said aloud.
-func (e *Engine) objections(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
+func (e *Engine) findProblems(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
 	p := &preflight{engine: e, snapshot: snapshot, made: made, request: request}
 	found := p.outlast(ctx, p.examine(ctx, p.probes(Applying)).Findings)
 
@@ -322,7 +322,7 @@ func (r *run) stopped(ctx context.Context, where string) *Failure {
 
 // lastLook observes once more after a failure, for the state that is reported.
 func (r *run) lastLook(ctx context.Context) (cluster.Snapshot, error) {
-	bounded, cancel := r.engine.aftermath(ctx)
+	bounded, cancel := r.engine.cleanupContext(ctx)
 	defer cancel()
 
 	return r.engine.Observe(bounded)
@@ -342,7 +342,7 @@ func (r *run) conclude(snapshot cluster.Snapshot, err error) {
 	}
 
 	made := plan.Make(snapshot, r.request.Target, r.request.Policy)
-	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: brief(err), Err: err}, made)
+	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: summaryText(err), Err: err}, made)
 
 	var failure *Failure
 	if errors.As(err, &failure) {

@@ -13,40 +13,40 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// schedule starts the turns of a run and waits for them. One goroutine has it
+// rollout starts the turns of a run and waits for them. One goroutine has it
 // to itself; the turns know nothing of it.
-type schedule struct {
+type rollout struct {
 	run *run
 
 	snapshot cluster.Snapshot
 	made     plan.Plan
-	// busy are the steps whose turns have begun and not ended.
-	busy  []plan.Step
-	ended chan ending
+	// running are the steps whose turns have begun and not ended.
+	running []plan.Step
+	ended   chan result
 	// begun tells that the cluster was found fit to begin, prepared that what
 	// comes before anything is moved was done, moved that a turn ever began.
-	begun, prepared, moved bool
-	// turns counts those that ended well, so that a node which claims success
+	begun, imagesReady, moved bool
+	// completed counts those that ended well, so that a node which claims success
 	// and still is not at its version cannot make the run go round.
-	turns map[turnKey]int
+	completed map[stepKey]int
 	// failure is why nothing starts any more.
 	failure error
 
-	obstacle obstacle
+	blockage blockage
 	// departed are the nodes, of those that the policy names, that have left.
 	departed map[string]bool
 }
 
-// turnKey is one node, or one of its components, on its way to one version.
-type turnKey struct{ node, component, to string }
+// stepKey is one node, or one of its components, on its way to one version.
+type stepKey struct{ node, component, to string }
 
-func keyOf(step plan.Step) turnKey {
-	return turnKey{node: step.Node, component: string(step.Component), to: step.To.String()}
+func keyOf(step plan.Step) stepKey {
+	return stepKey{node: step.Node, component: string(step.Component), to: step.To.String()}
 }
 
-func newSchedule(r *run, snapshot cluster.Snapshot) *schedule {
-	return &schedule{
-		run: r, snapshot: snapshot, ended: make(chan ending), turns: map[turnKey]int{}, departed: map[string]bool{},
+func newRollout(r *run, snapshot cluster.Snapshot) *rollout {
+	return &rollout{
+		run: r, snapshot: snapshot, ended: make(chan result), completed: map[stepKey]int{}, departed: map[string]bool{},
 	}
 }
 
@@ -57,10 +57,10 @@ const lookAgain = 30 * time.Second
 // forEver waits for a turn to end however long that takes.
 const forEver time.Duration = -1
 
-// all begins the run and moves every node that has to move. The plan is made
+// upgradeAll begins the run and moves every node that has to move. The plan is made
 // anew before each start, from a new observation: nodes join, vanish and change
 // by themselves. No turn is left when it returns.
-func (s *schedule) all(ctx context.Context) error {
+func (s *rollout) upgradeAll(ctx context.Context) error {
 	done, err := false, s.begin(ctx)
 
 	for err == nil && !done && ctx.Err() == nil {
@@ -69,7 +69,7 @@ func (s *schedule) all(ctx context.Context) error {
 
 	s.fail(err)
 
-	for len(s.busy) > 0 {
+	for len(s.running) > 0 {
 		s.end(<-s.ended)
 	}
 
@@ -88,29 +88,29 @@ func (s *schedule) all(ctx context.Context) error {
 
 // advance starts what may start now and waits until something has changed. It
 // is done when nothing is left to do.
-func (s *schedule) advance(ctx context.Context) (done bool, err error) {
-	if ready, err := s.look(ctx); err != nil || !ready {
+func (s *rollout) advance(ctx context.Context) (done bool, err error) {
+	if ready, err := s.observe(ctx); err != nil || !ready {
 		return false, err
 	}
 
-	if len(s.busy) == 0 && len(s.made.Steps) == 0 {
+	if len(s.running) == 0 && len(s.made.Steps) == 0 {
 		return true, nil
 	}
 
-	if len(s.busy) == 0 {
+	if len(s.running) == 0 {
 		if err := s.prepare(ctx); err != nil || ctx.Err() != nil {
 			return false, err
 		}
 	}
 
-	next := s.made.Startable(s.snapshot, s.busy)
-	if len(next) == 0 && len(s.busy) == 0 {
-		return false, s.hindered(ctx, s.noRoom())
+	next := s.made.Startable(s.snapshot, s.running)
+	if len(next) == 0 && len(s.running) == 0 {
+		return false, s.blocked(ctx, s.idleReasons())
 	}
 
-	s.obstacle = obstacle{}
+	s.blockage = blockage{}
 
-	if len(next) == 0 || s.run.starts.doubts() {
+	if len(next) == 0 || s.run.starter.anyDoubtful() {
 		return false, s.await(ctx, s.patience())
 	}
 
@@ -119,83 +119,83 @@ func (s *schedule) advance(ctx context.Context) (done bool, err error) {
 
 // start begins the turns of the steps, unless the run has to wait or stop
 // before that. It waits for something to change.
-func (s *schedule) start(ctx context.Context, next []plan.Step) error {
+func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	for _, step := range next {
-		if err := s.mayStart(step); err != nil {
+		if err := s.checkStart(step); err != nil {
 			return err
 		}
 	}
 
 	// Manifests take nobody out of service, and nobody waits before them.
 	if next[0].Component != cluster.Manifests {
-		s.run.settling.note(s.snapshot, s.made, s.busy, s.run.engine.clock.Now())
+		s.run.soak.observeAll(s.snapshot, s.made, s.running, s.run.engine.clock.Now())
 
-		if s.run.settling.pending() {
-			return s.settle(ctx, next[0])
+		if s.run.soak.waiting() {
+			return s.awaitSoak(ctx, next[0])
 		}
 	}
 
-	if err := s.due(ctx, next[0]); err != nil {
+	if err := s.manifestsDue(ctx, next[0]); err != nil {
 		return err
 	}
 
 	for _, step := range next {
 		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
-		s.busy = append(s.busy, step)
+		s.running = append(s.running, step)
 		s.moved = true
 
-		turning, end := s.run.launch(ctx, step)
+		turning, end := s.run.startContext(ctx, step)
 
 		go func() {
-			ready, err := s.carryOut(turning, step)
-			if cause := context.Cause(turning); errors.Is(cause, errStoodDown) {
+			ready, err := s.runStep(turning, step)
+			if cause := context.Cause(turning); errors.Is(cause, errStopped) {
 				err = cause
 			}
 
-			s.ended <- ending{step: step, ready: ready, err: err, release: end}
+			s.ended <- result{step: step, ready: ready, err: err, release: end}
 		}()
 	}
 
 	return s.await(ctx, s.patience())
 }
 
-// carryOut is the turn of a step: of a node, of one of its components, or of the
+// runStep is the turn of a step: of a node, of one of its components, or of the
 // manifests.
-func (s *schedule) carryOut(ctx context.Context, step plan.Step) (ready time.Time, err error) {
+func (s *rollout) runStep(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	switch step.Component {
 	case "":
-		return s.run.turn(ctx, step)
+		return s.run.upgradeNode(ctx, step)
 	case cluster.Manifests:
 		return ready, s.run.sync(ctx, step)
 	default:
-		return s.run.replace(ctx, step)
+		return s.run.upgradeComponent(ctx, step)
 	}
 }
 
 // patience is how long to wait for a turn to end before looking whether
 // something else can be started.
-func (s *schedule) patience() time.Duration {
-	waiting := slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !s.onItsWay(step.Node) })
-	alone := slices.ContainsFunc(s.busy, func(step plan.Step) bool { return !step.Parallel() })
+func (s *rollout) patience() time.Duration {
+	waiting := slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !s.inProgress(step.Node) })
+	alone := slices.ContainsFunc(s.running, func(step plan.Step) bool { return !step.Parallel() })
 	most := s.made.Budget
 
-	if len(s.busy) > 0 && s.busy[0].Component != "" {
+	if len(s.running) > 0 && s.running[0].Component != "" {
 		most = s.made.KubeletBudget
 	}
 
-	if !waiting || alone || len(s.busy) >= max(most, 1) {
+	if !waiting || alone || len(s.running) >= max(most, 1) {
 		return forEver
 	}
 
 	return lookAgain
 }
 
-func (s *schedule) onItsWay(node string) bool {
-	return slices.ContainsFunc(s.busy, func(step plan.Step) bool { return step.Node == node })
+func (s *rollout) inProgress(node string) bool {
+	return slices.ContainsFunc(s.running, func(step plan.Step) bool { return step.Node == node })
 }
 
 // await waits until a turn ends, the time is up or the run has to stop.
-func (s *schedule) await(ctx context.Context, most time.Duration) error {
+func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	timing, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -232,18 +232,18 @@ func (s *schedule) await(ctx context.Context, most time.Duration) error {
 // version, and one more in case the node was away when its step was planned.
 const turnsMost = 3
 
-// mayStart refuses another node when the time for the run is used up, or when
+// checkStart refuses another node when the time for the run is used up, or when
 // this node had its turn already.
-func (s *schedule) mayStart(step plan.Step) error {
-	if s.turns[keyOf(step)] >= turnsMost {
-		return tooManyTurns(step)
+func (s *rollout) checkStart(step plan.Step) error {
+	if s.completed[keyOf(step)] >= turnsMost {
+		return neverArrives(step)
 	}
 
-	if err := s.run.shut(); err != nil {
+	if err := s.run.windowClosed(); err != nil {
 		return s.run.outside(err, "The next would have been "+nameOf(step)+".")
 	}
 
-	if !s.run.late() {
+	if !s.run.deadlinePassed() {
 		return nil
 	}
 
@@ -270,7 +270,7 @@ func nameOf(step plan.Step) string {
 	}
 }
 
-func tooManyTurns(step plan.Step) *Failure {
+func neverArrives(step plan.Step) *Failure {
 	failure := &Failure{
 		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node, Component: step.Component,
 		Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", turnsMost, step.From),
@@ -287,8 +287,8 @@ func tooManyTurns(step plan.Step) *Failure {
 	return failure
 }
 
-// noRoom says why nothing may start although nothing is on its way.
-func (s *schedule) noRoom() []cluster.Finding {
+// idleReasons says why nothing may start although nothing is on its way.
+func (s *rollout) idleReasons() []cluster.Finding {
 	var away []string
 
 	for _, node := range s.snapshot.Workers() {
@@ -302,5 +302,5 @@ func (s *schedule) noRoom() []cluster.Finding {
 		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", max(s.made.Budget, 1), away)
 	}
 
-	return unsafe(checkBudget, "", found, budgetRemedy(s.snapshot), nil)
+	return newFinding(checkBudget, "", found, budgetRemedy(s.snapshot), nil)
 }

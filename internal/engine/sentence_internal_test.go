@@ -11,7 +11,7 @@ func TestTextsEndOnce(t *testing.T) {
 		"is anybody still there?":            "is anybody still there?",
 		"it reports NOSPACE (check etcd-ok)": "it reports NOSPACE (check etcd-ok).",
 	} {
-		if got := stopped(text); got != want {
+		if got := withFullStop(text); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

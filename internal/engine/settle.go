@@ -18,24 +18,24 @@ import (
 // checkSettle is the name of the check of nodes that were moved.
 const checkSettle = "settle"
 
-// settling keeps an eye on nodes that were moved: each must have stayed healthy
+// soak keeps an eye on nodes that were moved: each must have stayed healthy
 // for a while before the next one is disturbed. The schedule asks it before it
 // starts a turn, and each turn right before it disturbs its node.
-type settling struct {
+type soak struct {
 	// most is how long that is; with 0 nothing is watched.
 	most     time.Duration
 	canaries []string
 
 	mu      sync.Mutex
-	watched map[string]*watched
+	watched map[string]*soakingNode
 	// passed are the transitions of the Ready conditions of those that passed.
 	passed map[string]time.Time
 	// moved tells that a turn of this run has ended.
 	moved bool
 }
 
-// watched is a node that has not stayed healthy for long enough yet.
-type watched struct {
+// soakingNode is a node that has not stayed healthy for long enough yet.
+type soakingNode struct {
 	// since is when it became healthy, zero while it is not.
 	since time.Time
 	// ready is the last transition of its Ready condition.
@@ -46,28 +46,28 @@ type watched struct {
 	ails string
 }
 
-func newSettling(policy cluster.Policy) *settling {
-	return &settling{
+func newSoak(policy cluster.Policy) *soak {
+	return &soak{
 		most: policy.Settle, canaries: policy.Canary,
-		watched: map[string]*watched{}, passed: map[string]time.Time{},
+		watched: map[string]*soakingNode{}, passed: map[string]time.Time{},
 	}
 }
 
 // begin watches a node whose turn has ended.
-func (w *settling) begin(step plan.Step, ready, now time.Time) {
+func (w *soak) begin(step plan.Step, ready, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	w.moved = true
 
 	if w.most > 0 {
-		w.watched[step.Node] = &watched{since: now, ready: ready}
+		w.watched[step.Node] = &soakingNode{since: now, ready: ready}
 	}
 }
 
-// look judges the nodes that are watched. Those that are no longer part of the
+// observe judges the nodes that are watched. Those that are no longer part of the
 // cluster are dropped.
-func (w *settling) look(snapshot cluster.Snapshot, now time.Time) {
+func (w *soak) observe(snapshot cluster.Snapshot, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -75,9 +75,9 @@ func (w *settling) look(snapshot cluster.Snapshot, now time.Time) {
 }
 
 // judge is [settling.look] with the lock held.
-func (w *settling) judge(snapshot cluster.Snapshot, now time.Time) {
+func (w *soak) judge(snapshot cluster.Snapshot, now time.Time) {
 	if snapshot.KubernetesError != nil {
-		w.suspect(snapshot.KubernetesError, now)
+		w.suspectAll(snapshot.KubernetesError, now)
 
 		return
 	}
@@ -120,16 +120,16 @@ func (w *settling) judge(snapshot cluster.Snapshot, now time.Time) {
 	}
 }
 
-// doubt takes note of a look that failed: what cannot be observed is not known
+// observationFailed takes note of a look that failed: what cannot be observed is not known
 // to be healthy.
-func (w *settling) doubt(err error, now time.Time) {
+func (w *soak) observationFailed(err error, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.suspect(err, now)
+	w.suspectAll(err, now)
 }
 
-func (w *settling) suspect(err error, now time.Time) {
+func (w *soak) suspectAll(err error, now time.Time) {
 	for _, node := range w.watched {
 		node.since, node.ails = time.Time{}, "it cannot be observed: "+err.Error()
 
@@ -166,8 +166,8 @@ func unreadyText(node cluster.Node) string {
 	return "it is not Ready in Kubernetes: " + node.Kube.ReadyReason
 }
 
-// pending tells whether a node has to be waited for.
-func (w *settling) pending() bool {
+// waiting tells whether a node has to be waited for.
+func (w *soak) waiting() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -175,7 +175,7 @@ func (w *settling) pending() bool {
 }
 
 // watches tells whether a node is among those that have to be waited for.
-func (w *settling) watches(name string) bool {
+func (w *soak) watches(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -188,7 +188,7 @@ func (w *settling) watches(name string) bool {
 // that were moved speak against that. Before a turn has touched its node each of
 // them must have had its time; from then on each must be healthy. The turn's own
 // node is none of them, nor are those on which other turns are at work.
-func (w *settling) unsettled(s situation, now time.Time, touched bool) []cluster.Finding {
+func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Finding {
 	if w.most == 0 || s.KubernetesError != nil {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (w *settling) unsettled(s situation, now time.Time, touched bool) []cluster
 			continue
 		}
 
-		findings = append(findings, unsafe(checkSettle, name,
+		findings = append(findings, newFinding(checkSettle, name,
 			fmt.Sprintf("a node that was moved has to stay healthy for %s before another one is disturbed: %s", w.most, node.text(name, now)),
 			fmt.Sprintf("Look at it if it does not become healthy by itself (kubectl describe node %s, talosctl health).", name), nil)...)
 	}
@@ -217,7 +217,7 @@ func (w *settling) unsettled(s situation, now time.Time, touched bool) []cluster
 
 // relapsed watches those once more that have had their time and are not healthy
 // any more, or were not meanwhile.
-func (w *settling) relapsed(s situation, now time.Time) {
+func (w *soak) relapsed(s guardInput, now time.Time) {
 	for name, ready := range w.passed {
 		node, found := s.Node(name)
 		_, busy := s.others[name]
@@ -227,7 +227,7 @@ func (w *settling) relapsed(s situation, now time.Time) {
 			continue
 		}
 
-		again := &watched{since: now, ready: node.Kube.ReadySince, waiting: now}
+		again := &soakingNode{since: now, ready: node.Kube.ReadySince, waiting: now}
 		if !node.Kube.Ready {
 			again.since, again.ails = time.Time{}, unreadyText(node)
 		}
@@ -237,7 +237,7 @@ func (w *settling) relapsed(s situation, now time.Time) {
 }
 
 // remaining is how long it takes at least until nobody has to be waited for.
-func (w *settling) remaining(now time.Time) time.Duration {
+func (w *soak) remaining(now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -255,12 +255,12 @@ func (w *settling) remaining(now time.Time) time.Duration {
 }
 
 // overdue is a node that has had all the time that it may take.
-func (w *settling) overdue(now time.Time) (name string, node *watched) {
+func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
-		if found := *w.watched[name]; now.Sub(found.waiting) >= w.most+guardPatience {
+		if found := *w.watched[name]; now.Sub(found.waiting) >= w.most+guardTimeout {
 			return name, &found
 		}
 	}
@@ -269,7 +269,7 @@ func (w *settling) overdue(now time.Time) (name string, node *watched) {
 }
 
 // text is what is being waited for.
-func (w *settling) text(now time.Time) string {
+func (w *soak) text(now time.Time) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -289,7 +289,7 @@ func (w *settling) text(now time.Time) string {
 }
 
 // text says how a node is.
-func (n *watched) text(name string, now time.Time) string {
+func (n *soakingNode) text(name string, now time.Time) string {
 	if n.ails != "" {
 		return name + " is not healthy: " + n.ails
 	}
@@ -297,53 +297,53 @@ func (n *watched) text(name string, now time.Time) string {
 	return name + " is healthy for " + now.Sub(n.since).Round(time.Second).String()
 }
 
-// settle waits until the nodes that were moved have stayed healthy for long
+// awaitSoak waits until the nodes that were moved have stayed healthy for long
 // enough, a turn ends or the run has to stop. It looks at these nodes only.
-func (s *schedule) settle(ctx context.Context, next plan.Step) error {
+func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 	announced := time.Time{}
-	others := len(s.busy)
+	others := len(s.running)
 
-	for s.run.settling.pending() && len(s.busy) == others && ctx.Err() == nil {
+	for s.run.soak.waiting() && len(s.running) == others && ctx.Err() == nil {
 		now := s.run.engine.clock.Now()
 
-		if name, node := s.run.settling.overdue(now); node != nil {
-			return s.unsettled(name, node)
+		if name, node := s.run.soak.overdue(now); node != nil {
+			return s.soakFailure(name, node)
 		}
 
-		if err := s.mayStart(next); err != nil {
+		if err := s.checkStart(next); err != nil {
 			return err
 		}
 
 		if now.Sub(announced) >= announceEvery {
 			announced = now
-			s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.settling.text(now)})
+			s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.text(now)})
 		}
 
-		if err := s.await(ctx, min(s.run.settling.remaining(now), pollMost)); err != nil {
+		if err := s.await(ctx, min(s.run.soak.remaining(now), maxPoll)); err != nil {
 			return err
 		}
 
 		snapshot, err := s.run.engine.observe(ctx, func(node cluster.Node) bool {
-			return node.Role == cluster.ControlPlane || s.run.settling.watches(node.Name)
+			return node.Role == cluster.ControlPlane || s.run.soak.watches(node.Name)
 		})
 		if err != nil {
-			s.run.settling.doubt(err, s.run.engine.clock.Now())
+			s.run.soak.observationFailed(err, s.run.engine.clock.Now())
 
 			continue
 		}
 
-		s.run.settling.look(snapshot, s.run.engine.clock.Now())
+		s.run.soak.observe(snapshot, s.run.engine.clock.Now())
 	}
 
 	return nil
 }
 
-// unsettled is the failure of a run whose node did not stay healthy.
-func (s *schedule) unsettled(name string, node *watched) *Failure {
+// soakFailure is the failure of a run whose node did not stay healthy.
+func (s *rollout) soakFailure(name string, node *soakingNode) *Failure {
 	failure := &Failure{
 		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
 		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
-			s.run.settling.most, s.run.settling.most+guardPatience, node.ails),
+			s.run.soak.most, s.run.soak.most+guardTimeout, node.ails),
 		State:  "The node runs what it was moved to.",
 		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
 		Err:    ErrUnsettled,
@@ -351,10 +351,10 @@ func (s *schedule) unsettled(name string, node *watched) *Failure {
 
 	if node.ails == "" {
 		failure.Seen = fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it became unhealthy again and again.",
-			s.run.settling.most, s.run.settling.most+guardPatience)
+			s.run.soak.most, s.run.soak.most+guardTimeout)
 	}
 
-	if slices.Contains(s.run.settling.canaries, name) {
+	if slices.Contains(s.run.soak.canaries, name) {
 		failure.State += " " + canaryState
 	}
 

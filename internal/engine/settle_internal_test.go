@@ -33,10 +33,10 @@ func TestMovedNodesSpeakForThemselves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			w := newSettling(cluster.Policy{Settle: 2 * time.Minute})
+			w := newSoak(cluster.Policy{Settle: 2 * time.Minute})
 			w.begin(step, now, now)
 
-			seen := situation{step: plan.Step{Node: "worker-1"}, Snapshot: cluster.Snapshot{Nodes: []cluster.Node{{
+			seen := guardInput{step: plan.Step{Node: "worker-1"}, Snapshot: cluster.Snapshot{Nodes: []cluster.Node{{
 				Name: "worker-0", Role: cluster.Worker, Machine: &cluster.Machine{Stage: cluster.StageRunning, Ready: true},
 				Kube: &cluster.KubeNode{Ready: given.ready, ReadyReason: "KubeletNotReady", ReadySince: now},
 			}}}}

@@ -14,14 +14,14 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// errStoodDown ends a turn that has not touched its node, because the run must
+// errStopped ends a turn that has not touched its node, because the run must
 // not begin another one. It is no failure of the turn.
-var errStoodDown = errors.New("no further node is begun")
+var errStopped = errors.New("no further node is begun")
 
-// starts is what keeps turns from touching their nodes once the run must not
+// starter is what keeps turns from touching their nodes once the run must not
 // begin another one. A turn begins long before it touches its node: an image
 // may take its time, and so may the guards.
-type starts struct {
+type starter struct {
 	mu sync.Mutex
 	// over tells that nothing is begun any more.
 	over bool
@@ -32,91 +32,91 @@ type starts struct {
 	doubtful map[string]bool
 }
 
-func newStarts() *starts {
-	return &starts{untouched: map[string]context.CancelCauseFunc{}, doubtful: map[string]bool{}}
+func newStarter() *starter {
+	return &starter{untouched: map[string]context.CancelCauseFunc{}, doubtful: map[string]bool{}}
 }
 
-// launch makes the context of a turn, which ends when the turn has to stand
+// startContext makes the context of a turn, which ends when the turn has to stand
 // down. A turn that finishes what was begun never has to.
-func (r *run) launch(ctx context.Context, step plan.Step) (turning context.Context, end context.CancelFunc) {
+func (r *run) startContext(ctx context.Context, step plan.Step) (turning context.Context, end context.CancelFunc) {
 	turning, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.Key)
 
 	r.engine.presence.move(step.Node, true)
 
-	r.starts.mu.Lock()
-	defer r.starts.mu.Unlock()
+	r.starter.mu.Lock()
+	defer r.starter.mu.Unlock()
 
 	if !step.Finish && !step.Done && !(found && entry.Open()) {
-		r.starts.untouched[step.Node] = cancel
+		r.starter.untouched[step.Node] = cancel
 	}
 
 	return turning, func() {
-		r.starts.mu.Lock()
-		defer r.starts.mu.Unlock()
+		r.starter.mu.Lock()
+		defer r.starter.mu.Unlock()
 
-		delete(r.starts.untouched, step.Node)
-		delete(r.starts.doubtful, step.Node)
+		delete(r.starter.untouched, step.Node)
+		delete(r.starter.doubtful, step.Node)
 		r.engine.presence.move(step.Node, false)
 		cancel(nil)
 	}
 }
 
-// touch is asked right before a turn disturbs its node for the first time.
+// beginDisturbing is asked right before a turn disturbs its node for the first time.
 // From then on the turn goes on to its end, whatever becomes of others.
-func (r *run) touch(node string) error {
-	r.starts.mu.Lock()
-	defer r.starts.mu.Unlock()
+func (r *run) beginDisturbing(node string) error {
+	r.starter.mu.Lock()
+	defer r.starter.mu.Unlock()
 
-	if _, untouched := r.starts.untouched[node]; !untouched {
+	if _, untouched := r.starter.untouched[node]; !untouched {
 		return nil
 	}
 
 	switch {
-	case r.starts.over:
-		return errStoodDown
-	case r.late():
-		return fmt.Errorf("%w: %w", errStoodDown, ErrDeadline)
-	case r.shut() != nil:
-		return fmt.Errorf("%w: %w", errStoodDown, ErrWindow)
-	case len(r.starts.doubtful) > 0:
-		return fmt.Errorf("%w before it is clear what became of %v", errStoodDown, slices.Sorted(maps.Keys(r.starts.doubtful)))
+	case r.starter.over:
+		return errStopped
+	case r.deadlinePassed():
+		return fmt.Errorf("%w: %w", errStopped, ErrDeadline)
+	case r.windowClosed() != nil:
+		return fmt.Errorf("%w: %w", errStopped, ErrWindow)
+	case len(r.starter.doubtful) > 0:
+		return fmt.Errorf("%w before it is clear what became of %v", errStopped, slices.Sorted(maps.Keys(r.starter.doubtful)))
 	}
 
-	delete(r.starts.untouched, node)
+	delete(r.starter.untouched, node)
 
 	return nil
 }
 
-// stop makes all turns stand down that have not touched their nodes.
-func (s *starts) stop() {
+// stopUntouched makes all turns stand down that have not touched their nodes.
+func (s *starter) stopUntouched() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	s.over = true
 	for _, cancel := range s.untouched {
-		cancel(errStoodDown)
+		cancel(errStopped)
 	}
 }
 
-// doubt notes that the new system of a node on its way does not become healthy.
-func (s *starts) doubt(node string) {
+// markDoubtful notes that the new system of a node on its way does not become healthy.
+func (s *starter) markDoubtful(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	s.doubtful[node] = true
 }
 
-// doubts tells whether it has to become clear first what became of a node.
-func (s *starts) doubts() bool {
+// anyDoubtful tells whether it has to become clear first what became of a node.
+func (s *starter) anyDoubtful() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	return len(s.doubtful) > 0
 }
 
-// late tells whether the time for the whole run is used up.
-func (r *run) late() bool {
+// deadlinePassed tells whether the time for the whole run is used up.
+func (r *run) deadlinePassed() bool {
 	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
 }
 
@@ -146,7 +146,7 @@ func (r *run) suspect(snapshot cluster.Snapshot, busy []plan.Step) {
 		reached := machine.Talos.Equal(entry.Target) && (!step.Demanded || machine.Schematic == step.Schematic)
 
 		if !reached && machine.Talos.Equal(entry.Previous) && machine.Schematic == entry.PreviousSchematic {
-			r.starts.doubt(step.Node)
+			r.starter.markDoubtful(step.Node)
 		}
 	}
 }
@@ -159,20 +159,20 @@ func (r *run) watch(node string, step cluster.NodeStep) {
 
 	current, _ := r.journal.read()
 	for _, one := range current.Entries {
-		if one.Node == node && one.Run == r.engine.run {
+		if one.Node == node && one.Run == r.engine.runID {
 			entry = one
 		}
 	}
 
-	r.starts.mu.Lock()
-	defer r.starts.mu.Unlock()
+	r.starter.mu.Lock()
+	defer r.starter.mu.Unlock()
 
 	switch {
 	case entry.Phase == cluster.PhaseRollingBack, entry.Phase == cluster.PhaseRolledBack && step != cluster.StepPull:
-		r.starts.doubtful[node] = true
+		r.starter.doubtful[node] = true
 	case step == cluster.StepInstall, step == cluster.StepLegacy, step == cluster.StepReturn && entry.Phase != cluster.PhaseIntent:
-		delete(r.starts.doubtful, node)
+		delete(r.starter.doubtful, node)
 	case step == cluster.StepReturn, step != cluster.StepPull && entry.Phase == cluster.PhaseFallback:
-		r.starts.doubtful[node] = true
+		r.starter.doubtful[node] = true
 	}
 }

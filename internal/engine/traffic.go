@@ -8,11 +8,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// traffic is what the turns of a run must know of each other.
-type traffic struct {
+// coordinator is what the turns of a run must know of each other.
+type coordinator struct {
 	// cordoning is held from before the guards of a cordon until it stands: two
 	// turns must not both take the other one's node for available.
-	cordoning door
+	cordoning semaphore
 
 	mu sync.Mutex
 	// disturbed are the nodes that this run is taking out of service, by the
@@ -21,21 +21,21 @@ type traffic struct {
 	order     int
 	// steps counts what turns did to nodes. An observation is as old as the
 	// last step before it.
-	steps mark
+	steps generation
 	// ended is closed when the next turn ends.
 	ended chan struct{}
 }
 
-// mark is how many steps there were at some time: all of them, and those of
+// generation is how many steps there were at some time: all of them, and those of
 // control planes, which concern everybody.
-type mark struct{ all, grave int }
+type generation struct{ all, grave int }
 
-func newTraffic() *traffic {
-	return &traffic{cordoning: newDoor(), disturbed: map[string]int{}, ended: make(chan struct{})}
+func newCoordinator() *coordinator {
+	return &coordinator{cordoning: newSemaphore(), disturbed: map[string]int{}, ended: make(chan struct{})}
 }
 
 // disturb notes that the node is about to be taken out of service.
-func (t *traffic) disturb(node string) {
+func (t *coordinator) disturb(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -47,8 +47,8 @@ func (t *traffic) disturb(node string) {
 	t.disturbed[node] = t.order
 }
 
-// calm notes that the turn of the node is over.
-func (t *traffic) calm(node string) {
+// done notes that the turn of the node is over.
+func (t *coordinator) done(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -57,8 +57,8 @@ func (t *traffic) calm(node string) {
 	t.ended = make(chan struct{})
 }
 
-// next is closed when the next turn ends.
-func (t *traffic) next() <-chan struct{} {
+// peerDone is closed when the next turn ends.
+func (t *coordinator) peerDone() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -67,7 +67,7 @@ func (t *traffic) next() <-chan struct{} {
 
 // others are the nodes of other turns: true for those which were taken out of
 // service before the given node, false for those which came after it.
-func (t *traffic) others(node string) map[string]bool {
+func (t *coordinator) others(node string) map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -83,27 +83,27 @@ func (t *traffic) others(node string) map[string]bool {
 	return found
 }
 
-// count is how many steps there were so far.
-func (t *traffic) count() mark {
+// generation is how many steps there were so far.
+func (t *coordinator) generation() generation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
 	return t.steps
 }
 
-// stepped notes that something was done to a node of that role, or came of it.
-func (t *traffic) stepped(role cluster.Role) {
+// acted notes that something was done to a node of that role, or came of it.
+func (t *coordinator) acted(role cluster.Role) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	t.step(role)
+	t.advance(role)
 }
 
-// claim notes a step about to be done, unless there was another one since the
+// reserve notes a step about to be done, unless there was another one since the
 // given count was taken that it has to take into account. A worker that is out
 // of service already was counted when that began, so what other workers do in
 // their own turns is nothing to it.
-func (t *traffic) claim(seen mark, role cluster.Role, occupied bool) bool {
+func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -115,12 +115,12 @@ func (t *traffic) claim(seen mark, role cluster.Role, occupied bool) bool {
 		return false
 	}
 
-	t.step(role)
+	t.advance(role)
 
 	return true
 }
 
-func (t *traffic) step(role cluster.Role) {
+func (t *coordinator) advance(role cluster.Role) {
 	t.steps.all++
 
 	if role != cluster.Worker {

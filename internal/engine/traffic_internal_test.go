@@ -16,25 +16,25 @@ import (
 func TestStepIsClaimedOnANewLookOnly(t *testing.T) {
 	t.Parallel()
 
-	between := newTraffic()
-	first, second := between.count(), between.count()
+	between := newCoordinator()
+	first, second := between.generation(), between.generation()
 
-	if !between.claim(first, cluster.Worker, false) {
+	if !between.reserve(first, cluster.Worker, false) {
 		t.Fatal("the first step was not granted")
 	}
 
-	if between.claim(second, cluster.Worker, false) {
+	if between.reserve(second, cluster.Worker, false) {
 		t.Error("a step was granted on a look that is older than the one before")
 	}
 
-	looked := between.count()
-	between.stepped(cluster.Worker)
+	looked := between.generation()
+	between.acted(cluster.Worker)
 
-	if between.claim(looked, cluster.ControlPlane, true) {
+	if between.reserve(looked, cluster.ControlPlane, true) {
 		t.Error("a step was granted on a look that is older than what came of another one")
 	}
 
-	if !between.claim(between.count(), cluster.ControlPlane, true) {
+	if !between.reserve(between.generation(), cluster.ControlPlane, true) {
 		t.Error("a step was not granted on a new look")
 	}
 }
@@ -44,18 +44,18 @@ func TestStepIsClaimedOnANewLookOnly(t *testing.T) {
 func TestWorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
 	t.Parallel()
 
-	between := newTraffic()
-	looked := between.count()
-	between.stepped(cluster.Worker)
+	between := newCoordinator()
+	looked := between.generation()
+	between.acted(cluster.Worker)
 
-	if !between.claim(looked, cluster.Worker, true) {
+	if !between.reserve(looked, cluster.Worker, true) {
 		t.Error("a worker that is out of service was held up by another worker")
 	}
 
-	looked = between.count()
-	between.stepped(cluster.ControlPlane)
+	looked = between.generation()
+	between.acted(cluster.ControlPlane)
 
-	if between.claim(looked, cluster.Worker, true) {
+	if between.reserve(looked, cluster.Worker, true) {
 		t.Error("a step was granted on a look that is older than that of a control plane")
 	}
 }
@@ -63,7 +63,7 @@ func TestWorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
 func TestTurnsKnowWhoBeganBeforeThem(t *testing.T) {
 	t.Parallel()
 
-	between := newTraffic()
+	between := newCoordinator()
 	between.disturb("a")
 	between.disturb("b")
 	between.disturb("c")
@@ -79,7 +79,7 @@ func TestTurnsKnowWhoBeganBeforeThem(t *testing.T) {
 		}
 	}
 
-	between.calm("a")
+	between.done("a")
 
 	if got, want := between.others("b"), map[string]bool{"c": false}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -91,7 +91,7 @@ func TestGateCanBeGivenUpOn(t *testing.T) {
 
 	errTired := errors.New("tired")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	held := newDoor()
+	held := newSemaphore()
 
 	if err := held.enter(ctx); err != nil {
 		t.Fatal(err)

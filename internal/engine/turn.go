@@ -13,19 +13,19 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// turn is the upgrade of one node, from cordon to uncordon.
-type turn struct {
+// nodeUpgrade is the upgrade of one node, from cordon to uncordon.
+type nodeUpgrade struct {
 	run *run
 
 	step plan.Step
 	// entry is the journal's entry of the node, as last written.
 	entry cluster.Entry
-	// seen is the node as the guards last saw it, looked is when, and steps are
+	// observed is the node as the guards last saw it, looked is when, and steps are
 	// those that turns had done by then. Occupied tells that it was cordoned.
-	seen     cluster.Machine
-	looked   time.Time
-	steps    mark
-	occupied bool
+	observed    cluster.Machine
+	observedAt  time.Time
+	steps       generation
+	wasCordoned bool
 	// member is the version of etcd that its member spoke then, and well tells that
 	// nothing was wrong with the node itself.
 	member string
@@ -37,29 +37,29 @@ type turn struct {
 	ready time.Time
 	// allowed is the time that the node may take, from cordon to uncordon.
 	allowed *allowance
-	// whole is the context of the turn without the limit of its time.
-	whole context.Context //nolint:containedctx // the turn is one call, and the limit of its time ends within it
-	// armed tells that an installer may have run since the last boot, open that
+	// untimed is the context of the turn without the limit of its time.
+	untimed context.Context //nolint:containedctx // the turn is one call, and the limit of its time ends within it
+	// mayHaveInstalled tells that an installer may have run since the last boot, open that
 	// the journal says so.
-	armed, open bool
-	// ran counts the installs of which the installer was heard.
-	ran int
+	mayHaveInstalled, pending bool
+	// installs counts the installs of which the installer was heard.
+	installs int
 	// cordoned tells that the cordon on the node is ours.
 	cordoned bool
 	// uncordoned tells that somebody took that cordon away once.
 	uncordoned bool
-	// served tells that the node is back in service.
-	served bool
-	// stayed tells that the turn leaves the node with what it ran, for the next
+	// inService tells that the node is back in service.
+	inService bool
+	// leftToPlan tells that the turn leaves the node with what it ran, for the next
 	// plan to decide about.
-	stayed bool
+	leftToPlan bool
 	// returning tells that the node is being sent back to its old system, for
 	// which it need not be well itself.
 	returning bool
-	// words are the last lines of the node's log before it was sent back, and
+	// logTail are the last lines of the node's log before it was sent back, and
 	// unreturned is why it was not.
-	words      []string
-	unreturned string
+	logTail            []string
+	rollbackSkipReason string
 	// booted is the last boot ID at which the node was seen that it did not have
 	// when its new system was installed.
 	booted string
@@ -71,34 +71,34 @@ type outcome int
 const (
 	// arrived: the node runs what it was to run.
 	arrived outcome = iota
-	// neverTook: the node runs what it ran, because nothing was installed.
-	neverTook
+	// notInstalled: the node runs what it ran, because nothing was installed.
+	notInstalled
 	// fellBack: the node runs what it ran, because the new system did not come
 	// up.
 	fellBack
-	// unplanned: the node runs something that the plan was not made for, and
+	// outdatedPlan: the node runs something that the plan was not made for, and
 	// nothing was done to it.
-	unplanned
+	outdatedPlan
 	// rolledBack: the node runs what it ran, because it was sent back.
 	rolledBack
 )
 
-// turn moves one node, or finishes what an earlier run began with it. It
+// upgradeNode moves one node, or finishes what an earlier run began with it. It
 // returns the last transition of the node's Ready condition.
-func (r *run) turn(ctx context.Context, step plan.Step) (ready time.Time, err error) {
-	t := &turn{run: r, step: step}
-	defer r.traffic.calm(step.Node)
+func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time, err error) {
+	t := &nodeUpgrade{run: r, step: step}
+	defer r.coordinator.done(step.Node)
 	defer func() {
 		if err == nil {
-			r.settling.begin(step, t.ready, r.engine.clock.Now())
+			r.soak.begin(step, t.ready, r.engine.clock.Now())
 		}
 	}()
 
-	t.entry, t.armed = r.journal.entry(step.Key)
-	t.armed = t.armed && t.entry.Open()
-	t.open = t.armed
+	t.entry, t.mayHaveInstalled = r.journal.entry(step.Key)
+	t.mayHaveInstalled = t.mayHaveInstalled && t.entry.Open()
+	t.pending = t.mayHaveInstalled
 
-	if !t.armed && !step.Done && step.Image != "" && step.API != "" {
+	if !t.mayHaveInstalled && !step.Done && step.Image != "" && step.API != "" {
 		// Cheap when it is there still; the node drops unused images after a
 		// while. It has its own time, so it does not eat up the node's.
 		if err := r.pull(ctx, step, step.Image); err != nil {
@@ -106,24 +106,24 @@ func (r *run) turn(ctx context.Context, step plan.Step) (ready time.Time, err er
 		}
 	}
 
-	t.whole = ctx
+	t.untimed = ctx
 
-	err = t.inTurn(ctx)
-	if errors.Is(err, errNoRoom) || errors.Is(err, errStoodDown) {
+	err = t.upgradeWhenAllowed(ctx)
+	if errors.Is(err, errYield) || errors.Is(err, errStopped) {
 		// Of what this run did nothing is left; what an earlier one left cordoned is
 		// put back.
-		t.tidy(ctx)
+		t.cleanUp(ctx)
 
 		return t.ready, err
 	}
 
 	if err != nil {
-		t.tidy(ctx)
+		t.cleanUp(ctx)
 
 		return t.ready, t.failure(ctx, err)
 	}
 
-	if t.stayed {
+	if t.leftToPlan {
 		r.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
 
 		return t.ready, nil
@@ -134,173 +134,173 @@ func (r *run) turn(ctx context.Context, step plan.Step) (ready time.Time, err er
 	return t.ready, nil
 }
 
-// inTurn waits for the gates and moves the node, which has all of its time then.
+// upgradeWhenAllowed waits for the gates and moves the node, which has all of its time then.
 // A gate that closes before the node was touched is waited for anew.
-func (t *turn) inTurn(ctx context.Context) error {
+func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 	for range closuresMost {
-		if err := t.awaitGates(ctx); err != nil {
+		if err := u.awaitGates(ctx); err != nil {
 			return err
 		}
 
-		bounded, allowed, cancel := allow(ctx, t.run.engine.clock, t.run.request.Policy.NodeTimeout)
-		t.allowed = allowed
-		err := t.move(bounded)
-		unhealthy := t.unhealthy(bounded, err)
+		bounded, allowed, cancel := allow(ctx, u.run.engine.clock, u.run.request.Policy.NodeTimeout)
+		u.allowed = allowed
+		err := u.upgrade(bounded)
+		unhealthy := u.unhealthy(bounded, err)
 
 		cancel()
 
 		switch {
 		case unhealthy:
-			return t.answer(err)
+			return u.rollBackIfUnhealthy(err)
 		case !errors.Is(err, errGateClosed):
 			return err
 		}
 
 		// A context that ended is noticed by the wait for the gates.
-		_ = t.run.engine.clock.Sleep(ctx, pollMost)
+		_ = u.run.engine.clock.Sleep(ctx, maxPoll)
 	}
 
 	return errFlickers
 }
 
-// move brings the node to its target, trying an install again that turns out
+// upgrade brings the node to its target, trying an install again that turns out
 // not to have happened.
-func (t *turn) move(ctx context.Context) error {
+func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 	attempt := 1
 
 	for {
-		result, err := t.attempt(ctx, attempt)
+		result, err := u.attempt(ctx, attempt)
 		if err != nil {
 			return err
 		}
 
 		switch result {
 		case arrived:
-			return t.rejoin(ctx)
+			return u.finish(ctx)
 		case fellBack, rolledBack:
-			return t.returnedTo(ctx, result)
-		case unplanned:
-			return t.withdraw(ctx)
-		case neverTook:
+			return u.onOldSystem(ctx, result)
+		case outdatedPlan:
+			return u.leaveUnplanned(ctx)
+		case notInstalled:
 		}
 
 		switch {
-		case t.step.Finish, t.entry.Run != t.run.engine.run:
+		case u.step.Finish, u.entry.Run != u.run.engine.runID:
 			// What the step says of the image was planned before it was known
 			// what the node runs, and the image was not pulled. The next plan
 			// knows more.
-			t.stayed = true
+			u.leftToPlan = true
 
-			return t.rejoin(ctx)
-		case t.entry.Attempt >= t.run.request.Policy.Repeat.Attempts:
-			return t.giveUp(ctx)
+			return u.finish(ctx)
+		case u.entry.Attempt >= u.run.request.Policy.Repeat.Attempts:
+			return u.giveUp(ctx)
 		default:
-			attempt = t.entry.Attempt + 1
+			attempt = u.entry.Attempt + 1
 		}
 
-		if err := t.pause(ctx, attempt); err != nil {
+		if err := u.pause(ctx, attempt); err != nil {
 			return err
 		}
 	}
 }
 
-// withdraw leaves a node alone to which nothing was done in this turn, but for a
+// leaveUnplanned leaves a node alone to which nothing was done in this turn, but for a
 // cordon.
-func (t *turn) withdraw(ctx context.Context) error {
-	t.stayed = true
+func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
+	u.leftToPlan = true
 
-	t.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: t.step.Node, Text: fmt.Sprintf(
-		"the node runs Talos %s, for which its turn was not planned; it is planned anew", t.runs)})
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+		"the node runs Talos %s, for which its turn was not planned; it is planned anew", u.runs)})
 
-	if !t.cordoned && !t.step.Finish {
+	if !u.cordoned && !u.step.Finish {
 		return nil
 	}
 
-	t.cordoned = true
+	u.cordoned = true
 
-	return t.rejoin(ctx)
+	return u.finish(ctx)
 }
 
 // attempt begins where the node is: with an install, with the reboot that an
 // armed node still needs, or with nothing but the way back into service.
-func (t *turn) attempt(ctx context.Context, number int) (outcome, error) {
-	if t.armed {
-		return t.resume(ctx)
+func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) {
+	if u.mayHaveInstalled {
+		return u.resume(ctx)
 	}
 
-	machine, err := t.reach(ctx)
+	machine, err := u.awaitAnswer(ctx)
 	if err != nil {
 		return arrived, err
 	}
 
-	t.runs = machine.Talos
+	u.runs = machine.Talos
 
 	switch {
-	case t.reached(machine) || t.passed(machine):
-		t.cordoned = true
+	case u.atTarget(machine) || u.beyondTarget(machine):
+		u.cordoned = true
 
 		return arrived, nil
-	case t.step.Finish && !t.step.Canary && len(t.run.request.Policy.Canary) > 0:
+	case u.step.Finish && !u.step.Canary && len(u.run.request.Policy.Canary) > 0:
 		// Nothing but the cordon is there to be finished: what is installed here
 		// has to wait for the canaries.
-		t.cordoned, t.stayed = true, true
+		u.cordoned, u.leftToPlan = true, true
 
 		return arrived, nil
-	case t.step.API == "" || t.step.Image == "" || !machine.Talos.Equal(t.step.From):
-		return unplanned, nil
+	case u.step.API == "" || u.step.Image == "" || !machine.Talos.Equal(u.step.From):
+		return outdatedPlan, nil
 	}
 
-	t.entry = cluster.Entry{
-		Node: t.step.Node, Attempt: number, BootID: machine.BootID, Image: t.step.Image, Target: t.step.To,
-		Previous: machine.Talos, PreviousSchematic: machine.Schematic, Schematic: t.step.Schematic,
+	u.entry = cluster.Entry{
+		Node: u.step.Node, Attempt: number, BootID: machine.BootID, Image: u.step.Image, Target: u.step.To,
+		Previous: machine.Talos, PreviousSchematic: machine.Schematic, Schematic: u.step.Schematic,
 		Platform: machine.Platform,
 	}
 
-	if err := t.vacate(ctx); err != nil {
+	if err := u.cordonAndDrain(ctx); err != nil {
 		return arrived, err
 	}
 
-	err = t.renew(ctx, machine.UpgradeAPI())
+	err = u.installAndReboot(ctx, machine.UpgradeAPI())
 
 	switch {
 	case errors.Is(err, errAlreadyThere):
-		t.runs = t.seen.Talos
+		u.runs = u.observed.Talos
 
 		return arrived, nil
 	case errors.Is(err, errStale):
-		t.runs = t.seen.Talos
+		u.runs = u.observed.Talos
 
-		return unplanned, nil
+		return outdatedPlan, nil
 	case err != nil:
 		return arrived, err
 	}
 
-	return t.comeBack(ctx)
+	return u.awaitReboot(ctx)
 }
 
-// renew has the new system installed and the node sent into its reboot.
-func (t *turn) renew(ctx context.Context, api cluster.UpgradeAPI) error {
+// installAndReboot has the new system installed and the node sent into its reboot.
+func (u *nodeUpgrade) installAndReboot(ctx context.Context, api cluster.UpgradeAPI) error {
 	if api == cluster.LegacyAPI {
-		return t.sent(ctx, t.upgradeLegacy)
+		return u.untilSent(ctx, u.upgradeLegacy)
 	}
 
-	if err := t.sent(ctx, t.install); err != nil {
+	if err := u.untilSent(ctx, u.install); err != nil {
 		return err
 	}
 
-	return t.restart(ctx)
+	return u.rebootGuarded(ctx)
 }
 
-// sent repeats a call, with the guards before it, for as long as it certainly
+// untilSent repeats a call, with the guards before it, for as long as it certainly
 // did not reach the node.
-func (t *turn) sent(ctx context.Context, call func(context.Context) error) error {
+func (u *nodeUpgrade) untilSent(ctx context.Context, call func(context.Context) error) error {
 	for {
 		err := call(ctx)
 		if !errors.Is(err, errNotSent) {
 			return err
 		}
 
-		if ended := t.run.engine.clock.Sleep(ctx, pollMost); ended != nil {
+		if ended := u.run.engine.clock.Sleep(ctx, maxPoll); ended != nil {
 			return fmt.Errorf("%w; %w", err, ended)
 		}
 	}
@@ -311,59 +311,59 @@ var errNotSent = errors.New("the call did not reach the node")
 
 // resume continues with a node that an earlier run left armed. The journal is
 // only a hint; the node says what is true.
-func (t *turn) resume(ctx context.Context) (outcome, error) {
-	t.cordoned = true
-	t.run.traffic.disturb(t.step.Node)
+func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
+	u.cordoned = true
+	u.run.coordinator.disturb(u.step.Node)
 
-	machine, err := t.identify(ctx)
+	machine, err := u.awaitBootID(ctx)
 	if err != nil {
 		return arrived, err
 	}
 
-	t.runs = machine.Talos
+	u.runs = machine.Talos
 
-	if t.entry.BootID == "" && !(machine.Talos.Equal(t.entry.Target) && !machine.Talos.Equal(t.entry.Previous)) {
+	if u.entry.BootID == "" && !(machine.Talos.Equal(u.entry.Target) && !machine.Talos.Equal(u.entry.Previous)) {
 		// Nothing proves that the node went through a boot, so it still has to.
-		t.entry.BootID = machine.BootID
+		u.entry.BootID = machine.BootID
 	}
 
 	// Of a node that was about to be sent back only a boot tells whether it was
 	// told: to be told twice would keep it where it is.
-	t.returning = t.entry.Phase == cluster.PhaseRollingBack
+	u.returning = u.entry.Phase == cluster.PhaseRollingBack
 
-	if machine.BootID != t.entry.BootID || machine.Stage != cluster.StageRunning {
-		return t.comeBack(ctx)
+	if machine.BootID != u.entry.BootID || machine.Stage != cluster.StageRunning {
+		return u.awaitReboot(ctx)
 	}
 
 	switch legacy := machine.UpgradeAPI() == cluster.LegacyAPI; {
-	case legacy && !t.returning:
-		return t.resumeLegacy(ctx)
+	case legacy && !u.returning:
+		return u.resumeLegacy(ctx)
 	case !legacy:
-		if err := t.awaitInstaller(ctx); err != nil {
+		if err := u.awaitInstaller(ctx); err != nil {
 			return arrived, err
 		}
 	}
 
-	if err := t.vacate(ctx); err != nil {
+	if err := u.cordonAndDrain(ctx); err != nil {
 		return arrived, err
 	}
 
-	if err := t.restart(ctx); err != nil {
+	if err := u.rebootGuarded(ctx); err != nil {
 		return arrived, err
 	}
 
-	return t.comeBack(ctx)
+	return u.awaitReboot(ctx)
 }
 
-// vacate takes the node out of service: guards, cordon, drain.
-func (t *turn) vacate(ctx context.Context) error {
-	if err := t.occupy(ctx); err != nil {
+// cordonAndDrain takes the node out of service: guards, cordon, drain.
+func (u *nodeUpgrade) cordonAndDrain(ctx context.Context) error {
+	if err := u.cordonWhenAllowed(ctx); err != nil {
 		return err
 	}
 
-	return t.drain(ctx)
+	return u.drain(ctx)
 }
 
-func (t *turn) doing(step cluster.NodeStep, text string) {
-	t.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: t.step.Node, Step: step, Text: text})
+func (u *nodeUpgrade) emitStep(step cluster.NodeStep, text string) {
+	u.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
 }

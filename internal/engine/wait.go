@@ -38,7 +38,7 @@ const announceEvery = 30 * time.Second
 // wait looks until the condition holds, the context ends or a look fails. The
 // caller bounds it with a context from the engine's clock.
 func (e *Engine) wait(ctx context.Context, node, what string, try look) error {
-	return e.waitClosely(ctx, node, what, pollMost, try)
+	return e.waitClosely(ctx, node, what, maxPoll, try)
 }
 
 // waitClosely is [Engine.wait] with pauses no longer than the given one, for
@@ -47,7 +47,7 @@ func (e *Engine) waitClosely(ctx context.Context, node, what string, most time.D
 	var (
 		begun     = e.clock.Now()
 		announced = begun
-		pause     = pollFirst
+		pause     = minPoll
 		last      string
 	)
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// shut is why nothing may be started now: the maintenance window has closed.
-func (r *run) shut() error {
+// windowClosed is why nothing may be started now: the maintenance window has closed.
+func (r *run) windowClosed() error {
 	if r.request.Window == nil {
 		return nil
 	}

@@ -29,7 +29,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 	newRun := func() *run {
 		return &run{
 			engine:  &Engine{operator: operator.New(reference, nil), clock: realClock{}},
-			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}, settling: newSettling(cluster.Policy{Settle: time.Minute}),
+			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}, soak: newSoak(cluster.Policy{Settle: time.Minute}),
 		}
 	}
 
@@ -40,8 +40,8 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 	kubelet.Component = cluster.Kubelet
 
 	unsure := errors.New("this node has its turn, and its guard does not hold")
-	legs := &delegation{run: newRun(), legs: legsMost}
-	begun := &leg{delegation: &delegation{run: newRun()}, step: step, half: cluster.HalfTalos}
+	legs := &delegation{run: newRun(), stages: legsMost}
+	begun := &operatorStage{delegation: &delegation{run: newRun()}, step: step, product: cluster.HalfTalos}
 
 	left := cluster.Snapshot{
 		Nodes: []cluster.Node{{Name: "worker-0"}, {Name: "worker-2"}},
@@ -49,18 +49,18 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 			"uuid-0": {Node: "worker-0", Phase: cluster.PhaseInstalled}, "uuid-2": {Node: "worker-2", Phase: cluster.PhaseIntent},
 		}},
 	}
-	away := unsafe("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
+	away := newFinding("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
 
 	for says, failed := range map[string]*Failure{
 		"worker-0, worker-2 are left":       refused(left, cluster.Target{Talos: next}, away),
-		"3 turns to this version":           tooManyTurns(step),
-		"3 turns in this run":               tooManyTurns(kubelet),
+		"3 turns to this version":           neverArrives(step),
+		"3 turns in this run":               neverArrives(kubelet),
 		"asked for 30 legs":                 legs.exhausted(),
 		"whoever holds the lease now":       asFailure(t, begun.failed(lost, ErrLeaseLost)),
-		"kubectl-edit has written to its N": (&turn{run: newRun(), step: step}).failure(t.Context(), &uncordonedError{by: "kubectl-edit"}),
-		"unhealthy again and again":         (&schedule{run: newRun()}).unsettled("worker-1", &watched{}),
-		"its old system and is in service":  (&turn{run: newRun(), step: step, entry: entry, open: true, runs: old, booted: "boot-2"}).failure(t.Context(), unsure),
-		"nothing was installed":             (&turn{run: newRun(), step: step, entry: entry, open: true}).failure(t.Context(), unsure),
+		"kubectl-edit has written to its N": (&nodeUpgrade{run: newRun(), step: step}).failure(t.Context(), &uncordonedError{by: "kubectl-edit"}),
+		"unhealthy again and again":         (&rollout{run: newRun()}).soakFailure("worker-1", &soakingNode{}),
+		"its old system and is in service":  (&nodeUpgrade{run: newRun(), step: step, entry: entry, pending: true, runs: old, booted: "boot-2"}).failure(t.Context(), unsure),
+		"nothing was installed":             (&nodeUpgrade{run: newRun(), step: step, entry: entry, pending: true}).failure(t.Context(), unsure),
 		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).state(), Remedy: gateRemedy(unsure)},
 	} {
 		if text := failed.Error(); !strings.Contains(text, says) {
@@ -101,11 +101,11 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 	kubelet := plan.Step{Node: "worker-1", Role: cluster.Worker, Component: cluster.Kubelet, To: next}
 
 	for says, found := range map[string][]cluster.Finding{
-		"none of them may start now": (&schedule{made: plan.Plan{Budget: 1}}).noRoom(),
-		"1 workers may be unavailable at a time, and these are not Ready or cordoned":    (&schedule{snapshot: away, made: plan.Plan{Budget: 1}}).noRoom(),
-		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":      guardSkew(situation{Snapshot: behind, step: kubelet}),
-		"no kube-apiserver pod is known":                                                 guardStaticPods(situation{Snapshot: behind, step: kubelet}),
-		"its pods could only go to nodes":                                                guardRoom(situation{Snapshot: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
+		"none of them may start now": (&rollout{made: plan.Plan{Budget: 1}}).idleReasons(),
+		"1 workers may be unavailable at a time, and these are not Ready or cordoned":    (&rollout{snapshot: away, made: plan.Plan{Budget: 1}}).idleReasons(),
+		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":      guardSkew(guardInput{Snapshot: behind, step: kubelet}),
+		"no kube-apiserver pod is known":                                                 guardStaticPods(guardInput{Snapshot: behind, step: kubelet}),
+		"its pods could only go to nodes":                                                guardRoom(guardInput{Snapshot: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
 		"does not say how much space":                                                    diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
 		"could not be found out: context canceled, and its kubelet reports DiskPressure": diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, context.Canceled, 1<<20),
 		"below 15 % the kubelet deletes images":                                          diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
@@ -132,7 +132,7 @@ func TestABootThatNamesNothingLeavesNothingOpen(t *testing.T) {
 	} {
 		machine.Unmet = unmet
 
-		if done, seen, err := (&turn{}).bootFinished(machine); done || err != nil || seen != want {
+		if done, seen, err := (&nodeUpgrade{}).bootFinished(machine); done || err != nil || seen != want {
 			t.Errorf("finished %t, %v, %q, want %q", done, err, seen, want)
 		}
 	}

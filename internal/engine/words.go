@@ -29,9 +29,9 @@ func (e Excerpt) String() string {
 	return "The last lines of " + e.Source + ":\n  " + strings.Join(e.Lines, "\n  ")
 }
 
-// lastWords are the last lines of the log of a service on a node; none where it
+// tailLog are the last lines of the log of a service on a node; none where it
 // cannot be read, which is no reason to say less about the rest.
-func (e *Engine) lastWords(ctx context.Context, address, service string) []string {
+func (e *Engine) tailLog(ctx context.Context, address, service string) []string {
 	lines, _ := e.talos.Logs(ctx, address, service, wordsMost)
 
 	return lines
@@ -39,38 +39,38 @@ func (e *Engine) lastWords(ctx context.Context, address, service string) []strin
 
 // excerpts are what the installer and the node have to say about a turn that
 // failed. What they say of one that was cut off explains nothing.
-func (t *turn) excerpts(ctx context.Context, err error) []Excerpt {
+func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []Excerpt {
 	var found []Excerpt
 
 	var installer *installerError
 	if errors.As(err, &installer) && len(installer.output) > 0 {
-		found = append(found, Excerpt{Source: "the installer on " + t.step.Node, Lines: installer.output})
+		found = append(found, Excerpt{Source: "the installer on " + u.step.Node, Lines: installer.output})
 	}
 
-	if ctx.Err() != nil || !t.speaks(err) {
+	if ctx.Err() != nil || !u.speaks(err) {
 		return found
 	}
 
-	words := t.words
+	words := u.logTail
 	if len(words) == 0 {
-		bounded, cancel := t.run.engine.aftermath(ctx)
+		bounded, cancel := u.run.engine.cleanupContext(ctx)
 		defer cancel()
 
-		words = t.run.engine.lastWords(bounded, t.step.Address, serviceMachined)
+		words = u.run.engine.tailLog(bounded, u.step.Address, serviceMachined)
 	}
 
 	if len(words) > 0 {
-		found = append(found, Excerpt{Source: "the log of machined on " + t.step.Node, Lines: words})
+		found = append(found, Excerpt{Source: "the log of machined on " + u.step.Node, Lines: words})
 	}
 
 	return found
 }
 
 // speaks tells whether the node itself is why its turn failed.
-func (t *turn) speaks(err error) bool {
+func (u *nodeUpgrade) speaks(err error) bool {
 	// The log of a boot that failed is gone with it.
 	if errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack) {
-		return len(t.words) > 0
+		return len(u.logTail) > 0
 	}
 
 	for _, own := range []error{ErrInstaller, ErrUnhealthy, ErrNeverReturned} {
@@ -80,19 +80,19 @@ func (t *turn) speaks(err error) bool {
 	}
 
 	// It runs the new system and did not get into service with it.
-	return t.open && t.rebooted() && !t.runs.IsZero() && t.runs.Equal(t.entry.Target) && !errors.Is(err, ErrLeaseLost)
+	return u.pending && u.rebooted() && !u.runs.IsZero() && u.runs.Equal(u.entry.Target) && !errors.Is(err, ErrLeaseLost)
 }
 
 // excerpts are what the kubelet says where it was to run something new.
-func (c *replacement) excerpts(ctx context.Context) []Excerpt {
+func (c *componentUpgrade) excerpts(ctx context.Context) []Excerpt {
 	if ctx.Err() != nil || !c.arrived {
 		return nil
 	}
 
-	bounded, cancel := c.run.engine.aftermath(ctx)
+	bounded, cancel := c.run.engine.cleanupContext(ctx)
 	defer cancel()
 
-	lines := c.run.engine.lastWords(bounded, c.step.Address, serviceKubelet)
+	lines := c.run.engine.tailLog(bounded, c.step.Address, serviceKubelet)
 	if len(lines) == 0 {
 		return nil
 	}
