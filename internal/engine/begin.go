@@ -37,7 +37,7 @@ func (s *rollout) prepare(ctx context.Context) error {
 	s.imagesReady = true
 
 	// A node that is out of service may be what keeps a gate from holding, and
-	// only its own turn brings it back.
+	// only its own upgrade brings it back.
 	if !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return step.Finish }) {
 		if err := s.run.awaitGates(ctx, ""); err != nil {
 			return s.gateFailure(ctx, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// operatorWatch is what a run knows of the operator beside it. Its turns share it.
+// operatorWatch is what a run knows of the operator beside it. Its upgrades share it.
 type operatorWatch struct {
 	mu sync.Mutex
 	// pausing tells that the operator may be kept from acting in the name of the run.
@@ -24,7 +24,7 @@ type operatorWatch struct {
 }
 
 // silentPatience is how long an object that could not be read is left alone: every
-// turn would wait for it anew otherwise.
+// upgrade would wait for it anew otherwise.
 const silentPatience = 30 * time.Second
 
 // recentlyUnreadable tells whether the object could not be read a moment ago.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// componentPatience bounds the turn of one component on one node. Its image
+	// componentPatience bounds the upgrade of one component on one node. Its image
 	// is there already; talosctl gives a static pod 5 minutes and a kubelet 3.
 	componentPatience = 10 * time.Minute
 	// renderPatience is how long a node may take to make use of what its machine
@@ -29,7 +29,7 @@ const (
 // written.
 var errOverwritten = errors.New("its machine configuration does not keep the new image: something else writes it")
 
-// componentUpgrade is the turn of one component on one node: the machine
+// componentUpgrade is the upgrade of one component on one node: the machine
 // configuration is made to name its image, and the component to run from it.
 // Nothing of it needs the journal: every part may be repeated, and what is done
 // already shows on the node.
@@ -50,7 +50,7 @@ type componentUpgrade struct {
 	ready time.Time
 }
 
-// upgradeComponent gives a component its turn. It returns the last transition of the
+// upgradeComponent gives a component its upgrade. It returns the last transition of the
 // node's Ready condition where the component is the kubelet.
 func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, error) {
 	c := &componentUpgrade{run: r, step: step}

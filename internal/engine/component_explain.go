@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// failure puts the error of a component's turn into words.
+// failure puts the error of a component's upgrade into words.
 func (c *componentUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{
 		Summary: fmt.Sprintf("Unable to bring %s on node %s to Kubernetes %s", c.step.Component, c.step.Node, c.step.To),

@@ -160,7 +160,7 @@ func guardStaticPods(s guardInput) []cluster.Finding {
 
 			pod, found := node.Pods[component]
 			if component != cluster.APIServer && node.Versions[component].Less(s.step.To) {
-				// Its own turn is still to come, and may be the cure.
+				// Its own upgrade is still to come, and may be the cure.
 				continue
 			}
 

@@ -12,7 +12,7 @@ import (
 
 // cordonWhenAllowed cordons the node, or ends with errNoRoom while it has not touched it.
 // Where this run has every node that could take the pods, it waits for another
-// turn to end; only then may a new plan find something to do.
+// upgrade to end; only then may a new plan find something to do.
 func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 	for announced := false; ; announced = true {
 		ended := u.run.coordinator.peerDone()
@@ -34,7 +34,7 @@ func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 	}
 }
 
-// awaitPeer waits until a turn has ended, or is true after a while in which none did.
+// awaitPeer waits until an upgrade has ended, or is true after a while in which none did.
 func (u *nodeUpgrade) awaitPeer(ctx context.Context, ended <-chan struct{}) bool {
 	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, lookAgain)
 	defer cancel()
@@ -48,7 +48,7 @@ func (u *nodeUpgrade) awaitPeer(ctx context.Context, ended <-chan struct{}) bool
 }
 
 // cordonGuarded cordons the node on the very observation on which the guards held.
-// No other turn looks or cordons meanwhile; to wait for that is no matter of
+// No other upgrade looks or cordons meanwhile; to wait for that is no matter of
 // the guards and of their patience.
 func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 	asked := u.run.engine.clock.Now()
@@ -64,7 +64,7 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 	defer u.run.coordinator.cordoning.leave()
 
 	// What the others took must not be missing when the node is on its way: a
-	// new turn has all of its time.
+	// new upgrade has all of its time.
 	if waited := u.run.engine.clock.Now().Sub(asked); !u.mayHaveInstalled && !u.cordoned && waited >= u.run.request.Policy.NodeTimeout/4 {
 		return errYield
 	}
@@ -109,7 +109,7 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	return true, "", nil
 }
 
-// cleanUp takes our cordon back from a node whose turn failed while the journal
+// cleanUp takes our cordon back from a node whose upgrade failed while the journal
 // had nothing open about it. It has a little time of its own, also after the run was cancelled.
 func (u *nodeUpgrade) cleanUp(ctx context.Context) {
 	if u.pending || !u.cordoned {

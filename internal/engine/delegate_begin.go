@@ -19,7 +19,7 @@ var halves = [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes}
 func (e *Engine) findDelegateProblems(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
 	found := e.findProblems(ctx, snapshot, made, request)
 
-	// Nodes that a run of ours left in the middle of their turns are nothing that an
+	// Nodes that a run of ours left in the middle of their upgrades are nothing that an
 	// operator could finish.
 	for _, step := range made.Steps {
 		if !step.Finish && !step.Done {

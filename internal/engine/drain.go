@@ -74,7 +74,7 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool {
 		_, busy := others[n.Name]
 
-		// A cordon that an earlier run left is taken away in a turn of this one.
+		// A cordon that an earlier run left is taken away in an upgrade of this one.
 		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.request.Policy.Holds(n.Name)
 
 		return n.Name != u.step.Node && (left || roomOn(n, u.run.engine.runID, busy) != noRoom)
@@ -255,7 +255,7 @@ const shuttingDown = "is shutting down"
 type drainError struct {
 	timeout string
 	left    map[string]string
-	// ofNode tells that it was the time for the whole turn of the node.
+	// ofNode tells that it was the time for the whole upgrade of the node.
 	ofNode bool
 }
 

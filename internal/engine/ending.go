@@ -13,17 +13,17 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// result is a turn that ended.
+// result is an upgrade that ended.
 type result struct {
 	step plan.Step
 	// ready is the last transition of the node's Ready condition.
 	ready time.Time
 	err   error
-	// release ends what the turn was begun with.
+	// release ends what the upgrade was begun with.
 	release context.CancelFunc
 }
 
-// end takes note of a turn that is over.
+// end takes note of an upgrade that is over.
 func (s *rollout) end(over result) {
 	s.running = slices.DeleteFunc(s.running, func(step plan.Step) bool { return step.Node == over.step.Node && step.Component == over.step.Component })
 
@@ -37,8 +37,8 @@ func (s *rollout) end(over result) {
 	switch {
 	case over.err == nil:
 		s.completed[keyOf(over.step)]++
-		// A node that was moved is watched from the end of its turn on, before any
-		// other turn can take it for one that nobody waits for.
+		// A node that was moved is watched from the end of its upgrade on, before any
+		// other upgrade can take it for one that nobody waits for.
 		if over.step.Component == cluster.Kubelet {
 			s.run.soak.begin(over.step, over.ready, s.run.engine.clock.Now())
 		}
@@ -53,7 +53,7 @@ func (s *rollout) end(over result) {
 	}
 }
 
-// stoppedEvent tells of a turn that ended with an error.
+// stoppedEvent tells of an upgrade that ended with an error.
 func stoppedEvent(over result) cluster.Event {
 	event := cluster.Event{Kind: cluster.EventNodeStopped, Node: over.step.Node, Component: over.step.Component, Text: over.err.Error()}
 

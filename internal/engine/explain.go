@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 )
 
-// failure puts a turn's error into words: what was seen, how the node and the
+// failure puts an upgrade's error into words: what was seen, how the node and the
 // cluster are left, and what to do.
 func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{

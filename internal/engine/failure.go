@@ -64,11 +64,11 @@ func (f *Failure) findings() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkTurn is the check of findings about turns that failed beside the one
+// checkTurn is the check of findings about upgrades that failed beside the one
 // that a failure is about.
 const checkTurn = "node-upgrade"
 
-// Nodes are the names of all nodes whose turns failed, the first one first.
+// Nodes are the names of all nodes whose upgrades failed, the first one first.
 func (f *Failure) Nodes() []string {
 	var nodes []string
 

@@ -24,7 +24,7 @@ const closuresMost = 20
 // errFlickers is a gate that did so.
 var errFlickers = fmt.Errorf("%w: a gate was open whenever it was waited for, and closed whenever it counted, %d times", ErrGate, closuresMost)
 
-// errGateClosed ends the turn of a node that has not been touched, because a gate
+// errGateClosed ends the upgrade of a node that has not been touched, because a gate
 // closed since it was waited for.
 var errGateClosed = errors.New("a gate closed")
 
@@ -146,7 +146,7 @@ func (c *componentUpgrade) awaitGates(ctx context.Context) error {
 	return nil
 }
 
-// upgradeGateError is what the turn ends with that a gate keeps from its node. To wait
+// upgradeGateError is what the upgrade ends with that a gate keeps from its node. To wait
 // was no failure where the time or the window ended meanwhile.
 func upgradeGateError(err error) error {
 	if errors.Is(err, ErrWindow) || errors.Is(err, ErrDeadline) {
@@ -206,7 +206,7 @@ func askAll(ctx context.Context, gates []cluster.Gate, node string) []cluster.Fi
 	return answers
 }
 
-// gateClosed tells whether nothing but closed gates keeps a turn from going on that
+// gateClosed tells whether nothing but closed gates keeps an upgrade from going on that
 // has not touched its node: it then waits for them as long as they may take, and
 // holds up nobody meanwhile.
 func (u *nodeUpgrade) gateClosed(findings []cluster.Finding) bool {
@@ -215,7 +215,7 @@ func (u *nodeUpgrade) gateClosed(findings []cluster.Finding) bool {
 	return len(findings) > 0 && !u.touched(true) && !other
 }
 
-// touched tells whether the turn has disturbed its node already. Behind the cordon
+// touched tells whether the upgrade has disturbed its node already. Behind the cordon
 // it has, also where somebody else's cordon was there before.
 func (u *nodeUpgrade) touched(cordoning bool) bool {
 	return !cordoning || u.mayHaveInstalled || u.cordoned || u.entry.Attempt > 1

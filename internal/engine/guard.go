@@ -23,7 +23,7 @@ type guardInput struct {
 	policy cluster.Policy
 	// share is how many workers may be unavailable.
 	share cluster.Share
-	// others are the nodes that turns of this run are taking out of service:
+	// others are the nodes that upgrades of this run are taking out of service:
 	// true where that began before the step's own node.
 	others map[string]bool
 	// cordoning tells that the step would take a node out of service whose pods
@@ -83,7 +83,7 @@ func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
 
 // awaitGuardsThen does something on the very observation on which the guards held;
 // what it still waits for is waited for together with the guards. An armed node
-// has all the time that its turn has: to stop with it is worse than to wait.
+// has all the time that its upgrade has: to stop with it is worse than to wait.
 func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
 	patience := guardTimeout
 	if u.mayHaveInstalled {
@@ -326,7 +326,7 @@ func guardControlPlanes(s guardInput) []cluster.Finding {
 }
 
 // guardCanaries wants every canary to run what the step leads to, and to be in
-// service: it is there to stop the others, also those whose turns have begun.
+// service: it is there to stop the others, also those whose upgrades have begun.
 func guardCanaries(s guardInput) []cluster.Finding {
 	if s.step.Canary || s.returning || s.KubernetesError != nil {
 		return nil

@@ -19,7 +19,7 @@ const (
 	attributeBudget = "max_unavailable"
 )
 
-// errYield ends a turn that gives way, because workers of other turns use up what
+// errYield ends an upgrade that gives way, because workers of other upgrades use up what
 // may be unavailable. It leaves its node as it found it.
 var errYield = errors.New("other workers of this run have to come back first")
 
@@ -46,7 +46,7 @@ func guardBudget(s guardInput) []cluster.Finding {
 			continue
 		}
 
-		// Where two turns would wait for each other, the later one waits: its
+		// Where two upgrades would wait for each other, the later one waits: its
 		// node does not count for the earlier one.
 		earlier, busy := s.others[other.Name]
 		if busy && earlier || !busy && !other.Available() {
@@ -102,7 +102,7 @@ func aboutMoved(f cluster.Finding) bool {
 // unavailable.
 func aboutBudget(f cluster.Finding) bool { return f.Attribute == attributeBudget }
 
-// yieldTo is what a turn ends with that stands back for these reasons.
+// yieldTo is what an upgrade ends with that stands back for these reasons.
 func yieldTo(findings []cluster.Finding) error {
 	if index := slices.IndexFunc(findings, aboutMoved); index >= 0 {
 		return &waitsError{why: findings[index].String()}
@@ -115,9 +115,9 @@ func yieldTo(findings []cluster.Finding) error {
 	return &noPlaceError{why: findings[0].Found}
 }
 
-// yields tells whether the turn ends here without having done anything to its
+// yields tells whether the upgrade ends here without having done anything to its
 // node, because the run has a better use for the time than to wait with it: nothing
-// is wrong but that other turns of this run are in the way, or that a node which was
+// is wrong but that other upgrades of this run are in the way, or that a node which was
 // moved before has to become well first. One that has cordoned its node, and nothing
 // more, gives it back only to the budget: others used that up meanwhile.
 func (u *nodeUpgrade) yields(findings []cluster.Finding, cordoning bool) bool {

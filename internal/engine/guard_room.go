@@ -25,7 +25,7 @@ const (
 	roomNow
 )
 
-// roomOn tells what room a node has. Busy are those that a turn of this run is
+// roomOn tells what room a node has. Busy are those that an upgrade of this run is
 // taking out of service.
 func roomOn(node cluster.KubeNode, run string, busy bool) room {
 	switch {
@@ -44,9 +44,9 @@ func roomOn(node cluster.KubeNode, run string, busy bool) room {
 	}
 }
 
-// guardRoom keeps a node in service while other turns of this run have every
+// guardRoom keeps a node in service while other upgrades of this run have every
 // node that could take its pods: these would have nowhere to go. So does it with the
-// last one that takes pods while another turn empties a node, whether that one takes
+// last one that takes pods while another upgrade empties a node, whether that one takes
 // any afterwards or not. Where there is no such node anyway, as in a cluster of one
 // worker, waiting is of no use.
 func guardRoom(s guardInput) []cluster.Finding {

@@ -34,7 +34,7 @@ func guardServing(s guardInput) []cluster.Finding {
 }
 
 // guardExternal wants nobody else to be upgrading or rebooting a node. Those of
-// this run, and those that an earlier run left in the middle of a turn, are its
+// this run, and those that an earlier run left in the middle of an upgrade, are its
 // own affair.
 func guardExternal(s guardInput) []cluster.Finding {
 	var findings []cluster.Finding
@@ -55,8 +55,8 @@ func guardExternal(s guardInput) []cluster.Finding {
 	return findings
 }
 
-// unfinished tells whether an earlier run, or another turn of this one, left the
-// node in the middle of its turn.
+// unfinished tells whether an earlier run, or another upgrade of this one, left the
+// node in the middle of its upgrade.
 func unfinished(snapshot cluster.Snapshot, node cluster.Node) bool {
 	if snapshot.Journal == nil {
 		return false

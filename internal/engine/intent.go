@@ -24,14 +24,14 @@ var errAlreadyThere = errors.New("the node runs its target already")
 var errStale = errors.New("the node runs neither what the plan was made for nor its target")
 
 // reserve tells whether the guards looked recently enough to act on it, and
-// notes that this is done: what another turn does from now on, it does after a
+// notes that this is done: what another upgrade does from now on, it does after a
 // look of its own that is newer.
 func (u *nodeUpgrade) reserve() bool {
 	return u.run.engine.clock.Now().Sub(u.observedAt) <= observationAge && u.run.coordinator.reserve(u.steps, u.step.Role, u.wasCordoned)
 }
 
 // recordIntent guards the node and records the intent. The record names the boot that
-// the guards saw: a node that rebooted since its turn began would otherwise
+// the guards saw: a node that rebooted since its upgrade began would otherwise
 // look as if it had gone through the reboot that its install still needs. It
 // returns only while the observation is fresh, and the step is then claimed.
 func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {

@@ -10,9 +10,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// describeLeftovers completes what a failure says about the cluster, once no turn is going
+// describeLeftovers completes what a failure says about the cluster, once no upgrade is going
 // on any more. What the failure says by itself is about its own node. The last
-// observation is nil where there is none. Where no turn began, a failure that
+// observation is nil where there is none. Where no upgrade began, a failure that
 // says anything has said it all.
 func (r *run) describeLeftovers(err error, last *cluster.Snapshot, moved bool) {
 	var failure *Failure
@@ -61,7 +61,7 @@ func (r *run) describeLeftovers(err error, last *cluster.Snapshot, moved bool) {
 }
 
 // unfinishedIn are the nodes, other than the given one, that the journal holds
-// to be in the middle of their turns. Where there is an observation, machines that
+// to be in the middle of their upgrades. Where there is an observation, machines that
 // have left the cluster are none of them.
 func unfinishedIn(journal cluster.Journal, but string, last *cluster.Snapshot) []string {
 	var nodes []string

@@ -17,14 +17,14 @@ type blockage struct {
 	// since is when it was first seen without a break.
 	since, announced time.Time
 	pause            time.Duration
-	// hesitate tells that a turn ended because it had no room.
+	// hesitate tells that an upgrade ended because it had no room.
 	hesitate bool
 }
 
 // observe observes and plans, and tells whether something may be started as far as
 // that goes. Otherwise it has waited a little. At the beginning whatever blocks
 // is an error at once; later it gets the time to heal that it may need after a
-// reboot, and turns that are going on are left alone meanwhile.
+// reboot, and upgrades that are going on are left alone meanwhile.
 func (s *rollout) observe(ctx context.Context) (ready bool, err error) {
 	if s.blockage.hesitate {
 		s.blockage.hesitate = false
@@ -51,7 +51,7 @@ func (s *rollout) observe(ctx context.Context) (ready bool, err error) {
 	s.run.suspect(observed, s.running)
 	s.run.engine.tell(s.made.Findings)
 
-	// Turns that are going on write it, and know better than an observation.
+	// Upgrades that are going on write it, and know better than an observation.
 	if observed.Journal != nil && len(s.running) == 0 {
 		s.run.adoptJournal(*observed.Journal)
 	}
@@ -74,7 +74,7 @@ func (s *rollout) blocked(ctx context.Context, blocking []cluster.Finding) error
 	refuse := func() error {
 		failure := blocked(s.run.request.Target, blocking)
 		if s.moved {
-			// How the cluster is left is known when all turns have ended.
+			// How the cluster is left is known when all upgrades have ended.
 			failure.State = ""
 			failure.Remedy = resumeRemedy
 			failure.Err = errors.Join(append([]error{ErrGuard}, causes(blocking)...)...)

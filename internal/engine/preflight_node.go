@@ -32,7 +32,7 @@ const (
 )
 
 // vitals asks the nodes that are to move about their disks and clocks, but for
-// those that an earlier run left in the middle of their turns: they are finished
+// those that an earlier run left in the middle of their upgrades: they are finished
 // as they are.
 func (p *preflight) vitals(ctx context.Context) []cluster.Finding {
 	var group errgroup.Group

@@ -14,7 +14,7 @@ import (
 // machine out of discovery, which forgets it half an hour after its last word.
 type presence struct {
 	mu sync.Mutex
-	// moving are the nodes whose turns have begun and not ended.
+	// moving are the nodes whose upgrades have begun and not ended.
 	moving map[string]bool
 	// silent is, by address, why a worker without a Node object did not answer.
 	// Only looks at the whole cluster ask it again: one that is switched off holds
@@ -26,7 +26,7 @@ func newPresence() *presence {
 	return &presence{moving: map[string]bool{}, silent: map[string]error{}}
 }
 
-// move notes that the turn of a node begins or has ended.
+// move notes that the upgrade of a node begins or has ended.
 func (p *presence) move(node string, moving bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

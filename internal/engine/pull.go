@@ -19,14 +19,14 @@ import (
 // components for each hop of Kubernetes.
 type download struct {
 	node, address string
-	// step is the first turn of the node in Talos, if it has one.
+	// step is the first upgrade of the node in Talos, if it has one.
 	step   plan.Step
 	images []string
 	parts  []part
 }
 
 // downloads are the images by node, in the order in which the nodes move. A
-// node in the middle of its turn may be away, and is looked at first. What
+// node in the middle of its upgrade may be away, and is looked at first. What
 // pulls is the version that a node runs now, for later hops too.
 func downloads(snapshot cluster.Snapshot, made plan.Plan) []download {
 	var (

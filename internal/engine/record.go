@@ -17,7 +17,7 @@ import (
 const recordPatience = 2 * time.Minute
 
 // journal is the journal of a run as last read or written, with its resource
-// version. All turns write the same object.
+// version. All upgrades write the same object.
 type journal struct {
 	// writing is held while it is being written.
 	writing semaphore
@@ -185,7 +185,7 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 	return err
 }
 
-// record writes the entry of a turn.
+// record writes the entry of an upgrade.
 func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
 	entry := u.entry
 	entry.Phase, entry.Run, entry.Cordoned, entry.Written = phase, u.run.engine.runID, u.cordoned, u.run.engine.clock.Now()
@@ -200,7 +200,7 @@ func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
 	return nil
 }
 
-// forget removes the entry of a turn.
+// forget removes the entry of an upgrade.
 func (u *nodeUpgrade) forget(ctx context.Context) error {
 	_, found := u.run.journal.entry(u.step.Key)
 	if _, stale := u.run.journal.read(); !found && !stale {

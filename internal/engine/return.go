@@ -234,7 +234,7 @@ func (u *nodeUpgrade) acceptOldSystem(ctx context.Context, result outcome, machi
 }
 
 // fallback puts a node back into service that returned to its old system, records
-// that, and fails the turn.
+// that, and fails the upgrade.
 func (u *nodeUpgrade) fallback(ctx context.Context) error {
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {
@@ -277,7 +277,7 @@ func (f *fallbackError) Error() string {
 
 func (f *fallbackError) Unwrap() error { return ErrFallback }
 
-// giveUp fails a turn whose install did not take, however often it was tried.
+// giveUp fails an upgrade whose install did not take, however often it was tried.
 func (u *nodeUpgrade) giveUp(ctx context.Context) error {
 	failed := fmt.Errorf("%w: %s: the node runs its old system as before", ErrInstaller, u.untaken(u.entry.Attempt))
 

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// unhealthy tells whether a turn ended because its node runs the new system and
-// had not become healthy with it when its time was up. Whatever else ends a turn,
+// unhealthy tells whether an upgrade ended because its node runs the new system and
+// had not become healthy with it when its time was up. Whatever else ends an upgrade,
 // the old system would not be the cure.
 func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
 	return err != nil && u.untimed.Err() == nil && errors.Is(context.Cause(bounded), context.DeadlineExceeded) &&
@@ -25,7 +25,7 @@ func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
 func (u *nodeUpgrade) rebooted() bool { return u.booted != "" && u.booted != u.entry.BootID }
 
 // rollBackIfUnhealthy is what becomes of a node whose new system did not become healthy. The
-// error is that of the turn.
+// error is that of the upgrade.
 func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 	failed := error(&unhealthyError{version: u.runs.String(), err: err})
 	if u.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
@@ -169,7 +169,7 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 var errMustNotReturn = errors.New("that is not safe")
 
 // finishRolledBack puts a node into service that runs its old system again because it was
-// sent back, records that, and fails the turn.
+// sent back, records that, and fails the upgrade.
 func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error {
 	machine, err := u.awaitBootID(ctx)
 	if err != nil {

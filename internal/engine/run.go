@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// run is one upgrade of one cluster, from lease to release. Its turns share it.
+// run is one upgrade of one cluster, from lease to release. Its upgrades share it.
 type run struct {
 	engine *Engine
 

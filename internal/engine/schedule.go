@@ -13,18 +13,18 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// rollout starts the turns of a run and waits for them. One goroutine has it
-// to itself; the turns know nothing of it.
+// rollout starts the upgrades of a run and waits for them. One goroutine has it
+// to itself; the upgrades know nothing of it.
 type rollout struct {
 	run *run
 
 	snapshot cluster.Snapshot
 	made     plan.Plan
-	// running are the steps whose turns have begun and not ended.
+	// running are the steps whose upgrades have begun and not ended.
 	running []plan.Step
 	ended   chan result
 	// begun tells that the cluster was found fit to begin, prepared that what
-	// comes before anything is moved was done, moved that a turn ever began.
+	// comes before anything is moved was done, moved that an upgrade ever began.
 	begun, imagesReady, moved bool
 	// completed counts those that ended well, so that a node which claims success
 	// and still is not at its version cannot make the run go round.
@@ -54,12 +54,12 @@ func newRollout(r *run, snapshot cluster.Snapshot) *rollout {
 // that are on their way, when none of these ends.
 const lookAgain = 30 * time.Second
 
-// forEver waits for a turn to end however long that takes.
+// forEver waits for an upgrade to end however long that takes.
 const forEver time.Duration = -1
 
 // upgradeAll begins the run and moves every node that has to move. The plan is made
 // anew before each start, from a new observation: nodes join, vanish and change
-// by themselves. No turn is left when it returns.
+// by themselves. No upgrade is left when it returns.
 func (s *rollout) upgradeAll(ctx context.Context) error {
 	done, err := false, s.begin(ctx)
 
@@ -79,7 +79,7 @@ func (s *rollout) upgradeAll(ctx context.Context) error {
 		s.closeBackup(ctx)
 		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
-		// Of turns that this ended, one would have said more about it.
+		// Of upgrades that this ended, one would have said more about it.
 		s.failure = s.run.stopped(ctx, "between two nodes")
 	}
 
@@ -117,7 +117,7 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 	return false, s.start(ctx, next)
 }
 
-// start begins the turns of the steps, unless the run has to wait or stop
+// start begins the upgrades of the steps, unless the run has to wait or stop
 // before that. It waits for something to change.
 func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	for _, step := range next {
@@ -159,7 +159,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	return s.await(ctx, s.patience())
 }
 
-// runStep is the turn of a step: of a node, of one of its components, or of the
+// runStep is the upgrade of a step: of a node, of one of its components, or of the
 // manifests.
 func (s *rollout) runStep(ctx context.Context, step plan.Step) (ready time.Time, err error) {
 	switch step.Component {
@@ -172,7 +172,7 @@ func (s *rollout) runStep(ctx context.Context, step plan.Step) (ready time.Time,
 	}
 }
 
-// patience is how long to wait for a turn to end before looking whether
+// patience is how long to wait for an upgrade to end before looking whether
 // something else can be started.
 func (s *rollout) patience() time.Duration {
 	waiting := slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !s.inProgress(step.Node) })
@@ -194,7 +194,7 @@ func (s *rollout) inProgress(node string) bool {
 	return slices.ContainsFunc(s.running, func(step plan.Step) bool { return step.Node == node })
 }
 
-// await waits until a turn ends, the time is up or the run has to stop.
+// await waits until an upgrade ends, the time is up or the run has to stop.
 func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	timing, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -228,12 +228,12 @@ func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	return s.failure
 }
 
-// turnsMost is one turn to finish what an earlier run began, one for the
+// turnsMost is one upgrade to finish what an earlier run began, one for the
 // version, and one more in case the node was away when its step was planned.
 const turnsMost = 3
 
 // checkStart refuses another node when the time for the run is used up, or when
-// this node had its turn already.
+// this node had its upgrade already.
 func (s *rollout) checkStart(step plan.Step) error {
 	if s.completed[keyOf(step)] >= turnsMost {
 		return neverArrives(step)

@@ -20,7 +20,7 @@ const checkSettle = "settle"
 
 // soak keeps an eye on nodes that were moved: each must have stayed healthy
 // for a while before the next one is disturbed. The schedule asks it before it
-// starts a turn, and each turn right before it disturbs its node.
+// starts an upgrade, and each upgrade right before it disturbs its node.
 type soak struct {
 	// most is how long that is; with 0 nothing is watched.
 	most     time.Duration
@@ -30,7 +30,7 @@ type soak struct {
 	watched map[string]*soakingNode
 	// passed are the transitions of the Ready conditions of those that passed.
 	passed map[string]time.Time
-	// moved tells that a turn of this run has ended.
+	// moved tells that an upgrade of this run has ended.
 	moved bool
 }
 
@@ -53,7 +53,7 @@ func newSoak(policy cluster.Policy) *soak {
 	}
 }
 
-// begin watches a node whose turn has ended.
+// begin watches a node whose upgrade has ended.
 func (w *soak) begin(step plan.Step, ready, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,10 +184,10 @@ func (w *soak) watches(name string) bool {
 	return found
 }
 
-// unsettled says, of an observation on which a turn is about to act, which nodes
-// that were moved speak against that. Before a turn has touched its node each of
-// them must have had its time; from then on each must be healthy. The turn's own
-// node is none of them, nor are those on which other turns are at work.
+// unsettled says, of an observation on which an upgrade is about to act, which nodes
+// that were moved speak against that. Before an upgrade has touched its node each of
+// them must have had its time; from then on each must be healthy. The upgrade's own
+// node is none of them, nor are those on which other upgrades are at work.
 func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Finding {
 	if w.most == 0 || s.KubernetesError != nil {
 		return nil
@@ -298,7 +298,7 @@ func (n *soakingNode) text(name string, now time.Time) string {
 }
 
 // awaitSoak waits until the nodes that were moved have stayed healthy for long
-// enough, a turn ends or the run has to stop. It looks at these nodes only.
+// enough, an upgrade ends or the run has to stop. It looks at these nodes only.
 func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 	announced := time.Time{}
 	others := len(s.running)

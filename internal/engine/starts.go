@@ -14,18 +14,18 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// errStopped ends a turn that has not touched its node, because the run must
-// not begin another one. It is no failure of the turn.
+// errStopped ends an upgrade that has not touched its node, because the run must
+// not begin another one. It is no failure of the upgrade.
 var errStopped = errors.New("no further node is begun")
 
-// starter is what keeps turns from touching their nodes once the run must not
-// begin another one. A turn begins long before it touches its node: an image
+// starter is what keeps upgrades from touching their nodes once the run must not
+// begin another one. An upgrade begins long before it touches its node: an image
 // may take its time, and so may the guards.
 type starter struct {
 	mu sync.Mutex
 	// over tells that nothing is begun any more.
 	over bool
-	// untouched end the turns that have not touched their nodes.
+	// untouched end the upgrades that have not touched their nodes.
 	untouched map[string]context.CancelCauseFunc
 	// doubtful are the nodes on their way of which it is known that the new
 	// system did not come up, or not known whether it was installed.
@@ -36,8 +36,8 @@ func newStarter() *starter {
 	return &starter{untouched: map[string]context.CancelCauseFunc{}, doubtful: map[string]bool{}}
 }
 
-// startContext makes the context of a turn, which ends when the turn has to stand
-// down. A turn that finishes what was begun never has to.
+// startContext makes the context of an upgrade, which ends when the upgrade has to stand
+// down. An upgrade that finishes what was begun never has to.
 func (r *run) startContext(ctx context.Context, step plan.Step) (turning context.Context, end context.CancelFunc) {
 	turning, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.Key)
@@ -62,8 +62,8 @@ func (r *run) startContext(ctx context.Context, step plan.Step) (turning context
 	}
 }
 
-// beginDisturbing is asked right before a turn disturbs its node for the first time.
-// From then on the turn goes on to its end, whatever becomes of others.
+// beginDisturbing is asked right before an upgrade disturbs its node for the first time.
+// From then on the upgrade goes on to its end, whatever becomes of others.
 func (r *run) beginDisturbing(node string) error {
 	r.starter.mu.Lock()
 	defer r.starter.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *run) beginDisturbing(node string) error {
 	return nil
 }
 
-// stopUntouched makes all turns stand down that have not touched their nodes.
+// stopUntouched makes all upgrades stand down that have not touched their nodes.
 func (s *starter) stopUntouched() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *run) deadlinePassed() bool {
 	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
 }
 
-// emit tells the observers of an event. What turns do shows here long before
+// emit tells the observers of an event. What upgrades do shows here long before
 // they end.
 func (r *run) emit(event cluster.Event) {
 	if event.Kind == cluster.EventNodeStep && event.Component == "" {
@@ -131,7 +131,7 @@ func (r *run) emit(event cluster.Event) {
 }
 
 // suspect notes which of the nodes on their way are seen to have returned to
-// their old systems. Their turns may take long yet to find out, as they wait
+// their old systems. Their upgrades may take long yet to find out, as they wait
 // for a system to come up first.
 func (r *run) suspect(snapshot cluster.Snapshot, busy []plan.Step) {
 	for _, step := range busy {

@@ -8,10 +8,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// coordinator is what the turns of a run must know of each other.
+// coordinator is what the upgrades of a run must know of each other.
 type coordinator struct {
 	// cordoning is held from before the guards of a cordon until it stands: two
-	// turns must not both take the other one's node for available.
+	// upgrades must not both take the other one's node for available.
 	cordoning semaphore
 
 	mu sync.Mutex
@@ -19,10 +19,10 @@ type coordinator struct {
 	// order in which it began to.
 	disturbed map[string]int
 	order     int
-	// steps counts what turns did to nodes. An observation is as old as the
+	// steps counts what upgrades did to nodes. An observation is as old as the
 	// last step before it.
 	steps generation
-	// ended is closed when the next turn ends.
+	// ended is closed when the next upgrade ends.
 	ended chan struct{}
 }
 
@@ -47,7 +47,7 @@ func (t *coordinator) disturb(node string) {
 	t.disturbed[node] = t.order
 }
 
-// done notes that the turn of the node is over.
+// done notes that the upgrade of the node is over.
 func (t *coordinator) done(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *coordinator) done(node string) {
 	t.ended = make(chan struct{})
 }
 
-// peerDone is closed when the next turn ends.
+// peerDone is closed when the next upgrade ends.
 func (t *coordinator) peerDone() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (t *coordinator) peerDone() <-chan struct{} {
 	return t.ended
 }
 
-// others are the nodes of other turns: true for those which were taken out of
+// others are the nodes of other upgrades: true for those which were taken out of
 // service before the given node, false for those which came after it.
 func (t *coordinator) others(node string) map[string]bool {
 	t.mu.Lock()
@@ -102,7 +102,7 @@ func (t *coordinator) acted(role cluster.Role) {
 // reserve notes a step about to be done, unless there was another one since the
 // given count was taken that it has to take into account. A worker that is out
 // of service already was counted when that began, so what other workers do in
-// their own turns is nothing to it.
+// their own upgrades is nothing to it.
 func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

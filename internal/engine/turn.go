@@ -21,7 +21,7 @@ type nodeUpgrade struct {
 	// entry is the journal's entry of the node, as last written.
 	entry cluster.Entry
 	// observed is the node as the guards last saw it, looked is when, and steps are
-	// those that turns had done by then. Occupied tells that it was cordoned.
+	// those that upgrades had done by then. Occupied tells that it was cordoned.
 	observed    cluster.Machine
 	observedAt  time.Time
 	steps       generation
@@ -30,15 +30,15 @@ type nodeUpgrade struct {
 	// nothing was wrong with the node itself.
 	member string
 	well   bool
-	// runs is the version that the node runs as the turn found out.
+	// runs is the version that the node runs as the upgrade found out.
 	runs version.Version
 	// ready is the last transition of the node's Ready condition, as the wait
 	// for it saw it.
 	ready time.Time
 	// allowed is the time that the node may take, from cordon to uncordon.
 	allowed *allowance
-	// untimed is the context of the turn without the limit of its time.
-	untimed context.Context //nolint:containedctx // the turn is one call, and the limit of its time ends within it
+	// untimed is the context of the upgrade without the limit of its time.
+	untimed context.Context //nolint:containedctx // the upgrade is one call, and the limit of its time ends within it
 	// mayHaveInstalled tells that an installer may have run since the last boot, open that
 	// the journal says so.
 	mayHaveInstalled, pending bool
@@ -50,7 +50,7 @@ type nodeUpgrade struct {
 	uncordoned bool
 	// inService tells that the node is back in service.
 	inService bool
-	// leftToPlan tells that the turn leaves the node with what it ran, for the next
+	// leftToPlan tells that the upgrade leaves the node with what it ran, for the next
 	// plan to decide about.
 	leftToPlan bool
 	// returning tells that the node is being sent back to its old system, for
@@ -204,7 +204,7 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 	}
 }
 
-// leaveUnplanned leaves a node alone to which nothing was done in this turn, but for a
+// leaveUnplanned leaves a node alone to which nothing was done in this upgrade, but for a
 // cordon.
 func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 	u.leftToPlan = true

@@ -37,7 +37,7 @@ func (e *Engine) tailLog(ctx context.Context, address, service string) []string 
 	return lines
 }
 
-// excerpts are what the installer and the node have to say about a turn that
+// excerpts are what the installer and the node have to say about an upgrade that
 // failed. What they say of one that was cut off explains nothing.
 func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []Excerpt {
 	var found []Excerpt
@@ -66,7 +66,7 @@ func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []Excerpt {
 	return found
 }
 
-// speaks tells whether the node itself is why its turn failed.
+// speaks tells whether the node itself is why its upgrade failed.
 func (u *nodeUpgrade) speaks(err error) bool {
 	// The log of a boot that failed is gone with it.
 	if errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack) {
