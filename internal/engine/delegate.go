@@ -6,10 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 const (
@@ -302,4 +306,643 @@ func productOf(step plan.Step) cluster.Half {
 	}
 
 	return cluster.HalfKubernetes
+}
+
+// halves are both, in the order in which people read them.
+var halves = [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes}
+
+// findDelegateProblems are the findings of all checks; those that block are reasons not to
+// ask the operator for what the plan begins with.
+func (e *Engine) findDelegateProblems(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
+	found := e.findProblems(ctx, snapshot, made, request)
+
+	// Nodes that a run of ours left in the middle of their upgrades are nothing that an
+	// operator could finish.
+	for _, step := range made.Steps {
+		if !step.Finish && !step.Done {
+			continue
+		}
+
+		found = append(found, cluster.Finding{
+			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: step.Node, Attribute: "mode",
+			Found:  "an upgrade of this provider left the node in the middle of its turn, and an operator cannot finish that",
+			Remedy: "Apply with mode = \"direct\" first, which continues there.",
+		})
+	}
+
+	if len(made.Steps) > 0 {
+		found = append(found, beyond(snapshot, made.Steps[0])...)
+	}
+
+	return found
+}
+
+// beyond are the nodes that run more than the leg leads to: an operator brings all
+// of them to the one version that it is asked for, back as well.
+func beyond(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, node := range snapshot.Managed() {
+		running := version.Version{}
+
+		switch {
+		case productOf(step) == cluster.HalfKubernetes:
+			for _, seen := range node.Versions {
+				running = version.Highest(running, seen)
+			}
+		case node.Machine != nil:
+			running = node.Machine.Talos
+		}
+
+		if step.To.Less(running) {
+			findings = append(findings, cluster.Finding{
+				Check: cluster.CheckVersions, Severity: cluster.Observed, Node: node.Name, Attribute: "mode",
+				Found:  fmt.Sprintf("it runs %s %s, and the operator would take it back to %s, through which the way of the others leads", productOf(step).Name(), running, step.To),
+				Remedy: "Apply with mode = \"direct\", which moves only those that are behind.",
+			})
+		}
+	}
+
+	return findings
+}
+
+// underway is what the operator is at work on, or about to be, where that is on the
+// way to the target. One that has failed has to be asked anew.
+func (e *Engine) underway(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) (plan.Step, bool) {
+	report, err := e.operator.Report(ctx)
+	if err != nil || report.Hold != "" || report.Deleting {
+		return plan.Step{}, false
+	}
+
+	for _, half := range halves {
+		said := report.Of(half)
+		if said.Target == "" || said.Status == cluster.OperatorFailed || !passes(made.Hops, request.Target, half, said.Target) {
+			continue
+		}
+
+		if _, reached := forgotten(snapshot, report, half); reached {
+			continue
+		}
+
+		to, err := version.Parse(said.Target)
+		if err != nil {
+			continue
+		}
+
+		step := plan.Step{To: to}
+		if half == cluster.HalfKubernetes {
+			step.Component = cluster.Kubelet
+		}
+
+		return step, true
+	}
+
+	return plan.Step{}, false
+}
+
+// passes tells whether the way to the target leads through a version of a half.
+func passes(way []plan.Hop, target cluster.Target, half cluster.Half, through string) bool {
+	if half == cluster.HalfTalos && target.Talos.String() == through || half == cluster.HalfKubernetes && target.Kubernetes.String() == through {
+		return true
+	}
+
+	for _, hop := range way {
+		if half == cluster.HalfTalos && hop.Axis == plan.Talos && hop.To.Talos.String() == through ||
+			half == cluster.HalfKubernetes && hop.Axis == plan.Kubernetes && hop.To.Kubernetes.String() == through {
+			return true
+		}
+	}
+
+	return false
+}
+
+// permanent are the findings that no waiting cures.
+func permanent(findings []cluster.Finding) []cluster.Finding {
+	var lasting []cluster.Finding
+
+	for _, finding := range findings {
+		if finding.Severity == cluster.Permanent {
+			lasting = append(lasting, finding)
+		}
+	}
+
+	return lasting
+}
+
+// request asks the operator, in the words of its own protocol: what failed before is
+// asked for anew by taking it back first.
+func (l *operatorStage) request(ctx context.Context) error {
+	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askPatience)
+	defer cancel()
+
+	// idle is since when the operator is asked for nothing.
+	idle := l.delegation.run.engine.clock.Now()
+
+	return l.delegation.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be asked for %s", l.delegation.run.engine.operator, goalOf(l.step)), maxPoll, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := l.delegation.run.lock.holds(ctx); err != nil || !ok {
+			return false, seen, err
+		}
+
+		report, err := l.delegation.run.engine.operator.Report(ctx)
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		if found, err := l.delegation.cleanUpOne(ctx, report); found || err != nil {
+			return false, "what earlier runs left there to be taken away", permanentOnly(err)
+		}
+
+		if findings := l.refusals(report); len(findings) > 0 {
+			return false, "", &occupiedError{findings}
+		}
+
+		said := report.Of(l.product)
+
+		switch {
+		case l.requested(said) && said.Status == cluster.OperatorFailed && !l.asked:
+			idle = l.delegation.run.engine.clock.Now()
+
+			return false, "the failure before to be taken back", l.withdrawFailed(ctx)
+		case said.Target == "" && said.Status == cluster.OperatorFailed && l.delegation.run.engine.clock.Now().Sub(idle) < noticePatience:
+			return false, "it to notice that it is asked for nothing, so that it forgets its failure", nil
+		case !l.requested(said) && (report.Talos.Status.Busy() || report.Kubernetes.Status.Busy()):
+			return false, fmt.Sprintf("it is at work on something else (%s%s)", said.Status, quoted(said.Message)), nil
+		}
+
+		// Also where a run before this one has asked: it may have been cut off in the
+		// middle of several objects. What fails may have taken effect.
+		l.asked = true
+
+		if err := l.delegation.run.engine.callWhole(ctx, func(ctx context.Context) error {
+			return l.delegation.run.engine.operator.Ask(ctx, l.product, l.step.To)
+		}); err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		l.before, l.report, l.acknowledged = report, report, l.requested(said) && said.Status.Busy()
+		l.askedAt, l.changed = l.delegation.run.engine.clock.Now(), l.delegation.run.engine.clock.Now()
+		l.delegation.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("asked %s for %s", l.delegation.run.engine.operator, goalOf(l.step))})
+
+		return true, "", nil
+	})
+}
+
+// requested tells whether what the leg asks for is what the operator is asked for.
+func (l *operatorStage) requested(said cluster.OperatorHalf) bool {
+	return said.Target == l.step.To.String()
+}
+
+// withdrawFailed takes back what has failed. An operator that cannot be asked for nothing
+// goes on trying by itself.
+func (l *operatorStage) withdrawFailed(ctx context.Context) error {
+	err := l.delegation.run.engine.callWhole(ctx, func(ctx context.Context) error {
+		return l.delegation.run.engine.operator.Withdraw(ctx, l.product, l.step.To)
+	})
+	l.asked = err == nil || errors.Is(err, cluster.ErrUnsupported)
+
+	if l.asked {
+		return nil
+	}
+
+	return permanentOnly(err)
+}
+
+// occupiedError is an operator that may not be asked.
+type occupiedError struct{ findings []cluster.Finding }
+
+func (o *occupiedError) Error() string { return o.findings[0].String() }
+
+func (o *occupiedError) Unwrap() error { return ErrOperator }
+
+// refusals is why the operator may not be asked: it is held or goes away, or
+// somebody else asked it for something.
+func (l *operatorStage) refusals(report cluster.OperatorReport) []cluster.Finding {
+	findings := cluster.Blocking(l.delegation.run.engine.judgeOperator(report, nil, l.delegation.run.request))
+
+	for _, half := range halves {
+		target := report.Of(half).Target
+		if target == "" || half == l.product && target == l.step.To.String() || half != l.product && passes(l.path, l.delegation.run.request.Target, half, target) {
+			continue
+		}
+
+		findings = append(findings, l.delegation.run.engine.operatorFinding(
+			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next leg is %s", l.delegation.run.engine.operator, half.Name(), target, goalOf(l.step)),
+			"Let it finish, or take that back. "+report.Of(half).Undo))
+	}
+
+	return findings
+}
+
+// operatorStage is one thing that the operator is asked for: a half and a version.
+type operatorStage struct {
+	delegation *delegation
+
+	step    plan.Step
+	product cluster.Half
+	// path are the hops to the target, of which the leg is the first.
+	path []plan.Hop
+	// cordoned are the nodes that somebody had cordoned before.
+	cordoned map[string]bool
+	// before is what the object said when the operator was asked.
+	before cluster.OperatorReport
+	// asked tells that the operator may have been asked, since when it was.
+	asked   bool
+	askedAt time.Time
+
+	// report is the last report, and when it, or the cluster, last changed.
+	report  cluster.OperatorReport
+	changed time.Time
+	// seenRequested tells that what the operator is asked for was seen to stand, spoke that the
+	// object has changed since, and noticed that the operator has shown that it knows.
+	seenRequested, seenChanged, acknowledged bool
+	// doneSince is since when the operator says that it is done; zero while it does
+	// not.
+	doneSince time.Time
+	// observedAt is when all nodes were last looked at, running what they ran then.
+	observedAt time.Time
+	running    string
+	problem    string
+}
+
+func newOperatorStage(d *delegation, step plan.Step, way []plan.Hop) *operatorStage {
+	l := &operatorStage{delegation: d, step: step, product: productOf(step), path: way, cordoned: map[string]bool{}}
+
+	for _, node := range d.snapshot.Managed() {
+		if node.Kube != nil && node.Kube.Unschedulable && !node.Kube.CordonedByTalos {
+			l.cordoned[node.Name] = true
+		}
+	}
+
+	return l
+}
+
+// run asks, follows and verifies. What the operator was asked for is taken back
+// when it does not come about, since it would try again for as long as it stands.
+func (l *operatorStage) run(ctx context.Context) error {
+	if err := l.request(ctx); err != nil {
+		return l.failed(ctx, err)
+	}
+
+	if err := l.follow(ctx); err != nil {
+		return l.failed(ctx, err)
+	}
+
+	// An operator that forgets to would begin again.
+	kept, end := l.delegation.run.engine.recordContext(ctx)
+	defer end()
+
+	if err := l.withdrawRequest(kept); err != nil && !errors.Is(err, cluster.ErrUnsupported) {
+		l.delegation.run.engine.warn(fmt.Sprintf("%s still says that %s is wanted, although it is reached: %v", l.delegation.run.engine.operator, goalOf(l.step), err))
+	}
+
+	return nil
+}
+
+// follow waits until every node is seen to be there. What the operator says tells
+// when to look, and when there is nothing left to wait for.
+func (l *operatorStage) follow(ctx context.Context) error {
+	what := fmt.Sprintf("the operator of %s to bring the cluster to %s", l.delegation.run.engine.operator, goalOf(l.step))
+
+	return l.delegation.run.engine.waitClosely(ctx, "", what, pollOperator, func(ctx context.Context) (bool, string, error) {
+		if _, _, err := l.delegation.run.lock.holds(ctx); err != nil {
+			return false, "", err
+		}
+
+		report, err := l.delegation.run.engine.operator.Report(ctx)
+		if err != nil && !cluster.Heals(err) {
+			return false, "", err
+		}
+
+		// An API that is away says nothing about the cluster.
+		if err == nil {
+			l.record(report)
+
+			if findings := l.refusals(report); len(findings) > 0 {
+				return false, "", &occupiedError{findings}
+			}
+		}
+
+		if done, failed := l.observe(ctx); done || failed != nil {
+			return done, "", failed
+		}
+
+		return false, l.waitingFor(), l.hopeless()
+	})
+}
+
+// record takes note of what the operator says.
+func (l *operatorStage) record(report cluster.OperatorReport) {
+	said, before := report.Of(l.product), l.report.Of(l.product)
+
+	if said.Message != before.Message && said.Message != "" {
+		l.delegation.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s: %s", l.delegation.run.engine.operator, said.Message)})
+	}
+
+	if said.Status != before.Status || said.Message != before.Message || said.Progress != before.Progress || said.Target != before.Target {
+		l.changed = l.delegation.run.engine.clock.Now()
+	}
+
+	first, gone := l.before.Of(l.product), l.seenRequested && said.Target == ""
+	l.seenRequested = l.seenRequested || l.requested(said)
+	l.seenChanged = l.seenChanged || said.Status.Busy() || said.Status != first.Status || said.Message != first.Message ||
+		said.Progress != first.Progress || gone
+	l.acknowledged = l.acknowledged || l.seenChanged
+	l.report = report
+
+	claims := l.acknowledged && !said.Status.Busy() && (said.Status == cluster.OperatorCompleted || gone)
+
+	switch {
+	case !claims:
+		l.doneSince = time.Time{}
+	case l.doneSince.IsZero():
+		l.doneSince = l.delegation.run.engine.clock.Now()
+	}
+}
+
+// observe looks at the nodes where there is reason to, and tells whether the leg is
+// done. An operator that is at work is not: it may be cleaning up after itself.
+func (l *operatorStage) observe(ctx context.Context) (bool, error) {
+	now := l.delegation.run.engine.clock.Now()
+	if now.Sub(l.observedAt) < lookEvery && l.doneSince.IsZero() && !l.changed.After(l.observedAt) {
+		return false, nil
+	}
+
+	snapshot, err := l.delegation.run.engine.Observe(ctx)
+	if err != nil {
+		return false, permanentOnly(err)
+	}
+
+	l.observedAt, l.delegation.snapshot = now, snapshot
+
+	if running := versionsIn(snapshot); running != l.running && snapshot.KubernetesError == nil {
+		l.running, l.changed, l.acknowledged = running, l.delegation.run.engine.clock.Now(), l.acknowledged || l.running != ""
+	}
+
+	l.problem = l.remaining(snapshot)
+
+	return l.problem == "" && !l.report.Of(l.product).Status.Busy(), nil
+}
+
+// versionsIn are what the nodes run and since which boot, for comparison.
+func versionsIn(snapshot cluster.Snapshot) string {
+	var text strings.Builder
+
+	for _, node := range snapshot.Managed() {
+		text.WriteString(node.Name)
+
+		if node.Machine != nil {
+			text.WriteString(" " + node.Machine.Talos.String() + " " + node.Machine.BootID)
+		}
+
+		for _, component := range slices.Sorted(maps.Keys(node.Versions)) {
+			text.WriteString(" " + string(component) + " " + node.Versions[component].String())
+		}
+	}
+
+	return text.String()
+}
+
+// waitingFor are what is being waited for.
+func (l *operatorStage) waitingFor() string {
+	said := l.report.Of(l.product)
+
+	text := string(said.Status)
+	if said.Progress != "" {
+		text += " " + said.Progress
+	}
+
+	return strings.TrimSpace(text+quoted(said.Message)) + "; seen: " + l.problem
+}
+
+// hopeless is why there is nothing left to wait for.
+func (l *operatorStage) hopeless() error {
+	now, said := l.delegation.run.engine.clock.Now(), l.report.Of(l.product)
+
+	switch {
+	case l.seenChanged && said.Status == cluster.OperatorFailed:
+		return fmt.Errorf("%w says that it failed%s", ErrOperator, quoted(said.Message))
+	case !l.acknowledged && now.Sub(l.askedAt) >= answerPatience:
+		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it look after this object?", ErrOperator, answerPatience, l.waitingFor())
+	case said.Status == cluster.OperatorBlocked && now.Sub(l.changed) >= answerPatience:
+		return fmt.Errorf("%w says that it is blocked%s", ErrOperator, quoted(said.Message))
+	case !l.doneSince.IsZero() && now.Sub(l.doneSince) >= claimPatience && now.Sub(l.changed) >= claimPatience:
+		return fmt.Errorf("%w says that it is done%s, and the cluster is not: %s", ErrOperator, quoted(said.Message), l.problem)
+	case now.Sub(l.changed) >= l.delegation.run.request.Policy.NodeTimeout:
+		return fmt.Errorf("%w made no progress within node_timeout (%s); it last said %s", ErrOperator, l.delegation.run.request.Policy.NodeTimeout, l.waitingFor())
+	case l.delegation.run.deadlinePassed():
+		return fmt.Errorf("%w: %s", ErrDeadline, l.waitingFor())
+	default:
+		return nil
+	}
+}
+
+// remaining is what shows that the cluster is not where the leg leads to, by our own
+// observation alone; empty where it is. Cordons that stood before are nobody's
+// fault.
+func (l *operatorStage) remaining(snapshot cluster.Snapshot) string {
+	if snapshot.KubernetesError != nil {
+		return fmt.Sprintf("the Kubernetes API does not answer: %v", snapshot.KubernetesError)
+	}
+
+	target := cluster.Target{Talos: l.step.To}
+	if l.product == cluster.HalfKubernetes {
+		target = cluster.Target{Kubernetes: l.step.To}
+	}
+
+	made := plan.Make(snapshot, target, l.delegation.run.request.Policy)
+	missing := slices.Clone(made.Elsewhere)
+
+	for index := range made.Steps {
+		missing = append(missing, made.Steps[index].Node)
+	}
+
+	slices.Sort(missing)
+
+	if missing = slices.Compact(missing); len(missing) > 0 {
+		return fmt.Sprintf("not at %s: %s", goalOf(l.step), strings.Join(missing, ", "))
+	}
+
+	for _, node := range snapshot.Managed() {
+		if wrong := ailment(snapshot, node); wrong != "" {
+			return node.Name + ": " + wrong
+		}
+
+		if node.Kube != nil && node.Kube.Unschedulable && !l.cordoned[node.Name] {
+			return node.Name + " is cordoned"
+		}
+	}
+
+	return ""
+}
+
+// withdrawRequest takes back what the operator was asked for, as long as it is ours to
+// do so.
+func (l *operatorStage) withdrawRequest(ctx context.Context) error {
+	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askPatience)
+	defer cancel()
+
+	return l.delegation.run.engine.waitClosely(bounded, "", goalOf(l.step)+" to be taken back", minPoll, func(ctx context.Context) (bool, string, error) {
+		err := l.delegation.run.engine.operator.Withdraw(ctx, l.product, l.step.To)
+		if err != nil && cluster.Heals(err) {
+			return false, err.Error(), nil
+		}
+
+		return err == nil, "", err
+	})
+}
+
+// failed is the failure of a leg. Before it is told the operator is asked for
+// nothing any more, where that is possible.
+func (l *operatorStage) failed(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if lost := errors.Join(err, cause); errors.Is(lost, ErrLeaseLost) && !errors.Is(lost, errLeaseFreed) {
+		// What the operator is asked for is the other run's to say.
+		failure := l.delegation.run.stopped(ctx, "while the operator was at work")
+		failure.State = strings.TrimSpace(fmt.Sprintf("%s may say that %s is wanted; whoever holds the lease now decides about that. %s", l.delegation.run.engine.operator, goalOf(l.step), l.report.Of(l.product).Undo))
+
+		return failure
+	}
+
+	failure := &Failure{
+		Summary: fmt.Sprintf("Unable to bring the cluster to %s through %s", goalOf(l.step), l.delegation.run.engine.operator),
+		Seen:    sentence(err.Error()), State: l.withdrawAndDescribe(ctx), Remedy: l.remedy(err), Err: err,
+	}
+
+	var occupied *occupiedError
+
+	switch {
+	case errors.Is(cause, ErrLeaseLost):
+		failure.Summary, failure.Err = "Unable to go on with the upgrade", cause
+		failure.Seen, failure.Remedy = sentence(cause.Error()), lostRemedy(cause)
+	case ctx.Err() != nil:
+		failure.Summary, failure.Err = "The upgrade was cancelled", cause
+		failure.Seen, failure.Remedy = "It was stopped while "+l.delegation.run.engine.operator.String()+" was followed.", resumeRemedy
+	case errors.As(err, &occupied):
+		failure.Seen, failure.Findings = "", occupied.findings
+	case errors.Is(err, ErrDeadline):
+		failure.Summary = "Unable to finish the upgrade in the time that timeouts allow"
+	}
+
+	if names := l.report.FailedNodes; len(names) > 0 && l.acknowledged {
+		failure.Node = names[0]
+		failure.State += " By its own account it failed at " + strings.Join(names, ", ") + "."
+	}
+
+	return failure
+}
+
+// withdrawAndDescribe takes back what the operator was asked for, and says how it is left.
+func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
+	if !l.asked {
+		return "The operator was asked for nothing."
+	}
+
+	kept, end := l.delegation.run.engine.cleanupContext(ctx)
+	defer end()
+
+	err := l.withdrawRequest(kept)
+
+	switch {
+	case errors.Is(err, cluster.ErrUnsupported):
+		return fmt.Sprintf("What was asked for cannot be taken back: the operator goes on trying for as long as %s says %s.", l.delegation.run.engine.operator, goalOf(l.step))
+	case err != nil:
+		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still say that %s is wanted, for as long as which its operator goes on trying: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
+			" " + l.report.Of(l.product).Undo)
+	default:
+		return "What was asked for was taken back, so that the operator does not begin again; what it is at may go on."
+	}
+}
+
+// remedy is what a person can do about a leg that failed.
+func (l *operatorStage) remedy(err error) string {
+	switch {
+	case errors.Is(err, ErrDeadline):
+		return "Run terraform apply again to continue, or raise timeouts.create and timeouts.update."
+	case errors.Is(err, cluster.ErrDenied), errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrNotFound):
+		return unreadRemedy(err) + " Then run terraform apply again."
+	case !l.acknowledged && l.asked:
+		return "Look at the operator (its logs, and whether it watches this object's namespace), then run terraform apply again; or apply with mode = \"direct\"."
+	default:
+		return "Look at the logs of the operator and at the nodes, then run terraform apply again: it asks anew."
+	}
+}
+
+// forgotten is what the operator is asked for in a half although every node runs
+// it, and it is not at work: it, or a run that died, forgot to take it back.
+func forgotten(snapshot cluster.Snapshot, report cluster.OperatorReport, half cluster.Half) (version.Version, bool) {
+	said := report.Of(half)
+
+	to, err := version.Parse(said.Target)
+	if said.Target == "" || err != nil || said.Status.Busy() || snapshot.KubernetesError != nil {
+		return version.Version{}, false
+	}
+
+	lowest, highest := snapshot.TalosVersions()
+	if half == cluster.HalfKubernetes {
+		lowest, highest = snapshot.KubernetesVersions()
+	}
+
+	return to, lowest.Equal(to) && highest.Equal(to)
+}
+
+// operatorNeedsCleanup tells whether a run that died left something on the object of a
+// cluster in which nothing is to be done.
+func (e *Engine) operatorNeedsCleanup(ctx context.Context, snapshot cluster.Snapshot) bool {
+	report, err := e.operator.Report(ctx)
+	if err != nil {
+		return false
+	}
+
+	for _, half := range halves {
+		if _, left := forgotten(snapshot, report, half); left {
+			return true
+		}
+	}
+
+	return cluster.IsRun(report.Hold)
+}
+
+// cleanUp takes back what nobody needs any more, once the cluster is at the target.
+func (d *delegation) cleanUp(ctx context.Context) {
+	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, askPatience)
+	defer cancel()
+
+	err := d.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be tidied up", d.run.engine.operator), pollOperator, func(ctx context.Context) (bool, string, error) {
+		report, err := d.run.engine.operator.Report(ctx)
+		if err == nil {
+			_, err = d.cleanUpOne(ctx, report)
+		}
+
+		if err != nil && cluster.Heals(err) {
+			return false, err.Error(), nil
+		}
+
+		return err == nil, "", err
+	})
+	if err != nil {
+		d.run.engine.warn(fmt.Sprintf("what earlier runs left on %s could not be taken away: %v", d.run.engine.operator, err))
+	}
+}
+
+// cleanUpOne takes one thing away that was left on the object, and tells whether there
+// was one: the hold of a run that died (this one has the lease, so that nobody holds
+// it any more), or what was reached and is still asked for.
+func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorReport) (found bool, err error) {
+	if cluster.IsRun(report.Hold) {
+		return true, d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Release(ctx, report.Hold) })
+	}
+
+	for _, half := range halves {
+		to, left := forgotten(d.snapshot, report, half)
+		if !left {
+			continue
+		}
+
+		err := d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Withdraw(ctx, half, to) })
+		if !errors.Is(err, cluster.ErrUnsupported) {
+			return true, err
+		}
+	}
+
+	return false, nil
 }

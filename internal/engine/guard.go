@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -363,4 +364,518 @@ func guardPending(s guardInput) []cluster.Finding {
 
 	return newFinding(cluster.CheckPendingInstall, node.Name, "the running system has not confirmed its own upgrade yet",
 		"Wait until the node is healthy with it, or reboot it to return to the previous system.", nil)
+}
+
+// checkBudget is the name of the check of how many workers are unavailable, and
+// attributeBudget where their number is configured.
+const (
+	checkBudget     = cluster.CheckNodesReady
+	attributeBudget = "max_unavailable"
+)
+
+// errYield ends an upgrade that gives way, because workers of other upgrades use up what
+// may be unavailable. It leaves its node as it found it.
+var errYield = errors.New("other workers of this run have to come back first")
+
+// guardBudget keeps no more workers unavailable than the policy allows, the
+// step's own node included. A node that is unavailable without the doing of
+// this run costs nothing.
+func guardBudget(s guardInput) []cluster.Finding {
+	node, found := s.Node(s.step.Node)
+	if !found || node.Role != cluster.Worker || node.Kube == nil {
+		return nil
+	}
+
+	if !node.Kube.Ready || node.Kube.Unschedulable && node.Kube.CordonedBy != s.run {
+		return nil
+	}
+
+	workers := s.Workers()
+	most := s.share.Of(len(workers))
+
+	var away []string
+
+	for _, other := range workers {
+		if other.Name == node.Name {
+			continue
+		}
+
+		// Where two upgrades would wait for each other, the later one waits: its
+		// node does not count for the earlier one.
+		earlier, busy := s.others[other.Name]
+		if busy && earlier || !busy && !other.Available() {
+			away = append(away, other.Name)
+		}
+	}
+
+	if len(away) < most {
+		return nil
+	}
+
+	slices.Sort(away)
+
+	findings := newFinding(checkBudget, away[0],
+		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.share, len(workers), most, strings.Join(away, ", ")),
+		budgetRemedy(s.Snapshot), nil)
+	findings[0].Attribute = attributeBudget
+
+	return findings
+}
+
+// budgetRemedy is what to do about a budget that is spent.
+func budgetRemedy(snapshot cluster.Snapshot) string {
+	if !plan.SparesOne(snapshot) {
+		return "Bring them back (kubectl uncordon, kubectl describe node)."
+	}
+
+	return "Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable."
+}
+
+// noPlaceError is an [errNoRoom] for the lack of nodes to which the pods could
+// go.
+type noPlaceError struct{ why string }
+
+func (n *noPlaceError) Error() string { return n.why }
+
+func (n *noPlaceError) Unwrap() error { return errYield }
+
+// waitsError is an [errNoRoom] for nodes that were moved before and are not as
+// they have to be.
+type waitsError struct{ why string }
+
+func (w *waitsError) Error() string { return w.why }
+
+func (w *waitsError) Unwrap() error { return errYield }
+
+// aboutMoved tells whether the finding is about a node that was moved before.
+func aboutMoved(f cluster.Finding) bool {
+	return f.Check == cluster.CheckCanary || f.Check == checkSettle
+}
+
+// aboutBudget tells whether the finding is about the number of those that may be
+// unavailable.
+func aboutBudget(f cluster.Finding) bool { return f.Attribute == attributeBudget }
+
+// yieldTo is what an upgrade ends with that stands back for these reasons.
+func yieldTo(findings []cluster.Finding) error {
+	if index := slices.IndexFunc(findings, aboutMoved); index >= 0 {
+		return &waitsError{why: findings[index].String()}
+	}
+
+	if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check != checkRoom && f.Check != cluster.CheckGates }) {
+		return errYield
+	}
+
+	return &noPlaceError{why: findings[0].Found}
+}
+
+// yields tells whether the upgrade ends here without having done anything to its
+// node, because the run has a better use for the time than to wait with it: nothing
+// is wrong but that other upgrades of this run are in the way, or that a node which was
+// moved before has to become well first. One that has cordoned its node, and nothing
+// more, gives it back only to the budget: others used that up meanwhile.
+func (u *nodeUpgrade) yields(findings []cluster.Finding, cordoning bool) bool {
+	beside := len(u.run.coordinator.others(u.step.Node)) > 0
+
+	// A gate that is closed as well is waited for when there is room.
+	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })
+
+	if u.mayHaveInstalled || u.entry.Attempt > 1 || len(rest) == 0 {
+		return false
+	}
+
+	return !slices.ContainsFunc(rest, func(f cluster.Finding) bool {
+		switch {
+		case aboutBudget(f):
+			return !beside
+		case f.Check == checkRoom:
+			return !beside || u.cordoned
+		case aboutMoved(f):
+			return u.touched(cordoning)
+		default:
+			return true
+		}
+	})
+}
+
+// checkRoom is the name of the check of where the pods of a node could go.
+const checkRoom = "room-for-pods"
+
+// room is what a node has for the pods of another one.
+type room int
+
+const (
+	// noRoom: it takes no pods, whatever this run does.
+	noRoom room = iota
+	// roomLater: it takes pods when this run is done with it.
+	roomLater
+	// roomNow: it takes pods.
+	roomNow
+)
+
+// roomOn tells what room a node has. Busy are those that an upgrade of this run is
+// taking out of service.
+func roomOn(node cluster.KubeNode, run string, busy bool) room {
+	switch {
+	case node.ExcludesWorkloads, node.Unschedulable && node.CordonedBy == "":
+		return noRoom
+	case busy:
+		return roomLater
+	case !node.Ready:
+		return noRoom
+	case !node.Unschedulable:
+		return roomNow
+	case node.CordonedBy == run:
+		return roomLater
+	default:
+		return noRoom
+	}
+}
+
+// guardRoom keeps a node in service while other upgrades of this run have every
+// node that could take its pods: these would have nowhere to go. So does it with the
+// last one that takes pods while another upgrade empties a node, whether that one takes
+// any afterwards or not. Where there is no such node anyway, as in a cluster of one
+// worker, waiting is of no use.
+func guardRoom(s guardInput) []cluster.Finding {
+	node, found := s.Node(s.step.Node)
+	if !s.cordoning || !found || node.Kube == nil || !node.Kube.Ready {
+		// To move a node that is not Ready may be what brings it back.
+		return nil
+	}
+
+	var later, emptied []string
+
+	for _, other := range s.Managed() {
+		if other.Name == node.Name || other.Kube == nil {
+			continue
+		}
+
+		_, busy := s.others[other.Name]
+
+		switch room := roomOn(*other.Kube, s.run, busy); {
+		case room == roomNow:
+			return nil
+		case room == roomLater:
+			later = append(later, other.Name)
+		case busy && !other.Kube.ExcludesWorkloads:
+			emptied = append(emptied, other.Name)
+		}
+	}
+
+	slices.Sort(later)
+	slices.Sort(emptied)
+
+	switch {
+	case len(later) > 0:
+		return newFinding(checkRoom, node.Name,
+			fmt.Sprintf("its pods could only go to nodes that this run has taken out of service: %s", strings.Join(later, ", ")),
+			"They come back by themselves; one more node that takes pods would let them move at the same time.", nil)
+	case len(emptied) > 0 && node.Available():
+		return newFinding(checkRoom, node.Name,
+			fmt.Sprintf("it is the last node that takes pods, and this run is at work on others that somebody else has cordoned: %s", strings.Join(emptied, ", ")),
+			"Take their cordons away (kubectl uncordon), so that its pods have somewhere to go.", nil)
+	default:
+		return nil
+	}
+}
+
+// guardServing wants the static pods of the other control planes Ready before a
+// control plane goes away: the Kubernetes API must not go with it.
+func guardServing(s guardInput) []cluster.Finding {
+	if s.step.Role != cluster.ControlPlane || s.KubernetesError != nil {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
+			pod, found := node.Pods[component]
+			if node.Name == s.step.Node || disabled(node, component) || found && pod.Ready || !found && component != cluster.APIServer {
+				continue
+			}
+
+			findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
+				fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
+		}
+	}
+
+	return findings
+}
+
+// guardExternal wants nobody else to be upgrading or rebooting a node. Those of
+// this run, and those that an earlier run left in the middle of an upgrade, are its
+// own affair.
+func guardExternal(s guardInput) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, node := range s.Managed() {
+		_, busy := s.others[node.Name]
+		held := node.Role == cluster.Worker && s.policy.Holds(node.Name)
+		if busy || held || node.Name == s.step.Node || unfinished(s.Snapshot, node) {
+			continue
+		}
+
+		if doing := doneElsewhere(node); doing != "" {
+			findings = append(findings, newFinding(cluster.CheckExternalChanges, node.Name, doing+", and not by this upgrade",
+				"Wait until that is over, or find out who does it (talosctl -n "+node.Address+" get machinestatus).", nil)...)
+		}
+	}
+
+	return findings
+}
+
+// unfinished tells whether an earlier run, or another upgrade of this one, left the
+// node in the middle of its upgrade.
+func unfinished(snapshot cluster.Snapshot, node cluster.Node) bool {
+	if snapshot.Journal == nil {
+		return false
+	}
+
+	_, entry, found := snapshot.Journal.Of(node)
+
+	return found && entry.Open()
+}
+
+// doneElsewhere says what a machine is doing that no healthy one does by itself.
+func doneElsewhere(node cluster.Node) string {
+	foreign := []cluster.Stage{
+		cluster.StageUpgrading, cluster.StageRebooting, cluster.StageInstalling, cluster.StageResetting, cluster.StageShuttingDown,
+	}
+
+	switch {
+	case node.Machine != nil && slices.Contains(foreign, node.Machine.Stage):
+		return fmt.Sprintf("the machine is %s", node.Machine.Stage)
+	case node.Kube != nil && node.Kube.CordonedByTalos:
+		return "the machine has cordoned its node, as it does when it is upgraded, reset or shut down"
+	default:
+		return ""
+	}
+}
+
+func guardDisk(s guardInput) []cluster.Finding {
+	return filterByCheck(cluster.CheckDiskSpace, s.vitals)
+}
+
+func guardClock(s guardInput) []cluster.Finding {
+	return filterByCheck(cluster.CheckTimeSync, s.vitals)
+}
+
+func guardGates(s guardInput) []cluster.Finding { return s.closed }
+
+// guardOperator wants the operator of the cluster to leave it alone.
+func guardOperator(s guardInput) []cluster.Finding { return s.intruded }
+
+// filterByCheck are the findings of one check that stop something.
+func filterByCheck(check string, findings []cluster.Finding) []cluster.Finding {
+	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
+}
+
+// raftLagMost is how many raft entries a member may be behind the newest one
+// and still count as caught up. etcd itself promotes a learner at 90 % of the
+// leader's index; a healthy member is a handful of entries behind.
+const raftLagMost = 1000
+
+// What a person can do about etcd.
+const (
+	remedyMembers = "Let members join, or remove the stale ones (talosctl etcd members, talosctl etcd remove-member)."
+	remedyEtcd    = "Bring etcd back to health first (talosctl service etcd, talosctl etcd status)."
+)
+
+// etcdFindings are what keeps etcd from counting as healthy, alarms aside,
+// whichever node is about to be disturbed.
+func etcdFindings(snapshot cluster.Snapshot) []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, check := range []func(guardInput) []cluster.Finding{guardMembers, guardQuorum, guardLag} {
+		findings = append(findings, check(guardInput{Snapshot: snapshot})...)
+	}
+
+	return findings
+}
+
+// guardMembers wants the same members, all started and none a learner, from
+// every control plane's point of view. One that is to be sent back to its old
+// system need not have one: its member is missing already.
+func guardMembers(s guardInput) []cluster.Finding {
+	var (
+		findings []cluster.Finding
+		first    string
+	)
+
+	controlPlanes := s.ControlPlanes()
+
+	for _, node := range controlPlanes {
+		if s.ill(node) {
+			continue
+		}
+
+		if node.Etcd == nil {
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
+
+			continue
+		}
+
+		if node.Etcd.Mute() {
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the member of this control plane is still a learner", remedyMembers, nil)...)
+
+			continue
+		}
+
+		if len(node.Etcd.Members) != len(controlPlanes) {
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name,
+				fmt.Sprintf("etcd has %d members, but the cluster has %d control planes", len(node.Etcd.Members), len(controlPlanes)), remedyMembers, nil)...)
+		}
+
+		for _, member := range node.Etcd.Members {
+			switch {
+			case member.Name == "":
+				findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %016x has not started", member.ID), remedyMembers, nil)...)
+			case member.Learner:
+				findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %s is still a learner", member.Name), remedyMembers, nil)...)
+			}
+		}
+
+		listed := memberList(node.Etcd.Members)
+		if first == "" {
+			first = listed
+		} else if listed != first {
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the control planes do not agree on the members of etcd", remedyMembers, nil)...)
+		}
+	}
+
+	return findings
+}
+
+// etcdSilence says why nothing is known of the member on a control plane.
+func etcdSilence(node cluster.Node) string {
+	switch {
+	case node.EtcdError != nil:
+		return fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError)
+	case node.Unreachable != nil:
+		return fmt.Sprintf("etcd on this control plane could not be asked, because its Talos API does not answer: %v", node.Unreachable)
+	default:
+		return "etcd on this control plane was not asked"
+	}
+}
+
+func memberList(members []cluster.EtcdMember) string {
+	lines := make([]string, 0, len(members))
+	for _, member := range members {
+		lines = append(lines, fmt.Sprintf("%016x %s", member.ID, member.Name))
+	}
+
+	slices.Sort(lines)
+
+	return strings.Join(lines, "\n")
+}
+
+// guardQuorum wants one leader that everyone follows, and a majority of healthy
+// members that remains when the step's node is gone.
+func guardQuorum(s guardInput) []cluster.Finding {
+	var (
+		findings []cluster.Finding
+		leaders  = map[uint64]bool{}
+		healthy  int
+	)
+
+	controlPlanes := s.ControlPlanes()
+
+	for _, node := range controlPlanes {
+		if node.Etcd == nil || s.ill(node) {
+			continue
+		}
+
+		status := node.Etcd.Status
+		leaders[status.Leader] = true
+
+		switch {
+		case status.Leader == 0:
+			findings = append(findings, newFinding(cluster.CheckEtcdQuorum, node.Name, "this member of etcd follows no leader", remedyEtcd, nil)...)
+		case len(status.Complaints()) > 0:
+			findings = append(findings, newFinding(cluster.CheckEtcdQuorum, node.Name, "this member of etcd reports: "+strings.Join(status.Complaints(), "; "), remedyEtcd, nil)...)
+		case node.Name != s.step.Node && !status.Learner:
+			healthy++
+		}
+	}
+
+	if len(leaders) > 1 {
+		findings = append(findings, newFinding(cluster.CheckEtcdQuorum, "", "the members of etcd do not agree on a leader", remedyEtcd, nil)...)
+	}
+
+	// A single member is allowed to go: nothing is lost but availability, and
+	// there is no other way. So is one of two, where that is asked for: the other
+	// keeps the data, and they are a majority again as soon as it is back.
+	least := len(controlPlanes)/2 + 1
+
+	switch {
+	case len(controlPlanes) == 1:
+		least = 0
+	case len(controlPlanes) == 2 && s.policy.Skips(cluster.CheckTwoMembers):
+		least = 1
+	}
+
+	if s.step.Role == cluster.ControlPlane && healthy < least {
+		findings = append(findings, newFinding(cluster.CheckEtcdQuorum, s.step.Node,
+			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and %d are needed", healthy, len(controlPlanes), least), remedyEtcd, nil)...)
+	}
+
+	return findings
+}
+
+// guardAlarms wants no alarm. One of corruption may not be skipped: what is
+// wrong with one member must not become what is wrong with all.
+func guardAlarms(s guardInput) []cluster.Finding {
+	var (
+		findings []cluster.Finding
+		said     = map[string]bool{}
+	)
+
+	for _, node := range s.ControlPlanes() {
+		if node.Etcd == nil {
+			continue
+		}
+
+		for _, alarm := range node.Etcd.Alarms {
+			if said[alarm] {
+				continue
+			}
+
+			said[alarm] = true
+			findings = append(findings, cluster.Finding{
+				Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: s.AlarmedNode(alarm), Firm: strings.Contains(alarm, "CORRUPT"),
+				Found: "etcd raised " + alarm, Remedy: "Resolve the cause, then talosctl etcd alarm disarm.",
+			})
+		}
+	}
+
+	return findings
+}
+
+// guardLag wants every member to have applied nearly everything there is.
+func guardLag(s guardInput) []cluster.Finding {
+	var (
+		findings []cluster.Finding
+		newest   uint64
+	)
+
+	for _, node := range s.ControlPlanes() {
+		if node.Etcd != nil {
+			newest = max(newest, node.Etcd.Status.Index)
+		}
+	}
+
+	for _, node := range s.ControlPlanes() {
+		if node.Etcd == nil {
+			continue
+		}
+
+		if status := node.Etcd.Status; status.Applied+raftLagMost < newest && !s.ill(node) {
+			findings = append(findings, newFinding(cluster.CheckEtcdRaftLag, node.Name,
+				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
+		}
+	}
+
+	return findings
 }

@@ -3,9 +3,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -236,4 +240,170 @@ func addVersions(nodes []cluster.Node, pods []cluster.ComponentPod) {
 			node.Versions[pod.Component] = running
 		}
 	}
+}
+
+// inventory is who belongs to the cluster: Kubernetes nodes and discovery
+// members, matched by address. Either list alone will do when the other one is
+// not to be had.
+func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time) (known []cluster.Node, foreign []string) {
+	rest := slices.Clone(members)
+
+	for _, kube := range nodes {
+		index := slices.IndexFunc(rest, func(m cluster.Member) bool { return sharesAddress(m.Addresses, kube.Addresses) })
+
+		if index < 0 && !kube.Talos {
+			foreign = append(foreign, kube.Name)
+
+			continue
+		}
+
+		node := cluster.Node{Name: kube.Name, Role: kubeRole(kube), Kube: &kube}
+
+		if index >= 0 {
+			node.Member, node.Role = true, rest[index].Role
+			node.Address = commonAddress(rest[index].Addresses, kube.Addresses)
+			rest = slices.Delete(rest, index, index+1)
+		} else if len(kube.Addresses) > 0 {
+			node.Address = kube.Addresses[0]
+		}
+
+		node.Gone = !node.Member && len(members) > 0 && !kube.Ready && now.Sub(kube.ReadySince) > cluster.GoneAfter
+		known = append(known, node)
+	}
+
+	for _, member := range rest {
+		known = append(known, cluster.Node{Name: member.Hostname, Role: member.Role, Member: true, Address: member.Address()})
+	}
+
+	return known, foreign
+}
+
+// keepUnfinished does not let a node count as gone whose upgrade is unfinished:
+// going on without it could take down one node after the other with an image
+// that does not boot.
+func keepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
+	for index := range nodes {
+		if _, entry, found := journal.Of(nodes[index]); found && entry.Open() {
+			nodes[index].Gone = false
+		}
+	}
+}
+
+func kubeRole(kube cluster.KubeNode) cluster.Role {
+	if kube.ControlPlane {
+		return cluster.ControlPlane
+	}
+
+	return cluster.Worker
+}
+
+func sharesAddress(a, b []string) bool { return commonAddress(a, b) != "" }
+
+// commonAddress is the first of the node's addresses that discovery knows too.
+func commonAddress(member, node []string) string {
+	for _, address := range node {
+		if slices.Contains(member, address) {
+			return address
+		}
+	}
+
+	return ""
+}
+
+// sortNodes puts workers first and orders by name within a role, so that every
+// table and every message lists nodes the same way.
+func sortNodes(nodes []cluster.Node) {
+	slices.SortFunc(nodes, func(a, b cluster.Node) int {
+		return cmp.Or(cmp.Compare(roleRank(a.Role), roleRank(b.Role)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func roleRank(role cluster.Role) int {
+	if role == cluster.Worker {
+		return 0
+	}
+
+	return 1
+}
+
+// presence tells removed workers from those that are away. Nobody can take a
+// machine out of discovery, which forgets it half an hour after its last word.
+type presence struct {
+	mu sync.Mutex
+	// moving are the nodes whose upgrades have begun and not ended.
+	moving map[string]bool
+	// silent is, by address, why a worker without a Node object did not answer.
+	// Only looks at the whole cluster ask it again: one that is switched off holds
+	// up whoever asks until the call times out.
+	silent map[string]error
+}
+
+func newPresence() *presence {
+	return &presence{moving: map[string]bool{}, silent: map[string]error{}}
+}
+
+// move notes that the upgrade of a node begins or has ended.
+func (p *presence) move(node string, moving bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if !moving {
+		delete(p.moving, node)
+
+		return
+	}
+
+	p.moving[node] = true
+}
+
+// doubts tells whether a node has to be asked whether it is there, be the look
+// about it or not. What is known to be silent is not asked again.
+func (p *presence) doubts(node cluster.Node) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return node.Kube == nil && node.Role == cluster.Worker && p.silent[node.Address] == nil
+}
+
+// judge marks the workers as gone that discovery lists, and nothing else speaks
+// for: they have no Node object, which the Kubernetes API must have said, do not
+// answer, and no run of ours is in the middle of anything with them.
+func (p *presence) judge(nodes []cluster.Node, journal cluster.Journal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	for index := range nodes {
+		node := &nodes[index]
+		if node.Kube != nil || node.Role != cluster.Worker {
+			continue
+		}
+
+		if node.Machine == nil && node.Unreachable == nil {
+			node.Unreachable = p.silent[node.Address]
+		}
+
+		if !errors.Is(node.Unreachable, cluster.ErrUnreachable) {
+			delete(p.silent, node.Address)
+
+			continue
+		}
+
+		p.silent[node.Address] = node.Unreachable
+		node.Gone = !p.moving[node.Name] && !unfinishedNamed(journal, node.Name)
+	}
+}
+
+// unfinishedNamed tells whether the journal has an open entry for a machine that
+// says nothing of itself. Discovery may spell its name with a domain, and the
+// kubelet without, or the other way round.
+func unfinishedNamed(journal cluster.Journal, name string) bool {
+	short, _, _ := strings.Cut(name, ".")
+
+	for _, entry := range journal.Entries {
+		if known, _, _ := strings.Cut(entry.Node, "."); known == short && entry.Open() {
+			return true
+		}
+	}
+
+	return false
 }

@@ -4,114 +4,873 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// rolloutsMost is how often something may be seen to have moved before that no
-// longer gives a rollout new time: a thousand nodes with two pods each, and not
-// pods that flap for ever.
-const rolloutsMost = 2000
+// rollout starts the upgrades of a run and waits for them. One goroutine has it
+// to itself; the upgrades know nothing of it.
+type rollout struct {
+	run *run
 
-// awaitDaemonSets waits until what was applied runs everywhere, if that is asked for.
-// Pods of a DaemonSet are replaced one after the other, so the time begins anew
-// whenever something is seen to have moved.
-func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
-	timeout := r.request.Policy.Kubernetes.Manifests.Timeout
-	if timeout <= 0 {
+	snapshot cluster.Snapshot
+	made     plan.Plan
+	// running are the steps whose upgrades have begun and not ended.
+	running []plan.Step
+	ended   chan result
+	// begun tells that the cluster was found fit to begin, prepared that what
+	// comes before anything is moved was done, moved that an upgrade ever began.
+	begun, imagesReady, moved bool
+	// completed counts those that ended well, so that a node which claims success
+	// and still is not at its version cannot make the run go round.
+	completed map[stepKey]int
+	// failure is why nothing starts any more.
+	failure error
+
+	blockage blockage
+	// departed are the nodes, of those that the policy names, that have left.
+	departed map[string]bool
+}
+
+// stepKey is one node, or one of its components, on its way to one version.
+type stepKey struct{ node, component, to string }
+
+func keyOf(step plan.Step) stepKey {
+	return stepKey{node: step.Node, component: string(step.Component), to: step.To.String()}
+}
+
+func newRollout(r *run, snapshot cluster.Snapshot) *rollout {
+	return &rollout{
+		run: r, snapshot: snapshot, ended: make(chan result), completed: map[stepKey]int{}, departed: map[string]bool{},
+	}
+}
+
+// lookAgain is how often a run looks for a node that it could move beside those
+// that are on their way, when none of these ends.
+const lookAgain = 30 * time.Second
+
+// forEver waits for an upgrade to end however long that takes.
+const forEver time.Duration = -1
+
+// upgradeAll begins the run and moves every node that has to move. The plan is made
+// anew before each start, from a new observation: nodes join, vanish and change
+// by themselves. No upgrade is left when it returns.
+func (s *rollout) upgradeAll(ctx context.Context) error {
+	done, err := false, s.begin(ctx)
+
+	for err == nil && !done && ctx.Err() == nil {
+		done, err = s.advance(ctx)
+	}
+
+	s.fail(err)
+
+	for len(s.running) > 0 {
+		s.end(<-s.ended)
+	}
+
+	switch {
+	case s.failure != nil:
+	case done:
+		s.closeBackup(ctx)
+		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
+	default:
+		// Of upgrades that this ended, one would have said more about it.
+		s.failure = s.run.stopped(ctx, "between two nodes")
+	}
+
+	return s.failure
+}
+
+// advance starts what may start now and waits until something has changed. It
+// is done when nothing is left to do.
+func (s *rollout) advance(ctx context.Context) (done bool, err error) {
+	if ready, err := s.observe(ctx); err != nil || !ready {
+		return false, err
+	}
+
+	if len(s.running) == 0 && len(s.made.Steps) == 0 {
+		return true, nil
+	}
+
+	if len(s.running) == 0 {
+		if err := s.prepare(ctx); err != nil || ctx.Err() != nil {
+			return false, err
+		}
+	}
+
+	next := s.made.Startable(s.snapshot, s.running)
+	if len(next) == 0 && len(s.running) == 0 {
+		return false, s.blocked(ctx, s.idleReasons())
+	}
+
+	s.blockage = blockage{}
+
+	if len(next) == 0 || s.run.starter.anyDoubtful() {
+		return false, s.await(ctx, s.patience())
+	}
+
+	return false, s.start(ctx, next)
+}
+
+// start begins the upgrades of the steps, unless the run has to wait or stop
+// before that. It waits for something to change.
+func (s *rollout) start(ctx context.Context, next []plan.Step) error {
+	for _, step := range next {
+		if err := s.checkStart(step); err != nil {
+			return err
+		}
+	}
+
+	// Manifests take nobody out of service, and nobody waits before them.
+	if next[0].Component != cluster.Manifests {
+		s.run.soak.observeAll(s.snapshot, s.made, s.running, s.run.engine.clock.Now())
+
+		if s.run.soak.waiting() {
+			return s.awaitSoak(ctx, next[0])
+		}
+	}
+
+	if err := s.manifestsDue(ctx, next[0]); err != nil {
+		return err
+	}
+
+	for _, step := range next {
+		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
+		s.running = append(s.running, step)
+		s.moved = true
+
+		turning, end := s.run.startContext(ctx, step)
+
+		go func() {
+			ready, err := s.runStep(turning, step)
+			if cause := context.Cause(turning); errors.Is(cause, errStopped) {
+				err = cause
+			}
+
+			s.ended <- result{step: step, ready: ready, err: err, release: end}
+		}()
+	}
+
+	return s.await(ctx, s.patience())
+}
+
+// runStep is the upgrade of a step: of a node, of one of its components, or of the
+// manifests.
+func (s *rollout) runStep(ctx context.Context, step plan.Step) (ready time.Time, err error) {
+	switch step.Component {
+	case "":
+		return s.run.upgradeNode(ctx, step)
+	case cluster.Manifests:
+		return ready, s.run.sync(ctx, step)
+	default:
+		return s.run.upgradeComponent(ctx, step)
+	}
+}
+
+// patience is how long to wait for an upgrade to end before looking whether
+// something else can be started.
+func (s *rollout) patience() time.Duration {
+	waiting := slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !s.inProgress(step.Node) })
+	alone := slices.ContainsFunc(s.running, func(step plan.Step) bool { return !step.Parallel() })
+	most := s.made.Budget
+
+	if len(s.running) > 0 && s.running[0].Component != "" {
+		most = s.made.KubeletBudget
+	}
+
+	if !waiting || alone || len(s.running) >= max(most, 1) {
+		return forEver
+	}
+
+	return lookAgain
+}
+
+func (s *rollout) inProgress(node string) bool {
+	return slices.ContainsFunc(s.running, func(step plan.Step) bool { return step.Node == node })
+}
+
+// await waits until an upgrade ends, the time is up or the run has to stop.
+func (s *rollout) await(ctx context.Context, most time.Duration) error {
+	timing, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	var timer chan struct{}
+
+	if most != forEver {
+		timer = make(chan struct{})
+
+		go func() {
+			defer close(timer)
+
+			_ = s.run.engine.clock.Sleep(timing, most)
+		}()
+	}
+
+	select {
+	case over := <-s.ended:
+		s.end(over)
+	case <-timer:
+		timer = nil
+	case <-ctx.Done():
+	}
+
+	cancel()
+
+	if timer != nil {
+		<-timer
+	}
+
+	return s.failure
+}
+
+// turnsMost is one upgrade to finish what an earlier run began, one for the
+// version, and one more in case the node was away when its step was planned.
+const turnsMost = 3
+
+// checkStart refuses another node when the time for the run is used up, or when
+// this node had its upgrade already.
+func (s *rollout) checkStart(step plan.Step) error {
+	if s.completed[keyOf(step)] >= turnsMost {
+		return neverArrives(step)
+	}
+
+	if err := s.run.windowClosed(); err != nil {
+		return s.run.outside(err, "The next would have been "+nameOf(step)+".")
+	}
+
+	if !s.run.deadlinePassed() {
 		return nil
 	}
 
-	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepRollout})
+	return s.run.overtime(fmt.Sprintf("After %s the next would have been %s.", s.run.engine.clock.Now().Sub(s.run.since).Round(time.Second), nameOf(step)))
+}
 
-	seen, standing, last := map[string]bool{}, false, ""
-
-	for again := rolloutsMost; ; again-- {
-		bounded, cancel := r.engine.clock.WithTimeout(ctx, timeout)
-		moved := false
-
-		err := r.engine.wait(bounded, "", "the bootstrap manifests to be rolled out", func(ctx context.Context) (bool, string, error) {
-			lacking, answered, err := r.notRolledOut(ctx, step)
-			if err != nil || !answered {
-				return false, lacking, err
-			}
-
-			// What was seen before is no progress, or a flapping pod would have all
-			// the time in the world.
-			moved = standing && !seen[lacking]
-			seen[lacking], standing, last = true, true, lacking
-
-			return lacking == "" || moved, lacking, nil
-		})
-
-		cancel()
-
-		if err != nil || !moved || seen[""] {
-			return err
-		}
-
-		if again == 0 || r.deadlinePassed() {
-			return fmt.Errorf("the bootstrap manifests are still being rolled out: %w; last seen: %s", ErrDeadline, last)
-		}
+// overtime is the failure of a run whose time is used up.
+func (r *run) overtime(seen string) *Failure {
+	return &Failure{
+		Summary: "Unable to finish the upgrade in the time that timeouts allow", Seen: seen,
+		Remedy: "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.", Err: ErrDeadline,
 	}
 }
 
-// notRolledOut is what is not rolled out yet, empty when everything is.
-func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
-	snapshot, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
-	if err != nil {
-		return err.Error(), false, permanentOnly(err)
+// nameOf is what a step moves, for people.
+func nameOf(step plan.Step) string {
+	switch step.Component {
+	case "":
+		return step.Node
+	case cluster.Manifests:
+		return "the bootstrap manifests"
+	default:
+		return fmt.Sprintf("%s on %s", step.Component, step.Node)
 	}
-
-	renderer, _, missing := r.renders(snapshot)
-	if missing != "" {
-		return missing, false, nil
-	}
-
-	unready, err := r.engine.manifests.Unready(ctx, renderer.Address)
-	if err != nil {
-		return err.Error(), false, permanentOnly(err)
-	}
-
-	unready = append(unready, r.oldProxies(snapshot, step)...)
-	if away := notReady(snapshot); len(unready) > 0 && len(away) > 0 {
-		unready = append(unready, "a rollout that replaces one pod at a time waits for nodes that are not Ready: "+strings.Join(away, ", "))
-	}
-
-	return strings.Join(unready, "; "), true, nil
 }
 
-func notReady(snapshot cluster.Snapshot) []string {
+func neverArrives(step plan.Step) *Failure {
+	failure := &Failure{
+		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node, Component: step.Component,
+		Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", turnsMost, step.From),
+		State:  "Somebody or something else changes this node.",
+		Remedy: "Find out who does, then run terraform apply again.",
+	}
+
+	if step.Component != "" {
+		failure.Summary = fmt.Sprintf("Unable to bring %s to Kubernetes %s", nameOf(step), step.To)
+		failure.Seen = fmt.Sprintf("It had %d turns in this run, and is not there.", turnsMost)
+		failure.State = "Somebody or something else changes it."
+	}
+
+	return failure
+}
+
+// idleReasons says why nothing may start although nothing is on its way.
+func (s *rollout) idleReasons() []cluster.Finding {
 	var away []string
 
-	for _, node := range snapshot.Managed() {
-		if node.Kube != nil && !node.Kube.Ready {
+	for _, node := range s.snapshot.Workers() {
+		if !node.Available() {
 			away = append(away, node.Name)
 		}
 	}
 
-	return away
+	found := "the plan has steps, and none of them may start now"
+	if len(away) > 0 {
+		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", max(s.made.Budget, 1), away)
+	}
+
+	return newFinding(checkBudget, "", found, budgetRemedy(s.snapshot), nil)
 }
 
-// oldProxies are the nodes on which kube-proxy does not run what the hop leads
-// to. Where Talos alone was moved that is none. Of nodes that are not there, or
-// to be left alone, nothing is expected.
-func (r *run) oldProxies(snapshot cluster.Snapshot, step plan.Step) []string {
-	var old []string
-
-	for _, node := range snapshot.Managed() {
-		running, known := node.Versions[cluster.Proxy]
-		if !known || !running.Less(step.To) || step.From.Equal(step.To) {
-			continue
+// begin looks at the cluster for the first time under the lease, where whatever
+// blocks is an error at once, and brings the images onto the nodes.
+func (s *rollout) begin(ctx context.Context) error {
+	for !s.begun {
+		ready, err := s.observe(ctx)
+		if err != nil || ctx.Err() != nil {
+			return err
 		}
 
-		if node.Kube != nil && node.Kube.Ready && !r.request.Policy.Holds(node.Name) {
-			old = append(old, fmt.Sprintf("kube-proxy on %s runs %s", node.Name, running))
+		s.begun = ready
+	}
+
+	s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
+
+	return s.prepare(ctx)
+}
+
+// prepare does once what comes before anything is moved: the gates, the snapshot
+// and the images. Nodes that only return to service need none of it.
+func (s *rollout) prepare(ctx context.Context) error {
+	if s.imagesReady || !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return !step.Done }) {
+		return nil
+	}
+
+	s.imagesReady = true
+
+	// A node that is out of service may be what keeps a gate from holding, and
+	// only its own upgrade brings it back.
+	if !slices.ContainsFunc(s.made.Steps, func(step plan.Step) bool { return step.Finish }) {
+		if err := s.run.awaitGates(ctx, ""); err != nil {
+			return s.gateFailure(ctx, err)
 		}
 	}
 
-	return old
+	if err := s.backUp(ctx); err != nil {
+		return err
+	}
+
+	return s.run.pullEverywhere(ctx, s.snapshot, s.made)
+}
+
+// blockage is what keeps a run from starting anything. The zero value is none.
+type blockage struct {
+	// since is when it was first seen without a break.
+	since, announced time.Time
+	pause            time.Duration
+	// hesitate tells that an upgrade ended because it had no room.
+	hesitate bool
+}
+
+// observe observes and plans, and tells whether something may be started as far as
+// that goes. Otherwise it has waited a little. At the beginning whatever blocks
+// is an error at once; later it gets the time to heal that it may need after a
+// reboot, and upgrades that are going on are left alone meanwhile.
+func (s *rollout) observe(ctx context.Context) (ready bool, err error) {
+	if s.blockage.hesitate {
+		s.blockage.hesitate = false
+
+		return false, s.await(ctx, maxPoll)
+	}
+
+	// Whoever asks for this knows when the context has ended.
+	observed, err := s.run.engine.Observe(ctx)
+	if ctx.Err() != nil {
+		return false, nil
+	}
+
+	if err != nil {
+		if !cluster.Heals(err) {
+			return false, s.unobserved(err)
+		}
+
+		return false, s.waitOut(ctx, err.Error(), func() error { return s.unobserved(err) })
+	}
+
+	s.snapshot, s.made = observed, s.unrepeated(plan.Make(observed, s.run.request.Target, s.presentPolicy(observed)))
+	s.run.journal.setNodes(observed.Nodes)
+	s.run.suspect(observed, s.running)
+	s.run.engine.tell(s.made.Findings)
+
+	// Upgrades that are going on write it, and know better than an observation.
+	if observed.Journal != nil && len(s.running) == 0 {
+		s.run.adoptJournal(*observed.Journal)
+	}
+
+	// A node that this run moves right now may be away.
+	blocking := slices.DeleteFunc(cluster.Blocking(s.made.Findings), func(f cluster.Finding) bool {
+		return f.Severity == cluster.Observed && f.Node != "" && s.inProgress(f.Node)
+	})
+
+	if len(blocking) > 0 {
+		return false, s.blocked(ctx, blocking)
+	}
+
+	return true, nil
+}
+
+// blocked waits a little for findings to pass that block, or fails when that
+// is of no use or has taken too long.
+func (s *rollout) blocked(ctx context.Context, blocking []cluster.Finding) error {
+	refuse := func() error {
+		failure := blocked(s.run.request.Target, blocking)
+		if s.moved {
+			// How the cluster is left is known when all upgrades have ended.
+			failure.State = ""
+			failure.Remedy = resumeRemedy
+			failure.Err = errors.Join(append([]error{ErrGuard}, causes(blocking)...)...)
+		}
+
+		return failure
+	}
+
+	if fatal(blocking) != nil || hasPermanent(blocking) || !s.begun {
+		return refuse()
+	}
+
+	return s.waitOut(ctx, blocking[0].String(), refuse)
+}
+
+// waitOut waits a little for an obstacle to pass, or gives up when it has been
+// there for too long.
+func (s *rollout) waitOut(ctx context.Context, seen string, giveUp func() error) error {
+	now := s.run.engine.clock.Now()
+	if s.blockage.since.IsZero() {
+		s.blockage = blockage{since: now, announced: now, pause: minPoll}
+	}
+
+	if now.Sub(s.blockage.since) >= guardTimeout {
+		return giveUp()
+	}
+
+	if now.Sub(s.blockage.announced) >= announceEvery {
+		s.blockage.announced = now
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: "the cluster to be ready for the next node: " + seen})
+	}
+
+	pause := s.blockage.pause
+	s.blockage.pause = min(pause+pause/2, maxPoll)
+
+	return s.await(ctx, pause)
+}
+
+func (s *rollout) unobserved(err error) error {
+	return &Failure{
+		Summary: "Unable to observe the cluster", Seen: err.Error(), Remedy: unreachedRemedy(err), Err: err,
+	}
+}
+
+// errStopped ends an upgrade that has not touched its node, because the run must
+// not begin another one. It is no failure of the upgrade.
+var errStopped = errors.New("no further node is begun")
+
+// starter is what keeps upgrades from touching their nodes once the run must not
+// begin another one. An upgrade begins long before it touches its node: an image
+// may take its time, and so may the guards.
+type starter struct {
+	mu sync.Mutex
+	// over tells that nothing is begun any more.
+	over bool
+	// untouched end the upgrades that have not touched their nodes.
+	untouched map[string]context.CancelCauseFunc
+	// doubtful are the nodes on their way of which it is known that the new
+	// system did not come up, or not known whether it was installed.
+	doubtful map[string]bool
+}
+
+func newStarter() *starter {
+	return &starter{untouched: map[string]context.CancelCauseFunc{}, doubtful: map[string]bool{}}
+}
+
+// startContext makes the context of an upgrade, which ends when the upgrade has to stand
+// down. An upgrade that finishes what was begun never has to.
+func (r *run) startContext(ctx context.Context, step plan.Step) (turning context.Context, end context.CancelFunc) {
+	turning, cancel := context.WithCancelCause(ctx)
+	entry, found := r.journal.entry(step.Key)
+
+	r.engine.presence.move(step.Node, true)
+
+	r.starter.mu.Lock()
+	defer r.starter.mu.Unlock()
+
+	if !step.Finish && !step.Done && !(found && entry.Open()) {
+		r.starter.untouched[step.Node] = cancel
+	}
+
+	return turning, func() {
+		r.starter.mu.Lock()
+		defer r.starter.mu.Unlock()
+
+		delete(r.starter.untouched, step.Node)
+		delete(r.starter.doubtful, step.Node)
+		r.engine.presence.move(step.Node, false)
+		cancel(nil)
+	}
+}
+
+// beginDisturbing is asked right before an upgrade disturbs its node for the first time.
+// From then on the upgrade goes on to its end, whatever becomes of others.
+func (r *run) beginDisturbing(node string) error {
+	r.starter.mu.Lock()
+	defer r.starter.mu.Unlock()
+
+	if _, untouched := r.starter.untouched[node]; !untouched {
+		return nil
+	}
+
+	switch {
+	case r.starter.over:
+		return errStopped
+	case r.deadlinePassed():
+		return fmt.Errorf("%w: %w", errStopped, ErrDeadline)
+	case r.windowClosed() != nil:
+		return fmt.Errorf("%w: %w", errStopped, ErrWindow)
+	case len(r.starter.doubtful) > 0:
+		return fmt.Errorf("%w before it is clear what became of %v", errStopped, slices.Sorted(maps.Keys(r.starter.doubtful)))
+	}
+
+	delete(r.starter.untouched, node)
+
+	return nil
+}
+
+// stopUntouched makes all upgrades stand down that have not touched their nodes.
+func (s *starter) stopUntouched() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.over = true
+	for _, cancel := range s.untouched {
+		cancel(errStopped)
+	}
+}
+
+// markDoubtful notes that the new system of a node on its way does not become healthy.
+func (s *starter) markDoubtful(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.doubtful[node] = true
+}
+
+// anyDoubtful tells whether it has to become clear first what became of a node.
+func (s *starter) anyDoubtful() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return len(s.doubtful) > 0
+}
+
+// deadlinePassed tells whether the time for the whole run is used up.
+func (r *run) deadlinePassed() bool {
+	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
+}
+
+// emit tells the observers of an event. What upgrades do shows here long before
+// they end.
+func (r *run) emit(event cluster.Event) {
+	if event.Kind == cluster.EventNodeStep && event.Component == "" {
+		r.watch(event.Node, event.Step)
+	}
+
+	r.engine.emit(event)
+}
+
+// suspect notes which of the nodes on their way are seen to have returned to
+// their old systems. Their upgrades may take long yet to find out, as they wait
+// for a system to come up first.
+func (r *run) suspect(snapshot cluster.Snapshot, busy []plan.Step) {
+	for _, step := range busy {
+		node, _ := snapshot.Node(step.Node)
+
+		entry, found := r.journal.entry(step.Key)
+		if !found || !entry.Open() || node.Machine == nil || node.Machine.BootID == "" || node.Machine.BootID == entry.BootID {
+			continue
+		}
+
+		machine := *node.Machine
+		reached := machine.Talos.Equal(entry.Target) && (!step.Demanded || machine.Schematic == step.Schematic)
+
+		if !reached && machine.Talos.Equal(entry.Previous) && machine.Schematic == entry.PreviousSchematic {
+			r.starter.markDoubtful(step.Node)
+		}
+	}
+}
+
+// watch notes what the step that a node enters, together with the journal, says
+// about its new system. A node that reboots on a mere intent may have no new
+// system: its installer failed, or nobody knows.
+func (r *run) watch(node string, step cluster.NodeStep) {
+	var entry cluster.Entry
+
+	current, _ := r.journal.read()
+	for _, one := range current.Entries {
+		if one.Node == node && one.Run == r.engine.runID {
+			entry = one
+		}
+	}
+
+	r.starter.mu.Lock()
+	defer r.starter.mu.Unlock()
+
+	switch {
+	case entry.Phase == cluster.PhaseRollingBack, entry.Phase == cluster.PhaseRolledBack && step != cluster.StepPull:
+		r.starter.doubtful[node] = true
+	case step == cluster.StepInstall, step == cluster.StepLegacy, step == cluster.StepReturn && entry.Phase != cluster.PhaseIntent:
+		delete(r.starter.doubtful, node)
+	case step == cluster.StepReturn, step != cluster.StepPull && entry.Phase == cluster.PhaseFallback:
+		r.starter.doubtful[node] = true
+	}
+}
+
+// result is an upgrade that ended.
+type result struct {
+	step plan.Step
+	// ready is the last transition of the node's Ready condition.
+	ready time.Time
+	err   error
+	// release ends what the upgrade was begun with.
+	release context.CancelFunc
+}
+
+// end takes note of an upgrade that is over.
+func (s *rollout) end(over result) {
+	s.running = slices.DeleteFunc(s.running, func(step plan.Step) bool { return step.Node == over.step.Node && step.Component == over.step.Component })
+
+	// Only after it is known whether anything may be begun any more.
+	defer over.release()
+
+	if over.err != nil {
+		s.run.emit(stoppedEvent(over))
+	}
+
+	switch {
+	case over.err == nil:
+		s.completed[keyOf(over.step)]++
+		// A node that was moved is watched from the end of its upgrade on, before any
+		// other upgrade can take it for one that nobody waits for.
+		if over.step.Component == cluster.Kubelet {
+			s.run.soak.begin(over.step, over.ready, s.run.engine.clock.Now())
+		}
+	case errors.Is(over.err, errStopped):
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
+		s.blockage.hesitate = true
+	case errors.Is(over.err, errYield):
+		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
+		s.blockage.hesitate = true
+	default:
+		s.fail(over.err)
+	}
+}
+
+// stoppedEvent tells of an upgrade that ended with an error.
+func stoppedEvent(over result) cluster.Event {
+	event := cluster.Event{Kind: cluster.EventNodeStopped, Node: over.step.Node, Component: over.step.Component, Text: over.err.Error()}
+
+	var failure *Failure
+	if errors.As(over.err, &failure) {
+		event.Text, event.Err = failure.Summary, over.err
+	}
+
+	return event
+}
+
+// fail keeps the first failure. What fails after it, on nodes that were on
+// their way, is named in it.
+func (s *rollout) fail(err error) {
+	var first, other *Failure
+
+	switch {
+	case err == nil || err == s.failure: //nolint:errorlint // it is the very same one
+		return
+	case s.failure == nil:
+		s.failure = err
+		s.run.starter.stopUntouched()
+
+		return
+	case !errors.As(s.failure, &first) || !errors.As(err, &other):
+		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Text: err.Error(), Err: err})
+
+		return
+	}
+
+	s.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: other.Node, Text: other.Summary + ": " + other.Seen, Err: err})
+
+	first.Excerpts = append(first.Excerpts, other.Excerpts...)
+	first.Findings = append(first.Findings, cluster.Finding{
+		Check: checkTurn, Severity: cluster.Observed, Node: other.Node, Err: err,
+		Found:  "its turn was going on beside that and failed too: " + other.Seen,
+		Remedy: other.State + " " + other.Remedy,
+	})
+}
+
+// coordinator is what the upgrades of a run must know of each other.
+type coordinator struct {
+	// cordoning is held from before the guards of a cordon until it stands: two
+	// upgrades must not both take the other one's node for available.
+	cordoning semaphore
+
+	mu sync.Mutex
+	// disturbed are the nodes that this run is taking out of service, by the
+	// order in which it began to.
+	disturbed map[string]int
+	order     int
+	// steps counts what upgrades did to nodes. An observation is as old as the
+	// last step before it.
+	steps generation
+	// ended is closed when the next upgrade ends.
+	ended chan struct{}
+}
+
+// generation is how many steps there were at some time: all of them, and those of
+// control planes, which concern everybody.
+type generation struct{ all, grave int }
+
+func newCoordinator() *coordinator {
+	return &coordinator{cordoning: newSemaphore(), disturbed: map[string]int{}, ended: make(chan struct{})}
+}
+
+// disturb notes that the node is about to be taken out of service.
+func (t *coordinator) disturb(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if _, known := t.disturbed[node]; known {
+		return
+	}
+
+	t.order++
+	t.disturbed[node] = t.order
+}
+
+// done notes that the upgrade of the node is over.
+func (t *coordinator) done(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	delete(t.disturbed, node)
+	close(t.ended)
+	t.ended = make(chan struct{})
+}
+
+// peerDone is closed when the next upgrade ends.
+func (t *coordinator) peerDone() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.ended
+}
+
+// others are the nodes of other upgrades: true for those which were taken out of
+// service before the given node, false for those which came after it.
+func (t *coordinator) others(node string) map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	mine, moving := t.disturbed[node]
+	found := make(map[string]bool, len(t.disturbed))
+
+	for name, place := range t.disturbed {
+		if name != node {
+			found[name] = !moving || place < mine
+		}
+	}
+
+	return found
+}
+
+// generation is how many steps there were so far.
+func (t *coordinator) generation() generation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.steps
+}
+
+// acted notes that something was done to a node of that role, or came of it.
+func (t *coordinator) acted(role cluster.Role) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	t.advance(role)
+}
+
+// reserve notes a step about to be done, unless there was another one since the
+// given count was taken that it has to take into account. A worker that is out
+// of service already was counted when that began, so what other workers do in
+// their own upgrades is nothing to it.
+func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if role == cluster.Worker && occupied {
+		seen.all = t.steps.all
+	}
+
+	if t.steps != seen {
+		return false
+	}
+
+	t.advance(role)
+
+	return true
+}
+
+func (t *coordinator) advance(role cluster.Role) {
+	t.steps.all++
+
+	if role != cluster.Worker {
+		t.steps.grave++
+	}
+}
+
+// presentPolicy is the one that was asked for, without the nodes that have left since
+// the run began: a name that was right then is no mistake of the configuration,
+// and the rest of the cluster does not have to stop for it. All names are right
+// when a run begins, or it would not have.
+func (s *rollout) presentPolicy(observed cluster.Snapshot) cluster.Policy {
+	asked := s.run.request.Policy
+	if !s.begun || observed.KubernetesError != nil || observed.DiscoveryError != nil {
+		return asked
+	}
+
+	there := make(map[string]bool, len(observed.Nodes)+len(observed.Foreign))
+	for _, node := range observed.Nodes {
+		there[node.Name] = !node.Left()
+	}
+
+	for _, name := range observed.Foreign {
+		there[name] = true
+	}
+
+	asked.Canary = slices.DeleteFunc(slices.Clone(asked.Canary), func(name string) bool { return s.hasLeft(there, name) })
+	asked.Hold = present(s, there, asked.Hold)
+	asked.Images = present(s, there, asked.Images)
+	asked.Retry = present(s, there, asked.Retry)
+
+	return asked
+}
+
+// present are the entries of the nodes that are there.
+func present[V any](s *rollout, there map[string]bool, entries map[string]V) map[string]V {
+	kept := maps.Clone(entries)
+
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if s.hasLeft(there, name) {
+			delete(kept, name)
+		}
+	}
+
+	return kept
+}
+
+// hasLeft tells whether a node that the policy names is no longer there, and
+// says so the first time.
+func (s *rollout) hasLeft(there map[string]bool, name string) bool {
+	if there[name] {
+		return false
+	}
+
+	if !s.departed[name] {
+		s.departed[name] = true
+		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: name, Text: fmt.Sprintf(
+			"%s, which canary or node_overrides names, has left the cluster; the run goes on without it", name)})
+	}
+
+	return true
 }

@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+const (
+	// componentPatience bounds the upgrade of one component on one node. Its image
+	// is there already; talosctl gives a static pod 5 minutes and a kubelet 3.
+	componentPatience = 10 * time.Minute
+	// renderPatience is how long a node may take to make use of what its machine
+	// configuration says. It is a matter of seconds; when it takes longer,
+	// somebody else has changed the configuration back.
+	renderPatience = time.Minute
+	// pollComponents is the longest pause between two looks at a component that
+	// restarts, which takes seconds: there are many of them, one after the other.
+	pollComponents = 500 * time.Millisecond
+)
+
+// errOverwritten is a machine configuration that does not keep what was
+// written.
+var errOverwritten = errors.New("its machine configuration does not keep the new image: something else writes it")
+
+// componentUpgrade is the upgrade of one component on one node: the machine
+// configuration is made to name its image, and the component to run from it.
+// Nothing of it needs the journal: every part may be repeated, and what is done
+// already shows on the node.
+type componentUpgrade struct {
+	run *run
+
+	step plan.Step
+	// before is what the node said before anything was changed.
+	before cluster.ComponentStatus
+	// configured tells that the configuration was changed, or may have been.
+	configured bool
+	// arrived tells that the node has seen the change.
+	arrived bool
+	// onlyControlPlane tells that there is no other control plane.
+	onlyControlPlane bool
+	// ready is the last transition of the node's Ready condition, as the wait for
+	// its kubelet saw it.
+	ready time.Time
+}
+
+// upgradeComponent gives a component its upgrade. It returns the last transition of the
+// node's Ready condition where the component is the kubelet.
+func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, error) {
+	c := &componentUpgrade{run: r, step: step}
+	defer r.coordinator.done(step.Node)
+
+	if step.Image == "" {
+		// The node did not answer when the step was planned. The next plan knows
+		// more.
+		return c.ready, errStopped
+	}
+
+	// It has its own time. The node drops images that nothing runs.
+	if err := r.pullComponent(ctx, step.Node, step.Address, step.Component, step.Image); err != nil {
+		return c.ready, c.failure(ctx, err)
+	}
+
+	if err := c.upgradeWhenAllowed(ctx); err != nil {
+		return c.ready, err
+	}
+
+	r.emit(cluster.Event{
+		Kind: cluster.EventNodeDone, Node: step.Node, Component: step.Component, Target: r.request.Target, To: step.To,
+	})
+
+	return c.ready, nil
+}
+
+// upgradeWhenAllowed waits for the gates and moves the component, which has all of its time
+// then. A gate that closes in between is waited for anew.
+func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
+	for range closuresMost {
+		if err := c.awaitGates(ctx); err != nil {
+			return err
+		}
+
+		bounded, cancel := c.run.engine.clock.WithTimeout(ctx, componentPatience)
+		err := c.upgrade(bounded)
+
+		cancel()
+
+		switch {
+		case errors.Is(err, errGateClosed):
+			// A context that ended is noticed by the wait for the gates.
+			_ = c.run.engine.clock.Sleep(ctx, maxPoll)
+		case err == nil, errors.Is(err, errStopped):
+			return err
+		default:
+			return c.failure(ctx, err)
+		}
+	}
+
+	return c.failure(ctx, errFlickers)
+}
+
+// changes tells whether the configuration has still to be changed.
+func (c *componentUpgrade) changes() bool { return c.step.Configured != c.step.Image && !c.configured }
+
+// upgrade changes the configuration, if that is left to do, and waits for the
+// component to run from the image.
+func (c *componentUpgrade) upgrade(ctx context.Context) error {
+	if err := c.observe(ctx); err != nil {
+		return err
+	}
+
+	if c.step.Configured != c.step.Image || c.before.Image != c.step.Image {
+		if err := c.configure(ctx); err != nil {
+			return err
+		}
+	}
+
+	c.emitStep(cluster.StepRestart, c.step.Image)
+
+	if err := c.awaitArrival(ctx); err != nil {
+		return err
+	}
+
+	c.arrived = true
+
+	return c.awaitRunning(ctx)
+}
+
+// observe asks the node what it means to run now.
+func (c *componentUpgrade) observe(ctx context.Context) error {
+	return c.run.engine.wait(ctx, c.step.Node, fmt.Sprintf("%s to say what %s is", c.step.Node, c.step.Component),
+		func(ctx context.Context) (bool, string, error) {
+			status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
+			if errors.Is(err, cluster.ErrNotFound) && c.step.Component == cluster.Proxy {
+				// It renders none yet.
+				err = nil
+			}
+
+			if err != nil {
+				return false, err.Error(), permanentOnly(err)
+			}
+
+			c.before = status
+
+			return true, "", nil
+		})
+}
+
+// configure has the machine configuration name the image, on an observation on
+// which the guards hold. A call whose outcome is not known is repeated: it
+// changes nothing where the image is named already.
+func (c *componentUpgrade) configure(ctx context.Context) error {
+	change := cluster.ImageChange{Component: c.step.Component, From: c.step.Configured, To: c.step.Image}
+
+	var last error
+
+	for announced := false; ; announced = true {
+		err := c.awaitGuards(ctx)
+
+		switch {
+		case err != nil && last != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+			// Why it was not done before says more than that the time is up.
+			return outOfTime(last)
+		case err != nil:
+			return err
+		}
+
+		if !announced {
+			c.emitStep(cluster.StepConfigure, c.step.Image)
+		}
+
+		c.configured = true
+
+		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.talos.Configure(ctx, c.step.Address, change) })
+		c.run.coordinator.acted(c.step.Role)
+
+		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {
+			return last
+		}
+
+		if c.run.engine.clock.Sleep(ctx, maxPoll) != nil {
+			return outOfTime(last)
+		}
+	}
+}
+
+func outOfTime(last error) error {
+	return fmt.Errorf("the machine configuration could not be changed within %s: %w", componentPatience, last)
+}
+
+// awaitArrival waits until the node means to run the image.
+func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
+	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, renderPatience)
+	defer cancel()
+
+	answered := false
+
+	err := c.run.engine.waitClosely(bounded, c.step.Node, fmt.Sprintf("%s to take over the new image of %s", c.step.Node, c.step.Component), pollComponents,
+		func(ctx context.Context) (bool, string, error) {
+			status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
+			if errors.Is(err, cluster.ErrNotFound) {
+				return false, "it says nothing about it", nil
+			}
+
+			if err != nil {
+				return false, err.Error(), permanentOnly(err)
+			}
+
+			answered = true
+
+			return status.Image == c.step.Image, "it means to run " + status.Image, nil
+		})
+	if err != nil && answered && ctx.Err() == nil && bounded.Err() != nil {
+		return fmt.Errorf("%w (%w)", errOverwritten, err)
+	}
+
+	return err
+}
+
+func (c *componentUpgrade) emitStep(step cluster.NodeStep, text string) {
+	c.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
+}
+
+// awaitRunning waits until the component runs from the image and is healthy.
+// What kube-proxy runs from is decided when the manifests are synced: of it,
+// this node has nothing but the configuration.
+func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
+	var try look
+
+	switch {
+	case c.step.Component.Static():
+		try = c.staticPodRuns
+	case c.step.Component == cluster.Kubelet:
+		try = c.kubeletRuns
+	default:
+		return nil
+	}
+
+	what := fmt.Sprintf("%s on %s to run %s", c.step.Component, c.step.Node, c.step.To)
+	if err := c.run.engine.waitClosely(ctx, c.step.Node, what, pollComponents, try); err != nil {
+		return err
+	}
+
+	c.run.coordinator.acted(c.step.Role)
+
+	return nil
+}
+
+// staticPodRuns wants the static pod to be made from the configuration that names the
+// image, and to be Ready. Either alone is not enough: the old pod is Ready as
+// well, and a new one may never be.
+func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, error) {
+	status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	if status.Image != c.step.Image {
+		return false, "the node means to run " + status.Image, nil
+	}
+
+	pods, err := c.run.engine.kubernetes.ComponentPods(ctx)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	for _, pod := range pods {
+		if pod.Node != c.step.Node || pod.Component != c.step.Component {
+			continue
+		}
+
+		switch {
+		case pod.Image != c.step.Image:
+			return false, "its pod still runs " + pod.Image + troubled(pod), nil
+		case pod.ConfigVersion != status.ConfigVersion:
+			return false, fmt.Sprintf("its pod was made from version %s of its configuration, and %s is the newest", pod.ConfigVersion, status.ConfigVersion), nil
+		case !pod.Ready:
+			return false, "its pod is not Ready" + troubled(pod), nil
+		default:
+			return c.apiServerRuns(ctx, pods)
+		}
+	}
+
+	return false, "it has no pod", nil
+}
+
+// apiServerRuns wants the API server of the node to be the one that its node has made
+// last, and Ready: there are versions of Talos that make it anew with the scheduler
+// as well.
+func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
+	machine, err := c.run.engine.talos.Machine(ctx, c.step.Address)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	for _, pod := range pods {
+		if pod.Node != c.step.Node || pod.Component != cluster.APIServer {
+			continue
+		}
+
+		if seen := unready(machine, pod); seen != "" {
+			return false, seen, nil
+		}
+	}
+
+	return true, "", nil
+}
+
+func troubled(pod cluster.ComponentPod) string {
+	if pod.Trouble == "" {
+		return ""
+	}
+
+	return " (" + pod.Trouble + ")"
+}
+
+// kubeletRuns wants the service to be healthy after its restart, and the node
+// to be Ready as the new kubelet reports it: a kubelet writes its version
+// together with what it knows of the node.
+func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error) {
+	status, err := c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	switch {
+	case status.Image != c.step.Image:
+		return false, "the node means to run " + status.Image, nil
+	case !status.Running:
+		return false, "its kubelet does not run", nil
+	case !status.Healthy:
+		return false, "its kubelet is not healthy", nil
+	case c.before.Image != c.step.Image && status.Since.Equal(c.before.Since):
+		return false, "its kubelet has not restarted yet", nil
+	}
+
+	nodes, err := c.run.engine.kubernetes.Nodes(ctx)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	for _, node := range nodes {
+		if node.Name != c.step.Node {
+			continue
+		}
+
+		switch {
+		case !node.Kubelet.Equal(c.step.To):
+			return false, fmt.Sprintf("its kubelet reports version %s", node.Kubelet), nil
+		case !node.Ready:
+			return false, "the node is not Ready: " + node.ReadyReason, nil
+		default:
+			c.ready = node.ReadySince
+
+			return true, "", nil
+		}
+	}
+
+	return false, "it has no Node object in Kubernetes", nil
+}
+
+const (
+	checkComponents = cluster.CheckControlPlane
+	checkKubelets   = "kubelets-ready"
+	checkSkew       = "version-skew"
+)
+
+// componentGuards are checked before a component is replaced.
+func componentGuards() []guard {
+	return []guard{
+		{name: cluster.CheckKubernetesAPI, check: guardKubernetes},
+		{name: cluster.CheckTalosAPI, check: guardMachine},
+		{name: "control-planes", check: guardOtherControlPlanes},
+		{name: checkComponents, check: guardStaticPods},
+		{name: checkKubelets, check: guardKubelets},
+		{name: checkSkew, check: guardSkew},
+		{name: cluster.CheckOperator, check: guardOperator},
+	}
+}
+
+// awaitGuards waits until every guard holds on an observation that is newer than
+// all that was done to nodes, and the lease is ours.
+func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
+	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+
+	var last []cluster.Finding
+
+	what := fmt.Sprintf("it to be safe to restart %s on %s", c.step.Component, c.step.Node)
+
+	err := c.run.engine.waitClosely(bounded, c.step.Node, what, pollComponents, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := c.run.lock.holds(ctx); err != nil || !ok {
+			return false, seen, err
+		}
+
+		if c.changes() && len(c.run.closedGates(ctx, c.step.Node)) > 0 {
+			return false, "", errGateClosed
+		}
+
+		intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
+
+		snapshot, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
+			return node.Role == cluster.ControlPlane || node.Name == c.step.Node
+		})
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		last, c.onlyControlPlane = nil, len(snapshot.ControlPlanes()) == 1
+		seen := guardInput{Snapshot: snapshot, step: c.step, run: c.run.engine.runID, policy: c.run.request.Policy, intruded: intruded}
+
+		for _, guard := range c.run.engine.componentGuards {
+			last = append(last, guard.check(seen)...)
+		}
+
+		last = c.run.standing(last)
+
+		if len(filterByCheck(cluster.CheckOperator, last)) > 0 {
+			return false, "", errOccupied
+		}
+
+		if len(last) > 0 {
+			return false, last[0].String(), fatal(last)
+		}
+
+		// The observation took its time; the lease must have outlived it.
+		if ok, seen, err := c.run.lock.holds(ctx); err != nil || !ok {
+			return ok, seen, err
+		}
+
+		// What other kubelets do is nothing to this one: the budget says how many
+		// may restart at a time.
+		if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
+			return false, "another node was being changed meanwhile", nil
+		}
+
+		if err := c.run.beginDisturbing(c.step.Node); err != nil {
+			return false, "", err
+		}
+
+		return true, "", nil
+	})
+	if err == nil || errors.Is(err, errStopped) || errors.Is(err, errGateClosed) {
+		return err
+	}
+
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return err
+	}
+
+	return &guardError{before: "restart " + string(c.step.Component) + " on", findings: last, err: err}
+}
+
+// guardMachine wants the node to be there, and to be neither booting nor going
+// down.
+func guardMachine(s guardInput) []cluster.Finding {
+	node, found := s.Node(s.step.Node)
+
+	switch {
+	case !found:
+		return newFinding(cluster.CheckTalosAPI, s.step.Node, "the node is no longer part of the cluster", "Let it join again, or leave it out for good.", nil)
+	case node.Machine == nil:
+		return newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+			"Bring the machine back, or its network.", node.Unreachable)
+	case node.Machine.Stage != cluster.StageRunning:
+		return newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("the machine is %s", node.Machine.Stage),
+			"Wait until it runs, or look at its console (talosctl dmesg).", nil)
+	default:
+		return nil
+	}
+}
+
+// guardOtherControlPlanes wants the other control planes whole before anything
+// of this one is restarted. Kubelets of workers are nothing to them.
+func guardOtherControlPlanes(s guardInput) []cluster.Finding {
+	if s.step.Role != cluster.ControlPlane {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		if node.Name != s.step.Node && node.Machine == nil {
+			findings = append(findings, newFinding(cluster.CheckTalosAPI, node.Name, fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable),
+				"Bring the machine back, or its network.", node.Unreachable)...)
+		}
+	}
+
+	return append(findings, guardControlPlanes(s)...)
+}
+
+// guardStaticPods wants every static pod of every control plane to be Ready, but
+// the one that is to be replaced: that may be broken, and this the cure. What an
+// earlier run left broken must not be followed by the next component.
+func guardStaticPods(s guardInput) []cluster.Finding {
+	if s.KubernetesError != nil {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
+			if node.Name == s.step.Node && component == s.step.Component || disabled(node, component) {
+				continue
+			}
+
+			pod, found := node.Pods[component]
+			if component != cluster.APIServer && node.Versions[component].Less(s.step.To) {
+				// Its own upgrade is still to come, and may be the cure.
+				continue
+			}
+
+			switch {
+			case !found && component == cluster.APIServer:
+				findings = append(findings, newFinding(checkComponents, node.Name, "no kube-apiserver pod is known of this control plane",
+					"Look at the node (talosctl containers --kubernetes, kubectl -n kube-system get pods).", nil)...)
+			case found && !pod.Ready:
+				findings = append(findings, newFinding(checkComponents, node.Name, fmt.Sprintf("its %s is not Ready%s", component, troubled(pod)),
+					fmt.Sprintf("Bring it back first (kubectl -n kube-system describe pod %s-%s).", component, node.Name), nil)...)
+			}
+		}
+	}
+
+	return findings
+}
+
+func disabled(node cluster.Node, component cluster.Component) bool {
+	return node.Machine != nil && node.Machine.Config != nil && node.Machine.Config.Disabled[component]
+}
+
+// guardKubelets counts the workers whose kubelets run the new version and whose
+// nodes are not Ready with it: as many as may restart at a time are enough to
+// stop, and so is one canary. A kubelet that does not come up with a version must
+// not be followed by others, in this run or in the next.
+func guardKubelets(s guardInput) []cluster.Finding {
+	if s.step.Component != cluster.Kubelet || s.step.Role != cluster.Worker || s.KubernetesError != nil {
+		return nil
+	}
+
+	var broken []string
+
+	workers := s.Workers()
+	most := max(s.policy.Kubernetes.MaxUnavailableKubelets.Of(len(workers)), 1)
+
+	for _, node := range workers {
+		if node.Name == s.step.Node || node.Kube == nil || node.Kube.Ready || !node.Kube.Kubelet.Equal(s.step.To) || s.policy.Holds(node.Name) {
+			continue
+		}
+
+		broken = append(broken, node.Name)
+
+		if slices.Contains(s.policy.Canary, node.Name) && !s.step.Canary {
+			return newFinding(checkKubelets, node.Name, fmt.Sprintf("this canary is not Ready with its kubelet %s: %s", s.step.To, node.Kube.ReadyReason),
+				"Look at it (kubectl describe node, talosctl logs kubelet).", nil)
+		}
+	}
+
+	if len(broken) < most {
+		return nil
+	}
+
+	return newFinding(checkKubelets, broken[0],
+		fmt.Sprintf("%d of at most %d workers are not Ready with their kubelets %s: %s", len(broken), most, s.step.To, strings.Join(broken, ", ")),
+		"Look at them (kubectl describe node, talosctl logs kubelet), or raise kubernetes.max_unavailable_kubelets.", nil)
+}
+
+// guardSkew wants no API server to be of an older release line than what is to
+// talk to it.
+func guardSkew(s guardInput) []cluster.Finding {
+	if s.step.Component == cluster.APIServer || s.step.Component == cluster.Proxy {
+		return nil
+	}
+
+	var findings []cluster.Finding
+
+	for _, node := range s.ControlPlanes() {
+		running := node.Versions[cluster.APIServer]
+		if running.Minor().Compare(s.step.To.Minor()) < 0 {
+			findings = append(findings, newFinding(checkSkew, node.Name,
+				fmt.Sprintf("its kube-apiserver runs %s, and %s %s on %s would be newer", running, s.step.Component, s.step.To, s.step.Node),
+				"Bring that API server up first.", nil)...)
+		}
+	}
+
+	return findings
+}

@@ -1,0 +1,1414 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// nodeUpgrade is the upgrade of one node, from cordon to uncordon.
+type nodeUpgrade struct {
+	run *run
+
+	step plan.Step
+	// entry is the journal's entry of the node, as last written.
+	entry cluster.Entry
+	// observed is the node as the guards last saw it, looked is when, and steps are
+	// those that upgrades had done by then. Occupied tells that it was cordoned.
+	observed    cluster.Machine
+	observedAt  time.Time
+	steps       generation
+	wasCordoned bool
+	// member is the version of etcd that its member spoke then, and well tells that
+	// nothing was wrong with the node itself.
+	member string
+	well   bool
+	// runs is the version that the node runs as the upgrade found out.
+	runs version.Version
+	// ready is the last transition of the node's Ready condition, as the wait
+	// for it saw it.
+	ready time.Time
+	// allowed is the time that the node may take, from cordon to uncordon.
+	allowed *allowance
+	// untimed is the context of the upgrade without the limit of its time.
+	untimed context.Context //nolint:containedctx // the upgrade is one call, and the limit of its time ends within it
+	// mayHaveInstalled tells that an installer may have run since the last boot, open that
+	// the journal says so.
+	mayHaveInstalled, pending bool
+	// installs counts the installs of which the installer was heard.
+	installs int
+	// cordoned tells that the cordon on the node is ours.
+	cordoned bool
+	// uncordoned tells that somebody took that cordon away once.
+	uncordoned bool
+	// inService tells that the node is back in service.
+	inService bool
+	// leftToPlan tells that the upgrade leaves the node with what it ran, for the next
+	// plan to decide about.
+	leftToPlan bool
+	// returning tells that the node is being sent back to its old system, for
+	// which it need not be well itself.
+	returning bool
+	// logTail are the last lines of the node's log before it was sent back, and
+	// unreturned is why it was not.
+	logTail            []string
+	rollbackSkipReason string
+	// booted is the last boot ID at which the node was seen that it did not have
+	// when its new system was installed.
+	booted string
+}
+
+// outcome is what a reboot showed.
+type outcome int
+
+const (
+	// arrived: the node runs what it was to run.
+	arrived outcome = iota
+	// notInstalled: the node runs what it ran, because nothing was installed.
+	notInstalled
+	// fellBack: the node runs what it ran, because the new system did not come
+	// up.
+	fellBack
+	// outdatedPlan: the node runs something that the plan was not made for, and
+	// nothing was done to it.
+	outdatedPlan
+	// rolledBack: the node runs what it ran, because it was sent back.
+	rolledBack
+)
+
+// upgradeNode moves one node, or finishes what an earlier run began with it. It
+// returns the last transition of the node's Ready condition.
+func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time, err error) {
+	t := &nodeUpgrade{run: r, step: step}
+	defer r.coordinator.done(step.Node)
+	defer func() {
+		if err == nil {
+			r.soak.begin(step, t.ready, r.engine.clock.Now())
+		}
+	}()
+
+	t.entry, t.mayHaveInstalled = r.journal.entry(step.Key)
+	t.mayHaveInstalled = t.mayHaveInstalled && t.entry.Open()
+	t.pending = t.mayHaveInstalled
+
+	if !t.mayHaveInstalled && !step.Done && step.Image != "" && step.API != "" {
+		// Cheap when it is there still; the node drops unused images after a
+		// while. It has its own time, so it does not eat up the node's.
+		if err := r.pull(ctx, step, step.Image); err != nil {
+			return t.ready, t.failure(ctx, err)
+		}
+	}
+
+	t.untimed = ctx
+
+	err = t.upgradeWhenAllowed(ctx)
+	if errors.Is(err, errYield) || errors.Is(err, errStopped) {
+		// Of what this run did nothing is left; what an earlier one left cordoned is
+		// put back.
+		t.cleanUp(ctx)
+
+		return t.ready, err
+	}
+
+	if err != nil {
+		t.cleanUp(ctx)
+
+		return t.ready, t.failure(ctx, err)
+	}
+
+	if t.leftToPlan {
+		r.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
+
+		return t.ready, nil
+	}
+
+	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: t.runs})
+
+	return t.ready, nil
+}
+
+// upgradeWhenAllowed waits for the gates and moves the node, which has all of its time then.
+// A gate that closes before the node was touched is waited for anew.
+func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
+	for range closuresMost {
+		if err := u.awaitGates(ctx); err != nil {
+			return err
+		}
+
+		bounded, allowed, cancel := allow(ctx, u.run.engine.clock, u.run.request.Policy.NodeTimeout)
+		u.allowed = allowed
+		err := u.upgrade(bounded)
+		unhealthy := u.unhealthy(bounded, err)
+
+		cancel()
+
+		switch {
+		case unhealthy:
+			return u.rollBackIfUnhealthy(err)
+		case !errors.Is(err, errGateClosed):
+			return err
+		}
+
+		// A context that ended is noticed by the wait for the gates.
+		_ = u.run.engine.clock.Sleep(ctx, maxPoll)
+	}
+
+	return errFlickers
+}
+
+// upgrade brings the node to its target, trying an install again that turns out
+// not to have happened.
+func (u *nodeUpgrade) upgrade(ctx context.Context) error {
+	attempt := 1
+
+	for {
+		result, err := u.attempt(ctx, attempt)
+		if err != nil {
+			return err
+		}
+
+		switch result {
+		case arrived:
+			return u.finish(ctx)
+		case fellBack, rolledBack:
+			return u.onOldSystem(ctx, result)
+		case outdatedPlan:
+			return u.leaveUnplanned(ctx)
+		case notInstalled:
+		}
+
+		switch {
+		case u.step.Finish, u.entry.Run != u.run.engine.runID:
+			// What the step says of the image was planned before it was known
+			// what the node runs, and the image was not pulled. The next plan
+			// knows more.
+			u.leftToPlan = true
+
+			return u.finish(ctx)
+		case u.entry.Attempt >= u.run.request.Policy.Repeat.Attempts:
+			return u.giveUp(ctx)
+		default:
+			attempt = u.entry.Attempt + 1
+		}
+
+		if err := u.pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// leaveUnplanned leaves a node alone to which nothing was done in this upgrade, but for a
+// cordon.
+func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
+	u.leftToPlan = true
+
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+		"the node runs Talos %s, for which its turn was not planned; it is planned anew", u.runs)})
+
+	if !u.cordoned && !u.step.Finish {
+		return nil
+	}
+
+	u.cordoned = true
+
+	return u.finish(ctx)
+}
+
+// attempt begins where the node is: with an install, with the reboot that an
+// armed node still needs, or with nothing but the way back into service.
+func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) {
+	if u.mayHaveInstalled {
+		return u.resume(ctx)
+	}
+
+	machine, err := u.awaitAnswer(ctx)
+	if err != nil {
+		return arrived, err
+	}
+
+	u.runs = machine.Talos
+
+	switch {
+	case u.atTarget(machine) || u.beyondTarget(machine):
+		u.cordoned = true
+
+		return arrived, nil
+	case u.step.Finish && !u.step.Canary && len(u.run.request.Policy.Canary) > 0:
+		// Nothing but the cordon is there to be finished: what is installed here
+		// has to wait for the canaries.
+		u.cordoned, u.leftToPlan = true, true
+
+		return arrived, nil
+	case u.step.API == "" || u.step.Image == "" || !machine.Talos.Equal(u.step.From):
+		return outdatedPlan, nil
+	}
+
+	u.entry = cluster.Entry{
+		Node: u.step.Node, Attempt: number, BootID: machine.BootID, Image: u.step.Image, Target: u.step.To,
+		Previous: machine.Talos, PreviousSchematic: machine.Schematic, Schematic: u.step.Schematic,
+		Platform: machine.Platform,
+	}
+
+	if err := u.cordonAndDrain(ctx); err != nil {
+		return arrived, err
+	}
+
+	err = u.installAndReboot(ctx, machine.UpgradeAPI())
+
+	switch {
+	case errors.Is(err, errAlreadyThere):
+		u.runs = u.observed.Talos
+
+		return arrived, nil
+	case errors.Is(err, errStale):
+		u.runs = u.observed.Talos
+
+		return outdatedPlan, nil
+	case err != nil:
+		return arrived, err
+	}
+
+	return u.awaitReboot(ctx)
+}
+
+// installAndReboot has the new system installed and the node sent into its reboot.
+func (u *nodeUpgrade) installAndReboot(ctx context.Context, api cluster.UpgradeAPI) error {
+	if api == cluster.LegacyAPI {
+		return u.untilSent(ctx, u.upgradeLegacy)
+	}
+
+	if err := u.untilSent(ctx, u.install); err != nil {
+		return err
+	}
+
+	return u.rebootGuarded(ctx)
+}
+
+// untilSent repeats a call, with the guards before it, for as long as it certainly
+// did not reach the node.
+func (u *nodeUpgrade) untilSent(ctx context.Context, call func(context.Context) error) error {
+	for {
+		err := call(ctx)
+		if !errors.Is(err, errNotSent) {
+			return err
+		}
+
+		if ended := u.run.engine.clock.Sleep(ctx, maxPoll); ended != nil {
+			return fmt.Errorf("%w; %w", err, ended)
+		}
+	}
+}
+
+// errNotSent is a call that certainly did not reach the node.
+var errNotSent = errors.New("the call did not reach the node")
+
+// resume continues with a node that an earlier run left armed. The journal is
+// only a hint; the node says what is true.
+func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
+	u.cordoned = true
+	u.run.coordinator.disturb(u.step.Node)
+
+	machine, err := u.awaitBootID(ctx)
+	if err != nil {
+		return arrived, err
+	}
+
+	u.runs = machine.Talos
+
+	if u.entry.BootID == "" && !(machine.Talos.Equal(u.entry.Target) && !machine.Talos.Equal(u.entry.Previous)) {
+		// Nothing proves that the node went through a boot, so it still has to.
+		u.entry.BootID = machine.BootID
+	}
+
+	// Of a node that was about to be sent back only a boot tells whether it was
+	// told: to be told twice would keep it where it is.
+	u.returning = u.entry.Phase == cluster.PhaseRollingBack
+
+	if machine.BootID != u.entry.BootID || machine.Stage != cluster.StageRunning {
+		return u.awaitReboot(ctx)
+	}
+
+	switch legacy := machine.UpgradeAPI() == cluster.LegacyAPI; {
+	case legacy && !u.returning:
+		return u.resumeLegacy(ctx)
+	case !legacy:
+		if err := u.awaitInstaller(ctx); err != nil {
+			return arrived, err
+		}
+	}
+
+	if err := u.cordonAndDrain(ctx); err != nil {
+		return arrived, err
+	}
+
+	if err := u.rebootGuarded(ctx); err != nil {
+		return arrived, err
+	}
+
+	return u.awaitReboot(ctx)
+}
+
+// cordonAndDrain takes the node out of service: guards, cordon, drain.
+func (u *nodeUpgrade) cordonAndDrain(ctx context.Context) error {
+	if err := u.cordonWhenAllowed(ctx); err != nil {
+		return err
+	}
+
+	return u.drain(ctx)
+}
+
+func (u *nodeUpgrade) emitStep(step cluster.NodeStep, text string) {
+	u.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
+}
+
+// awaitAnswer waits until the node answers.
+func (u *nodeUpgrade) awaitAnswer(ctx context.Context) (cluster.Machine, error) {
+	return u.awaitMachine(ctx, func(cluster.Machine) string { return "" })
+}
+
+// awaitBootID waits until the node answers and tells its boot.
+func (u *nodeUpgrade) awaitBootID(ctx context.Context) (cluster.Machine, error) {
+	return u.awaitMachine(ctx, func(machine cluster.Machine) string {
+		if machine.BootID == "" {
+			return bootUnknown
+		}
+
+		return ""
+	})
+}
+
+// awaitMachine waits for an answer of the node that lacks nothing.
+func (u *nodeUpgrade) awaitMachine(ctx context.Context, lacks func(cluster.Machine) string) (cluster.Machine, error) {
+	var machine cluster.Machine
+
+	err := u.run.engine.wait(ctx, u.step.Node, "the Talos API of "+u.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
+		var err error
+
+		machine, err = u.run.engine.talos.Machine(ctx, u.step.Address)
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		missing := lacks(machine)
+
+		return missing == "", missing, nil
+	})
+
+	return machine, err
+}
+
+// atTarget tells whether the machine runs what the step wants.
+func (u *nodeUpgrade) atTarget(machine cluster.Machine) bool {
+	return machine.Talos.Equal(u.step.To) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
+}
+
+// beyondTarget tells whether the machine is past the step already: somebody else was
+// at it since the plan was made, and no version ever goes down.
+func (u *nodeUpgrade) beyondTarget(machine cluster.Machine) bool {
+	return u.step.To.Less(machine.Talos)
+}
+
+// cordonWhenAllowed cordons the node, or ends with errNoRoom while it has not touched it.
+// Where this run has every node that could take the pods, it waits for another
+// upgrade to end; only then may a new plan find something to do.
+func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
+	for announced := false; ; announced = true {
+		ended := u.run.coordinator.peerDone()
+
+		err := u.cordonGuarded(ctx)
+
+		var full *noPlaceError
+		if !errors.As(err, &full) {
+			return err
+		}
+
+		if !announced {
+			u.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: u.step.Node, Text: u.step.Node + " waits for its turn: " + full.Error()})
+		}
+
+		if !u.awaitPeer(ctx, ended) {
+			return err
+		}
+	}
+}
+
+// awaitPeer waits until an upgrade has ended, or is true after a while in which none did.
+func (u *nodeUpgrade) awaitPeer(ctx context.Context, ended <-chan struct{}) bool {
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, lookAgain)
+	defer cancel()
+
+	select {
+	case <-ended:
+		return false
+	case <-bounded.Done():
+		return ctx.Err() == nil
+	}
+}
+
+// cordonGuarded cordons the node on the very observation on which the guards held.
+// No other upgrade looks or cordons meanwhile; to wait for that is no matter of
+// the guards and of their patience.
+func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
+	asked := u.run.engine.clock.Now()
+
+	if err := u.run.coordinator.cordoning.enter(ctx); err != nil {
+		if !u.mayHaveInstalled && !u.cordoned && errors.Is(err, context.DeadlineExceeded) {
+			return errYield
+		}
+
+		return fmt.Errorf("other nodes were being cordoned: %w", err)
+	}
+
+	defer u.run.coordinator.cordoning.leave()
+
+	// What the others took must not be missing when the node is on its way: a
+	// new upgrade has all of its time.
+	if waited := u.run.engine.clock.Now().Sub(asked); !u.mayHaveInstalled && !u.cordoned && waited >= u.run.request.Policy.NodeTimeout/4 {
+		return errYield
+	}
+
+	announced := false
+
+	return u.awaitGuardsThen(ctx, "cordon", func(ctx context.Context) (bool, string, error) {
+		if err := u.run.beginDisturbing(u.step.Node); err != nil {
+			return false, "", err
+		}
+
+		if !announced {
+			u.emitStep(cluster.StepCordon, "")
+
+			announced = true
+		}
+
+		return u.cordon(ctx)
+	})
+}
+
+// cordon marks the node unschedulable, unless somebody else already did.
+func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
+	u.run.coordinator.disturb(u.step.Node)
+
+	var ours bool
+
+	err := u.run.engine.callWhole(ctx, func(ctx context.Context) (err error) {
+		ours, err = u.run.engine.kubernetes.Cordon(ctx, u.step.Node, u.run.engine.runID)
+
+		return err
+	})
+	if err != nil {
+		// A cordon whose reply was lost carries our mark: tidy finds it.
+		u.cordoned = true
+
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	u.cordoned = ours
+
+	return true, "", nil
+}
+
+// cleanUp takes our cordon back from a node whose upgrade failed while the journal
+// had nothing open about it. It has a little time of its own, also after the run was cancelled.
+func (u *nodeUpgrade) cleanUp(ctx context.Context) {
+	if u.pending || !u.cordoned {
+		return
+	}
+
+	bounded, cancel := u.run.engine.cleanupContext(ctx)
+	defer cancel()
+
+	if err := u.uncordon(bounded); err != nil {
+		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the node could not be uncordoned: " + err.Error()})
+	}
+}
+
+// uncordon takes our own cordon back; the adapter leaves any other alone.
+func (u *nodeUpgrade) uncordon(ctx context.Context) error {
+	err := u.run.engine.wait(ctx, u.step.Node, "the uncordon of "+u.step.Node, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
+			return false, seen, err
+		}
+
+		if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.kubernetes.Uncordon(ctx, u.step.Node) }); err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		return true, "", nil
+	})
+	if err == nil {
+		u.cordoned = false
+	}
+
+	return err
+}
+
+// observationAge is how old the observation behind a disruptive call may be.
+// Recording may take longer than that while the API server is away, and what
+// took it away may be what the guards look for.
+const observationAge = 10 * time.Second
+
+// errAlreadyThere is a node that reached its target without us.
+var errAlreadyThere = errors.New("the node runs its target already")
+
+// errStale is a node that no longer runs what the plan was made for: the image
+// was chosen for another system, and may even skip a release line.
+var errStale = errors.New("the node runs neither what the plan was made for nor its target")
+
+// reserve tells whether the guards looked recently enough to act on it, and
+// notes that this is done: what another upgrade does from now on, it does after a
+// look of its own that is newer.
+func (u *nodeUpgrade) reserve() bool {
+	return u.run.engine.clock.Now().Sub(u.observedAt) <= observationAge && u.run.coordinator.reserve(u.steps, u.step.Role, u.wasCordoned)
+}
+
+// recordIntent guards the node and records the intent. The record names the boot that
+// the guards saw: a node that rebooted since its upgrade began would otherwise
+// look as if it had gone through the reboot that its install still needs. It
+// returns only while the observation is fresh, and the step is then claimed.
+func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
+	for {
+		if err := u.awaitGuards(ctx, before); err != nil {
+			return errors.Join(err, u.withdrawIntent(ctx))
+		}
+
+		if u.atTarget(u.observed) || u.beyondTarget(u.observed) {
+			return errors.Join(errAlreadyThere, u.withdrawIntent(ctx))
+		}
+
+		if !u.observed.Talos.Equal(u.step.From) {
+			return errors.Join(errStale, u.withdrawIntent(ctx))
+		}
+
+		if !u.pending || u.entry.BootID != u.observed.BootID {
+			u.entry.BootID, u.entry.Previous, u.entry.PreviousSchematic = u.observed.BootID, u.observed.Talos, u.observed.Schematic
+			u.entry.Platform, u.entry.PreviousEtcd = u.observed.Platform, u.member
+
+			if err := u.record(ctx, cluster.PhaseIntent); err != nil {
+				return errors.Join(err, u.clearDoubtfulIntent(ctx))
+			}
+		}
+
+		if ctx.Err() != nil {
+			// It was recorded when the time was up, and nothing came of it.
+			return errors.Join(context.Cause(ctx), u.withdrawIntent(ctx))
+		}
+
+		// Installing what another run installs as well could cost the node both of its
+		// systems, so the lease is read, however fresh it is.
+		ok, _, err := u.run.lock.renewOnce(ctx)
+
+		switch {
+		case err != nil:
+			return errors.Join(err, u.withdrawIntent(ctx))
+		case ok && u.reserve():
+			return nil
+		}
+
+		// A context that ended is noticed by the guards.
+		_ = u.run.engine.clock.Sleep(ctx, minPoll)
+	}
+}
+
+// withdrawIntent takes an intent back that nothing was done about, unless it is another
+// run's affair by now.
+func (u *nodeUpgrade) withdrawIntent(ctx context.Context) error {
+	if _, _, lost := u.run.lock.state(); lost != nil || !u.pending {
+		return nil
+	}
+
+	kept, cancel := u.run.engine.recordContext(ctx)
+	defer cancel()
+
+	return u.forget(kept)
+}
+
+// clearDoubtfulIntent takes an intent back of whose record nobody knows whether it was
+// written. Where that cannot be had the node is left as one that has none: the next
+// run looks at it all the same.
+func (u *nodeUpgrade) clearDoubtfulIntent(ctx context.Context) error {
+	kept, end := u.run.engine.recordContext(ctx)
+	defer end()
+
+	bounded, cancel := u.run.engine.clock.WithTimeout(kept, stopGrace)
+	defer cancel()
+
+	err := u.forget(bounded)
+	u.pending = false
+
+	return err
+}
+
+// withdrawUnsent takes the intent back of a call that did not reach the node.
+func (u *nodeUpgrade) withdrawUnsent(ctx context.Context, cause error) error {
+	if err := u.withdrawIntent(ctx); err != nil {
+		return errors.Join(cause, err)
+	}
+
+	return fmt.Errorf("%w: %w", errNotSent, cause)
+}
+
+// install runs the installer beside the running system and leaves the node
+// armed. From the record of the intent on, only a clean refusal or a reboot
+// makes the node unarmed again.
+func (u *nodeUpgrade) install(ctx context.Context) error {
+	if err := u.recordIntent(ctx, "install on"); err != nil {
+		return err
+	}
+
+	u.emitStep(cluster.StepInstall, u.step.Image)
+
+	u.mayHaveInstalled = true
+	result, err := u.run.engine.talos.Install(ctx, u.step.Address, u.step.Image)
+	u.run.coordinator.acted(u.step.Role)
+
+	if len(result.Output) > 0 {
+		u.installs++
+	}
+
+	switch {
+	case err == nil && result.Exit == 0:
+		kept, cancel := u.run.engine.recordContext(ctx)
+		defer cancel()
+
+		return u.record(kept, cluster.PhaseInstalled)
+	case err == nil && result.Refused(u.step.To):
+		return errors.Join(&installerError{exit: result.Exit, output: result.Output}, u.withdrawIntent(ctx))
+	case err == nil:
+		return &installerError{exit: result.Exit, output: result.Output}
+	case neverRan(err):
+		return errors.Join(err, u.withdrawIntent(ctx))
+	case ctx.Err() != nil:
+		return err
+	case notSent(err):
+		return u.withdrawUnsent(ctx, err)
+	}
+
+	// The stream broke: the installer runs to its end without us. The reboot
+	// shows whether it succeeded; running it again could destroy the system
+	// that the node would fall back to.
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the installer's outcome is unknown, a reboot will show it: " + err.Error()})
+
+	return u.awaitInstaller(ctx)
+}
+
+// notSent tells whether the call certainly did not reach the node.
+func notSent(err error) bool {
+	return errors.Is(err, cluster.ErrUnreachable) && !errors.Is(err, cluster.ErrOutcomeUnknown)
+}
+
+// neverRan tells whether the call was certainly refused before the installer
+// was started.
+func neverRan(err error) bool {
+	if errors.Is(err, cluster.ErrOutcomeUnknown) {
+		return false
+	}
+
+	for _, clean := range []error{cluster.ErrRefused, cluster.ErrBusy, cluster.ErrNotFound, cluster.ErrDenied, cluster.ErrUnsupported, cluster.ErrCredentials} {
+		if errors.Is(err, clean) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// installerError is an installer that ran and failed.
+type installerError struct {
+	exit   int32
+	output []string
+}
+
+func (i *installerError) Error() string {
+	text := fmt.Sprintf("the installer exited with code %d", i.exit)
+	if len(i.output) > 0 {
+		text += ": " + i.output[len(i.output)-1]
+	}
+
+	return text
+}
+
+func (i *installerError) Unwrap() error { return ErrInstaller }
+
+// awaitInstaller waits until no installer runs on the node.
+func (u *nodeUpgrade) awaitInstaller(ctx context.Context) error {
+	u.emitStep(cluster.StepInstaller, "")
+
+	return u.run.engine.wait(ctx, u.step.Node, "the installer on "+u.step.Node+" to be idle", func(ctx context.Context) (bool, string, error) {
+		idle, err := u.run.engine.talos.InstallerIdle(ctx, u.step.Address)
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		return idle, "an installer is running", nil
+	})
+}
+
+// rebootGuarded reboots an armed node, once the guards hold again.
+func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
+	if err := u.transferEtcdLeadership(ctx, "reboot"); err != nil {
+		return err
+	}
+
+	for {
+		if err := u.awaitGuards(ctx, "reboot"); err != nil {
+			return err
+		}
+
+		if u.observed.BootID != u.entry.BootID {
+			// It went through a boot without us; that boot tells the rest.
+			return nil
+		}
+
+		// An intent stays one: only that tells an install which never took from
+		// a system that did not come up.
+		if u.entry.Phase == cluster.PhaseInstalled {
+			if err := u.record(ctx, cluster.PhaseRebooting); err != nil {
+				return err
+			}
+		}
+
+		if u.reserve() {
+			return u.reboot(ctx)
+		}
+
+		// A context that ended is noticed by the guards.
+		_ = u.run.engine.clock.Sleep(ctx, minPoll)
+	}
+}
+
+// reboot asks for the reboot. Whether a call without a reply took effect, the
+// wait for the new boot ID finds out.
+func (u *nodeUpgrade) reboot(ctx context.Context) error {
+	u.emitStep(cluster.StepReboot, "")
+
+	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error {
+		return u.run.engine.talos.Reboot(ctx, u.step.Address, u.run.request.Policy.RebootMode)
+	})
+	if err != nil && cluster.Heals(err) {
+		return nil
+	}
+
+	return err
+}
+
+// transferEtcdLeadership moves etcd leadership away from a control plane before it goes
+// down, so that the others need no election.
+func (u *nodeUpgrade) transferEtcdLeadership(ctx context.Context, before string) error {
+	if u.step.Role != cluster.ControlPlane {
+		return nil
+	}
+
+	// With a member down the leadership could go to that one.
+	if err := u.awaitGuards(ctx, before); err != nil {
+		return err
+	}
+
+	view, err := u.run.engine.talos.Etcd(ctx, u.step.Address)
+	if err != nil || view.Status.Leader != view.Status.MemberID || len(view.Members) < 2 {
+		// A member that cannot be asked is the guards' affair.
+		return permanentOnly(err)
+	}
+
+	if ok, _, err := u.run.lock.holds(ctx); err != nil || !ok {
+		return err
+	}
+
+	// Best effort: an election after the reboot is the worst that can happen.
+	if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.ForfeitLeadership(ctx, u.step.Address) }); err != nil {
+		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
+	}
+
+	return nil
+}
+
+// legacyQuiet is how long a node must be seen running, with its old boot ID,
+// before a legacy upgrade counts as never begun. The node starts the sequence
+// within a second of accepting the call.
+const legacyQuiet = 15 * time.Second
+
+// upgradeLegacy asks a node below Talos 1.13 to upgrade itself: it validates,
+// drains, installs and reboots in one call.
+func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
+	if err := u.transferEtcdLeadership(ctx, "upgrade"); err != nil {
+		return err
+	}
+
+	if err := u.recordIntent(ctx, "upgrade"); err != nil {
+		return err
+	}
+
+	u.emitStep(cluster.StepLegacy, u.step.Image)
+
+	u.mayHaveInstalled = true
+	// What was pulled before is in another store than the node installs from.
+	downloaded := u.allowed.hold(cluster.PullTimeout)
+	result, err := u.run.engine.talos.Upgrade(ctx, u.step.Address, u.step.Image, u.run.request.Policy.RebootMode, downloaded)
+
+	downloaded()
+	u.run.coordinator.acted(u.step.Role)
+
+	switch {
+	case err == nil && result.Exit == 0:
+		return u.recordBestEffort(ctx, cluster.PhaseRebooting)
+	case err == nil:
+		return u.awaitLegacyReturn(ctx, &installerError{exit: result.Exit, output: result.Output})
+	case neverRan(err):
+		return errors.Join(err, u.withdrawIntent(ctx))
+	case ctx.Err() != nil:
+		return err
+	case notSent(err):
+		return u.withdrawUnsent(ctx, err)
+	default:
+		return nil
+	}
+}
+
+// awaitLegacyReturn waits for a node whose legacy upgrade failed in the installer: it
+// reboots into its old system by itself, and nothing is armed any more.
+func (u *nodeUpgrade) awaitLegacyReturn(ctx context.Context, failed error) error {
+	result, err := u.awaitReboot(ctx)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+
+	if result == arrived {
+		return nil
+	}
+
+	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
+}
+
+// recordBestEffort records what is known of a node that is on its way down. A single
+// control plane takes the Kubernetes API down with it before that is written. What
+// is lost then is only the difference between an install that never took and a
+// fallback, or that a rollback without any effect is not tried once more.
+func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase) error {
+	kept, end := u.run.engine.recordContext(ctx)
+	defer end()
+
+	bounded, cancel := u.run.engine.clock.WithTimeout(kept, stopGrace)
+	defer cancel()
+
+	err := u.record(bounded, phase)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+
+	u.entry.Phase = phase
+
+	return nil
+}
+
+// resumeLegacy looks at a node whose legacy upgrade may or may not have been
+// accepted. A node that stays in service was never asked: this API leaves
+// nothing armed behind.
+func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
+	since := u.run.engine.clock.Now()
+
+	err := u.run.engine.wait(ctx, u.step.Node, "the legacy upgrade of "+u.step.Node+" to show itself", func(ctx context.Context) (bool, string, error) {
+		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+
+		switch {
+		case err != nil && !cluster.Heals(err):
+			return false, "", err
+		case err == nil && machine.BootID == "":
+			since = u.run.engine.clock.Now()
+
+			return false, bootUnknown, nil
+		case err != nil || machine.BootID != u.entry.BootID || machine.Stage != cluster.StageRunning:
+			return false, "", errStirred
+		}
+
+		u.runs = machine.Talos
+
+		return u.run.engine.clock.Now().Sub(since) >= legacyQuiet, "the node is running as before", nil
+	})
+
+	switch {
+	case err == nil:
+		return notInstalled, nil
+	case errors.Is(err, errStirred):
+		return u.awaitReboot(ctx)
+	default:
+		return arrived, err
+	}
+}
+
+// errStirred ends the watch over a node as soon as it moves.
+var errStirred = errors.New("the node is moving")
+
+// rebootAgain is how long a node may be seen running with its old boot ID
+// before the reboot is asked for again: the request can have been lost. A node
+// that is going down leaves the running stage at once.
+const rebootAgain = time.Minute
+
+// awayAfter is how long a node has not answered before it counts as away.
+const awayAfter = time.Minute
+
+// awaitReboot waits for the node's next boot to finish and tells what it booted.
+func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
+	u.emitStep(cluster.StepReturn, "")
+
+	var (
+		machine  cluster.Machine
+		answered time.Time
+		idle     = u.run.engine.clock.Now()
+	)
+
+	err := u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
+		seen, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+		if err != nil {
+			idle = u.run.engine.clock.Now()
+
+			// One look that failed, or that was cut off because the time is up, says
+			// nothing about the node.
+			if u.run.engine.clock.Now().Sub(answered) > awayAfter {
+				machine = cluster.Machine{}
+			}
+
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		machine, answered = seen, u.run.engine.clock.Now()
+
+		switch machine.BootID {
+		case "":
+			return false, bootUnknown, nil
+		case u.entry.BootID:
+			return u.onOldBoot(ctx, machine, &idle)
+		}
+
+		u.booted = machine.BootID
+
+		return u.bootFinished(machine)
+	})
+	u.runs = machine.Talos
+
+	if errors.Is(err, errNeverBegan) {
+		return notInstalled, nil
+	}
+
+	if err != nil {
+		// One that answers from its new boot has returned, and is not well.
+		returned := machine.BootID != "" && machine.BootID != u.entry.BootID
+		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) && !returned {
+			err = fmt.Errorf("%w: %w", ErrNeverReturned, err)
+		}
+
+		return arrived, err
+	}
+
+	u.run.coordinator.acted(u.step.Role)
+
+	return u.compareBoot(machine)
+}
+
+// bootUnknown is what is seen of a machine that does not tell its boot ID.
+const bootUnknown = "the boot ID could not be read"
+
+// errNeverBegan ends the wait for a legacy upgrade that was never accepted.
+var errNeverBegan = errors.New("the upgrade was never begun")
+
+// onOldBoot handles a node that has not gone down yet.
+func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, idle *time.Time) (bool, string, error) {
+	seen := fmt.Sprintf("still on its old boot, %s", machine.Stage)
+
+	// One that is sent back may never have finished this boot.
+	if machine.Stage != cluster.StageRunning && !(u.returning && machine.Stage == cluster.StageBooting) {
+		*idle = u.run.engine.clock.Now()
+
+		return false, seen, nil
+	}
+
+	if u.run.engine.clock.Now().Sub(*idle) < rebootAgain {
+		return false, seen, nil
+	}
+
+	if machine.UpgradeAPI() == cluster.LegacyAPI && !u.returning {
+		return false, "", errNeverBegan
+	}
+
+	if err := u.awaitGuards(ctx, "reboot"); err != nil {
+		return false, "", err
+	}
+
+	if u.observed.BootID != u.entry.BootID {
+		// It went through its boot while the guards were waited for.
+		return false, seen, nil
+	}
+
+	if !u.reserve() {
+		return false, seen, nil
+	}
+
+	*idle = u.run.engine.clock.Now()
+
+	return false, seen, u.reboot(ctx)
+}
+
+// bootFinished tells whether the machine is done booting and, where it runs a
+// new system, whether that has confirmed itself.
+func (u *nodeUpgrade) bootFinished(machine cluster.Machine) (bool, string, error) {
+	if !machine.Settled() {
+		seen := fmt.Sprintf("on a new boot with Talos %s, %s", machine.Talos, machine.Stage)
+		if len(machine.Unmet) > 0 {
+			seen += "; not yet: " + strings.Join(machine.Unmet, ", ")
+		}
+
+		return false, seen, nil
+	}
+
+	if machine.UpgradePending && machine.Talos.Equal(u.entry.Target) {
+		return false, "the new system has not confirmed itself yet", nil
+	}
+
+	return true, "", nil
+}
+
+// compareBoot compares what the node booted with what it was to boot.
+func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
+	installed := machine.Talos.Equal(u.entry.Target) &&
+		(u.entry.Schematic == "" || machine.Schematic == u.entry.Schematic)
+	unchanged := machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic
+
+	switch {
+	case lostPlatform(u.entry.Platform, machine):
+		return arrived, &platformError{image: u.entry.Image, before: u.entry.Platform, now: machine.Platform}
+	case installed:
+		// Where an earlier run had another target, the next plan goes on from
+		// here.
+		return arrived, nil
+	case unchanged && u.entry.Phase == cluster.PhaseIntent:
+		return notInstalled, nil
+	case unchanged && u.entry.Phase == cluster.PhaseRollingBack:
+		return rolledBack, nil
+	case unchanged:
+		return fellBack, nil
+	case u.entry.Run != u.run.engine.runID:
+		// Somebody gave the node another system in the meantime. Its new boot
+		// proves that nothing is armed; the next plan goes on from what runs.
+		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+			"the node runs Talos %s, which no run of ours installed; its journal entry is closed", machine.Talos)})
+
+		return arrived, nil
+	default:
+		return arrived, fmt.Errorf("the node came back with Talos %s and schematic %q, which is neither the old system nor the one that was installed", machine.Talos, machine.Schematic)
+	}
+}
+
+// lostPlatform tells whether the machine runs on another platform than before.
+func lostPlatform(before string, machine cluster.Machine) bool {
+	return before != "" && machine.Platform != "" && machine.Platform != before
+}
+
+// platformError is a node whose new system is built for another platform.
+type platformError struct {
+	image, before, now string
+}
+
+func (p *platformError) Error() string {
+	return fmt.Sprintf("the node ran on platform %s and came back on %s: %s is built for that, and with it the node does not find what %s gives to its machines, such as its name, its addresses and its disks",
+		p.before, p.now, p.image, p.before)
+}
+
+func (p *platformError) Unwrap() error { return ErrPlatform }
+
+// onOldSystem is what becomes of a node that runs its old system again.
+func (u *nodeUpgrade) onOldSystem(ctx context.Context, result outcome) error {
+	if u.entry.Run != u.run.engine.runID {
+		machine, err := u.awaitBootID(ctx)
+		if err != nil {
+			return err
+		}
+
+		if u.unwanted(machine) {
+			return u.acceptOldSystem(ctx, result, machine)
+		}
+	}
+
+	if result == fellBack {
+		return u.fallback(ctx)
+	}
+
+	// Where an earlier run sent it back, nobody saw it arrive.
+	return u.finishRolledBack(ctx, nil)
+}
+
+// unwanted tells whether what an earlier run installed is not what this one wants:
+// that it did not come up is no failure then.
+func (u *nodeUpgrade) unwanted(machine cluster.Machine) bool {
+	there := u.atTarget(machine) && machine.Talos.Equal(u.run.request.Target.Talos)
+
+	return there || !u.step.Finish && u.step.Image != "" && u.step.Image != u.entry.Image
+}
+
+// acceptOldSystem records that a node runs its old system again and brings it into
+// service, for the next plan to go on from there.
+func (u *nodeUpgrade) acceptOldSystem(ctx context.Context, result outcome, machine cluster.Machine) error {
+	phase := cluster.PhaseFallback
+	if result == rolledBack {
+		phase = cluster.PhaseRolledBack
+	}
+
+	u.returning, u.leftToPlan = false, true
+
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+		"the node did not come up with %s, which an earlier run installed, and runs Talos %s as before", u.entry.Image, machine.Talos)})
+
+	return u.recordOldSystem(ctx, phase, machine.BootID)
+}
+
+// fallback puts a node back into service that returned to its old system, records
+// that, and fails the upgrade.
+func (u *nodeUpgrade) fallback(ctx context.Context) error {
+	machine, err := u.awaitBootID(ctx)
+	if err != nil {
+		return err
+	}
+
+	failed := &fallbackError{image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
+
+	// The node is as good as it was before: nothing is armed any more.
+	return errors.Join(failed, u.recordOldSystem(ctx, cluster.PhaseFallback, machine.BootID))
+}
+
+// recordOldSystem puts a node back into service with its old system and closes its
+// entry of the journal, in this order: whoever finds the entry closed does nothing
+// more for the node.
+func (u *nodeUpgrade) recordOldSystem(ctx context.Context, phase cluster.Phase, bootID string) error {
+	if err := u.awaitServing(ctx); err != nil {
+		return err
+	}
+
+	before := u.entry.BootID
+	u.entry.BootID = bootID
+
+	err := u.record(ctx, phase)
+	if err != nil {
+		u.entry.BootID = before
+	}
+
+	return err
+}
+
+// fallbackError is a node that returned to its old system by itself.
+type fallbackError struct {
+	image, previous, bootID string
+}
+
+func (f *fallbackError) Error() string {
+	return fmt.Sprintf("the node booted %s, did not come up with it and fell back to Talos %s by itself (boot ID %s)", f.image, f.previous, f.bootID)
+}
+
+func (f *fallbackError) Unwrap() error { return ErrFallback }
+
+// giveUp fails an upgrade whose install did not take, however often it was tried.
+func (u *nodeUpgrade) giveUp(ctx context.Context) error {
+	failed := fmt.Errorf("%w: %s: the node runs its old system as before", ErrInstaller, u.untaken(u.entry.Attempt))
+
+	return errors.Join(failed, u.forget(ctx), u.awaitServing(ctx))
+}
+
+// finish brings a node with the right system back into service.
+func (u *nodeUpgrade) finish(ctx context.Context) error {
+	if err := u.awaitServing(ctx); err != nil {
+		return err
+	}
+
+	u.inService = true
+
+	if err := u.syncInstallImage(); err != nil {
+		return err
+	}
+
+	// The node is done, whether that was in time or not.
+	return u.forget(u.untimed)
+}
+
+// awaitServing waits until etcd and Kubernetes have the node back and uncordons it.
+func (u *nodeUpgrade) awaitServing(ctx context.Context) error {
+	if u.step.Role == cluster.ControlPlane {
+		if err := u.awaitEtcd(ctx); err != nil {
+			return err
+		}
+	}
+
+	if err := u.awaitReady(ctx); err != nil {
+		return err
+	}
+
+	if !u.cordoned {
+		return nil
+	}
+
+	u.emitStep(cluster.StepUncordon, "")
+
+	return u.uncordon(ctx)
+}
+
+// awaitEtcd waits until the whole of etcd is healthy with the node in it.
+func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
+	u.emitStep(cluster.StepEtcd, "")
+
+	return u.run.engine.wait(ctx, u.step.Node, "etcd to be healthy with "+u.step.Node, func(ctx context.Context) (bool, string, error) {
+		snapshot, err := u.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		if findings := etcdFindings(snapshot); len(findings) > 0 {
+			return false, findings[0].String(), fatal(findings)
+		}
+
+		return true, "", nil
+	})
+}
+
+// awaitReady waits until Kubernetes reports the node Ready for its present
+// boot: a Ready condition outlives the kubelet that set it by some 40 s.
+func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
+	u.emitStep(cluster.StepReady, "")
+
+	return u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
+		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		nodes, err := u.run.engine.kubernetes.Nodes(ctx)
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		for _, node := range nodes {
+			if node.Name != u.step.Node {
+				continue
+			}
+
+			if node.BootID != "" && node.BootID != machine.BootID {
+				return false, "the kubelet has not registered since the reboot", nil
+			}
+
+			u.ready = node.ReadySince
+			if !node.Ready || u.step.Role != cluster.ControlPlane {
+				return node.Ready, "NotReady: " + node.ReadyReason, nil
+			}
+
+			return u.podsSpeak(ctx, machine)
+		}
+
+		return false, "there is no such Node object", nil
+	})
+}
+
+// podsSpeak wants Kubernetes to say of every static pod of a control plane how it
+// is in this boot: until the kubelet has come to that, their mirrors show them as
+// they were before.
+func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (bool, string, error) {
+	if machine.PodsSince.IsZero() {
+		return false, "it has made no static pods yet", nil
+	}
+
+	pods, err := u.run.engine.kubernetes.ComponentPods(ctx)
+	if err != nil {
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	for _, pod := range pods {
+		if pod.Node != u.step.Node || !pod.Component.Static() {
+			continue
+		}
+
+		if seen := unready(machine, pod); seen != "" {
+			return false, seen, nil
+		}
+	}
+
+	return true, "", nil
+}
+
+// unready says what is wrong with a static pod of a machine; empty where it is Ready
+// and what the machine runs.
+func unready(machine cluster.Machine, pod cluster.ComponentPod) string {
+	why := outdated(machine, pod)
+
+	switch {
+	case why != "":
+		return fmt.Sprintf("its %s: %s", pod.Component, why)
+	case !pod.Ready:
+		return fmt.Sprintf("its %s is not Ready%s", pod.Component, troubled(pod))
+	default:
+		return ""
+	}
+}
+
+// installImagePatience bounds the change of a machine configuration after an
+// upgrade that is done. It is worth some patience and no failure.
+const installImagePatience = 2 * time.Minute
+
+// syncInstallImage has the machine configuration name the image that the node was
+// upgraded with, so that it is not installed with an older one some day. The
+// upgrade is confirmed by then; what keeps this from being done is a warning, and
+// so is a node whose time is used up.
+func (u *nodeUpgrade) syncInstallImage() error {
+	ctx := u.untimed
+	confirmed := u.pending && u.entry.Image != "" && u.runs.Equal(u.entry.Target)
+	if !u.run.request.Policy.SyncInstallImage || !confirmed {
+		return nil
+	}
+
+	u.emitStep(cluster.StepInstallImage, u.entry.Image)
+
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, installImagePatience)
+	defer cancel()
+
+	err := u.run.engine.wait(bounded, u.step.Node, "the installer image of "+u.step.Node+" to be configured", func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
+			return false, seen, err
+		}
+
+		return u.nameInstallImage(ctx)
+	})
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrLeaseLost) {
+		return err
+	}
+
+	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+		"the node runs %s, and its machine configuration could not be made to name it: %v", u.entry.Image, err)})
+
+	return nil
+}
+
+// nameInstallImage changes the configuration once, unless it names the image
+// already or has no place for it.
+func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error) {
+	machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+
+	switch {
+	case err != nil:
+		return false, err.Error(), permanentOnly(err)
+	case machine.Config == nil:
+		return false, "", errors.New("it cannot be read with these credentials")
+	case !machine.Config.Installs, machine.Config.InstallImage == "", machine.Config.InstallImage == u.entry.Image:
+		// One that names no image means Talos' own choice, which is kept.
+		return true, "", nil
+	}
+
+	err = u.run.engine.talos.Configure(ctx, u.step.Address, cluster.ImageChange{
+		Component: cluster.Installer, From: machine.Config.InstallImage, To: u.entry.Image,
+	})
+	if err != nil {
+		// Whoever wrote it in the meantime is looked at with the next try.
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	return true, "", nil
+}
