@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -120,4 +122,129 @@ func (s *slots) empty(settle time.Duration) time.Duration {
 	*s = slots{}
 
 	return took
+}
+
+// measure says how far the two halves are, before anything is scheduled.
+func (p *planner) measure() {
+	talos := cluster.Progress{Managed: !p.target.Talos.IsZero()}
+	kubernetes := cluster.Progress{Managed: !p.target.Kubernetes.IsZero()}
+
+	var lowestTalos, lowestKubernetes certainty
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held {
+			continue
+		}
+
+		talos.Total++
+		kubernetes.Total++
+
+		if talos.Managed && p.arrivedTalos(node) {
+			talos.Done++
+		}
+
+		if kubernetes.Managed && p.arrivedKubernetes(node) && (node.pod.IsZero() || node.pod.Equal(p.target.Kubernetes)) {
+			kubernetes.Done++
+		}
+
+		lowestTalos.add(p.certainTalos(node))
+		lowestKubernetes.add(node.certainKubernetes())
+	}
+
+	talos.Lowest, kubernetes.Lowest = lowestTalos.lowest(), lowestKubernetes.lowest()
+	p.made.Talos, p.made.Kubernetes = talos, kubernetes
+}
+
+// countSteps says how much is left of the two halves.
+func (p *planner) countSteps() {
+	for i := range p.made.Steps {
+		if p.made.Steps[i].Component == "" {
+			p.made.Talos.Steps++
+		} else {
+			p.made.Kubernetes.Steps++
+		}
+	}
+
+	p.made.Kubernetes.Waits = p.waits()
+}
+
+// waits says why Kubernetes has to wait for Talos; empty where it does not. Only
+// what waits for the end of Talos does: a hop of Kubernetes that the matrix wants
+// first goes on at once.
+func (p *planner) waits() string {
+	if len(p.made.Steps) == 0 || !p.made.Kubernetes.Managed || p.made.Steps[0].Component != "" || p.made.Kubernetes.Steps == 0 {
+		return ""
+	}
+
+	if running := p.start.Talos; !p.walk.supports(running, p.target.Kubernetes) {
+		return fmt.Sprintf("Talos %s does not support K8s %s. Upgrade Talos first.", running, p.target.Kubernetes)
+	}
+
+	return "Waiting for Talos upgrade to complete"
+}
+
+// certainty is the lowest of versions of which each has to be known.
+type certainty struct {
+	least   version.Version
+	unknown bool
+}
+
+func (c *certainty) add(known version.Version) {
+	c.least, c.unknown = version.Lowest(c.least, known), c.unknown || known.IsZero()
+}
+
+func (c *certainty) lowest() version.Version {
+	if c.unknown {
+		return version.Version{}
+	}
+
+	return c.least
+}
+
+// certainTalos is the version that may be claimed for the node; zero where none
+// may. A node that is away in its turn counts with what it ran before.
+func (p *planner) certainTalos(node *subject) version.Version {
+	if node.Machine == nil && !p.movable(node) {
+		return version.Version{}
+	}
+
+	return node.talos
+}
+
+// certainKubernetes is the lowest version of any component, running or named;
+// zero where the kubelet or the API server of the node cannot be told.
+func (s *subject) certainKubernetes() version.Version {
+	lowest := s.pod
+
+	for i := range s.parts {
+		t := &s.parts[i]
+		if (t.component == cluster.Kubelet || t.component == cluster.APIServer) && t.running.IsZero() {
+			return version.Version{}
+		}
+
+		lowest = version.Lowest(lowest, t.lowest())
+	}
+
+	return lowest
+}
+
+// arrivedTalos tells whether the node is known to be at the target of Talos.
+func (p *planner) arrivedTalos(node *subject) bool {
+	return node.Machine != nil && !node.unfinished() && p.atTarget(node)
+}
+
+// arrivedKubernetes tells whether the components of the node are known to be at
+// the target of Kubernetes. The pods of kube-proxy are no matter of the node.
+func (p *planner) arrivedKubernetes(node *subject) bool {
+	kubelet, known := node.Versions[cluster.Kubelet]
+	if !known || !kubelet.Equal(p.target.Kubernetes) || node.pod.Compare(p.target.Kubernetes) > 0 {
+		return false
+	}
+
+	return !slices.ContainsFunc(node.parts, func(t part) bool {
+		other := func(v version.Version) bool { return !v.IsZero() && !v.Equal(p.target.Kubernetes) }
+
+		return node.untold(&t) || other(t.running) || other(t.named) || p.wants(node, &t)
+	})
 }

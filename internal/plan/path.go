@@ -4,6 +4,8 @@ package plan
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -133,4 +135,346 @@ func (g *grid) path() ([]State, error) {
 	}
 
 	return states, nil
+}
+
+// Walk is how a way through several release lines is chosen.
+type Walk struct {
+	// Intermediate are versions to walk through, of Talos and of Kubernetes,
+	// instead of the newest known patch of their release lines. Those that lie
+	// on no way have no effect.
+	Intermediate []version.Version
+	// AllowUnknown accepts versions that are newer than the support matrix.
+	AllowUnknown bool
+}
+
+// supports tells whether the pair may run; what is not known is not judged.
+func (w Walk) supports(talos, kubernetes version.Version) bool {
+	if talos.IsZero() || kubernetes.IsZero() {
+		return true
+	}
+
+	return w.tolerates(compat.Supports(talos, kubernetes))
+}
+
+// tolerates tells whether an answer of the matrix stands in the way.
+func (w Walk) tolerates(err error) bool {
+	return err == nil || (w.AllowUnknown && errors.Is(err, compat.ErrNewer))
+}
+
+// legs are the versions of one half on its way, from the first to the last,
+// one for each release line. Without a last version the half stays.
+func (w Walk) legs(axis Axis, from, to version.Version) ([]version.Version, error) {
+	switch order := from.Compare(to); {
+	case to.IsZero(), order == 0:
+		return []version.Version{from}, nil
+	case from.IsZero():
+		return nil, &PathError{
+			Axis: axis, Err: ErrNoStart, Reason: fmt.Sprintf("which %s runs now %v, so no way to %s can be found", axis.name(), ErrNoStart, to),
+			Remedy: fmt.Sprintf("Say which version of %s to start from.", axis.name()),
+		}
+	case order > 0:
+		older := "older than"
+		if to.Core().Equal(from.Core()) {
+			older = "a pre-release that comes before"
+		}
+
+		return nil, &PathError{
+			Axis: axis, Err: ErrDowngrade, Reason: fmt.Sprintf("%s %s is %s %s, which runs, and %v", axis.name(), to, older, from, ErrDowngrade),
+			Remedy: fmt.Sprintf("Ask for %s %s or newer.", axis.name(), from),
+		}
+	case from.Minor().Major != to.Minor().Major:
+		return nil, &PathError{
+			Axis: axis, Err: ErrNoWay,
+			Reason: fmt.Sprintf("%s %s is of another major version than %s, which runs, and %v leads there", axis.name(), to, from, ErrNoWay),
+			Remedy: fmt.Sprintf("Choose a version of %s %d, or use a newer release of this provider.", axis.name(), from.Minor().Major),
+		}
+	}
+
+	if err := w.knows(axis, to); err != nil {
+		return nil, err
+	}
+
+	legs := []version.Version{from}
+
+	// However far the target is, there is an end to what is known and named.
+	var missing []version.Minor
+
+	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= namesMost; minor = minor.Next() {
+		if through, found := w.through(axis, minor); found {
+			legs = append(legs, through)
+		} else {
+			missing = append(missing, minor)
+		}
+	}
+
+	if len(missing) > 0 {
+		return nil, refuseMissing(axis, from, to, missing)
+	}
+
+	return append(legs, to), nil
+}
+
+// refuseMissing names the release lines on the way that have no known release.
+func refuseMissing(axis Axis, from, to version.Version, missing []version.Minor) *PathError {
+	refused := &PathError{Axis: axis, Err: ErrNoRelease}
+
+	lines := "release line " + missing[0].String()
+	refused.Remedy = fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", axis.name(), missing[0])
+
+	if len(missing) > 1 {
+		names := make([]string, 0, namesMost)
+		for _, minor := range missing[:min(len(missing), namesMost)] {
+			names = append(names, minor.String())
+		}
+
+		lines = "release lines " + strings.Join(names, ", ")
+		refused.Remedy = fmt.Sprintf("Name a release of each of them (of %s) in intermediate_versions, or choose a version nearer to what runs.", axis.name())
+	}
+
+	if len(missing) > namesMost {
+		lines += " and more"
+	}
+
+	refused.Reason = fmt.Sprintf("the way from %s %s to %s leads through the %s, of which %v", axis.name(), from, to, lines, ErrNoRelease)
+
+	return refused
+}
+
+// knows refuses a version that is newer than the matrix, unless that is
+// allowed, and a release line that is older than it.
+func (w Walk) knows(axis Axis, to version.Version) error {
+	var err error
+	if axis == Talos {
+		_, err = compat.Find(to.Minor())
+	} else {
+		_, err = compat.TalosMinorsFor(to.Minor())
+	}
+
+	if w.tolerates(err) {
+		return nil
+	}
+
+	refused := &PathError{Axis: axis, Err: err, Reason: err.Error(), Remedy: "Choose a version that the support matrix knows."}
+	if errors.Is(err, compat.ErrNewer) {
+		refused.Remedy = "Choose a version that the support matrix knows, use a newer release of this provider, or set allow_unknown_versions = true."
+	}
+
+	return refused
+}
+
+// through is the version in which a release line is crossed.
+func (w Walk) through(axis Axis, minor version.Minor) (version.Version, bool) {
+	// The release lines of Talos and of Kubernetes are too far apart for one
+	// number to mean both.
+	for _, named := range w.Intermediate {
+		if !named.IsZero() && named.Minor() == minor {
+			return named, true
+		}
+	}
+
+	if axis == Talos {
+		return compat.NewestTalos(minor)
+	}
+
+	return compat.NewestKubernetes(minor)
+}
+
+// refusal says what blocks every way through the grid.
+func (g *grid) refusal() *PathError {
+	lastTalos, lastKubernetes := len(g.talos)-1, len(g.kubernetes)-1
+
+	if !g.allowed[lastTalos][lastKubernetes] {
+		return g.refuseEnd(g.talos[lastTalos], g.kubernetes[lastKubernetes])
+	}
+
+	i, j := g.frontier()
+	at := State{Talos: g.talos[i], Kubernetes: g.kubernetes[j]}
+
+	var blocks []string
+
+	if i < lastTalos {
+		if err := compat.Upgradeable(g.talos[i], g.talos[i+1]); !g.walk.tolerates(err) {
+			blocks = append(blocks, err.Error())
+		} else {
+			blocks = append(blocks, mismatch(g.talos[i+1], g.kubernetes[j]))
+		}
+	}
+
+	if j < lastKubernetes {
+		blocks = append(blocks, mismatch(g.talos[i], g.kubernetes[j+1]))
+	}
+
+	refused := &PathError{
+		Axis: Talos, Err: ErrNoWay,
+		Reason: fmt.Sprintf("%v leads on from %s: %s", ErrNoWay, at, strings.Join(blocks, ", and ")),
+		Remedy: "Bring the cluster to a supported pair of versions first, or choose another target.",
+	}
+
+	if lastKubernetes == 0 {
+		refused.Reason = fmt.Sprintf("%s on the way, %s", strings.Join(blocks, ", and "), g.standing())
+		refused.Remedy = "Bring Kubernetes into that range first, or choose another talos_version."
+	}
+
+	if lastTalos == 0 {
+		refused.Axis = Kubernetes
+	}
+
+	return refused
+}
+
+// refuseEnd says why the two versions at the end do not go together.
+func (g *grid) refuseEnd(talos, kubernetes version.Version) *PathError {
+	err := compat.Supports(talos, kubernetes)
+	refused := &PathError{Axis: Talos, Err: err, Reason: err.Error()}
+
+	if len(g.kubernetes) > 1 {
+		refused.Axis = Kubernetes
+	}
+
+	switch {
+	case errors.Is(err, compat.ErrNewer):
+		refused.Remedy = "Choose versions that the support matrix knows, use a newer release of this provider, or set allow_unknown_versions = true."
+	case errors.Is(err, compat.ErrUnknownMinor):
+		refused.Remedy = "Choose versions that the support matrix knows."
+	case len(g.kubernetes) == 1:
+		refused.Reason = fmt.Sprintf("%s, %s", mismatch(talos, kubernetes), g.standing())
+		refused.Remedy = "Bring Kubernetes into that range first, or choose another talos_version."
+	case len(g.talos) == 1:
+		refused.Reason = fmt.Sprintf("%s, and %s is asked for", mismatch(talos, kubernetes), kubernetes)
+		refused.Remedy = "Choose a kubernetes_version in that range, or set a talos_version that runs it."
+	default:
+		refused.Reason = fmt.Sprintf("%s, and %s is asked for beside it", mismatch(talos, kubernetes), kubernetes)
+		refused.Remedy = "Choose a kubernetes_version in that range, or another talos_version."
+	}
+
+	return refused
+}
+
+// standing says why Kubernetes does not move out of the way.
+func (g *grid) standing() string {
+	if g.unset {
+		return fmt.Sprintf("the cluster runs %s, and kubernetes_version is not set", g.kubernetes[0])
+	}
+
+	return fmt.Sprintf("the cluster runs %s, and kubernetes_version asks for no other", g.kubernetes[0])
+}
+
+// mismatch says in which way a pair is not supported: "Talos 1.14.1 needs
+// Kubernetes 1.32 or newer".
+func mismatch(talos, kubernetes version.Version) string {
+	oldest, newest, err := compat.KubernetesMinors(talos.Minor())
+
+	switch {
+	case err != nil:
+		return err.Error()
+	case kubernetes.Minor().Compare(oldest) < 0:
+		return fmt.Sprintf("Talos %s needs Kubernetes %s or newer", talos, oldest)
+	default:
+		return fmt.Sprintf("Talos %s needs Kubernetes %s or older", talos, newest)
+	}
+}
+
+// frontier is the state farthest along the way that can still be reached.
+func (g *grid) frontier() (farTalos, farKubernetes int) {
+	reached := make([][]bool, len(g.talos))
+
+	for i := range g.talos {
+		reached[i] = make([]bool, len(g.kubernetes))
+
+		for j := range g.kubernetes {
+			fromAbove := i > 0 && reached[i-1][j] && g.replaces(i-1)
+			fromLeft := j > 0 && reached[i][j-1]
+			reached[i][j] = i+j == 0 || (g.allowed[i][j] && (fromAbove || fromLeft))
+
+			if reached[i][j] && i+j > farTalos+farKubernetes {
+				farTalos, farKubernetes = i, j
+			}
+		}
+	}
+
+	return farTalos, farKubernetes
+}
+
+// Axis is the half of a cluster that a hop moves.
+type Axis string
+
+// The halves.
+const (
+	Talos      Axis = "talos"
+	Kubernetes Axis = "kubernetes"
+)
+
+// name is the half as people write it.
+func (a Axis) name() string {
+	if a == Kubernetes {
+		return "Kubernetes"
+	}
+
+	return "Talos"
+}
+
+// State is what a whole cluster runs between two hops. Kubernetes is zero where
+// it is not known.
+type State struct {
+	Talos, Kubernetes version.Version
+}
+
+// String is "Talos 1.13.4, Kubernetes 1.35.2".
+func (s State) String() string {
+	switch {
+	case s.Kubernetes.IsZero():
+		return "Talos " + s.Talos.String()
+	case s.Talos.IsZero():
+		return "Kubernetes " + s.Kubernetes.String()
+	default:
+		return "Talos " + s.Talos.String() + ", Kubernetes " + s.Kubernetes.String()
+	}
+}
+
+// version is what the state says about one half.
+func (s State) version(axis Axis) version.Version {
+	if axis == Kubernetes {
+		return s.Kubernetes
+	}
+
+	return s.Talos
+}
+
+// Hop is one leg of the way: every node, or every component of Kubernetes,
+// moves to the version of its axis in To. Both ends are equal where nodes are
+// only given another image, or back into service.
+type Hop struct {
+	Axis     Axis
+	From, To State
+}
+
+// hopsOf are the hops between the states of a path.
+func hopsOf(states []State) []Hop {
+	var hops []Hop
+
+	for index := 1; index < len(states); index++ {
+		hop := Hop{Axis: Talos, From: states[index-1], To: states[index]}
+		if hop.From.Talos.Equal(hop.To.Talos) {
+			hop.Axis = Kubernetes
+		}
+
+		hops = append(hops, hop)
+	}
+
+	return hops
+}
+
+// spell writes a way out in full: "Talos 1.11.6, Kubernetes 1.33.2 -> Talos
+// 1.12.8 -> Kubernetes 1.34.5 -> Talos 1.13.4".
+func spell(hops []Hop) string {
+	if len(hops) == 0 {
+		return ""
+	}
+
+	legs := []string{hops[0].From.String()}
+	for _, hop := range hops {
+		legs = append(legs, hop.Axis.name()+" "+hop.To.version(hop.Axis).String())
+	}
+
+	return strings.Join(legs, " -> ")
 }

@@ -6,9 +6,12 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -235,4 +238,137 @@ func (p *planner) arrived(node *subject) bool {
 	}
 
 	return p.arrivedKubernetes(node)
+}
+
+// subject is a node with what planning has to know of it again and again.
+type subject struct {
+	*cluster.Node
+
+	// key is the one of the node's entry in the journal.
+	key          string
+	held, canary bool
+	// entry is what the journal knows; open tells that it is unfinished.
+	entry cluster.Entry
+	open  bool
+	// talos is what the node runs. Of a silent node in the middle of its turn
+	// it is what it ran before.
+	talos version.Version
+	// choice is the image of the target, and refused what speaks against it; it
+	// has no reference where that was not accepted.
+	choice  image.Choice
+	refused []error
+	// parts are the components that the node's configuration decides about, pod
+	// is the version of its kube-proxy pod where that counts.
+	parts []part
+	pod   version.Version
+	// digests are the components that lose the digest of their image.
+	digests []cluster.Component
+	// steps counts the turns, moves those of them that install Talos, restarts
+	// those that move a component.
+	steps, moves, restarts int
+}
+
+func (p *planner) look(node *cluster.Node) subject {
+	s := subject{Node: node, key: node.MachineID(), held: p.policy.Holds(node.Name)}
+	s.canary = p.canaries[node.Name] && node.Role == cluster.Worker
+	s.pod = p.proxyPod(node)
+	s.parts = p.partsOf(&s)
+
+	if p.snapshot.Journal != nil {
+		key, entry, found := p.snapshot.Journal.Of(*node)
+		s.key, s.entry, s.open = key, entry, found && entry.Open()
+	}
+
+	if node.Machine == nil {
+		s.talos = s.entry.Previous
+
+		return s
+	}
+
+	s.talos = node.Machine.Talos
+
+	if !s.held && !p.target.Talos.IsZero() {
+		s.choice, s.refused = p.chooseImage(s.installed(), p.target.Talos)
+	}
+
+	return s
+}
+
+// installed is the node as the choice of its image sees it: on the platform that
+// it ran on before a run of ours installed anything.
+func (s *subject) installed() *cluster.Node {
+	if !s.open || s.entry.Platform == "" {
+		return s.Node
+	}
+
+	node, machine := *s.Node, *s.Machine
+	machine.Platform = s.entry.Platform
+	node.Machine = &machine
+
+	return &node
+}
+
+// unfinished tells that a run of ours left the node in the middle of its turn:
+// with an open entry in the journal, or with our cordon.
+func (s *subject) unfinished() bool {
+	return s.open || (s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy != "")
+}
+
+// turns tells whether the node has a turn that moves Talos or finishes one.
+func (s *subject) turns() bool {
+	return s.moves > 0 || (s.steps > 0 && s.unfinished())
+}
+
+// cordonedElsewhere tells that the cordon is not ours, so that it stays.
+func (s *subject) cordonedElsewhere() bool {
+	return s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy == ""
+}
+
+// ahead tells that the node runs a newer Talos than the target.
+func (p *planner) ahead(s *subject) bool {
+	return s.Machine != nil && !p.target.Talos.IsZero() && s.talos.Compare(p.target.Talos) > 0
+}
+
+// movable tells whether Talos can be moved on the node at all: one that does
+// not answer has a turn only when an earlier run left it in the middle of it.
+func (p *planner) movable(s *subject) bool {
+	switch {
+	case s.held, p.target.Talos.IsZero(), p.blocked, p.ahead(s):
+		return false
+	case s.Machine == nil:
+		return s.open
+	default:
+		return !s.talos.IsZero()
+	}
+}
+
+// atTarget is the rule of what counts as done: the version, and the schematic
+// where one is demanded.
+func (p *planner) atTarget(s *subject) bool {
+	if !s.talos.Equal(p.target.Talos) {
+		return false
+	}
+
+	return s.Machine == nil || !s.choice.Demanded || s.Machine.Schematic == s.choice.Schematic
+}
+
+// override is the repository that the configuration names for the node.
+func (p *planner) override(node string) string {
+	if own := p.policy.Images[node]; own != "" {
+		return own
+	}
+
+	return p.target.InstallerImage
+}
+
+// namesMost is how many names a finding lists that may concern all nodes.
+const namesMost = 10
+
+// listed writes names in a row: "a, b, c", and of very many the first alone.
+func listed(names []string) string {
+	if more := len(names) - namesMost; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), more)
+	}
+
+	return strings.Join(names, ", ")
 }

@@ -1,0 +1,726 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// componentOrder is the order in which the parts of Kubernetes move: no part is
+// ever newer than the API servers, and kubelets come last.
+func componentOrder() [5]cluster.Component {
+	return [...]cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy, cluster.Kubelet}
+}
+
+// scheduleComponents gives each component that the hop concerns its turn: one
+// kind on all nodes, then the next. Another image of the same version is a matter
+// of the last hop of Kubernetes.
+func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
+	ordered := p.componentNodes()
+	to := hop.To.Kubernetes
+
+	for _, component := range componentOrder() {
+		for _, node := range ordered {
+			at := slices.IndexFunc(node.parts, func(t part) bool { return t.component == component })
+			if at < 0 {
+				continue
+			}
+
+			part := &node.parts[at]
+			from := part.lowest()
+
+			// What is ahead is refused, and not moved for its image either.
+			demanded := last && p.wants(node, part) && version.Highest(part.running, part.named).Compare(to) <= 0
+
+			if demanded || (!from.IsZero() && p.lags(from, to)) {
+				p.made.Steps = append(p.made.Steps, p.componentStep(node, part, index, to))
+				node.steps++
+				node.restarts++
+			}
+		}
+	}
+}
+
+// componentStep moves the component to the end of the hop, and takes note of
+// that.
+func (p *planner) componentStep(node *subject, t *part, index int, to version.Version) Step {
+	step := Step{
+		Hop: index, Component: t.component, Canary: node.canary && t.component == cluster.Kubelet, Estimate: componentEstimate(t.component, node.talos),
+		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key, From: t.lowest(), To: to, Configured: t.image,
+	}
+
+	// What a node names that does not answer, or does not tell, is not guessed.
+	if node.Machine != nil && node.Machine.Config != nil {
+		choice, err := image.Component(t.image, p.policy.Kubernetes.Images[t.component], string(t.component), to)
+		if err != nil {
+			p.checkComponentImage(node, t, err)
+		}
+
+		if choice.Digest != "" {
+			node.digests = append(node.digests, t.component)
+		}
+
+		step.Image = choice.Reference
+	}
+
+	t.reaches(to, step.Image)
+
+	return step
+}
+
+// lags tells whether a component has a turn in the hop to a version. One whose
+// release line the hop only crosses is spared it.
+func (p *planner) lags(running, to version.Version) bool {
+	if to.Equal(p.target.Kubernetes) {
+		return running.Less(to)
+	}
+
+	return running.Minor().Compare(to.Minor()) < 0
+}
+
+// componentNodes are the nodes in the order in which one kind of component
+// moves: canaries, control planes, workers.
+func (p *planner) componentNodes() []*subject {
+	ordered := make([]*subject, 0, len(p.nodes))
+
+	for i := range p.nodes {
+		if node := &p.nodes[i]; !node.held && (node.Machine != nil || p.movable(node)) {
+			ordered = append(ordered, node)
+		}
+	}
+
+	slices.SortStableFunc(ordered, func(a, b *subject) int {
+		return cmp.Or(
+			falseLast(a.canary, b.canary),
+			falseLast(a.Role == cluster.ControlPlane, b.Role == cluster.ControlPlane),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+
+	return ordered
+}
+
+// part is a component on a node that the machine configuration of the node
+// decides about: it is as far as the lower of what runs and what is named.
+type part struct {
+	component cluster.Component
+	// image is what the machine configuration names, empty where it names
+	// nothing or cannot be read.
+	image string
+	// running is what runs. For kube-proxy, whose pods are moved by the
+	// manifests, it counts only where nothing is named.
+	running version.Version
+	// named is the version that image stands for; zero where it says none.
+	named version.Version
+}
+
+// lowest is what the component is at; zero where nobody can tell.
+func (t *part) lowest() version.Version { return version.Lowest(t.running, t.named) }
+
+// differs tells that what runs is not what the machine configuration names.
+func (t *part) differs() bool {
+	return !t.running.IsZero() && !t.named.IsZero() && !t.running.Equal(t.named)
+}
+
+// untold tells that nobody can say what the component is at. The kube-proxy of a
+// node that names nothing readable is no matter of the node.
+func (s *subject) untold(t *part) bool {
+	return t.lowest().IsZero() && (s.read() || t.component != cluster.Proxy)
+}
+
+// read tells whether the machine configuration of the node could be read.
+func (s *subject) read() bool { return s.Machine != nil && s.Machine.Config != nil }
+
+// reaches moves the component, as a turn does. Without a reference it is not
+// known what is named then.
+func (t *part) reaches(to version.Version, reference string) {
+	t.running, t.named = to, to
+
+	if reference != "" {
+		t.image = reference
+	}
+}
+
+// partsOf are the components of the node, in the order in which they move. What
+// the machine configuration switches off is none, whatever still runs of it.
+func (p *planner) partsOf(s *subject) []part {
+	var config cluster.MachineConfig
+
+	if s.read() {
+		config = *s.Machine.Config
+	}
+
+	ordered := componentOrder()
+	parts := make([]part, 0, len(ordered))
+
+	for _, component := range ordered {
+		if !component.Configured(s.Role) || config.Disabled[component] || (component == cluster.Proxy && p.proxyless) {
+			continue
+		}
+
+		t := part{component: component, image: config.Images[component], running: s.Versions[component]}
+		t.named = namedVersion(t.image)
+
+		switch {
+		case component != cluster.Proxy:
+		case !s.read():
+			// Nobody knows what the node names, and its pod may be left behind on
+			// purpose.
+			t.running = s.pod
+		case !t.named.IsZero():
+			t.running = version.Version{}
+		}
+
+		parts = append(parts, t)
+	}
+
+	return parts
+}
+
+// namedVersion is the version of an image; zero where its tag is none, as that of
+// "stable", and what runs has to be enough.
+func namedVersion(reference string) version.Version {
+	_, tag, err := image.Split(reference)
+	if err != nil {
+		return version.Version{}
+	}
+
+	named, err := image.TagVersion(tag)
+	if err != nil {
+		return version.Version{}
+	}
+
+	return named
+}
+
+// wants tells whether the configuration demands another repository for the
+// component than the machine configuration names.
+func (p *planner) wants(node *subject, t *part) bool {
+	wanted := p.policy.Kubernetes.Images[t.component]
+	if wanted == "" || p.target.Kubernetes.IsZero() || node.Machine == nil || node.Machine.Config == nil {
+		return false
+	}
+
+	if t.image == "" {
+		return !image.SameRepository(image.DefaultComponent(string(t.component)), wanted)
+	}
+
+	return !image.SameRepository(t.image, wanted)
+}
+
+// checkComponentImage says why no image can be chosen for a component.
+func (p *planner) checkComponentImage(node *subject, t *part, refused error) {
+	override := p.policy.Kubernetes.Images[t.component]
+	finding := cluster.Finding{
+		Check: cluster.CheckComponentImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(t.component), Err: refused,
+		Found:  refused.Error(),
+		Remedy: "Name a registry, a path and a name, without a tag.",
+	}
+
+	// What a node names is at fault only where nothing replaces it.
+	_, err := image.ParseRepository(override)
+	if override == "" || err == nil {
+		finding.Node = node.Name
+		field := fieldOf(node.Machine, t.component)
+		finding.Found = fmt.Sprintf("%s in the machine configuration: %s", field, finding.Found)
+		finding.Remedy = fmt.Sprintf("Correct %s of this node (talosctl -n %s edit machineconfig), or set the repository here.", field, node.Address)
+	}
+
+	// A component has a turn in each hop, and an override is of all nodes.
+	said := func(f cluster.Finding) bool { return f.Node == finding.Node && slices.Equal(f.Within, finding.Within) }
+	if !slices.ContainsFunc(p.made.Findings, said) {
+		p.find(finding)
+	}
+}
+
+// checkProxyImage refuses an image for what Talos does not manage.
+func (p *planner) checkProxyImage() {
+	if !p.proxyless || p.policy.Kubernetes.Images[cluster.Proxy] == "" {
+		return
+	}
+
+	p.find(cluster.Finding{
+		Check: cluster.CheckComponentImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(cluster.Proxy),
+		Found:  "kube-proxy is disabled in the machine configuration of every control plane" + p.thatIsNotHeld() + ", so this image would be used nowhere",
+		Remedy: "Leave it out, or enable kube-proxy (" + p.proxySwitch() + ") first.",
+	})
+}
+
+// thatIsNotHeld narrows "every control plane" where some are left alone.
+func (p *planner) thatIsNotHeld() string {
+	for i := range p.nodes {
+		if node := &p.nodes[i]; node.held && node.Role == cluster.ControlPlane && !allHeld(p.snapshot, p.policy) {
+			return " that is not held"
+		}
+	}
+
+	return ""
+}
+
+// checkUntold refuses to move Kubernetes past components of which nobody can say
+// how old they are.
+func (p *planner) checkUntold() {
+	if p.target.Kubernetes.IsZero() {
+		return
+	}
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held || node.Machine == nil {
+			continue
+		}
+
+		var untold, paths, bare []string
+
+		for j := range node.parts {
+			t := &node.parts[j]
+			if !node.untold(t) {
+				continue
+			}
+
+			named := "no image is named"
+			if t.image != "" {
+				named = "image " + t.image
+			}
+
+			untold = append(untold, fmt.Sprintf("%s (%s)", t.component, named))
+			paths = append(paths, fieldOf(node.Machine, t.component))
+			bare = append(bare, string(t.component))
+		}
+
+		if len(untold) == 0 {
+			continue
+		}
+
+		if !node.read() {
+			p.find(p.unread(node, bare))
+
+			continue
+		}
+
+		p.find(cluster.Finding{
+			Check: cluster.CheckComponentImages, Severity: cluster.Observed, Unknown: true, Node: node.Name,
+			Found: fmt.Sprintf("the version of %s cannot be told, neither from what runs nor from the machine configuration, and nothing may overtake it unseen", strings.Join(untold, ", ")),
+			Remedy: fmt.Sprintf("Name an image with a version tag in %s (talosctl -n %s edit machineconfig), or wait until it runs.",
+				strings.Join(paths, ", "), node.Address),
+		})
+	}
+}
+
+// unread says of components of a node that nobody can tell how old they are:
+// Kubernetes does not, and the machine configuration is not shown.
+func (p *planner) unread(node *subject, components []string) cluster.Finding {
+	roles := "these credentials"
+	if len(p.snapshot.Roles) > 0 {
+		roles += " (" + listed(p.snapshot.Roles) + ")"
+	}
+
+	return cluster.Finding{
+		Check: cluster.CheckComponentImages, Severity: cluster.Observed, Unknown: true, Node: node.Name, Err: p.snapshot.KubernetesError,
+		Found: fmt.Sprintf("the version of %s cannot be told: Kubernetes does not tell what runs, and the node does not show its machine configuration to %s",
+			strings.Join(components, ", "), roles),
+		Remedy: "Set kubeconfig in the provider block, so that Kubernetes tells, or use a talosconfig with the role " + adminRole + ", which an upgrade needs anyway.",
+	}
+}
+
+// checkAgreement names the nodes on which something else runs than the machine
+// configuration names. The pods of kube-proxy follow it only with a sync, and
+// that is no contradiction.
+func (p *planner) checkAgreement() {
+	var (
+		names []string
+		one   []string
+	)
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held {
+			continue
+		}
+
+		var differing []string
+
+		for j := range node.parts {
+			if t := &node.parts[j]; t.differs() && !p.beyond(t) {
+				differing = append(differing, fmt.Sprintf("%s runs %s while the machine configuration names %s", t.component, t.running, t.named))
+			}
+		}
+
+		if len(differing) > 0 {
+			names, one = append(names, node.Name), differing
+		}
+	}
+
+	finding := cluster.Finding{Check: cluster.CheckComponentImages, Severity: cluster.Advice, Remedy: p.agreementRemedy()}
+
+	switch len(names) {
+	case 0:
+		return
+	case 1:
+		finding.Node = names[0]
+		finding.Found = strings.Join(one, ", ") + "; the lower of both is what the node counts with"
+	default:
+		finding.Found = fmt.Sprintf("components run other versions than the machine configuration names on %s; the lower of both is what a node counts with", listed(names))
+	}
+
+	p.find(finding)
+}
+
+// beyond tells that the component is ahead of the target, which is a finding of
+// its own.
+func (p *planner) beyond(t *part) bool {
+	return !p.target.Kubernetes.IsZero() && version.Highest(t.running, t.named).Compare(p.target.Kubernetes) > 0
+}
+
+func (p *planner) agreementRemedy() string {
+	if p.target.Kubernetes.IsZero() {
+		return "Restart what does not follow its configuration, or correct the configuration; a reboot starts what it names."
+	}
+
+	return fmt.Sprintf("An apply brings both to %s.", p.target.Kubernetes)
+}
+
+// checkDigests names the nodes whose configuration pins an image by its digest:
+// the tag alone is named afterwards.
+func (p *planner) checkDigests() {
+	var names, components []string
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if len(node.digests) == 0 {
+			continue
+		}
+
+		names = append(names, node.Name)
+
+		for _, component := range node.digests {
+			if !slices.Contains(components, string(component)) {
+				components = append(components, string(component))
+			}
+		}
+	}
+
+	if len(names) == 0 {
+		return
+	}
+
+	finding := cluster.Finding{
+		Check: cluster.CheckComponentImages, Severity: cluster.Advice,
+		Found:  fmt.Sprintf("the machine configuration names the image of %s with a digest on %s, which is of the present version and is left out", strings.Join(components, ", "), listed(names)),
+		Remedy: "Add the digest of the new image afterwards if it is to be pinned by it.",
+	}
+
+	if len(names) == 1 {
+		finding.Node = names[0]
+		finding.Found = fmt.Sprintf("the machine configuration names the image of %s with a digest, which is of the present version and is left out", strings.Join(components, ", "))
+	}
+
+	p.find(finding)
+}
+
+// below is a target that is older than what runs. A suffix that people take for
+// a variant, such as -slim, makes it that: it is explained.
+func below(target, running version.Version) string {
+	if target.Core().Equal(running.Core()) {
+		return fmt.Sprintf("%s (a pre-release, which comes before %s)", target, target.Core())
+	}
+
+	return target.String()
+}
+
+// checkComponentsAhead refuses a target below what runs, and below what machine
+// configurations name, which runs soon. All nodes are one finding, because a
+// target that is too low concerns them all.
+func (p *planner) checkComponentsAhead(highest version.Version) {
+	if p.target.Kubernetes.IsZero() {
+		return
+	}
+
+	var running, named []ahead
+
+	nodes := map[string]bool{}
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		if node.held {
+			continue
+		}
+
+		if found := p.newerRunning(node); len(found.components) > 0 {
+			running, nodes[node.Name] = append(running, found), true
+		}
+
+		if found := p.newerNamed(node); len(found.components) > 0 {
+			named, nodes[node.Name] = append(named, found), true
+		}
+	}
+
+	if len(nodes) == 0 {
+		return
+	}
+
+	finding := cluster.Finding{
+		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeKubernetes,
+		Remedy: fmt.Sprintf("Set kubernetes_version to %s or newer.", highest),
+	}
+
+	if len(running) == 0 {
+		finding.Remedy = fmt.Sprintf("Set kubernetes_version to %s or newer, or correct the machine configuration.", highest)
+	}
+
+	var seen []string
+
+	if len(nodes) == 1 {
+		for name := range nodes {
+			finding.Node = name
+		}
+
+		seen = append(aheadOfOne("the node runs", running), aheadOfOne("the machine configuration names", named)...)
+	} else {
+		seen = append(aheadOfMany("Kubernetes up to %s runs on %s", running), aheadOfMany("the machine configuration names Kubernetes up to %s on %s", named)...)
+	}
+
+	finding.Found = fmt.Sprintf("%s, newer than the target %s, and downgrades are not done", strings.Join(seen, ", and "), below(p.target.Kubernetes, highest))
+	p.find(finding)
+}
+
+// ahead is what of a node is newer than the target.
+type ahead struct {
+	node       string
+	components []string
+	highest    version.Version
+}
+
+func (a *ahead) note(component cluster.Component, v version.Version) {
+	a.components = append(a.components, fmt.Sprintf("%s %s", component, v))
+	a.highest = version.Highest(a.highest, v)
+}
+
+// newerRunning are the components of the node that run a newer version than the
+// target.
+func (p *planner) newerRunning(node *subject) ahead {
+	found := ahead{node: node.Name}
+
+	for _, component := range cluster.Components(node.Role) {
+		if disables(node.Node, component) {
+			continue
+		}
+
+		running := node.Versions[component]
+		if component == cluster.Proxy && running.Compare(node.pod) != 0 && !node.unnamed(component) {
+			// Its pods do not count.
+			continue
+		}
+
+		if running.Compare(p.target.Kubernetes) > 0 {
+			found.note(component, running)
+		}
+	}
+
+	return found
+}
+
+// unnamed tells that nothing is named for the component, so that what runs has
+// to tell its version.
+func (s *subject) unnamed(component cluster.Component) bool {
+	for i := range s.parts {
+		if s.parts[i].component == component {
+			return s.parts[i].named.IsZero()
+		}
+	}
+
+	return false
+}
+
+// newerNamed are the components for which the machine configuration of the node
+// names a newer version than the target, while they do not run a newer one.
+func (p *planner) newerNamed(node *subject) ahead {
+	found := ahead{node: node.Name}
+
+	for i := range node.parts {
+		t := &node.parts[i]
+
+		runs := t.running
+		if t.component == cluster.Proxy {
+			runs = version.Highest(runs, node.pod)
+		}
+
+		if t.named.Compare(p.target.Kubernetes) > 0 && runs.Compare(p.target.Kubernetes) <= 0 {
+			found.note(t.component, t.named)
+		}
+	}
+
+	return found
+}
+
+func aheadOfOne(says string, found []ahead) []string {
+	if len(found) == 0 {
+		return nil
+	}
+
+	return []string{says + " " + strings.Join(found[0].components, ", ")}
+}
+
+func aheadOfMany(format string, found []ahead) []string {
+	if len(found) == 0 {
+		return nil
+	}
+
+	var highest version.Version
+
+	names := make([]string, 0, len(found))
+	for i := range found {
+		names = append(names, found[i].node)
+		highest = version.Highest(highest, found[i].highest)
+	}
+
+	return []string{fmt.Sprintf(format, highest, listed(names))}
+}
+
+// checkPins refuses an upgrade that would move Kubernetes components along:
+// what the machine configuration leaves unset follows the Talos version. What an
+// earlier hop of Kubernetes sets is none of that.
+func checkPins(node *subject) (cluster.Finding, bool) {
+	if node.Machine.Config == nil {
+		return cluster.Finding{}, false
+	}
+
+	var (
+		unset []string
+		pins  []part
+	)
+
+	// As people list them: the kubelet, which every node has, first.
+	for _, component := range cluster.Components(node.Role) {
+		for i := range node.parts {
+			if t := &node.parts[i]; t.component == component && t.image == "" {
+				unset, pins = append(unset, string(component)), append(pins, *t)
+			}
+		}
+	}
+
+	if len(unset) == 0 {
+		return cluster.Finding{}, false
+	}
+
+	return cluster.Finding{
+		Check: cluster.CheckComponentImages, Severity: cluster.Observed, Node: node.Name,
+		Found:  fmt.Sprintf("the machine configuration does not pin the image of %s, so it would move to the default of the new Talos version during the upgrade, kubelets before API servers", strings.Join(unset, ", ")),
+		Remedy: pinRemedy(node, pins),
+	}, true
+}
+
+// pinRemedy is the command that pins what runs on the node.
+func pinRemedy(node *subject, pins []part) string {
+	named := map[cluster.Component]string{}
+	fields := make([]string, 0, len(pins))
+
+	for i := range pins {
+		fields = append(fields, fieldOf(node.Machine, pins[i].component))
+
+		if !pins[i].running.IsZero() {
+			named[pins[i].component] = image.DefaultComponent(string(pins[i].component)) + ":" + pins[i].running.Tag()
+		}
+	}
+
+	if len(named) == 0 {
+		return fmt.Sprintf("Pin what is to run in the machine configuration (%s), with talosctl -n %s patch machineconfig.", strings.Join(fields, ", "), node.Address)
+	}
+
+	return fmt.Sprintf("Pin what runs: talosctl -n %s patch machineconfig %s. It restarts nothing that runs these images already; each node named by this check needs a command of its own.",
+		node.Address, patchOf(node, named))
+}
+
+// patchOf are the arguments with which talosctl has the machine configuration of
+// the node name images, in JSON: a patch for what v1alpha1 names, and one for each
+// document that it has.
+func patchOf(node *subject, named map[cluster.Component]string) string {
+	var sections, patches []string
+
+	for _, section := range []string{"machine", "cluster"} {
+		var fields []string
+
+		for _, component := range cluster.Components(node.Role) {
+			name, within := strings.CutPrefix(strings.TrimSuffix(pathOf(component), ".image"), section+".")
+			if !within || named[component] == "" || documentOf(node.Machine, component) != "" {
+				continue
+			}
+
+			// Neither names nor versions hold anything that JSON escapes.
+			fields = append(fields, fmt.Sprintf(`%q:{"image":%q}`, name, named[component]))
+		}
+
+		if len(fields) > 0 {
+			sections = append(sections, fmt.Sprintf(`%q:{%s}`, section, strings.Join(fields, ",")))
+		}
+	}
+
+	if len(sections) > 0 {
+		patches = append(patches, "{"+strings.Join(sections, ",")+"}")
+	}
+
+	for _, component := range cluster.Components(node.Role) {
+		if kind := documentOf(node.Machine, component); kind != "" && named[component] != "" {
+			patches = append(patches, fmt.Sprintf(`{"apiVersion":"v1alpha1","kind":%q,"image":%q}`, kind, named[component]))
+		}
+	}
+
+	return "--patch '" + strings.Join(patches, "' --patch '") + "'"
+}
+
+// fieldOf is where the machine configuration that a node has names the image of a
+// component, or would.
+func fieldOf(machine *cluster.Machine, component cluster.Component) string {
+	kind := documentOf(machine, component)
+
+	switch {
+	case kind != "" && component == cluster.Installer:
+		return inDocument("installer.image", kind)
+	case kind != "":
+		return inDocument("image", kind)
+	default:
+		return pathOf(component)
+	}
+}
+
+// documentOf is the kind of the document that names the image of a component in
+// place of v1alpha1; empty where there is none.
+func documentOf(machine *cluster.Machine, component cluster.Component) string {
+	if machine == nil || machine.Config == nil {
+		return ""
+	}
+
+	return machine.Config.Documents[component]
+}
+
+// inDocument names a field of a document as v1alpha1 names its own.
+func inDocument(field, kind string) string { return kind + "." + field }
+
+// pathOf is where v1alpha1 names the image of the component.
+func pathOf(component cluster.Component) string {
+	switch component {
+	case cluster.Kubelet:
+		return "machine.kubelet.image"
+	case cluster.APIServer:
+		return "cluster.apiServer.image"
+	case cluster.ControllerManager:
+		return "cluster.controllerManager.image"
+	case cluster.Scheduler:
+		return "cluster.scheduler.image"
+	case cluster.Proxy:
+		return "cluster.proxy.image"
+	case cluster.Installer:
+		return "machine.install.image"
+	case cluster.Manifests:
+		return ""
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// schedule gives every node its turns, hop by hop.
+func (p *planner) schedule() {
+	last := map[Axis]int{}
+
+	for index, hop := range p.made.Hops {
+		last[hop.Axis] = index
+	}
+
+	p.made.Steps = make([]Step, 0, len(p.nodes)*len(p.made.Hops))
+
+	for index, hop := range p.made.Hops {
+		switch {
+		case hop.Axis == Talos:
+			p.scheduleTalos(index, hop, index == last[Talos])
+		case index == 0:
+			p.scheduleUnfinished()
+
+			fallthrough
+		default:
+			p.scheduleComponents(index, hop, index == last[Kubernetes])
+		}
+
+		p.scheduleManifests(index, hop)
+	}
+
+	p.scheduleSync()
+	p.dropSync()
+
+	if len(p.made.Steps) == 0 {
+		p.made.Steps = nil
+	}
+}
+
+// scheduleTalos gives each node that the hop concerns its turn.
+func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
+	for _, node := range p.order(index) {
+		switch {
+		case p.concerns(node, hop, last):
+			p.made.Steps = append(p.made.Steps, p.talosStep(node, index, hop, last))
+			node.moves++
+		case index == 0 && node.unfinished():
+			p.made.Steps = append(p.made.Steps, p.unfinishedStep(node))
+		default:
+			continue
+		}
+
+		node.steps++
+	}
+}
+
+// concerns tells whether the node has a turn in the hop. A node whose release
+// line the hop only crosses is spared the reboot.
+func (p *planner) concerns(node *subject, hop Hop, last bool) bool {
+	if last {
+		return node.talos.Compare(hop.To.Talos) <= 0 && !p.atTarget(node)
+	}
+
+	return node.talos.Minor().Compare(hop.To.Talos.Minor()) < 0
+}
+
+// talosStep moves the node to the end of the hop, and takes note of that.
+func (p *planner) talosStep(node *subject, index int, hop Hop, last bool) Step {
+	step := Step{
+		Hop: index, Canary: node.canary, Estimate: turnEstimate,
+		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
+		From: node.talos, To: hop.To.Talos, Finish: node.steps == 0 && node.unfinished(),
+	}
+
+	switch {
+	case node.Machine == nil && step.Finish:
+		step.Image = node.entry.Image
+	case node.Machine == nil:
+		// Nothing better is known until the node answers again.
+		running := cluster.Machine{Schematic: node.entry.PreviousSchematic, Platform: node.entry.Platform, Config: &cluster.MachineConfig{InstallImage: node.entry.Image}}
+		choice, _ := p.chooseImage(&cluster.Node{Name: node.Name, Machine: &running}, step.To)
+		step.Image, step.API = choice.Reference, cluster.Machine{Talos: step.From}.UpgradeAPI()
+	default:
+		choice := node.choice
+		if !last {
+			// What speaks against the last one is a finding, and it says the same.
+			choice, _ = p.chooseImage(node.installed(), step.To)
+		}
+
+		step.Image, step.Schematic, step.Demanded = choice.Reference, choice.Schematic, choice.Demanded
+		step.API = cluster.Machine{Talos: step.From}.UpgradeAPI()
+
+		p.checkStep(node, step)
+	}
+
+	node.talos = step.To
+
+	return step
+}
+
+// scheduleUnfinished puts what an earlier run left before a hop of Kubernetes.
+func (p *planner) scheduleUnfinished() {
+	for _, node := range p.order(0) {
+		if node.unfinished() {
+			p.made.Steps = append(p.made.Steps, p.unfinishedStep(node))
+			node.steps++
+		}
+	}
+}
+
+// unfinishedStep brings a node back into service that has nothing to move in
+// this hop.
+func (p *planner) unfinishedStep(node *subject) Step {
+	step := Step{
+		Canary: node.canary, Estimate: returnEstimate,
+		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
+		From: node.talos, To: node.talos, Finish: true,
+	}
+
+	if node.Machine == nil {
+		step.Image = node.entry.Image
+		if !node.entry.Target.IsZero() {
+			step.To, node.talos = node.entry.Target, node.entry.Target
+		}
+
+		return step
+	}
+
+	step.Done, step.API = true, node.Machine.UpgradeAPI()
+
+	if p.atTarget(node) {
+		step.Image, step.Schematic, step.Demanded = node.choice.Reference, node.choice.Schematic, node.choice.Demanded
+	}
+
+	return step
+}
+
+// order is the order in which the nodes have their turns in a hop of Talos. What
+// an earlier run left unfinished comes first, because nothing else may be
+// disturbed before it is whole: of that, what does not answer comes last, so
+// that it keeps nothing else from being finished, and what is in service still
+// comes after what is not. Then the canaries; then, within the demanded
+// order of roles, the nodes that are unavailable anyway, because they cost
+// nothing.
+func (p *planner) order(hop int) []*subject {
+	first := cluster.Worker
+	if p.policy.Order == cluster.ControlPlanesFirst {
+		first = cluster.ControlPlane
+	}
+
+	ordered := make([]*subject, 0, len(p.nodes))
+
+	for i := range p.nodes {
+		if node := &p.nodes[i]; p.movable(node) {
+			ordered = append(ordered, node)
+		}
+	}
+
+	slices.SortStableFunc(ordered, func(a, b *subject) int {
+		return cmp.Or(
+			falseLast(hop == 0 && a.unfinished(), hop == 0 && b.unfinished()),
+			falseLast(hop == 0 && a.stranded(), hop == 0 && b.stranded()),
+			falseLast(hop == 0 && a.unfinished() && a.Machine != nil, hop == 0 && b.unfinished() && b.Machine != nil),
+			falseLast(a.canary, b.canary),
+			falseLast(a.Role == first, b.Role == first),
+			falseLast(a.unavailable(), b.unavailable()),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+
+	return ordered
+}
+
+// stranded tells that an earlier run left the node unfinished and out of
+// service, and that it answers.
+func (s *subject) stranded() bool { return s.unfinished() && s.Machine != nil && !s.Available() }
+
+// unavailable tells whether the node will be so when its turn in this hop
+// comes: whoever had a turn is back in service, except under a cordon that is
+// not ours or where Kubernetes does not know it.
+func (s *subject) unavailable() bool {
+	if s.turns() {
+		return s.Kube == nil || s.cordonedElsewhere()
+	}
+
+	return !s.Available()
+}
+
+func falseLast(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// checkBudget refuses a roll that would stand still because the budget of
+// unavailable workers is spent by some that are not brought back in time: not
+// by the roll at all, or only after others had their turn. It tells whether it did.
+func (p *planner) checkBudget() (refused bool) {
+	workers := make(map[string]*subject, len(p.nodes))
+	// passed are the workers that had their turn.
+	passed := make(map[string]bool, len(p.nodes))
+
+	for i := range p.nodes {
+		if node := &p.nodes[i]; node.Role == cluster.Worker {
+			workers[node.Name] = node
+		}
+	}
+
+	for first := 0; first < len(p.made.Steps); {
+		stage := p.stage(first)
+		first += len(stage)
+		costs := false
+
+		for i := range stage {
+			node := workers[stage[i].Node]
+			if node == nil || stage[i].Component != "" {
+				continue
+			}
+
+			if !stage[i].Finish {
+				costs = costs || node.Available() || (passed[node.Name] && !node.cordonedElsewhere())
+			}
+
+			passed[node.Name] = true
+		}
+
+		if !costs {
+			continue
+		}
+
+		if spent, remedy := p.spent(passed); len(spent) >= p.made.Budget {
+			p.find(cluster.Finding{
+				Check: cluster.CheckNodesReady, Severity: cluster.Observed,
+				Found: fmt.Sprintf("max_unavailable = %s of %d workers is %d, and that is taken up by %s",
+					p.policy.MaxUnavailable, len(workers), p.made.Budget, listed(spent)),
+				Remedy: remedy,
+			})
+
+			return true
+		}
+	}
+
+	return false
+}
+
+// stage are the steps from the first on among which the unavailable workers may
+// go before the others: of one hop, and canaries apart from the rest.
+func (p *planner) stage(first int) []Step {
+	steps := p.made.Steps[first:]
+
+	for i := range steps {
+		if steps[i].Hop != steps[0].Hop || steps[i].Finish != steps[0].Finish || steps[i].Canary != steps[0].Canary {
+			return steps[:i]
+		}
+	}
+
+	return steps
+}
+
+// spent are the workers that are unavailable and stay so, under a cordon that is
+// not ours or because they have had no turn, and what brings them back.
+func (p *planner) spent(passed map[string]bool) (spent []string, remedy string) {
+	// Each kind of them has a way back of its own.
+	var cordoned, ours, unready bool
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+
+		switch {
+		case node.Role != cluster.Worker, node.Kube == nil, node.Available():
+		case node.cordonedElsewhere():
+			spent, cordoned = append(spent, node.Name+" (cordoned)"), true
+			unready = unready || !node.Kube.Ready
+		case node.Kube.Unschedulable && !passed[node.Name]:
+			spent, ours = append(spent, node.Name+" (cordoned by an earlier run)"), true
+		case !passed[node.Name]:
+			spent, unready = append(spent, node.Name+" (not ready)"), true
+		}
+	}
+
+	var ways []string
+
+	if cordoned {
+		ways = append(ways, "take their cordons away (kubectl uncordon)")
+	}
+
+	if ours {
+		ways = append(ways, "let an apply finish what an earlier run began")
+	}
+
+	if unready {
+		ways = append(ways, "bring back those that are not ready (kubectl describe node) or remove them from the cluster")
+	}
+
+	if SparesOne(p.snapshot) {
+		ways = append(ways, "raise max_unavailable")
+	}
+
+	if last := len(ways) - 1; last > 0 {
+		ways[last] = "or " + ways[last]
+	}
+
+	remedy = strings.Join(ways, ", ") + "."
+
+	return spent, strings.ToUpper(remedy[:1]) + remedy[1:]
+}
+
+// SparesOne tells whether one node more may go out of service without the last one
+// that takes pods: only then is a larger max_unavailable safe. Those that a run of
+// ours has cordoned come back by themselves.
+func SparesOne(snapshot cluster.Snapshot) bool {
+	takes := 0
+
+	for i := range snapshot.Nodes {
+		if node := &snapshot.Nodes[i]; !node.Gone && node.Kube != nil && node.Kube.Ready && takesPods(node) {
+			takes++
+		}
+	}
+
+	return takes > 1
+}
+
+// takesPods tells whether pods can be scheduled on the node, now or when a run of
+// ours is done with it.
+func takesPods(node *cluster.Node) bool {
+	return !node.Kube.ExcludesWorkloads && (!node.Kube.Unschedulable || node.Kube.CordonedBy != "")
+}
+
+// checkRoom refuses a roll that would take the only node out of service that takes
+// pods, where somebody has cordoned the others: its pods would have nowhere to go.
+// Where no other could take any, as in a cluster of one worker, that cannot be helped.
+func (p *planner) checkRoom() {
+	if !p.policy.Drain.Enabled {
+		return
+	}
+
+	var (
+		only     *subject
+		cordoned []string
+	)
+
+	for i := range p.nodes {
+		node := &p.nodes[i]
+
+		switch {
+		case node.Kube == nil, node.Kube.ExcludesWorkloads:
+		case !takesPods(node.Node):
+			// To lift the cordon of one that is not Ready would not help.
+			if node.Kube.Ready {
+				cordoned = append(cordoned, node.Name)
+			}
+		case only != nil:
+			return
+		default:
+			only = node
+		}
+	}
+
+	if only == nil || !only.Kube.Ready || len(cordoned) == 0 || only.moves == 0 || only.unfinished() {
+		return
+	}
+
+	p.find(cluster.Finding{
+		Check: cluster.CheckDrain, Severity: cluster.Observed, Node: only.Name,
+		Found:  "it is the only node that takes pods, and while it is upgraded they would have nowhere to go; cordoned by somebody else: " + listed(cordoned),
+		Remedy: "Take a cordon away (kubectl uncordon), or add a node that takes pods.",
+	})
+}
+
+// Startable are the steps, in order, that may begin now, beside the busy ones:
+// those whose turn has begun and has not ended. The snapshot is the one the
+// plan was made from; a busy node may still have steps in it, or none any more.
+//
+// What an earlier run left unfinished begins alone and before all else. Control
+// planes, manifests and all components but the kubelets of workers move one at a
+// time with nothing beside them. Workers move beside workers of the same hop, and
+// their kubelets beside kubelets, canaries before the others, for as long as the
+// budget of their kind allows: one that is unavailable anyway costs nothing.
+// Behind a canary that had its turn and is not in service nothing begins.
+func (p Plan) Startable(snapshot cluster.Snapshot, busy []Step) []Step {
+	if len(p.Steps) == 0 {
+		return nil
+	}
+
+	if len(busy) > 0 && slices.ContainsFunc(busy, func(s Step) bool { return !s.parallel() }) {
+		return nil
+	}
+
+	first := p.firstIdle(busy)
+	if first < 0 {
+		return nil
+	}
+
+	kubelets := p.Steps[first].Component == cluster.Kubelet
+	free := newSlotPlan(snapshot, p.slotsFor(&p.Steps[first]), busy, kubelets)
+	started := p.fill(free, busy)
+
+	// A kubelet is restarted in no time, and waiting would bring nobody back: one
+	// always goes on.
+	if kubelets && len(started)+len(busy) == 0 && p.Steps[first].parallel() {
+		return p.Steps[first : first+1]
+	}
+
+	return started
+}
+
+// firstIdle is the index of the first step of a node that is not busy; negative
+// where there is none.
+func (p Plan) firstIdle(busy []Step) int {
+	return slices.IndexFunc(p.Steps, func(step Step) bool {
+		return !slices.ContainsFunc(busy, func(s Step) bool { return s.Node == step.Node })
+	})
+}
+
+// fill starts steps of the first hop for as long as there are slots.
+func (p Plan) fill(free *slotPlan, busy []Step) []Step {
+	var started []Step
+
+	canaries := slices.ContainsFunc(busy, func(s Step) bool { return s.Canary })
+
+	// waiting tells that a worker found no slot: what goes alone waits behind it.
+	waiting := false
+
+	for i := range p.Steps {
+		step := p.Steps[i]
+		if step.Hop != p.Steps[0].Hop {
+			break
+		}
+
+		// A pending canary holds back the others even while its node is busy.
+		canaries = canaries || step.Canary
+
+		switch {
+		case free.busy[step.Node]:
+			continue
+		case p.faltering && step.behindCanaries():
+			return started
+		case !step.parallel():
+			if len(busy)+len(started) == 0 && !waiting {
+				return []Step{step}
+			}
+
+			return started
+		case len(busy) > 0 && !busy[0].kin(step), len(started) > 0 && !started[0].kin(step), canaries && !step.Canary:
+			return started
+		case free.take(step.Node):
+			started = append(started, step)
+		default:
+			waiting = true
+		}
+	}
+
+	return started
+}
+
+// kin tells whether the steps move the same thing to the same version.
+func (s *Step) kin(other Step) bool {
+	return s.To.Equal(other.To) && s.Component == other.Component
+}
+
+// slotPlan counts the workers that are unavailable, and will be.
+type slotPlan struct {
+	// busy are the nodes whose turn has begun.
+	busy map[string]bool
+	// available are the workers that are so now and not busy.
+	available map[string]bool
+	// turns counts the turns going on, away the unavailable workers.
+	turns, away int
+	most        int
+}
+
+// newSlotPlan counts for turns of nodes or, where the nodes are not emptied
+// before, for those of kubelets: a cordon is no matter of theirs.
+func newSlotPlan(snapshot cluster.Snapshot, budget int, busy []Step, kubelets bool) *slotPlan {
+	s := &slotPlan{
+		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(snapshot.Nodes)),
+		turns: len(busy), most: max(budget, 1),
+	}
+
+	for _, step := range busy {
+		s.busy[step.Node] = true
+	}
+
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		there := node.Available() || (kubelets && node.Kube != nil && node.Kube.Ready)
+
+		switch {
+		case node.Gone, node.Role != cluster.Worker:
+		case there && !s.busy[node.Name]:
+			s.available[node.Name] = true
+		default:
+			s.away++
+		}
+	}
+
+	return s
+}
+
+// take takes a slot for the worker, if one is left.
+func (s *slotPlan) take(name string) bool {
+	if s.turns >= s.most {
+		return false
+	}
+
+	if s.available[name] {
+		if s.away >= s.most {
+			return false
+		}
+
+		s.away++
+	}
+
+	s.busy[name] = true
+	s.turns++
+
+	return true
+}
+
+// Parallel tells whether the step may have others of its kind beside it.
+func (s Step) Parallel() bool { return s.parallel() }
