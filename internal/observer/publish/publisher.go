@@ -4,7 +4,11 @@ package publish
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -250,4 +254,817 @@ func (p *Publisher) untilBeat() time.Duration {
 	}
 
 	return max(time.Until(p.beaten.Add(heartbeat)), time.Nanosecond)
+}
+
+// publish makes one attempt to write what is not known to stand. The error is about
+// the annotations: the status keeps its own time.
+func (p *Publisher) publish(ctx context.Context) error {
+	ctx, release, err := p.turn(ctx)
+	if err != nil {
+		return err
+	}
+
+	defer release()
+
+	err = p.annotate(ctx)
+
+	if p.status != nil {
+		p.status.keep(ctx, p.stature)
+	}
+
+	return err
+}
+
+// turn waits for the attempts of others to end. The attempt that begins with it
+// ends when there is nothing to say any more.
+func (p *Publisher) turn(ctx context.Context) (attempt context.Context, release func(), err error) {
+	select {
+	case p.attempting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+
+	attempt, cancel := context.WithCancel(ctx)
+
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	p.giveUp = cancel
+
+	return attempt, func() {
+		p.mutex.Lock()
+		p.giveUp = nil
+		p.mutex.Unlock()
+
+		cancel()
+		<-p.attempting
+	}, nil
+}
+
+// annotate writes the annotations that are not known to stand. Where the object
+// does not take them all, it writes the short ones.
+func (p *Publisher) annotate(ctx context.Context) error {
+	if err := p.look(ctx); err != nil {
+		return err
+	}
+
+	err := p.patch(ctx)
+	if !errors.Is(err, cluster.ErrRefused) || !p.tighten(err) {
+		return err
+	}
+
+	return p.patch(ctx)
+}
+
+// look reads what stands where that matters: before the first word, and with every
+// heartbeat, as somebody else may have written it.
+func (p *Publisher) look(ctx context.Context) error {
+	p.mutex.Lock()
+	first := p.before == nil
+	idle := len(p.wanted) == 0 || !first && (!p.course.running || time.Since(p.looked) < heartbeat)
+	p.mutex.Unlock()
+
+	if idle {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+
+	found, err := p.store.Read(ctx)
+
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	p.looked = time.Now()
+
+	switch {
+	case err != nil && first && !errors.Is(err, cluster.ErrDenied):
+		return err
+	case err != nil:
+		// Who may not read can still write, and what cannot be read now may not have
+		// changed.
+		found = nil
+	default:
+		p.recognise(found)
+		p.compare(found)
+	}
+
+	if first {
+		p.before = map[string]string{}
+		maps.Copy(p.before, found)
+	}
+
+	return nil
+}
+
+// recognise takes note of an object that was deleted, and perhaps made again: what
+// stood on the one that is gone tells nothing of another one, and nobody else wrote
+// that. The lock is held.
+func (p *Publisher) recognise(found map[string]string) {
+	store, ok := p.store.(identifier)
+	if !ok {
+		return
+	}
+
+	known := p.identity
+	p.identity = store.Identity()
+
+	if known == "" || known == p.identity {
+		return
+	}
+
+	clear(p.standing)
+	clear(p.doubtful)
+
+	p.before = map[string]string{}
+	maps.Copy(p.before, found)
+}
+
+// compare takes note of what somebody else made of the annotations, and returns the
+// keys of which what was found is not what is wanted. The lock is held.
+func (p *Publisher) compare(found map[string]string) (differing []string) {
+	for key, value := range p.effective() {
+		stands := reading(found, key)
+
+		if known, isKnown := p.standing[key]; isKnown {
+			if !same(known, stands) {
+				delete(p.standing, key)
+
+				if !p.doubtful[key] {
+					p.meddled[key]++
+				}
+			}
+
+			delete(p.doubtful, key)
+		}
+
+		if !same(value, stands) {
+			differing = append(differing, key)
+		}
+	}
+
+	return differing
+}
+
+// reading is the annotation as it was found; nil where there is none.
+func reading(found map[string]string, key string) *string {
+	if value, exists := found[key]; exists {
+		return &value
+	}
+
+	return nil
+}
+
+// patch writes what is pending.
+func (p *Publisher) patch(ctx context.Context) error {
+	changes := p.pending(time.Now())
+	if len(changes) == 0 {
+		return nil
+	}
+
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+
+	err := p.store.Patch(ctx, changes)
+
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	if err != nil {
+		// The patch may have been applied all the same.
+		for key := range changes {
+			delete(p.standing, key)
+			p.doubtful[key] = true
+		}
+
+		return err
+	}
+
+	maps.Copy(p.standing, changes)
+	p.beaten = time.Now()
+
+	return nil
+}
+
+// pending are the annotations that are not known to stand, with a heartbeat.
+func (p *Publisher) pending(now time.Time) map[string]*string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	changes := map[string]*string{}
+
+	for key, value := range p.effective() {
+		if standing, known := p.standing[key]; !known || !same(standing, value) {
+			changes[key] = value
+		}
+	}
+
+	if len(changes) > 0 || p.beatDue(now) {
+		changes[KeyLastUpdate] = text(now.UTC().Format(time.RFC3339))
+	}
+
+	return changes
+}
+
+// beatDue tells whether it is time for a heartbeat. The lock is held.
+func (p *Publisher) beatDue(now time.Time) bool {
+	return p.course.running && now.Sub(p.beaten) >= heartbeat
+}
+
+// effective is what should stand on this object; nothing before it is known what
+// stood there. The lock is held.
+func (p *Publisher) effective() map[string]*string {
+	if p.before == nil || len(p.wanted) == 0 {
+		return nil
+	}
+
+	made := resolved(p.wanted, p.rests, p.course, p.before)
+	if p.tight != nil {
+		made = short(made)
+	}
+
+	return made
+}
+
+// tighten has only the short annotations published from now on. It is false where
+// that is so already.
+func (p *Publisher) tighten(why error) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	if p.tight != nil {
+		return false
+	}
+
+	p.tight = why
+
+	return true
+}
+
+// shortLimit, in runes, is how long a message is on an object that takes no more.
+const shortLimit = 80
+
+// short is what of the annotations has to fit on any object.
+func short(wanted map[string]*string) map[string]*string {
+	made := make(map[string]*string, len(wanted))
+
+	for key, value := range wanted {
+		switch {
+		case value == nil, key == KeyAvailable, key == KeyKubernetesAvailable, key == KeyFailedNodes:
+			made[key] = nil
+		case key == KeyMessage, key == KeyKubernetesMessage:
+			made[key] = text(shortened(*value, shortLimit))
+		default:
+			made[key] = value
+		}
+	}
+
+	return made
+}
+
+func same(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+
+	return *a == *b
+}
+
+// text is the value of an annotation.
+func text(value string) *string {
+	value = cluster.Escaped(value)
+
+	return &value
+}
+
+// Notes are sentences about what a person should know of the object, although
+// everything that is to stand there may stand: that somebody else writes the same
+// annotations, or that the object does not take everything. They are complete after
+// [Publisher.Close].
+func (p *Publisher) Notes() []string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	var notes []string
+
+	if len(p.meddled) > 0 {
+		var counts []string
+
+		for _, key := range slices.Sorted(maps.Keys(p.meddled)) {
+			counts = append(counts, key+" ("+times(p.meddled[key])+")")
+		}
+
+		notes = append(notes, fmt.Sprintf("Somebody else writes the annotations of %s too, and changed what was published there: %s. "+
+			"Only one of them can be believed: have the other one stop, or publish to another object.", p.store, strings.Join(counts, ", ")))
+	}
+
+	if p.tight != nil {
+		notes = append(notes, fmt.Sprintf("%s did not take all annotations (%v). Messages were cut to %d characters, and the failed nodes and the available versions left out. "+
+			"All annotations of an object together may have 256 KiB: remove some that nobody needs.", p.store, p.tight, shortLimit))
+	}
+
+	if p.status != nil {
+		notes = append(notes, p.status.notes()...)
+	}
+
+	return notes
+}
+
+func times(count int) string {
+	if count == 1 {
+		return "once"
+	}
+
+	return fmt.Sprintf("%d times", count)
+}
+
+// Announces implements [cluster.Announcer]: it tells whether the object lacks what
+// an event of a run with nothing to do would have it say, and whether its status
+// says something else. In what other words or of
+// which newer version it speaks is no reason to announce anything: an operator that
+// says it in its own way would be contradicted for ever.
+func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
+	if talos, kubernetes := halves(event); !p.options.Announce || !talos.settled() || !kubernetes.settled() {
+		return false
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+
+	found, err := p.store.Read(ctx)
+	if err != nil {
+		return false
+	}
+
+	so := course{begun: true, idle: true}
+	said, _ := translate(event, so, p.options.Available)
+	wanted := resolved(said.changes, said.rests, so, found)
+
+	for key, value := range wanted {
+		if news(key, value, found) {
+			return true
+		}
+	}
+
+	if p.status == nil || len(wanted) == 0 {
+		return false
+	}
+
+	status, _, err := p.status.store.Status(ctx)
+
+	return err == nil && statureOf(wanted, said.rests, found).contradicts(status)
+}
+
+// news tells whether the annotation would tell something that does not stand.
+func news(key string, value *string, found map[string]string) bool {
+	stands, exists := found[key]
+
+	switch key {
+	case KeyMessage, KeyKubernetesMessage:
+		return !exists
+	case KeyProgress, KeyKubernetesProgress:
+		// Nodes come and go where nothing is upgraded.
+		return exists != (value != nil)
+	case KeyCurrent, KeyKubernetesCurrent:
+		return !sameText(stands, *value)
+	case KeyAvailable, KeyKubernetesAvailable:
+		current := found[KeyCurrent]
+		if key == KeyKubernetesAvailable {
+			current = found[KeyKubernetesCurrent]
+		}
+
+		// An operator may take it away each time that nothing is asked of it.
+		return exists && !newerText(stands, current)
+	default:
+		return !same(value, reading(found, key))
+	}
+}
+
+// sameText tells whether two texts are one version, in either spelling.
+func sameText(a, b string) bool {
+	v, err := version.Parse(b)
+
+	return err == nil && sameVersion(a, v)
+}
+
+// newerText tells whether a is a newer version than b.
+func newerText(a, b string) bool {
+	left, err := version.Parse(a)
+	if err != nil {
+		return false
+	}
+
+	right, err := version.Parse(b)
+
+	return err == nil && right.Less(left)
+}
+
+const (
+	// closeTimeout bounds [Publisher.Close] for callers without a deadline.
+	closeTimeout = 15 * time.Second
+	// hopelessAttempts is how often the last word is tried where waiting is not
+	// known to help.
+	hopelessAttempts = 3
+	// landing bounds the wait for an attempt that was given up.
+	landing = time.Second
+)
+
+// Close publishes what is not published yet, checks that it stands, and ends
+// the background work. It is bounded by the context, and by 15 seconds where
+// that has no deadline. The error says what could not be published; it does not
+// concern the upgrade itself. [Publisher.Notes] has what else there is to say.
+func (p *Publisher) Close(ctx context.Context) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+
+		ctx, cancel = context.WithTimeout(ctx, closeTimeout)
+		defer cancel()
+	}
+
+	p.mutex.Lock()
+	again := p.closed
+	p.closed = true
+	p.course.running = false
+	launched := p.cancel != nil
+	flushed, unsaid := p.flushed || p.lost, p.unsaid
+	p.mutex.Unlock()
+
+	if again || !launched {
+		return nil
+	}
+
+	close(p.stop)
+
+	if flushed {
+		// What is written from now on may be somebody else's.
+		p.cancel()
+		<-p.done
+
+		return unsaid
+	}
+
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+	}
+
+	p.cancel()
+	<-p.done
+
+	return p.finish(ctx)
+}
+
+// Flush publishes what is not published yet and checks that it stands, or returns
+// when the context ends. It is called while the annotations are ours to write, and
+// [Publisher.Close] writes nothing after it unless something else was observed. It
+// implements [cluster.Flusher].
+func (p *Publisher) Flush(ctx context.Context) {
+	p.mutex.Lock()
+	idle := p.closed || p.cancel == nil || len(p.wanted) == 0
+	p.course.running = false
+	p.mutex.Unlock()
+
+	if idle {
+		return
+	}
+
+	err := p.finish(ctx)
+
+	p.mutex.Lock()
+	// What does not stand by now may be somebody else's to say.
+	p.forget()
+
+	p.flushed = true
+	if !p.lost {
+		p.unsaid = err
+	}
+	p.mutex.Unlock()
+
+	p.land()
+}
+
+// land waits for an attempt that was given up to end, which takes no longer than a
+// request takes to notice.
+func (p *Publisher) land() {
+	ctx, cancel := context.WithTimeout(context.Background(), landing)
+	defer cancel()
+
+	if _, release, err := p.turn(ctx); err == nil {
+		release()
+	}
+}
+
+// finish repeats the last word until it is seen to stand, or until it is clear that
+// it will not.
+func (p *Publisher) finish(ctx context.Context) error {
+	backoff := minBackoff
+
+	for attempt := 1; ; attempt++ {
+		annotations, status := p.settle(ctx)
+		if annotations == nil && status == nil {
+			return nil
+		}
+
+		if attempt >= hopelessAttempts && !heals(annotations) && !heals(status) {
+			return p.unsettled(annotations, status)
+		}
+
+		timer := time.NewTimer(backoff)
+
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+
+			return p.unsettled(annotations, status)
+		case <-timer.C:
+		}
+
+		backoff = longer(backoff)
+	}
+}
+
+// heals tells whether waiting may cure the error.
+func heals(err error) bool {
+	return cluster.Heals(err) && !errors.Is(err, errDeleting)
+}
+
+// unsettled says what does not stand in the end.
+func (p *Publisher) unsettled(annotations, status error) error {
+	switch {
+	case status == nil:
+		return fmt.Errorf("the annotations of %s could not be brought up to date: %w", p.store, annotations)
+	case annotations == nil:
+		return fmt.Errorf("the status of %s could not be brought up to date: %w", p.store, status)
+	default:
+		return fmt.Errorf("the annotations and the status of %s could not be brought up to date: %w", p.store, annotations)
+	}
+}
+
+var errOverwritten = errors.New("somebody else changes them at the same time")
+
+// settle publishes what is pending and reads it back: somebody else may have
+// written to the object, and an attempt given up earlier may have arrived late.
+func (p *Publisher) settle(ctx context.Context) (annotations, status error) {
+	ctx, release, err := p.turn(ctx)
+	if err != nil {
+		return err, nil
+	}
+
+	defer release()
+
+	if annotations = p.annotate(ctx); annotations == nil {
+		annotations = p.readBack(ctx)
+	}
+
+	if p.status != nil {
+		status = p.status.settle(ctx, p.stature)
+	}
+
+	return annotations, status
+}
+
+// readBack checks that the annotations stand.
+func (p *Publisher) readBack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+
+	found, err := p.store.Read(ctx)
+	if errors.Is(err, cluster.ErrDenied) {
+		// Who may write and not read has to do with the word of the API server.
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	p.recognise(found)
+
+	differing := p.compare(found)
+	if len(differing) == 0 {
+		return nil
+	}
+
+	for _, key := range differing {
+		delete(p.standing, key)
+	}
+
+	slices.Sort(differing)
+
+	return fmt.Errorf("%w: %s", errOverwritten, strings.Join(differing, ", "))
+}
+
+// available is as [Options.Available].
+type available func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
+
+// offer says which versions the halves could be upgraded to, as far as that is
+// known, and returns them. A next version of Kubernetes is what the running Talos
+// supports, which nobody can say while that is being upgraded.
+func (a available) offer(changes map[string]*string, talos, kubernetes half) (nextTalos, nextKubernetes version.Version) {
+	if a == nil {
+		return nextTalos, nextKubernetes
+	}
+
+	running, components := talos.progress.Lowest, kubernetes.progress.Lowest
+	if !running.IsZero() || !components.IsZero() {
+		nextTalos, nextKubernetes = a(running, components)
+	}
+
+	nextTalos, nextKubernetes = newer(nextTalos, running), newer(nextKubernetes, components)
+
+	if !running.IsZero() {
+		changes[talos.available] = named(nextTalos)
+	}
+
+	switch {
+	case moves(changes, talos):
+		nextKubernetes = version.Version{}
+		changes[kubernetes.available] = nil
+	case !running.IsZero() && !components.IsZero():
+		changes[kubernetes.available] = named(nextKubernetes)
+	}
+
+	return nextTalos, nextKubernetes
+}
+
+// known tells whether the next version of the half is known, if only that there is
+// none.
+func (a available) known(changes map[string]*string, h half) bool {
+	_, said := changes[h.available]
+
+	return a != nil && said && (h.available != KeyKubernetesAvailable || !moving(changes[KeyStatus]))
+}
+
+// newer is the version if it is one to upgrade to.
+func newer(next, running version.Version) version.Version {
+	if next.IsZero() || !running.Less(next) {
+		return version.Version{}
+	}
+
+	return next
+}
+
+func named(v version.Version) *string {
+	if v.IsZero() {
+		return nil
+	}
+
+	return text(v.String())
+}
+
+// moves tells whether the half is said to be on its way.
+func moves(changes map[string]*string, h half) bool { return moving(changes[h.status]) }
+
+func moving(status *string) bool {
+	return status != nil && (*status == StatusInProgress || *status == StatusRollingBack)
+}
+
+// quiet is a half in which nothing goes on: what is said of it depends on what the
+// object said of it before the run.
+type quiet struct {
+	half half
+}
+
+// rests tells whether nothing goes on in the half as far as the event and the
+// course of the run say.
+func (h half) rests(event cluster.Event, so course) bool {
+	if !h.known() || h.progress.Lowest.IsZero() {
+		return false
+	}
+
+	if h.managed() {
+		return so.idle && h.done()
+	}
+
+	switch event.Kind {
+	case cluster.EventRunStarted, cluster.EventRunDone, cluster.EventRunFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// rest says that nothing goes on in the half; known tells whether its next version
+// is.
+func (w word) rest(h half, known bool) {
+	w.rests[h.status] = quiet{half: h}
+
+	h.say(w.changes, StatusIdle, h.standing(known))
+
+	w.changes[h.current] = text(h.progress.Lowest.String())
+
+	if !h.managed() {
+		w.changes[h.count] = nil
+	}
+}
+
+// standing is what there is to say of a half in which nothing goes on.
+func (h half) standing(known bool) string {
+	running := h.progress.Lowest
+
+	switch {
+	case !known:
+		return fmt.Sprintf("Running %s", running)
+	case h.next.IsZero():
+		return fmt.Sprintf("Up to date: running %s", running)
+	default:
+		return fmt.Sprintf("Upgrade available: %s \u2192 %s", running, h.next)
+	}
+}
+
+// resolve is what is to stand where the object said something else of the half
+// before. An upgrade to the very version stays completed, and one that an earlier
+// run has begun is completed now, unless it failed before it moved anything. A
+// failure stands until somebody deals with that half.
+func (q quiet) resolve(wanted map[string]*string, before map[string]string) {
+	h, status := q.half, before[q.half.status]
+	same := sameVersion(before[h.current], h.progress.Lowest)
+
+	switch {
+	case status == StatusCompleted && same, status == StatusFailed && !h.managed():
+		delete(wanted, h.status)
+		delete(wanted, h.message)
+		delete(wanted, h.count)
+	case status == StatusFailed && same:
+	case h.managed() && slices.Contains([]string{StatusInProgress, StatusRollingBack, StatusPending, StatusBlocked, StatusFailed}, status):
+		h.complete(wanted)
+	}
+}
+
+// sameVersion tells whether the text is the version, in either spelling.
+func sameVersion(text string, v version.Version) bool {
+	found, err := version.Parse(strings.TrimSpace(text))
+
+	return err == nil && found.Equal(v)
+}
+
+// resolved is what is to stand on an object that said that before the run.
+func resolved(wanted map[string]*string, rests map[string]quiet, so course, before map[string]string) map[string]*string {
+	made := maps.Clone(wanted)
+
+	if !so.begun && occupied(before) {
+		// A run that was refused for the sake of another upgrader has nothing to say
+		// of what that one does.
+		return map[string]*string{}
+	}
+
+	for _, r := range rests {
+		r.resolve(made, before)
+	}
+
+	if len(kept(made, rests, before, StatusFailed)) > 0 && made[KeyFailedNodes] == nil {
+		delete(made, KeyFailedNodes)
+	}
+
+	return made
+}
+
+// kept are the annotations of the halves that stay as they were before the run with
+// one of the statuses: nothing is said of them. Of a half of which nothing is known
+// that is of interest only where it failed.
+func kept(wanted map[string]*string, rests map[string]quiet, before map[string]string, statuses ...string) map[string]*string {
+	found := map[string]*string{}
+
+	for _, keys := range [...][3]string{{KeyStatus, KeyMessage, KeyProgress}, {KeyKubernetesStatus, KeyKubernetesMessage, KeyKubernetesProgress}} {
+		status := before[keys[0]]
+		_, said := wanted[keys[0]]
+		_, known := rests[keys[0]]
+
+		if said || !slices.Contains(statuses, status) || !known && status != StatusFailed {
+			continue
+		}
+
+		for _, key := range keys {
+			if value, stands := before[key]; stands {
+				found[key] = &value
+			}
+		}
+	}
+
+	return found
+}
+
+// occupied tells whether somebody else is upgrading the cluster, as far as the
+// object tells.
+func occupied(before map[string]string) bool {
+	if before[keyTarget] != "" || before[keyKubernetesTarget] != "" {
+		return true
+	}
+
+	if cluster.IsRun(before[keyHold]) || before[KeyLastUpdate] != "" {
+		// It is what an earlier run of ours left behind.
+		return false
+	}
+
+	busy := func(status string) bool { return status == StatusInProgress || status == StatusRollingBack }
+
+	return busy(before[KeyStatus]) || busy(before[KeyKubernetesStatus])
 }

@@ -1,17 +1,35 @@
 // SPDX-License-Identifier: MPL-2.0
 
+// Package report draws a run as one HTML file: what was planned, what every node
+// did and for how long, what it ran before and runs now and, where the run stopped,
+// what was seen and what to do. It observes the engine and never holds it up.
+//
+// The file needs nothing but itself, not even scripts, and forbids the browser to
+// load anything. It holds what the errors, the warnings and the plan of the provider
+// hold, and therefore no secrets.
 package report
 
 import (
 	"bytes"
 	"context"
+	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
+
+var _ cluster.Observer = (*Report)(nil)
 
 const (
 	// beat is how often the file of a run that goes on is written at the least.
@@ -171,4 +189,503 @@ func (r *Report) Close(ctx context.Context, ending Ending) error {
 // late is the error of a disk that does not answer.
 func (r *Report) late(ctx context.Context) error {
 	return fmt.Errorf("%s was not written in time: %w", r.options.Path, context.Cause(ctx))
+}
+
+// page is everything that the template shows, as text.
+type page struct {
+	Cluster, ClusterID, Run, Generator string
+	// Class is the outcome's, Headline says it in one line, Lead in a sentence.
+	Class, Headline, Lead string
+	// Refresh is after how many seconds a browser looks again; 0 is never.
+	Refresh int
+	Written string
+	Tiles   []tile
+	Failure *failureView
+
+	Timeline timeline
+	// Versions and Turns are folded away where they are long.
+	Versions []versionRow
+	Turns    []turnRow
+	Estimate string
+	Findings []findingGroup
+	Lines    []lineRow
+	Hidden   int
+}
+
+// Short tells the template whether there are few enough of something to be read.
+func (page) Short(rows any) bool { return reflect.ValueOf(rows).Len() <= foldAbove }
+
+// tile is one fact at the top.
+type tile struct{ Name, Value, Note string }
+
+type failureView struct {
+	Seen          []string
+	Findings      []findingRow
+	Excerpts      []Excerpt
+	State, Remedy string
+}
+
+type turnRow struct{ Number, Node, Part, From, To, Image, Estimate, Note string }
+
+type lineRow struct {
+	At, Elapsed, Node, Text string
+	Warning                 bool
+}
+
+// view is the page of the story as it stands at the time. What is the same for the
+// whole run is in the options.
+func (s *story) view(options Options, now time.Time) page {
+	until := now
+	if s.ending != nil {
+		until = s.seen
+	}
+
+	made := page{
+		Cluster: options.Cluster, Run: options.Run, Generator: generator + " " + options.Version, Written: moment(now),
+		Timeline: s.timeline(until), Versions: s.versions(), Turns: s.turns(), Findings: s.findings(), Hidden: s.hidden,
+	}
+
+	if s.outline != nil {
+		made.ClusterID = s.outline.ClusterID
+		if s.outline.Estimate > 0 {
+			made.Estimate = took(s.outline.Estimate)
+		}
+	}
+
+	if s.ending == nil {
+		made.Refresh = int(refresh / time.Second)
+	}
+
+	made.Class, made.Headline, made.Lead = s.headline()
+	made.Tiles = s.tiles(until)
+	made.Failure = s.failure()
+	made.Lines = s.log()
+
+	return made
+}
+
+// beating tells a live run from a dead one.
+func beating() string {
+	return "This file is written again at least every " + took(beat) + " while the apply lives. When it is older than that, the apply was cut off: " +
+		"run terraform apply again, it continues where the cluster is."
+}
+
+// headline says how the run stands: the style, one line, and a sentence more.
+func (s *story) headline() (class, headline, lead string) {
+	switch {
+	case s.ending == nil && !s.started:
+		return "running", "About to begin", "The cluster was looked at, and the lease is being waited for. Nothing was touched so far. " + beating()
+	case s.ending == nil:
+		return "running", "Upgrading to " + goal(s.target), beating()
+	case s.ending.Outcome == Completed && s.idle():
+		return "completed", "Nothing to do", "Every managed node runs what it should run."
+	case s.ending.Outcome == Completed:
+		return "completed", "Completed: " + goal(s.target), "Every managed node runs what it should run."
+	case s.ending.Failure == nil:
+		return string(s.ending.Outcome), s.ending.Outcome.words(), ""
+	default:
+		return string(s.ending.Outcome), s.ending.Outcome.words() + ": " + s.ending.Failure.Summary, ""
+	}
+}
+
+// words are how people call the outcome.
+func (o Outcome) words() string {
+	if o == Lost {
+		return "Taken over by another run"
+	}
+
+	return strings.ToUpper(string(o[:1])) + string(o[1:])
+}
+
+// goal names what the cluster is to run.
+func goal(target cluster.Target) string {
+	var parts []string
+
+	if !target.Talos.IsZero() {
+		parts = append(parts, "Talos "+target.Talos.String())
+	}
+
+	if !target.Kubernetes.IsZero() {
+		parts = append(parts, "Kubernetes "+target.Kubernetes.String())
+	}
+
+	return strings.Join(parts, " and ")
+}
+
+func (s *story) tiles(until time.Time) []tile {
+	var tiles []tile
+
+	for _, half := range []struct {
+		name     string
+		progress cluster.Progress
+	}{{"Talos", s.talos}, {"Kubernetes", s.kubernetes}} {
+		if half.progress.Managed && half.progress.Total > 0 {
+			tiles = append(tiles, tile{
+				Name: half.name, Value: fmt.Sprintf("%d / %d", half.progress.Done, half.progress.Total), Note: "nodes at the target",
+			})
+		}
+	}
+
+	if nodes := s.failedNodes(); len(nodes) > 0 {
+		tiles = append(tiles, tile{Name: "Failed", Value: short(nodes), Note: s.failedStep(nodes[0])})
+	} else if busy := s.busy(); len(busy) > 0 && s.ending == nil {
+		tiles = append(tiles, tile{Name: "Now", Value: short(busy), Note: "on the way"})
+	}
+
+	if s.began.IsZero() {
+		return tiles
+	}
+
+	if !s.started {
+		return append(tiles, tile{Name: "Looked at", Value: s.began.UTC().Format(time.TimeOnly), Note: s.began.UTC().Format(time.DateOnly)})
+	}
+
+	return append(tiles, tile{Name: "Took", Value: took(until.Sub(s.began)), Note: "since " + moment(s.began)})
+}
+
+// failedNodes are those at which the run failed.
+func (s *story) failedNodes() []string {
+	if s.ending == nil || s.ending.Failure == nil {
+		return nil
+	}
+
+	return s.ending.Failure.Nodes
+}
+
+// failedStep says in which step the last turn of the node ended.
+func (s *story) failedStep(node string) string {
+	at := s.lanes[node]
+	if at == nil {
+		return ""
+	}
+
+	for _, one := range slices.Backward(at.pieces) {
+		if one.failed {
+			_, name := lookOf(one.step)
+
+			return "at: " + strings.TrimSpace(string(one.component)+" "+name)
+		}
+	}
+
+	return ""
+}
+
+// busy are the nodes with a turn that is going on.
+func (s *story) busy() []string {
+	var names []string
+
+	for _, name := range s.order {
+		if slices.ContainsFunc(s.lanes[name].turns, func(one *turn) bool { return one.state == turnRunning }) {
+			names = append(names, nodeName(name))
+		}
+	}
+
+	return names
+}
+
+// short lists a few names, and how many more there are.
+func short(names []string) string {
+	const most = 3
+
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most-1], ", "), len(names)-most+1)
+}
+
+// nodeName is what the page calls a lane.
+func nodeName(name string) string {
+	if name == "" {
+		return "cluster"
+	}
+
+	return name
+}
+
+func (s *story) failure() *failureView {
+	if s.ending == nil || s.ending.Failure == nil {
+		return nil
+	}
+
+	of := s.ending.Failure
+
+	return &failureView{
+		Seen: strings.Split(strings.TrimSpace(of.Seen), "\n\n"), Findings: findingRows(of.Findings), Excerpts: of.Excerpts,
+		State: of.State, Remedy: of.Remedy,
+	}
+}
+
+// turns is the plan as it was made before anything was touched.
+func (s *story) turns() []turnRow {
+	if s.outline == nil {
+		return nil
+	}
+
+	rows := make([]turnRow, 0, len(s.outline.Turns))
+
+	for index, one := range s.outline.Turns {
+		row := turnRow{
+			Number: fmt.Sprint(index + 1), Node: nodeName(one.Node), Part: string(one.Component), To: one.To.String(), Image: one.Image,
+		}
+
+		if one.Component == "" {
+			row.Part = "Talos"
+		}
+
+		if !one.From.IsZero() {
+			row.From = one.From.String()
+		}
+
+		if one.Estimate > 0 {
+			row.Estimate = took(one.Estimate)
+		}
+
+		switch {
+		case one.Finish:
+			row.Note = "unfinished"
+		case one.Canary:
+			row.Note = "canary"
+		}
+
+		rows = append(rows, row)
+	}
+
+	return rows
+}
+
+func (s *story) log() []lineRow {
+	rows := make([]lineRow, 0, len(s.lines))
+	for _, one := range s.lines {
+		rows = append(rows, lineRow{
+			At: moment(one.at), Elapsed: elapsed(one.at.Sub(s.began)), Node: one.node,
+			// A finding names its node itself.
+			Text: strings.TrimPrefix(one.text, one.node+": "), Warning: one.warning,
+		})
+	}
+
+	return rows
+}
+
+var (
+	//go:embed page.css
+	style string
+	//go:embed page.html
+	markup string
+)
+
+// layout is the page. Everything that is put into it is escaped, but for the style
+// sheet, which is a part of this package.
+func layout() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // embedded
+	}).Parse(markup))
+}
+
+const (
+	// generator is the program that draws reports.
+	generator = "terraform-provider-talosupgrade"
+	// signature is in the head of every report, by which it is known again.
+	signature = `<meta name="generator" content="` + generator + ` `
+	// headMost is how far into a file it is looked for.
+	headMost = 4 << 10
+
+	directoryMode = 0o755
+	// A report holds nothing secret, and whoever runs a pipeline has to be able to
+	// keep it. What the umask of the process forbids stays forbidden.
+	fileMode = 0o644
+)
+
+// ErrForeign is wrapped when the path is that of a file that is no report.
+var ErrForeign = errors.New("it is there already and is no report of this provider")
+
+// Check tells whether a report can be written to the path, and where that is: it is
+// absolute, and leads through no symbolic link. It makes the directories that are
+// missing. The error names the path and wraps [ErrForeign] where somebody else's file
+// would be lost.
+func Check(path string) (string, error) {
+	place, err := filepath.Abs(path)
+	if err != nil {
+		return "", refused(path, err)
+	}
+
+	if _, err := os.Lstat(place); err == nil {
+		resolved, err := filepath.EvalSymlinks(place)
+		if err != nil {
+			return "", refused(place, err)
+		}
+
+		place = resolved
+	}
+
+	if err := ours(place); err != nil {
+		return "", refused(place, err)
+	}
+
+	if err := os.MkdirAll(filepath.Dir(place), directoryMode); err != nil {
+		return "", refused(place, err)
+	}
+
+	// File modes alone do not tell.
+	probe, err := begin(place)
+	if err != nil {
+		return "", refused(place, err)
+	}
+
+	return place, errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// ours refuses what must not be written over.
+func ours(path string) error {
+	info, err := os.Stat(path)
+
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir():
+		return errors.New("it is a directory")
+	case !info.Mode().IsRegular():
+		return ErrForeign
+	}
+
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+
+	head, err := io.ReadAll(io.LimitReader(file, headMost))
+	err = errors.Join(err, file.Close())
+
+	switch {
+	case err != nil:
+		return err
+	case len(head) > 0 && !bytes.Contains(head, []byte(signature)):
+		return ErrForeign
+	default:
+		return nil
+	}
+}
+
+// partialOf is where the file lies that is not whole yet: one that a run left that
+// was killed goes with the next.
+func partialOf(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial")
+}
+
+// begin makes the file that is not whole yet, anew: what lies in its place may be a
+// link that somebody else put there.
+func begin(path string) (*os.File, error) {
+	if err := os.Remove(partialOf(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+
+	return os.OpenFile(partialOf(path), os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
+}
+
+// replace puts the content in the place of the file, whole or not at all. A file
+// that is there keeps its mode.
+func replace(path string, content []byte) error {
+	partial, err := begin(path)
+	if err != nil {
+		return refused(path, err)
+	}
+
+	_, err = partial.Write(content)
+
+	if info, missing := os.Stat(path); err == nil && missing == nil {
+		err = partial.Chmod(info.Mode().Perm())
+	}
+
+	err = errors.Join(err, partial.Close())
+	if err == nil {
+		err = os.Rename(partial.Name(), path)
+	}
+
+	if err != nil {
+		// What is in the way of its removal was in the way of it all.
+		_ = os.Remove(partial.Name())
+
+		return refused(path, err)
+	}
+
+	return nil
+}
+
+// refused is the error about the path itself: of what is not whole yet nobody knows.
+func refused(path string, err error) error {
+	var (
+		about  *fs.PathError
+		linked *os.LinkError
+	)
+
+	switch {
+	case errors.As(err, &about):
+		err = about.Err
+	case errors.As(err, &linked):
+		err = linked.Err
+	}
+
+	return fmt.Errorf("%s cannot be written: %w", path, err)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+
+	return err == nil
+}
+
+// moment is a point in time as the page writes it.
+func moment(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// took is a duration for people, in whole seconds.
+func took(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+
+	hours, minutes, seconds := int(d/time.Hour), int(d/time.Minute)%60, int(d/time.Second)%60
+
+	switch {
+	case hours > 0:
+		return fmt.Sprintf("%d h %02d min", hours, minutes)
+	case minutes > 0:
+		return fmt.Sprintf("%d min %02d s", minutes, seconds)
+	default:
+		return fmt.Sprintf("%d s", seconds)
+	}
+}
+
+// elapsed is the time since the run began as a clock: "04:12" or "1:04:12".
+func elapsed(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+
+	hours, minutes, seconds := int(d/time.Hour), int(d/time.Minute)%60, int(d/time.Second)%60
+	if hours > 0 {
+		return fmt.Sprintf("%d:%02d:%02d", hours, minutes, seconds)
+	}
+
+	return fmt.Sprintf("%02d:%02d", minutes, seconds)
+}
+
+// ticksMost bounds the marks on the axis of time: a phone has room for so many.
+const ticksMost = 5
+
+// tickSteps are the distances between two marks.
+var tickSteps = [...]time.Duration{
+	10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// tickStep is the shortest distance of which no more than ticksMost fit.
+func tickStep(whole time.Duration) time.Duration {
+	for _, step := range tickSteps {
+		if whole/step <= ticksMost {
+			return step
+		}
+	}
+
+	longest := tickSteps[len(tickSteps)-1]
+	days := int64(whole / longest)
+
+	return longest * time.Duration(days/ticksMost+1)
 }

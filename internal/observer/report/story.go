@@ -300,3 +300,109 @@ func (s *story) finish(ending Ending, now time.Time) {
 		}
 	}
 }
+
+// kind is what a step looks like in the picture: more of them than there are
+// colours that one can tell apart would help nobody.
+type kind struct {
+	// Class is its style, Name what the legend says.
+	Class, Name string
+}
+
+// kinds are all of them, in the order of the legend.
+var kinds = [...]kind{
+	{"gates", "gates"},
+	{"snapshot", "etcd snapshot"},
+	{"pull", "pull"},
+	{"drain", "cordon and drain"},
+	{"install", "install or configure"},
+	{"reboot", "reboot or restart"},
+	{"wait", "wait for health"},
+	{"rollback", "roll back"},
+}
+
+// looks say how people call a step, and what it looks like.
+var looks = [...]struct {
+	step        cluster.NodeStep
+	class, name string
+}{
+	{cluster.StepGates, "gates", "wait for the gates"},
+	{cluster.StepSnapshot, "snapshot", "etcd snapshot"},
+	{cluster.StepPull, "pull", "pull"},
+	{cluster.StepCordon, "drain", "cordon"},
+	{cluster.StepDrain, "drain", "drain"},
+	{cluster.StepInstall, "install", "install"},
+	{cluster.StepInstaller, "install", "wait for the installer"},
+	{cluster.StepInstallImage, "install", "write the install image"},
+	{cluster.StepConfigure, "install", "configure"},
+	{cluster.StepApply, "install", "apply the manifests"},
+	{cluster.StepLegacy, "reboot", "upgrade and reboot"},
+	{cluster.StepReboot, "reboot", "reboot"},
+	{cluster.StepRestart, "reboot", "restart"},
+	{cluster.StepReturn, "reboot", "wait for it to boot"},
+	{cluster.StepEtcd, "wait", "wait for etcd"},
+	{cluster.StepReady, "wait", "wait for Ready"},
+	{cluster.StepRollout, "wait", "wait for the rollout"},
+	{cluster.StepUncordon, "wait", "uncordon"},
+	{cluster.StepRollback, "rollback", "roll back"},
+}
+
+// lookOf is the style and the name of a step. One that is not known yet waits for
+// something, and is called what the engine calls it.
+func lookOf(step cluster.NodeStep) (class, name string) {
+	for _, look := range &looks {
+		if look.step == step {
+			return look.class, look.name
+		}
+	}
+
+	return "wait", string(step)
+}
+
+// Outcome is how a run ended.
+type Outcome string
+
+const (
+	// Completed: every managed node is at the target.
+	Completed Outcome = "completed"
+	// Refused: checks, or somebody else, kept the run from beginning.
+	Refused Outcome = "refused"
+	// Failed: the run stopped at something that was not as it should be.
+	Failed Outcome = "failed"
+	// Stopped: somebody or something asked the run to stop, such as a cancel, or the
+	// end of its time.
+	Stopped Outcome = "stopped"
+	// Lost: another run took the lease.
+	Lost Outcome = "lost"
+)
+
+// Ending is what is known when a run is over.
+type Ending struct {
+	Outcome Outcome
+	// Failure is nil when the run completed.
+	Failure *Failure
+	// Nodes are those of the last observation; none where there was no such thing.
+	Nodes []cluster.Node
+}
+
+// Failure is why a run did not complete.
+type Failure struct {
+	// Summary is one line.
+	Summary string
+	// Nodes are those at which something failed.
+	Nodes []string
+	// Seen is what was observed.
+	Seen string
+	// Findings are all reasons where checks refused.
+	Findings []cluster.Finding
+	Excerpts []Excerpt
+	// State is where nodes and cluster are left, Remedy what to do now.
+	State, Remedy string
+}
+
+// Excerpt is the end of a log.
+type Excerpt struct {
+	// Source is whose log it is, such as "machined on worker-1".
+	Source string
+	// Lines are the oldest first.
+	Lines []string
+}

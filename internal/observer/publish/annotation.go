@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: MPL-2.0
+
+// Package publish tells people and other tools how an upgrade is going, as
+// upgrade.vitistack.io annotations on an object, and as phase and conditions in
+// its status where its kind has them. It observes the engine and never holds it
+// up: what cannot be published is retried in the background, and the last word is
+// made true when the publisher is flushed or closed.
+//
+// Of a half that a run does not manage, and of both where nothing is to be done,
+// it says what runs and what could run, and that the half is idle, unless the
+// object says already that an upgrade to the very version is completed. It never
+// writes a target: an operator would take that for an order.
+//
+// Others may write to the same object. Only keys of ours are patched; what somebody
+// else makes of them is corrected with the next heartbeat and no sooner, and
+// [Publisher.Notes] names it.
+package publish
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+var (
+	_ cluster.Observer  = (*Publisher)(nil)
+	_ cluster.Flusher   = (*Publisher)(nil)
+	_ cluster.Announcer = (*Publisher)(nil)
+)
+
+// The annotations of the Talos half. Versions carry no leading "v".
+const (
+	// KeyAvailable is the version that the cluster could be upgraded to next;
+	// absent where there is none.
+	KeyAvailable = "upgrade.vitistack.io/talos-available"
+	// KeyCurrent is the lowest version that any managed node runs.
+	KeyCurrent = "upgrade.vitistack.io/talos-current"
+	// KeyStatus is one of the Status constants.
+	KeyStatus = "upgrade.vitistack.io/talos-status"
+	// KeyMessage is a sentence for people.
+	KeyMessage = "upgrade.vitistack.io/talos-message"
+	// KeyProgress is "done/total" in nodes.
+	KeyProgress = "upgrade.vitistack.io/talos-progress"
+)
+
+// The annotations of the Kubernetes half.
+const (
+	// KeyKubernetesAvailable is the version that the cluster could be upgraded to
+	// next; absent where there is none, and while Talos is being upgraded.
+	KeyKubernetesAvailable = "upgrade.vitistack.io/kubernetes-available"
+	// KeyKubernetesCurrent is the lowest version of any component of a managed
+	// node.
+	KeyKubernetesCurrent = "upgrade.vitistack.io/kubernetes-current"
+	// KeyKubernetesStatus is one of the Status constants.
+	KeyKubernetesStatus = "upgrade.vitistack.io/kubernetes-status"
+	// KeyKubernetesMessage is a sentence for people.
+	KeyKubernetesMessage = "upgrade.vitistack.io/kubernetes-message"
+	// KeyKubernetesProgress is "done/total" in nodes.
+	KeyKubernetesProgress = "upgrade.vitistack.io/kubernetes-progress"
+)
+
+// The annotations of a run as a whole.
+const (
+	// KeyFailedNodes is a comma-separated list of the nodes at which a run failed;
+	// absent, and never empty, where there are none. A list of more than 8 KiB is
+	// cut off between two names and ends with the entry "...", which is no name.
+	KeyFailedNodes = "upgrade.vitistack.io/failed-nodes"
+	// KeyLastUpdate is the heartbeat of a running upgrade, RFC 3339 in UTC. A
+	// status in-progress with an old heartbeat is that of a run that died.
+	KeyLastUpdate = "upgrade.vitistack.io/talosupgrade-last-update"
+)
+
+// The annotations that are an operator's or a person's to write, and are only read.
+const (
+	keyTarget           = "upgrade.vitistack.io/talos-target"
+	keyKubernetesTarget = "upgrade.vitistack.io/kubernetes-target"
+	keyHold             = "upgrade.vitistack.io/do-not-reconcile"
+)
+
+// The values of [KeyStatus] and [KeyKubernetesStatus].
+const (
+	// StatusIdle is a half in which nothing is going on.
+	StatusIdle       = "idle"
+	StatusInProgress = "in-progress"
+	StatusCompleted  = "completed"
+	StatusFailed     = "failed"
+	// StatusRollingBack is a run that sends a node back to its old version of
+	// Talos, because it did not become healthy with the new one.
+	StatusRollingBack = "rolling-back"
+	// StatusPending is a half of which a run has done everything, and not every
+	// node shows it yet: nobody waited for kube-proxy to be rolled out.
+	StatusPending = "pending"
+	// StatusBlocked is a half that waits for the other one to move first.
+	StatusBlocked = "blocked"
+)
+
+// The values of status.phase.
+const (
+	PhaseReady               = "Ready"
+	PhaseUpgradingTalos      = "UpgradingTalos"
+	PhaseUpgradingKubernetes = "UpgradingKubernetes"
+	PhaseUpgradeFailed       = "UpgradeFailed"
+)
+
+// The types of the conditions in status.conditions, and their reasons. The status
+// of a condition is "True" with [ReasonInProgress] and "False" otherwise.
+const (
+	ConditionTalos      = "TalosUpgrade"
+	ConditionKubernetes = "KubernetesUpgrade"
+
+	ReasonInProgress = "InProgress"
+	ReasonCompleted  = "Completed"
+	ReasonFailed     = "Failed"
+	ReasonBlocked    = "Blocked"
+)
+
+// half is what an event says about one of Talos and Kubernetes.
+type half struct {
+	name string
+	// progress is how far the half is; without a total where the event does not
+	// say.
+	progress cluster.Progress
+	// target is zero where the half is not managed.
+	target version.Version
+	// next is the version that the half could be upgraded to after it; zero where
+	// there is none that anybody knows of.
+	next version.Version
+
+	available, current, status, message, count string
+}
+
+// halves are the two of an event.
+func halves(event cluster.Event) (talos, kubernetes half) {
+	talos = half{
+		name: "Talos", progress: event.Talos, target: event.Target.Talos,
+		available: KeyAvailable, current: KeyCurrent, status: KeyStatus, message: KeyMessage, count: KeyProgress,
+	}
+	kubernetes = half{
+		name: "Kubernetes", progress: event.Kubernetes, target: event.Target.Kubernetes,
+		available: KeyKubernetesAvailable, current: KeyKubernetesCurrent, status: KeyKubernetesStatus, message: KeyKubernetesMessage, count: KeyKubernetesProgress,
+	}
+
+	return talos, kubernetes
+}
+
+// managed tells whether the run is to say anything about the half.
+func (h half) managed() bool { return !h.target.IsZero() }
+
+// known tells whether the event says how far the half is.
+func (h half) known() bool { return h.progress.Total > 0 }
+
+// done tells whether nothing of the half is left to do and every node is known to
+// be there.
+func (h half) done() bool {
+	return h.known() && h.progress.Steps == 0 && h.progress.Done == h.progress.Total
+}
+
+// settled tells whether a run has nothing to do in the half.
+func (h half) settled() bool {
+	return !h.managed() || h.known() && h.progress.Steps == 0
+}
+
+// say sets status and message of the half.
+func (h half) say(changes map[string]*string, status, message string) {
+	changes[h.status], changes[h.message] = text(status), text(message)
+}
+
+// complete says that the half is done, as far as every node shows it, and nothing
+// where no node does, as where all are held. The lowest version seen is nearer to
+// the truth than the one that was wanted.
+func (h half) complete(changes map[string]*string) {
+	if !h.known() {
+		return
+	}
+
+	if h.progress.Done < h.progress.Total {
+		h.say(changes, StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", h.name, h.counted(), h.target))
+
+		return
+	}
+
+	running := h.target
+	if !h.progress.Lowest.IsZero() {
+		running = h.progress.Lowest
+	}
+
+	h.say(changes, StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", h.name, running))
+}
+
+// end says that nothing goes on in a half of which something is said to, and
+// nothing else is known.
+func (h half) end(wanted map[string]*string) {
+	if !h.known() && moves(wanted, h) {
+		h.say(wanted, StatusIdle, h.name+" upgrade ended: what the nodes run is not known")
+	}
+}
+
+// fail says that the half did not get to its end.
+func (h half) fail(changes map[string]*string, event cluster.Event) {
+	h.say(changes, StatusFailed, h.name+" upgrade failed: "+reason(event))
+}
+
+// measure adds the numbers that the event knows.
+func (h half) measure(changes map[string]*string) {
+	if h.known() {
+		changes[h.count] = text(h.counted())
+	}
+
+	if !h.progress.Lowest.IsZero() {
+		changes[h.current] = text(h.progress.Lowest.String())
+	}
+}
+
+func (h half) counted() string { return fmt.Sprintf("%d/%d", h.progress.Done, h.progress.Total) }
+
+// aside is how far the half is, as part of a message; empty where the event does
+// not say.
+func (h half) aside() string {
+	if !h.known() {
+		return ""
+	}
+
+	return " (" + h.counted() + ")"
+}
+
+const (
+	// messageLimit, in runes, keeps a long error from crowding out what else is
+	// annotated.
+	messageLimit = 500
+	// listLimit, in bytes, does so for a long list of nodes.
+	listLimit = 8 << 10
+	// cutOff ends a list that is not whole.
+	cutOff = ",..."
+)
+
+// word is what is to be said from an event on.
+type word struct {
+	// changes are annotations as they should be, nil for those that should not be.
+	changes map[string]*string
+	// rests are the halves in which nothing goes on, by their status annotation.
+	rests map[string]quiet
+}
+
+// course is how a run has gone so far, as far as what is said depends on it.
+type course struct {
+	// running tells that it goes on.
+	running bool
+	// begun tells that it got past everything that keeps a run from beginning.
+	begun bool
+	// idle tells that nothing was to be done when it began, and nothing was done.
+	idle bool
+}
+
+// after is the course after an event about the halves.
+func (c course) after(event cluster.Event, talos, kubernetes half) course {
+	switch event.Kind {
+	case cluster.EventRunStarted:
+		c.running, c.begun, c.idle = true, true, talos.settled() && kubernetes.settled()
+	case cluster.EventNodeStarted, cluster.EventNodeDone, cluster.EventRollingBack:
+		c.running, c.begun, c.idle = true, true, false
+	case cluster.EventRunDone:
+		c.running, c.begun = false, true
+	case cluster.EventRunFailed:
+		c.running, c.idle = false, false
+	default:
+	}
+
+	return c
+}
+
+// translate says what an event changes, and how the run stands after it. An event
+// claims nothing that it does not say itself.
+func translate(event cluster.Event, so course, available available) (word, course) {
+	talos, kubernetes := halves(event)
+	if !talos.managed() && !kubernetes.managed() {
+		return word{}, so
+	}
+
+	moving, other := concerned(event, talos, kubernetes)
+	made := word{changes: map[string]*string{}, rests: map[string]quiet{}}
+	next := so.after(event, talos, kubernetes)
+
+	switch event.Kind {
+	case cluster.EventRunStarted:
+		start(made.changes, moving, next)
+		made.changes[KeyFailedNodes] = nil
+	case cluster.EventNodeStarted:
+		moving.say(made.changes, StatusInProgress, begun(event)+onTheWay(event, moving)+moving.aside())
+	case cluster.EventNodeDone:
+		moving.say(made.changes, StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
+	case cluster.EventRollingBack:
+		if !talos.managed() {
+			// Of what is not managed nothing is said.
+			return word{}, so
+		}
+
+		talos.say(made.changes, StatusRollingBack, rolling(event))
+	case cluster.EventRunDone:
+		moving.complete(made.changes)
+		made.changes[KeyFailedNodes] = nil
+	case cluster.EventRunFailed:
+		moving.fail(made.changes, event)
+		made.changes[KeyFailedNodes] = failedNodes(event)
+	default:
+		return word{}, so
+	}
+
+	moving.measure(made.changes)
+
+	if other.managed() {
+		beside(made.changes, event, next, moving, other)
+		other.measure(made.changes)
+	}
+
+	talos.next, kubernetes.next = available.offer(made.changes, talos, kubernetes)
+
+	for _, h := range [...]half{talos, kubernetes} {
+		if h.rests(event, next) {
+			made.rest(h, available.known(made.changes, h))
+		}
+	}
+
+	return made, next
+}
+
+// concerned are the half that an event is about and the other one. What is not
+// managed is never the first: bootstrap manifests that follow a roll of Talos are
+// a part of that.
+func concerned(event cluster.Event, talos, kubernetes half) (moving, other half) {
+	switch {
+	case !kubernetes.managed():
+		return talos, kubernetes
+	case !talos.managed(), event.Component != "":
+		return kubernetes, talos
+	case event.Kind == cluster.EventRunStarted, event.Kind == cluster.EventRunFailed:
+		// Such an event is about what comes next.
+		if talos.done() {
+			return kubernetes, talos
+		}
+	}
+
+	return talos, kubernetes
+}
+
+// beside says how the half is that an event is not about. A run that ends leaves
+// nothing behind that looks as if it went on.
+func beside(changes map[string]*string, event cluster.Event, so course, moving, other half) {
+	switch {
+	case event.Kind == cluster.EventRunDone, so.idle, other.known() && other.settled():
+		// What is applied and not shown by every node waits for those alone.
+		other.complete(changes)
+	case other.progress.Steps > 0:
+		other.say(changes, StatusBlocked, cmp.Or(other.progress.Waits, "Waiting for "+moving.name+" upgrade to complete"))
+	case event.Kind == cluster.EventRunFailed:
+		other.fail(changes, event)
+	}
+}
+
+// start says that the half begins to move, or that there is nothing to do in it.
+func start(changes map[string]*string, moving half, so course) {
+	switch {
+	case !moving.known():
+		return
+	case so.idle || moving.done():
+		moving.complete(changes)
+
+		return
+	}
+
+	from := "an unknown version"
+	if !moving.progress.Lowest.IsZero() {
+		from = moving.progress.Lowest.String()
+	}
+
+	if moving.progress.Lowest.Equal(moving.target) {
+		// What is left to do moves no version.
+		moving.say(changes, StatusInProgress, fmt.Sprintf("Finishing the %s upgrade to %s", moving.name, moving.target))
+
+		return
+	}
+
+	moving.say(changes, StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", moving.name, from, moving.target))
+}
+
+// begun and ended are what a turn does.
+func begun(event cluster.Event) string {
+	switch event.Component {
+	case "":
+		return "Upgrading node " + event.Node
+	case cluster.Manifests:
+		return "Syncing the bootstrap manifests"
+	default:
+		return "Upgrading " + string(event.Component) + " on " + event.Node
+	}
+}
+
+func ended(event cluster.Event) string {
+	switch event.Component {
+	case "":
+		return "Node " + event.Node + " upgraded"
+	case cluster.Manifests:
+		return "Bootstrap manifests synced"
+	default:
+		return string(event.Component) + " on " + event.Node + " upgraded"
+	}
+}
+
+// rolling is what is done to a node that did not become healthy.
+func rolling(event cluster.Event) string {
+	return "Rolling back node " + event.Node + " to " + event.To.String() + ": " + reason(event)
+}
+
+// failedNodes lists the nodes of a run that failed, each once; nil where it is
+// about none.
+func failedNodes(event cluster.Event) *string {
+	var names []string
+
+	for name := range strings.SplitSeq(event.Node, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+
+	if len(names) == 0 {
+		return nil
+	}
+
+	return text(listed(names))
+}
+
+// listed is the list of names, cut off between two of them where it is too long.
+func listed(names []string) string {
+	whole := strings.Join(names, ",")
+	if len(whole) <= listLimit {
+		return whole
+	}
+
+	kept := whole[:listLimit-len(cutOff)]
+
+	return kept[:max(strings.LastIndexByte(kept, ','), 0)] + cutOff
+}
+
+// onTheWay names a version between what ran and the target, so that nobody takes
+// the node to be at the target.
+func onTheWay(event cluster.Event, moving half) string {
+	if event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(moving.target) {
+		return ""
+	}
+
+	return " to " + event.To.String()
+}
+
+// reason is why a run failed, in one line.
+func reason(event cluster.Event) string {
+	why := strings.TrimSpace(event.Text)
+
+	if why == "" && event.Err != nil {
+		why = event.Err.Error()
+	}
+
+	why, _, _ = strings.Cut(strings.TrimSpace(why), "\n")
+
+	if why = shortened(why, messageLimit); why == "" {
+		return "the reason is not known"
+	}
+
+	return why
+}
+
+// shortened is the text with at most so many runes.
+func shortened(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "\u2026"
+	}
+
+	return text
+}
