@@ -1,15 +1,33 @@
 // SPDX-License-Identifier: MPL-2.0
 
+// Package kubeapi reaches the Kubernetes API of a cluster: its nodes, the pods
+// that a drain moves, the objects that gates look at, and the two objects that
+// make an upgrade safe to interrupt, the lease and the journal. It implements
+// [cluster.Kubernetes], [cluster.WorkloadReader], [cluster.ObjectAccess] and
+// [cluster.SecretAccess], and decides nothing.
+//
+// It has a scheme of its own with the few API groups that it knows by type;
+// objects of any other kind are JSON.
 package kubeapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,11 +36,47 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/transport"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+var (
+	_ cluster.Kubernetes     = (*Client)(nil)
+	_ cluster.WorkloadReader = (*Client)(nil)
+	_ cluster.ObjectAccess   = (*Client)(nil)
+	_ cluster.SecretAccess   = (*Client)(nil)
+	_ cluster.WorkloadReader = unavailable{}
+	_ cluster.ObjectAccess   = unavailable{}
+	_ cluster.SecretAccess   = unavailable{}
+)
+
+// The names under which an upgrade leaves traces in a cluster. People and other
+// tools may rely on them.
+const (
+	// Namespace holds the lease, the journal and the published annotations.
+	Namespace = "kube-system"
+	// LeaseName is the lease that serialises upgrades.
+	LeaseName = "talosupgrade"
+	// JournalName is the ConfigMap that remembers unfinished work.
+	JournalName = "talosupgrade-journal"
+	// PublishedName is the ConfigMap that carries the annotations.
+	PublishedName = "talosupgrade"
+	// CordonAnnotation marks a cordon as ours; its value names the run.
+	CordonAnnotation = "talosupgrade.vitistack.io/cordoned-by"
+	// ClusterAnnotation says which cluster an object of ours is about.
+	ClusterAnnotation = "talosupgrade.vitistack.io/cluster-id"
+	// ManagedByLabel and ManagedBy mark the objects of ours.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "terraform-provider-talosupgrade"
 )
 
 // Timeouts of connections. Without the pings a connection that lost its peer
@@ -247,4 +301,576 @@ func sleep(ctx context.Context, duration time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// ErrConfig is wrapped by every error of [New].
+var ErrConfig = errors.New("kubeconfig not usable")
+
+func parseKubeconfig(kubeconfig []byte, contextName string) (*rest.Config, error) {
+	if strings.TrimSpace(string(kubeconfig)) == "" {
+		return nil, fmt.Errorf("%w: it is empty", ErrConfig)
+	}
+
+	parsed, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("%w: malformed: %s", ErrConfig, withoutContent(err.Error()))
+	}
+
+	name, err := pickContext(parsed, contextName)
+	if err != nil {
+		return nil, err
+	}
+
+	config, err := clientcmd.NewNonInteractiveClientConfig(*parsed, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%w: context %q: %s", ErrConfig, name, withoutContent(err.Error()))
+	}
+
+	return config, nil
+}
+
+func pickContext(parsed *clientcmdapi.Config, wanted string) (string, error) {
+	names := slices.Sorted(maps.Keys(parsed.Contexts))
+	if len(names) == 0 {
+		return "", fmt.Errorf("%w: it has no contexts", ErrConfig)
+	}
+
+	name, origin := wanted, "context"
+	if name == "" {
+		name, origin = parsed.CurrentContext, "current context"
+	}
+
+	if name == "" && len(names) == 1 {
+		name = names[0]
+	}
+
+	if name == "" {
+		return "", fmt.Errorf("%w: it names no current context, so one must be chosen: there are %s", ErrConfig, quoted(names))
+	}
+
+	chosen := parsed.Contexts[name]
+	if chosen == nil {
+		return "", fmt.Errorf("%w: %s %q does not exist, there are %s", ErrConfig, origin, name, quoted(names))
+	}
+
+	if parsed.Clusters[chosen.Cluster] == nil || parsed.Clusters[chosen.Cluster].Server == "" {
+		return "", fmt.Errorf("%w: context %q: cluster %q has no server", ErrConfig, name, chosen.Cluster)
+	}
+
+	return name, nil
+}
+
+func quoted(names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = fmt.Sprintf("%q", name)
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+var longWords = regexp.MustCompile(`[^\s"']{60,}`)
+
+// withoutContent drops what an error quotes from the document if it could be a
+// key or a token.
+func withoutContent(text string) string {
+	return longWords.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "...")
+}
+
+const (
+	// tryTimeout bounds the way to one API server, handshake included, where
+	// there are others to try: three fit into one call.
+	tryTimeout = 3 * time.Second
+	// preferAfter is how long an alternative that answered is asked first,
+	// before the server of the kubeconfig gets its next chance.
+	preferAfter = time.Minute
+)
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialer connects to the API server that the kubeconfig names or, where that
+// one is down, to another one of the same cluster. It carries out the handshake
+// itself, and always for the name in the kubeconfig: a server that cannot prove
+// to be meant is as good as none.
+type dialer struct {
+	dial dialFunc
+	tls  *tls.Config
+	// own is host:port of the kubeconfig's server.
+	own          string
+	alternatives func() []string
+	now          func() time.Time
+
+	mu sync.Mutex
+	// chosen is the alternative that answered last, at the time since.
+	chosen string
+	since  time.Time
+}
+
+func newDialer(dial dialFunc, config *tls.Config, own string, alternatives func() []string) *dialer {
+	config = config.Clone()
+	if len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+
+	return &dialer{dial: dial, tls: config, own: own, alternatives: alternatives, now: time.Now}
+}
+
+// connect is the DialTLSContext of the transport.
+func (d *dialer) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if address != d.own {
+		return d.proxy(ctx, network, address)
+	}
+
+	chosen := d.preferred()
+	if chosen != "" {
+		if conn, err := d.try(ctx, network, chosen); err == nil {
+			return conn, nil
+		}
+
+		d.choose("")
+	}
+
+	conn, err := d.try(ctx, network, d.own)
+	if err == nil || ctx.Err() != nil || rejectsCredentials(err.Error()) {
+		return conn, err
+	}
+
+	return d.elsewhere(ctx, network, chosen, err)
+}
+
+// proxy connects to a proxy that the environment names. It is spoken to in
+// HTTP/1.1, and called by its own name whatever the kubeconfig calls the server.
+func (d *dialer) proxy(ctx context.Context, network, address string) (net.Conn, error) {
+	config := d.tls.Clone()
+	config.NextProtos, config.ServerName = nil, ""
+
+	proxyCtx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+
+	conn, err := handshake(proxyCtx, d.dial, config, network, address, address)
+	if err != nil && proxyCtx.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("no answer from proxy %s within %s: %w", address, dialTimeout, err)
+	}
+
+	return conn, err
+}
+
+// elsewhere tries the alternatives in turn, but for the one that has failed
+// already. The error is the one of the kubeconfig's own server, which is what
+// people can look up.
+func (d *dialer) elsewhere(ctx context.Context, network, failed string, own error) (net.Conn, error) {
+	var tried []string
+
+	if failed != "" {
+		tried = append(tried, failed)
+	}
+
+	for _, address := range d.alternatives() {
+		if address == d.own || slices.Contains(tried, address) || ctx.Err() != nil {
+			continue
+		}
+
+		conn, err := d.try(ctx, network, address)
+		if err == nil {
+			d.choose(address)
+
+			return conn, nil
+		}
+
+		if rejectsCredentials(err.Error()) {
+			address += " (which is not an API server of this cluster)"
+		}
+
+		tried = append(tried, address)
+	}
+
+	if len(tried) == 0 {
+		return nil, own
+	}
+
+	return nil, fmt.Errorf("%w; neither could be connected to: %s", own, strings.Join(tried, ", "))
+}
+
+func (d *dialer) try(ctx context.Context, network, address string) (net.Conn, error) {
+	tryCtx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+
+	conn, err := handshake(tryCtx, d.dial, d.tls, network, address, d.own)
+	if err != nil && tryCtx.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("no answer from %s within %s: %w", address, tryTimeout, err)
+	}
+
+	return conn, err
+}
+
+// handshake connects to the address and expects the certificate of the host of
+// the other one.
+func handshake(ctx context.Context, dial dialFunc, config *tls.Config, network, address, expected string) (net.Conn, error) {
+	raw, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+
+	if config.ServerName == "" {
+		host, _, err := net.SplitHostPort(expected)
+		if err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+
+		config = config.Clone()
+		config.ServerName = host
+	}
+
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+
+		return nil, err
+	}
+
+	return conn, nil
+}
+
+// preferred is the alternative to be asked first; empty for none.
+func (d *dialer) preferred() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.chosen != "" && d.now().Sub(d.since) >= preferAfter {
+		d.chosen = ""
+	}
+
+	return d.chosen
+}
+
+func (d *dialer) choose(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	d.chosen, d.since = address, d.now()
+}
+
+// lines are the connections of a client, so that none outlives it: a transport
+// keeps one that was still being made when its idle connections were closed.
+type lines struct {
+	open dialFunc
+
+	mu     sync.Mutex
+	made   map[*line]struct{}
+	closed bool
+}
+
+func newLines(open dialFunc) *lines { return &lines{open: open, made: map[*line]struct{}{}} }
+
+// dial makes a connection. The error is net.ErrClosed after the end.
+func (l *lines) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if l.ended() {
+		return nil, net.ErrClosed
+	}
+
+	conn, err := l.open(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+
+	made := &line{Conn: conn, of: l}
+
+	if !l.add(made) {
+		_ = conn.Close()
+
+		return nil, net.ErrClosed
+	}
+
+	return made, nil
+}
+
+func (l *lines) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	return l.closed
+}
+
+// add is false after the end.
+func (l *lines) add(made *line) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if !l.closed {
+		l.made[made] = struct{}{}
+	}
+
+	return !l.closed
+}
+
+func (l *lines) remove(gone *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	delete(l.made, gone)
+}
+
+func (l *lines) close() {
+	l.mu.Lock()
+	l.closed = true
+	left := l.made
+	l.made = map[*line]struct{}{}
+	l.mu.Unlock()
+
+	for conn := range left {
+		_ = conn.Conn.Close()
+	}
+}
+
+// line is one connection.
+type line struct {
+	net.Conn
+
+	of *lines
+}
+
+// Close implements [net.Conn].
+func (l *line) Close() error {
+	l.of.remove(l)
+
+	return l.Conn.Close()
+}
+
+const (
+	// callTimeout bounds one request, on the real clock.
+	callTimeout = 10 * time.Second
+	// readRetries is how often client-go repeats a read on a connection that
+	// broke. Requests that change something are never repeated.
+	readRetries = 1
+)
+
+// read carries out a GET and decodes the answer, when it is wanted.
+func read(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
+	return do(ctx, operation{what: what}, carryOut(request.MaxRetries(readRetries), into))
+}
+
+// readRaw carries out a GET of which the answer is wanted as JSON, and returns
+// that as it is. One of more bytes than most is not read to its end: the error
+// wraps errTooLarge beside ErrRefused then.
+func readRaw(ctx context.Context, what string, request *rest.Request, most int64) ([]byte, error) {
+	var answer []byte
+
+	request = request.MaxRetries(readRetries).SetHeader("Accept", runtime.ContentTypeJSON)
+
+	err := do(ctx, operation{what: what}, func(ctx context.Context) (err error) {
+		answer, err = readUpTo(ctx, request, most+1)
+
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	if int64(len(answer)) > most {
+		return nil, refuse(what, "the answer is too large", errTooLarge)
+	}
+
+	return answer, nil
+}
+
+func readUpTo(ctx context.Context, request *rest.Request, most int64) ([]byte, error) {
+	stream, err := request.Stream(ctx)
+
+	// As client-go does for requests whose whole answer is read.
+	for attempt := 1; attempt <= readRetries && err != nil && broke(err); attempt++ {
+		stream, err = request.Stream(ctx)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	answer, err := io.ReadAll(io.LimitReader(stream, most))
+
+	return answer, errors.Join(err, stream.Close())
+}
+
+// broke tells that the connection ended before there was an answer.
+func broke(err error) bool {
+	return utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+}
+
+// change carries out any other request, once.
+func change(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
+	return do(ctx, operation{what: what, mutates: true}, carryOut(request.MaxRetries(0), into))
+}
+
+// carryOut sends a request and decodes the answer, when it is wanted.
+func carryOut(request *rest.Request, into runtime.Object) func(context.Context) error {
+	return func(ctx context.Context) error {
+		result := request.Do(ctx)
+		if err := result.Error(); err != nil || into == nil {
+			return err
+		}
+
+		return result.Into(into)
+	}
+}
+
+// do bounds what a request takes, and gives its error a meaning.
+func do(ctx context.Context, op operation, send func(context.Context) error) error {
+	var sent atomic.Bool
+
+	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	// Before there is a connection nothing can have been sent over it.
+	callCtx = httptrace.WithClientTrace(callCtx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+	})
+
+	err := send(callCtx)
+	if err == nil {
+		return nil
+	}
+
+	return explain(ctx, op, sent.Load(), err)
+}
+
+// proven lets requests pass and remembers which of them the API server has
+// carried out. One that it refuses later for want of a permission fails as if
+// there had been no answer: an API server that has just started, as each of them
+// does while its control plane is upgraded, serves before it has read who may do
+// what. A permission that was really taken away shows when the wait for it has
+// come to its end.
+type proven struct {
+	http.RoundTripper
+
+	decoder runtime.Decoder
+
+	mu      sync.Mutex
+	allowed map[string]bool
+}
+
+func newProven(next http.RoundTripper, decoder runtime.Decoder) *proven {
+	return &proven{RoundTripper: next, decoder: decoder, allowed: map[string]bool{}}
+}
+
+// refusalMost is how much of a refusal is read, in bytes.
+const refusalMost = 64 << 10
+
+// RoundTrip implements [http.RoundTripper].
+func (p *proven) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer, err := p.RoundTripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+
+	asked := request.Method + " " + kindOf(request.URL.Path)
+
+	p.mu.Lock()
+	before := p.allowed[asked]
+
+	if answer.StatusCode < http.StatusMultipleChoices {
+		p.allowed[asked] = true
+	}
+	p.mu.Unlock()
+
+	if answer.StatusCode != http.StatusForbidden || !before {
+		return answer, nil
+	}
+
+	return p.refused(answer)
+}
+
+// kindOf is what a path is about, as permissions have it: without the name of the
+// object. Pods are many and in many namespaces; who may evict one may evict all, or
+// the drain has ended long before.
+func kindOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+
+	group := 3
+	if parts[0] == "api" {
+		group = 2
+	}
+
+	if len(parts) <= group {
+		return path
+	}
+
+	kind, rest := parts[:group], parts[group:]
+
+	if rest[0] == "namespaces" && len(rest) > 2 {
+		if rest[2] != "pods" {
+			kind = append(slices.Clone(kind), rest[1])
+		}
+
+		rest = rest[2:]
+	}
+
+	kind = append(slices.Clone(kind), rest[0])
+	if len(rest) > 1 {
+		// To read one and to list all are two permissions.
+		kind = append(append(kind, "*"), rest[2:]...)
+	}
+
+	return strings.Join(kind, "/")
+}
+
+// refused reads why, as an admission webhook answers with the same code and means
+// something else.
+func (p *proven) refused(answer *http.Response) (*http.Response, error) {
+	text, err := io.ReadAll(io.LimitReader(answer.Body, refusalMost))
+	if err != nil {
+		_ = answer.Body.Close()
+
+		return nil, err
+	}
+
+	why := "no reason given"
+	if decoded, _, err := p.decoder.Decode(text, nil, nil); err == nil {
+		if status, ok := decoded.(*metav1.Status); ok {
+			why = status.Message
+		}
+	}
+
+	if deniedByAdmission(why) {
+		answer.Body = reread{io.MultiReader(bytes.NewReader(text), answer.Body), answer.Body}
+
+		return answer, nil
+	}
+
+	_ = answer.Body.Close()
+
+	return nil, fmt.Errorf("the API server refuses what it has allowed before, as one does that has just started: %s (HTTP %d)", why, answer.StatusCode)
+}
+
+// reread is a body whose beginning has been read.
+type reread struct {
+	io.Reader
+	io.Closer
+}
+
+// Expiry is when the first of the client certificates in a kubeconfig expires;
+// zero where it has none that can be read.
+func Expiry(kubeconfig []byte) time.Time {
+	var first time.Time
+
+	parsed, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return first
+	}
+
+	for _, user := range parsed.AuthInfos {
+		block, _ := pem.Decode(user.ClientCertificateData)
+		if block == nil {
+			continue
+		}
+
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			continue
+		}
+
+		if first.IsZero() || certificate.NotAfter.Before(first) {
+			first = certificate.NotAfter
+		}
+	}
+
+	return first
 }

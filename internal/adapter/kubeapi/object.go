@@ -3,7 +3,24 @@
 package kubeapi
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // metadata marks an object as ours.
@@ -35,4 +52,551 @@ func foreign(object metav1.ObjectMeta, id string) string {
 	}
 
 	return ""
+}
+
+const (
+	// mostOfQuery bounds the answers to one query together, in bytes: decoded, they
+	// take several times that.
+	mostOfQuery = 64 << 20
+	// mostOfPage is how large an answer may be that could be had in smaller ones.
+	mostOfPage = 8 << 20
+)
+
+// Objects reads objects of any kind as decoded JSON, with whole numbers as int64
+// and others as float64, sorted by namespace and name. None is no error.
+// ErrNotFound means that the cluster serves no such kind; ErrRefused that the
+// query makes no sense, that the objects are larger than 64 MiB together, or that
+// they are Secrets, whose content could show in messages. What the API server and
+// kubectl keep in objects about who wrote them is left out, metadata.managedFields
+// and the annotation of "kubectl apply": often it is most of an object.
+func (c *Client) Objects(ctx context.Context, query cluster.ObjectQuery) ([]map[string]any, error) {
+	what := "read " + described(query)
+
+	root, err := rootOf(query.APIVersion)
+	if err != nil {
+		return nil, refuse(what, err.Error(), err)
+	}
+
+	if root == "/api/v1" && query.Kind == "Secret" {
+		return nil, refuse(what, "Secrets are not read, because what they hold could show in messages", cluster.ErrRefused)
+	}
+
+	if err := validSegments(what, query.Namespace, query.Name); err != nil {
+		return nil, err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+
+	if found, remembered := c.kinds.get(root, query.Kind); remembered {
+		objects, err := c.objectsOf(ctx, what, found, query)
+		if !errors.Is(err, cluster.ErrNotFound) {
+			return objects, err
+		}
+
+		// The kind may have left the cluster, or moved to another resource.
+		c.kinds.forget(root, query.Kind)
+	}
+
+	found, err := c.discover(ctx, root, query)
+	if err != nil {
+		return nil, err
+	}
+
+	return c.objectsOf(ctx, what, found, query)
+}
+
+func described(query cluster.ObjectQuery) string {
+	text := "the " + query.Kind + " objects of " + query.APIVersion
+
+	if query.Namespace != "" {
+		text += " in the namespace " + query.Namespace
+	}
+
+	if query.Name != "" {
+		text += " named " + query.Name
+	}
+
+	if query.Selector != "" {
+		text += " with the labels " + query.Selector
+	}
+
+	return text
+}
+
+// objectsOf reads the objects of a resource. ErrNotFound means that the resource
+// is not there.
+func (c *Client) objectsOf(ctx context.Context, what string, of servedKind, query cluster.ObjectQuery) ([]map[string]any, error) {
+	if query.Namespace != "" && !of.namespaced {
+		return nil, refuse(what, fmt.Sprintf("objects of the kind %s are in no namespace; leave the namespace out", query.Kind), cluster.ErrRefused)
+	}
+
+	request := func() *rest.Request {
+		return c.core.Get().AbsPath(of.root).NamespaceIfScoped(query.Namespace, query.Namespace != "").Resource(of.name)
+	}
+
+	// One object is read by itself where its path is known, which credentials may
+	// be allowed that cannot list.
+	if query.Name != "" && query.Selector == "" && (query.Namespace != "" || !of.namespaced) {
+		return oneObject(ctx, what, request().Name(query.Name))
+	}
+
+	var held int64
+
+	objects, err := pages(ctx, request, func(ctx context.Context, request *rest.Request, asked page) ([]map[string]any, string, error) {
+		if asked.from == "" {
+			held = 0
+		}
+
+		if query.Selector != "" {
+			request = request.Param("labelSelector", query.Selector)
+		}
+
+		if query.Name != "" {
+			request = request.Param("fieldSelector", "metadata.name="+query.Name)
+		}
+
+		body, err := pageBody(ctx, what, request, asked.limit, mostOfQuery-held)
+		if err != nil {
+			return nil, "", err
+		}
+
+		held += int64(len(body))
+
+		return decodedPage(what, body, query)
+	})
+
+	slices.SortStableFunc(objects, func(a, b map[string]any) int {
+		return cmp.Or(cmp.Compare(named(a, "namespace"), named(b, "namespace")), cmp.Compare(named(a, "name"), named(b, "name")))
+	})
+
+	return objects, err
+}
+
+func oneObject(ctx context.Context, what string, request *rest.Request) ([]map[string]any, error) {
+	body, err := readRaw(ctx, what, request, mostOfQuery)
+	if errors.Is(err, errTooLarge) {
+		return nil, tooMuch(what)
+	}
+
+	if errors.Is(err, cluster.ErrNotFound) && !unserved(err) {
+		// The API server answers for a resource that is there.
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	object, err := decodedObject(what, body)
+	if err != nil {
+		return nil, err
+	}
+
+	return []map[string]any{object}, nil
+}
+
+// pageBody reads a page of at most so many objects, for which so many bytes are
+// left. The error wraps errTooLarge where smaller pages would do.
+func pageBody(ctx context.Context, what string, request *rest.Request, limit int, left int64) ([]byte, error) {
+	most := left
+	if limit > smallestPage {
+		most = min(left, mostOfPage)
+	}
+
+	body, err := readRaw(ctx, what, request, most)
+	if most == left && errors.Is(err, errTooLarge) {
+		return nil, tooMuch(what)
+	}
+
+	return body, err
+}
+
+func tooMuch(what string) error {
+	return refuse(what, fmt.Sprintf("it is more than %d MiB; narrow it by namespace, name or selector", mostOfQuery>>20), cluster.ErrRefused)
+}
+
+func decodedPage(what string, body []byte, query cluster.ObjectQuery) ([]map[string]any, string, error) {
+	var page struct {
+		Metadata metav1.ListMeta  `json:"metadata"`
+		Items    []map[string]any `json:"items"`
+	}
+
+	if err := utiljson.Unmarshal(body, &page); err != nil {
+		return nil, "", fmt.Errorf("unable to %s: %w", what, err)
+	}
+
+	items := slices.DeleteFunc(page.Items, func(object map[string]any) bool { return object == nil })
+
+	for _, object := range items {
+		// Only objects of custom kinds say in lists what they are.
+		object["apiVersion"], object["kind"] = query.APIVersion, query.Kind
+		withoutWriters(object)
+	}
+
+	return items, page.Metadata.Continue, nil
+}
+
+// withoutWriters takes away what an object says about who wrote it.
+func withoutWriters(object map[string]any) {
+	metadata, _ := object["metadata"].(map[string]any)
+	delete(metadata, "managedFields")
+
+	annotations, _ := metadata["annotations"].(map[string]any)
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+}
+
+func named(object map[string]any, field string) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	name, _ := metadata[field].(string)
+
+	return name
+}
+
+// servedKind is under which path the objects of a kind are.
+type servedKind struct {
+	// root is the path of its group and version.
+	root string
+	// name is the plural.
+	name       string
+	namespaced bool
+	// parts are what of its objects is read and changed by itself, such as "status".
+	parts map[string]bool
+}
+
+// kinds remembers the resources of the kinds that somebody asked about. The zero
+// value works.
+type kinds struct {
+	mutex sync.Mutex
+	known map[string]servedKind
+}
+
+func (k *kinds) get(root, kind string) (servedKind, bool) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+
+	found, ok := k.known[root+" "+kind]
+
+	return found, ok
+}
+
+func (k *kinds) set(root, kind string, found servedKind) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+
+	if k.known == nil {
+		k.known = map[string]servedKind{}
+	}
+
+	k.known[root+" "+kind] = found
+}
+
+func (k *kinds) forget(root, kind string) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+
+	delete(k.known, root+" "+kind)
+}
+
+// discover asks the API server for the resource of a kind. ErrNotFound means
+// that it serves none.
+func (c *Client) discover(ctx context.Context, root string, query cluster.ObjectQuery) (servedKind, error) {
+	what := fmt.Sprintf("look up the kind %s of %s", query.Kind, query.APIVersion)
+	missing := &callError{
+		what: what, meanings: []error{cluster.ErrNotFound}, detail: "the cluster serves no such kind", cause: cluster.ErrNotFound,
+	}
+
+	body, err := readRaw(ctx, what, c.core.Get().AbsPath(root), mostOfQuery)
+	if errors.Is(err, cluster.ErrNotFound) {
+		return servedKind{}, missing
+	}
+
+	if err != nil {
+		return servedKind{}, err
+	}
+
+	var served metav1.APIResourceList
+	if err := json.Unmarshal(body, &served); err != nil {
+		return servedKind{}, fmt.Errorf("unable to %s: %w", what, err)
+	}
+
+	for _, one := range served.APIResources {
+		// The others are parts of objects, such as their status.
+		if one.Kind == query.Kind && !strings.Contains(one.Name, "/") {
+			found := servedKind{root: root, name: one.Name, namespaced: one.Namespaced, parts: partsOf(one.Name, served.APIResources)}
+			c.kinds.set(root, query.Kind, found)
+
+			return found, nil
+		}
+	}
+
+	return servedKind{}, missing
+}
+
+// partsOf are the parts of the objects of a resource.
+func partsOf(plural string, served []metav1.APIResource) map[string]bool {
+	parts := map[string]bool{}
+
+	for _, one := range served {
+		if part, found := strings.CutPrefix(one.Name, plural+"/"); found {
+			parts[part] = true
+		}
+	}
+
+	return parts
+}
+
+// rootOf is the path of a group and version. What does not belong into a path
+// could lead to another one.
+func rootOf(apiVersion string) (string, error) {
+	parsed, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return "", err
+	}
+
+	if parsed.Version == "" {
+		return "", fmt.Errorf("%q names no version", apiVersion)
+	}
+
+	for _, segment := range []string{parsed.Group, parsed.Version} {
+		if faults := rest.IsValidPathSegmentName(segment); len(faults) > 0 {
+			return "", fmt.Errorf("%q is no API version: it %s", apiVersion, strings.Join(faults, ", "))
+		}
+	}
+
+	if parsed.Group == "" {
+		return "/api/" + parsed.Version, nil
+	}
+
+	return "/apis/" + parsed.Group + "/" + parsed.Version, nil
+}
+
+// refuse is the error of a request that is not made.
+func refuse(what, detail string, cause error) error {
+	return &callError{what: what, meanings: []error{cluster.ErrRefused}, detail: detail, cause: cause}
+}
+
+// Object reads one object by its path, which credentials may be allowed that
+// cannot list. It leaves out what [Client.Objects] leaves out, and refuses what
+// that refuses.
+func (c *Client) Object(ctx context.Context, of cluster.Reference) (map[string]any, error) {
+	what := "read " + of.String()
+
+	found, err := c.locate(ctx, what, of)
+	if err != nil {
+		return nil, err
+	}
+
+	object, err := c.get(ctx, what, found, of)
+	if !unserved(err) {
+		return object, missingObject(err)
+	}
+
+	// The kind may have left the cluster, or moved to another resource.
+	if found, err = c.relocate(ctx, what, of); err != nil {
+		return nil, err
+	}
+
+	object, err = c.get(ctx, what, found, of)
+
+	return object, missingObject(err)
+}
+
+func (c *Client) get(ctx context.Context, what string, found servedKind, of cluster.Reference) (map[string]any, error) {
+	body, err := readRaw(ctx, what, found.object(c.core.Get(), of), mostOfQuery)
+	if errors.Is(err, errTooLarge) {
+		return nil, refuse(what, fmt.Sprintf("it is more than %d MiB", mostOfQuery>>20), err)
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	return decodedObject(what, body)
+}
+
+// PatchObject sends the patch once. Of a part, fields that the kind does not have
+// are refused in the words of the API server, which otherwise drops them without
+// a word. It refuses Secrets.
+func (c *Client) PatchObject(ctx context.Context, of cluster.Reference, part string, patch map[string]any) (map[string]any, error) {
+	what := "change " + of.String()
+	if part != "" {
+		what = "change the " + part + " of " + of.String()
+	}
+
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, refuse(what, err.Error(), err)
+	}
+
+	found, err := c.locatePart(ctx, what, of, part)
+	if err != nil {
+		return nil, err
+	}
+
+	request := found.object(c.core.Patch(types.MergePatchType), of).
+		SetHeader("Accept", "application/json").Body(body).MaxRetries(0)
+
+	if part != "" {
+		request = request.SubResource(part).Param("fieldValidation", metav1.FieldValidationStrict)
+	}
+
+	var answer []byte
+
+	err = do(ctx, operation{what: what, mutates: true}, func(ctx context.Context) (err error) {
+		result := request.Do(ctx)
+		// What was wrong is in the answer, which is looked at here alone.
+		if err := result.Error(); err != nil {
+			return err
+		}
+
+		answer, err = result.Raw()
+
+		return err
+	})
+	if err != nil {
+		return nil, c.missing(ctx, what, of, part, err)
+	}
+
+	return decodedObject(what, answer)
+}
+
+// missing tells what is not there where a change failed because of that: the kind,
+// the part or the object. The change is not repeated.
+func (c *Client) missing(ctx context.Context, what string, of cluster.Reference, part string, err error) error {
+	// Of a part, and of an object without one, the API server says the same.
+	if !unserved(err) && (part == "" || !errors.Is(err, cluster.ErrNotFound)) {
+		return missingObject(err)
+	}
+
+	c.forgetKind(of)
+
+	if _, lookup := c.locatePart(ctx, what, of, part); errors.Is(lookup, cluster.ErrNotFound) {
+		return lookup
+	}
+
+	return missingObject(err)
+}
+
+// HasPart implements [cluster.ObjectAccess].
+func (c *Client) HasPart(ctx context.Context, of cluster.Reference, part string) (bool, error) {
+	found, err := c.locate(ctx, "look at "+of.String(), of)
+	if err != nil {
+		return false, err
+	}
+
+	return found.parts[part], nil
+}
+
+// locatePart is locate, and makes sure that the kind has the part.
+func (c *Client) locatePart(ctx context.Context, what string, of cluster.Reference, part string) (servedKind, error) {
+	found, err := c.locate(ctx, what, of)
+	if err != nil || part == "" || found.parts[part] {
+		return found, err
+	}
+
+	// It may have got it since.
+	found, err = c.relocate(ctx, what, of)
+	if err != nil || found.parts[part] {
+		return found, err
+	}
+
+	return servedKind{}, &callError{
+		what: what, meanings: []error{cluster.ErrNotFound}, cause: cluster.ErrNotFound,
+		detail: fmt.Sprintf("objects of the kind %s of %s have no %s that is changed by itself", of.Kind, of.APIVersion, part),
+	}
+}
+
+// locate finds out under which path an object is. It refuses what is no name, and
+// Secrets.
+func (c *Client) locate(ctx context.Context, what string, of cluster.Reference) (servedKind, error) {
+	root, err := rootOf(of.APIVersion)
+	if err != nil {
+		return servedKind{}, refuse(what, err.Error(), err)
+	}
+
+	if root == "/api/v1" && of.Kind == "Secret" {
+		return servedKind{}, refuse(what, "Secrets are neither read nor changed this way, because what they hold could show in messages", cluster.ErrRefused)
+	}
+
+	if err := validSegments(what, of.Namespace, of.Name); err != nil {
+		return servedKind{}, err
+	}
+
+	if of.Name == "" {
+		return servedKind{}, refuse(what, "it has no name", cluster.ErrRefused)
+	}
+
+	found, remembered := c.kinds.get(root, of.Kind)
+	if !remembered {
+		found, err = c.discover(ctx, root, cluster.ObjectQuery{APIVersion: of.APIVersion, Kind: of.Kind})
+		if err != nil {
+			return servedKind{}, err
+		}
+	}
+
+	switch {
+	case found.namespaced && of.Namespace == "":
+		return servedKind{}, refuse(what, fmt.Sprintf("objects of the kind %s are in a namespace; name it", of.Kind), cluster.ErrRefused)
+	case !found.namespaced && of.Namespace != "":
+		return servedKind{}, refuse(what, fmt.Sprintf("objects of the kind %s are in no namespace; leave the namespace out", of.Kind), cluster.ErrRefused)
+	}
+
+	return found, nil
+}
+
+// relocate is locate without what is remembered.
+func (c *Client) relocate(ctx context.Context, what string, of cluster.Reference) (servedKind, error) {
+	c.forgetKind(of)
+
+	return c.locate(ctx, what, of)
+}
+
+func (c *Client) forgetKind(of cluster.Reference) {
+	if root, err := rootOf(of.APIVersion); err == nil {
+		c.kinds.forget(root, of.Kind)
+	}
+}
+
+// object completes a request for one object of the kind.
+func (k servedKind) object(request *rest.Request, of cluster.Reference) *rest.Request {
+	return request.AbsPath(k.root).NamespaceIfScoped(of.Namespace, k.namespaced).Resource(k.name).Name(of.Name)
+}
+
+// validSegments refuses what would lead to another path.
+func validSegments(what string, segments ...string) error {
+	for _, segment := range segments {
+		if faults := rest.IsValidPathSegmentName(segment); len(faults) > 0 {
+			return refuse(what, fmt.Sprintf("%q is no name: it %s", segment, strings.Join(faults, ", ")), cluster.ErrRefused)
+		}
+	}
+
+	return nil
+}
+
+// unserved tells that the API server has no such path, and not only no such
+// object.
+func unserved(err error) bool {
+	return errors.Is(err, cluster.ErrNotFound) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// missingObject tells an object that does not exist from a kind that does not.
+func missingObject(err error) error {
+	var failure *callError
+	if errors.Is(err, cluster.ErrNotFound) && !unserved(err) && errors.As(err, &failure) {
+		failure.detail = "there is no such object"
+	}
+
+	return err
+}
+
+func decodedObject(what string, body []byte) (map[string]any, error) {
+	var object map[string]any
+	if err := utiljson.Unmarshal(body, &object); err != nil {
+		return nil, fmt.Errorf("unable to %s: %w", what, err)
+	}
+
+	withoutWriters(object)
+
+	return object, nil
 }

@@ -5,6 +5,7 @@ package kubeapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -216,4 +219,142 @@ func startedAt(pod *corev1.Pod, container string) time.Time {
 	}
 
 	return time.Time{}
+}
+
+// longestTrouble bounds what is repeated of a message, in characters: those of
+// container runtimes quote whole chains of causes.
+const longestTrouble = 300
+
+// trouble says in one line why the container does not run; empty when it runs,
+// when it is just being started, and when the kubelet has not reported.
+func trouble(pod *corev1.Pod, container string) string {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Name != container {
+			continue
+		}
+
+		switch {
+		case status.State.Waiting != nil:
+			return waiting(status)
+		case status.State.Terminated != nil:
+			return oneLine(terminated(status.State.Terminated))
+		}
+	}
+
+	return ""
+}
+
+func waiting(status *corev1.ContainerStatus) string {
+	state, last := status.State.Waiting, status.LastTerminationState.Terminated
+
+	switch {
+	case state.Reason == "ContainerCreating" || state.Reason == "PodInitializing" || state.Reason == "":
+		return ""
+	case state.Reason == "CrashLoopBackOff" && last != nil:
+		// The message of the state is about the length of the pause only.
+		return oneLine(state.Reason + ": " + terminated(last))
+	case state.Message == "":
+		return oneLine(state.Reason)
+	default:
+		return oneLine(state.Reason + ": " + state.Message)
+	}
+}
+
+func terminated(state *corev1.ContainerStateTerminated) string {
+	text := fmt.Sprintf("exit code %d", state.ExitCode)
+
+	for _, detail := range []string{state.Reason, state.Message} {
+		if detail != "" {
+			text += ": " + detail
+		}
+	}
+
+	return text
+}
+
+// oneLine is a text without line breaks, and not longer than what is repeated of
+// one.
+func oneLine(text string) string {
+	line := []rune(strings.Join(strings.Fields(text), " "))
+	if len(line) > longestTrouble {
+		return string(line[:longestTrouble]) + "..."
+	}
+
+	return string(line)
+}
+
+// placement knows which nodes a pod may run on. What one pod found out serves
+// all that want the same.
+type placement struct {
+	nodes []*corev1.Node
+	known map[string][]string
+}
+
+// newPlacement takes nodes sorted by name, and leaves them with the taints that
+// keep pods away.
+func newPlacement(nodes []*corev1.Node) *placement {
+	for _, node := range nodes {
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+			// A node that is cordoned or not ready is one that fits, but not now.
+			return toldApart(taint) || !keepsAway(taint)
+		})
+	}
+
+	return &placement{nodes: nodes, known: map[string][]string{}}
+}
+
+// fits are the names of the nodes that a pod may run on, sorted. Its own node is
+// always one of them: a taint or a label may have changed since it came there.
+func (p *placement) fits(one *draft, bindings []nodeBinding) []string {
+	key := one.constraint.key
+
+	var bound strings.Builder
+	for _, binding := range bindings {
+		bound.WriteString("\n")
+		bound.WriteString(binding.key)
+	}
+
+	key += bound.String()
+
+	names, known := p.known[key]
+	if !known {
+		for _, node := range p.nodes {
+			if one.constraint.admits(node) && reached(node, bindings) {
+				names = append(names, node.Name)
+			}
+		}
+
+		p.known[key] = slices.Clip(names)
+	}
+
+	at, found := slices.BinarySearch(names, one.pod.Node)
+	if found || one.pod.Node == "" {
+		return names
+	}
+
+	return slices.Insert(slices.Clone(names), at, one.pod.Node)
+}
+
+// admits tells whether the pod wants the node and tolerates its taints. What
+// cannot be understood matches nothing, as for the scheduler.
+func (c *constraint) admits(node *corev1.Node) bool {
+	for i := range node.Spec.Taints {
+		// Comparisons in tolerations are there only if the API server let them in.
+		if !scheduling.TolerationsTolerateTaint(klog.Logger{}, c.tolerations, &node.Spec.Taints[i], true) {
+			return false
+		}
+	}
+
+	matches, err := c.affinity.Match(node)
+
+	return err == nil && matches
+}
+
+func reached(node *corev1.Node, bindings []nodeBinding) bool {
+	return !slices.ContainsFunc(bindings, func(binding nodeBinding) bool {
+		matches, err := binding.selector.Match(node)
+
+		return err != nil || !matches
+	})
 }

@@ -5,12 +5,24 @@ package kubeapi
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -184,4 +196,543 @@ func rooms(nodes []*corev1.Node) []cluster.Room {
 	}
 
 	return rooms
+}
+
+// The kinds of the controllers of Kubernetes itself that own pods.
+const (
+	kindDaemonSet             = "DaemonSet"
+	kindReplicaSet            = "ReplicaSet"
+	kindStatefulSet           = "StatefulSet"
+	kindReplicationController = "ReplicationController"
+	kindJob                   = "Job"
+)
+
+// owners are the controllers of pods.
+type owners struct {
+	// daemons are the DaemonSets, as "namespace/name".
+	daemons map[string]bool
+	// replicas are, by kind and UID, how many pods a controller wants. Of a kind
+	// that could not be listed nothing is known.
+	replicas map[string]map[types.UID]int
+}
+
+// owned is one controller and how many pods it wants.
+type owned struct {
+	uid      types.UID
+	name     string
+	replicas int
+}
+
+// owners lists the controllers of the kinds that the pods name, one list a kind.
+func (c *Client) owners(ctx context.Context, drafts []*draft) (*owners, error) {
+	named := map[string]bool{}
+
+	for _, one := range drafts {
+		if owner := metav1.GetControllerOf(&one.meta); owner != nil && ofKubernetes(owner) {
+			named[owner.Kind] = true
+		}
+	}
+
+	kinds := []string{kindDaemonSet, kindReplicaSet, kindStatefulSet, kindReplicationController, kindJob}
+	lists := make([][]owned, len(kinds))
+	denied := make([]bool, len(kinds))
+
+	group, groupCtx := errgroup.WithContext(ctx)
+
+	for i, kind := range kinds {
+		if !named[kind] {
+			continue
+		}
+
+		group.Go(func() (err error) {
+			lists[i], err = c.controllers(groupCtx, kind)
+
+			switch {
+			case !errors.Is(err, cluster.ErrDenied):
+				return err
+			case kind == kindDaemonSet:
+				// Without them it is not known what a drain leaves alone.
+				lists[i], err = c.namedDaemonSets(groupCtx, drafts)
+
+				return err
+			default:
+				denied[i] = true
+
+				return nil
+			}
+		})
+	}
+
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+
+	found := &owners{daemons: map[string]bool{}, replicas: map[string]map[types.UID]int{}}
+
+	for i, kind := range kinds {
+		if named[kind] && !denied[i] {
+			found.add(kind, lists[i])
+		}
+	}
+
+	return found, nil
+}
+
+// namedDaemonSets reads the DaemonSets that the pods name one by one, which
+// credentials may be allowed that cannot list: a drain asks for no more.
+func (c *Client) namedDaemonSets(ctx context.Context, drafts []*draft) ([]owned, error) {
+	var found []owned
+
+	asked := map[string]bool{}
+	exists := c.daemonSets(ctx)
+
+	for _, one := range drafts {
+		owner := metav1.GetControllerOf(&one.meta)
+		if !isDaemonSet(owner) {
+			continue
+		}
+
+		name := one.meta.Namespace + "/" + owner.Name
+		if asked[name] {
+			continue
+		}
+
+		asked[name] = true
+
+		there, err := exists(one.meta.Namespace, owner.Name)
+		if err != nil {
+			return nil, err
+		}
+
+		if there {
+			found = append(found, owned{name: name})
+		}
+	}
+
+	return found, nil
+}
+
+func (o *owners) add(kind string, list []owned) {
+	counts := make(map[types.UID]int, len(list))
+
+	for _, one := range list {
+		counts[one.uid] = one.replicas
+
+		if kind == kindDaemonSet {
+			o.daemons[one.name] = true
+		}
+	}
+
+	o.replicas[kind] = counts
+}
+
+// of are the controller of a pod and how many pods it wants. A controller that
+// does not exist any more is none: it brings nothing back.
+func (o *owners) of(one *draft) (owner string, replicas int) {
+	controller := metav1.GetControllerOf(&one.meta)
+	if controller == nil {
+		return "", 0
+	}
+
+	name := controller.Kind + "/" + controller.Name
+
+	counts, listed := o.replicas[controller.Kind]
+	if !listed || !ofKubernetes(controller) {
+		return name, 0
+	}
+
+	replicas, exists := counts[controller.UID]
+
+	switch {
+	case !exists && controller.Kind == kindDaemonSet && o.daemons[one.meta.Namespace+"/"+controller.Name]:
+		// It was made anew under its name, and adopts the pods of the old one.
+		return name, 0
+	case !exists:
+		return "", 0
+	default:
+		return name, replicas
+	}
+}
+
+// ofKubernetes tells a controller of Kubernetes from those of others, some of
+// which carry the same names.
+func ofKubernetes(owner *metav1.OwnerReference) bool {
+	group, _, grouped := strings.Cut(owner.APIVersion, "/")
+
+	return !grouped || group == appsv1.GroupName || group == batchv1.GroupName
+}
+
+// controllers lists the controllers of a kind.
+func (c *Client) controllers(ctx context.Context, kind string) ([]owned, error) {
+	const apps, batch = "/apis/apps/v1", "/apis/batch/v1"
+
+	switch kind {
+	case kindDaemonSet:
+		return listOf(ctx, "list the DaemonSets of the cluster", c.all(apps, "daemonsets"),
+			func() *appsv1.DaemonSetList { return &appsv1.DaemonSetList{} },
+			func(page *appsv1.DaemonSetList) []owned {
+				return each(page.Items, func(o *appsv1.DaemonSet) owned { return newOwned(&o.ObjectMeta, new(int32)) })
+			})
+	case kindReplicaSet:
+		return listOf(ctx, "list the ReplicaSets of the cluster", c.all(apps, "replicasets"),
+			func() *appsv1.ReplicaSetList { return &appsv1.ReplicaSetList{} },
+			func(page *appsv1.ReplicaSetList) []owned {
+				return each(page.Items, func(o *appsv1.ReplicaSet) owned { return newOwned(&o.ObjectMeta, o.Spec.Replicas) })
+			})
+	case kindStatefulSet:
+		return listOf(ctx, "list the StatefulSets of the cluster", c.all(apps, "statefulsets"),
+			func() *appsv1.StatefulSetList { return &appsv1.StatefulSetList{} },
+			func(page *appsv1.StatefulSetList) []owned {
+				return each(page.Items, func(o *appsv1.StatefulSet) owned { return newOwned(&o.ObjectMeta, o.Spec.Replicas) })
+			})
+	case kindJob:
+		return listOf(ctx, "list the Jobs of the cluster", c.all(batch, "jobs"),
+			func() *batchv1.JobList { return &batchv1.JobList{} },
+			func(page *batchv1.JobList) []owned {
+				return each(page.Items, func(o *batchv1.Job) owned { return newOwned(&o.ObjectMeta, o.Spec.Parallelism) })
+			})
+	default:
+		return listOf(ctx, "list the ReplicationControllers of the cluster", c.all("/api/v1", "replicationcontrollers"),
+			func() *corev1.ReplicationControllerList { return &corev1.ReplicationControllerList{} },
+			func(page *corev1.ReplicationControllerList) []owned {
+				return each(page.Items, func(o *corev1.ReplicationController) owned { return newOwned(&o.ObjectMeta, o.Spec.Replicas) })
+			})
+	}
+}
+
+// all asks for the objects of a resource in all namespaces.
+func (c *Client) all(path, resource string) func() *rest.Request {
+	return func() *rest.Request { return c.core.Get().AbsPath(path).Resource(resource) }
+}
+
+// newOwned takes the default of the API for a number that is missing.
+func newOwned(object *metav1.ObjectMeta, replicas *int32) owned {
+	made := owned{uid: object.UID, name: object.Namespace + "/" + object.Name, replicas: 1}
+	if replicas != nil {
+		made.replicas = int(*replicas)
+	}
+
+	return made
+}
+
+func each[O, T any](items []O, convert func(*O) T) []T {
+	converted := make([]T, 0, len(items))
+	for i := range items {
+		converted = append(converted, convert(&items[i]))
+	}
+
+	return converted
+}
+
+// draft is a pod as far as the pod alone tells. Of 10,000 of them nothing else
+// is kept.
+type draft struct {
+	pod cluster.WorkloadPod
+	// meta has the namespace, the labels, the mark of a mirror pod and the owners.
+	meta metav1.ObjectMeta
+	// unguarded tells that no budget has a say: the API server asks none for a
+	// pod that has never run.
+	unguarded  bool
+	constraint constraint
+	// claims are the names of its PersistentVolumeClaims.
+	claims []string
+}
+
+// constraint is which nodes a pod wants and tolerates.
+type constraint struct {
+	// key is the same for pods that fit the same nodes.
+	key         string
+	affinity    nodeaffinity.RequiredNodeAffinity
+	tolerations []corev1.Toleration
+}
+
+func newDraft(pod *corev1.Pod) *draft {
+	// What counts is what another pod like it would ask for, so not what a resize
+	// made of this one.
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+
+	one := &draft{
+		pod: cluster.WorkloadPod{
+			Pod: cluster.Pod{
+				Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Terminating: pod.DeletionTimestamp != nil,
+			},
+			Node: pod.Spec.NodeName, Ready: ready(pod),
+			CPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value(),
+		},
+		meta:       metav1.ObjectMeta{Namespace: pod.Namespace, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
+		unguarded:  pod.Status.Phase == corev1.PodPending,
+		constraint: newConstraint(pod),
+	}
+
+	if mirrored, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		one.meta.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirrored}
+	}
+
+	for i := range pod.Spec.Volumes {
+		switch volume := &pod.Spec.Volumes[i]; {
+		case volume.EmptyDir != nil:
+			one.pod.LocalData = append(one.pod.LocalData, volume.Name)
+		case volume.PersistentVolumeClaim != nil:
+			one.claims = append(one.claims, volume.PersistentVolumeClaim.ClaimName)
+		case volume.Ephemeral != nil:
+			// The name that the controller gives to the claim of such a volume.
+			one.claims = append(one.claims, pod.Name+"-"+volume.Name)
+		}
+	}
+
+	return one
+}
+
+func newConstraint(pod *corev1.Pod) constraint {
+	wanted := struct {
+		Selector    map[string]string    `json:",omitempty"`
+		Affinity    *corev1.NodeSelector `json:",omitempty"`
+		Tolerations []corev1.Toleration  `json:",omitempty"`
+	}{Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
+
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		wanted.Affinity = affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+
+	made := constraint{affinity: nodeaffinity.GetRequiredNodeAffinity(pod), tolerations: pod.Spec.Tolerations}
+
+	key, err := json.Marshal(wanted)
+	if err != nil {
+		// A pod of its own kind is worked out for itself.
+		key = []byte(pod.UID)
+	}
+
+	made.key = string(key)
+
+	return made
+}
+
+// staysBehind tells whether a drain leaves the pod alone, by kubectl's rules: a
+// mirror pod, and a pod that a DaemonSet would bring right back. A DaemonSet that
+// no longer exists would not, and what others call a DaemonSet may or may not.
+func staysBehind(pod metav1.Object, exists func(daemonSet string) (bool, error)) (bool, error) {
+	if _, mirror := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]; mirror {
+		return true, nil
+	}
+
+	owner := metav1.GetControllerOf(pod)
+	if !isDaemonSet(owner) {
+		return false, nil
+	}
+
+	return exists(owner.Name)
+}
+
+// isDaemonSet compares the version as well, as kubectl does.
+func isDaemonSet(owner *metav1.OwnerReference) bool {
+	return owner != nil && owner.Kind == kindDaemonSet && owner.APIVersion == appsv1.SchemeGroupVersion.String()
+}
+
+// volumes are those that only some of the nodes reach.
+type volumes struct {
+	// claimed are, by claim as "namespace/name", the names of volumes.
+	claimed map[string]string
+	// bound are, by name, the nodes of volumes that are bound to some.
+	bound map[string]nodeBinding
+}
+
+// nodeBinding is which nodes reach a volume.
+type nodeBinding struct {
+	// key is the same for volumes that the same nodes reach.
+	key      string
+	selector *nodeaffinity.LazyErrorNodeSelector
+}
+
+// pair is one entry of a map.
+type pair[V any] struct {
+	key   string
+	value V
+}
+
+// volumes reads claims and volumes if a pod has one. Nothing is known of them
+// where the credentials may not list them.
+func (c *Client) volumes(ctx context.Context, drafts []*draft) (*volumes, error) {
+	if !slices.ContainsFunc(drafts, func(one *draft) bool { return len(one.claims) > 0 }) {
+		return &volumes{}, nil
+	}
+
+	var (
+		claims []pair[string]
+		bound  []pair[nodeBinding]
+	)
+
+	group, groupCtx := errgroup.WithContext(ctx)
+
+	group.Go(func() (err error) {
+		claims, err = listOf(groupCtx, "list the PersistentVolumeClaims of the cluster", c.all("/api/v1", "persistentvolumeclaims"),
+			func() *corev1.PersistentVolumeClaimList { return &corev1.PersistentVolumeClaimList{} },
+			func(page *corev1.PersistentVolumeClaimList) []pair[string] {
+				return each(page.Items, func(o *corev1.PersistentVolumeClaim) pair[string] {
+					return pair[string]{o.Namespace + "/" + o.Name, o.Spec.VolumeName}
+				})
+			})
+
+		return err
+	})
+
+	group.Go(func() (err error) {
+		bound, err = listOf(groupCtx, "list the PersistentVolumes of the cluster", c.all("/api/v1", "persistentvolumes"),
+			func() *corev1.PersistentVolumeList { return &corev1.PersistentVolumeList{} }, boundVolumes)
+
+		return err
+	})
+
+	err := group.Wait()
+	if errors.Is(err, cluster.ErrDenied) {
+		return &volumes{}, nil
+	}
+
+	return &volumes{claimed: mapOf(claims), bound: mapOf(bound)}, err
+}
+
+func boundVolumes(page *corev1.PersistentVolumeList) []pair[nodeBinding] {
+	var bound []pair[nodeBinding]
+
+	for i := range page.Items {
+		volume := &page.Items[i]
+		if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+			continue
+		}
+
+		key, err := json.Marshal(volume.Spec.NodeAffinity.Required)
+		if err != nil {
+			key = []byte(volume.Name)
+		}
+
+		bound = append(bound, pair[nodeBinding]{volume.Name, nodeBinding{
+			key: string(key), selector: nodeaffinity.NewLazyErrorNodeSelector(volume.Spec.NodeAffinity.Required),
+		}})
+	}
+
+	return bound
+}
+
+func mapOf[V any](pairs []pair[V]) map[string]V {
+	made := make(map[string]V, len(pairs))
+	for _, one := range pairs {
+		made[one.key] = one.value
+	}
+
+	return made
+}
+
+// of are the bindings of a pod's volumes.
+func (v *volumes) of(one *draft) []nodeBinding {
+	var bindings []nodeBinding
+
+	for _, claim := range one.claims {
+		if binding, ok := v.bound[v.claimed[one.meta.Namespace+"/"+claim]]; ok {
+			bindings = append(bindings, binding)
+		}
+	}
+
+	return bindings
+}
+
+// budget is a disruption budget with what selects its pods.
+type budget struct {
+	cluster.Budget
+	selector labels.Selector
+}
+
+func newBudget(object *policyv1.PodDisruptionBudget) *budget {
+	policy := object.Spec.UnhealthyPodEvictionPolicy
+
+	made := &budget{Budget: cluster.Budget{
+		Namespace: object.Namespace, Name: object.Name,
+		Allowed: int(object.Status.DisruptionsAllowed), Healthy: int(object.Status.CurrentHealthy),
+		Desired: int(object.Status.DesiredHealthy), Expected: int(object.Status.ExpectedPods),
+		// The API server refuses evictions until the controller has caught up.
+		Stale:       object.Status.ObservedGeneration == 0 || object.Status.ObservedGeneration < object.Generation,
+		Unsynced:    unsynced(object),
+		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
+	}}
+
+	// An empty selector covers all pods, a missing one none, and so does one that
+	// cannot be understood: the API server leaves it out of account.
+	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
+	if err != nil {
+		selector = labels.Nothing()
+	}
+
+	made.selector = selector
+
+	return made
+}
+
+// unsynced is why the disruption controller could not work out the numbers, in
+// one line; empty when it could. It then leaves the old ones in place and lets no
+// disruption pass (disruption.go of Kubernetes, failSafe).
+func unsynced(object *policyv1.PodDisruptionBudget) string {
+	condition := apimeta.FindStatusCondition(object.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != policyv1.SyncFailedReason {
+		return ""
+	}
+
+	return cmp.Or(oneLine(condition.Message), condition.Reason)
+}
+
+// cover fills in which pods each budget covers. Pods that have never run are left
+// out, because the API server asks no budget before it evicts one.
+func cover(budgets []*budget, drafts []*draft) []cluster.Budget {
+	// Most selectors ask for one label to have one value. Comparing each pod with
+	// each budget would take seconds in large clusters.
+	byLabel := map[string][]*budget{}
+
+	for _, one := range budgets {
+		byLabel[one.indexed()] = append(byLabel[one.indexed()], one)
+	}
+
+	for _, pod := range drafts {
+		if pod.unguarded {
+			continue
+		}
+
+		namespace := pod.meta.Namespace + "\n"
+		pod.coveredBy(byLabel[namespace])
+
+		for key, value := range pod.meta.Labels {
+			pod.coveredBy(byLabel[namespace+key+"="+value])
+		}
+	}
+
+	covered := make([]cluster.Budget, 0, len(budgets))
+	for _, one := range budgets {
+		covered = append(covered, one.Budget)
+	}
+
+	return covered
+}
+
+// indexed is the namespace and, where the selector asks for a label to have one
+// value, that label.
+func (b *budget) indexed() string {
+	requirements, _ := b.selector.Requirements()
+
+	for _, requirement := range requirements {
+		switch requirement.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+		default:
+			continue
+		}
+
+		if values := requirement.ValuesUnsorted(); len(values) == 1 {
+			return b.Namespace + "\n" + requirement.Key() + "=" + values[0]
+		}
+	}
+
+	return b.Namespace + "\n"
+}
+
+func (d *draft) coveredBy(budgets []*budget) {
+	for _, one := range budgets {
+		if one.selector.Matches(labels.Set(d.meta.Labels)) {
+			one.Pods = append(one.Pods, d.pod.UID)
+		}
+	}
 }

@@ -86,3 +86,138 @@ func foreign(secret cluster.Secret) bool {
 func secretName(secret cluster.Secret) string {
 	return cluster.Reference{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name}.String()
 }
+
+// The credentials in the Secret of Vitistack's operator.
+const (
+	talosconfigKey = "talosconfig"
+	kubeconfigKey  = "kube.config"
+)
+
+// Credentials are what Vitistack's operator keeps of a cluster.
+type Credentials struct {
+	// Talosconfig is never empty; Kubeconfig is where the operator has none yet.
+	Talosconfig, Kubeconfig []byte
+	// Source names where they are from, such as "Secret tenant-a/prod".
+	Source string
+}
+
+// ReadCredentials reads the credentials that Vitistack's operator keeps beside the
+// KubernetesCluster of the name, or those in a Secret of that very name where there
+// is no such KubernetesCluster, or it may not be read. ErrNotFound means that there
+// is neither, or that there is no talosconfig yet.
+func ReadCredentials(ctx context.Context, access Access, namespace, name string) (Credentials, error) {
+	secret, err := credentialsSecret(ctx, access, namespace, name)
+	if err != nil {
+		return Credentials{}, err
+	}
+
+	if len(secret.Data[talosconfigKey]) == 0 {
+		return Credentials{}, fmt.Errorf("unable to take credentials from %s: %w: its key %s is missing or empty",
+			secretName(secret), cluster.ErrNotFound, talosconfigKey)
+	}
+
+	return Credentials{
+		Talosconfig: secret.Data[talosconfigKey],
+		Kubeconfig:  secret.Data[kubeconfigKey],
+		Source:      secretName(secret),
+	}, nil
+}
+
+func credentialsSecret(ctx context.Context, access Access, namespace, name string) (cluster.Secret, error) {
+	of := cluster.Reference{APIVersion: vitistackVersion, Kind: vitistackKind, Namespace: namespace, Name: name}
+
+	found, missing := access.Object(ctx, of)
+	if missing == nil {
+		return beside(ctx, access, of, found)
+	}
+
+	if !errors.Is(missing, cluster.ErrNotFound) && !errors.Is(missing, cluster.ErrDenied) {
+		return cluster.Secret{}, missing
+	}
+
+	secret, err := access.Secret(ctx, namespace, name)
+
+	switch {
+	case !errors.Is(err, cluster.ErrNotFound):
+		return secret, err
+	case errors.Is(missing, cluster.ErrDenied):
+		return cluster.Secret{}, fmt.Errorf("unable to find credentials: there is no Secret %s/%s, and whether there is %s cannot be told: %w",
+			namespace, name, of, missing)
+	default:
+		return cluster.Secret{}, fmt.Errorf("unable to find credentials: %w: there is neither %s nor Secret %s/%s",
+			cluster.ErrNotFound, of, namespace, name)
+	}
+}
+
+// attempts is how often a change is made anew because somebody else wrote the
+// object at the same time, or because the reply was lost. An operator that is at
+// work writes every few seconds.
+const attempts = 5
+
+// rewrite changes an object on the condition that it is as it was read. What
+// decides sees the object and says what to change, nil for nothing; its errors end
+// the attempt. The object may have been read already, nil where it was not.
+func rewrite(ctx context.Context, access cluster.ObjectAccess, of cluster.Reference, read object, decide func(object) (map[string]any, error)) error {
+	var last error
+
+	for range attempts {
+		if read == nil {
+			found, err := access.Object(ctx, of)
+			if err != nil {
+				return unseen(err, last)
+			}
+
+			read = found
+		}
+
+		patch, err := decide(read)
+		if err != nil || patch == nil {
+			return err
+		}
+
+		_, last = access.PatchObject(ctx, of, "", conditional(patch, read.text("metadata", "resourceVersion")))
+		if !repeatable(last) {
+			return last
+		}
+
+		read = nil
+	}
+
+	return fmt.Errorf("unable to change %s in %d attempts: %w", of, attempts, last)
+}
+
+// conditional makes a patch apply to the given version of the object only.
+func conditional(patch map[string]any, resourceVersion string) map[string]any {
+	metadata, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+	}
+
+	if resourceVersion != "" {
+		metadata["resourceVersion"] = resourceVersion
+	}
+
+	patch["metadata"] = metadata
+
+	return patch
+}
+
+// annotate changes one annotation; nil takes it away.
+func annotate(key string, value any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
+}
+
+// repeatable tells whether looking again shows what is left to be done.
+func repeatable(err error) bool {
+	return errors.Is(err, cluster.ErrConflict) || errors.Is(err, cluster.ErrOutcomeUnknown)
+}
+
+// unseen is the error of a look at the outcome of an earlier change. Where that may
+// have been made, it says so.
+func unseen(err, earlier error) error {
+	if !errors.Is(earlier, cluster.ErrOutcomeUnknown) || errors.Is(err, cluster.ErrNotFound) {
+		return err
+	}
+
+	return fmt.Errorf("%w; whether an earlier change was made is not known: %w", err, earlier)
+}

@@ -1,23 +1,48 @@
 // SPDX-License-Identifier: MPL-2.0
 
+// Package talosapi reaches the machines of a cluster over the Talos API. It
+// implements [cluster.Talos], and lends the state of a node to libraries that
+// read it themselves ([Client.State]): what to do and when is decided elsewhere.
+//
+// Every call is addressed to one node with single-valued "node" metadata and
+// goes through any endpoint that answers. Resources are read as raw COSI
+// messages rather than through machinery's typed state, because the typed
+// decoder refuses machine configurations with documents it does not know. They
+// are changed as text for the same reason: nothing but an image is to differ
+// afterwards.
 package talosapi
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/client/dialer"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
+
+var _ cluster.Talos = (*Client)(nil)
 
 // Deadlines of single calls. They run on the real clock: a call is a matter of
 // the network, not of the engine's schedule.
@@ -158,4 +183,521 @@ func dialOptions(options Options) []grpc.DialOption {
 	}
 
 	return dialOptions
+}
+
+// ErrConfig is wrapped by every error of [ParseConfig] and [ConfigFromParts].
+var ErrConfig = errors.New("talosconfig not usable")
+
+// Config is a parsed and checked set of credentials for one cluster. It holds
+// secrets: print nothing of it but what its methods return.
+type Config struct {
+	name        string
+	endpoints   []string
+	context     clientconfig.Context
+	certificate Certificate
+}
+
+// ParseConfig reads a talosconfig (YAML) and picks the named context, or the
+// current one when the name is empty. Errors wrap [ErrConfig] and never quote
+// the content.
+func ParseConfig(talosconfig []byte, context string) (Config, error) {
+	if strings.TrimSpace(string(talosconfig)) == "" {
+		return Config{}, fmt.Errorf("%w: it is empty", ErrConfig)
+	}
+
+	parsed, err := clientconfig.FromBytes(talosconfig)
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: malformed YAML: %s", ErrConfig, withoutQuotes(err.Error()))
+	}
+
+	name, err := pickContext(parsed, context)
+	if err != nil {
+		return Config{}, err
+	}
+
+	config, err := newConfig(name, *parsed.Contexts[name])
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: context %q: %w", ErrConfig, name, err)
+	}
+
+	return config, nil
+}
+
+// ConfigFromParts builds credentials from what the siderolabs/talos provider
+// emits as client_configuration: ca, cert and key are base64 of PEM. Errors
+// wrap [ErrConfig] and never quote the content.
+func ConfigFromParts(endpoints []string, ca, cert, key string) (Config, error) {
+	config, err := newConfig("", clientconfig.Context{Endpoints: endpoints, CA: ca, Crt: cert, Key: key})
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+
+	return config, nil
+}
+
+// Context is the name of the context the credentials came from; empty for
+// [ConfigFromParts].
+func (c Config) Context() string { return c.name }
+
+// Endpoints are the addresses of the Talos API as the configuration lists
+// them.
+func (c Config) Endpoints() []string { return slices.Clone(c.endpoints) }
+
+// Certificate are the facts about the client certificate.
+func (c Config) Certificate() Certificate { return c.certificate }
+
+// String names the configuration without its secrets.
+func (c Config) String() string {
+	if c.name == "" {
+		return "client configuration for " + strings.Join(c.endpoints, ", ")
+	}
+
+	return fmt.Sprintf("talosconfig context %q", c.name)
+}
+
+// GoString keeps the secrets out of %#v.
+func (c Config) GoString() string { return c.String() }
+
+func pickContext(parsed *clientconfig.Config, wanted string) (string, error) {
+	names := slices.Sorted(maps.Keys(parsed.Contexts))
+	if len(names) == 0 {
+		return "", fmt.Errorf("%w: it has no contexts", ErrConfig)
+	}
+
+	name, origin := wanted, "context"
+	if name == "" {
+		name, origin = parsed.Context, "current context"
+	}
+
+	if name == "" && len(names) == 1 {
+		name = names[0]
+	}
+
+	if name == "" {
+		return "", fmt.Errorf("%w: it names no current context, so one must be chosen: there are %s", ErrConfig, quoted(names))
+	}
+
+	if parsed.Contexts[name] == nil {
+		return "", fmt.Errorf("%w: %s %q does not exist, there are %s", ErrConfig, origin, name, quoted(names))
+	}
+
+	return name, nil
+}
+
+func newConfig(name string, context clientconfig.Context) (Config, error) {
+	if context.Auth.SideroV1 != nil && context.Crt == "" {
+		return Config{}, errors.New("it signs in through Omni (auth.siderov1), which is not supported: use a talosconfig with a client certificate")
+	}
+
+	endpoints, err := checkEndpoints(context.Endpoints)
+	if err != nil {
+		return Config{}, err
+	}
+
+	certificate, err := checkCredentials(context)
+	if err != nil {
+		return Config{}, err
+	}
+
+	return Config{name: name, endpoints: endpoints, context: context, certificate: certificate}, nil
+}
+
+func checkEndpoints(endpoints []string) ([]string, error) {
+	var checked []string
+
+	for _, endpoint := range endpoints {
+		endpoint = strings.TrimSpace(endpoint)
+		if _, _, err := splitEndpoint(endpoint); err != nil {
+			return nil, err
+		}
+
+		if !slices.Contains(checked, endpoint) {
+			checked = append(checked, endpoint)
+		}
+	}
+
+	if len(checked) == 0 {
+		return nil, errors.New("it has no endpoints: list the addresses of the control plane nodes")
+	}
+
+	return checked, nil
+}
+
+// splitEndpoint reads the spellings that talosctl accepts: host, host:port,
+// and URLs. Without a port it is apid's own, for https URLs 443.
+func splitEndpoint(endpoint string) (host, port string, err error) {
+	malformed := fmt.Errorf("endpoint %q is neither a host, host:port nor an https URL", endpoint)
+	port = fmt.Sprint(constants.ApidPort)
+
+	if strings.Contains(endpoint, "://") {
+		parsed, err := url.Parse(endpoint)
+		if err != nil || parsed.Hostname() == "" {
+			return "", "", malformed
+		}
+
+		if parsed.Scheme == "https" {
+			port = "443"
+		}
+
+		if parsed.Port() != "" {
+			port = parsed.Port()
+		}
+
+		return parsed.Hostname(), port, nil
+	}
+
+	if host, port, err := net.SplitHostPort(endpoint); err == nil && host != "" && port != "" {
+		return host, port, nil
+	}
+
+	host = strings.TrimSuffix(strings.TrimPrefix(endpoint, "["), "]")
+	if host == "" || strings.ContainsAny(host, " \t/,") || (strings.Contains(host, ":") && net.ParseIP(host) == nil) {
+		return "", "", malformed
+	}
+
+	return host, port, nil
+}
+
+func checkCredentials(context clientconfig.Context) (Certificate, error) {
+	parts := map[string][]byte{}
+
+	for _, part := range []struct{ name, value string }{{"ca", context.CA}, {"crt", context.Crt}, {"key", context.Key}} {
+		if part.value == "" {
+			return Certificate{}, fmt.Errorf("%q is missing", part.name)
+		}
+
+		decoded, err := base64.StdEncoding.DecodeString(part.value)
+		if err != nil {
+			return Certificate{}, fmt.Errorf("%q is not base64", part.name)
+		}
+
+		parts[part.name] = decoded
+	}
+
+	return parseCertificate(parts["ca"], parts["crt"], parts["key"])
+}
+
+func quoted(names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = fmt.Sprintf("%q", name)
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+// quotedContent is what an error quotes; a single character is punctuation.
+var quotedContent = regexp.MustCompile("`[^`]*`|\"(?:[^\"\\\\]|\\\\.)*\"|'[^']{2,}'")
+
+// withoutQuotes drops what YAML errors quote from the document, since that may
+// be part of a key.
+func withoutQuotes(text string) string {
+	return quotedContent.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "a value")
+}
+
+// endpoint is one way into the cluster, with a connection of its own: gRPC's
+// round robin over several would send any call into a rebooting machine.
+type endpoint struct {
+	name string
+	host string
+	api  *client.Client
+	// local tells that the endpoint refused to forward calls to other nodes.
+	local atomic.Bool
+}
+
+func (e *endpoint) state() connectivity.State { return e.api.Conn().GetState() }
+
+// settle waits until the endpoint is connected or known not to be. It is
+// bounded by the connect timeout of gRPC.
+func (e *endpoint) settle(ctx context.Context) connectivity.State {
+	for {
+		state := e.state()
+
+		switch state {
+		case connectivity.Ready, connectivity.TransientFailure, connectivity.Shutdown:
+			return state
+		case connectivity.Idle:
+			e.api.Conn().Connect()
+		case connectivity.Connecting:
+		}
+
+		if !e.api.Conn().WaitForStateChange(ctx, state) {
+			return state
+		}
+	}
+}
+
+// alive asks the endpoint about itself. A machine that lost its power leaves a
+// connection behind that looks healthy.
+func (e *endpoint) alive(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+	defer cancel()
+
+	_, err := e.api.MachineClient.Version(ctx, &emptypb.Empty{})
+
+	return err == nil
+}
+
+// candidates are all endpoints, the most promising first: the one that
+// answered last, then others that are connected, then those not tried yet, and
+// at the end the ones known to be down or not to forward. A node that is about
+// to be disturbed is not asked through itself while there is another way.
+func (c *Client) candidates(avoid string) []*endpoint {
+	type ranked struct {
+		*endpoint
+		rank int
+	}
+
+	count := len(c.endpoints)
+	ordered := make([]ranked, 0, count)
+
+	// Ranks are taken once: states change while the list is being sorted.
+	for i := range count {
+		candidate := c.endpoints[(int(c.preferred.Load())+i)%count]
+		ordered = append(ordered, ranked{candidate, candidate.rank(avoid)})
+	}
+
+	slices.SortStableFunc(ordered, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+
+	endpoints := make([]*endpoint, count)
+	for i, candidate := range ordered {
+		endpoints[i] = candidate.endpoint
+	}
+
+	return endpoints
+}
+
+// rank is lower for a more promising endpoint.
+func (e *endpoint) rank(avoid string) int {
+	rank := 0
+
+	switch e.state() {
+	case connectivity.Ready:
+	case connectivity.Idle, connectivity.Connecting:
+		rank = 1
+	case connectivity.TransientFailure, connectivity.Shutdown:
+		rank = 2
+	}
+
+	if avoid != "" && e.host == avoid {
+		rank += 4
+	}
+
+	if e.local.Load() {
+		rank += 8
+	}
+
+	return rank
+}
+
+// wake connects every endpoint as long as none is connected, and returns when
+// the first one is, or when all have failed. Without it a single endpoint that
+// swallows packets would cost each call the whole connect timeout.
+func (c *Client) wake(ctx context.Context) {
+	if len(c.endpoints) == 1 || slices.ContainsFunc(c.endpoints, func(e *endpoint) bool {
+		return e.state() == connectivity.Ready && !e.local.Load()
+	}) {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+
+	states := make(chan connectivity.State, len(c.endpoints))
+
+	for _, e := range c.endpoints {
+		go func() { states <- e.settle(ctx) }()
+	}
+
+	for range c.endpoints {
+		if <-states == connectivity.Ready {
+			return
+		}
+	}
+}
+
+// prefer makes the endpoint the first choice of later calls.
+func (c *Client) prefer(chosen *endpoint) {
+	c.proven.Store(true)
+
+	if index := slices.Index(c.endpoints, chosen); index >= 0 {
+		c.preferred.Store(int64(index))
+	}
+}
+
+// attempt is one try of a call through one endpoint.
+type attempt struct {
+	// sent tells that the request may have left this machine. As long as it is
+	// false, trying again elsewhere cannot do anything twice.
+	sent bool
+}
+
+type attemptKey struct{}
+
+func withAttempt(ctx context.Context, attempt *attempt) context.Context {
+	return context.WithValue(ctx, attemptKey{}, attempt)
+}
+
+// noteUnary records whether a unary call got as far as a connection: gRPC
+// knows the peer only then.
+func noteUnary(
+	ctx context.Context, method string, request, reply any,
+	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	var reached peer.Peer
+
+	err := invoke(ctx, method, request, reply, conn, append(options, grpc.Peer(&reached))...)
+
+	if noted, ok := ctx.Value(attemptKey{}).(*attempt); ok && reached.Addr != nil {
+		noted.sent = true
+	}
+
+	return err
+}
+
+// noteStream records the same for a stream, whose request is sent right after
+// it was opened.
+func noteStream(
+	ctx context.Context, description *grpc.StreamDesc,
+	conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	stream, err := open(ctx, description, conn, method, options...)
+
+	if noted, ok := ctx.Value(attemptKey{}).(*attempt); ok && err == nil {
+		noted.sent = true
+	}
+
+	return stream, err
+}
+
+// operation describes a call to the code that carries it out and to the people
+// who read its errors.
+type operation struct {
+	// what completes "unable to ...".
+	what string
+	// node is the address of the machine meant; empty for the endpoint itself.
+	node string
+	// timeout bounds one attempt.
+	timeout time.Duration
+	// mutates tells that the call must not be made twice by accident.
+	mutates bool
+	// begun tells of an answer that is handed on as it comes whether some of it
+	// was: it cannot be had from another endpoint then. Nil for all others.
+	begun func() bool
+}
+
+// call carries out the operation through the first endpoint that can. Reads
+// try all of them, and once more the one whose connection ended under it, such
+// as one that a node had enough of (GOAWAY) or that a firewall forgot. A call that
+// changes something moves on only when nothing of it can have reached the node.
+func (c *Client) call(ctx context.Context, op operation, do func(context.Context, *client.Client) error) error {
+	c.wake(ctx)
+
+	avoid := ""
+	if op.mutates {
+		avoid = op.node
+	}
+
+	var (
+		failures  []*callError
+		endpoints = c.candidates(avoid)
+		severed   bool
+	)
+
+	for index := 0; index < len(endpoints); index++ {
+		chosen := endpoints[index]
+		failure := c.try(ctx, op, chosen, do)
+		if failure == nil {
+			c.prefer(chosen)
+
+			return nil
+		}
+
+		failures = append(failures, failure)
+
+		if ctx.Err() != nil || !failure.elsewhere || op.begun != nil && op.begun() {
+			return failure
+		}
+
+		if failure.severed && !op.mutates && !severed {
+			severed = true
+			endpoints = append(endpoints, chosen)
+		}
+	}
+
+	return c.combine(op, failures)
+}
+
+func (c *Client) try(ctx context.Context, op operation, chosen *endpoint, do func(context.Context, *client.Client) error) *callError {
+	var noted attempt
+
+	attemptCtx, cancel := context.WithTimeout(withAttempt(ctx, &noted), op.timeout)
+	defer cancel()
+
+	if op.node != "" {
+		attemptCtx = client.WithNode(attemptCtx, op.node)
+	}
+
+	err := do(attemptCtx, chosen.api)
+	if err == nil {
+		return nil
+	}
+
+	// A node ends a call at the caller's deadline by itself, and its answer may be
+	// here before the caller's own context has noticed.
+	if deadline, bounded := ctx.Deadline(); bounded && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+
+	failure := c.explain(ctx, op, chosen, noted.sent, err)
+
+	switch {
+	case failure.forwarding:
+		chosen.local.Store(true)
+	case failure.silent && !op.mutates:
+		// Silence is the node's, unless the endpoint itself is gone.
+		failure.elsewhere = ctx.Err() == nil && !chosen.alive(ctx)
+	}
+
+	return failure
+}
+
+// combine is the error of an operation that no endpoint could carry out.
+func (c *Client) combine(op operation, failures []*callError) error {
+	if len(failures) == 1 {
+		return failures[0]
+	}
+
+	combined := &callError{what: op.what, meanings: failures[0].meanings, cause: failures[0].cause, forwarding: true}
+
+	var (
+		details []string
+		through = map[string][]string{}
+	)
+
+	for _, failure := range failures {
+		through[failure.said] = append(through[failure.said], failure.through)
+	}
+
+	for _, failure := range failures {
+		detail := failure.detail
+		if failure.said != "" {
+			// What several endpoints say is said once.
+			detail = failure.said + throughEndpoints(through[failure.said]...)
+		}
+
+		if !slices.Contains(details, detail) {
+			details = append(details, detail)
+		}
+
+		combined.forwarding = combined.forwarding && failure.forwarding
+
+		if c.weightier(failure, combined.meanings) {
+			combined.meanings, combined.cause = failure.meanings, failure.cause
+		}
+	}
+
+	combined.detail = strings.Join(details, "; ")
+
+	return combined
 }

@@ -226,3 +226,156 @@ func (c *Client) weightier(failure *callError, kept []error) bool {
 
 	return weight(failure.meanings) > weight(kept)
 }
+
+// meaning names an answer that says no. Nil is for answers without a name: of
+// a call that changes something, their effect is then not known.
+func meaning(op operation, code codes.Code, text string) []error {
+	if strings.Contains(text, "etcdserver: no leader") {
+		return []error{cluster.ErrQuorum}
+	}
+
+	switch code {
+	case codes.PermissionDenied:
+		return []error{cluster.ErrDenied}
+	case codes.Unauthenticated:
+		return []error{cluster.ErrCredentials}
+	case codes.Unimplemented:
+		return []error{cluster.ErrUnsupported}
+	case codes.NotFound:
+		return []error{cluster.ErrNotFound}
+	case codes.InvalidArgument:
+		return []error{cluster.ErrRefused}
+	case codes.FailedPrecondition:
+		// A configuration that was applied and awaits a reboot passes, too.
+		if strings.Contains(text, "already in progress") || strings.Contains(text, "configuration was already applied") {
+			return []error{cluster.ErrBusy}
+		}
+
+		return []error{cluster.ErrRefused}
+	default:
+		return meaningOfText(op, text)
+	}
+}
+
+// unpullable tells why a node will not pull an image however often it is asked:
+// its registry does not let it in, the reference is none, the node verifies
+// images and has no signature for this one, or there is no room for it.
+func unpullable(text string) bool {
+	if strings.Contains(text, "429 Too Many Requests") {
+		return false
+	}
+
+	if strings.Contains(text, "verification denied by matched rule") || strings.Contains(text, "image verification failed: ") ||
+		strings.Contains(text, "failed to parse image reference") {
+		return true
+	}
+
+	return strings.Contains(text, "failed to pull image") && containsAny(text,
+		"no space left on device", "401 Unauthorized", "403 Forbidden", "pull access denied", "authorization failed")
+}
+
+// refuses tells an answer that a node gives before it has changed anything. Its
+// code says little: a deadline that passed within the node, or an etcd that it
+// asked, gives it the code of an answer that was lost.
+func refuses(text string) bool {
+	return beforeInstaller(text) || containsAny(text,
+		"error validating installer image",
+		"error validating etcd for upgrade",
+		"failed to acquire upgrade mutex",
+		"failed to create etcd client",
+		"not found in containerd store",
+		"only one member",
+	)
+}
+
+// beforeInstaller tells an install that failed before its container was started
+// (machined's lifecycle service). A task that could not be started, or that
+// nobody could wait for, may have run.
+func beforeInstaller(text string) bool {
+	if strings.HasPrefix(text, "failed to get system disk: ") || text == "system disk not found" {
+		return true
+	}
+
+	failed, found := strings.CutPrefix(text, "upgrade failed: ")
+
+	return found && slices.ContainsFunc([]string{
+		"failed to apply install options: ",
+		"error connecting to containerd: ",
+		"failed to create lease: ",
+		"failed to generate container ID: ",
+		"failed to create container: ",
+		"failed to serialize config: ",
+		"failed to create task: ",
+	}, func(step string) bool { return strings.HasPrefix(failed, step) })
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
+
+// meaningOfText names answers that Talos gives as plain errors, which gRPC
+// turns into the code Unknown, or Internal.
+func meaningOfText(op operation, text string) []error {
+	switch {
+	case !op.mutates && (saysEtcd(text) || strings.Contains(text, "failed to create etcd client")):
+		// etcd on a node that is still starting.
+		return []error{cluster.ErrUnreachable}
+	case op.mutates && unpullable(text):
+		return []error{cluster.ErrRefused}
+	case strings.Contains(text, "pull") && strings.Contains(text, "not found") && !strings.Contains(text, "containerd store"):
+		return []error{cluster.ErrNotFound}
+	case op.mutates && strings.Contains(text, "update conflict"):
+		// Two configurations at a time, before Talos 1.13.3 refused the second.
+		return []error{cluster.ErrBusy}
+	case op.mutates && refuses(text):
+		return []error{cluster.ErrRefused}
+	default:
+		return nil
+	}
+}
+
+// saysEtcd tells that etcd answered, through Talos.
+func saysEtcd(text string) bool { return strings.Contains(text, "etcdserver: ") }
+
+// keptProblems is how many problems of a refused configuration are passed on.
+const keptProblems = 3
+
+// problemCount is the first line of a list of problems, which follow as
+// bullets.
+var problemCount = regexp.MustCompile(`[0-9]+ errors? occurred:\s*$`)
+
+// withoutConfig is the answer of a node to a configuration, without anything
+// that may be part of it: a node appends the difference to the one it has,
+// secrets included, and quotes values. The answer of gRPC is replaced as a whole, so
+// that nobody finds the text as the cause of an error.
+func withoutConfig(err error) error {
+	answer, ok := status.FromError(err)
+	if err == nil || !ok {
+		return err
+	}
+
+	return status.Error(answer.Code(), withoutContent(answer.Message()))
+}
+
+func withoutContent(text string) string {
+	text, _, _ = strings.Cut(text, "diff:")
+	first, rest, _ := strings.Cut(text, "\n")
+	kept := []string{first}
+
+	if problemCount.MatchString(first) {
+		for line := range strings.Lines(rest) {
+			if problem, found := strings.CutPrefix(strings.TrimSpace(line), "* "); found && len(kept) <= keptProblems {
+				kept = append(kept, problem)
+			}
+		}
+	}
+
+	plain := withoutQuotes(strings.TrimSpace(strings.Join(kept, " ")))
+
+	// What is left of a quotation that goes on further down.
+	if cut := strings.IndexAny(plain, "\"`"); cut >= 0 {
+		plain = plain[:cut] + "a value"
+	}
+
+	return clip(plain)
+}

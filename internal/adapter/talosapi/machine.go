@@ -4,21 +4,38 @@ package talosapi
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
+	cosi "github.com/cosi-project/runtime/api/v1alpha1"
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/state"
+	cosiclient "github.com/cosi-project/runtime/pkg/state/protobuf/client"
+	"github.com/jxskiss/base62"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	configpb "github.com/siderolabs/talos/pkg/machinery/api/resource/config"
 	clusterpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/cluster"
+	extensionspb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/extensions"
 	hardwarepb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/hardware"
 	k8spb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/k8s"
 	runtimepb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/runtime"
-
-	"github.com/jxskiss/base62"
-	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	timepb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/time"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	_ "github.com/siderolabs/talos/pkg/machinery/resources/k8s" // registers the types that are decoded
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -320,4 +337,566 @@ func (c *Client) readUpgradeTag(ctx context.Context, machine *cluster.Machine) e
 	machine.UpgradePending = found && spec.GetValue() != ""
 
 	return err
+}
+
+// The Image Factory marks its images with a pseudo extension whose version is
+// the schematic. Talos itself adds another one for the kernel modules.
+const (
+	schematicExtension = "schematic"
+	modulesExtension   = "modules.dep"
+)
+
+func (c *Client) readExtensions(ctx context.Context, machine *cluster.Machine) error {
+	err := c.resources(ctx, machine.Address, kindExtension(), func(spec []byte) error {
+		var layer extensionspb.Layer
+		if err := proto.Unmarshal(spec, &layer); err != nil {
+			return err
+		}
+
+		switch name := layer.GetMetadata().GetName(); name {
+		case schematicExtension:
+			machine.Schematic = layer.GetMetadata().GetVersion()
+		case modulesExtension, "":
+		default:
+			machine.Extensions = append(machine.Extensions, name)
+		}
+
+		return nil
+	})
+
+	slices.Sort(machine.Extensions)
+
+	return err
+}
+
+// State is the state of one node for libraries that want one: Get and List,
+// through any endpoint and with the deadlines of every other read. The rest of
+// it answers with an error that [state.IsUnsupportedError] knows. Errors wrap
+// the sentinels of package cluster; [state.IsNotFoundError] works as well.
+func (c *Client) State(address string) state.State {
+	return state.WrapCore(nodeState{client: c, address: address})
+}
+
+// nodeState reads the resources of one node.
+type nodeState struct {
+	client  *Client
+	address string
+}
+
+// Get implements state.CoreState.
+func (s nodeState) Get(ctx context.Context, at resource.Pointer, options ...state.GetOption) (resource.Resource, error) {
+	var found resource.Resource
+
+	err := s.read(ctx, fmt.Sprintf("read %s/%s", at.Type(), at.ID()), func(ctx context.Context, core state.CoreState) (err error) {
+		found, err = core.Get(ctx, at, options...)
+
+		return err
+	})
+
+	return found, err
+}
+
+// List implements state.CoreState.
+func (s nodeState) List(ctx context.Context, of resource.Kind, options ...state.ListOption) (resource.List, error) {
+	var found resource.List
+
+	err := s.read(ctx, "list "+of.Type(), func(ctx context.Context, core state.CoreState) (err error) {
+		found, err = core.List(ctx, of, options...)
+
+		return err
+	})
+
+	return found, err
+}
+
+func (s nodeState) read(ctx context.Context, what string, do func(context.Context, state.CoreState) error) error {
+	op := operation{what: what + " of " + place(s.address), node: s.address, timeout: readTimeout}
+	missing := false
+
+	err := s.client.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		err := do(ctx, cosiclient.NewAdapter(cosi.NewStateClient(api.Conn()), cosiclient.WithDisableWatchRetry()))
+
+		missing = state.IsNotFoundError(err)
+		if missing {
+			// The adapter hides the code of the answer.
+			return status.Error(codes.NotFound, strings.TrimPrefix(err.Error(), "rpc error: code = NotFound desc = "))
+		}
+
+		return err
+	})
+	if missing && err != nil {
+		return notFoundError{err}
+	}
+
+	return err
+}
+
+// Create implements state.CoreState.
+func (s nodeState) Create(context.Context, resource.Resource, ...state.CreateOption) error {
+	return s.unsupported("create a resource")
+}
+
+// Update implements state.CoreState.
+func (s nodeState) Update(context.Context, resource.Resource, ...state.UpdateOption) error {
+	return s.unsupported("update a resource")
+}
+
+// Destroy implements state.CoreState.
+func (s nodeState) Destroy(context.Context, resource.Pointer, ...state.DestroyOption) error {
+	return s.unsupported("destroy a resource")
+}
+
+// Watch implements state.CoreState.
+func (s nodeState) Watch(context.Context, resource.Pointer, chan<- state.Event, ...state.WatchOption) error {
+	return s.unsupported("watch a resource")
+}
+
+// WatchKind implements state.CoreState.
+func (s nodeState) WatchKind(context.Context, resource.Kind, chan<- state.Event, ...state.WatchKindOption) error {
+	return s.unsupported("watch resources")
+}
+
+// WatchKindAggregated implements state.CoreState.
+func (s nodeState) WatchKindAggregated(context.Context, resource.Kind, chan<- []state.Event, ...state.WatchKindOption) error {
+	return s.unsupported("watch resources")
+}
+
+func (s nodeState) unsupported(what string) error {
+	return unsupportedError{fmt.Errorf("unable to %s of %s: %w: this state is only for reading", what, place(s.address), cluster.ErrUnsupported)}
+}
+
+// notFoundError is what the COSI library takes for a missing resource.
+type notFoundError struct{ error }
+
+func (e notFoundError) Unwrap() error { return e.error }
+
+// NotFoundError implements state.ErrNotFound.
+func (notFoundError) NotFoundError() {}
+
+// unsupportedError is what the COSI library takes for a call that is not there.
+type unsupportedError struct{ error }
+
+func (e unsupportedError) Unwrap() error { return e.error }
+
+// UnsupportedError implements state.ErrUnsupported.
+func (unsupportedError) UnsupportedError() {}
+
+// kind is a kind of COSI resource: its namespace and type.
+type kind struct{ namespace, name string }
+
+// The resources that are read, as COSI names them. Nodes of an older version
+// do not know all of them.
+func kindMember() kind         { return kind{"cluster", "Members.cluster.talos.dev"} }
+func kindClusterInfo() kind    { return kind{"cluster", "Infos.cluster.talos.dev"} }
+func kindIdentity() kind       { return kind{"cluster", "Identities.cluster.talos.dev"} }
+func kindMachineConfig() kind  { return kind{"config", "MachineConfigs.config.talos.dev"} }
+func kindMachineType() kind    { return kind{"config", "MachineTypes.config.talos.dev"} }
+func kindNodename() kind       { return kind{"k8s", "Nodenames.kubernetes.talos.dev"} }
+func kindSystem() kind         { return kind{"hardware", "SystemInformations.hardware.talos.dev"} }
+func kindMachineStatus() kind  { return kind{"runtime", "MachineStatuses.runtime.talos.dev"} }
+func kindExtension() kind      { return kind{"runtime", "ExtensionStatuses.runtime.talos.dev"} }
+func kindSecurityState() kind  { return kind{"runtime", "SecurityStates.talos.dev"} }
+func kindPlatform() kind       { return kind{"runtime", "PlatformMetadatas.talos.dev"} }
+func kindMetaKey() kind        { return kind{"runtime", "MetaKeys.runtime.talos.dev"} }
+func kindBootID() kind         { return kind{"runtime", "BootIDs.runtime.talos.dev"} }
+func kindImageSchematic() kind { return kind{"runtime", "ImageFactorySchematics.runtime.talos.dev"} }
+func kindTimeStatus() kind     { return kind{"runtime", "TimeStatuses.v1alpha1.talos.dev"} }
+func kindService() kind        { return kind{"runtime", "Services.v1alpha1.talos.dev"} }
+func kindKubeletSpec() kind    { return kind{"k8s", "KubeletSpecs.kubernetes.talos.dev"} }
+func kindManifest() kind       { return kind{"controlplane", "Manifests.kubernetes.talos.dev"} }
+func kindAPIServer() kind      { return kind{"controlplane", "APIServerConfigs.kubernetes.talos.dev"} }
+
+func kindSecretsStatus() kind {
+	return kind{"controlplane", "SecretStatuses.kubernetes.talos.dev"}
+}
+
+func kindConfigStatus() kind {
+	return kind{"controlplane", "ConfigStatuses.kubernetes.talos.dev"}
+}
+
+// idStaticPods is the one status of secrets, and of files, that there is.
+const idStaticPods = "static-pods"
+
+func kindController() kind {
+	return kind{"controlplane", "ControllerManagerConfigs.kubernetes.talos.dev"}
+}
+func kindScheduler() kind { return kind{"controlplane", "SchedulerConfigs.kubernetes.talos.dev"} }
+
+// resource reads one resource into the message. It reports false when there is
+// none, when the node does not know the type, or when the credentials may not
+// read it: the three cannot be told apart by all versions of Talos.
+func (c *Client) resource(ctx context.Context, node string, of kind, id string, into proto.Message) (bool, error) {
+	_, err := c.read(ctx, node, of, id, into)
+	if isAbsent(err) {
+		return false, nil
+	}
+
+	return err == nil, err
+}
+
+// read reads one resource into the message and returns its metadata. The error
+// wraps cluster.ErrNotFound when there is none.
+func (c *Client) read(ctx context.Context, node string, of kind, id string, into proto.Message) (*cosi.Metadata, error) {
+	op := operation{what: fmt.Sprintf("read %s/%s of %s", of.name, id, place(node)), node: node, timeout: readTimeout}
+
+	var metadata *cosi.Metadata
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		response, err := cosi.NewStateClient(api.Conn()).Get(ctx, &cosi.GetRequest{
+			Namespace: of.namespace, Type: of.name, Id: id, Options: &cosi.GetOptions{},
+		})
+		if err != nil {
+			return err
+		}
+
+		metadata = response.GetResource().GetMetadata()
+
+		return proto.Unmarshal(response.GetResource().GetSpec().GetProtoSpec(), into)
+	})
+
+	return metadata, err
+}
+
+// resources lists all resources of a kind; decode is called with the spec of
+// each. An unknown kind has none. What concerns the whole cluster is asked of
+// every endpoint before it counts as empty.
+func (c *Client) resources(ctx context.Context, node string, of kind, decode func(spec []byte) error) error {
+	var specs [][]byte
+
+	op := operation{what: fmt.Sprintf("list %s of %s", of.name, place(node)), node: node, timeout: readTimeout}
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		specs = nil
+
+		stream, err := cosi.NewStateClient(api.Conn()).List(ctx, &cosi.ListRequest{
+			Namespace: of.namespace, Type: of.name, Options: &cosi.ListOptions{},
+		})
+		if err != nil {
+			return err
+		}
+
+		for {
+			response, err := stream.Recv()
+			if errors.Is(err, io.EOF) && node == "" && len(specs) == 0 {
+				return status.Error(codes.NotFound, "there are none")
+			}
+
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+
+			if err != nil {
+				return err
+			}
+
+			specs = append(specs, response.GetResource().GetSpec().GetProtoSpec())
+		}
+	})
+	if isAbsent(err) {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	for _, spec := range specs {
+		if err := decode(spec); err != nil {
+			return fmt.Errorf("unable to %s: %w", op.what, err)
+		}
+	}
+
+	return nil
+}
+
+// isAbsent tells that a resource is not there or not for us. A worker that
+// does not forward is neither: nothing was asked of the node then.
+func isAbsent(err error) bool {
+	var failure *callError
+	if errors.As(err, &failure) && failure.forwarding {
+		return false
+	}
+
+	return errors.Is(err, cluster.ErrNotFound) || errors.Is(err, cluster.ErrDenied)
+}
+
+// place names the target of a call for people.
+func place(node string) string {
+	if node == "" {
+		return "the cluster"
+	}
+
+	return "node " + node
+}
+
+const (
+	// ephemeralMount is where Talos mounts the volume EPHEMERAL, which holds the
+	// local data of pods and, unless it is divided, images.
+	ephemeralMount = "/var"
+	// imagesPath is where the container runtime keeps images, constant
+	// CRIContainerdDataPath of Talos. From 1.14 on it may be a volume of its own,
+	// CRI.
+	imagesPath = "/var/lib/containerd"
+)
+
+// Vitals are what the node says of its disk and its clock. What an answer leaves
+// out, and what the node or the credentials do not allow to be read, is nil; of
+// the latter the reason comes along. An error means that the node said nothing
+// at all.
+//
+// A node has to ask each of its mounts, and one of them, such as that of an NFS
+// server that is gone, may keep it waiting for ever. It is asked no more then: the
+// answer would be the same, and on the node every question hangs where the first
+// one does.
+func (c *Client) Vitals(ctx context.Context, address string) (cluster.Vitals, error) {
+	var (
+		vitals           cluster.Vitals
+		diskErr, timeErr error
+		group            errgroup.Group
+	)
+
+	// One failure does not end the other question, and they write different fields.
+	group.Go(func() error { vitals.Disk, diskErr = c.diskSpace(ctx, address); return nil })
+	group.Go(func() error { vitals.Time, timeErr = c.timeSync(ctx, address); return nil })
+
+	_ = group.Wait()
+
+	if isSilence(ctx, diskErr) && isSilence(ctx, timeErr) {
+		return cluster.Vitals{}, diskErr
+	}
+
+	vitals.DiskError = diskErr
+
+	var failure *callError
+	if errors.As(diskErr, &failure) && failure.silent && ctx.Err() == nil {
+		c.hung.Store(address, diskErr)
+	}
+
+	// A node that has no such resource does not say, and there is no more to it.
+	if !errors.Is(timeErr, cluster.ErrNotFound) {
+		vitals.TimeError = timeErr
+	}
+
+	return vitals, nil
+}
+
+// isSilence tells an error that is no word of the node's from one that is its
+// answer.
+func isSilence(ctx context.Context, err error) bool {
+	var failure *callError
+
+	switch {
+	case err == nil:
+		return false
+	case ctx.Err() != nil, errors.Is(err, cluster.ErrUnreachable), errors.Is(err, cluster.ErrCredentials):
+		return true
+	default:
+		return errors.As(err, &failure) && failure.forwarding
+	}
+}
+
+// diskSpace is nil where nothing is known to be mounted for images.
+func (c *Client) diskSpace(ctx context.Context, address string) (*cluster.DiskSpace, error) {
+	if known, found := c.hung.Load(address); found {
+		failure, _ := known.(error)
+
+		return nil, failure
+	}
+
+	var answer *machineapi.MountsResponse
+
+	op := operation{what: "read the mounts of " + place(address), node: address, timeout: mountsTimeout}
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) (err error) {
+		answer, err = api.MachineClient.Mounts(ctx, &emptypb.Empty{})
+
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return spaceForImages(answer), nil
+}
+
+// spaceForImages picks the file system of images, whose sizes are in bytes: the
+// innermost mount, from /var on, that their directory is in. Of two mounts in
+// one place the later one is seen. A size of zero is one that the node could not
+// find out.
+func spaceForImages(answer *machineapi.MountsResponse) *cluster.DiskSpace {
+	var (
+		space *cluster.DiskSpace
+		place string
+	)
+
+	for _, message := range answer.GetMessages() {
+		for _, mount := range message.GetStats() {
+			at := mount.GetMountedOn()
+
+			switch {
+			case !within(imagesPath, at) || !within(at, ephemeralMount) || len(at) < len(place):
+				continue
+			case len(at) > len(place):
+				place, space = at, nil
+			}
+
+			if mount.GetSize() > 0 {
+				space = &cluster.DiskSpace{Size: signed(mount.GetSize()), Available: signed(mount.GetAvailable())}
+			}
+		}
+	}
+
+	return space
+}
+
+// within tells whether a path is a directory or below it.
+func within(path, directory string) bool {
+	return path == directory || strings.HasPrefix(path, directory+"/")
+}
+
+func signed(size uint64) int64 { return int64(min(size, math.MaxInt64)) }
+
+// timeSync is nil where the node does not say, as one that has just booted.
+func (c *Client) timeSync(ctx context.Context, address string) (*cluster.TimeSync, error) {
+	var spec timepb.StatusSpec
+
+	// Unlike resource, read tells a node that has none from one that is silent.
+	if _, err := c.read(ctx, address, kindTimeStatus(), "node", &spec); err != nil {
+		return nil, err
+	}
+
+	return &cluster.TimeSync{Synced: spec.GetSynced(), Disabled: spec.GetSyncDisabled()}, nil
+}
+
+// ClusterID is the ID that all machines of the cluster share. Every role may
+// read it. It is empty where the configuration has none. It never changes, so
+// it is asked for once: a machine that is booting would have none to tell.
+func (c *Client) ClusterID(ctx context.Context) (string, error) {
+	if known := c.clusterID.Load(); known != nil {
+		return *known, nil
+	}
+
+	var spec clusterpb.InfoSpec
+	if _, err := c.resource(ctx, "", kindClusterInfo(), "current", &spec); err != nil {
+		return "", err
+	}
+
+	id := spec.GetClusterId()
+	if id != "" {
+		c.clusterID.Store(&id)
+	}
+
+	return id, nil
+}
+
+// Members lists the machines that discovery knows, as the endpoint sees them.
+// The list lags behind reality by minutes.
+func (c *Client) Members(ctx context.Context) ([]cluster.Member, error) {
+	var members []cluster.Member
+
+	err := c.resources(ctx, "", kindMember(), func(spec []byte) error {
+		var member clusterpb.MemberSpec
+		if err := proto.Unmarshal(spec, &member); err != nil {
+			return err
+		}
+
+		found := cluster.Member{Hostname: member.GetHostname(), Role: role(int32(member.GetMachineType()))}
+
+		for _, ip := range member.GetAddresses() {
+			if address, ok := netip.AddrFromSlice(ip.GetIp()); ok {
+				found.Addresses = append(found.Addresses, address.Unmap().String())
+			}
+		}
+
+		members = append(members, found)
+
+		return nil
+	})
+
+	return members, err
+}
+
+// Certificate is what a client certificate says about itself.
+type Certificate struct {
+	roles     []string
+	notBefore time.Time
+	notAfter  time.Time
+}
+
+// Roles are the Talos roles that the certificate carries, such as "os:admin".
+func (c Certificate) Roles() []string { return slices.Clone(c.roles) }
+
+// NotAfter is when the certificate expires.
+func (c Certificate) NotAfter() time.Time { return c.notAfter }
+
+// admin tells whether the roles are known to include full access. Certificates
+// without any role are taken for admins: then the node decides.
+func (c Certificate) admin() bool {
+	return len(c.roles) == 0 || slices.Contains(c.roles, "os:admin")
+}
+
+// validity says what is wrong with the certificate at the given time; empty
+// when it is valid.
+func (c Certificate) validity(now time.Time) string {
+	switch {
+	case now.After(c.notAfter):
+		return "the client certificate expired on " + c.notAfter.UTC().Format(time.RFC3339)
+	case now.Before(c.notBefore):
+		return "the client certificate is valid only from " + c.notBefore.UTC().Format(time.RFC3339) + " on"
+	default:
+		return ""
+	}
+}
+
+func parseCertificate(ca, crt, key []byte) (Certificate, error) {
+	if !x509.NewCertPool().AppendCertsFromPEM(ca) {
+		return Certificate{}, errors.New(`"ca" holds no PEM certificate`)
+	}
+
+	block, _ := pem.Decode(crt)
+	if block == nil {
+		return Certificate{}, errors.New(`"crt" is not PEM`)
+	}
+
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return Certificate{}, errors.New(`"crt" is not a certificate`)
+	}
+
+	if block, _ := pem.Decode(key); block == nil {
+		return Certificate{}, errors.New(`"key" is not PEM`)
+	}
+
+	if _, err := tls.X509KeyPair(crt, key); err != nil {
+		return Certificate{}, fmt.Errorf(`"crt" and "key" do not belong together: %w`, err)
+	}
+
+	return Certificate{
+		roles:     slices.Clone(leaf.Subject.Organization),
+		notBefore: leaf.NotBefore,
+		notAfter:  leaf.NotAfter,
+	}, nil
+}
+
+// Kubeconfig asks a control plane for the admin kubeconfig of the cluster, as
+// YAML. Only os:admin may: the error wraps cluster.ErrDenied otherwise.
+func (c *Client) Kubeconfig(ctx context.Context) ([]byte, error) {
+	var kubeconfig []byte
+
+	op := operation{what: "get the kubeconfig of the cluster", timeout: kubeconfigTimeout}
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) (err error) {
+		kubeconfig, err = api.Kubeconfig(ctx)
+
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	if len(kubeconfig) == 0 {
+		return nil, fmt.Errorf("unable to %s: %w", op.what, errors.New("the answer is empty"))
+	}
+
+	return kubeconfig, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -182,4 +183,268 @@ func payloadOf(event *machineapi.Event) proto.Message {
 	}
 
 	return payload
+}
+
+// containerd is where images go: those of installers and kubelets into the
+// system's namespace. Pull and install must name the same instance, or the
+// installer does not find its image.
+func containerd(namespace common.ContainerdNamespace) *common.ContainerdInstance {
+	return &common.ContainerdInstance{Driver: common.ContainerDriver_CRI, Namespace: namespace}
+}
+
+// Install runs the installer of a pulled image beside the running system. A
+// stream that ends without an exit code leaves the outcome unknown: the
+// installer goes on without us.
+func (c *Client) Install(ctx context.Context, address, image string) (cluster.Installation, error) {
+	var (
+		output lines
+		exit   *int32
+	)
+
+	op := operation{
+		what: fmt.Sprintf("install %s on %s", image, place(address)), node: address, timeout: installTimeout, mutates: true,
+	}
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		stream, err := api.LifecycleClient.Upgrade(ctx, upgradeRequest(image))
+		if err != nil {
+			return err
+		}
+
+		exit, err = follow(stream, &output)
+
+		return err
+	})
+	if err != nil {
+		return cluster.Installation{Output: output.last()}, err
+	}
+
+	if exit == nil {
+		return cluster.Installation{Output: output.last()}, fmt.Errorf(
+			"unable to %s: %w: the installer's output ended without an exit code", op.what, cluster.ErrOutcomeUnknown)
+	}
+
+	return cluster.Installation{Exit: *exit, Output: output.last()}, nil
+}
+
+// InstallerIdle tells whether no installer runs on the node. It asks for an
+// upgrade to an image without a name, which a node refuses after it has looked
+// whether it is busy, and before it does anything.
+func (c *Client) InstallerIdle(ctx context.Context, address string) (bool, error) {
+	op := operation{what: "ask whether an installer runs on " + place(address), node: address, timeout: readTimeout}
+	idle := false
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		stream, err := api.LifecycleClient.Upgrade(ctx, upgradeRequest(""))
+		if err == nil {
+			_, err = stream.Recv()
+		}
+
+		idle = status.Code(err) == codes.InvalidArgument
+		if idle {
+			return nil
+		}
+
+		if err == nil || errors.Is(err, io.EOF) {
+			return status.Error(codes.Internal, "the node took an upgrade without an image")
+		}
+
+		return err
+	})
+	if errors.Is(err, cluster.ErrBusy) {
+		return false, nil
+	}
+
+	return idle, err
+}
+
+func upgradeRequest(image string) *machineapi.LifecycleServiceUpgradeRequest {
+	return &machineapi.LifecycleServiceUpgradeRequest{
+		Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM),
+		Source:     &machineapi.InstallArtifactsSource{ImageName: image},
+	}
+}
+
+type installStream interface {
+	Recv() (*machineapi.LifecycleServiceUpgradeResponse, error)
+}
+
+// follow reads the stream to its end. The exit code is nil when none came.
+func follow(stream installStream, output *lines) (*int32, error) {
+	var exit *int32
+
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return exit, nil
+		}
+
+		if err != nil && exit != nil {
+			// The installer is done and said so; how the connection ended does
+			// not matter.
+			return exit, nil
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		switch progress := response.GetProgress().GetResponse().(type) {
+		case *machineapi.LifecycleServiceInstallProgress_Message:
+			output.write(progress.Message)
+		case *machineapi.LifecycleServiceInstallProgress_ExitCode:
+			exit = &progress.ExitCode
+		}
+	}
+}
+
+// Pull brings an installer image onto the node. It is bounded by the caller's
+// context and by [cluster.PullTimeout].
+func (c *Client) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
+	return c.pull(ctx, address, image, api, common.ContainerdNamespace_NS_SYSTEM)
+}
+
+// PullComponent brings the image of a component onto the node: the kubelet's to
+// where the system's containers are, every other one to where the kubelet looks
+// for it. It is bounded like [Client.Pull].
+func (c *Client) PullComponent(ctx context.Context, address string, component cluster.Component, image string) error {
+	machine := cluster.Machine{Address: address}
+	if err := c.readVersion(ctx, &machine); err != nil {
+		return err
+	}
+
+	namespace := common.ContainerdNamespace_NS_CRI
+	if component == cluster.Kubelet {
+		namespace = common.ContainerdNamespace_NS_SYSTEM
+	}
+
+	err := c.pull(ctx, address, image, machine.UpgradeAPI(), namespace)
+	if machine.UpgradeAPI() != cluster.LegacyAPI && errors.Is(err, cluster.ErrUnsupported) {
+		// Nothing was pulled; the older call is there for some releases more.
+		return c.pull(ctx, address, image, cluster.LegacyAPI, namespace)
+	}
+
+	return err
+}
+
+func (c *Client) pull(
+	ctx context.Context, address, image string, api cluster.UpgradeAPI, namespace common.ContainerdNamespace,
+) error {
+	op := operation{
+		what: fmt.Sprintf("pull %s on %s", image, place(address)), node: address, timeout: cluster.PullTimeout, mutates: true,
+	}
+
+	if api == cluster.LegacyAPI {
+		return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+			_, err := api.MachineClient.ImagePull(ctx, &machineapi.ImagePullRequest{ //nolint:staticcheck // all that Talos before 1.13 has
+				Namespace: namespace,
+				Reference: image,
+			})
+
+			return err
+		})
+	}
+
+	return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		stream, err := api.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{Containerd: containerd(namespace), ImageRef: image})
+		if err != nil {
+			return err
+		}
+
+		return drain(stream)
+	})
+}
+
+// ImageDigest is the digest of an installer image that the node has under exactly that
+// reference; [cluster.ErrNotFound] where it has none. Talos before 1.13 does not
+// tell: [cluster.ErrUnsupported].
+func (c *Client) ImageDigest(ctx context.Context, address, image string) (string, error) {
+	op := operation{what: "list the images of " + place(address), node: address, timeout: readTimeout}
+
+	var digest string
+
+	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		stream, err := api.ImageClient.List(ctx, &machineapi.ImageServiceListRequest{Containerd: containerd(common.ContainerdNamespace_NS_SYSTEM)})
+
+		for err == nil {
+			var found *machineapi.ImageServiceListResponse
+
+			if found, err = stream.Recv(); found.GetName() == image {
+				digest = found.GetDigest()
+			}
+		}
+
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		return err
+	})
+	if err == nil && digest == "" {
+		err = fmt.Errorf("unable to find %s on %s: %w", image, place(address), cluster.ErrNotFound)
+	}
+
+	return digest, err
+}
+
+type pullStream interface {
+	Recv() (*machineapi.ImageServicePullResponse, error)
+}
+
+// drain reads the progress of a pull to its end. Only the name of the image,
+// which comes last, says that the image is there.
+func drain(stream pullStream) error {
+	pulled := false
+
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) && pulled {
+			return nil
+		}
+
+		if err != nil {
+			// A clean end without a name is as lost as any other.
+			return err
+		}
+
+		pulled = pulled || response.GetName() != ""
+	}
+}
+
+// Reboot asks a node to reboot. It returns when the node has accepted.
+func (c *Client) Reboot(ctx context.Context, address string, mode cluster.RebootMode) error {
+	op := operation{what: "reboot " + place(address), node: address, timeout: rebootTimeout, mutates: true}
+
+	request := &machineapi.RebootRequest{Mode: machineapi.RebootRequest_DEFAULT}
+	if mode == cluster.RebootPowercycle {
+		request.Mode = machineapi.RebootRequest_POWERCYCLE
+	}
+
+	return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		_, err := api.MachineClient.Reboot(ctx, request)
+
+		return err
+	})
+}
+
+// Rollback makes a node start its previous system, and reboot. It returns when
+// the bootloader was changed.
+func (c *Client) Rollback(ctx context.Context, address string) error {
+	op := operation{what: "roll back " + place(address), node: address, timeout: rebootTimeout, mutates: true}
+
+	return c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
+		return namedRollback(api.Rollback(ctx))
+	})
+}
+
+// namedRollback gives the answer of a bootloader that has no other system to
+// start, GRUB's or that of sd-boot, the code that it lacks.
+func namedRollback(err error) error {
+	text := status.Convert(err).Message()
+
+	if err != nil && (strings.Contains(text, "cannot rollback to") || strings.Contains(text, "previous UKI not found")) {
+		return status.Error(codes.FailedPrecondition, text)
+	}
+
+	return err
 }
