@@ -4,16 +4,27 @@ package provider
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -206,4 +217,843 @@ func textValue(text string) types.String {
 	}
 
 	return types.StringValue(cluster.Printable(text))
+}
+
+// request is what the model asks the engine for, with images from the factory
+// where nothing names them, and with gates over the objects; nil objects are
+// those of a Kubernetes API that cannot be asked. The model must be known.
+func (m clusterModel) request(ctx context.Context, factory string, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
+	target, diagnostics := m.target(factory)
+
+	policy, more := m.policy(ctx)
+	diagnostics.Append(more...)
+
+	rules, more := m.rules(ctx)
+	diagnostics.Append(more...)
+
+	window, more := m.window(ctx)
+	diagnostics.Append(more...)
+
+	if objects == nil {
+		objects = noObjects{}
+	}
+
+	made := engine.Request{Target: target, Policy: policy, Window: window, Snapshots: m.snapshots(), Delegated: m.publication().delegated}
+
+	if made.Delegated {
+		// What Talos renders into the cluster is the operator's affair.
+		made.Policy.Kubernetes.Manifests = cluster.ManifestPolicy{}
+	}
+
+	for _, rule := range rules {
+		made.Gates = append(made.Gates, rule.On(objects))
+	}
+
+	return made, diagnostics
+}
+
+// noObjects are the objects of a cluster whose Kubernetes API is not to be had.
+type noObjects struct{}
+
+// Objects implements [cluster.Objects].
+func (noObjects) Objects(context.Context, cluster.ObjectQuery) ([]map[string]any, error) {
+	return nil, fmt.Errorf("there is no connection to the Kubernetes API: %w", cluster.ErrUnreachable)
+}
+
+// policy is how the target is to be reached. The model must be known.
+func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnostics) {
+	var diagnostics diag.Diagnostics
+
+	policy := cluster.DefaultPolicy()
+	policy.Order = cluster.Order(m.Order.ValueString())
+	policy.RebootMode = cluster.RebootMode(m.RebootMode.ValueString())
+	policy.NodeTimeout = duration(path.Root(attrNodeTimeout), m.NodeTimeout, policy.NodeTimeout, &diagnostics)
+	policy.Settle = duration(path.Root(attrSettle), m.Settle, policy.Settle, &diagnostics)
+	policy.MaxUnavailable = share(path.Root(attrMaxUnavailable), m.MaxUnavailable, policy.MaxUnavailable, &diagnostics)
+	policy.AllowIntermediate = m.AllowIntermediate.ValueBool()
+	policy.AllowUnknown = m.AllowUnknown.ValueBool()
+	policy.SkipChecks = m.skipped()
+	policy.SyncInstallImage = m.SyncInstallImage.ValueBool()
+	policy.OnFailure = m.onFailure(policy.OnFailure)
+
+	repeat, more := m.repeat(ctx, policy.Repeat)
+	diagnostics.Append(more...)
+
+	policy.Repeat = repeat
+
+	diagnostics.Append(m.Canary.ElementsAs(ctx, &policy.Canary, false)...)
+
+	var drain drainModel
+
+	diagnostics.Append(m.Drain.As(ctx, &drain, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true})...)
+
+	if !m.Drain.IsNull() {
+		policy.Drain = cluster.DrainPolicy{
+			Enabled:   drain.Enabled.ValueBool(),
+			Timeout:   duration(path.Root(attrDrain).AtName("timeout"), drain.Timeout, policy.Drain.Timeout, &diagnostics),
+			OnTimeout: cluster.DrainFallback(drain.OnTimeout.ValueString()),
+		}
+	}
+
+	var intermediate []string
+
+	diagnostics.Append(m.IntermediateVersions.ElementsAs(ctx, &intermediate, false)...)
+
+	for index, text := range intermediate {
+		parsed, err := version.Parse(text)
+		if err != nil {
+			at := path.Root(attrIntermediateVersions).AtListIndex(index)
+			diagnostics.AddAttributeError(visible(at), "Invalid version", located(at, err))
+		}
+
+		policy.Intermediate = append(policy.Intermediate, parsed)
+	}
+
+	diagnostics.Append(m.overrides(ctx, &policy)...)
+
+	kubernetes, more := m.kubernetes(ctx, policy.Kubernetes)
+	diagnostics.Append(more...)
+
+	policy.Kubernetes = kubernetes
+
+	return policy, diagnostics
+}
+
+// overrides adds to the policy what it says about single nodes.
+func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) diag.Diagnostics {
+	overrides := map[string]*nodeOverrideModel{}
+	diagnostics := m.NodeOverrides.ElementsAs(ctx, &overrides, false)
+
+	policy.Retry, policy.Hold, policy.Images = map[string]string{}, map[string]bool{}, map[string]string{}
+
+	for node, override := range overrides {
+		// Even where it says nothing, an override names a node.
+		policy.Hold[node] = false
+
+		if override == nil {
+			continue
+		}
+
+		if retry := override.Retry.ValueString(); retry != "" {
+			policy.Retry[node] = retry
+		}
+
+		if repository := override.InstallerImage.ValueString(); repository != "" {
+			policy.Images[node] = repository
+		}
+
+		policy.Hold[node] = override.Hold.ValueBool()
+	}
+
+	return diagnostics
+}
+
+// held are the names of the nodes that the model leaves alone, as far as that
+// is known.
+func (m clusterModel) held() map[string]bool {
+	held := map[string]bool{}
+
+	for node, value := range m.NodeOverrides.Elements() {
+		object, isObject := value.(types.Object)
+		if !isObject {
+			continue
+		}
+
+		if hold, isBool := object.Attributes()[attrHold].(types.Bool); isBool && hold.ValueBool() {
+			held[node] = true
+		}
+	}
+
+	return held
+}
+
+func share(at path.Path, value types.String, fallback cluster.Share, diagnostics *diag.Diagnostics) cluster.Share {
+	if value.ValueString() == "" {
+		return fallback
+	}
+
+	parsed, err := cluster.ParseShare(value.ValueString())
+	if err != nil {
+		diagnostics.AddAttributeError(visible(at), "Invalid number of workers", at.String()+": "+err.Error()+".")
+
+		return fallback
+	}
+
+	return parsed
+}
+
+func duration(at path.Path, value types.String, fallback time.Duration, diagnostics *diag.Diagnostics) time.Duration {
+	if value.ValueString() == "" {
+		return fallback
+	}
+
+	parsed, err := time.ParseDuration(value.ValueString())
+	if err != nil {
+		diagnostics.AddAttributeError(visible(at), "Invalid duration", fmt.Sprintf("%s is %s: value must be a duration such as \"90s\" or \"1h30m\".", at, value))
+
+		return fallback
+	}
+
+	return parsed
+}
+
+// kubernetesModel is the kubernetes object.
+type kubernetesModel struct {
+	Images              types.Object `tfsdk:"images"`
+	UnavailableKubelets types.String `tfsdk:"max_unavailable_kubelets"`
+	Manifests           types.Object `tfsdk:"manifests"`
+}
+
+// manifestsModel is the manifests object in it.
+type manifestsModel struct {
+	Sync    types.Bool   `tfsdk:"sync"`
+	Prune   types.Bool   `tfsdk:"prune"`
+	Timeout types.String `tfsdk:"timeout"`
+	Force   types.Bool   `tfsdk:"force"`
+}
+
+func kubernetesTypes() map[string]attr.Type {
+	return map[string]attr.Type{
+		attrImages:              types.ObjectType{AttrTypes: overrideImageTypes()},
+		attrUnavailableKubelets: types.StringType,
+		attrManifests:           types.ObjectType{AttrTypes: manifestsTypes()},
+	}
+}
+
+func manifestsTypes() map[string]attr.Type {
+	return map[string]attr.Type{
+		attrSync: types.BoolType, attrPrune: types.BoolType, attrTimeout: types.StringType, attrForce: types.BoolType,
+	}
+}
+
+func overrideImageTypes() map[string]attr.Type {
+	attributes := map[string]attr.Type{}
+	for _, image := range imageAttributes() {
+		attributes[image.name] = types.StringType
+	}
+
+	return attributes
+}
+
+// kubernetesValue is a policy that overrides no image as an object of the schema.
+func kubernetesValue(policy cluster.KubernetesPolicy) types.Object {
+	return types.ObjectValueMust(kubernetesTypes(), map[string]attr.Value{
+		attrImages:              types.ObjectNull(overrideImageTypes()),
+		attrUnavailableKubelets: types.StringValue(policy.MaxUnavailableKubelets.String()),
+		attrManifests:           manifestsValue(policy.Manifests),
+	})
+}
+
+func manifestsValue(policy cluster.ManifestPolicy) types.Object {
+	return types.ObjectValueMust(manifestsTypes(), map[string]attr.Value{
+		attrSync:    types.BoolValue(policy.Sync),
+		attrPrune:   types.BoolValue(policy.Prune),
+		attrTimeout: types.StringValue(durationText(policy.Timeout)),
+		attrForce:   types.BoolValue(policy.Force),
+	})
+}
+
+// kubernetes is how the Kubernetes half is to be reached. The model must be
+// known; what it does not say is as in the policy that is given.
+func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesPolicy) (cluster.KubernetesPolicy, diag.Diagnostics) {
+	var (
+		diagnostics diag.Diagnostics
+		model       kubernetesModel
+		manifests   manifestsModel
+	)
+
+	if m.Kubernetes.IsNull() {
+		return policy, diagnostics
+	}
+
+	at := path.Root(attrKubernetes)
+
+	diagnostics.Append(m.Kubernetes.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+
+	policy.Images = model.images()
+	policy.MaxUnavailableKubelets = share(at.AtName(attrUnavailableKubelets), model.UnavailableKubelets, policy.MaxUnavailableKubelets, &diagnostics)
+
+	if model.Manifests.IsNull() {
+		return policy, diagnostics
+	}
+
+	diagnostics.Append(model.Manifests.As(ctx, &manifests, basetypes.ObjectAsOptions{})...)
+
+	if !manifests.Sync.IsNull() {
+		policy.Manifests.Sync = manifests.Sync.ValueBool()
+	}
+
+	policy.Manifests.Prune, policy.Manifests.Force = manifests.Prune.ValueBool(), manifests.Force.ValueBool()
+	policy.Manifests.Timeout = duration(at.AtName(attrManifests).AtName(attrTimeout), manifests.Timeout, policy.Manifests.Timeout, &diagnostics)
+
+	return policy, diagnostics
+}
+
+// images are the repositories that the model names; nil where it names none.
+func (k kubernetesModel) images() map[cluster.Component]string {
+	var images map[cluster.Component]string
+
+	for _, image := range imageAttributes() {
+		text, isText := k.Images.Attributes()[image.name].(types.String)
+		if !isText || text.ValueString() == "" {
+			continue
+		}
+
+		if images == nil {
+			images = map[cluster.Component]string{}
+		}
+
+		images[image.component] = text.ValueString()
+	}
+
+	return images
+}
+
+// syncs tells whether the model brings the bootstrap manifests up to date, as far
+// as that is known.
+func (m clusterModel) syncs() bool {
+	manifests, isObject := m.Kubernetes.Attributes()[attrManifests].(types.Object)
+	if !isObject {
+		return true
+	}
+
+	sync, isBool := manifests.Attributes()[attrSync].(types.Bool)
+
+	return !isBool || sync.IsNull() || sync.IsUnknown() || sync.ValueBool()
+}
+
+// gateModel is one element of gates.
+type gateModel struct {
+	Preset     types.String `tfsdk:"preset"`
+	APIVersion types.String `tfsdk:"api_version"`
+	Kind       types.String `tfsdk:"kind"`
+	Namespace  types.String `tfsdk:"namespace"`
+	Name       types.String `tfsdk:"name"`
+	Selector   types.String `tfsdk:"selector"`
+	Expr       types.String `tfsdk:"expr"`
+	Timeout    types.String `tfsdk:"timeout"`
+}
+
+// windowModel is the maintenance_window object.
+type windowModel struct {
+	Cron     types.String `tfsdk:"cron"`
+	Duration types.String `tfsdk:"duration"`
+	TimeZone types.String `tfsdk:"time_zone"`
+}
+
+func skipTypes() map[string]attr.Type {
+	return map[string]attr.Type{attrSkip: types.SetType{ElemType: types.StringType}}
+}
+
+func directoryTypes() map[string]attr.Type {
+	return map[string]attr.Type{attrDirectory: types.StringType}
+}
+
+func gateTypes() map[string]attr.Type {
+	return map[string]attr.Type{
+		attrPreset: types.StringType, attrAPIVersion: types.StringType, attrKind: types.StringType, attrNamespace: types.StringType,
+		attrName: types.StringType, attrSelector: types.StringType, attrExpr: types.StringType, attrTimeout: types.StringType,
+	}
+}
+
+func windowTypes() map[string]attr.Type {
+	return map[string]attr.Type{attrCron: types.StringType, attrDuration: types.StringType, attrTimeZone: types.StringType}
+}
+
+// skipped are the names of the checks whose findings are only warnings; nil where
+// there are none.
+func (m clusterModel) skipped() map[string]bool {
+	set, isSet := m.Preflight.Attributes()[attrSkip].(types.Set)
+	if !isSet || len(set.Elements()) == 0 {
+		return nil
+	}
+
+	names := map[string]bool{}
+
+	for _, element := range set.Elements() {
+		if name, isText := element.(types.String); isText {
+			names[name.ValueString()] = true
+		}
+	}
+
+	return names
+}
+
+// snapshots is where a snapshot of etcd is saved; nil where none is wanted.
+func (m clusterModel) snapshots() cluster.SnapshotStore {
+	directory, isText := m.EtcdSnapshot.Attributes()[attrDirectory].(types.String)
+	if !isText || directory.ValueString() == "" {
+		return nil
+	}
+
+	return snapshot.New(directory.ValueString())
+}
+
+// rules are the gates that are known, compiled, in their order. One that is not
+// fully known yet is left out, but what is known of it is judged: its expression
+// may be wrong whatever the rest turns out to be.
+func (m clusterModel) rules(ctx context.Context) ([]*gate.Rule, diag.Diagnostics) {
+	var (
+		diagnostics diag.Diagnostics
+		rules       []*gate.Rule
+	)
+
+	for index, element := range m.Gates.Elements() {
+		at := path.Root(attrGates).AtListIndex(index)
+
+		if element.IsNull() {
+			diagnostics.Append(missing(at))
+
+			continue
+		}
+
+		object, isObject := element.(types.Object)
+		if !isObject || object.IsUnknown() {
+			continue
+		}
+
+		var model gateModel
+
+		more := object.As(ctx, &model, basetypes.ObjectAsOptions{})
+		if model.Preset.IsUnknown() {
+			continue
+		}
+
+		spec := model.spec(ctx, at, &more)
+		diagnostics.Append(more...)
+
+		if more.HasError() {
+			continue
+		}
+
+		rule, err := gate.Compile(spec)
+		if err != nil {
+			diagnostics.Append(unusable(at, "Invalid gate", err))
+
+			continue
+		}
+
+		if known(ctx, object) {
+			rules = append(rules, rule)
+		}
+	}
+
+	return rules, diagnostics
+}
+
+// spec is the gate without Terraform's types. What is not known yet and has to be
+// there is something that is not wrong.
+func (g gateModel) spec(ctx context.Context, at path.Path, diagnostics *diag.Diagnostics) gate.Spec {
+	return gate.Spec{
+		Label:  at.String(),
+		Preset: g.Preset.ValueString(),
+		Query: cluster.ObjectQuery{
+			APIVersion: supposed(g.APIVersion, "v1"), Kind: supposed(g.Kind, "ConfigMap"),
+			Namespace: g.Namespace.ValueString(), Name: g.Name.ValueString(), Selector: g.Selector.ValueString(),
+		},
+		Expr:    supposed(g.Expr, "has(object.metadata)"),
+		Timeout: positive(ctx, at.AtName(attrTimeout), g.Timeout, diagnostics),
+	}
+}
+
+// window is when nodes may be disturbed; nil is always, and what is not fully
+// known yet.
+func (m clusterModel) window(ctx context.Context) (cluster.Window, diag.Diagnostics) {
+	var (
+		diagnostics diag.Diagnostics
+		model       windowModel
+	)
+
+	if m.MaintenanceWindow.IsNull() || m.MaintenanceWindow.IsUnknown() {
+		return nil, diagnostics
+	}
+
+	at := path.Root(attrMaintenanceWindow)
+
+	diagnostics.Append(m.MaintenanceWindow.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+
+	spec := gate.WindowSpec{
+		Cron: supposed(model.Cron, "0 0 * * *"), TimeZone: model.TimeZone.ValueString(),
+		Duration: positive(ctx, at.AtName(attrDuration), model.Duration, &diagnostics),
+	}
+
+	if model.Duration.IsUnknown() {
+		spec.Duration = time.Hour
+	}
+
+	if diagnostics.HasError() {
+		return nil, diagnostics
+	}
+
+	window, err := gate.NewWindow(spec)
+	if err != nil {
+		diagnostics.Append(unusable(at, "Invalid maintenance window", err))
+
+		return nil, diagnostics
+	}
+
+	if !known(ctx, m.MaintenanceWindow) {
+		return nil, diagnostics
+	}
+
+	return window, diagnostics
+}
+
+// unusable is the error of a gate or a window below the path.
+func unusable(at path.Path, summary string, err error) diag.Diagnostic {
+	var problem *gate.Error
+	if !errors.As(err, &problem) {
+		return errorAt(at, summary, located(at, err))
+	}
+
+	if problem.Field != "" {
+		at = at.AtName(problem.Field)
+	}
+
+	detail := paragraph(problem.Found, problem.Field)
+	if problem.Remedy != "" {
+		detail += "\n\n" + problem.Remedy
+	}
+
+	return errorAt(at, summary, detail)
+}
+
+// supposed is the text, or one in its place while it is not known yet.
+func supposed(value types.String, meanwhile string) string {
+	if value.IsUnknown() {
+		return meanwhile
+	}
+
+	return value.ValueString()
+}
+
+// positive is the duration, 0 where there is none. What is wrong with it is said
+// in the words of the validator, so that it is said once.
+func positive(ctx context.Context, at path.Path, value types.String, diagnostics *diag.Diagnostics) time.Duration {
+	var resp validator.StringResponse
+
+	durationValidator{}.ValidateString(ctx, validator.StringRequest{Path: at, ConfigValue: value}, &resp)
+	diagnostics.Append(resp.Diagnostics...)
+
+	if value.IsNull() || resp.Diagnostics.HasError() {
+		return 0
+	}
+
+	return duration(at, value, 0, diagnostics)
+}
+
+// paragraph is the text as it is where it has several lines, such as the message
+// of a compiler with its mark below the source, and a sentence otherwise, in which
+// the names stay as they are.
+func paragraph(text string, names ...string) string {
+	if strings.Contains(text, "\n") {
+		return text
+	}
+
+	return sentence(text, names...)
+}
+
+// repeatModel is the retry object.
+type repeatModel struct {
+	Attempts types.Number `tfsdk:"attempts"`
+	Backoff  types.String `tfsdk:"backoff"`
+}
+
+func repeatTypes() map[string]attr.Type {
+	return map[string]attr.Type{attrAttempts: types.NumberType, attrBackoff: types.StringType}
+}
+
+// onFailure is what happens to a node whose new system does not become healthy;
+// the fallback where the model says nothing.
+func (m clusterModel) onFailure(fallback cluster.OnFailure) cluster.OnFailure {
+	if text := m.OnFailure.ValueString(); text != "" {
+		return cluster.OnFailure(text)
+	}
+
+	return fallback
+}
+
+// repeat is how often and how soon what is safe to repeat is tried again. What
+// the model does not say is as in the fallback.
+func (m clusterModel) repeat(ctx context.Context, fallback cluster.Repeat) (cluster.Repeat, diag.Diagnostics) {
+	var (
+		diagnostics diag.Diagnostics
+		model       repeatModel
+	)
+
+	if m.Repeat.IsNull() {
+		return fallback, diagnostics
+	}
+
+	diagnostics.Append(m.Repeat.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+
+	if !model.Attempts.IsNull() {
+		attempts, whole := wholeAttempts(model.Attempts)
+		if !whole {
+			diagnostics.Append(wrongAttempts(path.Root(attrRetry).AtName(attrAttempts), model.Attempts))
+		}
+
+		fallback.Attempts = attempts
+	}
+
+	fallback.Backoff = duration(path.Root(attrRetry).AtName(attrBackoff), model.Backoff, fallback.Backoff, &diagnostics)
+
+	return fallback, diagnostics
+}
+
+func publishToTypes() map[string]attr.Type {
+	return map[string]attr.Type{attrAPIVersion: types.StringType, attrKind: types.StringType, attrNamespace: types.StringType, attrName: types.StringType}
+}
+
+// publication is where the progress of an upgrade is published.
+type publication struct {
+	// to is the object that somebody named; nil for the default.
+	to *cluster.Reference
+	// delegated tells that an operator upgrades the cluster, and publishes too.
+	delegated bool
+}
+
+// String names the object for people.
+func (p publication) String() string {
+	if p.to == nil {
+		return defaultObject
+	}
+
+	return p.to.String()
+}
+
+// isDefault tells whether the object is the one that progress is published to where
+// nobody named one, also if somebody did. An object in a management cluster is not.
+func (p publication) isDefault(managed bool) bool {
+	return p.to == nil || !managed && *p.to == defaultReference()
+}
+
+// kept is what a destroy says of the object beyond what it removes.
+func (c *clusters) kept(of publication) string {
+	if of.isDefault(c != nil && c.access.Management != nil) {
+		return ""
+	}
+
+	return " " + of.to.String() + " stays as it is, with what was published there."
+}
+
+// publication is what the model says. The model must be known and valid.
+func (m clusterModel) publication() publication {
+	made := publication{delegated: m.Mode.ValueString() == modeDelegate}
+
+	if !m.PublishTo.IsNull() && !m.PublishTo.IsUnknown() {
+		to, _ := operator.Complete(m.published())
+		made.to = &to
+	}
+
+	return made
+}
+
+// published is the object as written, as far as it is known.
+func (m clusterModel) published() cluster.Reference {
+	text := func(name string) string {
+		value, isText := m.PublishTo.Attributes()[name].(types.String)
+		if !isText {
+			return ""
+		}
+
+		return value.ValueString()
+	}
+
+	return cluster.Reference{APIVersion: text(attrAPIVersion), Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
+}
+
+// delegatedWarning says in the table of a roll who performs it, where that is
+// somebody else.
+func delegatedWarning(roll diag.Diagnostic, of publication) diag.Diagnostic {
+	if !of.delegated {
+		return roll
+	}
+
+	return diag.NewWarningDiagnostic(roll.Summary(),
+		"The operator of "+of.String()+" is asked for this and upgrades the nodes itself, in its own order and at its own pace. "+
+			"It is asked for one step after the other, and every node is looked at afterwards.\n\n"+roll.Detail())
+}
+
+// unmanaged is the finding of a management cluster that cannot be asked, whatever
+// it looks like there.
+func unmanaged(of publication, err error) cluster.Finding {
+	return cluster.Finding{
+		Check: cluster.CheckOperator, Severity: cluster.Permanent, Attribute: attrPublishTo, Err: err,
+		Found:  fmt.Sprintf("the management cluster, which holds %s, cannot be asked: %v", of, err),
+		Remedy: "Correct " + attrManagement + " in the provider block.",
+	}
+}
+
+// attrSnapshot is the last snapshot of etcd.
+const attrSnapshot = "snapshot"
+
+// snapshotSchema is what snapshot looks like. Like status it carries no plan
+// modifier.
+func snapshotSchema() schema.Attribute {
+	text := func(description string) schema.StringAttribute {
+		return schema.StringAttribute{MarkdownDescription: description, Computed: true}
+	}
+
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "The last snapshot of etcd that was saved because of `etcd_snapshot`; null when there was none.",
+		Computed:            true,
+		Attributes: map[string]schema.Attribute{
+			"path":                text("File, on the machine that ran Terraform."),
+			"size":                schema.Int64Attribute{MarkdownDescription: "Length of the file in bytes.", Computed: true},
+			"sha256":              text("SHA-256 checksum of the file, in hexadecimal digits."),
+			"taken":               text("When it was taken, in UTC, such as `2026-03-14T01:59:26Z`."),
+			attrTalosVersion:      text("Talos version that the cluster was about to be brought to; null where Talos was not managed."),
+			attrKubernetesVersion: text("Kubernetes version that the cluster was about to be brought to; null where Kubernetes was not managed."),
+		},
+	}
+}
+
+func snapshotTypes() map[string]attr.Type {
+	return map[string]attr.Type{
+		"path": types.StringType, "size": types.Int64Type, "sha256": types.StringType, "taken": types.StringType,
+		attrTalosVersion: types.StringType, attrKubernetesVersion: types.StringType,
+	}
+}
+
+// snapshotValue is the snapshot that the journal remembers. Where the journal
+// could not be read, or holds none any more, earlier stays: the file does too.
+// Earlier may be null or unknown.
+func snapshotValue(journal *cluster.Journal, earlier types.Object) types.Object {
+	if journal == nil || journal.Snapshot == nil {
+		if earlier.IsUnknown() {
+			return types.ObjectNull(snapshotTypes())
+		}
+
+		return earlier
+	}
+
+	taken := *journal.Snapshot
+
+	return types.ObjectValueMust(snapshotTypes(), map[string]attr.Value{
+		"path":                types.StringValue(taken.Path),
+		"size":                types.Int64Value(taken.Size),
+		"sha256":              types.StringValue(taken.SHA256),
+		"taken":               textValue(moment(taken.Taken)),
+		attrTalosVersion:      versionValue(taken.Target.Talos),
+		attrKubernetesVersion: versionValue(taken.Target.Kubernetes),
+	})
+}
+
+// moment is the time as state holds it; empty where it is not known.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+
+	return at.UTC().Format(time.RFC3339)
+}
+
+// petition is an operator that may be asked, and what it was asked for last.
+type petition struct {
+	cluster.Operator
+
+	// last is empty as long as it was asked for nothing.
+	last cluster.Half
+}
+
+// Ask implements [cluster.Operator]. Also what fails may have taken effect.
+func (p *petition) Ask(ctx context.Context, half cluster.Half, to version.Version) error {
+	p.last = half
+
+	return p.Operator.Ask(ctx, half, to)
+}
+
+// failed is the error of an upgrade through the operator; nil for none.
+func (p *petition) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return &delegationError{error: err, asked: p.last}
+}
+
+// delegationError is why an upgrade through an operator ended.
+type delegationError struct {
+	error
+
+	// asked is the half for which the operator was asked last; empty where it was
+	// asked for nothing.
+	asked cluster.Half
+}
+
+// Unwrap is the error of the engine.
+func (e *delegationError) Unwrap() error { return e.error }
+
+// stopped is the status of a cluster that was observed to be like this in the end:
+// as it was where the operator was asked for nothing.
+func (e *delegationError) stopped(observed status, summary string) status {
+	if e.asked == "" {
+		return observed
+	}
+
+	return observed.failed(summary+".", e.asked == cluster.HalfKubernetes)
+}
+
+var (
+	_ planmodifier.String = keepSpelling{}
+	_ planmodifier.List   = keepSpelling{}
+)
+
+// keepSpelling plans the value as state has it when the configuration only
+// spells it differently, as same tells: v1.13.4 and 1.13.4 are the same version,
+// 60s and 1m the same duration.
+type keepSpelling struct {
+	same func(a, b string) bool
+}
+
+// Description implements [planmodifier.String].
+func (keepSpelling) Description(context.Context) string {
+	return "A value that is only spelled differently is no change."
+}
+
+// MarkdownDescription implements [planmodifier.String].
+func (m keepSpelling) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
+
+// PlanModifyString implements [planmodifier.String].
+func (m keepSpelling) PlanModifyString(_ context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
+		return
+	}
+
+	if m.same(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
+		resp.PlanValue = req.StateValue
+	}
+}
+
+// PlanModifyList implements [planmodifier.List].
+func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse) {
+	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
+		return
+	}
+
+	if slices.EqualFunc(req.StateValue.Elements(), req.PlanValue.Elements(), func(before, after attr.Value) bool {
+		state, isText := before.(types.String)
+		plan, isTextToo := after.(types.String)
+
+		return isText && isTextToo && m.same(state.ValueString(), plan.ValueString())
+	}) {
+		resp.PlanValue = req.StateValue
+	}
+}
+
+// sameVersion tells whether both texts are versions, and the same one.
+func sameVersion(a, b string) bool {
+	first, errFirst := version.Parse(a)
+	second, errSecond := version.Parse(b)
+
+	return errFirst == nil && errSecond == nil && first.Equal(second)
+}
+
+// sameDuration tells whether both texts are durations, and the same one.
+func sameDuration(a, b string) bool {
+	first, errFirst := time.ParseDuration(a)
+	second, errSecond := time.ParseDuration(b)
+
+	return errFirst == nil && errSecond == nil && first == second
 }

@@ -4,16 +4,101 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"math/big"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
+
+var (
+	_ resource.Resource                   = (*clusterResource)(nil)
+	_ resource.ResourceWithConfigure      = (*clusterResource)(nil)
+	_ resource.ResourceWithImportState    = (*clusterResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*clusterResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*clusterResource)(nil)
+)
+
+// importCurrent stands for the ID of whatever cluster is connected.
+const importCurrent = "current"
+
+// clusterResource is talosupgrade_cluster.
+type clusterResource struct {
+	clusters *clusters
+}
+
+func newClusterResource() resource.Resource { return &clusterResource{} }
+
+// Metadata implements [resource.Resource].
+func (r *clusterResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = typeName + "_cluster"
+}
+
+// Schema implements [resource.Resource].
+func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = clusterSchema(ctx)
+}
+
+// Configure implements [resource.ResourceWithConfigure].
+func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
+	r.clusters = configured(req.ProviderData, &resp.Diagnostics)
+}
+
+// ImportState implements [resource.ResourceWithImportState]. It accepts a
+// cluster ID or "current", either with a context in front: "prod/current".
+func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	var wanted string
+
+	id := req.ID
+	if index := strings.LastIndex(id, "/"); index >= 0 {
+		wanted, id = id[:index], id[index+1:]
+	}
+
+	clock, cancel := context.WithTimeout(ctx, defaultReadTimeout)
+	defer cancel()
+
+	seen, err := r.clusters.observe(clock, wanted)
+	if err != nil {
+		resp.Diagnostics.Append(problem("import the cluster", r.clusters.access, err))
+
+		return
+	}
+
+	if id != importCurrent && id != seen.ID {
+		resp.Diagnostics.AddError("Unable to import another cluster",
+			fmt.Sprintf("The import asks for cluster %q, but this provider reaches cluster %q (%s). Import %q, or correct the talosconfig or the context.",
+				id, seen.ID, seen.name, seen.ID))
+
+		return
+	}
+
+	talos, _ := seen.TalosVersions()
+	kubernetes, _ := seen.KubernetesVersions()
+	model := newClusterModel(talos, kubernetes)
+	model.Context = textValue(wanted)
+
+	resp.Diagnostics.Append(model.observe(ctx, seen.Snapshot)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
 
 // Names of the resource's attributes that code refers to.
 const (
@@ -119,4 +204,606 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 	}
 
 	return attribute
+}
+
+// policySchema are the attributes that say how the target is reached.
+func policySchema() map[string]schema.Attribute {
+	policy := cluster.DefaultPolicy()
+
+	return map[string]schema.Attribute{
+		attrOrder: schema.StringAttribute{
+			MarkdownDescription: "Which nodes move first: `workers-first` (default) or `control-planes-first`.",
+			Optional:            true,
+			Computed:            true,
+			Default:             stringdefault.StaticString(string(policy.Order)),
+			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.WorkersFirst), string(cluster.ControlPlanesFirst))},
+		},
+		attrRebootMode: schema.StringAttribute{
+			MarkdownDescription: "How nodes restart: `default` (kexec where the machine can) or `powercycle` (through the firmware).",
+			Optional:            true,
+			Computed:            true,
+			Default:             stringdefault.StaticString(string(policy.RebootMode)),
+			Validators:          []validator.String{stringvalidator.OneOf(string(cluster.RebootDefault), string(cluster.RebootPowercycle))},
+		},
+		attrNodeTimeout: schema.StringAttribute{
+			MarkdownDescription: "How long one node may take from cordon to uncordon, default `30m`. Pulling its image has a limit of 25 minutes of its own; " +
+				"so has the second download with which a node below Talos 1.13 begins its upgrade.",
+			Optional:      true,
+			Computed:      true,
+			Default:       stringdefault.StaticString(durationText(policy.NodeTimeout)),
+			Validators:    []validator.String{durationValidator{}},
+			PlanModifiers: []planmodifier.String{keepSpelling{sameDuration}},
+		},
+		attrDrain: drainSchema(policy.Drain),
+	}
+}
+
+func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "How workloads leave a node before it reboots.",
+		Optional:            true,
+		Computed:            true,
+		Default:             objectdefault.StaticValue(drainValue(policy)),
+		Attributes: map[string]schema.Attribute{
+			"enabled": schema.BoolAttribute{
+				MarkdownDescription: "Evict the pods of a node first, default `true`. Nodes below Talos 1.13 always drain themselves, so `false` is refused for them.",
+				Optional:            true,
+				Computed:            true,
+				Default:             booldefault.StaticBool(policy.Enabled),
+			},
+			"timeout": schema.StringAttribute{
+				MarkdownDescription: "How long evictions are tried, default `5m`.",
+				Optional:            true,
+				Computed:            true,
+				Default:             stringdefault.StaticString(durationText(policy.Timeout)),
+				Validators:          []validator.String{durationValidator{}},
+				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+			},
+			"on_timeout": schema.StringAttribute{
+				MarkdownDescription: "What happens then: `abort` (default) stops the run and takes the cordon back; `delete` deletes the pods without asking their budgets.",
+				Optional:            true,
+				Computed:            true,
+				Default:             stringdefault.StaticString(string(policy.OnTimeout)),
+				Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
+			},
+		},
+	}
+}
+
+// pathSchema are the attributes that say through which versions the way leads.
+func pathSchema() map[string]schema.Attribute {
+	policy := cluster.DefaultPolicy()
+
+	return map[string]schema.Attribute{
+		attrAllowIntermediate: schema.BoolAttribute{
+			MarkdownDescription: "Walk through the release lines between what runs and what is asked for, one after the other, in a single apply. " +
+				"Default `false`: a plan that would have to is refused, and says through which versions the way leads. Every node restarts once per Talos release line.",
+			Optional: true,
+			Computed: true,
+			Default:  booldefault.StaticBool(policy.AllowIntermediate),
+		},
+		attrIntermediateVersions: schema.ListAttribute{
+			MarkdownDescription: "Exact versions of Talos or Kubernetes to walk through, such as `[\"1.12.8\"]`, one per release line, in any order. " +
+				"Default: the newest patch of each release line that this version of the provider knows. Needs `allow_intermediate_versions`.",
+			ElementType:   types.StringType,
+			Optional:      true,
+			Validators:    []validator.List{listvalidator.ValueStringsAre(versionValidator{})},
+			PlanModifiers: []planmodifier.List{keepSpelling{sameVersion}},
+		},
+		attrAllowUnknown: schema.BoolAttribute{
+			MarkdownDescription: "Accept versions that are newer than the support matrix of this version of the provider, default `false`. " +
+				"Nothing is known then about which Kubernetes they support and what they can be upgraded from.",
+			Optional: true,
+			Computed: true,
+			Default:  booldefault.StaticBool(policy.AllowUnknown),
+		},
+	}
+}
+
+// rollSchema are the attributes that say how many nodes move at a time, which
+// come first, and which are left alone.
+func rollSchema() map[string]schema.Attribute {
+	policy := cluster.DefaultPolicy()
+
+	return map[string]schema.Attribute{
+		attrMaxUnavailable: schema.StringAttribute{
+			MarkdownDescription: "How many workers may be unavailable at a time, default `1`: a number, or a percentage of all workers such as `\"25%\"`, " +
+				"rounded down but one at least. Workers that are not ready or cordoned for other reasons count. Control planes always move one at a time.",
+			Optional:   true,
+			Computed:   true,
+			Default:    stringdefault.StaticString(policy.MaxUnavailable.String()),
+			Validators: []validator.String{shareValidator{}},
+		},
+		attrCanary: schema.ListAttribute{
+			MarkdownDescription: "Kubernetes node names of workers that move before all others. Before every one of them runs the new version and has stayed healthy " +
+				"for `settle`, no other node is upgraded and no other kubelet replaced; where the way has several hops, in each of them. " +
+				"Components of the control plane come before all kubelets.",
+			ElementType: types.StringType,
+			Optional:    true,
+			Validators:  []validator.List{listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
+		},
+		attrSettle: schema.StringAttribute{
+			MarkdownDescription: "How long a node must stay healthy after its upgrade, or after its kubelet was replaced, before the next one starts, default `0s`.",
+			Optional:            true,
+			Computed:            true,
+			Default:             stringdefault.StaticString(durationText(policy.Settle)),
+			Validators:          []validator.String{durationValidator{zero: true}},
+			PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+		},
+		attrNodeOverrides: nodeOverridesSchema(),
+	}
+}
+
+func nodeOverridesSchema() schema.Attribute {
+	return schema.MapNestedAttribute{
+		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name.",
+		Optional:            true,
+		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1))},
+		NestedObject: schema.NestedAttributeObject{
+			Attributes: map[string]schema.Attribute{
+				attrInstallerImage: schema.StringAttribute{
+					MarkdownDescription: "Installer image without tag, or by digest, for this node, instead of `installer_image` and of the node's own repository.",
+					Optional:            true,
+					Validators:          []validator.String{repositoryValidator{}},
+				},
+				attrHold: schema.BoolAttribute{
+					MarkdownDescription: "Leave this node alone, default `false`: it is not upgraded, and it does not count as behind. " +
+						"It still counts for what is safe. A roll that would leave it with versions that do not go together is refused.",
+					Optional: true,
+				},
+				attrRetry: schema.StringAttribute{
+					MarkdownDescription: "After a node fell back to its old system or was rolled back to it, the boot ID from the error message: the same image may be tried once more. " +
+						"It stops having an effect with the next fallback or rollback.",
+					Optional:   true,
+					Validators: []validator.String{stringvalidator.LengthAtLeast(1)},
+				},
+			},
+		},
+	}
+}
+
+// Names of the attributes below kubernetes.
+const (
+	attrImages              = "images"
+	attrUnavailableKubelets = "max_unavailable_kubelets"
+	attrManifests           = "manifests"
+	attrSync                = "sync"
+	attrPrune               = "prune"
+	attrTimeout             = "timeout"
+	attrForce               = "force"
+	attrKubelet             = "kubelet"
+	attrAPIServer           = "api_server"
+	attrControllerManager   = "controller_manager"
+	attrScheduler           = "scheduler"
+	attrProxy               = "proxy"
+	attrInstaller           = "installer"
+)
+
+// imageAttribute is an attribute that holds the image of a component.
+type imageAttribute struct {
+	name      string
+	component cluster.Component
+}
+
+// imageAttributes are the attributes of every object with images of components,
+// in the order in which people look for them.
+func imageAttributes() []imageAttribute {
+	return []imageAttribute{
+		{attrKubelet, cluster.Kubelet},
+		{attrAPIServer, cluster.APIServer},
+		{attrControllerManager, cluster.ControllerManager},
+		{attrScheduler, cluster.Scheduler},
+		{attrProxy, cluster.Proxy},
+	}
+}
+
+// kubernetesSchema says how the Kubernetes half is reached.
+func kubernetesSchema() schema.Attribute {
+	policy := cluster.DefaultPolicy().Kubernetes
+
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "How `kubernetes_version` is reached.",
+		Optional:            true,
+		Computed:            true,
+		Default:             objectdefault.StaticValue(kubernetesValue(policy)),
+		Attributes: map[string]schema.Attribute{
+			attrImages: imagesSchema(),
+			attrUnavailableKubelets: schema.StringAttribute{
+				MarkdownDescription: "How many workers' kubelets may restart at a time, default `1`: a number, or a percentage of all workers such as `\"25%\"`, " +
+					"rounded down but one at least. Workers that are not ready count. Pods keep running meanwhile. Everything on control planes moves one at a time.",
+				Optional:   true,
+				Computed:   true,
+				Default:    stringdefault.StaticString(policy.MaxUnavailableKubelets.String()),
+				Validators: []validator.String{shareValidator{}},
+			},
+			attrManifests: manifestsSchema(policy.Manifests),
+		},
+	}
+}
+
+func imagesSchema() schema.Attribute {
+	attributes := map[string]schema.Attribute{}
+
+	for _, image := range imageAttributes() {
+		attributes[image.name] = schema.StringAttribute{
+			MarkdownDescription: "Image of " + string(image.component) + " without tag.",
+			Optional:            true,
+			Validators:          []validator.String{repositoryValidator{by: attrKubernetesVersion}},
+		}
+	}
+
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "Images without tag, such as `registry.example.com/kubelet`, which replace those that the machine configurations name. " +
+			"Default: each node keeps the registry, path and suffix of its own, and only the version changes. Needs `kubernetes_version`.",
+		Optional:   true,
+		Attributes: attributes,
+	}
+}
+
+func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "The bootstrap manifests, which Talos renders: kube-proxy, CoreDNS, the network, and what kubelets need to join. " +
+			"They are brought up to date at the end of every roll, one of Talos included.",
+		Optional: true,
+		Computed: true,
+		Default:  objectdefault.StaticValue(manifestsValue(policy)),
+		Attributes: map[string]schema.Attribute{
+			attrSync: schema.BoolAttribute{
+				MarkdownDescription: "Bring the objects in the cluster to what Talos renders, default `true`. With `false`, kube-proxy and CoreDNS stay as they are.",
+				Optional:            true,
+				Computed:            true,
+				Default:             booldefault.StaticBool(policy.Sync),
+			},
+			attrPrune: schema.BoolAttribute{
+				MarkdownDescription: "Delete what an earlier sync applied and Talos no longer renders, default `false`. Before Talos 1.13 on every node there is no record of what was applied, and nothing is deleted.",
+				Optional:            true,
+				Computed:            true,
+				Default:             booldefault.StaticBool(policy.Prune),
+			},
+			attrTimeout: schema.StringAttribute{
+				MarkdownDescription: "How long to wait until what was applied is rolled out, default `5m`; `0s` does not wait.",
+				Optional:            true,
+				Computed:            true,
+				Default:             stringdefault.StaticString(durationText(policy.Timeout)),
+				Validators:          []validator.String{durationValidator{zero: true}},
+				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+			},
+			attrForce: schema.BoolAttribute{
+				MarkdownDescription: "Recreate objects of which a field changed that may not change, default `false`: such an object is away for a moment.",
+				Optional:            true,
+				Computed:            true,
+				Default:             booldefault.StaticBool(policy.Force),
+			},
+		},
+	}
+}
+
+// Names of the attributes that hold an upgrade up, and of what is in them.
+const (
+	attrPreflight         = "preflight"
+	attrSkip              = "skip"
+	attrEtcdSnapshot      = "etcd_snapshot"
+	attrDirectory         = "directory"
+	attrGates             = "gates"
+	attrPreset            = "preset"
+	attrAPIVersion        = "api_version"
+	attrKind              = "kind"
+	attrNamespace         = "namespace"
+	attrName              = "name"
+	attrSelector          = "selector"
+	attrExpr              = "expr"
+	attrMaintenanceWindow = "maintenance_window"
+	attrCron              = "cron"
+	attrDuration          = "duration"
+	attrTimeZone          = "time_zone"
+	attrSyncInstallImage  = "sync_install_image"
+)
+
+// defaultTimeZone is the time zone of a window that names none.
+const defaultTimeZone = "UTC"
+
+// guardSchema are the attributes that say what has to hold before nodes are
+// touched, and what is kept of them. Those of the resource itself have no
+// defaults: a state that an earlier version of the provider stored does not have
+// them, and must not differ from a configuration that does not either.
+func guardSchema() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		attrPreflight: schema.SingleNestedAttribute{
+			MarkdownDescription: "The checks that are made before nodes are touched.",
+			Optional:            true,
+			Attributes: map[string]schema.Attribute{
+				attrSkip: schema.SetAttribute{
+					MarkdownDescription: "Names of checks that stop nothing, such as `[\"etcd-alarms\"]`: what they find is a warning in plan and apply. Default `[]`. " +
+						"Checks that keep a cluster from being lost cannot be skipped.",
+					ElementType: types.StringType,
+					Optional:    true,
+					Validators:  []validator.Set{skipValidator{}},
+				},
+			},
+		},
+		attrEtcdSnapshot: schema.SingleNestedAttribute{
+			MarkdownDescription: "A snapshot of etcd that is saved on the machine that runs Terraform before anything is touched, once for each roll to a target: an apply that continues an earlier one takes none. " +
+				"An upgrade whose snapshot could not be saved does not begin. Unset: none is taken.",
+			Optional: true,
+			Attributes: map[string]schema.Attribute{
+				attrDirectory: schema.StringAttribute{
+					MarkdownDescription: "Directory for `<cluster>-<UTC>.db` and its `.sha256`, created where it is missing. Both files are readable by their owner alone: a snapshot holds every Secret of the cluster.",
+					Required:            true,
+					Validators:          []validator.String{directoryValidator{}},
+				},
+			},
+		},
+		attrGates:             gatesSchema(),
+		attrMaintenanceWindow: windowSchema(),
+		attrSyncInstallImage: schema.BoolAttribute{
+			MarkdownDescription: "Have `machine.install.image` of a node's machine configuration name the image of a confirmed upgrade, default `false`. " +
+				"It is drift to whatever else manages the machine configurations.",
+			Optional: true,
+		},
+	}
+}
+
+func gatesSchema() schema.Attribute {
+	text := func(description string) schema.StringAttribute {
+		return schema.StringAttribute{MarkdownDescription: description, Optional: true}
+	}
+
+	presets := make([]string, 0, len(gate.Presets()))
+	for _, name := range gate.Presets() {
+		presets = append(presets, "`"+name+"`")
+	}
+
+	return schema.ListNestedAttribute{
+		MarkdownDescription: "Conditions that have to hold before the roll, and again before each node, or component of one, that is disturbed: either a preset, or an expression over objects of the Kubernetes API.",
+		Optional:            true,
+		NestedObject: schema.NestedAttributeObject{
+			Attributes: map[string]schema.Attribute{
+				attrPreset:     text("A condition that comes with the provider: " + strings.Join(presets, ", ") + ". Of the other attributes it goes with `namespace` and `timeout`."),
+				attrAPIVersion: text("API version of the objects, such as `v1` or `longhorn.io/v1beta2`. Needed where there is no preset."),
+				attrKind:       text("Kind of the objects, such as `Deployment`. Needed where there is no preset. Secrets are refused."),
+				attrNamespace:  text("Namespace of the objects. Default: all of them."),
+				attrName:       text("Name of one object, instead of `selector`."),
+				attrSelector:   text("Label selector, such as `app=web,tier!=test`. Default: all objects of the kind."),
+				attrExpr: text("Expression in [CEL](https://cel.dev) that is `true` when the node may be upgraded. `object` is the object, which has to be there, and where there are several it has to be true of each; " +
+					"`objects` is the list of them, which may be empty; `node` is the name of the node that is about to be upgraded, empty before the roll. Needed where there is no preset."),
+				attrTimeout: schema.StringAttribute{
+					MarkdownDescription: "How long the condition may take to come to hold, default `" + durationText(gate.DefaultTimeout) + "`. After that the run stops, and the next apply continues.",
+					Optional:            true,
+					Computed:            true,
+					Default:             stringdefault.StaticString(durationText(gate.DefaultTimeout)),
+					Validators:          []validator.String{durationValidator{}},
+					PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+				},
+			},
+		},
+	}
+}
+
+func windowSchema() schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "When nodes may be upgraded. Outside of it nothing starts. Where it closes in the middle of a roll, the node in progress is finished and the run stops; the next apply within the window continues. Unset: always.",
+		Optional:            true,
+		Attributes: map[string]schema.Attribute{
+			attrCron: schema.StringAttribute{
+				MarkdownDescription: "When it opens, in the five fields of cron: minute, hour, day of the month, month, day of the week. `0 22 * * 1-5` is at 22:00 from Monday to Friday.",
+				Required:            true,
+			},
+			attrDuration: schema.StringAttribute{
+				MarkdownDescription: "How long it stays open, such as `6h`.",
+				Required:            true,
+				Validators:          []validator.String{durationValidator{}},
+				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
+			},
+			attrTimeZone: schema.StringAttribute{
+				MarkdownDescription: "IANA name of the time zone that `cron` is in, such as `Europe/Oslo`, default `" + defaultTimeZone + "`.",
+				Optional:            true,
+				Computed:            true,
+				Default:             stringdefault.StaticString(defaultTimeZone),
+			},
+		},
+	}
+}
+
+// Names of the attributes that say what happens when something fails, beside
+// [attrRetry].
+const (
+	attrOnFailure = "on_failure"
+	attrAttempts  = "attempts"
+	attrBackoff   = "backoff"
+)
+
+// attemptsMost bounds retry.attempts: what failed so often does not heal by being
+// repeated.
+const attemptsMost = 10
+
+// failureSchema are the attributes that say what happens when something fails.
+// As those of [guardSchema] they have no defaults of their own.
+func failureSchema() map[string]schema.Attribute {
+	policy := cluster.DefaultPolicy()
+
+	return map[string]schema.Attribute{
+		attrOnFailure: schema.StringAttribute{
+			MarkdownDescription: "What happens to a node that runs the new Talos and does not become healthy with it within `node_timeout`: `stop` (default) leaves it as it is, cordoned, for somebody to look at; " +
+				"`rollback` sends it back to the system it ran before, once, where that is safe, and does as `stop` does otherwise and says why. The run fails in either case. " +
+				"Kubernetes is never rolled back.",
+			Optional:   true,
+			Validators: []validator.String{onFailureValidator{}},
+		},
+		attrRetry: schema.SingleNestedAttribute{
+			MarkdownDescription: "How often what is safe to repeat is tried within one apply: pulls of images, and installs that a reboot showed never to have taken. " +
+				"An image with which a node did not come up is not tried again by this; see `node_overrides`.",
+			Optional: true,
+			Attributes: map[string]schema.Attribute{
+				attrAttempts: schema.NumberAttribute{
+					MarkdownDescription: "How many attempts, the first one included, from 1 to " + strconv.Itoa(attemptsMost) + ", default `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
+						"A pull that waiting may cure is tried again for five minutes in any case.",
+					Optional:   true,
+					Computed:   true,
+					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
+					Validators: []validator.Number{attemptsValidator{}},
+				},
+				attrBackoff: schema.StringAttribute{
+					MarkdownDescription: "The pause before the second attempt, default `" + durationText(policy.Repeat.Backoff) + "`; each further one is twice as long as the one before it, up to five minutes. " +
+						"However many attempts there are, a pull has 25 minutes and a node has `node_timeout`.",
+					Optional:      true,
+					Computed:      true,
+					Default:       stringdefault.StaticString(durationText(policy.Repeat.Backoff)),
+					Validators:    []validator.String{durationValidator{zero: true}},
+					PlanModifiers: []planmodifier.String{keepSpelling{sameDuration}},
+				},
+			},
+		},
+	}
+}
+
+// Names of the attributes that say where progress is published, and who acts.
+const (
+	attrPublishTo = "publish_to"
+	attrMode      = "mode"
+)
+
+// What mode may be.
+const (
+	modeDirect   = "direct"
+	modeDelegate = "delegate"
+)
+
+// defaultObject is where progress is published that goes nowhere else.
+const defaultObject = "ConfigMap kube-system/talosupgrade"
+
+// publishSchema are the attributes that say where progress is published, and who
+// acts. As those of [guardSchema] they have no defaults of their own.
+func publishSchema() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		attrPublishTo: schema.SingleNestedAttribute{
+			MarkdownDescription: "The object that carries the annotations `upgrade.vitistack.io/*` about an upgrade and, where its kind has such fields, `status.phase` and the conditions `TalosUpgrade` and `KubernetesUpgrade`; " +
+				"Kubernetes Events are about it as well. It has to exist: it is never created, and a destroy leaves it as it is, annotations included. " +
+				"It is in the cluster of the provider's `management` where that is set, and in the upgraded cluster otherwise. " +
+				"Where it cannot be written, the upgrade goes on and says so in a warning. " +
+				"Default: the ConfigMap `kube-system/talosupgrade` of the upgraded cluster, which is created and removed by this resource.",
+			Optional: true,
+			Attributes: map[string]schema.Attribute{
+				attrAPIVersion: schema.StringAttribute{
+					MarkdownDescription: "API version of the object, such as `example.com/v1`. Default for the kind `KubernetesCluster`: `vitistack.io/v1alpha1`, for `TalosControlPlane`: `talos.alperen.cloud/v1alpha1`, for `ConfigMap`: `v1`. Other kinds need it.",
+					Optional:            true,
+					Validators:          []validator.String{apiVersionValidator{}},
+				},
+				attrKind: schema.StringAttribute{
+					MarkdownDescription: "Kind of the object, such as `KubernetesCluster`. Secrets are refused.",
+					Required:            true,
+					Validators:          []validator.String{objectKindValidator{}},
+				},
+				attrNamespace: schema.StringAttribute{
+					MarkdownDescription: "Namespace of the object.",
+					Required:            true,
+					Validators:          []validator.String{objectNameValidator{}},
+				},
+				attrName: schema.StringAttribute{
+					MarkdownDescription: "Name of the object.",
+					Required:            true,
+					Validators:          []validator.String{objectNameValidator{}},
+				},
+			},
+		},
+		attrMode: schema.StringAttribute{
+			MarkdownDescription: "Who upgrades the nodes. `direct` (default): this provider does. An operator that acts on the object of `publish_to` is held meanwhile with the annotation `upgrade.vitistack.io/do-not-reconcile`, which the provider takes back at the end, " +
+				"after a kill with the next apply; no other value of it is ever removed. An upgrade that the operator was asked for already is refused. " +
+				"`delegate`: the operator does. The provider makes its checks, asks the operator through the object of `publish_to`, a `KubernetesCluster` or a `TalosControlPlane`, follows it to the end, and then looks at every node itself. " +
+				"How the nodes are upgraded is the operator's to decide, so attributes that say how are refused: `order`, `reboot_mode`, `drain`, `installer_image`, `max_unavailable`, `canary`, `settle`, `node_overrides`, " +
+				"`kubernetes`, `sync_install_image`, `on_failure` and `retry`.",
+			Optional:   true,
+			Validators: []validator.String{modeValidator{}},
+		},
+	}
+}
+
+// statusSchema is what status looks like. It carries no plan modifier: whether
+// it changes is decided by looking at the cluster.
+func statusSchema() schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "Where the cluster stands, as observed.",
+		Computed:            true,
+		Attributes: map[string]schema.Attribute{
+			"phase": schema.StringAttribute{
+				MarkdownDescription: "`Ready`, `UpgradingTalos` or `UpgradingKubernetes` (an upgrade was left in the middle) or `UpgradeFailed`.",
+				Computed:            true,
+			},
+			"message": schema.StringAttribute{
+				MarkdownDescription: "The phase in words.",
+				Computed:            true,
+			},
+			"talos":      halfSchema("Talos"),
+			"kubernetes": halfSchema("Kubernetes"),
+		},
+	}
+}
+
+func halfSchema(name string) schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "The " + name + " half.",
+		Computed:            true,
+		Attributes: map[string]schema.Attribute{
+			"status": schema.StringAttribute{
+				MarkdownDescription: "`idle` (not managed), `pending` (something else runs), `blocked` (it waits for the other half), `in-progress`, `completed` or `failed`.",
+				Computed:            true,
+			},
+			"lowest": schema.StringAttribute{
+				MarkdownDescription: "Lowest " + name + " version seen on any node that is not held.",
+				Computed:            true,
+			},
+			"highest": schema.StringAttribute{
+				MarkdownDescription: "Highest " + name + " version seen on any node that is not held.",
+				Computed:            true,
+			},
+		},
+	}
+}
+
+func nodesSchema() schema.Attribute {
+	return schema.MapNestedAttribute{
+		MarkdownDescription: "The nodes by Kubernetes node name, as observed. What changes from minute to minute is in the data source `talosupgrade_current_versions`.",
+		Computed:            true,
+		NestedObject: schema.NestedAttributeObject{
+			Attributes: map[string]schema.Attribute{
+				"role": schema.StringAttribute{
+					MarkdownDescription: "`controlplane` or `worker`.",
+					Computed:            true,
+				},
+				"address": schema.StringAttribute{
+					MarkdownDescription: "Address under which the node is reached.",
+					Computed:            true,
+				},
+				"talos_version": schema.StringAttribute{
+					MarkdownDescription: "Talos version that runs.",
+					Computed:            true,
+				},
+				"component_versions": schema.SingleNestedAttribute{
+					MarkdownDescription: "Versions of the Kubernetes components that run on the node; null for those that do not.",
+					Computed:            true,
+					Attributes:          componentAttributes(),
+				},
+				"image": schema.StringAttribute{
+					MarkdownDescription: "`machine.install.image` of the machine configuration: what a reinstallation would use. Null where the credentials may not read it.",
+					Computed:            true,
+				},
+				"schematic": schema.StringAttribute{
+					MarkdownDescription: "Image Factory schematic of the running system; null when no factory built it.",
+					Computed:            true,
+				},
+				"platform": schema.StringAttribute{
+					MarkdownDescription: "Platform, as Talos calls it: `metal`, `aws`, ...",
+					Computed:            true,
+				},
+			},
+		},
+	}
+}
+
+func componentAttributes() map[string]schema.Attribute {
+	attributes := map[string]schema.Attribute{}
+	for _, name := range componentNames() {
+		attributes[name] = schema.StringAttribute{MarkdownDescription: "Version of " + name + ".", Computed: true}
+	}
+
+	return attributes
 }

@@ -3,17 +3,28 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"math/big"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -135,4 +146,813 @@ func distinct(at path.Path, list types.List, meaning func(string) string) diag.D
 	}
 
 	return diagnostics
+}
+
+// validateKubernetes wants options that have an effect. It looks at what the
+// configuration says, without the defaults.
+func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		model       kubernetesModel
+	)
+
+	if m.Kubernetes.IsNull() || m.Kubernetes.IsUnknown() {
+		return diagnostics
+	}
+
+	diagnostics.Append(m.Kubernetes.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+	diagnostics.Append(model.validateManifests(ctx)...)
+
+	if m.KubernetesVersion.IsNull() {
+		diagnostics.Append(model.validateUnmanaged()...)
+	}
+
+	return diagnostics
+}
+
+// validateManifests refuses options of a sync that does not take place.
+func (k kubernetesModel) validateManifests(ctx context.Context) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		manifests   manifestsModel
+		idle        []string
+	)
+
+	if k.Manifests.IsNull() || k.Manifests.IsUnknown() {
+		return diagnostics
+	}
+
+	diagnostics.Append(k.Manifests.As(ctx, &manifests, basetypes.ObjectAsOptions{})...)
+
+	if manifests.Sync.IsNull() || manifests.Sync.IsUnknown() || manifests.Sync.ValueBool() {
+		return diagnostics
+	}
+
+	if manifests.Prune.ValueBool() {
+		idle = append(idle, attrPrune+" = true")
+	}
+
+	if manifests.Force.ValueBool() {
+		idle = append(idle, attrForce+" = true")
+	}
+
+	if stated(manifests.Timeout) {
+		idle = append(idle, attrTimeout)
+	}
+
+	if len(idle) > 0 {
+		at := path.Root(attrKubernetes).AtName(attrManifests)
+		diagnostics.Append(errorAt(at, "Options of manifests that contradict each other",
+			at.String()+" says sync = false, so that nothing is applied, and "+strings.Join(idle, " and ")+", which says how.\n\n"+
+				"Remove sync = false, or remove "+strings.Join(idle, " and ")+"."))
+	}
+
+	return diagnostics
+}
+
+// validateUnmanaged refuses what only an upgrade of Kubernetes looks at. Manifests
+// follow a roll of Talos as well.
+func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		idle        []string
+	)
+
+	for _, image := range imageAttributes() {
+		if stated(k.Images.Attributes()[image.name]) {
+			idle = append(idle, path.Root(attrKubernetes).AtName(attrImages).AtName(image.name).String())
+		}
+	}
+
+	if stated(k.UnavailableKubelets) {
+		idle = append(idle, path.Root(attrKubernetes).AtName(attrUnavailableKubelets).String())
+	}
+
+	if len(idle) > 0 {
+		diagnostics.AddAttributeError(path.Root(attrKubernetes), "Kubernetes options without effect",
+			"Without "+attrKubernetesVersion+" Kubernetes is not managed, and nothing looks at "+strings.Join(idle, ", ")+".\n\n"+
+				"Set "+attrKubernetesVersion+", to the running version if nothing is to be upgraded, or remove "+strings.Join(idle, ", ")+".")
+	}
+
+	return diagnostics
+}
+
+// stated tells whether a configuration gives the value; one that is not known yet
+// may turn out to be null.
+func stated(value attr.Value) bool { return value != nil && !value.IsNull() && !value.IsUnknown() }
+
+var (
+	_ validator.Set    = skipValidator{}
+	_ validator.String = directoryValidator{}
+)
+
+// validateGuards wants gates and a window that can be, as far as they are known.
+func (m clusterModel) validateGuards(ctx context.Context) diag.Diagnostics {
+	_, diagnostics := m.rules(ctx)
+	_, more := m.window(ctx)
+	diagnostics.Append(more...)
+
+	return diagnostics
+}
+
+// skipValidator accepts names of checks that can be skipped.
+type skipValidator struct{}
+
+// Description implements [validator.Set].
+func (skipValidator) Description(context.Context) string {
+	return "every element must be the name of a check that can be skipped: " + strings.Join(skippable(), ", ")
+}
+
+// MarkdownDescription implements [validator.Set].
+func (v skipValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateSet implements [validator.Set].
+func (skipValidator) ValidateSet(_ context.Context, req validator.SetRequest, resp *validator.SetResponse) {
+	for _, element := range req.ConfigValue.Elements() {
+		name, isText := element.(types.String)
+		if !isText || name.IsUnknown() {
+			continue
+		}
+
+		if name.IsNull() {
+			resp.Diagnostics.Append(missing(req.Path))
+
+			continue
+		}
+
+		resp.Diagnostics.Append(unskippable(req.Path, name.ValueString())...)
+	}
+}
+
+// unskippable is what speaks against skipping the check with that name; nothing
+// where it can be skipped.
+func unskippable(at path.Path, name string) diag.Diagnostics {
+	all := "Checks that can be skipped: " + strings.Join(skippable(), ", ") + "."
+
+	check, found := cluster.CheckNamed(name)
+
+	switch {
+	case !found:
+		hint := ""
+		if meant := nearest(name, checkNames()); meant != "" {
+			hint = fmt.Sprintf(" Did you mean %q?", meant)
+		}
+
+		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(visible(at), "Unknown check",
+			fmt.Sprintf("%s names %q, which is no check.%s\n\n%s", at, name, hint, all))}
+	case check.Firm != "":
+		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(visible(at), "Check that cannot be skipped",
+			fmt.Sprintf("%s names %q (%s), which cannot be skipped: %s.\n\nRemove it. %s", at, name, check.About, check.Firm, all))}
+	default:
+		return nil
+	}
+}
+
+func checkNames() []string {
+	var names []string
+
+	for _, check := range cluster.Checks() {
+		names = append(names, check.Name)
+	}
+
+	return names
+}
+
+func skippable() []string {
+	var names []string
+
+	for _, check := range cluster.Checks() {
+		if check.Firm == "" {
+			names = append(names, check.Name)
+		}
+	}
+
+	return names
+}
+
+// directoryValidator accepts what can be a directory on the machine that runs
+// Terraform. Whether it can be written to is found out by a check.
+type directoryValidator struct{}
+
+// Description implements [validator.String].
+func (directoryValidator) Description(context.Context) string {
+	return "value must be the path of a directory"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v directoryValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateString implements [validator.String].
+func (directoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	text := req.ConfigValue.ValueString()
+
+	problem := unusablePath(text)
+	if strings.TrimSpace(text) == "" {
+		problem = "is empty. Name a directory, such as \"${path.root}/snapshots\", or remove " + attrEtcdSnapshot + " to upgrade without a snapshot."
+	}
+
+	if problem != "" {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid directory", req.Path.String()+" "+problem)
+	}
+}
+
+var (
+	_ validator.String = onFailureValidator{}
+	_ validator.Number = attemptsValidator{}
+)
+
+// validateOnFailure refuses a rollback of what is not upgraded.
+func (m clusterModel) validateOnFailure() diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+
+	if m.TalosVersion.IsNull() && m.OnFailure.ValueString() == string(cluster.RollBackOnFailure) {
+		diagnostics.AddAttributeError(path.Root(attrOnFailure), "Rollback without effect",
+			fmt.Sprintf("%s = %q sends a node back to the Talos it ran before, and without %s no node gets another one. Kubernetes is never rolled back.\n\n"+
+				"Set %s, to the running version if nothing is to be upgraded, or remove %s.",
+				attrOnFailure, cluster.RollBackOnFailure, attrTalosVersion, attrTalosVersion, attrOnFailure))
+	}
+
+	return diagnostics
+}
+
+// onFailureValidator accepts what can happen to a node whose new system does not
+// become healthy.
+type onFailureValidator struct{}
+
+// Description implements [validator.String].
+func (onFailureValidator) Description(context.Context) string {
+	return fmt.Sprintf("value must be %q or %q", cluster.StopOnFailure, cluster.RollBackOnFailure)
+}
+
+// MarkdownDescription implements [validator.String].
+func (v onFailureValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateString implements [validator.String].
+func (onFailureValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	written := req.ConfigValue.ValueString()
+
+	switch cluster.OnFailure(written) {
+	case cluster.StopOnFailure, cluster.RollBackOnFailure:
+		return
+	}
+
+	hint := ""
+	if meant := nearest(written, []string{string(cluster.StopOnFailure), string(cluster.RollBackOnFailure)}); meant != "" {
+		hint = fmt.Sprintf(" Did you mean %q?", meant)
+	}
+
+	resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid way to fail",
+		fmt.Sprintf("%s is %q.%s\n\nWrite %q to leave a node that does not become healthy as it is, or %q to send it back to its old system where that is safe.",
+			req.Path, written, hint, cluster.StopOnFailure, cluster.RollBackOnFailure))
+}
+
+// attemptsValidator accepts how often something may be tried.
+type attemptsValidator struct{}
+
+// Description implements [validator.Number].
+func (attemptsValidator) Description(context.Context) string {
+	return fmt.Sprintf("value must be a whole number from 1 to %d", attemptsMost)
+}
+
+// MarkdownDescription implements [validator.Number].
+func (v attemptsValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateNumber implements [validator.Number].
+func (attemptsValidator) ValidateNumber(_ context.Context, req validator.NumberRequest, resp *validator.NumberResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	if _, whole := wholeAttempts(req.ConfigValue); !whole {
+		resp.Diagnostics.Append(wrongAttempts(req.Path, req.ConfigValue))
+	}
+}
+
+// wholeAttempts is the number as code counts, and whether it is one that may be
+// chosen.
+func wholeAttempts(value types.Number) (int, bool) {
+	number := value.ValueBigFloat()
+	if !number.IsInt() || number.Cmp(big.NewFloat(1)) < 0 || number.Cmp(big.NewFloat(attemptsMost)) > 0 {
+		return 0, false
+	}
+
+	attempts, _ := number.Int64()
+
+	return int(attempts), true
+}
+
+// wrongAttempts is the error of a number of attempts that cannot be.
+func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
+	advice := "The first attempt counts: write 1 for no repetition."
+	if value.ValueBigFloat().Cmp(big.NewFloat(attemptsMost)) > 0 {
+		advice = "What fails that often does not heal by being repeated: look at the error of the last attempt, and run apply again."
+	}
+
+	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of attempts",
+		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\n%s", at, value.ValueBigFloat().Text('g', -1), attemptsMost, advice))
+}
+
+var (
+	_ validator.String = modeValidator{}
+	_ validator.String = apiVersionValidator{}
+	_ validator.String = objectKindValidator{}
+	_ validator.String = objectNameValidator{}
+)
+
+// knownKinds are the kinds whose API version is known.
+func knownKinds() []string { return []string{"KubernetesCluster", "TalosControlPlane", "ConfigMap"} }
+
+// validatePublishing wants an object that can be annotated, and an operator where
+// one is to act. It looks at what the configuration says, without the defaults.
+func (m clusterModel) validatePublishing() diag.Diagnostics {
+	diagnostics := m.validatePublishTo()
+	if diagnostics.HasError() {
+		return diagnostics
+	}
+
+	diagnostics.Append(m.validateMode()...)
+
+	if m.Mode.ValueString() == modeDelegate {
+		diagnostics.Append(m.validateDelegated()...)
+	}
+
+	return diagnostics
+}
+
+// validatePublishTo wants an object whose API version is known.
+func (m clusterModel) validatePublishTo() diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+
+	attributes := m.PublishTo.Attributes()
+	kind, version := attributes[attrKind], attributes[attrAPIVersion]
+
+	if m.PublishTo.IsNull() || m.PublishTo.IsUnknown() || kind.IsUnknown() || version.IsUnknown() {
+		return diagnostics
+	}
+
+	of := m.published()
+	if _, complete := operator.Complete(of); complete || !objectKindText.MatchString(of.Kind) {
+		return diagnostics
+	}
+
+	hint := ""
+	if meant := nearest(of.Kind, knownKinds()); meant != "" {
+		hint = fmt.Sprintf(" Did you mean %q?", meant)
+	}
+
+	diagnostics.AddAttributeError(path.Root(attrPublishTo), "Missing API version",
+		fmt.Sprintf("%s.%s is %q, a kind of which no API version is known.%s\n\nSet %s.%s, such as \"example.com/v1\": kubectl api-resources lists it. It is known of %s.",
+			attrPublishTo, attrKind, of.Kind, hint, attrPublishTo, attrAPIVersion, strings.Join(knownKinds(), ", ")))
+
+	return diagnostics
+}
+
+// validateMode wants an operator where one is to act, and one that can be held
+// where it is not.
+func (m clusterModel) validateMode() diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+
+	if m.Mode.IsUnknown() || m.PublishTo.IsUnknown() {
+		return diagnostics
+	}
+
+	delegated, of := m.Mode.ValueString() == modeDelegate, m.published()
+
+	if m.PublishTo.IsNull() {
+		if delegated {
+			diagnostics.AddAttributeError(path.Root(attrMode), "No operator to delegate to",
+				fmt.Sprintf("%s = %q has an operator upgrade the cluster, and without %s there is none to ask.\n\n"+
+					"Set %s to the object that the operator acts on, such as { kind = \"KubernetesCluster\", namespace = ..., name = ... }, or remove %s.",
+					attrMode, modeDelegate, attrPublishTo, attrPublishTo, attrMode))
+		}
+
+		return diagnostics
+	}
+
+	if of.Kind == "" {
+		return diagnostics
+	}
+
+	switch kind := operator.KindOf(of); {
+	case delegated && (kind == operator.Plain || kind == operator.Annotated):
+		diagnostics.AddAttributeError(path.Root(attrMode), "No operator to delegate to",
+			fmt.Sprintf("%s = %q has an operator upgrade the cluster, and of no operator is it known that it acts on a %s, as %s names one. Those of KubernetesCluster and TalosControlPlane can be asked.\n\n"+
+				"Have %s name one of these, or remove %s.", attrMode, modeDelegate, of.Kind, attrPublishTo, attrPublishTo, attrMode))
+	case !delegated && kind == operator.Declarative:
+		diagnostics.AddAttributeError(path.Root(attrPublishTo), "Operator that cannot be held",
+			fmt.Sprintf("%s names a %s, whose operator takes every node to what the object says and cannot be held: it would undo what this provider does.\n\n"+
+				"Set %s = %q to have that operator upgrade the cluster, or remove %s and make sure that the operator is not running.",
+				attrPublishTo, of.Kind, attrMode, modeDelegate, attrPublishTo))
+	}
+
+	return diagnostics
+}
+
+// validateDelegated refuses what an operator decides by itself.
+func (m clusterModel) validateDelegated() diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		idle        []string
+	)
+
+	for _, one := range []struct {
+		name  string
+		value attr.Value
+	}{
+		{attrOrder, m.Order},
+		{attrRebootMode, m.RebootMode},
+		{attrDrain, m.Drain},
+		{attrInstallerImage, m.InstallerImage},
+		{attrMaxUnavailable, m.MaxUnavailable},
+		{attrCanary, m.Canary},
+		{attrSettle, m.Settle},
+		{attrNodeOverrides, m.NodeOverrides},
+		{attrKubernetes, m.Kubernetes},
+		{attrSyncInstallImage, m.SyncInstallImage},
+		{attrOnFailure, m.OnFailure},
+		{attrRetry, m.Repeat},
+	} {
+		if stated(one.value) {
+			idle = append(idle, one.name)
+		}
+	}
+
+	if len(idle) > 0 {
+		diagnostics.AddAttributeError(path.Root(idle[0]), "Attributes that the operator decides about",
+			fmt.Sprintf("With %s = %q the operator decides how the nodes are upgraded, and nothing looks at %s.\n\nRemove %s, or set %s = %q to have this provider upgrade the nodes.",
+				attrMode, modeDelegate, strings.Join(idle, ", "), strings.Join(idle, ", "), attrMode, modeDirect))
+	}
+
+	return diagnostics
+}
+
+// modeValidator accepts who may upgrade a cluster.
+type modeValidator struct{}
+
+// Description implements [validator.String].
+func (modeValidator) Description(context.Context) string {
+	return fmt.Sprintf("value must be %q or %q", modeDirect, modeDelegate)
+}
+
+// MarkdownDescription implements [validator.String].
+func (v modeValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (modeValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	written, given := plainText(req.ConfigValue)
+	if !given || written == modeDirect || written == modeDelegate {
+		return
+	}
+
+	hint := ""
+	if meant := nearest(written, []string{modeDirect, modeDelegate}); meant != "" {
+		hint = fmt.Sprintf(" Did you mean %q?", meant)
+	}
+
+	resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid mode",
+		fmt.Sprintf("%s is %q.%s\n\nWrite %q to have this provider upgrade the nodes, or %q to have the operator of the object in %s do it.",
+			req.Path, written, hint, modeDirect, modeDelegate, attrPublishTo))
+}
+
+// apiVersionValidator accepts API versions as manifests have them.
+type apiVersionValidator struct{}
+
+// apiVersionText is a version, with the group in front where it has one.
+var apiVersionText = regexp.MustCompile(`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*$`)
+
+// Description implements [validator.String].
+func (apiVersionValidator) Description(context.Context) string {
+	return "value must be an API version such as v1 or example.com/v1beta1"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v apiVersionValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateString implements [validator.String].
+func (v apiVersionValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if written, given := plainText(req.ConfigValue); given && !apiVersionText.MatchString(written) {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid API version", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
+	}
+}
+
+// objectKindValidator accepts kinds of objects that may be annotated.
+type objectKindValidator struct{}
+
+// objectKindText is a kind as manifests have it.
+var objectKindText = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// Description implements [validator.String].
+func (objectKindValidator) Description(context.Context) string {
+	return "value must be the kind of an object as in its manifest, such as KubernetesCluster, and not Secret"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v objectKindValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateString implements [validator.String].
+func (v objectKindValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	written, given := plainText(req.ConfigValue)
+
+	switch {
+	case !given:
+	case written == "Secret":
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid kind",
+			req.Path.String()+" is \"Secret\": Secrets are neither read nor written for this. Name an object that others may read, such as a ConfigMap.")
+	case !objectKindText.MatchString(written):
+		hint := ""
+		if meant := nearest(written, knownKinds()); meant != "" {
+			hint = fmt.Sprintf(" Did you mean %q?", meant)
+		}
+
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid kind", fmt.Sprintf("%s is %q: %s.%s", req.Path, written, v.Description(ctx), hint))
+	}
+}
+
+// objectNameValidator accepts names of objects and of namespaces.
+type objectNameValidator struct{}
+
+// objectNameText is a DNS name, as most kinds of objects want it, and objectNameMost
+// how long one may be.
+var objectNameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+
+const objectNameMost = 253
+
+// Description implements [validator.String].
+func (objectNameValidator) Description(context.Context) string {
+	return "value must be the name of an object: lower-case letters, digits, hyphens and dots"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v objectNameValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateString implements [validator.String].
+func (v objectNameValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	written, given := plainText(req.ConfigValue)
+	if given && (!objectNameText.MatchString(written) || len(written) > objectNameMost) {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid name", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
+	}
+}
+
+// plainText is the text, and whether one is given and known.
+func plainText(value types.String) (string, bool) {
+	return value.ValueString(), !value.IsNull() && !value.IsUnknown()
+}
+
+// reportPathValidator accepts what can be a file on the machine that runs Terraform.
+// Whether it can be written is found out by the apply.
+type reportPathValidator struct{}
+
+// Description implements [validator.String].
+func (reportPathValidator) Description(context.Context) string {
+	return "value must be the path of a file"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v reportPathValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateString implements [validator.String].
+func (reportPathValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	text := req.ConfigValue.ValueString()
+
+	if problem := unusablePath(text); problem != "" {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid file", req.Path.String()+" "+problem)
+	} else if strings.HasSuffix(text, "/") || strings.HasSuffix(text, string(os.PathSeparator)) {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid file",
+			fmt.Sprintf("%s is %q, which is a directory. Name a file in it, such as %q.", req.Path, text, text+"upgrade.html"))
+	}
+}
+
+// unusablePath is what is wrong with a path whatever the machine; empty where
+// nothing is.
+func unusablePath(text string) string {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return "is empty. Give it a path, or remove it."
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }):
+		return fmt.Sprintf("is %q, which holds a character that no path can hold. Remove it.", text)
+	case text == "~", strings.HasPrefix(text, "~/"):
+		return fmt.Sprintf("is %q, and nothing puts the home directory in the place of ~ here. Write pathexpand(%q).", text, text)
+	case strings.Contains(text, "://"):
+		return fmt.Sprintf("is %q, which is an address. Give it a path on the machine that runs Terraform.", text)
+	default:
+		return ""
+	}
+}
+
+var (
+	_ validator.String = versionValidator{}
+	_ validator.String = durationValidator{}
+	_ validator.String = repositoryValidator{}
+	_ validator.String = shareValidator{}
+	_ validator.List   = presentValidator{}
+)
+
+// located is the error as a sentence. A value inside of another one is named,
+// because the command line shows the attribute as a whole.
+func located(at path.Path, err error) string {
+	if len(at.Steps()) == 1 {
+		return sentence(err.Error())
+	}
+
+	return at.String() + ": " + err.Error() + "."
+}
+
+// versionValidator accepts versions as people write them.
+type versionValidator struct{}
+
+// Description implements [validator.String].
+func (versionValidator) Description(context.Context) string {
+	return "value must be a version such as 1.13.4, with or without v"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v versionValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (versionValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	if _, err := version.Parse(req.ConfigValue.ValueString()); err != nil {
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid version", located(req.Path, err))
+	}
+}
+
+// durationValidator accepts durations above zero, and zero where that means
+// something.
+type durationValidator struct {
+	zero bool
+}
+
+// Description implements [validator.String].
+func (v durationValidator) Description(context.Context) string {
+	if v.zero {
+		return `value must be a duration such as "0s", "90s" or "1h30m"`
+	}
+
+	return `value must be a duration above zero such as "90s" or "1h30m"`
+}
+
+// MarkdownDescription implements [validator.String].
+func (v durationValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (v durationValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	if duration, err := time.ParseDuration(req.ConfigValue.ValueString()); err != nil || duration < 0 || (duration == 0 && !v.zero) {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid duration",
+			req.Path.String()+` is "`+req.ConfigValue.ValueString()+`": `+v.Description(ctx)+".")
+	}
+}
+
+// repositoryValidator accepts image references without tag and digest.
+type repositoryValidator struct {
+	// by is the attribute that chooses the tag instead; talos_version when empty.
+	by string
+}
+
+// Description implements [validator.String].
+func (repositoryValidator) Description(context.Context) string {
+	return "value must be an image reference without tag"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v repositoryValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateString implements [validator.String].
+func (v repositoryValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	parse := image.ParseRepository
+	if v.by == "" {
+		parse = image.ParseInstaller
+	}
+
+	if _, err := parse(req.ConfigValue.ValueString()); err != nil {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid image", located(req.Path, err)+
+			" The tag is chosen by "+cmp.Or(v.by, attrTalosVersion)+".")
+	}
+}
+
+// missing is the error of an element of a list that is null.
+func missing(at path.Path) diag.Diagnostic {
+	return diag.NewAttributeErrorDiagnostic(visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
+}
+
+// presentValidator accepts lists of which every element is there.
+type presentValidator struct{}
+
+// Description implements [validator.List].
+func (presentValidator) Description(context.Context) string { return "no element may be null" }
+
+// MarkdownDescription implements [validator.List].
+func (v presentValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateList implements [validator.List].
+func (presentValidator) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	for index, element := range req.ConfigValue.Elements() {
+		if element.IsNull() {
+			resp.Diagnostics.Append(missing(req.Path.AtListIndex(index)))
+		}
+	}
+}
+
+// shareValidator accepts numbers and percentages of workers.
+type shareValidator struct{}
+
+// Description implements [validator.String].
+func (shareValidator) Description(context.Context) string {
+	return `value must be a whole number from 1 on or a percentage from "1%" to "100%"`
+}
+
+// MarkdownDescription implements [validator.String].
+func (v shareValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (shareValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	if _, err := cluster.ParseShare(req.ConfigValue.ValueString()); err != nil {
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid number of workers", req.Path.String()+": "+err.Error()+".")
+	}
+}
+
+// nearest is the name that somebody most likely meant by what was written: the
+// one that takes the fewest keystrokes to get to, up to a third of its letters.
+// It is empty where no name is that close.
+func nearest(written string, names []string) string {
+	best, fewest := "", 0
+
+	for _, name := range names {
+		distance := keystrokes(written, name)
+		if distance > len(name)/3 || (best != "" && distance >= fewest) {
+			continue
+		}
+
+		best, fewest = name, distance
+	}
+
+	return best
+}
+
+// keystrokes is the Levenshtein distance of two texts: how many bytes have to be
+// inserted, removed or replaced.
+func keystrokes(from, to string) int {
+	row := make([]int, len(to)+1)
+	for column := range row {
+		row[column] = column
+	}
+
+	for line := range len(from) {
+		diagonal := row[0]
+		row[0] = line + 1
+
+		for column := range len(to) {
+			replaced := diagonal
+			if from[line] != to[column] {
+				replaced++
+			}
+
+			diagonal = row[column+1]
+			row[column+1] = min(replaced, diagonal+1, row[column]+1)
+		}
+	}
+
+	return row[len(to)]
 }

@@ -8,14 +8,20 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
 )
 
 // owner says to people, in the lease, who upgrades the cluster.
@@ -214,4 +220,378 @@ func carryOut(ctx context.Context, options engine.Options, request engine.Reques
 	snapshot, err := engine.New(options).Delegate(ctx, request)
 
 	return snapshot, asked.failed(err)
+}
+
+// flushTimeout bounds how long the end of an upgrade waits for its last
+// annotations; hurriedFlush does after a cancel, when everything together has
+// 15 seconds.
+const (
+	flushTimeout = 5 * time.Second
+	hurriedFlush = 2 * time.Second
+)
+
+// outlets are where others see what an upgrade does; each is nil where there is
+// none.
+type outlets struct {
+	publisher *publish.Publisher
+	events    *publish.Events
+	report    *report.Report
+	trace     *runTrace
+}
+
+// observers are the outlets that there are.
+func (o *outlets) observers() []cluster.Observer {
+	var observers []cluster.Observer
+
+	if o.publisher != nil {
+		observers = append(observers, o.publisher)
+	}
+
+	if o.events != nil {
+		observers = append(observers, o.events)
+	}
+
+	if o.report != nil {
+		observers = append(observers, o.report)
+	}
+
+	return append(observers, o.trace.observers()...)
+}
+
+// close makes what was published of the cluster with the name true, also after a
+// cancellation, and says what of it is not. The snapshot and the error are those with
+// which the run ended.
+func (o *outlets) close(ctx context.Context, to publication, name string, snapshot cluster.Snapshot, ended error) diag.Diagnostics {
+	limit := flushTimeout
+	if ctx.Err() != nil {
+		limit = hurriedFlush
+	}
+
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+
+	untraced := o.trace.end(bounded, ended)
+	undrawn := o.undrawn(bounded, endingOf(snapshot, ended))
+
+	var (
+		published, told error
+		notes           []string
+	)
+
+	if o.publisher != nil {
+		published, notes = o.publisher.Close(bounded), o.publisher.Notes()
+	}
+
+	if o.events != nil {
+		told = o.events.Close(bounded)
+	}
+
+	diagnostics := unsaid(published, told, to, name)
+	diagnostics.Append(untraced(name)...)
+	diagnostics.Append(undrawn(name)...)
+
+	if len(notes) > 0 {
+		diagnostics.AddWarning(about("The progress was not published undisturbed", name),
+			strings.Join(notes, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
+	}
+
+	return diagnostics
+}
+
+// unpublishedRemedy is what to do about an object that could not be written.
+func unpublishedRemedy(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrDenied):
+		return "Allow the credentials to get and patch it; the next apply writes all of it."
+	case errors.Is(err, cluster.ErrNotFound):
+		return "Create it, or correct " + attrPublishTo + "; the next apply writes all of it."
+	default:
+		return "Look at why its API does not take that; the next apply writes all of it."
+	}
+}
+
+// untoldRemedy is what to do about Events that could not be written.
+func untoldRemedy(err error) string {
+	if errors.Is(err, cluster.ErrDenied) {
+		return "Allow the credentials to create and patch Events there."
+	}
+
+	return "Look at why its API does not take Events; those of this run are lost."
+}
+
+// unsaid is one warning for what could not be published, and for Events that could
+// not be told: one cause, such as an object that is not there, is often behind both.
+func unsaid(published, told error, to publication, name string) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		sentences   []string
+	)
+
+	summary := "Unable to write Kubernetes Events"
+
+	if published != nil {
+		summary = "Unable to publish the progress"
+		sentences = append(sentences, sentence(published.Error())+" What "+to.String()+" says of the upgrade may lag behind. "+unpublishedRemedy(published))
+	}
+
+	if told != nil {
+		sentences = append(sentences, sentence(told.Error())+" "+untoldRemedy(told))
+	}
+
+	if len(sentences) > 0 {
+		diagnostics.AddWarning(about(summary, name), strings.Join(sentences, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
+	}
+
+	return diagnostics
+}
+
+// undrawn begins to end the report. What it returns waits until that is done, and
+// says of the cluster with the name what could not be written.
+func (o *outlets) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
+	missing := make(chan error, 1)
+
+	go func() {
+		if o.report == nil {
+			missing <- nil
+
+			return
+		}
+
+		missing <- o.report.Close(ctx, ending)
+	}()
+
+	return func(name string) diag.Diagnostics {
+		var diagnostics diag.Diagnostics
+
+		if err := <-missing; err != nil {
+			diagnostics.AddWarning(about("Unable to write the report", name),
+				sentence(err.Error())+" What it shows may lag behind. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
+		}
+
+		return diagnostics
+	}
+}
+
+// attrReportPath is the attribute that says where the picture of a run goes.
+const attrReportPath = "report_path"
+
+// errReport is what a report that is wanted and has no place counts as.
+var errReport = errors.New("no place for the report")
+
+// reportError is why a report has no place, which says enough by itself.
+type reportError struct{ error }
+
+// Is tells that it counts as [errReport].
+func (e reportError) Is(target error) bool { return target == errReport }
+
+// Unwrap is the reason.
+func (e reportError) Unwrap() error { return e.error }
+
+// reportSchema is the attribute that says where the picture of a run goes.
+func reportSchema() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		attrReportPath: schema.StringAttribute{
+			MarkdownDescription: "File, on the machine that runs Terraform, for a picture of the run, such as `\"${path.root}/upgrade.html\"`: one HTML page without scripts and without anything to load, " +
+				"with a timeline of every node, the plan, what the checks found, the versions before and after and, where the run stops, what was seen and what to do. " +
+				"It is written again as the run goes on. An apply that has nothing to do leaves it as it is. Directories that are missing are made. " +
+				"A file that is no report is not written over: that is an error before anything is touched. It holds no secrets, but names of nodes, addresses and images.",
+			Optional:   true,
+			Validators: []validator.String{reportPathValidator{}},
+		},
+	}
+}
+
+// draw makes the report that the model wants, for the run of the claimant; nil where
+// it wants none. The error counts as [errReport].
+func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (*report.Report, error) {
+	path := model.ReportPath.ValueString()
+	if path == "" {
+		return nil, nil //nolint:nilnil // none is wanted
+	}
+
+	place, err := report.Check(path)
+	if err != nil {
+		return nil, reportError{err}
+	}
+
+	if !r.clusters.claims.write(place, claimant) {
+		return nil, reportError{fmt.Errorf("%s cannot be written: another %s_cluster resource writes its own report there", place, typeName)}
+	}
+
+	return report.New(report.Options{Path: place, Cluster: name, Run: run, Version: r.clusters.settings.version}), nil
+}
+
+// endingOf is how a run ended, for its report.
+func endingOf(snapshot cluster.Snapshot, err error) report.Ending {
+	ending := report.Ending{Outcome: report.Completed, Nodes: snapshot.Nodes}
+	if err == nil {
+		return ending
+	}
+
+	ending.Outcome = drawnOutcome(err)
+
+	if errors.Is(err, engine.ErrWrongCluster) {
+		// They are another cluster's.
+		ending.Nodes = nil
+	}
+
+	var failure *engine.Failure
+	if !errors.As(err, &failure) {
+		ending.Failure = &report.Failure{Summary: "Unable to upgrade the cluster", Seen: sentence(err.Error())}
+
+		return ending
+	}
+
+	ending.Failure = &report.Failure{
+		Summary: failure.Summary, Nodes: failure.Nodes(), Seen: failure.Seen, Findings: failure.Findings,
+		State: failure.State, Remedy: failure.Remedy,
+	}
+
+	for _, excerpt := range failure.Excerpts {
+		ending.Failure.Excerpts = append(ending.Failure.Excerpts, report.Excerpt(excerpt))
+	}
+
+	return ending
+}
+
+func drawnOutcome(err error) report.Outcome {
+	var failure *engine.Failure
+
+	switch {
+	case errors.Is(err, engine.ErrLeaseLost):
+		return report.Lost
+	case errors.As(err, &failure) && len(failure.Nodes()) > 0:
+		// Whatever else came to pass beside it.
+		return report.Failed
+	case errors.Is(err, context.Canceled), errors.Is(err, engine.ErrDeadline), errors.Is(err, engine.ErrWindow):
+		return report.Stopped
+	case neverBegan(err):
+		return report.Refused
+	default:
+		return report.Failed
+	}
+}
+
+// runTrace is the trace of one run; empty where the environment asks for none.
+type runTrace struct {
+	tracer *trace.Tracer
+	// err is why there is none although the environment asks for one.
+	err error
+}
+
+// trace begins the trace of the run that the options and the request describe, of
+// the cluster with the ID.
+func (c *clusters) trace(ctx context.Context, id string, options engine.Options, request engine.Request, to publication) *runTrace {
+	clock := options.Clock
+	if clock == nil {
+		clock = engine.RealClock()
+	}
+
+	made := &runTrace{}
+	made.tracer, made.err = trace.Start(ctx, trace.Run{
+		ID: options.Run, ClusterName: options.ClusterName, ClusterID: id, Target: request.Target,
+		Delegated: to.delegated, Version: c.settings.version, Now: clock.Now,
+	})
+
+	return made
+}
+
+// observers are the tracer, if there is one.
+func (r *runTrace) observers() []cluster.Observer {
+	if r == nil || r.tracer == nil {
+		return nil
+	}
+
+	return []cluster.Observer{r.tracer}
+}
+
+// end begins to end the trace of a run that ended with the error, or with none. What
+// it returns waits until that is done, and says of the cluster with the name what is
+// missing.
+func (r *runTrace) end(ctx context.Context, ended error) func(name string) diag.Diagnostics {
+	if r == nil {
+		return func(string) diag.Diagnostics { return nil }
+	}
+
+	missing := make(chan error, 1)
+
+	go func() {
+		if r.tracer == nil {
+			missing <- nil
+
+			return
+		}
+
+		missing <- r.tracer.Close(ctx, outcomeOf(ended))
+	}()
+
+	return func(name string) diag.Diagnostics {
+		var diagnostics diag.Diagnostics
+
+		if err := errors.Join(<-missing, r.err); err != nil {
+			diagnostics.AddWarning(about("Unable to trace the upgrade", name), sentence(err.Error())+
+				" Check the OTEL_* variables of this environment, and that their collector is up and takes traces; unset them to trace nothing.\n\nThe upgrade itself does not depend on it.")
+		}
+
+		return diagnostics
+	}
+}
+
+// outcomeOf is the end of a run as its trace tells it.
+func outcomeOf(ended error) trace.Outcome {
+	if ended == nil {
+		return trace.Outcome{}
+	}
+
+	made := trace.Outcome{Err: ended, Summary: ended.Error(), Type: "other"}
+
+	var failure *engine.Failure
+	if errors.As(ended, &failure) {
+		made.Summary = failure.Summary
+	}
+
+	for _, kind := range failureKinds() {
+		if errors.Is(ended, kind.err) {
+			made.Type = kind.name
+
+			break
+		}
+	}
+
+	return made
+}
+
+// failureKind is a reason why a run stopped, in a word that stays.
+type failureKind struct {
+	err  error
+	name string
+}
+
+// failureKinds are the reasons, the more telling ones first.
+func failureKinds() []failureKind {
+	return []failureKind{
+		{engine.ErrWrongCluster, "wrong-cluster"},
+		{engine.ErrLeaseLost, "lease-lost"},
+		{engine.ErrLocked, "locked"},
+		{engine.ErrBlocked, "blocked"},
+		{engine.ErrRolledBack, "rolled-back"},
+		{engine.ErrFallback, "fallback"},
+		{engine.ErrUnhealthy, "unhealthy"},
+		{engine.ErrInstaller, "installer"},
+		{engine.ErrNeverReturned, "never-returned"},
+		{engine.ErrDrain, "drain"},
+		{engine.ErrUnsettled, "unsettled"},
+		{engine.ErrForeignWriter, "foreign-writer"},
+		{engine.ErrManifests, "manifests"},
+		{engine.ErrGate, "gate"},
+		{engine.ErrWindow, "window"},
+		{engine.ErrSnapshot, "snapshot"},
+		{engine.ErrOperator, "operator"},
+		{engine.ErrDeadline, "deadline"},
+		{engine.ErrGuard, "guard"},
+		{context.Canceled, "cancelled"},
+		{cluster.ErrCredentials, "credentials"},
+		{cluster.ErrDenied, "denied"},
+		{cluster.ErrUnreachable, "unreachable"},
+	}
 }

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/manifest"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/removal"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -191,4 +193,375 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	}
 
 	return nil
+}
+
+// home is a Kubernetes API with objects about clusters.
+type home struct {
+	access operator.Access
+	// events writes Kubernetes Events there; nil where none are to be written.
+	events *publish.EventSink
+	// end closes the connection; nil where something else does.
+	end func()
+}
+
+// newHome is the API that the client speaks to, which is somebody else's to close.
+func newHome(client *kubeapi.Client) *home {
+	// Events are for people alone: nothing is refused because of them.
+	events, _ := publish.NewEventSink(client.Config(), client.HTTPClient())
+
+	return &home{access: client, events: events}
+}
+
+// close ends the connection of the home, if it has one of its own.
+func (h *home) close() {
+	if h != nil && h.end != nil {
+		h.end()
+	}
+}
+
+// connect is the management cluster; nil where there is none. Nothing is dialled.
+// Errors wrap [errUnusable] and name the attribute.
+func (m *managementAccess) connect(shared *settings) (*home, error) {
+	if m == nil {
+		return nil, nil
+	}
+
+	data, source, err := m.kubeconfig()
+	if err != nil {
+		return nil, err
+	}
+
+	client, err := kubeapi.New(data, m.Context, kubeapi.Options{UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+	}
+
+	made := newHome(client)
+	made.end = client.Close
+
+	return made, nil
+}
+
+// home is where the object is that progress is published to: nil where that cannot
+// be had. Errors wrap [errUnusable].
+func (c *connection) home(of publication) (*home, error) {
+	if of.to == nil || !c.managed() {
+		return c.own, nil
+	}
+
+	return c.management, c.unmanaged
+}
+
+// managed tells whether there is a management cluster, be it one of no use.
+func (c *connection) managed() bool { return c.management != nil || c.unmanaged != nil }
+
+// operator is what may upgrade the same cluster because of what the object says;
+// nil where nobody named one, or where nothing could be asked. Nobody acts on the
+// default object. Errors are as of [connection.home].
+func (c *connection) operator(of publication) (cluster.Operator, error) {
+	at, err := c.home(of)
+	if err != nil || at == nil || of.isDefault(c.managed()) {
+		return nil, err
+	}
+
+	return operator.New(*of.to, at.access), nil
+}
+
+// publisher publishes the progress of the cluster with the ID. It is nil where
+// there is nothing to publish to, which stops no upgrade: the engine refuses by
+// itself what it cannot do without the Kubernetes API.
+func (c *connection) publisher(id string, of publication, available nextFunc) *publish.Publisher {
+	store, err := c.storeOf(id, of)
+	if err != nil || store == nil {
+		return nil
+	}
+
+	return publish.New(store, publish.Options{Announce: of.to != nil, Available: available})
+}
+
+// storeOf is where the progress of the cluster with the ID is published; nil where
+// that cannot be had.
+func (c *connection) storeOf(id string, of publication) (publish.Store, error) {
+	at, err := c.home(of)
+
+	switch {
+	case err != nil:
+		return nil, err
+	case of.isDefault(c.managed()):
+		// It is the one object that is created where it is missing.
+		if c.store == nil {
+			return nil, nil
+		}
+
+		return c.store(id)
+	case at == nil:
+		return nil, nil
+	default:
+		return publish.NewObjectStore(at.access, *of.to), nil
+	}
+}
+
+// defaultReference is the object that progress is published to where nobody named
+// one.
+func defaultReference() cluster.Reference {
+	return cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: publish.ConfigMapNamespace, Name: publish.ConfigMapName}
+}
+
+// events tells what happens as Kubernetes Events; nil where there is nowhere to.
+func (c *connection) events(of publication) *publish.Events {
+	at, err := c.home(of)
+	if err != nil {
+		return nil
+	}
+
+	targets := publish.EventTargets{Of: defaultReference()}
+	if of.to != nil {
+		targets.Of = *of.to
+	}
+
+	if c.own != nil {
+		targets.Nodes = c.own.events
+	}
+
+	if at != nil {
+		targets.Object, targets.Access = at.events, at.access
+	}
+
+	if targets.Nodes == nil && targets.Object == nil {
+		return nil
+	}
+
+	return publish.NewEvents(targets)
+}
+
+// talosconfigEnv is the environment variable that talosctl reads as well.
+const talosconfigEnv = "TALOSCONFIG"
+
+var (
+	// errUnknown is wrapped when the provider block depends on values that only
+	// an apply will know.
+	errUnknown = errors.New("provider configuration not known yet")
+	// errMissing is wrapped when no credentials were given at all.
+	errMissing = errors.New("no credentials for the Talos API")
+	// errUnusable is wrapped when what was given cannot be used.
+	errUnusable = errors.New("unusable credentials")
+	// errLent is wrapped when credentials could not be had from the management
+	// cluster.
+	errLent = errors.New("no credentials from the management cluster")
+)
+
+// clientCertificate is a client certificate of the Talos API, each part PEM in
+// base64.
+type clientCertificate struct {
+	CA, Cert, Key string
+}
+
+// managementAccess is how the management cluster is reached: one of the two
+// kubeconfigs is set.
+type managementAccess struct {
+	Kubeconfig     string
+	KubeconfigPath string
+	Context        string
+}
+
+// kubeconfig is the text of the kubeconfig and a name of where it is from.
+func (m managementAccess) kubeconfig() (data []byte, source string, err error) {
+	if m.Kubeconfig != "" {
+		return []byte(m.Kubeconfig), "provider attribute " + attrManagement + "." + attrKubeconfig, nil
+	}
+
+	return readCredentials(m.KubeconfigPath, "provider attribute "+attrManagement+"."+attrKubeconfigPath)
+}
+
+// lender is the object in the management cluster beside which the credentials
+// are.
+type lender struct {
+	Namespace, Name string
+}
+
+// String is "tenant-a/prod".
+func (l lender) String() string { return l.Namespace + "/" + l.Name }
+
+// credentials are what the provider block says.
+type credentials struct {
+	Talosconfig     string
+	TalosconfigPath string
+	Endpoints       []string
+	Certificate     *clientCertificate
+	Context         string
+	Kubeconfig      string
+	KubeconfigPath  string
+	// Management is nil where there is no management cluster.
+	Management *managementAccess
+	// From is where a connection looks for the talosconfig and the kubeconfig; nil
+	// where they are given. Lent are they once they were read from there, by the name
+	// of the Secret.
+	From *lender
+	Lent string
+	// Unknown are the attributes whose values are not known yet.
+	Unknown []string
+}
+
+// borrow are the credentials as they are in the management cluster; those that are
+// given stay as they are. Unmanaged is why there is no management cluster. Errors
+// wrap it or [errLent].
+func (c credentials) borrow(ctx context.Context, management *home, unmanaged error) (credentials, error) {
+	switch {
+	case c.From == nil:
+		return c, nil
+	case unmanaged != nil:
+		return credentials{}, unmanaged
+	case management == nil:
+		return credentials{}, fmt.Errorf("%w: %s is set without %s", errLent, attrCredentialsFrom, attrManagement)
+	}
+
+	read, err := operator.ReadCredentials(ctx, management.access, c.From.Namespace, c.From.Name)
+	if err != nil {
+		return credentials{}, fmt.Errorf("%w: %s = %s: %w", errLent, attrCredentialsFrom, c.From, err)
+	}
+
+	c.Talosconfig, c.Kubeconfig, c.Lent = string(read.Talosconfig), string(read.Kubeconfig), read.Source
+
+	return c, nil
+}
+
+// contextName is the context to use where a resource asks for one.
+func (c credentials) contextName(wanted string) string {
+	if wanted != "" {
+		return wanted
+	}
+
+	return c.Context
+}
+
+// talos reads the credentials of the Talos API for a context. Errors wrap
+// [errUnknown], [errMissing] or [errUnusable] and name the source.
+func (c credentials) talos(wanted string) (talosapi.Config, error) {
+	if len(c.Unknown) > 0 {
+		return talosapi.Config{}, fmt.Errorf("%w: %s", errUnknown, strings.Join(c.Unknown, ", "))
+	}
+
+	if c.Talosconfig == "" && c.TalosconfigPath == "" && c.Certificate != nil {
+		return c.fromCertificate(wanted)
+	}
+
+	data, source, err := c.talosconfig()
+	if err != nil {
+		return talosapi.Config{}, err
+	}
+
+	config, err := talosapi.ParseConfig(data, c.contextName(wanted))
+	if err != nil {
+		return talosapi.Config{}, fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+	}
+
+	return config, nil
+}
+
+func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
+	if name := c.contextName(wanted); name != "" {
+		return talosapi.Config{}, fmt.Errorf("%w: context %q cannot be looked up in endpoints and client_configuration, which have none; remove context, or use talosconfig",
+			errUnusable, name)
+	}
+
+	config, err := talosapi.ConfigFromParts(c.Endpoints, c.Certificate.CA, c.Certificate.Cert, c.Certificate.Key)
+	if err != nil {
+		return talosapi.Config{}, fmt.Errorf("%w: endpoints and client_configuration: %w", errUnusable, err)
+	}
+
+	return config, nil
+}
+
+// talosconfig is the text of the talosconfig and a name of where it is from.
+func (c credentials) talosconfig() (data []byte, source string, err error) {
+	if c.Lent != "" {
+		return []byte(c.Talosconfig), c.lent("talosconfig"), nil
+	}
+
+	if c.From != nil {
+		return nil, "", fmt.Errorf("%w: %s was not read", errLent, attrCredentialsFrom)
+	}
+
+	if c.Talosconfig != "" {
+		return []byte(c.Talosconfig), "provider attribute talosconfig", nil
+	}
+
+	if c.TalosconfigPath != "" {
+		return readCredentials(c.TalosconfigPath, "provider attribute talosconfig_path")
+	}
+
+	if file := os.Getenv(talosconfigEnv); file != "" {
+		return readCredentials(file, "environment variable "+talosconfigEnv)
+	}
+
+	return nil, "", errMissing
+}
+
+// lent names what was read from the management cluster.
+func (c credentials) lent(what string) string {
+	return what + " in " + c.Lent + ", where " + attrCredentialsFrom + " leads"
+}
+
+// kubeconfig is the kubeconfig that the configuration gives, nil when it leaves
+// that to the Talos API.
+func (c credentials) kubeconfig() ([]byte, error) {
+	if c.Kubeconfig != "" {
+		return []byte(c.Kubeconfig), nil
+	}
+
+	if c.KubeconfigPath == "" {
+		return nil, nil
+	}
+
+	data, _, err := readCredentials(c.KubeconfigPath, "provider attribute kubeconfig_path")
+
+	return data, err
+}
+
+func readCredentials(file, source string) ([]byte, string, error) {
+	expanded := file
+
+	if rest, ok := strings.CutPrefix(file, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil, "", fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+		}
+
+		expanded = home + string(os.PathSeparator) + rest
+	}
+
+	data, err := os.ReadFile(expanded)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+	}
+
+	return data, source + " (" + file + ")", nil
+}
+
+// certificateReserve is for how long the client certificate of a kubeconfig must
+// still be good where it is used again: longer than an upgrade takes.
+const certificateReserve = 5 * time.Hour
+
+// remembrance is what is known from earlier connections to the same cluster.
+type remembrance struct {
+	// kubeconfig is what the Talos API gave; nil where it was not asked yet.
+	kubeconfig []byte
+	servers    *serverBook
+}
+
+// kubeconfigAt is the remembered kubeconfig if its certificate lasts, and one that
+// is asked for otherwise. Where there is no other to be had, what is remembered
+// does as long as it is good.
+func (r remembrance) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
+	expires := kubeapi.Expiry(r.kubeconfig)
+	if r.kubeconfig != nil && (expires.IsZero() || expires.After(now.Add(certificateReserve))) {
+		return r.kubeconfig, nil
+	}
+
+	asked, err := ask(ctx)
+	if err != nil && r.kubeconfig != nil && expires.After(now) {
+		return r.kubeconfig, nil
+	}
+
+	return asked, err
 }

@@ -8,10 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
@@ -186,4 +193,440 @@ func wrongCluster(stateID, reachedID, name string) diag.Diagnostic {
 		fmt.Sprintf("The state belongs to cluster %s, but this provider reaches cluster %s (%s). Nothing was touched.\n\n"+
 			"Correct the talosconfig or the context. If the cluster was rebuilt on purpose, remove the resource from state (terraform state rm) and apply again.",
 			stateID, reachedID, name))
+}
+
+// planFindings splits what a plan found into diagnostics: one error per
+// place in the configuration for what no waiting cures, one warning for what would stop an apply
+// now, one for what would if its check were not skipped and, where there is work,
+// one for advice. Seen is the cluster that was planned for.
+func planFindings(findings []cluster.Finding, work bool, seen observation) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		places      []string
+		skipped     []cluster.Finding
+	)
+
+	bySeverity := map[cluster.Severity][]cluster.Finding{}
+	byPlace := map[string][]cluster.Finding{}
+
+	for _, finding := range findings {
+		if finding.Skipped {
+			skipped = append(skipped, finding)
+
+			continue
+		}
+
+		bySeverity[finding.Severity] = append(bySeverity[finding.Severity], finding)
+
+		if finding.Severity != cluster.Permanent {
+			continue
+		}
+
+		place := findingPath(finding).String()
+		if !slices.Contains(places, place) {
+			places = append(places, place)
+		}
+
+		byPlace[place] = append(byPlace[place], finding)
+	}
+
+	for _, place := range places {
+		diagnostics.Append(permanent(byPlace[place], seen))
+	}
+
+	if observed := bySeverity[cluster.Observed]; len(observed) > 0 {
+		// The command line shows it again after the apply, so it must be true then.
+		summary := "While planning, an apply would have been refused"
+		if !work {
+			summary = "Not everything about the cluster is as it should be"
+		}
+
+		diagnostics.AddWarning(about(summary, seen.name), findingList(observed)+"\n\nThis was observed while planning and is checked again by apply.")
+	}
+
+	if len(skipped) > 0 {
+		diagnostics.AddWarning(about("Checks that are skipped did not pass", seen.name),
+			findingList(skipped)+"\n\nAn apply goes on all the same, because "+path.Root(attrPreflight).AtName(attrSkip).String()+" names them.")
+	}
+
+	if advice := bySeverity[cluster.Advice]; len(advice) > 0 && work && !diagnostics.HasError() {
+		diagnostics.AddWarning(about("Worth knowing about the upgrade", seen.name), findingList(advice))
+	}
+
+	return diagnostics
+}
+
+// findingPath is the place in the configuration that a finding is about; empty
+// where it is about none.
+func findingPath(finding cluster.Finding) path.Path {
+	if finding.Attribute == "" {
+		return path.Empty()
+	}
+
+	at := path.Root(finding.Attribute)
+
+	for _, step := range finding.Within {
+		switch step := step.(type) {
+		case cluster.Key:
+			at = at.AtMapKey(string(step))
+		case cluster.Index:
+			at = at.AtListIndex(int(step))
+		case cluster.Field:
+			at = at.AtName(string(step))
+		}
+	}
+
+	return at
+}
+
+// permanent is the error for findings about one place.
+func permanent(findings []cluster.Finding, seen observation) diag.Diagnostic {
+	at := findingPath(findings[0])
+	summary, detail := "Unable to plan the upgrade", findingList(findings)
+
+	if len(findings) == 1 {
+		names := make([]string, 0, len(seen.Nodes))
+		for _, node := range seen.Nodes {
+			names = append(names, node.Name)
+		}
+
+		detail = sentence(findings[0].Found, names...)
+		if findings[0].Node != "" {
+			summary += " of node " + findings[0].Node
+		}
+
+		if findings[0].Remedy != "" {
+			detail += "\n\n" + findings[0].Remedy
+		}
+	}
+
+	return errorAt(at, summary, detail)
+}
+
+// errorAt is an error about a place in the configuration, or about none where
+// the path is empty.
+func errorAt(at path.Path, summary, detail string) diag.Diagnostic {
+	if len(at.Steps()) == 0 {
+		return diag.NewErrorDiagnostic(summary, detail)
+	}
+
+	// The command line shows an attribute as a whole.
+	if len(at.Steps()) > 1 {
+		detail += "\n\nThe value at fault is " + at.String() + "."
+	}
+
+	return diag.NewAttributeErrorDiagnostic(visible(at), summary, detail)
+}
+
+// visible is as much of the path as the command line finds in a configuration:
+// an attribute of the resource, and one element of it. Of anything deeper it
+// shows the first line of the resource, which is the wrong one.
+func visible(at path.Path) path.Path {
+	var shown path.Path
+
+	for index, step := range at.Steps() {
+		switch step := step.(type) {
+		case path.PathStepAttributeName:
+			if index > 0 {
+				return shown
+			}
+
+			shown = path.Root(string(step))
+		case path.PathStepElementKeyString:
+			return shown.AtMapKey(string(step))
+		case path.PathStepElementKeyInt:
+			return shown.AtListIndex(int(step))
+		}
+	}
+
+	return shown
+}
+
+// linesMost is how many different findings of one check are listed.
+const linesMost = 10
+
+// findingLine is what is the same on one or several nodes.
+type findingLine struct {
+	cluster.Finding
+
+	nodes []string
+}
+
+// count is how many findings the line stands for.
+func (l *findingLine) count() int { return max(len(l.nodes), 1) }
+
+// findingList is one line per finding. What is the same on several nodes is
+// said once, and of what is too much to be read there is the number.
+func findingList(findings []cluster.Finding) string {
+	var (
+		lines  []string
+		checks []string
+	)
+
+	listed, hidden := map[string]int{}, map[string]int{}
+
+	for _, line := range merged(findings) {
+		if listed[line.Check] == linesMost {
+			if hidden[line.Check] == 0 {
+				checks = append(checks, line.Check)
+			}
+
+			hidden[line.Check] += line.count()
+
+			continue
+		}
+
+		listed[line.Check]++
+
+		line.Node = nameList(line.nodes)
+		lines = append(lines, "- "+hanging(line.String()))
+	}
+
+	for _, check := range checks {
+		noun := "findings"
+		if hidden[check] == 1 {
+			noun = "finding"
+		}
+
+		lines = append(lines, fmt.Sprintf("- and %d more %s of check %s", hidden[check], noun, check))
+	}
+
+	return strings.Join(lines, "\n")
+}
+
+// merged folds findings that differ in nothing but their node, in the order of
+// the first of each.
+func merged(findings []cluster.Finding) []*findingLine {
+	type likeness struct{ check, found, remedy string }
+
+	var lines []*findingLine
+
+	byLikeness := map[likeness]*findingLine{}
+
+	for _, finding := range findings {
+		if finding.Node == "" {
+			lines = append(lines, &findingLine{Finding: finding})
+
+			continue
+		}
+
+		key := likeness{finding.Check, finding.Found, finding.Remedy}
+
+		line := byLikeness[key]
+		if line == nil {
+			line = &findingLine{Finding: finding}
+			byLikeness[key] = line
+			lines = append(lines, line)
+		}
+
+		line.nodes = append(line.nodes, finding.Node)
+	}
+
+	return lines
+}
+
+var _ cluster.Observer = (*warningLog)(nil)
+
+// warningsMost is how many different warnings of a run are shown.
+const warningsMost = 20
+
+// warningLog keeps the warnings of a run for the end of it: a person who reads
+// nothing but the output of Terraform would never see them otherwise.
+type warningLog struct {
+	mu    sync.Mutex
+	lines []*warningLine
+	// more is how many came when there was no room left.
+	more int
+}
+
+// warningLine is a warning about the cluster, or about the nodes that it is the
+// same for.
+type warningLine struct {
+	text  string
+	nodes []string
+}
+
+// Observe implements [cluster.Observer].
+func (w *warningLog) Observe(event cluster.Event) {
+	// A finding names its node itself.
+	text := strings.TrimPrefix(event.Text, event.Node+": ")
+
+	switch event.Kind {
+	case cluster.EventWarning:
+	case cluster.EventRollingBack:
+		// Why is in the error that the run ends with, or in the log.
+		text = "to be sent back to Talos " + event.To.String() + ", because it did not become healthy with its new system"
+	default:
+		return
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	index := slices.IndexFunc(w.lines, func(line *warningLine) bool {
+		return line.text == text && (len(line.nodes) == 0) == (event.Node == "")
+	})
+
+	switch {
+	case index < 0 && len(w.lines) == warningsMost:
+		w.more++
+
+		return
+	case index < 0:
+		index = len(w.lines)
+		w.lines = append(w.lines, &warningLine{text: text})
+	}
+
+	if line := w.lines[index]; event.Node != "" && !slices.Contains(line.nodes, event.Node) {
+		line.nodes = append(line.nodes, event.Node)
+	}
+}
+
+// diagnostics is one warning for everything that was kept about the cluster with
+// the name; none where there is nothing.
+func (w *warningLog) diagnostics(name string) diag.Diagnostics {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	var (
+		diagnostics diag.Diagnostics
+		texts       []string
+	)
+
+	for _, line := range w.lines {
+		texts = append(texts, "- "+hanging(line.String()))
+	}
+
+	if w.more > 0 {
+		texts = append(texts, fmt.Sprintf("- and %d more, which are in the log (TF_LOG_PROVIDER=WARN)", w.more))
+	}
+
+	if len(texts) > 0 {
+		diagnostics.AddWarning(about("Worth knowing about what was done", name), strings.Join(texts, "\n"))
+	}
+
+	return diagnostics
+}
+
+// String is the warning as a sentence.
+func (l *warningLine) String() string {
+	if len(l.nodes) == 0 {
+		return sentence(l.text)
+	}
+
+	return strings.TrimSuffix(nameList(l.nodes)+": "+l.text, ".") + "."
+}
+
+var _ cluster.Observer = progressLog{}
+
+// progressLog writes the events of a run to Terraform's log.
+type progressLog struct {
+	// ctx carries the logger of the request.
+	ctx context.Context
+}
+
+// Observe implements [cluster.Observer].
+func (p progressLog) Observe(event cluster.Event) {
+	fields := map[string]any{"event": string(event.Kind)}
+	if event.Node != "" {
+		fields["node"] = cluster.Printable(event.Node)
+	}
+
+	if event.Component != "" {
+		fields["component"] = string(event.Component)
+	}
+
+	if event.Step != "" {
+		fields["step"] = string(event.Step)
+	}
+
+	if !event.To.IsZero() {
+		fields["to"] = event.To.String()
+	}
+
+	for name, half := range map[string]cluster.Progress{"talos": event.Talos, "kubernetes": event.Kubernetes} {
+		if half.Managed && half.Total > 0 {
+			fields[name+"_progress"] = fmt.Sprintf("%d/%d", half.Done, half.Total)
+		}
+	}
+
+	if event.Err != nil {
+		fields["error"] = cluster.Printable(event.Err.Error())
+	}
+
+	message := "upgrade: " + string(event.Kind)
+	if event.Text != "" {
+		message += ": " + cluster.Printable(event.Text)
+	}
+
+	switch event.Kind {
+	case cluster.EventWarning, cluster.EventRollingBack, cluster.EventRunFailed:
+		tflog.Warn(p.ctx, message, fields)
+	default:
+		tflog.Info(p.ctx, message, fields)
+	}
+}
+
+// sentence turns an error text into a sentence. A first word that is more than
+// letters may be a name, such as cp-0 or talos_version, and stays as it is, as
+// does one of the names.
+func sentence(text string, names ...string) string {
+	if text == "" {
+		return text
+	}
+
+	word, _, _ := strings.Cut(text, " ")
+	word = strings.TrimRight(word, ",:;.")
+
+	if !slices.Contains(names, word) && !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		first, size := utf8.DecodeRuneInString(text)
+		text = string(unicode.ToUpper(first)) + text[size:]
+	}
+
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+
+	return text
+}
+
+// hanging is the text of an element of a list, in which lines below the first,
+// such as those of a log, are indented: the command line wraps all others.
+func hanging(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") }
+
+// about is a summary that names its cluster, where that has a name: the command
+// line folds warnings whose summaries are the same.
+func about(summary, name string) string {
+	if name == "" {
+		return summary
+	}
+
+	return summary + " (" + name + ")"
+}
+
+// namesMost is how many names a text lists.
+const namesMost = 10
+
+// nameList are the names, and how many more there are than a person reads.
+func nameList(names []string) string {
+	hidden := len(names) - namesMost
+	if hidden <= 0 {
+		return strings.Join(names, ", ")
+	}
+
+	return strings.Join(names[:namesMost], ", ") + " and " + strconv.Itoa(hidden) + " more"
+}
+
+// durationText prints a duration as people write it: 30m, not 30m0s.
+func durationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+
+	return text
 }

@@ -1,13 +1,28 @@
 // SPDX-License-Identifier: MPL-2.0
 
+// Package provider is what Terraform sees: schemas, models, diagnostics and
+// the CRUD methods around the engine. Nothing in it decides about an upgrade.
 package provider
 
 import (
+	"cmp"
 	"context"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
 
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
@@ -109,4 +124,486 @@ func (p *talosUpgrade) Resources(context.Context) []func() resource.Resource {
 // DataSources implements [provider.Provider].
 func (p *talosUpgrade) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{newCurrentVersionsDataSource, newAvailableVersionsDataSource, newCompatibilityDataSource, newPreflightDataSource}
+}
+
+var _ provider.ConfigValidator = credentialsValidator{}
+
+// providerModel is the provider block as written.
+type providerModel struct {
+	Talosconfig         types.String `tfsdk:"talosconfig"`
+	TalosconfigPath     types.String `tfsdk:"talosconfig_path"`
+	Endpoints           types.List   `tfsdk:"endpoints"`
+	ClientConfiguration types.Object `tfsdk:"client_configuration"`
+	Context             types.String `tfsdk:"context"`
+	Kubeconfig          types.String `tfsdk:"kubeconfig"`
+	KubeconfigPath      types.String `tfsdk:"kubeconfig_path"`
+	Management          types.Object `tfsdk:"management"`
+	CredentialsFrom     types.Object `tfsdk:"credentials_from"`
+	ReleaseSource       types.Object `tfsdk:"release_source"`
+	ImageFactoryURL     types.String `tfsdk:"image_factory_url"`
+}
+
+// clientConfigurationModel is the certificate as siderolabs/talos emits it.
+type clientConfigurationModel struct {
+	CACertificate     types.String `tfsdk:"ca_certificate"`
+	ClientCertificate types.String `tfsdk:"client_certificate"`
+	ClientKey         types.String `tfsdk:"client_key"`
+}
+
+// managementModel is the management object.
+type managementModel struct {
+	Kubeconfig     types.String `tfsdk:"kubeconfig"`
+	KubeconfigPath types.String `tfsdk:"kubeconfig_path"`
+	Context        types.String `tfsdk:"context"`
+}
+
+// credentialsFromModel is the credentials_from object.
+type credentialsFromModel struct {
+	Namespace types.String `tfsdk:"namespace"`
+	Name      types.String `tfsdk:"name"`
+}
+
+// credentials is the model without Terraform's types. Attributes that are not
+// known yet are listed by name.
+func (m providerModel) credentials(ctx context.Context) (credentials, diag.Diagnostics) {
+	var diagnostics diag.Diagnostics
+
+	access := credentials{}
+	text := func(name string, value types.String) string {
+		if value.IsUnknown() && !slices.Contains(access.Unknown, name) {
+			access.Unknown = append(access.Unknown, name)
+		}
+
+		return value.ValueString()
+	}
+
+	access.Talosconfig = text(attrTalosconfig, m.Talosconfig)
+	access.TalosconfigPath = text(attrTalosconfigPath, m.TalosconfigPath)
+	access.Context = text(attrContext, m.Context)
+	access.Kubeconfig = text(attrKubeconfig, m.Kubeconfig)
+	access.KubeconfigPath = text(attrKubeconfigPath, m.KubeconfigPath)
+
+	var endpoints []types.String
+	if m.Endpoints.IsUnknown() {
+		access.Unknown = append(access.Unknown, attrEndpoints)
+	} else {
+		diagnostics.Append(m.Endpoints.ElementsAs(ctx, &endpoints, false)...)
+	}
+
+	for _, endpoint := range endpoints {
+		access.Endpoints = append(access.Endpoints, text(attrEndpoints, endpoint))
+	}
+
+	diagnostics.Append(m.elsewhere(ctx, &access, text)...)
+
+	if m.ClientConfiguration.IsUnknown() {
+		access.Unknown = append(access.Unknown, attrClientConfiguration)
+	}
+
+	if m.ClientConfiguration.IsNull() || m.ClientConfiguration.IsUnknown() {
+		return access, diagnostics
+	}
+
+	var certificate clientConfigurationModel
+
+	diagnostics.Append(m.ClientConfiguration.As(ctx, &certificate, basetypes.ObjectAsOptions{})...)
+	access.Certificate = &clientCertificate{
+		CA:   text(attrClientConfiguration, certificate.CACertificate),
+		Cert: text(attrClientConfiguration, certificate.ClientCertificate),
+		Key:  text(attrClientConfiguration, certificate.ClientKey),
+	}
+
+	return access, diagnostics
+}
+
+// elsewhere adds what the model says about a management cluster. The text is one
+// that takes note of what is unknown.
+func (m providerModel) elsewhere(ctx context.Context, access *credentials, text func(string, types.String) string) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		management  managementModel
+		from        credentialsFromModel
+	)
+
+	if m.Management.IsUnknown() {
+		access.Unknown = append(access.Unknown, attrManagement)
+	}
+
+	if m.CredentialsFrom.IsUnknown() {
+		access.Unknown = append(access.Unknown, attrCredentialsFrom)
+	}
+
+	if !m.Management.IsNull() && !m.Management.IsUnknown() {
+		diagnostics.Append(m.Management.As(ctx, &management, basetypes.ObjectAsOptions{})...)
+		access.Management = &managementAccess{
+			Kubeconfig:     text(attrManagement, management.Kubeconfig),
+			KubeconfigPath: text(attrManagement, management.KubeconfigPath),
+			Context:        text(attrManagement, management.Context),
+		}
+	}
+
+	if !m.CredentialsFrom.IsNull() && !m.CredentialsFrom.IsUnknown() {
+		diagnostics.Append(m.CredentialsFrom.As(ctx, &from, basetypes.ObjectAsOptions{})...)
+		access.From = &lender{Namespace: text(attrCredentialsFrom, from.Namespace), Name: text(attrCredentialsFrom, from.Name)}
+	}
+
+	return diagnostics
+}
+
+// credentialsValidator refuses provider blocks that contradict themselves.
+type credentialsValidator struct{}
+
+// Description implements [provider.ConfigValidator].
+func (credentialsValidator) Description(context.Context) string {
+	return "credentials are given in one way"
+}
+
+// MarkdownDescription implements [provider.ConfigValidator].
+func (v credentialsValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateProvider implements [provider.ConfigValidator].
+func (credentialsValidator) ValidateProvider(ctx context.Context, req provider.ValidateConfigRequest, resp *provider.ValidateConfigResponse) {
+	var model providerModel
+
+	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
+
+	if resp.Diagnostics.HasError() {
+		return
+	}
+
+	given := map[string]bool{
+		attrTalosconfig:         !model.Talosconfig.IsNull(),
+		attrTalosconfigPath:     !model.TalosconfigPath.IsNull(),
+		attrEndpoints:           !model.Endpoints.IsNull(),
+		attrClientConfiguration: !model.ClientConfiguration.IsNull(),
+		attrKubeconfig:          !model.Kubeconfig.IsNull(),
+		attrKubeconfigPath:      !model.KubeconfigPath.IsNull(),
+	}
+
+	exclusive := [][]string{
+		{attrTalosconfig, attrTalosconfigPath, attrClientConfiguration},
+		{attrKubeconfig, attrKubeconfigPath},
+	}
+	for _, group := range exclusive {
+		if present := selected(group, given); len(present) > 1 {
+			resp.Diagnostics.AddAttributeError(path.Root(present[1]), "Contradictory credentials",
+				"Only one of "+strings.Join(group, ", ")+" can be used, but "+strings.Join(present, " and ")+" are set. Remove all but one.")
+		}
+	}
+
+	requireBoth(resp, given, attrEndpoints, attrClientConfiguration)
+	requireBoth(resp, given, attrClientConfiguration, attrEndpoints)
+
+	resp.Diagnostics.Append(model.validateManagement(ctx)...)
+	resp.Diagnostics.Append(model.validateFrom(given)...)
+}
+
+// validateManagement wants one kubeconfig of the management cluster.
+func (m providerModel) validateManagement(ctx context.Context) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		management  managementModel
+	)
+
+	if m.Management.IsNull() || m.Management.IsUnknown() {
+		return diagnostics
+	}
+
+	diagnostics.Append(m.Management.As(ctx, &management, basetypes.ObjectAsOptions{})...)
+
+	const both = attrManagement + "." + attrKubeconfig + " and " + attrManagement + "." + attrKubeconfigPath
+
+	at := path.Root(attrManagement)
+
+	switch text, file := management.Kubeconfig, management.KubeconfigPath; {
+	case diagnostics.HasError(), text.IsUnknown(), file.IsUnknown():
+	case text.IsNull() && file.IsNull():
+		diagnostics.AddAttributeError(at, "Incomplete management cluster", "Neither of "+both+" is set. Set one of them, or remove "+attrManagement+".")
+	case !text.IsNull() && !file.IsNull():
+		diagnostics.AddAttributeError(at, "Contradictory credentials", "Only one of "+both+" can be used, but both are set. Remove one of them.")
+	case text.ValueString() == "" && file.ValueString() == "":
+		diagnostics.AddAttributeError(at, "Incomplete management cluster", "The one of "+both+" that is set is empty. Give it a value, or remove "+attrManagement+".")
+	}
+
+	return diagnostics
+}
+
+// validateFrom wants credentials from a management cluster to be all that are
+// given.
+func (m providerModel) validateFrom(given map[string]bool) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+
+	if m.CredentialsFrom.IsNull() {
+		return diagnostics
+	}
+
+	at := path.Root(attrCredentialsFrom)
+
+	if m.Management.IsNull() {
+		diagnostics.AddAttributeError(at, "Incomplete credentials", attrCredentialsFrom+" is set without "+attrManagement+
+			", which says in which cluster to look. Add "+attrManagement+" = { "+attrKubeconfigPath+" = ... }, or give the credentials themselves, for example with "+attrTalosconfig+".")
+	}
+
+	others := []string{attrTalosconfig, attrTalosconfigPath, attrEndpoints, attrClientConfiguration, attrKubeconfig, attrKubeconfigPath}
+	if present := selected(others, given); len(present) > 0 {
+		diagnostics.AddAttributeError(at, "Contradictory credentials",
+			attrCredentialsFrom+" takes the place of all other credentials, but "+strings.Join(present, ", ")+" is given as well. Remove one or the other.")
+	}
+
+	return diagnostics
+}
+
+func requireBoth(resp *provider.ValidateConfigResponse, given map[string]bool, present, missing string) {
+	if !given[present] || given[missing] {
+		return
+	}
+
+	resp.Diagnostics.AddAttributeError(path.Root(present), "Incomplete credentials",
+		present+" is set without "+missing+". The two belong together: add "+missing+", or use talosconfig instead of both.")
+}
+
+// selected are the names of the group that are given.
+func selected(group []string, given map[string]bool) []string {
+	var present []string
+
+	for _, name := range group {
+		if given[name] {
+			present = append(present, name)
+		}
+	}
+
+	return present
+}
+
+// Names of the provider's attributes that diagnostics point at.
+const (
+	attrTalosconfig         = "talosconfig"
+	attrTalosconfigPath     = "talosconfig_path"
+	attrEndpoints           = "endpoints"
+	attrClientConfiguration = "client_configuration"
+	attrContext             = "context"
+	attrKubeconfig          = "kubeconfig"
+	attrKubeconfigPath      = "kubeconfig_path"
+	attrManagement          = "management"
+	attrCredentialsFrom     = "credentials_from"
+)
+
+func providerSchema() schema.Schema {
+	return schema.Schema{
+		MarkdownDescription: "Upgrades Talos clusters in place, node by node. The provider holds the credentials of the Talos API " +
+			"and of the Kubernetes API; it needs them only where a cluster is really looked at.\n\n" +
+			"Credentials of the Talos API are taken from the first of `talosconfig`, `talosconfig_path`, " +
+			"`endpoints` with `client_configuration`, and the environment variable `TALOSCONFIG`; with `credentials_from`, from there alone.",
+		Attributes: map[string]schema.Attribute{
+			attrTalosconfig: schema.StringAttribute{
+				MarkdownDescription: "Talos client configuration as YAML, such as `data.talos_client_configuration.this.talos_config`.",
+				Optional:            true,
+				Sensitive:           true,
+			},
+			attrTalosconfigPath: schema.StringAttribute{
+				MarkdownDescription: "Path of a Talos client configuration. Default: the file that `TALOSCONFIG` names.",
+				Optional:            true,
+			},
+			attrEndpoints: schema.ListAttribute{
+				MarkdownDescription: "Addresses of control planes, with or without a port. Needs `client_configuration`.",
+				ElementType:         types.StringType,
+				Optional:            true,
+			},
+			attrClientConfiguration: schema.SingleNestedAttribute{
+				MarkdownDescription: "Client certificate of the Talos API, as `talos_machine_secrets.this.client_configuration` emits it. Needs `endpoints`.",
+				Optional:            true,
+				Attributes: map[string]schema.Attribute{
+					"ca_certificate": schema.StringAttribute{
+						MarkdownDescription: "Certificate authority of the Talos API, PEM in base64.",
+						Required:            true,
+					},
+					"client_certificate": schema.StringAttribute{
+						MarkdownDescription: "Client certificate, PEM in base64.",
+						Required:            true,
+					},
+					"client_key": schema.StringAttribute{
+						MarkdownDescription: "Private key of the client certificate, PEM in base64.",
+						Required:            true,
+						Sensitive:           true,
+					},
+				},
+			},
+			attrContext: schema.StringAttribute{
+				MarkdownDescription: "Context of the talosconfig. Default: its current one. Resources and data sources may name another one.",
+				Optional:            true,
+			},
+			attrKubeconfig: schema.StringAttribute{
+				MarkdownDescription: "Kubeconfig as YAML, such as `talos_cluster_kubeconfig.this.kubeconfig_raw`. Default: asked from the Talos API, " +
+					"which needs the role `os:admin`. It belongs to one cluster, so leave it unset where one talosconfig serves several.",
+				Optional:  true,
+				Sensitive: true,
+			},
+			attrKubeconfigPath: schema.StringAttribute{
+				MarkdownDescription: "Path of a kubeconfig, instead of `kubeconfig`.",
+				Optional:            true,
+			},
+			attrManagement:      providerManagement(),
+			attrCredentialsFrom: providerCredentialsFrom(),
+			attrReleaseSource:   providerReleaseSource(),
+			attrImageFactoryURL: providerImageFactoryURL(),
+		},
+	}
+}
+
+func providerManagement() schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "The Kubernetes API of another cluster, which holds objects about the one that is upgraded: what `publish_to` of a resource names, and what `credentials_from` names. " +
+			"It takes one of `kubeconfig` and `kubeconfig_path`. Unset: all objects are in the upgraded cluster itself.",
+		Optional: true,
+		Attributes: map[string]schema.Attribute{
+			attrKubeconfig: schema.StringAttribute{
+				MarkdownDescription: "Kubeconfig of the management cluster as YAML.",
+				Optional:            true,
+				Sensitive:           true,
+			},
+			attrKubeconfigPath: schema.StringAttribute{
+				MarkdownDescription: "Path of a kubeconfig of the management cluster, instead of `kubeconfig`.",
+				Optional:            true,
+			},
+			attrContext: schema.StringAttribute{
+				MarkdownDescription: "Context of that kubeconfig. Default: its current one.",
+				Optional:            true,
+				Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
+			},
+		},
+	}
+}
+
+func providerCredentialsFrom() schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: "Take the talosconfig and the kubeconfig out of the Secret that the Vitistack operator keeps beside a `KubernetesCluster` of the cluster in `management`, which it needs. " +
+			"It takes the place of `talosconfig`, `talosconfig_path`, `endpoints` with `client_configuration`, `kubeconfig` and `kubeconfig_path`, and `TALOSCONFIG` is not looked at. " +
+			"It belongs to one cluster.",
+		Optional: true,
+		Attributes: map[string]schema.Attribute{
+			attrNamespace: schema.StringAttribute{
+				MarkdownDescription: "Namespace of the `KubernetesCluster`.",
+				Required:            true,
+				Validators:          []validator.String{objectNameValidator{}},
+			},
+			attrName: schema.StringAttribute{
+				MarkdownDescription: "Name of the `KubernetesCluster`. Where there is none of that name, a Secret of that name with the same keys, `talosconfig` and `kube.config`, does as well.",
+				Required:            true,
+				Validators:          []validator.String{objectNameValidator{}},
+			},
+		},
+	}
+}
+
+// apiServerPort is where Talos has API servers listen unless it is told otherwise:
+// the port of a kubeconfig may be the one of a load balancer.
+const apiServerPort = "6443"
+
+// serverBook knows where API servers of a cluster may be, for the time in which
+// the address in the kubeconfig does not answer: every control plane runs one.
+// Its zero value knows none.
+type serverBook struct {
+	mu    sync.Mutex
+	port  string
+	hosts []string
+	// observed tells that hosts are what was seen, and no guess.
+	observed bool
+	// tunnel tells that the server of the kubeconfig is this very machine, as with
+	// a forwarded port. The addresses of nodes lead elsewhere from here, if
+	// anywhere.
+	tunnel bool
+}
+
+// at tells the port of the kubeconfig's server.
+func (b *serverBook) at(server string) {
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.port = cmp.Or(parsed.Port(), "443")
+	b.tunnel = loopback(parsed.Hostname())
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// expect tells the endpoints of the Talos API, which are control planes as a
+// rule. What was observed is better.
+func (b *serverBook) expect(endpoints ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.observed {
+		return
+	}
+
+	b.hosts = nil
+
+	for _, endpoint := range endpoints {
+		b.hosts = append(b.hosts, hostOf(endpoint))
+	}
+}
+
+// hostOf is the host of an endpoint of the Talos API, which may be a host, a host
+// with a port, or a URL.
+func hostOf(endpoint string) string {
+	if parsed, err := url.Parse(endpoint); err == nil && parsed.Host != "" {
+		return parsed.Hostname()
+	}
+
+	if host, _, err := net.SplitHostPort(endpoint); err == nil {
+		return host
+	}
+
+	return strings.Trim(endpoint, "[]")
+}
+
+// notice takes the control planes from an observation.
+func (b *serverBook) notice(snapshot cluster.Snapshot) {
+	var hosts []string
+
+	for _, node := range snapshot.ControlPlanes() {
+		if node.Address != "" {
+			hosts = append(hosts, node.Address)
+		}
+	}
+
+	if len(hosts) == 0 {
+		return
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	b.hosts, b.observed = hosts, true
+}
+
+// addresses are host:port of every API server that is known, those with the port
+// of Talos first: another one in the kubeconfig is rarely that of the nodes.
+func (b *serverBook) addresses() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.tunnel {
+		return nil
+	}
+
+	var addresses []string
+
+	for _, port := range slices.Compact([]string{apiServerPort, cmp.Or(b.port, apiServerPort)}) {
+		for _, host := range b.hosts {
+			addresses = append(addresses, net.JoinHostPort(host, port))
+		}
+	}
+
+	return addresses
 }

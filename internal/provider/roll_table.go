@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // rollWarning shows the roll that an apply performs. A warning is the only way
@@ -234,4 +236,247 @@ func longText(d time.Duration) string {
 	default:
 		return count(hours, "hour") + " " + count(minutes%60, "minute")
 	}
+}
+
+// Above foldAbove nodes a table shows of each row of nodes alike only the first
+// foldHead and the last foldTail, and no more than foldImages images in full.
+const (
+	foldAbove  = 40
+	foldHead   = 3
+	foldTail   = 2
+	foldImages = 10
+)
+
+// stepRows are the lines of the table for the steps from start up to, and not
+// including, end, which are all of nodes or all of components. Steps are numbered
+// through all hops.
+func stepRows(made plan.Plan, start, end int, folded bool) [][]string {
+	if made.Steps[start].Component != "" {
+		return withoutEmpty(componentRows(made, start, end))
+	}
+
+	return withoutEmpty(nodeRows(made.Steps, start, end, folded))
+}
+
+// withoutEmpty is the table without the columns of which only the head says
+// anything.
+func withoutEmpty(rows [][]string) [][]string {
+	for column := len(rows[0]) - 1; column >= 0; column-- {
+		if slices.ContainsFunc(rows[1:], func(row []string) bool { return row[column] != "" }) {
+			continue
+		}
+
+		for index, row := range rows {
+			rows[index] = slices.Delete(row, column, column+1)
+		}
+	}
+
+	return rows
+}
+
+// nodeRows is one line per node, but for those that are folded away.
+func nodeRows(steps []plan.Step, start, end int, folded bool) [][]string {
+	rows := [][]string{{"step", "node", "role", "from", "to", "image", "estimate"}}
+
+	for first := start; first < end; {
+		last := first + 1
+		for last < end && alike(steps[first], steps[last]) {
+			last++
+		}
+
+		hidden := 0
+		if folded {
+			hidden = last - first - foldHead - foldTail
+		}
+
+		for index := first; index < last; index++ {
+			// Hiding a single node would save nothing.
+			if hidden > 1 && index == first+foldHead {
+				rows = append(rows, []string{"...", fmt.Sprintf("... %d more %s", hidden, plural(steps[index].Role)), "", "", "", "", ""})
+				index += hidden
+			}
+
+			rows = append(rows, nodeRow(index+1, steps[index]))
+		}
+
+		first = last
+	}
+
+	return rows
+}
+
+// alike tells whether two steps may stand for each other in a folded table:
+// what is marked is always shown.
+func alike(a, b plan.Step) bool {
+	return a.Role == b.Role && a.Canary == b.Canary && a.Finish == b.Finish && !a.Finish
+}
+
+func nodeRow(number int, step plan.Step) []string {
+	name := step.Node
+
+	switch {
+	case step.Canary && step.Finish:
+		name += " (canary, unfinished)"
+	case step.Canary:
+		name += " (canary)"
+	case step.Finish:
+		name += " (unfinished)"
+	}
+
+	return []string{
+		strconv.Itoa(number), name, string(step.Role), step.From.String(), step.To.String(), shortImage(step.Image), stepEstimate(step.Estimate),
+	}
+}
+
+func plural(role cluster.Role) string {
+	if role == cluster.ControlPlane {
+		return "control planes"
+	}
+
+	return "workers"
+}
+
+// stepEstimate is about how long a step takes; empty when nobody knows.
+func stepEstimate(estimate time.Duration) string {
+	if estimate <= 0 {
+		return ""
+	}
+
+	return durationText(max(estimate.Round(30*time.Second), 30*time.Second))
+}
+
+// componentGroup is the turns of one component on nodes alike.
+type componentGroup struct {
+	component   cluster.Component
+	role        cluster.Role
+	canary      bool
+	first, last int
+	nodes       []string
+	from        []version.Version
+	to          version.Version
+	images      []string
+	// longest is how long the longest turn takes.
+	longest time.Duration
+}
+
+// componentGroups are the steps from start up to, and not including, end, in the
+// order in which the first of each group begins.
+func componentGroups(steps []plan.Step, start, end int) []*componentGroup {
+	var groups []*componentGroup
+
+	for index := start; index < end; index++ {
+		step := steps[index]
+
+		at := slices.IndexFunc(groups, func(g *componentGroup) bool {
+			return g.component == step.Component && g.role == step.Role && g.canary == step.Canary
+		})
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, &componentGroup{
+				component: step.Component, role: step.Role, canary: step.Canary, first: index + 1, to: step.To,
+			})
+		}
+
+		groups[at].add(index+1, step)
+	}
+
+	return groups
+}
+
+func (g *componentGroup) add(number int, step plan.Step) {
+	g.last, g.longest = number, max(g.longest, step.Estimate)
+	g.from = append(g.from, step.From)
+
+	if step.Node != "" {
+		g.nodes = append(g.nodes, step.Node)
+	}
+
+	if step.Image != "" && !slices.Contains(g.images, step.Image) {
+		g.images = append(g.images, step.Image)
+	}
+}
+
+// componentRows is one line per component and kind of node.
+func componentRows(made plan.Plan, start, end int) [][]string {
+	rows := [][]string{{"step", "component", "nodes", "at a time", "from", "to", "image", "estimate"}}
+
+	for _, group := range componentGroups(made.Steps, start, end) {
+		rows = append(rows, group.row(made.KubeletBudget))
+	}
+
+	return rows
+}
+
+func (g *componentGroup) row(budget int) []string {
+	numbers := strconv.Itoa(g.first)
+	if g.last > g.first {
+		numbers = fmt.Sprintf("%d-%d", g.first, g.last)
+	}
+
+	if g.component == cluster.Manifests {
+		return []string{numbers, "bootstrap manifests", "", "", "", "", "", stepEstimate(g.longest)}
+	}
+
+	nodes := fewNames(g.nodes)
+	if g.canary {
+		nodes += " (canary)"
+	}
+
+	most := 1
+	if g.component == cluster.Kubelet && g.role == cluster.Worker {
+		most = max(1, min(budget, len(g.nodes)))
+	}
+
+	rounds := (len(g.nodes) + most - 1) / most
+	from := half{Lowest: version.Lowest(g.from...), Highest: version.Highest(g.from...)}
+
+	return []string{
+		numbers, string(g.component), nodes, strconv.Itoa(most), from.String(), g.to.String(), g.image(),
+		stepEstimate(time.Duration(rounds) * g.longest),
+	}
+}
+
+// image is the one that all nodes get, or how many there are.
+func (g *componentGroup) image() string {
+	switch len(g.images) {
+	case 0:
+		return ""
+	case 1:
+		return shortImage(g.images[0])
+	default:
+		return fmt.Sprintf("%d images", len(g.images))
+	}
+}
+
+// hiddenImages are the images that a table does not show as they are, of the
+// steps from start up to, and not including, end.
+func hiddenImages(steps []plan.Step, start, end int) []string {
+	var hidden []string
+
+	if steps[start].Component != "" {
+		for _, group := range componentGroups(steps, start, end) {
+			if len(group.images) > 1 || group.image() != strings.Join(group.images, "") {
+				hidden = append(hidden, group.images...)
+			}
+		}
+
+		return hidden
+	}
+
+	for _, step := range steps[start:end] {
+		if shortImage(step.Image) != step.Image {
+			hidden = append(hidden, step.Image)
+		}
+	}
+
+	return hidden
+}
+
+// fewNames are the names, folded where there are more than fit into a table.
+func fewNames(names []string) string {
+	if len(names) <= foldHead+foldTail {
+		return strings.Join(names, ", ")
+	}
+
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:foldHead], ", "), len(names)-foldHead)
 }

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+var (
+	_ datasource.DataSource              = (*currentVersionsDataSource)(nil)
+	_ datasource.DataSourceWithConfigure = (*currentVersionsDataSource)(nil)
+)
+
+// currentVersionsDataSource is talosupgrade_current_versions.
+type currentVersionsDataSource struct {
+	clusters *clusters
+}
+
+func newCurrentVersionsDataSource() datasource.DataSource { return &currentVersionsDataSource{} }
+
+// currentVersionsModel is the data source as read.
+type currentVersionsModel struct {
+	Context    types.String                `tfsdk:"context"`
+	ID         types.String                `tfsdk:"id"`
+	Talos      *rangeModel                 `tfsdk:"talos"`
+	Kubernetes *rangeModel                 `tfsdk:"kubernetes"`
+	Images     types.Object                `tfsdk:"images"`
+	Nodes      map[string]currentNodeModel `tfsdk:"nodes"`
+}
+
+// rangeModel is what versions were seen.
+type rangeModel struct {
+	Lowest  types.String `tfsdk:"lowest"`
+	Highest types.String `tfsdk:"highest"`
+}
+
+// currentNodeModel is a node with everything that changes from minute to
+// minute.
+type currentNodeModel struct {
+	Role              types.String `tfsdk:"role"`
+	Address           types.String `tfsdk:"address"`
+	Ready             types.Bool   `tfsdk:"ready"`
+	Reachable         types.Bool   `tfsdk:"reachable"`
+	Schedulable       types.Bool   `tfsdk:"schedulable"`
+	TalosVersion      types.String `tfsdk:"talos_version"`
+	ComponentVersions types.Object `tfsdk:"component_versions"`
+	Images            types.Object `tfsdk:"images"`
+	Image             types.String `tfsdk:"image"`
+	Schematic         types.String `tfsdk:"schematic"`
+	Platform          types.String `tfsdk:"platform"`
+	BootID            types.String `tfsdk:"boot_id"`
+}
+
+// Metadata implements [datasource.DataSource].
+func (d *currentVersionsDataSource) Metadata(_ context.Context, _ datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = typeName + "_current_versions"
+}
+
+// Schema implements [datasource.DataSource].
+func (d *currentVersionsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	resp.Schema = currentVersionsSchema()
+}
+
+// Configure implements [datasource.DataSourceWithConfigure].
+func (d *currentVersionsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, resp *datasource.ConfigureResponse) {
+	d.clusters = configured(req.ProviderData, &resp.Diagnostics)
+}
+
+// Read implements [datasource.DataSource].
+func (d *currentVersionsDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var model currentVersionsModel
+
+	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
+
+	if resp.Diagnostics.HasError() {
+		return
+	}
+
+	bounded, cancel := context.WithTimeout(ctx, defaultReadTimeout)
+	defer cancel()
+
+	seen, err := d.clusters.observe(bounded, model.Context.ValueString())
+	if err != nil {
+		resp.Diagnostics.Append(problem("read the current versions", d.clusters.access, err))
+
+		return
+	}
+
+	model.observe(seen.Snapshot)
+	resp.Diagnostics.Append(imageWarnings(seen)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (m *currentVersionsModel) observe(snapshot cluster.Snapshot) {
+	m.ID = textValue(snapshot.ID)
+	m.Talos = newRangeModel(snapshot.TalosVersions())
+	m.Kubernetes = newRangeModel(snapshot.KubernetesVersions())
+	m.Images = commonImages(snapshot).value()
+	m.Nodes = map[string]currentNodeModel{}
+
+	for _, node := range snapshot.Nodes {
+		m.Nodes[node.Name] = newCurrentNodeModel(node)
+	}
+}
+
+func newRangeModel(lowest, highest version.Version) *rangeModel {
+	return &rangeModel{Lowest: versionValue(lowest), Highest: versionValue(highest)}
+}
+
+func newCurrentNodeModel(node cluster.Node) currentNodeModel {
+	lasting := newNodeModel(node)
+	model := currentNodeModel{
+		Role:              lasting.Role,
+		Address:           lasting.Address,
+		Ready:             types.BoolNull(),
+		Reachable:         types.BoolValue(node.Machine != nil),
+		Schedulable:       types.BoolNull(),
+		TalosVersion:      lasting.TalosVersion,
+		ComponentVersions: lasting.ComponentVersions,
+		Images:            nodeImages(node).value(),
+		Image:             lasting.Image,
+		Schematic:         lasting.Schematic,
+		Platform:          lasting.Platform,
+	}
+
+	if node.Kube != nil {
+		model.Ready = types.BoolValue(node.Kube.Ready)
+		model.Schedulable = types.BoolValue(!node.Kube.Unschedulable)
+	}
+
+	if node.Machine != nil {
+		model.BootID = textValue(node.Machine.BootID)
+	}
+
+	return model
+}
+
+func currentVersionsSchema() schema.Schema {
+	components := map[string]schema.Attribute{}
+	for _, name := range componentNames() {
+		components[name] = computedText("Version of " + name + ".")
+	}
+
+	images := map[string]schema.Attribute{attrInstaller: computedText("`machine.install.image`.")}
+	for _, image := range imageAttributes() {
+		images[image.name] = computedText("Image of " + string(image.component) + ".")
+	}
+
+	return schema.Schema{
+		MarkdownDescription: "What the nodes of a cluster run right now. Nodes that do not answer are listed with `reachable = false`; " +
+			"a cluster of which no node answers is an error.",
+		Attributes: map[string]schema.Attribute{
+			attrContext: schema.StringAttribute{
+				MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
+				Optional:            true,
+			},
+			attrID:       computedText("Talos cluster ID, or the UID of the namespace `kube-system` where discovery is off."),
+			"talos":      rangeSchema("Talos"),
+			"kubernetes": rangeSchema("Kubernetes"),
+			attrImages: schema.SingleNestedAttribute{
+				MarkdownDescription: "Images, with their tags, on which the machine configurations of all nodes agree, for those who apply machine configurations by other means. " +
+					"Null where they disagree, where nothing is set, and where the credentials may not read machine configurations.",
+				Computed:   true,
+				Attributes: images,
+			},
+			attrNodes: schema.MapNestedAttribute{
+				MarkdownDescription: "The nodes by Kubernetes node name.",
+				Computed:            true,
+				NestedObject: schema.NestedAttributeObject{
+					Attributes: map[string]schema.Attribute{
+						"role":    computedText("`controlplane` or `worker`."),
+						"address": computedText("Address under which the node is reached."),
+						"ready": schema.BoolAttribute{
+							MarkdownDescription: "Whether Kubernetes reports the node as Ready; null when Kubernetes did not answer.",
+							Computed:            true,
+						},
+						"reachable": schema.BoolAttribute{
+							MarkdownDescription: "Whether the node answered over the Talos API.",
+							Computed:            true,
+						},
+						"schedulable": schema.BoolAttribute{
+							MarkdownDescription: "False while the node is cordoned; null when Kubernetes did not answer.",
+							Computed:            true,
+						},
+						"talos_version": computedText("Talos version that runs."),
+						"component_versions": schema.SingleNestedAttribute{
+							MarkdownDescription: "Versions of the Kubernetes components that run on the node.",
+							Computed:            true,
+							Attributes:          components,
+						},
+						attrImages: schema.SingleNestedAttribute{
+							MarkdownDescription: "Images, with their tags, that the machine configuration of the node names; null where it names none or may not be read.",
+							Computed:            true,
+							Attributes:          images,
+						},
+						"image":     computedText("`machine.install.image` of the machine configuration; null where the credentials may not read it."),
+						"schematic": computedText("Image Factory schematic of the running system; null when no factory built it."),
+						"platform":  computedText("Platform, as Talos calls it."),
+						"boot_id":   computedText("Boot ID, which changes with every start of the kernel; null where the credentials may not read it."),
+					},
+				},
+			},
+		},
+	}
+}
+
+func computedText(description string) schema.StringAttribute {
+	return schema.StringAttribute{MarkdownDescription: description, Computed: true}
+}
+
+func rangeSchema(name string) schema.Attribute {
+	return schema.SingleNestedAttribute{
+		MarkdownDescription: name + " versions seen.",
+		Computed:            true,
+		Attributes: map[string]schema.Attribute{
+			"lowest":  computedText("Lowest " + name + " version seen on any node."),
+			"highest": computedText("Highest " + name + " version seen on any node."),
+		},
+	}
+}
+
+// images are references by the names of their attributes; one that is missing is
+// null.
+type images map[string]string
+
+func imageTypes() map[string]attr.Type {
+	attributes := overrideImageTypes()
+	attributes[attrInstaller] = types.StringType
+
+	return attributes
+}
+
+// value is the images as an object of the schema.
+func (i images) value() types.Object {
+	values := map[string]attr.Value{}
+	for name := range imageTypes() {
+		values[name] = textValue(i[name])
+	}
+
+	return types.ObjectValueMust(imageTypes(), values)
+}
+
+// nodeImages are what the machine configuration of a node names, as far as it
+// decides about it.
+func nodeImages(node cluster.Node) images {
+	found := images{}
+
+	if node.Machine == nil || node.Machine.Config == nil {
+		return found
+	}
+
+	found[attrInstaller] = node.Machine.Config.InstallImage
+
+	for _, each := range imageAttributes() {
+		if each.component.Configured(node.Role) {
+			found[each.name] = node.Machine.Config.Images[each.component]
+		}
+	}
+
+	return found
+}
+
+// readable are the nodes that answer, and whether the machine configurations of
+// all of them could be read.
+func readable(snapshot cluster.Snapshot) ([]cluster.Node, bool) {
+	nodes := slices.DeleteFunc(snapshot.Managed(), func(node cluster.Node) bool { return node.Machine == nil })
+
+	return nodes, !slices.ContainsFunc(nodes, func(node cluster.Node) bool { return node.Machine.Config == nil })
+}
+
+// commonImages are those on which all machine configurations agree.
+func commonImages(snapshot cluster.Snapshot) images {
+	common := images{}
+
+	nodes, all := readable(snapshot)
+	if !all {
+		return common
+	}
+
+	for name := range imageTypes() {
+		if choices := imageChoices(nodes, name); len(choices) == 1 {
+			common[name] = choices[0].image
+		}
+	}
+
+	return common
+}
+
+// imageChoice is an image with the nodes whose machine configurations name it.
+type imageChoice struct {
+	// image is empty where they name none.
+	image string
+	nodes []string
+}
+
+// imageChoices are the images that the nodes name under the attribute, of those
+// nodes whose machine configuration decides about it.
+func imageChoices(nodes []cluster.Node, name string) []imageChoice {
+	var choices []imageChoice
+
+	for _, node := range nodes {
+		found, decides := nodeImages(node)[name]
+		if !decides {
+			continue
+		}
+
+		at := slices.IndexFunc(choices, func(c imageChoice) bool { return c.image == found })
+		if at < 0 {
+			at = len(choices)
+			choices = append(choices, imageChoice{image: found})
+		}
+
+		choices[at].nodes = append(choices[at].nodes, node.Name)
+	}
+
+	return choices
+}
+
+// imageWarnings name what may go wrong with the images in machine configurations
+// when somebody else applies them. Installers may differ from node to node.
+func imageWarnings(seen observation) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+
+	nodes, all := readable(seen.Snapshot)
+	if !all {
+		return diagnostics
+	}
+
+	var mixed []string
+
+	for _, each := range imageAttributes() {
+		choices := imageChoices(nodes, each.name)
+		if len(choices) < 2 {
+			continue
+		}
+
+		parts := make([]string, 0, len(choices))
+		for _, choice := range choices {
+			parts = append(parts, choice.String())
+		}
+
+		mixed = append(mixed, fmt.Sprintf("- %s: %s.", each.component, strings.Join(atMost(parts, namesMost, "and %d more images"), "; ")))
+	}
+
+	if len(mixed) > 0 {
+		diagnostics.AddWarning(about("The machine configurations do not agree about images", seen.name), strings.Join(mixed, "\n")+
+			"\n\nimages is null for them, so that nothing takes the image of one node for that of all. Where an upgrade is under way this is over when it is done.\n\n"+
+			"Otherwise name the same image in all machine configurations (talosctl patch machineconfig).")
+	}
+
+	if apart := apartFromConfig(nodes); len(apart) > 0 {
+		diagnostics.AddWarning(about("Not everything runs what its machine configuration names", seen.name), strings.Join(atMost(apart, linesMost, "- and %d more differences"), "\n")+
+			"\n\nApply a talosupgrade_cluster with kubernetes_version, which brings both together, or look at why it does not come up (talosctl containers --kubernetes).")
+	}
+
+	return diagnostics
+}
+
+// String is "kubelet:v1.35.2 on cp-0, cp-1".
+func (c imageChoice) String() string {
+	named := c.image
+	if named == "" {
+		named = "nothing"
+	}
+
+	return named + " on " + nameList(c.nodes)
+}
+
+// apartFromConfig has a line for every component that runs another version than
+// the machine configuration of its node names.
+func apartFromConfig(nodes []cluster.Node) []string {
+	var lines []string
+
+	for _, node := range nodes {
+		for _, each := range imageAttributes() {
+			running, runs := node.Versions[each.component]
+			named := nodeImages(node)[each.name]
+
+			if !runs || named == "" {
+				continue
+			}
+
+			_, tag, err := image.Split(named)
+			if err != nil {
+				continue
+			}
+
+			if configured, err := image.TagVersion(tag); err == nil && !configured.Equal(running) {
+				lines = append(lines, fmt.Sprintf("- %s: %s runs %s, and the machine configuration names %s.", node.Name, each.component, running, named))
+			}
+		}
+	}
+
+	return lines
+}
+
+// atMost are the texts, and in the words of rest how many more there are than a
+// person reads.
+func atMost(texts []string, most int, rest string) []string {
+	hidden := len(texts) - most
+	if hidden <= 1 {
+		return texts
+	}
+
+	return append(texts[:most:most], fmt.Sprintf(rest, hidden))
+}
