@@ -140,24 +140,81 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 	}
 }
 
-// chosen are the values that are the user's and decide about the roll.
-func (m clusterModel) chosen() []attr.Value {
-	return []attr.Value{
-		m.TalosVersion, m.KubernetesVersion, m.Context, m.Order, m.RebootMode, m.NodeTimeout, m.Drain, m.InstallerImage,
-		m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown, m.MaxUnavailable, m.Canary, m.Settle, m.NodeOverrides, m.Kubernetes,
-		m.Preflight, m.EtcdSnapshot, m.Gates, m.MaintenanceWindow, m.SyncInstallImage, m.OnFailure, m.Repeat, m.PublishTo, m.Mode,
+// choice is an attribute that the user sets.
+type choice struct {
+	name    string
+	value   attr.Value
+	decides decision
+}
+
+// decision is what a choice decides about.
+type decision int
+
+const (
+	// aboutRun is the run of Terraform: its limits of time, the files it writes.
+	aboutRun decision = iota
+	// aboutUpgrade is the upgrade, whoever performs it.
+	aboutUpgrade
+	// aboutNodes is how the nodes are upgraded. With mode = "delegate" that is for
+	// the operator to decide, so the choice is refused there.
+	aboutNodes
+)
+
+// choices are all attributes that the user sets, in the order of the
+// documentation. A change of any of them is a change of the resource.
+func (m clusterModel) choices() []choice {
+	return []choice{
+		{attrTalosVersion, m.TalosVersion, aboutUpgrade},
+		{attrKubernetesVersion, m.KubernetesVersion, aboutUpgrade},
+		{attrContext, m.Context, aboutUpgrade},
+		{attrOrder, m.Order, aboutNodes},
+		{attrRebootMode, m.RebootMode, aboutNodes},
+		{attrNodeTimeout, m.NodeTimeout, aboutUpgrade},
+		{attrDrain, m.Drain, aboutNodes},
+		{attrInstallerImage, m.InstallerImage, aboutNodes},
+		{attrAllowIntermediate, m.AllowIntermediate, aboutUpgrade},
+		{attrIntermediateVersions, m.IntermediateVersions, aboutUpgrade},
+		{attrAllowUnknown, m.AllowUnknown, aboutUpgrade},
+		{attrMaxUnavailable, m.MaxUnavailable, aboutNodes},
+		{attrCanary, m.Canary, aboutNodes},
+		{attrSettle, m.Settle, aboutNodes},
+		{attrNodeOverrides, m.NodeOverrides, aboutNodes},
+		{attrKubernetes, m.Kubernetes, aboutNodes},
+		{attrPreflight, m.Preflight, aboutUpgrade},
+		{attrEtcdSnapshot, m.EtcdSnapshot, aboutUpgrade},
+		{attrGates, m.Gates, aboutUpgrade},
+		{attrMaintenanceWindow, m.MaintenanceWindow, aboutUpgrade},
+		{attrSyncInstallImage, m.SyncInstallImage, aboutNodes},
+		{attrOnFailure, m.OnFailure, aboutNodes},
+		{attrRetry, m.Repeat, aboutNodes},
+		{attrPublishTo, m.PublishTo, aboutUpgrade},
+		{attrMode, m.Mode, aboutUpgrade},
+		{attrTimeouts, m.Timeouts, aboutRun},
+		{attrReportPath, m.ReportPath, aboutRun},
 	}
 }
 
-// sameAs tells whether both say the same in everything that is the user's.
+// sameAs tells whether both say the same in everything that the user sets.
 func (m clusterModel) sameAs(other clusterModel) bool {
-	return slices.EqualFunc(m.chosen(), other.chosen(), attr.Value.Equal) &&
-		m.Timeouts.Equal(other.Timeouts) && m.ReportPath.Equal(other.ReportPath)
+	return slices.EqualFunc(m.choices(), other.choices(), func(a, b choice) bool { return a.value.Equal(b.value) })
 }
 
-// known tells whether everything that decides about the roll is known.
+// known tells whether everything that decides about the upgrade is known.
 func (m clusterModel) known(ctx context.Context) bool {
-	return !slices.ContainsFunc(m.chosen(), func(value attr.Value) bool { return !known(ctx, value) })
+	return !slices.ContainsFunc(m.choices(), func(one choice) bool { return one.decides != aboutRun && !known(ctx, one.value) })
+}
+
+// refusedByDelegate are the names of the choices that an operator decides about.
+func refusedByDelegate() []string {
+	var names []string
+
+	for _, one := range (clusterModel{}).choices() {
+		if one.decides == aboutNodes {
+			names = append(names, one.name)
+		}
+	}
+
+	return names
 }
 
 // known tells whether the value is known, with all that is in it.

@@ -212,38 +212,3 @@ func override(t *testing.T, model nodeOverrideModel) func(*clusterModel) {
 
 	return func(m *clusterModel) { m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-0": model}) }
 }
-
-// TestEveryChoiceIsAChange: an option that changes alone must reach the state.
-func TestEveryChoiceIsAChange(t *testing.T) {
-	for name, change := range map[string]func(*clusterModel){
-		"allow_intermediate_versions": func(m *clusterModel) { m.AllowIntermediate = types.BoolValue(true) },
-		"intermediate_versions":       func(m *clusterModel) { m.IntermediateVersions = texts("1.12.8") },
-		"allow_unknown_versions":      func(m *clusterModel) { m.AllowUnknown = types.BoolValue(true) },
-		"max_unavailable":             unavailable("2"),
-		"canary":                      func(m *clusterModel) { m.Canary = texts("worker-0") },
-		"settle":                      func(m *clusterModel) { m.Settle = types.StringValue("5m") },
-		"node_overrides":              override(t, nodeOverrideModel{Hold: types.BoolValue(true)}),
-		"kubernetes.images": inKubernetes(t, func(k *kubernetesModel) {
-			k.Images = overriding(t, map[string]string{attrKubelet: "registry.example.com/kubelet"})
-		}),
-		"kubernetes.manifests": inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }),
-		"timeouts":             limited("update", "1h"),
-
-		"preflight":          func(m *clusterModel) { m.Preflight = skippingChecks(types.StringValue(cluster.CheckEtcdAlarms)) },
-		"etcd_snapshot":      func(m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringValue("snapshots")) },
-		"gates":              gated(t, longhorn()),
-		"maintenance_window": windowed(nightly()),
-		"sync_install_image": func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) },
-		"on_failure":         failing("rollback"),
-		"retry":              repeating(times(3), types.StringValue("30s")),
-	} {
-		t.Run(name, func(t *testing.T) {
-			before, after := desired("1.13.4", ""), desired("1.13.4", "")
-			change(after)
-
-			if before.sameAs(*after) || !before.sameAs(*desired("1.13.4", "")) {
-				t.Error("the change is overlooked, or one is seen where there is none")
-			}
-		})
-	}
-}

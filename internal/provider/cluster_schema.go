@@ -709,12 +709,18 @@ func publishSchema() map[string]schema.Attribute {
 			MarkdownDescription: "Who upgrades the nodes. `direct` (default): this provider does. An operator that acts on the object of `publish_to` is held meanwhile with the annotation `upgrade.vitistack.io/do-not-reconcile`, which the provider takes back at the end, " +
 				"after a kill with the next apply; no other value of it is ever removed. An upgrade that the operator was asked for already is refused. " +
 				"`delegate`: the operator does. The provider makes its checks, asks the operator through the object of `publish_to`, a `KubernetesCluster` or a `TalosControlPlane`, follows it to the end, and then looks at every node itself. " +
-				"How the nodes are upgraded is the operator's to decide, so attributes that say how are refused: `order`, `reboot_mode`, `drain`, `installer_image`, `max_unavailable`, `canary`, `settle`, `node_overrides`, " +
-				"`kubernetes`, `sync_install_image`, `on_failure` and `retry`.",
+				"How the nodes are upgraded is the operator's to decide, so attributes that say how are refused: " + codeList(refusedByDelegate()) + ".",
 			Optional:   true,
 			Validators: []validator.String{modeValidator{}},
 		},
 	}
+}
+
+// codeList are the names as Markdown lists them: `a`, `b` and `c`.
+func codeList(names []string) string {
+	last := len(names) - 1
+
+	return "`" + strings.Join(names[:last], "`, `") + "` and `" + names[last] + "`"
 }
 
 // statusSchema is what status looks like. It carries no plan modifier: whether

@@ -569,24 +569,8 @@ func (m clusterModel) validateDelegated() diag.Diagnostics {
 		idle        []string
 	)
 
-	for _, one := range []struct {
-		name  string
-		value attr.Value
-	}{
-		{attrOrder, m.Order},
-		{attrRebootMode, m.RebootMode},
-		{attrDrain, m.Drain},
-		{attrInstallerImage, m.InstallerImage},
-		{attrMaxUnavailable, m.MaxUnavailable},
-		{attrCanary, m.Canary},
-		{attrSettle, m.Settle},
-		{attrNodeOverrides, m.NodeOverrides},
-		{attrKubernetes, m.Kubernetes},
-		{attrSyncInstallImage, m.SyncInstallImage},
-		{attrOnFailure, m.OnFailure},
-		{attrRetry, m.Repeat},
-	} {
-		if stated(one.value) {
+	for _, one := range m.choices() {
+		if one.decides == aboutNodes && stated(one.value) {
 			idle = append(idle, one.name)
 		}
 	}
