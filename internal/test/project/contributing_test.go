@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package project
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	// decidedRow is a row of "Where is it decided?": a question, a file, functions.
+	decidedRow = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([\\w/.]+\\.go)` \\| ((?:`\\w+`(?:, )?)+)")
+	// placedName is a name beside the file that it stands in.
+	placedName = regexp.MustCompile("`(\\w+)` (?:in |\\()`([\\w/.]+\\.go)`")
+	codeWord   = regexp.MustCompile("`([^`\\s]+)`")
+	testName   = regexp.MustCompile(`^Test[A-Z]\w*$`)
+)
+
+// sourceFiles are all files below internal, by their paths from the root.
+func sourceFiles(t *testing.T) []string {
+	t.Helper()
+
+	var files []string
+
+	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			relative, _ := filepath.Rel(root, path)
+			files = append(files, filepath.ToSlash(relative))
+		}
+
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return files
+}
+
+// declares tells whether a Go file declares the name.
+func declares(t *testing.T, file, name string) bool {
+	t.Helper()
+
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |var |const |\t)` + name + `\b`).Match(text)
+}
+
+// TestContributingNamesWhatIsThere: who is sent to a file or a function finds it.
+func TestContributingNamesWhatIsThere(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	text, files := string(content), sourceFiles(t)
+
+	ending := func(name string) []string {
+		var found []string
+
+		for _, file := range files {
+			if file == name || strings.HasSuffix(file, "/"+name) {
+				found = append(found, file)
+			}
+		}
+
+		return found
+	}
+
+	check := func(name, file string) {
+		for _, candidate := range ending(file) {
+			if declares(t, candidate, name) {
+				return
+			}
+		}
+
+		t.Errorf("%s does not declare %s", file, name)
+	}
+
+	rows := decidedRow.FindAllStringSubmatch(text, -1)
+	if len(rows) < 20 {
+		t.Errorf("only %d rows say where something is decided", len(rows))
+	}
+
+	for _, row := range rows {
+		for _, name := range codeWord.FindAllStringSubmatch(row[2], -1) {
+			check(name[1], row[1])
+		}
+	}
+
+	for _, placed := range placedName.FindAllStringSubmatch(text, -1) {
+		check(placed[1], placed[2])
+	}
+
+	for _, word := range codeWord.FindAllStringSubmatch(text, -1) {
+		switch name := word[1]; {
+		case strings.HasSuffix(name, ".go") && len(ending(name)) == 0:
+			t.Errorf("there is no %s", name)
+		case strings.HasPrefix(name, "internal/"):
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Error(err)
+			}
+		case testName.MatchString(name) && !strings.Contains(name, "NN"):
+			found := false
+
+			for _, file := range files {
+				found = found || strings.HasSuffix(file, "_test.go") && declares(t, file, name)
+			}
+
+			if !found {
+				t.Errorf("there is no %s", name)
+			}
+		}
+	}
+}
+
+// TestDesignNamesEveryInvariant: what the checker judges by is on the page about why.
+func TestDesignNamesEveryInvariant(t *testing.T) {
+	design, err := os.ReadFile(filepath.Join(root, "internal", "DESIGN.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	checker, err := os.ReadFile(filepath.Join(root, "internal", "test", "sim", "checker", "checker.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	invariants := regexp.MustCompile(`Invariant = "(S\d+)"`).FindAllSubmatch(checker, -1)
+	if len(invariants) < 14 {
+		t.Errorf("the checker names only %d invariants", len(invariants))
+	}
+
+	for _, invariant := range invariants {
+		if !strings.Contains(string(design), "\n| "+string(invariant[1])+" |") {
+			t.Errorf("DESIGN.md has no row for %s", invariant[1])
+		}
+	}
+}
