@@ -260,8 +260,8 @@ func (n Node) hasUUID(uuid string) bool {
 	return n.Machine != nil && strings.EqualFold(n.Machine.UUID, uuid) || n.Kube != nil && strings.EqualFold(n.Kube.SystemUUID, uuid)
 }
 
-// Snapshot is one observation of a whole cluster.
-type Snapshot struct {
+// Observation is what was seen of a whole cluster at one moment.
+type Observation struct {
 	// ID is the Talos cluster ID, or the UID of the namespace kube-system
 	// where discovery is off.
 	ID   string
@@ -287,7 +287,7 @@ type Snapshot struct {
 }
 
 // Node finds a node by name.
-func (s Snapshot) Node(name string) (Node, bool) {
+func (s Observation) Node(name string) (Node, bool) {
 	index := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == name })
 	if index < 0 {
 		return Node{}, false
@@ -297,23 +297,23 @@ func (s Snapshot) Node(name string) (Node, bool) {
 }
 
 // Managed are the nodes that are there: all but the gone ones.
-func (s Snapshot) Managed() []Node {
+func (s Observation) Managed() []Node {
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool { return n.Gone })
 }
 
 // ControlPlanes are the managed nodes that run etcd.
-func (s Snapshot) ControlPlanes() []Node {
+func (s Observation) ControlPlanes() []Node {
 	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != ControlPlane })
 }
 
 // Workers are the managed nodes that do not run etcd.
-func (s Snapshot) Workers() []Node {
+func (s Observation) Workers() []Node {
 	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != Worker })
 }
 
 // AlarmedNode is the name of the control plane whose member raised an alarm, as
 // [EtcdView.Alarms] spells it; empty where nobody knows the member.
-func (s Snapshot) AlarmedNode(alarm string) string {
+func (s Observation) AlarmedNode(alarm string) string {
 	for _, node := range s.ControlPlanes() {
 		if node.Etcd != nil && strings.HasSuffix(alarm, fmt.Sprintf(" %x", node.Etcd.Status.MemberID)) {
 			return node.Name
@@ -324,7 +324,7 @@ func (s Snapshot) AlarmedNode(alarm string) string {
 }
 
 // TalosVersions are the lowest and the highest Talos version that answered.
-func (s Snapshot) TalosVersions() (lowest, highest version.Version) {
+func (s Observation) TalosVersions() (lowest, highest version.Version) {
 	var seen []version.Version
 
 	for _, node := range s.Managed() {
@@ -338,7 +338,7 @@ func (s Snapshot) TalosVersions() (lowest, highest version.Version) {
 
 // KubernetesVersions are the lowest and the highest version of any component
 // seen on any node.
-func (s Snapshot) KubernetesVersions() (lowest, highest version.Version) {
+func (s Observation) KubernetesVersions() (lowest, highest version.Version) {
 	var seen []version.Version
 
 	for _, node := range s.Managed() {

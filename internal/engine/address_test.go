@@ -20,12 +20,12 @@ func TestMachinesAreReachedByTheirInnerAddress(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: planes, Workers: 2, ManyAddresses: true}}, func(r *rig) {
 				w := r.Worker("run-1")
 
-				snapshot, err := w.Engine.Observe(context.Background())
+				observed, err := w.Engine.Observe(context.Background())
 				if err != nil {
 					t.Fatal(err)
 				}
 
-				for _, node := range snapshot.Nodes {
+				for _, node := range observed.Nodes {
 					if want := r.State(node.Name).Address; node.Address != want || !node.Member || node.Machine == nil {
 						t.Errorf("%s is looked for at %s, want %s: %v", node.Name, node.Address, want, node.Unreachable)
 					}

@@ -407,15 +407,15 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 
 		intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
 
-		snapshot, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
+		observed, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 		})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		last, c.onlyControlPlane = nil, len(snapshot.ControlPlanes()) == 1
-		seen := guardInput{Snapshot: snapshot, step: c.step, run: c.run.engine.runID, policy: c.run.request.Policy, intruded: intruded}
+		last, c.onlyControlPlane = nil, len(observed.ControlPlanes()) == 1
+		seen := guardInput{Observation: observed, step: c.step, run: c.run.engine.runID, policy: c.run.request.Policy, intruded: intruded}
 
 		for _, guard := range c.run.engine.componentGuards {
 			last = append(last, guard.check(seen)...)

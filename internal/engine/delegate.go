@@ -43,50 +43,50 @@ const (
 // after the other, and blocks until every node is seen to be there, or returns a
 // [*Failure]. The snapshot is the last observation in either case. It changes
 // nothing but what the operator is asked for.
-func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Snapshot, error) {
+func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
 
 	request = delegated(request)
 
-	snapshot, err := e.observeRequested(ctx, request)
+	observed, err := e.observeRequested(ctx, request)
 	if err != nil {
-		return snapshot, err
+		return observed, err
 	}
 
-	made := plan.Make(snapshot, request.Target, request.Policy)
-	step, underway := e.underway(ctx, snapshot, made, request)
+	made := plan.Make(observed, request.Target, request.Policy)
+	step, underway := e.underway(ctx, observed, made, request)
 
 	// What the operator is at shows, and is no reason not to follow it.
 	found := permanent(made.Findings)
 	if !underway {
-		found = e.findDelegateProblems(ctx, snapshot, made, request)
+		found = e.findDelegateProblems(ctx, observed, made, request)
 	}
 
 	if ctx.Err() != nil {
-		return snapshot, acquireFailure(ctx, context.Cause(ctx))
+		return observed, acquireFailure(ctx, context.Cause(ctx))
 	}
 
-	e.outline(snapshot, made, found, request)
+	e.outline(observed, made, found, request)
 
 	if blocking := cluster.Blocking(found); len(blocking) > 0 {
-		return snapshot, refused(snapshot, request.Target, blocking)
+		return observed, refused(observed, request.Target, blocking)
 	}
 
 	idle := len(made.Steps) == 0 && !underway
-	if idle && !e.leaseLeft(ctx) && !e.operatorNeedsCleanup(ctx, snapshot) {
-		return snapshot, nil
+	if idle && !e.leaseLeft(ctx) && !e.operatorNeedsCleanup(ctx, observed) {
+		return observed, nil
 	}
 
 	held, err := e.acquire(ctx)
 	if idle && errors.Is(err, ErrLocked) {
-		return snapshot, nil
+		return observed, nil
 	}
 
 	if err != nil {
-		return snapshot, acquireFailure(ctx, err)
+		return observed, acquireFailure(ctx, err)
 	}
 
-	d := &delegation{run: e.newRun(held, request), snapshot: snapshot}
+	d := &delegation{run: e.newRun(held, request), snapshot: observed}
 	if underway {
 		d.underway = &step
 	}
@@ -112,7 +112,7 @@ func delegated(request Request) Request {
 type delegation struct {
 	run *run
 
-	snapshot cluster.Snapshot
+	snapshot cluster.Observation
 	// underway is what the operator was asked for by a run that was cut off, and is
 	// at work on; nil where there is no such thing.
 	underway *plan.Step
@@ -313,8 +313,8 @@ var halves = [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes}
 
 // findDelegateProblems are the findings of all checks; those that block are reasons not to
 // ask the operator for what the plan begins with.
-func (e *Engine) findDelegateProblems(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
-	found := e.findProblems(ctx, snapshot, made, request)
+func (e *Engine) findDelegateProblems(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) []cluster.Finding {
+	found := e.findProblems(ctx, observed, made, request)
 
 	// Nodes that a run of ours left in the middle of their upgrades are nothing that an
 	// operator could finish.
@@ -331,7 +331,7 @@ func (e *Engine) findDelegateProblems(ctx context.Context, snapshot cluster.Snap
 	}
 
 	if len(made.Steps) > 0 {
-		found = append(found, beyond(snapshot, made.Steps[0])...)
+		found = append(found, beyond(observed, made.Steps[0])...)
 	}
 
 	return found
@@ -339,10 +339,10 @@ func (e *Engine) findDelegateProblems(ctx context.Context, snapshot cluster.Snap
 
 // beyond are the nodes that run more than the leg leads to: an operator brings all
 // of them to the one version that it is asked for, back as well.
-func beyond(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
+func beyond(observed cluster.Observation, step plan.Step) []cluster.Finding {
 	var findings []cluster.Finding
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		running := version.Version{}
 
 		switch {
@@ -368,7 +368,7 @@ func beyond(snapshot cluster.Snapshot, step plan.Step) []cluster.Finding {
 
 // underway is what the operator is at work on, or about to be, where that is on the
 // way to the target. One that has failed has to be asked anew.
-func (e *Engine) underway(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) (plan.Step, bool) {
+func (e *Engine) underway(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) (plan.Step, bool) {
 	report, err := e.operator.Report(ctx)
 	if err != nil || report.Hold != "" || report.Deleting {
 		return plan.Step{}, false
@@ -380,7 +380,7 @@ func (e *Engine) underway(ctx context.Context, snapshot cluster.Snapshot, made p
 			continue
 		}
 
-		if _, reached := forgotten(snapshot, report, half); reached {
+		if _, reached := forgotten(observed, report, half); reached {
 			continue
 		}
 
@@ -667,27 +667,27 @@ func (l *operatorStage) observe(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 
-	snapshot, err := l.delegation.run.engine.Observe(ctx)
+	observed, err := l.delegation.run.engine.Observe(ctx)
 	if err != nil {
 		return false, permanentOnly(err)
 	}
 
-	l.observedAt, l.delegation.snapshot = now, snapshot
+	l.observedAt, l.delegation.snapshot = now, observed
 
-	if running := versionsIn(snapshot); running != l.running && snapshot.KubernetesError == nil {
+	if running := versionsIn(observed); running != l.running && observed.KubernetesError == nil {
 		l.running, l.changed, l.acknowledged = running, l.delegation.run.engine.clock.Now(), l.acknowledged || l.running != ""
 	}
 
-	l.problem = l.remaining(snapshot)
+	l.problem = l.remaining(observed)
 
 	return l.problem == "" && !l.report.Of(l.product).Status.Busy(), nil
 }
 
 // versionsIn are what the nodes run and since which boot, for comparison.
-func versionsIn(snapshot cluster.Snapshot) string {
+func versionsIn(observed cluster.Observation) string {
 	var text strings.Builder
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		text.WriteString(node.Name)
 
 		if node.Machine != nil {
@@ -739,9 +739,9 @@ func (l *operatorStage) hopeless() error {
 // remaining is what shows that the cluster is not where the leg leads to, by our own
 // observation alone; empty where it is. Cordons that stood before are nobody's
 // fault.
-func (l *operatorStage) remaining(snapshot cluster.Snapshot) string {
-	if snapshot.KubernetesError != nil {
-		return fmt.Sprintf("the Kubernetes API does not answer: %v", snapshot.KubernetesError)
+func (l *operatorStage) remaining(observed cluster.Observation) string {
+	if observed.KubernetesError != nil {
+		return fmt.Sprintf("the Kubernetes API does not answer: %v", observed.KubernetesError)
 	}
 
 	target := cluster.Target{Talos: l.step.To}
@@ -749,7 +749,7 @@ func (l *operatorStage) remaining(snapshot cluster.Snapshot) string {
 		target = cluster.Target{Kubernetes: l.step.To}
 	}
 
-	made := plan.Make(snapshot, target, l.delegation.run.request.Policy)
+	made := plan.Make(observed, target, l.delegation.run.request.Policy)
 	missing := slices.Clone(made.Elsewhere)
 
 	for index := range made.Steps {
@@ -762,8 +762,8 @@ func (l *operatorStage) remaining(snapshot cluster.Snapshot) string {
 		return fmt.Sprintf("not at %s: %s", goalOf(l.step), strings.Join(missing, ", "))
 	}
 
-	for _, node := range snapshot.Managed() {
-		if wrong := ailment(snapshot, node); wrong != "" {
+	for _, node := range observed.Managed() {
+		if wrong := ailment(observed, node); wrong != "" {
 			return node.Name + ": " + wrong
 		}
 
@@ -869,17 +869,17 @@ func (l *operatorStage) remedy(err error) string {
 
 // forgotten is what the operator is asked for in a half although every node runs
 // it, and it is not at work: it, or a run that died, forgot to take it back.
-func forgotten(snapshot cluster.Snapshot, report cluster.OperatorReport, half cluster.Half) (version.Version, bool) {
+func forgotten(observed cluster.Observation, report cluster.OperatorReport, half cluster.Half) (version.Version, bool) {
 	said := report.Of(half)
 
 	to, err := version.Parse(said.Target)
-	if said.Target == "" || err != nil || said.Status.Busy() || snapshot.KubernetesError != nil {
+	if said.Target == "" || err != nil || said.Status.Busy() || observed.KubernetesError != nil {
 		return version.Version{}, false
 	}
 
-	lowest, highest := snapshot.TalosVersions()
+	lowest, highest := observed.TalosVersions()
 	if half == cluster.HalfKubernetes {
-		lowest, highest = snapshot.KubernetesVersions()
+		lowest, highest = observed.KubernetesVersions()
 	}
 
 	return to, lowest.Equal(to) && highest.Equal(to)
@@ -887,14 +887,14 @@ func forgotten(snapshot cluster.Snapshot, report cluster.OperatorReport, half cl
 
 // operatorNeedsCleanup tells whether a run that died left something on the object of a
 // cluster in which nothing is to be done.
-func (e *Engine) operatorNeedsCleanup(ctx context.Context, snapshot cluster.Snapshot) bool {
+func (e *Engine) operatorNeedsCleanup(ctx context.Context, observed cluster.Observation) bool {
 	report, err := e.operator.Report(ctx)
 	if err != nil {
 		return false
 	}
 
 	for _, half := range halves {
-		if _, left := forgotten(snapshot, report, half); left {
+		if _, left := forgotten(observed, report, half); left {
 			return true
 		}
 	}

@@ -84,12 +84,12 @@ func TestRemovedWorkerInDiscoveryStopsNobody(t *testing.T) {
 func (r *rig) look(w *worker, name string) cluster.Node {
 	r.T.Helper()
 
-	snapshot, err := w.Engine.Observe(context.Background())
+	observed, err := w.Engine.Observe(context.Background())
 	if err != nil {
 		r.T.Fatal(err)
 	}
 
-	node, found := snapshot.Node(name)
+	node, found := observed.Node(name)
 	if !found {
 		r.T.Fatalf("%s is not seen at all", name)
 	}
@@ -182,8 +182,8 @@ func TestWorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
 
 		time.Sleep(31 * time.Minute)
 
-		snapshot, err := r.Worker("run-4").Engine.Observe(context.Background())
-		if _, found := snapshot.Node("worker-0"); err != nil || found {
+		observed, err := r.Worker("run-4").Engine.Observe(context.Background())
+		if _, found := observed.Node("worker-0"); err != nil || found {
 			t.Errorf("half an hour later it is still listed (%v)", err)
 		}
 	})

@@ -36,18 +36,18 @@ func snapshotFor(journal cluster.Journal, target cluster.Target) *cluster.EtcdSn
 
 // observedSnapshotFor is the snapshot that the journal, as it was observed, remembers for
 // the target.
-func observedSnapshotFor(snapshot cluster.Snapshot, target cluster.Target) *cluster.EtcdSnapshot {
-	if snapshot.Journal == nil {
+func observedSnapshotFor(observed cluster.Observation, target cluster.Target) *cluster.EtcdSnapshot {
+	if observed.Journal == nil {
 		return nil
 	}
 
-	return snapshotFor(*snapshot.Journal, target)
+	return snapshotFor(*observed.Journal, target)
 }
 
 // snapshotLeft tells whether the journal offers a snapshot of a roll that has come
 // to its end in another way than by a run of ours.
-func snapshotLeft(snapshot cluster.Snapshot) bool {
-	return snapshot.Journal != nil && snapshot.Journal.Snapshot != nil && !snapshot.Journal.Snapshot.Closed
+func snapshotLeft(observed cluster.Observation) bool {
+	return observed.Journal != nil && observed.Journal.Snapshot != nil && !observed.Journal.Snapshot.Closed
 }
 
 // backUp saves a snapshot of etcd before anything is touched. For each target
@@ -183,8 +183,8 @@ func (s *rollout) snapshotFrom(ctx context.Context, source cluster.Node) (cluste
 // members are the control planes that can be asked for a snapshot, those that do
 // not lead first: a leader has enough to do. Of the rest the most advanced comes
 // first.
-func members(snapshot cluster.Snapshot) []cluster.Node {
-	found := slices.DeleteFunc(snapshot.ControlPlanes(), func(n cluster.Node) bool { return n.Etcd == nil || n.Machine == nil || n.Etcd.Status.Learner })
+func members(observed cluster.Observation) []cluster.Node {
+	found := slices.DeleteFunc(observed.ControlPlanes(), func(n cluster.Node) bool { return n.Etcd == nil || n.Machine == nil || n.Etcd.Status.Learner })
 
 	slices.SortStableFunc(found, func(a, b cluster.Node) int {
 		return cmp.Or(cmp.Compare(leads(a), leads(b)), cmp.Compare(b.Etcd.Status.Applied, a.Etcd.Status.Applied))

@@ -31,7 +31,7 @@ func (e *Engine) HoldUpGuards(meanwhile func()) {
 
 // Asked is a situation, as guards are asked about it.
 type Asked struct {
-	Snapshot cluster.Snapshot
+	Snapshot cluster.Observation
 	Step     plan.Step
 	Run      string
 	Share    cluster.Share
@@ -46,7 +46,7 @@ func Judge(asked Asked) []cluster.Finding {
 
 	for _, guard := range defaultGuards() {
 		findings = append(findings, guard.check(guardInput{
-			Snapshot: asked.Snapshot, step: asked.Step, run: asked.Run, policy: asked.Policy, share: asked.Share, others: asked.Others,
+			Observation: asked.Snapshot, step: asked.Step, run: asked.Run, policy: asked.Policy, share: asked.Share, others: asked.Others,
 		})...)
 	}
 

@@ -195,14 +195,14 @@ func undisturbed(failure *Failure) *Failure {
 }
 
 // refused is the failure of checks before a run, with what an earlier run left.
-func refused(snapshot cluster.Snapshot, target cluster.Target, findings []cluster.Finding) *Failure {
+func refused(observed cluster.Observation, target cluster.Target, findings []cluster.Finding) *Failure {
 	failure := blocked(target, findings)
 
-	if snapshot.Journal == nil {
+	if observed.Journal == nil {
 		return failure
 	}
 
-	nodes := unfinishedIn(*snapshot.Journal, "", &snapshot)
+	nodes := unfinishedIn(*observed.Journal, "", &observed)
 	if len(nodes) > 0 {
 		failure.State += " " + unfinishedText(nodes)
 	}

@@ -16,7 +16,7 @@ import (
 // guardInput is what a guard judges: an observation, and the step that would
 // disturb a node.
 type guardInput struct {
-	cluster.Snapshot
+	cluster.Observation
 
 	step plan.Step
 	// run is the name under which cordons of this run are marked.
@@ -175,7 +175,7 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 
 	steps := u.run.coordinator.generation()
 
-	snapshot, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
+	observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
 		moved := !u.mayHaveInstalled && (slices.Contains(u.run.request.Policy.Canary, node.Name) || u.run.soak.watches(node.Name))
 
 		return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
@@ -184,13 +184,13 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 		return nil, err
 	}
 
-	seen.Snapshot, seen.others = snapshot, u.run.coordinator.others(u.step.Node)
+	seen.Observation, seen.others = observed, u.run.coordinator.others(u.step.Node)
 
 	if !u.mayHaveInstalled {
 		seen.unsettled = u.run.soak.unsettled(seen, u.run.engine.clock.Now(), u.touched(cordoning))
 	}
 
-	node, found := snapshot.Node(u.step.Node)
+	node, found := observed.Node(u.step.Node)
 	if found && !u.mayHaveInstalled {
 		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
 	}
@@ -204,7 +204,7 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 	}
 
 	if found && node.Machine != nil {
-		u.observed, u.observedAt, u.steps = *node.Machine, snapshot.Taken, steps
+		u.observed, u.observedAt, u.steps = *node.Machine, observed.Taken, steps
 		u.wasCordoned = node.Kube != nil && node.Kube.Unschedulable
 		u.member, u.well = "", isWell(node)
 
@@ -416,15 +416,15 @@ func guardBudget(s guardInput) []cluster.Finding {
 
 	findings := newFinding(checkBudget, away[0],
 		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.share, len(workers), most, strings.Join(away, ", ")),
-		budgetRemedy(s.Snapshot), nil)
+		budgetRemedy(s.Observation), nil)
 	findings[0].Attribute = attributeBudget
 
 	return findings
 }
 
 // budgetRemedy is what to do about a budget that is spent.
-func budgetRemedy(snapshot cluster.Snapshot) string {
-	if !plan.SparesOne(snapshot) {
+func budgetRemedy(observed cluster.Observation) string {
+	if !plan.SparesOne(observed) {
 		return "Bring them back (kubectl uncordon, kubectl describe node)."
 	}
 
@@ -613,7 +613,7 @@ func guardExternal(s guardInput) []cluster.Finding {
 	for _, node := range s.Managed() {
 		_, busy := s.others[node.Name]
 		held := node.Role == cluster.Worker && s.policy.Holds(node.Name)
-		if busy || held || node.Name == s.step.Node || unfinished(s.Snapshot, node) {
+		if busy || held || node.Name == s.step.Node || unfinished(s.Observation, node) {
 			continue
 		}
 
@@ -628,12 +628,12 @@ func guardExternal(s guardInput) []cluster.Finding {
 
 // unfinished tells whether an earlier run, or another upgrade of this one, left the
 // node in the middle of its upgrade.
-func unfinished(snapshot cluster.Snapshot, node cluster.Node) bool {
-	if snapshot.Journal == nil {
+func unfinished(observed cluster.Observation, node cluster.Node) bool {
+	if observed.Journal == nil {
 		return false
 	}
 
-	_, entry, found := snapshot.Journal.Of(node)
+	_, entry, found := observed.Journal.Of(node)
 
 	return found && entry.Open()
 }
@@ -685,11 +685,11 @@ const (
 
 // etcdFindings are what keeps etcd from counting as healthy, alarms aside,
 // whichever node is about to be disturbed.
-func etcdFindings(snapshot cluster.Snapshot) []cluster.Finding {
+func etcdFindings(observed cluster.Observation) []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, check := range []func(guardInput) []cluster.Finding{guardMembers, guardQuorum, guardLag} {
-		findings = append(findings, check(guardInput{Snapshot: snapshot})...)
+		findings = append(findings, check(guardInput{Observation: observed})...)
 	}
 
 	return findings

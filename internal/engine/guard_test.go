@@ -19,11 +19,11 @@ import (
 
 // healthy is a snapshot of three control planes and as many workers, with which
 // nothing is wrong.
-func healthy(workers int) cluster.Snapshot {
+func healthy(workers int) cluster.Observation {
 	const members = 3
 
 	var (
-		snapshot cluster.Snapshot
+		observed cluster.Observation
 		view     cluster.EtcdView
 	)
 
@@ -32,12 +32,12 @@ func healthy(workers int) cluster.Snapshot {
 	}
 
 	add := func(name string, role cluster.Role) *cluster.Node {
-		snapshot.Nodes = append(snapshot.Nodes, cluster.Node{
+		observed.Nodes = append(observed.Nodes, cluster.Node{
 			Name: name, Role: role, Kube: &cluster.KubeNode{Name: name, Ready: true},
 			Machine: &cluster.Machine{Role: role, Talos: version.MustParse(fromLifecycle), Stage: cluster.StageRunning, Ready: true, BootID: "boot-of-" + name},
 		})
 
-		return &snapshot.Nodes[len(snapshot.Nodes)-1]
+		return &observed.Nodes[len(observed.Nodes)-1]
 	}
 
 	for index := range workers {
@@ -55,14 +55,14 @@ func healthy(workers int) cluster.Snapshot {
 		}
 	}
 
-	return snapshot
+	return observed
 }
 
 // at is the place of a node in a snapshot.
-func at(snapshot cluster.Snapshot, name string) *cluster.Node {
-	index := slices.IndexFunc(snapshot.Nodes, func(n cluster.Node) bool { return n.Name == name })
+func at(observed cluster.Observation, name string) *cluster.Node {
+	index := slices.IndexFunc(observed.Nodes, func(n cluster.Node) bool { return n.Name == name })
 
-	return &snapshot.Nodes[index]
+	return &observed.Nodes[index]
 }
 
 // TestEveryGuardSaysWhatToDo breaks one thing after the other and wants the
@@ -75,54 +75,54 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 	for name, given := range map[string]struct {
 		step  string
 		check string
-		harm  func(*cluster.Snapshot)
+		harm  func(*cluster.Observation)
 	}{
-		"Kubernetes away":      {"worker-0", "kubernetes-api", func(s *cluster.Snapshot) { s.KubernetesError = away }},
-		"node left":            {"worker-9", "talos-api", func(*cluster.Snapshot) {}},
-		"node going down":      {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Stage = cluster.StageRebooting }},
-		"node silent":          {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine, at(*s, "worker-0").Unreachable = nil, away }},
-		"control plane silent": {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine, at(*s, "cp-2").Unreachable = nil, away }},
-		"credentials refused": {"worker-0", "talos-api", func(s *cluster.Snapshot) {
+		"Kubernetes away":      {"worker-0", "kubernetes-api", func(s *cluster.Observation) { s.KubernetesError = away }},
+		"node left":            {"worker-9", "talos-api", func(*cluster.Observation) {}},
+		"node going down":      {"worker-0", "talos-api", func(s *cluster.Observation) { at(*s, "worker-0").Machine.Stage = cluster.StageRebooting }},
+		"node silent":          {"worker-0", "talos-api", func(s *cluster.Observation) { at(*s, "worker-0").Machine, at(*s, "worker-0").Unreachable = nil, away }},
+		"control plane silent": {"worker-0", "talos-api", func(s *cluster.Observation) { at(*s, "cp-2").Machine, at(*s, "cp-2").Unreachable = nil, away }},
+		"credentials refused": {"worker-0", "talos-api", func(s *cluster.Observation) {
 			at(*s, "cp-2").Machine, at(*s, "cp-2").Unreachable = nil, fmt.Errorf("%w: the client certificate expired", cluster.ErrCredentials)
 		}},
-		"control plane booting":   {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "cp-2").Machine.Ready = false }},
-		"control plane not ready": {"cp-0", "nodes-ready", func(s *cluster.Snapshot) { at(*s, "cp-2").Kube.Ready = false }},
-		"boot unknown":            {"worker-0", "talos-api", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.BootID = "" }},
-		"etcd silent":             {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd = nil }},
-		"member missing":          {"worker-0", "etcd-members", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Members = nil }},
-		"member not started": {"worker-0", "etcd-members", func(s *cluster.Snapshot) {
+		"control plane booting":   {"worker-0", "talos-api", func(s *cluster.Observation) { at(*s, "cp-2").Machine.Ready = false }},
+		"control plane not ready": {"cp-0", "nodes-ready", func(s *cluster.Observation) { at(*s, "cp-2").Kube.Ready = false }},
+		"boot unknown":            {"worker-0", "talos-api", func(s *cluster.Observation) { at(*s, "worker-0").Machine.BootID = "" }},
+		"etcd silent":             {"worker-0", "etcd-members", func(s *cluster.Observation) { at(*s, "cp-1").Etcd = nil }},
+		"member missing":          {"worker-0", "etcd-members", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Members = nil }},
+		"member not started": {"worker-0", "etcd-members", func(s *cluster.Observation) {
 			etcd := at(*s, "cp-1").Etcd
 			etcd.Members = slices.Clone(etcd.Members)
 			etcd.Members[2].Name = ""
 		}},
-		"learner": {"worker-0", "etcd-members", func(s *cluster.Snapshot) {
+		"learner": {"worker-0", "etcd-members", func(s *cluster.Observation) {
 			etcd := at(*s, "cp-1").Etcd
 			etcd.Members = slices.Clone(etcd.Members)
 			etcd.Members[2].Learner = true
 		}},
-		"mute learner": {"cp-0", "etcd-members", func(s *cluster.Snapshot) {
+		"mute learner": {"cp-0", "etcd-members", func(s *cluster.Observation) {
 			etcd := at(*s, "cp-1").Etcd
 			etcd.Members, etcd.Status.Learner = nil, true
 		}},
-		"no leader":    {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Leader = 0 }},
-		"two leaders":  {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Leader = 2 }},
-		"member ill":   {"worker-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
-		"quorum lost":  {"cp-0", "etcd-quorum", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
-		"alarm":        {"worker-0", "etcd-alarms", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Alarms = []string{"NOSPACE"} }},
-		"lag":          {"worker-0", "etcd-raft-lag", func(s *cluster.Snapshot) { at(*s, "cp-1").Etcd.Status.Applied = 12 }},
-		"budget spent": {"worker-0", "nodes-ready", func(s *cluster.Snapshot) { at(*s, "worker-1").Kube.Ready = false }},
-		"pod away":     {"cp-0", "control-plane-components", func(s *cluster.Snapshot) { delete(at(*s, "cp-1").Pods, cluster.APIServer) }},
-		"pod failing": {"cp-0", "control-plane-components", func(s *cluster.Snapshot) {
+		"no leader":    {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Leader = 0 }},
+		"two leaders":  {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Leader = 2 }},
+		"member ill":   {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
+		"quorum lost":  {"cp-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
+		"alarm":        {"worker-0", "etcd-alarms", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Alarms = []string{"NOSPACE"} }},
+		"lag":          {"worker-0", "etcd-raft-lag", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Applied = 12 }},
+		"budget spent": {"worker-0", "nodes-ready", func(s *cluster.Observation) { at(*s, "worker-1").Kube.Ready = false }},
+		"pod away":     {"cp-0", "control-plane-components", func(s *cluster.Observation) { delete(at(*s, "cp-1").Pods, cluster.APIServer) }},
+		"pod failing": {"cp-0", "control-plane-components", func(s *cluster.Observation) {
 			at(*s, "cp-1").Pods[cluster.Scheduler] = cluster.ComponentPod{Trouble: "Error"}
 		}},
-		"upgraded":    {"worker-0", "external-changes", func(s *cluster.Snapshot) { at(*s, "worker-1").Machine.Stage = cluster.StageUpgrading }},
-		"cordoned":    {"worker-0", "external-changes", func(s *cluster.Snapshot) { at(*s, "cp-1").Kube.CordonedByTalos = true }},
-		"unconfirmed": {"worker-0", "pending-install", func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.UpgradePending = true }},
+		"upgraded":    {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "worker-1").Machine.Stage = cluster.StageUpgrading }},
+		"cordoned":    {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "cp-1").Kube.CordonedByTalos = true }},
+		"unconfirmed": {"worker-0", "pending-install", func(s *cluster.Observation) { at(*s, "worker-0").Machine.UpgradePending = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			snapshot := healthy(3)
+			observed := healthy(3)
 			step := plan.Step{Node: given.step, Role: cluster.Worker}
 
 			if given.step[:2] == "cp" {
@@ -130,14 +130,14 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 			}
 
 			if given.step != "worker-9" {
-				if findings := engine.Judge(engine.Asked{Snapshot: snapshot, Step: step, Share: cluster.OneAtATime()}); len(findings) != 0 {
+				if findings := engine.Judge(engine.Asked{Snapshot: observed, Step: step, Share: cluster.OneAtATime()}); len(findings) != 0 {
 					t.Fatalf("something is wrong with a healthy cluster: %+v", findings)
 				}
 			}
 
-			given.harm(&snapshot)
+			given.harm(&observed)
 
-			findings := engine.Judge(engine.Asked{Snapshot: snapshot, Step: step, Share: cluster.OneAtATime()})
+			findings := engine.Judge(engine.Asked{Snapshot: observed, Step: step, Share: cluster.OneAtATime()})
 			if !slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check == given.check }) {
 				t.Errorf("nothing of %s: %+v", given.check, findings)
 			}
@@ -184,9 +184,9 @@ func TestBudgetCountsOtherTurnsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			snapshot := healthy(4)
+			observed := healthy(4)
 			for _, node := range slices.Sorted(maps.Keys(given.nodes)) {
-				given.nodes[node](at(snapshot, node))
+				given.nodes[node](at(observed, node))
 			}
 
 			share, err := cluster.ParseShare(given.share)
@@ -195,7 +195,7 @@ func TestBudgetCountsOtherTurnsOnce(t *testing.T) {
 			}
 
 			findings := engine.Judge(engine.Asked{
-				Snapshot: snapshot, Step: plan.Step{Node: "worker-0", Role: cluster.Worker}, Run: "run-1", Share: share, Others: given.others,
+				Snapshot: observed, Step: plan.Step{Node: "worker-0", Role: cluster.Worker}, Run: "run-1", Share: share, Others: given.others,
 			})
 			if safe := len(findings) == 0; safe != given.safe {
 				t.Errorf("safe is %t, want %t: %+v", safe, given.safe, findings)
@@ -213,7 +213,7 @@ func TestCanaryThatIsNotDoneAndInServiceHoldsUpEverybodyElse(t *testing.T) {
 	next := other
 	next.To = version.MustParse("1.14.2")
 
-	moved := func(s cluster.Snapshot) *cluster.Node {
+	moved := func(s cluster.Observation) *cluster.Node {
 		canary := at(s, "worker-0")
 		canary.Machine.Talos = version.MustParse(toLifecycle)
 
@@ -223,30 +223,30 @@ func TestCanaryThatIsNotDoneAndInServiceHoldsUpEverybodyElse(t *testing.T) {
 	for name, given := range map[string]struct {
 		step plan.Step
 		hold bool
-		harm func(*cluster.Snapshot)
+		harm func(*cluster.Observation)
 		says string
 	}{
-		"in service": {step: other, harm: func(s *cluster.Snapshot) { moved(*s) }},
-		"not Ready":  {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Kube.Ready = false }, says: "runs Talos 1.13.4 and is not Ready"},
-		"cordoned":   {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Kube.Unschedulable = true }, says: "and is cordoned"},
-		"gone":       {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Gone = true }, says: "registered but gone"},
-		"silent": {step: other, harm: func(s *cluster.Snapshot) {
+		"in service": {step: other, harm: func(s *cluster.Observation) { moved(*s) }},
+		"not Ready":  {step: other, harm: func(s *cluster.Observation) { moved(*s).Kube.Ready = false }, says: "runs Talos 1.13.4 and is not Ready"},
+		"cordoned":   {step: other, harm: func(s *cluster.Observation) { moved(*s).Kube.Unschedulable = true }, says: "and is cordoned"},
+		"gone":       {step: other, harm: func(s *cluster.Observation) { moved(*s).Gone = true }, says: "registered but gone"},
+		"silent": {step: other, harm: func(s *cluster.Observation) {
 			moved(*s).Machine, at(*s, "worker-0").Unreachable = nil, errors.New("connection refused")
 		}, says: "Talos API of this canary does not answer"},
-		"not in Kubernetes":          {step: other, harm: func(s *cluster.Snapshot) { moved(*s).Kube = nil }, says: "has no Node object"},
-		"changed since":              {step: other, harm: func(*cluster.Snapshot) {}, says: "this canary runs Talos 1.13.2, and the other nodes move to 1.13.4 only behind it"},
-		"of the release line":        {step: next, harm: func(s *cluster.Snapshot) { at(*s, "worker-0").Machine.Talos = version.MustParse("1.14.0") }},
-		"not of the release line":    {step: next, harm: func(s *cluster.Snapshot) { moved(*s) }, says: "move to 1.14.2 only behind it"},
-		"held":                       {step: other, hold: true, harm: func(s *cluster.Snapshot) { moved(*s).Kube.Ready = false }},
-		"left the cluster":           {step: other, harm: func(s *cluster.Snapshot) { s.Nodes = s.Nodes[1:] }},
-		"the step is its own":        {step: plan.Step{Node: "worker-0", Role: cluster.Worker, Canary: true}, harm: func(s *cluster.Snapshot) { at(*s, "worker-0").Kube.Unschedulable = true }},
-		"Kubernetes does not answer": {step: other, harm: func(s *cluster.Snapshot) { s.KubernetesError = errors.New("away") }},
+		"not in Kubernetes":          {step: other, harm: func(s *cluster.Observation) { moved(*s).Kube = nil }, says: "has no Node object"},
+		"changed since":              {step: other, harm: func(*cluster.Observation) {}, says: "this canary runs Talos 1.13.2, and the other nodes move to 1.13.4 only behind it"},
+		"of the release line":        {step: next, harm: func(s *cluster.Observation) { at(*s, "worker-0").Machine.Talos = version.MustParse("1.14.0") }},
+		"not of the release line":    {step: next, harm: func(s *cluster.Observation) { moved(*s) }, says: "move to 1.14.2 only behind it"},
+		"held":                       {step: other, hold: true, harm: func(s *cluster.Observation) { moved(*s).Kube.Ready = false }},
+		"left the cluster":           {step: other, harm: func(s *cluster.Observation) { s.Nodes = s.Nodes[1:] }},
+		"the step is its own":        {step: plan.Step{Node: "worker-0", Role: cluster.Worker, Canary: true}, harm: func(s *cluster.Observation) { at(*s, "worker-0").Kube.Unschedulable = true }},
+		"Kubernetes does not answer": {step: other, harm: func(s *cluster.Observation) { s.KubernetesError = errors.New("away") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			snapshot := healthy(4)
-			given.harm(&snapshot)
+			observed := healthy(4)
+			given.harm(&observed)
 
 			policy := cluster.Policy{Canary: []string{"worker-0"}, Hold: map[string]bool{"worker-0": given.hold}}
 
@@ -255,7 +255,7 @@ func TestCanaryThatIsNotDoneAndInServiceHoldsUpEverybodyElse(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			findings := engine.Judge(engine.Asked{Snapshot: snapshot, Step: given.step, Share: share, Policy: policy})
+			findings := engine.Judge(engine.Asked{Snapshot: observed, Step: given.step, Share: share, Policy: policy})
 			findings = slices.DeleteFunc(findings, func(f cluster.Finding) bool { return f.Check != cluster.CheckCanary })
 			wording.NoteFindings(t, findings)
 

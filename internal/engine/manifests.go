@@ -109,14 +109,14 @@ func (r *run) applyManifests(ctx context.Context) error {
 			return false, seen, err
 		}
 
-		snapshot, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
+		observed, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		renderer, options, seen := r.renders(snapshot)
+		renderer, options, seen := r.renders(observed)
 		if seen == "" && options.Prune {
-			seen = unasked(snapshot)
+			seen = unasked(observed)
 		}
 
 		if seen != "" {
@@ -168,20 +168,20 @@ func (i *incompleteError) Unwrap() []error { return []error{i.error, i.missing} 
 
 // renders is the control plane whose manifests are applied, and how. Held ones
 // may render what is old.
-func (r *run) renders(snapshot cluster.Snapshot) (cluster.Node, cluster.ManifestOptions, string) {
+func (r *run) renders(observed cluster.Observation) (cluster.Node, cluster.ManifestOptions, string) {
 	policy := r.request.Policy.Kubernetes.Manifests
 
 	// What the oldest Talos of the cluster does decides, as it does for talosctl.
-	lowest, _ := snapshot.TalosVersions()
+	lowest, _ := observed.TalosVersions()
 	options := cluster.ManifestOptions{ServerSide: lowest.AtLeast(1, 13), Prune: policy.Prune, Force: policy.Force}
 
-	if snapshot.KubernetesError != nil {
-		return cluster.Node{}, options, "the Kubernetes API does not answer: " + snapshot.KubernetesError.Error()
+	if observed.KubernetesError != nil {
+		return cluster.Node{}, options, "the Kubernetes API does not answer: " + observed.KubernetesError.Error()
 	}
 
 	var chosen *cluster.Node
 
-	for _, node := range snapshot.ControlPlanes() {
+	for _, node := range observed.ControlPlanes() {
 		if node.Machine == nil {
 			continue
 		}
@@ -209,8 +209,8 @@ func (r *run) renders(snapshot cluster.Snapshot) (cluster.Node, cluster.Manifest
 
 // unasked says which control plane does not answer: what it alone renders must
 // not be pruned.
-func unasked(snapshot cluster.Snapshot) string {
-	for _, node := range snapshot.ControlPlanes() {
+func unasked(observed cluster.Observation) string {
+	for _, node := range observed.ControlPlanes() {
 		if node.Machine == nil {
 			return fmt.Sprintf("%s does not answer, and what it alone renders must not be pruned", node.Name)
 		}
@@ -314,12 +314,12 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 
 // notRolledOut is what is not rolled out yet, empty when everything is.
 func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
-	snapshot, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
+	observed, err := r.engine.observe(ctx, func(cluster.Node) bool { return true })
 	if err != nil {
 		return err.Error(), false, permanentOnly(err)
 	}
 
-	renderer, _, missing := r.renders(snapshot)
+	renderer, _, missing := r.renders(observed)
 	if missing != "" {
 		return missing, false, nil
 	}
@@ -329,18 +329,18 @@ func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, an
 		return err.Error(), false, permanentOnly(err)
 	}
 
-	unready = append(unready, r.oldProxies(snapshot, step)...)
-	if away := notReady(snapshot); len(unready) > 0 && len(away) > 0 {
+	unready = append(unready, r.oldProxies(observed, step)...)
+	if away := notReady(observed); len(unready) > 0 && len(away) > 0 {
 		unready = append(unready, "a rollout that replaces one pod at a time waits for nodes that are not Ready: "+strings.Join(away, ", "))
 	}
 
 	return strings.Join(unready, "; "), true, nil
 }
 
-func notReady(snapshot cluster.Snapshot) []string {
+func notReady(observed cluster.Observation) []string {
 	var away []string
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		if node.Kube != nil && !node.Kube.Ready {
 			away = append(away, node.Name)
 		}
@@ -352,10 +352,10 @@ func notReady(snapshot cluster.Snapshot) []string {
 // oldProxies are the nodes on which kube-proxy does not run what the hop leads
 // to. Where Talos alone was moved that is none. Of nodes that are not there, or
 // to be left alone, nothing is expected.
-func (r *run) oldProxies(snapshot cluster.Snapshot, step plan.Step) []string {
+func (r *run) oldProxies(observed cluster.Observation, step plan.Step) []string {
 	var old []string
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		running, known := node.Versions[cluster.Proxy]
 		if !known || !running.Less(step.To) || step.From.Equal(step.To) {
 			continue

@@ -1259,12 +1259,12 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 	u.emitStep(cluster.StepEtcd, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, "etcd to be healthy with "+u.step.Node, func(ctx context.Context) (bool, string, error) {
-		snapshot, err := u.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
+		observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		if findings := etcdFindings(snapshot); len(findings) > 0 {
+		if findings := etcdFindings(observed); len(findings) > 0 {
 			return false, findings[0].String(), fatal(findings)
 		}
 

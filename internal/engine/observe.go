@@ -22,52 +22,52 @@ import (
 // Observe looks at the whole cluster and changes nothing. What did not answer
 // is said in the snapshot; the error is for a cluster of which nothing can be
 // said at all.
-func (e *Engine) Observe(ctx context.Context) (cluster.Snapshot, error) {
+func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
 	return e.observe(ctx, func(cluster.Node) bool { return true })
 }
 
 // observe looks at the cluster, and asks Talos about the nodes that the scope
 // contains.
-func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cluster.Snapshot, error) {
+func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cluster.Observation, error) {
 	facts := e.gather(ctx)
 	if err := ctx.Err(); err != nil {
-		return cluster.Snapshot{}, context.Cause(ctx)
+		return cluster.Observation{}, context.Cause(ctx)
 	}
 
-	snapshot := cluster.Snapshot{
+	observed := cluster.Observation{
 		ID: facts.id, Name: e.name, Roles: e.talos.Roles(),
 		KubernetesError: facts.kubeErr, DiscoveryError: facts.membersErr, JournalError: facts.journalErr,
 	}
 
 	if facts.membersErr != nil && facts.kubeErr != nil {
-		return snapshot, fmt.Errorf("neither discovery nor Kubernetes could list the nodes: %w", errors.Join(facts.membersErr, facts.kubeErr))
+		return observed, fmt.Errorf("neither discovery nor Kubernetes could list the nodes: %w", errors.Join(facts.membersErr, facts.kubeErr))
 	}
 
-	snapshot.Nodes, snapshot.Foreign = inventory(facts.members, facts.nodes, e.clock.Now())
-	keepUnfinished(snapshot.Nodes, facts.journal.Keyed(snapshot.Nodes))
-	addVersions(snapshot.Nodes, facts.pods)
-	e.askMachines(ctx, snapshot.Nodes, func(node cluster.Node) bool {
+	observed.Nodes, observed.Foreign = inventory(facts.members, facts.nodes, e.clock.Now())
+	keepUnfinished(observed.Nodes, facts.journal.Keyed(observed.Nodes))
+	addVersions(observed.Nodes, facts.pods)
+	e.askMachines(ctx, observed.Nodes, func(node cluster.Node) bool {
 		return scope(node) || facts.kubeErr == nil && e.presence.doubts(node)
 	})
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
-		e.presence.judge(snapshot.Nodes, facts.journal)
+		e.presence.judge(observed.Nodes, facts.journal)
 	}
 
 	if err := ctx.Err(); err != nil {
-		return snapshot, context.Cause(ctx)
+		return observed, context.Cause(ctx)
 	}
 
-	sortNodes(snapshot.Nodes)
+	sortNodes(observed.Nodes)
 
 	if facts.journalErr == nil && facts.kubeErr == nil {
-		journal := facts.journal.Keyed(snapshot.Nodes)
-		snapshot.Journal = &journal
+		journal := facts.journal.Keyed(observed.Nodes)
+		observed.Journal = &journal
 	}
 
-	snapshot.Taken = e.clock.Now()
+	observed.Taken = e.clock.Now()
 
-	return snapshot, nil
+	return observed, nil
 }
 
 // clusterFacts are the answers that concern the cluster as a whole.

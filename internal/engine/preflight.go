@@ -48,8 +48,8 @@ type Examination struct {
 
 // Preflight makes all checks of a plan at once, within a bounded time, and
 // changes nothing. What the plan itself found is a part of the result.
-func (e *Engine) Preflight(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request, depth Depth) Examination {
-	p := &preflight{engine: e, snapshot: snapshot, made: made, request: request}
+func (e *Engine) Preflight(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request, depth Depth) Examination {
+	p := &preflight{engine: e, snapshot: observed, made: made, request: request}
 
 	probes := append(p.probes(depth), p.moments()...)
 
@@ -60,7 +60,7 @@ func (e *Engine) Preflight(ctx context.Context, snapshot cluster.Snapshot, made 
 type preflight struct {
 	engine *Engine
 
-	snapshot cluster.Snapshot
+	snapshot cluster.Observation
 	made     plan.Plan
 	request  Request
 
@@ -311,14 +311,14 @@ func unsyncable(err error) cluster.Finding {
 }
 
 // outdated lists what a sync of the manifests would change now.
-func (e *Engine) outdated(ctx context.Context, snapshot cluster.Snapshot, policy cluster.Policy) ([]cluster.ManifestChange, error) {
+func (e *Engine) outdated(ctx context.Context, observed cluster.Observation, policy cluster.Policy) ([]cluster.ManifestChange, error) {
 	if e.manifests == nil {
 		return nil, errNoConnection
 	}
 
 	r := &run{engine: e, request: Request{Policy: policy}}
 
-	renderer, options, seen := r.renders(snapshot)
+	renderer, options, seen := r.renders(observed)
 	if seen != "" {
 		return nil, errors.New(seen)
 	}
@@ -328,10 +328,10 @@ func (e *Engine) outdated(ctx context.Context, snapshot cluster.Snapshot, policy
 
 // removed lists what is in use and gone in a release line on the way, for all
 // hops of Kubernetes.
-func (e *Engine) removed(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan) []cluster.Finding {
+func (e *Engine) removed(ctx context.Context, observed cluster.Observation, made plan.Plan) []cluster.Finding {
 	var findings []cluster.Finding
 
-	controlPlanes, workers, names := asked(snapshot, made)
+	controlPlanes, workers, names := asked(observed, made)
 
 	for _, hop := range made.Hops {
 		from, to := hop.From.Kubernetes, hop.To.Kubernetes
@@ -380,10 +380,10 @@ func (e *Engine) askRemovals(ctx context.Context, hop plan.Hop, controlPlanes, w
 
 // asked are the addresses of the nodes that the plan moves and that answer, and
 // the names behind them.
-func asked(snapshot cluster.Snapshot, made plan.Plan) (controlPlanes, workers []string, names map[string]string) {
+func asked(observed cluster.Observation, made plan.Plan) (controlPlanes, workers []string, names map[string]string) {
 	names = map[string]string{}
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		if node.Machine == nil || slices.Contains(made.Held, node.Name) {
 			continue
 		}
@@ -720,13 +720,13 @@ func (p *preflight) drains(ctx context.Context) []cluster.Finding {
 
 // outline tells what is about to be done, or what forbids it; nothing where there
 // is neither.
-func (e *Engine) outline(snapshot cluster.Snapshot, made plan.Plan, findings []cluster.Finding, request Request) {
+func (e *Engine) outline(observed cluster.Observation, made plan.Plan, findings []cluster.Finding, request Request) {
 	if len(made.Steps) == 0 && len(cluster.Blocking(findings)) == 0 {
 		return
 	}
 
 	outline := cluster.Outline{
-		ClusterID: snapshot.ID, Nodes: snapshot.Nodes, Held: made.Held,
+		ClusterID: observed.ID, Nodes: observed.Nodes, Held: made.Held,
 		Turns: make([]cluster.Turn, 0, len(made.Steps)), Estimate: made.Estimate(), Findings: findings,
 	}
 

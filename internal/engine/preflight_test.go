@@ -62,12 +62,12 @@ func (e *examined) examine() engine.Examination {
 		Operator: operator.New(e.beside.of, e.beside.api), Run: "run-1", ClusterName: "test",
 	})
 
-	snapshot, err := made.Observe(context.Background())
+	observed, err := made.Observe(context.Background())
 	if err != nil {
 		e.T.Fatal(err)
 	}
 
-	examined := made.Preflight(context.Background(), snapshot, plan.Make(snapshot, e.request.Target, e.request.Policy), e.request, engine.Applying)
+	examined := made.Preflight(context.Background(), observed, plan.Make(observed, e.request.Target, e.request.Policy), e.request, engine.Applying)
 	wording.NoteFindings(e.T, examined.Findings)
 
 	return examined

@@ -29,7 +29,7 @@ type download struct {
 // downloads are the images by node, in the order in which the nodes move. A
 // node in the middle of its upgrade may be away, and is looked at first. What
 // pulls is the version that a node runs now, for later hops too.
-func downloads(snapshot cluster.Snapshot, made plan.Plan) []download {
+func downloads(observed cluster.Observation, made plan.Plan) []download {
 	var (
 		found []*download
 		index = map[string]*download{}
@@ -59,9 +59,9 @@ func downloads(snapshot cluster.Snapshot, made plan.Plan) []download {
 		}
 	}
 
-	wanted := parts(snapshot, made)
+	wanted := parts(observed, made)
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		if len(wanted[node.Name]) > 0 && node.Machine != nil {
 			of(node.Name, node.Address).parts = wanted[node.Name]
 		}
@@ -77,10 +77,10 @@ func downloads(snapshot cluster.Snapshot, made plan.Plan) []download {
 
 // pullEverywhere brings the images of all hops onto all nodes before any node
 // is disturbed: an image that one node cannot get stops the run here.
-func (r *run) pullEverywhere(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan) error {
+func (r *run) pullEverywhere(ctx context.Context, observed cluster.Observation, made plan.Plan) error {
 	var (
 		group    errgroup.Group
-		wanted   = downloads(snapshot, made)
+		wanted   = downloads(observed, made)
 		findings = make([]*cluster.Finding, len(wanted))
 	)
 
@@ -204,7 +204,7 @@ type part struct {
 // parts are the images of components that nodes pull before anything is
 // restarted, by the name of the node. Those of kube-proxy belong on all nodes,
 // although only control planes have a step for it.
-func parts(snapshot cluster.Snapshot, made plan.Plan) map[string][]part {
+func parts(observed cluster.Observation, made plan.Plan) map[string][]part {
 	found := map[string][]part{}
 
 	add := func(node string, wanted part) {
@@ -224,7 +224,7 @@ func parts(snapshot cluster.Snapshot, made plan.Plan) map[string][]part {
 			continue
 		}
 
-		for _, node := range snapshot.Managed() {
+		for _, node := range observed.Managed() {
 			if node.Machine != nil && !slices.Contains(made.Held, node.Name) {
 				add(node.Name, part{component: step.Component, image: step.Image})
 			}

@@ -135,22 +135,22 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 	defer cancel()
 
 	err := u.run.engine.wait(bounded, u.step.Node, "the cluster to tell whether "+u.step.Node+" may be rolled back", func(ctx context.Context) (bool, string, error) {
-		snapshot, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
+		observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == u.step.Node
 		})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		if snapshot.KubernetesError != nil {
-			return false, snapshot.KubernetesError.Error(), permanentOnly(snapshot.KubernetesError)
+		if observed.KubernetesError != nil {
+			return false, observed.KubernetesError.Error(), permanentOnly(observed.KubernetesError)
 		}
 
-		if node, found := snapshot.Node(u.step.Node); found && isWell(node) {
+		if node, found := observed.Node(u.step.Node); found && isWell(node) {
 			return false, "", errWell
 		}
 
-		against = plan.AgainstRollback(snapshot, u.step.Node, u.entry)
+		against = plan.AgainstRollback(observed, u.step.Node, u.entry)
 
 		return true, "", nil
 	})

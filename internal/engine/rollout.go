@@ -20,7 +20,7 @@ import (
 type rollout struct {
 	run *run
 
-	snapshot cluster.Snapshot
+	snapshot cluster.Observation
 	made     plan.Plan
 	// running are the steps whose upgrades have begun and not ended.
 	running []plan.Step
@@ -46,9 +46,9 @@ func keyOf(step plan.Step) stepKey {
 	return stepKey{node: step.Node, component: string(step.Component), to: step.To.String()}
 }
 
-func newRollout(r *run, snapshot cluster.Snapshot) *rollout {
+func newRollout(r *run, observed cluster.Observation) *rollout {
 	return &rollout{
-		run: r, snapshot: snapshot, ended: make(chan result), completed: map[stepKey]int{}, departed: map[string]bool{},
+		run: r, snapshot: observed, ended: make(chan result), completed: map[stepKey]int{}, departed: map[string]bool{},
 	}
 }
 
@@ -574,9 +574,9 @@ func (r *run) emit(event cluster.Event) {
 // suspect notes which of the nodes on their way are seen to have returned to
 // their old systems. Their upgrades may take long yet to find out, as they wait
 // for a system to come up first.
-func (r *run) suspect(snapshot cluster.Snapshot, busy []plan.Step) {
+func (r *run) suspect(observed cluster.Observation, busy []plan.Step) {
 	for _, step := range busy {
-		node, _ := snapshot.Node(step.Node)
+		node, _ := observed.Node(step.Node)
 
 		entry, found := r.journal.entry(step.Key)
 		if !found || !entry.Open() || node.Machine == nil || node.Machine.BootID == "" || node.Machine.BootID == entry.BootID {
@@ -823,7 +823,7 @@ func (t *coordinator) advance(role cluster.Role) {
 // the run began: a name that was right then is no mistake of the configuration,
 // and the rest of the cluster does not have to stop for it. All names are right
 // when a run begins, or it would not have.
-func (s *rollout) presentPolicy(observed cluster.Snapshot) cluster.Policy {
+func (s *rollout) presentPolicy(observed cluster.Observation) cluster.Policy {
 	asked := s.run.request.Policy
 	if !s.begun || observed.KubernetesError != nil || observed.DiscoveryError != nil {
 		return asked

@@ -38,7 +38,7 @@ func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
 			t.Parallel()
 
 			seen := guardInput{
-				Snapshot: cluster.Snapshot{Nodes: []cluster.Node{
+				Observation: cluster.Observation{Nodes: []cluster.Node{
 					{Name: "own", Role: cluster.Worker, Kube: &given.own}, {Name: "other", Role: cluster.Worker, Kube: &given.other},
 				}},
 				step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true,
@@ -68,7 +68,7 @@ func TestNobodyIsAdvisedToLeaveNoNodeForPods(t *testing.T) {
 	t.Parallel()
 
 	seen := guardInput{
-		Snapshot: cluster.Snapshot{Nodes: []cluster.Node{
+		Observation: cluster.Observation{Nodes: []cluster.Node{
 			{Name: "worker-0", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
 			{Name: "worker-1", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true}},
 		}},

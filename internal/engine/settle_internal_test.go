@@ -36,7 +36,7 @@ func TestMovedNodesSpeakForThemselves(t *testing.T) {
 			w := newSoak(cluster.Policy{Settle: 2 * time.Minute})
 			w.begin(step, now, now)
 
-			seen := guardInput{step: plan.Step{Node: "worker-1"}, Snapshot: cluster.Snapshot{Nodes: []cluster.Node{{
+			seen := guardInput{step: plan.Step{Node: "worker-1"}, Observation: cluster.Observation{Nodes: []cluster.Node{{
 				Name: "worker-0", Role: cluster.Worker, Machine: &cluster.Machine{Stage: cluster.StageRunning, Ready: true},
 				Kube: &cluster.KubeNode{Ready: given.ready, ReadyReason: "KubeletNotReady", ReadySince: now},
 			}}}}

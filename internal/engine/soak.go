@@ -67,23 +67,23 @@ func (w *soak) begin(step plan.Step, ready, now time.Time) {
 
 // observe judges the nodes that are watched. Those that are no longer part of the
 // cluster are dropped.
-func (w *soak) observe(snapshot cluster.Snapshot, now time.Time) {
+func (w *soak) observe(observed cluster.Observation, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.judge(snapshot, now)
+	w.judge(observed, now)
 }
 
 // judge is [settling.look] with the lock held.
-func (w *soak) judge(snapshot cluster.Snapshot, now time.Time) {
-	if snapshot.KubernetesError != nil {
-		w.suspectAll(snapshot.KubernetesError, now)
+func (w *soak) judge(observed cluster.Observation, now time.Time) {
+	if observed.KubernetesError != nil {
+		w.suspectAll(observed.KubernetesError, now)
 
 		return
 	}
 
 	for name, node := range w.watched {
-		found, there := snapshot.Node(name)
+		found, there := observed.Node(name)
 
 		switch {
 		case !there, found.Gone:
@@ -95,7 +95,7 @@ func (w *soak) judge(snapshot cluster.Snapshot, now time.Time) {
 			continue
 		}
 
-		node.ails = ailment(snapshot, found)
+		node.ails = ailment(observed, found)
 		flapped := found.Kube != nil && !found.Kube.ReadySince.Equal(node.ready)
 
 		switch {
@@ -140,7 +140,7 @@ func (w *soak) suspectAll(err error, now time.Time) {
 }
 
 // ailment is why a node does not count as healthy, empty when it does.
-func ailment(snapshot cluster.Snapshot, node cluster.Node) string {
+func ailment(observed cluster.Observation, node cluster.Node) string {
 	switch {
 	case node.Kube == nil:
 		return "it has no Node object in Kubernetes"
@@ -154,7 +154,7 @@ func ailment(snapshot cluster.Snapshot, node cluster.Node) string {
 		return ""
 	}
 
-	if findings := etcdFindings(snapshot); len(findings) > 0 {
+	if findings := etcdFindings(observed); len(findings) > 0 {
 		return findings[0].Found
 	}
 
@@ -196,7 +196,7 @@ func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Fi
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.judge(s.Snapshot, now)
+	w.judge(s.Observation, now)
 	w.relapsed(s, now)
 
 	var findings []cluster.Finding
@@ -323,7 +323,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 			return err
 		}
 
-		snapshot, err := s.run.engine.observe(ctx, func(node cluster.Node) bool {
+		observed, err := s.run.engine.observe(ctx, func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || s.run.soak.watches(node.Name)
 		})
 		if err != nil {
@@ -332,7 +332,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 			continue
 		}
 
-		s.run.soak.observe(snapshot, s.run.engine.clock.Now())
+		s.run.soak.observe(observed, s.run.engine.clock.Now())
 	}
 
 	return nil
@@ -365,7 +365,7 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *Failure {
 // those that an earlier run may have moved just before it was killed. These run
 // what the present hop leads to or, where it has moved nobody yet, what it
 // begins with, and were not Ready a while ago.
-func (w *soak) observeAll(snapshot cluster.Snapshot, made plan.Plan, busy []plan.Step, now time.Time) {
+func (w *soak) observeAll(observed cluster.Observation, made plan.Plan, busy []plan.Step, now time.Time) {
 	if w.most == 0 || len(made.Steps) == 0 {
 		return
 	}
@@ -375,7 +375,7 @@ func (w *soak) observeAll(snapshot cluster.Snapshot, made plan.Plan, busy []plan
 
 	if made.Steps[0].Component != "" {
 		// Whoever has reached the end of Talos is not told apart any more.
-		w.judge(snapshot, now)
+		w.judge(observed, now)
 
 		return
 	}
@@ -401,7 +401,7 @@ func (w *soak) observeAll(snapshot cluster.Snapshot, made plan.Plan, busy []plan
 		left[held] = true
 	}
 
-	others := slices.DeleteFunc(snapshot.Managed(), func(node cluster.Node) bool {
+	others := slices.DeleteFunc(observed.Managed(), func(node cluster.Node) bool {
 		return left[node.Name] || node.Machine == nil || node.Machine.Talos.Less(hop.To)
 	})
 
@@ -410,21 +410,21 @@ func (w *soak) observeAll(snapshot cluster.Snapshot, made plan.Plan, busy []plan
 	}
 
 	if !w.moved && len(others) == 0 {
-		for _, node := range notBegun(snapshot, made, hop.Hop) {
+		for _, node := range notBegun(observed, made, hop.Hop) {
 			w.resume(node, now)
 		}
 	}
 
-	w.judge(snapshot, now)
+	w.judge(observed, now)
 }
 
 // notBegun are the nodes in service that the hop is to move, provided that it
 // has not begun with any of them.
-func notBegun(snapshot cluster.Snapshot, made plan.Plan, hop int) []cluster.Node {
+func notBegun(observed cluster.Observation, made plan.Plan, hop int) []cluster.Node {
 	var nodes []cluster.Node
 
 	for _, step := range made.Steps {
-		switch node, found := snapshot.Node(step.Node); {
+		switch node, found := observed.Node(step.Node); {
 		case step.Hop != hop:
 		case step.Finish:
 			return nil

@@ -33,46 +33,46 @@ type run struct {
 // Upgrade brings the cluster to the target and blocks until it is there, or
 // returns a [*Failure]. The snapshot is the last observation in either case.
 // Killed at any point, the next call continues where the cluster is.
-func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot, error) {
+func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observation, error) {
 	e.shutdown.begin(ctx)
 
-	snapshot, err := e.observeRequested(ctx, request)
+	observed, err := e.observeRequested(ctx, request)
 	if err != nil {
-		return snapshot, err
+		return observed, err
 	}
 
-	made := plan.Make(snapshot, request.Target, request.Policy)
+	made := plan.Make(observed, request.Target, request.Policy)
 
-	found := e.findProblems(ctx, snapshot, made, request)
+	found := e.findProblems(ctx, observed, made, request)
 	if ctx.Err() != nil {
-		return snapshot, acquireFailure(ctx, context.Cause(ctx))
+		return observed, acquireFailure(ctx, context.Cause(ctx))
 	}
 
 	blocking := cluster.Blocking(found)
-	e.outline(snapshot, made, found, request)
+	e.outline(observed, made, found, request)
 
 	if len(blocking) > 0 {
-		return snapshot, withSnapshot(refused(snapshot, request.Target, blocking), observedSnapshotFor(snapshot, request.Target))
+		return observed, withSnapshot(refused(observed, request.Target, blocking), observedSnapshotFor(observed, request.Target))
 	}
 
 	idle := len(made.Steps) == 0
-	if idle && !e.needsCleanup(ctx, snapshot, made, request) {
-		return snapshot, nil
+	if idle && !e.needsCleanup(ctx, observed, made, request) {
+		return observed, nil
 	}
 
 	held, err := e.acquire(ctx)
 	if idle && errors.Is(err, ErrLocked) {
 		// Whoever holds it is alive and will say the last word.
-		return snapshot, nil
+		return observed, nil
 	}
 
 	if err != nil {
-		return snapshot, withSnapshot(acquireFailure(ctx, err), observedSnapshotFor(snapshot, request.Target))
+		return observed, withSnapshot(acquireFailure(ctx, err), observedSnapshotFor(observed, request.Target))
 	}
 
 	r := e.newRun(held, request)
 
-	last, err := r.upgradeLeased(ctx, snapshot)
+	last, err := r.upgradeLeased(ctx, observed)
 	current, _ := r.journal.read()
 	err = withSnapshot(err, snapshotFor(current, request.Target))
 
@@ -89,38 +89,38 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Snapshot
 
 // observeRequested is the first look at the cluster, which must be the one that is
 // asked for. The error is a [*Failure].
-func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster.Snapshot, error) {
-	snapshot, err := e.firstLook(ctx)
+func (e *Engine) observeRequested(ctx context.Context, request Request) (cluster.Observation, error) {
+	observed, err := e.firstLook(ctx)
 
 	switch {
 	case err != nil:
-		return snapshot, &Failure{
+		return observed, &Failure{
 			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "Nothing was touched.", Remedy: unreachedRemedy(err), Err: err,
 		}
-	case request.ClusterID != "" && snapshot.ID == "":
-		return snapshot, &Failure{
+	case request.ClusterID != "" && observed.ID == "":
+		return observed, &Failure{
 			Summary: "Unable to tell which cluster this is",
 			Seen:    fmt.Sprintf("The state belongs to cluster %s, and the connected cluster did not say who it is.", request.ClusterID),
 			State:   "Nothing was touched.", Remedy: resumeRemedy, Err: ErrWrongCluster,
 		}
-	case request.ClusterID != "" && request.ClusterID != snapshot.ID:
-		return snapshot, &Failure{
+	case request.ClusterID != "" && request.ClusterID != observed.ID:
+		return observed, &Failure{
 			Summary: "Unable to upgrade another cluster",
-			Seen:    fmt.Sprintf("The state belongs to cluster %s, this provider reaches %s.", request.ClusterID, snapshot.ID),
+			Seen:    fmt.Sprintf("The state belongs to cluster %s, this provider reaches %s.", request.ClusterID, observed.ID),
 			State:   "Nothing was touched.", Remedy: "Correct the talosconfig or its context, then run terraform apply again.", Err: ErrWrongCluster,
 		}
 	default:
-		return snapshot, nil
+		return observed, nil
 	}
 }
 
 // needsCleanup tells whether a cluster in which nothing is to be done has something
 // that only the holder of the lease may put right: what a run that died left
 // behind, or what others do not know yet.
-func (e *Engine) needsCleanup(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) bool {
+func (e *Engine) needsCleanup(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) bool {
 	event := cluster.Event{Kind: cluster.EventRunDone, Talos: made.Talos, Kubernetes: made.Kubernetes, Target: request.Target}
 
-	return snapshotLeft(snapshot) || e.leaseLeft(ctx) || e.pauseLeft(ctx) || e.announces(ctx, event)
+	return snapshotLeft(observed) || e.leaseLeft(ctx) || e.pauseLeft(ctx) || e.announces(ctx, event)
 }
 
 // newRun is a run under the lease.
@@ -134,7 +134,7 @@ func (e *Engine) newRun(held *lock, request Request) *run {
 
 // finish says the last word of a run that ended with the error, or with none, gives
 // back what it held, and the lease last of all.
-func (r *run) finish(ctx context.Context, last cluster.Snapshot, err error) {
+func (r *run) finish(ctx context.Context, last cluster.Observation, err error) {
 	r.conclude(last, err)
 
 	ours := r.engine.publishEnd(ctx, r.lock, err)
@@ -156,20 +156,20 @@ func (r *run) finish(ctx context.Context, last cluster.Snapshot, err error) {
 
 // upgradeLeased moves every node that has to move. Nothing goes on under a lease that is
 // somebody else's.
-func (r *run) upgradeLeased(ctx context.Context, snapshot cluster.Snapshot) (cluster.Snapshot, error) {
+func (r *run) upgradeLeased(ctx context.Context, observed cluster.Observation) (cluster.Observation, error) {
 	leased, end := r.lock.bind(ctx)
 	defer end()
 	defer r.engine.shutdown.watch(leased)()
 
 	if err := r.claimJournal(leased); err != nil {
-		return snapshot, err
+		return observed, err
 	}
 
 	if err := r.pauseOperator(leased); err != nil {
-		return snapshot, err
+		return observed, err
 	}
 
-	s := newRollout(r, snapshot)
+	s := newRollout(r, observed)
 	err := s.upgradeAll(leased)
 
 	if err == nil {
@@ -202,8 +202,8 @@ const firstObservationTimeout = 3 * time.Minute
 // to return: the one of a single control plane may be restarting for an earlier
 // run that was cut off. Kubelets that have just returned have it to say how their
 // static pods are.
-func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
-	var snapshot cluster.Snapshot
+func (e *Engine) firstLook(ctx context.Context) (cluster.Observation, error) {
+	var last cluster.Observation
 
 	bounded, cancel := e.clock.WithTimeout(ctx, firstObservationTimeout)
 	defer cancel()
@@ -215,7 +215,7 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 			return false, "", err
 		}
 
-		snapshot = observed
+		last = observed
 
 		if away := observed.KubernetesError; away != nil && cluster.Heals(away) {
 			return false, away.Error(), nil
@@ -227,16 +227,16 @@ func (e *Engine) firstLook(ctx context.Context) (cluster.Snapshot, error) {
 	})
 
 	var late *waitError
-	if ctx.Err() == nil && (snapshot.KubernetesError != nil || errors.As(err, &late)) {
+	if ctx.Err() == nil && (last.KubernetesError != nil || errors.As(err, &late)) {
 		err = nil
 	}
 
-	return snapshot, err
+	return last, err
 }
 
 // outdatedPods names a static pod that Kubernetes does not show as it is, though the
 // kubelet is there; empty where there is none.
-func outdatedPods(observed cluster.Snapshot) string {
+func outdatedPods(observed cluster.Observation) string {
 	for _, node := range observed.ControlPlanes() {
 		if node.Kube == nil || !node.Kube.Ready {
 			continue
@@ -255,8 +255,8 @@ func outdatedPods(observed cluster.Snapshot) string {
 // findProblems are the findings of all checks; those that block are reasons not to
 // begin. Where there are none, what is skipped, what a drain will cost and what there
 // is to say of the operator is said aloud.
-func (e *Engine) findProblems(ctx context.Context, snapshot cluster.Snapshot, made plan.Plan, request Request) []cluster.Finding {
-	p := &preflight{engine: e, snapshot: snapshot, made: made, request: request}
+func (e *Engine) findProblems(ctx context.Context, observed cluster.Observation, made plan.Plan, request Request) []cluster.Finding {
+	p := &preflight{engine: e, snapshot: observed, made: made, request: request}
 	found := p.outlast(ctx, p.examine(ctx, p.probes(Applying)).Findings)
 
 	if len(cluster.Blocking(found)) > 0 || len(made.Steps) == 0 {
@@ -321,7 +321,7 @@ func (r *run) stopped(ctx context.Context, where string) *Failure {
 }
 
 // lastLook observes once more after a failure, for the state that is reported.
-func (r *run) lastLook(ctx context.Context) (cluster.Snapshot, error) {
+func (r *run) lastLook(ctx context.Context) (cluster.Observation, error) {
 	bounded, cancel := r.engine.cleanupContext(ctx)
 	defer cancel()
 
@@ -329,7 +329,7 @@ func (r *run) lastLook(ctx context.Context) (cluster.Snapshot, error) {
 }
 
 // conclude tells the observers of a run that failed; all tells of the others.
-func (r *run) conclude(snapshot cluster.Snapshot, err error) {
+func (r *run) conclude(observed cluster.Observation, err error) {
 	if err == nil {
 		return
 	}
@@ -341,7 +341,7 @@ func (r *run) conclude(snapshot cluster.Snapshot, err error) {
 		return
 	}
 
-	made := plan.Make(snapshot, r.request.Target, r.request.Policy)
+	made := plan.Make(observed, r.request.Target, r.request.Policy)
 	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: summaryText(err), Err: err}, made)
 
 	var failure *Failure
@@ -356,7 +356,7 @@ func (r *run) conclude(snapshot cluster.Snapshot, err error) {
 // on any more. What the failure says by itself is about its own node. The last
 // observation is nil where there is none. Where no upgrade began, a failure that
 // says anything has said it all.
-func (r *run) describeLeftovers(err error, last *cluster.Snapshot, moved bool) {
+func (r *run) describeLeftovers(err error, last *cluster.Observation, moved bool) {
 	var failure *Failure
 	if !errors.As(err, &failure) || !moved && failure.State != "" {
 		return
@@ -405,7 +405,7 @@ func (r *run) describeLeftovers(err error, last *cluster.Snapshot, moved bool) {
 // unfinishedIn are the nodes, other than the given one, that the journal holds
 // to be in the middle of their upgrades. Where there is an observation, machines that
 // have left the cluster are none of them.
-func unfinishedIn(journal cluster.Journal, but string, last *cluster.Snapshot) []string {
+func unfinishedIn(journal cluster.Journal, but string, last *cluster.Observation) []string {
 	var nodes []string
 
 	for key, entry := range journal.Entries {
@@ -420,8 +420,8 @@ func unfinishedIn(journal cluster.Journal, but string, last *cluster.Snapshot) [
 }
 
 // isThere tells whether the machine that an entry is about is part of the cluster.
-func isThere(snapshot cluster.Snapshot, journal cluster.Journal, key string) bool {
-	return slices.ContainsFunc(snapshot.Nodes, func(node cluster.Node) bool {
+func isThere(observed cluster.Observation, journal cluster.Journal, key string) bool {
+	return slices.ContainsFunc(observed.Nodes, func(node cluster.Node) bool {
 		known, _, found := journal.Of(node)
 
 		return found && known == key
@@ -438,7 +438,7 @@ func unfinishedText(nodes []string) string {
 
 // serviceText says of the nodes that were not spoken of yet whether they are in
 // service, where that is known. It ends the sentence.
-func serviceText(last *cluster.Snapshot, node string, unfinished []string) string {
+func serviceText(last *cluster.Observation, node string, unfinished []string) string {
 	if last == nil || last.KubernetesError != nil {
 		return "."
 	}

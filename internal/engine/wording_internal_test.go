@@ -43,7 +43,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 	legs := &delegation{run: newRun(), stages: legsMost}
 	begun := &operatorStage{delegation: &delegation{run: newRun()}, step: step, product: cluster.HalfTalos}
 
-	left := cluster.Snapshot{
+	left := cluster.Observation{
 		Nodes: []cluster.Node{{Name: "worker-0"}, {Name: "worker-2"}},
 		Journal: &cluster.Journal{Entries: map[string]cluster.Entry{
 			"uuid-0": {Node: "worker-0", Phase: cluster.PhaseInstalled}, "uuid-2": {Node: "worker-2", Phase: cluster.PhaseIntent},
@@ -88,13 +88,13 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 	t.Parallel()
 
 	next := version.MustParse("1.35.2")
-	away := cluster.Snapshot{Nodes: []cluster.Node{
+	away := cluster.Observation{Nodes: []cluster.Node{
 		{Name: "worker-1", Role: cluster.Worker, Kube: &cluster.KubeNode{Unschedulable: true}}, {Name: "worker-2", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
 	}}
-	behind := cluster.Snapshot{Nodes: []cluster.Node{
+	behind := cluster.Observation{Nodes: []cluster.Node{
 		{Name: "cp-0", Role: cluster.ControlPlane, Versions: map[cluster.Component]version.Version{cluster.APIServer: version.MustParse("1.34.2")}},
 	}}
-	room := cluster.Snapshot{Nodes: []cluster.Node{
+	room := cluster.Observation{Nodes: []cluster.Node{
 		{Name: "own", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
 		{Name: "other", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true, CordonedBy: "run-1"}},
 	}}
@@ -103,9 +103,9 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 	for says, found := range map[string][]cluster.Finding{
 		"none of them may start now": (&rollout{made: plan.Plan{Budget: 1}}).idleReasons(),
 		"1 workers may be unavailable at a time, and these are not Ready or cordoned":    (&rollout{snapshot: away, made: plan.Plan{Budget: 1}}).idleReasons(),
-		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":      guardSkew(guardInput{Snapshot: behind, step: kubelet}),
-		"no kube-apiserver pod is known":                                                 guardStaticPods(guardInput{Snapshot: behind, step: kubelet}),
-		"its pods could only go to nodes":                                                guardRoom(guardInput{Snapshot: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
+		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":      guardSkew(guardInput{Observation: behind, step: kubelet}),
+		"no kube-apiserver pod is known":                                                 guardStaticPods(guardInput{Observation: behind, step: kubelet}),
+		"its pods could only go to nodes":                                                guardRoom(guardInput{Observation: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
 		"does not say how much space":                                                    diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
 		"could not be found out: context canceled, and its kubelet reports DiskPressure": diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, context.Canceled, 1<<20),
 		"below 15 % the kubelet deletes images":                                          diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),

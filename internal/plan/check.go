@@ -18,14 +18,14 @@ func (p *planner) checkWork() {
 		return
 	}
 
-	snapshot := &p.snapshot
+	observed := &p.snapshot
 
 	p.checkRoles()
 
-	if snapshot.Journal == nil && snapshot.KubernetesError == nil {
+	if observed.Journal == nil && observed.KubernetesError == nil {
 		p.find(cluster.Finding{
-			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Unknown: true, Err: snapshot.JournalError,
-			Found:  fmt.Sprintf("the journal kube-system/talosupgrade-journal cannot be read: %v", snapshot.JournalError),
+			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Unknown: true, Err: observed.JournalError,
+			Found:  fmt.Sprintf("the journal kube-system/talosupgrade-journal cannot be read: %v", observed.JournalError),
 			Remedy: "Make it readable and apply again: without it an upgrade could destroy a node's fallback system.",
 		})
 	}
@@ -225,20 +225,20 @@ const adminRole = "os:admin"
 
 // checkInventory names what could not be observed or does not add up.
 func (p *planner) checkInventory() {
-	snapshot := &p.snapshot
+	observed := &p.snapshot
 
-	if snapshot.KubernetesError != nil {
+	if observed.KubernetesError != nil {
 		p.find(cluster.Finding{
-			Check: cluster.CheckKubernetesAPI, Severity: cluster.Observed, Err: snapshot.KubernetesError,
-			Found:  "the Kubernetes API did not answer: " + snapshot.KubernetesError.Error(),
+			Check: cluster.CheckKubernetesAPI, Severity: cluster.Observed, Err: observed.KubernetesError,
+			Found:  "the Kubernetes API did not answer: " + observed.KubernetesError.Error(),
 			Remedy: "Make the Kubernetes API answer and apply again: without it nothing can be cordoned, drained or recorded.",
 		})
 	}
 
-	if snapshot.DiscoveryError != nil && snapshot.KubernetesError == nil {
+	if observed.DiscoveryError != nil && observed.KubernetesError == nil {
 		p.find(cluster.Finding{
-			Check: cluster.CheckTalosAPI, Severity: cluster.Advice, Unknown: true, Err: snapshot.DiscoveryError,
-			Found:  "discovery did not list the members, so only nodes that are registered in Kubernetes are known: " + snapshot.DiscoveryError.Error(),
+			Check: cluster.CheckTalosAPI, Severity: cluster.Advice, Unknown: true, Err: observed.DiscoveryError,
+			Found:  "discovery did not list the members, so only nodes that are registered in Kubernetes are known: " + observed.DiscoveryError.Error(),
 			Remedy: "Look at discovery (talosctl get members, cluster.discovery in the machine configurations): a machine that is in neither list is not upgraded.",
 		})
 	}
@@ -253,16 +253,16 @@ func (p *planner) checkInventory() {
 		})
 	}
 
-	if len(snapshot.Foreign) > 0 {
+	if len(observed.Foreign) > 0 {
 		p.find(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Advice,
-			Found:  "not running Talos and left alone: " + listed(snapshot.Foreign),
+			Found:  "not running Talos and left alone: " + listed(observed.Foreign),
 			Remedy: "Upgrade them with the tools of their own system; nothing here waits for them.",
 		})
 	}
 
-	for i := range snapshot.Nodes {
-		switch node := &snapshot.Nodes[i]; {
+	for i := range observed.Nodes {
+		switch node := &observed.Nodes[i]; {
 		case node.Left():
 			p.find(cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Advice, Node: node.Name, Err: node.Unreachable,

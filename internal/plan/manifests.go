@@ -32,11 +32,11 @@ func (p *planner) proxyPod(node *cluster.Node) version.Version {
 
 // allHeld tells whether there are control planes and the policy leaves each of
 // them alone: then none may render anything.
-func allHeld(snapshot cluster.Snapshot, policy cluster.Policy) bool {
+func allHeld(observed cluster.Observation, policy cluster.Policy) bool {
 	held := false
 
-	for i := range snapshot.Nodes {
-		node := &snapshot.Nodes[i]
+	for i := range observed.Nodes {
+		node := &observed.Nodes[i]
 		if node.Gone || node.Role != cluster.ControlPlane {
 			continue
 		}
@@ -53,11 +53,11 @@ func allHeld(snapshot cluster.Snapshot, policy cluster.Policy) bool {
 
 // withoutProxy tells whether Talos manages kube-proxy nowhere: no control plane
 // that could be asked and may be renders it.
-func withoutProxy(snapshot cluster.Snapshot, policy cluster.Policy) bool {
-	disabled, nobody := false, allHeld(snapshot, policy)
+func withoutProxy(observed cluster.Observation, policy cluster.Policy) bool {
+	disabled, nobody := false, allHeld(observed, policy)
 
-	for i := range snapshot.Nodes {
-		node := &snapshot.Nodes[i]
+	for i := range observed.Nodes {
+		node := &observed.Nodes[i]
 		if node.Gone || node.Role != cluster.ControlPlane || node.Machine == nil || node.Machine.Config == nil {
 			continue
 		}

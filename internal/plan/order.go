@@ -320,11 +320,11 @@ func (p *planner) spent(passed map[string]bool) (spent []string, remedy string) 
 // SparesOne tells whether one node more may go out of service without the last one
 // that takes pods: only then is a larger max_unavailable safe. Those that a run of
 // ours has cordoned come back by themselves.
-func SparesOne(snapshot cluster.Snapshot) bool {
+func SparesOne(observed cluster.Observation) bool {
 	takes := 0
 
-	for i := range snapshot.Nodes {
-		if node := &snapshot.Nodes[i]; !node.Gone && node.Kube != nil && node.Kube.Ready && takesPods(node) {
+	for i := range observed.Nodes {
+		if node := &observed.Nodes[i]; !node.Gone && node.Kube != nil && node.Kube.Ready && takesPods(node) {
 			takes++
 		}
 	}
@@ -389,7 +389,7 @@ func (p *planner) checkRoom() {
 // their kubelets beside kubelets, canaries before the others, for as long as the
 // budget of their kind allows: one that is unavailable anyway costs nothing.
 // Behind a canary that had its turn and is not in service nothing begins.
-func (p Plan) Startable(snapshot cluster.Snapshot, busy []Step) []Step {
+func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	if len(p.Steps) == 0 {
 		return nil
 	}
@@ -404,7 +404,7 @@ func (p Plan) Startable(snapshot cluster.Snapshot, busy []Step) []Step {
 	}
 
 	kubelets := p.Steps[first].Component == cluster.Kubelet
-	free := newSlotPlan(snapshot, p.slotsFor(&p.Steps[first]), busy, kubelets)
+	free := newSlotPlan(observed, p.slotsFor(&p.Steps[first]), busy, kubelets)
 	started := p.fill(free, busy)
 
 	// A kubelet is restarted in no time, and waiting would bring nobody back: one
@@ -483,9 +483,9 @@ type slotPlan struct {
 
 // newSlotPlan counts for turns of nodes or, where the nodes are not emptied
 // before, for those of kubelets: a cordon is no matter of theirs.
-func newSlotPlan(snapshot cluster.Snapshot, budget int, busy []Step, kubelets bool) *slotPlan {
+func newSlotPlan(observed cluster.Observation, budget int, busy []Step, kubelets bool) *slotPlan {
 	s := &slotPlan{
-		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(snapshot.Nodes)),
+		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(observed.Nodes)),
 		turns: len(busy), most: max(budget, 1),
 	}
 
@@ -493,8 +493,8 @@ func newSlotPlan(snapshot cluster.Snapshot, budget int, busy []Step, kubelets bo
 		s.busy[step.Node] = true
 	}
 
-	for i := range snapshot.Nodes {
-		node := &snapshot.Nodes[i]
+	for i := range observed.Nodes {
+		node := &observed.Nodes[i]
 		there := node.Available() || (kubelets && node.Kube != nil && node.Kube.Ready)
 
 		switch {

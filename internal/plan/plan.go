@@ -108,8 +108,8 @@ func (p Plan) Total() int {
 
 // Make plans the way from the snapshot to the target. It never fails: what
 // cannot be is a finding.
-func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Policy) Plan {
-	p := newPlanner(snapshot, target, policy)
+func Make(observed cluster.Observation, target cluster.Target, policy cluster.Policy) Plan {
+	p := newPlanner(observed, target, policy)
 
 	p.measure()
 	p.route()
@@ -139,7 +139,7 @@ func Make(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Polic
 
 // planner is a plan in the making.
 type planner struct {
-	snapshot cluster.Snapshot
+	snapshot cluster.Observation
 	target   cluster.Target
 	policy   cluster.Policy
 	walk     Walk
@@ -162,19 +162,19 @@ type planner struct {
 	made   Plan
 }
 
-func newPlanner(snapshot cluster.Snapshot, target cluster.Target, policy cluster.Policy) *planner {
+func newPlanner(observed cluster.Observation, target cluster.Target, policy cluster.Policy) *planner {
 	if policy.MaxUnavailable == (cluster.Share{}) {
 		policy.MaxUnavailable = cluster.OneAtATime()
 	}
 
 	p := &planner{
-		snapshot: snapshot, target: target, policy: policy,
+		snapshot: observed, target: target, policy: policy,
 		walk:     Walk{Intermediate: policy.Intermediate, AllowUnknown: policy.AllowUnknown},
 		canaries: make(map[string]bool, len(policy.Canary)),
-		nodes:    make([]subject, 0, len(snapshot.Nodes)),
+		nodes:    make([]subject, 0, len(observed.Nodes)),
 
-		proxyless: withoutProxy(snapshot, policy),
-		syncs:     policy.Kubernetes.Manifests.Sync && !allHeld(snapshot, policy),
+		proxyless: withoutProxy(observed, policy),
+		syncs:     policy.Kubernetes.Manifests.Sync && !allHeld(observed, policy),
 	}
 
 	for _, name := range policy.Canary {
@@ -183,8 +183,8 @@ func newPlanner(snapshot cluster.Snapshot, target cluster.Target, policy cluster
 
 	workers := 0
 
-	for i := range snapshot.Nodes {
-		node := &snapshot.Nodes[i]
+	for i := range observed.Nodes {
+		node := &observed.Nodes[i]
 		if node.Gone {
 			continue
 		}

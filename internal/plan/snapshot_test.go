@@ -26,7 +26,7 @@ const (
 // scene is a case under construction: a healthy cluster on Talos 1.12.6 and
 // Kubernetes 1.34.2 whose target is Talos 1.13.4.
 type scene struct {
-	snapshot cluster.Snapshot
+	snapshot cluster.Observation
 	target   cluster.Target
 	policy   cluster.Policy
 }
@@ -34,7 +34,7 @@ type scene struct {
 // newScene has nodes in the order in which observations list them.
 func newScene(controlPlanes, workers int) *scene {
 	s := &scene{
-		snapshot: cluster.Snapshot{ID: "cluster", Journal: &cluster.Journal{Entries: map[string]cluster.Entry{}}, Roles: []string{adminRole}},
+		snapshot: cluster.Observation{ID: "cluster", Journal: &cluster.Journal{Entries: map[string]cluster.Entry{}}, Roles: []string{adminRole}},
 		target:   cluster.Target{Talos: version.MustParse("1.13.4")},
 		policy:   cluster.DefaultPolicy(),
 	}

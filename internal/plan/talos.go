@@ -154,8 +154,8 @@ func (s *subject) rebooted() bool {
 // that an entry of the journal says it ran before, each a clause; none when it
 // may be. A rollback makes the other slot of the bootloader the one that starts,
 // so it has to be certain what is in there, and that it still fits.
-func AgainstRollback(snapshot cluster.Snapshot, name string, entry cluster.Entry) []string {
-	node, found := snapshot.Node(name)
+func AgainstRollback(observed cluster.Observation, name string, entry cluster.Entry) []string {
+	node, found := observed.Node(name)
 	if !found || node.Machine == nil {
 		return []string{"its Talos API does not answer, so that nobody knows what it runs"}
 	}
@@ -179,9 +179,9 @@ func AgainstRollback(snapshot cluster.Snapshot, name string, entry cluster.Entry
 		return []string{"nothing proves that it has booted since the new system was installed"}
 	}
 
-	against := olderTalos(snapshot, node, entry.Previous)
+	against := olderTalos(observed, node, entry.Previous)
 	if node.Role == cluster.ControlPlane {
-		against = append(against, olderEtcd(snapshot, node, entry)...)
+		against = append(against, olderEtcd(observed, node, entry)...)
 	}
 
 	return against
@@ -189,10 +189,10 @@ func AgainstRollback(snapshot cluster.Snapshot, name string, entry cluster.Entry
 
 // olderTalos objects to Kubernetes that the previous Talos does not run: on a
 // control plane all of the cluster's, as its components serve all nodes.
-func olderTalos(snapshot cluster.Snapshot, node cluster.Node, previous version.Version) []string {
+func olderTalos(observed cluster.Observation, node cluster.Node, previous version.Version) []string {
 	var seen []version.Version
 
-	for _, other := range snapshot.Managed() {
+	for _, other := range observed.Managed() {
 		if other.Name != node.Name && node.Role != cluster.ControlPlane {
 			continue
 		}
@@ -216,7 +216,7 @@ func olderTalos(snapshot cluster.Snapshot, node cluster.Node, previous version.V
 // olderEtcd objects to a cluster of etcd that has moved on: its version is the
 // release line of its oldest member, it never goes down, and an older member is
 // not let in (etcd, server/etcdserver/api/membership: mustDetectDowngrade).
-func olderEtcd(snapshot cluster.Snapshot, node cluster.Node, entry cluster.Entry) []string {
+func olderEtcd(observed cluster.Observation, node cluster.Node, entry cluster.Entry) []string {
 	previous, err := version.Parse(entry.PreviousEtcd)
 	if err != nil {
 		return []string{"the journal does not say which version of etcd it ran before"}
@@ -225,7 +225,7 @@ func olderEtcd(snapshot cluster.Snapshot, node cluster.Node, entry cluster.Entry
 	var (
 		seen        []version.Version
 		unknown     []string
-		controlling = snapshot.ControlPlanes()
+		controlling = observed.ControlPlanes()
 	)
 
 	for _, other := range controlling {

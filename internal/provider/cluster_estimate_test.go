@@ -58,7 +58,7 @@ func TestRollThatOutlastsItsLimitIsAWarning(t *testing.T) {
 			model := desired("1.13.4", "")
 			test.change(model)
 
-			seen := observation{Snapshot: cluster.Snapshot{Taken: now}, name: `talosconfig context "demo"`, expires: test.expires}
+			seen := observation{Observation: cluster.Observation{Taken: now}, name: `talosconfig context "demo"`, expires: test.expires}
 
 			diagnostics := model.limitWarnings(t.Context(), seen, test.estimate, test.first)
 			check(t, diagnostics, test.want...)

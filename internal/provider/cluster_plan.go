@@ -120,7 +120,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		return false, diagnostics
 	}
 
-	made := plan.Make(seen.Snapshot, request.Target, request.Policy)
+	made := plan.Make(seen.Observation, request.Target, request.Policy)
 	examined := r.clusters.examine(bounded, planned, seen, made)
 	work := len(made.Steps) > 0
 
@@ -128,11 +128,11 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	absent := []string(nil)
 	if prior != nil {
-		absent = unseenNodes(seen.Snapshot, prior.Nodes)
+		absent = unseenNodes(seen.Observation, prior.Nodes)
 	}
 
 	if len(absent) > 0 {
-		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Snapshot))
+		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Observation))
 	}
 
 	if work {

@@ -61,7 +61,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
-	resp.Diagnostics.Append(model.observe(ctx, seen.Snapshot)...)
+	resp.Diagnostics.Append(model.observe(ctx, seen.Observation)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -79,20 +79,20 @@ func unreadable(access credentials, err error, name string) diag.Diagnostic {
 
 // observe writes what was observed into the computed attributes and leaves
 // everything that is the user's alone.
-func (m *clusterModel) observe(ctx context.Context, snapshot cluster.Snapshot) diag.Diagnostics {
-	return m.record(ctx, snapshot, newStatus(snapshot, *m))
+func (m *clusterModel) observe(ctx context.Context, observed cluster.Observation) diag.Diagnostics {
+	return m.record(ctx, observed, newStatus(observed, *m))
 }
 
 // record is observe with a status that knows more than the snapshot does.
-func (m *clusterModel) record(ctx context.Context, snapshot cluster.Snapshot, current status) diag.Diagnostics {
-	nodes, diagnostics := nodesValue(ctx, snapshot, m.Nodes)
+func (m *clusterModel) record(ctx context.Context, observed cluster.Observation, current status) diag.Diagnostics {
+	nodes, diagnostics := nodesValue(ctx, observed, m.Nodes)
 
 	m.Nodes = nodes
 	m.Status = current.since(m.Status)
-	m.Snapshot = snapshotValue(snapshot.Journal, m.Snapshot)
+	m.Snapshot = snapshotValue(observed.Journal, m.Snapshot)
 
-	if snapshot.ID != "" {
-		m.ID = types.StringValue(snapshot.ID)
+	if observed.ID != "" {
+		m.ID = types.StringValue(observed.ID)
 	}
 
 	return diagnostics
@@ -205,22 +205,22 @@ func (m nodeModel) merge(earlier nodeModel, node cluster.Node) nodeModel {
 // unseenNodes are the nodes that earlier knows and that nothing listed this time:
 // without the Kubernetes API there is only discovery, which may be switched off, or
 // cut off as well. Earlier may be null or unknown.
-func unseenNodes(snapshot cluster.Snapshot, earlier types.Map) []string {
-	if snapshot.KubernetesError == nil {
+func unseenNodes(observed cluster.Observation, earlier types.Map) []string {
+	if observed.KubernetesError == nil {
 		return nil
 	}
 
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(earlier.Elements())), func(name string) bool {
-		_, listed := snapshot.Node(name)
+		_, listed := observed.Node(name)
 
 		return listed
 	})
 }
 
 // unseenFinding says of nodes which the state knows that a plan knows nothing of them.
-func unseenFinding(names []string, snapshot cluster.Snapshot) cluster.Finding {
+func unseenFinding(names []string, observed cluster.Observation) cluster.Finding {
 	return cluster.Finding{
-		Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Err: snapshot.KubernetesError,
+		Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Err: observed.KubernetesError,
 		Found: fmt.Sprintf("the state knows %s, and neither the Kubernetes API, which did not answer, nor discovery lists them, so what they need is not known",
 			strings.Join(names, ", ")),
 		Remedy: "Make the Kubernetes API answer, or look at discovery (talosctl get members); an apply lists the nodes again before it touches any.",
@@ -229,7 +229,7 @@ func unseenFinding(names []string, snapshot cluster.Snapshot) cluster.Finding {
 
 // nodesValue is what was observed of the nodes, with what earlier says where
 // this observation is silent. Earlier may be null or unknown.
-func nodesValue(ctx context.Context, snapshot cluster.Snapshot, earlier types.Map) (types.Map, diag.Diagnostics) {
+func nodesValue(ctx context.Context, observed cluster.Observation, earlier types.Map) (types.Map, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
 	before := map[string]nodeModel{}
@@ -239,7 +239,7 @@ func nodesValue(ctx context.Context, snapshot cluster.Snapshot, earlier types.Ma
 
 	models := map[string]nodeModel{}
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		name := cluster.Word(node.Name)
 
 		model := newNodeModel(node)
@@ -250,7 +250,7 @@ func nodesValue(ctx context.Context, snapshot cluster.Snapshot, earlier types.Ma
 		models[name] = model
 	}
 
-	for _, name := range unseenNodes(snapshot, earlier) {
+	for _, name := range unseenNodes(observed, earlier) {
 		models[name] = before[name]
 	}
 
@@ -325,9 +325,9 @@ func (s status) value() types.Object {
 // newStatus judges an observation by what is desired. Where all is observed it
 // depends on nothing else, so that an import finds what an apply stored. What
 // the Kubernetes API does not say right now is taken from the earlier status.
-func newStatus(snapshot cluster.Snapshot, desired clusterModel) status {
+func newStatus(observed cluster.Observation, desired clusterModel) status {
 	held := desired.held()
-	counted := without(snapshot, held)
+	counted := without(observed, held)
 
 	made := status{Phase: phaseReady}
 	made.Talos.Lowest, made.Talos.Highest = counted.TalosVersions()
@@ -338,14 +338,14 @@ func newStatus(snapshot cluster.Snapshot, desired clusterModel) status {
 		made.Kubernetes.Highest = earlierVersion(desired.Status, "highest")
 	}
 
-	absent := unseenNodes(snapshot, desired.Nodes)
+	absent := unseenNodes(observed, desired.Nodes)
 	made.Talos.include(desired.Nodes, slices.DeleteFunc(slices.Clone(absent), func(name string) bool { return held[name] }))
 
 	made.Talos.judge(desired.TalosVersion)
 	made.Kubernetes.judge(desired.KubernetesVersion)
 
-	left := unfinished(snapshot, held, desired.TalosVersion)
-	due := manifestsDue(snapshot, desired)
+	left := unfinished(observed, held, desired.TalosVersion)
+	due := manifestsDue(observed, desired)
 
 	switch {
 	case len(left.returned()) > 0:
@@ -395,8 +395,8 @@ func (s *status) block(desired clusterModel) {
 
 // manifestsDue tells whether an earlier roll did not get to the bootstrap
 // manifests, and somebody wants them.
-func manifestsDue(snapshot cluster.Snapshot, desired clusterModel) bool {
-	return snapshot.Journal != nil && snapshot.Journal.Manifests != nil && desired.syncs()
+func manifestsDue(observed cluster.Observation, desired clusterModel) bool {
+	return observed.Journal != nil && observed.Journal.Manifests != nil && desired.syncs()
 }
 
 // arrived tells whether nothing is left to do in the half.
@@ -425,10 +425,10 @@ func (h half) String() string {
 
 // without is the snapshot without the held nodes: they neither have to follow
 // nor keep the others from being done.
-func without(snapshot cluster.Snapshot, held map[string]bool) cluster.Snapshot {
-	snapshot.Nodes = slices.DeleteFunc(slices.Clone(snapshot.Nodes), func(node cluster.Node) bool { return held[node.Name] })
+func without(observed cluster.Observation, held map[string]bool) cluster.Observation {
+	observed.Nodes = slices.DeleteFunc(slices.Clone(observed.Nodes), func(node cluster.Node) bool { return held[node.Name] })
 
-	return snapshot
+	return observed
 }
 
 // failed is the status after an upgrade that stopped, in the second half where
@@ -539,15 +539,15 @@ type undone map[cluster.Phase][]string
 // no more, and a node that runs its old system again has had its decision where it
 // is held, runs the new system after all, or is to run another one; but an armed
 // one stays armed, whatever is wanted.
-func unfinished(snapshot cluster.Snapshot, held map[string]bool, wanted types.String) undone {
+func unfinished(observed cluster.Observation, held map[string]bool, wanted types.String) undone {
 	left := undone{}
 
-	if snapshot.Journal == nil {
+	if observed.Journal == nil {
 		return left
 	}
 
-	for _, node := range snapshot.Managed() {
-		_, entry, found := snapshot.Journal.Of(node)
+	for _, node := range observed.Managed() {
+		_, entry, found := observed.Journal.Of(node)
 		if found && (entry.Open() || !held[node.Name] && awaited(entry, node, wanted)) {
 			left[entry.Phase] = append(left[entry.Phase], node.Name)
 		}
@@ -712,7 +712,7 @@ func clusterID(ctx context.Context, reached *connection) (string, error) {
 
 // observation is what a look at a cluster found.
 type observation struct {
-	cluster.Snapshot
+	cluster.Observation
 	// name is what people call the cluster.
 	name string
 	// expires is when the client certificate that was used does; zero when
@@ -776,14 +776,14 @@ func (c *clusters) look(ctx context.Context, wanted string) (observation, error)
 
 	defer release()
 
-	snapshot, err := engine.New(c.engine(reached, nil)).Observe(ctx)
+	observed, err := engine.New(c.engine(reached, nil)).Observe(ctx)
 	if err != nil {
 		return observation{}, err
 	}
 
-	c.shared(c.access.contextName(wanted)).servers.notice(snapshot)
+	c.shared(c.access.contextName(wanted)).servers.notice(observed)
 
-	return observation{Snapshot: snapshot, name: reached.name, expires: reached.expires}, silence(snapshot)
+	return observation{Observation: observed, name: reached.name, expires: reached.expires}, silence(observed)
 }
 
 // engine are the options of an engine for the connection, and for the operator
@@ -825,18 +825,18 @@ func (c *clusters) examine(ctx context.Context, planned clusterModel, seen obser
 		return engine.Examination{Findings: append(slices.Clip(made.Findings), unmanaged(planned.publication(), err))}
 	}
 
-	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Snapshot, made, request, engine.Planning)
+	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
 }
 
 // silence is the error of a snapshot in which no node answered, nil otherwise.
 // A node that was refused counts for all: either the credentials or the
 // endpoints are not fit for this cluster, and no waiting changes that.
-func silence(snapshot cluster.Snapshot) error {
+func silence(observed cluster.Observation) error {
 	var reason error
 
 	answered := false
 
-	for _, node := range snapshot.Managed() {
+	for _, node := range observed.Managed() {
 		switch {
 		case node.Machine != nil:
 			answered = true
@@ -850,8 +850,8 @@ func silence(snapshot cluster.Snapshot) error {
 	switch {
 	case answered:
 		return nil
-	case len(snapshot.Nodes) == 0 && snapshot.KubernetesError != nil:
-		return fmt.Errorf("%w: %w", errUnlisted, snapshot.KubernetesError)
+	case len(observed.Nodes) == 0 && observed.KubernetesError != nil:
+		return fmt.Errorf("%w: %w", errUnlisted, observed.KubernetesError)
 	case reason == nil:
 		return errSilent
 	default:

@@ -96,7 +96,7 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 	model := newClusterModel(talos, kubernetes)
 	model.Context = textValue(wanted)
 
-	resp.Diagnostics.Append(model.observe(ctx, seen.Snapshot)...)
+	resp.Diagnostics.Append(model.observe(ctx, seen.Observation)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 

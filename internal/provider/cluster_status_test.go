@@ -71,7 +71,7 @@ func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
 			model := newClusterModel(version.Version{}, version.Version{})
 			model.TalosVersion, model.KubernetesVersion = test.talos, test.kubernetes
 
-			got := newStatus(seen.Snapshot, model)
+			got := newStatus(seen.Observation, model)
 			if got.Phase != test.phase || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf {
 				t.Errorf("phase %s, talos %s, kubernetes %s; message %q", got.Phase, got.Talos.Status, got.Kubernetes.Status, got.Message)
 			}
@@ -125,7 +125,7 @@ func TestStatusOfTheKubernetesHalf(t *testing.T) {
 			model := desired(test.talos, test.kubernetes)
 			inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(test.sync) })(model)
 
-			got := newStatus(seen.Snapshot, *model)
+			got := newStatus(seen.Observation, *model)
 			if got.Phase != test.phase || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf || !strings.Contains(got.Message, test.says) {
 				t.Errorf("phase %s, talos %s, kubernetes %s; message %q", got.Phase, got.Talos.Status, got.Kubernetes.Status, got.Message)
 			}
@@ -160,13 +160,13 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 			// State keeps the versions that were desired before; here they are the same.
 			model := *test.planned
 
-			got := stopped(model, *test.planned, seen.Snapshot, "Unable to upgrade", test.stop)
+			got := stopped(model, *test.planned, seen.Observation, "Unable to upgrade", test.stop)
 			if got.Phase != phaseFailed || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf {
 				t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
 			}
 
 			model.Status = got.value()
-			wellDone(t, model.observe(t.Context(), seen.Snapshot))
+			wellDone(t, model.observe(t.Context(), seen.Observation))
 
 			if phase, other := text(model.Status, "phase"), earlierStatus(model.Status, "kubernetes"); phase != phaseFailed || other != test.later {
 				t.Errorf("after a refresh: phase %s, kubernetes %s", phase, other)
@@ -185,7 +185,7 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			wellDone(t, model.observe(t.Context(), seen.Snapshot))
+			wellDone(t, model.observe(t.Context(), seen.Observation))
 
 			if phase := text(model.Status, "phase"); phase != phaseReady {
 				t.Errorf("phase %s although every node runs what is desired", phase)
@@ -217,7 +217,7 @@ func TestWhatNeverBeganDidNotFail(t *testing.T) {
 		"gate before a node":      {&engine.Failure{Err: engine.ErrGate, Node: "worker-0"}, phaseFailed},
 		"gate before a component": {&engine.Failure{Err: engine.ErrGate, Component: cluster.Kubelet, Node: "worker-0"}, phaseFailed},
 	} {
-		if got := stopped(*prior, *desired("1.13.5", ""), seen.Snapshot, "Unable to upgrade", test.failure); got.Phase != test.phase {
+		if got := stopped(*prior, *desired("1.13.5", ""), seen.Observation, "Unable to upgrade", test.failure); got.Phase != test.phase {
 			t.Errorf("%s: phase %s, want %s", name, got.Phase, test.phase)
 		}
 	}
@@ -234,7 +234,7 @@ func TestManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
 
 	model := *desired("1.13.4", "")
 
-	got := stopped(model, model, seen.Snapshot, "Unable to sync", &engine.Failure{Component: cluster.Manifests, Err: engine.ErrManifests})
+	got := stopped(model, model, seen.Observation, "Unable to sync", &engine.Failure{Component: cluster.Manifests, Err: engine.ErrManifests})
 	if got.Phase != phaseFailed || got.Talos.Status != statusFailed || got.Kubernetes.Status != statusIdle {
 		t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
 	}
@@ -284,7 +284,7 @@ func TestHeldNodesDoNotCount(t *testing.T) {
 			model := desired("1.13.4", "")
 			model.NodeOverrides = holding(t, "worker-1")
 
-			got := newStatus(seen.Snapshot, *model)
+			got := newStatus(seen.Observation, *model)
 			if got.Phase != test.phase || got.Talos.Status != test.half || got.Talos.Highest.String() != test.highest {
 				t.Errorf("phase %s, talos %s up to %s; message %q", got.Phase, got.Talos.Status, got.Talos.Highest, got.Message)
 			}

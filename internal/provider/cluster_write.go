@@ -44,7 +44,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	claimant, diagnostics := claimantIn(ctx, resp.Private)
 	resp.Diagnostics.Append(diagnostics...)
 
-	snapshot, warnings, err := r.upgrade(ctx, model, claimant, limit)
+	observed, warnings, err := r.upgrade(ctx, model, claimant, limit)
 	resp.Diagnostics.Append(warnings...)
 
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 
 	model.ID, model.Nodes, model.Snapshot = types.StringNull(), types.MapNull(model.Nodes.ElementType(ctx)), types.ObjectNull(snapshotTypes())
-	resp.Diagnostics.Append(model.observe(ctx, snapshot)...)
+	resp.Diagnostics.Append(model.observe(ctx, observed)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -84,11 +84,11 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	claimant, diagnostics := claimantIn(ctx, resp.Private)
 	resp.Diagnostics.Append(diagnostics...)
 
-	snapshot, warnings, err := r.upgrade(ctx, planned, claimant, limit)
+	observed, warnings, err := r.upgrade(ctx, planned, claimant, limit)
 	resp.Diagnostics.Append(warnings...)
 
 	if err == nil {
-		resp.Diagnostics.Append(planned.observe(ctx, snapshot)...)
+		resp.Diagnostics.Append(planned.observe(ctx, observed)...)
 		resp.Diagnostics.Append(resp.State.Set(ctx, planned)...)
 
 		return
@@ -97,8 +97,8 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	found := problem("upgrade the cluster", r.clusters.access, err)
 	resp.Diagnostics.Append(found)
 
-	if snapshot.Nodes != nil && !errors.Is(err, engine.ErrWrongCluster) {
-		resp.Diagnostics.Append(prior.record(ctx, snapshot, stopped(prior, planned, snapshot, found.Summary(), err))...)
+	if observed.Nodes != nil && !errors.Is(err, engine.ErrWrongCluster) {
+		resp.Diagnostics.Append(prior.record(ctx, observed, stopped(prior, planned, observed, found.Summary(), err))...)
 	}
 
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
@@ -107,8 +107,8 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 // stopped is the status after an upgrade to what was planned that did not get to
 // its end. Where it was refused before anything was touched the cluster is as it
 // was.
-func stopped(prior, planned clusterModel, snapshot cluster.Snapshot, summary string, err error) status {
-	current := newStatus(snapshot, prior)
+func stopped(prior, planned clusterModel, observed cluster.Observation, summary string, err error) status {
+	current := newStatus(observed, prior)
 
 	var delegated *delegationError
 	if errors.As(err, &delegated) {
@@ -122,7 +122,7 @@ func stopped(prior, planned clusterModel, snapshot cluster.Snapshot, summary str
 	failure := &engine.Failure{}
 	errors.As(err, &failure)
 
-	reached := newStatus(snapshot, planned)
+	reached := newStatus(observed, planned)
 	managed := reached.Kubernetes.Status != statusIdle
 
 	if failure.Component != "" {
@@ -139,17 +139,17 @@ func neverBegan(err error) bool {
 
 // upgrade runs the engine for the claimant and publishes what it does. The
 // snapshot is the last observation, also with an error.
-func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claimant string, limit time.Duration) (cluster.Snapshot, diag.Diagnostics, error) {
+func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claimant string, limit time.Duration) (cluster.Observation, diag.Diagnostics, error) {
 	reached, release, err := r.clusters.connect(ctx, model.Context.ValueString())
 	if err != nil {
-		return cluster.Snapshot{}, nil, err
+		return cluster.Observation{}, nil, err
 	}
 
 	defer release()
 
 	request, diagnostics := model.request(ctx, r.clusters.releases.imageFactory(), reached.objects)
 	if diagnostics.HasError() {
-		return cluster.Snapshot{}, diagnostics, errUnusable
+		return cluster.Observation{}, diagnostics, errUnusable
 	}
 
 	request.ClusterID, request.Deadline = model.ID.ValueString(), limit
@@ -166,7 +166,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	// A cluster that is not the one in state is not claimed: the engine refuses it.
 	if wanted := request.ClusterID; wanted == "" || wanted == cmp.Or(id, wanted) {
 		if err := r.clusters.claims.claim(cmp.Or(id, reached.name), claimant); err != nil {
-			return cluster.Snapshot{}, diagnostics, fmt.Errorf("%s is %w", reached.name, err)
+			return cluster.Observation{}, diagnostics, fmt.Errorf("%s is %w", reached.name, err)
 		}
 	}
 
@@ -178,7 +178,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	}
 
 	if err != nil {
-		return cluster.Snapshot{}, diagnostics, err
+		return cluster.Observation{}, diagnostics, err
 	}
 
 	known, end := r.clusters.releases.outlook(ctx, r.clusters.settings.userAgent())
@@ -190,7 +190,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	drawn, err := r.draw(model, claimant, options.Run, reached.name)
 	if err != nil {
-		return cluster.Snapshot{}, diagnostics, err
+		return cluster.Observation{}, diagnostics, err
 	}
 
 	out := &outlets{report: drawn, trace: r.clusters.trace(ctx, id, options, request, to)}
@@ -200,16 +200,16 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	options.Observers = append([]cluster.Observer{progressLog{ctx: ctx}, told}, out.observers()...)
 
-	snapshot, err := carryOut(ctx, options, request)
+	observed, err := carryOut(ctx, options, request)
 
 	diagnostics.Append(told.diagnostics(reached.name)...)
-	diagnostics.Append(out.close(ctx, to, reached.name, snapshot, err)...)
+	diagnostics.Append(out.close(ctx, to, reached.name, observed, err)...)
 
-	return snapshot, diagnostics, err
+	return observed, diagnostics, err
 }
 
 // carryOut has the engine upgrade the cluster, or the operator.
-func carryOut(ctx context.Context, options engine.Options, request engine.Request) (cluster.Snapshot, error) {
+func carryOut(ctx context.Context, options engine.Options, request engine.Request) (cluster.Observation, error) {
 	if !request.Delegated {
 		return engine.New(options).Upgrade(ctx, request)
 	}
@@ -217,9 +217,9 @@ func carryOut(ctx context.Context, options engine.Options, request engine.Reques
 	asked := &petition{Operator: options.Operator}
 	options.Operator = asked
 
-	snapshot, err := engine.New(options).Delegate(ctx, request)
+	observed, err := engine.New(options).Delegate(ctx, request)
 
-	return snapshot, asked.failed(err)
+	return observed, asked.failed(err)
 }
 
 // flushTimeout bounds how long the end of an upgrade waits for its last
@@ -261,7 +261,7 @@ func (o *outlets) observers() []cluster.Observer {
 // close makes what was published of the cluster with the name true, also after a
 // cancellation, and says what of it is not. The snapshot and the error are those with
 // which the run ended.
-func (o *outlets) close(ctx context.Context, to publication, name string, snapshot cluster.Snapshot, ended error) diag.Diagnostics {
+func (o *outlets) close(ctx context.Context, to publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
 	limit := flushTimeout
 	if ctx.Err() != nil {
 		limit = hurriedFlush
@@ -271,7 +271,7 @@ func (o *outlets) close(ctx context.Context, to publication, name string, snapsh
 	defer cancel()
 
 	untraced := o.trace.end(bounded, ended)
-	undrawn := o.undrawn(bounded, endingOf(snapshot, ended))
+	undrawn := o.undrawn(bounded, endingOf(observed, ended))
 
 	var (
 		published, told error
@@ -422,8 +422,8 @@ func (r *clusterResource) draw(model clusterModel, claimant, run, name string) (
 }
 
 // endingOf is how a run ended, for its report.
-func endingOf(snapshot cluster.Snapshot, err error) report.Ending {
-	ending := report.Ending{Outcome: report.Completed, Nodes: snapshot.Nodes}
+func endingOf(observed cluster.Observation, err error) report.Ending {
+	ending := report.Ending{Outcome: report.Completed, Nodes: observed.Nodes}
 	if err == nil {
 		return ending
 	}

@@ -99,19 +99,19 @@ func (d *currentVersionsDataSource) Read(ctx context.Context, req datasource.Rea
 		return
 	}
 
-	model.observe(seen.Snapshot)
+	model.observe(seen.Observation)
 	resp.Diagnostics.Append(imageWarnings(seen)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-func (m *currentVersionsModel) observe(snapshot cluster.Snapshot) {
-	m.ID = textValue(snapshot.ID)
-	m.Talos = newRangeModel(snapshot.TalosVersions())
-	m.Kubernetes = newRangeModel(snapshot.KubernetesVersions())
-	m.Images = commonImages(snapshot).value()
+func (m *currentVersionsModel) observe(observed cluster.Observation) {
+	m.ID = textValue(observed.ID)
+	m.Talos = newRangeModel(observed.TalosVersions())
+	m.Kubernetes = newRangeModel(observed.KubernetesVersions())
+	m.Images = commonImages(observed).value()
 	m.Nodes = map[string]currentNodeModel{}
 
-	for _, node := range snapshot.Nodes {
+	for _, node := range observed.Nodes {
 		m.Nodes[node.Name] = newCurrentNodeModel(node)
 	}
 }
@@ -275,17 +275,17 @@ func nodeImages(node cluster.Node) images {
 
 // readable are the nodes that answer, and whether the machine configurations of
 // all of them could be read.
-func readable(snapshot cluster.Snapshot) ([]cluster.Node, bool) {
-	nodes := slices.DeleteFunc(snapshot.Managed(), func(node cluster.Node) bool { return node.Machine == nil })
+func readable(observed cluster.Observation) ([]cluster.Node, bool) {
+	nodes := slices.DeleteFunc(observed.Managed(), func(node cluster.Node) bool { return node.Machine == nil })
 
 	return nodes, !slices.ContainsFunc(nodes, func(node cluster.Node) bool { return node.Machine.Config == nil })
 }
 
 // commonImages are those on which all machine configurations agree.
-func commonImages(snapshot cluster.Snapshot) images {
+func commonImages(observed cluster.Observation) images {
 	common := images{}
 
-	nodes, all := readable(snapshot)
+	nodes, all := readable(observed)
 	if !all {
 		return common
 	}
@@ -334,7 +334,7 @@ func imageChoices(nodes []cluster.Node, name string) []imageChoice {
 func imageWarnings(seen observation) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
-	nodes, all := readable(seen.Snapshot)
+	nodes, all := readable(seen.Observation)
 	if !all {
 		return diagnostics
 	}

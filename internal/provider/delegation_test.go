@@ -43,7 +43,7 @@ func TestStatusAfterADelegationThatFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failed := (&petition{last: test.asked}).failed(test.err)
 
-			got := stopped(*prior, *desired("1.13.5", "1.35.0"), seen.Snapshot, "Unable to bring the cluster there", failed)
+			got := stopped(*prior, *desired("1.13.5", "1.35.0"), seen.Observation, "Unable to bring the cluster there", failed)
 			if got.Phase != test.phase || got.Talos.Status != test.talos || got.Kubernetes.Status != test.kubernetes {
 				t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
 			}

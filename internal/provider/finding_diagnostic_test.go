@@ -140,7 +140,7 @@ func TestEveryFindingPointsAtSomethingThatExists(outer *testing.T) {
 			t.Fatal(err)
 		}
 
-		for _, finding := range plan.Make(seen.Snapshot, target, policy).Findings {
+		for _, finding := range plan.Make(seen.Observation, target, policy).Findings {
 			if finding.Attribute == "" {
 				if len(finding.Within) > 0 {
 					t.Fatalf("within nothing: %v", finding)

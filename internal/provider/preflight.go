@@ -178,8 +178,8 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 		return diagnostics
 	}
 
-	made := plan.Make(seen.Snapshot, request.Target, request.Policy)
-	examined := engine.New(d.clusters.engine(reached, nil)).Preflight(ctx, seen.Snapshot, made, request, engine.Applying)
+	made := plan.Make(seen.Observation, request.Target, request.Policy)
+	examined := engine.New(d.clusters.engine(reached, nil)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
 
 	// Interrupted checks found out nothing.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {

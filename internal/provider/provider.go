@@ -568,10 +568,10 @@ func hostOf(endpoint string) string {
 }
 
 // notice takes the control planes from an observation.
-func (b *serverBook) notice(snapshot cluster.Snapshot) {
+func (b *serverBook) notice(observed cluster.Observation) {
 	var hosts []string
 
-	for _, node := range snapshot.ControlPlanes() {
+	for _, node := range observed.ControlPlanes() {
 		if node.Address != "" {
 			hosts = append(hosts, node.Address)
 		}

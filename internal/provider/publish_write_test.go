@@ -226,7 +226,7 @@ func TestWhatCouldNotBePublishedIsSaid(t *testing.T) {
 				defer cancel()
 
 				began := time.Now()
-				diagnostics := noted(t, out.close(ctx, test.of, "prod", cluster.Snapshot{}, nil))
+				diagnostics := noted(t, out.close(ctx, test.of, "prod", cluster.Observation{}, nil))
 
 				if took := time.Since(began); took > test.within {
 					t.Errorf("it took %s, want %s at most", took, test.within)

@@ -86,7 +86,7 @@ func stored(t *testing.T, fake *fakeCluster, talos, kubernetes string) *clusterM
 	}
 
 	model := desired(talos, kubernetes)
-	wellDone(t, model.observe(t.Context(), seen.Snapshot))
+	wellDone(t, model.observe(t.Context(), seen.Observation))
 
 	return model
 }

@@ -106,7 +106,7 @@ func TestClusterThatIsGoneAfterTheLookIsNamed(t *testing.T) {
 	}
 
 	planned := desired("1.13.4", "")
-	made := plan.Make(seen.Snapshot, cluster.Target{Talos: version.MustParse("1.13.4")}, cluster.DefaultPolicy())
+	made := plan.Make(seen.Observation, cluster.Target{Talos: version.MustParse("1.13.4")}, cluster.DefaultPolicy())
 	examined := clusters.examine(t.Context(), *planned, seen, made)
 
 	check(t, noted(t, planFindings(cluster.Blocking(examined.Findings), true, seen)), outcome{diag.SeverityWarning, "the cluster could not be asked what stands in the way"})
@@ -156,7 +156,7 @@ func TestSomebodyWhoWritesTheSameIsTold(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 
-		diagnostics := noted(t, out.close(t.Context(), of, "prod", cluster.Snapshot{}, nil))
+		diagnostics := noted(t, out.close(t.Context(), of, "prod", cluster.Observation{}, nil))
 		if len(diagnostics) != 1 || diagnostics.HasError() || !strings.HasPrefix(diagnostics[0].Summary(), "The progress was not published undisturbed") {
 			t.Errorf("got %v", diagnostics)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestOtherAPIServersAreOnTheControlPlanes(t *testing.T) {
-	seen := cluster.Snapshot{Nodes: []cluster.Node{
+	seen := cluster.Observation{Nodes: []cluster.Node{
 		{Name: "worker-0", Role: cluster.Worker, Address: "10.5.0.9"},
 		{Name: "cp-0", Role: cluster.ControlPlane, Address: "10.5.0.2"},
 		{Name: "cp-1", Role: cluster.ControlPlane, Address: "fd00::3"},
@@ -42,7 +42,7 @@ func TestOtherAPIServersAreOnTheControlPlanes(t *testing.T) {
 		}, nil},
 		"an observation of nothing": {func(b *serverBook) {
 			b.expect("vip.example.com")
-			b.notice(cluster.Snapshot{})
+			b.notice(cluster.Observation{})
 		}, []string{"vip.example.com:6443"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -110,9 +110,9 @@ func (s scene) play(t *testing.T, directory, name string) (path string) {
 			kill()
 		}}
 
-		snapshot, err := r.WorkerBeside("run-1", nil, watching).Upgrade(ctx, s.request())
+		observed, err := r.WorkerBeside("run-1", nil, watching).Upgrade(ctx, s.request())
 
-		if err := drawn.Close(context.Background(), ending(snapshot, err)); err != nil {
+		if err := drawn.Close(context.Background(), ending(observed, err)); err != nil {
 			t.Error(err)
 		}
 
@@ -151,8 +151,8 @@ func (k *killer) Observe(event cluster.Event) {
 }
 
 // ending is what the provider says of the end of a run.
-func ending(snapshot cluster.Snapshot, err error) report.Ending {
-	made := report.Ending{Outcome: report.Completed, Nodes: snapshot.Nodes}
+func ending(observed cluster.Observation, err error) report.Ending {
+	made := report.Ending{Outcome: report.Completed, Nodes: observed.Nodes}
 
 	var failure *engine.Failure
 	if !errors.As(err, &failure) {

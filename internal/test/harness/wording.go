@@ -13,19 +13,19 @@ import (
 )
 
 // Upgrade runs the engine, and looks at how it words a failure.
-func (w *Worker) Upgrade(ctx context.Context, request engine.Request) (cluster.Snapshot, error) {
-	snapshot, err := w.Engine.Upgrade(ctx, request)
+func (w *Worker) Upgrade(ctx context.Context, request engine.Request) (cluster.Observation, error) {
+	observed, err := w.Engine.Upgrade(ctx, request)
 	NoteFailure(w.t, err)
 
-	return snapshot, err
+	return observed, err
 }
 
 // Delegate has the operator upgrade, and looks at how the engine words a failure.
-func (w *Worker) Delegate(ctx context.Context, request engine.Request) (cluster.Snapshot, error) {
-	snapshot, err := w.Engine.Delegate(ctx, request)
+func (w *Worker) Delegate(ctx context.Context, request engine.Request) (cluster.Observation, error) {
+	observed, err := w.Engine.Delegate(ctx, request)
 	NoteFailure(w.t, err)
 
-	return snapshot, err
+	return observed, err
 }
 
 // NoteFailure takes note of what the end of a run says, and fails the test where it
