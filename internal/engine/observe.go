@@ -20,7 +20,7 @@ import (
 )
 
 // Observe looks at the whole cluster and changes nothing. What did not answer
-// is said in the snapshot; the error is for a cluster of which nothing can be
+// is said in the observation; the error is for a cluster of which nothing can be
 // said at all.
 func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
 	return e.observe(ctx, func(cluster.Node) bool { return true })

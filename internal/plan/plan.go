@@ -106,7 +106,7 @@ func (p Plan) Total() int {
 	return len(moving) + len(p.AtTarget) + len(p.Elsewhere)
 }
 
-// Make plans the way from the snapshot to the target. It never fails: what
+// Make plans the way from what was observed to the target. It never fails: what
 // cannot be is a finding.
 func Make(observed cluster.Observation, target cluster.Target, policy cluster.Policy) Plan {
 	p := newPlanner(observed, target, policy)

@@ -83,7 +83,7 @@ func (m *clusterModel) observe(ctx context.Context, observed cluster.Observation
 	return m.record(ctx, observed, newStatus(observed, *m))
 }
 
-// record is observe with a status that knows more than the snapshot does.
+// record is observe with a status that knows more than the observation does.
 func (m *clusterModel) record(ctx context.Context, observed cluster.Observation, current status) diag.Diagnostics {
 	nodes, diagnostics := nodesValue(ctx, observed, m.Nodes)
 
@@ -423,7 +423,7 @@ func (h half) String() string {
 	return h.Lowest.String() + " to " + h.Highest.String()
 }
 
-// without is the snapshot without the held nodes: they neither have to follow
+// without is the observation without the held nodes: they neither have to follow
 // nor keep the others from being done.
 func without(observed cluster.Observation, held map[string]bool) cluster.Observation {
 	observed.Nodes = slices.DeleteFunc(slices.Clone(observed.Nodes), func(node cluster.Node) bool { return held[node.Name] })
@@ -828,7 +828,7 @@ func (c *clusters) examine(ctx context.Context, planned clusterModel, seen obser
 	return engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Planning)
 }
 
-// silence is the error of a snapshot in which no node answered, nil otherwise.
+// silence is the error of an observation in which no node answered, nil otherwise.
 // A node that was refused counts for all: either the credentials or the
 // endpoints are not fit for this cluster, and no waiting changes that.
 func silence(observed cluster.Observation) error {

@@ -138,7 +138,7 @@ func neverBegan(err error) bool {
 }
 
 // upgrade runs the engine for the claimant and publishes what it does. The
-// snapshot is the last observation, also with an error.
+// observed is the last observation, also with an error.
 func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claimant string, limit time.Duration) (cluster.Observation, diag.Diagnostics, error) {
 	reached, release, err := r.clusters.connect(ctx, model.Context.ValueString())
 	if err != nil {
@@ -259,7 +259,7 @@ func (o *outlets) observers() []cluster.Observer {
 }
 
 // close makes what was published of the cluster with the name true, also after a
-// cancellation, and says what of it is not. The snapshot and the error are those with
+// cancellation, and says what of it is not. The observation and the error are those with
 // which the run ended.
 func (o *outlets) close(ctx context.Context, to publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
 	limit := flushTimeout
