@@ -10,24 +10,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Half is one of the two things in which a cluster is upgraded.
-type Half string
-
-// The halves, as annotations and attributes begin.
-const (
-	HalfTalos      Half = "talos"
-	HalfKubernetes Half = "kubernetes"
-)
-
-// Name is the half as people write it.
-func (h Half) Name() string {
-	if h == HalfKubernetes {
-		return "Kubernetes"
-	}
-
-	return "Talos"
-}
-
 // OperatorStatus is how far an operator is with one half, in the words of the
 // annotation protocol.
 type OperatorStatus string
@@ -54,7 +36,7 @@ const (
 func (s OperatorStatus) Busy() bool { return s == OperatorWorking || s == OperatorRollingBack }
 
 // OperatorHalf is what the object of an operator says of one half.
-type OperatorHalf struct {
+type OperatorProduct struct {
 	// Target is what the operator is asked for, without "v"; empty where it is
 	// asked for nothing. Where it is no version it is as somebody wrote it.
 	Target string
@@ -89,14 +71,14 @@ type OperatorReport struct {
 	Unhold string
 	// Updated is the last sign of life of a run of ours; zero where there is none.
 	Updated           time.Time
-	Talos, Kubernetes OperatorHalf
+	Talos, Kubernetes OperatorProduct
 	// FailedNodes are the nodes at which it failed, by its own account.
 	FailedNodes []string
 }
 
 // Of is what the report says of a half.
-func (r OperatorReport) Of(half Half) OperatorHalf {
-	if half == HalfKubernetes {
+func (r OperatorReport) Of(product version.Product) OperatorProduct {
+	if product == version.Kubernetes {
 		return r.Kubernetes
 	}
 
@@ -123,11 +105,11 @@ type Operator interface {
 	// Release ends the hold of the run and no other one; none is no error.
 	Release(ctx context.Context, run string) error
 	// Ask asks the operator to bring a half to the version.
-	Ask(ctx context.Context, half Half, to version.Version) error
+	Ask(ctx context.Context, product version.Product, to version.Version) error
 	// Withdraw takes back what the operator was asked for, if it is still the
 	// version. ErrUnsupported means that it cannot be taken back, as where the
 	// object only says what is to run.
-	Withdraw(ctx context.Context, half Half, to version.Version) error
+	Withdraw(ctx context.Context, product version.Product, to version.Version) error
 }
 
 // Announcer is an observer that can have something to say of a cluster in which

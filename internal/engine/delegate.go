@@ -300,16 +300,16 @@ func (d *delegation) blocked(blocking []cluster.Finding) error {
 // goalOf is what the leg that begins with the step brings about.
 func goalOf(step plan.Step) string { return productOf(step).Name() + " " + step.To.String() }
 
-func productOf(step plan.Step) cluster.Half {
+func productOf(step plan.Step) version.Product {
 	if step.Component == "" {
-		return cluster.HalfTalos
+		return version.Talos
 	}
 
-	return cluster.HalfKubernetes
+	return version.Kubernetes
 }
 
 // halves are both, in the order in which people read them.
-var halves = [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes}
+var products = [...]version.Product{version.Talos, version.Kubernetes}
 
 // findDelegateProblems are the findings of all checks; those that block are reasons not to
 // ask the operator for what the plan begins with.
@@ -346,7 +346,7 @@ func beyond(observed cluster.Observation, step plan.Step) []cluster.Finding {
 		running := version.Version{}
 
 		switch {
-		case productOf(step) == cluster.HalfKubernetes:
+		case productOf(step) == version.Kubernetes:
 			for _, seen := range node.Versions {
 				running = version.Highest(running, seen)
 			}
@@ -374,13 +374,13 @@ func (e *Engine) underway(ctx context.Context, observed cluster.Observation, mad
 		return plan.Step{}, false
 	}
 
-	for _, half := range halves {
-		said := report.Of(half)
-		if said.Target == "" || said.Status == cluster.OperatorFailed || !passes(made.Hops, request.Target, half, said.Target) {
+	for _, product := range products {
+		said := report.Of(product)
+		if said.Target == "" || said.Status == cluster.OperatorFailed || !passes(made.Hops, request.Target, product, said.Target) {
 			continue
 		}
 
-		if _, reached := forgotten(observed, report, half); reached {
+		if _, reached := forgotten(observed, report, product); reached {
 			continue
 		}
 
@@ -390,7 +390,7 @@ func (e *Engine) underway(ctx context.Context, observed cluster.Observation, mad
 		}
 
 		step := plan.Step{To: to}
-		if half == cluster.HalfKubernetes {
+		if product == version.Kubernetes {
 			step.Component = cluster.Kubelet
 		}
 
@@ -401,14 +401,14 @@ func (e *Engine) underway(ctx context.Context, observed cluster.Observation, mad
 }
 
 // passes tells whether the way to the target leads through a version of a half.
-func passes(way []plan.Hop, target cluster.Target, half cluster.Half, through string) bool {
-	if half == cluster.HalfTalos && target.Talos.String() == through || half == cluster.HalfKubernetes && target.Kubernetes.String() == through {
+func passes(way []plan.Hop, target cluster.Target, product version.Product, through string) bool {
+	if product == version.Talos && target.Talos.String() == through || product == version.Kubernetes && target.Kubernetes.String() == through {
 		return true
 	}
 
 	for _, hop := range way {
-		if half == cluster.HalfTalos && hop.Axis == plan.Talos && hop.To.Talos.String() == through ||
-			half == cluster.HalfKubernetes && hop.Axis == plan.Kubernetes && hop.To.Kubernetes.String() == through {
+		if product == version.Talos && hop.Product == version.Talos && hop.To.Talos.String() == through ||
+			product == version.Kubernetes && hop.Product == version.Kubernetes && hop.To.Kubernetes.String() == through {
 			return true
 		}
 	}
@@ -488,7 +488,7 @@ func (l *operatorStage) request(ctx context.Context) error {
 }
 
 // requested tells whether what the leg asks for is what the operator is asked for.
-func (l *operatorStage) requested(said cluster.OperatorHalf) bool {
+func (l *operatorStage) requested(said cluster.OperatorProduct) bool {
 	return said.Target == l.step.To.String()
 }
 
@@ -519,15 +519,15 @@ func (o *occupiedError) Unwrap() error { return ErrOperator }
 func (l *operatorStage) refusals(report cluster.OperatorReport) []cluster.Finding {
 	findings := cluster.Blocking(l.delegation.run.engine.judgeOperator(report, nil, l.delegation.run.request))
 
-	for _, half := range halves {
-		target := report.Of(half).Target
-		if target == "" || half == l.product && target == l.step.To.String() || half != l.product && passes(l.path, l.delegation.run.request.Target, half, target) {
+	for _, product := range products {
+		target := report.Of(product).Target
+		if target == "" || product == l.product && target == l.step.To.String() || product != l.product && passes(l.path, l.delegation.run.request.Target, product, target) {
 			continue
 		}
 
 		findings = append(findings, l.delegation.run.engine.operatorFinding(
-			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next leg is %s", l.delegation.run.engine.operator, half.Name(), target, goalOf(l.step)),
-			"Let it finish, or take that back. "+report.Of(half).Undo))
+			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next leg is %s", l.delegation.run.engine.operator, product.Name(), target, goalOf(l.step)),
+			"Let it finish, or take that back. "+report.Of(product).Undo))
 	}
 
 	return findings
@@ -538,7 +538,7 @@ type operatorStage struct {
 	delegation *delegation
 
 	step    plan.Step
-	product cluster.Half
+	product version.Product
 	// path are the hops to the target, of which the leg is the first.
 	path []plan.Hop
 	// cordoned are the nodes that somebody had cordoned before.
@@ -745,7 +745,7 @@ func (l *operatorStage) remaining(observed cluster.Observation) string {
 	}
 
 	target := cluster.Target{Talos: l.step.To}
-	if l.product == cluster.HalfKubernetes {
+	if l.product == version.Kubernetes {
 		target = cluster.Target{Kubernetes: l.step.To}
 	}
 
@@ -869,8 +869,8 @@ func (l *operatorStage) remedy(err error) string {
 
 // forgotten is what the operator is asked for in a half although every node runs
 // it, and it is not at work: it, or a run that died, forgot to take it back.
-func forgotten(observed cluster.Observation, report cluster.OperatorReport, half cluster.Half) (version.Version, bool) {
-	said := report.Of(half)
+func forgotten(observed cluster.Observation, report cluster.OperatorReport, product version.Product) (version.Version, bool) {
+	said := report.Of(product)
 
 	to, err := version.Parse(said.Target)
 	if said.Target == "" || err != nil || said.Status.Busy() || observed.KubernetesError != nil {
@@ -878,7 +878,7 @@ func forgotten(observed cluster.Observation, report cluster.OperatorReport, half
 	}
 
 	lowest, highest := observed.TalosVersions()
-	if half == cluster.HalfKubernetes {
+	if product == version.Kubernetes {
 		lowest, highest = observed.KubernetesVersions()
 	}
 
@@ -893,8 +893,8 @@ func (e *Engine) operatorNeedsCleanup(ctx context.Context, observed cluster.Obse
 		return false
 	}
 
-	for _, half := range halves {
-		if _, left := forgotten(observed, report, half); left {
+	for _, product := range products {
+		if _, left := forgotten(observed, report, product); left {
 			return true
 		}
 	}
@@ -932,13 +932,13 @@ func (d *delegation) cleanUpOne(ctx context.Context, report cluster.OperatorRepo
 		return true, d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Release(ctx, report.Hold) })
 	}
 
-	for _, half := range halves {
-		to, left := forgotten(d.snapshot, report, half)
+	for _, product := range products {
+		to, left := forgotten(d.snapshot, report, product)
 		if !left {
 			continue
 		}
 
-		err := d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Withdraw(ctx, half, to) })
+		err := d.run.engine.callWhole(ctx, func(ctx context.Context) error { return d.run.engine.operator.Withdraw(ctx, product, to) })
 		if !errors.Is(err, cluster.ErrUnsupported) {
 			return true, err
 		}

@@ -47,8 +47,8 @@ func (e *Engine) judgeOperator(report cluster.OperatorReport, err error, request
 
 	var findings []cluster.Finding
 
-	for _, half := range halves {
-		findings = append(findings, e.judgeHalf(report, half)...)
+	for _, product := range products {
+		findings = append(findings, e.judgeProduct(report, product)...)
 	}
 
 	return findings
@@ -96,26 +96,26 @@ func (e *Engine) judgeHold(report cluster.OperatorReport) []cluster.Finding {
 // judgeHalf is what shows that the operator, or somebody who relies on it, is
 // upgrading the half. An operator that is held is not: a status that says so was
 // left by a run of ours, or from before.
-func (e *Engine) judgeHalf(report cluster.OperatorReport, half cluster.Half) []cluster.Finding {
-	said := report.Of(half)
+func (e *Engine) judgeProduct(report cluster.OperatorReport, product version.Product) []cluster.Finding {
+	said := report.Of(product)
 
 	switch {
 	case said.Target != "" && report.Hold != "" && report.Hold == e.runID:
 		return []cluster.Finding{e.operatorFinding(
-			fmt.Sprintf("somebody has asked the operator of %s to bring %s to %s; this run keeps it from that until it stops", e.operator, half.Name(), said.Target),
+			fmt.Sprintf("somebody has asked the operator of %s to bring %s to %s; this run keeps it from that until it stops", e.operator, product.Name(), said.Target),
 			"Let it finish, or take that back. "+said.Undo)}
 	case said.Target != "" && cluster.IsRun(report.Hold):
 		return []cluster.Finding{e.operatorFinding(
 			fmt.Sprintf("the operator of %s is asked to bring %s to %s, and kept from it by the hold %q of a run that ended without taking it back",
-				e.operator, half.Name(), said.Target, report.Hold),
+				e.operator, product.Name(), said.Target, report.Hold),
 			"Either take that back, or end the hold and have the operator do it. "+said.Undo+" "+report.Unhold)}
 	case said.Target != "":
 		return []cluster.Finding{e.operatorFinding(
-			fmt.Sprintf("the operator of %s is asked to bring %s to %s", e.operator, half.Name(), said.Target),
+			fmt.Sprintf("the operator of %s is asked to bring %s to %s", e.operator, product.Name(), said.Target),
 			"Let it finish, or take that back. "+said.Undo)}
 	case said.Status.Busy() && report.Hold == "":
 		return []cluster.Finding{e.operatorFinding(
-			fmt.Sprintf("%s says that its operator is upgrading %s (%s%s)", e.operator, half.Name(), said.Status, quoted(said.Message)),
+			fmt.Sprintf("%s says that its operator is upgrading %s (%s%s)", e.operator, product.Name(), said.Status, quoted(said.Message)),
 			"Let it finish. If nothing is upgrading the cluster any more, remove that status from the object. "+said.Undo)}
 	default:
 		return nil

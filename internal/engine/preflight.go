@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"cmp"
 	"context"
 	"errors"
@@ -335,7 +337,7 @@ func (e *Engine) removed(ctx context.Context, observed cluster.Observation, made
 
 	for _, hop := range made.Hops {
 		from, to := hop.From.Kubernetes, hop.To.Kubernetes
-		if hop.Axis != plan.Kubernetes || from.Minor().Compare(to.Minor()) >= 0 {
+		if hop.Product != version.Kubernetes || from.Minor().Compare(to.Minor()) >= 0 {
 			continue
 		}
 

@@ -41,7 +41,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 
 	unsure := errors.New("this node has its turn, and its guard does not hold")
 	legs := &delegation{run: newRun(), stages: legsMost}
-	begun := &operatorStage{delegation: &delegation{run: newRun()}, step: step, product: cluster.HalfTalos}
+	begun := &operatorStage{delegation: &delegation{run: newRun()}, step: step, product: version.Talos}
 
 	left := cluster.Observation{
 		Nodes: []cluster.Node{{Name: "worker-0"}, {Name: "worker-2"}},

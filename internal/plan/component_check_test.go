@@ -83,7 +83,7 @@ func TestImagesThatAHopPinsAreNotMissed(t *testing.T) {
 	s := newScene(3, 1).runs("1.13.5").kubernetes("1.31.5").aims("1.14.0").asserts("1.32.4").unpinned("worker-1").unpinned("cp-1")
 
 	made := s.said(t)
-	if finding, found := find(made.Findings, "component-images"); found || made.Hops[0].Axis != "kubernetes" {
+	if finding, found := find(made.Findings, "component-images"); found || made.Hops[0].Product != "kubernetes" {
 		t.Errorf("finding: %s, of\n%s", finding, render(made))
 	}
 }

@@ -276,7 +276,7 @@ func TestAnotherRepositoryIsDemandedOnlyWithATarget(t *testing.T) {
 		t.Errorf("behind a roll of Talos:\n%s", render(made))
 	}
 
-	if made.Hops[1].Axis != plan.Kubernetes || !made.Hops[1].From.Talos.Equal(version.MustParse("1.13.4")) {
+	if made.Hops[1].Product != version.Kubernetes || !made.Hops[1].From.Talos.Equal(version.MustParse("1.13.4")) {
 		t.Errorf("hops: %v", made.Hops)
 	}
 }

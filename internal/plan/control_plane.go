@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"fmt"
 	"slices"
 	"strings"
@@ -157,7 +159,7 @@ type component struct {
 func (p *planner) curable() curable {
 	steps := p.made.Steps
 	first := &steps[0]
-	c := curable{node: first.Node, components: p.made.Hops[first.Hop].Axis == Kubernetes}
+	c := curable{node: first.Node, components: p.made.Hops[first.Hop].Product == version.Kubernetes}
 
 	if !c.components {
 		return c

@@ -150,7 +150,7 @@ func (p *planner) scheduleManifests(index int, hop Hop) {
 		return
 	}
 
-	moves := hop.Axis == Kubernetes && p.podsLag(hop.To.Kubernetes)
+	moves := hop.Product == version.Kubernetes && p.podsLag(hop.To.Kubernetes)
 	ends := index == len(p.made.Hops)-1 && len(p.made.Steps) > 0
 
 	if moves || ends {
@@ -206,7 +206,7 @@ func (p *planner) scheduleSync() {
 		return
 	}
 
-	hop := Hop{Axis: Kubernetes, From: p.start, To: p.start}
+	hop := Hop{Product: version.Kubernetes, From: p.start, To: p.start}
 	if hops := p.made.Hops; len(hops) > 0 {
 		hop = hops[len(hops)-1]
 	} else {
@@ -219,7 +219,7 @@ func (p *planner) scheduleSync() {
 // addImageHop adds a hop in which no version changes where components are only
 // given images of another repository.
 func (p *planner) addImageHop() {
-	if p.target.Kubernetes.IsZero() || p.start.Kubernetes.IsZero() || slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Axis == Kubernetes }) {
+	if p.target.Kubernetes.IsZero() || p.start.Kubernetes.IsZero() || slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Product == version.Kubernetes }) {
 		return
 	}
 
@@ -235,7 +235,7 @@ func (p *planner) addImageHop() {
 		at = hops[len(hops)-1].To
 	}
 
-	p.made.Hops = append(p.made.Hops, Hop{Axis: Kubernetes, From: at, To: at})
+	p.made.Hops = append(p.made.Hops, Hop{Product: version.Kubernetes, From: at, To: at})
 }
 
 // checkManifests looks at what a sync of the bootstrap manifests would do, and

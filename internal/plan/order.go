@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"cmp"
 	"fmt"
 	"slices"
@@ -13,24 +15,24 @@ import (
 
 // schedule gives every node its turns, hop by hop.
 func (p *planner) schedule() {
-	last := map[Axis]int{}
+	last := map[version.Product]int{}
 
 	for index, hop := range p.made.Hops {
-		last[hop.Axis] = index
+		last[hop.Product] = index
 	}
 
 	p.made.Steps = make([]Step, 0, len(p.nodes)*len(p.made.Hops))
 
 	for index, hop := range p.made.Hops {
 		switch {
-		case hop.Axis == Talos:
-			p.scheduleTalos(index, hop, index == last[Talos])
+		case hop.Product == version.Talos:
+			p.scheduleTalos(index, hop, index == last[version.Talos])
 		case index == 0:
 			p.scheduleUnfinished()
 
 			fallthrough
 		default:
-			p.scheduleComponents(index, hop, index == last[Kubernetes])
+			p.scheduleComponents(index, hop, index == last[version.Kubernetes])
 		}
 
 		p.scheduleManifests(index, hop)

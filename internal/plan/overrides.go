@@ -150,7 +150,7 @@ func (p *planner) checkHeld() {
 // leaves says in which way a hop leaves a held node unsupported; empty when it
 // does not.
 func (p *planner) leaves(node *subject, hop Hop, moved map[cluster.Component]bool) string {
-	if hop.Axis == Talos {
+	if hop.Product == version.Talos {
 		return p.leavesTalos(node, hop)
 	}
 
@@ -213,7 +213,7 @@ func leavesSkewed(node *subject, hop Hop, moved map[cluster.Component]bool) stri
 // movedBy tells which components the hop moves on any node.
 func (p *planner) movedBy(hop Hop) map[cluster.Component]bool {
 	moved := map[cluster.Component]bool{}
-	if hop.Axis == Talos {
+	if hop.Product == version.Talos {
 		return moved
 	}
 

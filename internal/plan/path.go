@@ -29,7 +29,7 @@ var (
 // fault. It unwraps to one of the reasons above or to an error of package
 // compat.
 type PathError struct {
-	Axis Axis
+	Product version.Product
 	// Reason is what blocks, a sentence without a full stop.
 	Reason string
 	// Remedy is what a person can do about it, one or more sentences.
@@ -51,12 +51,12 @@ func (e *PathError) Unwrap() error { return e.Err }
 // Talos moves first where both halves may, so that the way from any state on it
 // is the rest of it. Errors are of type [*PathError].
 func Path(from, to State, walk Walk) ([]State, error) {
-	talos, err := walk.legs(Talos, from.Talos, to.Talos)
+	talos, err := walk.legs(version.Talos, from.Talos, to.Talos)
 	if err != nil {
 		return nil, err
 	}
 
-	kubernetes, err := walk.legs(Kubernetes, from.Kubernetes, to.Kubernetes)
+	kubernetes, err := walk.legs(version.Kubernetes, from.Kubernetes, to.Kubernetes)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +163,14 @@ func (w Walk) tolerates(err error) bool {
 
 // legs are the versions of one half on its way, from the first to the last,
 // one for each release line. Without a last version the half stays.
-func (w Walk) legs(axis Axis, from, to version.Version) ([]version.Version, error) {
+func (w Walk) legs(product version.Product, from, to version.Version) ([]version.Version, error) {
 	switch order := from.Compare(to); {
 	case to.IsZero(), order == 0:
 		return []version.Version{from}, nil
 	case from.IsZero():
 		return nil, &PathError{
-			Axis: axis, Err: ErrNoStart, Reason: fmt.Sprintf("which %s runs now %v, so no way to %s can be found", axis.name(), ErrNoStart, to),
-			Remedy: fmt.Sprintf("Say which version of %s to start from.", axis.name()),
+			Product: product, Err: ErrNoStart, Reason: fmt.Sprintf("which %s runs now %v, so no way to %s can be found", product.Name(), ErrNoStart, to),
+			Remedy: fmt.Sprintf("Say which version of %s to start from.", product.Name()),
 		}
 	case order > 0:
 		older := "older than"
@@ -179,18 +179,18 @@ func (w Walk) legs(axis Axis, from, to version.Version) ([]version.Version, erro
 		}
 
 		return nil, &PathError{
-			Axis: axis, Err: ErrDowngrade, Reason: fmt.Sprintf("%s %s is %s %s, which runs, and %v", axis.name(), to, older, from, ErrDowngrade),
-			Remedy: fmt.Sprintf("Ask for %s %s or newer.", axis.name(), from),
+			Product: product, Err: ErrDowngrade, Reason: fmt.Sprintf("%s %s is %s %s, which runs, and %v", product.Name(), to, older, from, ErrDowngrade),
+			Remedy: fmt.Sprintf("Ask for %s %s or newer.", product.Name(), from),
 		}
 	case from.Minor().Major != to.Minor().Major:
 		return nil, &PathError{
-			Axis: axis, Err: ErrNoWay,
-			Reason: fmt.Sprintf("%s %s is of another major version than %s, which runs, and %v leads there", axis.name(), to, from, ErrNoWay),
-			Remedy: fmt.Sprintf("Choose a version of %s %d, or use a newer release of this provider.", axis.name(), from.Minor().Major),
+			Product: product, Err: ErrNoWay,
+			Reason: fmt.Sprintf("%s %s is of another major version than %s, which runs, and %v leads there", product.Name(), to, from, ErrNoWay),
+			Remedy: fmt.Sprintf("Choose a version of %s %d, or use a newer release of this provider.", product.Name(), from.Minor().Major),
 		}
 	}
 
-	if err := w.knows(axis, to); err != nil {
+	if err := w.knows(product, to); err != nil {
 		return nil, err
 	}
 
@@ -200,7 +200,7 @@ func (w Walk) legs(axis Axis, from, to version.Version) ([]version.Version, erro
 	var missing []version.Minor
 
 	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= namesMost; minor = minor.Next() {
-		if through, found := w.through(axis, minor); found {
+		if through, found := w.through(product, minor); found {
 			legs = append(legs, through)
 		} else {
 			missing = append(missing, minor)
@@ -208,18 +208,18 @@ func (w Walk) legs(axis Axis, from, to version.Version) ([]version.Version, erro
 	}
 
 	if len(missing) > 0 {
-		return nil, refuseMissing(axis, from, to, missing)
+		return nil, refuseMissing(product, from, to, missing)
 	}
 
 	return append(legs, to), nil
 }
 
 // refuseMissing names the release lines on the way that have no known release.
-func refuseMissing(axis Axis, from, to version.Version, missing []version.Minor) *PathError {
-	refused := &PathError{Axis: axis, Err: ErrNoRelease}
+func refuseMissing(product version.Product, from, to version.Version, missing []version.Minor) *PathError {
+	refused := &PathError{Product: product, Err: ErrNoRelease}
 
 	lines := "release line " + missing[0].String()
-	refused.Remedy = fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", axis.name(), missing[0])
+	refused.Remedy = fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", product.Name(), missing[0])
 
 	if len(missing) > 1 {
 		names := make([]string, 0, namesMost)
@@ -228,23 +228,23 @@ func refuseMissing(axis Axis, from, to version.Version, missing []version.Minor)
 		}
 
 		lines = "release lines " + strings.Join(names, ", ")
-		refused.Remedy = fmt.Sprintf("Name a release of each of them (of %s) in intermediate_versions, or choose a version nearer to what runs.", axis.name())
+		refused.Remedy = fmt.Sprintf("Name a release of each of them (of %s) in intermediate_versions, or choose a version nearer to what runs.", product.Name())
 	}
 
 	if len(missing) > namesMost {
 		lines += " and more"
 	}
 
-	refused.Reason = fmt.Sprintf("the way from %s %s to %s leads through the %s, of which %v", axis.name(), from, to, lines, ErrNoRelease)
+	refused.Reason = fmt.Sprintf("the way from %s %s to %s leads through the %s, of which %v", product.Name(), from, to, lines, ErrNoRelease)
 
 	return refused
 }
 
 // knows refuses a version that is newer than the matrix, unless that is
 // allowed, and a release line that is older than it.
-func (w Walk) knows(axis Axis, to version.Version) error {
+func (w Walk) knows(product version.Product, to version.Version) error {
 	var err error
-	if axis == Talos {
+	if product == version.Talos {
 		_, err = compat.Find(to.Minor())
 	} else {
 		_, err = compat.TalosMinorsFor(to.Minor())
@@ -254,7 +254,7 @@ func (w Walk) knows(axis Axis, to version.Version) error {
 		return nil
 	}
 
-	refused := &PathError{Axis: axis, Err: err, Reason: err.Error(), Remedy: "Choose a version that the support matrix knows."}
+	refused := &PathError{Product: product, Err: err, Reason: err.Error(), Remedy: "Choose a version that the support matrix knows."}
 	if errors.Is(err, compat.ErrNewer) {
 		refused.Remedy = "Choose a version that the support matrix knows, use a newer release of this provider, or set allow_unknown_versions = true."
 	}
@@ -263,7 +263,7 @@ func (w Walk) knows(axis Axis, to version.Version) error {
 }
 
 // through is the version in which a release line is crossed.
-func (w Walk) through(axis Axis, minor version.Minor) (version.Version, bool) {
+func (w Walk) through(product version.Product, minor version.Minor) (version.Version, bool) {
 	// The release lines of Talos and of Kubernetes are too far apart for one
 	// number to mean both.
 	for _, named := range w.Intermediate {
@@ -272,7 +272,7 @@ func (w Walk) through(axis Axis, minor version.Minor) (version.Version, bool) {
 		}
 	}
 
-	if axis == Talos {
+	if product == version.Talos {
 		return compat.NewestTalos(minor)
 	}
 
@@ -305,7 +305,7 @@ func (g *grid) refusal() *PathError {
 	}
 
 	refused := &PathError{
-		Axis: Talos, Err: ErrNoWay,
+		Product: version.Talos, Err: ErrNoWay,
 		Reason: fmt.Sprintf("%v leads on from %s: %s", ErrNoWay, at, strings.Join(blocks, ", and ")),
 		Remedy: "Bring the cluster to a supported pair of versions first, or choose another target.",
 	}
@@ -316,7 +316,7 @@ func (g *grid) refusal() *PathError {
 	}
 
 	if lastTalos == 0 {
-		refused.Axis = Kubernetes
+		refused.Product = version.Kubernetes
 	}
 
 	return refused
@@ -325,10 +325,10 @@ func (g *grid) refusal() *PathError {
 // refuseEnd says why the two versions at the end do not go together.
 func (g *grid) refuseEnd(talos, kubernetes version.Version) *PathError {
 	err := compat.Supports(talos, kubernetes)
-	refused := &PathError{Axis: Talos, Err: err, Reason: err.Error()}
+	refused := &PathError{Product: version.Talos, Err: err, Reason: err.Error()}
 
 	if len(g.kubernetes) > 1 {
-		refused.Axis = Kubernetes
+		refused.Product = version.Kubernetes
 	}
 
 	switch {
@@ -395,24 +395,6 @@ func (g *grid) frontier() (farTalos, farKubernetes int) {
 	return farTalos, farKubernetes
 }
 
-// Axis is the half of a cluster that a hop moves.
-type Axis string
-
-// The halves.
-const (
-	Talos      Axis = "talos"
-	Kubernetes Axis = "kubernetes"
-)
-
-// name is the half as people write it.
-func (a Axis) name() string {
-	if a == Kubernetes {
-		return "Kubernetes"
-	}
-
-	return "Talos"
-}
-
 // State is what a whole cluster runs between two hops. Kubernetes is zero where
 // it is not known.
 type State struct {
@@ -432,8 +414,8 @@ func (s State) String() string {
 }
 
 // version is what the state says about one half.
-func (s State) version(axis Axis) version.Version {
-	if axis == Kubernetes {
+func (s State) version(product version.Product) version.Version {
+	if product == version.Kubernetes {
 		return s.Kubernetes
 	}
 
@@ -444,7 +426,7 @@ func (s State) version(axis Axis) version.Version {
 // moves to the version of its axis in To. Both ends are equal where nodes are
 // only given another image, or back into service.
 type Hop struct {
-	Axis     Axis
+	Product  version.Product
 	From, To State
 }
 
@@ -453,9 +435,9 @@ func hopsOf(states []State) []Hop {
 	var hops []Hop
 
 	for index := 1; index < len(states); index++ {
-		hop := Hop{Axis: Talos, From: states[index-1], To: states[index]}
+		hop := Hop{Product: version.Talos, From: states[index-1], To: states[index]}
 		if hop.From.Talos.Equal(hop.To.Talos) {
-			hop.Axis = Kubernetes
+			hop.Product = version.Kubernetes
 		}
 
 		hops = append(hops, hop)
@@ -473,7 +455,7 @@ func spell(hops []Hop) string {
 
 	legs := []string{hops[0].From.String()}
 	for _, hop := range hops {
-		legs = append(legs, hop.Axis.name()+" "+hop.To.version(hop.Axis).String())
+		legs = append(legs, hop.Product.Name()+" "+hop.To.version(hop.Product).String())
 	}
 
 	return strings.Join(legs, " -> ")

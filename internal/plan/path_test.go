@@ -142,76 +142,76 @@ func TestPathsThatCannotBeSayWhatBlocks(t *testing.T) {
 	for behaviour, test := range map[string]struct {
 		from, to string
 		walk     plan.Walk
-		axis     plan.Axis
+		axis     version.Product
 		reason   error
 		says     []string
 	}{
 		"Talos goes down": {
-			from: "1.13.4 1.34.2", to: "1.13.3 1.34.2", axis: plan.Talos, reason: plan.ErrDowngrade, says: []string{"1.13.3 is older than 1.13.4"},
+			from: "1.13.4 1.34.2", to: "1.13.3 1.34.2", axis: version.Talos, reason: plan.ErrDowngrade, says: []string{"1.13.3 is older than 1.13.4"},
 		},
 		"Kubernetes goes down": {
-			from: "1.13.4 1.34.2", to: "1.13.4 1.34.1", axis: plan.Kubernetes, reason: plan.ErrDowngrade, says: []string{"Kubernetes 1.34.1"},
+			from: "1.13.4 1.34.2", to: "1.13.4 1.34.1", axis: version.Kubernetes, reason: plan.ErrDowngrade, says: []string{"Kubernetes 1.34.1"},
 		},
 		"nobody knows what runs": {
-			from: "1.13.4", to: "1.13.4 1.34.1", axis: plan.Kubernetes, reason: plan.ErrNoStart, says: []string{"which Kubernetes runs now is not known"},
+			from: "1.13.4", to: "1.13.4 1.34.1", axis: version.Kubernetes, reason: plan.ErrNoStart, says: []string{"which Kubernetes runs now is not known"},
 		},
 		"Talos is newer than the matrix": {
-			from: "1.13.4 1.34.2", to: "1.99.0", axis: plan.Talos, reason: compat.ErrNewer, says: []string{"talos 1.99", "not in the support matrix"},
+			from: "1.13.4 1.34.2", to: "1.99.0", axis: version.Talos, reason: compat.ErrNewer, says: []string{"talos 1.99", "not in the support matrix"},
 		},
 		"Kubernetes is newer than the matrix": {
-			from: "1.15.0 1.38.0", to: "1.15.0 1.39.0", axis: plan.Kubernetes, reason: compat.ErrNewer, says: []string{"kubernetes 1.39", "not in the support matrix"},
+			from: "1.15.0 1.38.0", to: "1.15.0 1.39.0", axis: version.Kubernetes, reason: compat.ErrNewer, says: []string{"kubernetes 1.39", "not in the support matrix"},
 		},
 		"Talos is older than the matrix": {
-			from: "1.0.1", to: "1.1.0", axis: plan.Talos, reason: compat.ErrUnknownMinor, says: []string{"talos 1.1"},
+			from: "1.0.1", to: "1.1.0", axis: version.Talos, reason: compat.ErrUnknownMinor, says: []string{"talos 1.1"},
 		},
 		"a line on the way has no release": {
-			from: "1.14.0 1.34.2", to: "1.18446744073709551615.0", walk: plan.Walk{AllowUnknown: true}, axis: plan.Talos, reason: plan.ErrNoRelease,
+			from: "1.14.0 1.34.2", to: "1.18446744073709551615.0", walk: plan.Walk{AllowUnknown: true}, axis: version.Talos, reason: plan.ErrNoRelease,
 			says: []string{"the release lines 1.15, 1.16, 1.17, 1.18, 1.19, 1.20, 1.21, 1.22, 1.23, 1.24 and more, of which no release is known", "choose a version nearer"},
 		},
 		"one line on the way has no release": {
-			from: "1.14.0 1.37.2", to: "1.16.0", walk: plan.Walk{AllowUnknown: true}, axis: plan.Talos, reason: plan.ErrNoRelease,
+			from: "1.14.0 1.37.2", to: "1.16.0", walk: plan.Walk{AllowUnknown: true}, axis: version.Talos, reason: plan.ErrNoRelease,
 			says: []string{"the release line 1.15, of which no release is known", "Name the release of Talos 1.15"},
 		},
 		"two lines on the way have no release": {
-			from: "1.14.0 1.37.2", to: "1.18.0", walk: walkThrough("1.16.0"), axis: plan.Talos, reason: plan.ErrNoRelease,
+			from: "1.14.0 1.37.2", to: "1.18.0", walk: walkThrough("1.16.0"), axis: version.Talos, reason: plan.ErrNoRelease,
 			says: []string{"the release lines 1.15, 1.17, of which no release is known", "Name a release of each of them (of Talos)"},
 		},
 		"another major has no way at all": {
-			from: "1.14.0 1.34.2", to: "2.0.0", walk: walkThrough("1.15.0", "1.16.0"), axis: plan.Talos, reason: plan.ErrNoWay,
+			from: "1.14.0 1.34.2", to: "2.0.0", walk: walkThrough("1.15.0", "1.16.0"), axis: version.Talos, reason: plan.ErrNoWay,
 			says: []string{"Talos 2.0.0 is of another major version than 1.14.0, which runs, and no supported way leads there", "Choose a version of Talos 1"},
 		},
 		"another major is not a question of what is known": {
-			from: "1.14.0 1.34.2", to: "2.4000000000.0", axis: plan.Talos, reason: plan.ErrNoWay, says: []string{"another major version"},
+			from: "1.14.0 1.34.2", to: "2.4000000000.0", axis: version.Talos, reason: plan.ErrNoWay, says: []string{"another major version"},
 		},
 		"another major of Kubernetes": {
-			from: "1.14.0 1.34.2", to: "1.14.0 2.0.0", axis: plan.Kubernetes, reason: plan.ErrNoWay, says: []string{"Kubernetes 2.0.0 is of another major version", "Choose a version of Kubernetes 1"},
+			from: "1.14.0 1.34.2", to: "1.14.0 2.0.0", axis: version.Kubernetes, reason: plan.ErrNoWay, says: []string{"Kubernetes 2.0.0 is of another major version", "Choose a version of Kubernetes 1"},
 		},
 		"a suffix makes it a pre-release": {
-			from: "1.13.4 1.34.2", to: "1.13.4-slim 1.34.2", axis: plan.Talos, reason: plan.ErrDowngrade,
+			from: "1.13.4 1.34.2", to: "1.13.4-slim 1.34.2", axis: version.Talos, reason: plan.ErrDowngrade,
 			says: []string{"Talos 1.13.4-slim is a pre-release that comes before 1.13.4, which runs", "Ask for Talos 1.13.4 or newer"},
 		},
 		"Kubernetes stays and is too old": {
-			from: "1.13.4 1.31.4", to: "1.14.0", axis: plan.Talos, reason: compat.ErrUnsupported,
+			from: "1.13.4 1.31.4", to: "1.14.0", axis: version.Talos, reason: compat.ErrUnsupported,
 			says: []string{"Talos 1.14.0 needs Kubernetes 1.32 or newer, the cluster runs 1.31.4, and kubernetes_version is not set"},
 		},
 		"Kubernetes is asked to stay and is too new": {
-			from: "1.12.4 1.37.0", to: "1.13.0 1.37.0", axis: plan.Talos, reason: compat.ErrUnsupported,
+			from: "1.12.4 1.37.0", to: "1.13.0 1.37.0", axis: version.Talos, reason: compat.ErrUnsupported,
 			says: []string{"Talos 1.13.0 needs Kubernetes 1.36 or older, the cluster runs 1.37.0, and kubernetes_version asks for no other"},
 		},
 		"Kubernetes is too new for the Talos that stays": {
-			from: "1.13.4 1.36.0", to: "1.13.4 1.37.0", axis: plan.Kubernetes, reason: compat.ErrUnsupported,
+			from: "1.13.4 1.36.0", to: "1.13.4 1.37.0", axis: version.Kubernetes, reason: compat.ErrUnsupported,
 			says: []string{"Talos 1.13.4 needs Kubernetes 1.36 or older, and 1.37.0 is asked for"},
 		},
 		"the two targets do not go together": {
-			from: "1.12.4 1.35.0", to: "1.13.0 1.37.0", axis: plan.Kubernetes, reason: compat.ErrUnsupported,
+			from: "1.12.4 1.35.0", to: "1.13.0 1.37.0", axis: version.Kubernetes, reason: compat.ErrUnsupported,
 			says: []string{"Talos 1.13.0 needs Kubernetes 1.36 or older", "1.37.0 is asked for beside it"},
 		},
 		"a line on the way does not run the Kubernetes that stays": {
-			from: "1.3.0 1.24.0", to: "1.6.0", axis: plan.Talos, reason: plan.ErrNoWay,
+			from: "1.3.0 1.24.0", to: "1.6.0", axis: version.Talos, reason: plan.ErrNoWay,
 			says: []string{"needs Kubernetes 1.25 or newer on the way", "the cluster runs 1.24.0"},
 		},
 		"an unsupported start leads nowhere": {
-			from: "1.13.4 1.29.0", to: "1.14.0 1.33.0", axis: plan.Talos, reason: plan.ErrNoWay,
+			from: "1.13.4 1.29.0", to: "1.14.0 1.33.0", axis: version.Talos, reason: plan.ErrNoWay,
 			says: []string{"no supported way leads on from Talos 1.13.4, Kubernetes 1.29.0", "Talos 1.14.0 needs Kubernetes 1.32 or newer", "Talos 1.13.4 needs Kubernetes 1.31 or newer"},
 		},
 	} {
@@ -225,8 +225,8 @@ func TestPathsThatCannotBeSayWhatBlocks(t *testing.T) {
 				t.Fatalf("path %s, error %v; want %v", printed(got), err, test.reason)
 			}
 
-			if refused.Axis != test.axis || refused.Remedy == "" {
-				t.Errorf("axis %q, remedy %q; want %q and a remedy", refused.Axis, refused.Remedy, test.axis)
+			if refused.Product != test.axis || refused.Remedy == "" {
+				t.Errorf("axis %q, remedy %q; want %q and a remedy", refused.Product, refused.Remedy, test.axis)
 			}
 
 			for _, part := range test.says {

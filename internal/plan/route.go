@@ -47,9 +47,9 @@ func (p *planner) route() {
 	p.find(p.checkLength()...)
 	p.addImageHop()
 
-	if !slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Axis == Talos }) && p.reinstalls() {
+	if !slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Product == version.Talos }) && p.reinstalls() {
 		// Before Kubernetes moves, as always where the matrix does not care.
-		p.made.Hops = slices.Insert(p.made.Hops, 0, Hop{Axis: Talos, From: p.start, To: p.start})
+		p.made.Hops = slices.Insert(p.made.Hops, 0, Hop{Product: version.Talos, From: p.start, To: p.start})
 	}
 }
 
@@ -127,7 +127,7 @@ func pathFinding(err error) cluster.Finding {
 	var refused *PathError
 	if errors.As(err, &refused) {
 		finding.Remedy = refused.Remedy
-		if refused.Axis == Kubernetes {
+		if refused.Product == version.Kubernetes {
 			finding.Attribute = attributeKubernetes
 		}
 	}
@@ -191,11 +191,11 @@ func (p *planner) checkLength() []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, half := range []struct {
-		axis      Axis
+		axis      version.Product
 		attribute string
 		to        version.Version
-	}{{Talos, attributeTalos, p.target.Talos}, {Kubernetes, attributeKubernetes, p.target.Kubernetes}} {
-		hops := slices.DeleteFunc(slices.Clone(p.made.Hops), func(h Hop) bool { return h.Axis != half.axis || p.onlyForPods(h) })
+	}{{version.Talos, attributeTalos, p.target.Talos}, {version.Kubernetes, attributeKubernetes, p.target.Kubernetes}} {
+		hops := slices.DeleteFunc(slices.Clone(p.made.Hops), func(h Hop) bool { return h.Product != half.axis || p.onlyForPods(h) })
 		if len(hops) < 2 {
 			continue
 		}
@@ -204,7 +204,7 @@ func (p *planner) checkLength() []cluster.Finding {
 		findings = append(findings, cluster.Finding{
 			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: half.attribute,
 			Found: fmt.Sprintf("going from %s %s to %s would skip the release line %s; the way there is %s",
-				half.axis.name(), p.start.version(half.axis), half.to, first.Minor(), spell(p.made.Hops)),
+				half.axis.Name(), p.start.version(half.axis), half.to, first.Minor(), spell(p.made.Hops)),
 			Remedy: fmt.Sprintf("Set allow_intermediate_versions = true to walk all of it, or set %s to %s first.", half.attribute, first),
 		})
 	}
@@ -215,7 +215,7 @@ func (p *planner) checkLength() []cluster.Finding {
 // onlyForPods tells whether nothing but pods of kube-proxy moves in the hop, for
 // which nobody waits: it is no length of the way.
 func (p *planner) onlyForPods(hop Hop) bool {
-	if hop.Axis != Kubernetes || p.waitsForPods() {
+	if hop.Product != version.Kubernetes || p.waitsForPods() {
 		return false
 	}
 
@@ -267,14 +267,14 @@ func (p *planner) checkIntermediate() {
 			taken[named.Minor()] = named
 		}
 
-		axis, to := p.half(named)
+		product, to := p.productOf(named)
 
 		switch {
 		case to.IsZero():
 			finding.Found = fmt.Sprintf("%s lies on no way to %s", named, p.goal())
 			finding.Remedy = "Name releases of the release lines between what runs and the target, or remove the entry."
 		case named.Minor() == to.Minor():
-			finding.Found = fmt.Sprintf("%s is of the release line %s, in which the way to %s %s ends", named, to.Minor(), axis.name(), to)
+			finding.Found = fmt.Sprintf("%s is of the release line %s, in which the way to %s %s ends", named, to.Minor(), product.Name(), to)
 			finding.Remedy = "Remove the entry: only release lines before the target are walked through."
 		case twice:
 			finding.Found = fmt.Sprintf("%s and %s are of the same release line %s", other, named, named.Minor())
@@ -290,7 +290,7 @@ func (p *planner) checkIntermediate() {
 // half tells which half of the target a version to walk through leads to, and
 // that half; zero where it leads to neither. The release lines of Talos and of
 // Kubernetes are too far apart for one number to mean both.
-func (p *planner) half(named version.Version) (Axis, version.Version) {
+func (p *planner) productOf(named version.Version) (version.Product, version.Version) {
 	oldestTalos, _ := compat.TalosMinors()
 	oldestKubernetes, _ := compat.KubernetesRange()
 
@@ -300,9 +300,9 @@ func (p *planner) half(named version.Version) (Axis, version.Version) {
 
 	switch {
 	case leads(oldestTalos, p.target.Talos):
-		return Talos, p.target.Talos
+		return version.Talos, p.target.Talos
 	case leads(oldestKubernetes, p.target.Kubernetes):
-		return Kubernetes, p.target.Kubernetes
+		return version.Kubernetes, p.target.Kubernetes
 	default:
 		return "", version.Version{}
 	}

@@ -3,6 +3,8 @@
 package plan_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"slices"
 	"strings"
 	"testing"
@@ -224,7 +226,7 @@ func TestAnotherSchematicComesBeforeKubernetes(t *testing.T) {
 	t.Parallel()
 
 	made := newScene(3, 1).runs("1.13.4").gets("worker-1", overrideB).asserts("1.35.0").said(t)
-	if first := made.Steps[0]; len(made.Hops) != 2 || made.Hops[0].Axis != plan.Talos || first.Node != "worker-1" || first.Component != "" {
+	if first := made.Steps[0]; len(made.Hops) != 2 || made.Hops[0].Product != version.Talos || first.Node != "worker-1" || first.Component != "" {
 		t.Errorf("plan:\n%s", render(made))
 	}
 }
@@ -235,7 +237,7 @@ func TestWhatIsUnfinishedComesBeforeKubernetes(t *testing.T) {
 	s := newScene(1, 2).runs("1.13.5").kubernetes("1.31.5").aims("1.14.0").asserts("1.32.4").cordoned("worker-2", "run-1")
 	made := s.said(t)
 
-	if made.Hops[0].Axis != plan.Kubernetes {
+	if made.Hops[0].Product != version.Kubernetes {
 		t.Fatalf("Kubernetes does not move first:\n%s", render(made))
 	}
 

@@ -118,10 +118,10 @@ func (d *availableVersionsDataSource) Read(ctx context.Context, req datasource.R
 		own: model.ReleaseSource, preReleases: model.IncludePreReleases.ValueBool(), userAgent: d.clusters.settings.userAgent(),
 	}
 
-	talos, diagnostics := d.clusters.releases.list(bounded, release.Talos, question)
+	talos, diagnostics := d.clusters.releases.list(bounded, version.Talos, question)
 	resp.Diagnostics.Append(diagnostics...)
 
-	kubernetes, diagnostics := d.clusters.releases.list(bounded, release.Kubernetes, question)
+	kubernetes, diagnostics := d.clusters.releases.list(bounded, version.Kubernetes, question)
 	resp.Diagnostics.Append(diagnostics...)
 
 	if resp.Diagnostics.HasError() {

@@ -1011,14 +1011,14 @@ type petition struct {
 	cluster.Operator
 
 	// last is empty as long as it was asked for nothing.
-	last cluster.Half
+	last version.Product
 }
 
 // Ask implements [cluster.Operator]. Also what fails may have taken effect.
-func (p *petition) Ask(ctx context.Context, half cluster.Half, to version.Version) error {
-	p.last = half
+func (p *petition) Ask(ctx context.Context, product version.Product, to version.Version) error {
+	p.last = product
 
-	return p.Operator.Ask(ctx, half, to)
+	return p.Operator.Ask(ctx, product, to)
 }
 
 // failed is the error of an upgrade through the operator; nil for none.
@@ -1036,7 +1036,7 @@ type delegationError struct {
 
 	// asked is the half for which the operator was asked last; empty where it was
 	// asked for nothing.
-	asked cluster.Half
+	asked version.Product
 }
 
 // Unwrap is the error of the engine.
@@ -1049,7 +1049,7 @@ func (e *delegationError) stopped(observed status, summary string) status {
 		return observed
 	}
 
-	return observed.failed(summary+".", e.asked == cluster.HalfKubernetes)
+	return observed.failed(summary+".", e.asked == version.Kubernetes)
 }
 
 var (

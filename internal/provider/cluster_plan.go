@@ -380,7 +380,7 @@ func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *
 
 	var background sync.WaitGroup
 
-	for _, product := range []release.Product{release.Talos, release.Kubernetes} {
+	for _, product := range []version.Product{version.Talos, version.Kubernetes} {
 		if d.offline(ctx, product) {
 			known.learn(bounded, d, product, userAgent)
 		} else {
@@ -395,7 +395,7 @@ func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *
 }
 
 // offline tells whether the releases of a product are known without a network.
-func (d releaseDefaults) offline(ctx context.Context, product release.Product) bool {
+func (d releaseDefaults) offline(ctx context.Context, product version.Product) bool {
 	var model releaseSourceModel
 
 	if d.source.IsNull() || d.source.IsUnknown() || d.source.As(ctx, &model, basetypes.ObjectAsOptions{}).HasError() {
@@ -408,7 +408,7 @@ func (d releaseDefaults) offline(ctx context.Context, product release.Product) b
 }
 
 // learn asks for the releases of one product.
-func (o *outlook) learn(ctx context.Context, from releaseDefaults, product release.Product, userAgent string) {
+func (o *outlook) learn(ctx context.Context, from releaseDefaults, product version.Product, userAgent string) {
 	list, diagnostics := from.list(ctx, product, releaseQuestion{userAgent: userAgent})
 	for _, problem := range diagnostics {
 		tflog.Warn(ctx, "publishing: "+cluster.Printable(problem.Summary()+": "+problem.Detail()))
@@ -417,7 +417,7 @@ func (o *outlook) learn(ctx context.Context, from releaseDefaults, product relea
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 
-	if product == release.Talos {
+	if product == version.Talos {
 		o.talos = list.Versions
 	} else {
 		o.kubernetes = list.Versions
@@ -527,11 +527,11 @@ func (p publication) left(report cluster.OperatorReport, target cluster.Target) 
 	}
 
 	for _, wanted := range []struct {
-		half cluster.Half
+		half version.Product
 		to   version.Version
 	}{
-		{cluster.HalfTalos, target.Talos},
-		{cluster.HalfKubernetes, target.Kubernetes},
+		{version.Talos, target.Talos},
+		{version.Kubernetes, target.Kubernetes},
 	} {
 		said := report.Of(wanted.half)
 		if wanted.to.IsZero() || said.Target != wanted.to.String() || said.Status.Busy() {

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -10,7 +12,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 )
 
@@ -28,17 +29,17 @@ func TestStatusAfterADelegationThatFailed(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		err               error
-		asked             cluster.Half
+		asked             version.Product
 		phase             string
 		talos, kubernetes string
 	}{
 		"somebody else has asked it":            {&engine.Failure{Err: engine.ErrOperator}, "", phaseReady, statusCompleted, statusCompleted},
 		"refused":                               {&engine.Failure{Err: engine.ErrBlocked}, "", phaseReady, statusCompleted, statusCompleted},
-		"Talos":                                 {&engine.Failure{Err: engine.ErrOperator}, cluster.HalfTalos, phaseFailed, statusFailed, statusCompleted},
-		"Kubernetes before more of Talos":       {&engine.Failure{Err: engine.ErrOperator}, cluster.HalfKubernetes, phaseFailed, statusCompleted, statusFailed},
-		"refused after the first leg":           {&engine.Failure{Err: engine.ErrBlocked}, cluster.HalfTalos, phaseFailed, statusFailed, statusCompleted},
-		"a gate after the first leg":            {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, cluster.HalfTalos, phaseFailed, statusFailed, statusCompleted},
-		"a lease that was lost while it was at": {&engine.Failure{Err: engine.ErrLeaseLost}, cluster.HalfTalos, phaseFailed, statusFailed, statusCompleted},
+		"Talos":                                 {&engine.Failure{Err: engine.ErrOperator}, version.Talos, phaseFailed, statusFailed, statusCompleted},
+		"Kubernetes before more of Talos":       {&engine.Failure{Err: engine.ErrOperator}, version.Kubernetes, phaseFailed, statusCompleted, statusFailed},
+		"refused after the first leg":           {&engine.Failure{Err: engine.ErrBlocked}, version.Talos, phaseFailed, statusFailed, statusCompleted},
+		"a gate after the first leg":            {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, version.Talos, phaseFailed, statusFailed, statusCompleted},
+		"a lease that was lost while it was at": {&engine.Failure{Err: engine.ErrLeaseLost}, version.Talos, phaseFailed, statusFailed, statusCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := (&petition{last: test.asked}).failed(test.err)

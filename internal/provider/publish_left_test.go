@@ -121,7 +121,7 @@ func TestWhatCannotBeEndedIsNoWork(t *testing.T) {
 // TestWhatOnlySaysWhatIsToRunIsNotLeft: it cannot be taken back, and its operator may
 // be slow to notice that it is reached.
 func TestWhatOnlySaysWhatIsToRunIsNotLeft(t *testing.T) {
-	report := cluster.OperatorReport{Talos: cluster.OperatorHalf{Target: "1.13.4"}, Kubernetes: cluster.OperatorHalf{Target: "1.35.0"}}
+	report := cluster.OperatorReport{Talos: cluster.OperatorProduct{Target: "1.13.4"}, Kubernetes: cluster.OperatorProduct{Target: "1.35.0"}}
 	target := cluster.Target{Talos: version.MustParse("1.13.4"), Kubernetes: version.MustParse("1.35.0")}
 
 	for kind, want := range map[string]int{"KubernetesCluster": 2, "TalosControlPlane": 0} {

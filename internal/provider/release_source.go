@@ -39,8 +39,8 @@ type releaseHalf struct {
 	where, whereVersions string
 }
 
-func (m *releaseSourceModel) half(product release.Product) releaseHalf {
-	if product == release.Talos {
+func (m *releaseSourceModel) half(product version.Product) releaseHalf {
+	if product == version.Talos {
 		return releaseHalf{m.Talos, m.TalosVersions, attrTalos, attrTalosVersions}
 	}
 
@@ -92,7 +92,7 @@ type releaseQuestion struct {
 }
 
 // list asks the source of one product.
-func (d releaseDefaults) list(ctx context.Context, product release.Product, question releaseQuestion) (release.List, diag.Diagnostics) {
+func (d releaseDefaults) list(ctx context.Context, product version.Product, question releaseQuestion) (release.List, diag.Diagnostics) {
 	source, diagnostics := d.open(ctx, product, question)
 	if diagnostics.HasError() {
 		return release.List{}, diagnostics
@@ -108,7 +108,7 @@ func (d releaseDefaults) list(ctx context.Context, product release.Product, ques
 
 // locate makes the diagnostic point at the attribute, where it is the data
 // source's own.
-func (q releaseQuestion) locate(product release.Product, problem diag.Diagnostic) diag.Diagnostic {
+func (q releaseQuestion) locate(product version.Product, problem diag.Diagnostic) diag.Diagnostic {
 	if q.own == nil || q.own.half(product).unset() {
 		return problem
 	}
@@ -124,7 +124,7 @@ func (q releaseQuestion) locate(product release.Product, problem diag.Diagnostic
 }
 
 // open is the source that the data source names, or else the provider block.
-func (d releaseDefaults) open(ctx context.Context, product release.Product, question releaseQuestion) (release.Source, diag.Diagnostics) {
+func (d releaseDefaults) open(ctx context.Context, product version.Product, question releaseQuestion) (release.Source, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
 
 	options := release.Options{PreReleases: question.preReleases, UserAgent: question.userAgent, FactoryURL: d.factoryURL.ValueString()}
@@ -150,7 +150,7 @@ func (d releaseDefaults) open(ctx context.Context, product release.Product, ques
 	return d.openHalf(ctx, product, model.half(product), options)
 }
 
-func (d releaseDefaults) openHalf(ctx context.Context, product release.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
+func (d releaseDefaults) openHalf(ctx context.Context, product version.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
 	if half.unknown() {
 		return nil, undecidedReleases(product, attrReleaseSource)
 	}
@@ -176,7 +176,7 @@ func (d releaseDefaults) openHalf(ctx context.Context, product release.Product, 
 	return source, nil
 }
 
-func givenReleases(ctx context.Context, product release.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
+func givenReleases(ctx context.Context, product version.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
 	var (
 		texts    []types.String
 		versions []version.Version
@@ -207,22 +207,22 @@ func givenReleases(ctx context.Context, product release.Product, half releaseHal
 	return release.Given(attrReleaseSource+"."+half.whereVersions, product, versions, options), diagnostics
 }
 
-func undecidedReleases(product release.Product, attribute string) diag.Diagnostics {
-	return diag.Diagnostics{diag.NewErrorDiagnostic("Unable to list the releases of "+string(product),
+func undecidedReleases(product version.Product, attribute string) diag.Diagnostics {
+	return diag.Diagnostics{diag.NewErrorDiagnostic("Unable to list the releases of "+product.Name(),
 		"The provider configuration depends on a value that is known only after an apply ("+attribute+").\n\n"+
 			"Apply what it comes from first, for example with -target, or set "+attrReleaseSource+" in the data source.")}
 }
 
 // unlisted is the diagnostic of a source that gave no list.
-func unlisted(product release.Product, err error) diag.Diagnostic {
-	summary := "Unable to list the releases of " + string(product)
+func unlisted(product version.Product, err error) diag.Diagnostic {
+	summary := "Unable to list the releases of " + product.Name()
 
 	if errors.Is(err, context.Canceled) {
 		return diag.NewErrorDiagnostic(summary, "Interrupted before the source answered. Run the command again.")
 	}
 
 	half := attrTalos
-	if product == release.Kubernetes {
+	if product == version.Kubernetes {
 		half = attrKubernetes
 	}
 
@@ -239,7 +239,7 @@ func unlisted(product release.Product, err error) diag.Diagnostic {
 	case errors.Is(err, release.ErrNotFound):
 		advice = "Check " + attrImageFactoryURL + " where the source is the Image Factory, and the name of the repository where it is one; or " + offline + "."
 	case errors.Is(err, release.ErrEmpty):
-		advice = "Name a source that lists releases of " + string(product) + ", ask for pre-releases with " + attrIncludePreReleases + " = true if those are what you want, or " +
+		advice = "Name a source that lists releases of " + product.Name() + ", ask for pre-releases with " + attrIncludePreReleases + " = true if those are what you want, or " +
 			offline + "."
 	default:
 		advice = "Something else than a list of releases answered, such as the sign-in page of a proxy. Check the address, or " + offline + "."
@@ -277,10 +277,10 @@ func providerReleaseSource() schema.Attribute {
 		Optional:            true,
 		Attributes: map[string]schema.Attribute{
 			attrTalos: schema.StringAttribute{
-				MarkdownDescription: docSourceTalos, Optional: true, Validators: locationValidators(release.Talos),
+				MarkdownDescription: docSourceTalos, Optional: true, Validators: locationValidators(version.Talos),
 			},
 			attrKubernetes: schema.StringAttribute{
-				MarkdownDescription: docSourceKubernetes, Optional: true, Validators: locationValidators(release.Kubernetes),
+				MarkdownDescription: docSourceKubernetes, Optional: true, Validators: locationValidators(version.Kubernetes),
 			},
 			attrTalosVersions: schema.ListAttribute{
 				MarkdownDescription: docSourceTalosVersions, Optional: true, ElementType: types.StringType, Validators: versionListValidators(),
@@ -311,10 +311,10 @@ func releaseSourceSchema() dataschema.Attribute {
 		Optional:            true,
 		Attributes: map[string]dataschema.Attribute{
 			attrTalos: dataschema.StringAttribute{
-				MarkdownDescription: docSourceTalos, Optional: true, Validators: locationValidators(release.Talos),
+				MarkdownDescription: docSourceTalos, Optional: true, Validators: locationValidators(version.Talos),
 			},
 			attrKubernetes: dataschema.StringAttribute{
-				MarkdownDescription: docSourceKubernetes, Optional: true, Validators: locationValidators(release.Kubernetes),
+				MarkdownDescription: docSourceKubernetes, Optional: true, Validators: locationValidators(version.Kubernetes),
 			},
 			attrTalosVersions: dataschema.ListAttribute{
 				MarkdownDescription: docSourceTalosVersions, Optional: true, ElementType: types.StringType, Validators: versionListValidators(),
@@ -326,9 +326,9 @@ func releaseSourceSchema() dataschema.Attribute {
 	}
 }
 
-func locationValidators(product release.Product) []validator.String {
+func locationValidators(product version.Product) []validator.String {
 	list := attrTalosVersions
-	if product == release.Kubernetes {
+	if product == version.Kubernetes {
 		list = attrKubernetesVersions
 	}
 
@@ -349,12 +349,12 @@ var (
 
 // locationValidator accepts what names a source of the releases of a product.
 type locationValidator struct {
-	product release.Product
+	product version.Product
 }
 
 // Description implements [validator.String].
 func (v locationValidator) Description(context.Context) string {
-	return "value must name a source of the releases of " + string(v.product)
+	return "value must name a source of the releases of " + v.product.Name()
 }
 
 // MarkdownDescription implements [validator.String].

@@ -133,11 +133,11 @@ func hopHeading(made plan.Plan, index int) string {
 		return heading + "Bootstrap manifests"
 	}
 
-	if hop.Axis == plan.Kubernetes && hop.From.Kubernetes.Equal(hop.To.Kubernetes) {
+	if hop.Product == version.Kubernetes && hop.From.Kubernetes.Equal(hop.To.Kubernetes) {
 		return fmt.Sprintf("%sKubernetes %s with other images", heading, hop.To.Kubernetes)
 	}
 
-	if hop.Axis == plan.Kubernetes {
+	if hop.Product == version.Kubernetes {
 		return fmt.Sprintf("%sKubernetes %s -> %s (https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-%s.md)",
 			heading, hop.From.Kubernetes, hop.To.Kubernetes, hop.To.Kubernetes.Minor())
 	}

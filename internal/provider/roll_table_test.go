@@ -45,7 +45,7 @@ const (
 // talosHop is a hop of Talos with the turns of the nodes in it.
 func talosHop(made *plan.Plan, from, to, image string, nodes ...string) {
 	before, after := version.MustParse(from), version.MustParse(to)
-	made.Hops = append(made.Hops, plan.Hop{Axis: plan.Talos, From: plan.State{Talos: before}, To: plan.State{Talos: after}})
+	made.Hops = append(made.Hops, plan.Hop{Product: version.Talos, From: plan.State{Talos: before}, To: plan.State{Talos: after}})
 
 	for _, node := range nodes {
 		role := cluster.Worker
@@ -63,7 +63,7 @@ func talosHop(made *plan.Plan, from, to, image string, nodes ...string) {
 // nodes, then the next, and the manifests in the end.
 func kubernetesHop(made *plan.Plan, from, to string, nodes ...string) {
 	before, after := version.MustParse(from), version.MustParse(to)
-	made.Hops = append(made.Hops, plan.Hop{Axis: plan.Kubernetes, From: plan.State{Kubernetes: before}, To: plan.State{Kubernetes: after}})
+	made.Hops = append(made.Hops, plan.Hop{Product: version.Kubernetes, From: plan.State{Kubernetes: before}, To: plan.State{Kubernetes: after}})
 
 	add := func(node string, component cluster.Component, image string) {
 		role := cluster.Worker
@@ -161,7 +161,7 @@ func TestRollIsShownAsATable(t *testing.T) {
 			made.Steps = append(made.Steps, plan.Step{Component: cluster.Manifests, Estimate: time.Minute})
 		},
 		"roll_manifests_alone": func(made *plan.Plan) {
-			made.Hops = []plan.Hop{{Axis: plan.Kubernetes}}
+			made.Hops = []plan.Hop{{Product: version.Kubernetes}}
 			made.Steps = []plan.Step{{Component: cluster.Manifests, Estimate: time.Minute}}
 			made.AtTarget = []string{"cp-0"}
 		},

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"strings"
 	"testing"
 
@@ -11,8 +13,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 )
 
 // TestNoMessageRepeatsAPassword: output of Terraform is kept by pipelines, and
@@ -32,8 +32,8 @@ func TestNoMessageRepeatsAPassword(t *testing.T) {
 		"https://registry.example.com?token=s3cret",
 	} {
 		for way, attempt := range map[string]func(*testing.T) diag.Diagnostics{
-			"validated as a source of Talos":      judged(locationValidator{product: release.Talos}, address),
-			"validated as a source of Kubernetes": judged(locationValidator{product: release.Kubernetes}, address),
+			"validated as a source of Talos":      judged(locationValidator{product: version.Talos}, address),
+			"validated as a source of Kubernetes": judged(locationValidator{product: version.Kubernetes}, address),
 			"validated as a factory":              judged(factoryURLValidator{}, address),
 			"validated as an installer image":     judged(repositoryValidator{}, address),
 			"read from a source": func(t *testing.T) diag.Diagnostics {

@@ -21,7 +21,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -53,7 +52,7 @@ func TestSourcesThatGiveNoListSayWhatToDo(t *testing.T) {
 		})
 	}
 
-	check(t, noted(t, diag.Diagnostics{unlisted(release.Talos, context.Canceled)}), outcome{diag.SeverityError, "Interrupted before the source answered"})
+	check(t, noted(t, diag.Diagnostics{unlisted(version.Talos, context.Canceled)}), outcome{diag.SeverityError, "Interrupted before the source answered"})
 }
 
 func TestImportOfAClusterOutOfReachSaysWhatToDo(t *testing.T) {

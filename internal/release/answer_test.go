@@ -3,6 +3,8 @@
 package release_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +48,7 @@ func TestRedirectsAndPathsOfAFactoryAreFollowed(t *testing.T) {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 
-	source := open(t, release.Talos, release.Factory, release.Options{FactoryURL: server.URL + "/factory/"})
+	source := open(t, version.Talos, release.Factory, release.Options{FactoryURL: server.URL + "/factory/"})
 	if got := texts(t, source); got != "[1.13.4]" {
 		t.Errorf("got %s", got)
 	}
@@ -183,8 +185,8 @@ func TestNobodyListens(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 
-	refused(t, open(t, release.Talos, release.Factory, release.Options{FactoryURL: server.URL}), release.ErrUnreachable, "refused")
-	refused(t, open(t, release.Talos, release.OCI+host(server)+"/talos/installer", release.Options{}), release.ErrUnreachable, "refused")
+	refused(t, open(t, version.Talos, release.Factory, release.Options{FactoryURL: server.URL}), release.ErrUnreachable, "refused")
+	refused(t, open(t, version.Talos, release.OCI+host(server)+"/talos/installer", release.Options{}), release.ErrUnreachable, "refused")
 }
 
 func TestACertificateThatIsNotTrusted(t *testing.T) {
@@ -195,7 +197,7 @@ func TestACertificateThatIsNotTrusted(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 
-	refused(t, open(t, release.Talos, release.Factory, release.Options{FactoryURL: server.URL}), release.ErrUnreachable, "certificate")
+	refused(t, open(t, version.Talos, release.Factory, release.Options{FactoryURL: server.URL}), release.ErrUnreachable, "certificate")
 }
 
 func TestCancelIsNoTimeout(t *testing.T) {

@@ -3,6 +3,8 @@
 package release
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
@@ -10,14 +12,14 @@ import (
 
 // embedded is the list that is built in.
 type embedded struct {
-	product Product
+	product version.Product
 	options Options
 }
 
 // Versions implements [Source].
 func (e embedded) Versions(context.Context) (List, error) {
 	versions, kubernetes := compat.Releases()
-	if e.product == Kubernetes {
+	if e.product == version.Kubernetes {
 		versions = kubernetes
 	}
 

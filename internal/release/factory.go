@@ -3,6 +3,8 @@
 package release
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,7 +101,7 @@ func (f factory) Versions(ctx context.Context) (List, error) {
 			f.list, ErrAnswer, kind(resp.Header.Get("Content-Type")), clip(string(body[:min(len(body), 40)])))
 	}
 
-	return newList(f.list, Talos, tags, f.options)
+	return newList(f.list, version.Talos, tags, f.options)
 }
 
 // kind names a content type.

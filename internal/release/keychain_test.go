@@ -3,6 +3,8 @@
 package release_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 	"errors"
 	"fmt"
@@ -111,7 +113,7 @@ func TestCredentialsComeFromAHelper(t *testing.T) {
 		t.Error(err)
 	}
 
-	if got := texts(t, open(t, release.Talos, release.OCI+repository, release.Options{})); got != "[1.13.4]" {
+	if got := texts(t, open(t, version.Talos, release.OCI+repository, release.Options{})); got != "[1.13.4]" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -140,7 +142,7 @@ func TestAHelperThatFailsLeavesAPublicRegistryOpen(t *testing.T) {
 			err := registry.Image(t.Context(), private+":v1.13.4")
 			missing(t, err, cluster.ErrDenied, test.says, "no credentials were used")
 
-			_, listing := open(t, release.Talos, release.OCI+private, release.Options{}).Versions(t.Context())
+			_, listing := open(t, version.Talos, release.OCI+private, release.Options{}).Versions(t.Context())
 			if !errors.Is(listing, release.ErrDenied) || !strings.Contains(listing.Error(), test.says) {
 				t.Errorf("a list: %v", listing)
 			}
@@ -193,7 +195,7 @@ func TestAHelperThatHangsKeepsNobodyWaiting(t *testing.T) {
 		t.Errorf("%d helpers hang, want one for each registry", got)
 	}
 
-	source := open(t, release.Talos, release.OCI+public, release.Options{Timeout: 2 * time.Second})
+	source := open(t, version.Talos, release.OCI+public, release.Options{Timeout: 2 * time.Second})
 	if got := texts(t, source); got != "[1.13.4]" {
 		t.Errorf("a list: %s", got)
 	}

@@ -17,7 +17,7 @@ import (
 var releasePattern = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
 // newList sorts out of the tags what is a release that was asked for.
-func newList(source string, product Product, tags []string, options Options) (List, error) {
+func newList(source string, product version.Product, tags []string, options Options) (List, error) {
 	list := List{Source: source}
 	withheld := 0
 
@@ -47,25 +47,25 @@ func newList(source string, product Product, tags []string, options Options) (Li
 	case len(list.Versions) > 0:
 		return list, nil
 	case withheld > 0:
-		return List{}, fmt.Errorf("%s: %w: of %s it has nothing but %d pre-releases, which were not asked for", source, ErrEmpty, product, withheld)
+		return List{}, fmt.Errorf("%s: %w: of %s it has nothing but %d pre-releases, which were not asked for", source, ErrEmpty, product.Name(), withheld)
 	case len(tags) == 0:
 		return List{}, fmt.Errorf("%s: %w: it lists nothing at all", source, ErrEmpty)
 	default:
 		return List{}, fmt.Errorf("%s: %w of %s among its %d entries, the first of which is %s",
-			source, ErrEmpty, product, len(tags), clip(tags[0]))
+			source, ErrEmpty, product.Name(), len(tags), clip(tags[0]))
 	}
 }
 
 // given is a list that somebody wrote down.
 type given struct {
 	name     string
-	product  Product
+	product  version.Product
 	versions []version.Version
 	options  Options
 }
 
 // Given is the source of a list that somebody wrote down; the name says where.
-func Given(name string, product Product, versions []version.Version, options Options) Source {
+func Given(name string, product version.Product, versions []version.Version, options Options) Source {
 	return given{name: name, product: product, versions: versions, options: options}
 }
 

@@ -3,6 +3,8 @@
 package release
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,20 +19,20 @@ import (
 
 // repository is the list of tags of an OCI repository.
 type repository struct {
-	product  Product
+	product  version.Product
 	location string
 	name     name.Repository
 	options  Options
 	keychain *keychain
 }
 
-func newRepository(product Product, location string, options Options) (Source, error) {
+func newRepository(product version.Product, location string, options Options) (Source, error) {
 	parsed, err := name.NewRepository(strings.TrimPrefix(location, OCI), name.StrictValidation)
 	if err == nil && !hides(location) {
 		return repository{product: product, location: location, name: parsed, options: options, keychain: newKeychain()}, nil
 	}
 
-	problem := fmt.Errorf("%s is %w of %s: want oci://REGISTRY/REPOSITORY without a tag, such as %s", quoted(location), ErrLocation, product, example(product))
+	problem := fmt.Errorf("%s is %w of %s: want oci://REGISTRY/REPOSITORY without a tag, such as %s", quoted(location), ErrLocation, product.Name(), example(product))
 	if hides(location) {
 		// The library's error repeats what may be a password.
 		return nil, fmt.Errorf("%w; credentials are taken from where docker login and podman login keep them", problem)
@@ -39,8 +41,8 @@ func newRepository(product Product, location string, options Options) (Source, e
 	return nil, fmt.Errorf("%w: %s", problem, clip(err.Error()))
 }
 
-func example(product Product) string {
-	if product == Talos {
+func example(product version.Product) string {
+	if product == version.Talos {
 		return OCI + "ghcr.io/siderolabs/installer"
 	}
 

@@ -3,6 +3,8 @@
 package release_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -30,7 +32,7 @@ func TestTagsThatAreNoReleaseAreSkipped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			if got := texts(t, open(t, release.Kubernetes, location, test.options)); got != test.want {
+			if got := texts(t, open(t, version.Kubernetes, location, test.options)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
@@ -42,7 +44,7 @@ func TestAnAnswerSaysWhereItComesFrom(t *testing.T) {
 
 	location := newRegistry(t, unguarded, "v1.13.4")
 
-	list, err := open(t, release.Talos, location, release.Options{}).Versions(t.Context())
+	list, err := open(t, version.Talos, location, release.Options{}).Versions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestCredentialsComeFromTheKeychain(t *testing.T) {
 	for name, guard := range map[string]func(http.Handler) http.Handler{"basic": basic, "bearer": bearer} {
 		t.Run(name, func(t *testing.T) {
 			location := newRegistry(t, guard, "v1.13.4")
-			source := open(t, release.Talos, location, release.Options{})
+			source := open(t, version.Talos, location, release.Options{})
 			registry, _, _ := strings.Cut(strings.TrimPrefix(location, release.OCI), "/")
 
 			refused(t, source, release.ErrDenied, location, "401")
@@ -138,5 +140,5 @@ func TestARepositoryThatDoesNotExistIsNamed(t *testing.T) {
 	t.Parallel()
 
 	location := newRegistry(t, unguarded, "v1.13.4") + "/nobody"
-	refused(t, open(t, release.Talos, location, release.Options{}), release.ErrNotFound, location, "404")
+	refused(t, open(t, version.Talos, location, release.Options{}), release.ErrNotFound, location, "404")
 }

@@ -3,6 +3,8 @@
 package release_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +85,7 @@ func host(server *httptest.Server) string { return strings.TrimPrefix(server.URL
 func unguarded(backend http.Handler) http.Handler { return backend }
 
 // open is the source at the location.
-func open(t *testing.T, product release.Product, location string, options release.Options) release.Source {
+func open(t *testing.T, product version.Product, location string, options release.Options) release.Source {
 	t.Helper()
 
 	source, err := release.New(product, location, options)
@@ -103,7 +105,7 @@ func factory(t *testing.T, answer http.HandlerFunc, options release.Options) rel
 
 	options.FactoryURL = server.URL
 
-	return open(t, release.Talos, release.Factory, options)
+	return open(t, version.Talos, release.Factory, options)
 }
 
 // brokenRegistry is a registry whose list of tags is that answer.
@@ -117,7 +119,7 @@ func brokenRegistry(t *testing.T, answer http.HandlerFunc, options release.Optio
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 
-	return open(t, release.Talos, release.OCI+host(server)+"/talos/installer", options)
+	return open(t, version.Talos, release.OCI+host(server)+"/talos/installer", options)
 }
 
 // texts are the versions as they are printed.

@@ -35,15 +35,6 @@ var (
 	ErrEmpty = errors.New("no version")
 )
 
-// Product is what a source lists the versions of.
-type Product string
-
-// The products.
-const (
-	Talos      Product = "Talos"
-	Kubernetes Product = "Kubernetes"
-)
-
 // The ways to write a location.
 const (
 	// Embedded is the list that is built in: offline, and as old as it says.
@@ -104,24 +95,24 @@ func (o Options) timeout() time.Duration {
 
 // New is the source at the location: [Embedded], [Factory], or [OCI] and the
 // repository. Nothing is contacted. Errors wrap [ErrLocation].
-func New(product Product, location string, options Options) (Source, error) {
+func New(product version.Product, location string, options Options) (Source, error) {
 	switch {
 	case location == Embedded:
 		return embedded{product: product, options: options}, nil
-	case location == Factory && product == Talos:
+	case location == Factory && product == version.Talos:
 		return newFactory(options)
 	case location == Factory:
-		return nil, fmt.Errorf("%s is %w of %s: the Image Factory lists versions of Talos alone; allowed are %s", quoted(location), ErrLocation, product, allowed(product))
+		return nil, fmt.Errorf("%s is %w of %s: the Image Factory lists versions of Talos alone; allowed are %s", quoted(location), ErrLocation, product.Name(), allowed(product))
 	case strings.HasPrefix(location, OCI):
 		return newRepository(product, location, options)
 	default:
-		return nil, fmt.Errorf("%s is %w of %s; allowed are %s", quoted(location), ErrLocation, product, allowed(product))
+		return nil, fmt.Errorf("%s is %w of %s; allowed are %s", quoted(location), ErrLocation, product.Name(), allowed(product))
 	}
 }
 
 // allowed lists what may be written, with an example of a repository.
-func allowed(product Product) string {
-	if product == Talos {
+func allowed(product version.Product) string {
+	if product == version.Talos {
 		return `"embedded", "factory" and a repository such as "oci://ghcr.io/siderolabs/installer"`
 	}
 

@@ -38,13 +38,13 @@ func TestLocations(t *testing.T) {
 		t.Run(location, func(t *testing.T) {
 			t.Parallel()
 
-			for product, valid := range map[release.Product]bool{release.Talos: test.talos, release.Kubernetes: test.kubernetes} {
+			for product, valid := range map[version.Product]bool{version.Talos: test.talos, version.Kubernetes: test.kubernetes} {
 				_, err := release.New(product, location, release.Options{})
 				if valid != (err == nil) || err != nil && !errors.Is(err, release.ErrLocation) {
 					t.Errorf("%s: %v", product, err)
 				}
 
-				if err != nil && (!strings.Contains(err.Error(), test.words) || !strings.Contains(err.Error(), string(product))) {
+				if err != nil && (!strings.Contains(err.Error(), test.words) || !strings.Contains(err.Error(), product.Name())) {
 					t.Errorf("%s: %v does not say %q", product, err, test.words)
 				}
 			}
@@ -86,7 +86,7 @@ func TestFactoryURLs(t *testing.T) {
 				return
 			}
 
-			if _, err := release.New(release.Talos, release.Factory, release.Options{FactoryURL: text}); valid != (err == nil) {
+			if _, err := release.New(version.Talos, release.Factory, release.Options{FactoryURL: text}); valid != (err == nil) {
 				t.Errorf("the source says %v", err)
 			}
 		})
@@ -96,7 +96,7 @@ func TestFactoryURLs(t *testing.T) {
 func TestTheEmbeddedListSaysHowOldItIs(t *testing.T) {
 	t.Parallel()
 
-	for _, product := range []release.Product{release.Talos, release.Kubernetes} {
+	for _, product := range []version.Product{version.Talos, version.Kubernetes} {
 		t.Run(string(product), func(t *testing.T) {
 			t.Parallel()
 
@@ -123,13 +123,13 @@ func TestAGivenListIsSortedAndHasNoPreReleasesUnlessAskedFor(t *testing.T) {
 		version.MustParse("1.14.0"), version.MustParse("v1.13.4"), version.MustParse("1.15.0-beta.1"), version.MustParse("1.13.4"),
 	}
 
-	if got := texts(t, release.Given("talos_versions", release.Talos, versions, release.Options{})); got != "[1.13.4 1.14.0]" {
+	if got := texts(t, release.Given("talos_versions", version.Talos, versions, release.Options{})); got != "[1.13.4 1.14.0]" {
 		t.Errorf("got %s", got)
 	}
 
-	if got := texts(t, release.Given("talos_versions", release.Talos, versions, release.Options{PreReleases: true})); got != "[1.13.4 1.14.0 1.15.0-beta.1]" {
+	if got := texts(t, release.Given("talos_versions", version.Talos, versions, release.Options{PreReleases: true})); got != "[1.13.4 1.14.0 1.15.0-beta.1]" {
 		t.Errorf("got %s", got)
 	}
 
-	refused(t, release.Given("talos_versions", release.Talos, nil, release.Options{}), release.ErrEmpty, "talos_versions")
+	refused(t, release.Given("talos_versions", version.Talos, nil, release.Options{}), release.ErrEmpty, "talos_versions")
 }

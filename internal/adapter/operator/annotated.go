@@ -72,14 +72,14 @@ func (a *annotated) Settle(context.Context, version.Version, version.Version) er
 
 // Release implements [cluster.Operator].
 func (a *annotated) Release(ctx context.Context, run string) error {
-	return a.release(ctx, run, func(object, cluster.Half) bool { return false })
+	return a.release(ctx, run, func(object, version.Product) bool { return false })
 }
 
 // release ends the hold of the run. A half that is said to be at work then is what
 // a run of ours could not take back: no operator acts on a target of such a half, so
 // that it is said to be idle, unless the operator is at work on it itself.
-func (a *annotated) release(ctx context.Context, run string, atWork func(object, cluster.Half) bool) error {
-	var cut []cluster.Half
+func (a *annotated) release(ctx context.Context, run string, atWork func(object, version.Product) bool) error {
+	var cut []version.Product
 
 	err := rewrite(ctx, a.access, a.of, nil, func(found object) (map[string]any, error) {
 		cut = nil
@@ -90,11 +90,11 @@ func (a *annotated) release(ctx context.Context, run string, atWork func(object,
 
 		changes := map[string]any{holdKey: nil}
 
-		for _, half := range [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes} {
-			if busy(found, half) && !atWork(found, half) {
-				changes[keyOf(half, statusSuffix)] = string(cluster.OperatorIdle)
-				changes[keyOf(half, messageSuffix)] = cutOff
-				cut = append(cut, half)
+		for _, product := range [...]version.Product{version.Talos, version.Kubernetes} {
+			if busy(found, product) && !atWork(found, product) {
+				changes[keyOf(product, statusSuffix)] = string(cluster.OperatorIdle)
+				changes[keyOf(product, messageSuffix)] = cutOff
+				cut = append(cut, product)
 			}
 		}
 
@@ -114,13 +114,13 @@ func (a *annotated) release(ctx context.Context, run string, atWork func(object,
 
 // Ask implements [cluster.Operator]: whether something acts on a target is known of
 // a few kinds only.
-func (a *annotated) Ask(_ context.Context, half cluster.Half, to version.Version) error {
-	return nobody(a.of, half, to)
+func (a *annotated) Ask(_ context.Context, product version.Product, to version.Version) error {
+	return nobody(a.of, product, to)
 }
 
 // Withdraw implements [cluster.Operator].
-func (a *annotated) Withdraw(_ context.Context, half cluster.Half, to version.Version) error {
-	return nobody(a.of, half, to)
+func (a *annotated) Withdraw(_ context.Context, product version.Product, to version.Version) error {
+	return nobody(a.of, product, to)
 }
 
 // reported is what the annotations say.
@@ -128,8 +128,8 @@ func reported(of cluster.Reference, found object) cluster.OperatorReport {
 	report := cluster.OperatorReport{
 		Deleting:   found.deleting(),
 		Hold:       held(found),
-		Talos:      reportedHalf(of, found, cluster.HalfTalos),
-		Kubernetes: reportedHalf(of, found, cluster.HalfKubernetes),
+		Talos:      reportedHalf(of, found, version.Talos),
+		Kubernetes: reportedHalf(of, found, version.Kubernetes),
 	}
 
 	report.Unhold = unhold(of, report)
@@ -149,14 +149,14 @@ func reported(of cluster.Reference, found object) cluster.OperatorReport {
 	return report
 }
 
-func reportedHalf(of cluster.Reference, found object, half cluster.Half) cluster.OperatorHalf {
+func reportedHalf(of cluster.Reference, found object, product version.Product) cluster.OperatorProduct {
 	said := func(suffix string) string {
-		value, _ := found.annotation(keyOf(half, suffix))
+		value, _ := found.annotation(keyOf(product, suffix))
 
 		return value
 	}
 
-	report := cluster.OperatorHalf{
+	report := cluster.OperatorProduct{
 		Target:   plain(said(targetSuffix)),
 		Status:   cluster.OperatorStatus(said(statusSuffix)),
 		Message:  shortened(said(messageSuffix)),
@@ -166,9 +166,9 @@ func reportedHalf(of cluster.Reference, found object, half cluster.Half) cluster
 
 	switch {
 	case report.Target != "":
-		report.Undo = undo(of, keyOf(half, targetSuffix)+"-")
+		report.Undo = undo(of, keyOf(product, targetSuffix)+"-")
 	case report.Status.Busy():
-		report.Undo = undo(of, keyOf(half, statusSuffix)+"-")
+		report.Undo = undo(of, keyOf(product, statusSuffix)+"-")
 	}
 
 	return report
@@ -179,8 +179,8 @@ func reportedHalf(of cluster.Reference, found object, half cluster.Half) cluster
 func unhold(of cluster.Reference, report cluster.OperatorReport) string {
 	what, line := "The hold is the annotation "+holdKey, holdKey+"-"
 
-	for _, half := range [...]cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes} {
-		if status := keyOf(half, statusSuffix); cluster.IsRun(report.Hold) && report.Of(half).Status.Busy() {
+	for _, product := range [...]version.Product{version.Talos, version.Kubernetes} {
+		if status := keyOf(product, statusSuffix); cluster.IsRun(report.Hold) && report.Of(product).Status.Busy() {
 			what += ", and " + status + " goes with it"
 			line += " " + status + "-"
 		}
@@ -190,8 +190,8 @@ func unhold(of cluster.Reference, report cluster.OperatorReport) string {
 }
 
 // busy tells whether the half is said to be at work.
-func busy(found object, half cluster.Half) bool {
-	status, _ := found.annotation(keyOf(half, statusSuffix))
+func busy(found object, product version.Product) bool {
+	status, _ := found.annotation(keyOf(product, statusSuffix))
 
 	return cluster.OperatorStatus(status).Busy()
 }
@@ -222,4 +222,4 @@ func held(found object) string {
 	return value
 }
 
-func keyOf(half cluster.Half, suffix string) string { return prefix + string(half) + suffix }
+func keyOf(product version.Product, suffix string) string { return prefix + string(product) + suffix }

@@ -3,6 +3,8 @@
 package operator_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	stdcmp "cmp"
 	"errors"
 	"strings"
@@ -40,24 +42,24 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 			annotations: map[string]string{
 				"talos-target": "v1.13.4", "talos-current": "v1.12.6", "talos-status": "in-progress", "talos-message": "Upgrading node cp-0 (1/5)", "talos-progress": "1/5",
 			},
-			want: cluster.OperatorReport{Talos: cluster.OperatorHalf{
+			want: cluster.OperatorReport{Talos: cluster.OperatorProduct{
 				Target: "1.13.4", Current: "1.12.6", Status: cluster.OperatorWorking, Message: "Upgrading node cp-0 (1/5)", Progress: "1/5", Undo: undo + "talos-target-",
 			}},
 		},
 		"stale, without v": {
 			annotations: map[string]string{"kubernetes-current": "1.35.2", "kubernetes-status": "completed", "talos-status": "idle", "talos-available": "1.13.4"},
 			want: cluster.OperatorReport{
-				Talos:      cluster.OperatorHalf{Status: cluster.OperatorIdle},
-				Kubernetes: cluster.OperatorHalf{Current: "1.35.2", Status: cluster.OperatorCompleted},
+				Talos:      cluster.OperatorProduct{Status: cluster.OperatorIdle},
+				Kubernetes: cluster.OperatorProduct{Current: "1.35.2", Status: cluster.OperatorCompleted},
 			},
 		},
 		"words of its own": {
 			annotations: map[string]string{"kubernetes-target": "latest", "kubernetes-status": "In-Progress"},
-			want:        cluster.OperatorReport{Kubernetes: cluster.OperatorHalf{Target: "latest", Status: "In-Progress", Undo: undo + "kubernetes-target-"}},
+			want:        cluster.OperatorReport{Kubernetes: cluster.OperatorProduct{Target: "latest", Status: "In-Progress", Undo: undo + "kubernetes-target-"}},
 		},
 		"failed": {
 			annotations: map[string]string{"talos-status": "failed", "failed-nodes": "cp-1, worker-2,,"},
-			want:        cluster.OperatorReport{Talos: cluster.OperatorHalf{Status: cluster.OperatorFailed}, FailedNodes: []string{"cp-1", "worker-2"}},
+			want:        cluster.OperatorReport{Talos: cluster.OperatorProduct{Status: cluster.OperatorFailed}, FailedNodes: []string{"cp-1", "worker-2"}},
 		},
 		"held by a run": {
 			annotations: map[string]string{"do-not-reconcile": run, "talosupgrade-last-update": "2026-11-22T03:04:05Z"},
@@ -65,7 +67,7 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 		},
 		"at work without being asked": {
 			annotations: map[string]string{"talos-status": "in-progress", "do-not-reconcile": "maintenance"},
-			want: cluster.OperatorReport{Hold: "maintenance", Talos: cluster.OperatorHalf{
+			want: cluster.OperatorReport{Hold: "maintenance", Talos: cluster.OperatorProduct{
 				Status: cluster.OperatorWorking, Undo: undo + "talos-status-",
 			}},
 		},
@@ -75,8 +77,8 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 				Hold: run,
 				Unhold: "The hold is the annotation upgrade.vitistack.io/do-not-reconcile, and upgrade.vitistack.io/talos-status goes with it, and upgrade.vitistack.io/kubernetes-status goes with it. " +
 					undo + "do-not-reconcile- upgrade.vitistack.io/talos-status- upgrade.vitistack.io/kubernetes-status-",
-				Talos:      cluster.OperatorHalf{Status: cluster.OperatorRollingBack, Undo: undo + "talos-status-"},
-				Kubernetes: cluster.OperatorHalf{Status: cluster.OperatorWorking, Undo: undo + "kubernetes-status-"},
+				Talos:      cluster.OperatorProduct{Status: cluster.OperatorRollingBack, Undo: undo + "talos-status-"},
+				Kubernetes: cluster.OperatorProduct{Status: cluster.OperatorWorking, Undo: undo + "kubernetes-status-"},
 			},
 		},
 		"held by a key without a value": {
@@ -85,7 +87,7 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 		},
 		"a message as long as it may be": {
 			annotations: map[string]string{"talos-message": strings.Repeat("→", 80000)},
-			want:        cluster.OperatorReport{Talos: cluster.OperatorHalf{Message: strings.Repeat("→", 166) + "…"}},
+			want:        cluster.OperatorReport{Talos: cluster.OperatorProduct{Message: strings.Repeat("→", 166) + "…"}},
 		},
 		"deleted": {deleted: true, want: cluster.OperatorReport{Deleting: true}},
 	} {
@@ -148,7 +150,7 @@ func TestOnlyKnownOperatorsAreAsked(t *testing.T) {
 		api := newStore(t, annotated(of, nil))
 		asked := operator.New(of, api)
 
-		for _, err := range []error{asked.Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4")), asked.Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4"))} {
+		for _, err := range []error{asked.Ask(t.Context(), version.Talos, parsed("1.13.4")), asked.Withdraw(t.Context(), version.Talos, parsed("1.13.4"))} {
 			if !errors.Is(err, cluster.ErrUnsupported) || !strings.Contains(err.Error(), "KubernetesCluster") {
 				t.Errorf("%s: %v", apiVersion, err)
 			}

@@ -60,9 +60,9 @@ func (d *declarative) Release(context.Context, string) error { return nil }
 
 // Ask implements [cluster.Operator]. ErrRefused means that the version is lower than
 // the one that the object says, of Kubernetes, and that nothing was changed.
-func (d *declarative) Ask(ctx context.Context, half cluster.Half, to version.Version) error {
+func (d *declarative) Ask(ctx context.Context, product version.Product, to version.Version) error {
 	if to.IsZero() {
-		return unknown(d.of, half)
+		return unknown(d.of, product)
 	}
 
 	all, err := d.holdings(ctx)
@@ -70,17 +70,17 @@ func (d *declarative) Ask(ctx context.Context, half cluster.Half, to version.Ver
 		return err
 	}
 
-	name := field(half, "version", "kubeVersion")
-	told := d.told(all, half)
+	name := field(product, "version", "kubeVersion")
+	told := d.told(all, product)
 
 	for _, one := range told {
-		if err := raises(one, name, half, to); err != nil {
+		if err := raises(one, name, product, to); err != nil {
 			return err
 		}
 	}
 
 	for _, one := range told {
-		if err := d.tell(ctx, one, name, half, to); err != nil {
+		if err := d.tell(ctx, one, name, product, to); err != nil {
 			return err
 		}
 	}
@@ -90,8 +90,8 @@ func (d *declarative) Ask(ctx context.Context, half cluster.Half, to version.Ver
 
 // Withdraw implements [cluster.Operator]: there is no version that the objects could
 // say instead.
-func (d *declarative) Withdraw(_ context.Context, half cluster.Half, to version.Version) error {
-	return fmt.Errorf("unable to withdraw %s %s from %s: %w: it only says what is to run", half.Name(), to, d.of, cluster.ErrUnsupported)
+func (d *declarative) Withdraw(_ context.Context, product version.Product, to version.Version) error {
+	return fmt.Errorf("unable to withdraw %s %s from %s: %w: it only says what is to run", product.Name(), to, d.of, cluster.ErrUnsupported)
 }
 
 // addressee is an object that is to say another version.
@@ -102,14 +102,14 @@ type addressee struct {
 
 // told are the objects that say which version a half is to run, the control plane
 // before the workers.
-func (d *declarative) told(all holdings, half cluster.Half) []addressee {
+func (d *declarative) told(all holdings, product version.Product) []addressee {
 	told := []addressee{{d.of, all.plane}}
 
 	for _, worker := range all.workers {
 		told = append(told, addressee{d.reference(workerKind, worker), worker})
 	}
 
-	if half == cluster.HalfKubernetes {
+	if product == version.Kubernetes {
 		return told
 	}
 
@@ -124,9 +124,9 @@ func (d *declarative) told(all holdings, half cluster.Half) []addressee {
 }
 
 // raises refuses what the API server would refuse, before anything is changed.
-func raises(one addressee, name string, half cluster.Half, to version.Version) error {
+func raises(one addressee, name string, product version.Product, to version.Version) error {
 	standing, err := version.Parse(one.found.text("spec", name))
-	if err == nil && half == cluster.HalfKubernetes && to.Less(standing) {
+	if err == nil && product == version.Kubernetes && to.Less(standing) {
 		return fmt.Errorf("unable to ask %s for Kubernetes %s: %w: its spec.%s is %s already, and cannot be lowered",
 			one.of, to, cluster.ErrRefused, name, standing)
 	}
@@ -134,9 +134,9 @@ func raises(one addressee, name string, half cluster.Half, to version.Version) e
 	return nil
 }
 
-func (d *declarative) tell(ctx context.Context, one addressee, name string, half cluster.Half, to version.Version) error {
+func (d *declarative) tell(ctx context.Context, one addressee, name string, product version.Product, to version.Version) error {
 	err := rewrite(ctx, d.access, one.of, one.found, func(found object) (map[string]any, error) {
-		if err := raises(addressee{one.of, found}, name, half, to); err != nil {
+		if err := raises(addressee{one.of, found}, name, product, to); err != nil {
 			return nil, err
 		}
 
@@ -278,7 +278,7 @@ func (m machine) target() string {
 // talosHalf is how far the machines are, with the names of those that failed. What
 // follows from the objects alone is not said: it must not look as if an operator
 // had reacted where there is none.
-func (d *declarative) talosHalf(all holdings) (cluster.OperatorHalf, []string) {
+func (d *declarative) talosHalf(all holdings) (cluster.OperatorProduct, []string) {
 	var (
 		moving, failed []string
 		observed       []version.Version
@@ -287,7 +287,7 @@ func (d *declarative) talosHalf(all holdings) (cluster.OperatorHalf, []string) {
 	)
 
 	spec := plain(all.plane.text("spec", "version"))
-	half := cluster.OperatorHalf{Status: cluster.OperatorIdle}
+	half := cluster.OperatorProduct{Status: cluster.OperatorIdle}
 
 	for _, one := range all.machines {
 		target := one.target()
@@ -347,9 +347,9 @@ func planeStatus(plane object) cluster.OperatorStatus {
 
 // kubernetesHalf is how far the control plane is. A failure is told whatever the
 // versions are: being asked for another one must not make it look new.
-func (d *declarative) kubernetesHalf(plane object) cluster.OperatorHalf {
+func (d *declarative) kubernetesHalf(plane object) cluster.OperatorProduct {
 	wanted := plain(plane.text("spec", "kubeVersion"))
-	half := cluster.OperatorHalf{Status: cluster.OperatorIdle, Current: plain(plane.text("status", "observedKubeVersion"))}
+	half := cluster.OperatorProduct{Status: cluster.OperatorIdle, Current: plain(plane.text("status", "observedKubeVersion"))}
 
 	if wanted != half.Current {
 		half.Target = wanted

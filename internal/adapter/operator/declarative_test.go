@@ -64,13 +64,13 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		arrange           func(*store)
-		talos, kubernetes cluster.OperatorHalf
+		talos, kubernetes cluster.OperatorProduct
 		failed            []string
 	}{
 		"at rest": {arrange: func(*store) {}},
 		"asked, and nobody has reacted": {
 			arrange: func(s *store) { s.set(plane(), "spec", map[string]any{"version": "v1.13.4", "kubeVersion": "v1.35.2"}) },
-			talos:   cluster.OperatorHalf{Target: "1.13.4", Undo: undo + "1.12.6."}, kubernetes: cluster.OperatorHalf{Target: "1.35.2"},
+			talos:   cluster.OperatorProduct{Target: "1.13.4", Undo: undo + "1.12.6."}, kubernetes: cluster.OperatorProduct{Target: "1.35.2"},
 		},
 		"one machine at work": {
 			arrange: func(s *store) {
@@ -78,19 +78,19 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 				s.set(declared("TalosMachine", "cp-0"), "spec", map[string]any{"version": "v1.13.4"})
 				s.set(declared("TalosMachine", "cp-0"), "status", map[string]any{"observedVersion": "v1.13.4", "state": "Upgrading"})
 			},
-			talos: cluster.OperatorHalf{Target: "1.13.4", Undo: undo + "1.12.6.", Status: cluster.OperatorWorking, Progress: "1/3", Message: "Upgrading machine cp-0"},
+			talos: cluster.OperatorProduct{Target: "1.13.4", Undo: undo + "1.12.6.", Status: cluster.OperatorWorking, Progress: "1/3", Message: "Upgrading machine cp-0"},
 		},
 		"between two machines": {
 			arrange: func(s *store) {
 				s.set(declared("TalosWorker", "pool"), "spec", map[string]any{"version": "v1.13.4"})
 			},
-			talos: cluster.OperatorHalf{Target: "1.13.4", Undo: undo + "1.12.6."},
+			talos: cluster.OperatorProduct{Target: "1.13.4", Undo: undo + "1.12.6."},
 		},
 		"the last machine, which notes its version early": {
 			arrange: func(s *store) {
 				s.set(declared("TalosMachine", "worker-0"), "status", map[string]any{"state": "Installing"})
 			},
-			talos: cluster.OperatorHalf{Target: "1.12.6", Undo: undo + "1.12.6.", Status: cluster.OperatorWorking, Progress: "2/3", Message: "Upgrading machine worker-0"},
+			talos: cluster.OperatorProduct{Target: "1.12.6", Undo: undo + "1.12.6.", Status: cluster.OperatorWorking, Progress: "2/3", Message: "Upgrading machine worker-0"},
 		},
 		"failed": {
 			arrange: func(s *store) {
@@ -98,7 +98,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 					map[string]any{"type": "Ready", "status": "True", "message": "fine"}, map[string]any{"type": "Failed", "status": "True", "message": "no space left"},
 				}})
 			},
-			talos:  cluster.OperatorHalf{Status: cluster.OperatorFailed, Message: "Talos upgrade failed: machine cp-1: no space left"},
+			talos:  cluster.OperatorProduct{Status: cluster.OperatorFailed, Message: "Talos upgrade failed: machine cp-1: no space left"},
 			failed: []string{"cp-1"},
 		},
 		"a Job at work": {
@@ -106,14 +106,14 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 				s.set(plane(), "spec", map[string]any{"kubeVersion": "v1.35.2"})
 				s.set(plane(), "status", map[string]any{"state": "UpgradingKubernetes"})
 			},
-			kubernetes: cluster.OperatorHalf{Target: "1.35.2", Status: cluster.OperatorWorking, Message: "Upgrading Kubernetes: 1.34.2 → 1.35.2"},
+			kubernetes: cluster.OperatorProduct{Target: "1.35.2", Status: cluster.OperatorWorking, Message: "Upgrading Kubernetes: 1.34.2 → 1.35.2"},
 		},
 		"a Job that failed": {
 			arrange: func(s *store) {
 				s.set(plane(), "spec", map[string]any{"kubeVersion": "v1.35.2"})
 				s.set(plane(), "status", map[string]any{"state": "KubernetesUpgradeFailed"})
 			},
-			kubernetes: cluster.OperatorHalf{
+			kubernetes: cluster.OperatorProduct{
 				Target: "1.35.2", Status: cluster.OperatorFailed,
 				Message: "Kubernetes upgrade failed: TalosControlPlane tenant-a/prod is in the state KubernetesUpgradeFailed",
 			},
@@ -122,7 +122,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 		api := fleet(t)
 		test.arrange(api)
 
-		for _, half := range []*cluster.OperatorHalf{&test.talos, &test.kubernetes} {
+		for _, half := range []*cluster.OperatorProduct{&test.talos, &test.kubernetes} {
 			if half.Status == "" {
 				half.Status = cluster.OperatorIdle
 			}
@@ -182,10 +182,10 @@ func TestBeingAskedLooksLikeNoReaction(t *testing.T) {
 
 		of := operator.New(plane(), api)
 		before, err := of.Report(t.Context())
-		asked := errors.Join(of.Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4")), of.Ask(t.Context(), cluster.HalfKubernetes, parsed("1.35.2")))
+		asked := errors.Join(of.Ask(t.Context(), version.Talos, parsed("1.13.4")), of.Ask(t.Context(), version.Kubernetes, parsed("1.35.2")))
 		after, again := of.Report(t.Context())
 
-		for _, half := range []*cluster.OperatorHalf{&before.Talos, &before.Kubernetes, &after.Talos, &after.Kubernetes} {
+		for _, half := range []*cluster.OperatorProduct{&before.Talos, &before.Kubernetes, &after.Talos, &after.Kubernetes} {
 			half.Target, half.Undo = "", ""
 		}
 
@@ -198,14 +198,14 @@ func TestBeingAskedLooksLikeNoReaction(t *testing.T) {
 func TestEveryObjectOfTheClusterIsToldTheVersion(t *testing.T) {
 	t.Parallel()
 
-	for half, test := range map[cluster.Half]struct {
+	for product, test := range map[version.Product]struct {
 		field, to string
 		told      []cluster.Reference
 	}{
-		cluster.HalfTalos: {"version", "v1.13.4", []cluster.Reference{
+		version.Talos: {"version", "v1.13.4", []cluster.Reference{
 			plane(), declared("TalosWorker", "pool"), declared("TalosMachine", "cp-0"), declared("TalosMachine", "cp-1"),
 		}},
-		cluster.HalfKubernetes: {"kubeVersion", "v1.35.2", []cluster.Reference{plane(), declared("TalosWorker", "pool")}},
+		version.Kubernetes: {"kubeVersion", "v1.35.2", []cluster.Reference{plane(), declared("TalosWorker", "pool")}},
 	} {
 		api := fleet(t)
 		of := operator.New(plane(), api)
@@ -213,8 +213,8 @@ func TestEveryObjectOfTheClusterIsToldTheVersion(t *testing.T) {
 		var order []string
 
 		for range 2 {
-			if err := of.Ask(t.Context(), half, parsed(test.to)); err != nil {
-				t.Errorf("%s: %v", half, err)
+			if err := of.Ask(t.Context(), product, parsed(test.to)); err != nil {
+				t.Errorf("%s: %v", product, err)
 			}
 		}
 
@@ -222,13 +222,13 @@ func TestEveryObjectOfTheClusterIsToldTheVersion(t *testing.T) {
 			order = append(order, "patch "+one.String())
 
 			if got := api.spec(one, test.field); got != test.to {
-				t.Errorf("%s: spec.%s of %s is %q", half, test.field, one, got)
+				t.Errorf("%s: spec.%s of %s is %q", product, test.field, one, got)
 			}
 		}
 
 		// The second time there is nothing left to change.
 		if !slices.Equal(api.changes(), order) {
-			t.Errorf("%s: %q, want %q", half, api.changes(), order)
+			t.Errorf("%s: %q, want %q", product, api.changes(), order)
 		}
 	}
 }
@@ -238,18 +238,18 @@ func TestWhatCannotBeAskedChangesNothing(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		arrange func(*store)
-		half    cluster.Half
+		half    version.Product
 		to      version.Version
 		want    error
 		words   string
 	}{
-		"an older Kubernetes": {func(*store) {}, cluster.HalfKubernetes, parsed("1.34.1"), cluster.ErrRefused, "cannot be lowered"},
+		"an older Kubernetes": {func(*store) {}, version.Kubernetes, parsed("1.34.1"), cluster.ErrRefused, "cannot be lowered"},
 		"one that is older than the workers'": {func(s *store) {
 			s.set(declared("TalosWorker", "pool"), "spec", map[string]any{"kubeVersion": "v1.36.0"})
-		}, cluster.HalfKubernetes, parsed("1.35.2"), cluster.ErrRefused, "TalosWorker tenant-a/pool"},
-		"one whose workers may not be listed":  {func(s *store) { s.before = once("list TalosWorker", 1, func() error { return cluster.ErrDenied }) }, cluster.HalfTalos, parsed("1.13.4"), cluster.ErrDenied, ""},
-		"no version":                           {func(*store) {}, cluster.HalfTalos, version.Version{}, cluster.ErrRefused, "not known"},
-		"one whose machines may not be listed": {func(s *store) { s.before = once("list TalosMachine", 1, func() error { return cluster.ErrDenied }) }, cluster.HalfTalos, parsed("1.13.4"), cluster.ErrDenied, ""},
+		}, version.Kubernetes, parsed("1.35.2"), cluster.ErrRefused, "TalosWorker tenant-a/pool"},
+		"one whose workers may not be listed":  {func(s *store) { s.before = once("list TalosWorker", 1, func() error { return cluster.ErrDenied }) }, version.Talos, parsed("1.13.4"), cluster.ErrDenied, ""},
+		"no version":                           {func(*store) {}, version.Talos, version.Version{}, cluster.ErrRefused, "not known"},
+		"one whose machines may not be listed": {func(s *store) { s.before = once("list TalosMachine", 1, func() error { return cluster.ErrDenied }) }, version.Talos, parsed("1.13.4"), cluster.ErrDenied, ""},
 	} {
 		api := fleet(t)
 		test.arrange(api)
@@ -292,7 +292,7 @@ func TestAskingGoesOnBesideTheOperator(t *testing.T) {
 		api := fleet(t)
 		arrange(api)
 
-		if err := operator.New(plane(), api).Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4")); err != nil {
+		if err := operator.New(plane(), api).Ask(t.Context(), version.Talos, parsed("1.13.4")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 
@@ -308,7 +308,7 @@ func TestAnObjectThatCannotBeToldIsNamed(t *testing.T) {
 	api := fleet(t)
 	api.before = once("patch TalosWorker", 1, func() error { return cluster.ErrDenied })
 
-	err := operator.New(plane(), api).Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4"))
+	err := operator.New(plane(), api).Ask(t.Context(), version.Talos, parsed("1.13.4"))
 	if !errors.Is(err, cluster.ErrDenied) || !strings.Contains(err.Error(), "spec.version of TalosWorker tenant-a/pool to v1.13.4") {
 		t.Error(err)
 	}
@@ -324,7 +324,7 @@ func TestTheDeclarativeOperatorIsNeitherHeldNorTakenBack(t *testing.T) {
 	api := fleet(t)
 	of := operator.New(plane(), api)
 
-	for _, err := range []error{of.Hold(t.Context(), run, ""), of.Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4"))} {
+	for _, err := range []error{of.Hold(t.Context(), run, ""), of.Withdraw(t.Context(), version.Talos, parsed("1.13.4"))} {
 		if !errors.Is(err, cluster.ErrUnsupported) || !strings.Contains(err.Error(), plane().String()) {
 			t.Error(err)
 		}

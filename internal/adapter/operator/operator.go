@@ -76,17 +76,17 @@ func (b *bystander) Settle(context.Context, version.Version, version.Version) er
 
 func (b *bystander) Release(context.Context, string) error { return nil }
 
-func (b *bystander) Ask(_ context.Context, half cluster.Half, to version.Version) error {
-	return nobody(b.of, half, to)
+func (b *bystander) Ask(_ context.Context, product version.Product, to version.Version) error {
+	return nobody(b.of, product, to)
 }
 
-func (b *bystander) Withdraw(_ context.Context, half cluster.Half, to version.Version) error {
-	return nobody(b.of, half, to)
+func (b *bystander) Withdraw(_ context.Context, product version.Product, to version.Version) error {
+	return nobody(b.of, product, to)
 }
 
-func nobody(of cluster.Reference, half cluster.Half, to version.Version) error {
+func nobody(of cluster.Reference, product version.Product, to version.Version) error {
 	return fmt.Errorf("unable to have an operator run %s %s by way of %s: %w: none is known to act on it; name a %s or a %s",
-		half.Name(), to, of, cluster.ErrUnsupported, vitistackKind, declarativeKind)
+		product.Name(), to, of, cluster.ErrUnsupported, vitistackKind, declarativeKind)
 }
 
 // Kind is what may act on an object.
@@ -239,8 +239,8 @@ func shortened(text string) string {
 }
 
 // field is the part of a key or of a field that tells the halves apart.
-func field(half cluster.Half, talos, kubernetes string) string {
-	if half == cluster.HalfKubernetes {
+func field(product version.Product, talos, kubernetes string) string {
+	if product == version.Kubernetes {
 		return kubernetes
 	}
 
@@ -257,20 +257,20 @@ type state struct {
 // underway is the half on which the operator is at work by its Secret, and to which
 // version; empty where it is not. What it takes the cluster to run, as the object
 // has it, is asked for by half: who is there already is not on the way.
-func underway(secret cluster.Secret, current func(cluster.Half) string) (half cluster.Half, target string) {
+func underway(secret cluster.Secret, current func(version.Product) string) (product version.Product, target string) {
 	if string(secret.Data[busyKey]) != "true" || ended(secret) {
 		return "", ""
 	}
 
-	half, target = cluster.Half(secret.Data[busyHalfKey]), plain(shortened(string(secret.Data[busyTargetKey])))
+	product, target = version.Product(secret.Data[busyHalfKey]), plain(shortened(string(secret.Data[busyTargetKey])))
 
 	if to, err := version.Parse(target); err == nil {
-		if says(current(half), to) || says(string(secret.Data[versionKey(half)]), to) {
+		if says(current(product), to) || says(string(secret.Data[versionKey(product)]), to) {
 			return "", ""
 		}
 	}
 
-	return half, target
+	return product, target
 }
 
 // ended tells whether the upgrade that the Secret names is over although it is said
@@ -296,20 +296,20 @@ func ended(secret cluster.Secret) bool {
 
 // reached tells whether the version to which the operator was on the way runs.
 func reached(secret cluster.Secret, known map[string]version.Version) bool {
-	half := cluster.Half(secret.Data[busyHalfKey])
-	runs, isKnown := known[versionKey(half)]
+	product := version.Product(secret.Data[busyHalfKey])
+	runs, isKnown := known[versionKey(product)]
 
-	return isKnown && (half == cluster.HalfTalos || half == cluster.HalfKubernetes) && says(string(secret.Data[busyTargetKey]), runs)
+	return isKnown && (product == version.Talos || product == version.Kubernetes) && says(string(secret.Data[busyTargetKey]), runs)
 }
 
-func versionKey(half cluster.Half) string {
-	return field(half, talosVersionKey, kubernetesVersionKey)
+func versionKey(product version.Product) string {
+	return field(product, talosVersionKey, kubernetesVersionKey)
 }
 
 // endStatus has the phase and the conditions of halves that were cut off say so,
 // where the object has such. It is for people: the hold has ended, whatever becomes
 // of it.
-func (a *annotated) endStatus(ctx context.Context, cut []cluster.Half) {
+func (a *annotated) endStatus(ctx context.Context, cut []version.Product) {
 	ctx, cancel := context.WithTimeout(ctx, secretMost)
 	defer cancel()
 
@@ -328,7 +328,7 @@ func (a *annotated) endStatus(ctx context.Context, cut []cluster.Half) {
 
 // endedStatus is what changes of the status; nil where nothing does. A list is
 // replaced as a whole, so that foreign conditions are in it as they were.
-func endedStatus(read object, cut []cluster.Half, now time.Time) map[string]any {
+func endedStatus(read object, cut []version.Product, now time.Time) map[string]any {
 	conditions, _, err := unstructured.NestedSlice(read, "status", "conditions")
 	if err != nil {
 		return nil
@@ -342,7 +342,7 @@ func endedStatus(read object, cut []cluster.Half, now time.Time) map[string]any 
 			continue
 		}
 
-		about := func(half cluster.Half) bool { return object(condition).text("type") == half.Name()+"Upgrade" }
+		about := func(product version.Product) bool { return object(condition).text("type") == product.Name()+"Upgrade" }
 		if slices.ContainsFunc(cut, about) && object(condition).text("status") == "True" {
 			condition["status"], condition["reason"], condition["message"] = "False", "Failed", cutOff
 			condition["lastTransitionTime"], stale = now.Format(time.RFC3339), true

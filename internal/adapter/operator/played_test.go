@@ -3,6 +3,8 @@
 package operator_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 	"errors"
 	"slices"
@@ -45,7 +47,7 @@ func beside(t *testing.T, seed func(context.Context, played.Objects, *model.Worl
 
 // followed are the different states of a half until it is asked for nothing, for at
 // most two hours.
-func followed(t *testing.T, of cluster.Operator, half cluster.Half) (statuses []cluster.OperatorStatus, last cluster.OperatorHalf) {
+func followed(t *testing.T, of cluster.Operator, product version.Product) (statuses []cluster.OperatorStatus, last cluster.OperatorProduct) {
 	t.Helper()
 
 	for until := time.Now().Add(2 * time.Hour); time.Now().Before(until); time.Sleep(2 * time.Second) {
@@ -54,7 +56,7 @@ func followed(t *testing.T, of cluster.Operator, half cluster.Half) (statuses []
 			t.Fatal(err)
 		}
 
-		last = report.Of(half)
+		last = report.Of(product)
 		if status := last.Status; !slices.Contains(statuses, status) {
 			statuses = append(statuses, status)
 		}
@@ -83,19 +85,19 @@ func TestBothHalvesAreFollowedToTheirEnd(t *testing.T) {
 		beside(t, test.seed, func(t *testing.T, of cluster.Operator, _ *played.Memory, options played.Options) {
 			defer test.play(t.Context(), options)()
 
-			for _, half := range []cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes} {
+			for _, product := range []version.Product{version.Talos, version.Kubernetes} {
 				to := "1.13.4"
-				if half == cluster.HalfKubernetes {
+				if product == version.Kubernetes {
 					to = "1.35.1"
 				}
 
-				if err := of.Ask(t.Context(), half, parsed(to)); err != nil {
-					t.Errorf("%s: %s: %v", of, half, err)
+				if err := of.Ask(t.Context(), product, parsed(to)); err != nil {
+					t.Errorf("%s: %s: %v", of, product, err)
 				}
 
-				statuses, last := followed(t, of, half)
+				statuses, last := followed(t, of, product)
 				if !slices.Contains(statuses, cluster.OperatorWorking) || last.Status != test.ended || last.Current != to {
-					t.Errorf("%s: %s went through %q and ended as %+v", of, half, statuses, last)
+					t.Errorf("%s: %s went through %q and ended as %+v", of, product, statuses, last)
 				}
 			}
 
@@ -118,7 +120,7 @@ func TestAStaleCompletionIsNotTakenForANewOne(t *testing.T) {
 
 		err := api.Annotate(t.Context(), cluster.Reference{APIVersion: played.VitistackAPIVersion, Kind: played.VitistackKind, Namespace: "tenant-a", Name: "prod"},
 			map[string]string{"upgrade.vitistack.io/talos-status": "completed", "upgrade.vitistack.io/talos-current": "v1.13.2"})
-		if err := errors.Join(err, of.Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4"))); err != nil {
+		if err := errors.Join(err, of.Ask(t.Context(), version.Talos, parsed("1.13.4"))); err != nil {
 			t.Error(err)
 		}
 
@@ -131,7 +133,7 @@ func TestAStaleCompletionIsNotTakenForANewOne(t *testing.T) {
 			t.Errorf("%+v, %v; want it at work", report.Talos, err)
 		}
 
-		if _, last := followed(t, of, cluster.HalfTalos); last.Status != cluster.OperatorCompleted || last.Current != "1.13.4" {
+		if _, last := followed(t, of, version.Talos); last.Status != cluster.OperatorCompleted || last.Current != "1.13.4" {
 			t.Errorf("it ended as %+v", last)
 		}
 	})
@@ -144,7 +146,7 @@ func TestAHeldOperatorWaits(t *testing.T) {
 	beside(t, played.SeedVitistack, func(t *testing.T, of cluster.Operator, _ *played.Memory, options played.Options) {
 		defer played.PlayVitistack(t.Context(), options)()
 
-		if err := errors.Join(of.Hold(t.Context(), run, ""), of.Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4"))); err != nil {
+		if err := errors.Join(of.Hold(t.Context(), run, ""), of.Ask(t.Context(), version.Talos, parsed("1.13.4"))); err != nil {
 			t.Error(err)
 		}
 
@@ -154,7 +156,7 @@ func TestAHeldOperatorWaits(t *testing.T) {
 			t.Errorf("%+v, %v; want it untouched", report, err)
 		}
 
-		withdrawn := of.Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4"))
+		withdrawn := of.Withdraw(t.Context(), version.Talos, parsed("1.13.4"))
 		if err := errors.Join(withdrawn, of.Settle(t.Context(), parsed("1.13.4"), parsed("1.34.2")), of.Release(t.Context(), run)); err != nil {
 			t.Error(err)
 		}

@@ -28,22 +28,22 @@ func TestAnUpgradeThatFailedIsNotWork(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		annotations, secret map[string]string
-		half                cluster.Half
+		half                version.Product
 		busy                bool
 	}{
 		"a run of ours turned failed into idle": {
-			map[string]string{"kubernetes-status": "idle"}, atWork("kubernetes", "1.35.2", `{"upgradeType":"kubernetes","targetVersion":"1.35.2","phase":"failed"}`), cluster.HalfKubernetes, false,
+			map[string]string{"kubernetes-status": "idle"}, atWork("kubernetes", "1.35.2", `{"upgradeType":"kubernetes","targetVersion":"1.35.2","phase":"failed"}`), version.Kubernetes, false,
 		},
-		"nothing else is known":     {nil, atWork("talos", "1.13.4", `{"phase":"Failed"}`), cluster.HalfTalos, false},
-		"completed":                 {nil, atWork("talos", "1.13.4", `{"phase":"completed"}`), cluster.HalfTalos, false},
-		"at a node":                 {nil, atWork("talos", "1.13.4", `{"phase":"upgrading-workers"}`), cluster.HalfTalos, true},
-		"an earlier one failed":     {nil, atWork("talos", "1.13.4", `{"targetVersion":"1.13.0","phase":"failed"}`), cluster.HalfTalos, true},
-		"the other half failed":     {nil, atWork("talos", "1.13.4", `{"upgradeType":"kubernetes","phase":"failed"}`), cluster.HalfTalos, true},
-		"no state":                  {nil, atWork("talos", "1.13.4", ""), cluster.HalfTalos, true},
-		"a state of another shape":  {nil, atWork("talos", "1.13.4", `["failed"]`), cluster.HalfTalos, true},
-		"it is there by the object": {map[string]string{"talos-current": "v1.13.4", "talos-status": "idle"}, atWork("talos", "1.13.4", ""), cluster.HalfTalos, false},
-		"it is there by the Secret": {nil, atWork("talos", "1.12.6", ""), cluster.HalfTalos, false},
-		"the other half is there":   {map[string]string{"kubernetes-current": "1.13.4"}, atWork("talos", "1.13.4", ""), cluster.HalfTalos, true},
+		"nothing else is known":     {nil, atWork("talos", "1.13.4", `{"phase":"Failed"}`), version.Talos, false},
+		"completed":                 {nil, atWork("talos", "1.13.4", `{"phase":"completed"}`), version.Talos, false},
+		"at a node":                 {nil, atWork("talos", "1.13.4", `{"phase":"upgrading-workers"}`), version.Talos, true},
+		"an earlier one failed":     {nil, atWork("talos", "1.13.4", `{"targetVersion":"1.13.0","phase":"failed"}`), version.Talos, true},
+		"the other half failed":     {nil, atWork("talos", "1.13.4", `{"upgradeType":"kubernetes","phase":"failed"}`), version.Talos, true},
+		"no state":                  {nil, atWork("talos", "1.13.4", ""), version.Talos, true},
+		"a state of another shape":  {nil, atWork("talos", "1.13.4", `["failed"]`), version.Talos, true},
+		"it is there by the object": {map[string]string{"talos-current": "v1.13.4", "talos-status": "idle"}, atWork("talos", "1.13.4", ""), version.Talos, false},
+		"it is there by the Secret": {nil, atWork("talos", "1.12.6", ""), version.Talos, false},
+		"the other half is there":   {map[string]string{"kubernetes-current": "1.13.4"}, atWork("talos", "1.13.4", ""), version.Talos, true},
 	} {
 		report, err := operator.New(prod(), vitistack(t, test.annotations, test.secret)).Report(t.Context())
 		if half := report.Of(test.half); err != nil || half.Status.Busy() != test.busy || (half.Target != "") != test.busy {

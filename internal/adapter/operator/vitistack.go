@@ -65,11 +65,11 @@ func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
 		return
 	}
 
-	if which, _ := underway(secret, func(half cluster.Half) string { return report.Of(half).Current }); which != "" {
+	if which, _ := underway(secret, func(product version.Product) string { return report.Of(product).Current }); which != "" {
 		return
 	}
 
-	for _, half := range []*cluster.OperatorHalf{&report.Talos, &report.Kubernetes} {
+	for _, half := range []*cluster.OperatorProduct{&report.Talos, &report.Kubernetes} {
 		if half.Status.Busy() && half.Target == "" {
 			half.Status = cluster.OperatorIdle
 		}
@@ -82,17 +82,17 @@ func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
 // completed while the operator is at work on the target that stands was an earlier
 // upgrade.
 func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorReport) {
-	which, target := underway(secret, func(half cluster.Half) string { return report.Of(half).Current })
+	which, target := underway(secret, func(product version.Product) string { return report.Of(product).Current })
 
 	var (
-		half *cluster.OperatorHalf
+		half *cluster.OperatorProduct
 		back string
 	)
 
 	switch which {
-	case cluster.HalfTalos:
+	case version.Talos:
 		half, back = &report.Talos, undo(v.of, resetKey+"=true")
-	case cluster.HalfKubernetes:
+	case version.Kubernetes:
 		half, back = &report.Kubernetes, fmt.Sprintf("By hand: set %s of %s to false", busyKey, secretName(secret))
 	default:
 		return
@@ -119,7 +119,7 @@ func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorRe
 
 // Release implements [cluster.Operator].
 func (v *vitistack) Release(ctx context.Context, run string) error {
-	return v.release(ctx, run, func(found object, half cluster.Half) bool {
+	return v.release(ctx, run, func(found object, product version.Product) bool {
 		ctx, cancel := context.WithTimeout(ctx, secretMost)
 		defer cancel()
 
@@ -129,13 +129,13 @@ func (v *vitistack) Release(ctx context.Context, run string) error {
 			return false
 		}
 
-		which, _ := underway(secret, func(half cluster.Half) string {
-			current, _ := found.annotation(keyOf(half, currentSuffix))
+		which, _ := underway(secret, func(product version.Product) string {
+			current, _ := found.annotation(keyOf(product, currentSuffix))
 
 			return current
 		})
 
-		return which == half
+		return which == product
 	})
 }
 
@@ -215,12 +215,12 @@ func outdated(secret cluster.Secret, known map[string]version.Version) map[strin
 }
 
 // Ask implements [cluster.Operator]. ErrConflict means that another target stands.
-func (v *vitistack) Ask(ctx context.Context, half cluster.Half, to version.Version) error {
+func (v *vitistack) Ask(ctx context.Context, product version.Product, to version.Version) error {
 	if to.IsZero() {
-		return unknown(v.of, half)
+		return unknown(v.of, product)
 	}
 
-	key := keyOf(half, targetSuffix)
+	key := keyOf(product, targetSuffix)
 
 	return rewrite(ctx, v.access, v.of, nil, func(found object) (map[string]any, error) {
 		standing, _ := found.annotation(key)
@@ -232,14 +232,14 @@ func (v *vitistack) Ask(ctx context.Context, half cluster.Half, to version.Versi
 			return nil, nil
 		default:
 			return nil, fmt.Errorf("unable to ask %s for %s %s: %w: its annotation %s asks for %q",
-				v.of, half.Name(), to, cluster.ErrConflict, key, shortened(standing))
+				v.of, product.Name(), to, cluster.ErrConflict, key, shortened(standing))
 		}
 	})
 }
 
 // Withdraw implements [cluster.Operator].
-func (v *vitistack) Withdraw(ctx context.Context, half cluster.Half, to version.Version) error {
-	key := keyOf(half, targetSuffix)
+func (v *vitistack) Withdraw(ctx context.Context, product version.Product, to version.Version) error {
+	key := keyOf(product, targetSuffix)
 
 	err := rewrite(ctx, v.access, v.of, nil, func(found object) (map[string]any, error) {
 		if standing, _ := found.annotation(key); !says(standing, to) {
@@ -256,6 +256,6 @@ func (v *vitistack) Withdraw(ctx context.Context, half cluster.Half, to version.
 	return err
 }
 
-func unknown(of cluster.Reference, half cluster.Half) error {
-	return fmt.Errorf("unable to ask %s for another version of %s: %w: which one is not known", of, half.Name(), cluster.ErrRefused)
+func unknown(of cluster.Reference, product version.Product) error {
+	return fmt.Errorf("unable to ask %s for another version of %s: %w: which one is not known", of, product.Name(), cluster.ErrRefused)
 }

@@ -41,17 +41,17 @@ func TestTheOperatorIsAskedInItsOwnWords(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		standing map[string]string
-		half     cluster.Half
+		half     version.Product
 		to       string
 		want     map[string]string
 		fails    error
 	}{
-		"for Talos":                  {nil, cluster.HalfTalos, "v1.13.4", map[string]string{"talos-target": "1.13.4"}, nil},
-		"for Kubernetes":             {map[string]string{"kubernetes-status": "completed"}, cluster.HalfKubernetes, "1.35.2", map[string]string{"kubernetes-target": "1.35.2"}, nil},
-		"for what it was asked for":  {map[string]string{"talos-target": "v1.13.4"}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "v1.13.4"}, nil},
-		"beside somebody else":       {map[string]string{"talos-target": "1.13.0"}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "1.13.0"}, cluster.ErrConflict},
-		"beside what is no version":  {map[string]string{"talos-target": "latest"}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "latest"}, cluster.ErrConflict},
-		"in place of an empty value": {map[string]string{"talos-target": ""}, cluster.HalfTalos, "1.13.4", map[string]string{"talos-target": "1.13.4"}, nil},
+		"for Talos":                  {nil, version.Talos, "v1.13.4", map[string]string{"talos-target": "1.13.4"}, nil},
+		"for Kubernetes":             {map[string]string{"kubernetes-status": "completed"}, version.Kubernetes, "1.35.2", map[string]string{"kubernetes-target": "1.35.2"}, nil},
+		"for what it was asked for":  {map[string]string{"talos-target": "v1.13.4"}, version.Talos, "1.13.4", map[string]string{"talos-target": "v1.13.4"}, nil},
+		"beside somebody else":       {map[string]string{"talos-target": "1.13.0"}, version.Talos, "1.13.4", map[string]string{"talos-target": "1.13.0"}, cluster.ErrConflict},
+		"beside what is no version":  {map[string]string{"talos-target": "latest"}, version.Talos, "1.13.4", map[string]string{"talos-target": "latest"}, cluster.ErrConflict},
+		"in place of an empty value": {map[string]string{"talos-target": ""}, version.Talos, "1.13.4", map[string]string{"talos-target": "1.13.4"}, nil},
 	} {
 		api := vitistack(t, test.standing, nil)
 
@@ -67,7 +67,7 @@ func TestTheOperatorIsAskedInItsOwnWords(t *testing.T) {
 	}
 
 	api := vitistack(t, nil, nil)
-	if err := operator.New(prod(), api).Ask(t.Context(), cluster.HalfTalos, version.Version{}); !errors.Is(err, cluster.ErrRefused) || len(api.requests) != 0 {
+	if err := operator.New(prod(), api).Ask(t.Context(), version.Talos, version.Version{}); !errors.Is(err, cluster.ErrRefused) || len(api.requests) != 0 {
 		t.Errorf("for an unknown version: %v after %q", err, api.requests)
 	}
 }
@@ -82,7 +82,7 @@ func TestWhatSomebodyAsksForMeanwhileIsNotOverwritten(t *testing.T) {
 		return nil
 	})
 
-	err := operator.New(prod(), api).Ask(t.Context(), cluster.HalfTalos, parsed("1.13.4"))
+	err := operator.New(prod(), api).Ask(t.Context(), version.Talos, parsed("1.13.4"))
 	if got, _ := api.annotation(prod(), talosTarget); got != "1.13.0" || !errors.Is(err, cluster.ErrConflict) || !strings.Contains(err.Error(), "1.13.0") {
 		t.Errorf("it is asked for %q: %v", got, err)
 	}
@@ -103,7 +103,7 @@ func TestOnlyOurOwnTargetIsWithdrawn(t *testing.T) {
 		"the other half": {map[string]string{"kubernetes-target": "1.13.4"}, ""},
 	} {
 		api := vitistack(t, test.standing, nil)
-		if err := operator.New(prod(), api).Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4")); err != nil {
+		if err := operator.New(prod(), api).Withdraw(t.Context(), version.Talos, parsed("1.13.4")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 
@@ -113,7 +113,7 @@ func TestOnlyOurOwnTargetIsWithdrawn(t *testing.T) {
 		}
 	}
 
-	if err := operator.New(prod(), newStore(t)).Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4")); err != nil {
+	if err := operator.New(prod(), newStore(t)).Withdraw(t.Context(), version.Talos, parsed("1.13.4")); err != nil {
 		t.Errorf("from an object that is gone: %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestATargetThatChangesUnderTheHandIsLeft(t *testing.T) {
 		return nil
 	})
 
-	err := operator.New(prod(), api).Withdraw(t.Context(), cluster.HalfTalos, parsed("1.13.4"))
+	err := operator.New(prod(), api).Withdraw(t.Context(), version.Talos, parsed("1.13.4"))
 	if got, _ := api.annotation(prod(), talosTarget); got != "1.13.5" || err != nil {
 		t.Errorf("it is asked for %q: %v", got, err)
 	}

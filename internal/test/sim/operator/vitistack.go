@@ -42,7 +42,7 @@ type vitistack struct {
 	hands   *hands
 	job     *job
 	// gaveUp are the targets that it does not try again, by half.
-	gaveUp map[cluster.Half]string
+	gaveUp map[version.Product]string
 	// unsaid is what it could not write yet.
 	unsaid report
 	// secret is the Secret as of this pass; without a name where there is none.
@@ -51,7 +51,7 @@ type vitistack struct {
 
 // job is an upgrade of one half that is under way.
 type job struct {
-	half   cluster.Half
+	half   version.Product
 	target version.Version
 	roll   *roll // of Kubernetes only
 	undo   bool  // nobody asked for it
@@ -64,16 +64,16 @@ func newVitistack(options Options) *vitistack {
 			APIVersion: VitistackAPIVersion, Kind: VitistackKind, Namespace: options.Namespace, Name: options.Name,
 		},
 		hands:  &hands{options: options},
-		gaveUp: map[cluster.Half]string{},
+		gaveUp: map[version.Product]string{},
 		unsaid: newReport(),
 	}
 }
 
 // halves are in the order in which they are looked at.
-func halves() []cluster.Half { return []cluster.Half{cluster.HalfTalos, cluster.HalfKubernetes} }
+func halves() []version.Product { return []version.Product{version.Talos, version.Kubernetes} }
 
 // key is an annotation of a half.
-func key(half cluster.Half, name string) string { return prefix + string(half) + "-" + name }
+func key(product version.Product, name string) string { return prefix + string(product) + "-" + name }
 
 // pass looks at the object once, and takes the next step.
 func (v *vitistack) pass(ctx context.Context) {
@@ -120,9 +120,9 @@ func (v *vitistack) pass(ctx context.Context) {
 func (v *vitistack) fight(ctx context.Context) {
 	said := newReport()
 
-	for _, half := range halves() {
-		said.annotations[key(half, "status")] = statusIdle
-		said.annotations[key(half, "message")] = "Waiting for an upgrade to be requested"
+	for _, product := range halves() {
+		said.annotations[key(product, "status")] = statusIdle
+		said.annotations[key(product, "message")] = "Waiting for an upgrade to be requested"
 	}
 
 	v.unsaid = said
@@ -133,54 +133,54 @@ func (v *vitistack) fight(ctx context.Context) {
 // believe says what the operator takes the cluster to run, which is what it wrote
 // into the Secret, and what it has to offer.
 func (v *vitistack) believe(notes map[string]string) {
-	for _, half := range halves() {
-		current := v.current(half)
+	for _, product := range halves() {
+		current := v.current(product)
 		if current.IsZero() {
 			continue
 		}
 
-		if plain(notes[key(half, "current")]) != current.String() {
-			v.say(half, "current", v.spell(current))
+		if plain(notes[key(product, "current")]) != current.String() {
+			v.say(product, "current", v.spell(current))
 		}
 
-		if notes[key(half, "status")] == "" {
-			v.say(half, "status", statusIdle)
+		if notes[key(product, "status")] == "" {
+			v.say(product, "status", statusIdle)
 		}
 
-		v.offer(half, current, notes)
+		v.offer(product, current, notes)
 	}
 }
 
 // offer announces a newer version to whoever asks for nothing.
-func (v *vitistack) offer(half cluster.Half, current version.Version, notes map[string]string) {
+func (v *vitistack) offer(product version.Product, current version.Version, notes map[string]string) {
 	given := v.options.Newest.Talos
-	if half == cluster.HalfKubernetes {
+	if product == version.Kubernetes {
 		given = v.options.Newest.Kubernetes
 	}
 
 	newest, err := version.Parse(given)
-	if err != nil || v.job != nil || notes[key(half, "target")] != "" {
+	if err != nil || v.job != nil || notes[key(product, "target")] != "" {
 		return
 	}
 
-	suits := half == cluster.HalfTalos || supports(v.current(cluster.HalfTalos), newest)
+	suits := product == version.Talos || supports(v.current(version.Talos), newest)
 
-	switch standing := notes[key(half, "available")]; {
+	switch standing := notes[key(product, "available")]; {
 	case current.Less(newest) && suits:
-		v.say(half, "available", v.spell(newest))
+		v.say(product, "available", v.spell(newest))
 
-		if status := notes[key(half, "status")]; status == "" || status == statusIdle {
-			v.say(half, "message", "Upgrade available: "+v.spell(current)+" → "+v.spell(newest))
+		if status := notes[key(product, "status")]; status == "" || status == statusIdle {
+			v.say(product, "message", "Upgrade available: "+v.spell(current)+" → "+v.spell(newest))
 		}
 	case standing != "":
-		v.unsay(half, "available")
+		v.unsay(product, "available")
 	}
 }
 
 // current is what the operator takes the cluster to run; zero without a Secret.
-func (v *vitistack) current(half cluster.Half) version.Version {
+func (v *vitistack) current(product version.Product) version.Version {
 	field := secretTalos
-	if half == cluster.HalfKubernetes {
+	if product == version.Kubernetes {
 		field = secretKubernetes
 	}
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -14,9 +13,9 @@ import (
 func (v *vitistack) act(ctx context.Context, notes map[string]string) {
 	habits := v.options.Habits
 
-	for _, half := range halves() {
-		if notes[key(half, "target")] == "" {
-			delete(v.gaveUp, half)
+	for _, product := range halves() {
+		if notes[key(product, "target")] == "" {
+			delete(v.gaveUp, product)
 		}
 	}
 
@@ -36,7 +35,7 @@ func (v *vitistack) act(ctx context.Context, notes map[string]string) {
 	case v.job.undo:
 		v.upgradeMachines()
 	case !v.wanted(notes):
-	case v.job.half == cluster.HalfTalos:
+	case v.job.half == version.Talos:
 		v.block(notes)
 		v.upgradeMachines()
 	default:
@@ -48,16 +47,16 @@ func (v *vitistack) act(ctx context.Context, notes map[string]string) {
 func (v *vitistack) begin(notes map[string]string) {
 	asked := false
 
-	for _, half := range halves() {
-		target := notes[key(half, "target")]
+	for _, product := range halves() {
+		target := notes[key(product, "target")]
 		if target == "" {
 			continue
 		}
 
 		asked = true
 
-		if v.gaveUp[half] != target {
-			v.start(half, target, notes)
+		if v.gaveUp[product] != target {
+			v.start(product, target, notes)
 		}
 
 		if v.job != nil {
@@ -65,80 +64,80 @@ func (v *vitistack) begin(notes map[string]string) {
 		}
 	}
 
-	if talos := v.current(cluster.HalfTalos); !asked && v.options.Habits.Undoes && !talos.IsZero() {
-		v.job = &job{half: cluster.HalfTalos, target: talos, undo: true}
+	if talos := v.current(version.Talos); !asked && v.options.Habits.Undoes && !talos.IsZero() {
+		v.job = &job{half: version.Talos, target: talos, undo: true}
 	}
 }
 
 // start takes up a target, or says why not.
-func (v *vitistack) start(half cluster.Half, given string, notes map[string]string) {
-	status := notes[key(half, "status")]
+func (v *vitistack) start(product version.Product, given string, notes map[string]string) {
+	status := notes[key(product, "status")]
 
 	target, err := version.Parse(given)
 	if err != nil {
-		v.fail(half, given, fmt.Errorf("invalid target version %q", given), "")
+		v.fail(product, given, fmt.Errorf("invalid target version %q", given), "")
 
 		return
 	}
 
-	if status == statusCompleted && plain(notes[key(half, "current")]) == target.String() {
+	if status == statusCompleted && plain(notes[key(product, "current")]) == target.String() {
 		// It was done before. A forgetful operator has left the target.
 		if !v.options.Habits.Forgetful {
-			v.complete(half, target)
+			v.complete(product, target)
 		}
 
 		return
 	}
 
-	if talos := lowestTalos(v.options.World); half == cluster.HalfKubernetes && !supports(talos, target) {
-		v.blocked(half, fmt.Sprintf("Talos %s does not support K8s %s. Upgrade Talos first.", v.spell(talos), v.spell(target)))
+	if talos := lowestTalos(v.options.World); product == version.Kubernetes && !supports(talos, target) {
+		v.blocked(product, fmt.Sprintf("Talos %s does not support K8s %s. Upgrade Talos first.", v.spell(talos), v.spell(target)))
 
 		return
 	}
 
-	if err := v.check(half, target); err != nil {
-		v.fail(half, given, err, "")
+	if err := v.check(product, target); err != nil {
+		v.fail(product, given, err, "")
 
 		return
 	}
 
 	if v.options.Habits.Lies {
-		v.complete(half, target)
+		v.complete(product, target)
 
 		return
 	}
 
-	v.job = &job{half: half, target: target}
-	if half == cluster.HalfKubernetes {
+	v.job = &job{half: product, target: target}
+	if product == version.Kubernetes {
 		v.job.roll = &roll{hands: v.hands, to: target.String()}
 	}
 
-	message := fmt.Sprintf("Starting %s upgrade: %s → %s", half.Name(), v.spell(v.running(half)), v.spell(target))
+	message := fmt.Sprintf("Starting %s upgrade: %s → %s", product.Name(), v.spell(v.running(product)), v.spell(target))
 
 	if !v.options.Habits.StaleCompleted || status != statusCompleted {
-		v.say(half, "status", statusInProgress)
+		v.say(product, "status", statusInProgress)
 	}
 
-	v.say(half, "message", message)
-	v.say(half, "progress", v.progress())
+	v.say(product, "message", message)
+	v.say(product, "progress", v.progress())
 	v.unsaid.annotations[keyFailedNodes] = nil
-	v.standing(half, "Upgrading"+half.Name(), "True", "InProgress", message)
+	v.standing(product, "Upgrading"+product.Name(), "True", "InProgress", message)
 	v.unsaid.secret = map[string]string{
-		secretBusy: "true", secretType: string(half), secretTarget: v.spell(target), secretState: stateOf(half, v.spell(target), "upgrading"),
+		secretBusy: "true", secretType: string(product), secretTarget: v.spell(target), secretState: stateOf(product, v.spell(target), "upgrading"),
 	}
 }
 
 // stateOf is how far an upgrade is, as the Secret has it.
-func stateOf(half cluster.Half, target, phase string) string {
-	return fmt.Sprintf(`{"upgradeType":%q,"targetVersion":%q,"phase":%q}`, half, target, phase)
+func stateOf(product version.Product, target, phase string) string {
+	return fmt.Sprintf(`{"upgradeType":%q,"targetVersion":%q,"phase":%q}`, product, target, phase)
 }
 
 // running is what the operator takes the cluster to run, or else what it runs.
-func (v *vitistack) running(half cluster.Half) version.Version {
-	switch current := v.current(half); {
+func (v *vitistack) running(product version.Product) version.Version {
+	switch current := v.current(product); {
 	case !current.IsZero():
 		return current
-	case half == cluster.HalfTalos:
+	case product == version.Talos:
 		return lowestTalos(v.options.World)
 	default:
 		return lowestKubernetes(v.options.World)
@@ -146,8 +145,8 @@ func (v *vitistack) running(half cluster.Half) version.Version {
 }
 
 // check is why a target cannot be taken up, in the operator's words.
-func (v *vitistack) check(half cluster.Half, target version.Version) error {
-	if half == cluster.HalfKubernetes {
+func (v *vitistack) check(product version.Product, target version.Version) error {
+	if product == version.Kubernetes {
 		return checkKubernetes(v.options.World, target)
 	}
 
@@ -161,8 +160,8 @@ func (v *vitistack) check(half cluster.Half, target version.Version) error {
 // wanted tells whether the job is still asked for. What is not any more ends once
 // no machine is on its way.
 func (v *vitistack) wanted(notes map[string]string) bool {
-	half := v.job.half
-	target := notes[key(half, "target")]
+	product := v.job.half
+	target := notes[key(product, "target")]
 
 	if plain(target) == v.job.target.String() {
 		return true
@@ -179,10 +178,10 @@ func (v *vitistack) wanted(notes map[string]string) bool {
 
 	// Another target is taken up at the next pass.
 	if target == "" && !v.options.Habits.LeavesInProgress {
-		v.say(half, "status", statusIdle)
-		v.say(half, "message", half.Name()+" upgrade cancelled")
-		v.unsay(half, "progress")
-		v.standing(half, phaseReady, "False", "Cancelled", half.Name()+" upgrade cancelled")
+		v.say(product, "status", statusIdle)
+		v.say(product, "message", product.Name()+" upgrade cancelled")
+		v.unsay(product, "progress")
+		v.standing(product, phaseReady, "False", "Cancelled", product.Name()+" upgrade cancelled")
 	}
 
 	return false
@@ -192,40 +191,40 @@ func (v *vitistack) wanted(notes map[string]string) bool {
 func (v *vitistack) block(notes map[string]string) {
 	const message = "Waiting for Talos upgrade to complete"
 
-	if notes[key(cluster.HalfKubernetes, "target")] == "" || notes[key(cluster.HalfKubernetes, "message")] == message {
+	if notes[key(version.Kubernetes, "target")] == "" || notes[key(version.Kubernetes, "message")] == message {
 		return
 	}
 
-	v.say(cluster.HalfKubernetes, "status", statusBlocked)
-	v.say(cluster.HalfKubernetes, "message", message)
+	v.say(version.Kubernetes, "status", statusBlocked)
+	v.say(version.Kubernetes, "message", message)
 	v.unsaid.conditions["KubernetesUpgrade"] = condition(v.options.Clock.Now(), "KubernetesUpgrade", "False", "Blocked", message)
 }
 
-func (v *vitistack) blocked(half cluster.Half, message string) {
-	v.say(half, "status", statusBlocked)
-	v.say(half, "message", message)
-	v.standing(half, phaseReady, "False", "Blocked", message)
+func (v *vitistack) blocked(product version.Product, message string) {
+	v.say(product, "status", statusBlocked)
+	v.say(product, "message", message)
+	v.standing(product, phaseReady, "False", "Blocked", message)
 }
 
 // complete says that a half is done.
-func (v *vitistack) complete(half cluster.Half, target version.Version) {
-	message := fmt.Sprintf("%s upgrade completed: now running %s", half.Name(), v.spell(target))
+func (v *vitistack) complete(product version.Product, target version.Version) {
+	message := fmt.Sprintf("%s upgrade completed: now running %s", product.Name(), v.spell(target))
 
-	v.say(half, "current", v.spell(target))
-	v.say(half, "status", statusCompleted)
-	v.say(half, "message", message)
-	v.unsay(half, "available")
-	v.unsay(half, "progress")
+	v.say(product, "current", v.spell(target))
+	v.say(product, "status", statusCompleted)
+	v.say(product, "message", message)
+	v.unsay(product, "available")
+	v.unsay(product, "progress")
 
 	if !v.options.Habits.Forgetful {
-		v.unsay(half, "target")
+		v.unsay(product, "target")
 	}
 
 	v.unsaid.annotations[keyFailedNodes] = nil
-	v.standing(half, phaseReady, "False", "Completed", message)
+	v.standing(product, phaseReady, "False", "Completed", message)
 
 	field, spelled := secretTalos, target.String()
-	if half == cluster.HalfKubernetes {
+	if product == version.Kubernetes {
 		field = secretKubernetes
 	} else {
 		v.unsaid.secret[secretInstallImage] = v.options.World.Nodes()[0].Image
@@ -238,28 +237,28 @@ func (v *vitistack) complete(half cluster.Half, target version.Version) {
 
 	v.unsaid.secret[field] = spelled
 	v.unsaid.secret[secretBusy], v.unsaid.secret[secretType], v.unsaid.secret[secretTarget] = "false", "", ""
-	v.unsaid.secret[secretState] = stateOf(half, v.spell(target), statusCompleted)
+	v.unsaid.secret[secretState] = stateOf(product, v.spell(target), statusCompleted)
 	v.job = nil
 }
 
 // fail says that a half has failed. The target stays, and so does that it is at work
 // on what it began, of which only the state tells that it is over.
-func (v *vitistack) fail(half cluster.Half, given string, why error, node string) {
-	message := fmt.Sprintf("%s upgrade failed: %s", half.Name(), why)
+func (v *vitistack) fail(product version.Product, given string, why error, node string) {
+	message := fmt.Sprintf("%s upgrade failed: %s", product.Name(), why)
 
-	v.say(half, "status", statusFailed)
-	v.say(half, "message", message)
+	v.say(product, "status", statusFailed)
+	v.say(product, "message", message)
 	v.unsaid.annotations[keyFailedNodes] = nil
 
 	if node != "" {
 		v.unsaid.annotations[keyFailedNodes] = node
 	}
 
-	v.standing(half, phaseFailed, "False", "Failed", message)
-	v.unsaid.secret = map[string]string{secretState: stateOf(half, given, statusFailed)}
+	v.standing(product, phaseFailed, "False", "Failed", message)
+	v.unsaid.secret = map[string]string{secretState: stateOf(product, given, statusFailed)}
 	v.job, v.hands.at = nil, nil
 
 	if v.options.Habits.StaysFailed {
-		v.gaveUp[half] = given
+		v.gaveUp[product] = given
 	}
 }

@@ -3,10 +3,10 @@
 package operator
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 	"fmt"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // report is what is to be written: what could not be is kept for the next pass.
@@ -23,19 +23,19 @@ func newReport() report {
 	return report{annotations: map[string]any{}, secret: map[string]string{}, conditions: map[string]map[string]any{}}
 }
 
-func (v *vitistack) say(half cluster.Half, name, value string) {
-	v.unsaid.annotations[key(half, name)] = value
+func (v *vitistack) say(product version.Product, name, value string) {
+	v.unsaid.annotations[key(product, name)] = value
 }
 
-func (v *vitistack) unsay(half cluster.Half, name string) {
-	v.unsaid.annotations[key(half, name)] = nil
+func (v *vitistack) unsay(product version.Product, name string) {
+	v.unsaid.annotations[key(product, name)] = nil
 }
 
 // standing says what becomes of the half and, with it, of the cluster.
-func (v *vitistack) standing(half cluster.Half, phase, status, reason, message string) {
+func (v *vitistack) standing(product version.Product, phase, status, reason, message string) {
 	v.unsaid.phase, v.unsaid.message = phase, message
 
-	kind := half.Name() + "Upgrade"
+	kind := product.Name() + "Upgrade"
 	v.unsaid.conditions[kind] = condition(v.options.Clock.Now(), kind, status, reason, message)
 }
 
@@ -98,8 +98,8 @@ func (v *vitistack) writeStatus(ctx context.Context) error {
 		}
 	}
 
-	for _, half := range halves() {
-		kind := half.Name() + "Upgrade"
+	for _, product := range halves() {
+		kind := product.Name() + "Upgrade"
 		if wanted, has := v.unsaid.conditions[kind]; has && !said[kind] {
 			conditions = append(conditions, wanted)
 		}

@@ -3,10 +3,10 @@
 package operator
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+
 	"context"
 	"fmt"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // upgradeMachines takes the next step of an upgrade of Talos.
@@ -55,7 +55,7 @@ func (v *vitistack) upgradeMachines() {
 		return
 	}
 
-	v.complete(cluster.HalfTalos, v.job.target)
+	v.complete(version.Talos, v.job.target)
 }
 
 // failAt gives the job up because of a node.
@@ -78,7 +78,7 @@ func (v *vitistack) rollKubernetes(ctx context.Context) {
 	case err != nil:
 		v.failAt(err, node)
 	case done:
-		v.complete(cluster.HalfKubernetes, v.job.target)
+		v.complete(version.Kubernetes, v.job.target)
 	case node != "":
 		v.working(node)
 	}
@@ -90,12 +90,12 @@ func (v *vitistack) working(node string) {
 		return
 	}
 
-	half := v.job.half
+	product := v.job.half
 	message := fmt.Sprintf("Upgrading node %s (%s)", node, v.progressWith(1))
 
-	v.say(half, "message", message)
-	v.say(half, "progress", v.progress())
-	v.standing(half, "Upgrading"+half.Name(), "True", "InProgress", message)
+	v.say(product, "message", message)
+	v.say(product, "progress", v.progress())
+	v.standing(product, "Upgrading"+product.Name(), "True", "InProgress", message)
 }
 
 // progress is how many machines are where the job takes them, of all.
@@ -107,9 +107,9 @@ func (v *vitistack) progressWith(under int) string {
 
 	for _, state := range states {
 		switch to := v.job.target.String(); {
-		case v.job.half == cluster.HalfTalos && state.Talos == to:
+		case v.job.half == version.Talos && state.Talos == to:
 			done++
-		case v.job.half == cluster.HalfKubernetes && atKubernetes(state, to):
+		case v.job.half == version.Kubernetes && atKubernetes(state, to):
 			done++
 		}
 	}
