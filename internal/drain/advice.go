@@ -28,7 +28,7 @@ func (g *group) add(node, pod string) {
 }
 
 // advice are the findings that stop nothing.
-func (f *foresight) advice() []cluster.Finding {
+func (f *forecast) advice() []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, kind := range []struct {

@@ -41,7 +41,7 @@ type block struct {
 
 // block notes why the eviction of a pod would fail, if it would: the rules are
 // those of the eviction API of Kubernetes.
-func (f *foresight) block(pod *cluster.WorkloadPod, name string) {
+func (f *forecast) block(pod *cluster.WorkloadPod, name string) {
 	budgets := f.covers[pod.UID]
 
 	switch {
@@ -56,7 +56,7 @@ func (f *foresight) block(pod *cluster.WorkloadPod, name string) {
 
 // gives tells whether the budget lets the pod go now. One that is not Ready costs
 // it nothing, and goes where that is always allowed or enough others are healthy.
-func (f *foresight) gives(budget *cluster.Budget, pod *cluster.WorkloadPod) bool {
+func (f *forecast) gives(budget *cluster.Budget, pod *cluster.WorkloadPod) bool {
 	if !pod.Ready && (budget.AlwaysAllow || (budget.Desired > 0 && budget.Healthy >= budget.Desired)) {
 		return true
 	}
@@ -68,7 +68,7 @@ func (f *foresight) gives(budget *cluster.Budget, pod *cluster.WorkloadPod) bool
 // the beginning is stale as well, and no waiting cures it. The rest compares with
 // how many pods there may be at most, because where minAvailable is a number only
 // those that there are now are expected.
-func (f *foresight) causeOf(index int) cause {
+func (f *forecast) causeOf(index int) cause {
 	budget := &f.budgets[index]
 
 	switch {
@@ -86,7 +86,7 @@ func (f *foresight) causeOf(index int) cause {
 }
 
 // note adds a pod to what is known about the budgets.
-func (f *foresight) note(why cause, budgets []int, pod *cluster.WorkloadPod, name string) {
+func (f *forecast) note(why cause, budgets []int, pod *cluster.WorkloadPod, name string) {
 	key := fmt.Sprint(budgets)
 
 	known, found := f.at[key]
@@ -105,7 +105,7 @@ func (f *foresight) note(why cause, budgets []int, pod *cluster.WorkloadPod, nam
 }
 
 // blocked are the findings about evictions that fail.
-func (f *foresight) blocked() []cluster.Finding {
+func (f *forecast) blocked() []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, b := range f.blocks {
@@ -146,7 +146,7 @@ func (f *foresight) blocked() []cluster.Finding {
 // ours tells that all pods that a budget misses wait for a node under a cordon of
 // ours, and for no other: they are back when that is taken away, which is before
 // anything else is drained.
-func (f *foresight) ours(index int) bool {
+func (f *forecast) ours(index int) bool {
 	waiting := 0
 
 	for i := range f.pods {
@@ -181,7 +181,7 @@ func are(nodes []string) string {
 }
 
 // explain says what stands in the way.
-func (f *foresight) explain(b *block) string {
+func (f *forecast) explain(b *block) string {
 	names := make([]string, 0, len(b.budgets))
 	for _, index := range b.budgets {
 		names = append(names, f.budgets[index].String())
@@ -209,7 +209,7 @@ func (f *foresight) explain(b *block) string {
 }
 
 // lack is what a budget lacks that gives nothing now.
-func (f *foresight) lack(index int) string {
+func (f *forecast) lack(index int) string {
 	budget := &f.budgets[index]
 
 	switch {
@@ -228,7 +228,7 @@ func (f *foresight) lack(index int) string {
 }
 
 // cure is what a person can do about it.
-func (f *foresight) cure(b *block) string {
+func (f *forecast) cure(b *block) string {
 	first := &f.budgets[b.budgets[0]]
 
 	switch b.cause {

@@ -23,12 +23,12 @@ const attributeDrain = "drain"
 // where an earlier run of ours may be why a budget is short of healthy pods; so is
 // the rest. A finding about several nodes carries the first of them and names the
 // others. There are none where nothing is drained.
-func Foresee(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) []cluster.Finding {
+func Forecast(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) []cluster.Finding {
 	if !policy.Enabled || len(drained) == 0 {
 		return nil
 	}
 
-	f := newForesight(workloads, drained, all, policy)
+	f := newForecast(workloads, drained, all, policy)
 
 	var stuck []string
 
@@ -57,7 +57,7 @@ func Foresee(workloads cluster.Workloads, drained []string, all []cluster.KubeNo
 }
 
 // foresight is what is known of the cluster, and what was found out so far.
-type foresight struct {
+type forecast struct {
 	policy cluster.DrainPolicy
 	// nodes are those of the cluster; index finds them by name.
 	nodes []node
@@ -107,8 +107,8 @@ type node struct {
 // of pods.
 type room struct{ cpu, memory, pods int64 }
 
-func newForesight(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) *foresight {
-	f := &foresight{
+func newForecast(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) *forecast {
+	f := &forecast{
 		policy: policy, pods: workloads.Pods, budgets: workloads.Budgets,
 		nodes: make([]node, 0, len(all)), index: make(map[string]int, len(all)), on: make([][]int, len(all)),
 		covers: map[string][]int{}, strength: make([]strength, len(workloads.Budgets)), unready: map[int][]string{}, mended: map[int][]string{}, at: map[string]*block{},
@@ -145,14 +145,14 @@ func newForesight(workloads cluster.Workloads, drained []string, all []cluster.K
 	}
 
 	for i := range f.pods {
-		f.settle(i)
+		f.schedule(i)
 	}
 
 	return f
 }
 
 // settle takes note of where a pod runs and what it takes there.
-func (f *foresight) settle(index int) {
+func (f *forecast) schedule(index int) {
 	pod := &f.pods[index]
 
 	for _, budget := range f.covers[pod.UID] {
@@ -197,7 +197,7 @@ func (n *node) fits(pod *cluster.WorkloadPod) bool {
 
 // roomElsewhere tells whether any other node takes pods at all: without one a
 // drain waits for nothing.
-func (f *foresight) roomElsewhere(drained int) bool {
+func (f *forecast) roomElsewhere(drained int) bool {
 	for i := range f.nodes {
 		if i != drained && f.nodes[i].general {
 			return true
@@ -217,7 +217,7 @@ func onlyCordoned(nodes []string) cluster.Finding {
 }
 
 // evict goes through the pods of a node that have to go.
-func (f *foresight) evict(drained int) {
+func (f *forecast) evict(drained int) {
 	name := f.nodes[drained].name
 
 	var moving []*cluster.WorkloadPod
@@ -250,7 +250,7 @@ func (f *foresight) evict(drained int) {
 }
 
 // movable tells whether any other node that takes pods suits the pod, room aside.
-func (f *foresight) movable(pod *cluster.WorkloadPod, drained int) bool {
+func (f *forecast) movable(pod *cluster.WorkloadPod, drained int) bool {
 	for _, name := range pod.Fits {
 		if at, known := f.index[name]; known && at != drained && f.nodes[at].takes {
 			return true

@@ -86,7 +86,7 @@ func (y *yard) change(apply func(*yard)) *yard {
 }
 
 func (y *yard) foresee() []cluster.Finding {
-	return drain.Foresee(y.workloads, y.drained, y.nodes, y.policy)
+	return drain.Forecast(y.workloads, y.drained, y.nodes, y.policy)
 }
 
 func unready(p *cluster.WorkloadPod) { p.Ready = false }

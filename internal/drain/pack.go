@@ -14,7 +14,7 @@ import (
 // pack finds a place for the pods of a drained node, the biggest first and each
 // on the first node with room (first-fit decreasing), and notes those that find
 // none. All other nodes are back in service by then, so nothing is kept of it.
-func (f *foresight) pack(moving []*cluster.WorkloadPod, drained int) {
+func (f *forecast) pack(moving []*cluster.WorkloadPod, drained int) {
 	slices.SortStableFunc(moving, func(a, b *cluster.WorkloadPod) int {
 		return cmp.Or(cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.CPU, a.CPU))
 	})
@@ -42,7 +42,7 @@ func (f *foresight) pack(moving []*cluster.WorkloadPod, drained int) {
 }
 
 // place is the first node that suits the pod and has room for it.
-func (f *foresight) place(pod *cluster.WorkloadPod, drained int) (at int, found bool) {
+func (f *forecast) place(pod *cluster.WorkloadPod, drained int) (at int, found bool) {
 	for _, name := range pod.Fits {
 		at, known := f.index[name]
 		if known && at != drained && f.nodes[at].takes && f.nodes[at].fits(pod) {

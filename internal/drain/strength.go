@@ -37,6 +37,6 @@ func (s *strength) add(pod *cluster.WorkloadPod) {
 }
 
 // most is how many pods of a budget there may be, as far as anyone knows.
-func (f *foresight) most(budget int) int {
+func (f *forecast) most(budget int) int {
 	return max(f.budgets[budget].Expected, f.strength[budget].pods)
 }

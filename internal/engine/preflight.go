@@ -717,7 +717,7 @@ func (p *preflight) drains(ctx context.Context) []cluster.Finding {
 		}
 	}
 
-	return drain.Foresee(workloads, names, nodes, p.request.Policy.Drain)
+	return drain.Forecast(workloads, names, nodes, p.request.Policy.Drain)
 }
 
 // outline tells what is about to be done, or what forbids it; nothing where there

@@ -41,7 +41,7 @@ func (p *planner) checkCanaries() {
 
 		if going[name] {
 			if node.Kube != nil && node.Kube.Unschedulable && node.Kube.CordonedBy == "" {
-				p.find(cordonFinding(index, node))
+				p.add(cordonFinding(index, node))
 			}
 
 			continue
@@ -51,7 +51,7 @@ func (p *planner) checkCanaries() {
 
 		// Those of which an API did not tell are findings already, too.
 		if node.Gone || (node.Machine != nil && node.Kube != nil) {
-			p.find(canaryFinding(index, node))
+			p.add(canaryFinding(index, node))
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (p *planner) checkWork() {
 	p.checkRoles()
 
 	if observed.Journal == nil && observed.KubernetesError == nil {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Unknown: true, Err: observed.JournalError,
 			Found:  fmt.Sprintf("the journal kube-system/talosupgrade-journal cannot be read: %v", observed.JournalError),
 			Remedy: "Make it readable and apply again: without it an upgrade could destroy a node's fallback system.",
@@ -48,7 +48,7 @@ func (p *planner) checkWork() {
 // roles, the nodes refuse by themselves what the credentials may not do.
 func (p *planner) checkRoles() {
 	if roles := p.snapshot.Roles; len(roles) > 0 && !slices.Contains(roles, adminRole) {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckRoles, Severity: cluster.Observed,
 			Found:  fmt.Sprintf("the Talos credentials carry %s; an upgrade needs %s", strings.Join(roles, ", "), adminRole),
 			Remedy: "Apply with a talosconfig of an administrator; planning works with os:reader.",
@@ -83,7 +83,7 @@ func (p *planner) checkReadable() {
 		{cluster.CheckComponentImages, "the images that it pins are not known on ", unread},
 	} {
 		if len(missed.nodes) > 0 {
-			p.find(cluster.Finding{
+			p.add(cluster.Finding{
 				Check: missed.check, Severity: cluster.Observed, Unknown: true,
 				Found:  "the machine configuration cannot be read, so " + missed.what + listed(missed.nodes),
 				Remedy: "Reading it needs os:admin.",
@@ -117,7 +117,7 @@ func (p *planner) checkCluster() {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckIdentity, Severity: cluster.Observed,
 		Found:  fmt.Sprintf("the Kubernetes API tells of another boot than the Talos API does for each of the %d nodes that both know, as if they belonged to two clusters", compared),
 		Remedy: "Check that kubeconfig and talosconfig lead to the same cluster. Right after all nodes have rebooted, wait a minute.",
@@ -138,29 +138,29 @@ func (p *planner) checkIdentity() {
 			finding.Unknown = true
 			finding.Found = "neither Talos nor Kubernetes tells its machine ID, by which the journal would know it"
 			finding.Remedy = fmt.Sprintf("Bring its kubelet up, so that the Node object tells it (kubectl get node %s -o jsonpath='{.status.nodeInfo.machineID}').", node.Name)
-			p.find(finding)
+			p.add(finding)
 		}
 
-		if other := p.twin(i); other != "" {
+		if other := p.duplicateOf(i); other != "" {
 			finding.Found = fmt.Sprintf("the machine has the same machine ID as %s (%s), and the journal could not tell them apart", other, id)
 			finding.Remedy = fmt.Sprintf("If one was copied from the other, wipe STATE on one of them (talosctl -n %s reset --system-labels-to-wipe STATE --reboot) and give it its configuration again. "+
 				"If both are one machine that was renamed, delete the Node object of the old name.", node.Address)
-			p.find(finding)
+			p.add(finding)
 		}
 
-		if key, entry, found := p.stray(node); found {
+		if key, entry, found := p.misfiledEntry(node); found {
 			finding.Found = fmt.Sprintf("the journal has an unfinished upgrade to Talos %s of a node of this name under %s, and the machine has the ID %s: its STATE partition was wiped, or another machine took its name",
 				entry.Target, key, id)
 			finding.Remedy = fmt.Sprintf("Make sure that it was rebooted after %s, when that was written, then remove the key %s: kubectl -n kube-system edit configmap talosupgrade-journal.",
 				entry.Written.UTC().Format(time.RFC3339), key)
-			p.find(finding)
+			p.add(finding)
 		}
 	}
 }
 
 // twin is a node before this one that has the same machine ID, where one of both is
 // to be moved; empty where there is none.
-func (p *planner) twin(index int) string {
+func (p *planner) duplicateOf(index int) string {
 	node := &p.nodes[index]
 
 	for i := range p.nodes[:index] {
@@ -175,7 +175,7 @@ func (p *planner) twin(index int) string {
 
 // stray is an unfinished upgrade of what may be a node to be moved, under a
 // machine ID that it does not have.
-func (p *planner) stray(node *subject) (key string, entry cluster.Entry, found bool) {
+func (p *planner) misfiledEntry(node *plannedNode) (key string, entry cluster.Entry, found bool) {
 	if !node.turns() || p.snapshot.Journal == nil {
 		return "", cluster.Entry{}, false
 	}
@@ -228,7 +228,7 @@ func (p *planner) checkInventory() {
 	observed := &p.snapshot
 
 	if observed.KubernetesError != nil {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckKubernetesAPI, Severity: cluster.Observed, Err: observed.KubernetesError,
 			Found:  "the Kubernetes API did not answer: " + observed.KubernetesError.Error(),
 			Remedy: "Make the Kubernetes API answer and apply again: without it nothing can be cordoned, drained or recorded.",
@@ -236,7 +236,7 @@ func (p *planner) checkInventory() {
 	}
 
 	if observed.DiscoveryError != nil && observed.KubernetesError == nil {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Advice, Unknown: true, Err: observed.DiscoveryError,
 			Found:  "discovery did not list the members, so only nodes that are registered in Kubernetes are known: " + observed.DiscoveryError.Error(),
 			Remedy: "Look at discovery (talosctl get members, cluster.discovery in the machine configurations): a machine that is in neither list is not upgraded.",
@@ -245,8 +245,8 @@ func (p *planner) checkInventory() {
 
 	// There is one in every cluster. Where none is known, to find nothing to do would
 	// say that all is done.
-	if !slices.ContainsFunc(p.nodes, func(node subject) bool { return node.Role == cluster.ControlPlane }) {
-		p.find(cluster.Finding{
+	if !slices.ContainsFunc(p.nodes, func(node plannedNode) bool { return node.Role == cluster.ControlPlane }) {
+		p.add(cluster.Finding{
 			Check: cluster.CheckEtcdMembers, Severity: cluster.Observed,
 			Found:  "no control plane was found: neither discovery nor Kubernetes lists one that is there",
 			Remedy: "Check that the endpoints belong to this cluster and that its control planes are listed (talosctl get members, kubectl get nodes).",
@@ -254,7 +254,7 @@ func (p *planner) checkInventory() {
 	}
 
 	if len(observed.Foreign) > 0 {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Advice,
 			Found:  "not running Talos and left alone: " + listed(observed.Foreign),
 			Remedy: "Upgrade them with the tools of their own system; nothing here waits for them.",
@@ -264,14 +264,14 @@ func (p *planner) checkInventory() {
 	for i := range observed.Nodes {
 		switch node := &observed.Nodes[i]; {
 		case node.Left():
-			p.find(cluster.Finding{
+			p.add(cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Advice, Node: node.Name, Err: node.Unreachable,
 				Found: fmt.Sprintf("discovery still lists this worker, but it has no Node object in Kubernetes and its Talos API at %s does not answer; it is taken for removed and left alone",
 					node.Address),
 				Remedy: "Do nothing if it was removed: discovery forgets it within 30 minutes. Otherwise bring the machine back, and it is upgraded with the others.",
 			})
 		case node.Gone:
-			p.find(cluster.Finding{
+			p.add(cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Advice, Node: node.Name,
 				Found:  "the node is registered but gone: NotReady for more than 5 minutes and unknown to discovery; it is left alone",
 				Remedy: "Delete its Node object if it does not come back.",
@@ -286,33 +286,33 @@ func (p *planner) checkInventory() {
 
 // checkPresence wants an answer from every node, except one that an earlier
 // run may have sent into a reboot, and a worker that is to be left alone.
-func (p *planner) checkPresence(node *subject) {
+func (p *planner) checkPresence(node *plannedNode) {
 	switch {
 	case node.open && !p.target.Talos.IsZero(), node.held && node.Role == cluster.Worker:
 		return
 	case cluster.Unaccepted(node.Unreachable) != "":
-		p.find(Unaccepted(*node.Node))
+		p.add(Unaccepted(*node.Node))
 	case node.Machine == nil:
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
 			Found:  fmt.Sprintf("the Talos API of this %s at %s did not answer: %v", roleName(node.Role), node.Address, node.Unreachable),
 			Remedy: "Bring the node back, or remove it from the cluster.",
 		})
 	case node.Machine.TalosTag != "" && !node.held:
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Permanent, Node: node.Name,
 			Found: fmt.Sprintf("this %s at %s runs Talos %q, which is not a semantic version, so that nobody can tell whether it is older or newer than others",
 				roleName(node.Role), node.Address, node.Machine.TalosTag),
 			Remedy: fmt.Sprintf("Upgrade it as its vendor says, and leave it alone here: node_overrides = { %q = { hold = true } }.", node.Name),
 		})
 	case node.Machine.Talos.IsZero() && !node.held:
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Node: node.Name,
 			Found:  fmt.Sprintf("this %s at %s does not say which version of Talos it runs", roleName(node.Role), node.Address),
 			Remedy: "Check the node (talosctl version), or remove it from the cluster.",
 		})
 	case node.Kube == nil && p.snapshot.KubernetesError == nil:
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckNodesReady, Severity: cluster.Observed, Node: node.Name,
 			Found:  "discovery lists the machine, but it has no Node object in Kubernetes",
 			Remedy: "Let it join, or take it out of the cluster.",
@@ -369,7 +369,7 @@ func (p *planner) checkExternal() {
 
 		finding.Remedy = fmt.Sprintf("%s (talosctl -n %s get machinestatus), %s.", wait, node.Address, then)
 
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
@@ -415,7 +415,7 @@ func (p *planner) checkPressure() {
 		}
 
 		if slices.Contains(node.Kube.Pressure, cluster.DiskPressure) {
-			p.find(cluster.Finding{
+			p.add(cluster.Finding{
 				Check: cluster.CheckDiskSpace, Severity: cluster.Observed, Node: node.Name,
 				Found:  "the kubelet reports DiskPressure: it deletes images and evicts pods, and an image that is pulled would not stay",
 				Remedy: fmt.Sprintf("Make room on its disk (kubectl describe node %s, talosctl -n %s mounts).", node.Name, node.Address),
@@ -424,7 +424,7 @@ func (p *planner) checkPressure() {
 	}
 
 	if len(pressed) > 0 {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckNodesReady, Severity: cluster.Advice,
 			Found:  "kubelets are under pressure: " + listed(pressed),
 			Remedy: "Relieve the nodes, or expect that pods are evicted from them and do not fit there.",

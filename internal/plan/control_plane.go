@@ -16,7 +16,7 @@ import (
 // disturbed, whichever that is, but for what the first turns may cure.
 func (p *planner) checkControlPlanes() {
 	if p.snapshot.KubernetesError != nil {
-		p.adviseUntold()
+		p.adviseUnreported()
 
 		return
 	}
@@ -45,12 +45,12 @@ func (p *planner) checkControlPlanes() {
 
 // adviseUntold says what nobody can tell without the Kubernetes API, whose silence
 // is an error of its own.
-func (p *planner) adviseUntold() {
+func (p *planner) adviseUnreported() {
 	for _, untold := range []struct{ check, what string }{
 		{cluster.CheckNodesReady, "whether the nodes are Ready"},
 		{cluster.CheckControlPlane, "whether the components of the control planes are Ready"},
 	} {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: untold.check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError,
 			Found:  untold.what + " is not known, because the Kubernetes API did not answer",
 			Remedy: "Make the Kubernetes API answer, which finds out.",
@@ -58,7 +58,7 @@ func (p *planner) adviseUntold() {
 	}
 }
 
-func (p *planner) checkNodeReady(node *subject) {
+func (p *planner) checkNodeReady(node *plannedNode) {
 	if node.Kube.Ready {
 		return
 	}
@@ -68,7 +68,7 @@ func (p *planner) checkNodeReady(node *subject) {
 		found += " (" + node.Kube.ReadyReason + ")"
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckNodesReady, Severity: cluster.Observed, Node: node.Name, Found: found,
 		Remedy: fmt.Sprintf("Bring it back to health first (kubectl describe node %s, talosctl -n %s health).", node.Name, node.Address),
 	})
@@ -76,7 +76,7 @@ func (p *planner) checkNodeReady(node *subject) {
 
 // checkStaticPods wants the control plane's own pods Ready. What is switched off
 // is no part of the node.
-func (p *planner) checkStaticPods(node *subject, c curable) {
+func (p *planner) checkStaticPods(node *plannedNode, c heals) {
 	var ailing, outdated, missing []string
 
 	for i := range node.parts {
@@ -104,21 +104,21 @@ func (p *planner) checkStaticPods(node *subject, c curable) {
 
 	if len(ailing) > 0 {
 		finding.Found = "not Ready on this control plane: " + strings.Join(ailing, ", ")
-		p.find(finding)
+		p.add(finding)
 	}
 
 	finding.Unknown = true
 
 	if len(missing) > 0 {
 		finding.Found = fmt.Sprintf("no pod of %s is known on this control plane", strings.Join(missing, ", "))
-		p.find(finding)
+		p.add(finding)
 	}
 
 	if len(outdated) > 0 {
 		finding.Found = fmt.Sprintf("Kubernetes still shows %s as before this control plane booted or made them anew", strings.Join(outdated, ", "))
 		finding.Remedy = fmt.Sprintf("Wait: its kubelet reports them within three minutes. "+
 			"If they stay like that, look at it (talosctl -n %s logs kubelet).", node.Address)
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
@@ -132,7 +132,7 @@ func troubled(what, trouble string) string {
 }
 
 // curable is what the first turns of a roll may cure by themselves, or wait for.
-type curable struct {
+type heals struct {
 	// node is the one that goes first.
 	node string
 	// components tells that the first leg moves components, and steps are those of
@@ -156,17 +156,17 @@ type component struct {
 
 // curable says it of the roll that was made. A later leg is too late for a cure:
 // every turn before it would find the trouble, and stop.
-func (p *planner) curable() curable {
+func (p *planner) curable() heals {
 	steps := p.made.Steps
 	first := &steps[0]
-	c := curable{node: first.Node, components: p.made.Hops[first.Hop].Product == version.Kubernetes}
+	c := heals{node: first.Node, components: p.made.Hops[first.Hop].Product == version.Kubernetes}
 
 	if !c.components {
 		return c
 	}
 
 	c.manifests = first.Component == cluster.Manifests
-	c.last = p.before(component{first.Node, first.Component})
+	c.last = p.preceding(component{first.Node, first.Component})
 	c.steps = steps
 
 	if later := slices.IndexFunc(steps, func(s Step) bool { return s.Hop != first.Hop }); later >= 0 {
@@ -178,7 +178,7 @@ func (p *planner) curable() curable {
 
 // before is the component that has its turn before another one, whether it needs
 // one or not; none where that is the first of all.
-func (p *planner) before(next component) component {
+func (p *planner) preceding(next component) component {
 	var last component
 
 	ordered := p.componentNodes()
@@ -190,7 +190,7 @@ func (p *planner) before(next component) component {
 				return last
 			}
 
-			if slices.ContainsFunc(node.parts, func(t part) bool { return t.component == of }) {
+			if slices.ContainsFunc(node.parts, func(t componentState) bool { return t.component == of }) {
 				last = this
 			}
 		}
@@ -202,14 +202,14 @@ func (p *planner) before(next component) component {
 // moves tells whether the component has a turn in the first leg. What an earlier
 // turn left broken there is gone on with: it crashes with the image that its turn
 // waits for, or replaces.
-func (c curable) moves(one component) bool {
+func (c heals) moves(one component) bool {
 	return slices.ContainsFunc(c.steps, func(s Step) bool { return s.Node == one.node && s.Component == one.of })
 }
 
 // readies tells whether the node may become Ready by the first turn, or is waited
 // for. The turn of a component does it where the kubelet itself moves, or the API
 // server that it talks to.
-func (c curable) readies(node string) bool {
+func (c heals) readies(node string) bool {
 	kubelet := component{node, cluster.Kubelet}
 
 	switch {
@@ -224,7 +224,7 @@ func (c curable) readies(node string) bool {
 
 // restores tells whether a static pod may become Ready by the first turns, or is
 // waited for. Where a kubelet restarts, the pods of its node are not Ready either.
-func (c curable) restores(one component) bool {
+func (c heals) restores(one component) bool {
 	if !c.components {
 		return one.node == c.node
 	}
@@ -251,7 +251,7 @@ func (p *planner) checkServing() {
 
 // noteAiling notes the components of the node that run the target and are not
 // Ready, each with what is known about that, before the steps are taken for done.
-func (p *planner) noteAiling(node *subject) {
+func (p *planner) noteAiling(node *plannedNode) {
 	for i := range node.parts {
 		t := &node.parts[i]
 		if !t.running.Equal(p.target.Kubernetes) || !t.lowest().Equal(p.target.Kubernetes) {
@@ -302,7 +302,7 @@ func (p *planner) adviseServing() {
 			remedy = "Look at them (kubectl describe node)"
 		}
 
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: check, Severity: cluster.Advice,
 			Found:  fmt.Sprintf("at Kubernetes %s and not Ready: %s", p.target.Kubernetes, listed(texts)),
 			Remedy: remedy + ": no version has to change for them.",

@@ -166,13 +166,13 @@ func (p *planner) countSteps() {
 		}
 	}
 
-	p.made.Kubernetes.Waits = p.waits()
+	p.made.Kubernetes.Waits = p.waitReason()
 }
 
 // waits says why Kubernetes has to wait for Talos; empty where it does not. Only
 // what waits for the end of Talos does: a hop of Kubernetes that the matrix wants
 // first goes on at once.
-func (p *planner) waits() string {
+func (p *planner) waitReason() string {
 	if len(p.made.Steps) == 0 || !p.made.Kubernetes.Managed || p.made.Steps[0].Component != "" || p.made.Kubernetes.Steps == 0 {
 		return ""
 	}
@@ -204,7 +204,7 @@ func (c *certainty) lowest() version.Version {
 
 // certainTalos is the version that may be claimed for the node; zero where none
 // may. A node that is away in its turn counts with what it ran before.
-func (p *planner) certainTalos(node *subject) version.Version {
+func (p *planner) certainTalos(node *plannedNode) version.Version {
 	if node.Machine == nil && !p.movable(node) {
 		return version.Version{}
 	}
@@ -214,7 +214,7 @@ func (p *planner) certainTalos(node *subject) version.Version {
 
 // certainKubernetes is the lowest version of any component, running or named;
 // zero where the kubelet or the API server of the node cannot be told.
-func (s *subject) certainKubernetes() version.Version {
+func (s *plannedNode) certainKubernetes() version.Version {
 	lowest := s.pod
 
 	for i := range s.parts {
@@ -230,21 +230,21 @@ func (s *subject) certainKubernetes() version.Version {
 }
 
 // arrivedTalos tells whether the node is known to be at the target of Talos.
-func (p *planner) arrivedTalos(node *subject) bool {
+func (p *planner) arrivedTalos(node *plannedNode) bool {
 	return node.Machine != nil && !node.unfinished() && p.atTarget(node)
 }
 
 // arrivedKubernetes tells whether the components of the node are known to be at
 // the target of Kubernetes. The pods of kube-proxy are no matter of the node.
-func (p *planner) arrivedKubernetes(node *subject) bool {
+func (p *planner) arrivedKubernetes(node *plannedNode) bool {
 	kubelet, known := node.Versions[cluster.Kubelet]
 	if !known || !kubelet.Equal(p.target.Kubernetes) || node.pod.Compare(p.target.Kubernetes) > 0 {
 		return false
 	}
 
-	return !slices.ContainsFunc(node.parts, func(t part) bool {
+	return !slices.ContainsFunc(node.parts, func(t componentState) bool {
 		other := func(v version.Version) bool { return !v.IsZero() && !v.Equal(p.target.Kubernetes) }
 
-		return node.untold(&t) || other(t.running) || other(t.named) || p.wants(node, &t)
+		return node.unreported(&t) || other(t.running) || other(t.named) || p.demandsImage(node, &t)
 	})
 }

@@ -14,7 +14,7 @@ import (
 // checkEtcd compares the control planes with the members of etcd, and refuses
 // topologies that lose etcd when one member is down.
 func (p *planner) checkEtcd() {
-	var controlPlanes []*subject
+	var controlPlanes []*plannedNode
 
 	moving := false
 
@@ -27,7 +27,7 @@ func (p *planner) checkEtcd() {
 
 	switch {
 	case len(controlPlanes) == 1 && moving:
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckSingleControlPlane, Severity: cluster.Advice, Node: controlPlanes[0].Name,
 			Found:  "the cluster has one control plane: the Kubernetes API is away while it reboots",
 			Remedy: "Expect kubectl and everything that asks the API to fail for some minutes; with three control planes it stays.",
@@ -44,7 +44,7 @@ func (p *planner) checkEtcd() {
 		}
 
 		if finding, ok := compareMembers(node, controlPlanes); ok {
-			p.find(finding)
+			p.add(finding)
 		}
 	}
 
@@ -55,7 +55,7 @@ func (p *planner) checkEtcd() {
 // adviseUnasked says what is not known where a control plane's etcd could not be
 // asked; that it did not answer is an error of its own. A node that an earlier run
 // may have sent into a reboot is asked when it is back.
-func (p *planner) adviseUnasked(controlPlanes []*subject) {
+func (p *planner) adviseUnasked(controlPlanes []*plannedNode) {
 	var names []string
 
 	for _, node := range controlPlanes {
@@ -79,7 +79,7 @@ func (p *planner) adviseUnasked(controlPlanes []*subject) {
 			continue
 		}
 
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: unasked.check, Severity: cluster.Advice, Unknown: true,
 			Found:  unasked.what + " could not be asked on " + listed(names),
 			Remedy: remedyEtcd,
@@ -103,14 +103,14 @@ func (p *planner) checkTwoMembers() {
 		finding.Remedy += ` Or accept that etcd and the Kubernetes API are away meanwhile: preflight = { skip = ["two-members"] }.`
 	}
 
-	p.find(finding)
+	p.add(finding)
 
 	if !p.policy.Skips(cluster.CheckTwoMembers) {
 		return
 	}
 
 	for _, step := range legacy {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckEtcdQuorum, Severity: cluster.Observed, Node: step.Node, Firm: true,
 			Found:  fmt.Sprintf("the node runs Talos %s, which refuses an upgrade by itself while etcd has two members, so skipping two-members does not help", step.From),
 			Remedy: "Add a third control plane, or bring both to Talos 1.13 by hand first.",
@@ -137,11 +137,11 @@ func (p *planner) legacyControlPlanes() []Step {
 
 // compareMembers holds one control plane's list of etcd members against the
 // control planes that are there.
-func compareMembers(viewer *subject, controlPlanes []*subject) (cluster.Finding, bool) {
+func compareMembers(viewer *plannedNode, controlPlanes []*plannedNode) (cluster.Finding, bool) {
 	var strangers []string
 
 	for _, member := range viewer.Etcd.Members {
-		known := slices.ContainsFunc(controlPlanes, func(n *subject) bool {
+		known := slices.ContainsFunc(controlPlanes, func(n *plannedNode) bool {
 			return isMember(n, member)
 		})
 		if !known {
@@ -166,12 +166,12 @@ func compareMembers(viewer *subject, controlPlanes []*subject) (cluster.Finding,
 
 // checkSilence refuses to begin while a control plane's etcd does not answer,
 // except on a node that an earlier run may have sent into a reboot.
-func (p *planner) checkSilence(node *subject) {
+func (p *planner) checkSilence(node *plannedNode) {
 	if node.open || node.Machine == nil {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckEtcdQuorum, Severity: cluster.Observed, Unknown: !errors.Is(node.EtcdError, cluster.ErrQuorum), Node: node.Name, Err: node.EtcdError,
 		Found:  fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError),
 		Remedy: remedyEtcd,
@@ -196,8 +196,8 @@ const remedyEtcd = "Bring it back to health first (talosctl service etcd, talosc
 
 // checkEtcdHealth looks at what the members of etcd say about themselves. A node
 // that an earlier run may have sent into a reboot has yet to catch up.
-func (p *planner) checkEtcdHealth(controlPlanes []*subject) {
-	asked := slices.DeleteFunc(slices.Clone(controlPlanes), func(n *subject) bool { return n.Etcd == nil || n.open })
+func (p *planner) checkEtcdHealth(controlPlanes []*plannedNode) {
+	asked := slices.DeleteFunc(slices.Clone(controlPlanes), func(n *plannedNode) bool { return n.Etcd == nil || n.open })
 
 	p.checkMembers(asked, controlPlanes)
 	p.checkLeader(asked)
@@ -208,7 +208,7 @@ func (p *planner) checkEtcdHealth(controlPlanes []*subject) {
 
 // checkMembers wants every member started and none a learner. What several
 // control planes see is one finding, at the member's own node where that is known.
-func (p *planner) checkMembers(asked, controlPlanes []*subject) {
+func (p *planner) checkMembers(asked, controlPlanes []*plannedNode) {
 	said := map[uint64]bool{}
 
 	for _, viewer := range asked {
@@ -235,7 +235,7 @@ func (p *planner) checkMembers(asked, controlPlanes []*subject) {
 				Remedy: "Let it join, or remove it if it is stale (talosctl etcd members, talosctl etcd remove-member).",
 			}
 
-			own := slices.IndexFunc(controlPlanes, func(n *subject) bool { return isMember(n, member) })
+			own := slices.IndexFunc(controlPlanes, func(n *plannedNode) bool { return isMember(n, member) })
 			if own >= 0 && controlPlanes[own].open {
 				continue
 			}
@@ -244,19 +244,19 @@ func (p *planner) checkMembers(asked, controlPlanes []*subject) {
 				finding.Node = controlPlanes[own].Name
 			}
 
-			p.find(finding)
+			p.add(finding)
 		}
 	}
 }
 
 // isMember tells whether the control plane runs the member.
-func isMember(node *subject, member cluster.EtcdMember) bool {
+func isMember(node *plannedNode, member cluster.EtcdMember) bool {
 	return slices.Contains(member.PeerAddresses, node.Address) || (node.Etcd != nil && node.Etcd.Status.MemberID == member.ID)
 }
 
 // checkLeader wants one leader that every member follows, and no member to
 // report errors. An alarm is an error too, and a check of its own.
-func (p *planner) checkLeader(asked []*subject) {
+func (p *planner) checkLeader(asked []*plannedNode) {
 	followers := map[uint64]int{}
 	most := uint64(0)
 
@@ -288,12 +288,12 @@ func (p *planner) checkLeader(asked []*subject) {
 			continue
 		}
 
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
 // checkLag wants every member to have applied nearly everything there is.
-func (p *planner) checkLag(asked, controlPlanes []*subject) {
+func (p *planner) checkLag(asked, controlPlanes []*plannedNode) {
 	var newest uint64
 
 	for _, node := range controlPlanes {
@@ -304,7 +304,7 @@ func (p *planner) checkLag(asked, controlPlanes []*subject) {
 
 	for _, node := range asked {
 		if status := node.Etcd.Status; status.Applied+raftLagMost < newest {
-			p.find(cluster.Finding{
+			p.add(cluster.Finding{
 				Check: cluster.CheckEtcdRaftLag, Severity: cluster.Observed, Node: node.Name,
 				Found: fmt.Sprintf("this member of etcd applied entry %d of %d, and %d is as far as it may be behind", status.Applied, newest, raftLagMost),
 				Remedy: fmt.Sprintf("Wait until it has caught up (talosctl -n %s etcd status), or find out what holds it back (talosctl -n %s logs etcd).",
@@ -316,7 +316,7 @@ func (p *planner) checkLag(asked, controlPlanes []*subject) {
 
 // checkSize holds the size of each database against its quota: beyond it etcd
 // takes no more writes.
-func (p *planner) checkSize(controlPlanes []*subject) {
+func (p *planner) checkSize(controlPlanes []*plannedNode) {
 	for _, node := range controlPlanes {
 		if node.Etcd == nil || node.Etcd.Status.DBSize <= 0 {
 			continue
@@ -344,7 +344,7 @@ func (p *planner) checkSize(controlPlanes []*subject) {
 			finding.Severity = cluster.Observed
 		}
 
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
@@ -362,7 +362,7 @@ const corrupt = "CORRUPT"
 
 // checkAlarms names every alarm once, at the control plane whose member raised it:
 // all members tell of all of them. One of a member that nobody knows is at none.
-func (p *planner) checkAlarms(controlPlanes []*subject) {
+func (p *planner) checkAlarms(controlPlanes []*plannedNode) {
 	raised := map[string][]string{}
 	names := make([]string, 0, len(controlPlanes)+1)
 
@@ -379,7 +379,7 @@ func (p *planner) checkAlarms(controlPlanes []*subject) {
 
 	for _, node := range append(names, "") {
 		if alarms := raised[node]; len(alarms) > 0 {
-			p.find(alarmFinding(node, alarms))
+			p.add(alarmFinding(node, alarms))
 		}
 	}
 }
@@ -404,7 +404,7 @@ func alarmFinding(node string, alarms []string) cluster.Finding {
 
 // alarmsSeen are the alarms that a control plane tells of. Those who may not list
 // them still see them in the status.
-func alarmsSeen(teller *subject) []string {
+func alarmsSeen(teller *plannedNode) []string {
 	if teller.Etcd == nil {
 		return nil
 	}

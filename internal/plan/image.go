@@ -99,7 +99,7 @@ func runningImage(machine *cluster.Machine) image.Running {
 
 // checkImage says what speaks against the image of a node. It points at the
 // attribute in any case: where that is not at fault, it is the way out.
-func (p *planner) checkImage(node *subject) {
+func (p *planner) checkImage(node *plannedNode) {
 	for _, refused := range node.refused {
 		finding := p.imageFinding(node, refused)
 
@@ -111,12 +111,12 @@ func (p *planner) checkImage(node *subject) {
 			continue
 		}
 
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
 // imageFinding is the finding for an error of an image.
-func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
+func (p *planner) imageFinding(node *plannedNode, refused error) cluster.Finding {
 	finding := cluster.Finding{
 		Check: imageCheck(refused), Severity: cluster.Permanent, Node: node.Name, Err: refused,
 		Found: refused.Error(), Firm: !acceptable(refused),
@@ -148,7 +148,7 @@ func (p *planner) imageFinding(node *subject, refused error) cluster.Finding {
 }
 
 // checkPinned refuses one image by its digest for a node that needs several.
-func (p *planner) checkPinned(node *subject, step Step) {
+func (p *planner) checkPinned(node *plannedNode, step Step) {
 	repository, err := image.ParseInstaller(p.override(node.Name))
 	if err != nil || !repository.Pinned() || step.To.Equal(p.target.Talos) {
 		return
@@ -163,12 +163,12 @@ func (p *planner) checkPinned(node *subject, step Step) {
 
 	same := func(f cluster.Finding) bool { return f.Found == finding.Found && f.Attribute == finding.Attribute }
 	if !slices.ContainsFunc(p.made.Findings, same) {
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
 // pointAtImage points a finding at where the image of the node is set.
-func (p *planner) pointAtImage(finding *cluster.Finding, node *subject) {
+func (p *planner) pointAtImage(finding *cluster.Finding, node *plannedNode) {
 	finding.Attribute = attributeImage
 
 	if p.policy.Images[node.Name] != "" {
@@ -209,14 +209,14 @@ func (p *planner) adviseImages() {
 			finding.Found += " (" + listed(names) + ")"
 		}
 
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
 // checkBoot refuses to choose an image for a node of which nobody can say how it
 // boots: with the wrong one it would not come up. A node that an earlier run may
 // have sent into a reboot says so when it is back.
-func (p *planner) checkBoot(node *subject) {
+func (p *planner) checkBoot(node *plannedNode) {
 	if !node.Machine.BootUnknown || (node.open && !node.Machine.Settled()) {
 		return
 	}
@@ -226,7 +226,7 @@ func (p *planner) checkBoot(node *subject) {
 		chosen = "the image would be " + node.choice.Reference
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckSecureBoot, Severity: cluster.Observed, Unknown: true, Node: node.Name,
 		Found:  "the node does not say whether it booted with secure boot, and " + chosen,
 		Remedy: fmt.Sprintf("See what it booted with (talosctl -n %s get securitystate), and apply when it says so.", node.Address),

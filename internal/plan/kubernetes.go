@@ -28,7 +28,7 @@ func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 
 	for _, component := range componentOrder() {
 		for _, node := range ordered {
-			at := slices.IndexFunc(node.parts, func(t part) bool { return t.component == component })
+			at := slices.IndexFunc(node.parts, func(t componentState) bool { return t.component == component })
 			if at < 0 {
 				continue
 			}
@@ -37,7 +37,7 @@ func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 			from := part.lowest()
 
 			// What is ahead is refused, and not moved for its image either.
-			demanded := last && p.wants(node, part) && version.Highest(part.running, part.named).Compare(to) <= 0
+			demanded := last && p.demandsImage(node, part) && version.Highest(part.running, part.named).Compare(to) <= 0
 
 			if demanded || (!from.IsZero() && p.lags(from, to)) {
 				p.made.Steps = append(p.made.Steps, p.componentStep(node, part, index, to))
@@ -50,7 +50,7 @@ func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 
 // componentStep moves the component to the end of the hop, and takes note of
 // that.
-func (p *planner) componentStep(node *subject, t *part, index int, to version.Version) Step {
+func (p *planner) componentStep(node *plannedNode, t *componentState, index int, to version.Version) Step {
 	step := Step{
 		Hop: index, Component: t.component, Canary: node.canary && t.component == cluster.Kubelet, Estimate: componentEstimate(t.component, node.talos),
 		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key, From: t.lowest(), To: to, Configured: t.image,
@@ -87,8 +87,8 @@ func (p *planner) lags(running, to version.Version) bool {
 
 // componentNodes are the nodes in the order in which one kind of component
 // moves: canaries, control planes, workers.
-func (p *planner) componentNodes() []*subject {
-	ordered := make([]*subject, 0, len(p.nodes))
+func (p *planner) componentNodes() []*plannedNode {
+	ordered := make([]*plannedNode, 0, len(p.nodes))
 
 	for i := range p.nodes {
 		if node := &p.nodes[i]; !node.held && (node.Machine != nil || p.movable(node)) {
@@ -96,7 +96,7 @@ func (p *planner) componentNodes() []*subject {
 		}
 	}
 
-	slices.SortStableFunc(ordered, func(a, b *subject) int {
+	slices.SortStableFunc(ordered, func(a, b *plannedNode) int {
 		return cmp.Or(
 			falseLast(a.canary, b.canary),
 			falseLast(a.Role == cluster.ControlPlane, b.Role == cluster.ControlPlane),
@@ -109,7 +109,7 @@ func (p *planner) componentNodes() []*subject {
 
 // part is a component on a node that the machine configuration of the node
 // decides about: it is as far as the lower of what runs and what is named.
-type part struct {
+type componentState struct {
 	component cluster.Component
 	// image is what the machine configuration names, empty where it names
 	// nothing or cannot be read.
@@ -122,25 +122,25 @@ type part struct {
 }
 
 // lowest is what the component is at; zero where nobody can tell.
-func (t *part) lowest() version.Version { return version.Lowest(t.running, t.named) }
+func (t *componentState) lowest() version.Version { return version.Lowest(t.running, t.named) }
 
 // differs tells that what runs is not what the machine configuration names.
-func (t *part) differs() bool {
+func (t *componentState) differs() bool {
 	return !t.running.IsZero() && !t.named.IsZero() && !t.running.Equal(t.named)
 }
 
 // untold tells that nobody can say what the component is at. The kube-proxy of a
 // node that names nothing readable is no matter of the node.
-func (s *subject) untold(t *part) bool {
+func (s *plannedNode) unreported(t *componentState) bool {
 	return t.lowest().IsZero() && (s.read() || t.component != cluster.Proxy)
 }
 
 // read tells whether the machine configuration of the node could be read.
-func (s *subject) read() bool { return s.Machine != nil && s.Machine.Config != nil }
+func (s *plannedNode) read() bool { return s.Machine != nil && s.Machine.Config != nil }
 
 // reaches moves the component, as a turn does. Without a reference it is not
 // known what is named then.
-func (t *part) reaches(to version.Version, reference string) {
+func (t *componentState) reaches(to version.Version, reference string) {
 	t.running, t.named = to, to
 
 	if reference != "" {
@@ -150,7 +150,7 @@ func (t *part) reaches(to version.Version, reference string) {
 
 // partsOf are the components of the node, in the order in which they move. What
 // the machine configuration switches off is none, whatever still runs of it.
-func (p *planner) partsOf(s *subject) []part {
+func (p *planner) componentStates(s *plannedNode) []componentState {
 	var config cluster.MachineConfig
 
 	if s.read() {
@@ -158,14 +158,14 @@ func (p *planner) partsOf(s *subject) []part {
 	}
 
 	ordered := componentOrder()
-	parts := make([]part, 0, len(ordered))
+	parts := make([]componentState, 0, len(ordered))
 
 	for _, component := range ordered {
 		if !component.Configured(s.Role) || config.Disabled[component] || (component == cluster.Proxy && p.proxyless) {
 			continue
 		}
 
-		t := part{component: component, image: config.Images[component], running: s.Versions[component]}
+		t := componentState{component: component, image: config.Images[component], running: s.Versions[component]}
 		t.named = namedVersion(t.image)
 
 		switch {
@@ -202,7 +202,7 @@ func namedVersion(reference string) version.Version {
 
 // wants tells whether the configuration demands another repository for the
 // component than the machine configuration names.
-func (p *planner) wants(node *subject, t *part) bool {
+func (p *planner) demandsImage(node *plannedNode, t *componentState) bool {
 	wanted := p.policy.Kubernetes.Images[t.component]
 	if wanted == "" || p.target.Kubernetes.IsZero() || node.Machine == nil || node.Machine.Config == nil {
 		return false
@@ -216,7 +216,7 @@ func (p *planner) wants(node *subject, t *part) bool {
 }
 
 // checkComponentImage says why no image can be chosen for a component.
-func (p *planner) checkComponentImage(node *subject, t *part, refused error) {
+func (p *planner) checkComponentImage(node *plannedNode, t *componentState, refused error) {
 	override := p.policy.Kubernetes.Images[t.component]
 	finding := cluster.Finding{
 		Check: cluster.CheckComponentImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(t.component), Err: refused,
@@ -236,7 +236,7 @@ func (p *planner) checkComponentImage(node *subject, t *part, refused error) {
 	// A component has a turn in each hop, and an override is of all nodes.
 	said := func(f cluster.Finding) bool { return f.Node == finding.Node && slices.Equal(f.Within, finding.Within) }
 	if !slices.ContainsFunc(p.made.Findings, said) {
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
@@ -246,7 +246,7 @@ func (p *planner) checkProxyImage() {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckComponentImages, Severity: cluster.Permanent, Attribute: attributeKubernetesOf, Within: imageField(cluster.Proxy),
 		Found:  "kube-proxy is disabled in the machine configuration of every control plane" + p.thatIsNotHeld() + ", so this image would be used nowhere",
 		Remedy: "Leave it out, or enable kube-proxy (" + p.proxySwitch() + ") first.",
@@ -266,7 +266,7 @@ func (p *planner) thatIsNotHeld() string {
 
 // checkUntold refuses to move Kubernetes past components of which nobody can say
 // how old they are.
-func (p *planner) checkUntold() {
+func (p *planner) checkUnreported() {
 	if p.target.Kubernetes.IsZero() {
 		return
 	}
@@ -281,7 +281,7 @@ func (p *planner) checkUntold() {
 
 		for j := range node.parts {
 			t := &node.parts[j]
-			if !node.untold(t) {
+			if !node.unreported(t) {
 				continue
 			}
 
@@ -300,12 +300,12 @@ func (p *planner) checkUntold() {
 		}
 
 		if !node.read() {
-			p.find(p.unread(node, bare))
+			p.add(p.unread(node, bare))
 
 			continue
 		}
 
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckComponentImages, Severity: cluster.Observed, Unknown: true, Node: node.Name,
 			Found: fmt.Sprintf("the version of %s cannot be told, neither from what runs nor from the machine configuration, and nothing may overtake it unseen", strings.Join(untold, ", ")),
 			Remedy: fmt.Sprintf("Name an image with a version tag in %s (talosctl -n %s edit machineconfig), or wait until it runs.",
@@ -316,7 +316,7 @@ func (p *planner) checkUntold() {
 
 // unread says of components of a node that nobody can tell how old they are:
 // Kubernetes does not, and the machine configuration is not shown.
-func (p *planner) unread(node *subject, components []string) cluster.Finding {
+func (p *planner) unread(node *plannedNode, components []string) cluster.Finding {
 	roles := "these credentials"
 	if len(p.snapshot.Roles) > 0 {
 		roles += " (" + listed(p.snapshot.Roles) + ")"
@@ -370,12 +370,12 @@ func (p *planner) checkAgreement() {
 		finding.Found = fmt.Sprintf("components run other versions than the machine configuration names on %s; the lower of both is what a node counts with", listed(names))
 	}
 
-	p.find(finding)
+	p.add(finding)
 }
 
 // beyond tells that the component is ahead of the target, which is a finding of
 // its own.
-func (p *planner) beyond(t *part) bool {
+func (p *planner) beyond(t *componentState) bool {
 	return !p.target.Kubernetes.IsZero() && version.Highest(t.running, t.named).Compare(p.target.Kubernetes) > 0
 }
 
@@ -422,7 +422,7 @@ func (p *planner) checkDigests() {
 		finding.Found = fmt.Sprintf("the machine configuration names the image of %s with a digest, which is of the present version and is left out", strings.Join(components, ", "))
 	}
 
-	p.find(finding)
+	p.add(finding)
 }
 
 // below is a target that is older than what runs. A suffix that people take for
@@ -488,7 +488,7 @@ func (p *planner) checkComponentsAhead(highest version.Version) {
 	}
 
 	finding.Found = fmt.Sprintf("%s, newer than the target %s, and downgrades are not done", strings.Join(seen, ", and "), below(p.target.Kubernetes, highest))
-	p.find(finding)
+	p.add(finding)
 }
 
 // ahead is what of a node is newer than the target.
@@ -505,7 +505,7 @@ func (a *ahead) note(component cluster.Component, v version.Version) {
 
 // newerRunning are the components of the node that run a newer version than the
 // target.
-func (p *planner) newerRunning(node *subject) ahead {
+func (p *planner) newerRunning(node *plannedNode) ahead {
 	found := ahead{node: node.Name}
 
 	for _, component := range cluster.Components(node.Role) {
@@ -529,7 +529,7 @@ func (p *planner) newerRunning(node *subject) ahead {
 
 // unnamed tells that nothing is named for the component, so that what runs has
 // to tell its version.
-func (s *subject) unnamed(component cluster.Component) bool {
+func (s *plannedNode) unnamed(component cluster.Component) bool {
 	for i := range s.parts {
 		if s.parts[i].component == component {
 			return s.parts[i].named.IsZero()
@@ -541,7 +541,7 @@ func (s *subject) unnamed(component cluster.Component) bool {
 
 // newerNamed are the components for which the machine configuration of the node
 // names a newer version than the target, while they do not run a newer one.
-func (p *planner) newerNamed(node *subject) ahead {
+func (p *planner) newerNamed(node *plannedNode) ahead {
 	found := ahead{node: node.Name}
 
 	for i := range node.parts {
@@ -587,14 +587,14 @@ func aheadOfMany(format string, found []ahead) []string {
 // checkPins refuses an upgrade that would move Kubernetes components along:
 // what the machine configuration leaves unset follows the Talos version. What an
 // earlier hop of Kubernetes sets is none of that.
-func checkPins(node *subject) (cluster.Finding, bool) {
+func checkPins(node *plannedNode) (cluster.Finding, bool) {
 	if node.Machine.Config == nil {
 		return cluster.Finding{}, false
 	}
 
 	var (
 		unset []string
-		pins  []part
+		pins  []componentState
 	)
 
 	// As people list them: the kubelet, which every node has, first.
@@ -618,7 +618,7 @@ func checkPins(node *subject) (cluster.Finding, bool) {
 }
 
 // pinRemedy is the command that pins what runs on the node.
-func pinRemedy(node *subject, pins []part) string {
+func pinRemedy(node *plannedNode, pins []componentState) string {
 	named := map[cluster.Component]string{}
 	fields := make([]string, 0, len(pins))
 
@@ -641,7 +641,7 @@ func pinRemedy(node *subject, pins []part) string {
 // patchOf are the arguments with which talosctl has the machine configuration of
 // the node name images, in JSON: a patch for what v1alpha1 names, and one for each
 // document that it has.
-func patchOf(node *subject, named map[cluster.Component]string) string {
+func patchOf(node *plannedNode, named map[cluster.Component]string) string {
 	var sections, patches []string
 
 	for _, section := range []string{"machine", "cluster"} {

@@ -91,8 +91,8 @@ func (p *planner) namedProxy() version.Version {
 }
 
 // proxy is the kube-proxy that the node decides about; nil where it does not.
-func (s *subject) proxy() *part {
-	at := slices.IndexFunc(s.parts, func(t part) bool { return t.component == cluster.Proxy })
+func (s *plannedNode) proxy() *componentState {
+	at := slices.IndexFunc(s.parts, func(t componentState) bool { return t.component == cluster.Proxy })
 	if at < 0 {
 		return nil
 	}
@@ -101,8 +101,8 @@ func (s *subject) proxy() *part {
 }
 
 // names tells whether the machine configuration names an image for the component.
-func (s *subject) names(component cluster.Component) bool {
-	return slices.ContainsFunc(s.parts, func(t part) bool { return t.component == component && t.image != "" })
+func (s *plannedNode) names(component cluster.Component) bool {
+	return slices.ContainsFunc(s.parts, func(t componentState) bool { return t.component == component && t.image != "" })
 }
 
 // podFrom is where a pod of kube-proxy sets out from. Pods that were left several
@@ -121,7 +121,7 @@ func (p *planner) podsLag(to version.Version) bool { return len(p.lagging(to)) >
 
 // takesPods tells whether a pod can be replaced on the node: it is Ready, or is
 // once its turn of Talos is over.
-func (p *planner) takesPods(node *subject) bool {
+func (p *planner) takesPods(node *plannedNode) bool {
 	rebooted := func(s Step) bool { return s.Component == "" && s.Node == node.Name }
 
 	return node.Kube != nil && (node.Kube.Ready || slices.ContainsFunc(p.made.Steps, rebooted))
@@ -223,8 +223,8 @@ func (p *planner) addImageHop() {
 		return
 	}
 
-	wanting := slices.ContainsFunc(p.nodes, func(node subject) bool {
-		return !node.held && slices.ContainsFunc(node.parts, func(t part) bool { return p.wants(&node, &t) })
+	wanting := slices.ContainsFunc(p.nodes, func(node plannedNode) bool {
+		return !node.held && slices.ContainsFunc(node.parts, func(t componentState) bool { return p.demandsImage(&node, &t) })
 	})
 	if !wanting {
 		return
@@ -260,7 +260,7 @@ func (p *planner) checkUnrendered() {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckManifests, Severity: cluster.Advice, Attribute: attributeOverrides,
 		Found:  "the bootstrap manifests are not synced, because every control plane is held and none of them may render them",
 		Remedy: "Take the hold from a control plane and apply, so that kube-proxy and CoreDNS follow.",
@@ -279,7 +279,7 @@ func (p *planner) checkPodsBehind() {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckManifests, Severity: cluster.Advice, Attribute: attributeKubernetesOf, Within: []cluster.Within{cluster.Field("manifests"), cluster.Field("timeout")},
 		Found:  fmt.Sprintf("the pods of kube-proxy are behind %s on %s, and no sync of the bootstrap manifests waits for them", p.target.Kubernetes, listed(behind)),
 		Remedy: "Look at kubectl -n kube-system rollout status daemonset kube-proxy. With another kubernetes.manifests.timeout than 0 an apply syncs once more and waits.",
@@ -307,7 +307,7 @@ func (p *planner) checkProxyDisabled() {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckComponentImages, Severity: cluster.Observed,
 		Found: fmt.Sprintf("kube-proxy is disabled in the machine configuration of %s and not in that of %s, so what a sync of the bootstrap manifests does to it depends on who renders them",
 			listed(without), listed(with)),
@@ -344,7 +344,7 @@ func (p *planner) checkProxyBack() {
 		}
 
 		if found := p.rendersOther(node, t, pods, named); found != "" {
-			p.find(cluster.Finding{
+			p.add(cluster.Finding{
 				Check: cluster.CheckComponentImages, Severity: cluster.Observed, Node: node.Name, Found: found,
 				Remedy: fmt.Sprintf("Bring it up: talosctl -n %s patch machineconfig %s. Or set kubernetes.manifests.sync = false.", node.Address, proxyPatch(node, t, highest)),
 			})
@@ -363,7 +363,7 @@ func (p *planner) missesImages(node string) bool {
 // rendersOther says in which way a control plane renders another kube-proxy than
 // it should, given the highest version that runs and that any of them names; empty
 // where it does not.
-func (p *planner) rendersOther(node *subject, t *part, pods, named version.Version) string {
+func (p *planner) rendersOther(node *plannedNode, t *componentState, pods, named version.Version) string {
 	switch {
 	case node.Machine == nil || node.Machine.Config == nil:
 		return ""
@@ -397,7 +397,7 @@ func (p *planner) rendersOther(node *subject, t *part, pods, named version.Versi
 
 // proxyPatch has a machine configuration name kube-proxy in the version, from the
 // repository that it comes from.
-func proxyPatch(node *subject, t *part, to version.Version) string {
+func proxyPatch(node *plannedNode, t *componentState, to version.Version) string {
 	reference := image.DefaultComponent(string(cluster.Proxy)) + ":" + to.Tag()
 	if choice, err := image.Component(t.image, "", string(cluster.Proxy), to); err == nil {
 		reference = choice.Reference

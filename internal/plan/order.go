@@ -65,7 +65,7 @@ func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 
 // concerns tells whether the node has a turn in the hop. A node whose release
 // line the hop only crosses is spared the reboot.
-func (p *planner) concerns(node *subject, hop Hop, last bool) bool {
+func (p *planner) concerns(node *plannedNode, hop Hop, last bool) bool {
 	if last {
 		return node.talos.Compare(hop.To.Talos) <= 0 && !p.atTarget(node)
 	}
@@ -74,7 +74,7 @@ func (p *planner) concerns(node *subject, hop Hop, last bool) bool {
 }
 
 // talosStep moves the node to the end of the hop, and takes note of that.
-func (p *planner) talosStep(node *subject, index int, hop Hop, last bool) Step {
+func (p *planner) talosStep(node *plannedNode, index int, hop Hop, last bool) Step {
 	step := Step{
 		Hop: index, Canary: node.canary, Estimate: turnEstimate,
 		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
@@ -119,7 +119,7 @@ func (p *planner) scheduleUnfinished() {
 
 // unfinishedStep brings a node back into service that has nothing to move in
 // this hop.
-func (p *planner) unfinishedStep(node *subject) Step {
+func (p *planner) unfinishedStep(node *plannedNode) Step {
 	step := Step{
 		Canary: node.canary, Estimate: returnEstimate,
 		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
@@ -151,13 +151,13 @@ func (p *planner) unfinishedStep(node *subject) Step {
 // comes after what is not. Then the canaries; then, within the demanded
 // order of roles, the nodes that are unavailable anyway, because they cost
 // nothing.
-func (p *planner) order(hop int) []*subject {
+func (p *planner) order(hop int) []*plannedNode {
 	first := cluster.Worker
 	if p.policy.Order == cluster.ControlPlanesFirst {
 		first = cluster.ControlPlane
 	}
 
-	ordered := make([]*subject, 0, len(p.nodes))
+	ordered := make([]*plannedNode, 0, len(p.nodes))
 
 	for i := range p.nodes {
 		if node := &p.nodes[i]; p.movable(node) {
@@ -165,7 +165,7 @@ func (p *planner) order(hop int) []*subject {
 		}
 	}
 
-	slices.SortStableFunc(ordered, func(a, b *subject) int {
+	slices.SortStableFunc(ordered, func(a, b *plannedNode) int {
 		return cmp.Or(
 			falseLast(hop == 0 && a.unfinished(), hop == 0 && b.unfinished()),
 			falseLast(hop == 0 && a.stranded(), hop == 0 && b.stranded()),
@@ -182,12 +182,12 @@ func (p *planner) order(hop int) []*subject {
 
 // stranded tells that an earlier run left the node unfinished and out of
 // service, and that it answers.
-func (s *subject) stranded() bool { return s.unfinished() && s.Machine != nil && !s.Available() }
+func (s *plannedNode) stranded() bool { return s.unfinished() && s.Machine != nil && !s.Available() }
 
 // unavailable tells whether the node will be so when its turn in this hop
 // comes: whoever had a turn is back in service, except under a cordon that is
 // not ours or where Kubernetes does not know it.
-func (s *subject) unavailable() bool {
+func (s *plannedNode) unavailable() bool {
 	if s.turns() {
 		return s.Kube == nil || s.cordonedElsewhere()
 	}
@@ -210,7 +210,7 @@ func falseLast(a, b bool) int {
 // unavailable workers is spent by some that are not brought back in time: not
 // by the roll at all, or only after others had their turn. It tells whether it did.
 func (p *planner) checkBudget() (refused bool) {
-	workers := make(map[string]*subject, len(p.nodes))
+	workers := make(map[string]*plannedNode, len(p.nodes))
 	// passed are the workers that had their turn.
 	passed := make(map[string]bool, len(p.nodes))
 
@@ -242,8 +242,8 @@ func (p *planner) checkBudget() (refused bool) {
 			continue
 		}
 
-		if spent, remedy := p.spent(passed); len(spent) >= p.made.Budget {
-			p.find(cluster.Finding{
+		if spent, remedy := p.unavailableForGood(passed); len(spent) >= p.made.Budget {
+			p.add(cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Observed,
 				Found: fmt.Sprintf("max_unavailable = %s of %d workers is %d, and that is taken up by %s",
 					p.policy.MaxUnavailable, len(workers), p.made.Budget, listed(spent)),
@@ -273,7 +273,7 @@ func (p *planner) stage(first int) []Step {
 
 // spent are the workers that are unavailable and stay so, under a cordon that is
 // not ours or because they have had no turn, and what brings them back.
-func (p *planner) spent(passed map[string]bool) (spent []string, remedy string) {
+func (p *planner) unavailableForGood(passed map[string]bool) (spent []string, remedy string) {
 	// Each kind of them has a way back of its own.
 	var cordoned, ours, unready bool
 
@@ -349,7 +349,7 @@ func (p *planner) checkRoom() {
 	}
 
 	var (
-		only     *subject
+		only     *plannedNode
 		cordoned []string
 	)
 
@@ -374,7 +374,7 @@ func (p *planner) checkRoom() {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckDrain, Severity: cluster.Observed, Node: only.Name,
 		Found:  "it is the only node that takes pods, and while it is upgraded they would have nowhere to go; cordoned by somebody else: " + listed(cordoned),
 		Remedy: "Take a cordon away (kubectl uncordon), or add a node that takes pods.",
@@ -455,7 +455,7 @@ func (p Plan) fill(free *slotPlan, busy []Step) []Step {
 			}
 
 			return started
-		case len(busy) > 0 && !busy[0].kin(step), len(started) > 0 && !started[0].kin(step), canaries && !step.Canary:
+		case len(busy) > 0 && !busy[0].sameMove(step), len(started) > 0 && !started[0].sameMove(step), canaries && !step.Canary:
 			return started
 		case free.take(step.Node):
 			started = append(started, step)
@@ -468,7 +468,7 @@ func (p Plan) fill(free *slotPlan, busy []Step) []Step {
 }
 
 // kin tells whether the steps move the same thing to the same version.
-func (s *Step) kin(other Step) bool {
+func (s *Step) sameMove(other Step) bool {
 	return s.To.Equal(other.To) && s.Component == other.Component
 }
 

@@ -44,7 +44,7 @@ func (p *planner) checkNames() {
 			continue
 		}
 
-		p.find(finding)
+		p.add(finding)
 	}
 
 	p.checkOverrides(roles)
@@ -78,7 +78,7 @@ func (p *planner) checkOverrides(roles map[string]cluster.Role) {
 
 		finding.Severity, finding.Found = p.absence(name)
 		finding.Unknown = finding.Severity == cluster.Observed
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
@@ -128,7 +128,7 @@ func (p *planner) checkHeld() {
 			finding.Check, finding.Severity = cluster.CheckPendingInstall, cluster.Observed
 			finding.Found = "the node is to be left alone, but an earlier run left it in the middle of its turn"
 			finding.Remedy = "Take its hold away and apply, so that its turn is finished; then hold it again."
-			p.find(finding)
+			p.add(finding)
 		}
 
 		for index, hop := range p.made.Hops {
@@ -140,7 +140,7 @@ func (p *planner) checkHeld() {
 			finding.Check, finding.Severity = cluster.CheckCompatibility, cluster.Permanent
 			finding.Found = fmt.Sprintf("the node is held, and the way of the other nodes to %s would leave it unsupported: %s", hop.To, left)
 			finding.Remedy = "Take its hold away, or choose versions that it can stay behind."
-			p.find(finding)
+			p.add(finding)
 
 			break
 		}
@@ -149,7 +149,7 @@ func (p *planner) checkHeld() {
 
 // leaves says in which way a hop leaves a held node unsupported; empty when it
 // does not.
-func (p *planner) leaves(node *subject, hop Hop, moved map[cluster.Component]bool) string {
+func (p *planner) leaves(node *plannedNode, hop Hop, moved map[cluster.Component]bool) string {
 	if hop.Product == version.Talos {
 		return p.leavesTalos(node, hop)
 	}
@@ -163,7 +163,7 @@ func (p *planner) leaves(node *subject, hop Hop, moved map[cluster.Component]boo
 
 // leavesTalos holds the node's components, as they run and as they would start
 // again, against the Talos of the others.
-func (p *planner) leavesTalos(node *subject, hop Hop) string {
+func (p *planner) leavesTalos(node *plannedNode, hop Hop) string {
 	for i := range node.parts {
 		t := &node.parts[i]
 		for _, at := range []version.Version{t.running, t.named} {
@@ -183,7 +183,7 @@ func (p *planner) loses(talosFrom, talosTo, kubernetesFrom, kubernetesTo version
 
 // leavesSkewed holds the node's components against the API servers that the
 // hop moves, and the kubelets that it moves against the node's API server.
-func leavesSkewed(node *subject, hop Hop, moved map[cluster.Component]bool) string {
+func leavesSkewed(node *plannedNode, hop Hop, moved map[cluster.Component]bool) string {
 	to := hop.To.Kubernetes
 
 	for i := range node.parts {

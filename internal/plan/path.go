@@ -51,12 +51,12 @@ func (e *PathError) Unwrap() error { return e.Err }
 // Talos moves first where both halves may, so that the way from any state on it
 // is the rest of it. Errors are of type [*PathError].
 func Path(from, to State, walk Walk) ([]State, error) {
-	talos, err := walk.legs(version.Talos, from.Talos, to.Talos)
+	talos, err := walk.stops(version.Talos, from.Talos, to.Talos)
 	if err != nil {
 		return nil, err
 	}
 
-	kubernetes, err := walk.legs(version.Kubernetes, from.Kubernetes, to.Kubernetes)
+	kubernetes, err := walk.stops(version.Kubernetes, from.Kubernetes, to.Kubernetes)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (w Walk) tolerates(err error) bool {
 
 // legs are the versions of one half on its way, from the first to the last,
 // one for each release line. Without a last version the half stays.
-func (w Walk) legs(product version.Product, from, to version.Version) ([]version.Version, error) {
+func (w Walk) stops(product version.Product, from, to version.Version) ([]version.Version, error) {
 	switch order := from.Compare(to); {
 	case to.IsZero(), order == 0:
 		return []version.Version{from}, nil
@@ -448,7 +448,7 @@ func hopsOf(states []State) []Hop {
 
 // spell writes a way out in full: "Talos 1.11.6, Kubernetes 1.33.2 -> Talos
 // 1.12.8 -> Kubernetes 1.34.5 -> Talos 1.13.4".
-func spell(hops []Hop) string {
+func hopsText(hops []Hop) string {
 	if len(hops) == 0 {
 		return ""
 	}

@@ -120,15 +120,15 @@ func Make(observed cluster.Observation, target cluster.Target, policy cluster.Po
 	p.checkUnfinished()
 	p.checkProxyImage()
 	p.checkAgreement()
-	p.checkUntold()
+	p.checkUnreported()
 	p.checkServing()
 	p.schedule()
-	p.place()
+	p.explainIdle()
 	p.countSteps()
 	p.checkDigests()
 	p.adviseImages()
 	p.checkContainers()
-	p.checkArmed()
+	p.checkPendingInstalls()
 	p.checkManifests()
 	p.checkWork()
 	p.adviseServing()
@@ -145,7 +145,7 @@ type planner struct {
 	walk     Walk
 	canaries map[string]bool
 	// nodes are those that are there, in the order of the observation.
-	nodes []subject
+	nodes []plannedNode
 	// start is what the cluster runs: the lowest of what has to move.
 	start State
 	// blocked tells that there is no way to the target.
@@ -171,7 +171,7 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 		snapshot: observed, target: target, policy: policy,
 		walk:     Walk{Intermediate: policy.Intermediate, AllowUnknown: policy.AllowUnknown},
 		canaries: make(map[string]bool, len(policy.Canary)),
-		nodes:    make([]subject, 0, len(observed.Nodes)),
+		nodes:    make([]plannedNode, 0, len(observed.Nodes)),
 
 		proxyless: withoutProxy(observed, policy),
 		syncs:     policy.Kubernetes.Manifests.Sync && !allHeld(observed, policy),
@@ -193,7 +193,7 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 			workers++
 		}
 
-		subject := p.look(node)
+		subject := p.describe(node)
 		if subject.held {
 			p.made.Held = append(p.made.Held, node.Name)
 		}
@@ -208,12 +208,12 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 }
 
 // find adds to the findings.
-func (p *planner) find(findings ...cluster.Finding) {
+func (p *planner) add(findings ...cluster.Finding) {
 	p.made.Findings = append(p.made.Findings, findings...)
 }
 
 // place says of every node that has no turn why it has none.
-func (p *planner) place() {
+func (p *planner) explainIdle() {
 	for i := range p.nodes {
 		node := &p.nodes[i]
 
@@ -228,7 +228,7 @@ func (p *planner) place() {
 }
 
 // arrived tells whether the node is known to be at the target.
-func (p *planner) arrived(node *subject) bool {
+func (p *planner) arrived(node *plannedNode) bool {
 	if !p.target.Talos.IsZero() && !p.arrivedTalos(node) {
 		return false
 	}
@@ -241,7 +241,7 @@ func (p *planner) arrived(node *subject) bool {
 }
 
 // subject is a node with what planning has to know of it again and again.
-type subject struct {
+type plannedNode struct {
 	*cluster.Node
 
 	// key is the one of the node's entry in the journal.
@@ -259,7 +259,7 @@ type subject struct {
 	refused []error
 	// parts are the components that the node's configuration decides about, pod
 	// is the version of its kube-proxy pod where that counts.
-	parts []part
+	parts []componentState
 	pod   version.Version
 	// digests are the components that lose the digest of their image.
 	digests []cluster.Component
@@ -268,11 +268,11 @@ type subject struct {
 	steps, moves, restarts int
 }
 
-func (p *planner) look(node *cluster.Node) subject {
-	s := subject{Node: node, key: node.MachineID(), held: p.policy.Holds(node.Name)}
+func (p *planner) describe(node *cluster.Node) plannedNode {
+	s := plannedNode{Node: node, key: node.MachineID(), held: p.policy.Holds(node.Name)}
 	s.canary = p.canaries[node.Name] && node.Role == cluster.Worker
 	s.pod = p.proxyPod(node)
-	s.parts = p.partsOf(&s)
+	s.parts = p.componentStates(&s)
 
 	if p.snapshot.Journal != nil {
 		key, entry, found := p.snapshot.Journal.Of(*node)
@@ -296,7 +296,7 @@ func (p *planner) look(node *cluster.Node) subject {
 
 // installed is the node as the choice of its image sees it: on the platform that
 // it ran on before a run of ours installed anything.
-func (s *subject) installed() *cluster.Node {
+func (s *plannedNode) installed() *cluster.Node {
 	if !s.open || s.entry.Platform == "" {
 		return s.Node
 	}
@@ -310,28 +310,28 @@ func (s *subject) installed() *cluster.Node {
 
 // unfinished tells that a run of ours left the node in the middle of its turn:
 // with an open entry in the journal, or with our cordon.
-func (s *subject) unfinished() bool {
+func (s *plannedNode) unfinished() bool {
 	return s.open || (s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy != "")
 }
 
 // turns tells whether the node has a turn that moves Talos or finishes one.
-func (s *subject) turns() bool {
+func (s *plannedNode) turns() bool {
 	return s.moves > 0 || (s.steps > 0 && s.unfinished())
 }
 
 // cordonedElsewhere tells that the cordon is not ours, so that it stays.
-func (s *subject) cordonedElsewhere() bool {
+func (s *plannedNode) cordonedElsewhere() bool {
 	return s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy == ""
 }
 
 // ahead tells that the node runs a newer Talos than the target.
-func (p *planner) ahead(s *subject) bool {
+func (p *planner) ahead(s *plannedNode) bool {
 	return s.Machine != nil && !p.target.Talos.IsZero() && s.talos.Compare(p.target.Talos) > 0
 }
 
 // movable tells whether Talos can be moved on the node at all: one that does
 // not answer has a turn only when an earlier run left it in the middle of it.
-func (p *planner) movable(s *subject) bool {
+func (p *planner) movable(s *plannedNode) bool {
 	switch {
 	case s.held, p.target.Talos.IsZero(), p.blocked, p.ahead(s):
 		return false
@@ -344,7 +344,7 @@ func (p *planner) movable(s *subject) bool {
 
 // atTarget is the rule of what counts as done: the version, and the schematic
 // where one is demanded.
-func (p *planner) atTarget(s *subject) bool {
+func (p *planner) atTarget(s *plannedNode) bool {
 	if !s.talos.Equal(p.target.Talos) {
 		return false
 	}

@@ -21,7 +21,7 @@ func oldestTested() version.Version  { return version.MustParse("1.11.0") }
 // route finds the hops from what the cluster runs to the target, and refuses
 // targets that no waiting makes possible.
 func (p *planner) route() {
-	highest := p.survey()
+	highest := p.lowestVersions()
 	to := State{Talos: p.target.Talos, Kubernetes: p.target.Kubernetes}
 
 	if p.start.Kubernetes.IsZero() {
@@ -33,18 +33,18 @@ func (p *planner) route() {
 	states, err := Path(p.start, to, p.walk)
 	if err != nil {
 		p.blocked = true
-		p.find(pathFinding(err))
+		p.add(pathFinding(err))
 
 		return
 	}
 
 	if finding, ok := p.checkHighest(states, highest); ok {
-		p.find(finding)
+		p.add(finding)
 	}
 
 	p.made.Hops = hopsOf(states)
-	p.find(p.checkAge()...)
-	p.find(p.checkLength()...)
+	p.add(p.checkAge()...)
+	p.add(p.checkLength()...)
 	p.addImageHop()
 
 	if !slices.ContainsFunc(p.made.Hops, func(h Hop) bool { return h.Product == version.Talos }) && p.reinstalls() {
@@ -56,7 +56,7 @@ func (p *planner) route() {
 // survey finds what has to move from where: the lowest version of each half on
 // nodes that are not held. It names the nodes that are ahead, and returns the
 // highest version of Kubernetes.
-func (p *planner) survey() version.Version {
+func (p *planner) lowestVersions() version.Version {
 	named := p.namedProxy()
 
 	var lowest, highest version.Version
@@ -69,7 +69,7 @@ func (p *planner) survey() version.Version {
 
 		switch {
 		case p.ahead(node):
-			p.find(cluster.Finding{
+			p.add(cluster.Finding{
 				Check: cluster.CheckVersions, Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
 				Found:  fmt.Sprintf("the node runs Talos %s, which is newer than the target %s, and downgrades are not done", node.talos, below(p.target.Talos, node.talos)),
 				Remedy: fmt.Sprintf("Set talos_version to %s or newer, or bring the node back by hand.", node.talos),
@@ -78,7 +78,7 @@ func (p *planner) survey() version.Version {
 			p.start.Talos = version.Lowest(p.start.Talos, node.talos)
 		}
 
-		low, high := p.span(node, named)
+		low, high := p.versionRange(node, named)
 		lowest, highest = version.Lowest(lowest, low), version.Highest(highest, high)
 	}
 
@@ -100,7 +100,7 @@ func (p *planner) survey() version.Version {
 // span are the lowest version of the node's components that is not ahead of
 // the target, and the highest. Named is what the configurations name for
 // kube-proxy.
-func (p *planner) span(node *subject, named version.Version) (lowest, highest version.Version) {
+func (p *planner) versionRange(node *plannedNode, named version.Version) (lowest, highest version.Version) {
 	see := func(v version.Version) {
 		highest = version.Highest(highest, v)
 		if p.target.Kubernetes.IsZero() || v.Compare(p.target.Kubernetes) <= 0 {
@@ -204,7 +204,7 @@ func (p *planner) checkLength() []cluster.Finding {
 		findings = append(findings, cluster.Finding{
 			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: half.attribute,
 			Found: fmt.Sprintf("going from %s %s to %s would skip the release line %s; the way there is %s",
-				half.axis.Name(), p.start.version(half.axis), half.to, first.Minor(), spell(p.made.Hops)),
+				half.axis.Name(), p.start.version(half.axis), half.to, first.Minor(), hopsText(p.made.Hops)),
 			Remedy: fmt.Sprintf("Set allow_intermediate_versions = true to walk all of it, or set %s to %s first.", half.attribute, first),
 		})
 	}
@@ -283,7 +283,7 @@ func (p *planner) checkIntermediate() {
 			continue
 		}
 
-		p.find(finding)
+		p.add(finding)
 	}
 }
 

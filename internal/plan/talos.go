@@ -11,7 +11,7 @@ import (
 )
 
 // checkStep looks at what one node's own upgrade needs.
-func (p *planner) checkStep(node *subject, step Step) {
+func (p *planner) checkStep(node *plannedNode, step Step) {
 	if node.moves == 0 {
 		p.checkImage(node)
 		p.checkBoot(node)
@@ -19,19 +19,19 @@ func (p *planner) checkStep(node *subject, step Step) {
 	}
 
 	if finding, ok := p.checkFallback(node, step); ok {
-		p.find(finding)
+		p.add(finding)
 	}
 
 	// The defaults move with the version of Talos alone, and the first time is
 	// the one to speak of.
 	if !step.From.Equal(step.To) && node.Machine.Talos.Equal(step.From) {
 		if finding, ok := checkPins(node); ok {
-			p.find(finding)
+			p.add(finding)
 		}
 	}
 
 	if step.API == cluster.LegacyAPI && !p.policy.Drain.Enabled && node.moves == 0 {
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckVersions, Severity: cluster.Permanent, Node: node.Name, Attribute: attributeDrain,
 			Found:  fmt.Sprintf("the node runs Talos %s, which always drains itself during an upgrade, so drain.enabled = false cannot be honoured", step.From),
 			Remedy: "Leave drain.enabled at true until the nodes run Talos 1.13.",
@@ -53,7 +53,7 @@ func (p *planner) checkContainers() {
 		return
 	}
 
-	p.find(cluster.Finding{
+	p.add(cluster.Finding{
 		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos,
 		Found:  "Talos has no upgrade where it runs in a container (platform container), as it does on " + listed(names),
 		Remedy: "Make new containers of the new version (talosctl cluster create docker), or leave talos_version out and upgrade Kubernetes alone.",
@@ -63,7 +63,7 @@ func (p *planner) checkContainers() {
 // checkFallback refuses an image from which the node already fell back, or was
 // sent back, until the target or the image changes or the user asks for another
 // try.
-func (p *planner) checkFallback(node *subject, step Step) (cluster.Finding, bool) {
+func (p *planner) checkFallback(node *plannedNode, step Step) (cluster.Finding, bool) {
 	entry := node.entry
 	if !entry.Returned() || entry.Image != step.Image {
 		return cluster.Finding{}, false
@@ -102,7 +102,7 @@ func (p *planner) checkUnfinished() {
 			continue
 		}
 
-		p.find(cluster.Finding{
+		p.add(cluster.Finding{
 			Check: cluster.CheckPendingInstall, Severity: cluster.Permanent, Node: node.Name, Attribute: attributeTalos,
 			Found: fmt.Sprintf("an earlier run stopped in the middle of bringing the node to Talos %s, so that its next boot may start that version, and the target %s is older",
 				node.entry.Target, p.target.Talos),
@@ -113,7 +113,7 @@ func (p *planner) checkUnfinished() {
 
 // checkArmed refuses to move Kubernetes alone while an earlier run may have
 // installed another Talos on a node: whatever reboots it then starts that.
-func (p *planner) checkArmed() {
+func (p *planner) checkPendingInstalls() {
 	if !p.target.Talos.IsZero() || len(p.made.Steps) == 0 {
 		return
 	}
@@ -140,13 +140,13 @@ func (p *planner) checkArmed() {
 			finding.Remedy = fmt.Sprintf("Set talos_version to %s and apply, so that it is finished first.", to)
 		}
 
-		p.find(finding)
+		p.add(finding)
 	}
 }
 
 // rebooted tells that the node went through a boot since the journal's entry
 // was written: whatever was installed has had its chance.
-func (s *subject) rebooted() bool {
+func (s *plannedNode) rebooted() bool {
 	return s.Machine != nil && s.Machine.BootID != "" && s.entry.BootID != "" && s.Machine.BootID != s.entry.BootID
 }
 

@@ -35,29 +35,29 @@ func newAvailableVersionsDataSource() datasource.DataSource { return &availableV
 
 // availableVersionsModel is the data source as read.
 type availableVersionsModel struct {
-	Context            types.String        `tfsdk:"context"`
-	TalosVersion       types.String        `tfsdk:"talos_version"`
-	KubernetesVersion  types.String        `tfsdk:"kubernetes_version"`
-	IncludePreReleases types.Bool          `tfsdk:"include_prereleases"`
-	ReleaseSource      *releaseSourceModel `tfsdk:"release_source"`
-	TalosVersions      types.List          `tfsdk:"talos_versions"`
-	KubernetesVersions types.List          `tfsdk:"kubernetes_versions"`
-	Next               *versionHalvesModel `tfsdk:"next"`
-	Eventual           *versionHalvesModel `tfsdk:"eventual"`
-	LatestTalos        types.String        `tfsdk:"latest_talos"`
-	LatestKubernetes   types.String        `tfsdk:"latest_kubernetes"`
-	Source             *textHalvesModel    `tfsdk:"source"`
-	AsOf               *textHalvesModel    `tfsdk:"as_of"`
+	Context            types.String          `tfsdk:"context"`
+	TalosVersion       types.String          `tfsdk:"talos_version"`
+	KubernetesVersion  types.String          `tfsdk:"kubernetes_version"`
+	IncludePreReleases types.Bool            `tfsdk:"include_prereleases"`
+	ReleaseSource      *releaseSourceModel   `tfsdk:"release_source"`
+	TalosVersions      types.List            `tfsdk:"talos_versions"`
+	KubernetesVersions types.List            `tfsdk:"kubernetes_versions"`
+	Next               *productVersionsModel `tfsdk:"next"`
+	Eventual           *productVersionsModel `tfsdk:"eventual"`
+	LatestTalos        types.String          `tfsdk:"latest_talos"`
+	LatestKubernetes   types.String          `tfsdk:"latest_kubernetes"`
+	Source             *productTextsModel    `tfsdk:"source"`
+	AsOf               *productTextsModel    `tfsdk:"as_of"`
 }
 
 // versionHalvesModel are versions of both halves.
-type versionHalvesModel struct {
+type productVersionsModel struct {
 	Talos      types.List `tfsdk:"talos"`
 	Kubernetes types.List `tfsdk:"kubernetes"`
 }
 
 // textHalvesModel is a text about each half.
-type textHalvesModel struct {
+type productTextsModel struct {
 	Talos      types.String `tfsdk:"talos"`
 	Kubernetes types.String `tfsdk:"kubernetes"`
 }
@@ -140,7 +140,7 @@ func (d *availableVersionsDataSource) Read(ctx context.Context, req datasource.R
 }
 
 // standing is what the configuration gives, or else what the cluster runs.
-func (d *availableVersionsDataSource) standing(ctx context.Context, model availableVersionsModel) (standing, diag.Diagnostics) {
+func (d *availableVersionsDataSource) standing(ctx context.Context, model availableVersionsModel) (runningVersions, diag.Diagnostics) {
 	if !model.TalosVersion.IsNull() {
 		return model.given()
 	}
@@ -153,10 +153,10 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 		diagnostics.Append(withDetail(unseen, unseen.Detail()+"\n\nNo cluster is needed where "+attrTalosVersion+" and "+attrKubernetesVersion+
 			" say what to start from."))
 
-		return standing{}, diagnostics
+		return runningVersions{}, diagnostics
 	}
 
-	var from standing
+	var from runningVersions
 
 	from.lowest.Talos, from.highest.Talos = seen.TalosVersions()
 	from.lowest.Kubernetes, from.highest.Kubernetes = seen.KubernetesVersions()
@@ -173,10 +173,10 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 }
 
 // given is what the configuration says.
-func (m availableVersionsModel) given() (standing, diag.Diagnostics) {
+func (m availableVersionsModel) given() (runningVersions, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
-		from        standing
+		from        runningVersions
 		err         error
 	)
 
@@ -201,7 +201,7 @@ func (m availableVersionsModel) given() (standing, diag.Diagnostics) {
 // warnOfUnsupported says that the way begins where nothing should be. It may
 // lead out of there. The name is what people call the cluster, where one was
 // looked at.
-func warnOfUnsupported(diagnostics *diag.Diagnostics, from standing, name string) {
+func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name string) {
 	if diagnostics.HasError() || from.lowest.Talos.IsZero() || from.lowest.Kubernetes.IsZero() {
 		return
 	}
@@ -213,23 +213,23 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from standing, name string
 }
 
 // answer fills in what is computed.
-func (m *availableVersionsModel) answer(from standing, talos, kubernetes release.List) {
+func (m *availableVersionsModel) answer(from runningVersions, talos, kubernetes release.List) {
 	if m.TalosVersion.IsNull() {
 		m.TalosVersion = versionValue(from.lowest.Talos)
 		m.KubernetesVersion = versionValue(from.lowest.Kubernetes)
 	}
 
 	m.TalosVersions, m.KubernetesVersions = versionsValue(talos.Versions), versionsValue(kubernetes.Versions)
-	m.Source = &textHalvesModel{textValue(talos.Source), textValue(kubernetes.Source)}
-	m.AsOf = &textHalvesModel{textValue(talos.AsOf), textValue(kubernetes.AsOf)}
+	m.Source = &productTextsModel{textValue(talos.Source), textValue(kubernetes.Source)}
+	m.AsOf = &productTextsModel{textValue(talos.AsOf), textValue(kubernetes.AsOf)}
 
-	ahead := newReach(from, talos.Versions, kubernetes.Versions)
+	ahead := newReachable(from, talos.Versions, kubernetes.Versions)
 
 	nextTalos, nextKubernetes := ahead.next()
-	m.Next = &versionHalvesModel{versionsValue(nextTalos), versionsValue(nextKubernetes)}
+	m.Next = &productVersionsModel{versionsValue(nextTalos), versionsValue(nextKubernetes)}
 
 	eventualTalos, eventualKubernetes := ahead.eventual()
-	m.Eventual = &versionHalvesModel{versionsValue(eventualTalos), versionsValue(eventualKubernetes)}
+	m.Eventual = &productVersionsModel{versionsValue(eventualTalos), versionsValue(eventualKubernetes)}
 
 	m.LatestTalos = latestValue(from.highest, eventualTalos, func(s plan.State) version.Version { return s.Talos })
 	m.LatestKubernetes = latestValue(from.highest, eventualKubernetes, func(s plan.State) version.Version { return s.Kubernetes })
@@ -284,11 +284,11 @@ func availableVersionsSchema() schema.Schema {
 			attrReleaseSource:      releaseSourceSchema(),
 			attrTalosVersions:      computedVersions("All releases of Talos, the newest last."),
 			attrKubernetesVersions: computedVersions("All releases of Kubernetes, the newest last."),
-			"next": halvesSchema("Releases that can be reached in one step, the other half staying as it is: patches of the minor version that "+
+			"next": productsSchema("Releases that can be reached in one step, the other half staying as it is: patches of the minor version that "+
 				"runs, and the minor version after it where the other half allows it. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Releases of " + name + " that come next.")
 			}),
-			"eventual": halvesSchema("Releases that can be reached step by step through releases that the list holds, the other half moving along where "+
+			"eventual": productsSchema("Releases that can be reached step by step through releases that the list holds, the other half moving along where "+
 				"it has to. A minor version of which the list holds nothing is not passed. `talosupgrade_cluster` walks the steps of Talos with "+
 				"`allow_intermediate_versions`, from Talos 1.8 on. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Releases of " + name + " that can be reached.")
@@ -296,10 +296,10 @@ func availableVersionsSchema() schema.Schema {
 			"latest_talos": computedText("Newest release of Talos that can be reached; the highest version that already runs where there is none."),
 			"latest_kubernetes": computedText("Newest release of Kubernetes that can be reached; the highest version that already runs where there is " +
 				"none."),
-			"source": halvesSchema("Where the lists of releases came from.", func(name string) schema.Attribute {
+			"source": productsSchema("Where the lists of releases came from.", func(name string) schema.Attribute {
 				return computedText("Source of the releases of " + name + ".")
 			}),
-			"as_of": halvesSchema("Days up to which the lists of releases are complete.", func(name string) schema.Attribute {
+			"as_of": productsSchema("Days up to which the lists of releases are complete.", func(name string) schema.Attribute {
 				return computedText("Day such as `2026-10-01` up to which the releases of " + name + " are complete; null where a source was asked just now, or the list was given.")
 			}),
 		},
@@ -311,7 +311,7 @@ func computedVersions(description string) schema.ListAttribute {
 }
 
 // halvesSchema is an object with the same attribute for Talos and Kubernetes.
-func halvesSchema(description string, half func(name string) schema.Attribute) schema.Attribute {
+func productsSchema(description string, half func(name string) schema.Attribute) schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: description,
 		Computed:            true,
@@ -322,7 +322,7 @@ func halvesSchema(description string, half func(name string) schema.Attribute) s
 // standing is what a cluster runs: the lowest versions, from which every way
 // begins, and the highest, below which none may end. Kubernetes is zero where
 // it is not known.
-type standing struct {
+type runningVersions struct {
 	lowest, highest plan.State
 }
 
@@ -330,8 +330,8 @@ type standing struct {
 // for each pair of release lines: whether there is a way depends on no more
 // than that, since every release above the present one can be the last step
 // within its line.
-type reach struct {
-	from              standing
+type reachable struct {
+	from              runningVersions
 	talos, kubernetes []version.Version
 	// through are the releases that lines on the way are crossed in, and listed
 	// says so of each line.
@@ -341,8 +341,8 @@ type reach struct {
 }
 
 // newReach takes the releases that exist, in ascending order.
-func newReach(from standing, talos, kubernetes []version.Version) *reach {
-	r := &reach{
+func newReachable(from runningVersions, talos, kubernetes []version.Version) *reachable {
+	r := &reachable{
 		from:       from,
 		talos:      above(talos, from.lowest.Talos, from.highest.Talos),
 		kubernetes: above(kubernetes, from.lowest.Kubernetes, from.highest.Kubernetes),
@@ -363,7 +363,7 @@ func newReach(from standing, talos, kubernetes []version.Version) *reach {
 // cross adds the lines of the releases, in ascending order, to those that a way
 // may lead through; no way does beyond the newest that is known. The release
 // lines of Talos and of Kubernetes are too far apart for one number to mean both.
-func (r *reach) cross(releases []version.Version, newest version.Minor) {
+func (r *reachable) cross(releases []version.Version, newest version.Minor) {
 	best := map[version.Minor]version.Version{}
 
 	for _, v := range releases {
@@ -402,7 +402,7 @@ func above(versions []version.Version, lowest, highest version.Version) []versio
 }
 
 // hops is how many steps lead to the pair; negative when no way does.
-func (r *reach) hops(talos, kubernetes version.Version) int {
+func (r *reachable) hops(talos, kubernetes version.Version) int {
 	// Staying is another thing than going to a release of the same line.
 	key := [2]version.Minor{talos.Minor(), kubernetes.Minor()}
 	if talos.Equal(r.from.lowest.Talos) {
@@ -427,7 +427,7 @@ func (r *reach) hops(talos, kubernetes version.Version) int {
 
 // way leads to the pair through listed releases alone. The planner would make
 // do with others that it knows.
-func (r *reach) way(talos, kubernetes version.Version) ([]plan.State, bool) {
+func (r *reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) {
 	path, err := plan.Path(r.from.lowest, plan.State{Talos: talos, Kubernetes: kubernetes}, plan.Walk{Intermediate: r.through})
 	if err != nil {
 		return nil, false
@@ -444,19 +444,19 @@ func (r *reach) way(talos, kubernetes version.Version) ([]plan.State, bool) {
 
 // offers tells whether a half can be at the version: it is there already, or
 // its line is listed.
-func (r *reach) offers(v, present version.Version) bool {
+func (r *reachable) offers(v, present version.Version) bool {
 	return v.IsZero() || v.Equal(present) || r.listed[v.Minor()]
 }
 
 // next are the releases one step away, the other half staying as it is.
-func (r *reach) next() (talos, kubernetes []version.Version) {
+func (r *reachable) next() (talos, kubernetes []version.Version) {
 	return keep(r.talos, func(v version.Version) bool { return r.hops(v, r.from.lowest.Kubernetes) == 1 }),
 		keep(r.kubernetes, func(v version.Version) bool { return r.hops(r.from.lowest.Talos, v) == 1 })
 }
 
 // eventual are the releases to which a way leads, the other half moving along
 // where it has to.
-func (r *reach) eventual() (talos, kubernetes []version.Version) {
+func (r *reachable) eventual() (talos, kubernetes []version.Version) {
 	alongside := func(present version.Version, ahead []version.Version) []version.Version {
 		return append([]version.Version{present}, newestOfEachMinor(ahead)...)
 	}

@@ -99,7 +99,7 @@ func readAvailable(t *testing.T, clusters *clusters, set map[string]tftypes.Valu
 func noCluster(t *testing.T) *clusters {
 	t.Helper()
 
-	return newClusters(&settings{version: "test", dial: func(context.Context, *settings, credentials, string, remembrance) (*connection, error) {
+	return newClusters(&settings{version: "test", dial: func(context.Context, *settings, credentials, string, kubeconfigCache) (*connection, error) {
 		t.Error("a cluster was looked at")
 
 		return nil, errors.New("no cluster here")
@@ -232,7 +232,7 @@ func (silentKubernetes) ComponentPods(context.Context) ([]cluster.ComponentPod, 
 func TestAClusterThatHidesKubernetes(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 
-	hidden := func(ctx context.Context, shared *settings, access credentials, wanted string, remembered remembrance) (*connection, error) {
+	hidden := func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
 		reached, err := fake.dial(ctx, shared, access, wanted, remembered)
 		reached.kubernetes = silentKubernetes{reached.kubernetes}
 

@@ -35,7 +35,7 @@ func TestReachIsWhatThePlannerSays(t *testing.T) {
 	for _, t0 := range talos0 {
 		for _, k0 := range kubernetes0 {
 			from := plan.State{Talos: t0, Kubernetes: k0}
-			ahead := newReach(standing{from, from}, talos, kubernetes)
+			ahead := newReachable(runningVersions{from, from}, talos, kubernetes)
 
 			var want, got [4][]version.Version
 
@@ -91,37 +91,37 @@ func TestReachLeadsThroughListedReleasesAlone(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		from              standing
+		from              runningVersions
 		talos, kubernetes []version.Version
 		want              string
 	}{
 		"every line is listed": {
-			standing{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			runningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
 			list("1.11.1", "1.12.3", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
 			"[1.11.1 1.12.3 1.13.0] [1.33.1 1.34.1 1.35.1]",
 		},
 		"a line of Talos is not": {
-			standing{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			runningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
 			list("1.11.1", "1.13.0"), list("1.33.1", "1.34.1", "1.35.1"),
 			"[1.11.1] [1.33.1 1.34.1]",
 		},
 		"a line of Kubernetes is not": {
-			standing{at("1.11.0", "1.32.0"), at("1.11.0", "1.32.0")},
+			runningVersions{at("1.11.0", "1.32.0"), at("1.11.0", "1.32.0")},
 			list("1.12.3", "1.13.0"), list("1.32.9", "1.34.1"),
 			"[1.12.3 1.13.0] [1.32.9]",
 		},
 		"a line between the nodes": {
-			standing{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
+			runningVersions{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
 			list("1.12.3", "1.13.0", "1.14.0"), list("1.33.1"),
 			"[1.13.0 1.14.0] [1.33.1]",
 		},
 		"a line between the nodes that is not": {
-			standing{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
+			runningVersions{at("1.11.0", "1.33.0"), at("1.13.0", "1.33.0")},
 			list("1.13.0", "1.14.0"), list("1.33.1"),
 			"[] [1.33.1]",
 		},
 		"a line with a pre-release alone": {
-			standing{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
+			runningVersions{at("1.11.0", "1.33.0"), at("1.11.0", "1.33.0")},
 			list("1.12.0-beta.0", "1.13.0"), list("1.33.1"),
 			"[1.12.0-beta.0 1.13.0] [1.33.1]",
 		},
@@ -129,7 +129,7 @@ func TestReachLeadsThroughListedReleasesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			talos, kubernetes := newReach(test.from, test.talos, test.kubernetes).eventual()
+			talos, kubernetes := newReachable(test.from, test.talos, test.kubernetes).eventual()
 			if got := fmt.Sprint(talos, kubernetes); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
@@ -152,7 +152,7 @@ func TestTheWayLeadsThroughTheNewestListedRelease(t *testing.T) {
 			versions = append(versions, version.MustParse(text))
 		}
 
-		path, ok := newReach(standing{from, from}, versions, nil).way(version.MustParse("1.13.0"), from.Kubernetes)
+		path, ok := newReachable(runningVersions{from, from}, versions, nil).way(version.MustParse("1.13.0"), from.Kubernetes)
 		if !ok || len(path) != 3 || path[1].Talos.String() != want {
 			t.Errorf("of %v the way is %v", listed, path)
 		}
@@ -164,7 +164,7 @@ func BenchmarkReachOfTheWholeList(b *testing.B) {
 	from := plan.State{Talos: talos[0], Kubernetes: kubernetes[0]}
 
 	for b.Loop() {
-		ahead := newReach(standing{from, from}, talos, kubernetes)
+		ahead := newReachable(runningVersions{from, from}, talos, kubernetes)
 		ahead.next()
 		ahead.eventual()
 	}

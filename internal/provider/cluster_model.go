@@ -58,7 +58,7 @@ type clusterModel struct {
 	MaintenanceWindow    types.Object   `tfsdk:"maintenance_window"`
 	SyncInstallImage     types.Bool     `tfsdk:"sync_install_image"`
 	OnFailure            types.String   `tfsdk:"on_failure"`
-	Repeat               types.Object   `tfsdk:"retry"`
+	Retry                types.Object   `tfsdk:"retry"`
 	PublishTo            types.Object   `tfsdk:"publish_to"`
 	Mode                 types.String   `tfsdk:"mode"`
 	ReportPath           types.String   `tfsdk:"report_path"`
@@ -132,7 +132,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		MaintenanceWindow:    types.ObjectNull(windowTypes()),
 		SyncInstallImage:     types.BoolNull(),
 		OnFailure:            types.StringNull(),
-		Repeat:               types.ObjectNull(repeatTypes()),
+		Retry:                types.ObjectNull(retryTypes()),
 		PublishTo:            types.ObjectNull(publishToTypes()),
 		Mode:                 types.StringNull(),
 		Snapshot:             types.ObjectNull(snapshotTypes()),
@@ -186,7 +186,7 @@ func (m clusterModel) choices() []choice {
 		{attrMaintenanceWindow, m.MaintenanceWindow, aboutUpgrade},
 		{attrSyncInstallImage, m.SyncInstallImage, aboutNodes},
 		{attrOnFailure, m.OnFailure, aboutNodes},
-		{attrRetry, m.Repeat, aboutNodes},
+		{attrRetry, m.Retry, aboutNodes},
 		{attrPublishTo, m.PublishTo, aboutUpgrade},
 		{attrMode, m.Mode, aboutUpgrade},
 		{attrTimeouts, m.Timeouts, aboutRun},
@@ -333,7 +333,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	policy.SyncInstallImage = m.SyncInstallImage.ValueBool()
 	policy.OnFailure = m.onFailure(policy.OnFailure)
 
-	repeat, more := m.repeat(ctx, policy.Repeat)
+	repeat, more := m.retry(ctx, policy.Repeat)
 	diagnostics.Append(more...)
 
 	policy.Repeat = repeat
@@ -811,12 +811,12 @@ func paragraph(text string, names ...string) string {
 }
 
 // repeatModel is the retry object.
-type repeatModel struct {
+type retryModel struct {
 	Attempts types.Number `tfsdk:"attempts"`
 	Backoff  types.String `tfsdk:"backoff"`
 }
 
-func repeatTypes() map[string]attr.Type {
+func retryTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrAttempts: types.NumberType, attrBackoff: types.StringType}
 }
 
@@ -832,17 +832,17 @@ func (m clusterModel) onFailure(fallback cluster.OnFailure) cluster.OnFailure {
 
 // repeat is how often and how soon what is safe to repeat is tried again. What
 // the model does not say is as in the fallback.
-func (m clusterModel) repeat(ctx context.Context, fallback cluster.Repeat) (cluster.Repeat, diag.Diagnostics) {
+func (m clusterModel) retry(ctx context.Context, fallback cluster.Repeat) (cluster.Repeat, diag.Diagnostics) {
 	var (
 		diagnostics diag.Diagnostics
-		model       repeatModel
+		model       retryModel
 	)
 
-	if m.Repeat.IsNull() {
+	if m.Retry.IsNull() {
 		return fallback, diagnostics
 	}
 
-	diagnostics.Append(m.Repeat.As(ctx, &model, basetypes.ObjectAsOptions{})...)
+	diagnostics.Append(m.Retry.As(ctx, &model, basetypes.ObjectAsOptions{})...)
 
 	if !model.Attempts.IsNull() {
 		attempts, whole := wholeAttempts(model.Attempts)
@@ -1007,7 +1007,7 @@ func moment(at time.Time) string {
 }
 
 // petition is an operator that may be asked, and what it was asked for last.
-type petition struct {
+type requestRecorder struct {
 	cluster.Operator
 
 	// last is empty as long as it was asked for nothing.
@@ -1015,14 +1015,14 @@ type petition struct {
 }
 
 // Ask implements [cluster.Operator]. Also what fails may have taken effect.
-func (p *petition) Ask(ctx context.Context, product version.Product, to version.Version) error {
+func (p *requestRecorder) Ask(ctx context.Context, product version.Product, to version.Version) error {
 	p.last = product
 
 	return p.Operator.Ask(ctx, product, to)
 }
 
 // failed is the error of an upgrade through the operator; nil for none.
-func (p *petition) failed(err error) error {
+func (p *requestRecorder) failed(err error) error {
 	if err == nil {
 		return nil
 	}

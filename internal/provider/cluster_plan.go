@@ -136,7 +136,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	}
 
 	if work {
-		examined.Findings = append(examined.Findings, r.clusters.claims.twin(seen.ID, seen.name)...)
+		examined.Findings = append(examined.Findings, r.clusters.claims.findDuplicate(seen.ID, seen.name)...)
 	} else {
 		object = r.clusters.viewObject(bounded, planned, prior, request.Target)
 		examined.Findings = append(examined.Findings, object.findings...)
@@ -226,7 +226,7 @@ func (c *claims) write(path, claimant string) bool {
 // twin notes that an upgrade of the cluster was planned through the connection
 // with the name, and finds what speaks against that: that one was planned through
 // another connection, so that there are two resources.
-func (c *claims) twin(id, name string) []cluster.Finding {
+func (c *claims) findDuplicate(id, name string) []cluster.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -356,13 +356,13 @@ func next(talos, kubernetes version.Version, talosReleases, kubernetesReleases [
 	}
 
 	at := plan.State{Talos: talos, Kubernetes: kubernetes}
-	aheadTalos, aheadKubernetes := newReach(standing{lowest: at, highest: at}, talosReleases, kubernetesReleases).next()
+	aheadTalos, aheadKubernetes := newReachable(runningVersions{lowest: at, highest: at}, talosReleases, kubernetesReleases).next()
 
 	return version.Highest(aheadTalos...), version.Highest(aheadKubernetes...)
 }
 
 // outlook knows which releases exist, as far as their sources have answered.
-type outlook struct {
+type knownReleases struct {
 	mutex      sync.Mutex
 	talos      []version.Version
 	kubernetes []version.Version
@@ -374,8 +374,8 @@ type outlook struct {
 // outlook asks for the releases that exist: those that need no network at once, and
 // others in the background, which ends with the function that is returned at the
 // latest. A source that does not answer knows of none.
-func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *outlook, end func()) {
-	known = &outlook{}
+func (d releaseDefaults) outlook(ctx context.Context, userAgent string) (known *knownReleases, end func()) {
+	known = &knownReleases{}
 	bounded, cancel := context.WithTimeout(ctx, releasesTimeout)
 
 	var background sync.WaitGroup
@@ -402,13 +402,13 @@ func (d releaseDefaults) offline(ctx context.Context, product version.Product) b
 		return true
 	}
 
-	half := model.half(product)
+	half := model.product(product)
 
 	return !half.versions.IsNull() || half.location.IsNull() || half.location.Equal(types.StringValue(release.Embedded))
 }
 
 // learn asks for the releases of one product.
-func (o *outlook) learn(ctx context.Context, from releaseDefaults, product version.Product, userAgent string) {
+func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product version.Product, userAgent string) {
 	list, diagnostics := from.list(ctx, product, releaseQuestion{userAgent: userAgent})
 	for _, problem := range diagnostics {
 		tflog.Warn(ctx, "publishing: "+cluster.Printable(problem.Summary()+": "+problem.Detail()))
@@ -427,7 +427,7 @@ func (o *outlook) learn(ctx context.Context, from releaseDefaults, product versi
 }
 
 // next is a [nextFunc].
-func (o *outlook) next(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version) {
+func (o *knownReleases) next(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 
@@ -588,9 +588,9 @@ type sharedConnection struct {
 	users      int
 	current    *connection
 	kubeconfig []byte
-	last       *look
+	last       *cachedObservation
 	// servers are where the Kubernetes API is, besides the kubeconfig's address.
-	servers serverBook
+	servers serverAddresses
 }
 
 func newClusters(settings *settings, access credentials) *clusters {
@@ -647,7 +647,7 @@ func (c *clusters) connect(ctx context.Context, wanted string) (reached *connect
 	defer shared.mu.Unlock()
 
 	if shared.current == nil {
-		shared.current, err = c.settings.dial(ctx, c.settings, c.access, wanted, remembrance{kubeconfig: shared.kubeconfig, servers: &shared.servers})
+		shared.current, err = c.settings.dial(ctx, c.settings, c.access, wanted, kubeconfigCache{kubeconfig: shared.kubeconfig, servers: &shared.servers})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -175,7 +175,7 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 		"maintenance_window.cron":       windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringValue("1h")}),
 		"sync_install_image":            func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
 		"on_failure":                    func(m *clusterModel) { m.OnFailure = types.StringUnknown() },
-		"retry":                         func(m *clusterModel) { m.Repeat = types.ObjectUnknown(repeatTypes()) },
+		"retry":                         func(m *clusterModel) { m.Retry = types.ObjectUnknown(retryTypes()) },
 		"retry.attempts":                repeating(types.NumberUnknown(), types.StringNull()),
 		"retry.backoff":                 repeating(times(2), types.StringUnknown()),
 		"node_overrides[n].retry":       override(t, nodeOverrideModel{Retry: types.StringUnknown()}),

@@ -80,7 +80,7 @@ func unreadable(access credentials, err error, name string) diag.Diagnostic {
 // observe writes what was observed into the computed attributes and leaves
 // everything that is the user's alone.
 func (m *clusterModel) observe(ctx context.Context, observed cluster.Observation) diag.Diagnostics {
-	return m.record(ctx, observed, newStatus(observed, *m))
+	return m.record(ctx, observed, statusOf(observed, *m))
 }
 
 // record is observe with a status that knows more than the observation does.
@@ -280,7 +280,7 @@ const (
 )
 
 // half is one of Talos and Kubernetes.
-type half struct {
+type productStatus struct {
 	Status          string
 	Lowest, Highest version.Version
 }
@@ -288,10 +288,10 @@ type half struct {
 // status is where a cluster stands.
 type status struct {
 	Phase, Message    string
-	Talos, Kubernetes half
+	Talos, Kubernetes productStatus
 }
 
-func halfTypes() map[string]attr.Type {
+func productStatusTypes() map[string]attr.Type {
 	return map[string]attr.Type{"status": types.StringType, "lowest": types.StringType, "highest": types.StringType}
 }
 
@@ -299,13 +299,13 @@ func statusTypes() map[string]attr.Type {
 	return map[string]attr.Type{
 		"phase":      types.StringType,
 		"message":    types.StringType,
-		"talos":      types.ObjectType{AttrTypes: halfTypes()},
-		"kubernetes": types.ObjectType{AttrTypes: halfTypes()},
+		"talos":      types.ObjectType{AttrTypes: productStatusTypes()},
+		"kubernetes": types.ObjectType{AttrTypes: productStatusTypes()},
 	}
 }
 
-func (h half) value() types.Object {
-	return types.ObjectValueMust(halfTypes(), map[string]attr.Value{
+func (h productStatus) value() types.Object {
+	return types.ObjectValueMust(productStatusTypes(), map[string]attr.Value{
 		"status":  types.StringValue(h.Status),
 		"lowest":  versionValue(h.Lowest),
 		"highest": versionValue(h.Highest),
@@ -325,7 +325,7 @@ func (s status) value() types.Object {
 // newStatus judges an observation by what is desired. Where all is observed it
 // depends on nothing else, so that an import finds what an apply stored. What
 // the Kubernetes API does not say right now is taken from the earlier status.
-func newStatus(observed cluster.Observation, desired clusterModel) status {
+func statusOf(observed cluster.Observation, desired clusterModel) status {
 	held := desired.held()
 	counted := without(observed, held)
 
@@ -400,10 +400,10 @@ func manifestsDue(observed cluster.Observation, desired clusterModel) bool {
 }
 
 // arrived tells whether nothing is left to do in the half.
-func (h *half) arrived() bool { return h.Status == statusCompleted || h.Status == statusIdle }
+func (h *productStatus) arrived() bool { return h.Status == statusCompleted || h.Status == statusIdle }
 
 // judge sets the status of a half from what is desired of it.
-func (h *half) judge(desired types.String) {
+func (h *productStatus) judge(desired types.String) {
 	switch {
 	case desired.ValueString() == "":
 		h.Status = statusIdle
@@ -415,7 +415,7 @@ func (h *half) judge(desired types.String) {
 }
 
 // String is "1.13.4" or "1.12.6 to 1.13.4".
-func (h half) String() string {
+func (h productStatus) String() string {
 	if h.Lowest.Equal(h.Highest) {
 		return h.Lowest.String()
 	}
@@ -513,7 +513,7 @@ func earlierVersion(earlier types.Object, name string) version.Version {
 
 // include counts what the state says of nodes that were not seen: they are as far
 // as they were.
-func (h *half) include(earlier types.Map, names []string) {
+func (h *productStatus) include(earlier types.Map, names []string) {
 	seen := []version.Version{h.Lowest, h.Highest}
 
 	for _, name := range names {
@@ -533,14 +533,14 @@ func (h *half) include(earlier types.Map, names []string) {
 
 // undone are the nodes of which the journal says that an upgrade of them did
 // not get to its end, by how far it got.
-type undone map[cluster.Phase][]string
+type unfinishedNodes map[cluster.Phase][]string
 
 // unfinished are the nodes in the journal. A machine that left the cluster counts
 // no more, and a node that runs its old system again has had its decision where it
 // is held, runs the new system after all, or is to run another one; but an armed
 // one stays armed, whatever is wanted.
-func unfinished(observed cluster.Observation, held map[string]bool, wanted types.String) undone {
-	left := undone{}
+func unfinished(observed cluster.Observation, held map[string]bool, wanted types.String) unfinishedNodes {
+	left := unfinishedNodes{}
 
 	if observed.Journal == nil {
 		return left
@@ -569,16 +569,16 @@ func awaited(entry cluster.Entry, node cluster.Node, wanted types.String) bool {
 }
 
 // open are the nodes that may be armed, by name.
-func (l undone) open() []string {
+func (l unfinishedNodes) open() []string {
 	return l.of(func(phase cluster.Phase) bool { return cluster.Entry{Phase: phase}.Open() })
 }
 
 // returned are the nodes that run their old system again, by name.
-func (l undone) returned() []string {
+func (l unfinishedNodes) returned() []string {
 	return l.of(func(phase cluster.Phase) bool { return cluster.Entry{Phase: phase}.Returned() })
 }
 
-func (l undone) of(wanted func(cluster.Phase) bool) []string {
+func (l unfinishedNodes) of(wanted func(cluster.Phase) bool) []string {
 	var nodes []string
 
 	for phase, names := range l {
@@ -594,7 +594,7 @@ func (l undone) of(wanted func(cluster.Phase) bool) []string {
 
 // message says what became of the nodes that a person has to decide about; and
 // of the others, where there are none of those, what they are in the middle of.
-func (l undone) message() string {
+func (l unfinishedNodes) message() string {
 	var parts []string
 
 	say := func(what, next string, wanted func(cluster.Phase) bool) {
@@ -724,7 +724,7 @@ type observation struct {
 const lookAge = 10 * time.Second
 
 // look is an observation with its time, or why there is none.
-type look struct {
+type cachedObservation struct {
 	seen observation
 	err  error
 	at   time.Time
@@ -735,7 +735,7 @@ type look struct {
 func (c *clusters) observe(ctx context.Context, wanted string) (observation, error) {
 	seen, err := c.look(ctx, wanted)
 	if !errors.Is(err, context.Canceled) {
-		c.remember(wanted, &look{seen: seen, err: err, at: time.Now()})
+		c.remember(wanted, &cachedObservation{seen: seen, err: err, at: time.Now()})
 	}
 
 	return seen, err
@@ -759,7 +759,7 @@ func (c *clusters) recent(ctx context.Context, wanted string) (observation, erro
 
 // remember keeps an observation; nil forgets the last one, because the cluster
 // is about to change.
-func (c *clusters) remember(wanted string, last *look) {
+func (c *clusters) remember(wanted string, last *cachedObservation) {
 	shared := c.shared(c.access.contextName(wanted))
 
 	shared.mu.Lock()

@@ -120,7 +120,7 @@ func TestFailedPhaseStaysUntilTheNodesRunWhatIsDesired(t *testing.T) {
 	fake.nodes[1].talos = "1.13.0"
 
 	state := stored(t, fake, "1.13.0", "")
-	state.Status = newStatus(cluster.Observation{}, *state).failed("Unable to upgrade node cp-0.", false).value()
+	state.Status = statusOf(cluster.Observation{}, *state).failed("Unable to upgrade node cp-0.", false).value()
 
 	got, _ := read(t.Context(), t, fake.clusters(t), state)
 	if phase := got.Status.Attributes()["phase"]; !phase.Equal(types.StringValue(phaseFailed)) {

@@ -66,7 +66,7 @@ func TestReportThatCannotBeWrittenSaysSoOnce(t *testing.T) {
 }
 
 func TestReportThatCannotBeWrittenInTheEndIsAWarning(t *testing.T) {
-	out := &outlets{report: report.New(report.Options{Path: filepath.Join(t.TempDir(), "gone", "upgrade.html")})}
+	out := &runObservers{report: report.New(report.Options{Path: filepath.Join(t.TempDir(), "gone", "upgrade.html")})}
 	out.report.Observe(cluster.Event{Kind: cluster.EventRunStarted, Time: time.Now()})
 
 	check(t, noted(t, out.undrawn(t.Context(), endingOf(cluster.Observation{}, nil))("prod")), outcome{diag.SeverityWarning, "no such file or directory"})

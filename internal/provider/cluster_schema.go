@@ -738,13 +738,13 @@ func statusSchema() schema.Attribute {
 				MarkdownDescription: "The phase in words.",
 				Computed:            true,
 			},
-			"talos":      halfSchema("Talos"),
-			"kubernetes": halfSchema("Kubernetes"),
+			"talos":      productStatusSchema("Talos"),
+			"kubernetes": productStatusSchema("Kubernetes"),
 		},
 	}
 }
 
-func halfSchema(name string) schema.Attribute {
+func productStatusSchema(name string) schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: "The " + name + " half.",
 		Computed:            true,

@@ -71,7 +71,7 @@ func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
 			model := newClusterModel(version.Version{}, version.Version{})
 			model.TalosVersion, model.KubernetesVersion = test.talos, test.kubernetes
 
-			got := newStatus(seen.Observation, model)
+			got := statusOf(seen.Observation, model)
 			if got.Phase != test.phase || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf {
 				t.Errorf("phase %s, talos %s, kubernetes %s; message %q", got.Phase, got.Talos.Status, got.Kubernetes.Status, got.Message)
 			}
@@ -125,7 +125,7 @@ func TestStatusOfTheKubernetesHalf(t *testing.T) {
 			model := desired(test.talos, test.kubernetes)
 			inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(test.sync) })(model)
 
-			got := newStatus(seen.Observation, *model)
+			got := statusOf(seen.Observation, *model)
 			if got.Phase != test.phase || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf || !strings.Contains(got.Message, test.says) {
 				t.Errorf("phase %s, talos %s, kubernetes %s; message %q", got.Phase, got.Talos.Status, got.Kubernetes.Status, got.Message)
 			}
@@ -284,7 +284,7 @@ func TestHeldNodesDoNotCount(t *testing.T) {
 			model := desired("1.13.4", "")
 			model.NodeOverrides = holding(t, "worker-1")
 
-			got := newStatus(seen.Observation, *model)
+			got := statusOf(seen.Observation, *model)
 			if got.Phase != test.phase || got.Talos.Status != test.half || got.Talos.Highest.String() != test.highest {
 				t.Errorf("phase %s, talos %s up to %s; message %q", got.Phase, got.Talos.Status, got.Talos.Highest, got.Message)
 			}

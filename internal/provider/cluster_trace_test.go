@@ -126,7 +126,7 @@ func TestEndOfATraceHurriesAfterACancel(t *testing.T) {
 	cancel()
 
 	began := time.Now()
-	diagnostics := (&outlets{trace: traced}).close(ctx, publication{}, "prod", cluster.Observation{}, errors.New("the upgrade was cancelled"))
+	diagnostics := (&runObservers{trace: traced}).close(ctx, publication{}, "prod", cluster.Observation{}, errors.New("the upgrade was cancelled"))
 
 	if took := time.Since(began); took > hurriedFlush+time.Second {
 		t.Errorf("it took %s", took)

@@ -60,7 +60,7 @@ func TestStatusSaysWhatBecameOfTheNodesInTheJournal(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			got := newStatus(seen.Observation, *desired("1.13.4", ""))
+			got := statusOf(seen.Observation, *desired("1.13.4", ""))
 			if got.Phase != test.phase || got.Talos.Status != test.half || got.Message != test.message {
 				t.Errorf("phase %s, talos %s, message %q", got.Phase, got.Talos.Status, got.Message)
 			}

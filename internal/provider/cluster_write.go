@@ -108,7 +108,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 // its end. Where it was refused before anything was touched the cluster is as it
 // was.
 func stopped(prior, planned clusterModel, observed cluster.Observation, summary string, err error) status {
-	current := newStatus(observed, prior)
+	current := statusOf(observed, prior)
 
 	var delegated *delegationError
 	if errors.As(err, &delegated) {
@@ -122,7 +122,7 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 	failure := &engine.Failure{}
 	errors.As(err, &failure)
 
-	reached := newStatus(observed, planned)
+	reached := statusOf(observed, planned)
 	managed := reached.Kubernetes.Status != statusIdle
 
 	if failure.Component != "" {
@@ -193,7 +193,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 		return cluster.Observation{}, diagnostics, err
 	}
 
-	out := &outlets{report: drawn, trace: r.clusters.trace(ctx, id, options, request, to)}
+	out := &runObservers{report: drawn, trace: r.clusters.trace(ctx, id, options, request, to)}
 	if !to.delegated {
 		out.publisher, out.events = reached.publisher(id, to, known.next), reached.events(to)
 	}
@@ -214,7 +214,7 @@ func carryOut(ctx context.Context, options engine.Options, request engine.Reques
 		return engine.New(options).Upgrade(ctx, request)
 	}
 
-	asked := &petition{Operator: options.Operator}
+	asked := &requestRecorder{Operator: options.Operator}
 	options.Operator = asked
 
 	observed, err := engine.New(options).Delegate(ctx, request)
@@ -232,7 +232,7 @@ const (
 
 // outlets are where others see what an upgrade does; each is nil where there is
 // none.
-type outlets struct {
+type runObservers struct {
 	publisher *publish.Publisher
 	events    *publish.Events
 	report    *report.Report
@@ -240,7 +240,7 @@ type outlets struct {
 }
 
 // observers are the outlets that there are.
-func (o *outlets) observers() []cluster.Observer {
+func (o *runObservers) observers() []cluster.Observer {
 	var observers []cluster.Observer
 
 	if o.publisher != nil {
@@ -261,7 +261,7 @@ func (o *outlets) observers() []cluster.Observer {
 // close makes what was published of the cluster with the name true, also after a
 // cancellation, and says what of it is not. The observation and the error are those with
 // which the run ended.
-func (o *outlets) close(ctx context.Context, to publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
+func (o *runObservers) close(ctx context.Context, to publication, name string, observed cluster.Observation, ended error) diag.Diagnostics {
 	limit := flushTimeout
 	if ctx.Err() != nil {
 		limit = hurriedFlush
@@ -347,7 +347,7 @@ func unsaid(published, told error, to publication, name string) diag.Diagnostics
 
 // undrawn begins to end the report. What it returns waits until that is done, and
 // says of the cluster with the name what could not be written.
-func (o *outlets) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
+func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(name string) diag.Diagnostics {
 	missing := make(chan error, 1)
 
 	go func() {

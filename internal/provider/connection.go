@@ -46,7 +46,7 @@ type connection struct {
 	// Own is nil when the Kubernetes API is not to be had, management where the
 	// provider block names none or, with the reason in unmanaged, one that cannot be
 	// used.
-	own, management *home
+	own, management *managementCluster
 	unmanaged       error
 	// kubeconfig is remembered, so that not every operation has the cluster sign
 	// another certificate; nil when there is none.
@@ -63,11 +63,11 @@ type connection struct {
 }
 
 // dialFunc makes a connection.
-type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered remembrance) (*connection, error)
+type dialFunc func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error)
 
 // dial constructs the adapters; it is the only place that does. Errors are
 // about the credentials: a cluster that does not answer shows in the calls.
-func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered remembrance) (*connection, error) {
+func dial(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
 	if len(access.Unknown) > 0 {
 		return nil, fmt.Errorf("%w: %s", errUnknown, strings.Join(access.Unknown, ", "))
 	}
@@ -107,7 +107,7 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 // dialTalos is the connection as far as it does without the Kubernetes API of the
 // cluster.
 func dialTalos(
-	ctx context.Context, shared *settings, access credentials, wanted string, management *home, unmanaged error,
+	ctx context.Context, shared *settings, access credentials, wanted string, management *managementCluster, unmanaged error,
 ) (*connection, *talosapi.Client, error) {
 	access, err := access.borrow(ctx, management, unmanaged)
 	if err != nil {
@@ -166,7 +166,7 @@ func mayRead(config talosapi.Config) error {
 		errUnusable, config.String(), strings.Join(roles, ", "))
 }
 
-func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, servers *serverBook) error {
+func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, servers *serverAddresses) error {
 	client, err := kubeapi.New(c.kubeconfig, "", kubeapi.Options{
 		UserAgent: shared.userAgent(), Sleep: shared.clock.Sleep, Alternatives: servers.addresses,
 	})
@@ -180,7 +180,7 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	c.workloads, c.objects = client, client
 	c.removals = removal.New(talos, client.Config())
 	c.manifests = manifest.New(talos, client.Config(), client.HTTPClient())
-	c.own = newHome(client)
+	c.own = newManagementCluster(client)
 	c.store = func(id string) (publish.Store, error) {
 		return publish.NewConfigMapStore(client.Config(), client.HTTPClient(), id)
 	}
@@ -196,7 +196,7 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 }
 
 // home is a Kubernetes API with objects about clusters.
-type home struct {
+type managementCluster struct {
 	access operator.Access
 	// events writes Kubernetes Events there; nil where none are to be written.
 	events *publish.EventSink
@@ -205,15 +205,15 @@ type home struct {
 }
 
 // newHome is the API that the client speaks to, which is somebody else's to close.
-func newHome(client *kubeapi.Client) *home {
+func newManagementCluster(client *kubeapi.Client) *managementCluster {
 	// Events are for people alone: nothing is refused because of them.
 	events, _ := publish.NewEventSink(client.Config(), client.HTTPClient())
 
-	return &home{access: client, events: events}
+	return &managementCluster{access: client, events: events}
 }
 
 // close ends the connection of the home, if it has one of its own.
-func (h *home) close() {
+func (h *managementCluster) close() {
 	if h != nil && h.end != nil {
 		h.end()
 	}
@@ -221,7 +221,7 @@ func (h *home) close() {
 
 // connect is the management cluster; nil where there is none. Nothing is dialled.
 // Errors wrap [errUnusable] and name the attribute.
-func (m *managementAccess) connect(shared *settings) (*home, error) {
+func (m *managementAccess) connect(shared *settings) (*managementCluster, error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -236,7 +236,7 @@ func (m *managementAccess) connect(shared *settings) (*home, error) {
 		return nil, fmt.Errorf("%w: %s: %w", errUnusable, source, err)
 	}
 
-	made := newHome(client)
+	made := newManagementCluster(client)
 	made.end = client.Close
 
 	return made, nil
@@ -244,7 +244,7 @@ func (m *managementAccess) connect(shared *settings) (*home, error) {
 
 // home is where the object is that progress is published to: nil where that cannot
 // be had. Errors wrap [errUnusable].
-func (c *connection) home(of publication) (*home, error) {
+func (c *connection) home(of publication) (*managementCluster, error) {
 	if of.to == nil || !c.managed() {
 		return c.own, nil
 	}
@@ -375,12 +375,12 @@ func (m managementAccess) kubeconfig() (data []byte, source string, err error) {
 
 // lender is the object in the management cluster beside which the credentials
 // are.
-type lender struct {
+type credentialsSource struct {
 	Namespace, Name string
 }
 
 // String is "tenant-a/prod".
-func (l lender) String() string { return l.Namespace + "/" + l.Name }
+func (l credentialsSource) String() string { return l.Namespace + "/" + l.Name }
 
 // credentials are what the provider block says.
 type credentials struct {
@@ -396,7 +396,7 @@ type credentials struct {
 	// From is where a connection looks for the talosconfig and the kubeconfig; nil
 	// where they are given. Lent are they once they were read from there, by the name
 	// of the Secret.
-	From *lender
+	From *credentialsSource
 	Lent string
 	// Unknown are the attributes whose values are not known yet.
 	Unknown []string
@@ -405,7 +405,7 @@ type credentials struct {
 // borrow are the credentials as they are in the management cluster; those that are
 // given stay as they are. Unmanaged is why there is no management cluster. Errors
 // wrap it or [errLent].
-func (c credentials) borrow(ctx context.Context, management *home, unmanaged error) (credentials, error) {
+func (c credentials) borrow(ctx context.Context, management *managementCluster, unmanaged error) (credentials, error) {
 	switch {
 	case c.From == nil:
 		return c, nil
@@ -543,16 +543,16 @@ func readCredentials(file, source string) ([]byte, string, error) {
 const certificateReserve = 5 * time.Hour
 
 // remembrance is what is known from earlier connections to the same cluster.
-type remembrance struct {
+type kubeconfigCache struct {
 	// kubeconfig is what the Talos API gave; nil where it was not asked yet.
 	kubeconfig []byte
-	servers    *serverBook
+	servers    *serverAddresses
 }
 
 // kubeconfigAt is the remembered kubeconfig if its certificate lasts, and one that
 // is asked for otherwise. Where there is no other to be had, what is remembered
 // does as long as it is good.
-func (r remembrance) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
+func (r kubeconfigCache) kubeconfigAt(ctx context.Context, now time.Time, ask func(context.Context) ([]byte, error)) ([]byte, error) {
 	expires := kubeapi.Expiry(r.kubeconfig)
 	if r.kubeconfig != nil && (expires.IsZero() || expires.After(now.Add(certificateReserve))) {
 		return r.kubeconfig, nil

@@ -108,7 +108,7 @@ func talosconfigOf(certificate *clientCertificate) string {
 }
 
 func lentBy(kubeconfig string) credentials {
-	return credentials{Management: &managementAccess{Kubeconfig: kubeconfig}, From: &lender{Namespace: "tenant-a", Name: "prod"}}
+	return credentials{Management: &managementAccess{Kubeconfig: kubeconfig}, From: &credentialsSource{Namespace: "tenant-a", Name: "prod"}}
 }
 
 // TestCredentialsComeFromTheManagementCluster: TALOSCONFIG names another cluster,
@@ -118,9 +118,9 @@ func TestCredentialsComeFromTheManagementCluster(t *testing.T) {
 
 	api := newManagementAPI(t, map[string]string{"talosconfig": talosconfigOf(selfSigned(t)), "kube.config": kubeconfigOf("https://127.0.0.1:1")})
 
-	var servers serverBook
+	var servers serverAddresses
 
-	reached, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "", remembrance{servers: &servers})
+	reached, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "", kubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestCredentialsComeFromTheManagementCluster(t *testing.T) {
 		t.Error(err)
 	}
 
-	if _, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "another", remembrance{servers: &servers}); !errors.Is(err, errUnusable) ||
+	if _, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "another", kubeconfigCache{servers: &servers}); !errors.Is(err, errUnusable) ||
 		!strings.Contains(err.Error(), `Secret tenant-a/c-1`) || !strings.Contains(err.Error(), `"another"`) {
 		t.Errorf("another context: %v", err)
 	}
@@ -158,14 +158,14 @@ func TestCredentialsThatCannotBeLent(t *testing.T) {
 		data       map[string]string
 		status     int
 		management *managementAccess
-		from       *lender
+		from       *credentialsSource
 		is         error
 		says       []string
 		// curable tells that a plan goes on.
 		curable bool
 	}{
 		"no object": {
-			data: map[string]string{"talosconfig": usable}, from: &lender{"tenant-a", "staging"}, is: cluster.ErrNotFound,
+			data: map[string]string{"talosconfig": usable}, from: &credentialsSource{"tenant-a", "staging"}, is: cluster.ErrNotFound,
 			says: []string{"credentials_from = tenant-a/staging", "Correct credentials_from and management"},
 		},
 		"no Secret": {is: cluster.ErrNotFound, says: []string{"credentials_from = tenant-a/prod", "The Secret beside it is there once"}},
@@ -200,9 +200,9 @@ func TestCredentialsThatCannotBeLent(t *testing.T) {
 				access.From = test.from
 			}
 
-			var servers serverBook
+			var servers serverAddresses
 
-			_, err := dial(t.Context(), testSettings(), access, "", remembrance{servers: &servers})
+			_, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &servers})
 			if !errors.Is(err, test.is) {
 				t.Fatalf("got %v, want %v", err, test.is)
 			}
@@ -238,9 +238,9 @@ func TestManagementClusterIsOnlyNeededWhereItIsUsed(t *testing.T) {
 		Management: &managementAccess{KubeconfigPath: "does/not/exist"},
 	}
 
-	var servers serverBook
+	var servers serverAddresses
 
-	reached, err := dial(t.Context(), testSettings(), access, "", remembrance{servers: &servers})
+	reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,13 +269,13 @@ func TestManagementClusterIsOnlyNeededWhereItIsUsed(t *testing.T) {
 // TestObjectIsLookedForWhereItIs: the default is in the upgraded cluster whatever
 // else is known, and what somebody names in the management cluster.
 func TestObjectIsLookedForWhereItIs(t *testing.T) {
-	own, management := &home{access: &fakeHome{}}, &home{access: &fakeHome{}}
+	own, management := &managementCluster{access: &fakeHome{}}, &managementCluster{access: &fakeHome{}}
 	named := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
 
 	for name, test := range map[string]struct {
 		reached connection
 		of      publication
-		want    *home
+		want    *managementCluster
 	}{
 		"default":                         {connection{own: own}, publication{}, own},
 		"default beside a management":     {connection{own: own, management: management}, publication{}, own},

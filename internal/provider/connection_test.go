@@ -75,9 +75,9 @@ func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
 	}
 	shared := testSettings()
 
-	var servers serverBook
+	var servers serverAddresses
 
-	reached, err := dial(t.Context(), shared, access, "", remembrance{servers: &servers})
+	reached, err := dial(t.Context(), shared, access, "", kubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
 
 	access.Kubeconfig = ""
 
-	reached, err = dial(t.Context(), shared, access, "", remembrance{servers: &servers})
+	reached, err = dial(t.Context(), shared, access, "", kubeconfigCache{servers: &servers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestARoleThatReadsNothingIsRefusedAtOnce(t *testing.T) {
 					"users: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n",
 			}
 
-			reached, err := dial(t.Context(), testSettings(), access, "", remembrance{servers: &serverBook{}})
+			reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &serverAddresses{}})
 			if err != nil {
 				if got := problem("plan the upgrade", access, err); got.Summary() != "Unusable credentials" || got.Detail() != test.want {
 					t.Errorf("%s: %s\nwant %s", got.Summary(), got.Detail(), test.want)

@@ -42,7 +42,7 @@ func TestStatusAfterADelegationThatFailed(t *testing.T) {
 		"a lease that was lost while it was at": {&engine.Failure{Err: engine.ErrLeaseLost}, version.Talos, phaseFailed, statusFailed, statusCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failed := (&petition{last: test.asked}).failed(test.err)
+			failed := (&requestRecorder{last: test.asked}).failed(test.err)
 
 			got := stopped(*prior, *desired("1.13.5", "1.35.0"), seen.Observation, "Unable to bring the cluster there", failed)
 			if got.Phase != test.phase || got.Talos.Status != test.talos || got.Kubernetes.Status != test.kubernetes {

@@ -20,7 +20,7 @@ func failing(how string) func(*clusterModel) {
 
 func repeating(attempts types.Number, backoff types.String) func(*clusterModel) {
 	return func(m *clusterModel) {
-		m.Repeat = types.ObjectValueMust(repeatTypes(), map[string]attr.Value{attrAttempts: attempts, attrBackoff: backoff})
+		m.Retry = types.ObjectValueMust(retryTypes(), map[string]attr.Value{attrAttempts: attempts, attrBackoff: backoff})
 	}
 }
 
@@ -34,7 +34,7 @@ func TestValidationOfFailures(t *testing.T) {
 		"stop":     {failing("stop"), "", ""},
 		"rollback": {failing("rollback"), "", ""},
 		"nothing is known": {func(m *clusterModel) {
-			m.TalosVersion, m.OnFailure, m.Repeat = types.StringUnknown(), types.StringUnknown(), types.ObjectUnknown(repeatTypes())
+			m.TalosVersion, m.OnFailure, m.Retry = types.StringUnknown(), types.StringUnknown(), types.ObjectUnknown(retryTypes())
 		}, "", ""},
 		"values are not known":           {repeating(types.NumberUnknown(), types.StringUnknown()), "", ""},
 		"retry that says nothing":        {repeating(types.NumberNull(), types.StringNull()), "", ""},

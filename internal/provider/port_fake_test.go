@@ -125,7 +125,7 @@ func (f *fakeCluster) Objects(context.Context, cluster.ObjectQuery) ([]map[strin
 func (f *fakeCluster) Image(context.Context, string) error { return f.imageErr }
 
 // dial hands the fake out in place of the adapters.
-func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ remembrance) (*connection, error) {
+func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ kubeconfigCache) (*connection, error) {
 	f.dialled++
 
 	made := &connection{
@@ -134,9 +134,9 @@ func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, w
 	}
 
 	if f.home != nil && f.managed {
-		made.management = &home{access: f.home}
+		made.management = &managementCluster{access: f.home}
 	} else if f.home != nil {
-		made.own = &home{access: f.home}
+		made.own = &managementCluster{access: f.home}
 	}
 
 	made.unmanaged = f.unmanaged

@@ -244,7 +244,7 @@ func (m providerModel) elsewhere(ctx context.Context, access *credentials, text 
 
 	if !m.CredentialsFrom.IsNull() && !m.CredentialsFrom.IsUnknown() {
 		diagnostics.Append(m.CredentialsFrom.As(ctx, &from, basetypes.ObjectAsOptions{})...)
-		access.From = &lender{Namespace: text(attrCredentialsFrom, from.Namespace), Name: text(attrCredentialsFrom, from.Name)}
+		access.From = &credentialsSource{Namespace: text(attrCredentialsFrom, from.Namespace), Name: text(attrCredentialsFrom, from.Name)}
 	}
 
 	return diagnostics
@@ -504,7 +504,7 @@ const apiServerPort = "6443"
 // serverBook knows where API servers of a cluster may be, for the time in which
 // the address in the kubeconfig does not answer: every control plane runs one.
 // Its zero value knows none.
-type serverBook struct {
+type serverAddresses struct {
 	mu    sync.Mutex
 	port  string
 	hosts []string
@@ -517,7 +517,7 @@ type serverBook struct {
 }
 
 // at tells the port of the kubeconfig's server.
-func (b *serverBook) at(server string) {
+func (b *serverAddresses) at(server string) {
 	parsed, err := url.Parse(server)
 	if err != nil {
 		return
@@ -538,7 +538,7 @@ func loopback(host string) bool {
 
 // expect tells the endpoints of the Talos API, which are control planes as a
 // rule. What was observed is better.
-func (b *serverBook) expect(endpoints ...string) {
+func (b *serverAddresses) expect(endpoints ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -568,7 +568,7 @@ func hostOf(endpoint string) string {
 }
 
 // notice takes the control planes from an observation.
-func (b *serverBook) notice(observed cluster.Observation) {
+func (b *serverAddresses) notice(observed cluster.Observation) {
 	var hosts []string
 
 	for _, node := range observed.ControlPlanes() {
@@ -589,7 +589,7 @@ func (b *serverBook) notice(observed cluster.Observation) {
 
 // addresses are host:port of every API server that is known, those with the port
 // of Talos first: another one in the kubeconfig is rarely that of the nodes.
-func (b *serverBook) addresses() []string {
+func (b *serverAddresses) addresses() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

@@ -121,9 +121,9 @@ func (l *leased) WriteLease(_ context.Context, lease cluster.Lease) (cluster.Lea
 // management cluster.
 func beside(held *leased, board *noticeboard) *clusters {
 	shared := testSettings()
-	shared.dial = func(ctx context.Context, shared *settings, access credentials, wanted string, remembered remembrance) (*connection, error) {
+	shared.dial = func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
 		made, err := held.dial(ctx, shared, access, wanted, remembered)
-		made.kubernetes, made.management = held, &home{access: board}
+		made.kubernetes, made.management = held, &managementCluster{access: board}
 
 		return made, err
 	}
@@ -206,8 +206,8 @@ func TestWhatCouldNotBePublishedIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				reached := &connection{own: &home{access: &fakeHome{err: cluster.ErrUnreachable}}, store: func(string) (publish.Store, error) { return unwritable{}, nil }}
-				out := &outlets{publisher: reached.publisher("id", test.of, nil)}
+				reached := &connection{own: &managementCluster{access: &fakeHome{err: cluster.ErrUnreachable}}, store: func(string) (publish.Store, error) { return unwritable{}, nil }}
+				out := &runObservers{publisher: reached.publisher("id", test.of, nil)}
 
 				for _, observer := range out.observers() {
 					observer.Observe(cluster.Event{

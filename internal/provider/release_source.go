@@ -32,24 +32,24 @@ type releaseSourceModel struct {
 }
 
 // releaseHalf is what a release_source says about one product.
-type releaseHalf struct {
+type productSource struct {
 	location types.String
 	versions types.List
 	// where and whereVersions are the attributes that hold the two.
 	where, whereVersions string
 }
 
-func (m *releaseSourceModel) half(product version.Product) releaseHalf {
+func (m *releaseSourceModel) product(product version.Product) productSource {
 	if product == version.Talos {
-		return releaseHalf{m.Talos, m.TalosVersions, attrTalos, attrTalosVersions}
+		return productSource{m.Talos, m.TalosVersions, attrTalos, attrTalosVersions}
 	}
 
-	return releaseHalf{m.Kubernetes, m.KubernetesVersions, attrKubernetes, attrKubernetesVersions}
+	return productSource{m.Kubernetes, m.KubernetesVersions, attrKubernetes, attrKubernetesVersions}
 }
 
-func (h releaseHalf) unset() bool { return h.location.IsNull() && h.versions.IsNull() }
+func (h productSource) unset() bool { return h.location.IsNull() && h.versions.IsNull() }
 
-func (h releaseHalf) unknown() bool {
+func (h productSource) unknown() bool {
 	if h.location.IsUnknown() || h.versions.IsUnknown() {
 		return true
 	}
@@ -109,11 +109,11 @@ func (d releaseDefaults) list(ctx context.Context, product version.Product, ques
 // locate makes the diagnostic point at the attribute, where it is the data
 // source's own.
 func (q releaseQuestion) locate(product version.Product, problem diag.Diagnostic) diag.Diagnostic {
-	if q.own == nil || q.own.half(product).unset() {
+	if q.own == nil || q.own.product(product).unset() {
 		return problem
 	}
 
-	half := q.own.half(product)
+	half := q.own.product(product)
 
 	attribute := half.where
 	if half.location.IsNull() {
@@ -129,8 +129,8 @@ func (d releaseDefaults) open(ctx context.Context, product version.Product, ques
 
 	options := release.Options{PreReleases: question.preReleases, UserAgent: question.userAgent, FactoryURL: d.factoryURL.ValueString()}
 
-	if question.own != nil && !question.own.half(product).unset() {
-		return d.openHalf(ctx, product, question.own.half(product), options)
+	if question.own != nil && !question.own.product(product).unset() {
+		return d.openProduct(ctx, product, question.own.product(product), options)
 	}
 
 	if d.source.IsUnknown() {
@@ -147,10 +147,10 @@ func (d releaseDefaults) open(ctx context.Context, product version.Product, ques
 		}
 	}
 
-	return d.openHalf(ctx, product, model.half(product), options)
+	return d.openProduct(ctx, product, model.product(product), options)
 }
 
-func (d releaseDefaults) openHalf(ctx context.Context, product version.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
+func (d releaseDefaults) openProduct(ctx context.Context, product version.Product, half productSource, options release.Options) (release.Source, diag.Diagnostics) {
 	if half.unknown() {
 		return nil, undecidedReleases(product, attrReleaseSource)
 	}
@@ -176,7 +176,7 @@ func (d releaseDefaults) openHalf(ctx context.Context, product version.Product, 
 	return source, nil
 }
 
-func givenReleases(ctx context.Context, product version.Product, half releaseHalf, options release.Options) (release.Source, diag.Diagnostics) {
+func givenReleases(ctx context.Context, product version.Product, half productSource, options release.Options) (release.Source, diag.Diagnostics) {
 	var (
 		texts    []types.String
 		versions []version.Version

@@ -50,7 +50,7 @@ func TestARememberedKubeconfigIsUsedWhileItLasts(t *testing.T) {
 		"without a certificate":        {withToken, down, withToken, 0},
 	} {
 		var (
-			remembered remembrance
+			remembered kubeconfigCache
 			asked      int
 		)
 
@@ -80,7 +80,7 @@ func TestAKubeconfigOfTheUserIsLeftAlone(t *testing.T) {
 	given := kubeconfigUntil(t, time.Now().Add(-time.Minute))
 	access := credentials{Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: given}
 
-	reached, err := dial(t.Context(), testSettings(), access, "", remembrance{servers: &serverBook{}})
+	reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &serverAddresses{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestAKubeconfigOfTheUserIsLeftAlone(t *testing.T) {
 	// The same one, remembered, would be asked for, in vain.
 	access.Kubeconfig = ""
 
-	reached, err = dial(t.Context(), testSettings(), access, "", remembrance{kubeconfig: []byte(given), servers: &serverBook{}})
+	reached, err = dial(t.Context(), testSettings(), access, "", kubeconfigCache{kubeconfig: []byte(given), servers: &serverAddresses{}})
 	if err != nil {
 		t.Fatal(err)
 	}

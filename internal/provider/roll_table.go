@@ -428,7 +428,7 @@ func (g *componentGroup) row(budget int) []string {
 	}
 
 	rounds := (len(g.nodes) + most - 1) / most
-	from := half{Lowest: version.Lowest(g.from...), Highest: version.Highest(g.from...)}
+	from := productStatus{Lowest: version.Lowest(g.from...), Highest: version.Highest(g.from...)}
 
 	return []string{
 		numbers, string(g.component), nodes, strconv.Itoa(most), from.String(), g.to.String(), g.image(),

@@ -100,7 +100,7 @@ func TestClusterThatIsGoneAfterTheLookIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	clusters.settings.dial = func(context.Context, *settings, credentials, string, remembrance) (*connection, error) {
+	clusters.settings.dial = func(context.Context, *settings, credentials, string, kubeconfigCache) (*connection, error) {
 		return nil, fmt.Errorf("endpoint 10.5.0.2: %w", cluster.ErrUnreachable)
 	}
 
@@ -113,7 +113,7 @@ func TestClusterThatIsGoneAfterTheLookIsNamed(t *testing.T) {
 
 func TestClusterThatIsKnownByWhoLendsItsCredentialsIsCalledByThem(t *testing.T) {
 	clusters := threeNodes("1.13.4", "1.34.2").clusters(t)
-	clusters.access.From = &lender{"tenant-a", "prod"}
+	clusters.access.From = &credentialsSource{"tenant-a", "prod"}
 
 	prior := desired("1.13.4", "")
 	prior.ID = types.StringNull()
@@ -137,8 +137,8 @@ func TestSomebodyWhoWritesTheSameIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		board := &noticeboard{annotations: map[string]any{}}
 		of := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}}
-		reached := &connection{own: &home{access: board}}
-		out := &outlets{publisher: reached.publisher("id", of, nil)}
+		reached := &connection{own: &managementCluster{access: board}}
+		out := &runObservers{publisher: reached.publisher("id", of, nil)}
 
 		for _, observer := range out.observers() {
 			observer.Observe(cluster.Event{

@@ -119,7 +119,7 @@ const (
 )
 
 // half is what an event says about one of Talos and Kubernetes.
-type half struct {
+type productRun struct {
 	name string
 	// progress is how far the half is; without a total where the event does not
 	// say.
@@ -134,12 +134,12 @@ type half struct {
 }
 
 // halves are the two of an event.
-func halves(event cluster.Event) (talos, kubernetes half) {
-	talos = half{
+func productRuns(event cluster.Event) (talos, kubernetes productRun) {
+	talos = productRun{
 		name: "Talos", progress: event.Talos, target: event.Target.Talos,
 		available: KeyAvailable, current: KeyCurrent, status: KeyStatus, message: KeyMessage, count: KeyProgress,
 	}
-	kubernetes = half{
+	kubernetes = productRun{
 		name: "Kubernetes", progress: event.Kubernetes, target: event.Target.Kubernetes,
 		available: KeyKubernetesAvailable, current: KeyKubernetesCurrent, status: KeyKubernetesStatus, message: KeyKubernetesMessage, count: KeyKubernetesProgress,
 	}
@@ -148,31 +148,31 @@ func halves(event cluster.Event) (talos, kubernetes half) {
 }
 
 // managed tells whether the run is to say anything about the half.
-func (h half) managed() bool { return !h.target.IsZero() }
+func (h productRun) managed() bool { return !h.target.IsZero() }
 
 // known tells whether the event says how far the half is.
-func (h half) known() bool { return h.progress.Total > 0 }
+func (h productRun) known() bool { return h.progress.Total > 0 }
 
 // done tells whether nothing of the half is left to do and every node is known to
 // be there.
-func (h half) done() bool {
+func (h productRun) done() bool {
 	return h.known() && h.progress.Steps == 0 && h.progress.Done == h.progress.Total
 }
 
 // settled tells whether a run has nothing to do in the half.
-func (h half) settled() bool {
+func (h productRun) settled() bool {
 	return !h.managed() || h.known() && h.progress.Steps == 0
 }
 
 // say sets status and message of the half.
-func (h half) say(changes map[string]*string, status, message string) {
+func (h productRun) say(changes map[string]*string, status, message string) {
 	changes[h.status], changes[h.message] = text(status), text(message)
 }
 
 // complete says that the half is done, as far as every node shows it, and nothing
 // where no node does, as where all are held. The lowest version seen is nearer to
 // the truth than the one that was wanted.
-func (h half) complete(changes map[string]*string) {
+func (h productRun) complete(changes map[string]*string) {
 	if !h.known() {
 		return
 	}
@@ -193,19 +193,19 @@ func (h half) complete(changes map[string]*string) {
 
 // end says that nothing goes on in a half of which something is said to, and
 // nothing else is known.
-func (h half) end(wanted map[string]*string) {
+func (h productRun) end(wanted map[string]*string) {
 	if !h.known() && moves(wanted, h) {
 		h.say(wanted, StatusIdle, h.name+" upgrade ended: what the nodes run is not known")
 	}
 }
 
 // fail says that the half did not get to its end.
-func (h half) fail(changes map[string]*string, event cluster.Event) {
+func (h productRun) fail(changes map[string]*string, event cluster.Event) {
 	h.say(changes, StatusFailed, h.name+" upgrade failed: "+reason(event))
 }
 
 // measure adds the numbers that the event knows.
-func (h half) measure(changes map[string]*string) {
+func (h productRun) measure(changes map[string]*string) {
 	if h.known() {
 		changes[h.count] = text(h.counted())
 	}
@@ -215,11 +215,11 @@ func (h half) measure(changes map[string]*string) {
 	}
 }
 
-func (h half) counted() string { return fmt.Sprintf("%d/%d", h.progress.Done, h.progress.Total) }
+func (h productRun) counted() string { return fmt.Sprintf("%d/%d", h.progress.Done, h.progress.Total) }
 
 // aside is how far the half is, as part of a message; empty where the event does
 // not say.
-func (h half) aside() string {
+func (h productRun) aside() string {
 	if !h.known() {
 		return ""
 	}
@@ -238,15 +238,15 @@ const (
 )
 
 // word is what is to be said from an event on.
-type word struct {
+type message struct {
 	// changes are annotations as they should be, nil for those that should not be.
 	changes map[string]*string
 	// rests are the halves in which nothing goes on, by their status annotation.
-	rests map[string]quiet
+	rests map[string]idleProduct
 }
 
 // course is how a run has gone so far, as far as what is said depends on it.
-type course struct {
+type runState struct {
 	// running tells that it goes on.
 	running bool
 	// begun tells that it got past everything that keeps a run from beginning.
@@ -256,7 +256,7 @@ type course struct {
 }
 
 // after is the course after an event about the halves.
-func (c course) after(event cluster.Event, talos, kubernetes half) course {
+func (c runState) after(event cluster.Event, talos, kubernetes productRun) runState {
 	switch event.Kind {
 	case cluster.EventRunStarted:
 		c.running, c.begun, c.idle = true, true, talos.settled() && kubernetes.settled()
@@ -274,14 +274,14 @@ func (c course) after(event cluster.Event, talos, kubernetes half) course {
 
 // translate says what an event changes, and how the run stands after it. An event
 // claims nothing that it does not say itself.
-func translate(event cluster.Event, so course, available available) (word, course) {
-	talos, kubernetes := halves(event)
+func translate(event cluster.Event, so runState, available available) (message, runState) {
+	talos, kubernetes := productRuns(event)
 	if !talos.managed() && !kubernetes.managed() {
-		return word{}, so
+		return message{}, so
 	}
 
 	moving, other := concerned(event, talos, kubernetes)
-	made := word{changes: map[string]*string{}, rests: map[string]quiet{}}
+	made := message{changes: map[string]*string{}, rests: map[string]idleProduct{}}
 	next := so.after(event, talos, kubernetes)
 
 	switch event.Kind {
@@ -295,7 +295,7 @@ func translate(event cluster.Event, so course, available available) (word, cours
 	case cluster.EventRollingBack:
 		if !talos.managed() {
 			// Of what is not managed nothing is said.
-			return word{}, so
+			return message{}, so
 		}
 
 		talos.say(made.changes, StatusRollingBack, rolling(event))
@@ -306,19 +306,19 @@ func translate(event cluster.Event, so course, available available) (word, cours
 		moving.fail(made.changes, event)
 		made.changes[KeyFailedNodes] = failedNodes(event)
 	default:
-		return word{}, so
+		return message{}, so
 	}
 
 	moving.measure(made.changes)
 
 	if other.managed() {
-		beside(made.changes, event, next, moving, other)
+		addOther(made.changes, event, next, moving, other)
 		other.measure(made.changes)
 	}
 
 	talos.next, kubernetes.next = available.offer(made.changes, talos, kubernetes)
 
-	for _, h := range [...]half{talos, kubernetes} {
+	for _, h := range [...]productRun{talos, kubernetes} {
 		if h.rests(event, next) {
 			made.rest(h, available.known(made.changes, h))
 		}
@@ -330,7 +330,7 @@ func translate(event cluster.Event, so course, available available) (word, cours
 // concerned are the half that an event is about and the other one. What is not
 // managed is never the first: bootstrap manifests that follow a roll of Talos are
 // a part of that.
-func concerned(event cluster.Event, talos, kubernetes half) (moving, other half) {
+func concerned(event cluster.Event, talos, kubernetes productRun) (moving, other productRun) {
 	switch {
 	case !kubernetes.managed():
 		return talos, kubernetes
@@ -348,7 +348,7 @@ func concerned(event cluster.Event, talos, kubernetes half) (moving, other half)
 
 // beside says how the half is that an event is not about. A run that ends leaves
 // nothing behind that looks as if it went on.
-func beside(changes map[string]*string, event cluster.Event, so course, moving, other half) {
+func addOther(changes map[string]*string, event cluster.Event, so runState, moving, other productRun) {
 	switch {
 	case event.Kind == cluster.EventRunDone, so.idle, other.known() && other.settled():
 		// What is applied and not shown by every node waits for those alone.
@@ -361,7 +361,7 @@ func beside(changes map[string]*string, event cluster.Event, so course, moving, 
 }
 
 // start says that the half begins to move, or that there is nothing to do in it.
-func start(changes map[string]*string, moving half, so course) {
+func start(changes map[string]*string, moving productRun, so runState) {
 	switch {
 	case !moving.known():
 		return
@@ -446,7 +446,7 @@ func listed(names []string) string {
 
 // onTheWay names a version between what ran and the target, so that nobody takes
 // the node to be at the target.
-func onTheWay(event cluster.Event, moving half) string {
+func onTheWay(event cluster.Event, moving productRun) string {
 	if event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(moving.target) {
 		return ""
 	}

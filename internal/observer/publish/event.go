@@ -57,7 +57,7 @@ type EventTargets struct {
 // the lease, and nothing after [Events.Flush].
 type Events struct {
 	// lines are the object's and the nodes' own.
-	object, nodes *eventLine
+	object, nodes *eventQueue
 
 	mutex sync.Mutex
 	// begun tells that the run has the lease.
@@ -80,11 +80,11 @@ func NewEvents(targets EventTargets) *Events {
 	events := &Events{}
 
 	if targets.Object != nil {
-		events.object = newEventLine(targets.Object, &involvedObject{of: targets.Of, access: targets.Access}, clock)
+		events.object = newEventQueue(targets.Object, &involvedObject{of: targets.Of, access: targets.Access}, clock)
 	}
 
 	if targets.Nodes != nil {
-		events.nodes = newEventLine(targets.Nodes, involvedNode{}, clock)
+		events.nodes = newEventQueue(targets.Nodes, involvedNode{}, clock)
 	}
 
 	return events
@@ -151,7 +151,7 @@ func (e *Events) tell(event cluster.Event) {
 		e.idle = false
 	}
 
-	said, ok := sayingOf(event)
+	said, ok := eventTextOf(event)
 	if !ok {
 		return
 	}
@@ -177,7 +177,7 @@ func (e *Events) Flush(ctx context.Context) {
 	e.over, e.held = true, nil
 	e.mutex.Unlock()
 
-	e.each(func(line *eventLine) {
+	e.each(func(line *eventQueue) {
 		line.drain(ctx)
 		line.end()
 	})
@@ -204,7 +204,7 @@ func (e *Events) Close(ctx context.Context) error {
 		defer cancel()
 	}
 
-	e.each(func(line *eventLine) { line.drain(ctx) })
+	e.each(func(line *eventQueue) { line.drain(ctx) })
 
 	var failures []error
 	for _, line := range e.lines() {
@@ -214,10 +214,10 @@ func (e *Events) Close(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-func (e *Events) lines() []*eventLine {
-	var lines []*eventLine
+func (e *Events) lines() []*eventQueue {
+	var lines []*eventQueue
 
-	for _, line := range []*eventLine{e.object, e.nodes} {
+	for _, line := range []*eventQueue{e.object, e.nodes} {
 		if line != nil {
 			lines = append(lines, line)
 		}
@@ -227,7 +227,7 @@ func (e *Events) lines() []*eventLine {
 }
 
 // each does the same with all lines at once.
-func (e *Events) each(do func(*eventLine)) {
+func (e *Events) each(do func(*eventQueue)) {
 	var all sync.WaitGroup
 
 	for _, line := range e.lines() {
@@ -247,14 +247,14 @@ const (
 )
 
 // eventLine writes the Events about one thing in order, in the background.
-type eventLine struct {
+type eventQueue struct {
 	writer *eventWriter
 
 	mutex sync.Mutex
 	// ctx ends when nothing more may be written; nil before there was anything.
 	ctx    context.Context
 	cancel context.CancelFunc
-	queue  []saying
+	queue  []eventText
 	// over tells that nothing more is taken, and disowned that nobody misses it.
 	over, disowned bool
 	// unsaid counts what there was no room or no time for.
@@ -265,15 +265,15 @@ type eventLine struct {
 	wake, hurry, done chan struct{}
 }
 
-func newEventLine(sink *EventSink, about involved, clock *eventClock) *eventLine {
-	return &eventLine{
+func newEventQueue(sink *EventSink, about involved, clock *eventClock) *eventQueue {
+	return &eventQueue{
 		writer: newEventWriter(sink, about, clock),
 		wake:   make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
 // add takes something to be written and returns at once.
-func (l *eventLine) add(said saying) {
+func (l *eventQueue) add(said eventText) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
@@ -299,16 +299,16 @@ func (l *eventLine) add(said saying) {
 }
 
 // makeRoom gives up the oldest of what matters least.
-func (l *eventLine) makeRoom() {
-	least := slices.MinFunc(l.queue, func(a, b saying) int { return int(a.rank) - int(b.rank) })
-	index := slices.IndexFunc(l.queue, func(said saying) bool { return said.rank == least.rank })
+func (l *eventQueue) makeRoom() {
+	least := slices.MinFunc(l.queue, func(a, b eventText) int { return int(a.rank) - int(b.rank) })
+	index := slices.IndexFunc(l.queue, func(said eventText) bool { return said.rank == least.rank })
 
 	l.queue = slices.Delete(l.queue, index, index+1)
 	l.unsaid++
 }
 
 // run writes until the context ends.
-func (l *eventLine) run(ctx context.Context) {
+func (l *eventQueue) run(ctx context.Context) {
 	defer close(l.done)
 
 	for {
@@ -329,7 +329,7 @@ func (l *eventLine) run(ctx context.Context) {
 }
 
 // next is the oldest that waits. The one before has been written.
-func (l *eventLine) next(ctx context.Context) (saying, bool) {
+func (l *eventQueue) next(ctx context.Context) (eventText, bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
@@ -339,7 +339,7 @@ func (l *eventLine) next(ctx context.Context) (saying, bool) {
 			l.quiet = nil
 		}
 
-		return saying{}, false
+		return eventText{}, false
 	}
 
 	said := l.queue[0]
@@ -349,7 +349,7 @@ func (l *eventLine) next(ctx context.Context) (saying, bool) {
 }
 
 // write tries until the Event is written, cannot be, or the context ends.
-func (l *eventLine) write(ctx context.Context, said saying) {
+func (l *eventQueue) write(ctx context.Context, said eventText) {
 	attempt := l.writer.begin(said)
 	backoff := minEventBackoff
 
@@ -377,7 +377,7 @@ func (l *eventLine) write(ctx context.Context, said saying) {
 }
 
 // drain returns when nothing waits to be written, or when the context ends.
-func (l *eventLine) drain(ctx context.Context) {
+func (l *eventQueue) drain(ctx context.Context) {
 	l.mutex.Lock()
 	quiet := l.quiet
 	l.mutex.Unlock()
@@ -395,7 +395,7 @@ func (l *eventLine) drain(ctx context.Context) {
 }
 
 // end writes nothing more from now on.
-func (l *eventLine) end() {
+func (l *eventQueue) end() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
@@ -409,7 +409,7 @@ func (l *eventLine) end() {
 }
 
 // disown is end, where what was not written is somebody else's to say.
-func (l *eventLine) disown() {
+func (l *eventQueue) disown() {
 	l.mutex.Lock()
 	l.disowned = true
 	l.mutex.Unlock()
@@ -419,7 +419,7 @@ func (l *eventLine) disown() {
 
 // close is end, and waits for the end of the background work. It says what was not
 // written, and why.
-func (l *eventLine) close() error {
+func (l *eventQueue) close() error {
 	l.end()
 
 	l.mutex.Lock()
@@ -458,7 +458,7 @@ const (
 type eventAttempt struct {
 	*eventWriter
 
-	said saying
+	said eventText
 	// event is nil before it is known what it is about; patch is how it differs from
 	// the one that is there, if it is.
 	event *corev1.Event
@@ -468,7 +468,7 @@ type eventAttempt struct {
 	faults int
 }
 
-func (w *eventWriter) begin(said saying) *eventAttempt {
+func (w *eventWriter) begin(said eventText) *eventAttempt {
 	return &eventAttempt{eventWriter: w, said: said}
 }
 
@@ -820,7 +820,7 @@ const lookupsMost = 5
 // involved finds the object that an Event is about.
 type involved interface {
 	// reference is the object. An error means that it is worth to ask again.
-	reference(ctx context.Context, said saying) (corev1.ObjectReference, error)
+	reference(ctx context.Context, said eventText) (corev1.ObjectReference, error)
 	// String names what the Events are about.
 	String() string
 	// namespace holds the Events.
@@ -836,7 +836,7 @@ func (involvedNode) namespace() string { return metav1.NamespaceDefault }
 
 // reference names the node twice, as kubelets do: "kubectl describe node" asks for
 // both.
-func (involvedNode) reference(_ context.Context, said saying) (corev1.ObjectReference, error) {
+func (involvedNode) reference(_ context.Context, said eventText) (corev1.ObjectReference, error) {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: said.node, UID: types.UID(said.node)}, nil
 }
 
@@ -861,7 +861,7 @@ func (i *involvedObject) namespace() string {
 	return i.of.Namespace
 }
 
-func (i *involvedObject) reference(ctx context.Context, _ saying) (corev1.ObjectReference, error) {
+func (i *involvedObject) reference(ctx context.Context, _ eventText) (corev1.ObjectReference, error) {
 	err := i.identify(ctx)
 
 	return corev1.ObjectReference{
@@ -916,7 +916,7 @@ const (
 )
 
 // saying is what a Kubernetes Event says.
-type saying struct {
+type eventText struct {
 	// node is the node that it is about; empty for the published object.
 	node string
 	// alone is the message where the Event is about the node itself.
@@ -928,7 +928,7 @@ type saying struct {
 }
 
 // of is the saying about a node.
-func (s saying) of(node string) saying {
+func (s eventText) of(node string) eventText {
 	s.node, s.message = node, s.alone
 
 	return s
@@ -948,14 +948,14 @@ func concernedNodes(event cluster.Event) []string {
 }
 
 // sayingOf is the event for people; not ok where there is nothing to tell.
-func sayingOf(event cluster.Event) (said saying, ok bool) {
+func eventTextOf(event cluster.Event) (said eventText, ok bool) {
 	switch event.Kind {
 	case cluster.EventRunStarted:
-		said = saying{reason: "UpgradeStarted", message: "Upgrade started: " + journey(event), rank: rankRun}
+		said = eventText{reason: "UpgradeStarted", message: "Upgrade started: " + journey(event), rank: rankRun}
 	case cluster.EventRunDone:
-		said = saying{reason: "UpgradeCompleted", message: "Upgrade completed: " + arrival(event), rank: rankRun}
+		said = eventText{reason: "UpgradeCompleted", message: "Upgrade completed: " + arrival(event), rank: rankRun}
 	case cluster.EventRunFailed:
-		said = saying{reason: "UpgradeFailed", message: "Upgrade failed: " + firstLine(event), warning: true, rank: rankRun}
+		said = eventText{reason: "UpgradeFailed", message: "Upgrade failed: " + firstLine(event), warning: true, rank: rankRun}
 	case cluster.EventNodeStarted:
 		said = started(event)
 	case cluster.EventNodeDone:
@@ -963,7 +963,7 @@ func sayingOf(event cluster.Event) (said saying, ok bool) {
 	case cluster.EventNodeStep:
 		said = stepped(event)
 	case cluster.EventRollingBack:
-		said = saying{
+		said = eventText{
 			reason: "RollingBack", message: "Rolling back node " + event.Node + onto(" to Talos ", event.To) + ": " + firstLine(event),
 			alone:   "Rolling back" + onto(" to Talos ", event.To) + ": " + firstLine(event),
 			warning: true, rank: rankRun,
@@ -974,7 +974,7 @@ func sayingOf(event cluster.Event) (said saying, ok bool) {
 	case cluster.EventWaiting:
 		said = remarked(event, reasonWaiting, rankWait)
 	default:
-		return saying{}, false
+		return eventText{}, false
 	}
 
 	said.message, said.alone = eventMessage(said.message), eventMessage(cmp.Or(said.alone, said.message))
@@ -984,24 +984,24 @@ func sayingOf(event cluster.Event) (said saying, ok bool) {
 }
 
 // eventHalf is one of Talos and Kubernetes, as an event speaks of it.
-type eventHalf struct {
+type eventProduct struct {
 	name     string
 	progress cluster.Progress
 	target   version.Version
 }
 
 // managedHalves are those about which the target says something.
-func managedHalves(event cluster.Event) []eventHalf {
-	return slices.DeleteFunc([]eventHalf{
+func managedProducts(event cluster.Event) []eventProduct {
+	return slices.DeleteFunc([]eventProduct{
 		{"Talos", event.Talos, event.Target.Talos}, {"Kubernetes", event.Kubernetes, event.Target.Kubernetes},
-	}, func(one eventHalf) bool { return one.target.IsZero() })
+	}, func(one eventProduct) bool { return one.target.IsZero() })
 }
 
 // journey is from where to where the halves move.
 func journey(event cluster.Event) string {
 	var parts []string
 
-	for _, one := range managedHalves(event) {
+	for _, one := range managedProducts(event) {
 		switch lowest := one.progress.Lowest; {
 		case one.progress.Total > 0 && one.progress.Steps == 0:
 			parts = append(parts, one.name+" "+one.target.String()+" already")
@@ -1019,7 +1019,7 @@ func journey(event cluster.Event) string {
 func arrival(event cluster.Event) string {
 	var running, parts []string
 
-	for _, one := range managedHalves(event) {
+	for _, one := range managedProducts(event) {
 		switch {
 		case one.progress.Total == 0:
 			// Where all nodes are held nothing is known of any.
@@ -1039,34 +1039,34 @@ func arrival(event cluster.Event) string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing is managed")
 }
 
-func started(event cluster.Event) saying {
+func started(event cluster.Event) eventText {
 	switch event.Component {
 	case "":
-		return saying{
+		return eventText{
 			reason: "NodeUpgradeStarted", message: "Upgrading node " + event.Node + onto(" to Talos ", event.To),
 			alone: "Upgrading the node" + onto(" to Talos ", event.To), rank: rankTurn,
 		}
 	case cluster.Manifests:
-		return saying{reason: "ManifestsStarted", message: "Syncing the bootstrap manifests", rank: rankTurn}
+		return eventText{reason: "ManifestsStarted", message: "Syncing the bootstrap manifests", rank: rankTurn}
 	default:
-		return saying{
+		return eventText{
 			reason: "ComponentUpgradeStarted", message: "Upgrading " + string(event.Component) + " on " + event.Node + onto(" to ", event.To),
 			alone: "Upgrading " + string(event.Component) + onto(" to ", event.To), rank: rankTurn,
 		}
 	}
 }
 
-func finished(event cluster.Event) saying {
+func finished(event cluster.Event) eventText {
 	switch event.Component {
 	case "":
-		return saying{
+		return eventText{
 			reason: "NodeUpgraded", message: "Node " + event.Node + " upgraded" + onto(" to Talos ", event.To),
 			alone: "Node upgraded" + onto(" to Talos ", event.To), rank: rankTurn,
 		}
 	case cluster.Manifests:
-		return saying{reason: "ManifestsSynced", message: "Bootstrap manifests synced", rank: rankTurn}
+		return eventText{reason: "ManifestsSynced", message: "Bootstrap manifests synced", rank: rankTurn}
 	default:
-		return saying{
+		return eventText{
 			reason: "ComponentUpgraded", message: string(event.Component) + " on " + event.Node + " upgraded" + onto(" to ", event.To),
 			alone: string(event.Component) + " upgraded" + onto(" to ", event.To), rank: rankTurn,
 		}
@@ -1083,7 +1083,7 @@ func onto(before string, to version.Version) string {
 }
 
 // stepped is what is being done to a node, a component or the manifests.
-func stepped(event cluster.Event) saying {
+func stepped(event cluster.Event) eventText {
 	why, what := stepWords(event.Step)
 
 	if event.Component != "" && event.Component != cluster.Manifests {
@@ -1094,7 +1094,7 @@ func stepped(event cluster.Event) saying {
 		what += ": " + event.Text
 	}
 
-	said := saying{reason: why, message: what, alone: what, rank: rankStep}
+	said := eventText{reason: why, message: what, alone: what, rank: rankStep}
 	if event.Node != "" {
 		said.message = event.Node + ": " + what
 	}
@@ -1156,8 +1156,8 @@ func componentWords(step cluster.NodeStep) (reason, what string) {
 }
 
 // remarked is what the event says in its own words. They may begin with the node.
-func remarked(event cluster.Event, why string, rank eventRank) saying {
-	said := saying{reason: why, message: firstLine(event), rank: rank}
+func remarked(event cluster.Event, why string, rank eventRank) eventText {
+	said := eventText{reason: why, message: firstLine(event), rank: rank}
 
 	if event.Node != "" {
 		said.alone = strings.TrimPrefix(said.message, event.Node+": ")

@@ -47,7 +47,7 @@ type Publisher struct {
 	// can tell.
 	wanted map[string]*string
 	// rests are the halves of which before has a say in what should stand.
-	rests map[string]quiet
+	rests map[string]idleProduct
 	// before is what the store held when the run first looked; nil until then.
 	before map[string]string
 	// standing is what the store is known to hold. A key is missing as long as
@@ -61,7 +61,7 @@ type Publisher struct {
 	// it does.
 	tight error
 	// course is that of the run.
-	course course
+	course runState
 	// beaten is when something was last published.
 	beaten time.Time
 	// looked is when it was last read what stands.
@@ -102,7 +102,7 @@ func New(store Store, options Options) *Publisher {
 		done:     make(chan struct{}),
 		wake:     make(chan struct{}, 1),
 		wanted:   map[string]*string{},
-		rests:    map[string]quiet{},
+		rests:    map[string]idleProduct{},
 		standing: map[string]*string{},
 		meddled:  map[string]int{},
 		doubtful: map[string]bool{},
@@ -137,11 +137,11 @@ func (p *Publisher) Observe(event cluster.Event) {
 	}
 
 	maps.Copy(p.wanted, said.changes)
-	maps.DeleteFunc(p.rests, func(status string, _ quiet) bool { return said.changes[status] != nil })
+	maps.DeleteFunc(p.rests, func(status string, _ idleProduct) bool { return said.changes[status] != nil })
 	maps.Copy(p.rests, said.rests)
 
 	if event.Kind == cluster.EventRunDone {
-		talos, kubernetes := halves(event)
+		talos, kubernetes := productRuns(event)
 		talos.end(p.wanted)
 		kubernetes.end(p.wanted)
 	}
@@ -159,7 +159,7 @@ func (p *Publisher) Observe(event cluster.Event) {
 // forget leaves nothing to say, and ends an attempt to say something. The lock is
 // held.
 func (p *Publisher) forget() {
-	p.wanted, p.rests, p.course.running = map[string]*string{}, map[string]quiet{}, false
+	p.wanted, p.rests, p.course.running = map[string]*string{}, map[string]idleProduct{}, false
 
 	if p.giveUp != nil {
 		p.giveUp()
@@ -269,7 +269,7 @@ func (p *Publisher) publish(ctx context.Context) error {
 	err = p.annotate(ctx)
 
 	if p.status != nil {
-		p.status.keep(ctx, p.stature)
+		p.status.keep(ctx, p.desiredStatus)
 	}
 
 	return err
@@ -589,7 +589,7 @@ func times(count int) string {
 // which newer version it speaks is no reason to announce anything: an operator that
 // says it in its own way would be contradicted for ever.
 func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
-	if talos, kubernetes := halves(event); !p.options.Announce || !talos.settled() || !kubernetes.settled() {
+	if talos, kubernetes := productRuns(event); !p.options.Announce || !talos.settled() || !kubernetes.settled() {
 		return false
 	}
 
@@ -601,7 +601,7 @@ func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
 		return false
 	}
 
-	so := course{begun: true, idle: true}
+	so := runState{begun: true, idle: true}
 	said, _ := translate(event, so, p.options.Available)
 	wanted := resolved(said.changes, said.rests, so, found)
 
@@ -617,7 +617,7 @@ func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
 
 	status, _, err := p.status.store.Status(ctx)
 
-	return err == nil && statureOf(wanted, said.rests, found).contradicts(status)
+	return err == nil && desiredStatusOf(wanted, said.rests, found).contradicts(status)
 }
 
 // news tells whether the annotation would tell something that does not stand.
@@ -822,7 +822,7 @@ func (p *Publisher) settle(ctx context.Context) (annotations, status error) {
 	}
 
 	if p.status != nil {
-		status = p.status.settle(ctx, p.stature)
+		status = p.status.settle(ctx, p.desiredStatus)
 	}
 
 	return annotations, status
@@ -868,7 +868,7 @@ type available func(talos, kubernetes version.Version) (nextTalos, nextKubernete
 // offer says which versions the halves could be upgraded to, as far as that is
 // known, and returns them. A next version of Kubernetes is what the running Talos
 // supports, which nobody can say while that is being upgraded.
-func (a available) offer(changes map[string]*string, talos, kubernetes half) (nextTalos, nextKubernetes version.Version) {
+func (a available) offer(changes map[string]*string, talos, kubernetes productRun) (nextTalos, nextKubernetes version.Version) {
 	if a == nil {
 		return nextTalos, nextKubernetes
 	}
@@ -897,7 +897,7 @@ func (a available) offer(changes map[string]*string, talos, kubernetes half) (ne
 
 // known tells whether the next version of the half is known, if only that there is
 // none.
-func (a available) known(changes map[string]*string, h half) bool {
+func (a available) known(changes map[string]*string, h productRun) bool {
 	_, said := changes[h.available]
 
 	return a != nil && said && (h.available != KeyKubernetesAvailable || !moving(changes[KeyStatus]))
@@ -921,7 +921,7 @@ func named(v version.Version) *string {
 }
 
 // moves tells whether the half is said to be on its way.
-func moves(changes map[string]*string, h half) bool { return moving(changes[h.status]) }
+func moves(changes map[string]*string, h productRun) bool { return moving(changes[h.status]) }
 
 func moving(status *string) bool {
 	return status != nil && (*status == StatusInProgress || *status == StatusRollingBack)
@@ -929,13 +929,13 @@ func moving(status *string) bool {
 
 // quiet is a half in which nothing goes on: what is said of it depends on what the
 // object said of it before the run.
-type quiet struct {
-	half half
+type idleProduct struct {
+	half productRun
 }
 
 // rests tells whether nothing goes on in the half as far as the event and the
 // course of the run say.
-func (h half) rests(event cluster.Event, so course) bool {
+func (h productRun) rests(event cluster.Event, so runState) bool {
 	if !h.known() || h.progress.Lowest.IsZero() {
 		return false
 	}
@@ -954,8 +954,8 @@ func (h half) rests(event cluster.Event, so course) bool {
 
 // rest says that nothing goes on in the half; known tells whether its next version
 // is.
-func (w word) rest(h half, known bool) {
-	w.rests[h.status] = quiet{half: h}
+func (w message) rest(h productRun, known bool) {
+	w.rests[h.status] = idleProduct{half: h}
 
 	h.say(w.changes, StatusIdle, h.standing(known))
 
@@ -967,7 +967,7 @@ func (w word) rest(h half, known bool) {
 }
 
 // standing is what there is to say of a half in which nothing goes on.
-func (h half) standing(known bool) string {
+func (h productRun) standing(known bool) string {
 	running := h.progress.Lowest
 
 	switch {
@@ -984,7 +984,7 @@ func (h half) standing(known bool) string {
 // before. An upgrade to the very version stays completed, and one that an earlier
 // run has begun is completed now, unless it failed before it moved anything. A
 // failure stands until somebody deals with that half.
-func (q quiet) resolve(wanted map[string]*string, before map[string]string) {
+func (q idleProduct) resolve(wanted map[string]*string, before map[string]string) {
 	h, status := q.half, before[q.half.status]
 	same := sameVersion(before[h.current], h.progress.Lowest)
 
@@ -1007,7 +1007,7 @@ func sameVersion(text string, v version.Version) bool {
 }
 
 // resolved is what is to stand on an object that said that before the run.
-func resolved(wanted map[string]*string, rests map[string]quiet, so course, before map[string]string) map[string]*string {
+func resolved(wanted map[string]*string, rests map[string]idleProduct, so runState, before map[string]string) map[string]*string {
 	made := maps.Clone(wanted)
 
 	if !so.begun && occupied(before) {
@@ -1030,7 +1030,7 @@ func resolved(wanted map[string]*string, rests map[string]quiet, so course, befo
 // kept are the annotations of the halves that stay as they were before the run with
 // one of the statuses: nothing is said of them. Of a half of which nothing is known
 // that is of interest only where it failed.
-func kept(wanted map[string]*string, rests map[string]quiet, before map[string]string, statuses ...string) map[string]*string {
+func kept(wanted map[string]*string, rests map[string]idleProduct, before map[string]string, statuses ...string) map[string]*string {
 	found := map[string]*string{}
 
 	for _, keys := range [...][3]string{{KeyStatus, KeyMessage, KeyProgress}, {KeyKubernetesStatus, KeyKubernetesMessage, KeyKubernetesProgress}} {

@@ -22,7 +22,7 @@ const (
 )
 
 // stature is what the status of the object should say.
-type stature struct {
+type desiredStatus struct {
 	// phase is empty where nothing is to be said of it.
 	phase string
 	// gentle tells that only a phase of ours, or none, is replaced: nothing was done
@@ -48,23 +48,23 @@ type condition struct {
 }
 
 // stature is what the status should say now, and whether the run goes on.
-func (p *Publisher) stature() (wanted stature, running bool) {
+func (p *Publisher) desiredStatus() (wanted desiredStatus, running bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
 	effective := p.effective()
 	if len(effective) == 0 {
-		return stature{}, false
+		return desiredStatus{}, false
 	}
 
-	return statureOf(effective, p.rests, p.before), p.course.running
+	return desiredStatusOf(effective, p.rests, p.before), p.course.running
 }
 
 // statureOf says the same as the annotations, of which those of before stand where
 // nothing is to be said of a half.
-func statureOf(annotations map[string]*string, rests map[string]quiet, before map[string]string) stature {
+func desiredStatusOf(annotations map[string]*string, rests map[string]idleProduct, before map[string]string) desiredStatus {
 	old := kept(annotations, rests, before, StatusCompleted, StatusFailed)
-	made := stature{
+	made := desiredStatus{
 		talos:      conditionOf(ConditionTalos, annotations[KeyStatus], annotations[KeyMessage], annotations[KeyProgress]),
 		kubernetes: conditionOf(ConditionKubernetes, annotations[KeyKubernetesStatus], annotations[KeyKubernetesMessage], annotations[KeyKubernetesProgress]),
 	}
@@ -134,7 +134,7 @@ func conditionOf(kind string, status, message, progress *string) condition {
 }
 
 // changes are the fields of the status that are to be written where it is as given.
-func (s stature) changes(status map[string]any, now time.Time) map[string]any {
+func (s desiredStatus) changes(status map[string]any, now time.Time) map[string]any {
 	fields := map[string]any{}
 
 	standing, _ := status[fieldPhase].(string)
@@ -158,7 +158,7 @@ func (s stature) changes(status map[string]any, now time.Time) map[string]any {
 
 // contradicts tells whether the status says what is not so. What it says in other
 // words, or does not say, is no contradiction.
-func (s stature) contradicts(status map[string]any) bool {
+func (s desiredStatus) contradicts(status map[string]any) bool {
 	standing, _ := status[fieldPhase].(string)
 	if s.phase != "" && standing != "" && s.phase != standing && ourPhase(standing) {
 		return true
@@ -286,7 +286,7 @@ type statusKeeper struct {
 	// apart tells that fields are written one at a time.
 	apart bool
 	// standing is what the status is known to say, at the time it was seen.
-	standing stature
+	standing desiredStatus
 	seen     time.Time
 	// retry is when the next attempt is due after one that failed.
 	retry   time.Time
@@ -299,7 +299,7 @@ func newStatusKeeper(store StatusStore) *statusKeeper {
 
 // keep makes one attempt to have the status say what it should, if it is not known
 // to say so. With every heartbeat it looks whether it still does.
-func (k *statusKeeper) keep(ctx context.Context, desired func() (wanted stature, running bool)) {
+func (k *statusKeeper) keep(ctx context.Context, desired func() (wanted desiredStatus, running bool)) {
 	wanted, running := desired()
 
 	k.mutex.Lock()
@@ -326,13 +326,13 @@ func (k *statusKeeper) keep(ctx context.Context, desired func() (wanted stature,
 		return
 	}
 
-	k.standing = stature{}
+	k.standing = desiredStatus{}
 	k.backoff = longer(k.backoff)
 	k.retry = time.Now().Add(k.backoff)
 }
 
 // settle makes one attempt to have the status say what it should, and to see it.
-func (k *statusKeeper) settle(ctx context.Context, desired func() (wanted stature, running bool)) error {
+func (k *statusKeeper) settle(ctx context.Context, desired func() (wanted desiredStatus, running bool)) error {
 	k.mutex.Lock()
 	none := k.none
 	k.retry, k.backoff = time.Time{}, 0
@@ -359,14 +359,14 @@ func (k *statusKeeper) until() time.Duration {
 }
 
 // write reads the status and writes what is different in it, until nothing is.
-func (k *statusKeeper) write(ctx context.Context, desired func() (wanted stature, running bool)) error {
+func (k *statusKeeper) write(ctx context.Context, desired func() (wanted desiredStatus, running bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
 
 	for range statusAttempts {
 		// Another run may have taken over.
 		wanted, _ := desired()
-		if wanted == (stature{}) {
+		if wanted == (desiredStatus{}) {
 			return nil
 		}
 
@@ -410,7 +410,7 @@ func (k *statusKeeper) giveUp() {
 	k.none = true
 }
 
-func (k *statusKeeper) see(wanted stature) {
+func (k *statusKeeper) see(wanted desiredStatus) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 
@@ -418,7 +418,7 @@ func (k *statusKeeper) see(wanted stature) {
 }
 
 // fields are those to write next.
-func (k *statusKeeper) fields(wanted stature, status map[string]any) map[string]any {
+func (k *statusKeeper) fields(wanted desiredStatus, status map[string]any) map[string]any {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 

@@ -12,7 +12,7 @@ import (
 func TestWhatIsPublishedIsPrintable(t *testing.T) {
 	const hostile, shown = "kubelet\x1b]0;owned\a says \u202eno", `kubelet\x1b]0;owned\a says \u202eno`
 
-	said, ok := sayingOf(cluster.Event{Kind: cluster.EventWarning, Node: "worker-0", Text: hostile})
+	said, ok := eventTextOf(cluster.Event{Kind: cluster.EventWarning, Node: "worker-0", Text: hostile})
 	if !ok || said.message != shown+" (worker-0)" {
 		t.Errorf("the Event says %q", said.message)
 	}
