@@ -99,7 +99,7 @@ type ComponentPod struct {
 	Outdated bool
 }
 
-// KubernetesPolicy is how the Kubernetes half reaches its target.
+// KubernetesPolicy is how the Kubernetes reaches its target.
 type KubernetesPolicy struct {
 	// Images are repositories without tag that replace those which the machine
 	// configurations name.

@@ -84,16 +84,16 @@ const (
 	StepRollout NodeStep = "rollout"
 )
 
-// Progress is how far one half of a run is.
+// Progress is how far one product of a run is.
 type Progress struct {
-	// Managed tells that the target says something about this half.
+	// Managed tells that the target says something about this product.
 	Managed bool
-	// Done and Total count nodes at the target of this half, and all managed
+	// Done and Total count nodes at the target of this product, and all managed
 	// nodes.
 	Done, Total int
-	// Steps counts what is left to do in this half.
+	// Steps counts what is left to do in this product.
 	Steps int
-	// Waits says why this half waits for the other one, a sentence in the words
+	// Waits says why this product waits for the other one, a sentence in the words
 	// of the annotation protocol; empty where it does not.
 	Waits string
 	// Lowest is the lowest version that may be claimed; zero where it cannot be
@@ -111,7 +111,7 @@ type Event struct {
 	// what is about Talos or about the whole run.
 	Component Component
 	Step      NodeStep
-	// Talos and Kubernetes are the two halves as they were last seen; zero in
+	// Talos and Kubernetes are the two products as they were last seen; zero in
 	// events of steps.
 	Talos, Kubernetes Progress
 	Target            Target

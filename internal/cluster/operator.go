@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// OperatorStatus is how far an operator is with one half, in the words of the
+// OperatorStatus is how far an operator is with one product, in the words of the
 // annotation protocol.
 type OperatorStatus string
 
@@ -28,14 +28,14 @@ const (
 	// OperatorFailed: it says that it has failed. It may speak of an earlier time,
 	// and it may try again for as long as it is asked.
 	OperatorFailed OperatorStatus = "failed"
-	// OperatorBlocked: it waits for the other half.
+	// OperatorBlocked: it waits for the other product.
 	OperatorBlocked OperatorStatus = "blocked"
 )
 
 // Busy tells whether the operator is changing the cluster.
 func (s OperatorStatus) Busy() bool { return s == OperatorWorking || s == OperatorRollingBack }
 
-// OperatorHalf is what the object of an operator says of one half.
+// OperatorProduct is what the object of an operator says of one product.
 type OperatorProduct struct {
 	// Target is what the operator is asked for, without "v"; empty where it is
 	// asked for nothing. Where it is no version it is as somebody wrote it.
@@ -76,7 +76,7 @@ type OperatorReport struct {
 	FailedNodes []string
 }
 
-// Of is what the report says of a half.
+// Of is what the report says of a product.
 func (r OperatorReport) Of(product version.Product) OperatorProduct {
 	if product == version.Kubernetes {
 		return r.Kubernetes
@@ -104,7 +104,7 @@ type Operator interface {
 	Settle(ctx context.Context, talos, kubernetes version.Version) error
 	// Release ends the hold of the run and no other one; none is no error.
 	Release(ctx context.Context, run string) error
-	// Ask asks the operator to bring a half to the version.
+	// Ask asks the operator to bring a product to the version.
 	Ask(ctx context.Context, product version.Product, to version.Version) error
 	// Withdraw takes back what the operator was asked for, if it is still the
 	// version. ErrUnsupported means that it cannot be taken back, as where the

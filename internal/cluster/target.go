@@ -10,9 +10,9 @@ import (
 
 // Target is what a cluster should run.
 type Target struct {
-	// Talos is zero when that half is not managed.
+	// Talos is zero when that product is not managed.
 	Talos version.Version
-	// Kubernetes is zero when that half is not managed.
+	// Kubernetes is zero when that product is not managed.
 	Kubernetes version.Version
 	// InstallerImage, without tag, replaces each node's own repository.
 	InstallerImage string
@@ -109,7 +109,7 @@ type Policy struct {
 	Intermediate []version.Version
 	// AllowUnknown accepts versions that are newer than the support matrix.
 	AllowUnknown bool
-	// Kubernetes is how the Kubernetes half gets there.
+	// Kubernetes is how the Kubernetes gets there.
 	Kubernetes KubernetesPolicy
 	// SkipChecks names the checks whose findings are only warnings; it is of no
 	// effect on those that are firm.

@@ -12,9 +12,9 @@ import (
 
 const (
 	// printableLine is how long a line may be that a person reads, in characters,
-	// and printableMost a whole text, in lines.
+	// and maxPrintable a whole text, in lines.
 	printableLine = 2000
-	printableMost = 2000
+	maxPrintable  = 2000
 )
 
 // Escaped is a text as it may be shown or stored, whoever wrote it: what a terminal
@@ -40,10 +40,10 @@ func Escaped(text string) string {
 // Printable is a text that is [Escaped], and cut where it is too long to be read.
 func Printable(text string) string {
 	lines := strings.Split(text, "\n")
-	hidden := len(lines) - printableMost
+	hidden := len(lines) - maxPrintable
 
 	if hidden > 0 {
-		lines = lines[:printableMost]
+		lines = lines[:maxPrintable]
 	}
 
 	for index, line := range lines {

@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// namesMost is how many names a finding lists.
+// maxNames is how many names a finding lists.
 const namesMost = 10
 
 // group are pods of drained nodes that are worth one warning.

@@ -16,7 +16,7 @@ import (
 // to pods that could not be evicted in time.
 const attributeDrain = "drain"
 
-// Foresee names what draining the nodes, one after the other in that order,
+// Forecast names what draining the nodes, one after the other in that order,
 // would run into. All are the nodes of the cluster. What blocks evictions is
 // [cluster.Observed], and passing where it is a matter of pods that are not Ready
 // yet. It is advice where the policy deletes what could not be evicted in time, and
@@ -56,7 +56,7 @@ func Forecast(workloads cluster.Workloads, drained []string, all []cluster.KubeN
 	return append(findings, f.advice()...)
 }
 
-// foresight is what is known of the cluster, and what was found out so far.
+// forecast is what is known of the cluster, and what was found out so far.
 type forecast struct {
 	policy cluster.DrainPolicy
 	// nodes are those of the cluster; index finds them by name.
@@ -116,7 +116,7 @@ func newForecast(workloads cluster.Workloads, drained []string, all []cluster.Ku
 
 	for i := range all {
 		// A cordon of ours is taken away before the next node is drained, also from a
-		// node that an earlier run left in the middle of its turn, which comes first.
+		// node that an earlier run left in the middle of its step, which comes first.
 		ours := all[i].Unschedulable && all[i].CordonedBy != ""
 		takes := all[i].Ready && !all[i].Unschedulable || ours && (all[i].Ready || slices.Contains(drained, all[i].Name))
 		f.index[all[i].Name] = i
@@ -145,14 +145,14 @@ func newForecast(workloads cluster.Workloads, drained []string, all []cluster.Ku
 	}
 
 	for i := range f.pods {
-		f.schedule(i)
+		f.record(i)
 	}
 
 	return f
 }
 
-// settle takes note of where a pod runs and what it takes there.
-func (f *forecast) schedule(index int) {
+// record takes note of where a pod runs and what it takes there.
+func (f *forecast) record(index int) {
 	pod := &f.pods[index]
 
 	for _, budget := range f.covers[pod.UID] {

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// componentPatience bounds the upgrade of one component on one node. Its image
+	// componentTimeout bounds the upgrade of one component on one node. Its image
 	// is there already; talosctl gives a static pod 5 minutes and a kubelet 3.
-	componentPatience = 10 * time.Minute
-	// renderPatience is how long a node may take to make use of what its machine
+	componentTimeout = 10 * time.Minute
+	// renderTimeout is how long a node may take to make use of what its machine
 	// configuration says. It is a matter of seconds; when it takes longer,
 	// somebody else has changed the configuration back.
-	renderPatience = time.Minute
+	renderTimeout = time.Minute
 	// pollComponents is the longest pause between two looks at a component that
 	// restarts, which takes seconds: there are many of them, one after the other.
 	pollComponents = 500 * time.Millisecond
@@ -83,12 +83,12 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 // upgradeWhenAllowed waits for the gates and moves the component, which has all of its time
 // then. A gate that closes in between is waited for anew.
 func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
-	for range closuresMost {
+	for range maxClosures {
 		if err := c.awaitGates(ctx); err != nil {
 			return err
 		}
 
-		bounded, cancel := c.run.engine.clock.WithTimeout(ctx, componentPatience)
+		bounded, cancel := c.run.engine.clock.WithTimeout(ctx, componentTimeout)
 		err := c.upgrade(bounded)
 
 		cancel()
@@ -193,12 +193,12 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 }
 
 func outOfTime(last error) error {
-	return fmt.Errorf("the machine configuration could not be changed within %s: %w", componentPatience, last)
+	return fmt.Errorf("the machine configuration could not be changed within %s: %w", componentTimeout, last)
 }
 
 // awaitArrival waits until the node means to run the image.
 func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
-	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, renderPatience)
+	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, renderTimeout)
 	defer cancel()
 
 	answered := false

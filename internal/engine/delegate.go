@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// answerPatience is how long an operator may take to show that it has noticed
+	// answerTimeout is how long an operator may take to show that it has noticed
 	// what it is asked for.
-	answerPatience = 5 * time.Minute
-	// claimPatience is how long what an operator says and what the cluster shows
+	answerTimeout = 5 * time.Minute
+	// claimTimeout is how long what an operator says and what the cluster shows
 	// may differ once it says that it is done.
-	claimPatience = 2 * time.Minute
-	// askPatience bounds the asking itself, and the taking back.
-	askPatience = 2 * time.Minute
+	claimTimeout = 2 * time.Minute
+	// askTimeout bounds the asking itself, and the taking back.
+	askTimeout = 2 * time.Minute
 	// lookEvery is how often all nodes are looked at while the operator says nothing
 	// new: its word is cheap to read, and they are not.
 	lookEvery = 30 * time.Second
-	// noticePatience is how long an operator that has failed is given to notice that
+	// noticeTimeout is how long an operator that has failed is given to notice that
 	// it is asked for nothing: some forget the failure then, and only then begin anew.
-	noticePatience = 30 * time.Second
+	noticeTimeout = 30 * time.Second
 	// pollOperator is the longest pause between two looks at what the operator says:
 	// one that starts over by itself says only for seconds that it failed.
 	pollOperator = 2 * time.Second
-	// legsMost bounds the legs of one run. Each makes the way shorter; more than
+	// maxStages bounds the legs of one run. Each makes the way shorter; more than
 	// there are releases is a cluster that somebody else moves as well.
-	legsMost = 30
+	maxStages = 30
 )
 
 // Delegate has the operator bring the cluster to the target, one leg of the way
@@ -178,7 +178,7 @@ func (d *delegation) runStages(ctx context.Context) error {
 	schedule := newRollout(d.run, d.snapshot)
 	d.run.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
 
-	for range legsMost {
+	for range maxStages {
 		made := d.plan()
 
 		if d.underway != nil {
@@ -220,7 +220,7 @@ func (d *delegation) runStages(ctx context.Context) error {
 func (d *delegation) exhausted() *Failure {
 	return &Failure{
 		Summary: "Unable to bring the cluster to the target through its operator",
-		Seen:    fmt.Sprintf("%s was asked for %d legs of the way in this run, and the cluster is not there.", d.run.engine.operator, legsMost),
+		Seen:    fmt.Sprintf("%s was asked for %d legs of the way in this run, and the cluster is not there.", d.run.engine.operator, maxStages),
 		State:   d.state(),
 		Remedy:  "Find out who else changes its versions, then run terraform apply again.", Err: ErrOperator,
 	}
@@ -308,7 +308,7 @@ func productOf(step plan.Step) version.Product {
 	return version.Kubernetes
 }
 
-// halves are both, in the order in which people read them.
+// products are both, in the order in which people read them.
 var products = [...]version.Product{version.Talos, version.Kubernetes}
 
 // findDelegateProblems are the findings of all checks; those that block are reasons not to
@@ -400,7 +400,7 @@ func (e *Engine) underway(ctx context.Context, observed cluster.Observation, mad
 	return plan.Step{}, false
 }
 
-// passes tells whether the way to the target leads through a version of a half.
+// passes tells whether the way to the target leads through a version of a product.
 func passes(way []plan.Hop, target cluster.Target, product version.Product, through string) bool {
 	if product == version.Talos && target.Talos.String() == through || product == version.Kubernetes && target.Kubernetes.String() == through {
 		return true
@@ -432,7 +432,7 @@ func permanent(findings []cluster.Finding) []cluster.Finding {
 // request asks the operator, in the words of its own protocol: what failed before is
 // asked for anew by taking it back first.
 func (l *operatorStage) request(ctx context.Context) error {
-	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askPatience)
+	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
 	// idle is since when the operator is asked for nothing.
@@ -463,7 +463,7 @@ func (l *operatorStage) request(ctx context.Context) error {
 			idle = l.delegation.run.engine.clock.Now()
 
 			return false, "the failure before to be taken back", l.withdrawFailed(ctx)
-		case said.Target == "" && said.Status == cluster.OperatorFailed && l.delegation.run.engine.clock.Now().Sub(idle) < noticePatience:
+		case said.Target == "" && said.Status == cluster.OperatorFailed && l.delegation.run.engine.clock.Now().Sub(idle) < noticeTimeout:
 			return false, "it to notice that it is asked for nothing, so that it forgets its failure", nil
 		case !l.requested(said) && (report.Talos.Status.Busy() || report.Kubernetes.Status.Busy()):
 			return false, fmt.Sprintf("it is at work on something else (%s%s)", said.Status, quoted(said.Message)), nil
@@ -721,11 +721,11 @@ func (l *operatorStage) hopeless() error {
 	switch {
 	case l.seenChanged && said.Status == cluster.OperatorFailed:
 		return fmt.Errorf("%w says that it failed%s", ErrOperator, quoted(said.Message))
-	case !l.acknowledged && now.Sub(l.askedAt) >= answerPatience:
-		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it look after this object?", ErrOperator, answerPatience, l.waitingFor())
-	case said.Status == cluster.OperatorBlocked && now.Sub(l.changed) >= answerPatience:
+	case !l.acknowledged && now.Sub(l.askedAt) >= answerTimeout:
+		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it look after this object?", ErrOperator, answerTimeout, l.waitingFor())
+	case said.Status == cluster.OperatorBlocked && now.Sub(l.changed) >= answerTimeout:
 		return fmt.Errorf("%w says that it is blocked%s", ErrOperator, quoted(said.Message))
-	case !l.doneSince.IsZero() && now.Sub(l.doneSince) >= claimPatience && now.Sub(l.changed) >= claimPatience:
+	case !l.doneSince.IsZero() && now.Sub(l.doneSince) >= claimTimeout && now.Sub(l.changed) >= claimTimeout:
 		return fmt.Errorf("%w says that it is done%s, and the cluster is not: %s", ErrOperator, quoted(said.Message), l.problem)
 	case now.Sub(l.changed) >= l.delegation.run.request.Policy.NodeTimeout:
 		return fmt.Errorf("%w made no progress within node_timeout (%s); it last said %s", ErrOperator, l.delegation.run.request.Policy.NodeTimeout, l.waitingFor())
@@ -778,7 +778,7 @@ func (l *operatorStage) remaining(observed cluster.Observation) string {
 // withdrawRequest takes back what the operator was asked for, as long as it is ours to
 // do so.
 func (l *operatorStage) withdrawRequest(ctx context.Context) error {
-	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askPatience)
+	bounded, cancel := l.delegation.run.engine.clock.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
 	return l.delegation.run.engine.waitClosely(bounded, "", goalOf(l.step)+" to be taken back", minPoll, func(ctx context.Context) (bool, string, error) {
@@ -867,7 +867,7 @@ func (l *operatorStage) remedy(err error) string {
 	}
 }
 
-// forgotten is what the operator is asked for in a half although every node runs
+// forgotten is what the operator is asked for in a product although every node runs
 // it, and it is not at work: it, or a run that died, forgot to take it back.
 func forgotten(observed cluster.Observation, report cluster.OperatorReport, product version.Product) (version.Version, bool) {
 	said := report.Of(product)
@@ -904,7 +904,7 @@ func (e *Engine) operatorNeedsCleanup(ctx context.Context, observed cluster.Obse
 
 // cleanUp takes back what nobody needs any more, once the cluster is at the target.
 func (d *delegation) cleanUp(ctx context.Context) {
-	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, askPatience)
+	bounded, cancel := d.run.engine.clock.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
 	err := d.run.engine.waitClosely(bounded, "", fmt.Sprintf("%s to be tidied up", d.run.engine.operator), pollOperator, func(ctx context.Context) (bool, string, error) {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// snapshotPatience bounds one snapshot: etcd's database has at most some GiB,
+	// snapshotTimeout bounds one snapshot: etcd's database has at most some GiB,
 	// and a stream in which nothing comes ends long before.
-	snapshotPatience = time.Hour
+	snapshotTimeout = time.Hour
 	// snapshotAttempts is how often one is tried in all: a stream that breaks may
 	// be begun again, from another member.
 	snapshotAttempts = 3
@@ -158,7 +158,7 @@ func (s *rollout) closeBackup(ctx context.Context) {
 }
 
 func (s *rollout) snapshotFrom(ctx context.Context, source cluster.Node) (cluster.EtcdSnapshot, error) {
-	bounded, cancel := s.run.engine.clock.WithTimeout(ctx, snapshotPatience)
+	bounded, cancel := s.run.engine.clock.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 
 	now := s.run.engine.clock.Now()

@@ -531,8 +531,8 @@ const (
 	serviceKubelet  = "kubelet"
 )
 
-// wordsMost is how many lines of a log are worth the room in a message.
-const wordsMost = 12
+// maxExcerptLines is how many lines of a log are worth the room in a message.
+const maxExcerptLines = 12
 
 // Excerpt is what something said last.
 type Excerpt struct {
@@ -549,7 +549,7 @@ func (e Excerpt) String() string {
 // tailLog are the last lines of the log of a service on a node; none where it
 // cannot be read, which is no reason to say less about the rest.
 func (e *Engine) tailLog(ctx context.Context, address, service string) []string {
-	lines, _ := e.talos.Logs(ctx, address, service, wordsMost)
+	lines, _ := e.talos.Logs(ctx, address, service, maxExcerptLines)
 
 	return lines
 }

@@ -17,12 +17,12 @@ import (
 // gateAsk bounds one question to one gate.
 const gateAsk = 30 * time.Second
 
-// closuresMost is how often a gate may close between the wait for it and the moment
+// maxClosures is how often a gate may close between the wait for it and the moment
 // in which it counts.
-const closuresMost = 20
+const maxClosures = 20
 
 // errFlickers is a gate that did so.
-var errFlickers = fmt.Errorf("%w: a gate was open whenever it was waited for, and closed whenever it counted, %d times", ErrGate, closuresMost)
+var errFlickers = fmt.Errorf("%w: a gate was open whenever it was waited for, and closed whenever it counted, %d times", ErrGate, maxClosures)
 
 // errGateClosed ends the upgrade of a node that has not been touched, because a gate
 // closed since it was waited for.

@@ -672,10 +672,10 @@ func filterByCheck(check string, findings []cluster.Finding) []cluster.Finding {
 	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
 }
 
-// raftLagMost is how many raft entries a member may be behind the newest one
+// maxRaftLag is how many raft entries a member may be behind the newest one
 // and still count as caught up. etcd itself promotes a learner at 90 % of the
 // leader's index; a healthy member is a handful of entries behind.
-const raftLagMost = 1000
+const maxRaftLag = 1000
 
 // What a person can do about etcd.
 const (
@@ -871,7 +871,7 @@ func guardLag(s guardInput) []cluster.Finding {
 			continue
 		}
 
-		if status := node.Etcd.Status; status.Applied+raftLagMost < newest && !s.ill(node) {
+		if status := node.Etcd.Status; status.Applied+maxRaftLag < newest && !s.ill(node) {
 			findings = append(findings, newFinding(cluster.CheckEtcdRaftLag, node.Name,
 				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
 		}

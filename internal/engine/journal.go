@@ -12,9 +12,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// recordPatience bounds how long the journal may be unwritable before the run
+// recordTimeout bounds how long the journal may be unwritable before the run
 // gives up: without a record nothing may be installed.
-const recordPatience = 2 * time.Minute
+const recordTimeout = 2 * time.Minute
 
 // journal is the journal of a run as last read or written, with its resource
 // version. All upgrades write the same object.
@@ -129,7 +129,7 @@ func (r *run) claimedByUs(ctx context.Context, read cluster.Journal) (ok bool, s
 // is applied to what is there now, so that a lost reply or a foreign write
 // costs nothing. What another run of ours has written since is none of these.
 func (r *run) changeJournal(ctx context.Context, node string, change func(cluster.Journal) cluster.Journal) error {
-	bounded, cancel := r.engine.clock.WithTimeout(ctx, recordPatience)
+	bounded, cancel := r.engine.clock.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 
 	err := r.engine.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {

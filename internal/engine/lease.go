@@ -18,8 +18,8 @@ const (
 	leaseDuration = 30 * time.Second
 	leaseRenewal  = 10 * time.Second
 	leaseWatch    = 2 * time.Second
-	// acquirePatience bounds how long the lease is fought for.
-	acquirePatience = 2 * time.Minute
+	// acquireTimeout bounds how long the lease is fought for.
+	acquireTimeout = 2 * time.Minute
 	// leaseFresh is how recent the last renewal must be for a mutating call.
 	leaseFresh = 20 * time.Second
 )
@@ -73,7 +73,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 		switch {
 		case err == nil:
 			return e.keep(ctx, written, now), nil
-		case cluster.Heals(err) && e.clock.Now().Sub(begun) < acquirePatience:
+		case cluster.Heals(err) && e.clock.Now().Sub(begun) < acquireTimeout:
 			// Read it again: either somebody else has it now, or we do, or the
 			// API server was just away.
 			if err := e.clock.Sleep(ctx, minPoll); err != nil {
@@ -91,7 +91,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 // readLease waits a little for an API server that is just away, and tells
 // whether it had to.
 func (e *Engine) readLease(ctx context.Context) (lease cluster.Lease, away bool, err error) {
-	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
+	bounded, cancel := e.clock.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
 
 	err = e.wait(bounded, "", "the lease kube-system/talosupgrade to be readable", func(ctx context.Context) (bool, string, error) {
@@ -125,7 +125,7 @@ const freeRemedy = "To end it sooner, interrupt its terraform apply where that r
 
 // lastHolder is who took the lease last, as far as the journal knows.
 func (e *Engine) lastHolder(ctx context.Context) (holder string, err error) {
-	bounded, cancel := e.clock.WithTimeout(ctx, acquirePatience)
+	bounded, cancel := e.clock.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
 
 	err = e.wait(bounded, "", "the journal kube-system/talosupgrade-journal to be readable", func(ctx context.Context) (bool, string, error) {

@@ -14,13 +14,13 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// applyPatience bounds how long the manifests may take to be applied, API
+// applyTimeout bounds how long the manifests may take to be applied, API
 // servers that come and go included.
-const applyPatience = 10 * time.Minute
+const applyTimeout = 10 * time.Minute
 
-// incompletePatience is how long to wait for manifests that a control plane has
+// incompleteTimeout is how long to wait for manifests that a control plane has
 // to download, which it does anew after each boot.
-const incompletePatience = 2 * time.Minute
+const incompleteTimeout = 2 * time.Minute
 
 // manifestsDue has the journal remember that the manifests have to be synced, before a
 // step is begun that they have to follow: a run that dies after the last node
@@ -97,7 +97,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 		return errNoConnection
 	}
 
-	bounded, cancel := r.engine.clock.WithTimeout(ctx, applyPatience)
+	bounded, cancel := r.engine.clock.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 
 	var missing error
@@ -127,7 +127,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 			Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepApply, Text: "as " + renderer.Name + " renders them",
 		})
 
-		options.Incomplete = !options.Prune && r.engine.clock.Now().Sub(begun) >= incompletePatience
+		options.Incomplete = !options.Prune && r.engine.clock.Now().Sub(begun) >= incompleteTimeout
 
 		changes, err := r.engine.manifests.Apply(ctx, renderer.Address, options)
 		if errors.Is(err, cluster.ErrIncomplete) {
@@ -264,10 +264,10 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 	return failed
 }
 
-// rolloutsMost is how often something may be seen to have moved before that no
+// maxRolloutLooks is how often something may be seen to have moved before that no
 // longer gives a rollout new time: a thousand nodes with two pods each, and not
 // pods that flap for ever.
-const rolloutsMost = 2000
+const maxRolloutLooks = 2000
 
 // awaitDaemonSets waits until what was applied runs everywhere, if that is asked for.
 // Pods of a DaemonSet are replaced one after the other, so the time begins anew
@@ -282,7 +282,7 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 
 	seen, standing, last := map[string]bool{}, false, ""
 
-	for again := rolloutsMost; ; again-- {
+	for again := maxRolloutLooks; ; again-- {
 		bounded, cancel := r.engine.clock.WithTimeout(ctx, timeout)
 		moved := false
 

@@ -138,7 +138,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 // upgradeWhenAllowed waits for the gates and moves the node, which has all of its time then.
 // A gate that closes before the node was touched is waited for anew.
 func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
-	for range closuresMost {
+	for range maxClosures {
 		if err := u.awaitGates(ctx); err != nil {
 			return err
 		}
@@ -1350,9 +1350,9 @@ func unready(machine cluster.Machine, pod cluster.ComponentPod) string {
 	}
 }
 
-// installImagePatience bounds the change of a machine configuration after an
+// installImageTimeout bounds the change of a machine configuration after an
 // upgrade that is done. It is worth some patience and no failure.
-const installImagePatience = 2 * time.Minute
+const installImageTimeout = 2 * time.Minute
 
 // syncInstallImage has the machine configuration name the image that the node was
 // upgraded with, so that it is not installed with an older one some day. The
@@ -1367,7 +1367,7 @@ func (u *nodeUpgrade) syncInstallImage() error {
 
 	u.emitStep(cluster.StepInstallImage, u.entry.Image)
 
-	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, installImagePatience)
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, installImageTimeout)
 	defer cancel()
 
 	err := u.run.engine.wait(bounded, u.step.Node, "the installer image of "+u.step.Node+" to be configured", func(ctx context.Context) (bool, string, error) {

@@ -93,8 +93,8 @@ func (e *Engine) judgeHold(report cluster.OperatorReport) []cluster.Finding {
 		fmt.Sprintf("the operator of %s was told to leave it alone (%q), so that it would do nothing", e.operator, report.Hold), report.Unhold)}
 }
 
-// judgeHalf is what shows that the operator, or somebody who relies on it, is
-// upgrading the half. An operator that is held is not: a status that says so was
+// judgeProduct is what shows that the operator, or somebody who relies on it, is
+// upgrading the product. An operator that is held is not: a status that says so was
 // left by a run of ours, or from before.
 func (e *Engine) judgeProduct(report cluster.OperatorReport, product version.Product) []cluster.Finding {
 	said := report.Of(product)
@@ -343,16 +343,16 @@ type operatorWatch struct {
 	unhold string
 }
 
-// silentPatience is how long an object that could not be read is left alone: every
+// silentTimeout is how long an object that could not be read is left alone: every
 // upgrade would wait for it anew otherwise.
-const silentPatience = 30 * time.Second
+const silentTimeout = 30 * time.Second
 
 // recentlyUnreadable tells whether the object could not be read a moment ago.
 func (b *operatorWatch) recentlyUnreadable(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	return !b.silent.IsZero() && now.Sub(b.silent) < silentPatience
+	return !b.silent.IsZero() && now.Sub(b.silent) < silentTimeout
 }
 
 // fail takes note of a look that failed.

@@ -22,9 +22,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// preflightPatience bounds all checks of a preflight together; the caller's
+// preflightTimeout bounds all checks of a preflight together; the caller's
 // context may end them earlier.
-const preflightPatience = 90 * time.Second
+const preflightTimeout = 90 * time.Second
 
 // Depth is how closely a preflight looks.
 type Depth int
@@ -103,7 +103,7 @@ func (p *preflight) examine(ctx context.Context, probes []probe) Examination {
 
 // ask asks all probes at once.
 func (p *preflight) ask(ctx context.Context, probes []probe) []cluster.Finding {
-	bounded, cancel := p.engine.clock.WithTimeout(ctx, preflightPatience)
+	bounded, cancel := p.engine.clock.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 
 	var group sync.WaitGroup
@@ -739,7 +739,7 @@ func (e *Engine) outline(observed cluster.Observation, made plan.Plan, findings 
 		})
 	}
 
-	// It claims nothing of how far the halves are: there is no lease yet under which
+	// It claims nothing of how far the products are: there is no lease yet under which
 	// anybody could say so.
 	e.emit(cluster.Event{Kind: cluster.EventPlanned, Target: request.Target, Outline: &outline})
 }

@@ -244,8 +244,8 @@ func (r *run) pullComponent(ctx context.Context, node, address string, component
 	})
 }
 
-// backoffMost bounds the pause between two attempts, however many there were.
-const backoffMost = 5 * time.Minute
+// maxBackoff bounds the pause between two attempts, however many there were.
+const maxBackoff = 5 * time.Minute
 
 // backoff is the pause before an attempt, which is counted from 1: there is none
 // before the first.
@@ -256,26 +256,26 @@ func backoff(repeat cluster.Repeat, attempt int) time.Duration {
 
 	pause := repeat.Backoff
 	for range attempt - 2 {
-		if pause >= backoffMost {
+		if pause >= maxBackoff {
 			break
 		}
 
 		pause *= 2
 	}
 
-	return max(repeat.Backoff, min(pause, backoffMost))
+	return max(repeat.Backoff, min(pause, maxBackoff))
 }
 
-// pullPatience is how long a pull that may heal is tried again whatever the policy
+// pullTimeout is how long a pull that may heal is tried again whatever the policy
 // says: from Talos 1.14 on a node tries once, and a registry that has had enough
 // for a moment must not end a run.
-const pullPatience = 5 * time.Minute
+const pullTimeout = 5 * time.Minute
 
 // pullPause is the least pause before an attempt that the policy did not ask for.
 const pullPause = 10 * time.Second
 
 // repeated tries a pull again that failed in a way which may heal: for as long as
-// [pullPatience], then as often as the policy allows, and within the time that one
+// [pullTimeout], then as often as the policy allows, and within the time that one
 // image may take.
 func (r *run) repeated(ctx context.Context, node, image string, do func(context.Context) error) error {
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, cluster.PullTimeout)
@@ -293,7 +293,7 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 		pause := backoff(repeat, attempt+1)
 
 		if attempt >= repeat.Attempts {
-			left := pullPatience - r.engine.clock.Now().Sub(begun)
+			left := pullTimeout - r.engine.clock.Now().Sub(begun)
 			if left <= 0 {
 				return err
 			}

@@ -146,11 +146,11 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 		s.running = append(s.running, step)
 		s.moved = true
 
-		turning, end := s.run.startContext(ctx, step)
+		stepCtx, end := s.run.startContext(ctx, step)
 
 		go func() {
-			ready, err := s.runStep(turning, step)
-			if cause := context.Cause(turning); errors.Is(cause, errStopped) {
+			ready, err := s.runStep(stepCtx, step)
+			if cause := context.Cause(stepCtx); errors.Is(cause, errStopped) {
 				err = cause
 			}
 
@@ -230,14 +230,14 @@ func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	return s.failure
 }
 
-// turnsMost is one upgrade to finish what an earlier run began, one for the
+// maxUpgrades is one upgrade to finish what an earlier run began, one for the
 // version, and one more in case the node was away when its step was planned.
-const turnsMost = 3
+const maxUpgrades = 3
 
 // checkStart refuses another node when the time for the run is used up, or when
 // this node had its upgrade already.
 func (s *rollout) checkStart(step plan.Step) error {
-	if s.completed[keyOf(step)] >= turnsMost {
+	if s.completed[keyOf(step)] >= maxUpgrades {
 		return neverArrives(step)
 	}
 
@@ -275,14 +275,14 @@ func nameOf(step plan.Step) string {
 func neverArrives(step plan.Step) *Failure {
 	failure := &Failure{
 		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node, Component: step.Component,
-		Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", turnsMost, step.From),
+		Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", maxUpgrades, step.From),
 		State:  "Somebody or something else changes this node.",
 		Remedy: "Find out who does, then run terraform apply again.",
 	}
 
 	if step.Component != "" {
 		failure.Summary = fmt.Sprintf("Unable to bring %s to Kubernetes %s", nameOf(step), step.To)
-		failure.Seen = fmt.Sprintf("It had %d turns in this run, and is not there.", turnsMost)
+		failure.Seen = fmt.Sprintf("It had %d turns in this run, and is not there.", maxUpgrades)
 		failure.State = "Somebody or something else changes it."
 	}
 
@@ -479,8 +479,8 @@ func newStarter() *starter {
 
 // startContext makes the context of an upgrade, which ends when the upgrade has to stand
 // down. An upgrade that finishes what was begun never has to.
-func (r *run) startContext(ctx context.Context, step plan.Step) (turning context.Context, end context.CancelFunc) {
-	turning, cancel := context.WithCancelCause(ctx)
+func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context.Context, end context.CancelFunc) {
+	stepCtx, cancel := context.WithCancelCause(ctx)
 	entry, found := r.journal.entry(step.Key)
 
 	r.engine.presence.move(step.Node, true)
@@ -492,7 +492,7 @@ func (r *run) startContext(ctx context.Context, step plan.Step) (turning context
 		r.starter.untouched[step.Node] = cancel
 	}
 
-	return turning, func() {
+	return stepCtx, func() {
 		r.starter.mu.Lock()
 		defer r.starter.mu.Unlock()
 

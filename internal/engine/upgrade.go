@@ -274,7 +274,7 @@ func (e *Engine) findProblems(ctx context.Context, observed cluster.Observation,
 	return found
 }
 
-// progress adds to an event how far the two halves are.
+// progress adds to an event how far the two products are.
 func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
 	event.Talos, event.Kubernetes = made.Talos, made.Kubernetes
 	event.Target = r.request.Target

@@ -40,7 +40,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 	kubelet.Component = cluster.Kubelet
 
 	unsure := errors.New("this node has its turn, and its guard does not hold")
-	legs := &delegation{run: newRun(), stages: legsMost}
+	legs := &delegation{run: newRun(), stages: maxStages}
 	begun := &operatorStage{delegation: &delegation{run: newRun()}, step: step, product: version.Talos}
 
 	left := cluster.Observation{

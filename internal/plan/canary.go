@@ -11,8 +11,8 @@ import (
 )
 
 // checkCanaries refuses to move the other nodes behind a canary that had its
-// turn, or needs none, and is not in service: it is there to stop them. One
-// whose turn is to come, or to be finished, goes before them.
+// step, or needs none, and is not in service: it is there to stop them. One
+// whose step is to come, or to be finished, goes before them.
 func (p *planner) checkCanaries() {
 	first, found := p.firstBehindCanaries()
 	if len(p.policy.Canary) == 0 || !found {
@@ -57,7 +57,7 @@ func (p *planner) checkCanaries() {
 }
 
 // firstBehindCanaries is the first hop of Talos in which a node that is no
-// canary begins its turn; what an earlier run began is finished in any case.
+// canary begins its step; what an earlier run began is finished in any case.
 func (p *planner) firstBehindCanaries() (hop int, found bool) {
 	index := slices.IndexFunc(p.made.Steps, Step.behindCanaries)
 	if index < 0 {
@@ -67,7 +67,7 @@ func (p *planner) firstBehindCanaries() (hop int, found bool) {
 	return p.made.Steps[index].Hop, true
 }
 
-// behindCanaries tells whether the turn is one that canaries are to protect.
+// behindCanaries tells whether the step is one that canaries are to protect.
 func (s Step) behindCanaries() bool { return !s.Canary && !s.Finish && s.Component == "" }
 
 // Faltering says why a canary keeps another node's step from being taken: it is not

@@ -105,7 +105,7 @@ func (p *planner) checkCluster() {
 			continue
 		}
 
-		// One in the middle of its turn may have rebooted just now.
+		// One in the middle of its step may have rebooted just now.
 		if node.Machine.BootID == node.Kube.BootID || node.open {
 			return
 		}
@@ -134,7 +134,7 @@ func (p *planner) checkIdentity() {
 		finding := cluster.Finding{Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name}
 
 		// What a run of ours left on a silent node is found by its name.
-		if id == "" && node.turns() && (node.Machine != nil || !node.open) {
+		if id == "" && node.hasNodeStep() && (node.Machine != nil || !node.open) {
 			finding.Unknown = true
 			finding.Found = "neither Talos nor Kubernetes tells its machine ID, by which the journal would know it"
 			finding.Remedy = fmt.Sprintf("Bring its kubelet up, so that the Node object tells it (kubectl get node %s -o jsonpath='{.status.nodeInfo.machineID}').", node.Name)
@@ -158,14 +158,14 @@ func (p *planner) checkIdentity() {
 	}
 }
 
-// twin is a node before this one that has the same machine ID, where one of both is
+// duplicateOf is a node before this one that has the same machine ID, where one of both is
 // to be moved; empty where there is none.
 func (p *planner) duplicateOf(index int) string {
 	node := &p.nodes[index]
 
 	for i := range p.nodes[:index] {
 		other := &p.nodes[i]
-		if id := node.MachineID(); id != "" && other.MachineID() == id && (node.turns() || other.turns()) {
+		if id := node.MachineID(); id != "" && other.MachineID() == id && (node.hasNodeStep() || other.hasNodeStep()) {
 			return other.Name
 		}
 	}
@@ -173,10 +173,10 @@ func (p *planner) duplicateOf(index int) string {
 	return ""
 }
 
-// stray is an unfinished upgrade of what may be a node to be moved, under a
+// misfiledEntry is an unfinished upgrade of what may be a node to be moved, under a
 // machine ID that it does not have.
 func (p *planner) misfiledEntry(node *plannedNode) (key string, entry cluster.Entry, found bool) {
-	if !node.turns() || p.snapshot.Journal == nil {
+	if !node.hasNodeStep() || p.snapshot.Journal == nil {
 		return "", cluster.Entry{}, false
 	}
 
@@ -396,7 +396,7 @@ func leaving(stage cluster.Stage) bool {
 	}
 }
 
-// checkPressure looks at what the kubelets of the nodes with a turn complain
+// checkPressure looks at what the kubelets of the nodes with a step complain
 // about. On a full disk there is no room for an image; the rest is for people to
 // weigh. What an earlier run began is finished in any case.
 func (p *planner) checkPressure() {

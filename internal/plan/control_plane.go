@@ -13,7 +13,7 @@ import (
 )
 
 // checkControlPlanes wants every control plane whole before the first node is
-// disturbed, whichever that is, but for what the first turns may cure.
+// disturbed, whichever that is, but for what the first steps may cure.
 func (p *planner) checkControlPlanes() {
 	if p.snapshot.KubernetesError != nil {
 		p.adviseUnreported()
@@ -43,7 +43,7 @@ func (p *planner) checkControlPlanes() {
 	}
 }
 
-// adviseUntold says what nobody can tell without the Kubernetes API, whose silence
+// adviseUnreported says what nobody can tell without the Kubernetes API, whose silence
 // is an error of its own.
 func (p *planner) adviseUnreported() {
 	for _, untold := range []struct{ check, what string }{
@@ -131,17 +131,17 @@ func troubled(what, trouble string) string {
 	return what
 }
 
-// curable is what the first turns of a roll may cure by themselves, or wait for.
+// heals is what the first steps of a roll may cure by themselves, or wait for.
 type heals struct {
 	// node is the one that goes first.
 	node string
 	// components tells that the first leg moves components, and steps are those of
-	// it; otherwise the turn of the node cures all of it.
+	// it; otherwise the step of the node cures all of it.
 	components bool
 	steps      []Step
-	// last is the component that had the turn before the first one. A run that was
+	// last is the component that had the step before the first one. A run that was
 	// cut short may have left it in the middle of that, with nothing left to do
-	// but to wait, which the guards of the first turn do.
+	// but to wait, which the guards of the first step do.
 	last component
 	// manifests tells that a sync comes first: it disturbs nobody, and may be what
 	// the nodes wait for.
@@ -155,7 +155,7 @@ type component struct {
 }
 
 // curable says it of the roll that was made. A later leg is too late for a cure:
-// every turn before it would find the trouble, and stop.
+// every step before it would find the trouble, and stop.
 func (p *planner) curable() heals {
 	steps := p.made.Steps
 	first := &steps[0]
@@ -176,7 +176,7 @@ func (p *planner) curable() heals {
 	return c
 }
 
-// before is the component that has its turn before another one, whether it needs
+// preceding is the component that has its step before another one, whether it needs
 // one or not; none where that is the first of all.
 func (p *planner) preceding(next component) component {
 	var last component
@@ -199,15 +199,15 @@ func (p *planner) preceding(next component) component {
 	return component{}
 }
 
-// moves tells whether the component has a turn in the first leg. What an earlier
-// turn left broken there is gone on with: it crashes with the image that its turn
+// moves tells whether the component has a step in the first leg. What an earlier
+// step left broken there is gone on with: it crashes with the image that its step
 // waits for, or replaces.
 func (c heals) moves(one component) bool {
 	return slices.ContainsFunc(c.steps, func(s Step) bool { return s.Node == one.node && s.Component == one.of })
 }
 
-// readies tells whether the node may become Ready by the first turn, or is waited
-// for. The turn of a component does it where the kubelet itself moves, or the API
+// readies tells whether the node may become Ready by the first step, or is waited
+// for. The step of a component does it where the kubelet itself moves, or the API
 // server that it talks to.
 func (c heals) readies(node string) bool {
 	kubelet := component{node, cluster.Kubelet}
@@ -222,7 +222,7 @@ func (c heals) readies(node string) bool {
 	}
 }
 
-// restores tells whether a static pod may become Ready by the first turns, or is
+// restores tells whether a static pod may become Ready by the first steps, or is
 // waited for. Where a kubelet restarts, the pods of its node are not Ready either.
 func (c heals) restores(one component) bool {
 	if !c.components {

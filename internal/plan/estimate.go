@@ -53,7 +53,7 @@ func componentEstimate(component cluster.Component, talos version.Version) time.
 	}
 }
 
-// Estimate is roughly how long the whole plan takes from now on: turns beside
+// Estimate is roughly how long the whole plan takes from now on: steps beside
 // each other count once, and each is followed by the time to settle.
 func (p Plan) Estimate() time.Duration {
 	var (
@@ -87,7 +87,7 @@ func (s *Step) parallel() bool {
 	return s.Role == cluster.Worker && !s.Finish && (s.Component == "" || s.Component == cluster.Kubelet)
 }
 
-// slots are turns that run beside each other.
+// slots are steps that run beside each other.
 type slots struct {
 	taken   int
 	first   *Step
@@ -107,7 +107,7 @@ func (s *slots) fill(step *Step) {
 	s.longest = max(s.longest, step.Estimate)
 }
 
-// empty is how long the turns take, with the time to settle after them.
+// empty is how long the steps take, with the time to settle after them.
 func (s *slots) empty(settle time.Duration) time.Duration {
 	if s.taken == 0 {
 		return 0
@@ -124,7 +124,7 @@ func (s *slots) empty(settle time.Duration) time.Duration {
 	return took
 }
 
-// measure says how far the two halves are, before anything is scheduled.
+// measure says how far the two products are, before anything is scheduled.
 func (p *planner) measure() {
 	talos := cluster.Progress{Managed: !p.target.Talos.IsZero()}
 	kubernetes := cluster.Progress{Managed: !p.target.Kubernetes.IsZero()}
@@ -156,7 +156,7 @@ func (p *planner) measure() {
 	p.made.Talos, p.made.Kubernetes = talos, kubernetes
 }
 
-// countSteps says how much is left of the two halves.
+// countSteps says how much is left of the two products.
 func (p *planner) countSteps() {
 	for i := range p.made.Steps {
 		if p.made.Steps[i].Component == "" {
@@ -169,7 +169,7 @@ func (p *planner) countSteps() {
 	p.made.Kubernetes.Waits = p.waitReason()
 }
 
-// waits says why Kubernetes has to wait for Talos; empty where it does not. Only
+// waitReason says why Kubernetes has to wait for Talos; empty where it does not. Only
 // what waits for the end of Talos does: a hop of Kubernetes that the matrix wants
 // first goes on at once.
 func (p *planner) waitReason() string {
@@ -203,7 +203,7 @@ func (c *certainty) lowest() version.Version {
 }
 
 // certainTalos is the version that may be claimed for the node; zero where none
-// may. A node that is away in its turn counts with what it ran before.
+// may. A node that is away in its step counts with what it ran before.
 func (p *planner) certainTalos(node *plannedNode) version.Version {
 	if node.Machine == nil && !p.movable(node) {
 		return version.Version{}

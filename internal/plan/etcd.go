@@ -21,7 +21,7 @@ func (p *planner) checkEtcd() {
 	for i := range p.nodes {
 		if node := &p.nodes[i]; node.Role == cluster.ControlPlane {
 			controlPlanes = append(controlPlanes, node)
-			moving = moving || node.turns()
+			moving = moving || node.hasNodeStep()
 		}
 	}
 
@@ -91,7 +91,7 @@ func (p *planner) adviseUnasked(controlPlanes []*plannedNode) {
 // node itself asks for the quorum and refuses, so that what the policy skips does
 // not help; that is not two-members, which is skipped.
 func (p *planner) checkTwoMembers() {
-	legacy := p.legacyControlPlanes()
+	legacy := p.legacyControlPlaneSteps()
 
 	finding := cluster.Finding{
 		Check: cluster.CheckTwoMembers, Severity: cluster.Observed,
@@ -118,9 +118,9 @@ func (p *planner) checkTwoMembers() {
 	}
 }
 
-// legacyControlPlanes are the first turns of the control planes that take the
+// legacyControlPlaneSteps are the first steps of the control planes that take the
 // legacy call.
-func (p *planner) legacyControlPlanes() []Step {
+func (p *planner) legacyControlPlaneSteps() []Step {
 	var legacy []Step
 
 	for i := range p.made.Steps {
@@ -179,9 +179,9 @@ func (p *planner) checkSilence(node *plannedNode) {
 }
 
 const (
-	// raftLagMost is how many raft entries a member may be behind the newest one
+	// maxRaftLag is how many raft entries a member may be behind the newest one
 	// and still count as caught up. The guards of each node use the same number.
-	raftLagMost = 1000
+	maxRaftLag = 1000
 	// etcdQuota is the largest size of a database where nothing configures one:
 	// etcd's own default, 2 GiB.
 	etcdQuota = 2 << 30
@@ -303,10 +303,10 @@ func (p *planner) checkLag(asked, controlPlanes []*plannedNode) {
 	}
 
 	for _, node := range asked {
-		if status := node.Etcd.Status; status.Applied+raftLagMost < newest {
+		if status := node.Etcd.Status; status.Applied+maxRaftLag < newest {
 			p.add(cluster.Finding{
 				Check: cluster.CheckEtcdRaftLag, Severity: cluster.Observed, Node: node.Name,
-				Found: fmt.Sprintf("this member of etcd applied entry %d of %d, and %d is as far as it may be behind", status.Applied, newest, raftLagMost),
+				Found: fmt.Sprintf("this member of etcd applied entry %d of %d, and %d is as far as it may be behind", status.Applied, newest, maxRaftLag),
 				Remedy: fmt.Sprintf("Wait until it has caught up (talosctl -n %s etcd status), or find out what holds it back (talosctl -n %s logs etcd).",
 					node.Address, node.Address),
 			})

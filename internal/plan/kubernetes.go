@@ -19,7 +19,7 @@ func componentOrder() [5]cluster.Component {
 	return [...]cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy, cluster.Kubelet}
 }
 
-// scheduleComponents gives each component that the hop concerns its turn: one
+// scheduleComponents gives each component that the hop concerns its step: one
 // kind on all nodes, then the next. Another image of the same version is a matter
 // of the last hop of Kubernetes.
 func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
@@ -75,7 +75,7 @@ func (p *planner) componentStep(node *plannedNode, t *componentState, index int,
 	return step
 }
 
-// lags tells whether a component has a turn in the hop to a version. One whose
+// lags tells whether a component has a step in the hop to a version. One whose
 // release line the hop only crosses is spared it.
 func (p *planner) lags(running, to version.Version) bool {
 	if to.Equal(p.target.Kubernetes) {
@@ -107,7 +107,7 @@ func (p *planner) componentNodes() []*plannedNode {
 	return ordered
 }
 
-// part is a component on a node that the machine configuration of the node
+// componentState is a component on a node that the machine configuration of the node
 // decides about: it is as far as the lower of what runs and what is named.
 type componentState struct {
 	component cluster.Component
@@ -129,7 +129,7 @@ func (t *componentState) differs() bool {
 	return !t.running.IsZero() && !t.named.IsZero() && !t.running.Equal(t.named)
 }
 
-// untold tells that nobody can say what the component is at. The kube-proxy of a
+// unreported tells that nobody can say what the component is at. The kube-proxy of a
 // node that names nothing readable is no matter of the node.
 func (s *plannedNode) unreported(t *componentState) bool {
 	return t.lowest().IsZero() && (s.read() || t.component != cluster.Proxy)
@@ -138,7 +138,7 @@ func (s *plannedNode) unreported(t *componentState) bool {
 // read tells whether the machine configuration of the node could be read.
 func (s *plannedNode) read() bool { return s.Machine != nil && s.Machine.Config != nil }
 
-// reaches moves the component, as a turn does. Without a reference it is not
+// reaches moves the component, as a step does. Without a reference it is not
 // known what is named then.
 func (t *componentState) reaches(to version.Version, reference string) {
 	t.running, t.named = to, to
@@ -148,7 +148,7 @@ func (t *componentState) reaches(to version.Version, reference string) {
 	}
 }
 
-// partsOf are the components of the node, in the order in which they move. What
+// componentStates are the components of the node, in the order in which they move. What
 // the machine configuration switches off is none, whatever still runs of it.
 func (p *planner) componentStates(s *plannedNode) []componentState {
 	var config cluster.MachineConfig
@@ -200,7 +200,7 @@ func namedVersion(reference string) version.Version {
 	return named
 }
 
-// wants tells whether the configuration demands another repository for the
+// demandsImage tells whether the configuration demands another repository for the
 // component than the machine configuration names.
 func (p *planner) demandsImage(node *plannedNode, t *componentState) bool {
 	wanted := p.policy.Kubernetes.Images[t.component]
@@ -233,7 +233,7 @@ func (p *planner) checkComponentImage(node *plannedNode, t *componentState, refu
 		finding.Remedy = fmt.Sprintf("Correct %s of this node (talosctl -n %s edit machineconfig), or set the repository here.", field, node.Address)
 	}
 
-	// A component has a turn in each hop, and an override is of all nodes.
+	// A component has a step in each hop, and an override is of all nodes.
 	said := func(f cluster.Finding) bool { return f.Node == finding.Node && slices.Equal(f.Within, finding.Within) }
 	if !slices.ContainsFunc(p.made.Findings, said) {
 		p.add(finding)
@@ -264,7 +264,7 @@ func (p *planner) thatIsNotHeld() string {
 	return ""
 }
 
-// checkUntold refuses to move Kubernetes past components of which nobody can say
+// checkUnreported refuses to move Kubernetes past components of which nobody can say
 // how old they are.
 func (p *planner) checkUnreported() {
 	if p.target.Kubernetes.IsZero() {

@@ -120,7 +120,7 @@ func podFrom(pod, named version.Version) version.Version {
 func (p *planner) podsLag(to version.Version) bool { return len(p.lagging(to)) > 0 }
 
 // takesPods tells whether a pod can be replaced on the node: it is Ready, or is
-// once its turn of Talos is over.
+// once its step of Talos is over.
 func (p *planner) takesPods(node *plannedNode) bool {
 	rebooted := func(s Step) bool { return s.Component == "" && s.Node == node.Name }
 

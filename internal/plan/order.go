@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// schedule gives every node its turns, hop by hop.
+// schedule gives every node its steps, hop by hop.
 func (p *planner) schedule() {
 	last := map[version.Product]int{}
 
@@ -46,7 +46,7 @@ func (p *planner) schedule() {
 	}
 }
 
-// scheduleTalos gives each node that the hop concerns its turn.
+// scheduleTalos gives each node that the hop concerns its step.
 func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	for _, node := range p.order(index) {
 		switch {
@@ -63,7 +63,7 @@ func (p *planner) scheduleTalos(index int, hop Hop, last bool) {
 	}
 }
 
-// concerns tells whether the node has a turn in the hop. A node whose release
+// concerns tells whether the node has a step in the hop. A node whose release
 // line the hop only crosses is spared the reboot.
 func (p *planner) concerns(node *plannedNode, hop Hop, last bool) bool {
 	if last {
@@ -144,7 +144,7 @@ func (p *planner) unfinishedStep(node *plannedNode) Step {
 	return step
 }
 
-// order is the order in which the nodes have their turns in a hop of Talos. What
+// order is the order in which the nodes have their steps in a hop of Talos. What
 // an earlier run left unfinished comes first, because nothing else may be
 // disturbed before it is whole: of that, what does not answer comes last, so
 // that it keeps nothing else from being finished, and what is in service still
@@ -184,11 +184,11 @@ func (p *planner) order(hop int) []*plannedNode {
 // service, and that it answers.
 func (s *plannedNode) stranded() bool { return s.unfinished() && s.Machine != nil && !s.Available() }
 
-// unavailable tells whether the node will be so when its turn in this hop
-// comes: whoever had a turn is back in service, except under a cordon that is
+// unavailable tells whether the node will be so when its step in this hop
+// comes: whoever had a step is back in service, except under a cordon that is
 // not ours or where Kubernetes does not know it.
 func (s *plannedNode) unavailable() bool {
-	if s.turns() {
+	if s.hasNodeStep() {
 		return s.Kube == nil || s.cordonedElsewhere()
 	}
 
@@ -208,10 +208,10 @@ func falseLast(a, b bool) int {
 
 // checkBudget refuses a roll that would stand still because the budget of
 // unavailable workers is spent by some that are not brought back in time: not
-// by the roll at all, or only after others had their turn. It tells whether it did.
+// by the roll at all, or only after others had their step. It tells whether it did.
 func (p *planner) checkBudget() (refused bool) {
 	workers := make(map[string]*plannedNode, len(p.nodes))
-	// passed are the workers that had their turn.
+	// passed are the workers that had their step.
 	passed := make(map[string]bool, len(p.nodes))
 
 	for i := range p.nodes {
@@ -271,8 +271,8 @@ func (p *planner) stage(first int) []Step {
 	return steps
 }
 
-// spent are the workers that are unavailable and stay so, under a cordon that is
-// not ours or because they have had no turn, and what brings them back.
+// unavailableForGood are the workers that are unavailable and stay so, under a cordon that is
+// not ours or because they have had no step, and what brings them back.
 func (p *planner) unavailableForGood(passed map[string]bool) (spent []string, remedy string) {
 	// Each kind of them has a way back of its own.
 	var cordoned, ours, unready bool
@@ -382,7 +382,7 @@ func (p *planner) checkRoom() {
 }
 
 // Startable are the steps, in order, that may begin now, beside the busy ones:
-// those whose turn has begun and has not ended. The snapshot is the one the
+// those whose step has begun and has not ended. The snapshot is the one the
 // plan was made from; a busy node may still have steps in it, or none any more.
 //
 // What an earlier run left unfinished begins alone and before all else. Control
@@ -390,7 +390,7 @@ func (p *planner) checkRoom() {
 // time with nothing beside them. Workers move beside workers of the same hop, and
 // their kubelets beside kubelets, canaries before the others, for as long as the
 // budget of their kind allows: one that is unavailable anyway costs nothing.
-// Behind a canary that had its turn and is not in service nothing begins.
+// Behind a canary that had its step and is not in service nothing begins.
 func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	if len(p.Steps) == 0 {
 		return nil
@@ -467,28 +467,28 @@ func (p Plan) fill(free *slotPlan, busy []Step) []Step {
 	return started
 }
 
-// kin tells whether the steps move the same thing to the same version.
+// sameMove tells whether the steps move the same thing to the same version.
 func (s *Step) sameMove(other Step) bool {
 	return s.To.Equal(other.To) && s.Component == other.Component
 }
 
 // slotPlan counts the workers that are unavailable, and will be.
 type slotPlan struct {
-	// busy are the nodes whose turn has begun.
+	// busy are the nodes whose step has begun.
 	busy map[string]bool
 	// available are the workers that are so now and not busy.
 	available map[string]bool
-	// turns counts the turns going on, away the unavailable workers.
-	turns, away int
-	most        int
+	// underway counts the steps going on, away the unavailable workers.
+	underway, away int
+	most           int
 }
 
-// newSlotPlan counts for turns of nodes or, where the nodes are not emptied
+// newSlotPlan counts for steps of nodes or, where the nodes are not emptied
 // before, for those of kubelets: a cordon is no matter of theirs.
 func newSlotPlan(observed cluster.Observation, budget int, busy []Step, kubelets bool) *slotPlan {
 	s := &slotPlan{
 		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(observed.Nodes)),
-		turns: len(busy), most: max(budget, 1),
+		underway: len(busy), most: max(budget, 1),
 	}
 
 	for _, step := range busy {
@@ -513,7 +513,7 @@ func newSlotPlan(observed cluster.Observation, budget int, busy []Step, kubelets
 
 // take takes a slot for the worker, if one is left.
 func (s *slotPlan) take(name string) bool {
-	if s.turns >= s.most {
+	if s.underway >= s.most {
 		return false
 	}
 
@@ -526,7 +526,7 @@ func (s *slotPlan) take(name string) bool {
 	}
 
 	s.busy[name] = true
-	s.turns++
+	s.underway++
 
 	return true
 }

@@ -14,7 +14,7 @@ import (
 // Reasons why there is no way from one state to another. Beside them an error
 // of [Path] may wrap the errors of package compat.
 var (
-	// ErrDowngrade: one half would have to go down.
+	// ErrDowngrade: one product would have to go down.
 	ErrDowngrade = errors.New("downgrades are not done")
 	// ErrNoRelease: a release line on the way has no known release.
 	ErrNoRelease = errors.New("no release is known")
@@ -25,7 +25,7 @@ var (
 	ErrNoWay = errors.New("no supported way")
 )
 
-// PathError says why there is no way, and which half of the target is at
+// PathError says why there is no way, and which product of the target is at
 // fault. It unwraps to one of the reasons above or to an error of package
 // compat.
 type PathError struct {
@@ -42,13 +42,13 @@ func (e *PathError) Error() string { return e.Reason }
 func (e *PathError) Unwrap() error { return e.Err }
 
 // Path is the way of a whole cluster from one state to another: the states
-// between its hops, beginning with from and ending with to, in which a half
-// that to leaves open stays as it is. Every hop moves one half into its next
+// between its hops, beginning with from and ending with to, in which a product
+// that to leaves open stays as it is. Every hop moves one product into its next
 // release line, or to a newer patch, so that no way has fewer hops. Every state
 // but the first is supported, and with that every pair of versions that occurs
 // while a hop is going on: a hop mixes no pairs but those of its two ends.
 //
-// Talos moves first where both halves may, so that the way from any state on it
+// Talos moves first where both products may, so that the way from any state on it
 // is the rest of it. Errors are of type [*PathError].
 func Path(from, to State, walk Walk) ([]State, error) {
 	talos, err := walk.stops(version.Talos, from.Talos, to.Talos)
@@ -161,8 +161,8 @@ func (w Walk) tolerates(err error) bool {
 	return err == nil || (w.AllowUnknown && errors.Is(err, compat.ErrNewer))
 }
 
-// legs are the versions of one half on its way, from the first to the last,
-// one for each release line. Without a last version the half stays.
+// stops are the versions of one product on its way, from the first to the last,
+// one for each release line. Without a last version the product stays.
 func (w Walk) stops(product version.Product, from, to version.Version) ([]version.Version, error) {
 	switch order := from.Compare(to); {
 	case to.IsZero(), order == 0:
@@ -199,7 +199,7 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 	// However far the target is, there is an end to what is known and named.
 	var missing []version.Minor
 
-	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= namesMost; minor = minor.Next() {
+	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= maxNames; minor = minor.Next() {
 		if through, found := w.through(product, minor); found {
 			legs = append(legs, through)
 		} else {
@@ -222,8 +222,8 @@ func refuseMissing(product version.Product, from, to version.Version, missing []
 	refused.Remedy = fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", product.Name(), missing[0])
 
 	if len(missing) > 1 {
-		names := make([]string, 0, namesMost)
-		for _, minor := range missing[:min(len(missing), namesMost)] {
+		names := make([]string, 0, maxNames)
+		for _, minor := range missing[:min(len(missing), maxNames)] {
 			names = append(names, minor.String())
 		}
 
@@ -231,7 +231,7 @@ func refuseMissing(product version.Product, from, to version.Version, missing []
 		refused.Remedy = fmt.Sprintf("Name a release of each of them (of %s) in intermediate_versions, or choose a version nearer to what runs.", product.Name())
 	}
 
-	if len(missing) > namesMost {
+	if len(missing) > maxNames {
 		lines += " and more"
 	}
 
@@ -413,7 +413,7 @@ func (s State) String() string {
 	}
 }
 
-// version is what the state says about one half.
+// version is what the state says about one product.
 func (s State) version(product version.Product) version.Version {
 	if product == version.Kubernetes {
 		return s.Kubernetes
@@ -446,7 +446,7 @@ func hopsOf(states []State) []Hop {
 	return hops
 }
 
-// spell writes a way out in full: "Talos 1.11.6, Kubernetes 1.33.2 -> Talos
+// hopsText writes a way out in full: "Talos 1.11.6, Kubernetes 1.33.2 -> Talos
 // 1.12.8 -> Kubernetes 1.34.5 -> Talos 1.13.4".
 func hopsText(hops []Hop) string {
 	if len(hops) == 0 {

@@ -15,17 +15,17 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// Step is the turn of one node.
+// Step is what is done to one node, or to one of its components.
 type Step struct {
 	// Hop is the index in [Plan.Hops] of the hop that the step is a part of.
 	Hop int
-	// Component is the part of Kubernetes that moves; empty for a turn that
+	// Component is the part of Kubernetes that moves; empty for a step that
 	// moves Talos. The step of [cluster.Manifests] names no node.
 	Component cluster.Component
 	// Canary tells that nothing but canaries moves before this one is done; for
 	// a component, that none of its kind does.
 	Canary bool
-	// Estimate is roughly how long the turn takes.
+	// Estimate is roughly how long the step takes.
 	Estimate time.Duration
 
 	Node    string
@@ -33,8 +33,8 @@ type Step struct {
 	Address string
 	// Key is the one of the node's entry in the journal.
 	Key string
-	// From is what the node runs when the turn begins: at present or, where it
-	// has a turn in an earlier hop, after that.
+	// From is what the node runs when the step begins: at present or, where it
+	// has a step in an earlier hop, after that.
 	From, To version.Version
 	// Image is the installer image with its tag or, for a component, the one that
 	// the machine configuration is to name; empty for manifests.
@@ -48,12 +48,12 @@ type Step struct {
 	// Demanded tells that a node with the right version and another schematic
 	// is not at its target.
 	Demanded bool
-	// API is the way in which the node takes this turn, as From decides; empty
+	// API is the way in which the node takes this step, as From decides; empty
 	// for a component, and for a node that does not answer and has to be
 	// finished.
 	API cluster.UpgradeAPI
 	// Finish tells that an earlier run left the node in the middle of its
-	// turn: it is looked at before anything else is done. Only the first turn
+	// step: it is looked at before anything else is done. Only the first step
 	// of a node can be one.
 	Finish bool
 	// Done tells that nothing has to be installed: only the way back into
@@ -66,7 +66,7 @@ type Plan struct {
 	// Hops are the legs of the way from what runs to the target, in order.
 	Hops []Hop
 	// Steps are in the order in which the nodes move, through all hops: a node
-	// has one turn in each hop of Talos that concerns it, and one for each of
+	// has one step in each hop of Talos that concerns it, and one for each of
 	// its components in each hop of Kubernetes.
 	Steps []Step
 	// Held are the names of the nodes that the policy leaves alone.
@@ -77,7 +77,7 @@ type Plan struct {
 	KubeletBudget int
 	// Settle is how long a node must stay healthy before the next one starts.
 	Settle time.Duration
-	// Talos and Kubernetes are how far the two halves are.
+	// Talos and Kubernetes are how far the two products are.
 	Talos, Kubernetes cluster.Progress
 	// AtTarget are the names of the nodes with nothing to do.
 	AtTarget []string
@@ -88,7 +88,7 @@ type Plan struct {
 	// Findings that are not [cluster.Advice] forbid to begin.
 	Findings []cluster.Finding
 
-	// faltering tells that a canary which has no turn before the others is not
+	// faltering tells that a canary which has no step before the others is not
 	// in service.
 	faltering bool
 }
@@ -207,12 +207,12 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 	return p
 }
 
-// find adds to the findings.
+// add adds to the findings.
 func (p *planner) add(findings ...cluster.Finding) {
 	p.made.Findings = append(p.made.Findings, findings...)
 }
 
-// place says of every node that has no turn why it has none.
+// explainIdle says of every node that has no step why it has none.
 func (p *planner) explainIdle() {
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -240,7 +240,7 @@ func (p *planner) arrived(node *plannedNode) bool {
 	return p.arrivedKubernetes(node)
 }
 
-// subject is a node with what planning has to know of it again and again.
+// plannedNode is a node with what planning has to know of it again and again.
 type plannedNode struct {
 	*cluster.Node
 
@@ -250,7 +250,7 @@ type plannedNode struct {
 	// entry is what the journal knows; open tells that it is unfinished.
 	entry cluster.Entry
 	open  bool
-	// talos is what the node runs. Of a silent node in the middle of its turn
+	// talos is what the node runs. Of a silent node in the middle of its step
 	// it is what it ran before.
 	talos version.Version
 	// choice is the image of the target, and refused what speaks against it; it
@@ -263,7 +263,7 @@ type plannedNode struct {
 	pod   version.Version
 	// digests are the components that lose the digest of their image.
 	digests []cluster.Component
-	// steps counts the turns, moves those of them that install Talos, restarts
+	// steps counts the steps, moves those of them that install Talos, restarts
 	// those that move a component.
 	steps, moves, restarts int
 }
@@ -308,14 +308,14 @@ func (s *plannedNode) installed() *cluster.Node {
 	return &node
 }
 
-// unfinished tells that a run of ours left the node in the middle of its turn:
+// unfinished tells that a run of ours left the node in the middle of its step:
 // with an open entry in the journal, or with our cordon.
 func (s *plannedNode) unfinished() bool {
 	return s.open || (s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy != "")
 }
 
-// turns tells whether the node has a turn that moves Talos or finishes one.
-func (s *plannedNode) turns() bool {
+// hasNodeStep tells whether the node has a step that moves Talos or finishes one.
+func (s *plannedNode) hasNodeStep() bool {
 	return s.moves > 0 || (s.steps > 0 && s.unfinished())
 }
 
@@ -330,7 +330,7 @@ func (p *planner) ahead(s *plannedNode) bool {
 }
 
 // movable tells whether Talos can be moved on the node at all: one that does
-// not answer has a turn only when an earlier run left it in the middle of it.
+// not answer has a step only when an earlier run left it in the middle of it.
 func (p *planner) movable(s *plannedNode) bool {
 	switch {
 	case s.held, p.target.Talos.IsZero(), p.blocked, p.ahead(s):
@@ -361,13 +361,13 @@ func (p *planner) override(node string) string {
 	return p.target.InstallerImage
 }
 
-// namesMost is how many names a finding lists that may concern all nodes.
-const namesMost = 10
+// maxNames is how many names a finding lists that may concern all nodes.
+const maxNames = 10
 
 // listed writes names in a row: "a, b, c", and of very many the first alone.
 func listed(names []string) string {
-	if more := len(names) - namesMost; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), more)
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
 	}
 
 	return strings.Join(names, ", ")

@@ -53,7 +53,7 @@ func (p *planner) route() {
 	}
 }
 
-// survey finds what has to move from where: the lowest version of each half on
+// lowestVersions finds what has to move from where: the lowest version of each half on
 // nodes that are not held. It names the nodes that are ahead, and returns the
 // highest version of Kubernetes.
 func (p *planner) lowestVersions() version.Version {
@@ -97,7 +97,7 @@ func (p *planner) lowestVersions() version.Version {
 	return highest
 }
 
-// span are the lowest version of the node's components that is not ahead of
+// versionRange are the lowest version of the node's components that is not ahead of
 // the target, and the highest. Named is what the configurations name for
 // kube-proxy.
 func (p *planner) versionRange(node *plannedNode, named version.Version) (lowest, highest version.Version) {
@@ -235,7 +235,7 @@ func (p *planner) onlyForPods(hop Hop) bool {
 	return true
 }
 
-// reinstalls tells whether a node has a turn in Talos although no version
+// reinstalls tells whether a node has a step in Talos although no version
 // changes: its schematic does, or an earlier run left it unfinished.
 func (p *planner) reinstalls() bool {
 	for i := range p.nodes {
@@ -287,8 +287,8 @@ func (p *planner) checkIntermediate() {
 	}
 }
 
-// half tells which half of the target a version to walk through leads to, and
-// that half; zero where it leads to neither. The release lines of Talos and of
+// productOf tells which product of the target a version to walk through leads to, and
+// that product; zero where it leads to neither. The release lines of Talos and of
 // Kubernetes are too far apart for one number to mean both.
 func (p *planner) productOf(named version.Version) (version.Product, version.Version) {
 	oldestTalos, _ := compat.TalosMinors()

@@ -111,7 +111,7 @@ func (p *planner) checkUnfinished() {
 	}
 }
 
-// checkArmed refuses to move Kubernetes alone while an earlier run may have
+// checkPendingInstalls refuses to move Kubernetes alone while an earlier run may have
 // installed another Talos on a node: whatever reboots it then starts that.
 func (p *planner) checkPendingInstalls() {
 	if !p.target.Talos.IsZero() || len(p.made.Steps) == 0 {

@@ -50,13 +50,13 @@ type availableVersionsModel struct {
 	AsOf               *productTextsModel    `tfsdk:"as_of"`
 }
 
-// versionHalvesModel are versions of both halves.
+// productVersionsModel are versions of both products.
 type productVersionsModel struct {
 	Talos      types.List `tfsdk:"talos"`
 	Kubernetes types.List `tfsdk:"kubernetes"`
 }
 
-// textHalvesModel is a text about each half.
+// productTextsModel is a text about each product.
 type productTextsModel struct {
 	Talos      types.String `tfsdk:"talos"`
 	Kubernetes types.String `tfsdk:"kubernetes"`
@@ -310,7 +310,7 @@ func computedVersions(description string) schema.ListAttribute {
 	return schema.ListAttribute{MarkdownDescription: description, Computed: true, ElementType: types.StringType}
 }
 
-// halvesSchema is an object with the same attribute for Talos and Kubernetes.
+// productsSchema is an object with the same attribute for Talos and Kubernetes.
 func productsSchema(description string, half func(name string) schema.Attribute) schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: description,
@@ -319,14 +319,14 @@ func productsSchema(description string, half func(name string) schema.Attribute)
 	}
 }
 
-// standing is what a cluster runs: the lowest versions, from which every way
+// runningVersions is what a cluster runs: the lowest versions, from which every way
 // begins, and the highest, below which none may end. Kubernetes is zero where
 // it is not known.
 type runningVersions struct {
 	lowest, highest plan.State
 }
 
-// reach answers which releases a cluster can go to. It asks the planner once
+// reachable answers which releases a cluster can go to. It asks the planner once
 // for each pair of release lines: whether there is a way depends on no more
 // than that, since every release above the present one can be the last step
 // within its line.
@@ -340,7 +340,7 @@ type reachable struct {
 	ways    map[[2]version.Minor]int
 }
 
-// newReach takes the releases that exist, in ascending order.
+// newReachable takes the releases that exist, in ascending order.
 func newReachable(from runningVersions, talos, kubernetes []version.Version) *reachable {
 	r := &reachable{
 		from:       from,
@@ -442,19 +442,19 @@ func (r *reachable) way(talos, kubernetes version.Version) ([]plan.State, bool) 
 	return path, true
 }
 
-// offers tells whether a half can be at the version: it is there already, or
+// offers tells whether a product can be at the version: it is there already, or
 // its line is listed.
 func (r *reachable) offers(v, present version.Version) bool {
 	return v.IsZero() || v.Equal(present) || r.listed[v.Minor()]
 }
 
-// next are the releases one step away, the other half staying as it is.
+// next are the releases one step away, the other product staying as it is.
 func (r *reachable) next() (talos, kubernetes []version.Version) {
 	return keep(r.talos, func(v version.Version) bool { return r.hops(v, r.from.lowest.Kubernetes) == 1 }),
 		keep(r.kubernetes, func(v version.Version) bool { return r.hops(r.from.lowest.Talos, v) == 1 })
 }
 
-// eventual are the releases to which a way leads, the other half moving along
+// eventual are the releases to which a way leads, the other product moving along
 // where it has to.
 func (r *reachable) eventual() (talos, kubernetes []version.Version) {
 	alongside := func(present version.Version, ahead []version.Version) []version.Version {

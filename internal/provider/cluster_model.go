@@ -250,7 +250,7 @@ func (m clusterModel) target(factory string) (cluster.Target, diag.Diagnostics) 
 	}, diagnostics
 }
 
-// desires tells whether the version is what the half asks for; a half that is
+// desires tells whether the version is what the product asks for; a product that is
 // not managed asks for nothing.
 func desires(value types.String, running version.Version) bool {
 	wanted, err := version.Parse(value.ValueString())
@@ -510,7 +510,7 @@ func manifestsValue(policy cluster.ManifestPolicy) types.Object {
 	})
 }
 
-// kubernetes is how the Kubernetes half is to be reached. The model must be
+// kubernetes is how the Kubernetes is to be reached. The model must be
 // known; what it does not say is as in the policy that is given.
 func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesPolicy) (cluster.KubernetesPolicy, diag.Diagnostics) {
 	var (
@@ -810,7 +810,7 @@ func paragraph(text string, names ...string) string {
 	return sentence(text, names...)
 }
 
-// repeatModel is the retry object.
+// retryModel is the retry object.
 type retryModel struct {
 	Attempts types.Number `tfsdk:"attempts"`
 	Backoff  types.String `tfsdk:"backoff"`
@@ -830,7 +830,7 @@ func (m clusterModel) onFailure(fallback cluster.OnFailure) cluster.OnFailure {
 	return fallback
 }
 
-// repeat is how often and how soon what is safe to repeat is tried again. What
+// retry is how often and how soon what is safe to repeat is tried again. What
 // the model does not say is as in the fallback.
 func (m clusterModel) retry(ctx context.Context, fallback cluster.Repeat) (cluster.Repeat, diag.Diagnostics) {
 	var (
@@ -1006,7 +1006,7 @@ func moment(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// petition is an operator that may be asked, and what it was asked for last.
+// requestRecorder is an operator that may be asked, and what it was asked for last.
 type requestRecorder struct {
 	cluster.Operator
 
@@ -1034,7 +1034,7 @@ func (p *requestRecorder) failed(err error) error {
 type delegationError struct {
 	error
 
-	// asked is the half for which the operator was asked last; empty where it was
+	// asked is the product for which the operator was asked last; empty where it was
 	// asked for nothing.
 	asked version.Product
 }

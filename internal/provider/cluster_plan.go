@@ -223,7 +223,7 @@ func (c *claims) write(path, claimant string) bool {
 	return true
 }
 
-// twin notes that an upgrade of the cluster was planned through the connection
+// findDuplicate notes that an upgrade of the cluster was planned through the connection
 // with the name, and finds what speaks against that: that one was planned through
 // another connection, so that there are two resources.
 func (c *claims) findDuplicate(id, name string) []cluster.Finding {
@@ -341,7 +341,7 @@ func (m clusterModel) writeLimit(ctx context.Context, first bool) (string, time.
 // goes on meanwhile.
 const releasesTimeout = 10 * time.Second
 
-// nextFunc is the newest release of each half that a cluster which runs these
+// nextFunc is the newest release of each product that a cluster which runs these
 // versions could be upgraded to in one step; zero where there is none, or none is
 // known yet. It returns at once.
 type nextFunc func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
@@ -361,7 +361,7 @@ func next(talos, kubernetes version.Version, talosReleases, kubernetesReleases [
 	return version.Highest(aheadTalos...), version.Highest(aheadKubernetes...)
 }
 
-// outlook knows which releases exist, as far as their sources have answered.
+// knownReleases knows which releases exist, as far as their sources have answered.
 type knownReleases struct {
 	mutex      sync.Mutex
 	talos      []version.Version

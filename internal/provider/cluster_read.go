@@ -268,7 +268,7 @@ const (
 	phaseFailed     = "UpgradeFailed"
 )
 
-// Statuses of a half, spelled as the annotations spell them.
+// Statuses of a product, spelled as the annotations spell them.
 const (
 	statusIdle       = "idle"
 	statusPending    = "pending"
@@ -279,7 +279,7 @@ const (
 	statusBlocked = "blocked"
 )
 
-// half is one of Talos and Kubernetes.
+// productStatus is one of Talos and Kubernetes.
 type productStatus struct {
 	Status          string
 	Lowest, Highest version.Version
@@ -322,7 +322,7 @@ func (s status) value() types.Object {
 	})
 }
 
-// newStatus judges an observation by what is desired. Where all is observed it
+// statusOf judges an observation by what is desired. Where all is observed it
 // depends on nothing else, so that an import finds what an apply stored. What
 // the Kubernetes API does not say right now is taken from the earlier status.
 func statusOf(observed cluster.Observation, desired clusterModel) status {
@@ -399,10 +399,10 @@ func manifestsDue(observed cluster.Observation, desired clusterModel) bool {
 	return observed.Journal != nil && observed.Journal.Manifests != nil && desired.syncs()
 }
 
-// arrived tells whether nothing is left to do in the half.
+// arrived tells whether nothing is left to do in the product.
 func (h *productStatus) arrived() bool { return h.Status == statusCompleted || h.Status == statusIdle }
 
-// judge sets the status of a half from what is desired of it.
+// judge sets the status of a product from what is desired of it.
 func (h *productStatus) judge(desired types.String) {
 	switch {
 	case desired.ValueString() == "":
@@ -474,7 +474,7 @@ func (s status) since(earlier types.Object) types.Object {
 	}
 }
 
-// earlierStatus is the status of a half in an earlier status.
+// earlierStatus is the status of a product in an earlier status.
 func earlierStatus(earlier types.Object, half string) string {
 	object, ok := earlier.Attributes()[half].(types.Object)
 	if !ok {
@@ -489,7 +489,7 @@ func earlierStatus(earlier types.Object, half string) string {
 	return text.ValueString()
 }
 
-// earlierVersion is a version in the Kubernetes half of a status; zero where
+// earlierVersion is a version in the Kubernetes of a status; zero where
 // there is none.
 func earlierVersion(earlier types.Object, name string) version.Version {
 	object, ok := earlier.Attributes()["kubernetes"].(types.Object)
@@ -531,7 +531,7 @@ func (h *productStatus) include(earlier types.Map, names []string) {
 	h.Lowest, h.Highest = version.Lowest(seen...), version.Highest(seen...)
 }
 
-// undone are the nodes of which the journal says that an upgrade of them did
+// unfinishedNodes are the nodes of which the journal says that an upgrade of them did
 // not get to its end, by how far it got.
 type unfinishedNodes map[cluster.Phase][]string
 
@@ -723,7 +723,7 @@ type observation struct {
 // lookAge is how old an observation may be for a plan.
 const lookAge = 10 * time.Second
 
-// look is an observation with its time, or why there is none.
+// cachedObservation is an observation with its time, or why there is none.
 type cachedObservation struct {
 	seen observation
 	err  error

@@ -397,7 +397,7 @@ func imageAttributes() []imageAttribute {
 	}
 }
 
-// kubernetesSchema says how the Kubernetes half is reached.
+// kubernetesSchema says how the Kubernetes is reached.
 func kubernetesSchema() schema.Attribute {
 	policy := cluster.DefaultPolicy().Kubernetes
 
@@ -612,9 +612,9 @@ const (
 	attrBackoff   = "backoff"
 )
 
-// attemptsMost bounds retry.attempts: what failed so often does not heal by being
+// maxAttempts bounds retry.attempts: what failed so often does not heal by being
 // repeated.
-const attemptsMost = 10
+const maxAttempts = 10
 
 // failureSchema are the attributes that say what happens when something fails.
 // As those of [guardSchema] they have no defaults of their own.
@@ -635,7 +635,7 @@ func failureSchema() map[string]schema.Attribute {
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
 				attrAttempts: schema.NumberAttribute{
-					MarkdownDescription: "How many attempts, the first one included, from 1 to " + strconv.Itoa(attemptsMost) + ", default `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
+					MarkdownDescription: "How many attempts, the first one included, from 1 to " + strconv.Itoa(maxAttempts) + ", default `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
 						"A pull that waiting may cure is tried again for five minutes in any case.",
 					Optional:   true,
 					Computed:   true,

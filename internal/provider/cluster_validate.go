@@ -423,7 +423,7 @@ type attemptsValidator struct{}
 
 // Description implements [validator.Number].
 func (attemptsValidator) Description(context.Context) string {
-	return fmt.Sprintf("value must be a whole number from 1 to %d", attemptsMost)
+	return fmt.Sprintf("value must be a whole number from 1 to %d", maxAttempts)
 }
 
 // MarkdownDescription implements [validator.Number].
@@ -446,7 +446,7 @@ func (attemptsValidator) ValidateNumber(_ context.Context, req validator.NumberR
 // chosen.
 func wholeAttempts(value types.Number) (int, bool) {
 	number := value.ValueBigFloat()
-	if !number.IsInt() || number.Cmp(big.NewFloat(1)) < 0 || number.Cmp(big.NewFloat(attemptsMost)) > 0 {
+	if !number.IsInt() || number.Cmp(big.NewFloat(1)) < 0 || number.Cmp(big.NewFloat(maxAttempts)) > 0 {
 		return 0, false
 	}
 
@@ -458,12 +458,12 @@ func wholeAttempts(value types.Number) (int, bool) {
 // wrongAttempts is the error of a number of attempts that cannot be.
 func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
 	advice := "The first attempt counts: write 1 for no repetition."
-	if value.ValueBigFloat().Cmp(big.NewFloat(attemptsMost)) > 0 {
+	if value.ValueBigFloat().Cmp(big.NewFloat(maxAttempts)) > 0 {
 		advice = "What fails that often does not heal by being repeated: look at the error of the last attempt, and run apply again."
 	}
 
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of attempts",
-		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\n%s", at, value.ValueBigFloat().Text('g', -1), attemptsMost, advice))
+		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\n%s", at, value.ValueBigFloat().Text('g', -1), maxAttempts, advice))
 }
 
 var (
@@ -673,11 +673,11 @@ func (v objectKindValidator) ValidateString(ctx context.Context, req validator.S
 // objectNameValidator accepts names of objects and of namespaces.
 type objectNameValidator struct{}
 
-// objectNameText is a DNS name, as most kinds of objects want it, and objectNameMost
+// objectNameText is a DNS name, as most kinds of objects want it, and maxObjectName
 // how long one may be.
 var objectNameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-const objectNameMost = 253
+const maxObjectName = 253
 
 // Description implements [validator.String].
 func (objectNameValidator) Description(context.Context) string {
@@ -692,7 +692,7 @@ func (v objectNameValidator) MarkdownDescription(ctx context.Context) string {
 // ValidateString implements [validator.String].
 func (v objectNameValidator) ValidateString(ctx context.Context, req validator.StringRequest, resp *validator.StringResponse) {
 	written, given := plainText(req.ConfigValue)
-	if given && (!objectNameText.MatchString(written) || len(written) > objectNameMost) {
+	if given && (!objectNameText.MatchString(written) || len(written) > maxObjectName) {
 		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid name", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
 	}
 }

@@ -230,7 +230,7 @@ const (
 	hurriedFlush = 2 * time.Second
 )
 
-// outlets are where others see what an upgrade does; each is nil where there is
+// runObservers are where others see what an upgrade does; each is nil where there is
 // none.
 type runObservers struct {
 	publisher *publish.Publisher

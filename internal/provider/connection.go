@@ -195,7 +195,7 @@ func (c *connection) addKubernetes(shared *settings, talos *talosapi.Client, ser
 	return nil
 }
 
-// home is a Kubernetes API with objects about clusters.
+// managementCluster is a Kubernetes API with objects about clusters.
 type managementCluster struct {
 	access operator.Access
 	// events writes Kubernetes Events there; nil where none are to be written.
@@ -204,7 +204,7 @@ type managementCluster struct {
 	end func()
 }
 
-// newHome is the API that the client speaks to, which is somebody else's to close.
+// newManagementCluster is the API that the client speaks to, which is somebody else's to close.
 func newManagementCluster(client *kubeapi.Client) *managementCluster {
 	// Events are for people alone: nothing is refused because of them.
 	events, _ := publish.NewEventSink(client.Config(), client.HTTPClient())
@@ -373,7 +373,7 @@ func (m managementAccess) kubeconfig() (data []byte, source string, err error) {
 	return readCredentials(m.KubeconfigPath, "provider attribute "+attrManagement+"."+attrKubeconfigPath)
 }
 
-// lender is the object in the management cluster beside which the credentials
+// credentialsSource is the object in the management cluster beside which the credentials
 // are.
 type credentialsSource struct {
 	Namespace, Name string
@@ -542,7 +542,7 @@ func readCredentials(file, source string) ([]byte, string, error) {
 // still be good where it is used again: longer than an upgrade takes.
 const certificateReserve = 5 * time.Hour
 
-// remembrance is what is known from earlier connections to the same cluster.
+// kubeconfigCache is what is known from earlier connections to the same cluster.
 type kubeconfigCache struct {
 	// kubeconfig is what the Talos API gave; nil where it was not asked yet.
 	kubeconfig []byte

@@ -352,7 +352,7 @@ func imageWarnings(seen observation) diag.Diagnostics {
 			parts = append(parts, choice.String())
 		}
 
-		mixed = append(mixed, fmt.Sprintf("- %s: %s.", each.component, strings.Join(atMost(parts, namesMost, "and %d more images"), "; ")))
+		mixed = append(mixed, fmt.Sprintf("- %s: %s.", each.component, strings.Join(atMost(parts, maxNames, "and %d more images"), "; ")))
 	}
 
 	if len(mixed) > 0 {
@@ -362,7 +362,7 @@ func imageWarnings(seen observation) diag.Diagnostics {
 	}
 
 	if apart := apartFromConfig(nodes); len(apart) > 0 {
-		diagnostics.AddWarning(about("Not everything runs what its machine configuration names", seen.name), strings.Join(atMost(apart, linesMost, "- and %d more differences"), "\n")+
+		diagnostics.AddWarning(about("Not everything runs what its machine configuration names", seen.name), strings.Join(atMost(apart, maxLines, "- and %d more differences"), "\n")+
 			"\n\nApply a talosupgrade_cluster with kubernetes_version, which brings both together, or look at why it does not come up (talosctl containers --kubernetes).")
 	}
 

@@ -342,8 +342,8 @@ func visible(at path.Path) path.Path {
 	return shown
 }
 
-// linesMost is how many different findings of one check are listed.
-const linesMost = 10
+// maxLines is how many different findings of one check are listed.
+const maxLines = 10
 
 // findingLine is what is the same on one or several nodes.
 type findingLine struct {
@@ -366,7 +366,7 @@ func findingList(findings []cluster.Finding) string {
 	listed, hidden := map[string]int{}, map[string]int{}
 
 	for _, line := range merged(findings) {
-		if listed[line.Check] == linesMost {
+		if listed[line.Check] == maxLines {
 			if hidden[line.Check] == 0 {
 				checks = append(checks, line.Check)
 			}
@@ -427,8 +427,8 @@ func merged(findings []cluster.Finding) []*findingLine {
 
 var _ cluster.Observer = (*warningLog)(nil)
 
-// warningsMost is how many different warnings of a run are shown.
-const warningsMost = 20
+// maxWarnings is how many different warnings of a run are shown.
+const maxWarnings = 20
 
 // warningLog keeps the warnings of a run for the end of it: a person who reads
 // nothing but the output of Terraform would never see them otherwise.
@@ -468,7 +468,7 @@ func (w *warningLog) Observe(event cluster.Event) {
 	})
 
 	switch {
-	case index < 0 && len(w.lines) == warningsMost:
+	case index < 0 && len(w.lines) == maxWarnings:
 		w.more++
 
 		return
@@ -604,17 +604,17 @@ func about(summary, name string) string {
 	return summary + " (" + name + ")"
 }
 
-// namesMost is how many names a text lists.
-const namesMost = 10
+// maxNames is how many names a text lists.
+const maxNames = 10
 
 // nameList are the names, and how many more there are than a person reads.
 func nameList(names []string) string {
-	hidden := len(names) - namesMost
+	hidden := len(names) - maxNames
 	if hidden <= 0 {
 		return strings.Join(names, ", ")
 	}
 
-	return strings.Join(names[:namesMost], ", ") + " and " + strconv.Itoa(hidden) + " more"
+	return strings.Join(names[:maxNames], ", ") + " and " + strconv.Itoa(hidden) + " more"
 }
 
 // durationText prints a duration as people write it: 30m, not 30m0s.

@@ -39,7 +39,7 @@ func TestValidationOfFailures(t *testing.T) {
 		"values are not known":           {repeating(types.NumberUnknown(), types.StringUnknown()), "", ""},
 		"retry that says nothing":        {repeating(types.NumberNull(), types.StringNull()), "", ""},
 		"one attempt without a pause":    {repeating(times(1), types.StringValue("0s")), "", ""},
-		"as many attempts as there are":  {repeating(times(attemptsMost), types.StringValue("1h30m")), "", ""},
+		"as many attempts as there are":  {repeating(times(maxAttempts), types.StringValue("1h30m")), "", ""},
 		"another word":                   {failing("revert"), attrOnFailure, `on_failure is "revert".` + "\n\n" + `Write "stop" to leave`},
 		"almost the word":                {failing("roll-back"), attrOnFailure, `on_failure is "roll-back". Did you mean "rollback"?`},
 		"other capitals":                 {failing("Stop"), attrOnFailure, `Did you mean "stop"?`},

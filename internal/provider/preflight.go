@@ -543,9 +543,9 @@ func counted(number int, noun string) string {
 // How much of the bootstrap manifests a plan shows: so many objects, so many
 // lines of each, and so many in all.
 const (
-	changesMost   = 20
-	diffLinesMost = 20
-	diffLinesAll  = 80
+	maxChanges   = 20
+	maxDiffLines = 20
+	diffLinesAll = 80
 )
 
 // changeTexts say what a sync of the bootstrap manifests would change at present;
@@ -569,13 +569,13 @@ func changeTexts(changes []cluster.ManifestChange) []string {
 	budget := diffLinesAll
 
 	for index, change := range shown {
-		if hidden := len(shown) - index; index == changesMost && hidden > 1 {
+		if hidden := len(shown) - index; index == maxChanges && hidden > 1 {
 			lines = append(lines, fmt.Sprintf("  ... %d more objects", hidden))
 
 			break
 		}
 
-		diff := diffLines(change.Diff, min(diffLinesMost, budget))
+		diff := diffLines(change.Diff, min(maxDiffLines, budget))
 		budget = max(0, budget-len(diff))
 		lines = append(lines, "  "+string(change.Action)+" "+change.Object)
 		lines = append(lines, diff...)

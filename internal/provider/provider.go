@@ -501,7 +501,7 @@ func providerCredentialsFrom() schema.Attribute {
 // the port of a kubeconfig may be the one of a load balancer.
 const apiServerPort = "6443"
 
-// serverBook knows where API servers of a cluster may be, for the time in which
+// serverAddresses knows where API servers of a cluster may be, for the time in which
 // the address in the kubeconfig does not answer: every control plane runs one.
 // Its zero value knows none.
 type serverAddresses struct {

@@ -31,7 +31,7 @@ type releaseSourceModel struct {
 	KubernetesVersions types.List   `tfsdk:"kubernetes_versions"`
 }
 
-// releaseHalf is what a release_source says about one product.
+// productSource is what a release_source says about one product.
 type productSource struct {
 	location types.String
 	versions types.List

@@ -751,8 +751,8 @@ func newProven(next http.RoundTripper, decoder runtime.Decoder) *proven {
 	return &proven{RoundTripper: next, decoder: decoder, allowed: map[string]bool{}}
 }
 
-// refusalMost is how much of a refusal is read, in bytes.
-const refusalMost = 64 << 10
+// maxRefusal is how much of a refusal is read, in bytes.
+const maxRefusal = 64 << 10
 
 // RoundTrip implements [http.RoundTripper].
 func (p *proven) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -815,7 +815,7 @@ func kindOf(path string) string {
 // refused reads why, as an admission webhook answers with the same code and means
 // something else.
 func (p *proven) refused(answer *http.Response) (*http.Response, error) {
-	text, err := io.ReadAll(io.LimitReader(answer.Body, refusalMost))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 	if err != nil {
 		_ = answer.Body.Close()
 

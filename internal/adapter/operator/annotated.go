@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// The annotations of the protocol. Those of a half begin with its name.
+// The annotations of the protocol. Those of a product begin with its name.
 const (
 	prefix        = "upgrade.vitistack.io/"
 	holdKey       = prefix + "do-not-reconcile"
@@ -27,7 +27,7 @@ const (
 	currentSuffix = "-current"
 )
 
-// cutOff is the message of a half that a run left at work.
+// cutOff is the message of a product that a run left at work.
 const cutOff = "The upgrade was cut off"
 
 // emptyHold is how a hold without a value is called: it holds like any other one.
@@ -75,8 +75,8 @@ func (a *annotated) Release(ctx context.Context, run string) error {
 	return a.release(ctx, run, func(object, version.Product) bool { return false })
 }
 
-// release ends the hold of the run. A half that is said to be at work then is what
-// a run of ours could not take back: no operator acts on a target of such a half, so
+// release ends the hold of the run. A product that is said to be at work then is what
+// a run of ours could not take back: no operator acts on a target of such a product, so
 // that it is said to be idle, unless the operator is at work on it itself.
 func (a *annotated) release(ctx context.Context, run string, atWork func(object, version.Product) bool) error {
 	var cut []version.Product
@@ -189,7 +189,7 @@ func unhold(of cluster.Reference, report cluster.OperatorReport) string {
 	return what + ". " + undo(of, line)
 }
 
-// busy tells whether the half is said to be at work.
+// busy tells whether the product is said to be at work.
 func busy(found object, product version.Product) bool {
 	status, _ := found.annotation(keyOf(product, statusSuffix))
 

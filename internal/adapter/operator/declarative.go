@@ -100,7 +100,7 @@ type addressee struct {
 	found object
 }
 
-// told are the objects that say which version a half is to run, the control plane
+// told are the objects that say which version a product is to run, the control plane
 // before the workers.
 func (d *declarative) told(all holdings, product version.Product) []addressee {
 	told := []addressee{{d.of, all.plane}}

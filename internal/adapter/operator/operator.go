@@ -238,7 +238,7 @@ func shortened(text string) string {
 	return text[:end] + "…"
 }
 
-// field is the part of a key or of a field that tells the halves apart.
+// field is the part of a key or of a field that tells the products apart.
 func field(product version.Product, talos, kubernetes string) string {
 	if product == version.Kubernetes {
 		return kubernetes
@@ -254,7 +254,7 @@ type state struct {
 	Phase  string `json:"phase"`
 }
 
-// underway is the half on which the operator is at work by its Secret, and to which
+// underway is the product on which the operator is at work by its Secret, and to which
 // version; empty where it is not. What it takes the cluster to run, as the object
 // has it, is asked for by half: who is there already is not on the way.
 func underway(secret cluster.Secret, current func(version.Product) string) (product version.Product, target string) {
@@ -306,11 +306,11 @@ func versionKey(product version.Product) string {
 	return field(product, talosVersionKey, kubernetesVersionKey)
 }
 
-// endStatus has the phase and the conditions of halves that were cut off say so,
+// endStatus has the phase and the conditions of products that were cut off say so,
 // where the object has such. It is for people: the hold has ended, whatever becomes
 // of it.
 func (a *annotated) endStatus(ctx context.Context, cut []version.Product) {
-	ctx, cancel := context.WithTimeout(ctx, secretMost)
+	ctx, cancel := context.WithTimeout(ctx, maxSecretWait)
 	defer cancel()
 
 	read, err := a.access.Object(ctx, a.of)

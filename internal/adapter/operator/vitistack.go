@@ -25,9 +25,9 @@ const (
 	busyStateKey         = "upgrade_state"
 )
 
-// secretMost bounds a look at the Secret for the sake of what is said of a run that
+// maxSecretWait bounds a look at the Secret for the sake of what is said of a run that
 // died: a release is worth more.
-const secretMost = 2 * time.Second
+const maxSecretWait = 2 * time.Second
 
 // vitistack is the operator of a KubernetesCluster.
 type vitistack struct {
@@ -78,7 +78,7 @@ func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
 
 // remembered adds to a report what the Secret says. The operator writes its
 // annotations first and its Secret afterwards, and leaves the Secret as it is when
-// an upgrade fails: a half that has ended by its annotations has ended. What was
+// an upgrade fails: a product that has ended by its annotations has ended. What was
 // completed while the operator is at work on the target that stands was an earlier
 // upgrade.
 func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorReport) {
@@ -120,7 +120,7 @@ func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorRe
 // Release implements [cluster.Operator].
 func (v *vitistack) Release(ctx context.Context, run string) error {
 	return v.release(ctx, run, func(found object, product version.Product) bool {
-		ctx, cancel := context.WithTimeout(ctx, secretMost)
+		ctx, cancel := context.WithTimeout(ctx, maxSecretWait)
 		defer cancel()
 
 		secret, err := beside(ctx, v.access, v.of, found)

@@ -6,8 +6,8 @@
 // up: what cannot be published is retried in the background, and the last word is
 // made true when the publisher is flushed or closed.
 //
-// Of a half that a run does not manage, and of both where nothing is to be done,
-// it says what runs and what could run, and that the half is idle, unless the
+// Of a product that a run does not manage, and of both where nothing is to be done,
+// it says what runs and what could run, and that the product is idle, unless the
 // object says already that an upgrade to the very version is completed. It never
 // writes a target: an operator would take that for an order.
 //
@@ -32,7 +32,7 @@ var (
 	_ cluster.Announcer = (*Publisher)(nil)
 )
 
-// The annotations of the Talos half. Versions carry no leading "v".
+// The annotations of the Talos. Versions carry no leading "v".
 const (
 	// KeyAvailable is the version that the cluster could be upgraded to next;
 	// absent where there is none.
@@ -47,7 +47,7 @@ const (
 	KeyProgress = "upgrade.vitistack.io/talos-progress"
 )
 
-// The annotations of the Kubernetes half.
+// The annotations of the Kubernetes.
 const (
 	// KeyKubernetesAvailable is the version that the cluster could be upgraded to
 	// next; absent where there is none, and while Talos is being upgraded.
@@ -83,7 +83,7 @@ const (
 
 // The values of [KeyStatus] and [KeyKubernetesStatus].
 const (
-	// StatusIdle is a half in which nothing is going on.
+	// StatusIdle is a product in which nothing is going on.
 	StatusIdle       = "idle"
 	StatusInProgress = "in-progress"
 	StatusCompleted  = "completed"
@@ -91,10 +91,10 @@ const (
 	// StatusRollingBack is a run that sends a node back to its old version of
 	// Talos, because it did not become healthy with the new one.
 	StatusRollingBack = "rolling-back"
-	// StatusPending is a half of which a run has done everything, and not every
+	// StatusPending is a product of which a run has done everything, and not every
 	// node shows it yet: nobody waited for kube-proxy to be rolled out.
 	StatusPending = "pending"
-	// StatusBlocked is a half that waits for the other one to move first.
+	// StatusBlocked is a product that waits for the other one to move first.
 	StatusBlocked = "blocked"
 )
 
@@ -118,22 +118,22 @@ const (
 	ReasonBlocked    = "Blocked"
 )
 
-// half is what an event says about one of Talos and Kubernetes.
+// productRun is what an event says about one of Talos and Kubernetes.
 type productRun struct {
 	name string
-	// progress is how far the half is; without a total where the event does not
+	// progress is how far the product is; without a total where the event does not
 	// say.
 	progress cluster.Progress
-	// target is zero where the half is not managed.
+	// target is zero where the product is not managed.
 	target version.Version
-	// next is the version that the half could be upgraded to after it; zero where
+	// next is the version that the product could be upgraded to after it; zero where
 	// there is none that anybody knows of.
 	next version.Version
 
 	available, current, status, message, count string
 }
 
-// halves are the two of an event.
+// productRuns are the two of an event.
 func productRuns(event cluster.Event) (talos, kubernetes productRun) {
 	talos = productRun{
 		name: "Talos", progress: event.Talos, target: event.Target.Talos,
@@ -147,29 +147,29 @@ func productRuns(event cluster.Event) (talos, kubernetes productRun) {
 	return talos, kubernetes
 }
 
-// managed tells whether the run is to say anything about the half.
+// managed tells whether the run is to say anything about the product.
 func (h productRun) managed() bool { return !h.target.IsZero() }
 
-// known tells whether the event says how far the half is.
+// known tells whether the event says how far the product is.
 func (h productRun) known() bool { return h.progress.Total > 0 }
 
-// done tells whether nothing of the half is left to do and every node is known to
+// done tells whether nothing of the product is left to do and every node is known to
 // be there.
 func (h productRun) done() bool {
 	return h.known() && h.progress.Steps == 0 && h.progress.Done == h.progress.Total
 }
 
-// settled tells whether a run has nothing to do in the half.
+// settled tells whether a run has nothing to do in the product.
 func (h productRun) settled() bool {
 	return !h.managed() || h.known() && h.progress.Steps == 0
 }
 
-// say sets status and message of the half.
+// say sets status and message of the product.
 func (h productRun) say(changes map[string]*string, status, message string) {
 	changes[h.status], changes[h.message] = text(status), text(message)
 }
 
-// complete says that the half is done, as far as every node shows it, and nothing
+// complete says that the product is done, as far as every node shows it, and nothing
 // where no node does, as where all are held. The lowest version seen is nearer to
 // the truth than the one that was wanted.
 func (h productRun) complete(changes map[string]*string) {
@@ -191,7 +191,7 @@ func (h productRun) complete(changes map[string]*string) {
 	h.say(changes, StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", h.name, running))
 }
 
-// end says that nothing goes on in a half of which something is said to, and
+// end says that nothing goes on in a product of which something is said to, and
 // nothing else is known.
 func (h productRun) end(wanted map[string]*string) {
 	if !h.known() && moves(wanted, h) {
@@ -199,7 +199,7 @@ func (h productRun) end(wanted map[string]*string) {
 	}
 }
 
-// fail says that the half did not get to its end.
+// fail says that the product did not get to its end.
 func (h productRun) fail(changes map[string]*string, event cluster.Event) {
 	h.say(changes, StatusFailed, h.name+" upgrade failed: "+reason(event))
 }
@@ -217,7 +217,7 @@ func (h productRun) measure(changes map[string]*string) {
 
 func (h productRun) counted() string { return fmt.Sprintf("%d/%d", h.progress.Done, h.progress.Total) }
 
-// aside is how far the half is, as part of a message; empty where the event does
+// aside is how far the product is, as part of a message; empty where the event does
 // not say.
 func (h productRun) aside() string {
 	if !h.known() {
@@ -237,15 +237,15 @@ const (
 	cutOff = ",..."
 )
 
-// word is what is to be said from an event on.
+// message is what is to be said from an event on.
 type message struct {
 	// changes are annotations as they should be, nil for those that should not be.
 	changes map[string]*string
-	// rests are the halves in which nothing goes on, by their status annotation.
+	// rests are the products in which nothing goes on, by their status annotation.
 	rests map[string]idleProduct
 }
 
-// course is how a run has gone so far, as far as what is said depends on it.
+// runState is how a run has gone so far, as far as what is said depends on it.
 type runState struct {
 	// running tells that it goes on.
 	running bool
@@ -255,7 +255,7 @@ type runState struct {
 	idle bool
 }
 
-// after is the course after an event about the halves.
+// after is the course after an event about the products.
 func (c runState) after(event cluster.Event, talos, kubernetes productRun) runState {
 	switch event.Kind {
 	case cluster.EventRunStarted:
@@ -327,7 +327,7 @@ func translate(event cluster.Event, so runState, available available) (message, 
 	return made, next
 }
 
-// concerned are the half that an event is about and the other one. What is not
+// concerned are the product that an event is about and the other one. What is not
 // managed is never the first: bootstrap manifests that follow a roll of Talos are
 // a part of that.
 func concerned(event cluster.Event, talos, kubernetes productRun) (moving, other productRun) {
@@ -346,7 +346,7 @@ func concerned(event cluster.Event, talos, kubernetes productRun) (moving, other
 	return talos, kubernetes
 }
 
-// beside says how the half is that an event is not about. A run that ends leaves
+// addOther says how the product is that an event is not about. A run that ends leaves
 // nothing behind that looks as if it went on.
 func addOther(changes map[string]*string, event cluster.Event, so runState, moving, other productRun) {
 	switch {
@@ -360,7 +360,7 @@ func addOther(changes map[string]*string, event cluster.Event, so runState, movi
 	}
 }
 
-// start says that the half begins to move, or that there is nothing to do in it.
+// start says that the product begins to move, or that there is nothing to do in it.
 func start(changes map[string]*string, moving productRun, so runState) {
 	switch {
 	case !moving.known():

@@ -32,8 +32,8 @@ var (
 )
 
 const (
-	// heldMost is how many events are kept that came before the run had the lease.
-	heldMost = 50
+	// maxHeld is how many events are kept that came before the run had the lease.
+	maxHeld = 50
 	// eventsTimeout bounds [Events.Close] for callers without a deadline.
 	eventsTimeout = 15 * time.Second
 )
@@ -117,7 +117,7 @@ func (e *Events) Observe(event cluster.Event) {
 
 	if !e.begun {
 		e.held = append(e.held, event)
-		if len(e.held) > heldMost {
+		if len(e.held) > maxHeld {
 			e.held = e.held[1:]
 		}
 
@@ -238,15 +238,15 @@ func (e *Events) each(do func(*eventQueue)) {
 }
 
 const (
-	// queueMost is how much may wait to be written: the API server of a control
+	// maxQueued is how much may wait to be written: the API server of a control
 	// plane that reboots is away for a minute or two.
-	queueMost = 500
+	maxQueued = 500
 	// minEventBackoff and maxEventBackoff are the pauses after a failed attempt.
 	minEventBackoff = 250 * time.Millisecond
 	maxEventBackoff = 5 * time.Second
 )
 
-// eventLine writes the Events about one thing in order, in the background.
+// eventQueue writes the Events about one thing in order, in the background.
 type eventQueue struct {
 	writer *eventWriter
 
@@ -281,7 +281,7 @@ func (l *eventQueue) add(said eventText) {
 		return
 	}
 
-	if l.queue = append(l.queue, said); len(l.queue) > queueMost {
+	if l.queue = append(l.queue, said); len(l.queue) > maxQueued {
 		l.makeRoom()
 	}
 
@@ -449,9 +449,9 @@ func signal(waiting chan<- struct{}) {
 const (
 	// reporter is who reports the Events.
 	reporter = "talosupgrade"
-	// faultsMost is how often an Event is sent with which the API server has an
+	// maxFaults is how often an Event is sent with which the API server has an
 	// error of its own.
-	faultsMost = 3
+	maxFaults = 3
 )
 
 // eventAttempt is one Event that is being written.
@@ -610,7 +610,7 @@ func (a *eventAttempt) judge(err error) bool {
 
 		return true
 	case code >= http.StatusInternalServerError:
-		if a.faults++; a.faults < faultsMost {
+		if a.faults++; a.faults < maxFaults {
 			a.away = err
 
 			return true
@@ -813,9 +813,9 @@ func (s *EventSink) patch(ctx context.Context, event *corev1.Event, patch []byte
 	return &written, err
 }
 
-// lookupsMost is how often the published object is looked for. The publisher may
+// maxLookups is how often the published object is looked for. The publisher may
 // be about to create it.
-const lookupsMost = 5
+const maxLookups = 5
 
 // involved finds the object that an Event is about.
 type involved interface {
@@ -871,7 +871,7 @@ func (i *involvedObject) reference(ctx context.Context, _ eventText) (corev1.Obj
 
 // identify looks up the UID of the object, which Events can do without.
 func (i *involvedObject) identify(ctx context.Context) error {
-	if i.uid != "" || i.access == nil || i.lookups >= lookupsMost {
+	if i.uid != "" || i.access == nil || i.lookups >= maxLookups {
 		return nil
 	}
 
@@ -879,7 +879,7 @@ func (i *involvedObject) identify(ctx context.Context) error {
 	if err == nil {
 		metadata, _ := object["metadata"].(map[string]any)
 		uid, _ := metadata["uid"].(string)
-		i.uid, i.lookups = types.UID(uid), lookupsMost
+		i.uid, i.lookups = types.UID(uid), maxLookups
 
 		return nil
 	}
@@ -888,18 +888,18 @@ func (i *involvedObject) identify(ctx context.Context) error {
 		return err
 	}
 
-	if i.lookups++; i.lookups < lookupsMost && errors.Is(err, cluster.ErrNotFound) {
+	if i.lookups++; i.lookups < maxLookups && errors.Is(err, cluster.ErrNotFound) {
 		return err
 	}
 
-	i.lookups = lookupsMost
+	i.lookups = maxLookups
 
 	return nil
 }
 
-// eventMessageMost is how long the message of a Kubernetes Event may be, in bytes,
+// maxEventMessage is how long the message of a Kubernetes Event may be, in bytes,
 // with room for what is put before it where several are combined.
-const eventMessageMost = 1024 - 64
+const maxEventMessage = 1024 - 64
 
 // reasonWaiting is the reason of Events that say what is being waited for.
 const reasonWaiting = "Waiting"
@@ -915,7 +915,7 @@ const (
 	rankRun
 )
 
-// saying is what a Kubernetes Event says.
+// eventText is what a Kubernetes Event says.
 type eventText struct {
 	// node is the node that it is about; empty for the published object.
 	node string
@@ -947,7 +947,7 @@ func concernedNodes(event cluster.Event) []string {
 	return names
 }
 
-// sayingOf is the event for people; not ok where there is nothing to tell.
+// eventTextOf is the event for people; not ok where there is nothing to tell.
 func eventTextOf(event cluster.Event) (said eventText, ok bool) {
 	switch event.Kind {
 	case cluster.EventRunStarted:
@@ -983,21 +983,21 @@ func eventTextOf(event cluster.Event) (said eventText, ok bool) {
 	return said, true
 }
 
-// eventHalf is one of Talos and Kubernetes, as an event speaks of it.
+// eventProduct is one of Talos and Kubernetes, as an event speaks of it.
 type eventProduct struct {
 	name     string
 	progress cluster.Progress
 	target   version.Version
 }
 
-// managedHalves are those about which the target says something.
+// managedProducts are those about which the target says something.
 func managedProducts(event cluster.Event) []eventProduct {
 	return slices.DeleteFunc([]eventProduct{
 		{"Talos", event.Talos, event.Target.Talos}, {"Kubernetes", event.Kubernetes, event.Target.Kubernetes},
 	}, func(one eventProduct) bool { return one.target.IsZero() })
 }
 
-// journey is from where to where the halves move.
+// journey is from where to where the products move.
 func journey(event cluster.Event) string {
 	var parts []string
 
@@ -1015,7 +1015,7 @@ func journey(event cluster.Event) string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing is managed")
 }
 
-// arrival is where the halves are, as far as every node shows it.
+// arrival is where the products are, as far as every node shows it.
 func arrival(event cluster.Event) string {
 	var running, parts []string
 
@@ -1185,11 +1185,11 @@ func firstLine(event cluster.Event) string {
 // eventMessage is a text in one line that is no longer than a message may be.
 func eventMessage(text string) string {
 	line := cluster.Escaped(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "))
-	if len(line) <= eventMessageMost {
+	if len(line) <= maxEventMessage {
 		return line
 	}
 
-	cut := eventMessageMost - len("\u2026")
+	cut := maxEventMessage - len("\u2026")
 	for !utf8.RuneStart(line[cut]) {
 		cut--
 	}

@@ -46,7 +46,7 @@ type Publisher struct {
 	// wanted is what should stand, nil for what should not, as far as the run alone
 	// can tell.
 	wanted map[string]*string
-	// rests are the halves of which before has a say in what should stand.
+	// rests are the products of which before has a say in what should stand.
 	rests map[string]idleProduct
 	// before is what the store held when the run first looked; nil until then.
 	before map[string]string
@@ -865,7 +865,7 @@ func (p *Publisher) readBack(ctx context.Context) error {
 // available is as [Options.Available].
 type available func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 
-// offer says which versions the halves could be upgraded to, as far as that is
+// offer says which versions the products could be upgraded to, as far as that is
 // known, and returns them. A next version of Kubernetes is what the running Talos
 // supports, which nobody can say while that is being upgraded.
 func (a available) offer(changes map[string]*string, talos, kubernetes productRun) (nextTalos, nextKubernetes version.Version) {
@@ -895,7 +895,7 @@ func (a available) offer(changes map[string]*string, talos, kubernetes productRu
 	return nextTalos, nextKubernetes
 }
 
-// known tells whether the next version of the half is known, if only that there is
+// known tells whether the next version of the product is known, if only that there is
 // none.
 func (a available) known(changes map[string]*string, h productRun) bool {
 	_, said := changes[h.available]
@@ -920,20 +920,20 @@ func named(v version.Version) *string {
 	return text(v.String())
 }
 
-// moves tells whether the half is said to be on its way.
+// moves tells whether the product is said to be on its way.
 func moves(changes map[string]*string, h productRun) bool { return moving(changes[h.status]) }
 
 func moving(status *string) bool {
 	return status != nil && (*status == StatusInProgress || *status == StatusRollingBack)
 }
 
-// quiet is a half in which nothing goes on: what is said of it depends on what the
+// idleProduct is a product in which nothing goes on: what is said of it depends on what the
 // object said of it before the run.
 type idleProduct struct {
 	half productRun
 }
 
-// rests tells whether nothing goes on in the half as far as the event and the
+// rests tells whether nothing goes on in the product as far as the event and the
 // course of the run say.
 func (h productRun) rests(event cluster.Event, so runState) bool {
 	if !h.known() || h.progress.Lowest.IsZero() {
@@ -952,7 +952,7 @@ func (h productRun) rests(event cluster.Event, so runState) bool {
 	}
 }
 
-// rest says that nothing goes on in the half; known tells whether its next version
+// rest says that nothing goes on in the product; known tells whether its next version
 // is.
 func (w message) rest(h productRun, known bool) {
 	w.rests[h.status] = idleProduct{half: h}
@@ -966,7 +966,7 @@ func (w message) rest(h productRun, known bool) {
 	}
 }
 
-// standing is what there is to say of a half in which nothing goes on.
+// standing is what there is to say of a product in which nothing goes on.
 func (h productRun) standing(known bool) string {
 	running := h.progress.Lowest
 
@@ -980,10 +980,10 @@ func (h productRun) standing(known bool) string {
 	}
 }
 
-// resolve is what is to stand where the object said something else of the half
+// resolve is what is to stand where the object said something else of the product
 // before. An upgrade to the very version stays completed, and one that an earlier
 // run has begun is completed now, unless it failed before it moved anything. A
-// failure stands until somebody deals with that half.
+// failure stands until somebody deals with that product.
 func (q idleProduct) resolve(wanted map[string]*string, before map[string]string) {
 	h, status := q.half, before[q.half.status]
 	same := sameVersion(before[h.current], h.progress.Lowest)
@@ -1027,8 +1027,8 @@ func resolved(wanted map[string]*string, rests map[string]idleProduct, so runSta
 	return made
 }
 
-// kept are the annotations of the halves that stay as they were before the run with
-// one of the statuses: nothing is said of them. Of a half of which nothing is known
+// kept are the annotations of the products that stay as they were before the run with
+// one of the statuses: nothing is said of them. Of a product of which nothing is known
 // that is of interest only where it failed.
 func kept(wanted map[string]*string, rests map[string]idleProduct, before map[string]string, statuses ...string) map[string]*string {
 	found := map[string]*string{}

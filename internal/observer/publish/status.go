@@ -21,7 +21,7 @@ const (
 	fieldConditions = "conditions"
 )
 
-// stature is what the status of the object should say.
+// desiredStatus is what the status of the object should say.
 type desiredStatus struct {
 	// phase is empty where nothing is to be said of it.
 	phase string
@@ -47,7 +47,7 @@ type condition struct {
 	kept bool
 }
 
-// stature is what the status should say now, and whether the run goes on.
+// desiredStatus is what the status should say now, and whether the run goes on.
 func (p *Publisher) desiredStatus() (wanted desiredStatus, running bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -60,8 +60,8 @@ func (p *Publisher) desiredStatus() (wanted desiredStatus, running bool) {
 	return desiredStatusOf(effective, p.rests, p.before), p.course.running
 }
 
-// statureOf says the same as the annotations, of which those of before stand where
-// nothing is to be said of a half.
+// desiredStatusOf says the same as the annotations, of which those of before stand where
+// nothing is to be said of a product.
 func desiredStatusOf(annotations map[string]*string, rests map[string]idleProduct, before map[string]string) desiredStatus {
 	old := kept(annotations, rests, before, StatusCompleted, StatusFailed)
 	made := desiredStatus{
@@ -98,7 +98,7 @@ func desiredStatusOf(annotations map[string]*string, rests map[string]idleProduc
 	return made
 }
 
-// conditionOf says the same as the annotations of a half.
+// conditionOf says the same as the annotations of a product.
 func conditionOf(kind string, status, message, progress *string) condition {
 	made := condition{kind: kind}
 	if status == nil {
@@ -181,7 +181,7 @@ func ourPhase(phase string) bool {
 	return slices.Contains([]string{"", PhaseReady, PhaseUpgradingTalos, PhaseUpgradingKubernetes, PhaseUpgradeFailed}, phase)
 }
 
-// told tells whether something is to be said of the half.
+// told tells whether something is to be said of the product.
 func (c condition) told() bool { return c.reason != "" || c.over }
 
 // contradicts tells whether the entry says by its status, or by a reason of ours,

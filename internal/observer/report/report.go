@@ -487,8 +487,8 @@ const (
 	generator = "terraform-provider-talosupgrade"
 	// signature is in the head of every report, by which it is known again.
 	signature = `<meta name="generator" content="` + generator + ` `
-	// headMost is how far into a file it is looked for.
-	headMost = 4 << 10
+	// maxHead is how far into a file it is looked for.
+	maxHead = 4 << 10
 
 	directoryMode = 0o755
 	// A report holds nothing secret, and whoever runs a pipeline has to be able to
@@ -555,7 +555,7 @@ func ours(path string) error {
 		return err
 	}
 
-	head, err := io.ReadAll(io.LimitReader(file, headMost))
+	head, err := io.ReadAll(io.LimitReader(file, maxHead))
 	err = errors.Join(err, file.Close())
 
 	switch {
@@ -667,8 +667,8 @@ func elapsed(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", minutes, seconds)
 }
 
-// ticksMost bounds the marks on the axis of time: a phone has room for so many.
-const ticksMost = 5
+// maxTicks bounds the marks on the axis of time: a phone has room for so many.
+const maxTicks = 5
 
 // tickSteps are the distances between two marks.
 var tickSteps = [...]time.Duration{
@@ -676,10 +676,10 @@ var tickSteps = [...]time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// tickStep is the shortest distance of which no more than ticksMost fit.
+// tickStep is the shortest distance of which no more than maxTicks fit.
 func tickStep(whole time.Duration) time.Duration {
 	for _, step := range tickSteps {
-		if whole/step <= ticksMost {
+		if whole/step <= maxTicks {
 			return step
 		}
 	}
@@ -687,5 +687,5 @@ func tickStep(whole time.Duration) time.Duration {
 	longest := tickSteps[len(tickSteps)-1]
 	days := int64(whole / longest)
 
-	return longest * time.Duration(days/ticksMost+1)
+	return longest * time.Duration(days/maxTicks+1)
 }

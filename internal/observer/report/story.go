@@ -11,11 +11,11 @@ import (
 )
 
 // A report of a run that waits for days stays readable: no more different things
-// that a step waited for are kept than waitsMost, and no more lines of the log than
-// linesMost, the first and the last ones.
+// that a step waited for are kept than maxWaits, and no more lines of the log than
+// maxLogLines, the first and the last ones.
 const (
-	waitsMost = 3
-	linesMost = 400
+	maxWaits    = 3
+	maxLogLines = 400
 )
 
 // story is what a run has done so far, folded from its events.
@@ -214,7 +214,7 @@ func (s *story) wait(event cluster.Event) {
 		}
 
 		one.waits = append(slices.DeleteFunc(one.waits, func(text string) bool { return text == event.Text }), event.Text)
-		if len(one.waits) > waitsMost {
+		if len(one.waits) > maxWaits {
 			one.waits = one.waits[1:]
 		}
 
@@ -233,12 +233,12 @@ func (s *story) write(event cluster.Event, text string, warning bool) {
 	}
 
 	s.lines = append(s.lines, added)
-	if len(s.lines) <= linesMost {
+	if len(s.lines) <= maxLogLines {
 		return
 	}
 
 	// Warnings stay as long as there is anything else that can go.
-	at := linesMost / 2
+	at := maxLogLines / 2
 	if calm := slices.IndexFunc(s.lines[at:], func(one line) bool { return !one.warning }); calm >= 0 {
 		at += calm
 	}
