@@ -3,6 +3,8 @@
 package cluster
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"strings"
 	"time"
@@ -10,37 +12,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// OperatorStatus is how far an operator is with one product, in the words of the
-// annotation protocol.
-type OperatorStatus string
-
-const (
-	// OperatorIdle: nothing was asked for, or the operator has not noticed yet.
-	OperatorIdle OperatorStatus = "idle"
-	// OperatorPending: it has noticed, and has not begun.
-	OperatorPending OperatorStatus = "pending"
-	// OperatorWorking: it is at work.
-	OperatorWorking OperatorStatus = "in-progress"
-	// OperatorRollingBack: it takes a node back.
-	OperatorRollingBack OperatorStatus = "rolling-back"
-	// OperatorCompleted: it says that it is done. It may speak of an earlier time.
-	OperatorCompleted OperatorStatus = "completed"
-	// OperatorFailed: it says that it has failed. It may speak of an earlier time,
-	// and it may try again for as long as it is asked.
-	OperatorFailed OperatorStatus = "failed"
-	// OperatorBlocked: it waits for the other product.
-	OperatorBlocked OperatorStatus = "blocked"
-)
-
-// Busy tells whether the operator is changing the cluster.
-func (s OperatorStatus) Busy() bool { return s == OperatorWorking || s == OperatorRollingBack }
-
 // OperatorProduct is what the object of an operator says of one product.
 type OperatorProduct struct {
 	// Target is what the operator is asked for, without "v"; empty where it is
 	// asked for nothing. Where it is no version it is as somebody wrote it.
 	Target string
-	Status OperatorStatus
+	Status protocol.Status
 	// Message and Progress are its own words; empty where it says nothing.
 	Message, Progress string
 	// Current is what it takes the cluster to run, without "v"; empty where it

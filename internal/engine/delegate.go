@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"fmt"
@@ -376,7 +378,7 @@ func (e *Engine) underway(ctx context.Context, observed cluster.Observation, mad
 
 	for _, product := range products {
 		said := report.Of(product)
-		if said.Target == "" || said.Status == cluster.OperatorFailed || !passes(made.Hops, request.Target, product, said.Target) {
+		if said.Target == "" || said.Status == protocol.StatusFailed || !passes(made.Hops, request.Target, product, said.Target) {
 			continue
 		}
 
@@ -459,11 +461,11 @@ func (l *operatorStage) request(ctx context.Context) error {
 		said := report.Of(l.product)
 
 		switch {
-		case l.requested(said) && said.Status == cluster.OperatorFailed && !l.asked:
+		case l.requested(said) && said.Status == protocol.StatusFailed && !l.asked:
 			idle = l.delegation.run.engine.clock.Now()
 
 			return false, "the failure before to be taken back", l.withdrawFailed(ctx)
-		case said.Target == "" && said.Status == cluster.OperatorFailed && l.delegation.run.engine.clock.Now().Sub(idle) < noticeTimeout:
+		case said.Target == "" && said.Status == protocol.StatusFailed && l.delegation.run.engine.clock.Now().Sub(idle) < noticeTimeout:
 			return false, "it to notice that it is asked for nothing, so that it forgets its failure", nil
 		case !l.requested(said) && (report.Talos.Status.Busy() || report.Kubernetes.Status.Busy()):
 			return false, fmt.Sprintf("it is at work on something else (%s%s)", said.Status, quoted(said.Message)), nil
@@ -649,7 +651,7 @@ func (l *operatorStage) record(report cluster.OperatorReport) {
 	l.acknowledged = l.acknowledged || l.seenChanged
 	l.report = report
 
-	claims := l.acknowledged && !said.Status.Busy() && (said.Status == cluster.OperatorCompleted || gone)
+	claims := l.acknowledged && !said.Status.Busy() && (said.Status == protocol.StatusCompleted || gone)
 
 	switch {
 	case !claims:
@@ -719,11 +721,11 @@ func (l *operatorStage) hopeless() error {
 	now, said := l.delegation.run.engine.clock.Now(), l.report.Of(l.product)
 
 	switch {
-	case l.seenChanged && said.Status == cluster.OperatorFailed:
+	case l.seenChanged && said.Status == protocol.StatusFailed:
 		return fmt.Errorf("%w says that it failed%s", ErrOperator, quoted(said.Message))
 	case !l.acknowledged && now.Sub(l.askedAt) >= answerTimeout:
 		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it look after this object?", ErrOperator, answerTimeout, l.waitingFor())
-	case said.Status == cluster.OperatorBlocked && now.Sub(l.changed) >= answerTimeout:
+	case said.Status == protocol.StatusBlocked && now.Sub(l.changed) >= answerTimeout:
 		return fmt.Errorf("%w says that it is blocked%s", ErrOperator, quoted(said.Message))
 	case !l.doneSince.IsZero() && now.Sub(l.doneSince) >= claimTimeout && now.Sub(l.changed) >= claimTimeout:
 		return fmt.Errorf("%w says that it is done%s, and the cluster is not: %s", ErrOperator, quoted(said.Message), l.problem)

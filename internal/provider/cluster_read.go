@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"cmp"
 	"context"
 	"errors"
@@ -260,25 +262,6 @@ func nodesValue(ctx context.Context, observed cluster.Observation, earlier types
 	return value, diagnostics
 }
 
-// Phases of a cluster.
-const (
-	phaseReady      = "Ready"
-	phaseUpgrading  = "UpgradingTalos"
-	phaseKubernetes = "UpgradingKubernetes"
-	phaseFailed     = "UpgradeFailed"
-)
-
-// Statuses of a product, spelled as the annotations spell them.
-const (
-	statusIdle       = "idle"
-	statusPending    = "pending"
-	statusInProgress = "in-progress"
-	statusCompleted  = "completed"
-	statusFailed     = "failed"
-	// statusBlocked is Kubernetes while Talos has to move first.
-	statusBlocked = "blocked"
-)
-
 // productStatus is one of Talos and Kubernetes.
 type productStatus struct {
 	Status          string
@@ -329,7 +312,7 @@ func statusOf(observed cluster.Observation, desired clusterModel) status {
 	held := desired.held()
 	counted := without(observed, held)
 
-	made := status{Phase: phaseReady}
+	made := status{Phase: protocol.PhaseReady}
 	made.Talos.Lowest, made.Talos.Highest = counted.TalosVersions()
 
 	made.Kubernetes.Lowest, made.Kubernetes.Highest = counted.KubernetesVersions()
@@ -349,15 +332,15 @@ func statusOf(observed cluster.Observation, desired clusterModel) status {
 
 	switch {
 	case len(left.returned()) > 0:
-		made.Phase, made.Talos.Status = phaseFailed, statusFailed
+		made.Phase, made.Talos.Status = protocol.PhaseUpgradeFailed, protocol.StatusFailed
 		made.Message = left.message()
 	case len(left.open()) > 0:
-		made.Phase, made.Talos.Status = phaseUpgrading, statusInProgress
+		made.Phase, made.Talos.Status = protocol.PhaseUpgradingTalos, protocol.StatusInProgress
 		made.Message = left.message()
-	case due && made.Kubernetes.Status == statusIdle:
-		made.Phase, made.Message = phaseUpgrading, "The bootstrap manifests are still to be synced after a roll; the next apply does it."
+	case due && made.Kubernetes.Status == protocol.StatusIdle:
+		made.Phase, made.Message = protocol.PhaseUpgradingTalos, "The bootstrap manifests are still to be synced after a roll; the next apply does it."
 	case due && made.Talos.arrived():
-		made.Phase, made.Kubernetes.Status = phaseKubernetes, statusInProgress
+		made.Phase, made.Kubernetes.Status = protocol.PhaseUpgradingKubernetes, protocol.StatusInProgress
 		made.Message = "In the middle of a roll, and the bootstrap manifests are still to be synced; the next apply continues."
 	default:
 		made.Message = fmt.Sprintf("Talos %s, Kubernetes %s.", made.Talos, made.Kubernetes)
@@ -375,7 +358,7 @@ func statusOf(observed cluster.Observation, desired clusterModel) status {
 // block says of a Kubernetes that is not at its target that it waits for Talos,
 // where Talos is not at its own and nothing demands the opposite.
 func (s *status) block(desired clusterModel) {
-	if s.Kubernetes.Status != statusPending || s.Talos.arrived() {
+	if s.Kubernetes.Status != protocol.StatusPending || s.Talos.arrived() {
 		return
 	}
 
@@ -386,7 +369,7 @@ func (s *status) block(desired clusterModel) {
 		return
 	}
 
-	s.Kubernetes.Status = statusBlocked
+	s.Kubernetes.Status = protocol.StatusBlocked
 
 	if compat.Supports(s.Talos.Lowest, kubernetes) != nil {
 		s.Message += fmt.Sprintf(" Talos %s does not support K8s %s. Upgrade Talos first.", s.Talos.Lowest, kubernetes)
@@ -400,17 +383,19 @@ func manifestsDue(observed cluster.Observation, desired clusterModel) bool {
 }
 
 // arrived tells whether nothing is left to do in the product.
-func (h *productStatus) arrived() bool { return h.Status == statusCompleted || h.Status == statusIdle }
+func (h *productStatus) arrived() bool {
+	return h.Status == protocol.StatusCompleted || h.Status == protocol.StatusIdle
+}
 
 // judge sets the status of a product from what is desired of it.
 func (h *productStatus) judge(desired types.String) {
 	switch {
 	case desired.ValueString() == "":
-		h.Status = statusIdle
+		h.Status = protocol.StatusIdle
 	case desires(desired, h.Lowest) && desires(desired, h.Highest):
-		h.Status = statusCompleted
+		h.Status = protocol.StatusCompleted
 	default:
-		h.Status = statusPending
+		h.Status = protocol.StatusPending
 	}
 }
 
@@ -434,12 +419,12 @@ func without(observed cluster.Observation, held map[string]bool) cluster.Observa
 // failed is the status after an upgrade that stopped, in the second half where
 // the first was done.
 func (s status) failed(message string, second bool) status {
-	s.Phase, s.Message = phaseFailed, message
+	s.Phase, s.Message = protocol.PhaseUpgradeFailed, message
 
 	if second {
-		s.Kubernetes.Status = statusFailed
+		s.Kubernetes.Status = protocol.StatusFailed
 	} else {
-		s.Talos.Status = statusFailed
+		s.Talos.Status = protocol.StatusFailed
 	}
 
 	return s
@@ -448,14 +433,14 @@ func (s status) failed(message string, second bool) status {
 // since keeps what state says of a failed upgrade for as long as the nodes do
 // not all run what is desired: an observation does not tell why they do not.
 func (s status) since(earlier types.Object) types.Object {
-	if earlier.IsNull() || earlier.IsUnknown() || (s.Phase != phaseReady && s.Phase != phaseKubernetes) {
+	if earlier.IsNull() || earlier.IsUnknown() || (s.Phase != protocol.PhaseReady && s.Phase != protocol.PhaseUpgradingKubernetes) {
 		return s.value()
 	}
 
 	attributes := earlier.Attributes()
 
 	phase, ok := attributes["phase"].(types.String)
-	if !ok || phase.ValueString() != phaseFailed {
+	if !ok || phase.ValueString() != protocol.PhaseUpgradeFailed {
 		return s.value()
 	}
 
@@ -465,9 +450,9 @@ func (s status) since(earlier types.Object) types.Object {
 	}
 
 	switch {
-	case s.Talos.Status == statusPending && earlierStatus(earlier, "talos") == statusFailed:
+	case s.Talos.Status == protocol.StatusPending && earlierStatus(earlier, "talos") == protocol.StatusFailed:
 		return s.failed(message.ValueString(), false).value()
-	case !s.Kubernetes.arrived() && earlierStatus(earlier, "kubernetes") == statusFailed:
+	case !s.Kubernetes.arrived() && earlierStatus(earlier, "kubernetes") == protocol.StatusFailed:
 		return s.failed(message.ValueString(), true).value()
 	default:
 		return s.value()

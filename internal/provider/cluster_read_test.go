@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +125,7 @@ func TestFailedPhaseStaysUntilTheNodesRunWhatIsDesired(t *testing.T) {
 	state.Status = statusOf(cluster.Observation{}, *state).failed("Unable to upgrade node cp-0.", false).value()
 
 	got, _ := read(t.Context(), t, fake.clusters(t), state)
-	if phase := got.Status.Attributes()["phase"]; !phase.Equal(types.StringValue(phaseFailed)) {
+	if phase := got.Status.Attributes()["phase"]; !phase.Equal(types.StringValue(protocol.PhaseUpgradeFailed)) {
 		t.Errorf("phase is %s while the versions are mixed", phase)
 	}
 
@@ -132,7 +134,7 @@ func TestFailedPhaseStaysUntilTheNodesRunWhatIsDesired(t *testing.T) {
 	}
 
 	got, _ = read(t.Context(), t, fake.clusters(t), got)
-	if phase := got.Status.Attributes()["phase"]; !phase.Equal(types.StringValue(phaseReady)) {
+	if phase := got.Status.Attributes()["phase"]; !phase.Equal(types.StringValue(protocol.PhaseReady)) {
 		t.Errorf("phase is %s although every node runs what is desired", phase)
 	}
 }

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"errors"
 	"strings"
 	"testing"
@@ -28,34 +30,34 @@ func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
 		change                      func(*fakeCluster)
 		phase, talosHalf, otherHalf string
 	}{
-		"at the target":       {types.StringValue("v1.13.4"), types.StringNull(), nil, phaseReady, statusCompleted, statusIdle},
-		"both halves managed": {types.StringValue("1.13.4"), types.StringValue("v1.34.2"), nil, phaseReady, statusCompleted, statusCompleted},
-		"nothing of Talos":    {types.StringNull(), types.StringValue("1.34.2"), nil, phaseReady, statusIdle, statusCompleted},
-		"behind the target":   {types.StringValue("1.13.5"), types.StringNull(), nil, phaseReady, statusPending, statusIdle},
+		"at the target":       {types.StringValue("v1.13.4"), types.StringNull(), nil, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusIdle},
+		"both halves managed": {types.StringValue("1.13.4"), types.StringValue("v1.34.2"), nil, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted},
+		"nothing of Talos":    {types.StringNull(), types.StringValue("1.34.2"), nil, protocol.PhaseReady, protocol.StatusIdle, protocol.StatusCompleted},
+		"behind the target":   {types.StringValue("1.13.5"), types.StringNull(), nil, protocol.PhaseReady, protocol.StatusPending, protocol.StatusIdle},
 		"one node behind": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.nodes[2].talos = "1.13.0"
-		}, phaseReady, statusPending, statusIdle},
+		}, protocol.PhaseReady, protocol.StatusPending, protocol.StatusIdle},
 		"a node in mid-upgrade": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = journal(cluster.PhaseInstalled)
-		}, phaseUpgrading, statusInProgress, statusIdle},
+		}, protocol.PhaseUpgradingTalos, protocol.StatusInProgress, protocol.StatusIdle},
 		"a node fell back": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = journal(cluster.PhaseFallback)
-		}, phaseFailed, statusFailed, statusIdle},
+		}, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusIdle},
 		"a node fell back from another version than is wanted now": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = decided("1.13.5")
-		}, phaseReady, statusCompleted, statusIdle},
+		}, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusIdle},
 		"a node fell back, and a person brought it to what is wanted": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = decided("1.13.4")
-		}, phaseReady, statusCompleted, statusIdle},
+		}, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusIdle},
 		"a node fell back on the way to another release line": {types.StringValue("1.14.1"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = decided("1.13.5")
-		}, phaseFailed, statusFailed, statusIdle},
+		}, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusIdle},
 		"a machine that left in mid-upgrade": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = stale(cluster.PhaseInstalled)
-		}, phaseReady, statusCompleted, statusIdle},
+		}, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusIdle},
 		"a machine that left after it fell back": {types.StringValue("1.13.4"), types.StringNull(), func(f *fakeCluster) {
 			f.journal = stale(cluster.PhaseFallback)
-		}, phaseReady, statusCompleted, statusIdle},
+		}, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusIdle},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
@@ -90,25 +92,25 @@ func TestStatusOfTheKubernetesHalf(t *testing.T) {
 		phase, talosHalf, otherHalf string
 		says                        string
 	}{
-		"behind the target":   {"", "1.35.0", nil, true, phaseReady, statusIdle, statusPending, "Kubernetes 1.34.2."},
-		"one kubelet behind":  {"1.13.4", "1.34.2", behind, true, phaseReady, statusCompleted, statusPending, "Kubernetes 1.34.1 to 1.34.2."},
-		"it waits for Talos":  {"1.13.5", "1.35.0", nil, true, phaseReady, statusPending, statusBlocked, "Talos 1.13.4, Kubernetes 1.34.2."},
-		"and cannot go first": {"1.14.0", "1.37.0", nil, true, phaseReady, statusPending, statusBlocked, "Talos 1.13.4 does not support K8s 1.37.0. Upgrade Talos first."},
+		"behind the target":   {"", "1.35.0", nil, true, protocol.PhaseReady, protocol.StatusIdle, protocol.StatusPending, "Kubernetes 1.34.2."},
+		"one kubelet behind":  {"1.13.4", "1.34.2", behind, true, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusPending, "Kubernetes 1.34.1 to 1.34.2."},
+		"it waits for Talos":  {"1.13.5", "1.35.0", nil, true, protocol.PhaseReady, protocol.StatusPending, protocol.StatusBlocked, "Talos 1.13.4, Kubernetes 1.34.2."},
+		"and cannot go first": {"1.14.0", "1.37.0", nil, true, protocol.PhaseReady, protocol.StatusPending, protocol.StatusBlocked, "Talos 1.13.4 does not support K8s 1.37.0. Upgrade Talos first."},
 		"Talos waits for it": {"1.14.0", "1.35.0", func(f *fakeCluster) {
 			for index := range f.nodes {
 				f.nodes[index].kubernetes = "1.31.4"
 			}
-		}, true, phaseReady, statusPending, statusPending, "Kubernetes 1.31.4."},
-		"nothing waits for what is done": {"1.13.5", "1.34.2", nil, true, phaseReady, statusPending, statusCompleted, "Kubernetes 1.34.2."},
-		"manifests are due":              {"", "1.34.2", func(f *fakeCluster) { f.journal = due }, true, phaseKubernetes, statusIdle, statusInProgress, "bootstrap manifests"},
+		}, true, protocol.PhaseReady, protocol.StatusPending, protocol.StatusPending, "Kubernetes 1.31.4."},
+		"nothing waits for what is done": {"1.13.5", "1.34.2", nil, true, protocol.PhaseReady, protocol.StatusPending, protocol.StatusCompleted, "Kubernetes 1.34.2."},
+		"manifests are due":              {"", "1.34.2", func(f *fakeCluster) { f.journal = due }, true, protocol.PhaseUpgradingKubernetes, protocol.StatusIdle, protocol.StatusInProgress, "bootstrap manifests"},
 		"manifests are due after a roll of Talos": {
-			"1.13.4", "", func(f *fakeCluster) { f.journal = due }, true, phaseUpgrading, statusCompleted, statusIdle, "bootstrap manifests",
+			"1.13.4", "", func(f *fakeCluster) { f.journal = due }, true, protocol.PhaseUpgradingTalos, protocol.StatusCompleted, protocol.StatusIdle, "bootstrap manifests",
 		},
 		"manifests are due, and nobody wants them": {
-			"1.13.4", "1.34.2", func(f *fakeCluster) { f.journal = due }, false, phaseReady, statusCompleted, statusCompleted, "Kubernetes 1.34.2.",
+			"1.13.4", "1.34.2", func(f *fakeCluster) { f.journal = due }, false, protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted, "Kubernetes 1.34.2.",
 		},
 		"manifests are due before Talos is done": {
-			"1.13.5", "1.34.2", func(f *fakeCluster) { f.journal = due }, true, phaseReady, statusPending, statusCompleted, "Kubernetes 1.34.2.",
+			"1.13.5", "1.34.2", func(f *fakeCluster) { f.journal = due }, true, protocol.PhaseReady, protocol.StatusPending, protocol.StatusCompleted, "Kubernetes 1.34.2.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,11 +144,11 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 		stop                        error
 		talosHalf, otherHalf, later string
 	}{
-		"Talos":            {desired("1.13.5", "1.35.0"), stop, statusFailed, statusBlocked, statusBlocked},
-		"Kubernetes":       {desired("1.13.4", "1.35.0"), stop, statusCompleted, statusFailed, statusFailed},
-		"Kubernetes alone": {desired("", "1.35.0"), stop, statusIdle, statusFailed, statusFailed},
+		"Talos":            {desired("1.13.5", "1.35.0"), stop, protocol.StatusFailed, protocol.StatusBlocked, protocol.StatusBlocked},
+		"Kubernetes":       {desired("1.13.4", "1.35.0"), stop, protocol.StatusCompleted, protocol.StatusFailed, protocol.StatusFailed},
+		"Kubernetes alone": {desired("", "1.35.0"), stop, protocol.StatusIdle, protocol.StatusFailed, protocol.StatusFailed},
 		"a component before another hop of Talos": {
-			desired("1.13.5", "1.35.0"), &engine.Failure{Component: cluster.APIServer, Err: stop}, statusPending, statusFailed, statusFailed,
+			desired("1.13.5", "1.35.0"), &engine.Failure{Component: cluster.APIServer, Err: stop}, protocol.StatusPending, protocol.StatusFailed, protocol.StatusFailed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,14 +163,14 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 			model := *test.planned
 
 			got := stopped(model, *test.planned, seen.Observation, "Unable to upgrade", test.stop)
-			if got.Phase != phaseFailed || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf {
+			if got.Phase != protocol.PhaseUpgradeFailed || got.Talos.Status != test.talosHalf || got.Kubernetes.Status != test.otherHalf {
 				t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
 			}
 
 			model.Status = got.value()
 			wellDone(t, model.observe(t.Context(), seen.Observation))
 
-			if phase, other := text(model.Status, "phase"), earlierStatus(model.Status, "kubernetes"); phase != phaseFailed || other != test.later {
+			if phase, other := text(model.Status, "phase"), earlierStatus(model.Status, "kubernetes"); phase != protocol.PhaseUpgradeFailed || other != test.later {
 				t.Errorf("after a refresh: phase %s, kubernetes %s", phase, other)
 			}
 
@@ -187,7 +189,7 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 
 			wellDone(t, model.observe(t.Context(), seen.Observation))
 
-			if phase := text(model.Status, "phase"); phase != phaseReady {
+			if phase := text(model.Status, "phase"); phase != protocol.PhaseReady {
 				t.Errorf("phase %s although every node runs what is desired", phase)
 			}
 		})
@@ -209,13 +211,13 @@ func TestWhatNeverBeganDidNotFail(t *testing.T) {
 		failure *engine.Failure
 		phase   string
 	}{
-		"checks":                  {&engine.Failure{Err: engine.ErrBlocked}, phaseReady},
-		"lock":                    {&engine.Failure{Err: engine.ErrLocked}, phaseReady},
-		"snapshot":                {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrSnapshot, cluster.ErrUnreachable)}, phaseReady},
-		"gate before the roll":    {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, phaseReady},
-		"window before the roll":  {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrWindow)}, phaseReady},
-		"gate before a node":      {&engine.Failure{Err: engine.ErrGate, Node: "worker-0"}, phaseFailed},
-		"gate before a component": {&engine.Failure{Err: engine.ErrGate, Component: cluster.Kubelet, Node: "worker-0"}, phaseFailed},
+		"checks":                  {&engine.Failure{Err: engine.ErrBlocked}, protocol.PhaseReady},
+		"lock":                    {&engine.Failure{Err: engine.ErrLocked}, protocol.PhaseReady},
+		"snapshot":                {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrSnapshot, cluster.ErrUnreachable)}, protocol.PhaseReady},
+		"gate before the roll":    {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, protocol.PhaseReady},
+		"window before the roll":  {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrWindow)}, protocol.PhaseReady},
+		"gate before a node":      {&engine.Failure{Err: engine.ErrGate, Node: "worker-0"}, protocol.PhaseUpgradeFailed},
+		"gate before a component": {&engine.Failure{Err: engine.ErrGate, Component: cluster.Kubelet, Node: "worker-0"}, protocol.PhaseUpgradeFailed},
 	} {
 		if got := stopped(*prior, *desired("1.13.5", ""), seen.Observation, "Unable to upgrade", test.failure); got.Phase != test.phase {
 			t.Errorf("%s: phase %s, want %s", name, got.Phase, test.phase)
@@ -235,7 +237,7 @@ func TestManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
 	model := *desired("1.13.4", "")
 
 	got := stopped(model, model, seen.Observation, "Unable to sync", &engine.Failure{Component: cluster.Manifests, Err: engine.ErrManifests})
-	if got.Phase != phaseFailed || got.Talos.Status != statusFailed || got.Kubernetes.Status != statusIdle {
+	if got.Phase != protocol.PhaseUpgradeFailed || got.Talos.Status != protocol.StatusFailed || got.Kubernetes.Status != protocol.StatusIdle {
 		t.Errorf("phase %s, talos %s, kubernetes %s", got.Phase, got.Talos.Status, got.Kubernetes.Status)
 	}
 }
@@ -256,21 +258,21 @@ func TestHeldNodesDoNotCount(t *testing.T) {
 		half    string
 		highest string
 	}{
-		"one behind":    {func(f *fakeCluster) { f.nodes[2].talos = "1.12.6" }, phaseReady, statusCompleted, "1.13.4"},
-		"one ahead":     {func(f *fakeCluster) { f.nodes[2].talos = "1.14.0" }, phaseReady, statusCompleted, "1.13.4"},
-		"another is it": {func(f *fakeCluster) { f.nodes[1].talos = "1.12.6" }, phaseReady, statusPending, "1.13.4"},
+		"one behind":    {func(f *fakeCluster) { f.nodes[2].talos = "1.12.6" }, protocol.PhaseReady, protocol.StatusCompleted, "1.13.4"},
+		"one ahead":     {func(f *fakeCluster) { f.nodes[2].talos = "1.14.0" }, protocol.PhaseReady, protocol.StatusCompleted, "1.13.4"},
+		"another is it": {func(f *fakeCluster) { f.nodes[1].talos = "1.12.6" }, protocol.PhaseReady, protocol.StatusPending, "1.13.4"},
 		"one fell back, which was decided about": {func(f *fakeCluster) {
 			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseFallback}}}
-		}, phaseReady, statusCompleted, "1.13.4"},
+		}, protocol.PhaseReady, protocol.StatusCompleted, "1.13.4"},
 		"one was rolled back, which was decided about": {func(f *fakeCluster) {
 			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseRolledBack}}}
-		}, phaseReady, statusCompleted, "1.13.4"},
+		}, protocol.PhaseReady, protocol.StatusCompleted, "1.13.4"},
 		"one is in the middle of a rollback, which no decision changes": {func(f *fakeCluster) {
 			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseRollingBack}}}
-		}, phaseUpgrading, statusInProgress, "1.13.4"},
+		}, protocol.PhaseUpgradingTalos, protocol.StatusInProgress, "1.13.4"},
 		"one is armed, which no decision changes": {func(f *fakeCluster) {
 			f.journal = cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-1": {Node: "worker-1", Phase: cluster.PhaseInstalled}}}
-		}, phaseUpgrading, statusInProgress, "1.13.4"},
+		}, protocol.PhaseUpgradingTalos, protocol.StatusInProgress, "1.13.4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -15,35 +17,35 @@ func TestStatusSaysWhatBecameOfTheNodesInTheJournal(t *testing.T) {
 		half    string
 		message string
 	}{
-		"nobody is in it": {nil, phaseReady, statusCompleted, "Talos 1.13.4, Kubernetes 1.34.2."},
+		"nobody is in it": {nil, protocol.PhaseReady, protocol.StatusCompleted, "Talos 1.13.4, Kubernetes 1.34.2."},
 		"armed": {
 			map[string]cluster.Phase{"worker-1": cluster.PhaseInstalled, "worker-0": cluster.PhaseIntent},
-			phaseUpgrading, statusInProgress,
+			protocol.PhaseUpgradingTalos, protocol.StatusInProgress,
 			"In the middle of an upgrade: worker-0, worker-1; the next apply continues.",
 		},
 		"being rolled back": {
 			map[string]cluster.Phase{"worker-1": cluster.PhaseRollingBack},
-			phaseUpgrading, statusInProgress,
+			protocol.PhaseUpgradingTalos, protocol.StatusInProgress,
 			"In the middle of a rollback: worker-1; the next apply continues.",
 		},
 		"one forwards, one back": {
 			map[string]cluster.Phase{"worker-1": cluster.PhaseRollingBack, "worker-0": cluster.PhaseRebooting},
-			phaseUpgrading, statusInProgress,
+			protocol.PhaseUpgradingTalos, protocol.StatusInProgress,
 			"In the middle of an upgrade: worker-0; the next apply continues. In the middle of a rollback: worker-1; the next apply continues.",
 		},
 		"fell back": {
 			map[string]cluster.Phase{"worker-1": cluster.PhaseFallback},
-			phaseFailed, statusFailed,
+			protocol.PhaseUpgradeFailed, protocol.StatusFailed,
 			"Fell back to the old system and waits for a decision: worker-1.",
 		},
 		"rolled back": {
 			map[string]cluster.Phase{"worker-1": cluster.PhaseRolledBack, "worker-0": cluster.PhaseRolledBack},
-			phaseFailed, statusFailed,
+			protocol.PhaseUpgradeFailed, protocol.StatusFailed,
 			"Was rolled back to the old system and waits for a decision: worker-0, worker-1.",
 		},
 		"one of each, and one that is armed": {
 			map[string]cluster.Phase{"worker-1": cluster.PhaseRolledBack, "worker-0": cluster.PhaseFallback, "cp-0": cluster.PhaseInstalled},
-			phaseFailed, statusFailed,
+			protocol.PhaseUpgradeFailed, protocol.StatusFailed,
 			"Fell back to the old system and waits for a decision: worker-0. Was rolled back to the old system and waits for a decision: worker-1.",
 		},
 	} {

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"strings"
 	"testing"
 
@@ -33,7 +35,7 @@ func TestNodesThatNothingListsStay(t *testing.T) {
 		t.Errorf("the status says %q", message)
 	}
 
-	if got := earlierStatus(refreshed.Status, "talos"); got != statusPending {
+	if got := earlierStatus(refreshed.Status, "talos"); got != protocol.StatusPending {
 		t.Errorf("the Talos half is %s, though what is not listed was not at the target", got)
 	}
 

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -123,7 +125,7 @@ func stopped(prior, planned clusterModel, observed cluster.Observation, summary 
 	errors.As(err, &failure)
 
 	reached := statusOf(observed, planned)
-	managed := reached.Kubernetes.Status != statusIdle
+	managed := reached.Kubernetes.Status != protocol.StatusIdle
 
 	if failure.Component != "" {
 		return current.failed(summary+".", managed)

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 
 	"errors"
@@ -33,13 +35,13 @@ func TestStatusAfterADelegationThatFailed(t *testing.T) {
 		phase             string
 		talos, kubernetes string
 	}{
-		"somebody else has asked it":            {&engine.Failure{Err: engine.ErrOperator}, "", phaseReady, statusCompleted, statusCompleted},
-		"refused":                               {&engine.Failure{Err: engine.ErrBlocked}, "", phaseReady, statusCompleted, statusCompleted},
-		"Talos":                                 {&engine.Failure{Err: engine.ErrOperator}, version.Talos, phaseFailed, statusFailed, statusCompleted},
-		"Kubernetes before more of Talos":       {&engine.Failure{Err: engine.ErrOperator}, version.Kubernetes, phaseFailed, statusCompleted, statusFailed},
-		"refused after the first leg":           {&engine.Failure{Err: engine.ErrBlocked}, version.Talos, phaseFailed, statusFailed, statusCompleted},
-		"a gate after the first leg":            {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, version.Talos, phaseFailed, statusFailed, statusCompleted},
-		"a lease that was lost while it was at": {&engine.Failure{Err: engine.ErrLeaseLost}, version.Talos, phaseFailed, statusFailed, statusCompleted},
+		"somebody else has asked it":            {&engine.Failure{Err: engine.ErrOperator}, "", protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted},
+		"refused":                               {&engine.Failure{Err: engine.ErrBlocked}, "", protocol.PhaseReady, protocol.StatusCompleted, protocol.StatusCompleted},
+		"Talos":                                 {&engine.Failure{Err: engine.ErrOperator}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
+		"Kubernetes before more of Talos":       {&engine.Failure{Err: engine.ErrOperator}, version.Kubernetes, protocol.PhaseUpgradeFailed, protocol.StatusCompleted, protocol.StatusFailed},
+		"refused after the first leg":           {&engine.Failure{Err: engine.ErrBlocked}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
+		"a gate after the first leg":            {&engine.Failure{Err: errors.Join(engine.ErrNotBegun, engine.ErrGate)}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
+		"a lease that was lost while it was at": {&engine.Failure{Err: engine.ErrLeaseLost}, version.Talos, protocol.PhaseUpgradeFailed, protocol.StatusFailed, protocol.StatusCompleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := (&requestRecorder{last: test.asked}).failed(test.err)
@@ -72,7 +74,7 @@ func TestDelegationToAnOperatorThatDoesNotAnswer(t *testing.T) {
 		got, diagnostics := apply(t, beside(held, board), prior, &plan)
 		check(t, diagnostics, outcome{diag.SeverityError, "did not react"})
 
-		if phase := text(got.Status, "phase"); phase != phaseFailed || earlierStatus(got.Status, "talos") != statusFailed {
+		if phase := text(got.Status, "phase"); phase != protocol.PhaseUpgradeFailed || earlierStatus(got.Status, "talos") != protocol.StatusFailed {
 			t.Errorf("stored %s", got.Status)
 		}
 
@@ -86,7 +88,7 @@ func TestDelegationToAnOperatorThatDoesNotAnswer(t *testing.T) {
 		got, diagnostics = apply(t, beside(held, board), prior, &plan)
 		check(t, diagnostics, outcome{diag.SeverityError, "1.35.0"})
 
-		if phase := text(got.Status, "phase"); phase != phaseReady {
+		if phase := text(got.Status, "phase"); phase != protocol.PhaseReady {
 			t.Errorf("stored %s, although nothing was done", got.Status)
 		}
 	})

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -13,7 +15,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -40,7 +41,7 @@ func TestWhatAnEarlierApplyLeftIsWork(t *testing.T) {
 		"other words":         {map[string]any{"upgrade.vitistack.io/talos-status": "failed", "upgrade.vitistack.io/talos-current": "1.12.0"}, "", ""},
 		"an upgrade of it":    {map[string]any{"upgrade.vitistack.io/talos-status": "in-progress"}, "", ""},
 		"a dead run at work":  {map[string]any{leftHold: leftRun, "upgrade.vitistack.io/talos-status": "in-progress"}, "says that an upgrade is going on", held},
-		"its sign of life":    {map[string]any{leftHold: leftRun, publish.KeyLastUpdate: "2026-03-01T10:00:00Z"}, "(last sign of life: 2026-03-01T10:00:00Z)", held},
+		"its sign of life":    {map[string]any{leftHold: leftRun, protocol.KeyLastUpdate: "2026-03-01T10:00:00Z"}, "(last sign of life: 2026-03-01T10:00:00Z)", held},
 		"by hand":             {map[string]any{leftHold: leftRun}, "By hand: kubectl annotate", "do-not-reconcile-"},
 		"a target":            {map[string]any{talosTarget: "v1.13.4"}, "", "still asks its operator for Talos 1.13.4, which is reached: it may begin again. By hand:"},
 		"a target at work on": {map[string]any{talosTarget: "v1.13.4", "upgrade.vitistack.io/talos-status": "in-progress"}, "", ""},
@@ -159,7 +160,7 @@ func TestPlanDoesNotWaitForAManagementClusterThatIsAway(t *testing.T) {
 func TestApplyEndsWhatAnEarlierOneLeft(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	board := &noticeboard{annotations: map[string]any{
-		leftHold: leftRun, publish.KeyStatus: "in-progress", publish.KeyLastUpdate: "2026-03-01T10:00:00Z", publish.KeyCurrent: "1.12.0",
+		leftHold: leftRun, protocol.KeyTalosStatus: "in-progress", protocol.KeyLastUpdate: "2026-03-01T10:00:00Z", protocol.KeyTalosCurrent: "1.12.0",
 	}}
 	clusters := beside(&leased{fakeCluster: fake}, board)
 
@@ -176,7 +177,7 @@ func TestApplyEndsWhatAnEarlierOneLeft(t *testing.T) {
 		t.Errorf("the operator is still held by %v", hold)
 	}
 
-	if status, current := board.annotations[publish.KeyStatus], board.annotations[publish.KeyCurrent]; status != "completed" || current != "1.13.4" {
+	if status, current := board.annotations[protocol.KeyTalosStatus], board.annotations[protocol.KeyTalosCurrent]; status != "completed" || current != "1.13.4" {
 		t.Errorf("the object says %v, running %v", status, current)
 	}
 

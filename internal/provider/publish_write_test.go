@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"maps"
@@ -153,8 +155,8 @@ func TestNamingAnObjectTellsItOfTheCluster(t *testing.T) {
 	talos, kubernetes := next(version.MustParse("1.12.0"), version.MustParse("1.33.0"), releasesOf(t, "talos"), releasesOf(t, "kubernetes"))
 
 	for key, want := range map[string]string{
-		publish.KeyCurrent: "1.12.0", publish.KeyStatus: "idle", publish.KeyAvailable: talos.String(),
-		publish.KeyKubernetesCurrent: "1.33.0", publish.KeyKubernetesStatus: "idle", publish.KeyKubernetesAvailable: kubernetes.String(),
+		protocol.KeyTalosCurrent: "1.12.0", protocol.KeyTalosStatus: "idle", protocol.KeyTalosAvailable: talos.String(),
+		protocol.KeyKubernetesCurrent: "1.33.0", protocol.KeyKubernetesStatus: "idle", protocol.KeyKubernetesAvailable: kubernetes.String(),
 		"example.com/owner": "team-a",
 	} {
 		if board.annotations[key] != want {

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"fmt"
 	"net/http"
@@ -19,7 +21,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -150,7 +151,7 @@ func TestSomebodyWhoWritesTheSameIsTold(t *testing.T) {
 		for range 4 {
 			synctest.Wait()
 			board.mutex.Lock()
-			board.annotations[publish.KeyStatus] = "idle"
+			board.annotations[protocol.KeyTalosStatus] = "idle"
 			board.mutex.Unlock()
 			time.Sleep(time.Minute)
 		}

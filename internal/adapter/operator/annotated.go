@@ -3,6 +3,8 @@
 package operator
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"fmt"
@@ -11,20 +13,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-)
-
-// The annotations of the protocol. Those of a product begin with its name.
-const (
-	prefix        = "upgrade.vitistack.io/"
-	holdKey       = prefix + "do-not-reconcile"
-	failedKey     = prefix + "failed-nodes"
-	resetKey      = prefix + "talos-reset-upgrade-state"
-	updatedKey    = prefix + "talosupgrade-last-update"
-	targetSuffix  = "-target"
-	statusSuffix  = "-status"
-	messageSuffix = "-message"
-	doneSuffix    = "-progress"
-	currentSuffix = "-current"
 )
 
 // cutOff is the message of a product that a run left at work.
@@ -58,10 +46,10 @@ func (a *annotated) Hold(ctx context.Context, run, instead string) error {
 		case run:
 			return nil, nil
 		case instead:
-			return annotate(holdKey, run), nil
+			return annotate(protocol.KeyHold, run), nil
 		default:
 			return nil, fmt.Errorf("unable to hold %s: %w: its annotation %s says %q, and said %q before",
-				a.of, cluster.ErrConflict, holdKey, shortened(standing), shortened(instead))
+				a.of, cluster.ErrConflict, protocol.KeyHold, shortened(standing), shortened(instead))
 		}
 	})
 }
@@ -88,12 +76,12 @@ func (a *annotated) release(ctx context.Context, run string, atWork func(object,
 			return nil, nil
 		}
 
-		changes := map[string]any{holdKey: nil}
+		changes := map[string]any{protocol.KeyHold: nil}
 
 		for _, product := range [...]version.Product{version.Talos, version.Kubernetes} {
 			if busy(found, product) && !atWork(found, product) {
-				changes[keyOf(product, statusSuffix)] = string(cluster.OperatorIdle)
-				changes[keyOf(product, messageSuffix)] = cutOff
+				changes[protocol.Key(product, protocol.FieldStatus)] = protocol.StatusIdle
+				changes[protocol.Key(product, protocol.FieldMessage)] = cutOff
 				cut = append(cut, product)
 			}
 		}
@@ -128,18 +116,18 @@ func reported(of cluster.Reference, found object) cluster.OperatorReport {
 	report := cluster.OperatorReport{
 		Deleting:   found.deleting(),
 		Hold:       held(found),
-		Talos:      reportedHalf(of, found, version.Talos),
-		Kubernetes: reportedHalf(of, found, version.Kubernetes),
+		Talos:      reportedProduct(of, found, version.Talos),
+		Kubernetes: reportedProduct(of, found, version.Kubernetes),
 	}
 
 	report.Unhold = unhold(of, report)
 
-	updated, _ := found.annotation(updatedKey)
+	updated, _ := found.annotation(protocol.KeyLastUpdate)
 	if at, err := time.Parse(time.RFC3339, updated); err == nil {
 		report.Updated = at
 	}
 
-	failed, _ := found.annotation(failedKey)
+	failed, _ := found.annotation(protocol.KeyFailedNodes)
 	for node := range strings.SplitSeq(failed, ",") {
 		if node = strings.TrimSpace(node); node != "" {
 			report.FailedNodes = append(report.FailedNodes, node)
@@ -149,26 +137,26 @@ func reported(of cluster.Reference, found object) cluster.OperatorReport {
 	return report
 }
 
-func reportedHalf(of cluster.Reference, found object, product version.Product) cluster.OperatorProduct {
-	said := func(suffix string) string {
-		value, _ := found.annotation(keyOf(product, suffix))
+func reportedProduct(of cluster.Reference, found object, product version.Product) cluster.OperatorProduct {
+	said := func(named protocol.Field) string {
+		value, _ := found.annotation(protocol.Key(product, named))
 
 		return value
 	}
 
 	report := cluster.OperatorProduct{
-		Target:   plain(said(targetSuffix)),
-		Status:   cluster.OperatorStatus(said(statusSuffix)),
-		Message:  shortened(said(messageSuffix)),
-		Progress: shortened(said(doneSuffix)),
-		Current:  plain(said(currentSuffix)),
+		Target:   plain(said(protocol.FieldTarget)),
+		Status:   protocol.Status(said(protocol.FieldStatus)),
+		Message:  shortened(said(protocol.FieldMessage)),
+		Progress: shortened(said(protocol.FieldProgress)),
+		Current:  plain(said(protocol.FieldCurrent)),
 	}
 
 	switch {
 	case report.Target != "":
-		report.Undo = undo(of, keyOf(product, targetSuffix)+"-")
+		report.Undo = undo(of, protocol.Key(product, protocol.FieldTarget)+"-")
 	case report.Status.Busy():
-		report.Undo = undo(of, keyOf(product, statusSuffix)+"-")
+		report.Undo = undo(of, protocol.Key(product, protocol.FieldStatus)+"-")
 	}
 
 	return report
@@ -177,10 +165,10 @@ func reportedHalf(of cluster.Reference, found object, product version.Product) c
 // unhold is how a person ends the hold, also one that stands later. What a run of
 // ours left at work is taken away with it: no operator acts beside that.
 func unhold(of cluster.Reference, report cluster.OperatorReport) string {
-	what, line := "The hold is the annotation "+holdKey, holdKey+"-"
+	what, line := "The hold is the annotation "+protocol.KeyHold, protocol.KeyHold+"-"
 
 	for _, product := range [...]version.Product{version.Talos, version.Kubernetes} {
-		if status := keyOf(product, statusSuffix); cluster.IsRun(report.Hold) && report.Of(product).Status.Busy() {
+		if status := protocol.Key(product, protocol.FieldStatus); cluster.IsRun(report.Hold) && report.Of(product).Status.Busy() {
 			what += ", and " + status + " goes with it"
 			line += " " + status + "-"
 		}
@@ -191,9 +179,9 @@ func unhold(of cluster.Reference, report cluster.OperatorReport) string {
 
 // busy tells whether the product is said to be at work.
 func busy(found object, product version.Product) bool {
-	status, _ := found.annotation(keyOf(product, statusSuffix))
+	status, _ := found.annotation(protocol.Key(product, protocol.FieldStatus))
 
-	return cluster.OperatorStatus(status).Busy()
+	return protocol.Status(status).Busy()
 }
 
 // undo is how a person annotates the object with what is given, which takes an
@@ -214,12 +202,10 @@ func undo(of cluster.Reference, what string) string {
 
 // held is what keeps the operator from acting; empty where nothing does.
 func held(found object) string {
-	value, stands := found.annotation(holdKey)
+	value, stands := found.annotation(protocol.KeyHold)
 	if stands && value == "" {
 		return emptyHold
 	}
 
 	return value
 }
-
-func keyOf(product version.Product, suffix string) string { return prefix + string(product) + suffix }

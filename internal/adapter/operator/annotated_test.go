@@ -3,6 +3,8 @@
 package operator_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 
 	stdcmp "cmp"
@@ -43,14 +45,14 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 				"talos-target": "v1.13.4", "talos-current": "v1.12.6", "talos-status": "in-progress", "talos-message": "Upgrading node cp-0 (1/5)", "talos-progress": "1/5",
 			},
 			want: cluster.OperatorReport{Talos: cluster.OperatorProduct{
-				Target: "1.13.4", Current: "1.12.6", Status: cluster.OperatorWorking, Message: "Upgrading node cp-0 (1/5)", Progress: "1/5", Undo: undo + "talos-target-",
+				Target: "1.13.4", Current: "1.12.6", Status: protocol.StatusInProgress, Message: "Upgrading node cp-0 (1/5)", Progress: "1/5", Undo: undo + "talos-target-",
 			}},
 		},
 		"stale, without v": {
 			annotations: map[string]string{"kubernetes-current": "1.35.2", "kubernetes-status": "completed", "talos-status": "idle", "talos-available": "1.13.4"},
 			want: cluster.OperatorReport{
-				Talos:      cluster.OperatorProduct{Status: cluster.OperatorIdle},
-				Kubernetes: cluster.OperatorProduct{Current: "1.35.2", Status: cluster.OperatorCompleted},
+				Talos:      cluster.OperatorProduct{Status: protocol.StatusIdle},
+				Kubernetes: cluster.OperatorProduct{Current: "1.35.2", Status: protocol.StatusCompleted},
 			},
 		},
 		"words of its own": {
@@ -59,7 +61,7 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 		},
 		"failed": {
 			annotations: map[string]string{"talos-status": "failed", "failed-nodes": "cp-1, worker-2,,"},
-			want:        cluster.OperatorReport{Talos: cluster.OperatorProduct{Status: cluster.OperatorFailed}, FailedNodes: []string{"cp-1", "worker-2"}},
+			want:        cluster.OperatorReport{Talos: cluster.OperatorProduct{Status: protocol.StatusFailed}, FailedNodes: []string{"cp-1", "worker-2"}},
 		},
 		"held by a run": {
 			annotations: map[string]string{"do-not-reconcile": run, "talosupgrade-last-update": "2026-11-22T03:04:05Z"},
@@ -68,7 +70,7 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 		"at work without being asked": {
 			annotations: map[string]string{"talos-status": "in-progress", "do-not-reconcile": "maintenance"},
 			want: cluster.OperatorReport{Hold: "maintenance", Talos: cluster.OperatorProduct{
-				Status: cluster.OperatorWorking, Undo: undo + "talos-status-",
+				Status: protocol.StatusInProgress, Undo: undo + "talos-status-",
 			}},
 		},
 		"left at work by a run": {
@@ -77,8 +79,8 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 				Hold: run,
 				Unhold: "The hold is the annotation upgrade.vitistack.io/do-not-reconcile, and upgrade.vitistack.io/talos-status goes with it, and upgrade.vitistack.io/kubernetes-status goes with it. " +
 					undo + "do-not-reconcile- upgrade.vitistack.io/talos-status- upgrade.vitistack.io/kubernetes-status-",
-				Talos:      cluster.OperatorProduct{Status: cluster.OperatorRollingBack, Undo: undo + "talos-status-"},
-				Kubernetes: cluster.OperatorProduct{Status: cluster.OperatorWorking, Undo: undo + "kubernetes-status-"},
+				Talos:      cluster.OperatorProduct{Status: protocol.StatusRollingBack, Undo: undo + "talos-status-"},
+				Kubernetes: cluster.OperatorProduct{Status: protocol.StatusInProgress, Undo: undo + "kubernetes-status-"},
 			},
 		},
 		"held by a key without a value": {
@@ -137,7 +139,7 @@ func TestNothingIsWrittenToWhatNobodyActsOn(t *testing.T) {
 		t.Errorf("it was asked for %q", api.requests)
 	}
 
-	if report, err := plain.Report(t.Context()); err != nil || !report.Passive || report.Hold != "" || report.Talos.Status != cluster.OperatorWorking {
+	if report, err := plain.Report(t.Context()); err != nil || !report.Passive || report.Hold != "" || report.Talos.Status != protocol.StatusInProgress {
 		t.Errorf("%+v, %v; want it passive and not held", report, err)
 	}
 }

@@ -3,6 +3,8 @@
 package operator
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"cmp"
 	"context"
 	"errors"
@@ -287,7 +289,7 @@ func (d *declarative) talosHalf(all holdings) (cluster.OperatorProduct, []string
 	)
 
 	spec := plain(all.plane.text("spec", "version"))
-	half := cluster.OperatorProduct{Status: cluster.OperatorIdle}
+	half := cluster.OperatorProduct{Status: protocol.StatusIdle}
 
 	for _, one := range all.machines {
 		target := one.target()
@@ -322,10 +324,10 @@ func (d *declarative) talosHalf(all holdings) (cluster.OperatorProduct, []string
 
 	switch {
 	case len(moving) > 0:
-		half.Status, half.Message = cluster.OperatorWorking, "Upgrading "+machines(moving)
+		half.Status, half.Message = protocol.StatusInProgress, "Upgrading "+machines(moving)
 		half.Progress = fmt.Sprintf("%d/%d", total-len(moving)-len(failed)-waiting, total)
 	case len(failed) > 0:
-		half.Status, half.Message = cluster.OperatorFailed, because("Talos upgrade failed: "+machines(failed), why)
+		half.Status, half.Message = protocol.StatusFailed, because("Talos upgrade failed: "+machines(failed), why)
 	case total == 0:
 		half.Status = planeStatus(all.plane)
 	}
@@ -334,14 +336,14 @@ func (d *declarative) talosHalf(all holdings) (cluster.OperatorProduct, []string
 }
 
 // planeStatus is how far the operator is where it keeps no machines.
-func planeStatus(plane object) cluster.OperatorStatus {
+func planeStatus(plane object) protocol.Status {
 	switch plane.text("status", "state") {
 	case stateUpgrading, stateInstalling:
-		return cluster.OperatorWorking
+		return protocol.StatusInProgress
 	case stateFailed:
-		return cluster.OperatorFailed
+		return protocol.StatusFailed
 	default:
-		return cluster.OperatorIdle
+		return protocol.StatusIdle
 	}
 }
 
@@ -349,7 +351,7 @@ func planeStatus(plane object) cluster.OperatorStatus {
 // versions are: being asked for another one must not make it look new.
 func (d *declarative) kubernetesHalf(plane object) cluster.OperatorProduct {
 	wanted := plain(plane.text("spec", "kubeVersion"))
-	half := cluster.OperatorProduct{Status: cluster.OperatorIdle, Current: plain(plane.text("status", "observedKubeVersion"))}
+	half := cluster.OperatorProduct{Status: protocol.StatusIdle, Current: plain(plane.text("status", "observedKubeVersion"))}
 
 	if wanted != half.Current {
 		half.Target = wanted
@@ -357,10 +359,10 @@ func (d *declarative) kubernetesHalf(plane object) cluster.OperatorProduct {
 
 	switch state := plane.text("status", "state"); state {
 	case stateUpgradingKubernetes:
-		half.Status = cluster.OperatorWorking
+		half.Status = protocol.StatusInProgress
 		half.Message = fmt.Sprintf("Upgrading Kubernetes: %s → %s", half.Current, wanted)
 	case stateKubernetesFailed, stateFailed:
-		half.Status = cluster.OperatorFailed
+		half.Status = protocol.StatusFailed
 		half.Message = because(fmt.Sprintf("Kubernetes upgrade failed: %s is in the state %s", d.of, state), plane.failure())
 	}
 

@@ -3,6 +3,8 @@
 package operator_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"errors"
 	"maps"
 	"slices"
@@ -78,7 +80,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 				s.set(declared("TalosMachine", "cp-0"), "spec", map[string]any{"version": "v1.13.4"})
 				s.set(declared("TalosMachine", "cp-0"), "status", map[string]any{"observedVersion": "v1.13.4", "state": "Upgrading"})
 			},
-			talos: cluster.OperatorProduct{Target: "1.13.4", Undo: undo + "1.12.6.", Status: cluster.OperatorWorking, Progress: "1/3", Message: "Upgrading machine cp-0"},
+			talos: cluster.OperatorProduct{Target: "1.13.4", Undo: undo + "1.12.6.", Status: protocol.StatusInProgress, Progress: "1/3", Message: "Upgrading machine cp-0"},
 		},
 		"between two machines": {
 			arrange: func(s *store) {
@@ -90,7 +92,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 			arrange: func(s *store) {
 				s.set(declared("TalosMachine", "worker-0"), "status", map[string]any{"state": "Installing"})
 			},
-			talos: cluster.OperatorProduct{Target: "1.12.6", Undo: undo + "1.12.6.", Status: cluster.OperatorWorking, Progress: "2/3", Message: "Upgrading machine worker-0"},
+			talos: cluster.OperatorProduct{Target: "1.12.6", Undo: undo + "1.12.6.", Status: protocol.StatusInProgress, Progress: "2/3", Message: "Upgrading machine worker-0"},
 		},
 		"failed": {
 			arrange: func(s *store) {
@@ -98,7 +100,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 					map[string]any{"type": "Ready", "status": "True", "message": "fine"}, map[string]any{"type": "Failed", "status": "True", "message": "no space left"},
 				}})
 			},
-			talos:  cluster.OperatorProduct{Status: cluster.OperatorFailed, Message: "Talos upgrade failed: machine cp-1: no space left"},
+			talos:  cluster.OperatorProduct{Status: protocol.StatusFailed, Message: "Talos upgrade failed: machine cp-1: no space left"},
 			failed: []string{"cp-1"},
 		},
 		"a Job at work": {
@@ -106,7 +108,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 				s.set(plane(), "spec", map[string]any{"kubeVersion": "v1.35.2"})
 				s.set(plane(), "status", map[string]any{"state": "UpgradingKubernetes"})
 			},
-			kubernetes: cluster.OperatorProduct{Target: "1.35.2", Status: cluster.OperatorWorking, Message: "Upgrading Kubernetes: 1.34.2 → 1.35.2"},
+			kubernetes: cluster.OperatorProduct{Target: "1.35.2", Status: protocol.StatusInProgress, Message: "Upgrading Kubernetes: 1.34.2 → 1.35.2"},
 		},
 		"a Job that failed": {
 			arrange: func(s *store) {
@@ -114,7 +116,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 				s.set(plane(), "status", map[string]any{"state": "KubernetesUpgradeFailed"})
 			},
 			kubernetes: cluster.OperatorProduct{
-				Target: "1.35.2", Status: cluster.OperatorFailed,
+				Target: "1.35.2", Status: protocol.StatusFailed,
 				Message: "Kubernetes upgrade failed: TalosControlPlane tenant-a/prod is in the state KubernetesUpgradeFailed",
 			},
 		},
@@ -124,7 +126,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 
 		for _, half := range []*cluster.OperatorProduct{&test.talos, &test.kubernetes} {
 			if half.Status == "" {
-				half.Status = cluster.OperatorIdle
+				half.Status = protocol.StatusIdle
 			}
 		}
 
@@ -140,7 +142,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 func TestAControlPlaneWithoutMachinesSaysWhatItCan(t *testing.T) {
 	t.Parallel()
 
-	for state, want := range map[string]cluster.OperatorStatus{"Upgrading": cluster.OperatorWorking, "Failed": cluster.OperatorFailed, "Ready": cluster.OperatorIdle} {
+	for state, want := range map[string]protocol.Status{"Upgrading": protocol.StatusInProgress, "Failed": protocol.StatusFailed, "Ready": protocol.StatusIdle} {
 		api := newStore(t, made(plane(), map[string]any{"version": "v1.12.6"}, map[string]any{"state": state}))
 
 		report, err := operator.New(plane(), api).Report(t.Context())

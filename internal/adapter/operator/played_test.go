@@ -3,6 +3,8 @@
 package operator_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 
 	"context"
@@ -47,7 +49,7 @@ func beside(t *testing.T, seed func(context.Context, played.Objects, *model.Worl
 
 // followed are the different states of a half until it is asked for nothing, for at
 // most two hours.
-func followed(t *testing.T, of cluster.Operator, product version.Product) (statuses []cluster.OperatorStatus, last cluster.OperatorProduct) {
+func followed(t *testing.T, of cluster.Operator, product version.Product) (statuses []protocol.Status, last cluster.OperatorProduct) {
 	t.Helper()
 
 	for until := time.Now().Add(2 * time.Hour); time.Now().Before(until); time.Sleep(2 * time.Second) {
@@ -77,10 +79,10 @@ func TestBothHalvesAreFollowedToTheirEnd(t *testing.T) {
 	for _, test := range []struct {
 		seed  func(context.Context, played.Objects, *model.World, played.Seed) (cluster.Reference, error)
 		play  func(context.Context, played.Options) func()
-		ended cluster.OperatorStatus
+		ended protocol.Status
 	}{
-		{played.SeedVitistack, played.PlayVitistack, cluster.OperatorCompleted},
-		{played.SeedDeclarative, played.PlayDeclarative, cluster.OperatorIdle},
+		{played.SeedVitistack, played.PlayVitistack, protocol.StatusCompleted},
+		{played.SeedDeclarative, played.PlayDeclarative, protocol.StatusIdle},
 	} {
 		beside(t, test.seed, func(t *testing.T, of cluster.Operator, _ *played.Memory, options played.Options) {
 			defer test.play(t.Context(), options)()
@@ -96,7 +98,7 @@ func TestBothHalvesAreFollowedToTheirEnd(t *testing.T) {
 				}
 
 				statuses, last := followed(t, of, product)
-				if !slices.Contains(statuses, cluster.OperatorWorking) || last.Status != test.ended || last.Current != to {
+				if !slices.Contains(statuses, protocol.StatusInProgress) || last.Status != test.ended || last.Current != to {
 					t.Errorf("%s: %s went through %q and ended as %+v", of, product, statuses, last)
 				}
 			}
@@ -133,7 +135,7 @@ func TestAStaleCompletionIsNotTakenForANewOne(t *testing.T) {
 			t.Errorf("%+v, %v; want it at work", report.Talos, err)
 		}
 
-		if _, last := followed(t, of, version.Talos); last.Status != cluster.OperatorCompleted || last.Current != "1.13.4" {
+		if _, last := followed(t, of, version.Talos); last.Status != protocol.StatusCompleted || last.Current != "1.13.4" {
 			t.Errorf("it ended as %+v", last)
 		}
 	})

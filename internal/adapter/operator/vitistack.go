@@ -3,6 +3,8 @@
 package operator
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +73,7 @@ func abandoned(secret cluster.Secret, report *cluster.OperatorReport) {
 
 	for _, half := range []*cluster.OperatorProduct{&report.Talos, &report.Kubernetes} {
 		if half.Status.Busy() && half.Target == "" {
-			half.Status = cluster.OperatorIdle
+			half.Status = protocol.StatusIdle
 		}
 	}
 }
@@ -91,7 +93,7 @@ func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorRe
 
 	switch which {
 	case version.Talos:
-		half, back = &report.Talos, undo(v.of, resetKey+"=true")
+		half, back = &report.Talos, undo(v.of, protocol.KeyReset+"=true")
 	case version.Kubernetes:
 		half, back = &report.Kubernetes, fmt.Sprintf("By hand: set %s of %s to false", busyKey, secretName(secret))
 	default:
@@ -99,16 +101,16 @@ func (v *vitistack) remembered(secret cluster.Secret, report *cluster.OperatorRe
 	}
 
 	switch {
-	case half.Status == cluster.OperatorFailed, half.Status == cluster.OperatorCompleted && half.Target != target:
+	case half.Status == protocol.StatusFailed, half.Status == protocol.StatusCompleted && half.Target != target:
 		return
-	case half.Status == cluster.OperatorCompleted:
-		half.Status = cluster.OperatorWorking
+	case half.Status == protocol.StatusCompleted:
+		half.Status = protocol.StatusInProgress
 
 		return
 	}
 
 	if !half.Status.Busy() {
-		half.Status = cluster.OperatorWorking
+		half.Status = protocol.StatusInProgress
 		half.Message = fmt.Sprintf("%s of %s is true", busyKey, secretName(secret))
 	}
 
@@ -130,7 +132,7 @@ func (v *vitistack) Release(ctx context.Context, run string) error {
 		}
 
 		which, _ := underway(secret, func(product version.Product) string {
-			current, _ := found.annotation(keyOf(product, currentSuffix))
+			current, _ := found.annotation(protocol.Key(product, protocol.FieldCurrent))
 
 			return current
 		})
@@ -220,7 +222,7 @@ func (v *vitistack) Ask(ctx context.Context, product version.Product, to version
 		return unknown(v.of, product)
 	}
 
-	key := keyOf(product, targetSuffix)
+	key := protocol.Key(product, protocol.FieldTarget)
 
 	return rewrite(ctx, v.access, v.of, nil, func(found object) (map[string]any, error) {
 		standing, _ := found.annotation(key)
@@ -239,7 +241,7 @@ func (v *vitistack) Ask(ctx context.Context, product version.Product, to version
 
 // Withdraw implements [cluster.Operator].
 func (v *vitistack) Withdraw(ctx context.Context, product version.Product, to version.Version) error {
-	key := keyOf(product, targetSuffix)
+	key := protocol.Key(product, protocol.FieldTarget)
 
 	err := rewrite(ctx, v.access, v.of, nil, func(found object) (map[string]any, error) {
 		if standing, _ := found.annotation(key); !says(standing, to) {

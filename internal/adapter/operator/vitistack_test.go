@@ -3,6 +3,8 @@
 package operator_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"errors"
 	"maps"
 	"strings"
@@ -254,16 +256,16 @@ func TestAnUpgradeThatOnlyTheSecretKnowsOfIsReported(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		annotations, secret map[string]string
-		status              cluster.OperatorStatus
+		status              protocol.Status
 		target, words       string
 	}{
-		"and the annotations say idle":        {map[string]string{"talos-status": "idle"}, busy, cluster.OperatorWorking, "1.13.4", "talos-reset-upgrade-state=true"},
-		"and somebody removed the status":     {nil, busy, cluster.OperatorWorking, "1.13.4", "upgrade_in_progress of Secret tenant-a/talos-prod-x1"},
-		"and another target stands":           {map[string]string{"talos-target": "1.13.5"}, busy, cluster.OperatorWorking, "1.13.5", "talos-target-"},
-		"which ended by the annotations":      {map[string]string{"talos-status": "completed"}, busy, cluster.OperatorCompleted, "", ""},
-		"while an earlier one is completed":   {map[string]string{"talos-status": "completed", "talos-target": "1.13.4"}, busy, cluster.OperatorWorking, "1.13.4", ""},
-		"other than what is asked for now":    {map[string]string{"talos-status": "completed", "talos-target": "1.13.5"}, busy, cluster.OperatorCompleted, "1.13.5", ""},
-		"which the operator left as it was":   {map[string]string{"talos-status": "failed", "talos-target": "1.13.4"}, busy, cluster.OperatorFailed, "1.13.4", ""},
+		"and the annotations say idle":        {map[string]string{"talos-status": "idle"}, busy, protocol.StatusInProgress, "1.13.4", "talos-reset-upgrade-state=true"},
+		"and somebody removed the status":     {nil, busy, protocol.StatusInProgress, "1.13.4", "upgrade_in_progress of Secret tenant-a/talos-prod-x1"},
+		"and another target stands":           {map[string]string{"talos-target": "1.13.5"}, busy, protocol.StatusInProgress, "1.13.5", "talos-target-"},
+		"which ended by the annotations":      {map[string]string{"talos-status": "completed"}, busy, protocol.StatusCompleted, "", ""},
+		"while an earlier one is completed":   {map[string]string{"talos-status": "completed", "talos-target": "1.13.4"}, busy, protocol.StatusInProgress, "1.13.4", ""},
+		"other than what is asked for now":    {map[string]string{"talos-status": "completed", "talos-target": "1.13.5"}, busy, protocol.StatusCompleted, "1.13.5", ""},
+		"which the operator left as it was":   {map[string]string{"talos-status": "failed", "talos-target": "1.13.4"}, busy, protocol.StatusFailed, "1.13.4", ""},
 		"as over":                             {nil, map[string]string{"upgrade_in_progress": "false", "upgrade_type": "talos"}, "", "", ""},
 		"of nothing known":                    {nil, map[string]string{"upgrade_in_progress": "true", "upgrade_type": "firmware"}, "", "", ""},
 		"while a run keeps the operator away": {map[string]string{"do-not-reconcile": run}, busy, "", "", ""},
@@ -294,7 +296,7 @@ func TestASecretThatMayNotBeReadChangesNoReport(t *testing.T) {
 	}
 
 	report, err := operator.New(prod(), api).Report(t.Context())
-	if err != nil || report.Talos.Status != cluster.OperatorIdle || report.Kubernetes.Target != "1.35.2" {
+	if err != nil || report.Talos.Status != protocol.StatusIdle || report.Kubernetes.Target != "1.35.2" {
 		t.Errorf("%+v, %v", report, err)
 	}
 }

@@ -17,6 +17,8 @@
 package publish
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"cmp"
 	"fmt"
 	"slices"
@@ -30,92 +32,6 @@ var (
 	_ cluster.Observer  = (*Publisher)(nil)
 	_ cluster.Flusher   = (*Publisher)(nil)
 	_ cluster.Announcer = (*Publisher)(nil)
-)
-
-// The annotations of the Talos. Versions carry no leading "v".
-const (
-	// KeyAvailable is the version that the cluster could be upgraded to next;
-	// absent where there is none.
-	KeyAvailable = "upgrade.vitistack.io/talos-available"
-	// KeyCurrent is the lowest version that any managed node runs.
-	KeyCurrent = "upgrade.vitistack.io/talos-current"
-	// KeyStatus is one of the Status constants.
-	KeyStatus = "upgrade.vitistack.io/talos-status"
-	// KeyMessage is a sentence for people.
-	KeyMessage = "upgrade.vitistack.io/talos-message"
-	// KeyProgress is "done/total" in nodes.
-	KeyProgress = "upgrade.vitistack.io/talos-progress"
-)
-
-// The annotations of the Kubernetes.
-const (
-	// KeyKubernetesAvailable is the version that the cluster could be upgraded to
-	// next; absent where there is none, and while Talos is being upgraded.
-	KeyKubernetesAvailable = "upgrade.vitistack.io/kubernetes-available"
-	// KeyKubernetesCurrent is the lowest version of any component of a managed
-	// node.
-	KeyKubernetesCurrent = "upgrade.vitistack.io/kubernetes-current"
-	// KeyKubernetesStatus is one of the Status constants.
-	KeyKubernetesStatus = "upgrade.vitistack.io/kubernetes-status"
-	// KeyKubernetesMessage is a sentence for people.
-	KeyKubernetesMessage = "upgrade.vitistack.io/kubernetes-message"
-	// KeyKubernetesProgress is "done/total" in nodes.
-	KeyKubernetesProgress = "upgrade.vitistack.io/kubernetes-progress"
-)
-
-// The annotations of a run as a whole.
-const (
-	// KeyFailedNodes is a comma-separated list of the nodes at which a run failed;
-	// absent, and never empty, where there are none. A list of more than 8 KiB is
-	// cut off between two names and ends with the entry "...", which is no name.
-	KeyFailedNodes = "upgrade.vitistack.io/failed-nodes"
-	// KeyLastUpdate is the heartbeat of a running upgrade, RFC 3339 in UTC. A
-	// status in-progress with an old heartbeat is that of a run that died.
-	KeyLastUpdate = "upgrade.vitistack.io/talosupgrade-last-update"
-)
-
-// The annotations that are an operator's or a person's to write, and are only read.
-const (
-	keyTarget           = "upgrade.vitistack.io/talos-target"
-	keyKubernetesTarget = "upgrade.vitistack.io/kubernetes-target"
-	keyHold             = "upgrade.vitistack.io/do-not-reconcile"
-)
-
-// The values of [KeyStatus] and [KeyKubernetesStatus].
-const (
-	// StatusIdle is a product in which nothing is going on.
-	StatusIdle       = "idle"
-	StatusInProgress = "in-progress"
-	StatusCompleted  = "completed"
-	StatusFailed     = "failed"
-	// StatusRollingBack is a run that sends a node back to its old version of
-	// Talos, because it did not become healthy with the new one.
-	StatusRollingBack = "rolling-back"
-	// StatusPending is a product of which a run has done everything, and not every
-	// node shows it yet: nobody waited for kube-proxy to be rolled out.
-	StatusPending = "pending"
-	// StatusBlocked is a product that waits for the other one to move first.
-	StatusBlocked = "blocked"
-)
-
-// The values of status.phase.
-const (
-	PhaseReady               = "Ready"
-	PhaseUpgradingTalos      = "UpgradingTalos"
-	PhaseUpgradingKubernetes = "UpgradingKubernetes"
-	PhaseUpgradeFailed       = "UpgradeFailed"
-)
-
-// The types of the conditions in status.conditions, and their reasons. The status
-// of a condition is "True" with [ReasonInProgress] and "False" otherwise.
-const (
-	ConditionTalos      = "TalosUpgrade"
-	ConditionKubernetes = "KubernetesUpgrade"
-
-	ReasonInProgress = "InProgress"
-	ReasonCompleted  = "Completed"
-	ReasonFailed     = "Failed"
-	ReasonBlocked    = "Blocked"
 )
 
 // productRun is what an event says about one of Talos and Kubernetes.
@@ -137,11 +53,11 @@ type productRun struct {
 func productRuns(event cluster.Event) (talos, kubernetes productRun) {
 	talos = productRun{
 		name: "Talos", progress: event.Talos, target: event.Target.Talos,
-		available: KeyAvailable, current: KeyCurrent, status: KeyStatus, message: KeyMessage, count: KeyProgress,
+		available: protocol.KeyTalosAvailable, current: protocol.KeyTalosCurrent, status: protocol.KeyTalosStatus, message: protocol.KeyTalosMessage, count: protocol.KeyTalosProgress,
 	}
 	kubernetes = productRun{
 		name: "Kubernetes", progress: event.Kubernetes, target: event.Target.Kubernetes,
-		available: KeyKubernetesAvailable, current: KeyKubernetesCurrent, status: KeyKubernetesStatus, message: KeyKubernetesMessage, count: KeyKubernetesProgress,
+		available: protocol.KeyKubernetesAvailable, current: protocol.KeyKubernetesCurrent, status: protocol.KeyKubernetesStatus, message: protocol.KeyKubernetesMessage, count: protocol.KeyKubernetesProgress,
 	}
 
 	return talos, kubernetes
@@ -178,7 +94,7 @@ func (h productRun) complete(changes map[string]*string) {
 	}
 
 	if h.progress.Done < h.progress.Total {
-		h.say(changes, StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", h.name, h.counted(), h.target))
+		h.say(changes, protocol.StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", h.name, h.counted(), h.target))
 
 		return
 	}
@@ -188,20 +104,20 @@ func (h productRun) complete(changes map[string]*string) {
 		running = h.progress.Lowest
 	}
 
-	h.say(changes, StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", h.name, running))
+	h.say(changes, protocol.StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", h.name, running))
 }
 
 // end says that nothing goes on in a product of which something is said to, and
 // nothing else is known.
 func (h productRun) end(wanted map[string]*string) {
 	if !h.known() && moves(wanted, h) {
-		h.say(wanted, StatusIdle, h.name+" upgrade ended: what the nodes run is not known")
+		h.say(wanted, protocol.StatusIdle, h.name+" upgrade ended: what the nodes run is not known")
 	}
 }
 
 // fail says that the product did not get to its end.
 func (h productRun) fail(changes map[string]*string, event cluster.Event) {
-	h.say(changes, StatusFailed, h.name+" upgrade failed: "+reason(event))
+	h.say(changes, protocol.StatusFailed, h.name+" upgrade failed: "+reason(event))
 }
 
 // measure adds the numbers that the event knows.
@@ -287,24 +203,24 @@ func translate(event cluster.Event, so runState, available available) (message, 
 	switch event.Kind {
 	case cluster.EventRunStarted:
 		start(made.changes, moving, next)
-		made.changes[KeyFailedNodes] = nil
+		made.changes[protocol.KeyFailedNodes] = nil
 	case cluster.EventNodeStarted:
-		moving.say(made.changes, StatusInProgress, begun(event)+onTheWay(event, moving)+moving.aside())
+		moving.say(made.changes, protocol.StatusInProgress, begun(event)+onTheWay(event, moving)+moving.aside())
 	case cluster.EventNodeDone:
-		moving.say(made.changes, StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
+		moving.say(made.changes, protocol.StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
 	case cluster.EventRollingBack:
 		if !talos.managed() {
 			// Of what is not managed nothing is said.
 			return message{}, so
 		}
 
-		talos.say(made.changes, StatusRollingBack, rolling(event))
+		talos.say(made.changes, protocol.StatusRollingBack, rolling(event))
 	case cluster.EventRunDone:
 		moving.complete(made.changes)
-		made.changes[KeyFailedNodes] = nil
+		made.changes[protocol.KeyFailedNodes] = nil
 	case cluster.EventRunFailed:
 		moving.fail(made.changes, event)
-		made.changes[KeyFailedNodes] = failedNodes(event)
+		made.changes[protocol.KeyFailedNodes] = failedNodes(event)
 	default:
 		return message{}, so
 	}
@@ -354,7 +270,7 @@ func addOther(changes map[string]*string, event cluster.Event, so runState, movi
 		// What is applied and not shown by every node waits for those alone.
 		other.complete(changes)
 	case other.progress.Steps > 0:
-		other.say(changes, StatusBlocked, cmp.Or(other.progress.Waits, "Waiting for "+moving.name+" upgrade to complete"))
+		other.say(changes, protocol.StatusBlocked, cmp.Or(other.progress.Waits, "Waiting for "+moving.name+" upgrade to complete"))
 	case event.Kind == cluster.EventRunFailed:
 		other.fail(changes, event)
 	}
@@ -378,12 +294,12 @@ func start(changes map[string]*string, moving productRun, so runState) {
 
 	if moving.progress.Lowest.Equal(moving.target) {
 		// What is left to do moves no version.
-		moving.say(changes, StatusInProgress, fmt.Sprintf("Finishing the %s upgrade to %s", moving.name, moving.target))
+		moving.say(changes, protocol.StatusInProgress, fmt.Sprintf("Finishing the %s upgrade to %s", moving.name, moving.target))
 
 		return
 	}
 
-	moving.say(changes, StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", moving.name, from, moving.target))
+	moving.say(changes, protocol.StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", moving.name, from, moving.target))
 }
 
 // begun and ended are what a turn does.

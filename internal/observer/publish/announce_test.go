@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"maps"
 	"testing"
 	"time"
@@ -27,14 +29,14 @@ func nothingToDo() []cluster.Event {
 // that an upgrade to the very version was completed or begun.
 func TestWhatStandsWhereNothingIsToBeDone(t *testing.T) {
 	idle := map[string]string{
-		talosStatus: "idle", talosMessage: "Up to date: running 1.13.4", talosCurrent: "1.13.4", talosAvailable: "absent", publish.KeyProgress: "5/5",
+		talosStatus: "idle", talosMessage: "Up to date: running 1.13.4", talosCurrent: "1.13.4", talosAvailable: "absent", protocol.KeyTalosProgress: "5/5",
 		kubernetesStatus: "idle", kubernetesMessage: "Upgrade available: 1.34.2 → 1.35.2", kubernetesCurrent: "1.34.2", kubernetesAvailable: "1.35.2",
-		kubernetesProgress: "absent", publish.KeyFailedNodes: "absent",
-		"phase": "Ready", publish.ConditionTalos: "absent", publish.ConditionKubernetes: "absent",
+		kubernetesProgress: "absent", protocol.KeyFailedNodes: "absent",
+		"phase": "Ready", protocol.ConditionTalos: "absent", protocol.ConditionKubernetes: "absent",
 	}
 	completed := map[string]string{
 		talosStatus: "completed", talosMessage: "Talos upgrade completed: now running 1.13.4",
-		publish.ConditionTalos: "False Completed Talos upgrade completed: now running 1.13.4",
+		protocol.ConditionTalos: "False Completed Talos upgrade completed: now running 1.13.4",
 	}
 
 	for name, test := range map[string]struct{ before, want map[string]string }{
@@ -42,17 +44,17 @@ func TestWhatStandsWhereNothingIsToBeDone(t *testing.T) {
 		"idle":            {map[string]string{talosStatus: "idle", talosMessage: "Upgrade available: 1.12.6 → 1.13.4", talosCurrent: "1.12.6", talosAvailable: "1.13.4"}, nil},
 		"another version": {map[string]string{talosStatus: "completed", talosCurrent: "1.12.6", talosMessage: "Talos upgrade completed: now running 1.12.6"}, nil},
 		"no version":      {map[string]string{talosStatus: "completed", talosCurrent: "unknown"}, nil},
-		"this very one":   {map[string]string{talosStatus: "completed", talosCurrent: "1.13.4", talosMessage: "its own words", publish.KeyProgress: "3/3"}, map[string]string{talosStatus: "completed", talosMessage: "its own words", publish.KeyProgress: "3/3"}},
-		"spelled with v":  {map[string]string{talosStatus: "completed", talosCurrent: "v1.13.4", talosMessage: "its own words"}, map[string]string{talosStatus: "completed", talosMessage: "its own words", publish.KeyProgress: "absent"}},
-		"a run that died": {map[string]string{talosStatus: "in-progress", talosCurrent: "1.12.6", publish.KeyLastUpdate: "2026-01-01T00:00:00Z"}, completed},
-		"one in a turn":   {map[string]string{talosStatus: "rolling-back", publish.KeyLastUpdate: "2026-01-01T00:00:00Z"}, completed},
+		"this very one":   {map[string]string{talosStatus: "completed", talosCurrent: "1.13.4", talosMessage: "its own words", protocol.KeyTalosProgress: "3/3"}, map[string]string{talosStatus: "completed", talosMessage: "its own words", protocol.KeyTalosProgress: "3/3"}},
+		"spelled with v":  {map[string]string{talosStatus: "completed", talosCurrent: "v1.13.4", talosMessage: "its own words"}, map[string]string{talosStatus: "completed", talosMessage: "its own words", protocol.KeyTalosProgress: "absent"}},
+		"a run that died": {map[string]string{talosStatus: "in-progress", talosCurrent: "1.12.6", protocol.KeyLastUpdate: "2026-01-01T00:00:00Z"}, completed},
+		"one in a turn":   {map[string]string{talosStatus: "rolling-back", protocol.KeyLastUpdate: "2026-01-01T00:00:00Z"}, completed},
 		"one that waited": {map[string]string{talosStatus: "blocked"}, completed},
 		"one not shown":   {map[string]string{talosStatus: "pending"}, completed},
-		"one that failed": {map[string]string{talosStatus: "failed", publish.KeyFailedNodes: "cp-1"}, completed},
-		"failed for it":   {map[string]string{talosStatus: "failed", talosCurrent: "v1.13.4", publish.KeyFailedNodes: "cp-1"}, nil},
+		"one that failed": {map[string]string{talosStatus: "failed", protocol.KeyFailedNodes: "cp-1"}, completed},
+		"failed for it":   {map[string]string{talosStatus: "failed", talosCurrent: "v1.13.4", protocol.KeyFailedNodes: "cp-1"}, nil},
 		"the other one": {
-			map[string]string{kubernetesStatus: "failed", kubernetesMessage: "x", kubernetesProgress: "2/5", kubernetesCurrent: "1.34.2", publish.KeyFailedNodes: "cp-1"},
-			map[string]string{kubernetesStatus: "failed", kubernetesMessage: "x", kubernetesProgress: "2/5", publish.KeyFailedNodes: "cp-1", "phase": "UpgradeFailed"},
+			map[string]string{kubernetesStatus: "failed", kubernetesMessage: "x", kubernetesProgress: "2/5", kubernetesCurrent: "1.34.2", protocol.KeyFailedNodes: "cp-1"},
+			map[string]string{kubernetesStatus: "failed", kubernetesMessage: "x", kubernetesProgress: "2/5", protocol.KeyFailedNodes: "cp-1", "phase": "UpgradeFailed"},
 		},
 		"of the other one": {map[string]string{kubernetesStatus: "completed", kubernetesMessage: "x", kubernetesProgress: "5/5", kubernetesCurrent: "v1.34.2"}, map[string]string{kubernetesStatus: "completed", kubernetesMessage: "x", kubernetesProgress: "5/5"}},
 	} {
@@ -117,22 +119,22 @@ func TestWhetherThereIsSomethingToAnnounce(t *testing.T) {
 		"in an event that begins":    {named, nothingToDo()[0], map[string]any{}, false},
 		"nobody named the object":    {publish.Options{Available: newest}, nothingToDo()[1], map[string]any{talosStatus: "in-progress"}, false},
 		"there is something to do":   {named, working, map[string]any{talosStatus: nil}, false},
-		"an old heartbeat":           {named, nothingToDo()[1], map[string]any{publish.KeyLastUpdate: "2020-01-01T00:00:00Z"}, false},
+		"an old heartbeat":           {named, nothingToDo()[1], map[string]any{protocol.KeyLastUpdate: "2020-01-01T00:00:00Z"}, false},
 		"no status":                  {named, nothingToDo()[1], map[string]any{talosStatus: nil}, true},
 		"a run that died":            {named, nothingToDo()[1], map[string]any{talosStatus: "in-progress"}, true},
 		"a run that failed":          {named, nothingToDo()[1], map[string]any{talosStatus: "failed"}, true},
 		"another version":            {named, nothingToDo()[1], map[string]any{talosCurrent: "1.12.6"}, true},
 		"no version":                 {named, nothingToDo()[1], map[string]any{kubernetesCurrent: nil}, true},
 		"the same version":           {named, nothingToDo()[1], map[string]any{talosCurrent: "v1.13.4"}, false},
-		"completed by somebody else": {named, nothingToDo()[1], map[string]any{talosStatus: "completed", publish.KeyProgress: nil}, false},
+		"completed by somebody else": {named, nothingToDo()[1], map[string]any{talosStatus: "completed", protocol.KeyTalosProgress: nil}, false},
 		"other words":                {named, nothingToDo()[1], map[string]any{talosMessage: "All is well", kubernetesMessage: ""}, false},
 		"no words":                   {named, nothingToDo()[1], map[string]any{talosMessage: nil}, true},
-		"failed nodes":               {named, nothingToDo()[1], map[string]any{publish.KeyFailedNodes: "cp-1"}, true},
+		"failed nodes":               {named, nothingToDo()[1], map[string]any{protocol.KeyFailedNodes: "cp-1"}, true},
 		"another next version":       {named, nothingToDo()[1], map[string]any{kubernetesAvailable: "v1.34.9", talosAvailable: "1.14.1"}, false},
 		"a next version of old":      {named, nothingToDo()[1], map[string]any{talosAvailable: "1.13.4"}, true},
 		"none where there is one":    {named, nothingToDo()[1], map[string]any{kubernetesAvailable: nil}, false},
 		"a next one that is none":    {named, nothingToDo()[1], map[string]any{kubernetesAvailable: "soon"}, true},
-		"another node":               {named, nothingToDo()[1], map[string]any{publish.KeyProgress: "4/4"}, false},
+		"another node":               {named, nothingToDo()[1], map[string]any{protocol.KeyTalosProgress: "4/4"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shelf := newShelf("phase")
@@ -179,7 +181,7 @@ func TestARunThatIsRefusedSaysNothingOfWhatSomebodyElseDoes(t *testing.T) {
 		"it works":                     {map[string]string{talosStatus: "in-progress"}, []cluster.Event{refused}, "in-progress"},
 		"it works at the other half":   {map[string]string{kubernetesStatus: "rolling-back", talosStatus: "idle"}, []cluster.Event{refused}, "idle"},
 		"it rests":                     {map[string]string{talosStatus: "completed"}, []cluster.Event{refused}, "failed"},
-		"a run of ours died":           {map[string]string{talosStatus: "in-progress", publish.KeyLastUpdate: beat}, []cluster.Event{refused}, "failed"},
+		"a run of ours died":           {map[string]string{talosStatus: "in-progress", protocol.KeyLastUpdate: beat}, []cluster.Event{refused}, "failed"},
 		"a run of ours died, holding":  {map[string]string{talosStatus: "in-progress", hold: cluster.RunPrefix + "1"}, []cluster.Event{refused}, "failed"},
 		"somebody else holds it":       {map[string]string{talosStatus: "in-progress", hold: "yes"}, []cluster.Event{refused}, "in-progress"},
 		"it was asked after the begin": {map[string]string{target: "1.13.4"}, []cluster.Event{began, refused}, "failed"},

@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"maps"
 	"strings"
 	"testing"
@@ -14,8 +16,8 @@ import (
 )
 
 const (
-	talosAvailable, kubernetesAvailable = publish.KeyAvailable, publish.KeyKubernetesAvailable
-	talosCurrent, kubernetesCurrent     = publish.KeyCurrent, publish.KeyKubernetesCurrent
+	talosAvailable, kubernetesAvailable = protocol.KeyTalosAvailable, protocol.KeyKubernetesAvailable
+	talosCurrent, kubernetesCurrent     = protocol.KeyTalosCurrent, protocol.KeyKubernetesCurrent
 )
 
 // newest is what the cluster of these tests could be upgraded to: Talos to 1.13.4,
@@ -93,7 +95,7 @@ func expect(t *testing.T, shelf *shelf, want map[string]string) {
 		switch key {
 		case "phase":
 			got, _ = shelf.status()["phase"].(string)
-		case publish.ConditionTalos, publish.ConditionKubernetes:
+		case protocol.ConditionTalos, protocol.ConditionKubernetes:
 			got = shelf.condition(key)
 		default:
 			got = shelf.get(key)
@@ -123,7 +125,7 @@ func TestWhatAClusterCouldBeUpgradedTo(t *testing.T) {
 		talosStatus: "in-progress", talosAvailable: "1.13.4", talosCurrent: "1.12.6", "phase": "UpgradingTalos",
 		// It is not known what Talos will support when it has been upgraded.
 		kubernetesAvailable: "absent", kubernetesStatus: "idle", kubernetesMessage: "Running 1.34.2", kubernetesCurrent: "1.34.2",
-		kubernetesProgress: "absent", publish.ConditionKubernetes: "absent",
+		kubernetesProgress: "absent", protocol.ConditionKubernetes: "absent",
 	}
 
 	for name, test := range map[string]struct {
@@ -131,23 +133,23 @@ func TestWhatAClusterCouldBeUpgradedTo(t *testing.T) {
 		want   map[string]string
 	}{
 		"it begins": {run[:1], map[string]string{
-			talosMessage: "Talos upgrade started: 1.12.6 → 1.13.4", publish.KeyProgress: "0/5",
-			publish.ConditionTalos: "True InProgress Talos upgrade started: 1.12.6 → 1.13.4",
+			talosMessage: "Talos upgrade started: 1.12.6 → 1.13.4", protocol.KeyTalosProgress: "0/5",
+			protocol.ConditionTalos: "True InProgress Talos upgrade started: 1.12.6 → 1.13.4",
 		}},
 		"a node begins": {run[:2], map[string]string{
-			talosMessage: "Upgrading node cp-0 (2/5)", publish.KeyProgress: "2/5",
-			publish.ConditionTalos: "True InProgress Upgrading node cp-0 (2/5 nodes completed)",
+			talosMessage: "Upgrading node cp-0 (2/5)", protocol.KeyTalosProgress: "2/5",
+			protocol.ConditionTalos: "True InProgress Upgrading node cp-0 (2/5 nodes completed)",
 		}},
 		"a node is done": {run[:3], map[string]string{talosMessage: "Node cp-0 upgraded"}},
 		"all is done": {run, map[string]string{
 			talosStatus: "completed", talosMessage: "Talos upgrade completed: now running 1.13.4", talosAvailable: "absent", talosCurrent: "1.13.4",
 			kubernetesAvailable: "1.35.2", kubernetesMessage: "Upgrade available: 1.34.2 → 1.35.2", "phase": "Ready",
-			publish.ConditionTalos: "False Completed Talos upgrade completed: now running 1.13.4", publish.KeyProgress: "5/5",
+			protocol.ConditionTalos: "False Completed Talos upgrade completed: now running 1.13.4", protocol.KeyTalosProgress: "5/5",
 		}},
 		"it fails": {append(run[:2:2], failed), map[string]string{
 			talosStatus: "failed", talosMessage: "Talos upgrade failed: node cp-1 did not come back online", talosAvailable: "1.13.4",
-			kubernetesMessage: "Up to date: running 1.34.2", "phase": "UpgradeFailed", publish.KeyFailedNodes: "cp-1",
-			publish.ConditionTalos: "False Failed Talos upgrade failed: node cp-1 did not come back online",
+			kubernetesMessage: "Up to date: running 1.34.2", "phase": "UpgradeFailed", protocol.KeyFailedNodes: "cp-1",
+			protocol.ConditionTalos: "False Failed Talos upgrade failed: node cp-1 did not come back online",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,20 +178,20 @@ func TestKubernetesIsOfferedWhenTalosIsDone(t *testing.T) {
 	}{
 		"Talos": {[]cluster.Event{begins}, map[string]string{
 			talosAvailable: "1.13.4", kubernetesAvailable: "absent", "phase": "UpgradingTalos",
-			publish.ConditionKubernetes: "False Blocked Waiting for Talos upgrade to complete",
+			protocol.ConditionKubernetes: "False Blocked Waiting for Talos upgrade to complete",
 		}},
 		"Kubernetes": {[]cluster.Event{begins, follows}, map[string]string{
 			talosAvailable: "absent", kubernetesAvailable: "1.35.2", "phase": "UpgradingKubernetes",
-			publish.ConditionTalos:      "False Completed Talos upgrade completed: now running 1.13.4",
-			publish.ConditionKubernetes: "True InProgress Upgrading kube-apiserver on cp-0 (0/5 nodes completed)",
+			protocol.ConditionTalos:      "False Completed Talos upgrade completed: now running 1.13.4",
+			protocol.ConditionKubernetes: "True InProgress Upgrading kube-apiserver on cp-0 (0/5 nodes completed)",
 		}},
 		"the end": {[]cluster.Event{begins, follows, ends}, map[string]string{
 			talosAvailable: "absent", kubernetesAvailable: "absent", "phase": "Ready",
-			publish.ConditionKubernetes: "False Completed Kubernetes upgrade completed: now running 1.35.2",
+			protocol.ConditionKubernetes: "False Completed Kubernetes upgrade completed: now running 1.35.2",
 		}},
 		"not every node shows it": {[]cluster.Event{begins, {Kind: cluster.EventRunDone, Talos: there, Kubernetes: left(0, 2, 5, "1.34.2"), Target: target}}, map[string]string{
 			kubernetesStatus: "pending", "phase": "UpgradingKubernetes",
-			publish.ConditionKubernetes: "True InProgress Kubernetes upgrade applied: 2/5 nodes show 1.35.2 so far",
+			protocol.ConditionKubernetes: "True InProgress Kubernetes upgrade applied: 2/5 nodes show 1.35.2 so far",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

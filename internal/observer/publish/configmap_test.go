@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"os"
 	"testing"
@@ -88,7 +90,7 @@ func TestTheConfigMapIsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
 	}
 
 	found, err := store.Read(t.Context())
-	if err != nil || found[publish.KeyStatus] != "completed" || found[publish.KeyCurrent] != "1.13.4" || found[publish.KeyProgress] != "2/2" {
+	if err != nil || found[protocol.KeyTalosStatus] != "completed" || found[protocol.KeyTalosCurrent] != "1.13.4" || found[protocol.KeyTalosProgress] != "2/2" {
 		t.Errorf("published %v, %v", found, err)
 	}
 
@@ -107,7 +109,7 @@ func TestTheConfigMapIsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
 	}
 
 	_, err = maps.Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: publish.ConfigMapName, Annotations: map[string]string{"mine": "yes", publish.KeyFailedNodes: "cp-9"}},
+		ObjectMeta: metav1.ObjectMeta{Name: publish.ConfigMapName, Annotations: map[string]string{"mine": "yes", protocol.KeyFailedNodes: "cp-9"}},
 		Data:       map[string]string{"mine": "too"},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -115,7 +117,7 @@ func TestTheConfigMapIsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
 	}
 
 	status := "idle"
-	if err := store.Patch(t.Context(), map[string]*string{publish.KeyStatus: &status, publish.KeyFailedNodes: nil}); err != nil {
+	if err := store.Patch(t.Context(), map[string]*string{protocol.KeyTalosStatus: &status, protocol.KeyFailedNodes: nil}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -124,8 +126,8 @@ func TestTheConfigMapIsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, stands := object.Annotations[publish.KeyFailedNodes]; stands || len(object.Labels) != 0 || object.Data["mine"] != "too" ||
-		object.Annotations["mine"] != "yes" || object.Annotations[publish.KeyStatus] != "idle" {
+	if _, stands := object.Annotations[protocol.KeyFailedNodes]; stands || len(object.Labels) != 0 || object.Data["mine"] != "too" ||
+		object.Annotations["mine"] != "yes" || object.Annotations[protocol.KeyTalosStatus] != "idle" {
 		t.Errorf("somebody else's object became %v, %v, %v", object.Labels, object.Annotations, object.Data)
 	}
 }

@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"testing"
 	"testing/synctest"
@@ -21,7 +23,7 @@ func TestFlushMakesTheLastWordStand(t *testing.T) {
 		store := &memory{until: time.Now().Add(5 * time.Second)}
 		store.after = func(found map[string]string) {
 			if meddling--; meddling >= 0 {
-				found[publish.KeyStatus] = "idle"
+				found[protocol.KeyTalosStatus] = "idle"
 			}
 		}
 
@@ -35,7 +37,7 @@ func TestFlushMakesTheLastWordStand(t *testing.T) {
 
 		publisher.Flush(ctx)
 
-		if got := store.get(publish.KeyStatus); got != "completed" {
+		if got := store.get(protocol.KeyTalosStatus); got != "completed" {
 			t.Errorf("status %q after Flush", got)
 		}
 
@@ -69,14 +71,14 @@ func TestNothingIsWrittenAfterAFlush(t *testing.T) {
 
 				store.mutex.Lock()
 				store.until = time.Time{}
-				store.found = map[string]string{publish.KeyStatus: "in-progress"}
+				store.found = map[string]string{protocol.KeyTalosStatus: "in-progress"}
 				store.mutex.Unlock()
 
 				if err := publisher.Close(t.Context()); (err != nil) != test.fail {
 					t.Errorf("closing: %v", err)
 				}
 
-				if got := store.get(publish.KeyStatus); got != "in-progress" {
+				if got := store.get(protocol.KeyTalosStatus); got != "in-progress" {
 					t.Errorf("status %q, want that of the next run", got)
 				}
 			})
@@ -154,7 +156,7 @@ func TestNoAttemptOutlivesTheRun(t *testing.T) {
 				synctest.Wait()
 
 				if len(store.patches) > 0 {
-					t.Errorf("it wrote %q afterwards", store.get(publish.KeyStatus))
+					t.Errorf("it wrote %q afterwards", store.get(protocol.KeyTalosStatus))
 				}
 
 				if err := publisher.Close(t.Context()); (err != nil) != (name == "it ends") {

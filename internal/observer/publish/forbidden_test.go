@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +91,7 @@ func TestWhatTheAPIServerAnswersHasAMeaning(t *testing.T) {
 			t.Errorf("%s: reading: %v", name, err)
 		}
 
-		if err := store.Patch(t.Context(), map[string]*string{publish.KeyStatus: &value}); !errors.Is(err, test.patch) || !strings.Contains(err.Error(), store.String()) {
+		if err := store.Patch(t.Context(), map[string]*string{protocol.KeyTalosStatus: &value}); !errors.Is(err, test.patch) || !strings.Contains(err.Error(), store.String()) {
 			t.Errorf("%s: changing: %v", name, err)
 		}
 	}

@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"testing"
 	"testing/synctest"
 
@@ -44,9 +46,9 @@ func told(t *testing.T, target cluster.Target, events ...cluster.Event) *memory 
 }
 
 const (
-	talosStatus, talosMessage           = publish.KeyStatus, publish.KeyMessage
-	kubernetesStatus, kubernetesMessage = publish.KeyKubernetesStatus, publish.KeyKubernetesMessage
-	kubernetesProgress                  = publish.KeyKubernetesProgress
+	talosStatus, talosMessage           = protocol.KeyTalosStatus, protocol.KeyTalosMessage
+	kubernetesStatus, kubernetesMessage = protocol.KeyKubernetesStatus, protocol.KeyKubernetesMessage
+	kubernetesProgress                  = protocol.KeyKubernetesProgress
 )
 
 func TestEachHalfIsToldOnItsOwn(t *testing.T) {
@@ -75,13 +77,13 @@ func TestEachHalfIsToldOnItsOwn(t *testing.T) {
 		"Kubernetes waits for Talos": {both, []cluster.Event{step(cluster.EventRunStarted, "", "", behind, old)}, map[string]string{
 			talosStatus: "in-progress", talosMessage: "Talos upgrade started: 1.12.6 → 1.13.4",
 			kubernetesStatus: "blocked", kubernetesMessage: "Waiting for Talos upgrade to complete",
-			publish.KeyKubernetesCurrent: "1.34.2", kubernetesProgress: "0/5", publish.KeyProgress: "0/5",
+			protocol.KeyKubernetesCurrent: "1.34.2", kubernetesProgress: "0/5", protocol.KeyTalosProgress: "0/5",
 		}},
 		"only an earlier turn has to be finished": {both, []cluster.Event{step(cluster.EventRunStarted, "", "", unfinished, old)}, map[string]string{
 			talosStatus: "in-progress", talosMessage: "Finishing the Talos upgrade to 1.13.4",
 		}},
 		"nobody waited for kube-proxy": {onlyKubernetes, []cluster.Event{step(cluster.EventRunDone, "", "", behind, left(0, 2, 5, "1.34.2"))}, map[string]string{
-			kubernetesStatus: "pending", kubernetesMessage: "Kubernetes upgrade applied: 2/5 nodes show 1.35.2 so far", publish.KeyKubernetesCurrent: "1.34.2",
+			kubernetesStatus: "pending", kubernetesMessage: "Kubernetes upgrade applied: 2/5 nodes show 1.35.2 so far", protocol.KeyKubernetesCurrent: "1.34.2",
 		}},
 		"and says why it cannot go first": {both, []cluster.Event{step(cluster.EventRunStarted, "", "", behind, unsupported)}, map[string]string{
 			kubernetesStatus: "blocked", kubernetesMessage: "Talos 1.12.6 does not support K8s 1.36.1. Upgrade Talos first.",
@@ -127,21 +129,21 @@ func TestEachHalfIsToldOnItsOwn(t *testing.T) {
 			step(cluster.EventRunStarted, "", "", cluster.Progress{Managed: true}, cluster.Progress{Managed: true}),
 			step(cluster.EventRunDone, "", "", cluster.Progress{Managed: true}, cluster.Progress{Managed: true}),
 		}, map[string]string{
-			talosStatus: "absent", talosMessage: "absent", publish.KeyCurrent: "absent", publish.KeyProgress: "absent", kubernetesStatus: "absent", kubernetesMessage: "absent",
+			talosStatus: "absent", talosMessage: "absent", protocol.KeyTalosCurrent: "absent", protocol.KeyTalosProgress: "absent", kubernetesStatus: "absent", kubernetesMessage: "absent",
 		}},
 		"all nodes are held in the end": {onlyTalos, []cluster.Event{
 			step(cluster.EventRunStarted, "", "", behind, cluster.Progress{}), step(cluster.EventRunDone, "", "", cluster.Progress{Managed: true}, cluster.Progress{}),
 		}, map[string]string{talosStatus: "idle", talosMessage: "Talos upgrade ended: what the nodes run is not known"}},
 		"both are done": {both, []cluster.Event{step(cluster.EventRunDone, "", "", there, arrived)}, map[string]string{
 			talosStatus: "completed", kubernetesStatus: "completed", kubernetesMessage: "Kubernetes upgrade completed: now running 1.35.2",
-			publish.KeyKubernetesCurrent: "1.35.2", kubernetesProgress: "5/5", publish.KeyCurrent: "1.13.4",
+			protocol.KeyKubernetesCurrent: "1.35.2", kubernetesProgress: "5/5", protocol.KeyTalosCurrent: "1.13.4",
 		}},
 		"Talos fails": {both, []cluster.Event{step(cluster.EventRunFailed, "cp-1", "", behind, old)}, map[string]string{
-			talosStatus: "failed", kubernetesStatus: "blocked", publish.KeyFailedNodes: "cp-1",
+			talosStatus: "failed", kubernetesStatus: "blocked", protocol.KeyFailedNodes: "cp-1",
 		}},
 		"a component fails": {both, []cluster.Event{step(cluster.EventRunFailed, "cp-1", cluster.APIServer, there, halfway)}, map[string]string{
 			talosStatus: "completed", kubernetesStatus: "failed",
-			kubernetesMessage: "Kubernetes upgrade failed: the reason is not known", publish.KeyFailedNodes: "cp-1",
+			kubernetesMessage: "Kubernetes upgrade failed: the reason is not known", protocol.KeyFailedNodes: "cp-1",
 		}},
 		"a component fails before another hop of Talos": {both, []cluster.Event{
 			step(cluster.EventRunFailed, "cp-1", cluster.APIServer, behind, halfway),
@@ -156,7 +158,7 @@ func TestEachHalfIsToldOnItsOwn(t *testing.T) {
 			step(cluster.EventRunStarted, "", "", cluster.Progress{}, old), step(cluster.EventNodeStarted, "cp-0", cluster.APIServer, cluster.Progress{}, halfway),
 		}, map[string]string{
 			kubernetesStatus: "in-progress", kubernetesMessage: "Upgrading kube-apiserver on cp-0 (2/5)",
-			talosStatus: "absent", talosMessage: "absent", publish.KeyProgress: "absent", publish.KeyCurrent: "absent",
+			talosStatus: "absent", talosMessage: "absent", protocol.KeyTalosProgress: "absent", protocol.KeyTalosCurrent: "absent",
 		}},
 		"Kubernetes alone fails": {onlyKubernetes, []cluster.Event{step(cluster.EventRunFailed, "", "", cluster.Progress{}, halfway)}, map[string]string{
 			kubernetesStatus: "failed", talosStatus: "absent",

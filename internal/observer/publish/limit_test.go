@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"fmt"
 	"strings"
 	"testing"
@@ -32,7 +34,7 @@ func TestALongListOfFailedNodesIsCutBetweenTwoNames(t *testing.T) {
 	for count, want := range map[int]int{1: 1, 127: 127, 128: 128, 129: 127, 1000: 127} {
 		store := told(t, target, cluster.Event{Kind: cluster.EventRunFailed, Text: "why", Node: strings.Join(many(count), ",")})
 
-		got := store.get(publish.KeyFailedNodes)
+		got := store.get(protocol.KeyFailedNodes)
 		if len(got) > 8<<10 {
 			t.Errorf("%d nodes: %d bytes", count, len(got))
 		}
@@ -99,12 +101,12 @@ func TestAnObjectWithoutRoomGetsWhatFits(t *testing.T) {
 				}
 
 				want := map[string]string{
-					talosStatus: "failed", talosCurrent: "1.12.6", publish.KeyProgress: "2/5", kubernetesStatus: "idle",
-					talosMessage: "Talos upgrade failed: " + strings.Repeat("é", 57) + "…", publish.KeyFailedNodes: "absent", talosAvailable: "absent", "phase": "UpgradeFailed",
+					talosStatus: "failed", talosCurrent: "1.12.6", protocol.KeyTalosProgress: "2/5", kubernetesStatus: "idle",
+					talosMessage: "Talos upgrade failed: " + strings.Repeat("é", 57) + "…", protocol.KeyFailedNodes: "absent", talosAvailable: "absent", "phase": "UpgradeFailed",
 				}
 				if test.room >= 20_000 {
 					want[talosMessage], want[talosAvailable] = "Talos upgrade failed: "+strings.Repeat("é", 400), "1.13.4"
-					want[publish.KeyFailedNodes] = strings.Join(many(100), ",")
+					want[protocol.KeyFailedNodes] = strings.Join(many(100), ",")
 				}
 
 				expect(t, shelf, want)
@@ -128,12 +130,12 @@ func TestTheHeartBeatsOnAnObjectWithoutRoom(t *testing.T) {
 		publisher.Observe(event)
 		synctest.Wait()
 
-		before := shelf.get(publish.KeyLastUpdate)
+		before := shelf.get(protocol.KeyLastUpdate)
 
 		time.Sleep(time.Minute)
 		synctest.Wait()
 
-		if got := shelf.get(publish.KeyLastUpdate); got == before || before == "absent" {
+		if got := shelf.get(protocol.KeyLastUpdate); got == before || before == "absent" {
 			t.Errorf("the last update was at %s, and is at %s", before, got)
 		}
 

@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,7 +26,7 @@ func TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat(t *testing.T) {
 		// An operator that was not held writes every 5 seconds, in its own words.
 		const minutes = 5
 
-		meddling := map[string]any{publish.KeyStatus: "idle", publish.KeyMessage: "I do nothing", publish.KeyProgress: nil, "theirs": "no"}
+		meddling := map[string]any{protocol.KeyTalosStatus: "idle", protocol.KeyTalosMessage: "I do nothing", protocol.KeyTalosProgress: nil, "theirs": "no"}
 
 		corrected := 0
 
@@ -33,7 +35,7 @@ func TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
 
-			if shelf.get(publish.KeyStatus) == "in-progress" {
+			if shelf.get(protocol.KeyTalosStatus) == "in-progress" {
 				corrected++
 			}
 		}
@@ -50,7 +52,7 @@ func TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat(t *testing.T) {
 			t.Error(err)
 		}
 
-		if got := shelf.get(publish.KeyStatus) + shelf.get("theirs"); got != "in-progressno" {
+		if got := shelf.get(protocol.KeyTalosStatus) + shelf.get("theirs"); got != "in-progressno" {
 			t.Errorf("in the end there is %q", got)
 		}
 
@@ -59,13 +61,13 @@ func TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat(t *testing.T) {
 			t.Fatalf("it has the notes %q, want one", notes)
 		}
 
-		for _, part := range []string{"KubernetesCluster tenant-a/prod", publish.KeyMessage + " (3", publish.KeyProgress, publish.KeyStatus, "Somebody else"} {
+		for _, part := range []string{"KubernetesCluster tenant-a/prod", protocol.KeyTalosMessage + " (3", protocol.KeyTalosProgress, protocol.KeyTalosStatus, "Somebody else"} {
 			if !strings.Contains(notes[0], part) {
 				t.Errorf("the note is %q, want it to name %q", notes[0], part)
 			}
 		}
 
-		if strings.Contains(notes[0], publish.KeyCurrent) {
+		if strings.Contains(notes[0], protocol.KeyTalosCurrent) {
 			t.Errorf("the note names what nobody else wrote: %q", notes[0])
 		}
 	})
@@ -118,7 +120,7 @@ func TestAnObjectThatIsMadeAgainIsNotWrittenBySomebodyElse(t *testing.T) {
 // TestAFightAtTheEndIsLostInTime, and the error names what is fought for.
 func TestAFightAtTheEndIsLostInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{after: func(found map[string]string) { found[publish.KeyStatus] = "idle" }}
+		store := &memory{after: func(found map[string]string) { found[protocol.KeyTalosStatus] = "idle" }}
 
 		publisher := publish.New(store, publish.Options{})
 		for _, event := range story() {
@@ -128,7 +130,7 @@ func TestAFightAtTheEndIsLostInTime(t *testing.T) {
 		begun := time.Now()
 		err := publisher.Close(t.Context())
 
-		if err == nil || !strings.Contains(err.Error(), "somebody else") || !strings.Contains(err.Error(), publish.KeyStatus) || strings.Contains(err.Error(), publish.KeyMessage) {
+		if err == nil || !strings.Contains(err.Error(), "somebody else") || !strings.Contains(err.Error(), protocol.KeyTalosStatus) || strings.Contains(err.Error(), protocol.KeyTalosMessage) {
 			t.Errorf("closing: %v", err)
 		}
 
@@ -156,13 +158,13 @@ func TestAnAttemptThatArrivesLateIsNobodyElse(t *testing.T) {
 		synctest.Wait()
 
 		store.mutex.Lock()
-		store.found[publish.KeyMessage] = "Talos upgrade started: 1.12.6 → 1.13.4"
+		store.found[protocol.KeyTalosMessage] = "Talos upgrade started: 1.12.6 → 1.13.4"
 		store.mutex.Unlock()
 
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 
-		if got := store.get(publish.KeyMessage); got != "Upgrading node worker-0 (0/2)" {
+		if got := store.get(protocol.KeyTalosMessage); got != "Upgrading node worker-0 (0/2)" {
 			t.Errorf("the message is %q after the heartbeat", got)
 		}
 
@@ -172,18 +174,18 @@ func TestAnAttemptThatArrivesLateIsNobodyElse(t *testing.T) {
 
 		// It cannot arrive again.
 		store.mutex.Lock()
-		store.found[publish.KeyMessage] = "All is well"
+		store.found[protocol.KeyTalosMessage] = "All is well"
 		store.mutex.Unlock()
 
 		if err := publisher.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 
-		if got := store.get(publish.KeyMessage); got != "Upgrading node worker-0 (0/2)" {
+		if got := store.get(protocol.KeyTalosMessage); got != "Upgrading node worker-0 (0/2)" {
 			t.Errorf("the message is %q", got)
 		}
 
-		if notes := publisher.Notes(); len(notes) != 1 || !strings.Contains(notes[0], publish.KeyMessage+" (once)") {
+		if notes := publisher.Notes(); len(notes) != 1 || !strings.Contains(notes[0], protocol.KeyTalosMessage+" (once)") {
 			t.Errorf("it has the notes %q, want one of the message", notes)
 		}
 	})

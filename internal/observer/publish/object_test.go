@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"errors"
 	"fmt"
 	"strings"
@@ -16,7 +18,7 @@ import (
 
 func TestOnlyOurAnnotationsAreWritten(t *testing.T) {
 	shelf := newShelf()
-	shelf.annotate(map[string]any{publish.KeyFailedNodes: "cp-9", "upgrade.vitistack.io/talos-target": "1.13.4"})
+	shelf.annotate(map[string]any{protocol.KeyFailedNodes: "cp-9", "upgrade.vitistack.io/talos-target": "1.13.4"})
 
 	store := publish.NewObjectStore(shelf, published())
 	if got := store.String(); got != "KubernetesCluster tenant-a/prod" {
@@ -24,7 +26,7 @@ func TestOnlyOurAnnotationsAreWritten(t *testing.T) {
 	}
 
 	status := "idle"
-	if err := store.Patch(t.Context(), map[string]*string{publish.KeyStatus: &status, publish.KeyFailedNodes: nil}); err != nil {
+	if err := store.Patch(t.Context(), map[string]*string{protocol.KeyTalosStatus: &status, protocol.KeyFailedNodes: nil}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -34,7 +36,7 @@ func TestOnlyOurAnnotationsAreWritten(t *testing.T) {
 	}
 
 	found, err := store.Read(t.Context())
-	if err != nil || len(found) != 3 || found["theirs"] != "yes" || found["upgrade.vitistack.io/talos-target"] != "1.13.4" || found[publish.KeyStatus] != "idle" {
+	if err != nil || len(found) != 3 || found["theirs"] != "yes" || found["upgrade.vitistack.io/talos-target"] != "1.13.4" || found[protocol.KeyTalosStatus] != "idle" {
 		t.Errorf("there is %v, %v", found, err)
 	}
 }
@@ -66,7 +68,7 @@ func TestAnObjectThatIsNotThereIsNotMade(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 
-		if got := shelf.get(publish.KeyStatus); got != "in-progress" {
+		if got := shelf.get(protocol.KeyTalosStatus); got != "in-progress" {
 			t.Errorf("status %q of an object that came later", got)
 		}
 
@@ -122,7 +124,7 @@ func TestWhatWaitingDoesNotCureIsSaidSoon(t *testing.T) {
 					t.Errorf("it took %s", took)
 				}
 
-				if name == "no status" && shelf.get(publish.KeyStatus) != "completed" {
+				if name == "no status" && shelf.get(protocol.KeyTalosStatus) != "completed" {
 					t.Error("without a status there are no annotations")
 				}
 			})
@@ -169,14 +171,14 @@ func TestOneThatReplacesItIsWritten(t *testing.T) {
 		t.Error("it was read")
 	}
 
-	change := map[string]*string{publish.KeyStatus: &status}
+	change := map[string]*string{protocol.KeyTalosStatus: &status}
 	if err := store.Patch(t.Context(), change); err == nil || len(shelf.calls) > 0 {
 		t.Errorf("it was written: %q, %v", shelf.calls, err)
 	}
 
 	shelf.write(map[string]any{"metadata": map[string]any{"deletionTimestamp": nil}})
 
-	if err := store.Patch(t.Context(), change); err != nil || shelf.get(publish.KeyStatus) != "idle" {
+	if err := store.Patch(t.Context(), change); err != nil || shelf.get(protocol.KeyTalosStatus) != "idle" {
 		t.Errorf("the new one: %v", err)
 	}
 }

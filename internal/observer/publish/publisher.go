@@ -3,6 +3,8 @@
 package publish
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"fmt"
@@ -465,7 +467,7 @@ func (p *Publisher) pending(now time.Time) map[string]*string {
 	}
 
 	if len(changes) > 0 || p.beatDue(now) {
-		changes[KeyLastUpdate] = text(now.UTC().Format(time.RFC3339))
+		changes[protocol.KeyLastUpdate] = text(now.UTC().Format(time.RFC3339))
 	}
 
 	return changes
@@ -515,9 +517,9 @@ func short(wanted map[string]*string) map[string]*string {
 
 	for key, value := range wanted {
 		switch {
-		case value == nil, key == KeyAvailable, key == KeyKubernetesAvailable, key == KeyFailedNodes:
+		case value == nil, key == protocol.KeyTalosAvailable, key == protocol.KeyKubernetesAvailable, key == protocol.KeyFailedNodes:
 			made[key] = nil
-		case key == KeyMessage, key == KeyKubernetesMessage:
+		case key == protocol.KeyTalosMessage, key == protocol.KeyKubernetesMessage:
 			made[key] = text(shortened(*value, shortLimit))
 		default:
 			made[key] = value
@@ -625,17 +627,17 @@ func news(key string, value *string, found map[string]string) bool {
 	stands, exists := found[key]
 
 	switch key {
-	case KeyMessage, KeyKubernetesMessage:
+	case protocol.KeyTalosMessage, protocol.KeyKubernetesMessage:
 		return !exists
-	case KeyProgress, KeyKubernetesProgress:
+	case protocol.KeyTalosProgress, protocol.KeyKubernetesProgress:
 		// Nodes come and go where nothing is upgraded.
 		return exists != (value != nil)
-	case KeyCurrent, KeyKubernetesCurrent:
+	case protocol.KeyTalosCurrent, protocol.KeyKubernetesCurrent:
 		return !sameText(stands, *value)
-	case KeyAvailable, KeyKubernetesAvailable:
-		current := found[KeyCurrent]
-		if key == KeyKubernetesAvailable {
-			current = found[KeyKubernetesCurrent]
+	case protocol.KeyTalosAvailable, protocol.KeyKubernetesAvailable:
+		current := found[protocol.KeyTalosCurrent]
+		if key == protocol.KeyKubernetesAvailable {
+			current = found[protocol.KeyKubernetesCurrent]
 		}
 
 		// An operator may take it away each time that nothing is asked of it.
@@ -900,7 +902,7 @@ func (a available) offer(changes map[string]*string, talos, kubernetes productRu
 func (a available) known(changes map[string]*string, h productRun) bool {
 	_, said := changes[h.available]
 
-	return a != nil && said && (h.available != KeyKubernetesAvailable || !moving(changes[KeyStatus]))
+	return a != nil && said && (h.available != protocol.KeyKubernetesAvailable || !moving(changes[protocol.KeyTalosStatus]))
 }
 
 // newer is the version if it is one to upgrade to.
@@ -924,7 +926,7 @@ func named(v version.Version) *string {
 func moves(changes map[string]*string, h productRun) bool { return moving(changes[h.status]) }
 
 func moving(status *string) bool {
-	return status != nil && (*status == StatusInProgress || *status == StatusRollingBack)
+	return status != nil && (*status == protocol.StatusInProgress || *status == protocol.StatusRollingBack)
 }
 
 // idleProduct is a product in which nothing goes on: what is said of it depends on what the
@@ -957,7 +959,7 @@ func (h productRun) rests(event cluster.Event, so runState) bool {
 func (w message) rest(h productRun, known bool) {
 	w.rests[h.status] = idleProduct{half: h}
 
-	h.say(w.changes, StatusIdle, h.standing(known))
+	h.say(w.changes, protocol.StatusIdle, h.standing(known))
 
 	w.changes[h.current] = text(h.progress.Lowest.String())
 
@@ -989,12 +991,12 @@ func (q idleProduct) resolve(wanted map[string]*string, before map[string]string
 	same := sameVersion(before[h.current], h.progress.Lowest)
 
 	switch {
-	case status == StatusCompleted && same, status == StatusFailed && !h.managed():
+	case status == protocol.StatusCompleted && same, status == protocol.StatusFailed && !h.managed():
 		delete(wanted, h.status)
 		delete(wanted, h.message)
 		delete(wanted, h.count)
-	case status == StatusFailed && same:
-	case h.managed() && slices.Contains([]string{StatusInProgress, StatusRollingBack, StatusPending, StatusBlocked, StatusFailed}, status):
+	case status == protocol.StatusFailed && same:
+	case h.managed() && slices.Contains([]string{protocol.StatusInProgress, protocol.StatusRollingBack, protocol.StatusPending, protocol.StatusBlocked, protocol.StatusFailed}, status):
 		h.complete(wanted)
 	}
 }
@@ -1020,8 +1022,8 @@ func resolved(wanted map[string]*string, rests map[string]idleProduct, so runSta
 		r.resolve(made, before)
 	}
 
-	if len(kept(made, rests, before, StatusFailed)) > 0 && made[KeyFailedNodes] == nil {
-		delete(made, KeyFailedNodes)
+	if len(kept(made, rests, before, protocol.StatusFailed)) > 0 && made[protocol.KeyFailedNodes] == nil {
+		delete(made, protocol.KeyFailedNodes)
 	}
 
 	return made
@@ -1033,12 +1035,12 @@ func resolved(wanted map[string]*string, rests map[string]idleProduct, so runSta
 func kept(wanted map[string]*string, rests map[string]idleProduct, before map[string]string, statuses ...string) map[string]*string {
 	found := map[string]*string{}
 
-	for _, keys := range [...][3]string{{KeyStatus, KeyMessage, KeyProgress}, {KeyKubernetesStatus, KeyKubernetesMessage, KeyKubernetesProgress}} {
+	for _, keys := range [...][3]string{{protocol.KeyTalosStatus, protocol.KeyTalosMessage, protocol.KeyTalosProgress}, {protocol.KeyKubernetesStatus, protocol.KeyKubernetesMessage, protocol.KeyKubernetesProgress}} {
 		status := before[keys[0]]
 		_, said := wanted[keys[0]]
 		_, known := rests[keys[0]]
 
-		if said || !slices.Contains(statuses, status) || !known && status != StatusFailed {
+		if said || !slices.Contains(statuses, status) || !known && status != protocol.StatusFailed {
 			continue
 		}
 
@@ -1055,16 +1057,18 @@ func kept(wanted map[string]*string, rests map[string]idleProduct, before map[st
 // occupied tells whether somebody else is upgrading the cluster, as far as the
 // object tells.
 func occupied(before map[string]string) bool {
-	if before[keyTarget] != "" || before[keyKubernetesTarget] != "" {
+	if before[protocol.KeyTalosTarget] != "" || before[protocol.KeyKubernetesTarget] != "" {
 		return true
 	}
 
-	if cluster.IsRun(before[keyHold]) || before[KeyLastUpdate] != "" {
+	if cluster.IsRun(before[protocol.KeyHold]) || before[protocol.KeyLastUpdate] != "" {
 		// It is what an earlier run of ours left behind.
 		return false
 	}
 
-	busy := func(status string) bool { return status == StatusInProgress || status == StatusRollingBack }
+	busy := func(status string) bool {
+		return status == protocol.StatusInProgress || status == protocol.StatusRollingBack
+	}
 
-	return busy(before[KeyStatus]) || busy(before[KeyKubernetesStatus])
+	return busy(before[protocol.KeyTalosStatus]) || busy(before[protocol.KeyKubernetesStatus])
 }

@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"strings"
@@ -17,13 +19,13 @@ import (
 
 func TestARunIsToldInTheWordsOfTheProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{found: map[string]string{publish.KeyFailedNodes: "cp-2", "upgrade.vitistack.io/talos-target": "1.13.4"}}
+		store := &memory{found: map[string]string{protocol.KeyFailedNodes: "cp-2", "upgrade.vitistack.io/talos-target": "1.13.4"}}
 		publisher := publish.New(store, publish.Options{})
 
-		const current, status, message, progress = publish.KeyCurrent, publish.KeyStatus, publish.KeyMessage, publish.KeyProgress
+		const current, status, message, progress = protocol.KeyTalosCurrent, protocol.KeyTalosStatus, protocol.KeyTalosMessage, protocol.KeyTalosProgress
 
 		wanted := []map[string]string{
-			{current: "1.12.6", status: "in-progress", message: "Talos upgrade started: 1.12.6 → 1.13.4", progress: "0/2", publish.KeyFailedNodes: "absent"},
+			{current: "1.12.6", status: "in-progress", message: "Talos upgrade started: 1.12.6 → 1.13.4", progress: "0/2", protocol.KeyFailedNodes: "absent"},
 			{current: "1.12.6", status: "in-progress", message: "Upgrading node worker-0 (0/2)", progress: "0/2"},
 			{message: "Upgrading node worker-0 (0/2)"},
 			{status: "in-progress", message: "Node worker-0 upgraded", progress: "0/2"},
@@ -42,7 +44,7 @@ func TestARunIsToldInTheWordsOfTheProtocol(t *testing.T) {
 				}
 			}
 
-			if got, want := store.get(publish.KeyLastUpdate), time.Now().UTC().Format(time.RFC3339); got != want {
+			if got, want := store.get(protocol.KeyLastUpdate), time.Now().UTC().Format(time.RFC3339); got != want {
 				t.Errorf("after %s: last update %q, want %q", event.Kind, got, want)
 			}
 		}
@@ -84,7 +86,7 @@ func TestAFailureNamesNodeAndReasonInOneLine(t *testing.T) {
 			}
 
 			for key, want := range map[string]string{
-				publish.KeyStatus: "failed", publish.KeyMessage: test.message, publish.KeyFailedNodes: test.node,
+				protocol.KeyTalosStatus: "failed", protocol.KeyTalosMessage: test.message, protocol.KeyFailedNodes: test.node,
 			} {
 				if got := store.get(key); got != want {
 					t.Errorf("%s: %s is %q, want %q", name, key, got, want)
@@ -113,7 +115,7 @@ func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
 			publisher.Observe(event)
 			synctest.Wait()
 
-			if got := store.get(publish.KeyMessage); got != want {
+			if got := store.get(protocol.KeyTalosMessage); got != want {
 				t.Errorf("%s: message %q, want %q", kind, got, want)
 			}
 		}
@@ -139,7 +141,7 @@ func TestTheHeartBeatsOnlyWhileTheRunLives(t *testing.T) {
 		}
 
 		for _, beat := range store.patches[1:] {
-			if len(beat) != 1 || beat[publish.KeyLastUpdate] == nil {
+			if len(beat) != 1 || beat[protocol.KeyLastUpdate] == nil {
 				t.Errorf("a heartbeat changed %v", beat)
 			}
 		}
@@ -179,7 +181,7 @@ func TestAStoreThatIsDownHoldsNothingUpAndGetsTheLatest(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 
-		if got := store.get(publish.KeyStatus); got != "completed" || len(store.patches) != 1 {
+		if got := store.get(protocol.KeyTalosStatus); got != "completed" || len(store.patches) != 1 {
 			t.Errorf("status %q after %d patches, want the latest in one", got, len(store.patches))
 		}
 
@@ -205,7 +207,7 @@ func TestALostReplyIsNotTakenForNothing(t *testing.T) {
 			t.Error(err)
 		}
 
-		if status, nodes := store.get(publish.KeyStatus), store.get(publish.KeyFailedNodes); status != "failed" || nodes != "cp-0" {
+		if status, nodes := store.get(protocol.KeyTalosStatus), store.get(protocol.KeyFailedNodes); status != "failed" || nodes != "cp-0" {
 			t.Errorf("status %q, failed nodes %q", status, nodes)
 		}
 	})
@@ -217,7 +219,7 @@ func TestCloseMakesTheLastWordStand(t *testing.T) {
 		store := &memory{until: time.Now().Add(5 * time.Second)}
 		store.after = func(found map[string]string) {
 			if meddling--; meddling >= 0 {
-				found[publish.KeyStatus] = "idle"
+				found[protocol.KeyTalosStatus] = "idle"
 			}
 		}
 
@@ -234,14 +236,14 @@ func TestCloseMakesTheLastWordStand(t *testing.T) {
 			t.Error(err)
 		}
 
-		if got := store.get(publish.KeyStatus); got != "completed" {
+		if got := store.get(protocol.KeyTalosStatus); got != "completed" {
 			t.Errorf("status %q after Close", got)
 		}
 
 		publisher.Observe(story()[0])
 		synctest.Wait()
 
-		if got := store.get(publish.KeyStatus); got != "completed" {
+		if got := store.get(protocol.KeyTalosStatus); got != "completed" {
 			t.Errorf("status %q after an event that came too late", got)
 		}
 
@@ -305,7 +307,7 @@ func TestARunThatLostItsLeaseSaysNothingMore(t *testing.T) {
 		before := len(store.patches)
 
 		// The winner writes; the loser must not take it back.
-		store.found[publish.KeyMessage] = "written by the winner"
+		store.found[protocol.KeyTalosMessage] = "written by the winner"
 
 		publisher.Observe(cluster.Event{Kind: cluster.EventRunLost, Text: "taken over"})
 
@@ -313,7 +315,7 @@ func TestARunThatLostItsLeaseSaysNothingMore(t *testing.T) {
 			t.Error(err)
 		}
 
-		if before == 0 || len(store.patches) != before || store.found[publish.KeyMessage] != "written by the winner" {
+		if before == 0 || len(store.patches) != before || store.found[protocol.KeyTalosMessage] != "written by the winner" {
 			t.Errorf("%d patches before and %d after the lease was lost: %v", before, len(store.patches), store.found)
 		}
 	})

@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"slices"
 	"strings"
 	"testing"
@@ -29,14 +31,14 @@ func TestANodeThatIsRolledBack(t *testing.T) {
 			want  map[string]string
 		}{
 			{cluster.Event{Kind: cluster.EventNodeStarted, Node: "cp-1", Talos: behind, Kubernetes: old}, map[string]string{
-				talosStatus: "in-progress", kubernetesStatus: "blocked", publish.KeyFailedNodes: "absent",
+				talosStatus: "in-progress", kubernetesStatus: "blocked", protocol.KeyFailedNodes: "absent",
 			}},
 			{cluster.Event{Kind: cluster.EventRollingBack, Node: "cp-1", To: version.MustParse("1.13.2"), Text: "etcd did not become healthy\nmore", Err: errDown}, map[string]string{
 				talosStatus: "rolling-back", talosMessage: "Rolling back node cp-1 to 1.13.2: etcd did not become healthy",
-				kubernetesStatus: "blocked", publish.KeyProgress: "1/5", publish.KeyCurrent: "1.13.2", publish.KeyFailedNodes: "absent",
+				kubernetesStatus: "blocked", protocol.KeyTalosProgress: "1/5", protocol.KeyTalosCurrent: "1.13.2", protocol.KeyFailedNodes: "absent",
 			}},
 			{cluster.Event{Kind: cluster.EventRunFailed, Node: "cp-1", Text: "node cp-1 was rolled back", Talos: behind, Kubernetes: old}, map[string]string{
-				talosStatus: "failed", talosMessage: "Talos upgrade failed: node cp-1 was rolled back", publish.KeyFailedNodes: "cp-1",
+				talosStatus: "failed", talosMessage: "Talos upgrade failed: node cp-1 was rolled back", protocol.KeyFailedNodes: "cp-1",
 			}},
 		} {
 			step.event.Target = target
@@ -50,12 +52,12 @@ func TestANodeThatIsRolledBack(t *testing.T) {
 			}
 
 			// The heartbeat beats until the run has ended.
-			before := store.get(publish.KeyLastUpdate)
+			before := store.get(protocol.KeyLastUpdate)
 
 			time.Sleep(time.Minute)
 			synctest.Wait()
 
-			if beats := store.get(publish.KeyLastUpdate) != before; beats != (step.event.Kind != cluster.EventRunFailed) {
+			if beats := store.get(protocol.KeyLastUpdate) != before; beats != (step.event.Kind != cluster.EventRunFailed) {
 				t.Errorf("after %s: it is told that the run goes on: %t", step.event.Kind, beats)
 			}
 		}
@@ -70,7 +72,7 @@ func TestARollbackInAHalfThatIsNotManagedIsNotTold(t *testing.T) {
 	store := told(t, cluster.Target{Kubernetes: version.MustParse("1.35.2")},
 		cluster.Event{Kind: cluster.EventRollingBack, Node: "cp-1", To: version.MustParse("1.13.2"), Text: "why"})
 
-	for _, key := range []string{talosStatus, talosMessage, kubernetesStatus, kubernetesMessage, publish.KeyLastUpdate} {
+	for _, key := range []string{talosStatus, talosMessage, kubernetesStatus, kubernetesMessage, protocol.KeyLastUpdate} {
 		if got := store.get(key); got != "absent" {
 			t.Errorf("%s is %q", key, got)
 		}
@@ -102,12 +104,12 @@ func TestFailedNodesAreListedUntilARunBeginsOrCompletes(t *testing.T) {
 		}
 
 		store := told(t, target, events...)
-		if got := store.get(publish.KeyFailedNodes); got != test.want {
+		if got := store.get(protocol.KeyFailedNodes); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 
 		empty := func(changes map[string]*string) bool {
-			value := changes[publish.KeyFailedNodes]
+			value := changes[protocol.KeyFailedNodes]
 
 			return value != nil && strings.Trim(*value, " ,") == ""
 		}

@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"testing"
 	"testing/synctest"
 
@@ -18,7 +20,7 @@ func TestAStatusThatWasLeftBehindIsMadeTrue(t *testing.T) {
 	completed := map[string]string{talosStatus: "completed", talosCurrent: "v1.13.4", talosMessage: words, talosAvailable: "1.14.0"}
 	failed := map[string]string{
 		talosStatus: "completed", talosCurrent: "1.13.4", kubernetesStatus: "failed", kubernetesMessage: "Kubernetes upgrade failed: why", kubernetesCurrent: "1.34.2",
-		publish.KeyFailedNodes: "cp-1",
+		protocol.KeyFailedNodes: "cp-1",
 	}
 
 	for name, test := range map[string]struct {
@@ -28,19 +30,19 @@ func TestAStatusThatWasLeftBehindIsMadeTrue(t *testing.T) {
 		wantPhase, want       string
 		standing, anyWouldSay bool
 	}{
-		"at work":            {completed, "UpgradingTalos", publish.ConditionTalos, "True", "InProgress", "Ready", "False Completed " + words, false, true},
-		"failed":             {completed, "UpgradeFailed", publish.ConditionTalos, "False", "Failed", "Ready", "False Completed " + words, false, true},
-		"only the phase":     {completed, "UpgradingTalos", publish.ConditionTalos, "False", "Completed", "Ready", "False Completed theirs", true, true},
-		"nothing":            {completed, "Ready", publish.ConditionTalos, "False", "Completed", "Ready", "False Completed theirs", true, false},
-		"a phase of its own": {completed, "Provisioned", publish.ConditionTalos, "False", "Succeeded", "Provisioned", "False Succeeded theirs", true, false},
+		"at work":            {completed, "UpgradingTalos", protocol.ConditionTalos, "True", "InProgress", "Ready", "False Completed " + words, false, true},
+		"failed":             {completed, "UpgradeFailed", protocol.ConditionTalos, "False", "Failed", "Ready", "False Completed " + words, false, true},
+		"only the phase":     {completed, "UpgradingTalos", protocol.ConditionTalos, "False", "Completed", "Ready", "False Completed theirs", true, true},
+		"nothing":            {completed, "Ready", protocol.ConditionTalos, "False", "Completed", "Ready", "False Completed theirs", true, false},
+		"a phase of its own": {completed, "Provisioned", protocol.ConditionTalos, "False", "Succeeded", "Provisioned", "False Succeeded theirs", true, false},
 		"the failure of another half": {
-			failed, "UpgradeFailed", publish.ConditionKubernetes, "False", "Failed", "UpgradeFailed", "False Failed theirs", true, false,
+			failed, "UpgradeFailed", protocol.ConditionKubernetes, "False", "Failed", "UpgradeFailed", "False Failed theirs", true, false,
 		},
 		"that failure as going on": {
-			failed, "UpgradingKubernetes", publish.ConditionKubernetes, "True", "InProgress", "UpgradeFailed", "False Failed Kubernetes upgrade failed: why", false, true,
+			failed, "UpgradingKubernetes", protocol.ConditionKubernetes, "True", "InProgress", "UpgradeFailed", "False Failed Kubernetes upgrade failed: why", false, true,
 		},
 		"that failure as completed": {
-			failed, "Ready", publish.ConditionKubernetes, "False", "Completed", "UpgradeFailed", "False Failed Kubernetes upgrade failed: why", false, true,
+			failed, "Ready", protocol.ConditionKubernetes, "False", "Completed", "UpgradeFailed", "False Failed Kubernetes upgrade failed: why", false, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +89,7 @@ func TestAStatusThatWasLeftBehindIsMadeTrue(t *testing.T) {
 // TestAFailureOfAHalfThatIsNotManagedOutlivesARun that moves the other one.
 func TestAFailureOfAHalfThatIsNotManagedOutlivesARun(t *testing.T) {
 	before := map[string]string{
-		kubernetesStatus: "failed", kubernetesMessage: "Kubernetes upgrade failed: node cp-1", kubernetesProgress: "2/5", kubernetesCurrent: "1.34.2", publish.KeyFailedNodes: "cp-1",
+		kubernetesStatus: "failed", kubernetesMessage: "Kubernetes upgrade failed: node cp-1", kubernetesProgress: "2/5", kubernetesCurrent: "1.34.2", protocol.KeyFailedNodes: "cp-1",
 	}
 	run := nothingToDo()
 	run[0].Talos = left(5, 0, 5, "1.12.6")
@@ -104,7 +106,7 @@ func TestAFailureOfAHalfThatIsNotManagedOutlivesARun(t *testing.T) {
 
 			expect(t, toldTo(t, publish.Options{Available: newest}, before, events...), map[string]string{
 				talosStatus: test.talos, kubernetesStatus: "failed", kubernetesMessage: before[kubernetesMessage], kubernetesProgress: "2/5",
-				publish.KeyFailedNodes: "cp-1", "phase": test.phase,
+				protocol.KeyFailedNodes: "cp-1", "phase": test.phase,
 			})
 		})
 	}
@@ -118,6 +120,6 @@ func TestNothingIsClaimedOfNodesThatAreHeld(t *testing.T) {
 	}
 
 	expect(t, toldTo(t, publish.Options{Available: newest}, nil, events...), map[string]string{
-		talosStatus: "absent", "phase": "", publish.ConditionTalos: "absent", kubernetesStatus: "absent",
+		talosStatus: "absent", "phase": "", protocol.ConditionTalos: "absent", kubernetesStatus: "absent",
 	})
 }

@@ -3,6 +3,8 @@
 package publish
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"context"
 	"errors"
 	"fmt"
@@ -63,36 +65,36 @@ func (p *Publisher) desiredStatus() (wanted desiredStatus, running bool) {
 // desiredStatusOf says the same as the annotations, of which those of before stand where
 // nothing is to be said of a product.
 func desiredStatusOf(annotations map[string]*string, rests map[string]idleProduct, before map[string]string) desiredStatus {
-	old := kept(annotations, rests, before, StatusCompleted, StatusFailed)
+	old := kept(annotations, rests, before, protocol.StatusCompleted, protocol.StatusFailed)
 	made := desiredStatus{
-		talos:      conditionOf(ConditionTalos, annotations[KeyStatus], annotations[KeyMessage], annotations[KeyProgress]),
-		kubernetes: conditionOf(ConditionKubernetes, annotations[KeyKubernetesStatus], annotations[KeyKubernetesMessage], annotations[KeyKubernetesProgress]),
+		talos:      conditionOf(protocol.ConditionTalos, annotations[protocol.KeyTalosStatus], annotations[protocol.KeyTalosMessage], annotations[protocol.KeyTalosProgress]),
+		kubernetes: conditionOf(protocol.ConditionKubernetes, annotations[protocol.KeyKubernetesStatus], annotations[protocol.KeyKubernetesMessage], annotations[protocol.KeyKubernetesProgress]),
 	}
 
 	reasons := []string{made.talos.reason, made.kubernetes.reason}
 
-	if old[KeyStatus] != nil {
-		made.talos = conditionOf(ConditionTalos, old[KeyStatus], old[KeyMessage], old[KeyProgress])
+	if old[protocol.KeyTalosStatus] != nil {
+		made.talos = conditionOf(protocol.ConditionTalos, old[protocol.KeyTalosStatus], old[protocol.KeyTalosMessage], old[protocol.KeyTalosProgress])
 		made.talos.kept = true
 	}
 
-	if old[KeyKubernetesStatus] != nil {
-		made.kubernetes = conditionOf(ConditionKubernetes, old[KeyKubernetesStatus], old[KeyKubernetesMessage], old[KeyKubernetesProgress])
+	if old[protocol.KeyKubernetesStatus] != nil {
+		made.kubernetes = conditionOf(protocol.ConditionKubernetes, old[protocol.KeyKubernetesStatus], old[protocol.KeyKubernetesMessage], old[protocol.KeyKubernetesProgress])
 		made.kubernetes.kept = true
 	}
 
 	switch {
 	case !made.talos.told() && !made.kubernetes.told():
-	case slices.Contains(reasons, ReasonFailed):
-		made.phase = PhaseUpgradeFailed
-	case reasons[0] == ReasonInProgress:
-		made.phase = PhaseUpgradingTalos
-	case reasons[1] == ReasonInProgress:
-		made.phase = PhaseUpgradingKubernetes
-	case made.talos.reason == ReasonFailed, made.kubernetes.reason == ReasonFailed:
-		made.phase, made.gentle = PhaseUpgradeFailed, !slices.Contains(reasons, ReasonCompleted)
-	case !slices.Contains(reasons, ReasonBlocked):
-		made.phase, made.gentle = PhaseReady, !slices.Contains(reasons, ReasonCompleted)
+	case slices.Contains(reasons, protocol.ReasonFailed):
+		made.phase = protocol.PhaseUpgradeFailed
+	case reasons[0] == protocol.ReasonInProgress:
+		made.phase = protocol.PhaseUpgradingTalos
+	case reasons[1] == protocol.ReasonInProgress:
+		made.phase = protocol.PhaseUpgradingKubernetes
+	case made.talos.reason == protocol.ReasonFailed, made.kubernetes.reason == protocol.ReasonFailed:
+		made.phase, made.gentle = protocol.PhaseUpgradeFailed, !slices.Contains(reasons, protocol.ReasonCompleted)
+	case !slices.Contains(reasons, protocol.ReasonBlocked):
+		made.phase, made.gentle = protocol.PhaseReady, !slices.Contains(reasons, protocol.ReasonCompleted)
 	}
 
 	return made
@@ -106,14 +108,14 @@ func conditionOf(kind string, status, message, progress *string) condition {
 	}
 
 	switch *status {
-	case StatusInProgress, StatusRollingBack, StatusPending:
-		made.reason = ReasonInProgress
-	case StatusCompleted:
-		made.reason = ReasonCompleted
-	case StatusFailed:
-		made.reason = ReasonFailed
-	case StatusBlocked:
-		made.reason = ReasonBlocked
+	case protocol.StatusInProgress, protocol.StatusRollingBack, protocol.StatusPending:
+		made.reason = protocol.ReasonInProgress
+	case protocol.StatusCompleted:
+		made.reason = protocol.ReasonCompleted
+	case protocol.StatusFailed:
+		made.reason = protocol.ReasonFailed
+	case protocol.StatusBlocked:
+		made.reason = protocol.ReasonBlocked
 	default:
 		made.over = true
 
@@ -178,7 +180,7 @@ func (s desiredStatus) contradicts(status map[string]any) bool {
 }
 
 func ourPhase(phase string) bool {
-	return slices.Contains([]string{"", PhaseReady, PhaseUpgradingTalos, PhaseUpgradingKubernetes, PhaseUpgradeFailed}, phase)
+	return slices.Contains([]string{"", protocol.PhaseReady, protocol.PhaseUpgradingTalos, protocol.PhaseUpgradingKubernetes, protocol.PhaseUpgradeFailed}, phase)
 }
 
 // told tells whether something is to be said of the product.
@@ -192,13 +194,13 @@ func (c condition) contradicts(entry any) bool {
 	}
 
 	status, reason := fieldOf(entry, "status"), fieldOf(entry, "reason")
-	if (status == "True") != (c.reason == ReasonInProgress) {
+	if (status == "True") != (c.reason == protocol.ReasonInProgress) {
 		return true
 	}
 
-	ours := []string{ReasonInProgress, ReasonFailed, ReasonBlocked}
+	ours := []string{protocol.ReasonInProgress, protocol.ReasonFailed, protocol.ReasonBlocked}
 	if c.reason != "" {
-		ours = append(ours, ReasonCompleted)
+		ours = append(ours, protocol.ReasonCompleted)
 	}
 
 	return reason != c.reason && slices.Contains(ours, reason)
@@ -220,7 +222,7 @@ func (c condition) placed(list []any, now time.Time) []any {
 		list[at] = c.entry(standing, now)
 
 		return list
-	case c.over && at >= 0 && (c.contradicts(list[at]) || fieldOf(list[at], "reason") != ReasonCompleted):
+	case c.over && at >= 0 && (c.contradicts(list[at]) || fieldOf(list[at], "reason") != protocol.ReasonCompleted):
 		return slices.Delete(slices.Clone(list), at, at+1)
 	default:
 		return list
@@ -231,7 +233,7 @@ func (c condition) placed(list []any, now time.Time) []any {
 // moved only where its status is another one.
 func (c condition) entry(standing map[string]any, now time.Time) map[string]any {
 	status := "False"
-	if c.reason == ReasonInProgress {
+	if c.reason == protocol.ReasonInProgress {
 		status = "True"
 	}
 

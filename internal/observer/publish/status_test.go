@@ -3,6 +3,8 @@
 package publish_test
 
 import (
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+
 	"fmt"
 	"reflect"
 	"strings"
@@ -48,7 +50,7 @@ func TestATransitionIsOfTheStatus(t *testing.T) {
 			publisher.Observe(event)
 			synctest.Wait()
 
-			moved = append(moved, shelf.moved(t, publish.ConditionTalos))
+			moved = append(moved, shelf.moved(t, protocol.ConditionTalos))
 
 			time.Sleep(2 * time.Second)
 		}
@@ -76,7 +78,7 @@ func TestATransitionIsOfTheStatus(t *testing.T) {
 func TestConditionsOfOthersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
-		shelf.write(conditions(foreign("Valid", "True"), foreign(publish.ConditionTalos, "False"), foreign("Aged", "False")))
+		shelf.write(conditions(foreign("Valid", "True"), foreign(protocol.ConditionTalos, "False"), foreign("Aged", "False")))
 
 		rivals := 0
 		shelf.before = func(part string) {
@@ -96,7 +98,7 @@ func TestConditionsOfOthersStay(t *testing.T) {
 			t.Errorf("there are the conditions %s", got)
 		}
 
-		if got := shelf.condition(publish.ConditionTalos); got != "True InProgress Talos upgrade started: 1.12.6 → 1.13.4" {
+		if got := shelf.condition(protocol.ConditionTalos); got != "True InProgress Talos upgrade started: 1.12.6 → 1.13.4" {
 			t.Errorf("ours says %s", got)
 		}
 
@@ -142,7 +144,7 @@ func TestAStatusThatAlwaysChangesHoldsNothingUp(t *testing.T) {
 			synctest.Wait()
 		}
 
-		if got := shelf.get(publish.KeyStatus); got != "completed" {
+		if got := shelf.get(protocol.KeyTalosStatus); got != "completed" {
 			t.Errorf("status %q", got)
 		}
 
@@ -231,7 +233,7 @@ func TestWhatAKindDoesNotHave(t *testing.T) {
 					t.Errorf("there is the phase: %t, want %t: %v", got, test.phase, shelf.status())
 				}
 
-				if got := strings.HasPrefix(shelf.condition(publish.ConditionTalos), "False Completed") && types(shelf) != ""; got != test.condition {
+				if got := strings.HasPrefix(shelf.condition(protocol.ConditionTalos), "False Completed") && types(shelf) != ""; got != test.condition {
 					t.Errorf("there is the condition: %t, want %t: %v", got, test.condition, shelf.status())
 				}
 
@@ -293,7 +295,7 @@ func TestThePhaseOfSomebodyElseStands(t *testing.T) {
 func TestConditionsOfUpgradesThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
-		failed, completed := foreign(publish.ConditionTalos, "False"), foreign(publish.ConditionKubernetes, "False")
+		failed, completed := foreign(protocol.ConditionTalos, "False"), foreign(protocol.ConditionKubernetes, "False")
 		failed["reason"], completed["reason"] = "Failed", "Completed"
 		shelf.write(conditions(failed, foreign("Valid", "True"), completed))
 
@@ -319,7 +321,7 @@ func TestAStatusThatSomebodyElseChangesIsMadeTrue(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		publisher := publish.New(publish.NewObjectStore(shelf, published()), publish.Options{})
 
-		other := map[string]any{"status": map[string]any{"phase": "Ready", "conditions": []any{foreign(publish.ConditionTalos, "False")}}}
+		other := map[string]any{"status": map[string]any{"phase": "Ready", "conditions": []any{foreign(protocol.ConditionTalos, "False")}}}
 
 		publisher.Observe(story()[0])
 		synctest.Wait()
@@ -334,7 +336,7 @@ func TestAStatusThatSomebodyElseChangesIsMadeTrue(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 
-		if got := shelf.status()["phase"]; got != "UpgradingTalos" || !strings.HasPrefix(shelf.condition(publish.ConditionTalos), "True InProgress") {
+		if got := shelf.status()["phase"]; got != "UpgradingTalos" || !strings.HasPrefix(shelf.condition(protocol.ConditionTalos), "True InProgress") {
 			t.Errorf("status %v after the heartbeat", shelf.status())
 		}
 
@@ -347,7 +349,7 @@ func TestAStatusThatSomebodyElseChangesIsMadeTrue(t *testing.T) {
 
 		publisher.Flush(t.Context())
 
-		if got := shelf.status()["phase"]; got != "Ready" || !strings.HasPrefix(shelf.condition(publish.ConditionTalos), "False Completed") {
+		if got := shelf.status()["phase"]; got != "Ready" || !strings.HasPrefix(shelf.condition(protocol.ConditionTalos), "False Completed") {
 			t.Errorf("status %v after Flush", shelf.status())
 		}
 
