@@ -73,7 +73,7 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 		return c.ready, err
 	}
 
-	r.emit(cluster.Event{
+	r.engine.emit(cluster.Event{
 		Kind: cluster.EventNodeDone, Node: step.Node, Component: step.Component, Target: r.request.Target, To: step.To,
 	})
 
@@ -226,7 +226,7 @@ func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
 }
 
 func (c *componentUpgrade) emitStep(step cluster.NodeStep, text string) {
-	c.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
+	c.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
 }
 
 // awaitRunning waits until the component runs from the image and is healthy.

@@ -178,7 +178,7 @@ func (d *delegation) observeAgain(ctx context.Context) {
 // runStages asks for one leg after the other until nothing is left to do.
 func (d *delegation) runStages(ctx context.Context) error {
 	schedule := newRollout(d.run, d.snapshot)
-	d.run.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
+	d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
 
 	for range maxStages {
 		made := d.plan()
@@ -203,7 +203,7 @@ func (d *delegation) runStages(ctx context.Context) error {
 		if len(made.Steps) == 0 {
 			d.cleanUp(ctx)
 			schedule.closeBackup(ctx)
-			d.run.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunDone}, made))
+			d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunDone}, made))
 
 			return nil
 		}
@@ -483,7 +483,7 @@ func (l *operatorStage) request(ctx context.Context) error {
 
 		l.before, l.report, l.acknowledged = report, report, l.requested(said) && said.Status.Busy()
 		l.askedAt, l.changed = l.delegation.run.engine.clock.Now(), l.delegation.run.engine.clock.Now()
-		l.delegation.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("asked %s for %s", l.delegation.run.engine.operator, goalOf(l.step))})
+		l.delegation.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("asked %s for %s", l.delegation.run.engine.operator, goalOf(l.step))})
 
 		return true, "", nil
 	})
@@ -637,7 +637,7 @@ func (l *operatorStage) record(report cluster.OperatorReport) {
 	said, before := report.Of(l.product), l.report.Of(l.product)
 
 	if said.Message != before.Message && said.Message != "" {
-		l.delegation.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s: %s", l.delegation.run.engine.operator, said.Message)})
+		l.delegation.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s: %s", l.delegation.run.engine.operator, said.Message)})
 	}
 
 	if said.Status != before.Status || said.Message != before.Message || said.Progress != before.Progress || said.Target != before.Target {

@@ -26,12 +26,12 @@ func (u *nodeUpgrade) drain(ctx context.Context) error {
 	}
 
 	if !elsewhere {
-		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "no other node can take workloads, so the node is only cordoned and its pods stop with it"})
+		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "no other node can take workloads, so the node is only cordoned and its pods stop with it"})
 
 		return nil
 	}
 
-	u.emitStep(cluster.StepDrain, "")
+	u.enterStep(cluster.StepDrain, "")
 
 	left, err := u.evictAll(ctx)
 
@@ -118,7 +118,7 @@ func (u *nodeUpgrade) evictAll(ctx context.Context) (left map[string]string, err
 // deleteAll deletes what could not be evicted in time, budgets or not: the
 // configuration asked for it.
 func (u *nodeUpgrade) deleteAll(ctx context.Context) error {
-	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the drain timed out, deleting the pods that are left, as drain.on_timeout says"})
 
 	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, u.run.request.Policy.Drain.Timeout)
 	defer cancel()
@@ -206,7 +206,7 @@ func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, e
 	}
 
 	u.uncordoned = true
-	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
 
 	return true, "", nil
 }

@@ -59,7 +59,7 @@ func (s *rollout) backUp(ctx context.Context) error {
 
 	current, _ := s.run.journal.read()
 	if found := snapshotFor(current, s.run.request.Target); found != nil {
-		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("a snapshot of etcd for this target was taken at %s: %s",
 			found.Taken.UTC().Format(time.RFC3339), found.Path)})
 
 		return nil
@@ -129,7 +129,7 @@ func (s *rollout) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error)
 			break
 		}
 
-		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: source.Name, Text: "a snapshot of etcd could not be taken " + last.Error()})
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: source.Name, Text: "a snapshot of etcd could not be taken " + last.Error()})
 	}
 
 	return cluster.EtcdSnapshot{}, last
@@ -153,7 +153,7 @@ func (s *rollout) closeBackup(ctx context.Context) {
 	closed.Closed = true
 
 	if err := s.run.changeJournal(ctx, "", func(j cluster.Journal) cluster.Journal { return j.WithSnapshot(&closed) }); err != nil {
-		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Text: "the journal goes on to offer the snapshot of etcd for this target: " + err.Error()})
 	}
 }
 
@@ -163,7 +163,7 @@ func (s *rollout) snapshotFrom(ctx context.Context, source cluster.Node) (cluste
 
 	now := s.run.engine.clock.Now()
 
-	s.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: source.Name, Step: cluster.StepSnapshot})
+	s.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: source.Name, Step: cluster.StepSnapshot})
 
 	saved, err := s.run.request.Snapshots.Save(bounded, s.run.engine.name, now, func(ctx context.Context, to io.Writer) error {
 		return s.run.engine.talos.EtcdSnapshot(ctx, source.Address, to)

@@ -118,7 +118,7 @@ func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
 		return nil
 	}
 
-	u.emitStep(cluster.StepGates, "")
+	u.enterStep(cluster.StepGates, "")
 
 	err := u.run.awaitGates(ctx, u.step.Node)
 	if err != nil && u.step.Finish {

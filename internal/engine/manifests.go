@@ -85,7 +85,7 @@ func (r *run) sync(ctx context.Context, step plan.Step) error {
 		}
 	}
 
-	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Component: cluster.Manifests, Target: r.request.Target, To: step.To})
+	r.engine.emit(cluster.Event{Kind: cluster.EventNodeDone, Component: cluster.Manifests, Target: r.request.Target, To: step.To})
 
 	return nil
 }
@@ -123,7 +123,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 			return false, seen, nil
 		}
 
-		r.emit(cluster.Event{
+		r.engine.emit(cluster.Event{
 			Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepApply, Text: "as " + renderer.Name + " renders them",
 		})
 
@@ -139,13 +139,13 @@ func (r *run) applyManifests(ctx context.Context) error {
 		}
 
 		for _, change := range changes {
-			r.emit(cluster.Event{
+			r.engine.emit(cluster.Event{
 				Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepApply, Text: string(change.Action) + " " + change.Object,
 			})
 		}
 
 		if options.Incomplete && missing != nil {
-			r.emit(cluster.Event{Kind: cluster.EventWarning, Component: cluster.Manifests, Text: "the bootstrap manifests were synced without some of them: " + missing.Error()})
+			r.engine.emit(cluster.Event{Kind: cluster.EventWarning, Component: cluster.Manifests, Text: "the bootstrap manifests were synced without some of them: " + missing.Error()})
 		}
 
 		return true, "", nil
@@ -278,7 +278,7 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 		return nil
 	}
 
-	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepRollout})
+	r.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Component: cluster.Manifests, Step: cluster.StepRollout})
 
 	seen, standing, last := map[string]bool{}, false, ""
 

@@ -125,12 +125,12 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	}
 
 	if t.leftToPlan {
-		r.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
+		r.engine.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
 
 		return t.ready, nil
 	}
 
-	r.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: t.runs})
+	r.engine.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: t.runs})
 
 	return t.ready, nil
 }
@@ -210,7 +210,7 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 	u.leftToPlan = true
 
-	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 		"the node runs Talos %s, for which its turn was not planned; it is planned anew", u.runs)})
 
 	if !u.cordoned && !u.step.Finish {
@@ -365,8 +365,11 @@ func (u *nodeUpgrade) cordonAndDrain(ctx context.Context) error {
 	return u.drain(ctx)
 }
 
-func (u *nodeUpgrade) emitStep(step cluster.NodeStep, text string) {
-	u.run.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
+// enterStep begins a step of the upgrade. Whether another node may begin depends on
+// the steps of those on their way, so it is noted before observers are told.
+func (u *nodeUpgrade) enterStep(step cluster.NodeStep, text string) {
+	u.run.noteStep(u.step.Node, step)
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
 }
 
 // awaitAnswer waits until the node answers.
@@ -431,7 +434,7 @@ func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 		}
 
 		if !announced {
-			u.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: u.step.Node, Text: u.step.Node + " waits for its turn: " + full.Error()})
+			u.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: u.step.Node, Text: u.step.Node + " waits for its turn: " + full.Error()})
 		}
 
 		if !u.awaitPeer(ctx, ended) {
@@ -483,7 +486,7 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 		}
 
 		if !announced {
-			u.emitStep(cluster.StepCordon, "")
+			u.enterStep(cluster.StepCordon, "")
 
 			announced = true
 		}
@@ -526,7 +529,7 @@ func (u *nodeUpgrade) cleanUp(ctx context.Context) {
 	defer cancel()
 
 	if err := u.uncordon(bounded); err != nil {
-		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the node could not be uncordoned: " + err.Error()})
+		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the node could not be uncordoned: " + err.Error()})
 	}
 }
 
@@ -663,7 +666,7 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 		return err
 	}
 
-	u.emitStep(cluster.StepInstall, u.step.Image)
+	u.enterStep(cluster.StepInstall, u.step.Image)
 
 	u.mayHaveInstalled = true
 	result, err := u.run.engine.talos.Install(ctx, u.step.Address, u.step.Image)
@@ -694,7 +697,7 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 	// The stream broke: the installer runs to its end without us. The reboot
 	// shows whether it succeeded; running it again could destroy the system
 	// that the node would fall back to.
-	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the installer's outcome is unknown, a reboot will show it: " + err.Error()})
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "the installer's outcome is unknown, a reboot will show it: " + err.Error()})
 
 	return u.awaitInstaller(ctx)
 }
@@ -739,7 +742,7 @@ func (i *installerError) Unwrap() error { return ErrInstaller }
 
 // awaitInstaller waits until no installer runs on the node.
 func (u *nodeUpgrade) awaitInstaller(ctx context.Context) error {
-	u.emitStep(cluster.StepInstaller, "")
+	u.enterStep(cluster.StepInstaller, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, "the installer on "+u.step.Node+" to be idle", func(ctx context.Context) (bool, string, error) {
 		idle, err := u.run.engine.talos.InstallerIdle(ctx, u.step.Address)
@@ -787,7 +790,7 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 // reboot asks for the reboot. Whether a call without a reply took effect, the
 // wait for the new boot ID finds out.
 func (u *nodeUpgrade) reboot(ctx context.Context) error {
-	u.emitStep(cluster.StepReboot, "")
+	u.enterStep(cluster.StepReboot, "")
 
 	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error {
 		return u.run.engine.talos.Reboot(ctx, u.step.Address, u.run.request.Policy.RebootMode)
@@ -823,7 +826,7 @@ func (u *nodeUpgrade) transferEtcdLeadership(ctx context.Context, before string)
 
 	// Best effort: an election after the reboot is the worst that can happen.
 	if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.ForfeitLeadership(ctx, u.step.Address) }); err != nil {
-		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
+		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "etcd leadership could not be moved away: " + err.Error()})
 	}
 
 	return nil
@@ -845,7 +848,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 		return err
 	}
 
-	u.emitStep(cluster.StepLegacy, u.step.Image)
+	u.enterStep(cluster.StepLegacy, u.step.Image)
 
 	u.mayHaveInstalled = true
 	// What was pulled before is in another store than the node installs from.
@@ -955,7 +958,7 @@ const awayAfter = time.Minute
 
 // awaitReboot waits for the node's next boot to finish and tells what it booted.
 func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
-	u.emitStep(cluster.StepReturn, "")
+	u.enterStep(cluster.StepReturn, "")
 
 	var (
 		machine  cluster.Machine
@@ -1095,7 +1098,7 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 	case u.entry.Run != u.run.engine.runID:
 		// Somebody gave the node another system in the meantime. Its new boot
 		// proves that nothing is armed; the next plan goes on from what runs.
-		u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 			"the node runs Talos %s, which no run of ours installed; its journal entry is closed", machine.Talos)})
 
 		return arrived, nil
@@ -1160,7 +1163,7 @@ func (u *nodeUpgrade) acceptOldSystem(ctx context.Context, result outcome, machi
 
 	u.returning, u.leftToPlan = false, true
 
-	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 		"the node did not come up with %s, which an earlier run installed, and runs Talos %s as before", u.entry.Image, machine.Talos)})
 
 	return u.recordOldSystem(ctx, phase, machine.BootID)
@@ -1249,14 +1252,14 @@ func (u *nodeUpgrade) awaitServing(ctx context.Context) error {
 		return nil
 	}
 
-	u.emitStep(cluster.StepUncordon, "")
+	u.enterStep(cluster.StepUncordon, "")
 
 	return u.uncordon(ctx)
 }
 
 // awaitEtcd waits until the whole of etcd is healthy with the node in it.
 func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
-	u.emitStep(cluster.StepEtcd, "")
+	u.enterStep(cluster.StepEtcd, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, "etcd to be healthy with "+u.step.Node, func(ctx context.Context) (bool, string, error) {
 		observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
@@ -1275,7 +1278,7 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 // awaitReady waits until Kubernetes reports the node Ready for its present
 // boot: a Ready condition outlives the kubelet that set it by some 40 s.
 func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
-	u.emitStep(cluster.StepReady, "")
+	u.enterStep(cluster.StepReady, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
 		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
@@ -1365,7 +1368,7 @@ func (u *nodeUpgrade) syncInstallImage() error {
 		return nil
 	}
 
-	u.emitStep(cluster.StepInstallImage, u.entry.Image)
+	u.enterStep(cluster.StepInstallImage, u.entry.Image)
 
 	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, installImageTimeout)
 	defer cancel()
@@ -1381,7 +1384,7 @@ func (u *nodeUpgrade) syncInstallImage() error {
 		return err
 	}
 
-	u.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
+	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 		"the node runs %s, and its machine configuration could not be made to name it: %v", u.entry.Image, err)})
 
 	return nil

@@ -94,7 +94,7 @@ func (r *run) pullEverywhere(ctx context.Context, observed cluster.Observation, 
 
 			// What was cut off says nothing of the node.
 			if ctx.Err() == nil {
-				r.emit(pulled(one, findings[index]))
+				r.engine.emit(pulled(one, findings[index]))
 			}
 
 			return nil
@@ -188,7 +188,7 @@ func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
 
 // pull brings one node its image; where it is there already this is cheap.
 func (r *run) pull(ctx context.Context, step plan.Step, reference string) error {
-	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
+	r.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: step.Node, Step: cluster.StepPull, Text: reference})
 
 	return r.repeated(ctx, step.Node, reference, func(ctx context.Context) error {
 		return r.engine.talos.Pull(ctx, step.Address, reference, step.API)
@@ -237,7 +237,7 @@ func parts(observed cluster.Observation, made plan.Plan) map[string][]part {
 // pullComponent brings one image onto one node; where it is there already this
 // is cheap.
 func (r *run) pullComponent(ctx context.Context, node, address string, component cluster.Component, image string) error {
-	r.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: node, Component: component, Step: cluster.StepPull, Text: image})
+	r.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: node, Component: component, Step: cluster.StepPull, Text: image})
 
 	return r.repeated(ctx, node, image, func(ctx context.Context) error {
 		return r.engine.talos.PullComponent(ctx, address, component, image)
@@ -301,7 +301,7 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 			pause = min(max(pause, pullPause), left)
 		}
 
-		r.emit(cluster.Event{Kind: cluster.EventWaiting, Node: node, Text: fmt.Sprintf(
+		r.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: node, Text: fmt.Sprintf(
 			"%s to be pulled on %s, which is tried again in %s: %v", image, node, pause.Round(time.Second), err)})
 
 		if r.engine.clock.Sleep(bounded, pause) != nil {

@@ -249,7 +249,7 @@ func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
 		return err
 	}
 
-	u.emitStep(cluster.StepRollback, "")
+	u.enterStep(cluster.StepRollback, "")
 
 	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.Rollback(ctx, u.step.Address) })
 	u.run.coordinator.acted(u.step.Role)
@@ -322,7 +322,7 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 				return err
 			}
 
-			u.run.emit(cluster.Event{
+			u.run.engine.emit(cluster.Event{
 				Kind: cluster.EventRollingBack, Node: u.step.Node, Target: u.run.request.Target, To: u.entry.Previous, Text: failed.Error(), Err: failed,
 			})
 		}

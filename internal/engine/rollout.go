@@ -79,7 +79,7 @@ func (s *rollout) upgradeAll(ctx context.Context) error {
 	case s.failure != nil:
 	case done:
 		s.closeBackup(ctx)
-		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
+		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunDone}, s.made))
 	default:
 		// Of upgrades that this ended, one would have said more about it.
 		s.failure = s.run.stopped(ctx, "between two nodes")
@@ -142,7 +142,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	}
 
 	for _, step := range next {
-		s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
+		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
 		s.running = append(s.running, step)
 		s.moved = true
 
@@ -319,7 +319,7 @@ func (s *rollout) begin(ctx context.Context) error {
 		s.begun = ready
 	}
 
-	s.run.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
+	s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
 
 	return s.prepare(ctx)
 }
@@ -440,7 +440,7 @@ func (s *rollout) waitOut(ctx context.Context, seen string, giveUp func() error)
 
 	if now.Sub(s.blockage.announced) >= announceEvery {
 		s.blockage.announced = now
-		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Text: "the cluster to be ready for the next node: " + seen})
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Text: "the cluster to be ready for the next node: " + seen})
 	}
 
 	pause := s.blockage.pause
@@ -561,16 +561,6 @@ func (r *run) deadlinePassed() bool {
 	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
 }
 
-// emit tells the observers of an event. What upgrades do shows here long before
-// they end.
-func (r *run) emit(event cluster.Event) {
-	if event.Kind == cluster.EventNodeStep && event.Component == "" {
-		r.watch(event.Node, event.Step)
-	}
-
-	r.engine.emit(event)
-}
-
 // suspect notes which of the nodes on their way are seen to have returned to
 // their old systems. Their upgrades may take long yet to find out, as they wait
 // for a system to come up first.
@@ -592,10 +582,10 @@ func (r *run) suspect(observed cluster.Observation, busy []plan.Step) {
 	}
 }
 
-// watch notes what the step that a node enters, together with the journal, says
+// noteStep notes what the step that a node enters, together with the journal, says
 // about its new system. A node that reboots on a mere intent may have no new
 // system: its installer failed, or nobody knows.
-func (r *run) watch(node string, step cluster.NodeStep) {
+func (r *run) noteStep(node string, step cluster.NodeStep) {
 	var entry cluster.Entry
 
 	current, _ := r.journal.read()
@@ -636,7 +626,7 @@ func (s *rollout) end(over result) {
 	defer over.release()
 
 	if over.err != nil {
-		s.run.emit(stoppedEvent(over))
+		s.run.engine.emit(stoppedEvent(over))
 	}
 
 	switch {
@@ -648,10 +638,10 @@ func (s *rollout) end(over result) {
 			s.run.soak.begin(over.step, over.ready, s.run.engine.clock.Now())
 		}
 	case errors.Is(over.err, errStopped):
-		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
 		s.blockage.hesitate = true
 	case errors.Is(over.err, errYield):
-		s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
 		s.blockage.hesitate = true
 	default:
 		s.fail(over.err)
@@ -684,12 +674,12 @@ func (s *rollout) fail(err error) {
 
 		return
 	case !errors.As(s.failure, &first) || !errors.As(err, &other):
-		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Text: err.Error(), Err: err})
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Text: err.Error(), Err: err})
 
 		return
 	}
 
-	s.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: other.Node, Text: other.Summary + ": " + other.Seen, Err: err})
+	s.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: other.Node, Text: other.Summary + ": " + other.Seen, Err: err})
 
 	first.Excerpts = append(first.Excerpts, other.Excerpts...)
 	first.Findings = append(first.Findings, cluster.Finding{
@@ -868,7 +858,7 @@ func (s *rollout) hasLeft(there map[string]bool, name string) bool {
 
 	if !s.departed[name] {
 		s.departed[name] = true
-		s.run.emit(cluster.Event{Kind: cluster.EventWarning, Node: name, Text: fmt.Sprintf(
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: name, Text: fmt.Sprintf(
 			"%s, which canary or node_overrides names, has left the cluster; the run goes on without it", name)})
 	}
 

@@ -316,7 +316,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 
 		if now.Sub(announced) >= announceEvery {
 			announced = now
-			s.run.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.text(now)})
+			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.text(now)})
 		}
 
 		if err := s.await(ctx, min(s.run.soak.remaining(now), maxPoll)); err != nil {

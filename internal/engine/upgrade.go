@@ -336,7 +336,7 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 
 	if errors.Is(err, ErrLeaseLost) || errors.Is(err, errOccupied) {
 		// Whoever has the lease now, or the operator, speaks for the cluster.
-		r.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
+		r.engine.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 
 		return
 	}
@@ -349,7 +349,7 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 		event.Node, event.Component = strings.Join(failure.Nodes(), ","), failure.Component
 	}
 
-	r.emit(event)
+	r.engine.emit(event)
 }
 
 // describeLeftovers completes what a failure says about the cluster, once no upgrade is going
