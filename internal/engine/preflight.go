@@ -3,8 +3,6 @@
 package engine
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"cmp"
 	"context"
 	"errors"
@@ -20,6 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/drain"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // preflightTimeout bounds all checks of a preflight together; the caller's

@@ -3,13 +3,12 @@
 package plan
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // checkControlPlanes wants every control plane whole before the first node is

@@ -3,14 +3,13 @@
 package plan
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // schedule gives every node its steps, hop by hop.

@@ -3,8 +3,6 @@
 package plan_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 func TestStartableFillsTheBudgetAndNoMore(t *testing.T) {

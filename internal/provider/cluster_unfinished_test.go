@@ -3,11 +3,10 @@
 package provider
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 func TestStatusSaysWhatBecameOfTheNodesInTheJournal(t *testing.T) {

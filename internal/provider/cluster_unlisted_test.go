@@ -3,14 +3,13 @@
 package provider
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 // TestNodesThatNothingListsStay: while the Kubernetes API is away, and discovery

@@ -3,8 +3,6 @@
 package provider
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -24,6 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 // owner says to people, in the lease, who upgrades the cluster.

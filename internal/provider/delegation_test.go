@@ -3,10 +3,6 @@
 package provider
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -15,6 +11,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // TestStatusAfterADelegationThatFailed: it failed in the half that the operator was

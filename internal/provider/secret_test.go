@@ -3,8 +3,6 @@
 package provider
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"strings"
 	"testing"
 
@@ -13,6 +11,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // TestNoMessageRepeatsAPassword: output of Terraform is kept by pipelines, and

@@ -3,11 +3,10 @@
 package release
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"context"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // embedded is the list that is built in.

@@ -3,8 +3,6 @@
 package release
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // errFactoryURL says what a base of an Image Factory has to look like.

@@ -3,8 +3,6 @@
 package release_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // helper makes docker ask a helper for the credentials of the registry: the

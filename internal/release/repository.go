@@ -3,8 +3,6 @@
 package release
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // repository is the list of tags of an OCI repository.

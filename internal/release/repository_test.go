@@ -3,8 +3,6 @@
 package release_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 func TestTagsThatAreNoReleaseAreSkipped(t *testing.T) {

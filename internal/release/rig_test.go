@@ -3,8 +3,6 @@
 package release_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 func TestMain(m *testing.M) {

@@ -3,10 +3,6 @@
 package operator_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	stdcmp "cmp"
 	"errors"
 	"strings"
@@ -17,6 +13,8 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 const (

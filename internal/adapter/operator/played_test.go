@@ -3,10 +3,6 @@
 package operator_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"context"
 	"errors"
 	"slices"
@@ -16,9 +12,11 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // beside runs a test in virtual time beside three control planes and two workers,

@@ -3,8 +3,6 @@
 package operator_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"errors"
 	"maps"
 	"strings"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 

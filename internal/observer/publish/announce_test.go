@@ -3,14 +3,13 @@
 package publish_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"maps"
 	"testing"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 

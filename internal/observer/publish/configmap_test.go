@@ -3,8 +3,6 @@
 package publish_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"context"
 	"os"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 

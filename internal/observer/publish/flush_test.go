@@ -3,8 +3,6 @@
 package publish_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"context"
 	"testing"
 	"testing/synctest"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 var _ cluster.Flusher = (*publish.Publisher)(nil)

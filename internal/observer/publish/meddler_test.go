@@ -3,14 +3,13 @@
 package publish_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 // TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat, and not in a race with the

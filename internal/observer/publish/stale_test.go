@@ -3,12 +3,11 @@
 package publish_test
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
-
 	"testing"
 	"testing/synctest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 // TestAStatusThatWasLeftBehindIsMadeTrue: a run or an operator that died wrote the

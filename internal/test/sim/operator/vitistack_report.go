@@ -3,10 +3,10 @@
 package operator
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"context"
 	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // report is what is to be written: what could not be is kept for the next pass.

@@ -3,10 +3,10 @@
 package operator
 
 import (
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
-
 	"context"
 	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // upgradeMachines takes the next step of an upgrade of Talos.
