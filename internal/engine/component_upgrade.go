@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -509,7 +510,7 @@ func guardStaticPods(s guardInput) []cluster.Finding {
 
 	for _, node := range s.ControlPlanes() {
 		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
-			if node.Name == s.step.Node && component == s.step.Component || disabled(node, component) {
+			if node.Name == s.step.Node && component == s.step.Component || health.Disables(node, component) {
 				continue
 			}
 
@@ -531,10 +532,6 @@ func guardStaticPods(s guardInput) []cluster.Finding {
 	}
 
 	return findings
-}
-
-func disabled(node cluster.Node, component cluster.Component) bool {
-	return node.Machine != nil && node.Machine.Config != nil && node.Machine.Config.Disabled[component]
 }
 
 // guardKubelets counts the workers whose kubelets run the new version and whose

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -592,7 +593,7 @@ func guardServing(s guardInput) []cluster.Finding {
 	for _, node := range s.ControlPlanes() {
 		for _, component := range []cluster.Component{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler} {
 			pod, found := node.Pods[component]
-			if node.Name == s.step.Node || disabled(node, component) || found && pod.Ready || !found && component != cluster.APIServer {
+			if node.Name == s.step.Node || health.Disables(node, component) || found && pod.Ready || !found && component != cluster.APIServer {
 				continue
 			}
 
@@ -640,12 +641,8 @@ func unfinished(observed cluster.Observation, node cluster.Node) bool {
 
 // doneElsewhere says what a machine is doing that no healthy one does by itself.
 func doneElsewhere(node cluster.Node) string {
-	foreign := []cluster.Stage{
-		cluster.StageUpgrading, cluster.StageRebooting, cluster.StageInstalling, cluster.StageResetting, cluster.StageShuttingDown,
-	}
-
 	switch {
-	case node.Machine != nil && slices.Contains(foreign, node.Machine.Stage):
+	case node.Machine != nil && health.Leaving(node.Machine.Stage):
 		return fmt.Sprintf("the machine is %s", node.Machine.Stage)
 	case node.Kube != nil && node.Kube.CordonedByTalos:
 		return "the machine has cordoned its node, as it does when it is upgraded, reset or shut down"
@@ -671,11 +668,6 @@ func guardOperator(s guardInput) []cluster.Finding { return s.intruded }
 func filterByCheck(check string, findings []cluster.Finding) []cluster.Finding {
 	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
 }
-
-// maxRaftLag is how many raft entries a member may be behind the newest one
-// and still count as caught up. etcd itself promotes a learner at 90 % of the
-// leader's index; a healthy member is a handful of entries behind.
-const maxRaftLag = 1000
 
 // What a person can do about etcd.
 const (
@@ -844,7 +836,7 @@ func guardAlarms(s guardInput) []cluster.Finding {
 
 			said[alarm] = true
 			findings = append(findings, cluster.Finding{
-				Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: s.AlarmedNode(alarm), Firm: strings.Contains(alarm, "CORRUPT"),
+				Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: s.AlarmedNode(alarm), Firm: health.Corrupt(alarm),
 				Found: "etcd raised " + alarm, Remedy: "Resolve the cause, then talosctl etcd alarm disarm.",
 			})
 		}
@@ -855,23 +847,16 @@ func guardAlarms(s guardInput) []cluster.Finding {
 
 // guardLag wants every member to have applied nearly everything there is.
 func guardLag(s guardInput) []cluster.Finding {
-	var (
-		findings []cluster.Finding
-		newest   uint64
-	)
+	var findings []cluster.Finding
 
-	for _, node := range s.ControlPlanes() {
-		if node.Etcd != nil {
-			newest = max(newest, node.Etcd.Status.Index)
-		}
-	}
+	newest := health.NewestEntry(s.ControlPlanes())
 
 	for _, node := range s.ControlPlanes() {
 		if node.Etcd == nil {
 			continue
 		}
 
-		if status := node.Etcd.Status; status.Applied+maxRaftLag < newest && !s.ill(node) {
+		if status := node.Etcd.Status; health.Lags(status, newest) && !s.ill(node) {
 			findings = append(findings, newFinding(cluster.CheckEtcdRaftLag, node.Name,
 				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
 		}

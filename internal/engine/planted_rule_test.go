@@ -35,7 +35,7 @@ func newSayings(t *testing.T) *sayings {
 
 	made := &sayings{}
 	files := token.NewFileSet()
-	err := filepath.WalkDir(filepath.Join("..", "sim", "checker"), func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join("..", "test", "sim", "checker"), func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/drain"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -716,7 +716,7 @@ func (p *preflight) drains(ctx context.Context) []cluster.Finding {
 		}
 	}
 
-	return drain.Forecast(workloads, names, nodes, p.request.Policy.Drain)
+	return health.ForecastDrains(workloads, names, nodes, p.request.Policy.Drain)
 }
 
 // outline tells what is about to be done, or what forbids it; nothing where there

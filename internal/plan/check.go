@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 )
 
 // checkWork looks at the roll as a whole; without steps there is nothing to
@@ -359,7 +360,7 @@ func (p *planner) checkExternal() {
 		case node.Machine != nil && node.Machine.UpgradePending && !node.Machine.Settled():
 			finding.Found = fmt.Sprintf("the machine has just come up with Talos %s, which has not confirmed itself yet, and no run of this provider installed it: %s", node.Machine.Talos, likelyOwners)
 			wait, then = "Wait until it is healthy with it, or reboot it to return to the previous system", oneOwner
-		case node.Machine != nil && leaving(node.Machine.Stage):
+		case node.Machine != nil && health.Leaving(node.Machine.Stage):
 			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that", node.Machine.Stage)
 		case node.Kube != nil && node.Kube.CordonedByTalos && node.Kube.CordonedBy == "":
 			finding.Found = "the machine cordoned its own node (annotation talos.dev/cordoned), as in an upgrade, a shutdown or a reset that no run of this provider asked for (where it is an upgrade, " + likelyOwners + ")"
@@ -382,18 +383,6 @@ const oneOwner = "then let one program alone upgrade this cluster: give the othe
 // installed tells whether an installer runs on a machine in that stage.
 func installed(stage cluster.Stage) bool {
 	return stage == cluster.StageUpgrading || stage == cluster.StageInstalling
-}
-
-// leaving tells whether a machine in that stage is on its way out of service.
-func leaving(stage cluster.Stage) bool {
-	switch stage {
-	case cluster.StageUpgrading, cluster.StageRebooting, cluster.StageInstalling, cluster.StageResetting, cluster.StageShuttingDown:
-		return true
-	case cluster.StageBooting, cluster.StageRunning:
-		return false
-	default:
-		return false
-	}
 }
 
 // checkPressure looks at what the kubelets of the nodes with a step complain

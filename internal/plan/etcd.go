@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 )
 
 // checkEtcd compares the control planes with the members of etcd, and refuses
@@ -179,9 +180,6 @@ func (p *planner) checkSilence(node *plannedNode) {
 }
 
 const (
-	// maxRaftLag is how many raft entries a member may be behind the newest one
-	// and still count as caught up. The guards of each node use the same number.
-	maxRaftLag = 1000
 	// etcdQuota is the largest size of a database where nothing configures one:
 	// etcd's own default, 2 GiB.
 	etcdQuota = 2 << 30
@@ -202,7 +200,7 @@ func (p *planner) checkEtcdHealth(controlPlanes []*plannedNode) {
 	p.checkMembers(asked, controlPlanes)
 	p.checkLeader(asked)
 	p.checkAlarms(controlPlanes)
-	p.checkLag(asked, controlPlanes)
+	p.checkLag(asked)
 	p.checkSize(controlPlanes)
 }
 
@@ -293,20 +291,14 @@ func (p *planner) checkLeader(asked []*plannedNode) {
 }
 
 // checkLag wants every member to have applied nearly everything there is.
-func (p *planner) checkLag(asked, controlPlanes []*plannedNode) {
-	var newest uint64
-
-	for _, node := range controlPlanes {
-		if node.Etcd != nil {
-			newest = max(newest, node.Etcd.Status.Index)
-		}
-	}
+func (p *planner) checkLag(asked []*plannedNode) {
+	newest := health.NewestEntry(p.snapshot.ControlPlanes())
 
 	for _, node := range asked {
-		if status := node.Etcd.Status; status.Applied+maxRaftLag < newest {
+		if status := node.Etcd.Status; health.Lags(status, newest) {
 			p.add(cluster.Finding{
 				Check: cluster.CheckEtcdRaftLag, Severity: cluster.Observed, Node: node.Name,
-				Found: fmt.Sprintf("this member of etcd applied entry %d of %d, and %d is as far as it may be behind", status.Applied, newest, maxRaftLag),
+				Found: fmt.Sprintf("this member of etcd applied entry %d of %d, and %d is as far as it may be behind", status.Applied, newest, health.MaxRaftLag),
 				Remedy: fmt.Sprintf("Wait until it has caught up (talosctl -n %s etcd status), or find out what holds it back (talosctl -n %s logs etcd).",
 					node.Address, node.Address),
 			})
@@ -357,9 +349,6 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-// corrupt is the alarm of a member whose data is not that of the others.
-const corrupt = "CORRUPT"
-
 // checkAlarms names every alarm once, at the control plane whose member raised it:
 // all members tell of all of them. One of a member that nobody knows is at none.
 func (p *planner) checkAlarms(controlPlanes []*plannedNode) {
@@ -394,7 +383,7 @@ func alarmFinding(node string, alarms []string) cluster.Finding {
 		Remedy: "Resolve the cause (talosctl etcd status, talosctl etcd defrag against NOSPACE), then talosctl etcd alarm disarm.",
 	}
 
-	if slices.ContainsFunc(alarms, func(alarm string) bool { return strings.Contains(alarm, corrupt) }) {
+	if slices.ContainsFunc(alarms, health.Corrupt) {
 		finding.Firm = true
 		finding.Remedy = "Replace the member whose data is corrupt (take its node out of the cluster and let it join again with an empty disk), then talosctl etcd alarm disarm."
 	}

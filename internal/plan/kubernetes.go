@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -509,7 +510,7 @@ func (p *planner) newerRunning(node *plannedNode) ahead {
 	found := ahead{node: node.Name}
 
 	for _, component := range cluster.Components(node.Role) {
-		if disables(node.Node, component) {
+		if health.Disables(*node.Node, component) {
 			continue
 		}
 

@@ -10,20 +10,15 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// disables tells whether the machine configuration of the node, as far as it can
-// be read, switches the component off.
-func disables(node *cluster.Node, component cluster.Component) bool {
-	return node.Machine != nil && node.Machine.Config != nil && node.Machine.Config.Disabled[component]
-}
-
 // proxyPod is the version of the node's kube-proxy pod, as far as it counts: the
 // sync of the manifests moves it, and nothing else does.
 func (p *planner) proxyPod(node *cluster.Node) version.Version {
-	if !p.syncs || p.proxyless || disables(node, cluster.Proxy) {
+	if !p.syncs || p.proxyless || health.Disables(*node, cluster.Proxy) {
 		return version.Version{}
 	}
 
@@ -64,7 +59,7 @@ func withoutProxy(observed cluster.Observation, policy cluster.Policy) bool {
 
 		switch {
 		case policy.Holds(node.Name) && !nobody:
-		case disables(node, cluster.Proxy):
+		case health.Disables(*node, cluster.Proxy):
 			disabled = true
 		default:
 			return false
@@ -296,7 +291,7 @@ func (p *planner) checkProxyDisabled() {
 
 		switch {
 		case node.held, node.Role != cluster.ControlPlane, node.Machine == nil, node.Machine.Config == nil:
-		case disables(node.Node, cluster.Proxy):
+		case health.Disables(*node.Node, cluster.Proxy):
 			without = append(without, node.Name)
 		default:
 			with = append(with, node.Name)

@@ -14,7 +14,7 @@ import (
 const root = "../../.."
 
 // speakers are the packages below internal that word what people read.
-func speakers() []string { return []string{"drain", "engine", "plan", "provider"} }
+func speakers() []string { return []string{"engine", "health", "plan", "provider"} }
 
 // shown is what the pages show.
 func shown(t *testing.T) []wording.Entry {

@@ -46,7 +46,7 @@ func planRows() []row {
 			scenario: "worker-1 recorded as rebooting, with another boot ID than recorded",
 		},
 		{
-			area: areaPlan, seen: "169d733", test: test{"drain", "TestEvictionsThatFailAreForeseen"},
+			area: areaPlan, seen: "169d733", test: test{"health", "TestEvictionsThatFailAreForeseen"},
 			symptom:  "A roll was refused for a budget without anything to give, which the roll itself would have cured.",
 			wrong:    "Pods on a node that is not Ready, and that moves first, counted as missing for good.",
 			scenario: "worker-2 not Ready and first in the roll, a budget that misses its pod",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package drain_test
+package health_test
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package drain_test
+package health_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/drain"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
@@ -86,7 +86,7 @@ func (y *yard) change(apply func(*yard)) *yard {
 }
 
 func (y *yard) foresee() []cluster.Finding {
-	return drain.Forecast(y.workloads, y.drained, y.nodes, y.policy)
+	return health.ForecastDrains(y.workloads, y.drained, y.nodes, y.policy)
 }
 
 func unready(p *cluster.WorkloadPod) { p.Ready = false }

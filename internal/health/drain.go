@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package drain foretells what draining nodes will run into, from an observation
-// alone: budgets with nothing to give, pods that nobody brings back, and nodes
-// without room. It is pure: no clock, no context, no I/O.
-package drain
+// Package health judges what was observed: whether etcd is well, whether somebody
+// else has a node on its way down, and what draining nodes will run into. The planner
+// and the guards of the engine judge by the same rules. It is pure: no clock, no
+// context, no I/O.
+package health
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -16,14 +19,14 @@ import (
 // to pods that could not be evicted in time.
 const attributeDrain = "drain"
 
-// Forecast names what draining the nodes, one after the other in that order,
+// ForecastDrains names what draining the nodes, one after the other in that order,
 // would run into. All are the nodes of the cluster. What blocks evictions is
 // [cluster.Observed], and passing where it is a matter of pods that are not Ready
 // yet. It is advice where the policy deletes what could not be evicted in time, and
 // where an earlier run of ours may be why a budget is short of healthy pods; so is
 // the rest. A finding about several nodes carries the first of them and names the
 // others. There are none where nothing is drained.
-func Forecast(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) []cluster.Finding {
+func ForecastDrains(workloads cluster.Workloads, drained []string, all []cluster.KubeNode, policy cluster.DrainPolicy) []cluster.Finding {
 	if !policy.Enabled || len(drained) == 0 {
 		return nil
 	}
@@ -258,4 +261,168 @@ func (f *forecast) movable(pod *cluster.WorkloadPod, drained int) bool {
 	}
 
 	return false
+}
+
+// pack finds a place for the pods of a drained node, the biggest first and each
+// on the first node with room (first-fit decreasing), and notes those that find
+// none. All other nodes are back in service by then, so nothing is kept of it.
+func (f *forecast) pack(moving []*cluster.WorkloadPod, drained int) {
+	slices.SortStableFunc(moving, func(a, b *cluster.WorkloadPod) int {
+		return cmp.Or(cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.CPU, a.CPU))
+	})
+
+	before := map[int]room{}
+
+	for _, pod := range moving {
+		at, found := f.place(pod, drained)
+		if !found {
+			f.homeless.add(f.nodes[drained].name, fmt.Sprintf("%s (%s)", pod, asked(pod)))
+
+			continue
+		}
+
+		if _, kept := before[at]; !kept {
+			before[at] = f.nodes[at].room
+		}
+
+		f.nodes[at].take(pod)
+	}
+
+	for at, was := range before {
+		f.nodes[at].room = was
+	}
+}
+
+// place is the first node that suits the pod and has room for it.
+func (f *forecast) place(pod *cluster.WorkloadPod, drained int) (at int, found bool) {
+	for _, name := range pod.Fits {
+		at, known := f.index[name]
+		if known && at != drained && f.nodes[at].takes && f.nodes[at].fits(pod) {
+			return at, true
+		}
+	}
+
+	return 0, false
+}
+
+// asked is what a pod asks for, as people write it: "1500m CPU, 2048 MiB".
+func asked(pod *cluster.WorkloadPod) string {
+	var parts []string
+
+	if pod.CPU > 0 {
+		parts = append(parts, fmt.Sprintf("%dm CPU", pod.CPU))
+	}
+
+	switch {
+	case pod.Memory >= 1<<20:
+		parts = append(parts, fmt.Sprintf("%d MiB", pod.Memory>>20))
+	case pod.Memory > 0:
+		parts = append(parts, fmt.Sprintf("%d bytes", pod.Memory))
+	}
+
+	if len(parts) == 0 {
+		return "a place"
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// strength is how many pods a budget covers when all are there that there are to
+// be.
+type strength struct {
+	// pods are those that the controllers want, and those that nobody counts: of
+	// no controller, or of one that does not tell.
+	pods int
+	// managed tells that one of them has a controller.
+	managed bool
+	// owners are the controllers that were counted. A budget covers one namespace.
+	owners map[string]bool
+}
+
+// add adds a pod that is covered. One that goes away and is not counted on stays
+// away.
+func (s *strength) add(pod *cluster.WorkloadPod) {
+	s.managed = s.managed || pod.Owner != ""
+
+	switch {
+	case pod.Owner != "" && pod.Replicas > 0:
+		if s.owners == nil {
+			s.owners = map[string]bool{}
+		}
+
+		if !s.owners[pod.Owner] {
+			s.owners[pod.Owner] = true
+			s.pods += pod.Replicas
+		}
+	case !pod.Terminating:
+		s.pods++
+	}
+}
+
+// most is how many pods of a budget there may be, as far as anyone knows.
+func (f *forecast) most(budget int) int {
+	return max(f.budgets[budget].Expected, f.strength[budget].pods)
+}
+
+// maxNames is how many names a finding lists.
+const namesMost = 10
+
+// group are pods of drained nodes that are worth one warning.
+type group struct {
+	pods  []string
+	nodes []string
+}
+
+// add adds a pod of the node, whose pods come one after the other.
+func (g *group) add(node, pod string) {
+	g.pods = append(g.pods, pod)
+
+	if len(g.nodes) == 0 || g.nodes[len(g.nodes)-1] != node {
+		g.nodes = append(g.nodes, node)
+	}
+}
+
+// advice are the findings that stop nothing.
+func (f *forecast) advice() []cluster.Finding {
+	var findings []cluster.Finding
+
+	for _, kind := range []struct {
+		group         *group
+		found, remedy string
+	}{
+		{&f.lone, "pods without a controller are evicted, and nobody brings them back: %s", "Save what they are for, or run them under a controller."},
+		{&f.local, "pods lose the data in their local volumes (emptyDir): %s", "Expect it, or move the data to persistent volumes first."},
+		{&f.bound, "pods fit no other node that takes pods, and wait until this one is back: %s", "Expect that they are away meanwhile, or let them run elsewhere (node selectors, affinities, tolerations, local volumes)."},
+		{&f.homeless, "the other nodes have no room for pods that must move, which wait until this one is back: %s", "Make room, add a node, or lower what they request."},
+	} {
+		if len(kind.group.pods) == 0 {
+			continue
+		}
+
+		findings = append(findings, cluster.Finding{
+			Check: cluster.CheckDrain, Severity: cluster.Advice, Node: kind.group.nodes[0],
+			Found:  fmt.Sprintf(kind.found, listed(kind.group.pods)) + also(kind.group.nodes[1:]),
+			Remedy: kind.remedy,
+		})
+	}
+
+	return findings
+}
+
+// listed writes names in a row: "a, b, c", and of very many the first alone.
+func listed(names []string) string {
+	if more := len(names) - namesMost; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), more)
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// also names the other nodes that a finding is about.
+func also(nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+
+	return "; the same on " + listed(nodes)
 }

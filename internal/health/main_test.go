@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package drain_test
+package health_test
 
 import (
 	"flag"
@@ -13,5 +13,5 @@ import (
 var update = flag.Bool("update", false, "write what people read instead of comparing it")
 
 func TestMain(m *testing.M) {
-	os.Exit(wording.Runner{Name: "drain", Tests: m, Update: update}.Run())
+	os.Exit(wording.Runner{Name: "health", Tests: m, Update: update}.Run())
 }
