@@ -387,77 +387,73 @@ func componentGuards() []guard {
 	}
 }
 
-// awaitGuards waits until every guard holds on an observation that is newer than
-// all that was done to nodes, and the lease is ours.
+// awaitGuards waits until it is safe to restart the component. The observation is
+// newer than all that was done to nodes.
 func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
-	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, guardTimeout)
-	defer cancel()
+	var (
+		last  []cluster.Finding
+		steps generation
+	)
 
-	var last []cluster.Finding
+	return c.run.awaitGuarded(ctx, guardedAction{
+		before: "restart " + string(c.step.Component) + " on", node: c.step.Node, timeout: guardTimeout, pause: pollComponents,
+		evaluate: func(ctx context.Context) ([]cluster.Finding, error) {
+			var err error
 
-	what := fmt.Sprintf("it to be safe to restart %s on %s", c.step.Component, c.step.Node)
+			if c.changes() {
+				if closed := c.run.closedGates(ctx, c.step.Node); len(closed) > 0 {
+					return closed, nil
+				}
+			}
 
-	err := c.run.engine.waitClosely(bounded, c.step.Node, what, pollComponents, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := c.run.lock.holds(ctx); err != nil || !ok {
-			return false, seen, err
-		}
+			last, steps, err = c.evaluateGuards(ctx, last)
 
-		if c.changes() && len(c.run.closedGates(ctx, c.step.Node)) > 0 {
-			return false, "", errGateClosed
-		}
+			return last, err
+		},
+		decide: func(findings []cluster.Finding) decision {
+			if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckGates }) {
+				return decision{verdict: yield, err: errGateClosed}
+			}
 
-		intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
+			return decide(findings)
+		},
+		then: func(context.Context) (bool, string, error) {
+			// What other kubelets do is nothing to this one: the budget says how many
+			// may restart at a time.
+			if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
+				return false, "another node was being changed meanwhile", nil
+			}
 
-		observed, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
-			return node.Role == cluster.ControlPlane || node.Name == c.step.Node
-		})
-		if err != nil {
-			return false, err.Error(), permanentOnly(err)
-		}
+			if err := c.run.beginDisturbing(c.step.Node); err != nil {
+				return false, "", err
+			}
 
-		last, c.onlyControlPlane = nil, len(observed.ControlPlanes()) == 1
-		seen := guardInput{Observation: observed, step: c.step, run: c.run.engine.runID, policy: c.run.request.Policy, intruded: intruded}
-
-		for _, guard := range c.run.engine.componentGuards {
-			last = append(last, guard.check(seen)...)
-		}
-
-		last = c.run.standing(last)
-
-		if len(filterByCheck(cluster.CheckOperator, last)) > 0 {
-			return false, "", errOccupied
-		}
-
-		if len(last) > 0 {
-			return false, last[0].String(), fatal(last)
-		}
-
-		// The observation took its time; the lease must have outlived it.
-		if ok, seen, err := c.run.lock.holds(ctx); err != nil || !ok {
-			return ok, seen, err
-		}
-
-		// What other kubelets do is nothing to this one: the budget says how many
-		// may restart at a time.
-		if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
-			return false, "another node was being changed meanwhile", nil
-		}
-
-		if err := c.run.beginDisturbing(c.step.Node); err != nil {
-			return false, "", err
-		}
-
-		return true, "", nil
+			return true, "", nil
+		},
 	})
-	if err == nil || errors.Is(err, errStopped) || errors.Is(err, errGateClosed) {
-		return err
+}
+
+// evaluateGuards observes what the guards are about and asks each of them; steps are
+// those that upgrades had done by then. Where the cluster cannot be observed, what
+// was found before stays.
+func (c *componentUpgrade) evaluateGuards(ctx context.Context, before []cluster.Finding) (found []cluster.Finding, steps generation, err error) {
+	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
+
+	observed, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
+		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
+	})
+	if err != nil {
+		return before, steps, err
 	}
 
-	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return err
+	c.onlyControlPlane = len(observed.ControlPlanes()) == 1
+	seen := guardInput{Observation: observed, step: c.step, run: c.run.engine.runID, policy: c.run.request.Policy, intruded: intruded}
+
+	for _, guard := range c.run.engine.componentGuards {
+		found = append(found, guard.check(seen)...)
 	}
 
-	return &guardError{before: "restart " + string(c.step.Component) + " on", findings: last, err: err}
+	return c.run.standing(found), steps, nil
 }
 
 // guardMachine wants the node to be there, and to be neither booting nor going

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
@@ -76,23 +77,85 @@ func defaultGuards() []guard {
 	}
 }
 
-// awaitGuards waits until every guard holds on an observation of its own, and the
-// lease is ours. It fails when that does not come about in time, or when
-// waiting cannot help.
-func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
-	return u.awaitGuardsThen(ctx, before, nil)
+// verdict is what is made of what the guards found.
+type verdict int
+
+const (
+	// proceed: nothing stands in the way.
+	proceed verdict = iota
+	// waitOut: what stands in the way may pass.
+	waitOut
+	// yield: the upgrade ends here without a failure and without having done anything
+	// to its node, because the run has a better use for the time.
+	yield
+	// abort: no waiting helps.
+	abort
+)
+
+// decision is a verdict and its reason: what is waited for, or the error with which
+// the upgrade ends.
+type decision struct {
+	verdict verdict
+	seen    string
+	err     error
 }
 
-// awaitGuardsThen does something on the very observation on which the guards held;
-// what it still waits for is waited for together with the guards. An armed node
-// has all the time that its upgrade has: to stop with it is worse than to wait.
-func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
-	patience := guardTimeout
-	if u.mayHaveInstalled {
-		patience = u.run.request.Policy.NodeTimeout
+// decide is what an upgrade does about the findings of its guards, whatever it moves.
+// An operator that upgrades the cluster ends it at once, and so does what waiting does
+// not cure.
+func decide(findings []cluster.Finding) decision {
+	if len(findings) == 0 {
+		return decision{verdict: proceed}
 	}
 
-	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, patience)
+	if len(filterByCheck(cluster.CheckOperator, findings)) > 0 {
+		return decision{verdict: abort, err: errOccupied}
+	}
+
+	if err := fatal(findings); err != nil {
+		return decision{verdict: abort, seen: findings[0].String(), err: err}
+	}
+
+	return decision{verdict: waitOut, seen: findings[0].String()}
+}
+
+// decide lets the upgrade of a node yield besides: to others of this run, and to gates
+// that closed before it has touched its node.
+func (u *nodeUpgrade) decide(findings []cluster.Finding, cordoning bool) decision {
+	made := decide(findings)
+
+	switch {
+	case errors.Is(made.err, errOccupied):
+		return made
+	case u.yields(findings, cordoning):
+		return decision{verdict: yield, err: yieldTo(findings)}
+	case u.gateClosed(findings):
+		return decision{verdict: yield, err: errGateClosed}
+	default:
+		return made
+	}
+}
+
+// guardedAction is something that is done to a node only while it is safe.
+type guardedAction struct {
+	// before is what has to be safe, in front of the name of the node, as in "reboot".
+	before, node string
+	// timeout is how long it may take to become safe, pause the longest pause between
+	// two looks.
+	timeout, pause time.Duration
+	// evaluate looks at the cluster and finds what stands in the way.
+	evaluate func(ctx context.Context) ([]cluster.Finding, error)
+	decide   func(findings []cluster.Finding) decision
+	// then acts on the very observation on which the guards held; what it still waits
+	// for is waited for together with the guards. Nil for nothing.
+	then look
+}
+
+// awaitGuarded waits until the guards hold on an observation of their own and the
+// lease is ours, and acts then. It fails when that does not come about in time, or
+// when waiting cannot help.
+func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
+	bounded, cancel := r.engine.clock.WithTimeout(ctx, action.timeout)
 	defer cancel()
 
 	var (
@@ -100,43 +163,36 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 		failed error
 	)
 
-	err := u.run.engine.wait(bounded, u.step.Node, "it to be safe to "+before+" "+u.step.Node, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok {
+	what := "it to be safe to " + action.before + " " + action.node
+
+	err := r.engine.waitClosely(bounded, action.node, what, action.pause, func(ctx context.Context) (bool, string, error) {
+		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
 		}
 
 		var err error
 
-		last, err = u.evaluateGuards(ctx, then != nil)
+		last, err = action.evaluate(ctx)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		switch {
-		case len(filterByCheck(cluster.CheckOperator, last)) > 0:
-			return false, "", errOccupied
-		case u.yields(last, then != nil):
-			failed = yieldTo(last)
+		switch made := action.decide(last); made.verdict {
+		case proceed:
+		case yield:
+			failed = made.err
 
-			return false, "", failed
-		case u.gateClosed(last):
-			failed = errGateClosed
-
-			return false, "", failed
-		case len(last) > 0:
-			return false, last[0].String(), fatal(last)
+			return false, "", made.err
+		case waitOut, abort:
+			return false, made.seen, made.err
 		}
 
 		// The observation took its time; the lease must have outlived it.
-		if ok, seen, err := u.run.lock.holds(ctx); err != nil || !ok || then == nil {
+		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok || action.then == nil {
 			return ok, seen, err
 		}
 
-		if u.run.engine.clock.Now().Sub(u.observedAt) > observationAge {
-			return false, "the look at the cluster took too long to act on it", nil
-		}
-
-		done, seen, err := then(ctx)
+		done, seen, err := action.then(ctx)
 		failed = err
 
 		return done, seen, err
@@ -149,7 +205,39 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 		return err
 	}
 
-	return &guardError{before: before, findings: last, err: err}
+	return &guardError{before: action.before, findings: last, err: err}
+}
+
+// awaitGuards waits until it is safe to go on with the node.
+func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
+	return u.awaitGuardsThen(ctx, before, nil)
+}
+
+// awaitGuardsThen waits until it is safe to go on with the node, and acts on the
+// observation that said so. One that an installer may have run on has all the time
+// that its upgrade has: to stop with it is worse than to wait.
+func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
+	action := guardedAction{
+		before: before, node: u.step.Node, timeout: guardTimeout, pause: maxPoll,
+		evaluate: func(ctx context.Context) ([]cluster.Finding, error) { return u.evaluateGuards(ctx, then != nil) },
+		decide:   func(findings []cluster.Finding) decision { return u.decide(findings, then != nil) },
+	}
+
+	if u.mayHaveInstalled {
+		action.timeout = u.run.request.Policy.NodeTimeout
+	}
+
+	if then != nil {
+		action.then = func(ctx context.Context) (bool, string, error) {
+			if u.run.engine.clock.Now().Sub(u.seen.at) > observationAge {
+				return false, "the look at the cluster took too long to act on it", nil
+			}
+
+			return then(ctx)
+		}
+	}
+
+	return u.run.awaitGuarded(ctx, action)
 }
 
 // evaluateGuards observes what the guards are about and asks each of them. What may take
@@ -205,12 +293,13 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 	}
 
 	if found && node.Machine != nil {
-		u.observed, u.observedAt, u.steps = *node.Machine, observed.Taken, steps
-		u.wasCordoned = node.Kube != nil && node.Kube.Unschedulable
-		u.member, u.well = "", isWell(node)
+		u.seen = sighting{
+			machine: *node.Machine, at: observed.Taken, generation: steps,
+			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: isWell(node),
+		}
 
 		if node.Etcd != nil {
-			u.member = node.Etcd.Status.Version
+			u.seen.etcdVersion = node.Etcd.Status.Version
 		}
 	}
 
@@ -432,7 +521,7 @@ func budgetRemedy(observed cluster.Observation) string {
 	return "Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable."
 }
 
-// noPlaceError is an [errNoRoom] for the lack of nodes to which the pods could
+// noPlaceError is an [errYield] for the lack of nodes to which the pods could
 // go.
 type noPlaceError struct{ why string }
 
@@ -440,7 +529,7 @@ func (n *noPlaceError) Error() string { return n.why }
 
 func (n *noPlaceError) Unwrap() error { return errYield }
 
-// waitsError is an [errNoRoom] for nodes that were moved before and are not as
+// waitsError is an [errYield] for nodes that were moved before and are not as
 // they have to be.
 type waitsError struct{ why string }
 

@@ -21,16 +21,8 @@ type nodeUpgrade struct {
 	step plan.Step
 	// entry is the journal's entry of the node, as last written.
 	entry cluster.Entry
-	// observed is the node as the guards last saw it, looked is when, and steps are
-	// those that upgrades had done by then. Occupied tells that it was cordoned.
-	observed    cluster.Machine
-	observedAt  time.Time
-	steps       generation
-	wasCordoned bool
-	// member is the version of etcd that its member spoke then, and well tells that
-	// nothing was wrong with the node itself.
-	member string
-	well   bool
+	// seen is the node as the guards last saw it.
+	seen sighting
 	// runs is the version that the node runs as the upgrade found out.
 	runs version.Version
 	// ready is the last transition of the node's Ready condition, as the wait
@@ -40,8 +32,8 @@ type nodeUpgrade struct {
 	allowed *allowance
 	// untimed is the context of the upgrade without the limit of its time.
 	untimed context.Context //nolint:containedctx // the upgrade is one call, and the limit of its time ends within it
-	// mayHaveInstalled tells that an installer may have run since the last boot, open that
-	// the journal says so.
+	// mayHaveInstalled tells that an installer may have run since the last boot, pending
+	// that the journal says so.
 	mayHaveInstalled, pending bool
 	// installs counts the installs of which the installer was heard.
 	installs int
@@ -58,12 +50,27 @@ type nodeUpgrade struct {
 	// which it need not be well itself.
 	returning bool
 	// logTail are the last lines of the node's log before it was sent back, and
-	// unreturned is why it was not.
+	// rollbackSkipReason is why it was not.
 	logTail            []string
 	rollbackSkipReason string
 	// booted is the last boot ID at which the node was seen that it did not have
 	// when its new system was installed.
 	booted string
+}
+
+// sighting is a node as the guards last saw it.
+type sighting struct {
+	machine cluster.Machine
+	// at is when it was seen, and generation what upgrades had done by then.
+	at         time.Time
+	generation generation
+	// cordoned tells that it was, by whomever.
+	cordoned bool
+	// etcdVersion is the version that its member of etcd spoke; empty where there is
+	// none.
+	etcdVersion string
+	// well tells that nothing was wrong with the node itself.
+	well bool
 }
 
 // outcome is what a reboot showed.
@@ -111,8 +118,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 
 	err = t.upgradeWhenAllowed(ctx)
 	if errors.Is(err, errYield) || errors.Is(err, errStopped) {
-		// Of what this run did nothing is left; what an earlier one left cordoned is
-		// put back.
+		// This run left nothing behind; what an earlier one left cordoned is put back.
 		t.cleanUp(ctx)
 
 		return t.ready, err
@@ -265,11 +271,11 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 
 	switch {
 	case errors.Is(err, errAlreadyThere):
-		u.runs = u.observed.Talos
+		u.runs = u.seen.machine.Talos
 
 		return arrived, nil
 	case errors.Is(err, errStale):
-		u.runs = u.observed.Talos
+		u.runs = u.seen.machine.Talos
 
 		return outdatedPlan, nil
 	case err != nil:
@@ -419,7 +425,7 @@ func (u *nodeUpgrade) beyondTarget(machine cluster.Machine) bool {
 	return u.step.To.Less(machine.Talos)
 }
 
-// cordonWhenAllowed cordons the node, or ends with errNoRoom while it has not touched it.
+// cordonWhenAllowed cordons the node, or ends with errYield while it has not touched it.
 // Where this run has every node that could take the pods, it waits for another
 // upgrade to end; only then may a new plan find something to do.
 func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
@@ -569,7 +575,7 @@ var errStale = errors.New("the node runs neither what the plan was made for nor 
 // notes that this is done: what another upgrade does from now on, it does after a
 // look of its own that is newer.
 func (u *nodeUpgrade) reserve() bool {
-	return u.run.engine.clock.Now().Sub(u.observedAt) <= observationAge && u.run.coordinator.reserve(u.steps, u.step.Role, u.wasCordoned)
+	return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge && u.run.coordinator.reserve(u.seen.generation, u.step.Role, u.seen.cordoned)
 }
 
 // recordIntent guards the node and records the intent. The record names the boot that
@@ -582,17 +588,17 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 			return errors.Join(err, u.withdrawIntent(ctx))
 		}
 
-		if u.atTarget(u.observed) || u.beyondTarget(u.observed) {
+		if u.atTarget(u.seen.machine) || u.beyondTarget(u.seen.machine) {
 			return errors.Join(errAlreadyThere, u.withdrawIntent(ctx))
 		}
 
-		if !u.observed.Talos.Equal(u.step.From) {
+		if !u.seen.machine.Talos.Equal(u.step.From) {
 			return errors.Join(errStale, u.withdrawIntent(ctx))
 		}
 
-		if !u.pending || u.entry.BootID != u.observed.BootID {
-			u.entry.BootID, u.entry.Previous, u.entry.PreviousSchematic = u.observed.BootID, u.observed.Talos, u.observed.Schematic
-			u.entry.Platform, u.entry.PreviousEtcd = u.observed.Platform, u.member
+		if !u.pending || u.entry.BootID != u.seen.machine.BootID {
+			u.entry.BootID, u.entry.Previous, u.entry.PreviousSchematic = u.seen.machine.BootID, u.seen.machine.Talos, u.seen.machine.Schematic
+			u.entry.Platform, u.entry.PreviousEtcd = u.seen.machine.Platform, u.seen.etcdVersion
 
 			if err := u.record(ctx, cluster.PhaseIntent); err != nil {
 				return errors.Join(err, u.clearDoubtfulIntent(ctx))
@@ -765,7 +771,7 @@ func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 			return err
 		}
 
-		if u.observed.BootID != u.entry.BootID {
+		if u.seen.machine.BootID != u.entry.BootID {
 			// It went through a boot without us; that boot tells the rest.
 			return nil
 		}
@@ -1043,7 +1049,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 		return false, "", err
 	}
 
-	if u.observed.BootID != u.entry.BootID {
+	if u.seen.machine.BootID != u.entry.BootID {
 		// It went through its boot while the guards were waited for.
 		return false, seen, nil
 	}

@@ -304,14 +304,14 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 		}
 
 		if boot == "" {
-			boot = u.observed.BootID
+			boot = u.seen.machine.BootID
 		}
 
-		if u.well {
+		if u.seen.well {
 			return errWell
 		}
 
-		if u.observed.BootID != boot || !u.observed.Talos.Equal(u.entry.Target) {
+		if u.seen.machine.BootID != boot || !u.seen.machine.Talos.Equal(u.entry.Target) {
 			return errStale
 		}
 
