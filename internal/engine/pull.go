@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // download is what one node pulls before anything is disturbed: one installer
@@ -329,17 +330,8 @@ func (u *nodeUpgrade) pause(ctx context.Context, attempt int) error {
 // that was not heard to begin it.
 func (u *nodeUpgrade) untaken(attempts int) string {
 	if u.installs >= attempts {
-		return fmt.Sprintf("%s was installed %s and did not take", u.entry.Image, times(attempts))
+		return fmt.Sprintf("%s was installed %s and did not take", u.entry.Image, readable.Times(attempts))
 	}
 
-	return fmt.Sprintf("the node was asked %s to install %s, and whether it began is not known", times(attempts), u.entry.Image)
-}
-
-// times is a number of attempts in words.
-func times(attempts int) string {
-	if attempts == 1 {
-		return "once"
-	}
-
-	return fmt.Sprintf("%d times", attempts)
+	return fmt.Sprintf("the node was asked %s to install %s, and whether it began is not known", readable.Times(attempts), u.entry.Image)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // cause is why an eviction fails.
@@ -122,7 +123,7 @@ func (f *forecast) blocked() []cluster.Finding {
 		if b.cause == notNow && len(f.resumed) > 0 {
 			finding.Severity = cluster.Advice
 			finding.Remedy = fmt.Sprintf("That may be because an earlier run was stopped while it drained %s: then it passes by itself, and the drain waits for it. If not: %s%s",
-				listed(f.resumed), strings.ToLower(finding.Remedy[:1]), finding.Remedy[1:])
+				readable.List(f.resumed), strings.ToLower(finding.Remedy[:1]), finding.Remedy[1:])
 		}
 
 		if mended := f.mended[b.budgets[0]]; b.cause == notNow && len(mended) > 0 {
@@ -177,7 +178,7 @@ func are(nodes []string) string {
 		return nodes[0] + " is"
 	}
 
-	return listed(nodes) + " are"
+	return readable.List(nodes) + " are"
 }
 
 // explain says what stands in the way.
@@ -192,7 +193,7 @@ func (f *forecast) explain(b *block) string {
 
 	switch b.cause {
 	case overlap:
-		return fmt.Sprintf("%s cannot be evicted, because several budgets cover one pod, which the eviction API refuses: %s", whose, listed(names))
+		return fmt.Sprintf("%s cannot be evicted, because several budgets cover one pod, which the eviction API refuses: %s", whose, readable.List(names))
 	case stale:
 		return fmt.Sprintf("whether %s can be evicted is not known, because the numbers of budget %s are out of date", whose, first)
 	case unsynced:
@@ -221,7 +222,7 @@ func (f *forecast) lack(index int) string {
 
 	text := fmt.Sprintf("wants %d healthy pods, and %d of %d are", budget.Desired, budget.Healthy, f.most(index))
 	if unready := f.unready[index]; len(unready) > 0 {
-		text += "; not Ready: " + listed(unready)
+		text += "; not Ready: " + readable.List(unready)
 	}
 
 	return text
@@ -298,5 +299,5 @@ func folded(pods []*cluster.WorkloadPod) string {
 		}
 	}
 
-	return listed(texts)
+	return readable.List(texts)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // attributeDrain is the attribute of the configuration that decides what happens
@@ -234,7 +235,7 @@ func (f *forecast) evict(drained int) {
 		f.block(pod, name)
 
 		if len(pod.LocalData) > 0 {
-			f.local.add(name, fmt.Sprintf("%s (%s)", pod, listed(pod.LocalData)))
+			f.local.add(name, fmt.Sprintf("%s (%s)", pod, readable.List(pod.LocalData)))
 		}
 
 		switch {
@@ -364,9 +365,6 @@ func (f *forecast) most(budget int) int {
 	return max(f.budgets[budget].Expected, f.strength[budget].pods)
 }
 
-// maxNames is how many names a finding lists.
-const namesMost = 10
-
 // group are pods of drained nodes that are worth one warning.
 type group struct {
 	pods  []string
@@ -401,21 +399,12 @@ func (f *forecast) advice() []cluster.Finding {
 
 		findings = append(findings, cluster.Finding{
 			Check: cluster.CheckDrain, Severity: cluster.Advice, Node: kind.group.nodes[0],
-			Found:  fmt.Sprintf(kind.found, listed(kind.group.pods)) + also(kind.group.nodes[1:]),
+			Found:  fmt.Sprintf(kind.found, readable.List(kind.group.pods)) + also(kind.group.nodes[1:]),
 			Remedy: kind.remedy,
 		})
 	}
 
 	return findings
-}
-
-// listed writes names in a row: "a, b, c", and of very many the first alone.
-func listed(names []string) string {
-	if more := len(names) - namesMost; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), more)
-	}
-
-	return strings.Join(names, ", ")
 }
 
 // also names the other nodes that a finding is about.
@@ -424,5 +413,5 @@ func also(nodes []string) string {
 		return ""
 	}
 
-	return "; the same on " + listed(nodes)
+	return "; the same on " + readable.List(nodes)
 }

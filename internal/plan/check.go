@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // checkWork looks at the roll as a whole; without steps there is nothing to
@@ -86,7 +87,7 @@ func (p *planner) checkReadable() {
 		if len(missed.nodes) > 0 {
 			p.add(cluster.Finding{
 				Check: missed.check, Severity: cluster.Observed, Unknown: true,
-				Found:  "the machine configuration cannot be read, so " + missed.what + listed(missed.nodes),
+				Found:  "the machine configuration cannot be read, so " + missed.what + readable.List(missed.nodes),
 				Remedy: "Reading it needs os:admin.",
 			})
 		}
@@ -257,7 +258,7 @@ func (p *planner) checkInventory() {
 	if len(observed.Foreign) > 0 {
 		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Advice,
-			Found:  "not running Talos and left alone: " + listed(observed.Foreign),
+			Found:  "not running Talos and left alone: " + readable.List(observed.Foreign),
 			Remedy: "Upgrade them with the tools of their own system; nothing here waits for them.",
 		})
 	}
@@ -415,7 +416,7 @@ func (p *planner) checkPressure() {
 	if len(pressed) > 0 {
 		p.add(cluster.Finding{
 			Check: cluster.CheckNodesReady, Severity: cluster.Advice,
-			Found:  "kubelets are under pressure: " + listed(pressed),
+			Found:  "kubelets are under pressure: " + readable.List(pressed),
 			Remedy: "Relieve the nodes, or expect that pods are evicted from them and do not fit there.",
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -303,7 +304,7 @@ func (p *planner) adviseServing() {
 
 		p.add(cluster.Finding{
 			Check: check, Severity: cluster.Advice,
-			Found:  fmt.Sprintf("at Kubernetes %s and not Ready: %s", p.target.Kubernetes, listed(texts)),
+			Found:  fmt.Sprintf("at Kubernetes %s and not Ready: %s", p.target.Kubernetes, readable.List(texts)),
 			Remedy: remedy + ": no version has to change for them.",
 		})
 	}

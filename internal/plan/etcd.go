@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // checkEtcd compares the control planes with the members of etcd, and refuses
@@ -82,7 +83,7 @@ func (p *planner) adviseUnasked(controlPlanes []*plannedNode) {
 
 		p.add(cluster.Finding{
 			Check: unasked.check, Severity: cluster.Advice, Unknown: true,
-			Found:  unasked.what + " could not be asked on " + listed(names),
+			Found:  unasked.what + " could not be asked on " + readable.List(names),
 			Remedy: remedyEtcd,
 		})
 	}
@@ -156,7 +157,7 @@ func compareMembers(viewer *plannedNode, controlPlanes []*plannedNode) (cluster.
 
 	found := fmt.Sprintf("etcd has %d members as seen from %s, but the cluster has %d control planes", len(viewer.Etcd.Members), viewer.Name, len(controlPlanes))
 	if len(strangers) > 0 {
-		found += "; not a control plane: " + listed(strangers)
+		found += "; not a control plane: " + readable.List(strangers)
 	}
 
 	return cluster.Finding{

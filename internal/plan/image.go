@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -206,7 +207,7 @@ func (p *planner) adviseImages() {
 		if names := nodes[advice]; len(names) == 1 {
 			finding.Node = names[0]
 		} else {
-			finding.Found += " (" + listed(names) + ")"
+			finding.Found += " (" + readable.List(names) + ")"
 		}
 
 		p.add(finding)

@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -320,7 +321,7 @@ func (p *planner) checkUnreported() {
 func (p *planner) unread(node *plannedNode, components []string) cluster.Finding {
 	roles := "these credentials"
 	if len(p.snapshot.Roles) > 0 {
-		roles += " (" + listed(p.snapshot.Roles) + ")"
+		roles += " (" + readable.List(p.snapshot.Roles) + ")"
 	}
 
 	return cluster.Finding{
@@ -368,7 +369,7 @@ func (p *planner) checkAgreement() {
 		finding.Node = names[0]
 		finding.Found = strings.Join(one, ", ") + "; the lower of both is what the node counts with"
 	default:
-		finding.Found = fmt.Sprintf("components run other versions than the machine configuration names on %s; the lower of both is what a node counts with", listed(names))
+		finding.Found = fmt.Sprintf("components run other versions than the machine configuration names on %s; the lower of both is what a node counts with", readable.List(names))
 	}
 
 	p.add(finding)
@@ -414,7 +415,7 @@ func (p *planner) checkDigests() {
 
 	finding := cluster.Finding{
 		Check: cluster.CheckComponentImages, Severity: cluster.Advice,
-		Found:  fmt.Sprintf("the machine configuration names the image of %s with a digest on %s, which is of the present version and is left out", strings.Join(components, ", "), listed(names)),
+		Found:  fmt.Sprintf("the machine configuration names the image of %s with a digest on %s, which is of the present version and is left out", strings.Join(components, ", "), readable.List(names)),
 		Remedy: "Add the digest of the new image afterwards if it is to be pinned by it.",
 	}
 
@@ -582,7 +583,7 @@ func aheadOfMany(format string, found []ahead) []string {
 		highest = version.Highest(highest, found[i].highest)
 	}
 
-	return []string{fmt.Sprintf(format, highest, listed(names))}
+	return []string{fmt.Sprintf(format, highest, readable.List(names))}
 }
 
 // checkPins refuses an upgrade that would move Kubernetes components along:

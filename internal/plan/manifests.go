@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -276,7 +277,7 @@ func (p *planner) checkPodsBehind() {
 
 	p.add(cluster.Finding{
 		Check: cluster.CheckManifests, Severity: cluster.Advice, Attribute: attributeKubernetesOf, Within: []cluster.Within{cluster.Field("manifests"), cluster.Field("timeout")},
-		Found:  fmt.Sprintf("the pods of kube-proxy are behind %s on %s, and no sync of the bootstrap manifests waits for them", p.target.Kubernetes, listed(behind)),
+		Found:  fmt.Sprintf("the pods of kube-proxy are behind %s on %s, and no sync of the bootstrap manifests waits for them", p.target.Kubernetes, readable.List(behind)),
 		Remedy: "Look at kubectl -n kube-system rollout status daemonset kube-proxy. With another kubernetes.manifests.timeout than 0 an apply syncs once more and waits.",
 	})
 }
@@ -305,7 +306,7 @@ func (p *planner) checkProxyDisabled() {
 	p.add(cluster.Finding{
 		Check: cluster.CheckComponentImages, Severity: cluster.Observed,
 		Found: fmt.Sprintf("kube-proxy is disabled in the machine configuration of %s and not in that of %s, so what a sync of the bootstrap manifests does to it depends on who renders them",
-			listed(without), listed(with)),
+			readable.List(without), readable.List(with)),
 		Remedy: "Make the configurations agree (" + p.proxySwitch() + "), or set kubernetes.manifests.sync = false.",
 	})
 }

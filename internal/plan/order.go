@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -245,7 +246,7 @@ func (p *planner) checkBudget() (refused bool) {
 			p.add(cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Observed,
 				Found: fmt.Sprintf("max_unavailable = %s of %d workers is %d, and that is taken up by %s",
-					p.policy.MaxUnavailable, len(workers), p.made.Budget, listed(spent)),
+					p.policy.MaxUnavailable, len(workers), p.made.Budget, readable.List(spent)),
 				Remedy: remedy,
 			})
 
@@ -375,7 +376,7 @@ func (p *planner) checkRoom() {
 
 	p.add(cluster.Finding{
 		Check: cluster.CheckDrain, Severity: cluster.Observed, Node: only.Name,
-		Found:  "it is the only node that takes pods, and while it is upgraded they would have nowhere to go; cordoned by somebody else: " + listed(cordoned),
+		Found:  "it is the only node that takes pods, and while it is upgraded they would have nowhere to go; cordoned by somebody else: " + readable.List(cordoned),
 		Remedy: "Take a cordon away (kubectl uncordon), or add a node that takes pods.",
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -199,7 +200,7 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 	// However far the target is, there is an end to what is known and named.
 	var missing []version.Minor
 
-	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= maxNames; minor = minor.Next() {
+	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= readable.MaxNames; minor = minor.Next() {
 		if through, found := w.through(product, minor); found {
 			legs = append(legs, through)
 		} else {
@@ -222,8 +223,8 @@ func refuseMissing(product version.Product, from, to version.Version, missing []
 	refused.Remedy = fmt.Sprintf("Name the release of %s %s to walk through in intermediate_versions.", product.Name(), missing[0])
 
 	if len(missing) > 1 {
-		names := make([]string, 0, maxNames)
-		for _, minor := range missing[:min(len(missing), maxNames)] {
+		names := make([]string, 0, readable.MaxNames)
+		for _, minor := range missing[:min(len(missing), readable.MaxNames)] {
 			names = append(names, minor.String())
 		}
 
@@ -231,7 +232,7 @@ func refuseMissing(product version.Product, from, to version.Version, missing []
 		refused.Remedy = fmt.Sprintf("Name a release of each of them (of %s) in intermediate_versions, or choose a version nearer to what runs.", product.Name())
 	}
 
-	if len(missing) > maxNames {
+	if len(missing) > readable.MaxNames {
 		lines += " and more"
 	}
 

@@ -6,8 +6,6 @@
 package plan
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -359,16 +357,4 @@ func (p *planner) override(node string) string {
 	}
 
 	return p.target.InstallerImage
-}
-
-// maxNames is how many names a finding lists that may concern all nodes.
-const maxNames = 10
-
-// listed writes names in a row: "a, b, c", and of very many the first alone.
-func listed(names []string) string {
-	if more := len(names) - maxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
-	}
-
-	return strings.Join(names, ", ")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -55,7 +56,7 @@ func (p *planner) checkContainers() {
 
 	p.add(cluster.Finding{
 		Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos,
-		Found:  "Talos has no upgrade where it runs in a container (platform container), as it does on " + listed(names),
+		Found:  "Talos has no upgrade where it runs in a container (platform container), as it does on " + readable.List(names),
 		Remedy: "Make new containers of the new version (talosctl cluster create docker), or leave talos_version out and upgrade Kubernetes alone.",
 	})
 }
@@ -244,7 +245,7 @@ func olderEtcd(observed cluster.Observation, node cluster.Node, entry cluster.En
 
 	switch lowest := version.Lowest(seen...); {
 	case len(unknown) > 0:
-		return []string{"nobody can tell which version of etcd runs on " + listed(unknown)}
+		return []string{"nobody can tell which version of etcd runs on " + readable.List(unknown)}
 	case previous.Minor().Compare(lowest.Minor()) < 0:
 		return []string{fmt.Sprintf("etcd runs as version %s by now, and the %s of its previous Talos could not join it", lowest.Minor(), previous)}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -273,7 +274,7 @@ func textValue(text string) types.String {
 		return types.StringNull()
 	}
 
-	return types.StringValue(cluster.Printable(text))
+	return types.StringValue(readable.Printable(text))
 }
 
 // request is what the model asks the engine for, with images from the factory

@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -411,7 +412,7 @@ func (d releaseDefaults) offline(ctx context.Context, product version.Product) b
 func (o *knownReleases) learn(ctx context.Context, from releaseDefaults, product version.Product, userAgent string) {
 	list, diagnostics := from.list(ctx, product, releaseQuestion{userAgent: userAgent})
 	for _, problem := range diagnostics {
-		tflog.Warn(ctx, "publishing: "+cluster.Printable(problem.Summary()+": "+problem.Detail()))
+		tflog.Warn(ctx, "publishing: "+readable.Printable(problem.Summary()+": "+problem.Detail()))
 	}
 
 	o.mutex.Lock()

@@ -22,6 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -241,7 +242,7 @@ func nodesValue(ctx context.Context, observed cluster.Observation, earlier types
 	models := map[string]nodeModel{}
 
 	for _, node := range observed.Managed() {
-		name := cluster.Word(node.Name)
+		name := readable.Word(node.Name)
 
 		model := newNodeModel(node)
 		if known, ok := before[name]; ok {
@@ -298,7 +299,7 @@ func (h productStatus) value() types.Object {
 func (s status) value() types.Object {
 	return types.ObjectValueMust(statusTypes(), map[string]attr.Value{
 		"phase":      types.StringValue(s.Phase),
-		"message":    types.StringValue(cluster.Printable(s.Message)),
+		"message":    types.StringValue(readable.Printable(s.Message)),
 		"talos":      s.Talos.value(),
 		"kubernetes": s.Kubernetes.value(),
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -273,9 +274,9 @@ func nodeImages(node cluster.Node) images {
 	return found
 }
 
-// readable are the nodes that answer, and whether the machine configurations of
+// readableNodes are the nodes that answer, and whether the machine configurations of
 // all of them could be read.
-func readable(observed cluster.Observation) ([]cluster.Node, bool) {
+func readableNodes(observed cluster.Observation) ([]cluster.Node, bool) {
 	nodes := slices.DeleteFunc(observed.Managed(), func(node cluster.Node) bool { return node.Machine == nil })
 
 	return nodes, !slices.ContainsFunc(nodes, func(node cluster.Node) bool { return node.Machine.Config == nil })
@@ -285,7 +286,7 @@ func readable(observed cluster.Observation) ([]cluster.Node, bool) {
 func commonImages(observed cluster.Observation) images {
 	common := images{}
 
-	nodes, all := readable(observed)
+	nodes, all := readableNodes(observed)
 	if !all {
 		return common
 	}
@@ -334,7 +335,7 @@ func imageChoices(nodes []cluster.Node, name string) []imageChoice {
 func imageWarnings(seen observation) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
-	nodes, all := readable(seen.Observation)
+	nodes, all := readableNodes(seen.Observation)
 	if !all {
 		return diagnostics
 	}
@@ -352,7 +353,7 @@ func imageWarnings(seen observation) diag.Diagnostics {
 			parts = append(parts, choice.String())
 		}
 
-		mixed = append(mixed, fmt.Sprintf("- %s: %s.", each.component, strings.Join(atMost(parts, maxNames, "and %d more images"), "; ")))
+		mixed = append(mixed, fmt.Sprintf("- %s: %s.", each.component, strings.Join(atMost(parts, readable.MaxNames, "and %d more images"), "; ")))
 	}
 
 	if len(mixed) > 0 {
@@ -376,7 +377,7 @@ func (c imageChoice) String() string {
 		named = "nothing"
 	}
 
-	return named + " on " + nameList(c.nodes)
+	return named + " on " + readable.List(c.nodes)
 }
 
 // apartFromConfig has a line for every component that runs another version than

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // errSilent is wrapped when nodes are known and none of them answered, errUnlisted
@@ -378,7 +378,7 @@ func findingList(findings []cluster.Finding) string {
 
 		listed[line.Check]++
 
-		line.Node = nameList(line.nodes)
+		line.Node = readable.List(line.nodes)
 		lines = append(lines, "- "+hanging(line.String()))
 	}
 
@@ -514,7 +514,7 @@ func (l *warningLine) String() string {
 		return sentence(l.text)
 	}
 
-	return strings.TrimSuffix(nameList(l.nodes)+": "+l.text, ".") + "."
+	return strings.TrimSuffix(readable.List(l.nodes)+": "+l.text, ".") + "."
 }
 
 var _ cluster.Observer = progressLog{}
@@ -529,7 +529,7 @@ type progressLog struct {
 func (p progressLog) Observe(event cluster.Event) {
 	fields := map[string]any{"event": string(event.Kind)}
 	if event.Node != "" {
-		fields["node"] = cluster.Printable(event.Node)
+		fields["node"] = readable.Printable(event.Node)
 	}
 
 	if event.Component != "" {
@@ -551,12 +551,12 @@ func (p progressLog) Observe(event cluster.Event) {
 	}
 
 	if event.Err != nil {
-		fields["error"] = cluster.Printable(event.Err.Error())
+		fields["error"] = readable.Printable(event.Err.Error())
 	}
 
 	message := "upgrade: " + string(event.Kind)
 	if event.Text != "" {
-		message += ": " + cluster.Printable(event.Text)
+		message += ": " + readable.Printable(event.Text)
 	}
 
 	switch event.Kind {
@@ -602,19 +602,6 @@ func about(summary, name string) string {
 	}
 
 	return summary + " (" + name + ")"
-}
-
-// maxNames is how many names a text lists.
-const maxNames = 10
-
-// nameList are the names, and how many more there are than a person reads.
-func nameList(names []string) string {
-	hidden := len(names) - maxNames
-	if hidden <= 0 {
-		return strings.Join(names, ", ")
-	}
-
-	return strings.Join(names[:maxNames], ", ") + " and " + strconv.Itoa(hidden) + " more"
 }
 
 // durationText prints a duration as people write it: 30m, not 30m0s.

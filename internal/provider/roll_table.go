@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -58,7 +59,7 @@ func rollText(made plan.Plan, name string, folded bool, changes []cluster.Manife
 	}
 
 	if len(made.Held) > 0 {
-		parts = append(parts, "Held by node_overrides and left alone: "+nameList(made.Held)+".")
+		parts = append(parts, "Held by node_overrides and left alone: "+readable.List(made.Held)+".")
 	}
 
 	if shown := shownImages(images, folded); len(shown) > 0 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // server is the provider as the command line calls it. What may take its time is
@@ -29,7 +29,7 @@ func carry[Q, R any](
 	answer, err := call(bound, request)
 	if answer != nil {
 		for _, diagnostic := range said(answer) {
-			diagnostic.Summary, diagnostic.Detail = cluster.Printable(diagnostic.Summary), cluster.Printable(diagnostic.Detail)
+			diagnostic.Summary, diagnostic.Detail = readable.Printable(diagnostic.Summary), readable.Printable(diagnostic.Detail)
 		}
 	}
 
@@ -111,7 +111,7 @@ func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRe
 
 	answer, err := s.ProviderServer.CallFunction(bound, req)
 	if answer != nil && answer.Error != nil {
-		answer.Error.Text = cluster.Printable(answer.Error.Text)
+		answer.Error.Text = readable.Printable(answer.Error.Text)
 	}
 
 	return answer, err

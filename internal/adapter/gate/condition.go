@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 var _ cluster.Gate = (*condition)(nil)
@@ -158,7 +159,7 @@ func (c *condition) about(ctx context.Context, variables map[string]any) string 
 		return ""
 	}
 
-	return fmt.Sprintf(" (%s)", oneLine(fmt.Sprint(detail)))
+	return fmt.Sprintf(" (%s)", readable.OneLine(fmt.Sprint(detail), maxShown))
 }
 
 // enumerate are the first names and how many more there are.

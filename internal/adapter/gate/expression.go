@@ -11,9 +11,14 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // The variables of an expression.
+// maxShown is how much a message repeats of an expression or a value, in characters.
+const maxShown = 200
+
 const (
 	varObject  = "object"
 	varObjects = "objects"
@@ -119,7 +124,7 @@ func plan(env *cel.Env, ast *cel.Ast, text string) (*expression, error) {
 		return nil, broken(err)
 	}
 
-	compiled := &expression{program: program, literals: newLiterals(ast), text: oneLine(text)}
+	compiled := &expression{program: program, literals: newLiterals(ast), text: readable.OneLine(text, maxShown)}
 
 	if compiled.each, err = uses(text, varObject); err != nil {
 		return nil, err
@@ -217,13 +222,13 @@ func (e *expression) holds(ctx context.Context, variables map[string]any) (holds
 
 func notBool(text string, result *cel.Type) error {
 	problem := &Error{
-		Field: "expr", Found: fmt.Sprintf("the expression gives %s, and has to give bool: %s", cel.FormatCELType(result), oneLine(text)),
+		Field: "expr", Found: fmt.Sprintf("the expression gives %s, and has to give bool: %s", cel.FormatCELType(result), readable.OneLine(text, maxShown)),
 		Remedy: "Compare it with something, as in \"object.spec.replicas == 3\".",
 	}
 
 	switch {
 	case result.IsExactType(cel.DynType):
-		problem.Found = fmt.Sprintf("the expression gives a value of which only the object knows the type, and has to give bool: %s", oneLine(text))
+		problem.Found = fmt.Sprintf("the expression gives a value of which only the object knows the type, and has to give bool: %s", readable.OneLine(text, maxShown))
 		problem.Remedy = "Compare it, as in \"object.spec.paused == true\"."
 	case result.Kind() == types.OpaqueKind && result.TypeName() == cel.OptionalType(cel.DynType).TypeName():
 		problem.Remedy = "Say what counts where the field is missing, and compare it, as in \"object.?status.?ready.orValue(false) == true\"."
@@ -257,16 +262,4 @@ func broken(err error) error {
 		Field: "expr", Found: fmt.Sprintf("the expression cannot be run: %s", err),
 		Remedy: "Simplify the expression, and report this.",
 	}
-}
-
-// oneLine is the text of an expression as a message shows it.
-func oneLine(text string) string {
-	const most = 200
-
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "..."
-	}
-
-	return text
 }

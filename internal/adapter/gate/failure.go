@@ -14,6 +14,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // errCost is an evaluation that did more than it may.
@@ -86,7 +88,7 @@ func (l literals) failure(ctx context.Context, err error) error {
 	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
 		return errCost
 	default:
-		return errors.New(l.position(err) + oneLine(l.class(err.Error())))
+		return errors.New(l.position(err) + readable.OneLine(l.class(err.Error()), maxShown))
 	}
 }
 

@@ -47,6 +47,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 var (
@@ -345,12 +346,12 @@ func pickContext(parsed *clientcmdapi.Config, wanted string) (string, error) {
 	}
 
 	if name == "" {
-		return "", fmt.Errorf("%w: it names no current context, so one must be chosen: there are %s", ErrConfig, quoted(names))
+		return "", fmt.Errorf("%w: it names no current context, so one must be chosen: there are %s", ErrConfig, readable.QuotedList(names))
 	}
 
 	chosen := parsed.Contexts[name]
 	if chosen == nil {
-		return "", fmt.Errorf("%w: %s %q does not exist, there are %s", ErrConfig, origin, name, quoted(names))
+		return "", fmt.Errorf("%w: %s %q does not exist, there are %s", ErrConfig, origin, name, readable.QuotedList(names))
 	}
 
 	if parsed.Clusters[chosen.Cluster] == nil || parsed.Clusters[chosen.Cluster].Server == "" {
@@ -358,15 +359,6 @@ func pickContext(parsed *clientcmdapi.Config, wanted string) (string, error) {
 	}
 
 	return name, nil
-}
-
-func quoted(names []string) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = fmt.Sprintf("%q", name)
-	}
-
-	return strings.Join(texts, ", ")
 }
 
 var longWords = regexp.MustCompile(`[^\s"']{60,}`)

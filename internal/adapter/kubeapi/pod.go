@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 const (
@@ -221,9 +222,9 @@ func startedAt(pod *corev1.Pod, container string) time.Time {
 	return time.Time{}
 }
 
-// longestTrouble bounds what is repeated of a message, in characters: those of
+// maxTrouble bounds what is repeated of a message, in characters: those of
 // container runtimes quote whole chains of causes.
-const longestTrouble = 300
+const maxTrouble = 300
 
 // trouble says in one line why the container does not run; empty when it runs,
 // when it is just being started, and when the kubelet has not reported.
@@ -238,7 +239,7 @@ func trouble(pod *corev1.Pod, container string) string {
 		case status.State.Waiting != nil:
 			return waiting(status)
 		case status.State.Terminated != nil:
-			return oneLine(terminated(status.State.Terminated))
+			return readable.OneLine(terminated(status.State.Terminated), maxTrouble)
 		}
 	}
 
@@ -253,11 +254,11 @@ func waiting(status *corev1.ContainerStatus) string {
 		return ""
 	case state.Reason == "CrashLoopBackOff" && last != nil:
 		// The message of the state is about the length of the pause only.
-		return oneLine(state.Reason + ": " + terminated(last))
+		return readable.OneLine(state.Reason+": "+terminated(last), maxTrouble)
 	case state.Message == "":
-		return oneLine(state.Reason)
+		return readable.OneLine(state.Reason, maxTrouble)
 	default:
-		return oneLine(state.Reason + ": " + state.Message)
+		return readable.OneLine(state.Reason+": "+state.Message, maxTrouble)
 	}
 }
 
@@ -271,17 +272,6 @@ func terminated(state *corev1.ContainerStateTerminated) string {
 	}
 
 	return text
-}
-
-// oneLine is a text without line breaks, and not longer than what is repeated of
-// one.
-func oneLine(text string) string {
-	line := []rune(strings.Join(strings.Fields(text), " "))
-	if len(line) > longestTrouble {
-		return string(line[:longestTrouble]) + "..."
-	}
-
-	return string(line)
 }
 
 // placement knows which nodes a pod may run on. What one pod found out serves

@@ -25,6 +25,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // Workloads lists all pods that have not finished, all budgets and all nodes.
@@ -674,7 +675,7 @@ func unsynced(object *policyv1.PodDisruptionBudget) string {
 		return ""
 	}
 
-	return cmp.Or(oneLine(condition.Message), condition.Reason)
+	return cmp.Or(readable.OneLine(condition.Message, maxTrouble), condition.Reason)
 }
 
 // cover fills in which pods each budget covers. Pods that have never run are left

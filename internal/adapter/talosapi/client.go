@@ -40,6 +40,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 var _ cluster.Talos = (*Client)(nil)
@@ -274,11 +275,11 @@ func pickContext(parsed *clientconfig.Config, wanted string) (string, error) {
 	}
 
 	if name == "" {
-		return "", fmt.Errorf("%w: it names no current context, so one must be chosen: there are %s", ErrConfig, quoted(names))
+		return "", fmt.Errorf("%w: it names no current context, so one must be chosen: there are %s", ErrConfig, readable.QuotedList(names))
 	}
 
 	if parsed.Contexts[name] == nil {
-		return "", fmt.Errorf("%w: %s %q does not exist, there are %s", ErrConfig, origin, name, quoted(names))
+		return "", fmt.Errorf("%w: %s %q does not exist, there are %s", ErrConfig, origin, name, readable.QuotedList(names))
 	}
 
 	return name, nil
@@ -375,15 +376,6 @@ func checkCredentials(context clientconfig.Context) (Certificate, error) {
 	}
 
 	return parseCertificate(parts["ca"], parts["crt"], parts["key"])
-}
-
-func quoted(names []string) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = fmt.Sprintf("%q", name)
-	}
-
-	return strings.Join(texts, ", ")
 }
 
 // quotedContent is what an error quotes; a single character is punctuation.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/record/util"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -1184,7 +1185,7 @@ func firstLine(event cluster.Event) string {
 
 // eventMessage is a text in one line that is no longer than a message may be.
 func eventMessage(text string) string {
-	line := cluster.Escaped(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "))
+	line := readable.Escaped(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " "))
 	if len(line) <= maxEventMessage {
 		return line
 	}

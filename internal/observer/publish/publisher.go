@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -538,7 +539,7 @@ func same(a, b *string) bool {
 
 // text is the value of an annotation.
 func text(value string) *string {
-	value = cluster.Escaped(value)
+	value = readable.Escaped(value)
 
 	return &value
 }
@@ -557,7 +558,7 @@ func (p *Publisher) Notes() []string {
 		var counts []string
 
 		for _, key := range slices.Sorted(maps.Keys(p.meddled)) {
-			counts = append(counts, key+" ("+times(p.meddled[key])+")")
+			counts = append(counts, key+" ("+readable.Times(p.meddled[key])+")")
 		}
 
 		notes = append(notes, fmt.Sprintf("Somebody else writes the annotations of %s too, and changed what was published there: %s. "+
@@ -574,14 +575,6 @@ func (p *Publisher) Notes() []string {
 	}
 
 	return notes
-}
-
-func times(count int) string {
-	if count == 1 {
-		return "once"
-	}
-
-	return fmt.Sprintf("%d times", count)
 }
 
 // Announces implements [cluster.Announcer]: it tells whether the object lacks what

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 var _ cluster.Observer = (*Report)(nil)
@@ -146,7 +147,7 @@ func (r *Report) write(now time.Time) error {
 		return err
 	}
 
-	return replace(r.options.Path, []byte(cluster.Escaped(content.String())))
+	return replace(r.options.Path, []byte(readable.Escaped(content.String())))
 }
 
 // Close writes the file for the last time. A run in which nothing was to be done

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 const (
@@ -100,7 +100,7 @@ func shortened(text string, most int) string {
 	const ellipsis = "…"
 
 	// An exporter takes nothing else.
-	text = cluster.Escaped(strings.ToValidUTF8(text, "\uFFFD"))
+	text = readable.Escaped(strings.ToValidUTF8(text, "\uFFFD"))
 	if len(text) <= most {
 		return text
 	}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package cluster_test
+package readable_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 func TestPrintableShowsWhatATerminalWouldObey(t *testing.T) {
@@ -25,18 +25,18 @@ func TestPrintableShowsWhatATerminalWouldObey(t *testing.T) {
 		strings.Repeat("a\n", 2001):  strings.Repeat("a\n", 1999) + "a\n... and 2 more lines",
 		strings.Repeat("\x1b", 2001): strings.Repeat(`\x1b`, 2000) + "... and 1 more characters",
 	} {
-		if got := cluster.Printable(text); got != want {
+		if got := readable.Printable(text); got != want {
 			t.Errorf("%.60q is shown as %.60q, want %.60q", text, got, want)
 		}
 
-		if got := cluster.Printable(want); len(text) < 100 && got != want {
+		if got := readable.Printable(want); len(text) < 100 && got != want {
 			t.Errorf("%q, which is printable, is shown as %q", want, got)
 		}
 	}
 }
 
 func TestWordStaysInItsLine(t *testing.T) {
-	if got, want := cluster.Word("run-1\n\tError: \x1b[1m"), `run-1\n\tError: \x1b[1m`; got != want {
+	if got, want := readable.Word("run-1\n\tError: \x1b[1m"), `run-1\n\tError: \x1b[1m`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

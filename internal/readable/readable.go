@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package cluster
+// Package readable makes texts that people read of names, numbers and what others
+// wrote.
+package readable
 
 import (
 	"fmt"
@@ -76,4 +78,46 @@ func cut(line string) string {
 	}
 
 	return line
+}
+
+// MaxNames is how many names a text lists that may be about every node.
+const MaxNames = 10
+
+// List writes names in a row: "a, b, c", and of very many the first alone.
+func List(names []string) string {
+	if more := len(names) - MaxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:MaxNames], ", "), more)
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// QuotedList writes all names in a row, in quotation marks: `"a", "b"`.
+func QuotedList(names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = strconv.Quote(name)
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+// Times is how often something was done: "once", "3 times".
+func Times(count int) string {
+	if count == 1 {
+		return "once"
+	}
+
+	return fmt.Sprintf("%d times", count)
+}
+
+// OneLine is the text without line breaks, and of one that has more characters than
+// that only the beginning.
+func OneLine(text string, most int) string {
+	line := []rune(strings.Join(strings.Fields(text), " "))
+	if len(line) > most {
+		return string(line[:most]) + "..."
+	}
+
+	return string(line)
 }
