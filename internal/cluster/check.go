@@ -86,7 +86,7 @@ func Checks() []Check {
 		{Name: CheckOperator, About: "an operator that owns the cluster leaves it to this run, or is there to do what it is asked for", Firm: "two upgraders would take down two nodes at a time"},
 		{Name: CheckPendingInstall, About: "no node has an unconfirmed or failed upgrade behind it", Firm: "a second install would destroy the system a node can return to"},
 		{Name: CheckSingleControlPlane, About: "more than one control plane keeps the Kubernetes API there"},
-		{Name: CheckTwoMembers, About: "etcd does not have two members, of which neither can be missed"},
+		{Name: CheckTwoMembers, About: "etcd does not have two members, where losing either loses quorum"},
 		{Name: CheckExternalChanges, About: "no upgrade or reboot of somebody else is running"},
 		{Name: CheckCanary, About: "the canaries are workers of the cluster", Firm: "a name that is not there protects nothing"},
 		{Name: CheckNodeOverrides, About: "node_overrides name nodes of the cluster", Firm: "a name that is not there overrides nothing"},

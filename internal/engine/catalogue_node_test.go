@@ -114,7 +114,7 @@ func TestCatalogue08InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
 		},
 		"the installer's code says so": {
 			from: "1.14.0", to: "1.14.1", fault: once(model.StepInstall, model.EffectRefuse, 0), want: engine.ErrInstaller,
-			says: []string{"exited with code 4", "pre-flight checks failed", "is not cordoned by this run", "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again."},
+			says: []string{"exited with code 4", "pre-flight checks failed", "is not cordoned by this run", "Fix what the installer reports, or choose another talos_version or installer_image, then run terraform apply again."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { given.tried(t) })

@@ -135,7 +135,7 @@ func (c *componentUpgrade) upgrade(ctx context.Context) error {
 	return c.awaitRunning(ctx)
 }
 
-// observe asks the node what it means to run now.
+// observe asks the node what it is configured to run now.
 func (c *componentUpgrade) observe(ctx context.Context) error {
 	return c.run.engine.wait(ctx, c.step.Node, fmt.Sprintf("%s to say what %s is", c.step.Node, c.step.Component),
 		func(ctx context.Context) (bool, string, error) {
@@ -197,7 +197,7 @@ func outOfTime(last error) error {
 	return fmt.Errorf("the machine configuration could not be changed within %s: %w", componentTimeout, last)
 }
 
-// awaitArrival waits until the node means to run the image.
+// awaitArrival waits until the node is configured to run the image.
 func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
 	bounded, cancel := c.run.engine.clock.WithTimeout(ctx, renderTimeout)
 	defer cancel()
@@ -217,7 +217,7 @@ func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
 
 			answered = true
 
-			return status.Image == c.step.Image, "it means to run " + status.Image, nil
+			return status.Image == c.step.Image, "it is configured to run " + status.Image, nil
 		})
 	if err != nil && answered && ctx.Err() == nil && bounded.Err() != nil {
 		return fmt.Errorf("%w (%w)", errOverwritten, err)
@@ -265,7 +265,7 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 	}
 
 	if status.Image != c.step.Image {
-		return false, "the node means to run " + status.Image, nil
+		return false, "the node is configured to run " + status.Image, nil
 	}
 
 	pods, err := c.run.engine.kubernetes.ComponentPods(ctx)
@@ -334,7 +334,7 @@ func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error
 
 	switch {
 	case status.Image != c.step.Image:
-		return false, "the node means to run " + status.Image, nil
+		return false, "the node is configured to run " + status.Image, nil
 	case !status.Running:
 		return false, "its kubelet does not run", nil
 	case !status.Healthy:

@@ -35,12 +35,12 @@ const (
 	// pollOperator is the longest pause between two looks at what the operator says:
 	// one that starts over by itself says only for seconds that it failed.
 	pollOperator = 2 * time.Second
-	// maxStages bounds the legs of one run. Each makes the way shorter; more than
+	// maxStages bounds the stages of one run. Each makes the way shorter; more than
 	// there are releases is a cluster that somebody else moves as well.
 	maxStages = 30
 )
 
-// Delegate has the operator bring the cluster to the target, one leg of the way
+// Delegate has the operator bring the cluster to the target, one stage of the way
 // after the other, and blocks until every node is seen to be there, or returns a
 // [*Failure]. The snapshot is the last observation in either case. It changes
 // nothing but what the operator is asked for.
@@ -174,7 +174,7 @@ func (d *delegation) observeAgain(ctx context.Context) {
 	}
 }
 
-// runStages asks for one leg after the other until nothing is left to do.
+// runStages asks for one stage after the other until nothing is left to do.
 func (d *delegation) runStages(ctx context.Context) error {
 	schedule := newRollout(d.run, d.snapshot)
 	d.run.engine.emit(d.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, d.plan()))
@@ -217,11 +217,11 @@ func (d *delegation) runStages(ctx context.Context) error {
 	return d.exhausted()
 }
 
-// exhausted is the failure of a run that asked for leg after leg.
+// exhausted is the failure of a run that asked for stage after stage.
 func (d *delegation) exhausted() *Failure {
 	return &Failure{
 		Summary: "Unable to bring the cluster to the target through its operator",
-		Seen:    fmt.Sprintf("%s was asked for %d legs of the way in this run, and the cluster is not there.", d.run.engine.operator, maxStages),
+		Seen:    fmt.Sprintf("%s was asked for %d stages of the way in this run, and the cluster is not there.", d.run.engine.operator, maxStages),
 		State:   d.state(),
 		Remedy:  "Find out who else changes its versions, then run terraform apply again.", Err: ErrOperator,
 	}
@@ -231,7 +231,7 @@ func (d *delegation) plan() plan.Plan {
 	return plan.Make(d.snapshot, d.run.request.Target, d.run.request.Policy)
 }
 
-// state is how the operator is left between two legs.
+// state is how the operator is left between two stages.
 func (d *delegation) state() string {
 	if d.stages == 0 {
 		return "The operator is asked for nothing, and no node was disturbed."
@@ -240,9 +240,9 @@ func (d *delegation) state() string {
 	return "What the operator was asked for so far is done, and it is asked for nothing more."
 }
 
-// ready is what has to be so before a leg is asked for, or before the end: nothing
-// is in the way, the gates hold and, before the first leg, a snapshot of etcd was
-// taken. What blocks was just looked at before the first leg.
+// ready is what has to be so before a stage is asked for, or before the end: nothing
+// is in the way, the gates hold and, before the first stage, a snapshot of etcd was
+// taken. What blocks was just looked at before the first stage.
 func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Plan) error {
 	blocking := cluster.Blocking(made.Findings)
 	if d.stages > 0 || d.unchecked {
@@ -298,7 +298,7 @@ func (d *delegation) blocked(blocking []cluster.Finding) error {
 	}
 }
 
-// goalOf is what the leg that begins with the step brings about.
+// goalOf is what the stage that begins with the step brings about.
 func goalOf(step plan.Step) string { return productOf(step).Name() + " " + step.To.String() }
 
 func productOf(step plan.Step) version.Product {
@@ -338,7 +338,7 @@ func (e *Engine) findDelegateProblems(ctx context.Context, observed cluster.Obse
 	return found
 }
 
-// beyond are the nodes that run more than the leg leads to: an operator brings all
+// beyond are the nodes that run more than the stage leads to: an operator brings all
 // of them to the one version that it is asked for, back as well.
 func beyond(observed cluster.Observation, step plan.Step) []cluster.Finding {
 	var findings []cluster.Finding
@@ -488,7 +488,7 @@ func (l *operatorStage) request(ctx context.Context) error {
 	})
 }
 
-// requested tells whether what the leg asks for is what the operator is asked for.
+// requested tells whether what the stage asks for is what the operator is asked for.
 func (l *operatorStage) requested(said cluster.OperatorProduct) bool {
 	return said.Target == l.step.To.String()
 }
@@ -527,7 +527,7 @@ func (l *operatorStage) refusals(report cluster.OperatorReport) []cluster.Findin
 		}
 
 		findings = append(findings, l.delegation.run.engine.operatorFinding(
-			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next leg is %s", l.delegation.run.engine.operator, product.Name(), target, goalOf(l.step)),
+			fmt.Sprintf("somebody else has asked the operator of %s to bring %s to %s, where the next stage is %s", l.delegation.run.engine.operator, product.Name(), target, goalOf(l.step)),
 			"Let it finish, or take that back. "+report.Of(product).Undo))
 	}
 
@@ -540,7 +540,7 @@ type operatorStage struct {
 
 	step    plan.Step
 	product version.Product
-	// path are the hops to the target, of which the leg is the first.
+	// path are the hops to the target, of which the stage is the first.
 	path []plan.Hop
 	// cordoned are the nodes that somebody had cordoned before.
 	cordoned map[string]bool
@@ -660,7 +660,7 @@ func (l *operatorStage) record(report cluster.OperatorReport) {
 	}
 }
 
-// observe looks at the nodes where there is reason to, and tells whether the leg is
+// observe looks at the nodes where there is reason to, and tells whether the stage is
 // done. An operator that is at work is not: it may be cleaning up after itself.
 func (l *operatorStage) observe(ctx context.Context) (bool, error) {
 	now := l.delegation.run.engine.clock.Now()
@@ -737,7 +737,7 @@ func (l *operatorStage) hopeless() error {
 	}
 }
 
-// remaining is what shows that the cluster is not where the leg leads to, by our own
+// remaining is what shows that the cluster is not where the stage leads to, by our own
 // observation alone; empty where it is. Cordons that stood before are nobody's
 // fault.
 func (l *operatorStage) remaining(observed cluster.Observation) string {
@@ -792,7 +792,7 @@ func (l *operatorStage) withdrawRequest(ctx context.Context) error {
 	})
 }
 
-// failed is the failure of a leg. Before it is told the operator is asked for
+// failed is the failure of a stage. Before it is told the operator is asked for
 // nothing any more, where that is possible.
 func (l *operatorStage) failed(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
@@ -847,14 +847,14 @@ func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 	case errors.Is(err, cluster.ErrUnsupported):
 		return fmt.Sprintf("What was asked for cannot be taken back: the operator goes on trying for as long as %s says %s.", l.delegation.run.engine.operator, goalOf(l.step))
 	case err != nil:
-		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still say that %s is wanted, for as long as which its operator goes on trying: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
+		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still say that %s is wanted, and its operator goes on trying as long as it does: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
 			" " + l.report.Of(l.product).Undo)
 	default:
 		return "What was asked for was taken back, so that the operator does not begin again; what it is at may go on."
 	}
 }
 
-// remedy is what a person can do about a leg that failed.
+// remedy is what a person can do about a stage that failed.
 func (l *operatorStage) remedy(err error) string {
 	switch {
 	case errors.Is(err, ErrDeadline):

@@ -162,7 +162,7 @@ var (
 )
 
 // blockedRemedy is what to do about checks; each of them says how.
-const blockedRemedy = "Do what is said there, then run terraform apply again: it makes all checks anew."
+const blockedRemedy = "Do what is said there, then run terraform apply again: all checks are repeated."
 
 // blocked is the failure of checks before a run.
 func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
@@ -251,7 +251,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		failed.Remedy = fmt.Sprintf("Start its old system again (talosctl -n %s rollback), which has its platform. Then choose an installer_image that is built for %s, and run terraform apply again.",
 			u.step.Address, u.entry.Platform)
 	case errors.Is(err, ErrInstaller):
-		failed.Remedy = "Cure what the installer says, or choose another talos_version or installer_image, then run terraform apply again"
+		failed.Remedy = "Fix what the installer reports, or choose another talos_version or installer_image, then run terraform apply again"
 		if u.mayHaveInstalled {
 			failed.Remedy += ": it drains and reboots this node first, which shows what was installed"
 		}
@@ -502,11 +502,11 @@ func (c *componentUpgrade) failure(ctx context.Context, err error) *Failure {
 func (c *componentUpgrade) state() string {
 	switch {
 	case c.arrived && c.step.Component.Static() && c.onlyControlPlane:
-		return fmt.Sprintf("The node means to run the new %s, and it is the only control plane: what does not run there runs nowhere.", c.step.Component)
+		return fmt.Sprintf("The node is configured for the new %s and is the only control plane: the component is down until it starts there.", c.step.Component)
 	case c.arrived && c.step.Component.Static():
-		return fmt.Sprintf("The node means to run the new %s; the other control planes were not touched meanwhile and go on serving.", c.step.Component)
+		return fmt.Sprintf("The node is configured for the new %s; the other control planes were not touched meanwhile and go on serving.", c.step.Component)
 	case c.arrived:
-		return fmt.Sprintf("The node means to run the new %s; its pods run on.", c.step.Component)
+		return fmt.Sprintf("The node is configured for the new %s; its pods run on.", c.step.Component)
 	case c.configured:
 		return fmt.Sprintf("The machine configuration of the node may name the new image of %s already; nothing was rebooted.", c.step.Component)
 	default:

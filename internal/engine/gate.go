@@ -22,7 +22,7 @@ const gateAsk = 30 * time.Second
 const maxClosures = 20
 
 // errFlickers is a gate that did so.
-var errFlickers = fmt.Errorf("%w: a gate was open whenever it was waited for, and closed whenever it counted, %d times", ErrGate, maxClosures)
+var errFlickers = fmt.Errorf("%w: a gate is flapping: it opened and closed again before the upgrade could begin, %d times", ErrGate, maxClosures)
 
 // errGateClosed ends the upgrade of a node that has not been touched, because a gate
 // closed since it was waited for.

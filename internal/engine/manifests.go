@@ -231,8 +231,13 @@ const manifestRights = "Use a kubeconfig that may get, create and patch what Tal
 var errNoConnection = errors.New("there is no connection to the Kubernetes API")
 
 func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, applied bool) *Failure {
+	manifests := "the bootstrap manifests"
+	if !step.From.Equal(step.To) {
+		manifests += " of Kubernetes " + step.To.String()
+	}
+
 	failed := &Failure{
-		Summary: "Unable to sync the bootstrap manifests", Component: cluster.Manifests, Seen: err.Error(),
+		Summary: "Unable to sync " + manifests, Component: cluster.Manifests, Seen: err.Error(),
 		State:  "All nodes that had their turns run what they were moved to. What of the manifests was applied stays; the journal remembers that they have to be synced.",
 		Remedy: resumeRemedy, Err: errors.Join(ErrManifests, err),
 	}
@@ -241,9 +246,9 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(ctx), ErrLeaseLost):
 		failed.Remedy = lostRemedy(errors.Join(context.Cause(ctx), err))
 	case ctx.Err() != nil:
-		failed.Summary = "The upgrade was cancelled while the bootstrap manifests were being synced"
+		failed.Summary = "The upgrade was cancelled while " + manifests + " were being synced"
 	case applied && !errors.Is(err, cluster.ErrDenied) && !errors.Is(err, cluster.ErrCredentials):
-		failed.Summary = "Unable to finish the rollout of the bootstrap manifests"
+		failed.Summary = "Unable to finish the rollout of " + manifests
 		failed.Remedy = "Look at what does not come up (kubectl -n kube-system get pods -o wide), bring back nodes that are not Ready or delete their Node objects, " +
 			"then run terraform apply again. " +
 			"A longer kubernetes.manifests.timeout gives it more time, and \"0s\" does not wait for it."
@@ -255,10 +260,6 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 	case errors.Is(err, cluster.ErrRefused):
 		failed.Remedy = "Correct what it names, then run terraform apply again. Where a field changed that may not change, kubernetes.manifests.force = true recreates the object. " +
 			"kubernetes.manifests.sync = false leaves the manifests to you."
-	}
-
-	if !step.From.Equal(step.To) {
-		failed.Summary += " of Kubernetes " + step.To.String()
 	}
 
 	return failed

@@ -55,7 +55,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 		"worker-0, worker-2 are left":       refused(left, cluster.Target{Talos: next}, away),
 		"3 turns to this version":           neverArrives(step),
 		"3 turns in this run":               neverArrives(kubelet),
-		"asked for 30 legs":                 legs.exhausted(),
+		"asked for 30 stages":               legs.exhausted(),
 		"whoever holds the lease now":       asFailure(t, begun.failed(lost, ErrLeaseLost)),
 		"kubectl-edit has written to its N": (&nodeUpgrade{run: newRun(), step: step}).failure(t.Context(), &uncordonedError{by: "kubectl-edit"}),
 		"unhealthy again and again":         (&rollout{run: newRun()}).soakFailure("worker-1", &soakingNode{}),

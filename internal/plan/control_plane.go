@@ -135,7 +135,7 @@ func troubled(what, trouble string) string {
 type heals struct {
 	// node is the one that goes first.
 	node string
-	// components tells that the first leg moves components, and steps are those of
+	// components tells that the first hop moves components, and steps are those of
 	// it; otherwise the step of the node cures all of it.
 	components bool
 	steps      []Step
@@ -154,7 +154,7 @@ type component struct {
 	of   cluster.Component
 }
 
-// curable says it of the roll that was made. A later leg is too late for a cure:
+// curable says it of the roll that was made. A later hop is too late for a cure:
 // every step before it would find the trouble, and stop.
 func (p *planner) curable() heals {
 	steps := p.made.Steps
@@ -199,7 +199,7 @@ func (p *planner) preceding(next component) component {
 	return component{}
 }
 
-// moves tells whether the component has a step in the first leg. What an earlier
+// moves tells whether the component has a step in the first hop. What an earlier
 // step left broken there is gone on with: it crashes with the image that its step
 // waits for, or replaces.
 func (c heals) moves(one component) bool {

@@ -195,14 +195,14 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 		return nil, err
 	}
 
-	legs := []version.Version{from}
+	stops := []version.Version{from}
 
 	// However far the target is, there is an end to what is known and named.
 	var missing []version.Minor
 
 	for minor := from.Minor().Next(); minor.Compare(to.Minor()) < 0 && len(missing) <= readable.MaxNames; minor = minor.Next() {
 		if through, found := w.through(product, minor); found {
-			legs = append(legs, through)
+			stops = append(stops, through)
 		} else {
 			missing = append(missing, minor)
 		}
@@ -212,7 +212,7 @@ func (w Walk) stops(product version.Product, from, to version.Version) ([]versio
 		return nil, refuseMissing(product, from, to, missing)
 	}
 
-	return append(legs, to), nil
+	return append(stops, to), nil
 }
 
 // refuseMissing names the release lines on the way that have no known release.
@@ -423,7 +423,7 @@ func (s State) version(product version.Product) version.Version {
 	return s.Talos
 }
 
-// Hop is one leg of the way: every node, or every component of Kubernetes,
+// Hop is one part of the way: every node, or every component of Kubernetes,
 // moves to the version of its axis in To. Both ends are equal where nodes are
 // only given another image, or back into service.
 type Hop struct {
@@ -454,10 +454,10 @@ func hopsText(hops []Hop) string {
 		return ""
 	}
 
-	legs := []string{hops[0].From.String()}
+	stops := []string{hops[0].From.String()}
 	for _, hop := range hops {
-		legs = append(legs, hop.Product.Name()+" "+hop.To.version(hop.Product).String())
+		stops = append(stops, hop.Product.Name()+" "+hop.To.version(hop.Product).String())
 	}
 
-	return strings.Join(legs, " -> ")
+	return strings.Join(stops, " -> ")
 }

@@ -61,7 +61,7 @@ type Step struct {
 
 // Plan is what has to be done, and what stands in the way.
 type Plan struct {
-	// Hops are the legs of the way from what runs to the target, in order.
+	// Hops are the parts of the way from what runs to the target, in order.
 	Hops []Hop
 	// Steps are in the order in which the nodes move, through all hops: a node
 	// has one step in each hop of Talos that concerns it, and one for each of

@@ -68,7 +68,7 @@ func TestSecondResourceOfAClusterIsRefused(t *testing.T) {
 			}
 
 			got, diagnostics := create(t, clusters, inContext("south"))
-			check(t, diagnostics, outcome{diag.SeverityError, "South is cluster cluster-a: another talosupgrade_cluster resource has upgraded it in this apply, or is at it. Nothing was touched for this one.\n\nKeep one resource per cluster"})
+			check(t, diagnostics, outcome{diag.SeverityError, "South is cluster cluster-a: another talosupgrade_cluster resource has upgraded it in this apply, or is upgrading it. Nothing was touched for this one.\n\nKeep one resource per cluster"})
 
 			if strings.Contains(diagnostics[0].Detail(), "run apply again") {
 				t.Error("another apply is no cure")

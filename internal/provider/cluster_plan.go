@@ -175,7 +175,7 @@ func unplannable(access credentials, err error, name string) diag.Diagnostic {
 }
 
 // errClaimed is wrapped when another resource has changed the cluster already.
-var errClaimed = errors.New("another " + typeName + "_cluster resource has upgraded it in this apply, or is at it")
+var errClaimed = errors.New("another " + typeName + "_cluster resource has upgraded it in this apply, or is upgrading it")
 
 // claims are the clusters that resources of one configured provider have changed,
 // with which resource it was. Terraform creates or updates a resource once in an

@@ -413,7 +413,7 @@ func (onFailureValidator) ValidateString(_ context.Context, req validator.String
 		hint = fmt.Sprintf(" Did you mean %q?", meant)
 	}
 
-	resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid way to fail",
+	resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid on_failure",
 		fmt.Sprintf("%s is %q.%s\n\nWrite %q to leave a node that does not become healthy as it is, or %q to send it back to its old system where that is safe.",
 			req.Path, written, hint, cluster.StopOnFailure, cluster.RollBackOnFailure))
 }

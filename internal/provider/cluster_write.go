@@ -292,7 +292,7 @@ func (o *runObservers) close(ctx context.Context, to publication, name string, o
 	diagnostics.Append(undrawn(name)...)
 
 	if len(notes) > 0 {
-		diagnostics.AddWarning(about("The progress was not published undisturbed", name),
+		diagnostics.AddWarning(about("The progress was overwritten by another writer", name),
 			strings.Join(notes, "\n\n")+"\n\nThe upgrade itself does not depend on it.")
 	}
 

@@ -268,7 +268,7 @@ func checksSchema() schema.Attribute {
 			"name": computedText("Name of the check, such as `etcd-quorum`."),
 			"status": computedText("`passed`; `warning` (worth knowing); `failed`; `unknown` (it could not be made, which counts as failed); or `skipped` " +
 				"(it did not pass, and `preflight.skip` made that a warning)."),
-			"severity": computedText("`none`; `warning`, which stops nothing; or `error`, which stops an apply. What waiting cannot change stops a plan as well."),
+			"severity": computedText("`none`; `warning`, which stops nothing; or `error`, which stops an apply. A problem that waiting cannot fix stops a plan as well."),
 			"node":     computedText("Kubernetes node name; null for what concerns the whole cluster."),
 			"finding":  computedText("What was found; null where the check passed."),
 			"remedy":   computedText("What to do about it; null where nothing is known, or needed."),

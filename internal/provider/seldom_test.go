@@ -156,7 +156,7 @@ func TestSomebodyWhoWritesTheSameIsTold(t *testing.T) {
 		}
 
 		diagnostics := noted(t, out.close(t.Context(), of, "prod", cluster.Observation{}, nil))
-		if len(diagnostics) != 1 || diagnostics.HasError() || !strings.HasPrefix(diagnostics[0].Summary(), "The progress was not published undisturbed") {
+		if len(diagnostics) != 1 || diagnostics.HasError() || !strings.HasPrefix(diagnostics[0].Summary(), "The progress was overwritten by another writer") {
 			t.Errorf("got %v", diagnostics)
 		}
 	})
