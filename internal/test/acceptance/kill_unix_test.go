@@ -123,15 +123,18 @@ func moments() map[string]struct {
 		"legacy upgrade accepted": {talosLegacy, func(e history.Event) bool {
 			return e.Kind == history.KindStage && e.Node == "worker-0" && e.Detail["to"] == "upgrading"
 		}},
-		"control plane installed": {talosModern, func(e history.Event) bool { return e.Kind == history.KindInstall && e.Node == "cp-1" }},
-		"control plane down":      {talosLegacy, func(e history.Event) bool { return e.Kind == history.KindDown && e.Node == "cp-1" }},
+		"control plane down": {talosLegacy, func(e history.Event) bool { return e.Kind == history.KindDown && e.Node == "cp-1" }},
 	}
 }
 
+// TestAccKilled kills the command line and the provider at the moments that differ for
+// them; every moment there is is swept in virtual time.
 func TestAccKilled(t *testing.T) {
 	full(t)
 
-	for title, moment := range moments() {
+	for _, title := range []string{"intent written", "installed", "legacy upgrade accepted", "control plane down"} {
+		moment := moments()[title]
+
 		t.Run(title, func(t *testing.T) {
 			s := start(t, sim.Options{ControlPlanes: 3, Workers: 1, Talos: moment.from, Pods: 1})
 			w := newWorkspace(t)
@@ -210,10 +213,8 @@ func TestAccDestroyKeepsAnUnfinishedJournal(t *testing.T) {
 func TestAccInterrupted(t *testing.T) {
 	full(t)
 
-	for title, moment := range moments() {
-		if title != "cordoned" && title != "installed" && title != "legacy upgrade accepted" {
-			continue
-		}
+	for _, title := range []string{"cordoned", "installed", "legacy upgrade accepted"} {
+		moment := moments()[title]
 
 		t.Run(title, func(t *testing.T) {
 			s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: moment.from, Pods: 2})

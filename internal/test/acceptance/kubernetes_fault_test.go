@@ -18,13 +18,9 @@ type kubernetesFault struct {
 	before bool
 }
 
+// kubernetesFaults are one of each kind, as failingFaults.
 func kubernetesFaults() map[string]kubernetesFault {
 	return map[string]kubernetesFault{
-		"static pod never Ready": {
-			`faults: [{node: cp-0, step: static-pod, effect: never-ready, component: kube-apiserver}]`,
-			[]string{"kube-apiserver", "cp-0", "terraform apply"},
-			false,
-		},
 		"static pod crashes": {
 			`faults: [{node: cp-1, step: static-pod, effect: crash-loop, component: kube-scheduler}]`,
 			[]string{"kube-scheduler", "cp-1", "CrashLoopBackOff"},
@@ -35,22 +31,8 @@ func kubernetesFaults() map[string]kubernetesFault {
 			[]string{"kubelet", "worker-0", "talosctl"},
 			false,
 		},
-		"node not ready with its new kubelet": {
-			`faults: [{node: worker-0, step: kubelet-restart, effect: not-ready}]`,
-			[]string{"kubelet", "worker-0", "KubeletNotReady"},
-			false,
-		},
 		"API server flaps": {
 			`faults: [{node: cp-0, step: api-server, effect: flap, times: 2, for: 45s}]`, nil, false,
-		},
-		"apply refused": {
-			`faults: [{node: cp-1, step: apply, effect: fail}]`, []string{"kube-apiserver", "cp-1", "did not accept"}, false,
-		},
-		"another apply in progress": {
-			`faults: [{node: cp-1, step: apply, effect: busy, times: 2}]`, nil, false,
-		},
-		"reply of an apply lost": {
-			`faults: [{node: worker-0, step: apply, effect: connection-lost}]`, nil, false,
 		},
 		"configuration changed by somebody else": {
 			`faults: [{node: cp-0, step: apply, effect: overwritten}]`,
@@ -60,11 +42,6 @@ func kubernetesFaults() map[string]kubernetesFault {
 		"image missing": {
 			`faults: [{node: worker-0, step: component-pull, effect: not-found, component: kubelet, times: 0}]`,
 			[]string{"worker-0", "ghcr.io/siderolabs/kubelet:v" + kubernetesTarget},
-			true,
-		},
-		"worker down": {
-			`faults: [{node: worker-0, step: observe, effect: unreachable}]`,
-			[]string{"worker-0", "did not answer"},
 			true,
 		},
 	}

@@ -48,13 +48,10 @@ func TestAccTopologies(t *testing.T) {
 		from                   string
 		addresses              bool
 	}{
-		"3+2 modern":              {3, 2, talosModern, false},
 		"1+1 legacy":              {1, 1, talosLegacy, false},
-		"1+1 modern":              {1, 1, talosModern, false},
 		"1+1 with many addresses": {1, 1, talosModern, true},
 		"1+0 legacy":              {1, 0, talosLegacy, false},
 		"1+0 modern":              {1, 0, talosModern, false},
-		"5+5 legacy":              {5, 5, talosLegacy, false},
 		"5+5 modern":              {5, 5, talosModern, false},
 	} {
 		t.Run(title, func(t *testing.T) {
