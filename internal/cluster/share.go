@@ -35,8 +35,11 @@ func ParseShare(text string) (Share, error) {
 	return Share{number: number, percent: percent}, nil
 }
 
-// Of is how many of the workers that is: percentages are rounded down, and it
-// is one at least.
+// Budget is how many workers of the cluster a share is, as [Share.Of] rounds it.
+func (s Observation) Budget(share Share) int { return share.Of(len(s.Workers())) }
+
+// Of is how many of so many workers a share is: percentages are rounded down, and it is
+// one at least.
 func (s Share) Of(workers int) int {
 	if !s.percent {
 		return max(s.number, 1)

@@ -542,7 +542,7 @@ func guardKubelets(s guardInput) []cluster.Finding {
 	var broken []string
 
 	workers := s.Workers()
-	most := max(s.policy.Kubernetes.MaxUnavailableKubelets.Of(len(workers)), 1)
+	budget := s.Budget(s.policy.Kubernetes.MaxUnavailableKubelets)
 
 	for _, node := range workers {
 		if node.Name == s.step.Node || node.Kube == nil || node.Kube.Ready || !node.Kube.Kubelet.Equal(s.step.To) || s.policy.Holds(node.Name) {
@@ -557,12 +557,12 @@ func guardKubelets(s guardInput) []cluster.Finding {
 		}
 	}
 
-	if len(broken) < most {
+	if len(broken) < budget {
 		return nil
 	}
 
 	return newFinding(checkKubelets, broken[0],
-		fmt.Sprintf("%d of at most %d workers are not Ready with their kubelets %s: %s", len(broken), most, s.step.To, strings.Join(broken, ", ")),
+		fmt.Sprintf("%d of at most %d workers are not Ready with their kubelets %s: %s", len(broken), budget, s.step.To, strings.Join(broken, ", ")),
 		"Look at them (kubectl describe node, talosctl logs kubelet), or raise kubernetes.max_unavailable_kubelets.", nil)
 }
 

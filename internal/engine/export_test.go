@@ -45,8 +45,11 @@ func Judge(asked Asked) []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, guard := range defaultGuards() {
+		policy := asked.Policy
+		policy.MaxUnavailable = asked.Share
+
 		findings = append(findings, guard.check(guardInput{
-			Observation: asked.Snapshot, step: asked.Step, run: asked.Run, policy: asked.Policy, share: asked.Share, others: asked.Others,
+			Observation: asked.Snapshot, step: asked.Step, run: asked.Run, policy: policy, others: asked.Others,
 		})...)
 	}
 

@@ -24,8 +24,6 @@ type guardInput struct {
 	// run is the name under which cordons of this run are marked.
 	run    string
 	policy cluster.Policy
-	// share is how many workers may be unavailable.
-	share cluster.Share
 	// others are the nodes that upgrades of this run are taking out of service:
 	// true where that began before the step's own node.
 	others map[string]bool
@@ -245,7 +243,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 // next has to rest on a fresh one.
 func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
 	seen := guardInput{
-		step: u.step, run: u.run.engine.runID, policy: u.run.request.Policy, share: u.run.request.Policy.MaxUnavailable,
+		step: u.step, run: u.run.engine.runID, policy: u.run.request.Policy,
 		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.returning,
 	}
 
@@ -481,7 +479,7 @@ func guardBudget(s guardInput) []cluster.Finding {
 	}
 
 	workers := s.Workers()
-	most := s.share.Of(len(workers))
+	budget := s.Budget(s.policy.MaxUnavailable)
 
 	var away []string
 
@@ -498,14 +496,14 @@ func guardBudget(s guardInput) []cluster.Finding {
 		}
 	}
 
-	if len(away) < most {
+	if len(away) < budget {
 		return nil
 	}
 
 	slices.Sort(away)
 
 	findings := newFinding(checkBudget, away[0],
-		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.share, len(workers), most, strings.Join(away, ", ")),
+		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.policy.MaxUnavailable, len(workers), budget, strings.Join(away, ", ")),
 		budgetRemedy(s.Observation), nil)
 	findings[0].Attribute = attributeBudget
 

@@ -301,7 +301,7 @@ func (s *rollout) idleReasons() []cluster.Finding {
 
 	found := "the plan has steps, and none of them may start now"
 	if len(away) > 0 {
-		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", max(s.made.Budget, 1), away)
+		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", s.made.Budget, away)
 	}
 
 	return newFinding(checkBudget, "", found, budgetRemedy(s.snapshot), nil)

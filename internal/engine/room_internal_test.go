@@ -72,7 +72,7 @@ func TestNobodyIsAdvisedToLeaveNoNodeForPods(t *testing.T) {
 			{Name: "worker-0", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true}},
 			{Name: "worker-1", Role: cluster.Worker, Kube: &cluster.KubeNode{Ready: true, Unschedulable: true}},
 		}},
-		step: plan.Step{Node: "worker-0", Role: cluster.Worker}, run: "run-1", share: cluster.OneAtATime(),
+		step: plan.Step{Node: "worker-0", Role: cluster.Worker}, run: "run-1", policy: cluster.Policy{MaxUnavailable: cluster.OneAtATime()},
 	}
 
 	findings := guardBudget(seen)

@@ -179,16 +179,10 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 		p.canaries[name] = true
 	}
 
-	workers := 0
-
 	for i := range observed.Nodes {
 		node := &observed.Nodes[i]
 		if node.Gone {
 			continue
-		}
-
-		if node.Role == cluster.Worker {
-			workers++
 		}
 
 		subject := p.describe(node)
@@ -199,8 +193,8 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 		p.nodes = append(p.nodes, subject)
 	}
 
-	p.made.Budget, p.made.Settle = policy.MaxUnavailable.Of(workers), policy.Settle
-	p.made.KubeletBudget = policy.Kubernetes.MaxUnavailableKubelets.Of(workers)
+	p.made.Budget, p.made.Settle = observed.Budget(policy.MaxUnavailable), policy.Settle
+	p.made.KubeletBudget = observed.Budget(policy.Kubernetes.MaxUnavailableKubelets)
 
 	return p
 }
