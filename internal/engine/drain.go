@@ -197,7 +197,7 @@ func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, e
 	}
 
 	lifted := &uncordonedError{by: nodes[index].LastWriter}
-	if u.uncordoned {
+	if u.cordonRemoved {
 		return false, "", lifted
 	}
 
@@ -205,7 +205,7 @@ func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, e
 		return false, "", err
 	}
 
-	u.uncordoned = true
+	u.cordonRemoved = true
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: "somebody uncordoned the node while it was being drained" + lifted.who() + "; it was cordoned again"})
 
 	return true, "", nil

@@ -230,8 +230,8 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		Node:    u.step.Node, Seen: err.Error(), Excerpts: u.excerpts(ctx, err), State: u.state(), Remedy: resumeRemedy, Err: err,
 	}
 
-	if u.rollbackSkipReason != "" {
-		failed.State += " It was not rolled back: " + withFullStop(u.rollbackSkipReason)
+	if u.result.rollbackSkipReason != "" {
+		failed.State += " It was not rolled back: " + withFullStop(u.result.rollbackSkipReason)
 	}
 
 	switch {
@@ -242,7 +242,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 		failed.State = returnedState(err)
 		failed.Remedy = u.lookRemedy()
 
-		if !u.pending {
+		if !u.recorded() {
 			failed.Remedy = u.retryRemedy()
 		}
 	case errors.Is(err, ErrUnhealthy):
@@ -252,7 +252,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 			u.step.Address, u.entry.Platform)
 	case errors.Is(err, ErrInstaller):
 		failed.Remedy = "Fix what the installer reports, or choose another talos_version or installer_image, then run terraform apply again"
-		if u.mayHaveInstalled {
+		if u.mayHaveInstalled() {
 			failed.Remedy += ": it drains and reboots this node first, which shows what was installed"
 		}
 
@@ -375,19 +375,19 @@ func returnedState(err error) string {
 // state says how the node is left.
 func (u *nodeUpgrade) state() string {
 	switch {
-	case u.pending && u.entry.Phase == cluster.PhaseRollingBack:
+	case u.recorded() && u.entry.Phase == cluster.PhaseRollingBack:
 		return "The node was to start its old system again and is recorded in the journal; its cordon stays until it is back in service."
-	case u.inService:
+	case u.phase == inService:
 		return "The node runs the new system and is in service; only its entry in the journal is still open."
-	case u.pending && !u.runs.IsZero() && u.runs.Equal(u.entry.Target) && !u.runs.Equal(u.entry.Previous):
+	case u.recorded() && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target) && !u.result.runs.Equal(u.entry.Previous):
 		return "The node runs the new system and is not back in service yet; it is recorded in the journal, and its cordon stays until it is."
-	case u.pending && !u.cordoned && u.rebooted() && u.runs.Equal(u.entry.Previous):
+	case u.recorded() && !u.cordoned && u.rebooted() && u.result.runs.Equal(u.entry.Previous):
 		return "The node runs its old system and is in service; only its entry in the journal is still open."
-	case u.pending && u.entry.Phase == cluster.PhaseRebooting:
+	case u.recorded() && u.entry.Phase == cluster.PhaseRebooting:
 		return "The node was asked to reboot into the new system, or about to be, and is recorded in the journal; its cordon stays until it is back."
-	case u.mayHaveInstalled:
+	case u.mayHaveInstalled():
 		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one."
-	case u.pending:
+	case u.recorded():
 		return "The node runs its old system, nothing was installed, and the journal records what was about to be; its cordon stays."
 	case u.cordoned:
 		return "The node runs its old system and is still cordoned."
@@ -568,7 +568,7 @@ func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []Excerpt {
 		return found
 	}
 
-	words := u.logTail
+	words := u.result.logTail
 	if len(words) == 0 {
 		bounded, cancel := u.run.engine.cleanupContext(ctx)
 		defer cancel()
@@ -587,7 +587,7 @@ func (u *nodeUpgrade) excerpts(ctx context.Context, err error) []Excerpt {
 func (u *nodeUpgrade) speaks(err error) bool {
 	// The log of a boot that failed is gone with it.
 	if errors.Is(err, ErrFallback) || errors.Is(err, ErrRolledBack) {
-		return len(u.logTail) > 0
+		return len(u.result.logTail) > 0
 	}
 
 	for _, own := range []error{ErrInstaller, ErrUnhealthy, ErrNeverReturned} {
@@ -597,7 +597,7 @@ func (u *nodeUpgrade) speaks(err error) bool {
 	}
 
 	// It runs the new system and did not get into service with it.
-	return u.pending && u.rebooted() && !u.runs.IsZero() && u.runs.Equal(u.entry.Target) && !errors.Is(err, ErrLeaseLost)
+	return u.recorded() && u.rebooted() && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target) && !errors.Is(err, ErrLeaseLost)
 }
 
 // excerpts are what the kubelet says where it was to run something new.

@@ -114,7 +114,7 @@ func (r *run) hasGates() bool {
 // an earlier run has only cordoned is put back when they do not come to hold.
 func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
 	waits := u.step.Finish && !u.step.Canary && len(u.run.request.Policy.Canary) > 0
-	if u.mayHaveInstalled || u.step.Done || waits || !u.run.hasGates() {
+	if u.mayHaveInstalled() || u.step.Done || waits || !u.run.hasGates() {
 		return nil
 	}
 
@@ -218,7 +218,7 @@ func (u *nodeUpgrade) gateClosed(findings []cluster.Finding) bool {
 // touched tells whether the upgrade has disturbed its node already. Behind the cordon
 // it has, also where somebody else's cordon was there before.
 func (u *nodeUpgrade) touched(cordoning bool) bool {
-	return !cordoning || u.mayHaveInstalled || u.cordoned || u.entry.Attempt > 1
+	return !cordoning || u.mayHaveInstalled() || u.cordoned || u.entry.Attempt > 1
 }
 
 // ask asks one gate once.

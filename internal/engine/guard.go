@@ -221,7 +221,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 		decide:   func(findings []cluster.Finding) decision { return u.decide(findings, then != nil) },
 	}
 
-	if u.mayHaveInstalled {
+	if u.mayHaveInstalled() {
 		action.timeout = u.run.request.Policy.NodeTimeout
 	}
 
@@ -244,26 +244,26 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
 	seen := guardInput{
 		step: u.step, run: u.run.engine.runID, policy: u.run.request.Policy,
-		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.returning,
+		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.phase == returning,
 	}
 
-	if cordoning && !u.mayHaveInstalled && !u.cordoned {
+	if cordoning && !u.mayHaveInstalled() && !u.cordoned {
 		seen.closed = u.run.closedGates(ctx, u.step.Node)
 	}
 
-	if !u.mayHaveInstalled {
+	if !u.mayHaveInstalled() {
 		seen.intruded = u.run.operatorConflicts(ctx, true)
 	}
 
 	vitals, vitalsErr := cluster.Vitals{}, error(nil)
-	if !u.mayHaveInstalled {
+	if !u.mayHaveInstalled() {
 		vitals, vitalsErr = u.run.engine.talos.Vitals(ctx, u.step.Address)
 	}
 
 	steps := u.run.coordinator.generation()
 
 	observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
-		moved := !u.mayHaveInstalled && (slices.Contains(u.run.request.Policy.Canary, node.Name) || u.run.soak.watches(node.Name))
+		moved := !u.mayHaveInstalled() && (slices.Contains(u.run.request.Policy.Canary, node.Name) || u.run.soak.watches(node.Name))
 
 		return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
 	})
@@ -273,19 +273,19 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 
 	seen.Observation, seen.others = observed, u.run.coordinator.others(u.step.Node)
 
-	if !u.mayHaveInstalled {
+	if !u.mayHaveInstalled() {
 		seen.unsettled = u.run.soak.unsettled(seen, u.run.engine.clock.Now(), u.touched(cordoning))
 	}
 
 	node, found := observed.Node(u.step.Node)
-	if found && !u.mayHaveInstalled {
+	if found && !u.mayHaveInstalled() {
 		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
 	}
 
 	var findings []cluster.Finding
 
 	for _, guard := range u.run.guards {
-		if !guard.beforeInstall || !u.mayHaveInstalled {
+		if !guard.beforeInstall || !u.mayHaveInstalled() {
 			findings = append(findings, guard.check(seen)...)
 		}
 	}
@@ -568,7 +568,7 @@ func (u *nodeUpgrade) yields(findings []cluster.Finding, cordoning bool) bool {
 	// A gate that is closed as well is waited for when there is room.
 	rest := slices.DeleteFunc(slices.Clone(findings), func(f cluster.Finding) bool { return f.Check == cluster.CheckGates })
 
-	if u.mayHaveInstalled || u.entry.Attempt > 1 || len(rest) == 0 {
+	if u.mayHaveInstalled() || u.entry.Attempt > 1 || len(rest) == 0 {
 		return false
 	}
 

@@ -194,8 +194,10 @@ func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
 		return err
 	}
 
-	u.entry, u.pending = entry, entry.Open()
-	u.mayHaveInstalled = u.mayHaveInstalled && u.pending
+	u.entry = entry
+	if !u.recorded() {
+		u.phase = untouched
+	}
 
 	return nil
 }
@@ -204,7 +206,7 @@ func (u *nodeUpgrade) record(ctx context.Context, phase cluster.Phase) error {
 func (u *nodeUpgrade) forget(ctx context.Context) error {
 	_, found := u.run.journal.entry(u.step.Key)
 	if _, stale := u.run.journal.read(); !found && !stale {
-		u.mayHaveInstalled, u.pending = false, false
+		u.forgotten()
 
 		return nil
 	}
@@ -213,7 +215,16 @@ func (u *nodeUpgrade) forget(ctx context.Context) error {
 		return err
 	}
 
-	u.mayHaveInstalled, u.pending = false, false
+	u.forgotten()
 
 	return nil
+}
+
+// forgotten notes that the journal has nothing open about the node.
+func (u *nodeUpgrade) forgotten() {
+	u.entry.Phase = ""
+
+	if u.phase != inService {
+		u.phase = untouched
+	}
 }

@@ -14,49 +14,76 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// nodeUpgrade is the upgrade of one node, from cordon to uncordon.
+// nodeUpgrade is the upgrade of one node. Its way is
+//
+//	gates → guards → cordon → drain → guards → install → guards → reboot → verify → uncordon
+//
+// and an earlier run may have left the node anywhere on it. Its phase, the entry in the
+// journal and the cordon say how far it has come; where they disagree with the node, the
+// node is right.
 type nodeUpgrade struct {
-	run *run
-
+	run  *run
 	step plan.Step
-	// entry is the journal's entry of the node, as last written.
+
+	phase nodePhase
+	// entry is the journal's entry of the node, as last written. One without a phase is
+	// not in the journal.
 	entry cluster.Entry
+	// cordoned tells that the cordon on the node is ours, cordonRemoved that somebody
+	// took it away once.
+	cordoned, cordonRemoved bool
 	// seen is the node as the guards last saw it.
 	seen sighting
-	// runs is the version that the node runs as the upgrade found out.
-	runs version.Version
-	// ready is the last transition of the node's Ready condition, as the wait
-	// for it saw it.
-	ready time.Time
+	// booted is the last boot ID at which the node was seen that it did not have
+	// when its new system was installed.
+	booted string
+	// installs counts the installs of which the installer was heard.
+	installs int
+	result   nodeResult
+
 	// allowed is the time that the node may take, from cordon to uncordon.
 	allowed *allowance
 	// untimed is the context of the upgrade without the limit of its time.
 	untimed context.Context //nolint:containedctx // the upgrade is one call, and the limit of its time ends within it
-	// mayHaveInstalled tells that an installer may have run since the last boot, pending
-	// that the journal says so.
-	mayHaveInstalled, pending bool
-	// installs counts the installs of which the installer was heard.
-	installs int
-	// cordoned tells that the cordon on the node is ours.
-	cordoned bool
-	// uncordoned tells that somebody took that cordon away once.
-	uncordoned bool
-	// inService tells that the node is back in service.
-	inService bool
-	// leftToPlan tells that the upgrade leaves the node with what it ran, for the next
-	// plan to decide about.
+}
+
+// nodePhase is how far an upgrade has gone with the system of its node.
+type nodePhase int
+
+const (
+	// untouched: no installer was called since the last boot.
+	untouched nodePhase = iota
+	// installCalled: an installer may have run since the last boot. Only a clean
+	// refusal, or a boot, shows whether it did.
+	installCalled
+	// returning: the node is being sent back to its old system, for which it need not
+	// be well itself.
+	returning
+	// inService: the node is back in service with the system that it is to run.
+	inService
+)
+
+// nodeResult is what an upgrade found out about its node.
+type nodeResult struct {
+	// runs is the version that the node runs.
+	runs version.Version
+	// ready is the last transition of the node's Ready condition, as the wait for it
+	// saw it.
+	ready time.Time
+	// leftToPlan tells that the node is left with what it ran, for the next plan to
+	// decide about.
 	leftToPlan bool
-	// returning tells that the node is being sent back to its old system, for
-	// which it need not be well itself.
-	returning bool
 	// logTail are the last lines of the node's log before it was sent back, and
 	// rollbackSkipReason is why it was not.
 	logTail            []string
 	rollbackSkipReason string
-	// booted is the last boot ID at which the node was seen that it did not have
-	// when its new system was installed.
-	booted string
 }
+
+// recorded tells that the journal has an open entry about the node.
+func (u *nodeUpgrade) recorded() bool { return u.entry.Phase != "" && u.entry.Open() }
+
+// mayHaveInstalled tells that the node's next boot may start another system.
+func (u *nodeUpgrade) mayHaveInstalled() bool { return u.recorded() && u.phase != untouched }
 
 // sighting is a node as the guards last saw it.
 type sighting struct {
@@ -94,51 +121,52 @@ const (
 // upgradeNode moves one node, or finishes what an earlier run began with it. It
 // returns the last transition of the node's Ready condition.
 func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time, err error) {
-	t := &nodeUpgrade{run: r, step: step}
+	u := &nodeUpgrade{run: r, step: step}
 	defer r.coordinator.done(step.Node)
 	defer func() {
 		if err == nil {
-			r.soak.begin(step, t.ready, r.engine.clock.Now())
+			r.soak.begin(step, u.result.ready, r.engine.clock.Now())
 		}
 	}()
 
-	t.entry, t.mayHaveInstalled = r.journal.entry(step.Key)
-	t.mayHaveInstalled = t.mayHaveInstalled && t.entry.Open()
-	t.pending = t.mayHaveInstalled
+	u.entry, _ = r.journal.entry(step.Key)
+	if u.recorded() {
+		u.phase = installCalled
+	}
 
-	if !t.mayHaveInstalled && !step.Done && step.Image != "" && step.API != "" {
+	if !u.mayHaveInstalled() && !step.Done && step.Image != "" && step.API != "" {
 		// Cheap when it is there still; the node drops unused images after a
 		// while. It has its own time, so it does not eat up the node's.
 		if err := r.pull(ctx, step, step.Image); err != nil {
-			return t.ready, t.failure(ctx, err)
+			return u.result.ready, u.failure(ctx, err)
 		}
 	}
 
-	t.untimed = ctx
+	u.untimed = ctx
 
-	err = t.upgradeWhenAllowed(ctx)
+	err = u.upgradeWhenAllowed(ctx)
 	if errors.Is(err, errYield) || errors.Is(err, errStopped) {
 		// This run left nothing behind; what an earlier one left cordoned is put back.
-		t.cleanUp(ctx)
+		u.cleanUp(ctx)
 
-		return t.ready, err
+		return u.result.ready, err
 	}
 
 	if err != nil {
-		t.cleanUp(ctx)
+		u.cleanUp(ctx)
 
-		return t.ready, t.failure(ctx, err)
+		return u.result.ready, u.failure(ctx, err)
 	}
 
-	if t.leftToPlan {
+	if u.result.leftToPlan {
 		r.engine.emit(cluster.Event{Kind: cluster.EventNodeStopped, Node: step.Node, Text: "the node is left to the next plan"})
 
-		return t.ready, nil
+		return u.result.ready, nil
 	}
 
-	r.engine.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: t.runs})
+	r.engine.emit(cluster.Event{Kind: cluster.EventNodeDone, Node: step.Node, Target: r.request.Target, To: u.result.runs})
 
-	return t.ready, nil
+	return u.result.ready, nil
 }
 
 // upgradeWhenAllowed waits for the gates and moves the node, which has all of its time then.
@@ -196,7 +224,7 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 			// What the step says of the image was planned before it was known
 			// what the node runs, and the image was not pulled. The next plan
 			// knows more.
-			u.leftToPlan = true
+			u.result.leftToPlan = true
 
 			return u.finish(ctx)
 		case u.entry.Attempt >= u.run.request.Policy.Repeat.Attempts:
@@ -214,10 +242,10 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 // leaveUnplanned leaves a node alone to which nothing was done in this upgrade, but for a
 // cordon.
 func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
-	u.leftToPlan = true
+	u.result.leftToPlan = true
 
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
-		"the node runs Talos %s, for which its turn was not planned; it is planned anew", u.runs)})
+		"the node runs Talos %s, for which its turn was not planned; it is planned anew", u.result.runs)})
 
 	if !u.cordoned && !u.step.Finish {
 		return nil
@@ -231,7 +259,7 @@ func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 // attempt begins where the node is: with an install, with the reboot that an
 // armed node still needs, or with nothing but the way back into service.
 func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) {
-	if u.mayHaveInstalled {
+	if u.mayHaveInstalled() {
 		return u.resume(ctx)
 	}
 
@@ -240,7 +268,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 		return arrived, err
 	}
 
-	u.runs = machine.Talos
+	u.result.runs = machine.Talos
 
 	switch {
 	case u.atTarget(machine) || u.beyondTarget(machine):
@@ -250,7 +278,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 	case u.step.Finish && !u.step.Canary && len(u.run.request.Policy.Canary) > 0:
 		// Nothing but the cordon is there to be finished: what is installed here
 		// has to wait for the canaries.
-		u.cordoned, u.leftToPlan = true, true
+		u.cordoned, u.result.leftToPlan = true, true
 
 		return arrived, nil
 	case u.step.API == "" || u.step.Image == "" || !machine.Talos.Equal(u.step.From):
@@ -271,11 +299,11 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 
 	switch {
 	case errors.Is(err, errAlreadyThere):
-		u.runs = u.seen.machine.Talos
+		u.result.runs = u.seen.machine.Talos
 
 		return arrived, nil
 	case errors.Is(err, errStale):
-		u.runs = u.seen.machine.Talos
+		u.result.runs = u.seen.machine.Talos
 
 		return outdatedPlan, nil
 	case err != nil:
@@ -327,7 +355,7 @@ func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 		return arrived, err
 	}
 
-	u.runs = machine.Talos
+	u.result.runs = machine.Talos
 
 	if u.entry.BootID == "" && !(machine.Talos.Equal(u.entry.Target) && !machine.Talos.Equal(u.entry.Previous)) {
 		// Nothing proves that the node went through a boot, so it still has to.
@@ -336,14 +364,16 @@ func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 
 	// Of a node that was about to be sent back only a boot tells whether it was
 	// told: to be told twice would keep it where it is.
-	u.returning = u.entry.Phase == cluster.PhaseRollingBack
+	if u.entry.Phase == cluster.PhaseRollingBack {
+		u.phase = returning
+	}
 
 	if machine.BootID != u.entry.BootID || machine.Stage != cluster.StageRunning {
 		return u.awaitReboot(ctx)
 	}
 
 	switch legacy := machine.UpgradeAPI() == cluster.LegacyAPI; {
-	case legacy && !u.returning:
+	case legacy && u.phase != returning:
 		return u.resumeLegacy(ctx)
 	case !legacy:
 		if err := u.awaitInstaller(ctx); err != nil {
@@ -469,7 +499,7 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 	asked := u.run.engine.clock.Now()
 
 	if err := u.run.coordinator.cordoning.enter(ctx); err != nil {
-		if !u.mayHaveInstalled && !u.cordoned && errors.Is(err, context.DeadlineExceeded) {
+		if !u.mayHaveInstalled() && !u.cordoned && errors.Is(err, context.DeadlineExceeded) {
 			return errYield
 		}
 
@@ -480,7 +510,7 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 
 	// What the others took must not be missing when the node is on its way: a
 	// new upgrade has all of its time.
-	if waited := u.run.engine.clock.Now().Sub(asked); !u.mayHaveInstalled && !u.cordoned && waited >= u.run.request.Policy.NodeTimeout/4 {
+	if waited := u.run.engine.clock.Now().Sub(asked); !u.mayHaveInstalled() && !u.cordoned && waited >= u.run.request.Policy.NodeTimeout/4 {
 		return errYield
 	}
 
@@ -527,7 +557,7 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 // cleanUp takes our cordon back from a node whose upgrade failed while the journal
 // had nothing open about it. It has a little time of its own, also after the run was cancelled.
 func (u *nodeUpgrade) cleanUp(ctx context.Context) {
-	if u.pending || !u.cordoned {
+	if u.recorded() || !u.cordoned {
 		return
 	}
 
@@ -596,7 +626,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 			return errors.Join(errStale, u.withdrawIntent(ctx))
 		}
 
-		if !u.pending || u.entry.BootID != u.seen.machine.BootID {
+		if !u.recorded() || u.entry.BootID != u.seen.machine.BootID {
 			u.entry.BootID, u.entry.Previous, u.entry.PreviousSchematic = u.seen.machine.BootID, u.seen.machine.Talos, u.seen.machine.Schematic
 			u.entry.Platform, u.entry.PreviousEtcd = u.seen.machine.Platform, u.seen.etcdVersion
 
@@ -629,7 +659,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 // withdrawIntent takes an intent back that nothing was done about, unless it is another
 // run's affair by now.
 func (u *nodeUpgrade) withdrawIntent(ctx context.Context) error {
-	if _, _, lost := u.run.lock.state(); lost != nil || !u.pending {
+	if _, _, lost := u.run.lock.state(); lost != nil || !u.recorded() {
 		return nil
 	}
 
@@ -650,7 +680,7 @@ func (u *nodeUpgrade) clearDoubtfulIntent(ctx context.Context) error {
 	defer cancel()
 
 	err := u.forget(bounded)
-	u.pending = false
+	u.forgotten()
 
 	return err
 }
@@ -674,7 +704,7 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 
 	u.enterStep(cluster.StepInstall, u.step.Image)
 
-	u.mayHaveInstalled = true
+	u.phase = installCalled
 	result, err := u.run.engine.talos.Install(ctx, u.step.Address, u.step.Image)
 	u.run.coordinator.acted(u.step.Role)
 
@@ -856,7 +886,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 
 	u.enterStep(cluster.StepLegacy, u.step.Image)
 
-	u.mayHaveInstalled = true
+	u.phase = installCalled
 	// What was pulled before is in another store than the node installs from.
 	downloaded := u.allowed.hold(cluster.PullTimeout)
 	result, err := u.run.engine.talos.Upgrade(ctx, u.step.Address, u.step.Image, u.run.request.Policy.RebootMode, downloaded)
@@ -936,7 +966,7 @@ func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 			return false, "", errStirred
 		}
 
-		u.runs = machine.Talos
+		u.result.runs = machine.Talos
 
 		return u.run.engine.clock.Now().Sub(since) >= legacyQuiet, "the node is running as before", nil
 	})
@@ -999,7 +1029,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 
 		return u.bootFinished(machine)
 	})
-	u.runs = machine.Talos
+	u.result.runs = machine.Talos
 
 	if errors.Is(err, errNeverBegan) {
 		return notInstalled, nil
@@ -1031,7 +1061,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 	seen := fmt.Sprintf("still on its old boot, %s", machine.Stage)
 
 	// One that is sent back may never have finished this boot.
-	if machine.Stage != cluster.StageRunning && !(u.returning && machine.Stage == cluster.StageBooting) {
+	if machine.Stage != cluster.StageRunning && !(u.phase == returning && machine.Stage == cluster.StageBooting) {
 		*idle = u.run.engine.clock.Now()
 
 		return false, seen, nil
@@ -1041,7 +1071,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 		return false, seen, nil
 	}
 
-	if machine.UpgradeAPI() == cluster.LegacyAPI && !u.returning {
+	if machine.UpgradeAPI() == cluster.LegacyAPI && u.phase != returning {
 		return false, "", errNeverBegan
 	}
 
@@ -1167,7 +1197,7 @@ func (u *nodeUpgrade) acceptOldSystem(ctx context.Context, result outcome, machi
 		phase = cluster.PhaseRolledBack
 	}
 
-	u.returning, u.leftToPlan = false, true
+	u.phase, u.result.leftToPlan = installCalled, true
 
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 		"the node did not come up with %s, which an earlier run installed, and runs Talos %s as before", u.entry.Image, machine.Talos)})
@@ -1232,7 +1262,7 @@ func (u *nodeUpgrade) finish(ctx context.Context) error {
 		return err
 	}
 
-	u.inService = true
+	u.phase = inService
 
 	if err := u.syncInstallImage(); err != nil {
 		return err
@@ -1306,7 +1336,7 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 				return false, "the kubelet has not registered since the reboot", nil
 			}
 
-			u.ready = node.ReadySince
+			u.result.ready = node.ReadySince
 			if !node.Ready || u.step.Role != cluster.ControlPlane {
 				return node.Ready, "NotReady: " + node.ReadyReason, nil
 			}
@@ -1369,7 +1399,7 @@ const installImageTimeout = 2 * time.Minute
 // so is a node whose time is used up.
 func (u *nodeUpgrade) syncInstallImage() error {
 	ctx := u.untimed
-	confirmed := u.pending && u.entry.Image != "" && u.runs.Equal(u.entry.Target)
+	confirmed := u.recorded() && u.entry.Image != "" && u.result.runs.Equal(u.entry.Target)
 	if !u.run.request.Policy.SyncInstallImage || !confirmed {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 // the old system would not be the cure.
 func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
 	return err != nil && u.untimed.Err() == nil && errors.Is(context.Cause(bounded), context.DeadlineExceeded) &&
-		u.pending && u.rebooted() && !u.inService && !u.runs.IsZero() && u.runs.Equal(u.entry.Target)
+		u.recorded() && u.rebooted() && u.phase != inService && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target)
 }
 
 // rebooted tells whether the node went through a boot since what the journal says
@@ -27,7 +27,7 @@ func (u *nodeUpgrade) rebooted() bool { return u.booted != "" && u.booted != u.e
 // rollBackIfUnhealthy is what becomes of a node whose new system did not become healthy. The
 // error is that of the upgrade.
 func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
-	failed := error(&unhealthyError{version: u.runs.String(), err: err})
+	failed := error(&unhealthyError{version: u.result.runs.String(), err: err})
 	if u.run.request.Policy.OnFailure != cluster.RollBackOnFailure {
 		return failed
 	}
@@ -36,8 +36,8 @@ func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 	defer cancel()
 
 	u.run.starter.markDoubtful(u.step.Node)
-	u.logTail = u.run.engine.tailLog(bounded, u.step.Address, serviceMachined)
-	u.returning = true
+	u.result.logTail = u.run.engine.tailLog(bounded, u.step.Address, serviceMachined)
+	u.phase = returning
 
 	result, err := u.rollBack(bounded, failed)
 
@@ -52,7 +52,7 @@ func (u *nodeUpgrade) rollBackIfUnhealthy(err error) error {
 
 	// The reboot has cured it, or the node is as it was: it is the new system that
 	// started again.
-	u.returning = false
+	u.phase = installCalled
 
 	if err := u.finish(bounded); err != nil {
 		return fmt.Errorf("%w\nIt was told to start its old system, started the new one again, and is not healthy with it: %w", failed, err)
@@ -67,10 +67,10 @@ var errWell = errors.New("nothing is wrong with the node itself")
 // recovered brings a node back into service that is well after all: something else
 // had kept it from that.
 func (u *nodeUpgrade) recovered(ctx context.Context, failed error) error {
-	u.returning = false
+	u.phase = installCalled
 
 	if err := u.finish(ctx); err != nil {
-		u.rollbackSkipReason = errWell.Error() + ", and what it waits for is elsewhere"
+		u.result.rollbackSkipReason = errWell.Error() + ", and what it waits for is elsewhere"
 
 		return errors.Join(failed, err)
 	}
@@ -176,7 +176,7 @@ func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error 
 		return err
 	}
 
-	u.returning = false
+	u.phase = installCalled
 
 	return &rolledBackError{
 		failed: failed, image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID,
@@ -228,7 +228,7 @@ func (u *nodeUpgrade) rollbackSkipped(failed, err error) error {
 		return errors.Join(failed, err)
 	}
 
-	u.rollbackSkipReason = err.Error()
+	u.result.rollbackSkipReason = err.Error()
 
 	// What is to be done is about the failure itself.
 	return failed

@@ -187,7 +187,7 @@ type semaphore chan struct{}
 
 func newSemaphore() semaphore { return make(semaphore, 1) }
 
-// enter waits until the door is free, or returns the cause why ctx ended.
+// enter waits until it is free, or returns the cause why ctx ended.
 func (d semaphore) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
