@@ -286,7 +286,7 @@ func TestSkippedIsNeverSilent(t *testing.T) {
 			}
 		}
 
-		if strings.Count(told, "NOSPACE") != 1 {
+		if strings.Count(told, "etcd raised NOSPACE") != 1 {
 			t.Errorf("told more than once: %s", told)
 		}
 	})

@@ -756,12 +756,6 @@ func filterByCheck(check string, findings []cluster.Finding) []cluster.Finding {
 	return slices.DeleteFunc(cluster.Blocking(findings), func(f cluster.Finding) bool { return f.Check != check })
 }
 
-// What a person can do about etcd.
-const (
-	remedyMembers = "Let members join, or remove the stale ones (talosctl etcd members, talosctl etcd remove-member)."
-	remedyEtcd    = "Bring etcd back to health first (talosctl service etcd, talosctl etcd status)."
-)
-
 // etcdFindings are what keeps etcd from counting as healthy, alarms aside,
 // whichever node is about to be disturbed.
 func etcdFindings(observed cluster.Observation) []cluster.Finding {
@@ -774,53 +768,42 @@ func etcdFindings(observed cluster.Observation) []cluster.Finding {
 	return findings
 }
 
+// etcdNodes are the control planes whose members of etcd have to be well. A node that is
+// to be sent back to its old system need not have one: its member is missing already.
+func (s guardInput) etcdNodes() []cluster.Node {
+	return slices.DeleteFunc(s.ControlPlanes(), s.ill)
+}
+
 // guardMembers wants the same members, all started and none a learner, from
-// every control plane's point of view. One that is to be sent back to its old
-// system need not have one: its member is missing already.
+// every control plane's point of view.
 func guardMembers(s guardInput) []cluster.Finding {
 	var (
 		findings []cluster.Finding
 		first    string
 	)
 
-	controlPlanes := s.ControlPlanes()
+	viewers, controlPlanes := s.etcdNodes(), s.ControlPlanes()
 
-	for _, node := range controlPlanes {
-		if s.ill(node) {
-			continue
-		}
-
+	for _, node := range viewers {
 		if node.Etcd == nil {
-			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, etcdSilence(node), remedyEtcd, node.EtcdError)...)
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, etcdSilence(node), health.EtcdRemedy, node.EtcdError)...)
+		}
+	}
 
+	findings = append(findings, health.EtcdMembers(viewers, controlPlanes)...)
+	findings = append(findings, health.EtcdVoters(viewers, controlPlanes, func(cluster.Node) bool { return false })...)
+
+	for _, node := range viewers {
+		if node.Etcd == nil || node.Etcd.Mute() {
 			continue
-		}
-
-		if node.Etcd.Mute() {
-			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the member of this control plane is still a learner", remedyMembers, nil)...)
-
-			continue
-		}
-
-		if len(node.Etcd.Members) != len(controlPlanes) {
-			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name,
-				fmt.Sprintf("etcd has %d members, but the cluster has %d control planes", len(node.Etcd.Members), len(controlPlanes)), remedyMembers, nil)...)
-		}
-
-		for _, member := range node.Etcd.Members {
-			switch {
-			case member.Name == "":
-				findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %016x has not started", member.ID), remedyMembers, nil)...)
-			case member.Learner:
-				findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, fmt.Sprintf("member %s is still a learner", member.Name), remedyMembers, nil)...)
-			}
 		}
 
 		listed := memberList(node.Etcd.Members)
 		if first == "" {
 			first = listed
 		} else if listed != first {
-			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the control planes do not agree on the members of etcd", remedyMembers, nil)...)
+			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the control planes do not agree on the members of etcd",
+				"Let members join, or remove the stale ones (talosctl etcd members, talosctl etcd remove-member).", nil)...)
 		}
 	}
 
@@ -853,34 +836,14 @@ func memberList(members []cluster.EtcdMember) string {
 // guardQuorum wants one leader that everyone follows, and a majority of healthy
 // members that remains when the step's node is gone.
 func guardQuorum(s guardInput) []cluster.Finding {
-	var (
-		findings []cluster.Finding
-		leaders  = map[uint64]bool{}
-		healthy  int
-	)
+	members, controlPlanes := s.etcdNodes(), s.ControlPlanes()
+	findings := health.EtcdLeader(members)
+	healthy := 0
 
-	controlPlanes := s.ControlPlanes()
-
-	for _, node := range controlPlanes {
-		if node.Etcd == nil || s.ill(node) {
-			continue
-		}
-
-		status := node.Etcd.Status
-		leaders[status.Leader] = true
-
-		switch {
-		case status.Leader == 0:
-			findings = append(findings, newFinding(cluster.CheckEtcdQuorum, node.Name, "this member of etcd follows no leader", remedyEtcd, nil)...)
-		case len(status.Complaints()) > 0:
-			findings = append(findings, newFinding(cluster.CheckEtcdQuorum, node.Name, "this member of etcd reports: "+strings.Join(status.Complaints(), "; "), remedyEtcd, nil)...)
-		case node.Name != s.step.Node && !status.Learner:
+	for _, node := range members {
+		if node.Name != s.step.Node && health.Votes(node) {
 			healthy++
 		}
-	}
-
-	if len(leaders) > 1 {
-		findings = append(findings, newFinding(cluster.CheckEtcdQuorum, "", "the members of etcd do not agree on a leader", remedyEtcd, nil)...)
 	}
 
 	// A single member is allowed to go: nothing is lost but availability, and
@@ -897,57 +860,16 @@ func guardQuorum(s guardInput) []cluster.Finding {
 
 	if s.step.Role == cluster.ControlPlane && healthy < least {
 		findings = append(findings, newFinding(cluster.CheckEtcdQuorum, s.step.Node,
-			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and %d are needed", healthy, len(controlPlanes), least), remedyEtcd, nil)...)
+			fmt.Sprintf("without this node %d of %d members of etcd would be healthy, and %d are needed", healthy, len(controlPlanes), least), health.EtcdRemedy, nil)...)
 	}
 
 	return findings
 }
 
-// guardAlarms wants no alarm. One of corruption may not be skipped: what is
-// wrong with one member must not become what is wrong with all.
-func guardAlarms(s guardInput) []cluster.Finding {
-	var (
-		findings []cluster.Finding
-		said     = map[string]bool{}
-	)
-
-	for _, node := range s.ControlPlanes() {
-		if node.Etcd == nil {
-			continue
-		}
-
-		for _, alarm := range node.Etcd.Alarms {
-			if said[alarm] {
-				continue
-			}
-
-			said[alarm] = true
-			findings = append(findings, cluster.Finding{
-				Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: s.AlarmedNode(alarm), Firm: health.Corrupt(alarm),
-				Found: "etcd raised " + alarm, Remedy: "Resolve the cause, then talosctl etcd alarm disarm.",
-			})
-		}
-	}
-
-	return findings
-}
+// guardAlarms wants no alarm.
+func guardAlarms(s guardInput) []cluster.Finding { return health.EtcdAlarms(s.Observation) }
 
 // guardLag wants every member to have applied nearly everything there is.
 func guardLag(s guardInput) []cluster.Finding {
-	var findings []cluster.Finding
-
-	newest := health.NewestEntry(s.ControlPlanes())
-
-	for _, node := range s.ControlPlanes() {
-		if node.Etcd == nil {
-			continue
-		}
-
-		if status := node.Etcd.Status; health.Lags(status, newest) && !s.ill(node) {
-			findings = append(findings, newFinding(cluster.CheckEtcdRaftLag, node.Name,
-				fmt.Sprintf("this member of etcd applied entry %d of %d", status.Applied, newest), remedyEtcd, nil)...)
-		}
-	}
-
-	return findings
+	return health.EtcdLag(s.etcdNodes(), s.ControlPlanes())
 }

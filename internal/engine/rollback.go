@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -89,7 +90,7 @@ func isWell(node cluster.Node) bool {
 	case node.Role != cluster.ControlPlane:
 		return true
 	default:
-		return node.Etcd != nil && node.Etcd.Status.Leader != 0 && !node.Etcd.Status.Learner && len(node.Etcd.Status.Complaints()) == 0
+		return health.Votes(node)
 	}
 }
 

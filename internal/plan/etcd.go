@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
@@ -41,12 +40,6 @@ func (p *planner) checkEtcd() {
 	for _, node := range controlPlanes {
 		if node.Etcd == nil {
 			p.checkSilence(node)
-
-			continue
-		}
-
-		if finding, ok := compareMembers(node, controlPlanes); ok {
-			p.add(finding)
 		}
 	}
 
@@ -84,7 +77,7 @@ func (p *planner) adviseUnasked(controlPlanes []*plannedNode) {
 		p.add(cluster.Finding{
 			Check: unasked.check, Severity: cluster.Advice, Unknown: true,
 			Found:  unasked.what + " could not be asked on " + readable.List(names),
-			Remedy: remedyEtcd,
+			Remedy: health.EtcdRemedy,
 		})
 	}
 }
@@ -137,35 +130,6 @@ func (p *planner) legacyControlPlaneSteps() []Step {
 	return legacy
 }
 
-// compareMembers holds one control plane's list of etcd members against the
-// control planes that are there.
-func compareMembers(viewer *plannedNode, controlPlanes []*plannedNode) (cluster.Finding, bool) {
-	var strangers []string
-
-	for _, member := range viewer.Etcd.Members {
-		known := slices.ContainsFunc(controlPlanes, func(n *plannedNode) bool {
-			return isMember(n, member)
-		})
-		if !known {
-			strangers = append(strangers, fmt.Sprintf("%s (%016x)", member.Name, member.ID))
-		}
-	}
-
-	if viewer.Etcd.Mute() || len(strangers) == 0 && len(viewer.Etcd.Members) == len(controlPlanes) {
-		return cluster.Finding{}, false
-	}
-
-	found := fmt.Sprintf("etcd has %d members as seen from %s, but the cluster has %d control planes", len(viewer.Etcd.Members), viewer.Name, len(controlPlanes))
-	if len(strangers) > 0 {
-		found += "; not a control plane: " + readable.List(strangers)
-	}
-
-	return cluster.Finding{
-		Check: cluster.CheckEtcdMembers, Severity: cluster.Observed, Node: viewer.Name, Found: found,
-		Remedy: "Let members join, or remove the stale ones (talosctl etcd members, talosctl etcd remove-member).",
-	}, true
-}
-
 // checkSilence refuses to begin while a control plane's etcd does not answer,
 // except on a node that an earlier run may have sent into a reboot.
 func (p *planner) checkSilence(node *plannedNode) {
@@ -176,7 +140,7 @@ func (p *planner) checkSilence(node *plannedNode) {
 	p.add(cluster.Finding{
 		Check: cluster.CheckEtcdQuorum, Severity: cluster.Observed, Unknown: !errors.Is(node.EtcdError, cluster.ErrQuorum), Node: node.Name, Err: node.EtcdError,
 		Found:  fmt.Sprintf("etcd on this control plane does not answer: %v", node.EtcdError),
-		Remedy: remedyEtcd,
+		Remedy: health.EtcdRemedy,
 	})
 }
 
@@ -190,121 +154,23 @@ const (
 	quotaAdvice, quotaMost = 75, 90
 )
 
-// remedyEtcd is what a person can do about a member in trouble.
-const remedyEtcd = "Bring it back to health first (talosctl service etcd, talosctl etcd status)."
-
 // checkEtcdHealth looks at what the members of etcd say about themselves. A node
 // that an earlier run may have sent into a reboot has yet to catch up.
 func (p *planner) checkEtcdHealth(controlPlanes []*plannedNode) {
-	asked := slices.DeleteFunc(slices.Clone(controlPlanes), func(n *plannedNode) bool { return n.Etcd == nil || n.open })
+	open := map[string]bool{}
+	for _, node := range controlPlanes {
+		open[node.Name] = node.open
+	}
 
-	p.checkMembers(asked, controlPlanes)
-	p.checkLeader(asked)
-	p.checkAlarms(controlPlanes)
-	p.checkLag(asked)
+	all := p.snapshot.ControlPlanes()
+	asked := slices.DeleteFunc(slices.Clone(all), func(n cluster.Node) bool { return open[n.Name] })
+
+	p.add(health.EtcdMembers(all, all)...)
+	p.add(health.EtcdVoters(asked, all, func(n cluster.Node) bool { return open[n.Name] })...)
+	p.add(health.EtcdLeader(asked)...)
+	p.add(health.EtcdAlarms(p.snapshot)...)
+	p.add(health.EtcdLag(asked, all)...)
 	p.checkSize(controlPlanes)
-}
-
-// checkMembers wants every member started and none a learner. What several
-// control planes see is one finding, at the member's own node where that is known.
-func (p *planner) checkMembers(asked, controlPlanes []*plannedNode) {
-	said := map[uint64]bool{}
-
-	for _, viewer := range asked {
-		members := viewer.Etcd.Members
-		if viewer.Etcd.Mute() {
-			members = []cluster.EtcdMember{{ID: viewer.Etcd.Status.MemberID, Name: viewer.Name, Learner: true}}
-		}
-
-		for _, member := range members {
-			what := fmt.Sprintf("member %s of etcd is still a learner, which has no vote", member.Name)
-
-			switch {
-			case said[member.ID]:
-				continue
-			case member.Name == "":
-				what = fmt.Sprintf("member %016x of etcd was added and has never started", member.ID)
-			case !member.Learner:
-				continue
-			}
-
-			said[member.ID] = true
-			finding := cluster.Finding{
-				Check: cluster.CheckEtcdMembers, Severity: cluster.Observed, Node: viewer.Name, Found: what,
-				Remedy: "Let it join, or remove it if it is stale (talosctl etcd members, talosctl etcd remove-member).",
-			}
-
-			own := slices.IndexFunc(controlPlanes, func(n *plannedNode) bool { return isMember(n, member) })
-			if own >= 0 && controlPlanes[own].open {
-				continue
-			}
-
-			if own >= 0 {
-				finding.Node = controlPlanes[own].Name
-			}
-
-			p.add(finding)
-		}
-	}
-}
-
-// isMember tells whether the control plane runs the member.
-func isMember(node *plannedNode, member cluster.EtcdMember) bool {
-	return slices.Contains(member.PeerAddresses, node.Address) || (node.Etcd != nil && node.Etcd.Status.MemberID == member.ID)
-}
-
-// checkLeader wants one leader that every member follows, and no member to
-// report errors. An alarm is an error too, and a check of its own.
-func (p *planner) checkLeader(asked []*plannedNode) {
-	followers := map[uint64]int{}
-	most := uint64(0)
-
-	for _, node := range asked {
-		leader := node.Etcd.Status.Leader
-		if leader == 0 {
-			continue
-		}
-
-		followers[leader]++
-
-		if most == 0 || followers[leader] > followers[most] {
-			most = leader
-		}
-	}
-
-	for _, node := range asked {
-		status := node.Etcd.Status
-		finding := cluster.Finding{Check: cluster.CheckEtcdQuorum, Severity: cluster.Observed, Node: node.Name, Remedy: remedyEtcd}
-
-		switch errors := status.Complaints(); {
-		case status.Leader == 0:
-			finding.Found = "this member of etcd follows no leader"
-		case len(errors) > 0:
-			finding.Found = "this member of etcd reports: " + strings.Join(errors, "; ")
-		case status.Leader != most:
-			finding.Found = fmt.Sprintf("the members of etcd do not agree on a leader: this one follows %016x, others follow %016x", status.Leader, most)
-		default:
-			continue
-		}
-
-		p.add(finding)
-	}
-}
-
-// checkLag wants every member to have applied nearly everything there is.
-func (p *planner) checkLag(asked []*plannedNode) {
-	newest := health.NewestEntry(p.snapshot.ControlPlanes())
-
-	for _, node := range asked {
-		if status := node.Etcd.Status; health.Lags(status, newest) {
-			p.add(cluster.Finding{
-				Check: cluster.CheckEtcdRaftLag, Severity: cluster.Observed, Node: node.Name,
-				Found: fmt.Sprintf("this member of etcd applied entry %d of %d, and %d is as far as it may be behind", status.Applied, newest, health.MaxRaftLag),
-				Remedy: fmt.Sprintf("Wait until it has caught up (talosctl -n %s etcd status), or find out what holds it back (talosctl -n %s logs etcd).",
-					node.Address, node.Address),
-			})
-		}
-	}
 }
 
 // checkSize holds the size of each database against its quota: beyond it etcd
@@ -348,81 +214,4 @@ func size(bytes int64) string {
 	}
 
 	return fmt.Sprintf("%d MiB", bytes>>20)
-}
-
-// checkAlarms names every alarm once, at the control plane whose member raised it:
-// all members tell of all of them. One of a member that nobody knows is at none.
-func (p *planner) checkAlarms(controlPlanes []*plannedNode) {
-	raised := map[string][]string{}
-	names := make([]string, 0, len(controlPlanes)+1)
-
-	for _, teller := range controlPlanes {
-		names = append(names, teller.Name)
-
-		for _, alarm := range alarmsSeen(teller) {
-			node := p.snapshot.AlarmedNode(alarm)
-			if !slices.Contains(raised[node], alarm) {
-				raised[node] = append(raised[node], alarm)
-			}
-		}
-	}
-
-	for _, node := range append(names, "") {
-		if alarms := raised[node]; len(alarms) > 0 {
-			p.add(alarmFinding(node, alarms))
-		}
-	}
-}
-
-// alarmFinding is the finding for the alarms of one member. Whether the room that
-// is left will do is for people to weigh; of members whose data differ, a restart
-// may leave those in charge that are wrong.
-func alarmFinding(node string, alarms []string) cluster.Finding {
-	finding := cluster.Finding{
-		Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: node,
-		Found:  "etcd raised " + strings.Join(alarms, ", "),
-		Remedy: "Resolve the cause (talosctl etcd status, talosctl etcd defrag against NOSPACE), then talosctl etcd alarm disarm.",
-	}
-
-	if slices.ContainsFunc(alarms, health.Corrupt) {
-		finding.Firm = true
-		finding.Remedy = "Replace the member whose data is corrupt (take its node out of the cluster and let it join again with an empty disk), then talosctl etcd alarm disarm."
-	}
-
-	return finding
-}
-
-// alarmsSeen are the alarms that a control plane tells of. Those who may not list
-// them still see them in the status.
-func alarmsSeen(teller *plannedNode) []string {
-	if teller.Etcd == nil {
-		return nil
-	}
-
-	seen := slices.Clone(teller.Etcd.Alarms)
-
-	for _, reported := range teller.Etcd.Status.Errors {
-		if cluster.IsAlarm(reported) {
-			seen = append(seen, listedAlarm(reported))
-		}
-	}
-
-	return seen
-}
-
-// listedAlarm spells an alarm from a member's status, "memberID:31 alarm:NOSPACE"
-// with the ID in decimal (etcd's AlarmMember as text), as lists of alarms do. What
-// reads otherwise stays as it is.
-func listedAlarm(reported string) string {
-	var (
-		member uint64
-		kind   string
-	)
-
-	reported = strings.TrimSpace(reported)
-	if _, err := fmt.Sscanf(reported, "memberID:%d alarm:%s", &member, &kind); err != nil {
-		return reported
-	}
-
-	return fmt.Sprintf("%s on member %x", kind, member)
 }
