@@ -82,30 +82,19 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 }
 
 // upgradeWhenAllowed waits for the gates and moves the component, which has all of its time
-// then. A gate that closes in between is waited for anew.
+// then.
 func (c *componentUpgrade) upgradeWhenAllowed(ctx context.Context) error {
-	for range maxClosures {
-		if err := c.awaitGates(ctx); err != nil {
-			return err
-		}
-
+	err := c.run.whileGatesHold(ctx, c.awaitGates, func(ctx context.Context) error {
 		bounded, cancel := c.run.engine.clock.WithTimeout(ctx, componentTimeout)
-		err := c.upgrade(bounded)
+		defer cancel()
 
-		cancel()
-
-		switch {
-		case errors.Is(err, errGateClosed):
-			// A context that ended is noticed by the wait for the gates.
-			_ = c.run.engine.clock.Sleep(ctx, maxPoll)
-		case err == nil, errors.Is(err, errStopped):
-			return err
-		default:
-			return c.failure(ctx, err)
-		}
+		return c.upgrade(bounded)
+	})
+	if err == nil || errors.Is(err, errStopped) {
+		return err
 	}
 
-	return c.failure(ctx, errFlickers)
+	return c.failure(ctx, err)
 }
 
 // changes tells whether the configuration has still to be changed.

@@ -110,6 +110,25 @@ func (r *run) hasGates() bool {
 	return len(r.request.Gates) > 0 && !r.request.Policy.Skips(cluster.CheckGates)
 }
 
+// whileGatesHold waits for the gates and upgrades then. A gate that closes before anything
+// was touched is waited for anew.
+func (r *run) whileGatesHold(ctx context.Context, await, upgrade func(context.Context) error) error {
+	for range maxClosures {
+		if err := await(ctx); err != nil {
+			return err
+		}
+
+		if err := upgrade(ctx); !errors.Is(err, errGateClosed) {
+			return err
+		}
+
+		// A context that ended is noticed by the wait for the gates.
+		_ = r.engine.clock.Sleep(ctx, maxPoll)
+	}
+
+	return errFlickers
+}
+
 // awaitGates waits for the gates before a node is taken out of service. One that
 // an earlier run has only cordoned is put back when they do not come to hold.
 func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
@@ -137,13 +156,7 @@ func (c *componentUpgrade) awaitGates(ctx context.Context) error {
 
 	c.emitStep(cluster.StepGates, "")
 
-	if err := upgradeGateError(c.run.awaitGates(ctx, c.step.Node)); err != nil && !errors.Is(err, errStopped) {
-		return c.failure(ctx, err)
-	} else if err != nil {
-		return err
-	}
-
-	return nil
+	return upgradeGateError(c.run.awaitGates(ctx, c.step.Node))
 }
 
 // upgradeGateError is what the upgrade ends with that a gate keeps from its node. To wait

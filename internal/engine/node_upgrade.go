@@ -170,13 +170,8 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 }
 
 // upgradeWhenAllowed waits for the gates and moves the node, which has all of its time then.
-// A gate that closes before the node was touched is waited for anew.
 func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
-	for range maxClosures {
-		if err := u.awaitGates(ctx); err != nil {
-			return err
-		}
-
+	return u.run.whileGatesHold(ctx, u.awaitGates, func(ctx context.Context) error {
 		bounded, allowed, cancel := allow(ctx, u.run.engine.clock, u.run.request.Policy.NodeTimeout)
 		u.allowed = allowed
 		err := u.upgrade(bounded)
@@ -184,18 +179,12 @@ func (u *nodeUpgrade) upgradeWhenAllowed(ctx context.Context) error {
 
 		cancel()
 
-		switch {
-		case unhealthy:
+		if unhealthy {
 			return u.rollBackIfUnhealthy(err)
-		case !errors.Is(err, errGateClosed):
-			return err
 		}
 
-		// A context that ended is noticed by the wait for the gates.
-		_ = u.run.engine.clock.Sleep(ctx, maxPoll)
-	}
-
-	return errFlickers
+		return err
+	})
 }
 
 // upgrade brings the node to its target, trying an install again that turns out
