@@ -140,7 +140,7 @@ func TestDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
 		}
 
 		const want = "Unable to write a snapshot of etcd: no space left on device.\n\nNo node was disturbed.\n\n" +
-			"Look at etcd_snapshot.directory on the machine that applies: it has to have room for the snapshot, and to let itself be written. Then run terraform apply again."
+			"Look at etcd_snapshot.directory on the machine that runs terraform apply: it needs room for the snapshot, and has to be writable. Then run terraform apply again."
 		if failed.Summary != "Unable to save a snapshot of etcd" || failed.Detail() != want {
 			t.Errorf("%s\n%s\nwant\n%s", failed.Summary, failed.Detail(), want)
 		}

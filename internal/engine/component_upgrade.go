@@ -569,7 +569,7 @@ func guardSkew(s guardInput) []cluster.Finding {
 		if running.Minor().Compare(s.step.To.Minor()) < 0 {
 			findings = append(findings, newFinding(checkSkew, node.Name,
 				fmt.Sprintf("its kube-apiserver runs %s, and %s %s on %s would be newer", running, s.step.Component, s.step.To, s.step.Node),
-				"Bring that API server up first.", nil)...)
+				"Upgrade that API server first.", nil)...)
 		}
 	}
 

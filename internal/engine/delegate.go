@@ -237,7 +237,7 @@ func (d *delegation) state() string {
 		return "The operator is asked for nothing, and no node was disturbed."
 	}
 
-	return "What the operator was asked for so far is done, and it is asked for nothing more."
+	return "What the operator was asked for so far is done, and nothing more will be asked of it."
 }
 
 // ready is what has to be so before a stage is asked for, or before the end: nothing
@@ -326,7 +326,7 @@ func (e *Engine) findDelegateProblems(ctx context.Context, observed cluster.Obse
 
 		found = append(found, cluster.Finding{
 			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: step.Node, Attribute: "mode",
-			Found:  "an upgrade of this provider left the node in the middle of its turn, and an operator cannot finish that",
+			Found:  "an upgrade of this provider left the node in the middle of its upgrade, and an operator cannot finish that",
 			Remedy: "Apply with mode = \"direct\" first, which continues there.",
 		})
 	}
@@ -593,7 +593,7 @@ func (l *operatorStage) run(ctx context.Context) error {
 	defer end()
 
 	if err := l.withdrawRequest(kept); err != nil && !errors.Is(err, cluster.ErrUnsupported) {
-		l.delegation.run.engine.warn(fmt.Sprintf("%s still says that %s is wanted, although it is reached: %v", l.delegation.run.engine.operator, goalOf(l.step), err))
+		l.delegation.run.engine.warn(fmt.Sprintf("%s still requests %s, although that is reached: %v", l.delegation.run.engine.operator, goalOf(l.step), err))
 	}
 
 	return nil
@@ -723,7 +723,7 @@ func (l *operatorStage) hopeless() error {
 	case l.seenChanged && said.Status == protocol.StatusFailed:
 		return fmt.Errorf("%w says that it failed%s", ErrOperator, quoted(said.Message))
 	case !l.acknowledged && now.Sub(l.askedAt) >= answerTimeout:
-		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it look after this object?", ErrOperator, answerTimeout, l.waitingFor())
+		return fmt.Errorf("%w did not react within %s (%s); is it running, and does it watch this object?", ErrOperator, answerTimeout, l.waitingFor())
 	case said.Status == protocol.StatusBlocked && now.Sub(l.changed) >= answerTimeout:
 		return fmt.Errorf("%w says that it is blocked%s", ErrOperator, quoted(said.Message))
 	case !l.doneSince.IsZero() && now.Sub(l.doneSince) >= claimTimeout && now.Sub(l.changed) >= claimTimeout:
@@ -799,7 +799,7 @@ func (l *operatorStage) failed(ctx context.Context, err error) error {
 	if lost := errors.Join(err, cause); errors.Is(lost, ErrLeaseLost) && !errors.Is(lost, errLeaseFreed) {
 		// What the operator is asked for is the other run's to say.
 		failure := l.delegation.run.stopped(ctx, "while the operator was at work")
-		failure.State = strings.TrimSpace(fmt.Sprintf("%s may say that %s is wanted; whoever holds the lease now decides about that. %s", l.delegation.run.engine.operator, goalOf(l.step), l.report.Of(l.product).Undo))
+		failure.State = strings.TrimSpace(fmt.Sprintf("%s may still request %s; whoever holds the lease now decides about that. %s", l.delegation.run.engine.operator, goalOf(l.step), l.report.Of(l.product).Undo))
 
 		return failure
 	}
@@ -835,7 +835,7 @@ func (l *operatorStage) failed(ctx context.Context, err error) error {
 // withdrawAndDescribe takes back what the operator was asked for, and says how it is left.
 func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 	if !l.asked {
-		return "The operator was asked for nothing."
+		return "Nothing was asked of the operator."
 	}
 
 	kept, end := l.delegation.run.engine.cleanupContext(ctx)
@@ -845,12 +845,12 @@ func (l *operatorStage) withdrawAndDescribe(ctx context.Context) string {
 
 	switch {
 	case errors.Is(err, cluster.ErrUnsupported):
-		return fmt.Sprintf("What was asked for cannot be taken back: the operator goes on trying for as long as %s says %s.", l.delegation.run.engine.operator, goalOf(l.step))
+		return fmt.Sprintf("The request cannot be taken back: the operator keeps trying as long as %s says %s.", l.delegation.run.engine.operator, goalOf(l.step))
 	case err != nil:
-		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still say that %s is wanted, and its operator goes on trying as long as it does: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
+		return strings.TrimSpace(sentence(fmt.Sprintf("%s may still request %s, and its operator keeps trying until that is removed: %v", l.delegation.run.engine.operator, goalOf(l.step), err)) +
 			" " + l.report.Of(l.product).Undo)
 	default:
-		return "What was asked for was taken back, so that the operator does not begin again; what it is at may go on."
+		return "The request was taken back, so that the operator does not start again; what it is doing now may continue."
 	}
 }
 

@@ -121,7 +121,7 @@ func TestDrainThatTheTimeOfTheNodeEndsNamesBoth(t *testing.T) {
 
 		const want = "node_timeout (3m0s) was over while these pods were still there: workload/precious-1: unable to evict pod workload/precious-1: disruption budget exhausted: workload/precious\n\n" +
 			"The node runs as before and is not cordoned by this run. No other node is being upgraded; all others are in service.\n\n" +
-			"Make room in the PodDisruptionBudgets, or give the node longer: node_timeout is for its whole turn, and has to outlast drain.timeout. Then run terraform apply again."
+			"Make room in the PodDisruptionBudgets, or give the node longer: node_timeout covers its whole upgrade and has to be longer than drain.timeout. Then run terraform apply again."
 		if failed.Detail() != want {
 			t.Errorf("got\n%s\nwant\n%s", failed.Detail(), want)
 		}
@@ -143,7 +143,7 @@ func TestDrainThatWaitsForAPodThatStopsNamesNoBudget(t *testing.T) {
 
 		const want = "after 2s these pods were still there: workload/slow-1: is shutting down\n\n" +
 			"The node runs as before and is not cordoned by this run. No other node is being upgraded; all others are in service.\n\n" +
-			"They were told to stop and have not yet: find out what keeps them (a long terminationGracePeriodSeconds, a volume, a finalizer), or set a longer drain.timeout, which node_timeout has to outlast, then run terraform apply again."
+			"They were told to stop and have not stopped yet: find out what keeps them (a long terminationGracePeriodSeconds, a volume, a finalizer), or set a longer drain.timeout, and keep node_timeout longer than that, then run terraform apply again."
 		if failed.Detail() != want {
 			t.Errorf("got\n%s\nwant\n%s", failed.Detail(), want)
 		}

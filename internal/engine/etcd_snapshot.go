@@ -73,7 +73,7 @@ func (s *rollout) backUp(ctx context.Context) error {
 	case errors.Is(err, cluster.ErrUnsaved):
 		return undisturbed(&Failure{
 			Summary: "Unable to save a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
-			Remedy: "Look at etcd_snapshot.directory on the machine that applies: it has to have room for the snapshot, and to let itself be written. Then run terraform apply again.",
+			Remedy: "Look at etcd_snapshot.directory on the machine that runs terraform apply: it needs room for the snapshot, and has to be writable. Then run terraform apply again.",
 			Err:    errors.Join(ErrSnapshot, err),
 		})
 	case err != nil:

@@ -162,7 +162,7 @@ var (
 )
 
 // blockedRemedy is what to do about checks; each of them says how.
-const blockedRemedy = "Do what is said there, then run terraform apply again: all checks are repeated."
+const blockedRemedy = "Follow the advice above, then run terraform apply again: all checks are repeated."
 
 // blocked is the failure of checks before a run.
 func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
@@ -237,7 +237,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	switch {
 	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
-		failed.Summary = fmt.Sprintf("The upgrade was cancelled during the turn of node %s", u.step.Node)
+		failed.Summary = fmt.Sprintf("The upgrade was cancelled while upgrading node %s", u.step.Node)
 	case errors.Is(err, ErrRolledBack), errors.Is(err, ErrFallback):
 		failed.State = returnedState(err)
 		failed.Remedy = u.lookRemedy()
@@ -315,10 +315,10 @@ func drainRemedy(err error) string {
 
 	switch found := errors.As(err, &ended); {
 	case found && ended.ending():
-		return "They were told to stop and have not yet: find out what keeps them (a long terminationGracePeriodSeconds, a volume, a finalizer), " +
-			"or set a longer drain.timeout, which node_timeout has to outlast, then run terraform apply again."
+		return "They were told to stop and have not stopped yet: find out what keeps them (a long terminationGracePeriodSeconds, a volume, a finalizer), " +
+			"or set a longer drain.timeout, and keep node_timeout longer than that, then run terraform apply again."
 	case found && ended.ofNode:
-		return "Make room in the PodDisruptionBudgets, or give the node longer: node_timeout is for its whole turn, and has to outlast drain.timeout. Then run terraform apply again."
+		return "Make room in the PodDisruptionBudgets, or give the node longer: node_timeout covers its whole upgrade and has to be longer than drain.timeout. Then run terraform apply again."
 	}
 
 	return "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."
@@ -402,7 +402,7 @@ func (u *nodeUpgrade) lookRemedy() string {
 }
 
 func (u *nodeUpgrade) retryRemedy() string {
-	return fmt.Sprintf("Find out why: what a boot that failed has logged is on the node's console, and where machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
+	return fmt.Sprintf("Find out why: the log of the failed boot is on the node's console, and wherever machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
 		u.step.Node, u.entry.BootID)
 }
 

@@ -252,7 +252,7 @@ func ask(ctx context.Context, gate cluster.Gate, node string) (cluster.Finding, 
 	}
 
 	if err != nil && !cluster.Heals(err) {
-		finding.Remedy = "Correct the gate, or give the cluster what it looks at: no waiting helps."
+		finding.Remedy = "Correct the gate, or create what it refers to: waiting does not help."
 	}
 
 	return finding, holds && err == nil
@@ -289,7 +289,7 @@ func lastSeen(err error) string {
 func gateRemedy(err error) string {
 	var missed *gateError
 	if errors.As(err, &missed) && !missed.late {
-		return "No waiting helps: correct the gate, or give the cluster what it looks at, then run terraform apply again."
+		return "Waiting does not help: correct the gate, or create what it refers to, then run terraform apply again."
 	}
 
 	return "When it holds, run terraform apply again, or give the gate a longer timeout."

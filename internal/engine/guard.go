@@ -405,13 +405,22 @@ func guardControlPlanes(s guardInput) []cluster.Finding {
 		switch {
 		case node.Machine != nil && !node.Machine.Settled():
 			findings = append(findings, newFinding(cluster.CheckTalosAPI, node.Name,
-				fmt.Sprintf("this control plane is %s and not settled %v", node.Machine.Stage, node.Machine.Unmet), remedy, nil)...)
+				fmt.Sprintf("this control plane is %s and has not finished booting%s", node.Machine.Stage, unmet(*node.Machine)), remedy, nil)...)
 		case node.Kube == nil || !node.Kube.Ready:
 			findings = append(findings, newFinding(cluster.CheckNodesReady, node.Name, "this control plane is not Ready in Kubernetes", remedy, nil)...)
 		}
 	}
 
 	return findings
+}
+
+// unmet says what a machine still waits for.
+func unmet(machine cluster.Machine) string {
+	if len(machine.Unmet) == 0 {
+		return ""
+	}
+
+	return "; not yet: " + strings.Join(machine.Unmet, ", ")
 }
 
 // guardCanaries wants every canary to run what the step leads to, and to be in

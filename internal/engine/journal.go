@@ -134,7 +134,7 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 
 	err := r.engine.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
 		if err := r.journal.writing.enter(ctx); err != nil {
-			return false, "another turn is writing it", err
+			return false, "the upgrade of another node is writing it", err
 		}
 
 		defer r.journal.writing.leave()

@@ -224,7 +224,7 @@ func rendersProxy(node cluster.Node) bool {
 }
 
 // manifestRights is what to do where the kubeconfig may not sync manifests.
-const manifestRights = "Use a kubeconfig that may get, create and patch what Talos renders, cluster roles included, as that of an administrator may; " +
+const manifestRights = "Use a kubeconfig that may get, create and patch the manifests that Talos renders, cluster roles included, such as an administrator's; " +
 	"or set kubernetes.manifests.sync = false, which leaves the manifests to you."
 
 // errNoConnection is a cluster of which only the Talos API can be reached.
@@ -238,7 +238,7 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 
 	failed := &Failure{
 		Summary: "Unable to sync " + manifests, Component: cluster.Manifests, Seen: err.Error(),
-		State:  "All nodes that had their turns run what they were moved to. What of the manifests was applied stays; the journal remembers that they have to be synced.",
+		State:  "The nodes that were upgraded run their new versions. Manifests that were applied stay applied; the journal remembers that the sync has to be finished.",
 		Remedy: resumeRemedy, Err: errors.Join(ErrManifests, err),
 	}
 
@@ -258,7 +258,7 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 		failed.Remedy = "Look at why the control planes do not render them (talosctl get extramanifestsconfig, talosctl dmesg), then run terraform apply again. " +
 			"kubernetes.manifests.prune = false syncs without them, kubernetes.manifests.sync = false leaves the manifests to you."
 	case errors.Is(err, cluster.ErrRefused):
-		failed.Remedy = "Correct what it names, then run terraform apply again. Where a field changed that may not change, kubernetes.manifests.force = true recreates the object. " +
+		failed.Remedy = "Correct what it names, then run terraform apply again. If an immutable field changed, kubernetes.manifests.force = true recreates the object. " +
 			"kubernetes.manifests.sync = false leaves the manifests to you."
 	}
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -234,7 +233,7 @@ func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 	u.result.leftToPlan = true
 
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
-		"the node runs Talos %s, for which its turn was not planned; it is planned anew", u.result.runs)})
+		"the node runs Talos %s, which is not what its upgrade was planned for; it is planned again", u.result.runs)})
 
 	if !u.cordoned && !u.step.Finish {
 		return nil
@@ -459,7 +458,7 @@ func (u *nodeUpgrade) cordonWhenAllowed(ctx context.Context) error {
 		}
 
 		if !announced {
-			u.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: u.step.Node, Text: u.step.Node + " waits for its turn: " + full.Error()})
+			u.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: u.step.Node, Text: u.step.Node + " has to wait: " + full.Error()})
 		}
 
 		if !u.awaitPeer(ctx, ended) {
@@ -532,7 +531,7 @@ func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 		return err
 	})
 	if err != nil {
-		// A cordon whose reply was lost carries our mark: tidy finds it.
+		// A cordon whose reply was lost carries our mark, by which it is taken back.
 		u.cordoned = true
 
 		return false, err.Error(), permanentOnly(err)
@@ -1086,12 +1085,7 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 // new system, whether that has confirmed itself.
 func (u *nodeUpgrade) bootFinished(machine cluster.Machine) (bool, string, error) {
 	if !machine.Settled() {
-		seen := fmt.Sprintf("on a new boot with Talos %s, %s", machine.Talos, machine.Stage)
-		if len(machine.Unmet) > 0 {
-			seen += "; not yet: " + strings.Join(machine.Unmet, ", ")
-		}
-
-		return false, seen, nil
+		return false, fmt.Sprintf("on a new boot with Talos %s, %s%s", machine.Talos, machine.Stage, unmet(machine)), nil
 	}
 
 	if machine.UpgradePending && machine.Talos.Equal(u.entry.Target) {
@@ -1143,7 +1137,7 @@ type platformError struct {
 }
 
 func (p *platformError) Error() string {
-	return fmt.Sprintf("the node ran on platform %s and came back on %s: %s is built for that, and with it the node does not find what %s gives to its machines, such as its name, its addresses and its disks",
+	return fmt.Sprintf("the node ran on platform %s and came back on %s: %s is built for that, so the node does not find what %s provides to its machines, such as its name, its addresses and its disks",
 		p.before, p.now, p.image, p.before)
 }
 

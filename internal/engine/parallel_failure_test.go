@@ -208,7 +208,7 @@ func TestWorkerThatHasNoRoomStandsBack(t *testing.T) {
 		r.At(toLifecycle)
 		r.Once()
 
-		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 waits for its turn") {
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 has to wait") {
 			t.Errorf("worker-1 did not stand back: %s", waits)
 		}
 	})
@@ -342,7 +342,7 @@ func TestLastOneGivesItsPlaceBackThatOthersUsedUp(t *testing.T) {
 			t.Errorf("%s did not give its place back: %+v", last, r.spans())
 		}
 
-		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, last+" waits for its turn") {
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, last+" has to wait") {
 			t.Errorf("nobody was told that %s waits: %s", last, waits)
 		}
 	})

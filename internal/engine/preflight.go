@@ -194,8 +194,8 @@ func (p *preflight) unasked(check string) probe {
 	return probe{checks: []string{check}, ask: func(context.Context) []cluster.Finding {
 		return []cluster.Finding{{
 			Check: check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError,
-			Found:  "it could not be made, because the Kubernetes API does not answer",
-			Remedy: "Make it answer, as the check " + cluster.CheckKubernetesAPI + " says; this one is made then.",
+			Found:  "this check could not be made, because the Kubernetes API does not answer",
+			Remedy: "Make it answer, as the check " + cluster.CheckKubernetesAPI + " says; then this check is made too.",
 		}}
 	}}
 }
@@ -238,7 +238,7 @@ func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 	case err != nil:
 		return []cluster.Finding{{
 			Check: cluster.CheckManifests, Severity: cluster.Advice, Err: err, Unknown: true,
-			Found:  fmt.Sprintf("what a sync of the bootstrap manifests would change could not be found out: %v", err),
+			Found:  fmt.Sprintf("unable to find out what a sync of the bootstrap manifests would change: %v", err),
 			Remedy: "Run the plan again to see it; the sync at the end of an apply repeats what may heal.",
 		}}
 	default:
@@ -251,8 +251,8 @@ func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 func (p *preflight) lease(ctx context.Context) []cluster.Finding {
 	lease, err := p.engine.kubernetes.Lease(ctx)
 	if err != nil {
-		return []cluster.Finding{unknown(cluster.CheckLock, "", "who holds the lease kube-system/talosupgrade could not be found out: "+err.Error(),
-			"Make it readable: it takes get, create and patch on leases in kube-system.", err)}
+		return []cluster.Finding{unknown(cluster.CheckLock, "", "unable to find out who holds the lease kube-system/talosupgrade: "+err.Error(),
+			"Allow the credentials to get, create and patch leases in kube-system.", err)}
 	}
 
 	if lease.Holder == "" || lease.Holder == p.engine.holder() {
@@ -404,7 +404,7 @@ func asked(observed cluster.Observation, made plan.Plan) (controlPlanes, workers
 func unchecked(err error, severity cluster.Severity) cluster.Finding {
 	return cluster.Finding{
 		Check: checkRemovals, Severity: severity, Err: err, Unknown: true,
-		Found:  fmt.Sprintf("whether anything is in use that the next release of Kubernetes removes could not be found out: %v", err),
+		Found:  fmt.Sprintf("unable to find out whether anything in use is removed by the next release of Kubernetes: %v", err),
 		Remedy: "Read its release notes before you go on, and make the Kubernetes and Talos APIs of all nodes answer.",
 	}
 }
@@ -475,7 +475,7 @@ func diskFindings(node cluster.Node, disk *cluster.DiskSpace, err error, least i
 
 	switch {
 	case err != nil:
-		return unknownDisk(node, "how much space its disk has could not be found out: "+err.Error(), err)
+		return unknownDisk(node, "unable to find out how much space its disk has: "+err.Error(), err)
 	case disk == nil:
 		return unknownDisk(node, "it does not say how much space there is for images", nil)
 	case disk.Available < least:
@@ -515,12 +515,12 @@ func clockFindings(node cluster.Node, sync *cluster.TimeSync, err error) []clust
 
 	switch {
 	case err != nil:
-		finding.Found, finding.Unknown = "whether its clock is synchronised could not be found out: "+err.Error(), true
+		finding.Found, finding.Unknown = "unable to find out whether its clock is synchronised: "+err.Error(), true
 	case sync == nil:
 		finding.Found, finding.Unknown = "it does not say whether its clock is synchronised", true
 		if node.Machine != nil && node.Machine.Settled() {
 			// Machines are not ready while their clocks are not synchronised.
-			finding.Found, finding.Severity = finding.Found+", but is ready, which takes a clock that is", cluster.Advice
+			finding.Found, finding.Severity = finding.Found+", but it is ready, which requires a synchronised clock", cluster.Advice
 		}
 	case sync.Disabled:
 		finding.Found, finding.Severity = "the synchronisation of its clock is switched off", cluster.Advice
@@ -600,8 +600,8 @@ func imageFindings(reference string, nodes []string, err error) []cluster.Findin
 		finding.Remedy = "Check the version and installer_image, or mirror the image first."
 	default:
 		finding.Severity, finding.Unknown = cluster.Advice, true
-		finding.Found = fmt.Sprintf("whether the registry has %s could not be found out from here: %v", reference, err)
-		finding.Remedy = "The nodes pull it before any of them is touched, and that decides."
+		finding.Found = fmt.Sprintf("unable to find out from here whether the registry has %s: %v", reference, err)
+		finding.Remedy = "The nodes pull it before any of them is touched, which settles it."
 	}
 
 	return []cluster.Finding{finding}
@@ -635,11 +635,11 @@ func (p *preflight) storage(ctx context.Context) []cluster.Finding {
 	case err != nil:
 		finding.Severity, finding.Err = cluster.Observed, err
 		finding.Found = "a snapshot of etcd could not be saved: " + err.Error()
-		finding.Remedy = "Name a directory that exists, or can be made, on the machine that applies."
+		finding.Remedy = "Name a directory that exists or can be created on the machine that runs terraform apply."
 	case exposed != "":
 		finding.Severity = cluster.Advice
 		finding.Found = exposed + ", and a snapshot of etcd holds every secret of the cluster"
-		finding.Remedy = "Take the rights of all others away (chmod 700). The snapshots themselves are written for their owner alone."
+		finding.Remedy = "Remove the rights of all others (chmod 700). The snapshots themselves are readable by their owner alone."
 	default:
 		return nil
 	}
@@ -705,7 +705,7 @@ func (p *preflight) drains(ctx context.Context) []cluster.Finding {
 	workloads, err := p.engine.workloads.Workloads(ctx)
 	if err != nil {
 		return []cluster.Finding{unknown(cluster.CheckDrain, "", "the pods and their budgets could not be listed: "+err.Error(),
-			"It takes list on pods, nodes, PodDisruptionBudgets and DaemonSets.", err)}
+			"Allow the credentials to list pods, nodes, PodDisruptionBudgets and DaemonSets.", err)}
 	}
 
 	nodes := make([]cluster.KubeNode, 0, len(p.snapshot.Nodes))

@@ -275,14 +275,14 @@ func nameOf(step plan.Step) string {
 func neverArrives(step plan.Step) *Failure {
 	failure := &Failure{
 		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", step.Node, step.To), Node: step.Node, Component: step.Component,
-		Seen:   fmt.Sprintf("The node had %d turns to this version in this run, and now runs Talos %s.", maxUpgrades, step.From),
+		Seen:   fmt.Sprintf("The node was upgraded to this version %d times in this run, and now runs Talos %s.", maxUpgrades, step.From),
 		State:  "Somebody or something else changes this node.",
 		Remedy: "Find out who does, then run terraform apply again.",
 	}
 
 	if step.Component != "" {
 		failure.Summary = fmt.Sprintf("Unable to bring %s to Kubernetes %s", nameOf(step), step.To)
-		failure.Seen = fmt.Sprintf("It had %d turns in this run, and is not there.", maxUpgrades)
+		failure.Seen = fmt.Sprintf("It was changed %d times in this run, and still does not run that version.", maxUpgrades)
 		failure.State = "Somebody or something else changes it."
 	}
 
@@ -641,7 +641,7 @@ func (s *rollout) end(over result) {
 		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
 		s.blockage.hesitate = true
 	case errors.Is(over.err, errYield):
-		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s waits for its turn: %v", over.step.Node, over.err)})
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s has to wait: %v", over.step.Node, over.err)})
 		s.blockage.hesitate = true
 	default:
 		s.fail(over.err)
@@ -684,7 +684,7 @@ func (s *rollout) fail(err error) {
 	first.Excerpts = append(first.Excerpts, other.Excerpts...)
 	first.Findings = append(first.Findings, cluster.Finding{
 		Check: checkTurn, Severity: cluster.Observed, Node: other.Node, Err: err,
-		Found:  "its turn was going on beside that and failed too: " + other.Seen,
+		Found:  "its upgrade was running at the same time and failed too: " + other.Seen,
 		Remedy: other.State + " " + other.Remedy,
 	})
 }

@@ -106,7 +106,7 @@ func TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
-		o.wantFailure(err, engine.ErrBlocked, "left the node in the middle of its turn", `mode = "direct"`)
+		o.wantFailure(err, engine.ErrBlocked, "left the node in the middle of its upgrade", `mode = "direct"`)
 	})
 }
 

@@ -246,7 +246,7 @@ func TestTurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
 		r.Once()
 		r.rested(settle)
 
-		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 waits for its turn: worker-0: a node that was moved has to stay healthy for 4m0s") {
+		if waits := strings.Join(w.Texts(cluster.EventWaiting), "\n"); !strings.Contains(waits, "worker-1 has to wait: worker-0: a node that was moved has to stay healthy for 4m0s") {
 			t.Errorf("nobody was told what worker-1 waited for: %s", waits)
 		}
 	})

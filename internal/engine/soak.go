@@ -149,7 +149,7 @@ func ailment(observed cluster.Observation, node cluster.Node) string {
 	case node.Machine == nil:
 		return fmt.Sprintf("its Talos API does not answer: %v", node.Unreachable)
 	case !node.Machine.Settled():
-		return fmt.Sprintf("the machine is %s and not settled %v", node.Machine.Stage, node.Machine.Unmet)
+		return fmt.Sprintf("the machine is %s and has not finished booting%s", node.Machine.Stage, unmet(*node.Machine))
 	case node.Role != cluster.ControlPlane:
 		return ""
 	}
@@ -344,7 +344,7 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *Failure {
 		Summary: fmt.Sprintf("Unable to go on: node %s did not stay healthy", name), Node: name,
 		Seen: fmt.Sprintf("It was to stay healthy for %s before the next node is disturbed, and within %s it did not. Last seen: %s.",
 			s.run.soak.most, s.run.soak.most+guardTimeout, node.ails),
-		State:  "The node runs what it was moved to.",
+		State:  "The node runs its new version.",
 		Remedy: "Look at the node (kubectl describe node, talosctl health). When it is healthy, run terraform apply again.",
 		Err:    ErrUnsettled,
 	}

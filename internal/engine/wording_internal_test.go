@@ -53,8 +53,8 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 
 	for says, failed := range map[string]*Failure{
 		"worker-0, worker-2 are left":       refused(left, cluster.Target{Talos: next}, away),
-		"3 turns to this version":           neverArrives(step),
-		"3 turns in this run":               neverArrives(kubelet),
+		"to this version 3 times":           neverArrives(step),
+		"changed 3 times in this run":       neverArrives(kubelet),
 		"asked for 30 stages":               legs.exhausted(),
 		"whoever holds the lease now":       asFailure(t, begun.failed(lost, ErrLeaseLost)),
 		"kubectl-edit has written to its N": (&nodeUpgrade{run: newRun(), step: step}).failure(t.Context(), &uncordonedError{by: "kubectl-edit"}),
@@ -102,14 +102,14 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 
 	for says, found := range map[string][]cluster.Finding{
 		"none of them may start now": (&rollout{made: plan.Plan{Budget: 1}}).idleReasons(),
-		"1 workers may be unavailable at a time, and these are not Ready or cordoned":    (&rollout{snapshot: away, made: plan.Plan{Budget: 1}}).idleReasons(),
-		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":      guardSkew(guardInput{Observation: behind, step: kubelet}),
-		"no kube-apiserver pod is known":                                                 guardStaticPods(guardInput{Observation: behind, step: kubelet}),
-		"its pods could only go to nodes":                                                guardRoom(guardInput{Observation: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
-		"does not say how much space":                                                    diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
-		"could not be found out: context canceled, and its kubelet reports DiskPressure": diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, context.Canceled, 1<<20),
-		"below 15 % the kubelet deletes images":                                          diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
-		"there is no connection to the Kubernetes API":                                   (&preflight{engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
+		"1 workers may be unavailable at a time, and these are not Ready or cordoned": (&rollout{snapshot: away, made: plan.Plan{Budget: 1}}).idleReasons(),
+		"kube-apiserver runs 1.34.2, and kubelet 1.35.2 on worker-1 would be newer":   guardSkew(guardInput{Observation: behind, step: kubelet}),
+		"no kube-apiserver pod is known":                                              guardStaticPods(guardInput{Observation: behind, step: kubelet}),
+		"its pods could only go to nodes":                                             guardRoom(guardInput{Observation: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
+		"does not say how much space":                                                 diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
+		"its disk has: context canceled, and its kubelet reports DiskPressure":        diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, context.Canceled, 1<<20),
+		"below 15 % the kubelet deletes images":                                       diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
+		"there is no connection to the Kubernetes API":                                (&preflight{engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
 	} {
 		if len(found) != 1 || !strings.Contains(found[0].Found, says) {
 			t.Errorf("got %v, want one finding that says %q", found, says)

@@ -197,11 +197,11 @@ func (f *forecast) explain(b *block) string {
 	case stale:
 		return fmt.Sprintf("whether %s can be evicted is not known, because the numbers of budget %s are out of date", whose, first)
 	case unsynced:
-		return fmt.Sprintf("%s cannot be evicted: budget %s gives nothing, because its numbers could not be worked out: %s", whose, first, quoted(first.Unsynced))
+		return fmt.Sprintf("%s cannot be evicted: budget %s allows no eviction, because its numbers could not be worked out: %s", whose, first, quoted(first.Unsynced))
 	case uncounted:
-		return fmt.Sprintf("%s cannot be evicted: budget %s counts only pods of controllers, and finds none, so that it never has one to give", whose, first)
+		return fmt.Sprintf("%s cannot be evicted: budget %s counts only pods of controllers, and finds none, so it never allows an eviction", whose, first)
 	case never:
-		return fmt.Sprintf("%s cannot be evicted: budget %s wants %d healthy of %d pods, so that it never has one to give", whose, first, first.Desired, f.most(b.budgets[0]))
+		return fmt.Sprintf("%s cannot be evicted: budget %s wants %d healthy of %d pods, so it never allows an eviction", whose, first, first.Desired, f.most(b.budgets[0]))
 	case notNow:
 		fallthrough
 	default:
@@ -217,7 +217,7 @@ func (f *forecast) lack(index int) string {
 	case budget.Expected <= 0:
 		return "has not counted its pods yet"
 	case budget.Healthy > budget.Desired:
-		return "has just given all it had"
+		return "has just allowed all the evictions that it can"
 	}
 
 	text := fmt.Sprintf("wants %d healthy pods, and %d of %d are", budget.Desired, budget.Healthy, f.most(index))

@@ -32,7 +32,7 @@ func TestEvictionsThatFailAreForeseen(t *testing.T) {
 		"a single replica behind minAvailable 1 never goes": {
 			yard:     newYard().pod("worker-2", "db-0", func(p *cluster.WorkloadPod) { p.Owner, p.Replicas = "StatefulSet/db", 1 }).budget("db", 0, 1, 1, 1, "db-0"),
 			severity: cluster.Observed, node: "worker-2",
-			says: []string{"pod shop/db-0 cannot be evicted", "budget shop/db wants 1 healthy of 1 pods", "never has one to give", "StatefulSet/db has 1", "minAvailable", "maxUnavailable", "kubectl -n shop edit pdb db"},
+			says: []string{"pod shop/db-0 cannot be evicted", "budget shop/db wants 1 healthy of 1 pods", "never allows an eviction", "StatefulSet/db has 1", "minAvailable", "maxUnavailable", "kubectl -n shop edit pdb db"},
 		},
 		"a pod elsewhere is not healthy": {
 			yard:    newYard().pod("worker-1", "web-1").pod("worker-3", "web-2", unready, staying).budget("web", 0, 2, 2, 3, "web-1", "web-2"),
@@ -83,7 +83,7 @@ func TestEvictionsThatFailAreForeseen(t *testing.T) {
 		"an earlier run is no reason for a budget that never gives": {
 			yard: newYard().pod("worker-1", "web-1").budget("web", 0, 3, 3, 3, "web-1").
 				change(func(y *yard) { y.node("worker-2").Unschedulable, y.node("worker-2").CordonedBy = true, "run-1" }),
-			node: "worker-1", severity: cluster.Observed, says: []string{"never has one to give"},
+			node: "worker-1", severity: cluster.Observed, says: []string{"never allows an eviction"},
 		},
 		"what is not known stays unknown where pods are deleted": {
 			yard: newYard().pod("worker-1", "web-1").budget("web", 1, 3, 2, 3, "web-1").last(func(b *cluster.Budget) { b.Stale = true }).
@@ -110,7 +110,7 @@ func TestBudgetsThatGiveNothingForAWhile(t *testing.T) {
 		},
 		"one of three is away, of which three have to be there": {
 			yard:     newYard().pod("worker-1", "db-0", of("StatefulSet/db", 3)).pod("worker-2", "db-1", of("StatefulSet/db", 3), staying).budget("db", 0, 2, 3, 2, "db-0", "db-1"),
-			severity: cluster.Observed, node: "worker-1", says: []string{"wants 3 healthy of 3 pods, so that it never has one to give", "StatefulSet/db has 3"},
+			severity: cluster.Observed, node: "worker-1", says: []string{"wants 3 healthy of 3 pods, so it never allows an eviction", "StatefulSet/db has 3"},
 		},
 		"the controllers of all its pods count": {
 			yard: newYard().pod("worker-1", "db-0", of("StatefulSet/db", 1)).pod("worker-2", "web-1", of("ReplicaSet/web", 2), staying).pod("worker-2", "own", unowned, staying).
@@ -120,15 +120,15 @@ func TestBudgetsThatGiveNothingForAWhile(t *testing.T) {
 		"each of them once": {
 			yard: newYard().pod("worker-1", "db-0", of("StatefulSet/db", 2)).pod("worker-2", "db-1", of("StatefulSet/db", 2), staying).pod("worker-2", "own", unowned, staying, leaving).
 				budget("all", 0, 2, 2, 2, "db-0", "db-1", "own"),
-			severity: cluster.Observed, node: "worker-1", says: []string{"wants 2 healthy of 2 pods, so that it never"},
+			severity: cluster.Observed, node: "worker-1", says: []string{"wants 2 healthy of 2 pods, so it never"},
 		},
 		"one of which nobody knows how many it wants": {
 			yard:     newYard().pod("worker-1", "own-0", of("Database/own", 0)).budget("own", 0, 1, 1, 1, "own-0"),
-			severity: cluster.Observed, node: "worker-1", says: []string{"wants 1 healthy of 1 pods, so that it never"},
+			severity: cluster.Observed, node: "worker-1", says: []string{"wants 1 healthy of 1 pods, so it never"},
 		},
 		"it gave one a moment ago": {
 			yard:    newYard().pod("worker-1", "web-1").budget("web", 0, 3, 2, 3, "web-1"),
-			passing: true, severity: cluster.Observed, node: "worker-1", says: []string{"cannot be evicted now", "budget shop/web has just given all it had", "describe pdb web"},
+			passing: true, severity: cluster.Observed, node: "worker-1", says: []string{"cannot be evicted now", "budget shop/web has just allowed all the evictions that it can", "describe pdb web"},
 		},
 		"its pods are so new that it has counted none": {
 			yard:    newYard().pod("worker-1", "web-1").budget("web", 0, 0, 2, 0, "web-1"),
@@ -136,7 +136,7 @@ func TestBudgetsThatGiveNothingForAWhile(t *testing.T) {
 		},
 		"and has them all to be there": {
 			yard:     newYard().pod("worker-1", "web-1").budget("web", 0, 0, 3, 0, "web-1"),
-			severity: cluster.Observed, node: "worker-1", says: []string{"wants 3 healthy of 3 pods, so that it never"},
+			severity: cluster.Observed, node: "worker-1", says: []string{"wants 3 healthy of 3 pods, so it never"},
 		},
 	})
 }
@@ -154,7 +154,7 @@ func TestBudgetsThatCannotCount(t *testing.T) {
 		"the controller has no scale": {
 			yard:     newYard().pod("worker-1", "db-0").budget("db", 0, 3, 2, 3, "db-0").last(unsynced),
 			severity: cluster.Observed, node: "worker-1",
-			says: []string{"pod shop/db-0 cannot be evicted", "budget shop/db gives nothing", "could not be worked out: " + why + " (check", "Set its minAvailable to a number", "scale subresource", "kubectl -n shop edit pdb db"},
+			says: []string{"pod shop/db-0 cannot be evicted", "budget shop/db allows no eviction", "could not be worked out: " + why + " (check", "Set its minAvailable to a number", "scale subresource", "kubectl -n shop edit pdb db"},
 		},
 		"whatever its numbers say": {
 			yard: newYard().pod("worker-1", "db-0").budget("db", 2, 3, 1, 3, "db-0").last(unsynced), severity: cluster.Observed, node: "worker-1", says: []string{why},

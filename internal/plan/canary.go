@@ -148,7 +148,7 @@ func canaryFinding(index int, node *cluster.Node) cluster.Finding {
 func cordonFinding(index int, node *cluster.Node) cluster.Finding {
 	return cluster.Finding{
 		Check: cluster.CheckCanary, Severity: cluster.Advice, Node: node.Name, Attribute: attributeCanary, Within: []cluster.Within{cluster.Index(index)},
-		Found:  "this canary is cordoned by somebody else and stays so after its turn, and the other nodes move only while every canary is in service",
+		Found:  "this canary is cordoned by somebody else and stays so after its upgrade, and the other nodes move only while every canary is in service",
 		Remedy: fmt.Sprintf("Take its cordon away (kubectl uncordon %s), or remove it from canary.", node.Name),
 	}
 }

@@ -98,7 +98,7 @@ func TestACordonThatOutlastsTheCanarysTurnIsToldBefore(t *testing.T) {
 	runFindings(t, map[string]findingCase{
 		"cordoned by somebody": {
 			scene: newScene(3, 4).wide().canary("worker-1", "worker-2").cordoned("worker-2", ""), check: "canary", severity: cluster.Advice, node: "worker-2",
-			says: []string{"is cordoned", "stays so after its turn", "kubectl uncordon worker-2"},
+			says: []string{"is cordoned", "stays so after its upgrade", "kubectl uncordon worker-2"},
 		},
 	})
 

@@ -121,7 +121,7 @@ func (p *planner) checkCluster() {
 
 	p.add(cluster.Finding{
 		Check: cluster.CheckIdentity, Severity: cluster.Observed,
-		Found:  fmt.Sprintf("the Kubernetes API tells of another boot than the Talos API does for each of the %d nodes that both know, as if they belonged to two clusters", compared),
+		Found:  fmt.Sprintf("the Kubernetes API reports another boot than the Talos API does for each of the %d nodes that both know, as if they belonged to two clusters", compared),
 		Remedy: "Check that kubeconfig and talosconfig lead to the same cluster. Right after all nodes have rebooted, wait a minute.",
 	})
 }
@@ -138,8 +138,8 @@ func (p *planner) checkIdentity() {
 		// What a run of ours left on a silent node is found by its name.
 		if id == "" && node.hasNodeStep() && (node.Machine != nil || !node.open) {
 			finding.Unknown = true
-			finding.Found = "neither Talos nor Kubernetes tells its machine ID, by which the journal would know it"
-			finding.Remedy = fmt.Sprintf("Bring its kubelet up, so that the Node object tells it (kubectl get node %s -o jsonpath='{.status.nodeInfo.machineID}').", node.Name)
+			finding.Found = "neither Talos nor Kubernetes reports its machine ID, by which the journal identifies it"
+			finding.Remedy = fmt.Sprintf("Bring its kubelet up, so that the Node object reports it (kubectl get node %s -o jsonpath='{.status.nodeInfo.machineID}').", node.Name)
 			p.add(finding)
 		}
 

@@ -53,7 +53,7 @@ func (p *planner) adviseUnreported() {
 		p.add(cluster.Finding{
 			Check: untold.check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError,
 			Found:  untold.what + " is not known, because the Kubernetes API did not answer",
-			Remedy: "Make the Kubernetes API answer, which finds out.",
+			Remedy: "Make the Kubernetes API answer, then plan again.",
 		})
 	}
 }
@@ -115,7 +115,7 @@ func (p *planner) checkStaticPods(node *plannedNode, c heals) {
 	}
 
 	if len(outdated) > 0 {
-		finding.Found = fmt.Sprintf("Kubernetes still shows %s as before this control plane booted or made them anew", strings.Join(outdated, ", "))
+		finding.Found = fmt.Sprintf("Kubernetes still shows %s as they were before this control plane booted or recreated them", strings.Join(outdated, ", "))
 		finding.Remedy = fmt.Sprintf("Wait: its kubelet reports them within three minutes. "+
 			"If they stay like that, look at it (talosctl -n %s logs kubelet).", node.Address)
 		p.add(finding)

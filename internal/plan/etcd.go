@@ -195,7 +195,7 @@ func (p *planner) checkSize(controlPlanes []*plannedNode) {
 		finding := cluster.Finding{
 			Check: cluster.CheckEtcdDBSize, Severity: cluster.Advice, Node: node.Name,
 			Found: fmt.Sprintf("the database of etcd takes %s, which is %d %% of its quota of %s (%s)", size(node.Etcd.Status.DBSize), int(part), size(quota), by),
-			Remedy: fmt.Sprintf("Give back what it does not use (talosctl -n %s etcd defrag, one member after the other), or raise quota-backend-bytes; from %d %% on nothing is upgraded.",
+			Remedy: fmt.Sprintf("Reclaim the space that it does not use (talosctl -n %s etcd defrag, one member after the other), or raise quota-backend-bytes; from %d %% on nothing is upgraded.",
 				node.Address, quotaMost),
 		}
 

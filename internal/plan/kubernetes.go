@@ -367,9 +367,9 @@ func (p *planner) checkAgreement() {
 		return
 	case 1:
 		finding.Node = names[0]
-		finding.Found = strings.Join(one, ", ") + "; the lower of both is what the node counts with"
+		finding.Found = strings.Join(one, ", ") + "; the lower of the two is what counts"
 	default:
-		finding.Found = fmt.Sprintf("components run other versions than the machine configuration names on %s; the lower of both is what a node counts with", readable.List(names))
+		finding.Found = fmt.Sprintf("components run other versions than the machine configuration names on %s; the lower of the two is what counts", readable.List(names))
 	}
 
 	p.add(finding)
@@ -415,13 +415,13 @@ func (p *planner) checkDigests() {
 
 	finding := cluster.Finding{
 		Check: cluster.CheckComponentImages, Severity: cluster.Advice,
-		Found:  fmt.Sprintf("the machine configuration names the image of %s with a digest on %s, which is of the present version and is left out", strings.Join(components, ", "), readable.List(names)),
+		Found:  fmt.Sprintf("the machine configuration names the image of %s with a digest on %s, which belongs to the present version and is dropped", strings.Join(components, ", "), readable.List(names)),
 		Remedy: "Add the digest of the new image afterwards if it is to be pinned by it.",
 	}
 
 	if len(names) == 1 {
 		finding.Node = names[0]
-		finding.Found = fmt.Sprintf("the machine configuration names the image of %s with a digest, which is of the present version and is left out", strings.Join(components, ", "))
+		finding.Found = fmt.Sprintf("the machine configuration names the image of %s with a digest, which belongs to the present version and is dropped", strings.Join(components, ", "))
 	}
 
 	p.add(finding)

@@ -78,7 +78,7 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 		},
 		"a machine ID that nobody tells": {
 			scene: newScene(3, 2).unidentified("worker-1"), check: "pending-install", severity: cluster.Observed, node: "worker-1",
-			says: []string{"neither Talos nor Kubernetes tells its machine ID", "kubectl get node worker-1"},
+			says: []string{"neither Talos nor Kubernetes reports its machine ID", "kubectl get node worker-1"},
 		},
 		"STATE was wiped in the middle of an upgrade": {
 			scene: newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "boot-before").machineID("worker-1", "id-after"),
@@ -133,7 +133,7 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 		},
 		"Kubernetes shows what was before a boot": {
 			scene: newScene(3, 2).outdated("cp-2", cluster.APIServer).outdated("cp-2", cluster.Scheduler), check: cluster.CheckControlPlane, severity: cluster.Observed, node: "cp-2",
-			says: []string{"still shows kube-apiserver, kube-scheduler as before", "Wait: its kubelet", "talosctl -n 10.0.0.2 logs kubelet"},
+			says: []string{"still shows kube-apiserver, kube-scheduler as they were before", "Wait: its kubelet", "talosctl -n 10.0.0.2 logs kubelet"},
 		},
 		"a cordon of somebody else keeps the budget": {
 			scene: newScene(3, 3).cordoned("worker-2", ""), check: "nodes-ready", severity: cluster.Observed,

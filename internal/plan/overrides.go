@@ -126,8 +126,8 @@ func (p *planner) checkHeld() {
 
 		if node.unfinished() {
 			finding.Check, finding.Severity = cluster.CheckPendingInstall, cluster.Observed
-			finding.Found = "the node is to be left alone, but an earlier run left it in the middle of its turn"
-			finding.Remedy = "Take its hold away and apply, so that its turn is finished; then hold it again."
+			finding.Found = "the node is to be left alone, but an earlier run left it in the middle of its upgrade"
+			finding.Remedy = "Take its hold away and apply, so that its upgrade is finished; then hold it again."
 			p.add(finding)
 		}
 
@@ -138,7 +138,7 @@ func (p *planner) checkHeld() {
 			}
 
 			finding.Check, finding.Severity = cluster.CheckCompatibility, cluster.Permanent
-			finding.Found = fmt.Sprintf("the node is held, and the way of the other nodes to %s would leave it unsupported: %s", hop.To, left)
+			finding.Found = fmt.Sprintf("the node is held, and the path of the other nodes to %s would leave it unsupported: %s", hop.To, left)
 			finding.Remedy = "Take its hold away, or choose versions that it can stay behind."
 			p.add(finding)
 

@@ -171,11 +171,11 @@ func TestVersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
 	runPaths(t, map[string]pathCase{
 		"beyond the target": {
 			scene: walk().through("1.12.1", "1.14.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
-			says: []string{"1.14.0 lies on no way to Talos 1.13.4"},
+			says: []string{"1.14.0 is not on the path to Talos 1.13.4"},
 		},
 		"of the release line of the target": {
 			scene: walk().through("1.13.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
-			says: []string{"1.13.0 is of the release line 1.13, in which the way to Talos 1.13.4 ends"},
+			says: []string{"1.13.0 is of the release line 1.13, in which the path to Talos 1.13.4 ends"},
 		},
 		"two of one release line": {
 			scene: walk().through("1.12.1", "1.12.3"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
@@ -186,7 +186,7 @@ func TestVersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
 		},
 		"of neither Talos nor Kubernetes": {
 			scene: walk().through("1.20.1").asserts("1.34.2"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
-			says: []string{"lies on no way to Talos 1.13.4, Kubernetes 1.34.2"},
+			says: []string{"is not on the path to Talos 1.13.4, Kubernetes 1.34.2"},
 		},
 	})
 
@@ -277,7 +277,7 @@ func TestHeldNodesAreLeftAloneAndStillCount(t *testing.T) {
 		},
 		"an open entry of an earlier run": {
 			scene: walk().entry("worker-1", cluster.PhaseInstalled, "b").holds("worker-1"), severity: cluster.Observed, node: "worker-1",
-			attribute: "node_overrides", within: hold("worker-1"), says: []string{"in the middle of its turn", "Take its hold away and apply"},
+			attribute: "node_overrides", within: hold("worker-1"), says: []string{"in the middle of its upgrade", "Take its hold away and apply"},
 		},
 		"our cordon of an earlier run": {
 			scene: func() *scene {

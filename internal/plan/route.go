@@ -203,9 +203,9 @@ func (p *planner) checkLength() []cluster.Finding {
 		first := hops[0].To.version(half.axis)
 		findings = append(findings, cluster.Finding{
 			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: half.attribute,
-			Found: fmt.Sprintf("going from %s %s to %s would skip the release line %s; the way there is %s",
+			Found: fmt.Sprintf("going from %s %s to %s would skip the release line %s; the path is %s",
 				half.axis.Name(), p.start.version(half.axis), half.to, first.Minor(), hopsText(p.made.Hops)),
-			Remedy: fmt.Sprintf("Set allow_intermediate_versions = true to walk all of it, or set %s to %s first.", half.attribute, first),
+			Remedy: fmt.Sprintf("Set allow_intermediate_versions = true to follow all of it, or set %s to %s first.", half.attribute, first),
 		})
 	}
 
@@ -271,11 +271,11 @@ func (p *planner) checkIntermediate() {
 
 		switch {
 		case to.IsZero():
-			finding.Found = fmt.Sprintf("%s lies on no way to %s", named, p.goal())
+			finding.Found = fmt.Sprintf("%s is not on the path to %s", named, p.goal())
 			finding.Remedy = "Name releases of the release lines between what runs and the target, or remove the entry."
 		case named.Minor() == to.Minor():
-			finding.Found = fmt.Sprintf("%s is of the release line %s, in which the way to %s %s ends", named, to.Minor(), product.Name(), to)
-			finding.Remedy = "Remove the entry: only release lines before the target are walked through."
+			finding.Found = fmt.Sprintf("%s is of the release line %s, in which the path to %s %s ends", named, to.Minor(), product.Name(), to)
+			finding.Remedy = "Remove the entry: only release lines before the target are passed through."
 		case twice:
 			finding.Found = fmt.Sprintf("%s and %s are of the same release line %s", other, named, named.Minor())
 			finding.Remedy = "Keep one of them."

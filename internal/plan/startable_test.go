@@ -117,7 +117,7 @@ func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
 		"back in the cluster, it is not in the plan any more": {
 			busy: begun(newScene(3, 4)), later: wide(newScene(3, 4).runs("1.13.4", "worker-1")), want: "worker-2 worker-3",
 		},
-		"at the end of its hop, the next hop waits for its turn to end": {
+		"at the end of its hop, the next hop has to wait to end": {
 			busy: begun(walk), later: wide(newScene(0, 3).walks().runs("1.12.9")),
 		},
 		"another unfinished node waits for it": {

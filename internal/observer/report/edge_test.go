@@ -66,7 +66,7 @@ func TestNodeWithoutATurnInACompletedRunNeededNone(t *testing.T) {
 	page := drawn(t, report.Ending{Outcome: report.Completed}, planned("w0", "w1"), cluster.Event{Kind: cluster.EventRunStarted},
 		started("w0"), cluster.Event{Kind: cluster.EventNodeDone, Node: "w0"})
 
-	if strings.Contains(page, "not begun") || !strings.Contains(page, "w1 | worker | no turn needed") {
+	if strings.Contains(page, "not begun") || !strings.Contains(page, "w1 | worker | no upgrade needed") {
 		t.Error(page)
 	}
 }

@@ -213,7 +213,7 @@ func (s *story) standing(at *lane) (class, badge string) {
 		case at.node == "":
 			return "", ""
 		case completed:
-			return string(turnDone), "no turn needed"
+			return string(turnDone), "no upgrade needed"
 		case s.ending != nil:
 			return classAhead, "not begun"
 		default:
