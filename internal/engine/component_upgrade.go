@@ -304,14 +304,6 @@ func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.Com
 	return true, "", nil
 }
 
-func troubled(pod cluster.ComponentPod) string {
-	if pod.Trouble == "" {
-		return ""
-	}
-
-	return " (" + pod.Trouble + ")"
-}
-
 // kubeletRuns wants the service to be healthy after its restart, and the node
 // to be Ready as the new kubelet reports it: a kubelet writes its version
 // together with what it knows of the node.

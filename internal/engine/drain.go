@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -250,39 +249,3 @@ func (u *nodeUpgrade) abandoned(ctx context.Context, pods []cluster.Pod) (bool, 
 
 // shuttingDown is why a pod is still there that was told to stop.
 const shuttingDown = "is shutting down"
-
-// drainError is a node that could not be emptied in time.
-type drainError struct {
-	timeout string
-	left    map[string]string
-	// ofNode tells that it was the time for the whole upgrade of the node.
-	ofNode bool
-}
-
-func (d *drainError) Error() string {
-	lines := make([]string, 0, len(d.left))
-	for pod, why := range d.left {
-		lines = append(lines, pod+": "+why)
-	}
-
-	slices.Sort(lines)
-
-	if d.ofNode {
-		return fmt.Sprintf("node_timeout (%s) was over while these pods were still there: %s", d.timeout, strings.Join(lines, "; "))
-	}
-
-	return fmt.Sprintf("after %s these pods were still there: %s", d.timeout, strings.Join(lines, "; "))
-}
-
-func (d *drainError) Unwrap() error { return ErrDrain }
-
-// ending tells that all pods that are left were told to stop: no budget keeps them.
-func (d *drainError) ending() bool {
-	for _, why := range d.left {
-		if why != shuttingDown {
-			return false
-		}
-	}
-
-	return len(d.left) > 0
-}

@@ -7,7 +7,6 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -96,15 +95,6 @@ func New(options Options) *Engine {
 	return made
 }
 
-// holder is the name under which the engine holds the lease.
-func (e *Engine) holder() string {
-	if e.owner == "" {
-		return e.runID
-	}
-
-	return e.runID + " (" + e.owner + ")"
-}
-
 // Request is what an upgrade is asked to reach.
 type Request struct {
 	Target cluster.Target
@@ -155,68 +145,3 @@ const (
 	// pullParallel bounds the nodes that pull at the same time.
 	pullParallel = 5
 )
-
-// recordContext is a context for recording what has just taken effect: it ends a
-// little after ctx does.
-func (e *Engine) recordContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	kept, end := context.WithCancel(context.WithoutCancel(ctx))
-	calm := e.endAfterStop(kept, end, stopTimeout)
-	release := context.AfterFunc(ctx, func() {
-		_ = e.clock.Sleep(kept, e.shutdown.grace(e.clock.Now(), stopTimeout))
-
-		end()
-	})
-
-	return kept, func() {
-		release()
-		calm()
-		end()
-	}
-}
-
-// cleanupContext is a context for what still has to be done when ctx may be over.
-func (e *Engine) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return e.cleanupWithin(ctx, stopTimeout)
-}
-
-// cleanupWithin is [Engine.aftermath] for what ends so long after a cancel at most.
-func (e *Engine) cleanupWithin(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
-	kept, end := e.clock.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-	calm := e.endAfterStop(kept, end, most)
-
-	return kept, func() {
-		calm()
-		end()
-	}
-}
-
-// endAfterStop ends a context that outlives others a little after the operation had to
-// stop, whether that is so already or comes to be.
-func (e *Engine) endAfterStop(kept context.Context, end context.CancelFunc, most time.Duration) (calm func()) {
-	var releases []func() bool
-
-	for _, whole := range e.shutdown.operation() {
-		releases = append(releases, context.AfterFunc(whole, func() {
-			_ = e.clock.Sleep(kept, e.shutdown.grace(e.clock.Now(), most))
-
-			end()
-		}))
-	}
-
-	return func() {
-		for _, release := range releases {
-			release()
-		}
-	}
-}
-
-// emit tells the observers, one event after the other whoever emits it.
-func (e *Engine) emit(event cluster.Event) {
-	e.telling <- struct{}{}
-	defer e.telling.leave()
-
-	event.Time = e.clock.Now()
-	for _, observer := range e.observers {
-		observer.Observe(event)
-	}
-}

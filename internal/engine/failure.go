@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -190,22 +191,6 @@ func blocked(target cluster.Target, findings []cluster.Finding) *Failure {
 // undisturbed marks the failure of a run that has not disturbed anything.
 func undisturbed(failure *Failure) *Failure {
 	failure.Err = errors.Join(ErrNotBegun, failure.Err)
-
-	return failure
-}
-
-// refused is the failure of checks before a run, with what an earlier run left.
-func refused(observed cluster.Observation, target cluster.Target, findings []cluster.Finding) *Failure {
-	failure := blocked(target, findings)
-
-	if observed.Journal == nil {
-		return failure
-	}
-
-	nodes := unfinishedIn(*observed.Journal, "", &observed)
-	if len(nodes) > 0 {
-		failure.State += " " + unfinishedText(nodes)
-	}
 
 	return failure
 }
@@ -615,4 +600,166 @@ func (c *componentUpgrade) excerpts(ctx context.Context) []Excerpt {
 	}
 
 	return []Excerpt{{Source: "the log of the kubelet on " + c.step.Node, Lines: lines}}
+}
+
+// fatal is the error among the findings that waiting does not cure, if any.
+func fatal(findings []cluster.Finding) error {
+	for _, finding := range findings {
+		if finding.Err != nil && !cluster.Heals(finding.Err) {
+			return fmt.Errorf("%s: %w", finding.Found, finding.Err)
+		}
+	}
+
+	return nil
+}
+
+// newFinding makes the finding of a guard.
+func newFinding(check, node, found, remedy string, err error) []cluster.Finding {
+	return []cluster.Finding{{Check: check, Severity: cluster.Observed, Node: node, Found: found, Remedy: remedy, Err: err}}
+}
+
+func hasPermanent(findings []cluster.Finding) bool {
+	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
+}
+
+// sentence is the text with a capital at its beginning and a full stop.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+
+	if first := text[0]; first >= 'a' && first <= 'z' && len(text) > 1 {
+		text = string(first-'a'+'A') + text[1:]
+	}
+
+	return withFullStop(text)
+}
+
+// withFullStop is the text with a full stop, unless it has an end already: what a guard
+// says may be whole sentences.
+func withFullStop(text string) string {
+	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
+		return text
+	}
+
+	return text + "."
+}
+
+// lastSeen is what a wait saw last before it ended, if it saw anything.
+func lastSeen(err error) string {
+	var ended *waitError
+	if !errors.As(err, &ended) || ended.seen == "" {
+		return ""
+	}
+
+	return "; last seen: " + ended.seen
+}
+
+// gateRemedy is what to do about a gate.
+func gateRemedy(err error) string {
+	var missed *gateError
+	if errors.As(err, &missed) && !missed.late {
+		return "Waiting does not help: correct the gate, or create what it refers to, then run terraform apply again."
+	}
+
+	return "When it holds, run terraform apply again, or give the gate a longer timeout."
+}
+
+// unreachedRemedy is what to do about a cluster that says nothing.
+func unreachedRemedy(err error) string {
+	switch {
+	case errors.Is(err, cluster.ErrCredentials):
+		return "Waiting does not help. Check that the credentials belong to this cluster, and renew them if they expired, then run terraform apply again."
+	case errors.Is(err, cluster.ErrDenied):
+		return "Use credentials that are allowed to do this, then run terraform apply again."
+	default:
+		return "Check that at least one endpoint of the talosconfig is a control plane that is up and reachable from here, and the server of the kubeconfig as well, then run terraform apply again."
+	}
+}
+
+const resumeRemedy = "Run terraform apply again to continue where the cluster is."
+
+// writableRemedy is what to do where the lease or the journal is out of reach.
+const writableRemedy = "Look at why the Kubernetes API does not take it (kubectl get --raw=/readyz?verbose), then run terraform apply again to continue where the cluster is."
+
+// drainError is a node that could not be emptied in time.
+type drainError struct {
+	timeout string
+	left    map[string]string
+	// ofNode tells that it was the time for the whole upgrade of the node.
+	ofNode bool
+}
+
+func (d *drainError) Error() string {
+	lines := make([]string, 0, len(d.left))
+	for pod, why := range d.left {
+		lines = append(lines, pod+": "+why)
+	}
+
+	slices.Sort(lines)
+
+	if d.ofNode {
+		return fmt.Sprintf("node_timeout (%s) was over while these pods were still there: %s", d.timeout, strings.Join(lines, "; "))
+	}
+
+	return fmt.Sprintf("after %s these pods were still there: %s", d.timeout, strings.Join(lines, "; "))
+}
+
+func (d *drainError) Unwrap() error { return ErrDrain }
+
+// ending tells that all pods that are left were told to stop: no budget keeps them.
+func (d *drainError) ending() bool {
+	for _, why := range d.left {
+		if why != shuttingDown {
+			return false
+		}
+	}
+
+	return len(d.left) > 0
+}
+
+// fallbackError is a node that returned to its old system by itself.
+type fallbackError struct {
+	image, previous, bootID string
+}
+
+func (f *fallbackError) Error() string {
+	return fmt.Sprintf("the node booted %s, did not come up with it and fell back to Talos %s by itself (boot ID %s)", f.image, f.previous, f.bootID)
+}
+
+func (f *fallbackError) Unwrap() error { return ErrFallback }
+
+// rolledBackError is a node that was sent back to its old system.
+type rolledBackError struct {
+	// failed is why, nil where an earlier run knew.
+	failed                  error
+	image, previous, bootID string
+	// unserved is why it is not in service with its old system.
+	unserved error
+}
+
+func (r *rolledBackError) Error() string {
+	text := fmt.Sprintf("the node booted %s, did not become healthy with it and was rolled back to Talos %s (boot ID %s)", r.image, r.previous, r.bootID)
+
+	if r.failed != nil {
+		text = fmt.Sprintf("%v\nIt was rolled back to Talos %s (boot ID %s)", r.failed, r.previous, r.bootID)
+	}
+
+	if r.unserved != nil {
+		text += ", and is not back in service: " + r.unserved.Error()
+	}
+
+	return text
+}
+
+func (r *rolledBackError) Unwrap() []error {
+	causes := []error{ErrRolledBack}
+
+	for _, because := range []error{r.failed, r.unserved} {
+		if because != nil {
+			causes = append(causes, because)
+		}
+	}
+
+	return causes
 }

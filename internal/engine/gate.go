@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -93,16 +92,6 @@ func (r *run) skipsGates(ctx context.Context, node string) bool {
 	}
 
 	return true
-}
-
-// noMoreStarts is why nothing may be started any more: the time for the run is used up,
-// or the window has closed.
-func (r *run) noMoreStarts() error {
-	if r.deadlinePassed() {
-		return ErrDeadline
-	}
-
-	return r.windowClosed()
 }
 
 // hasGates tells whether anything is to be waited for.
@@ -256,64 +245,4 @@ func ask(ctx context.Context, gate cluster.Gate, node string) (cluster.Finding, 
 	}
 
 	return finding, holds && err == nil
-}
-
-// gateFailure puts the failure of a gate before the roll into words.
-func (s *rollout) gateFailure(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return undisturbed(s.run.stopped(ctx, "while the gates were waited for; no node was disturbed"+lastSeen(err)))
-	case errors.Is(err, ErrWindow):
-		return undisturbed(s.run.outside(err, "No node was disturbed while the gates were waited for."))
-	case errors.Is(err, ErrDeadline):
-		return undisturbed(s.run.overtime("No node was disturbed while the gates were waited for. " + sentence(err.Error())))
-	}
-
-	return undisturbed(&Failure{
-		Summary: "Unable to begin the upgrade: a gate does not hold", Seen: err.Error() + ".",
-		State: "No node was disturbed.", Remedy: gateRemedy(err), Err: err,
-	})
-}
-
-// lastSeen is what a wait saw last before it ended, if it saw anything.
-func lastSeen(err error) string {
-	var ended *waitError
-	if !errors.As(err, &ended) || ended.seen == "" {
-		return ""
-	}
-
-	return "; last seen: " + ended.seen
-}
-
-// gateRemedy is what to do about a gate.
-func gateRemedy(err error) string {
-	var missed *gateError
-	if errors.As(err, &missed) && !missed.late {
-		return "Waiting does not help: correct the gate, or create what it refers to, then run terraform apply again."
-	}
-
-	return "When it holds, run terraform apply again, or give the gate a longer timeout."
-}
-
-// sentence is the text with a capital at its beginning and a full stop.
-func sentence(text string) string {
-	if text == "" {
-		return ""
-	}
-
-	if first := text[0]; first >= 'a' && first <= 'z' && len(text) > 1 {
-		text = string(first-'a'+'A') + text[1:]
-	}
-
-	return withFullStop(text)
-}
-
-// withFullStop is the text with a full stop, unless it has an end already: what a guard
-// says may be whole sentences.
-func withFullStop(text string) string {
-	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
-		return text
-	}
-
-	return text + "."
 }

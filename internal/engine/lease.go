@@ -433,3 +433,12 @@ func (l *lock) giveBack(ctx context.Context) (released bool, seen string) {
 
 	return current.Holder != l.engine.holder(), "it could not be written"
 }
+
+// holder is the name under which the engine holds the lease.
+func (e *Engine) holder() string {
+	if e.owner == "" {
+		return e.runID
+	}
+
+	return e.runID + " (" + e.owner + ")"
+}

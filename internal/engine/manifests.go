@@ -46,24 +46,6 @@ func synced(steps []plan.Step) bool {
 	return len(steps) > 0 && steps[len(steps)-1].Component == cluster.Manifests
 }
 
-// unrepeated drops a sync that this run has done already, where the policy does
-// not wait for what it changes: the pods of kube-proxy follow in their own time.
-func (s *rollout) unrepeated(made plan.Plan) plan.Plan {
-	if s.run.request.Policy.Kubernetes.Manifests.Timeout > 0 || len(made.Steps) == 0 {
-		return made
-	}
-
-	// Where it is due once more, something has moved since.
-	due := s.snapshot.Journal != nil && s.snapshot.Journal.Manifests != nil
-
-	if first := made.Steps[0]; first.Component == cluster.Manifests && s.completed[keyOf(first)] > 0 && !due {
-		made.Steps = made.Steps[1:]
-		made.Kubernetes.Steps--
-	}
-
-	return made
-}
-
 // sync brings the bootstrap manifests into the cluster and waits for what they
 // change to be rolled out.
 func (r *run) sync(ctx context.Context, step plan.Step) error {

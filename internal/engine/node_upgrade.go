@@ -1221,17 +1221,6 @@ func (u *nodeUpgrade) recordOldSystem(ctx context.Context, phase cluster.Phase, 
 	return err
 }
 
-// fallbackError is a node that returned to its old system by itself.
-type fallbackError struct {
-	image, previous, bootID string
-}
-
-func (f *fallbackError) Error() string {
-	return fmt.Sprintf("the node booted %s, did not come up with it and fell back to Talos %s by itself (boot ID %s)", f.image, f.previous, f.bootID)
-}
-
-func (f *fallbackError) Unwrap() error { return ErrFallback }
-
 // giveUp fails an upgrade whose install did not take, however often it was tried.
 func (u *nodeUpgrade) giveUp(ctx context.Context) error {
 	failed := fmt.Errorf("%w: %s: the node runs its old system as before", ErrInstaller, u.untaken(u.entry.Attempt))
@@ -1355,21 +1344,6 @@ func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (b
 	}
 
 	return true, "", nil
-}
-
-// unready says what is wrong with a static pod of a machine; empty where it is Ready
-// and what the machine runs.
-func unready(machine cluster.Machine, pod cluster.ComponentPod) string {
-	why := outdated(machine, pod)
-
-	switch {
-	case why != "":
-		return fmt.Sprintf("its %s: %s", pod.Component, why)
-	case !pod.Ready:
-		return fmt.Sprintf("its %s is not Ready%s", pod.Component, troubled(pod))
-	default:
-		return ""
-	}
 }
 
 // installImageTimeout bounds the change of a machine configuration after an

@@ -407,3 +407,26 @@ func unfinishedNamed(journal cluster.Journal, name string) bool {
 
 	return false
 }
+
+// unready says what is wrong with a static pod of a machine; empty where it is Ready
+// and what the machine runs.
+func unready(machine cluster.Machine, pod cluster.ComponentPod) string {
+	why := outdated(machine, pod)
+
+	switch {
+	case why != "":
+		return fmt.Sprintf("its %s: %s", pod.Component, why)
+	case !pod.Ready:
+		return fmt.Sprintf("its %s is not Ready%s", pod.Component, troubled(pod))
+	default:
+		return ""
+	}
+}
+
+func troubled(pod cluster.ComponentPod) string {
+	if pod.Trouble == "" {
+		return ""
+	}
+
+	return " (" + pod.Trouble + ")"
+}

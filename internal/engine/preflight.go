@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"golang.org/x/sync/errgroup"
 
@@ -741,49 +740,4 @@ func (e *Engine) outline(observed cluster.Observation, made plan.Plan, findings 
 	// It claims nothing of how far the products are: there is no lease yet under which
 	// anybody could say so.
 	e.emit(cluster.Event{Kind: cluster.EventPlanned, Target: request.Target, Outline: &outline})
-}
-
-// notices are the findings that people were told of although they stop nothing:
-// each once, however often it is found.
-type notices struct {
-	mu   sync.Mutex
-	told map[string]bool
-}
-
-func newNotices() *notices { return &notices{told: map[string]bool{}} }
-
-// fresh tells whether nobody was told yet.
-func (n *notices) fresh(finding cluster.Finding) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-
-	// Numbers change while the finding stays.
-	key := strings.Map(func(c rune) rune {
-		if unicode.IsDigit(c) {
-			return -1
-		}
-
-		return c
-	}, finding.Check+" "+finding.Found) + " " + finding.Node
-	told := n.told[key]
-	n.told[key] = true
-
-	return !told
-}
-
-// tell says aloud what is skipped.
-func (e *Engine) tell(findings []cluster.Finding) {
-	for _, finding := range findings {
-		if finding.Skipped && e.notices.fresh(finding) {
-			e.emit(cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
-		}
-	}
-}
-
-// standing are the findings that stop a run; what the policy skips is said.
-func (r *run) standing(findings []cluster.Finding) []cluster.Finding {
-	judged := r.request.Policy.Skip(findings)
-	r.engine.tell(judged)
-
-	return cluster.Blocking(judged)
 }

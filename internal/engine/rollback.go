@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
@@ -77,21 +76,6 @@ func (u *nodeUpgrade) recovered(ctx context.Context, failed error) error {
 	}
 
 	return nil
-}
-
-// isWell tells whether everything about a node itself is as it should be: its
-// system, its kubelet and its member of etcd.
-func isWell(node cluster.Node) bool {
-	switch {
-	case node.Machine == nil || !node.Machine.Settled():
-		return false
-	case node.Kube == nil || !node.Kube.Ready || node.Kube.BootID != "" && node.Kube.BootID != node.Machine.BootID:
-		return false
-	case node.Role != cluster.ControlPlane:
-		return true
-	default:
-		return health.Votes(node)
-	}
 }
 
 // unhealthyError is a node that runs its new system and is not well with it.
@@ -183,41 +167,6 @@ func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error 
 		failed: failed, image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID,
 		unserved: u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID),
 	}
-}
-
-// rolledBackError is a node that was sent back to its old system.
-type rolledBackError struct {
-	// failed is why, nil where an earlier run knew.
-	failed                  error
-	image, previous, bootID string
-	// unserved is why it is not in service with its old system.
-	unserved error
-}
-
-func (r *rolledBackError) Error() string {
-	text := fmt.Sprintf("the node booted %s, did not become healthy with it and was rolled back to Talos %s (boot ID %s)", r.image, r.previous, r.bootID)
-
-	if r.failed != nil {
-		text = fmt.Sprintf("%v\nIt was rolled back to Talos %s (boot ID %s)", r.failed, r.previous, r.bootID)
-	}
-
-	if r.unserved != nil {
-		text += ", and is not back in service: " + r.unserved.Error()
-	}
-
-	return text
-}
-
-func (r *rolledBackError) Unwrap() []error {
-	causes := []error{ErrRolledBack}
-
-	for _, because := range []error{r.failed, r.unserved} {
-		if because != nil {
-			causes = append(causes, because)
-		}
-	}
-
-	return causes
 }
 
 // rollbackSkipped is the error of a node that should have been sent back, and was not.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -252,14 +251,6 @@ func (s *rollout) checkStart(step plan.Step) error {
 	return s.run.overtime(fmt.Sprintf("After %s the next would have been %s.", s.run.engine.clock.Now().Sub(s.run.since).Round(time.Second), nameOf(step)))
 }
 
-// overtime is the failure of a run whose time is used up.
-func (r *run) overtime(seen string) *Failure {
-	return &Failure{
-		Summary: "Unable to finish the upgrade in the time that timeouts allow", Seen: seen,
-		Remedy: "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.", Err: ErrDeadline,
-	}
-}
-
 // nameOf is what a step moves, for people.
 func nameOf(step plan.Step) string {
 	switch step.Component {
@@ -455,159 +446,6 @@ func (s *rollout) unobserved(err error) error {
 	}
 }
 
-// errStopped ends an upgrade that has not touched its node, because the run must
-// not begin another one. It is no failure of the upgrade.
-var errStopped = errors.New("no further node is begun")
-
-// starter is what keeps upgrades from touching their nodes once the run must not
-// begin another one. An upgrade begins long before it touches its node: an image
-// may take its time, and so may the guards.
-type starter struct {
-	mu sync.Mutex
-	// over tells that nothing is begun any more.
-	over bool
-	// untouched end the upgrades that have not touched their nodes.
-	untouched map[string]context.CancelCauseFunc
-	// doubtful are the nodes on their way of which it is known that the new
-	// system did not come up, or not known whether it was installed.
-	doubtful map[string]bool
-}
-
-func newStarter() *starter {
-	return &starter{untouched: map[string]context.CancelCauseFunc{}, doubtful: map[string]bool{}}
-}
-
-// startContext makes the context of an upgrade, which ends when the upgrade has to stand
-// down. An upgrade that finishes what was begun never has to.
-func (r *run) startContext(ctx context.Context, step plan.Step) (stepCtx context.Context, end context.CancelFunc) {
-	stepCtx, cancel := context.WithCancelCause(ctx)
-	entry, found := r.journal.entry(step.Key)
-
-	r.engine.presence.move(step.Node, true)
-
-	r.starter.mu.Lock()
-	defer r.starter.mu.Unlock()
-
-	if !step.Finish && !step.Done && !(found && entry.Open()) {
-		r.starter.untouched[step.Node] = cancel
-	}
-
-	return stepCtx, func() {
-		r.starter.mu.Lock()
-		defer r.starter.mu.Unlock()
-
-		delete(r.starter.untouched, step.Node)
-		delete(r.starter.doubtful, step.Node)
-		r.engine.presence.move(step.Node, false)
-		cancel(nil)
-	}
-}
-
-// beginDisturbing is asked right before an upgrade disturbs its node for the first time.
-// From then on the upgrade goes on to its end, whatever becomes of others.
-func (r *run) beginDisturbing(node string) error {
-	r.starter.mu.Lock()
-	defer r.starter.mu.Unlock()
-
-	if _, untouched := r.starter.untouched[node]; !untouched {
-		return nil
-	}
-
-	switch {
-	case r.starter.over:
-		return errStopped
-	case r.deadlinePassed():
-		return fmt.Errorf("%w: %w", errStopped, ErrDeadline)
-	case r.windowClosed() != nil:
-		return fmt.Errorf("%w: %w", errStopped, ErrWindow)
-	case len(r.starter.doubtful) > 0:
-		return fmt.Errorf("%w before it is clear what became of %v", errStopped, slices.Sorted(maps.Keys(r.starter.doubtful)))
-	}
-
-	delete(r.starter.untouched, node)
-
-	return nil
-}
-
-// stopUntouched makes all upgrades stand down that have not touched their nodes.
-func (s *starter) stopUntouched() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	s.over = true
-	for _, cancel := range s.untouched {
-		cancel(errStopped)
-	}
-}
-
-// markDoubtful notes that the new system of a node on its way does not become healthy.
-func (s *starter) markDoubtful(node string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	s.doubtful[node] = true
-}
-
-// anyDoubtful tells whether it has to become clear first what became of a node.
-func (s *starter) anyDoubtful() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	return len(s.doubtful) > 0
-}
-
-// deadlinePassed tells whether the time for the whole run is used up.
-func (r *run) deadlinePassed() bool {
-	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
-}
-
-// suspect notes which of the nodes on their way are seen to have returned to
-// their old systems. Their upgrades may take long yet to find out, as they wait
-// for a system to come up first.
-func (r *run) suspect(observed cluster.Observation, busy []plan.Step) {
-	for _, step := range busy {
-		node, _ := observed.Node(step.Node)
-
-		entry, found := r.journal.entry(step.Key)
-		if !found || !entry.Open() || node.Machine == nil || node.Machine.BootID == "" || node.Machine.BootID == entry.BootID {
-			continue
-		}
-
-		machine := *node.Machine
-		reached := machine.Talos.Equal(entry.Target) && (!step.Demanded || machine.Schematic == step.Schematic)
-
-		if !reached && machine.Talos.Equal(entry.Previous) && machine.Schematic == entry.PreviousSchematic {
-			r.starter.markDoubtful(step.Node)
-		}
-	}
-}
-
-// noteStep notes what the step that a node enters, together with the journal, says
-// about its new system. A node that reboots on a mere intent may have no new
-// system: its installer failed, or nobody knows.
-func (r *run) noteStep(node string, step cluster.NodeStep) {
-	var entry cluster.Entry
-
-	current, _ := r.journal.read()
-	for _, one := range current.Entries {
-		if one.Node == node && one.Run == r.engine.runID {
-			entry = one
-		}
-	}
-
-	r.starter.mu.Lock()
-	defer r.starter.mu.Unlock()
-
-	switch {
-	case entry.Phase == cluster.PhaseRollingBack, entry.Phase == cluster.PhaseRolledBack && step != cluster.StepPull:
-		r.starter.doubtful[node] = true
-	case step == cluster.StepInstall, step == cluster.StepLegacy, step == cluster.StepReturn && entry.Phase != cluster.PhaseIntent:
-		delete(r.starter.doubtful, node)
-	case step == cluster.StepReturn, step != cluster.StepPull && entry.Phase == cluster.PhaseFallback:
-		r.starter.doubtful[node] = true
-	}
-}
-
 // result is an upgrade that ended.
 type result struct {
 	step plan.Step
@@ -689,126 +527,6 @@ func (s *rollout) fail(err error) {
 	})
 }
 
-// coordinator is what the upgrades of a run must know of each other.
-type coordinator struct {
-	// cordoning is held from before the guards of a cordon until it stands: two
-	// upgrades must not both take the other one's node for available.
-	cordoning semaphore
-
-	mu sync.Mutex
-	// disturbed are the nodes that this run is taking out of service, by the
-	// order in which it began to.
-	disturbed map[string]int
-	order     int
-	// steps counts what upgrades did to nodes. An observation is as old as the
-	// last step before it.
-	steps generation
-	// ended is closed when the next upgrade ends.
-	ended chan struct{}
-}
-
-// generation is how many steps there were at some time: all of them, and those of
-// control planes, which concern everybody.
-type generation struct{ all, grave int }
-
-func newCoordinator() *coordinator {
-	return &coordinator{cordoning: newSemaphore(), disturbed: map[string]int{}, ended: make(chan struct{})}
-}
-
-// disturb notes that the node is about to be taken out of service.
-func (t *coordinator) disturb(node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	if _, known := t.disturbed[node]; known {
-		return
-	}
-
-	t.order++
-	t.disturbed[node] = t.order
-}
-
-// done notes that the upgrade of the node is over.
-func (t *coordinator) done(node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	delete(t.disturbed, node)
-	close(t.ended)
-	t.ended = make(chan struct{})
-}
-
-// peerDone is closed when the next upgrade ends.
-func (t *coordinator) peerDone() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	return t.ended
-}
-
-// others are the nodes of other upgrades: true for those which were taken out of
-// service before the given node, false for those which came after it.
-func (t *coordinator) others(node string) map[string]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	mine, moving := t.disturbed[node]
-	found := make(map[string]bool, len(t.disturbed))
-
-	for name, place := range t.disturbed {
-		if name != node {
-			found[name] = !moving || place < mine
-		}
-	}
-
-	return found
-}
-
-// generation is how many steps there were so far.
-func (t *coordinator) generation() generation {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	return t.steps
-}
-
-// acted notes that something was done to a node of that role, or came of it.
-func (t *coordinator) acted(role cluster.Role) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	t.advance(role)
-}
-
-// reserve notes a step about to be done, unless there was another one since the
-// given count was taken that it has to take into account. A worker that is out
-// of service already was counted when that began, so what other workers do in
-// their own upgrades is nothing to it.
-func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	if role == cluster.Worker && occupied {
-		seen.all = t.steps.all
-	}
-
-	if t.steps != seen {
-		return false
-	}
-
-	t.advance(role)
-
-	return true
-}
-
-func (t *coordinator) advance(role cluster.Role) {
-	t.steps.all++
-
-	if role != cluster.Worker {
-		t.steps.grave++
-	}
-}
-
 // presentPolicy is the one that was asked for, without the nodes that have left since
 // the run began: a name that was right then is no mistake of the configuration,
 // and the rest of the cluster does not have to stop for it. All names are right
@@ -863,4 +581,39 @@ func (s *rollout) hasLeft(there map[string]bool, name string) bool {
 	}
 
 	return true
+}
+
+// gateFailure puts the failure of a gate before the roll into words.
+func (s *rollout) gateFailure(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return undisturbed(s.run.stopped(ctx, "while the gates were waited for; no node was disturbed"+lastSeen(err)))
+	case errors.Is(err, ErrWindow):
+		return undisturbed(s.run.outside(err, "No node was disturbed while the gates were waited for."))
+	case errors.Is(err, ErrDeadline):
+		return undisturbed(s.run.overtime("No node was disturbed while the gates were waited for. " + sentence(err.Error())))
+	}
+
+	return undisturbed(&Failure{
+		Summary: "Unable to begin the upgrade: a gate does not hold", Seen: err.Error() + ".",
+		State: "No node was disturbed.", Remedy: gateRemedy(err), Err: err,
+	})
+}
+
+// unrepeated drops a sync that this run has done already, where the policy does
+// not wait for what it changes: the pods of kube-proxy follow in their own time.
+func (s *rollout) unrepeated(made plan.Plan) plan.Plan {
+	if s.run.request.Policy.Kubernetes.Manifests.Timeout > 0 || len(made.Steps) == 0 {
+		return made
+	}
+
+	// Where it is due once more, something has moved since.
+	due := s.snapshot.Journal != nil && s.snapshot.Journal.Manifests != nil
+
+	if first := made.Steps[0]; first.Component == cluster.Manifests && s.completed[keyOf(first)] > 0 && !due {
+		made.Steps = made.Steps[1:]
+		made.Kubernetes.Steps--
+	}
+
+	return made
 }

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -71,24 +70,6 @@ func (h *shutdown) grace(now time.Time, most time.Duration) time.Duration {
 	return max(minStopGrace, min(stopGrace, most-now.Sub(h.since)))
 }
 
-// publishEnd has what was said of a run stand where others look, unless another run
-// has taken over at the very end. It tells whether the word is still this run's.
-func (e *Engine) publishEnd(ctx context.Context, held *lock, failed error) bool {
-	kept, end := e.cleanupContext(ctx)
-	defer end()
-
-	_, _, err := held.holds(kept)
-	lost := errors.Is(err, ErrLeaseLost)
-
-	if lost && !errors.Is(failed, ErrLeaseLost) {
-		e.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
-	}
-
-	e.flush(ctx)
-
-	return !lost && !errors.Is(failed, ErrLeaseLost)
-}
-
 // flush waits for the last word to stand where others look, for as long as the
 // lease says that it is ours to say.
 func (e *Engine) flush(ctx context.Context) {
@@ -116,4 +97,58 @@ func (e *Engine) callWhole(ctx context.Context, call func(context.Context) error
 	defer end()
 
 	return call(kept)
+}
+
+// recordContext is a context for recording what has just taken effect: it ends a
+// little after ctx does.
+func (e *Engine) recordContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	kept, end := context.WithCancel(context.WithoutCancel(ctx))
+	calm := e.endAfterStop(kept, end, stopTimeout)
+	release := context.AfterFunc(ctx, func() {
+		_ = e.clock.Sleep(kept, e.shutdown.grace(e.clock.Now(), stopTimeout))
+
+		end()
+	})
+
+	return kept, func() {
+		release()
+		calm()
+		end()
+	}
+}
+
+// cleanupContext is a context for what still has to be done when ctx may be over.
+func (e *Engine) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return e.cleanupWithin(ctx, stopTimeout)
+}
+
+// cleanupWithin is [Engine.aftermath] for what ends so long after a cancel at most.
+func (e *Engine) cleanupWithin(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	kept, end := e.clock.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	calm := e.endAfterStop(kept, end, most)
+
+	return kept, func() {
+		calm()
+		end()
+	}
+}
+
+// endAfterStop ends a context that outlives others a little after the operation had to
+// stop, whether that is so already or comes to be.
+func (e *Engine) endAfterStop(kept context.Context, end context.CancelFunc, most time.Duration) (calm func()) {
+	var releases []func() bool
+
+	for _, whole := range e.shutdown.operation() {
+		releases = append(releases, context.AfterFunc(whole, func() {
+			_ = e.clock.Sleep(kept, e.shutdown.grace(e.clock.Now(), most))
+
+			end()
+		}))
+	}
+
+	return func() {
+		for _, release := range releases {
+			release()
+		}
+	}
 }

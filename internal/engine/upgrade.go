@@ -14,22 +14,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
-// run is one upgrade of one cluster, from lease to release. Its upgrades share it.
-type run struct {
-	engine *Engine
-
-	request       Request
-	since         time.Time
-	guards        []guard
-	lock          *lock
-	operatorWatch *operatorWatch
-	journal       *journal
-	coordinator   *coordinator
-	starter       *starter
-
-	soak *soak
-}
-
 // Upgrade brings the cluster to the target and blocks until it is there, or
 // returns a [*Failure]. The snapshot is the last observation in either case.
 // Killed at any point, the next call continues where the cluster is.
@@ -121,15 +105,6 @@ func (e *Engine) needsCleanup(ctx context.Context, observed cluster.Observation,
 	event := cluster.Event{Kind: cluster.EventRunDone, Talos: made.Talos, Kubernetes: made.Kubernetes, Target: request.Target}
 
 	return snapshotLeft(observed) || e.leaseLeft(ctx) || e.pauseLeft(ctx) || e.announces(ctx, event)
-}
-
-// newRun is a run under the lease.
-func (e *Engine) newRun(held *lock, request Request) *run {
-	return &run{
-		engine: e, request: request, since: e.clock.Now(), lock: held,
-		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
-		soak: newSoak(request.Policy),
-	}
 }
 
 // finish says the last word of a run that ended with the error, or with none, gives
@@ -272,52 +247,6 @@ func (e *Engine) findProblems(ctx context.Context, observed cluster.Observation,
 	}
 
 	return found
-}
-
-// progress adds to an event how far the two products are.
-func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
-	event.Talos, event.Kubernetes = made.Talos, made.Kubernetes
-	event.Target = r.request.Target
-
-	return event
-}
-
-// unreachedRemedy is what to do about a cluster that says nothing.
-func unreachedRemedy(err error) string {
-	switch {
-	case errors.Is(err, cluster.ErrCredentials):
-		return "Waiting does not help. Check that the credentials belong to this cluster, and renew them if they expired, then run terraform apply again."
-	case errors.Is(err, cluster.ErrDenied):
-		return "Use credentials that are allowed to do this, then run terraform apply again."
-	default:
-		return "Check that at least one endpoint of the talosconfig is a control plane that is up and reachable from here, and the server of the kubeconfig as well, then run terraform apply again."
-	}
-}
-
-const resumeRemedy = "Run terraform apply again to continue where the cluster is."
-
-// writableRemedy is what to do where the lease or the journal is out of reach.
-const writableRemedy = "Look at why the Kubernetes API does not take it (kubectl get --raw=/readyz?verbose), then run terraform apply again to continue where the cluster is."
-
-func hasPermanent(findings []cluster.Finding) bool {
-	return slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Severity == cluster.Permanent })
-}
-
-// stopped is the failure of a run that was asked to stop, or has to.
-func (r *run) stopped(ctx context.Context, where string) *Failure {
-	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
-		return &Failure{
-			Summary: "Unable to go on with the upgrade", Seen: fmt.Sprintf("It stopped %s: %v.", where, cause),
-			Remedy: lostRemedy(cause), Err: cause,
-		}
-	}
-
-	return &Failure{
-		Summary: "The upgrade was cancelled",
-		Seen:    "It was stopped " + where + ".",
-		Remedy:  resumeRemedy,
-		Err:     context.Cause(ctx),
-	}
 }
 
 // lastLook observes once more after a failure, for the state that is reported.
@@ -478,34 +407,36 @@ func awayText(node cluster.Node) string {
 	}
 }
 
-// windowClosed is why nothing may be started now: the maintenance window has closed.
-func (r *run) windowClosed() error {
-	if r.request.Window == nil {
-		return nil
+// publishEnd has what was said of a run stand where others look, unless another run
+// has taken over at the very end. It tells whether the word is still this run's.
+func (e *Engine) publishEnd(ctx context.Context, held *lock, failed error) bool {
+	kept, end := e.cleanupContext(ctx)
+	defer end()
+
+	_, _, err := held.holds(kept)
+	lost := errors.Is(err, ErrLeaseLost)
+
+	if lost && !errors.Is(failed, ErrLeaseLost) {
+		e.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
 	}
 
-	open, until := r.request.Window.Open(r.engine.clock.Now())
-	if open {
-		return nil
-	}
+	e.flush(ctx)
 
-	return fmt.Errorf("%w (%s); %s", ErrWindow, r.request.Window, opening(until))
+	return !lost && !errors.Is(failed, ErrLeaseLost)
 }
 
-// outside is the failure of a run that the end of the window stops, in words that
-// begin with what it stopped at.
-func (r *run) outside(err error, at string) *Failure {
-	return &Failure{
-		Summary: "Unable to finish the upgrade in the maintenance window", Seen: at + " " + sentence(err.Error()),
-		State: "Nothing was started after it closed.", Remedy: "Run terraform apply again while it is open: it continues where the cluster is.", Err: err,
-	}
-}
+// refused is the failure of checks before a run, with what an earlier run left.
+func refused(observed cluster.Observation, target cluster.Target, findings []cluster.Finding) *Failure {
+	failure := blocked(target, findings)
 
-// opening says when a closed window opens.
-func opening(until time.Time) string {
-	if until.IsZero() {
-		return "it does not open again"
+	if observed.Journal == nil {
+		return failure
 	}
 
-	return "it opens at " + until.UTC().Format(time.RFC3339)
+	nodes := unfinishedIn(*observed.Journal, "", &observed)
+	if len(nodes) > 0 {
+		failure.State += " " + unfinishedText(nodes)
+	}
+
+	return failure
 }

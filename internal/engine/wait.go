@@ -202,3 +202,12 @@ func (d semaphore) enter(ctx context.Context) error {
 }
 
 func (d semaphore) leave() { <-d }
+
+// permanentOnly passes on an error that waiting does not cure.
+func permanentOnly(err error) error {
+	if cluster.Heals(err) {
+		return nil
+	}
+
+	return err
+}

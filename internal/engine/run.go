@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// run is one upgrade of one cluster, from lease to release. Its upgrades share it.
+type run struct {
+	engine *Engine
+
+	request       Request
+	since         time.Time
+	guards        []guard
+	lock          *lock
+	operatorWatch *operatorWatch
+	journal       *journal
+	coordinator   *coordinator
+	starter       *starter
+
+	soak *soak
+}
+
+// newRun is a run under the lease.
+func (e *Engine) newRun(held *lock, request Request) *run {
+	return &run{
+		engine: e, request: request, since: e.clock.Now(), lock: held,
+		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
+		soak: newSoak(request.Policy),
+	}
+}
+
+// progress adds to an event how far the two products are.
+func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
+	event.Talos, event.Kubernetes = made.Talos, made.Kubernetes
+	event.Target = r.request.Target
+
+	return event
+}
+
+// stopped is the failure of a run that was asked to stop, or has to.
+func (r *run) stopped(ctx context.Context, where string) *Failure {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
+		return &Failure{
+			Summary: "Unable to go on with the upgrade", Seen: fmt.Sprintf("It stopped %s: %v.", where, cause),
+			Remedy: lostRemedy(cause), Err: cause,
+		}
+	}
+
+	return &Failure{
+		Summary: "The upgrade was cancelled",
+		Seen:    "It was stopped " + where + ".",
+		Remedy:  resumeRemedy,
+		Err:     context.Cause(ctx),
+	}
+}
+
+// deadlinePassed tells whether the time for the whole run is used up.
+func (r *run) deadlinePassed() bool {
+	return r.request.Deadline > 0 && r.engine.clock.Now().Sub(r.since) >= r.request.Deadline
+}
+
+// noMoreStarts is why nothing may be started any more: the time for the run is used up,
+// or the window has closed.
+func (r *run) noMoreStarts() error {
+	if r.deadlinePassed() {
+		return ErrDeadline
+	}
+
+	return r.windowClosed()
+}
+
+// windowClosed is why nothing may be started now: the maintenance window has closed.
+func (r *run) windowClosed() error {
+	if r.request.Window == nil {
+		return nil
+	}
+
+	open, until := r.request.Window.Open(r.engine.clock.Now())
+	if open {
+		return nil
+	}
+
+	return fmt.Errorf("%w (%s); %s", ErrWindow, r.request.Window, opening(until))
+}
+
+// opening says when a closed window opens.
+func opening(until time.Time) string {
+	if until.IsZero() {
+		return "it does not open again"
+	}
+
+	return "it opens at " + until.UTC().Format(time.RFC3339)
+}
+
+// outside is the failure of a run that the end of the window stops, in words that
+// begin with what it stopped at.
+func (r *run) outside(err error, at string) *Failure {
+	return &Failure{
+		Summary: "Unable to finish the upgrade in the maintenance window", Seen: at + " " + sentence(err.Error()),
+		State: "Nothing was started after it closed.", Remedy: "Run terraform apply again while it is open: it continues where the cluster is.", Err: err,
+	}
+}
+
+// overtime is the failure of a run whose time is used up.
+func (r *run) overtime(seen string) *Failure {
+	return &Failure{
+		Summary: "Unable to finish the upgrade in the time that timeouts allow", Seen: seen,
+		Remedy: "Run terraform apply again to continue, or raise timeouts.create and timeouts.update.", Err: ErrDeadline,
+	}
+}
+
+// standing are the findings that stop a run; what the policy skips is said.
+func (r *run) standing(findings []cluster.Finding) []cluster.Finding {
+	judged := r.request.Policy.Skip(findings)
+	r.engine.tell(judged)
+
+	return cluster.Blocking(judged)
+}
