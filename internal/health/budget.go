@@ -301,3 +301,12 @@ func folded(pods []*cluster.WorkloadPod) string {
 
 	return readable.List(texts)
 }
+
+// also names the other nodes that a finding is about.
+func also(nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+
+	return "; the same on " + readable.List(nodes)
+}

@@ -406,12 +406,3 @@ func (f *forecast) advice() []cluster.Finding {
 
 	return findings
 }
-
-// also names the other nodes that a finding is about.
-func also(nodes []string) string {
-	if len(nodes) == 0 {
-		return ""
-	}
-
-	return "; the same on " + readable.List(nodes)
-}

@@ -203,25 +203,6 @@ const (
 	fieldHold  = cluster.Field("hold")
 )
 
-// imageField leads from the attribute kubernetes to the image of a component.
-func imageField(component cluster.Component) []cluster.Within {
-	field := cluster.Field(component)
-
-	switch component {
-	case cluster.APIServer:
-		field = "api_server"
-	case cluster.ControllerManager:
-		field = "controller_manager"
-	case cluster.Scheduler:
-		field = "scheduler"
-	case cluster.Proxy:
-		field = "proxy"
-	case cluster.Kubelet, cluster.Manifests:
-	}
-
-	return []cluster.Within{cluster.Field("images"), field}
-}
-
 // adminRole may upgrade; no other role of Talos may.
 const adminRole = "os:admin"
 

@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -72,27 +70,6 @@ type List struct {
 	AsOf string
 }
 
-// Options are what all sources have in common.
-type Options struct {
-	// FactoryURL is the base of the Image Factory; empty means
-	// [DefaultFactoryURL].
-	FactoryURL string
-	// PreReleases asks for alphas, betas and release candidates as well.
-	PreReleases bool
-	// Timeout of one answer; zero means [DefaultTimeout].
-	Timeout time.Duration
-	// UserAgent names the caller to the source.
-	UserAgent string
-}
-
-func (o Options) timeout() time.Duration {
-	if o.Timeout == 0 {
-		return DefaultTimeout
-	}
-
-	return o.Timeout
-}
-
 // New is the source at the location: [Embedded], [Factory], or [OCI] and the
 // repository. Nothing is contacted. Errors wrap [ErrLocation].
 func New(product version.Product, location string, options Options) (Source, error) {
@@ -117,22 +94,4 @@ func allowed(product version.Product) string {
 	}
 
 	return `"embedded" and a repository such as "oci://registry.k8s.io/kube-apiserver"`
-}
-
-// digest is how a reference to an image may end.
-var digest = regexp.MustCompile(`@sha256:[0-9a-f]+$`)
-
-// hides tells whether the text may hold credentials: in front of a host, in a
-// query or in a fragment.
-func hides(text string) bool {
-	return strings.ContainsAny(digest.ReplaceAllString(text, ""), "@?#")
-}
-
-// quoted is the text as a message may repeat it.
-func quoted(text string) string {
-	if hides(text) {
-		return "the value (not repeated here, because it may hold credentials)"
-	}
-
-	return strconv.Quote(text)
 }

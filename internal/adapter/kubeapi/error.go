@@ -3,22 +3,16 @@
 package kubeapi
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -186,213 +180,34 @@ func rejectsCredentials(text string) bool {
 		strings.Contains(text, "getting credentials: ")
 }
 
-// NewUnavailable stands in for a Kubernetes API to which there is no way, such
-// as when the credentials may not ask Talos for a kubeconfig: every method
-// answers the error, as it is. It is a [cluster.WorkloadReader], a
-// [cluster.ObjectAccess] and a [cluster.SecretAccess] as well.
-func NewUnavailable(err error) cluster.Kubernetes { return unavailable{err} }
-
-type unavailable struct{ err error }
-
-func (u unavailable) UID(context.Context) (string, error) { return "", u.err }
-
-func (u unavailable) Nodes(context.Context) ([]cluster.KubeNode, error) { return nil, u.err }
-
-func (u unavailable) ComponentPods(context.Context) ([]cluster.ComponentPod, error) {
-	return nil, u.err
+// refuse is the error of a request that is not made.
+func refuse(what, detail string, cause error) error {
+	return &callError{what: what, meanings: []error{cluster.ErrRefused}, detail: detail, cause: cause}
 }
 
-func (u unavailable) Cordon(context.Context, string, string) (bool, error) { return false, u.err }
-
-func (u unavailable) Uncordon(context.Context, string) error { return u.err }
-
-func (u unavailable) PodsToEvict(context.Context, string) ([]cluster.Pod, error) {
-	return nil, u.err
-}
-
-func (u unavailable) Evict(context.Context, cluster.Pod) error { return u.err }
-
-func (u unavailable) DeletePod(context.Context, cluster.Pod) error { return u.err }
-
-func (u unavailable) Lease(context.Context) (cluster.Lease, error) { return cluster.Lease{}, u.err }
-
-func (u unavailable) WriteLease(context.Context, cluster.Lease) (cluster.Lease, error) {
-	return cluster.Lease{}, u.err
-}
-
-func (u unavailable) Journal(context.Context) (cluster.Journal, error) {
-	return cluster.Journal{}, u.err
-}
-
-func (u unavailable) WriteJournal(context.Context, cluster.Journal) (cluster.Journal, error) {
-	return cluster.Journal{}, u.err
-}
-
-// Workloads implements [cluster.WorkloadReader].
-func (u unavailable) Workloads(context.Context) (cluster.Workloads, error) {
-	return cluster.Workloads{}, u.err
-}
-
-// Objects implements [cluster.Objects].
-func (u unavailable) Objects(context.Context, cluster.ObjectQuery) ([]map[string]any, error) {
-	return nil, u.err
-}
-
-// Object implements [cluster.ObjectAccess].
-func (u unavailable) Object(context.Context, cluster.Reference) (map[string]any, error) {
-	return nil, u.err
-}
-
-// PatchObject implements [cluster.ObjectAccess].
-func (u unavailable) PatchObject(context.Context, cluster.Reference, string, map[string]any) (map[string]any, error) {
-	return nil, u.err
-}
-
-// HasPart implements [cluster.ObjectAccess].
-func (u unavailable) HasPart(context.Context, cluster.Reference, string) (bool, error) {
-	return false, u.err
-}
-
-// Secret implements [cluster.SecretAccess].
-func (u unavailable) Secret(context.Context, string, string) (cluster.Secret, error) {
-	return cluster.Secret{}, u.err
-}
-
-// Secrets implements [cluster.SecretAccess].
-func (u unavailable) Secrets(context.Context, string, string) ([]cluster.Secret, error) {
-	return nil, u.err
-}
-
-// PatchSecret implements [cluster.SecretAccess].
-func (u unavailable) PatchSecret(context.Context, cluster.Secret, map[string][]byte) error {
-	return u.err
-}
-
-func (u unavailable) Forget(context.Context, string) ([]string, error) { return nil, u.err }
-
-// shortestValue is how long a value of a Secret must be to be looked for in the
-// messages of an API server, in bytes: those of a few letters are in many texts.
-const shortestValue = 4
-
-// Secret implements [cluster.SecretAccess].
-func (c *Client) Secret(ctx context.Context, namespace, name string) (cluster.Secret, error) {
-	what := "read the Secret " + namespace + "/" + name
-
-	if err := validSecret(what, namespace, name); err != nil {
-		return cluster.Secret{}, err
-	}
-
-	var object corev1.Secret
-
-	err := read(ctx, what, c.core.Get().Namespace(namespace).Resource("secrets").Name(name), &object)
-	if err != nil {
-		return cluster.Secret{}, missingObject(err)
-	}
-
-	return secretFrom(&object), nil
-}
-
-// Secrets implements [cluster.SecretAccess].
-func (c *Client) Secrets(ctx context.Context, namespace, selector string) ([]cluster.Secret, error) {
-	what := "list the Secrets in the namespace " + namespace + " with the labels " + selector
-
-	if err := validSecret(what, namespace, "-"); err != nil {
-		return nil, err
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-
-	request := func() *rest.Request {
-		return c.core.Get().Namespace(namespace).Resource("secrets").Param("labelSelector", selector)
-	}
-
-	found, err := listOf(ctx, what, request, func() *corev1.SecretList { return &corev1.SecretList{} },
-		func(list *corev1.SecretList) []cluster.Secret {
-			secrets := make([]cluster.Secret, 0, len(list.Items))
-			for i := range list.Items {
-				secrets = append(secrets, secretFrom(&list.Items[i]))
-			}
-
-			return secrets
-		})
-
-	slices.SortFunc(found, func(a, b cluster.Secret) int { return cmp.Compare(a.Name, b.Name) })
-
-	return found, err
-}
-
-// PatchSecret implements [cluster.SecretAccess]. A Secret that was deleted since
-// is a conflict as well.
-func (c *Client) PatchSecret(ctx context.Context, read cluster.Secret, data map[string][]byte) error {
-	what := "change the Secret " + read.Namespace + "/" + read.Name
-
-	if err := validSecret(what, read.Namespace, read.Name); err != nil {
-		return err
-	}
-
-	if read.ResourceVersion == "" {
-		return refuse(what, "it is changed only as it was read, and it was not", cluster.ErrRefused)
-	}
-
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": read.ResourceVersion},
-		"data":     data,
-	})
-	if err != nil {
-		return refuse(what, "the values cannot be encoded", cluster.ErrRefused)
-	}
-
-	err = change(ctx, what, c.core.Patch(types.MergePatchType).Namespace(read.Namespace).Resource("secrets").Name(read.Name).Body(body), nil)
-
-	return withoutValues(vanished(read.ResourceVersion, missingObject(err)), read.Data, data)
-}
-
-func validSecret(what, namespace, name string) error {
-	if namespace == "" {
-		return refuse(what, "it has no namespace", cluster.ErrRefused)
-	}
-
-	if name == "" {
-		return refuse(what, "it has no name", cluster.ErrRefused)
-	}
-
-	return validSegments(what, namespace, name)
-}
-
-func secretFrom(object *corev1.Secret) cluster.Secret {
-	return cluster.Secret{
-		Namespace: object.Namespace, Name: object.Name, Data: object.Data, ResourceVersion: object.ResourceVersion,
-	}
-}
-
-// withoutValues takes from an error what it quotes of a Secret: what objects to a
-// change, such as a webhook, may repeat it.
-func withoutValues(err error, contents ...map[string][]byte) error {
+// missingObject tells an object that does not exist from a kind that does not.
+func missingObject(err error) error {
 	var failure *callError
-	if !errors.As(err, &failure) {
-		return err
-	}
-
-	text := failure.detail + " " + failure.cause.Error()
-
-	for _, content := range contents {
-		for _, value := range content {
-			if len(value) < shortestValue {
-				continue
-			}
-
-			if strings.Contains(text, string(value)) || strings.Contains(text, base64.StdEncoding.EncodeToString(value)) {
-				failure.detail = "the answer is left out here, because it quotes what the Secret holds"
-				failure.cause = errQuotes
-
-				return err
-			}
-		}
+	if errors.Is(err, cluster.ErrNotFound) && !unserved(err) && errors.As(err, &failure) {
+		failure.detail = "there is no such object"
 	}
 
 	return err
 }
 
-// errQuotes stands in for the answer that quotes a Secret.
-var errQuotes = errors.New("answer left out")
+// vanished turns the update of an object that somebody deleted into a
+// conflict: what was read is no longer what stands.
+func vanished(resourceVersion string, err error) error {
+	var failure *callError
+	if resourceVersion != "" && errors.As(err, &failure) && errors.Is(err, cluster.ErrNotFound) {
+		failure.meanings = []error{cluster.ErrConflict}
+	}
+
+	return err
+}
+
+// unserved tells that the API server has no such path, and not only no such
+// object.
+func unserved(err error) bool {
+	return errors.Is(err, cluster.ErrNotFound) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

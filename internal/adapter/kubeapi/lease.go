@@ -137,17 +137,6 @@ func leaseFrom(object *coordinationv1.Lease) cluster.Lease {
 	return lease
 }
 
-// vanished turns the update of an object that somebody deleted into a
-// conflict: what was read is no longer what stands.
-func vanished(resourceVersion string, err error) error {
-	var failure *callError
-	if resourceVersion != "" && errors.As(err, &failure) && errors.Is(err, cluster.ErrNotFound) {
-		failure.meanings = []error{cluster.ErrConflict}
-	}
-
-	return err
-}
-
 const (
 	// watchInterval is how often a held lease is looked at to see it move.
 	watchInterval = time.Second

@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -371,11 +370,6 @@ func rootOf(apiVersion string) (string, error) {
 	return "/apis/" + parsed.Group + "/" + parsed.Version, nil
 }
 
-// refuse is the error of a request that is not made.
-func refuse(what, detail string, cause error) error {
-	return &callError{what: what, meanings: []error{cluster.ErrRefused}, detail: detail, cause: cause}
-}
-
 // Object reads one object by its path, which credentials may be allowed that
 // cannot list. It leaves out what [Client.Objects] leaves out, and refuses what
 // that refuses.
@@ -572,22 +566,6 @@ func validSegments(what string, segments ...string) error {
 	}
 
 	return nil
-}
-
-// unserved tells that the API server has no such path, and not only no such
-// object.
-func unserved(err error) bool {
-	return errors.Is(err, cluster.ErrNotFound) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-// missingObject tells an object that does not exist from a kind that does not.
-func missingObject(err error) error {
-	var failure *callError
-	if errors.Is(err, cluster.ErrNotFound) && !unserved(err) && errors.As(err, &failure) {
-		failure.detail = "there is no such object"
-	}
-
-	return err
 }
 
 func decodedObject(what string, body []byte) (map[string]any, error) {

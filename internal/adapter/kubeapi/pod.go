@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -347,4 +348,25 @@ func reached(node *corev1.Node, bindings []nodeBinding) bool {
 
 		return err != nil || !matches
 	})
+}
+
+// staysBehind tells whether a drain leaves the pod alone, by kubectl's rules: a
+// mirror pod, and a pod that a DaemonSet would bring right back. A DaemonSet that
+// no longer exists would not, and what others call a DaemonSet may or may not.
+func staysBehind(pod metav1.Object, exists func(daemonSet string) (bool, error)) (bool, error) {
+	if _, mirror := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]; mirror {
+		return true, nil
+	}
+
+	owner := metav1.GetControllerOf(pod)
+	if !isDaemonSet(owner) {
+		return false, nil
+	}
+
+	return exists(owner.Name)
+}
+
+// isDaemonSet compares the version as well, as kubectl does.
+func isDaemonSet(owner *metav1.OwnerReference) bool {
+	return owner != nil && owner.Kind == kindDaemonSet && owner.APIVersion == appsv1.SchemeGroupVersion.String()
 }

@@ -508,27 +508,6 @@ func newConstraint(pod *corev1.Pod) constraint {
 	return made
 }
 
-// staysBehind tells whether a drain leaves the pod alone, by kubectl's rules: a
-// mirror pod, and a pod that a DaemonSet would bring right back. A DaemonSet that
-// no longer exists would not, and what others call a DaemonSet may or may not.
-func staysBehind(pod metav1.Object, exists func(daemonSet string) (bool, error)) (bool, error) {
-	if _, mirror := pod.GetAnnotations()[corev1.MirrorPodAnnotationKey]; mirror {
-		return true, nil
-	}
-
-	owner := metav1.GetControllerOf(pod)
-	if !isDaemonSet(owner) {
-		return false, nil
-	}
-
-	return exists(owner.Name)
-}
-
-// isDaemonSet compares the version as well, as kubectl does.
-func isDaemonSet(owner *metav1.OwnerReference) bool {
-	return owner != nil && owner.Kind == kindDaemonSet && owner.APIVersion == appsv1.SchemeGroupVersion.String()
-}
-
 // volumes are those that only some of the nodes reach.
 type volumes struct {
 	// claimed are, by claim as "namespace/name", the names of volumes.

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
@@ -110,32 +113,6 @@ func (a *annotated) Withdraw(_ context.Context, product version.Product, to vers
 	return nobody(a.of, product, to)
 }
 
-// reported is what the annotations say.
-func reported(of cluster.Reference, found object) cluster.OperatorReport {
-	report := cluster.OperatorReport{
-		Deleting:   found.deleting(),
-		Hold:       held(found),
-		Talos:      reportedProduct(of, found, version.Talos),
-		Kubernetes: reportedProduct(of, found, version.Kubernetes),
-	}
-
-	report.Unhold = unhold(of, report)
-
-	updated, _ := found.annotation(protocol.KeyLastUpdate)
-	if at, err := time.Parse(time.RFC3339, updated); err == nil {
-		report.Updated = at
-	}
-
-	failed, _ := found.annotation(protocol.KeyFailedNodes)
-	for node := range strings.SplitSeq(failed, ",") {
-		if node = strings.TrimSpace(node); node != "" {
-			report.FailedNodes = append(report.FailedNodes, node)
-		}
-	}
-
-	return report
-}
-
 func reportedProduct(of cluster.Reference, found object, product version.Product) cluster.OperatorProduct {
 	said := func(named protocol.Field) string {
 		value, _ := found.annotation(protocol.Key(product, named))
@@ -207,4 +184,88 @@ func held(found object) string {
 	}
 
 	return value
+}
+
+// reported is what the annotations say.
+func reported(of cluster.Reference, found object) cluster.OperatorReport {
+	report := cluster.OperatorReport{
+		Deleting:   found.deleting(),
+		Hold:       held(found),
+		Talos:      reportedProduct(of, found, version.Talos),
+		Kubernetes: reportedProduct(of, found, version.Kubernetes),
+	}
+
+	report.Unhold = unhold(of, report)
+
+	updated, _ := found.annotation(protocol.KeyLastUpdate)
+	if at, err := time.Parse(time.RFC3339, updated); err == nil {
+		report.Updated = at
+	}
+
+	failed, _ := found.annotation(protocol.KeyFailedNodes)
+	for node := range strings.SplitSeq(failed, ",") {
+		if node = strings.TrimSpace(node); node != "" {
+			report.FailedNodes = append(report.FailedNodes, node)
+		}
+	}
+
+	return report
+}
+
+// endStatus has the phase and the conditions of products that were cut off say so,
+// where the object has such. It is for people: the hold has ended, whatever becomes
+// of it.
+func (a *annotated) endStatus(ctx context.Context, cut []version.Product) {
+	ctx, cancel := context.WithTimeout(ctx, maxSecretWait)
+	defer cancel()
+
+	read, err := a.access.Object(ctx, a.of)
+	if err != nil {
+		return
+	}
+
+	if changes := endedStatus(read, cut, time.Now().UTC()); changes != nil {
+		_, _ = a.access.PatchObject(ctx, a.of, "status", map[string]any{
+			"metadata": map[string]any{"resourceVersion": object(read).text("metadata", "resourceVersion")},
+			"status":   changes,
+		})
+	}
+}
+
+// endedStatus is what changes of the status; nil where nothing does. A list is
+// replaced as a whole, so that foreign conditions are in it as they were.
+func endedStatus(read object, cut []version.Product, now time.Time) map[string]any {
+	conditions, _, err := unstructured.NestedSlice(read, "status", "conditions")
+	if err != nil {
+		return nil
+	}
+
+	changes, stale := map[string]any{}, false
+
+	for _, one := range conditions {
+		condition, ok := one.(map[string]any)
+		if !ok {
+			continue
+		}
+
+		about := func(product version.Product) bool { return object(condition).text("type") == product.Name()+"Upgrade" }
+		if slices.ContainsFunc(cut, about) && object(condition).text("status") == "True" {
+			condition["status"], condition["reason"], condition["message"] = "False", "Failed", cutOff
+			condition["lastTransitionTime"], stale = now.Format(time.RFC3339), true
+		}
+	}
+
+	if stale {
+		changes["conditions"] = conditions
+	}
+
+	if strings.HasPrefix(read.text("status", "phase"), "Upgrading") {
+		changes["phase"] = "UpgradeFailed"
+	}
+
+	if len(changes) == 0 {
+		return nil
+	}
+
+	return changes
 }

@@ -4,13 +4,10 @@ package removal
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/rest"
 )
 
 // node is the state of a node whose errors name it.
@@ -51,34 +48,3 @@ type nodeFailure struct {
 func (f *nodeFailure) Error() string { return f.cause.Error() }
 
 func (f *nodeFailure) Unwrap() error { return f.cause }
-
-// closing is a copy of the config for one call, and what ends its connections.
-// The transport of a config that has one of its own is left open. Any other
-// would end up in a cache of client-go for good, were it not for the function
-// that chooses its proxy.
-func closing(config *rest.Config) (*rest.Config, func()) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-
-	if config.Transport != nil {
-		return config, func() {}
-	}
-
-	if config.Proxy == nil {
-		config.Proxy = http.ProxyFromEnvironment
-	}
-
-	var used []http.RoundTripper
-
-	config.Wrap(func(transport http.RoundTripper) http.RoundTripper {
-		used = append(used, transport)
-
-		return transport
-	})
-
-	return config, func() {
-		for _, transport := range used {
-			utilnet.CloseIdleConnectionsFor(transport)
-		}
-	}
-}

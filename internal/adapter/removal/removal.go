@@ -10,12 +10,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
 	"golang.org/x/sync/errgroup"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
@@ -157,4 +159,35 @@ func itemsOf(err error) (upgrade.ComponentRemovedItemsError, bool) {
 	}
 
 	return upgrade.ComponentRemovedItemsError{}, false
+}
+
+// closing is a copy of the config for one call, and what ends its connections.
+// The transport of a config that has one of its own is left open. Any other
+// would end up in a cache of client-go for good, were it not for the function
+// that chooses its proxy.
+func closing(config *rest.Config) (*rest.Config, func()) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+
+	if config.Transport != nil {
+		return config, func() {}
+	}
+
+	if config.Proxy == nil {
+		config.Proxy = http.ProxyFromEnvironment
+	}
+
+	var used []http.RoundTripper
+
+	config.Wrap(func(transport http.RoundTripper) http.RoundTripper {
+		used = append(used, transport)
+
+		return transport
+	})
+
+	return config, func() {
+		for _, transport := range used {
+			utilnet.CloseIdleConnectionsFor(transport)
+		}
+	}
 }

@@ -142,3 +142,9 @@ func (f *failure) Error() string { return f.what + ": " + f.cause.Error() }
 
 // Unwrap gives the meaning, which the text has no room for, and the cause.
 func (f *failure) Unwrap() []error { return []error{cluster.ErrRefused, cluster.ErrUnsaved, f.cause} }
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+
+	return !errors.Is(err, os.ErrNotExist)
+}

@@ -242,12 +242,6 @@ func partialOf(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+partialSuffix)
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-
-	return !errors.Is(err, os.ErrNotExist)
-}
-
 // discard removes what must not stay behind.
 func discard(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

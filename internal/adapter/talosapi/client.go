@@ -378,15 +378,6 @@ func checkCredentials(context clientconfig.Context) (Certificate, error) {
 	return parseCertificate(parts["ca"], parts["crt"], parts["key"])
 }
 
-// quotedContent is what an error quotes; a single character is punctuation.
-var quotedContent = regexp.MustCompile("`[^`]*`|\"(?:[^\"\\\\]|\\\\.)*\"|'[^']{2,}'")
-
-// withoutQuotes drops what YAML errors quote from the document, since that may
-// be part of a key.
-func withoutQuotes(text string) string {
-	return quotedContent.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "a value")
-}
-
 // endpoint is one way into the cluster, with a connection of its own: gRPC's
 // round robin over several would send any call into a rebooting machine.
 type endpoint struct {
@@ -693,3 +684,22 @@ func (c *Client) combine(op operation, failures []*callError) error {
 
 	return combined
 }
+
+// throughEndpoints says which way a call took, after what came of it.
+func throughEndpoints(names ...string) string {
+	noun := "endpoint"
+	if len(names) > 1 {
+		noun = "endpoints"
+	}
+
+	return " (through " + noun + " " + strings.Join(names, ", ") + ")"
+}
+
+// withoutQuotes drops what YAML errors quote from the document, since that may
+// be part of a key.
+func withoutQuotes(text string) string {
+	return quotedContent.ReplaceAllString(strings.ReplaceAll(text, "\n", " "), "a value")
+}
+
+// quotedContent is what an error quotes; a single character is punctuation.
+var quotedContent = regexp.MustCompile("`[^`]*`|\"(?:[^\"\\\\]|\\\\.)*\"|'[^']{2,}'")

@@ -111,16 +111,6 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 	return failure
 }
 
-// throughEndpoints says which way a call took, after what came of it.
-func throughEndpoints(names ...string) string {
-	noun := "endpoint"
-	if len(names) > 1 {
-		noun = "endpoints"
-	}
-
-	return " (through " + noun + " " + strings.Join(names, ", ") + ")"
-}
-
 // interrupted is the meaning of an error that the caller's own context caused.
 func interrupted(ctx context.Context, op operation, sent bool) []error {
 	switch {
@@ -378,4 +368,19 @@ func withoutContent(text string) string {
 	}
 
 	return clip(plain)
+}
+
+func clip(text string) string { return shorten(text, keptLength) }
+
+// shorten is the beginning of a text, at most that many characters.
+func shorten(text string, most int) string {
+	for i := range text {
+		if most == 0 {
+			return text[:i]
+		}
+
+		most--
+	}
+
+	return text
 }

@@ -221,18 +221,3 @@ func withoutSecrets(line string) string {
 
 	return regexp.MustCompile(`(://[^?#\s"']*)\?[^#\s"']*`).ReplaceAllString(line, "$1?...")
 }
-
-func clip(text string) string { return shorten(text, keptLength) }
-
-// shorten is the beginning of a text, at most that many characters.
-func shorten(text string, most int) string {
-	for i := range text {
-		if most == 0 {
-			return text[:i]
-		}
-
-		most--
-	}
-
-	return text
-}

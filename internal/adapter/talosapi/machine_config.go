@@ -399,3 +399,5 @@ func etcdQuota(value any) int64 {
 		return min(quota, unlimitedQuota)
 	}
 }
+
+func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }

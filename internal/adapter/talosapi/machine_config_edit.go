@@ -175,8 +175,6 @@ func assertPlainMapping(node *yaml.Node) error {
 	}
 }
 
-func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
-
 // defaultIndent is how Talos indents what it writes.
 const defaultIndent = 4
 

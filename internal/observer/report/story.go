@@ -346,18 +346,6 @@ var looks = [...]struct {
 	{cluster.StepRollback, "rollback", "roll back"},
 }
 
-// lookOf is the style and the name of a step. One that is not known yet waits for
-// something, and is called what the engine calls it.
-func lookOf(step cluster.NodeStep) (class, name string) {
-	for _, look := range &looks {
-		if look.step == step {
-			return look.class, look.name
-		}
-	}
-
-	return "wait", string(step)
-}
-
 // Outcome is how a run ended.
 type Outcome string
 

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -413,4 +414,67 @@ func (l *lane) culprit(of *turn) *piece {
 	}
 
 	return steps[last]
+}
+
+// nodeName is what the page calls a lane.
+func nodeName(name string) string {
+	if name == "" {
+		return "cluster"
+	}
+
+	return name
+}
+
+// took is a duration for people, in whole seconds.
+func took(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+
+	hours, minutes, seconds := int(d/time.Hour), int(d/time.Minute)%60, int(d/time.Second)%60
+
+	switch {
+	case hours > 0:
+		return fmt.Sprintf("%d h %02d min", hours, minutes)
+	case minutes > 0:
+		return fmt.Sprintf("%d min %02d s", minutes, seconds)
+	default:
+		return fmt.Sprintf("%d s", seconds)
+	}
+}
+
+// elapsed is the time since the run began as a clock: "04:12" or "1:04:12".
+func elapsed(d time.Duration) string {
+	d = max(d, 0).Round(time.Second)
+
+	hours, minutes, seconds := int(d/time.Hour), int(d/time.Minute)%60, int(d/time.Second)%60
+	if hours > 0 {
+		return fmt.Sprintf("%d:%02d:%02d", hours, minutes, seconds)
+	}
+
+	return fmt.Sprintf("%02d:%02d", minutes, seconds)
+}
+
+// tickStep is the shortest distance of which no more than maxTicks fit.
+func tickStep(whole time.Duration) time.Duration {
+	for _, step := range tickSteps {
+		if whole/step <= maxTicks {
+			return step
+		}
+	}
+
+	longest := tickSteps[len(tickSteps)-1]
+	days := int64(whole / longest)
+
+	return longest * time.Duration(days/maxTicks+1)
+}
+
+// lookOf is the style and the name of a step. One that is not known yet waits for
+// something, and is called what the engine calls it.
+func lookOf(step cluster.NodeStep) (class, name string) {
+	for _, look := range &looks {
+		if look.step == step {
+			return look.class, look.name
+		}
+	}
+
+	return "wait", string(step)
 }
