@@ -18,7 +18,7 @@ const (
 	EventPlanned EventKind = "planned"
 	// EventRunStarted: the lease is held and the plan stands.
 	EventRunStarted EventKind = "run-started"
-	// EventNodeStarted: a node's turn began.
+	// EventNodeStarted: a node's upgrade began.
 	EventNodeStarted EventKind = "node-started"
 	// EventNodeStep: a node entered the step that Step names.
 	EventNodeStep EventKind = "node-step"
@@ -27,7 +27,7 @@ const (
 	EventPulled EventKind = "pulled"
 	// EventNodeDone: a node runs the target, healthy and uncordoned.
 	EventNodeDone EventKind = "node-done"
-	// EventNodeStopped: a node's turn ended before the node was done; Err says why
+	// EventNodeStopped: a node's upgrade ended before the node was done; Err says why
 	// where it failed, else Text does.
 	EventNodeStopped EventKind = "node-stopped"
 	// EventWaiting: something is being waited for; Text says what.
@@ -136,17 +136,17 @@ type Outline struct {
 	Held  []string
 	// Turns are in the order in which they are to be taken; none where nothing is
 	// to be done, or nothing can be.
-	Turns []Turn
+	Upgrades []PlannedUpgrade
 	// Estimate is roughly how long all of them take.
 	Estimate time.Duration
 	// Findings are those of all checks.
 	Findings []Finding
 }
 
-// Turn is one node, or one component of it, on the way from one version to
+// PlannedUpgrade is one node, or one component of it, on the way from one version to
 // another.
-type Turn struct {
-	// Node is empty for the turn of [Manifests].
+type PlannedUpgrade struct {
+	// Node is empty for the upgrade of [Manifests].
 	Node      string
 	Role      Role
 	Component Component

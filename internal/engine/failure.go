@@ -69,7 +69,7 @@ func (f *Failure) findings() string {
 
 // checkTurn is the check of findings about upgrades that failed beside the one
 // that a failure is about.
-const checkTurn = "node-upgrade"
+const checkNodeUpgrade = "node-upgrade"
 
 // Nodes are the names of all nodes whose upgrades failed, the first one first.
 func (f *Failure) Nodes() []string {
@@ -80,7 +80,7 @@ func (f *Failure) Nodes() []string {
 	}
 
 	for _, finding := range f.Findings {
-		if finding.Check == checkTurn && finding.Node != "" {
+		if finding.Check == checkNodeUpgrade && finding.Node != "" {
 			nodes = append(nodes, finding.Node)
 		}
 	}

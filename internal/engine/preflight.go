@@ -727,11 +727,11 @@ func (e *Engine) outline(observed cluster.Observation, made plan.Plan, findings 
 
 	outline := cluster.Outline{
 		ClusterID: observed.ID, Nodes: observed.Nodes, Held: made.Held,
-		Turns: make([]cluster.Turn, 0, len(made.Steps)), Estimate: made.Estimate(), Findings: findings,
+		Upgrades: make([]cluster.PlannedUpgrade, 0, len(made.Steps)), Estimate: made.Estimate(), Findings: findings,
 	}
 
 	for _, step := range made.Steps {
-		outline.Turns = append(outline.Turns, cluster.Turn{
+		outline.Upgrades = append(outline.Upgrades, cluster.PlannedUpgrade{
 			Node: step.Node, Role: step.Role, Component: step.Component, From: step.From, To: step.To,
 			Image: step.Image, Estimate: step.Estimate, Canary: step.Canary, Finish: step.Finish,
 		})

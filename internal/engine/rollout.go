@@ -521,7 +521,7 @@ func (s *rollout) fail(err error) {
 
 	first.Excerpts = append(first.Excerpts, other.Excerpts...)
 	first.Findings = append(first.Findings, cluster.Finding{
-		Check: checkTurn, Severity: cluster.Observed, Node: other.Node, Err: err,
+		Check: checkNodeUpgrade, Severity: cluster.Observed, Node: other.Node, Err: err,
 		Found:  "its upgrade was running at the same time and failed too: " + other.Seen,
 		Remedy: other.State + " " + other.Remedy,
 	})

@@ -29,7 +29,7 @@ const (
 
 // beginLimit is how long a node may take from accepting an upgrade to the first
 // event of it. It waits a minute for another sequence to give way; an upgrade
-// that did not get its turn has no event of its own.
+// that was not reached has no event of its own.
 const beginLimit = 90 * time.Second
 
 // Upgrade asks a node for a legacy upgrade and follows it to the end of the

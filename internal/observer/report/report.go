@@ -204,9 +204,9 @@ type page struct {
 	Failure *failureView
 
 	Timeline timeline
-	// Versions and Turns are folded away where they are long.
+	// Versions and Upgrades are folded away where they are long.
 	Versions []versionRow
-	Turns    []turnRow
+	Upgrades []upgradeRow
 	Estimate string
 	Findings []findingGroup
 	Lines    []lineRow
@@ -226,7 +226,7 @@ type failureView struct {
 	State, Remedy string
 }
 
-type turnRow struct{ Number, Node, Part, From, To, Image, Estimate, Note string }
+type upgradeRow struct{ Number, Node, Part, From, To, Image, Estimate, Note string }
 
 type lineRow struct {
 	At, Elapsed, Node, Text string
@@ -243,7 +243,7 @@ func (s *story) view(options Options, now time.Time) page {
 
 	made := page{
 		Cluster: options.Cluster, Run: options.Run, Generator: generator + " " + options.Version, Written: moment(now),
-		Timeline: s.timeline(until), Versions: s.versions(), Turns: s.turns(), Findings: s.findings(), Hidden: s.hidden,
+		Timeline: s.timeline(until), Versions: s.versions(), Upgrades: s.upgrades(), Findings: s.findings(), Hidden: s.hidden,
 	}
 
 	if s.outline != nil {
@@ -353,7 +353,7 @@ func (s *story) failedNodes() []string {
 	return s.ending.Failure.Nodes
 }
 
-// failedStep says in which step the last turn of the node ended.
+// failedStep says in which step the last upgrade of the node ended.
 func (s *story) failedStep(node string) string {
 	at := s.lanes[node]
 	if at == nil {
@@ -371,12 +371,12 @@ func (s *story) failedStep(node string) string {
 	return ""
 }
 
-// busy are the nodes with a turn that is going on.
+// busy are the nodes with an upgrade that is going on.
 func (s *story) busy() []string {
 	var names []string
 
 	for _, name := range s.order {
-		if slices.ContainsFunc(s.lanes[name].turns, func(one *turn) bool { return one.state == turnRunning }) {
+		if slices.ContainsFunc(s.lanes[name].upgrades, func(one *upgrade) bool { return one.state == upgradeRunning }) {
 			names = append(names, nodeName(name))
 		}
 	}
@@ -408,16 +408,16 @@ func (s *story) failure() *failureView {
 	}
 }
 
-// turns is the plan as it was made before anything was touched.
-func (s *story) turns() []turnRow {
+// upgrades is the plan as it was made before anything was touched.
+func (s *story) upgrades() []upgradeRow {
 	if s.outline == nil {
 		return nil
 	}
 
-	rows := make([]turnRow, 0, len(s.outline.Turns))
+	rows := make([]upgradeRow, 0, len(s.outline.Upgrades))
 
-	for index, one := range s.outline.Turns {
-		row := turnRow{
+	for index, one := range s.outline.Upgrades {
+		row := upgradeRow{
 			Number: fmt.Sprint(index + 1), Node: nodeName(one.Node), Part: string(one.Component), To: one.To.String(), Image: one.Image,
 		}
 

@@ -29,7 +29,7 @@ func outline(nodes ...string) *cluster.Outline {
 	for _, name := range nodes {
 		from, to := version.MustParse("1.13.2"), version.MustParse("1.13.4")
 		made.Nodes = append(made.Nodes, cluster.Node{Name: name, Role: cluster.Worker, Machine: &cluster.Machine{Talos: from}})
-		made.Turns = append(made.Turns, cluster.Turn{Node: name, Role: cluster.Worker, From: from, To: to, Image: "registry.example/installer:v1.13.4"})
+		made.Upgrades = append(made.Upgrades, cluster.PlannedUpgrade{Node: name, Role: cluster.Worker, From: from, To: to, Image: "registry.example/installer:v1.13.4"})
 	}
 
 	return made
@@ -44,7 +44,7 @@ func TestWordsOfOthersAreNoMarkup(t *testing.T) {
 	made := report.New(report.Options{Path: path, Cluster: evil, Run: evil, Version: evil})
 
 	of := outline(evil)
-	of.ClusterID, of.Held, of.Turns[0].Image = evil, []string{evil}, evil
+	of.ClusterID, of.Held, of.Upgrades[0].Image = evil, []string{evil}, evil
 	of.Findings = []cluster.Finding{{Check: evil, Node: evil, Found: evil, Remedy: evil}}
 
 	for _, event := range []cluster.Event{
@@ -238,7 +238,7 @@ func TestFileThatCannotBeWrittenIsAnErrorOfTheEnd(t *testing.T) {
 }
 
 // BenchmarkThousandNodes draws the report of a thousand nodes that have all had
-// their turn.
+// their upgrade.
 func BenchmarkThousandNodes(b *testing.B) {
 	const nodes = 1000
 

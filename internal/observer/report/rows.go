@@ -163,7 +163,7 @@ func (s *story) cells(before, after cluster.Node) []versionCell {
 	return cells
 }
 
-// reached is where the last turn of the node that was done led to; zero where none
+// reached is where the last upgrade of the node that was done led to; zero where none
 // was.
 func (s *story) reached(node string, component cluster.Component) version.Version {
 	at := s.lanes[node]
@@ -171,8 +171,8 @@ func (s *story) reached(node string, component cluster.Component) version.Versio
 		return version.Version{}
 	}
 
-	for _, one := range slices.Backward(at.turns) {
-		if one.component == component && one.state == turnDone {
+	for _, one := range slices.Backward(at.upgrades) {
+		if one.component == component && one.state == upgradeDone {
 			return one.to
 		}
 	}

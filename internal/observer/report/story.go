@@ -62,7 +62,7 @@ func (s *story) fold(event cluster.Event) {
 	s.measure(event)
 
 	if event.Kind != cluster.EventWaiting && event.Kind != cluster.EventWarning {
-		// What the cluster as a whole did before turns begin has no event of its end.
+		// What the cluster as a whole did before upgrades begin has no event of its end.
 		s.closeLoose(s.lanes[""], event.Time)
 	}
 
@@ -78,7 +78,7 @@ func (s *story) fold(event cluster.Event) {
 	case cluster.EventPulled:
 		s.pulled(event)
 	case cluster.EventNodeDone:
-		s.end(event, turnDone)
+		s.end(event, upgradeDone)
 	case cluster.EventNodeStopped:
 		s.stop(event)
 	case cluster.EventWaiting:
@@ -121,10 +121,10 @@ func (s *story) begin(event cluster.Event) {
 	s.closeLoose(at, event.Time)
 	at.forget(event.Component, event.To)
 
-	at.turns = append(at.turns, &turn{component: event.Component, to: event.To, from: event.Time, state: turnRunning})
+	at.upgrades = append(at.upgrades, &upgrade{component: event.Component, to: event.To, from: event.Time, state: upgradeRunning})
 }
 
-// step begins a piece, and ends the one before it in the same turn.
+// step begins a piece, and ends the one before it in the same upgrade.
 func (s *story) step(event cluster.Event) {
 	node, text := event.Node, event.Text
 
@@ -140,7 +140,7 @@ func (s *story) step(event cluster.Event) {
 		before.until = event.Time
 	}
 
-	at.pieces = append(at.pieces, &piece{turn: during, component: event.Component, step: event.Step, text: text, from: event.Time})
+	at.pieces = append(at.pieces, &piece{upgrade: during, component: event.Component, step: event.Step, text: text, from: event.Time})
 }
 
 func (s *story) pulled(event cluster.Event) {
@@ -152,21 +152,21 @@ func (s *story) pulled(event cluster.Event) {
 	s.closeLoose(at, event.Time)
 }
 
-// closeLoose ends the pieces of the lane that belong to no turn.
+// closeLoose ends the pieces of the lane that belong to no upgrade.
 func (s *story) closeLoose(at *lane, now time.Time) {
 	if at == nil {
 		return
 	}
 
 	for _, one := range at.pieces {
-		if one.turn == nil && one.until.IsZero() {
+		if one.upgrade == nil && one.until.IsZero() {
 			one.until = now
 		}
 	}
 }
 
-// end ends the turn that is going on.
-func (s *story) end(event cluster.Event, state turnState) {
+// end ends the upgrade that is going on.
+func (s *story) end(event cluster.Event, state upgradeState) {
 	at := s.lane(event.Node)
 
 	during := at.open(event.Component)
@@ -179,23 +179,23 @@ func (s *story) end(event cluster.Event, state turnState) {
 	}
 
 	during.until, during.state = event.Time, state
-	if one := at.culprit(during); one != nil && state == turnFailed {
+	if one := at.culprit(during); one != nil && state == upgradeFailed {
 		one.failed = true
 	}
 
-	if state == turnDone && !event.To.IsZero() {
+	if state == upgradeDone && !event.To.IsZero() {
 		during.to = event.To
 	}
 }
 
 func (s *story) stop(event cluster.Event) {
 	if event.Err != nil {
-		s.end(event, turnFailed)
+		s.end(event, upgradeFailed)
 
 		return
 	}
 
-	s.end(event, turnStopped)
+	s.end(event, upgradeStopped)
 	s.write(event, event.Text, false)
 }
 
@@ -256,16 +256,16 @@ func (s *story) halt(now time.Time) {
 			}
 		}
 
-		for _, one := range at.turns {
+		for _, one := range at.upgrades {
 			if one.until.IsZero() {
-				one.until, one.state = now, turnStopped
+				one.until, one.state = now, upgradeStopped
 			}
 		}
 	}
 }
 
 // finish takes the end of the run into account: only that tells at which nodes
-// something failed, and which turns merely had to stop.
+// something failed, and which upgrades merely had to stop.
 func (s *story) finish(ending Ending, now time.Time) {
 	if s.began.IsZero() {
 		s.began, s.seen = now, now
@@ -281,14 +281,14 @@ func (s *story) finish(ending Ending, now time.Time) {
 	for _, at := range s.lanes {
 		failed := slices.Contains(ending.Failure.Nodes, at.node)
 
-		for index, one := range at.turns {
-			last := index == len(at.turns)-1
+		for index, one := range at.upgrades {
+			last := index == len(at.upgrades)-1
 
 			switch {
-			case one.state == turnFailed && !failed && at.node != "":
-				one.state = turnStopped
-			case one.state == turnStopped && failed && last:
-				one.state = turnFailed
+			case one.state == upgradeFailed && !failed && at.node != "":
+				one.state = upgradeStopped
+			case one.state == upgradeStopped && failed && last:
+				one.state = upgradeFailed
 				if step := at.culprit(one); step != nil {
 					step.failed = true
 				}
@@ -296,7 +296,7 @@ func (s *story) finish(ending Ending, now time.Time) {
 		}
 
 		for _, one := range at.pieces {
-			one.failed = one.failed && (one.turn == nil || one.turn.state == turnFailed)
+			one.failed = one.failed && (one.upgrade == nil || one.upgrade.state == upgradeFailed)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (s *story) timeline(until time.Time) timeline {
 		}
 
 		switch {
-		case len(lanes) > foldAbove && at.node != "" && shown.Class == string(turnDone):
+		case len(lanes) > foldAbove && at.node != "" && shown.Class == string(upgradeDone):
 			done = done.with(shown)
 		case len(lanes) > foldAbove && at.node != "" && shown.Class == classAhead:
 			ahead = ahead.with(shown)
@@ -115,7 +115,7 @@ func (s *story) idle() bool { return s.outline == nil && !s.moved() }
 // moved tells whether there is anything to draw.
 func (s *story) moved() bool {
 	for _, at := range s.lanes {
-		if len(at.pieces)+len(at.turns) > 0 {
+		if len(at.pieces)+len(at.upgrades) > 0 {
 			return true
 		}
 	}
@@ -128,7 +128,7 @@ func (s *story) turning() bool {
 	return slices.ContainsFunc(s.order, func(name string) bool { return name != "" })
 }
 
-// ordered are the lanes of the cluster and of all nodes that have a turn, in the
+// ordered are the lanes of the cluster and of all nodes that have an upgrade, in the
 // order of the plan, and then of those that nobody planned for.
 func (s *story) ordered() []*lane {
 	var lanes []*lane
@@ -154,9 +154,9 @@ func (s *story) ordered() []*lane {
 		add("")
 	}
 
-	// Where an operator acts, no node has a turn of ours.
+	// Where an operator acts, no node has an upgrade of ours.
 	if s.outline != nil && s.turning() {
-		for _, one := range s.outline.Turns {
+		for _, one := range s.outline.Upgrades {
 			if one.Node != "" {
 				add(one.Node)
 			}
@@ -202,19 +202,19 @@ func (s *story) standing(at *lane) (class, badge string) {
 	completed := s.ending != nil && s.ending.Outcome == Completed
 
 	if slices.Contains(s.failedNodes(), at.node) {
-		return string(turnFailed), "failed"
+		return string(upgradeFailed), "failed"
 	}
 
-	if len(at.turns) == 0 {
+	if len(at.upgrades) == 0 {
 		failed := slices.ContainsFunc(at.pieces, func(one *piece) bool { return one.failed })
 
 		switch {
 		case failed:
-			return string(turnFailed), "failed"
+			return string(upgradeFailed), "failed"
 		case at.node == "":
 			return "", ""
 		case completed:
-			return string(turnDone), "no upgrade needed"
+			return string(upgradeDone), "no upgrade needed"
 		case s.ending != nil:
 			return classAhead, "not begun"
 		default:
@@ -222,38 +222,38 @@ func (s *story) standing(at *lane) (class, badge string) {
 		}
 	}
 
-	last := at.turns[len(at.turns)-1]
+	last := at.upgrades[len(at.upgrades)-1]
 
 	switch {
-	case slices.ContainsFunc(at.turns, func(one *turn) bool { return one.state == turnFailed }) && last.state != turnDone:
-		return string(turnFailed), "failed"
-	case last.state == turnRunning:
-		return string(turnRunning), "on the way"
-	case last.state == turnStopped:
-		return string(turnStopped), "stopped"
-	case !completed && s.turnsLeft(at) > 0:
-		return string(turnStopped), "partly done"
+	case slices.ContainsFunc(at.upgrades, func(one *upgrade) bool { return one.state == upgradeFailed }) && last.state != upgradeDone:
+		return string(upgradeFailed), "failed"
+	case last.state == upgradeRunning:
+		return string(upgradeRunning), "on the way"
+	case last.state == upgradeStopped:
+		return string(upgradeStopped), "stopped"
+	case !completed && s.upgradesLeft(at) > 0:
+		return string(upgradeStopped), "partly done"
 	default:
-		return string(turnDone), "done"
+		return string(upgradeDone), "done"
 	}
 }
 
-// turnsLeft is how many of the planned turns of the node were not done.
-func (s *story) turnsLeft(at *lane) int {
+// upgradesLeft is how many of the planned upgrades of the node were not done.
+func (s *story) upgradesLeft(at *lane) int {
 	if s.outline == nil {
 		return 0
 	}
 
 	left := 0
 
-	for _, one := range s.outline.Turns {
+	for _, one := range s.outline.Upgrades {
 		if one.Node == at.node {
 			left++
 		}
 	}
 
-	for _, one := range at.turns {
-		if one.state == turnDone {
+	for _, one := range at.upgrades {
+		if one.state == upgradeDone {
 			left--
 		}
 	}
@@ -302,34 +302,34 @@ func percent(part, whole time.Duration) string {
 // lane is one node, or the cluster.
 type lane struct {
 	node string
-	// pieces are the steps in the order in which they began, also of turns that
+	// pieces are the steps in the order in which they began, also of upgrades that
 	// went on beside each other.
-	pieces []*piece
-	turns  []*turn
+	pieces   []*piece
+	upgrades []*upgrade
 }
 
-// turn is one node, or one component of it, on its way to a version.
-type turn struct {
+// upgrade is one node, or one component of it, on its way to a version.
+type upgrade struct {
 	component cluster.Component
 	to        version.Version
 	from      time.Time
 	// until is zero while it goes on.
 	until time.Time
-	state turnState
+	state upgradeState
 }
 
-type turnState string
+type upgradeState string
 
 const (
-	turnRunning turnState = "running"
-	turnDone    turnState = "done"
-	turnFailed  turnState = "failed"
-	turnStopped turnState = "stopped"
+	upgradeRunning upgradeState = "running"
+	upgradeDone    upgradeState = "done"
+	upgradeFailed  upgradeState = "failed"
+	upgradeStopped upgradeState = "stopped"
 )
 
-// piece is one step, which ends where the next one of its turn begins.
+// piece is one step, which ends where the next one of its upgrade begins.
 type piece struct {
-	turn        *turn
+	upgrade     *upgrade
 	component   cluster.Component
 	step        cluster.NodeStep
 	text        string
@@ -339,9 +339,9 @@ type piece struct {
 	waits []string
 }
 
-// open is the turn of the component that is going on; nil where there is none.
-func (l *lane) open(component cluster.Component) *turn {
-	for _, one := range slices.Backward(l.turns) {
+// open is the upgrade of the component that is going on; nil where there is none.
+func (l *lane) open(component cluster.Component) *upgrade {
+	for _, one := range slices.Backward(l.upgrades) {
 		if one.component == component && one.until.IsZero() {
 			return one
 		}
@@ -350,11 +350,11 @@ func (l *lane) open(component cluster.Component) *turn {
 	return nil
 }
 
-// last is the latest piece of the turn, or of none; nil where there is no such
+// last is the latest piece of the upgrade, or of none; nil where there is no such
 // piece that is going on.
-func (l *lane) last(of *turn) *piece {
+func (l *lane) last(of *upgrade) *piece {
 	for _, one := range slices.Backward(l.pieces) {
-		if one.turn == of && one.until.IsZero() {
+		if one.upgrade == of && one.until.IsZero() {
 			return one
 		}
 	}
@@ -362,35 +362,35 @@ func (l *lane) last(of *turn) *piece {
 	return nil
 }
 
-// forget drops the last turn of the component where it was on its way to the same
+// forget drops the last upgrade of the component where it was on its way to the same
 // version and was given up before it touched anything: a node that waits for room
 // begins again and again, for hours.
 func (l *lane) forget(component cluster.Component, to version.Version) {
-	last := len(l.turns) - 1
-	if last < 0 || l.turns[last].component != component || l.turns[last].state != turnStopped || !l.turns[last].to.Equal(to) {
+	last := len(l.upgrades) - 1
+	if last < 0 || l.upgrades[last].component != component || l.upgrades[last].state != upgradeStopped || !l.upgrades[last].to.Equal(to) {
 		return
 	}
 
-	given := l.turns[last]
+	given := l.upgrades[last]
 	touched := func(one *piece) bool {
-		return one.turn == given && one.step != cluster.StepGates && one.step != cluster.StepPull
+		return one.upgrade == given && one.step != cluster.StepGates && one.step != cluster.StepPull
 	}
 
 	if slices.ContainsFunc(l.pieces, touched) {
 		return
 	}
 
-	l.turns = l.turns[:last]
-	l.pieces = slices.DeleteFunc(l.pieces, func(one *piece) bool { return one.turn == given })
+	l.upgrades = l.upgrades[:last]
+	l.pieces = slices.DeleteFunc(l.pieces, func(one *piece) bool { return one.upgrade == given })
 }
 
-// culprit is the step of the turn at which it failed. A turn that ended with its node
+// culprit is the step of the upgrade at which it failed. An upgrade that ended with its node
 // back in service, or that sent it back to its old system, failed before that.
-func (l *lane) culprit(of *turn) *piece {
+func (l *lane) culprit(of *upgrade) *piece {
 	var steps []*piece
 
 	for _, one := range l.pieces {
-		if one.turn == of {
+		if one.upgrade == of {
 			steps = append(steps, one)
 		}
 	}

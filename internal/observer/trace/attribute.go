@@ -23,7 +23,7 @@ const (
 
 	keyTargetTalos      = attribute.Key(prefix + "target.talos")
 	keyTargetKubernetes = attribute.Key(prefix + "target.kubernetes")
-	keyTurns            = attribute.Key(prefix + "planned.turns")
+	keyUpgrades         = attribute.Key(prefix + "planned.upgrades")
 	keyEstimate         = attribute.Key(prefix + "planned.seconds")
 
 	keyComponent = attribute.Key(prefix + "component")
@@ -36,13 +36,13 @@ const (
 	keyMessage   = attribute.Key(prefix + "message")
 )
 
-// The outcomes of a turn.
+// The outcomes of an upgrade.
 const (
 	outcomeDone = "done"
 	// outcomeLeft: the node was left as it is, for now.
 	outcomeLeft   = "left"
 	outcomeFailed = "failed"
-	// outcomeCut: the run ended before the turn did.
+	// outcomeCut: the run ended before the upgrade did.
 	outcomeCut = "cut-off"
 )
 

@@ -179,7 +179,7 @@ func TestNothingIsPrinted(t *testing.T) {
 	}
 }
 
-// many is a run with a hundred turns.
+// many is a run with a hundred upgrades.
 func many() story {
 	told := short()
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// spot is what has a turn: a node, one of its components, or the manifests.
+// spot is what has an upgrade: a node, one of its components, or the manifests.
 type spot struct {
 	node      string
 	component cluster.Component
@@ -30,14 +30,14 @@ func (s spot) String() string {
 	}
 }
 
-// lane is a span in which one step follows the other: a turn, or what is done to a
+// lane is a span in which one step follows the other: an upgrade, or what is done to a
 // node before the first one.
 type lane struct {
 	*span
 
 	at spot
-	// turn tells that it is one.
-	turn bool
+	// upgrade tells that it is one.
+	upgrade bool
 	// step is the span of the present step, nil before the first one.
 	step *span
 	// name is that of the present step.
@@ -79,15 +79,15 @@ func (l *lane) close(outcome, text string, at time.Time) {
 }
 
 // open opens a lane; one that is still open at the spot ends.
-func (t *Tracer) open(at spot, title string, turn bool, event cluster.Event) *lane {
+func (t *Tracer) open(at spot, title string, upgrade bool, event cluster.Event) *lane {
 	t.close(at, outcomeLeft, "", event.Time)
 
 	attributes := onNode(at.node)
-	if turn {
+	if upgrade {
 		attributes = place(at.node, at.component)
 	}
 
-	made := &lane{at: at, turn: turn, span: t.below(t.root, title, event.Time, attributes)}
+	made := &lane{at: at, upgrade: upgrade, span: t.below(t.root, title, event.Time, attributes)}
 	t.lanes[at] = made
 
 	return made
@@ -104,7 +104,7 @@ func (t *Tracer) close(at spot, outcome, text string, when time.Time) {
 // cutOff closes all lanes: the run ended.
 func (t *Tracer) cutOff(at time.Time) {
 	for _, found := range t.sorted() {
-		if found.turn {
+		if found.upgrade {
 			t.close(found.at, outcomeCut, "the run ended before", at)
 		} else {
 			t.close(found.at, outcomeLeft, "", at)
@@ -112,11 +112,11 @@ func (t *Tracer) cutOff(at time.Time) {
 	}
 }
 
-// prepared closes what was done before the first turn, where nothing else told of
+// prepared closes what was done before the first upgrade, where nothing else told of
 // its end.
 func (t *Tracer) prepared(at time.Time, also func(*lane) bool) {
 	for _, found := range t.sorted() {
-		if !found.turn && also(found) {
+		if !found.upgrade && also(found) {
 			t.close(found.at, outcomeDone, "", at)
 		}
 	}

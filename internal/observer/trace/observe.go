@@ -27,7 +27,7 @@ func (t *Tracer) Observe(event cluster.Event) {
 	case cluster.EventPlanned:
 		t.planned(event)
 	case cluster.EventNodeStarted:
-		t.turn(event)
+		t.upgrade(event)
 	case cluster.EventNodeStep:
 		t.step(event)
 	case cluster.EventPulled:
@@ -49,22 +49,22 @@ func (t *Tracer) Observe(event cluster.Event) {
 	t.root.SetAttributes(progress("kubernetes", event.Kubernetes)...)
 }
 
-// planned keeps what is about to be done: turns say no more than where they lead to.
+// planned keeps what is about to be done: upgrades say no more than where they lead to.
 func (t *Tracer) planned(event cluster.Event) {
 	if event.Outline == nil {
 		return
 	}
 
 	t.plan = event.Outline
-	t.root.SetAttributes(keyTurns.Int(len(t.plan.Turns)), keyEstimate.Float64(t.plan.Estimate.Seconds()))
+	t.root.SetAttributes(keyUpgrades.Int(len(t.plan.Upgrades)), keyEstimate.Float64(t.plan.Estimate.Seconds()))
 
 	if t.plan.ClusterID != "" {
 		t.root.SetAttributes(keyClusterID.String(t.plan.ClusterID))
 	}
 }
 
-// turn begins the turn of a node or of a component.
-func (t *Tracer) turn(event cluster.Event) {
+// upgrade begins the upgrade of a node or of a component.
+func (t *Tracer) upgrade(event cluster.Event) {
 	t.prepared(event.Time, func(*lane) bool { return true })
 
 	at := spot{event.Node, event.Component}
@@ -75,14 +75,14 @@ func (t *Tracer) turn(event cluster.Event) {
 		return
 	}
 
-	index := slices.IndexFunc(t.plan.Turns, func(planned cluster.Turn) bool {
+	index := slices.IndexFunc(t.plan.Upgrades, func(planned cluster.PlannedUpgrade) bool {
 		return planned.Node == event.Node && planned.Component == event.Component && planned.To.Equal(event.To)
 	})
 	if index < 0 {
 		return
 	}
 
-	planned := t.plan.Turns[index]
+	planned := t.plan.Upgrades[index]
 	begun.SetAttributes(versioned(keyFrom, planned.From)...)
 
 	if planned.Role != "" {
@@ -94,8 +94,8 @@ func (t *Tracer) turn(event cluster.Event) {
 	}
 }
 
-// step begins a step, which ends the one before it in the same turn. What is done to
-// a node before its turn has a span of its own.
+// step begins a step, which ends the one before it in the same upgrade. What is done to
+// a node before its upgrade has a span of its own.
 func (t *Tracer) step(event cluster.Event) {
 	in := t.lanes[spot{event.Node, event.Component}]
 	if in == nil {
@@ -106,7 +106,7 @@ func (t *Tracer) step(event cluster.Event) {
 	attributes = append(attributes, stepText(event.Step, event.Text)...)
 
 	switch {
-	case event.Step == cluster.StepSnapshot && !in.turn:
+	case event.Step == cluster.StepSnapshot && !in.upgrade:
 		in.SetAttributes(attributes...)
 		in.name = event.Step
 
@@ -124,7 +124,7 @@ func (t *Tracer) step(event cluster.Event) {
 	in.step = t.below(in.span, string(event.Step), event.Time, attributes)
 }
 
-// before is the lane of a step outside of any turn.
+// before is the lane of a step outside of any upgrade.
 func (t *Tracer) before(event cluster.Event) *lane {
 	// The snapshot is over when anything follows it.
 	t.prepared(event.Time, func(l *lane) bool { return l.name == cluster.StepSnapshot })

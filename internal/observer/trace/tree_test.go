@@ -81,7 +81,7 @@ func grow(spans []*tracepb.Span) (*tree, []string) {
 func judge(root *tree, events []cluster.Event) []string {
 	var wrong []string
 
-	turns := map[string]int{}
+	upgrades := map[string]int{}
 	done := map[string]int{}
 	failed := map[string]int{}
 	steps := 0
@@ -89,7 +89,7 @@ func judge(root *tree, events []cluster.Event) []string {
 	for _, event := range events {
 		switch event.Kind {
 		case cluster.EventNodeStarted:
-			turns[spotOf(event)]++
+			upgrades[spotOf(event)]++
 		case cluster.EventNodeDone:
 			done[spotOf(event)]++
 		case cluster.EventNodeStopped:
@@ -120,7 +120,7 @@ func judge(root *tree, events []cluster.Event) []string {
 		}
 
 		at := attributes["k8s.node.name"] + "/" + component
-		turns[at]--
+		upgrades[at]--
 
 		switch code := lane.GetStatus().GetCode(); attributes["talosupgrade.outcome"] {
 		case "done":
@@ -138,7 +138,7 @@ func judge(root *tree, events []cluster.Event) []string {
 		}
 	}
 
-	for title, counts := range map[string]map[string]int{"turns": turns, "turns that are done": done, "turns that failed": failed} {
+	for title, counts := range map[string]map[string]int{"upgrades": upgrades, "upgrades that are done": done, "upgrades that failed": failed} {
 		for at, more := range counts {
 			if more != 0 {
 				wrong = append(wrong, fmt.Sprintf("%s: %s: %d more events than spans", at, title, more))
