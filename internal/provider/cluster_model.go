@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
@@ -21,11 +20,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -259,24 +256,6 @@ func desires(value types.String, running version.Version) bool {
 	return err == nil && wanted.Equal(running)
 }
 
-// versionValue is the version as state holds it: without v, null when unknown.
-func versionValue(v version.Version) types.String {
-	if v.IsZero() {
-		return types.StringNull()
-	}
-
-	return types.StringValue(v.String())
-}
-
-// textValue is a text that may be a cluster's; null for an empty one.
-func textValue(text string) types.String {
-	if text == "" {
-		return types.StringNull()
-	}
-
-	return types.StringValue(readable.Printable(text))
-}
-
 // request is what the model asks the engine for, with images from the factory
 // where nothing names them, and with gates over the objects; nil objects are
 // those of a Kubernetes API that cannot be asked. The model must be known.
@@ -482,15 +461,6 @@ func manifestsTypes() map[string]attr.Type {
 	return map[string]attr.Type{
 		attrSync: types.BoolType, attrPrune: types.BoolType, attrTimeout: types.StringType, attrForce: types.BoolType,
 	}
-}
-
-func overrideImageTypes() map[string]attr.Type {
-	attributes := map[string]attr.Type{}
-	for _, image := range imageAttributes() {
-		attributes[image.name] = types.StringType
-	}
-
-	return attributes
 }
 
 // kubernetesValue is a policy that overrides no image as an object of the schema.
@@ -776,15 +746,6 @@ func unusable(at path.Path, summary string, err error) diag.Diagnostic {
 	return errorAt(at, summary, detail)
 }
 
-// supposed is the text, or one in its place while it is not known yet.
-func supposed(value types.String, meanwhile string) string {
-	if value.IsUnknown() {
-		return meanwhile
-	}
-
-	return value.ValueString()
-}
-
 // positive is the duration, 0 where there is none. What is wrong with it is said
 // in the words of the validator, so that it is said once.
 func positive(ctx context.Context, at path.Path, value types.String, diagnostics *diag.Diagnostics) time.Duration {
@@ -798,17 +759,6 @@ func positive(ctx context.Context, at path.Path, value types.String, diagnostics
 	}
 
 	return duration(at, value, 0, diagnostics)
-}
-
-// paragraph is the text as it is where it has several lines, such as the message
-// of a compiler with its mark below the source, and a sentence otherwise, in which
-// the names stay as they are.
-func paragraph(text string, names ...string) string {
-	if strings.Contains(text, "\n") {
-		return text
-	}
-
-	return sentence(text, names...)
 }
 
 // retryModel is the retry object.
@@ -861,86 +811,6 @@ func (m clusterModel) retry(ctx context.Context, fallback cluster.Repeat) (clust
 
 func publishToTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrAPIVersion: types.StringType, attrKind: types.StringType, attrNamespace: types.StringType, attrName: types.StringType}
-}
-
-// publication is where the progress of an upgrade is published.
-type publication struct {
-	// to is the object that somebody named; nil for the default.
-	to *cluster.Reference
-	// delegated tells that an operator upgrades the cluster, and publishes too.
-	delegated bool
-}
-
-// String names the object for people.
-func (p publication) String() string {
-	if p.to == nil {
-		return defaultObject
-	}
-
-	return p.to.String()
-}
-
-// isDefault tells whether the object is the one that progress is published to where
-// nobody named one, also if somebody did. An object in a management cluster is not.
-func (p publication) isDefault(managed bool) bool {
-	return p.to == nil || !managed && *p.to == defaultReference()
-}
-
-// kept is what a destroy says of the object beyond what it removes.
-func (c *clusters) kept(of publication) string {
-	if of.isDefault(c != nil && c.access.Management != nil) {
-		return ""
-	}
-
-	return " " + of.to.String() + " stays as it is, with what was published there."
-}
-
-// publication is what the model says. The model must be known and valid.
-func (m clusterModel) publication() publication {
-	made := publication{delegated: m.Mode.ValueString() == modeDelegate}
-
-	if !m.PublishTo.IsNull() && !m.PublishTo.IsUnknown() {
-		to, _ := operator.Complete(m.published())
-		made.to = &to
-	}
-
-	return made
-}
-
-// published is the object as written, as far as it is known.
-func (m clusterModel) published() cluster.Reference {
-	text := func(name string) string {
-		value, isText := m.PublishTo.Attributes()[name].(types.String)
-		if !isText {
-			return ""
-		}
-
-		return value.ValueString()
-	}
-
-	return cluster.Reference{APIVersion: text(attrAPIVersion), Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
-}
-
-// delegatedWarning says in the table of a roll who performs it, where that is
-// somebody else.
-func delegatedWarning(roll diag.Diagnostic, of publication) diag.Diagnostic {
-	if !of.delegated {
-		return roll
-	}
-
-	return diag.NewWarningDiagnostic(roll.Summary(),
-		"The operator of "+of.String()+" is asked for this and upgrades the nodes itself, in its own order and at its own pace. "+
-			"It is asked for one step after the other, and every node is looked at afterwards.\n\n"+roll.Detail())
-}
-
-// unmanaged is the finding of a management cluster that cannot be asked, whatever
-// it looks like there.
-func unmanaged(of publication, err error) cluster.Finding {
-	return cluster.Finding{
-		Check: cluster.CheckOperator, Severity: cluster.Permanent, Attribute: attrPublishTo, Err: err,
-		Found:  fmt.Sprintf("the management cluster, which holds %s, cannot be asked: %v", of, err),
-		Remedy: "Correct " + attrManagement + " in the provider block.",
-	}
 }
 
 // attrSnapshot is the last snapshot of etcd.
@@ -998,120 +868,7 @@ func snapshotValue(journal *cluster.Journal, earlier types.Object) types.Object 
 	})
 }
 
-// moment is the time as state holds it; empty where it is not known.
-func moment(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-
-	return at.UTC().Format(time.RFC3339)
-}
-
-// requestRecorder is an operator that may be asked, and what it was asked for last.
-type requestRecorder struct {
-	cluster.Operator
-
-	// last is empty as long as it was asked for nothing.
-	last version.Product
-}
-
-// Ask implements [cluster.Operator]. Also what fails may have taken effect.
-func (p *requestRecorder) Ask(ctx context.Context, product version.Product, to version.Version) error {
-	p.last = product
-
-	return p.Operator.Ask(ctx, product, to)
-}
-
-// failed is the error of an upgrade through the operator; nil for none.
-func (p *requestRecorder) failed(err error) error {
-	if err == nil {
-		return nil
-	}
-
-	return &delegationError{error: err, asked: p.last}
-}
-
-// delegationError is why an upgrade through an operator ended.
-type delegationError struct {
-	error
-
-	// asked is the product for which the operator was asked last; empty where it was
-	// asked for nothing.
-	asked version.Product
-}
-
-// Unwrap is the error of the engine.
-func (e *delegationError) Unwrap() error { return e.error }
-
-// stopped is the status of a cluster that was observed to be like this in the end:
-// as it was where the operator was asked for nothing.
-func (e *delegationError) stopped(observed status, summary string) status {
-	if e.asked == "" {
-		return observed
-	}
-
-	return observed.failed(summary+".", e.asked == version.Kubernetes)
-}
-
 var (
 	_ planmodifier.String = keepSpelling{}
 	_ planmodifier.List   = keepSpelling{}
 )
-
-// keepSpelling plans the value as state has it when the configuration only
-// spells it differently, as same tells: v1.13.4 and 1.13.4 are the same version,
-// 60s and 1m the same duration.
-type keepSpelling struct {
-	same func(a, b string) bool
-}
-
-// Description implements [planmodifier.String].
-func (keepSpelling) Description(context.Context) string {
-	return "A value that is only spelled differently is no change."
-}
-
-// MarkdownDescription implements [planmodifier.String].
-func (m keepSpelling) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
-
-// PlanModifyString implements [planmodifier.String].
-func (m keepSpelling) PlanModifyString(_ context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
-	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
-		return
-	}
-
-	if m.same(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
-		resp.PlanValue = req.StateValue
-	}
-}
-
-// PlanModifyList implements [planmodifier.List].
-func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse) {
-	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
-		return
-	}
-
-	if slices.EqualFunc(req.StateValue.Elements(), req.PlanValue.Elements(), func(before, after attr.Value) bool {
-		state, isText := before.(types.String)
-		plan, isTextToo := after.(types.String)
-
-		return isText && isTextToo && m.same(state.ValueString(), plan.ValueString())
-	}) {
-		resp.PlanValue = req.StateValue
-	}
-}
-
-// sameVersion tells whether both texts are versions, and the same one.
-func sameVersion(a, b string) bool {
-	first, errFirst := version.Parse(a)
-	second, errSecond := version.Parse(b)
-
-	return errFirst == nil && errSecond == nil && first.Equal(second)
-}
-
-// sameDuration tells whether both texts are durations, and the same one.
-func sameDuration(a, b string) bool {
-	first, errFirst := time.ParseDuration(a)
-	second, errSecond := time.ParseDuration(b)
-
-	return errFirst == nil && errSecond == nil && first == second
-}

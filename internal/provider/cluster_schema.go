@@ -4,7 +4,6 @@ package provider
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math/big"
 	"strconv"
@@ -61,43 +60,6 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 // Configure implements [resource.ResourceWithConfigure].
 func (r *clusterResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
 	r.clusters = configured(req.ProviderData, &resp.Diagnostics)
-}
-
-// ImportState implements [resource.ResourceWithImportState]. It accepts a
-// cluster ID or "current", either with a context in front: "prod/current".
-func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	var wanted string
-
-	id := req.ID
-	if index := strings.LastIndex(id, "/"); index >= 0 {
-		wanted, id = id[:index], id[index+1:]
-	}
-
-	clock, cancel := context.WithTimeout(ctx, defaultReadTimeout)
-	defer cancel()
-
-	seen, err := r.clusters.observe(clock, wanted)
-	if err != nil {
-		resp.Diagnostics.Append(problem("import the cluster", r.clusters.access, err))
-
-		return
-	}
-
-	if id != importCurrent && id != seen.ID {
-		resp.Diagnostics.AddError("Unable to import another cluster",
-			fmt.Sprintf("The import asks for cluster %q, but this provider reaches cluster %q (%s). Import %q, or correct the talosconfig or the context.",
-				id, seen.ID, seen.name, seen.ID))
-
-		return
-	}
-
-	talos, _ := seen.TalosVersions()
-	kubernetes, _ := seen.KubernetesVersions()
-	model := newClusterModel(talos, kubernetes)
-	model.Context = textValue(wanted)
-
-	resp.Diagnostics.Append(model.observe(ctx, seen.Observation)...)
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Names of the resource's attributes that code refers to.
@@ -378,24 +340,6 @@ const (
 	attrProxy               = "proxy"
 	attrInstaller           = "installer"
 )
-
-// imageAttribute is an attribute that holds the image of a component.
-type imageAttribute struct {
-	name      string
-	component cluster.Component
-}
-
-// imageAttributes are the attributes of every object with images of components,
-// in the order in which people look for them.
-func imageAttributes() []imageAttribute {
-	return []imageAttribute{
-		{attrKubelet, cluster.Kubelet},
-		{attrAPIServer, cluster.APIServer},
-		{attrControllerManager, cluster.ControllerManager},
-		{attrScheduler, cluster.Scheduler},
-		{attrProxy, cluster.Proxy},
-	}
-}
 
 // kubernetesSchema says how the Kubernetes is reached.
 func kubernetesSchema() schema.Attribute {
@@ -716,13 +660,6 @@ func publishSchema() map[string]schema.Attribute {
 	}
 }
 
-// codeList are the names as Markdown lists them: `a`, `b` and `c`.
-func codeList(names []string) string {
-	last := len(names) - 1
-
-	return "`" + strings.Join(names[:last], "`, `") + "` and `" + names[last] + "`"
-}
-
 // statusSchema is what status looks like. It carries no plan modifier: whether
 // it changes is decided by looking at the cluster.
 func statusSchema() schema.Attribute {
@@ -805,11 +742,19 @@ func nodesSchema() schema.Attribute {
 	}
 }
 
-func componentAttributes() map[string]schema.Attribute {
-	attributes := map[string]schema.Attribute{}
-	for _, name := range componentNames() {
-		attributes[name] = schema.StringAttribute{MarkdownDescription: "Version of " + name + ".", Computed: true}
-	}
+// attrReportPath is the attribute that says where the picture of a run goes.
+const attrReportPath = "report_path"
 
-	return attributes
+// reportSchema is the attribute that says where the picture of a run goes.
+func reportSchema() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		attrReportPath: schema.StringAttribute{
+			MarkdownDescription: "File, on the machine that runs Terraform, for a picture of the run, such as `\"${path.root}/upgrade.html\"`: one HTML page without scripts and without anything to load, " +
+				"with a timeline of every node, the plan, what the checks found, the versions before and after and, where the run stops, what was seen and what to do. " +
+				"It is written again as the run goes on. An apply that has nothing to do leaves it as it is. Directories that are missing are made. " +
+				"A file that is no report is not written over: that is an error before anything is touched. It holds no secrets, but names of nodes, addresses and images.",
+			Optional:   true,
+			Validators: []validator.String{reportPathValidator{}},
+		},
+	}
 }

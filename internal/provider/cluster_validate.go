@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -236,10 +235,6 @@ func (k kubernetesModel) validateUnmanaged() diag.Diagnostics {
 
 	return diagnostics
 }
-
-// stated tells whether a configuration gives the value; one that is not known yet
-// may turn out to be null.
-func stated(value attr.Value) bool { return value != nil && !value.IsNull() && !value.IsUnknown() }
 
 var (
 	_ validator.Set    = skipValidator{}
@@ -695,11 +690,6 @@ func (v objectNameValidator) ValidateString(ctx context.Context, req validator.S
 	if given && (!objectNameText.MatchString(written) || len(written) > maxObjectName) {
 		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid name", fmt.Sprintf("%s is %q: %s.", req.Path, written, v.Description(ctx)))
 	}
-}
-
-// plainText is the text, and whether one is given and known.
-func plainText(value types.String) (string, bool) {
-	return value.ValueString(), !value.IsNull() && !value.IsUnknown()
 }
 
 // reportPathValidator accepts what can be a file on the machine that runs Terraform.

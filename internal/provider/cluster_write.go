@@ -13,8 +13,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -23,6 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/trace"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // owner says to people, in the lease, who upgrades the cluster.
@@ -373,9 +372,6 @@ func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(n
 	}
 }
 
-// attrReportPath is the attribute that says where the picture of a run goes.
-const attrReportPath = "report_path"
-
 // errReport is what a report that is wanted and has no place counts as.
 var errReport = errors.New("no place for the report")
 
@@ -387,20 +383,6 @@ func (e reportError) Is(target error) bool { return target == errReport }
 
 // Unwrap is the reason.
 func (e reportError) Unwrap() error { return e.error }
-
-// reportSchema is the attribute that says where the picture of a run goes.
-func reportSchema() map[string]schema.Attribute {
-	return map[string]schema.Attribute{
-		attrReportPath: schema.StringAttribute{
-			MarkdownDescription: "File, on the machine that runs Terraform, for a picture of the run, such as `\"${path.root}/upgrade.html\"`: one HTML page without scripts and without anything to load, " +
-				"with a timeline of every node, the plan, what the checks found, the versions before and after and, where the run stops, what was seen and what to do. " +
-				"It is written again as the run goes on. An apply that has nothing to do leaves it as it is. Directories that are missing are made. " +
-				"A file that is no report is not written over: that is an error before anything is touched. It holds no secrets, but names of nodes, addresses and images.",
-			Optional:   true,
-			Validators: []validator.String{reportPathValidator{}},
-		},
-	}
-}
 
 // draw makes the report that the model wants, for the run of the claimant; nil where
 // it wants none. The error counts as [errReport].
@@ -595,4 +577,50 @@ func failureKinds() []failureKind {
 		{cluster.ErrDenied, "denied"},
 		{cluster.ErrUnreachable, "unreachable"},
 	}
+}
+
+// requestRecorder is an operator that may be asked, and what it was asked for last.
+type requestRecorder struct {
+	cluster.Operator
+
+	// last is empty as long as it was asked for nothing.
+	last version.Product
+}
+
+// Ask implements [cluster.Operator]. Also what fails may have taken effect.
+func (p *requestRecorder) Ask(ctx context.Context, product version.Product, to version.Version) error {
+	p.last = product
+
+	return p.Operator.Ask(ctx, product, to)
+}
+
+// failed is the error of an upgrade through the operator; nil for none.
+func (p *requestRecorder) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+
+	return &delegationError{error: err, asked: p.last}
+}
+
+// delegationError is why an upgrade through an operator ended.
+type delegationError struct {
+	error
+
+	// asked is the product for which the operator was asked last; empty where it was
+	// asked for nothing.
+	asked version.Product
+}
+
+// Unwrap is the error of the engine.
+func (e *delegationError) Unwrap() error { return e.error }
+
+// stopped is the status of a cluster that was observed to be like this in the end:
+// as it was where the operator was asked for nothing.
+func (e *delegationError) stopped(observed status, summary string) status {
+	if e.asked == "" {
+		return observed
+	}
+
+	return observed.failed(summary+".", e.asked == version.Kubernetes)
 }

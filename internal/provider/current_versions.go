@@ -218,10 +218,6 @@ func currentVersionsSchema() schema.Schema {
 	}
 }
 
-func computedText(description string) schema.StringAttribute {
-	return schema.StringAttribute{MarkdownDescription: description, Computed: true}
-}
-
 func rangeSchema(name string) schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: name + " versions seen.",

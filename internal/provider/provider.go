@@ -5,17 +5,14 @@
 package provider
 
 import (
-	"cmp"
 	"context"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -24,7 +21,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 )
@@ -36,27 +32,6 @@ var (
 
 // typeName is the prefix of every resource and data source.
 const typeName = "talosupgrade"
-
-// Option changes how the provider works, for tests.
-type Option func(*settings)
-
-// settings are what all provider instances of one process share.
-type settings struct {
-	version string
-	clock   engine.Clock
-	dial    dialFunc
-	// registry knows whether images exist; nil asks nobody.
-	registry cluster.Registry
-}
-
-// userAgent names the provider to the APIs it calls.
-func (s *settings) userAgent() string { return "terraform-provider-talosupgrade/" + s.version }
-
-// WithClock makes the engine take the time from the clock, so that a simulated
-// cluster may run faster than the world.
-func WithClock(clock engine.Clock) Option {
-	return func(s *settings) { s.clock = clock }
-}
 
 // New is the factory of provider instances of the given version, as the plugin
 // servers want it.
@@ -127,6 +102,8 @@ func (p *talosUpgrade) DataSources(context.Context) []func() datasource.DataSour
 }
 
 var _ provider.ConfigValidator = credentialsValidator{}
+
+var _ provider.ProviderWithFunctions = (*talosUpgrade)(nil)
 
 // providerModel is the provider block as written.
 type providerModel struct {
@@ -497,113 +474,13 @@ func providerCredentialsFrom() schema.Attribute {
 	}
 }
 
-// apiServerPort is where Talos has API servers listen unless it is told otherwise:
-// the port of a kubeconfig may be the one of a load balancer.
-const apiServerPort = "6443"
-
-// serverAddresses knows where API servers of a cluster may be, for the time in which
-// the address in the kubeconfig does not answer: every control plane runs one.
-// Its zero value knows none.
-type serverAddresses struct {
-	mu    sync.Mutex
-	port  string
-	hosts []string
-	// observed tells that hosts are what was seen, and no guess.
-	observed bool
-	// tunnel tells that the server of the kubeconfig is this very machine, as with
-	// a forwarded port. The addresses of nodes lead elsewhere from here, if
-	// anywhere.
-	tunnel bool
-}
-
-// at tells the port of the kubeconfig's server.
-func (b *serverAddresses) at(server string) {
-	parsed, err := url.Parse(server)
-	if err != nil {
-		return
+// Functions implements [provider.ProviderWithFunctions]. They are pure: none of
+// them knows how the provider is configured, or reaches anything.
+func (p *talosUpgrade) Functions(context.Context) []func() function.Function {
+	return []func() function.Function{
+		newCompatibleFunction,
+		newInstallerImageFunction,
+		newKubernetesVersionsFunction,
+		newUpgradePathFunction,
 	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	b.port = cmp.Or(parsed.Port(), "443")
-	b.tunnel = loopback(parsed.Hostname())
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// expect tells the endpoints of the Talos API, which are control planes as a
-// rule. What was observed is better.
-func (b *serverAddresses) expect(endpoints ...string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	if b.observed {
-		return
-	}
-
-	b.hosts = nil
-
-	for _, endpoint := range endpoints {
-		b.hosts = append(b.hosts, hostOf(endpoint))
-	}
-}
-
-// hostOf is the host of an endpoint of the Talos API, which may be a host, a host
-// with a port, or a URL.
-func hostOf(endpoint string) string {
-	if parsed, err := url.Parse(endpoint); err == nil && parsed.Host != "" {
-		return parsed.Hostname()
-	}
-
-	if host, _, err := net.SplitHostPort(endpoint); err == nil {
-		return host
-	}
-
-	return strings.Trim(endpoint, "[]")
-}
-
-// notice takes the control planes from an observation.
-func (b *serverAddresses) notice(observed cluster.Observation) {
-	var hosts []string
-
-	for _, node := range observed.ControlPlanes() {
-		if node.Address != "" {
-			hosts = append(hosts, node.Address)
-		}
-	}
-
-	if len(hosts) == 0 {
-		return
-	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	b.hosts, b.observed = hosts, true
-}
-
-// addresses are host:port of every API server that is known, those with the port
-// of Talos first: another one in the kubeconfig is rarely that of the nodes.
-func (b *serverAddresses) addresses() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	if b.tunnel {
-		return nil
-	}
-
-	var addresses []string
-
-	for _, port := range slices.Compact([]string{apiServerPort, cmp.Or(b.port, apiServerPort)}) {
-		for _, host := range b.hosts {
-			addresses = append(addresses, net.JoinHostPort(host, port))
-		}
-	}
-
-	return addresses
 }

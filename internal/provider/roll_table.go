@@ -481,3 +481,51 @@ func fewNames(names []string) string {
 
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:foldHead], ", "), len(names)-foldHead)
 }
+
+// changeTexts say what a sync of the bootstrap manifests would change at present;
+// empty where that is nothing. Diffs are indented, because the command line wraps
+// all other lines.
+func changeTexts(changes []cluster.ManifestChange) []string {
+	var (
+		lines   []string
+		shown   []cluster.ManifestChange
+		adopted int
+	)
+
+	for _, change := range changes {
+		if adopts(change) {
+			adopted++
+		} else {
+			shown = append(shown, change)
+		}
+	}
+
+	budget := diffLinesAll
+
+	for index, change := range shown {
+		if hidden := len(shown) - index; index == maxChanges && hidden > 1 {
+			lines = append(lines, fmt.Sprintf("  ... %d more objects", hidden))
+
+			break
+		}
+
+		diff := diffLines(change.Diff, min(maxDiffLines, budget))
+		budget = max(0, budget-len(diff))
+		lines = append(lines, "  "+string(change.Action)+" "+change.Object)
+		lines = append(lines, diff...)
+	}
+
+	if adopted > 0 {
+		lines = append(lines, fmt.Sprintf("  adopt %d objects: nothing but the annotation %s is added to them", adopted, inventoryAnnotation))
+	}
+
+	if len(lines) == 0 {
+		return nil
+	}
+
+	return []string{
+		"The cluster does not hold the bootstrap manifests as Talos renders them now, and the sync at the end would change it as follows. " +
+			"What the new versions render differently is seen only then.",
+		strings.Join(lines, "\n"),
+	}
+}

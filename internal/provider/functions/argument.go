@@ -13,26 +13,12 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/function"
-	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
-
-var _ provider.ProviderWithFunctions = (*talosUpgrade)(nil)
-
-// Functions implements [provider.ProviderWithFunctions]. They are pure: none of
-// them knows how the provider is configured, or reaches anything.
-func (p *talosUpgrade) Functions(context.Context) []func() function.Function {
-	return []func() function.Function{
-		newCompatibleFunction,
-		newInstallerImageFunction,
-		newKubernetesVersionsFunction,
-		newUpgradePathFunction,
-	}
-}
 
 // refusal is an error about the argument at the position, counted from zero.
 // The command line writes the name of the parameter before the text and a full

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// nodeModel is one value of nodes.
+type nodeModel struct {
+	Role              types.String `tfsdk:"role"`
+	Address           types.String `tfsdk:"address"`
+	TalosVersion      types.String `tfsdk:"talos_version"`
+	ComponentVersions types.Object `tfsdk:"component_versions"`
+	Image             types.String `tfsdk:"image"`
+	Schematic         types.String `tfsdk:"schematic"`
+	Platform          types.String `tfsdk:"platform"`
+}
+
+func nodeTypes() map[string]attr.Type {
+	return map[string]attr.Type{
+		"role":               types.StringType,
+		"address":            types.StringType,
+		"talos_version":      types.StringType,
+		"component_versions": types.ObjectType{AttrTypes: componentTypes()},
+		"image":              types.StringType,
+		"schematic":          types.StringType,
+		"platform":           types.StringType,
+	}
+}
+
+// newNodeModel is the node as observed.
+func newNodeModel(node cluster.Node) nodeModel {
+	model := nodeModel{
+		Role:              textValue(string(node.Role)),
+		Address:           textValue(node.Address),
+		ComponentVersions: componentValue(node),
+	}
+
+	if node.Machine == nil {
+		return model
+	}
+
+	model.TalosVersion = versionValue(node.Machine.Talos)
+	if node.Machine.TalosTag != "" {
+		model.TalosVersion = textValue(node.Machine.TalosTag)
+	}
+
+	model.Schematic = textValue(node.Machine.Schematic)
+	model.Platform = textValue(node.Machine.Platform)
+
+	if node.Machine.Config != nil {
+		model.Image = textValue(node.Machine.Config.InstallImage)
+	}
+
+	return model
+}
+
+// merge fills what this observation does not say from an earlier one, so that
+// a node which is away for a minute does not flap in state.
+func (m nodeModel) merge(earlier nodeModel, node cluster.Node) nodeModel {
+	if node.Machine == nil {
+		m.TalosVersion, m.Image, m.Schematic, m.Platform = earlier.TalosVersion, earlier.Image, earlier.Schematic, earlier.Platform
+	}
+
+	merged := m.ComponentVersions.Attributes()
+	for name, value := range earlier.ComponentVersions.Attributes() {
+		if current, ok := merged[name]; ok && current.IsNull() {
+			merged[name] = value
+		}
+	}
+
+	m.ComponentVersions = types.ObjectValueMust(componentTypes(), merged)
+
+	return m
+}
+
+// unseenNodes are the nodes that earlier knows and that nothing listed this time:
+// without the Kubernetes API there is only discovery, which may be switched off, or
+// cut off as well. Earlier may be null or unknown.
+func unseenNodes(observed cluster.Observation, earlier types.Map) []string {
+	if observed.KubernetesError == nil {
+		return nil
+	}
+
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(earlier.Elements())), func(name string) bool {
+		_, listed := observed.Node(name)
+
+		return listed
+	})
+}
+
+// unseenFinding says of nodes which the state knows that a plan knows nothing of them.
+func unseenFinding(names []string, observed cluster.Observation) cluster.Finding {
+	return cluster.Finding{
+		Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Err: observed.KubernetesError,
+		Found: fmt.Sprintf("the state knows %s, and neither the Kubernetes API, which did not answer, nor discovery lists them, so what they need is not known",
+			strings.Join(names, ", ")),
+		Remedy: "Make the Kubernetes API answer, or look at discovery (talosctl get members); an apply lists the nodes again before it touches any.",
+	}
+}
+
+// nodesValue is what was observed of the nodes, with what earlier says where
+// this observation is silent. Earlier may be null or unknown.
+func nodesValue(ctx context.Context, observed cluster.Observation, earlier types.Map) (types.Map, diag.Diagnostics) {
+	var diagnostics diag.Diagnostics
+
+	before := map[string]nodeModel{}
+	if !earlier.IsNull() && !earlier.IsUnknown() {
+		diagnostics.Append(earlier.ElementsAs(ctx, &before, false)...)
+	}
+
+	models := map[string]nodeModel{}
+
+	for _, node := range observed.Managed() {
+		name := readable.Word(node.Name)
+
+		model := newNodeModel(node)
+		if known, ok := before[name]; ok {
+			model = model.merge(known, node)
+		}
+
+		models[name] = model
+	}
+
+	for _, name := range unseenNodes(observed, earlier) {
+		models[name] = before[name]
+	}
+
+	value, more := types.MapValueFrom(ctx, types.ObjectType{AttrTypes: nodeTypes()}, models)
+	diagnostics.Append(more...)
+
+	return value, diagnostics
+}
+
+// productStatus is one of Talos and Kubernetes.
+type productStatus struct {
+	Status          string
+	Lowest, Highest version.Version
+}
+
+// status is where a cluster stands.
+type status struct {
+	Phase, Message    string
+	Talos, Kubernetes productStatus
+}
+
+func productStatusTypes() map[string]attr.Type {
+	return map[string]attr.Type{"status": types.StringType, "lowest": types.StringType, "highest": types.StringType}
+}
+
+func statusTypes() map[string]attr.Type {
+	return map[string]attr.Type{
+		"phase":      types.StringType,
+		"message":    types.StringType,
+		"talos":      types.ObjectType{AttrTypes: productStatusTypes()},
+		"kubernetes": types.ObjectType{AttrTypes: productStatusTypes()},
+	}
+}
+
+func (h productStatus) value() types.Object {
+	return types.ObjectValueMust(productStatusTypes(), map[string]attr.Value{
+		"status":  types.StringValue(h.Status),
+		"lowest":  versionValue(h.Lowest),
+		"highest": versionValue(h.Highest),
+	})
+}
+
+// value is the status as an object of the schema.
+func (s status) value() types.Object {
+	return types.ObjectValueMust(statusTypes(), map[string]attr.Value{
+		"phase":      types.StringValue(s.Phase),
+		"message":    types.StringValue(readable.Printable(s.Message)),
+		"talos":      s.Talos.value(),
+		"kubernetes": s.Kubernetes.value(),
+	})
+}
+
+// statusOf judges an observation by what is desired. Where all is observed it
+// depends on nothing else, so that an import finds what an apply stored. What
+// the Kubernetes API does not say right now is taken from the earlier status.
+func statusOf(observed cluster.Observation, desired clusterModel) status {
+	held := desired.held()
+	counted := without(observed, held)
+
+	made := status{Phase: protocol.PhaseReady}
+	made.Talos.Lowest, made.Talos.Highest = counted.TalosVersions()
+
+	made.Kubernetes.Lowest, made.Kubernetes.Highest = counted.KubernetesVersions()
+	if made.Kubernetes.Lowest.IsZero() {
+		made.Kubernetes.Lowest = earlierVersion(desired.Status, "lowest")
+		made.Kubernetes.Highest = earlierVersion(desired.Status, "highest")
+	}
+
+	absent := unseenNodes(observed, desired.Nodes)
+	made.Talos.include(desired.Nodes, slices.DeleteFunc(slices.Clone(absent), func(name string) bool { return held[name] }))
+
+	made.Talos.judge(desired.TalosVersion)
+	made.Kubernetes.judge(desired.KubernetesVersion)
+
+	left := unfinished(observed, held, desired.TalosVersion)
+	due := manifestsDue(observed, desired)
+
+	switch {
+	case len(left.returned()) > 0:
+		made.Phase, made.Talos.Status = protocol.PhaseUpgradeFailed, protocol.StatusFailed
+		made.Message = left.message()
+	case len(left.open()) > 0:
+		made.Phase, made.Talos.Status = protocol.PhaseUpgradingTalos, protocol.StatusInProgress
+		made.Message = left.message()
+	case due && made.Kubernetes.Status == protocol.StatusIdle:
+		made.Phase, made.Message = protocol.PhaseUpgradingTalos, "The bootstrap manifests are still to be synced after a roll; the next apply does it."
+	case due && made.Talos.arrived():
+		made.Phase, made.Kubernetes.Status = protocol.PhaseUpgradingKubernetes, protocol.StatusInProgress
+		made.Message = "In the middle of a roll, and the bootstrap manifests are still to be synced; the next apply continues."
+	default:
+		made.Message = fmt.Sprintf("Talos %s, Kubernetes %s.", made.Talos, made.Kubernetes)
+	}
+
+	made.block(desired)
+
+	if len(absent) > 0 {
+		made.Message += fmt.Sprintf(" Nothing lists %s right now; what is said of them is from an earlier look.", strings.Join(absent, ", "))
+	}
+
+	return made
+}
+
+// block says of a Kubernetes that is not at its target that it waits for Talos,
+// where Talos is not at its own and nothing demands the opposite.
+func (s *status) block(desired clusterModel) {
+	if s.Kubernetes.Status != protocol.StatusPending || s.Talos.arrived() {
+		return
+	}
+
+	talos, talosErr := version.Parse(desired.TalosVersion.ValueString())
+	kubernetes, kubernetesErr := version.Parse(desired.KubernetesVersion.ValueString())
+
+	if talosErr != nil || kubernetesErr != nil || compat.Supports(talos, s.Kubernetes.Lowest) != nil {
+		return
+	}
+
+	s.Kubernetes.Status = protocol.StatusBlocked
+
+	if compat.Supports(s.Talos.Lowest, kubernetes) != nil {
+		s.Message += fmt.Sprintf(" Talos %s does not support K8s %s. Upgrade Talos first.", s.Talos.Lowest, kubernetes)
+	}
+}
+
+// manifestsDue tells whether an earlier roll did not get to the bootstrap
+// manifests, and somebody wants them.
+func manifestsDue(observed cluster.Observation, desired clusterModel) bool {
+	return observed.Journal != nil && observed.Journal.Manifests != nil && desired.syncs()
+}
+
+// arrived tells whether nothing is left to do in the product.
+func (h *productStatus) arrived() bool {
+	return h.Status == protocol.StatusCompleted || h.Status == protocol.StatusIdle
+}
+
+// judge sets the status of a product from what is desired of it.
+func (h *productStatus) judge(desired types.String) {
+	switch {
+	case desired.ValueString() == "":
+		h.Status = protocol.StatusIdle
+	case desires(desired, h.Lowest) && desires(desired, h.Highest):
+		h.Status = protocol.StatusCompleted
+	default:
+		h.Status = protocol.StatusPending
+	}
+}
+
+// String is "1.13.4" or "1.12.6 to 1.13.4".
+func (h productStatus) String() string {
+	if h.Lowest.Equal(h.Highest) {
+		return h.Lowest.String()
+	}
+
+	return h.Lowest.String() + " to " + h.Highest.String()
+}
+
+// without is the observation without the held nodes: they neither have to follow
+// nor keep the others from being done.
+func without(observed cluster.Observation, held map[string]bool) cluster.Observation {
+	observed.Nodes = slices.DeleteFunc(slices.Clone(observed.Nodes), func(node cluster.Node) bool { return held[node.Name] })
+
+	return observed
+}
+
+// failed is the status after an upgrade that stopped, in the second half where
+// the first was done.
+func (s status) failed(message string, second bool) status {
+	s.Phase, s.Message = protocol.PhaseUpgradeFailed, message
+
+	if second {
+		s.Kubernetes.Status = protocol.StatusFailed
+	} else {
+		s.Talos.Status = protocol.StatusFailed
+	}
+
+	return s
+}
+
+// since keeps what state says of a failed upgrade for as long as the nodes do
+// not all run what is desired: an observation does not tell why they do not.
+func (s status) since(earlier types.Object) types.Object {
+	if earlier.IsNull() || earlier.IsUnknown() || (s.Phase != protocol.PhaseReady && s.Phase != protocol.PhaseUpgradingKubernetes) {
+		return s.value()
+	}
+
+	attributes := earlier.Attributes()
+
+	phase, ok := attributes["phase"].(types.String)
+	if !ok || phase.ValueString() != protocol.PhaseUpgradeFailed {
+		return s.value()
+	}
+
+	message, ok := attributes["message"].(types.String)
+	if !ok {
+		return s.value()
+	}
+
+	switch {
+	case s.Talos.Status == protocol.StatusPending && earlierStatus(earlier, "talos") == protocol.StatusFailed:
+		return s.failed(message.ValueString(), false).value()
+	case !s.Kubernetes.arrived() && earlierStatus(earlier, "kubernetes") == protocol.StatusFailed:
+		return s.failed(message.ValueString(), true).value()
+	default:
+		return s.value()
+	}
+}
+
+// earlierStatus is the status of a product in an earlier status.
+func earlierStatus(earlier types.Object, half string) string {
+	object, ok := earlier.Attributes()[half].(types.Object)
+	if !ok {
+		return ""
+	}
+
+	text, ok := object.Attributes()["status"].(types.String)
+	if !ok {
+		return ""
+	}
+
+	return text.ValueString()
+}
+
+// earlierVersion is a version in the Kubernetes of a status; zero where
+// there is none.
+func earlierVersion(earlier types.Object, name string) version.Version {
+	object, ok := earlier.Attributes()["kubernetes"].(types.Object)
+	if !ok {
+		return version.Version{}
+	}
+
+	text, ok := object.Attributes()[name].(types.String)
+	if !ok {
+		return version.Version{}
+	}
+
+	// Null and unknown read as the empty text, which is no version.
+	parsed, err := version.Parse(text.ValueString())
+	if err != nil {
+		return version.Version{}
+	}
+
+	return parsed
+}
+
+// include counts what the state says of nodes that were not seen: they are as far
+// as they were.
+func (h *productStatus) include(earlier types.Map, names []string) {
+	seen := []version.Version{h.Lowest, h.Highest}
+
+	for _, name := range names {
+		node, ok := earlier.Elements()[name].(types.Object)
+		if !ok {
+			continue
+		}
+
+		text, _ := node.Attributes()["talos_version"].(types.String)
+		if parsed, err := version.Parse(text.ValueString()); err == nil {
+			seen = append(seen, parsed)
+		}
+	}
+
+	h.Lowest, h.Highest = version.Lowest(seen...), version.Highest(seen...)
+}
+
+// unfinishedNodes are the nodes of which the journal says that an upgrade of them did
+// not get to its end, by how far it got.
+type unfinishedNodes map[cluster.Phase][]string
+
+// unfinished are the nodes in the journal. A machine that left the cluster counts
+// no more, and a node that runs its old system again has had its decision where it
+// is held, runs the new system after all, or is to run another one; but an armed
+// one stays armed, whatever is wanted.
+func unfinished(observed cluster.Observation, held map[string]bool, wanted types.String) unfinishedNodes {
+	left := unfinishedNodes{}
+
+	if observed.Journal == nil {
+		return left
+	}
+
+	for _, node := range observed.Managed() {
+		_, entry, found := observed.Journal.Of(node)
+		if found && (entry.Open() || !held[node.Name] && awaited(entry, node, wanted)) {
+			left[entry.Phase] = append(left[entry.Phase], node.Name)
+		}
+	}
+
+	return left
+}
+
+// awaited tells whether a node that runs its old system again is still to run what
+// failed on it: as what is desired, or on the way to a later release line.
+func awaited(entry cluster.Entry, node cluster.Node, wanted types.String) bool {
+	desired, err := version.Parse(wanted.ValueString())
+	if err != nil || !entry.Target.IsZero() && !desired.Equal(entry.Target) && desired.Minor().Compare(entry.Target.Minor()) <= 0 {
+		return false
+	}
+
+	// A schematic may be what failed: then the version says nothing.
+	return node.Machine == nil || entry.Previous.Equal(entry.Target) || node.Machine.Talos.Less(entry.Target)
+}
+
+// open are the nodes that may be armed, by name.
+func (l unfinishedNodes) open() []string {
+	return l.of(func(phase cluster.Phase) bool { return cluster.Entry{Phase: phase}.Open() })
+}
+
+// returned are the nodes that run their old system again, by name.
+func (l unfinishedNodes) returned() []string {
+	return l.of(func(phase cluster.Phase) bool { return cluster.Entry{Phase: phase}.Returned() })
+}
+
+func (l unfinishedNodes) of(wanted func(cluster.Phase) bool) []string {
+	var nodes []string
+
+	for phase, names := range l {
+		if wanted(phase) {
+			nodes = append(nodes, names...)
+		}
+	}
+
+	slices.Sort(nodes)
+
+	return nodes
+}
+
+// message says what became of the nodes that a person has to decide about; and
+// of the others, where there are none of those, what they are in the middle of.
+func (l unfinishedNodes) message() string {
+	var parts []string
+
+	say := func(what, next string, wanted func(cluster.Phase) bool) {
+		if nodes := l.of(wanted); len(nodes) > 0 {
+			parts = append(parts, what+": "+strings.Join(nodes, ", ")+next)
+		}
+	}
+
+	if len(l.returned()) > 0 {
+		say("Fell back to the old system and waits for a decision", ".", func(phase cluster.Phase) bool { return phase == cluster.PhaseFallback })
+		say("Was rolled back to the old system and waits for a decision", ".", func(phase cluster.Phase) bool { return phase == cluster.PhaseRolledBack })
+	} else {
+		say("In the middle of an upgrade", "; the next apply continues.", func(phase cluster.Phase) bool { return phase != cluster.PhaseRollingBack })
+		say("In the middle of a rollback", "; the next apply continues.", func(phase cluster.Phase) bool { return phase == cluster.PhaseRollingBack })
+	}
+
+	return strings.Join(parts, " ")
+}

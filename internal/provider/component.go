@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// imageAttribute is an attribute that holds the image of a component.
+type imageAttribute struct {
+	name      string
+	component cluster.Component
+}
+
+// imageAttributes are the attributes of every object with images of components,
+// in the order in which people look for them.
+func imageAttributes() []imageAttribute {
+	return []imageAttribute{
+		{attrKubelet, cluster.Kubelet},
+		{attrAPIServer, cluster.APIServer},
+		{attrControllerManager, cluster.ControllerManager},
+		{attrScheduler, cluster.Scheduler},
+		{attrProxy, cluster.Proxy},
+	}
+}
+
+// componentAttribute is the component as an attribute name: hyphens are not
+// usual in those.
+func componentAttribute(component cluster.Component) string {
+	return strings.ReplaceAll(string(component), "-", "_")
+}
+
+func componentNames() []string {
+	components := cluster.Components(cluster.ControlPlane)
+	names := make([]string, 0, len(components))
+
+	for _, component := range components {
+		names = append(names, componentAttribute(component))
+	}
+
+	return names
+}
+
+func componentTypes() map[string]attr.Type {
+	attributes := map[string]attr.Type{}
+	for _, name := range componentNames() {
+		attributes[name] = types.StringType
+	}
+
+	return attributes
+}
+
+func overrideImageTypes() map[string]attr.Type {
+	attributes := map[string]attr.Type{}
+	for _, image := range imageAttributes() {
+		attributes[image.name] = types.StringType
+	}
+
+	return attributes
+}
+
+func componentValue(node cluster.Node) types.Object {
+	values := map[string]attr.Value{}
+	for _, component := range cluster.Components(cluster.ControlPlane) {
+		values[componentAttribute(component)] = versionValue(node.Versions[component])
+	}
+
+	return types.ObjectValueMust(componentTypes(), values)
+}
+
+func componentAttributes() map[string]schema.Attribute {
+	attributes := map[string]schema.Attribute{}
+	for _, name := range componentNames() {
+		attributes[name] = schema.StringAttribute{MarkdownDescription: "Version of " + name + ".", Computed: true}
+	}
+
+	return attributes
+}

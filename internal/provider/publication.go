@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// publication is where the progress of an upgrade is published.
+type publication struct {
+	// to is the object that somebody named; nil for the default.
+	to *cluster.Reference
+	// delegated tells that an operator upgrades the cluster, and publishes too.
+	delegated bool
+}
+
+// String names the object for people.
+func (p publication) String() string {
+	if p.to == nil {
+		return defaultObject
+	}
+
+	return p.to.String()
+}
+
+// isDefault tells whether the object is the one that progress is published to where
+// nobody named one, also if somebody did. An object in a management cluster is not.
+func (p publication) isDefault(managed bool) bool {
+	return p.to == nil || !managed && *p.to == defaultReference()
+}
+
+// publication is what the model says. The model must be known and valid.
+func (m clusterModel) publication() publication {
+	made := publication{delegated: m.Mode.ValueString() == modeDelegate}
+
+	if !m.PublishTo.IsNull() && !m.PublishTo.IsUnknown() {
+		to, _ := operator.Complete(m.published())
+		made.to = &to
+	}
+
+	return made
+}
+
+// published is the object as written, as far as it is known.
+func (m clusterModel) published() cluster.Reference {
+	text := func(name string) string {
+		value, isText := m.PublishTo.Attributes()[name].(types.String)
+		if !isText {
+			return ""
+		}
+
+		return value.ValueString()
+	}
+
+	return cluster.Reference{APIVersion: text(attrAPIVersion), Kind: text(attrKind), Namespace: text(attrNamespace), Name: text(attrName)}
+}
+
+// defaultReference is the object that progress is published to where nobody named
+// one.
+func defaultReference() cluster.Reference {
+	return cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: publish.ConfigMapNamespace, Name: publish.ConfigMapName}
+}
+
+// delegatedWarning says in the table of a roll who performs it, where that is
+// somebody else.
+func delegatedWarning(roll diag.Diagnostic, of publication) diag.Diagnostic {
+	if !of.delegated {
+		return roll
+	}
+
+	return diag.NewWarningDiagnostic(roll.Summary(),
+		"The operator of "+of.String()+" is asked for this and upgrades the nodes itself, in its own order and at its own pace. "+
+			"It is asked for one step after the other, and every node is looked at afterwards.\n\n"+roll.Detail())
+}
+
+// unmanaged is the finding of a management cluster that cannot be asked, whatever
+// it looks like there.
+func unmanaged(of publication, err error) cluster.Finding {
+	return cluster.Finding{
+		Check: cluster.CheckOperator, Severity: cluster.Permanent, Attribute: attrPublishTo, Err: err,
+		Found:  fmt.Sprintf("the management cluster, which holds %s, cannot be asked: %v", of, err),
+		Remedy: "Correct " + attrManagement + " in the provider block.",
+	}
+}
+
+// unread is the finding of an object that cannot be told how the cluster is.
+func unread(of publication, err error) cluster.Finding {
+	return cluster.Finding{
+		Check: cluster.CheckOperator, Severity: cluster.Observed, Attribute: attrPublishTo, Err: err, Unknown: true,
+		Found:  fmt.Sprintf("%s cannot be read: %v", of, err),
+		Remedy: "Nothing is published there before that. Create the object, allow the credentials to get and patch it, or correct " + attrPublishTo + ".",
+	}
+}
+
+// left is what earlier applies left on the object of a cluster that is at the
+// target: a hold that keeps its operator from acting and, where an operator is
+// asked for upgrades, what it is still asked for. Other words are not worth a plan:
+// an operator may say things in its own way.
+func (p publication) left(report cluster.OperatorReport, target cluster.Target) []string {
+	var left []string
+
+	if report.Passive || report.Deleting {
+		return left
+	}
+
+	if cluster.IsRun(report.Hold) {
+		left = append(left, p.leftHold(report))
+	}
+
+	if !p.delegated || operator.KindOf(*p.to) != operator.Vitistack {
+		return left
+	}
+
+	for _, wanted := range []struct {
+		half version.Product
+		to   version.Version
+	}{
+		{version.Talos, target.Talos},
+		{version.Kubernetes, target.Kubernetes},
+	} {
+		said := report.Of(wanted.half)
+		if wanted.to.IsZero() || said.Target != wanted.to.String() || said.Status.Busy() {
+			continue
+		}
+
+		left = append(left, strings.TrimSpace(fmt.Sprintf("%s still asks its operator for %s %s, which is reached: it may begin again. %s",
+			p, wanted.half.Name(), wanted.to, said.Undo)))
+	}
+
+	return left
+}
+
+// leftHold says that the operator is still held.
+func (p publication) leftHold(report cluster.OperatorReport) string {
+	sign := ""
+	if !report.Updated.IsZero() {
+		sign = fmt.Sprintf(" (last sign of life: %s)", report.Updated.UTC().Format(time.RFC3339))
+	}
+
+	text := fmt.Sprintf("%s is still held by %s%s, so that its operator does nothing", p, report.Hold, sign)
+	if report.Talos.Status.Busy() || report.Kubernetes.Status.Busy() {
+		text += ", and says that an upgrade is going on"
+	}
+
+	return strings.TrimSpace(text + ". " + report.Unhold)
+}
+
+// leftWarning says why a cluster at the target is planned to be applied. The command
+// line shows it again after the apply, so it must be true then.
+func leftWarning(left []string, name string) diag.Diagnostic {
+	return diag.NewWarningDiagnostic(about("An earlier apply could not end properly", name),
+		"While planning, no node had anything left to do, and still:\n\n- "+strings.Join(left, "\n- ")+
+			"\n\nAn apply ends that, and changes nothing on the nodes. If another run is still at it, it is left alone.")
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// textValue is a text that may be a cluster's; null for an empty one.
+func textValue(text string) types.String {
+	if text == "" {
+		return types.StringNull()
+	}
+
+	return types.StringValue(readable.Printable(text))
+}
+
+// versionValue is the version as state holds it: without v, null when unknown.
+func versionValue(v version.Version) types.String {
+	if v.IsZero() {
+		return types.StringNull()
+	}
+
+	return types.StringValue(v.String())
+}
+
+// moment is the time as state holds it; empty where it is not known.
+func moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+
+	return at.UTC().Format(time.RFC3339)
+}
+
+func computedText(description string) schema.StringAttribute {
+	return schema.StringAttribute{MarkdownDescription: description, Computed: true}
+}
+
+// stated tells whether a configuration gives the value; one that is not known yet
+// may turn out to be null.
+func stated(value attr.Value) bool { return value != nil && !value.IsNull() && !value.IsUnknown() }
+
+// plainText is the text, and whether one is given and known.
+func plainText(value types.String) (string, bool) {
+	return value.ValueString(), !value.IsNull() && !value.IsUnknown()
+}
+
+// supposed is the text, or one in its place while it is not known yet.
+func supposed(value types.String, meanwhile string) string {
+	if value.IsUnknown() {
+		return meanwhile
+	}
+
+	return value.ValueString()
+}
+
+// paragraph is the text as it is where it has several lines, such as the message
+// of a compiler with its mark below the source, and a sentence otherwise, in which
+// the names stay as they are.
+func paragraph(text string, names ...string) string {
+	if strings.Contains(text, "\n") {
+		return text
+	}
+
+	return sentence(text, names...)
+}
+
+// codeList are the names as Markdown lists them: `a`, `b` and `c`.
+func codeList(names []string) string {
+	last := len(names) - 1
+
+	return "`" + strings.Join(names[:last], "`, `") + "` and `" + names[last] + "`"
+}
+
+// keepSpelling plans the value as state has it when the configuration only
+// spells it differently, as same tells: v1.13.4 and 1.13.4 are the same version,
+// 60s and 1m the same duration.
+type keepSpelling struct {
+	same func(a, b string) bool
+}
+
+// Description implements [planmodifier.String].
+func (keepSpelling) Description(context.Context) string {
+	return "A value that is only spelled differently is no change."
+}
+
+// MarkdownDescription implements [planmodifier.String].
+func (m keepSpelling) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
+
+// PlanModifyString implements [planmodifier.String].
+func (m keepSpelling) PlanModifyString(_ context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
+		return
+	}
+
+	if m.same(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
+		resp.PlanValue = req.StateValue
+	}
+}
+
+// PlanModifyList implements [planmodifier.List].
+func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse) {
+	if req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown() {
+		return
+	}
+
+	if slices.EqualFunc(req.StateValue.Elements(), req.PlanValue.Elements(), func(before, after attr.Value) bool {
+		state, isText := before.(types.String)
+		plan, isTextToo := after.(types.String)
+
+		return isText && isTextToo && m.same(state.ValueString(), plan.ValueString())
+	}) {
+		resp.PlanValue = req.StateValue
+	}
+}
+
+// sameVersion tells whether both texts are versions, and the same one.
+func sameVersion(a, b string) bool {
+	first, errFirst := version.Parse(a)
+	second, errSecond := version.Parse(b)
+
+	return errFirst == nil && errSecond == nil && first.Equal(second)
+}
+
+// sameDuration tells whether both texts are durations, and the same one.
+func sameDuration(a, b string) bool {
+	first, errFirst := time.ParseDuration(a)
+	second, errSecond := time.ParseDuration(b)
+
+	return errFirst == nil && errSecond == nil && first == second
+}
