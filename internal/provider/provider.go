@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider/functions"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/release"
 )
 
@@ -474,13 +475,5 @@ func providerCredentialsFrom() schema.Attribute {
 	}
 }
 
-// Functions implements [provider.ProviderWithFunctions]. They are pure: none of
-// them knows how the provider is configured, or reaches anything.
-func (p *talosUpgrade) Functions(context.Context) []func() function.Function {
-	return []func() function.Function{
-		newCompatibleFunction,
-		newInstallerImageFunction,
-		newKubernetesVersionsFunction,
-		newUpgradePathFunction,
-	}
-}
+// Functions implements [provider.ProviderWithFunctions].
+func (p *talosUpgrade) Functions(context.Context) []func() function.Function { return functions.All() }

@@ -5,10 +5,13 @@ package provider
 import (
 	"context"
 	"flag"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -179,5 +182,27 @@ func TestContradictoryCredentialsAreRefused(t *testing.T) {
 				t.Errorf("points at %s, want %s", at, test.at)
 			}
 		})
+	}
+}
+
+func TestEveryFunctionExplainsItself(t *testing.T) {
+	t.Parallel()
+
+	_, schema := serve(t)
+
+	for name, offered := range schema.Functions {
+		if offered.Summary == "" || !strings.HasSuffix(offered.Summary, ".") || offered.Description == "" {
+			t.Errorf("%s: summary %q, description %q", name, offered.Summary, offered.Description)
+		}
+
+		for _, parameter := range offered.Parameters {
+			if parameter.Name == "" || parameter.Description == "" {
+				t.Errorf("%s: parameter %q has the description %q", name, parameter.Name, parameter.Description)
+			}
+		}
+	}
+
+	if diff := cmp.Diff([]string{"compatible", "installer_image", "kubernetes_versions", "upgrade_path"}, slices.Sorted(maps.Keys(schema.Functions))); diff != "" {
+		t.Errorf("functions (-want +got):\n%s", diff)
 	}
 }

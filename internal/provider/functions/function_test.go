@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package provider
+package functions
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -89,26 +86,4 @@ func dynamicObject(attributes map[string]any) types.Dynamic {
 	}
 
 	return types.DynamicValue(types.ObjectValueMust(kinds, values))
-}
-
-func TestEveryFunctionExplainsItself(t *testing.T) {
-	t.Parallel()
-
-	_, schema := serve(t)
-
-	for name, offered := range schema.Functions {
-		if offered.Summary == "" || !strings.HasSuffix(offered.Summary, ".") || offered.Description == "" {
-			t.Errorf("%s: summary %q, description %q", name, offered.Summary, offered.Description)
-		}
-
-		for _, parameter := range offered.Parameters {
-			if parameter.Name == "" || parameter.Description == "" {
-				t.Errorf("%s: parameter %q has the description %q", name, parameter.Name, parameter.Description)
-			}
-		}
-	}
-
-	if diff := cmp.Diff([]string{"compatible", "installer_image", "kubernetes_versions", "upgrade_path"}, slices.Sorted(maps.Keys(schema.Functions))); diff != "" {
-		t.Errorf("functions (-want +got):\n%s", diff)
-	}
 }
