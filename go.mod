@@ -9,6 +9,7 @@ replace github.com/jsimonetti/rtnetlink/v2 => github.com/jsimonetti/rtnetlink/v2
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
+	github.com/agext/levenshtein v1.2.3
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
 	github.com/chromedp/chromedp v0.14.2
 	github.com/cosi-project/runtime v1.16.3
@@ -67,7 +68,6 @@ require (
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
 	github.com/ProtonMail/gopenpgp/v3 v3.4.1 // indirect
 	github.com/adrg/xdg v0.5.3 // indirect
-	github.com/agext/levenshtein v1.2.3 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/apparentlymart/go-textseg/v15 v15.0.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

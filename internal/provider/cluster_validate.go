@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agext/levenshtein"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -894,7 +895,7 @@ func nearest(written string, names []string) string {
 	best, fewest := "", 0
 
 	for _, name := range names {
-		distance := keystrokes(written, name)
+		distance := levenshtein.Distance(written, name, nil)
 		if distance > len(name)/3 || (best != "" && distance >= fewest) {
 			continue
 		}
@@ -903,30 +904,4 @@ func nearest(written string, names []string) string {
 	}
 
 	return best
-}
-
-// keystrokes is the Levenshtein distance of two texts: how many bytes have to be
-// inserted, removed or replaced.
-func keystrokes(from, to string) int {
-	row := make([]int, len(to)+1)
-	for column := range row {
-		row[column] = column
-	}
-
-	for line := range len(from) {
-		diagonal := row[0]
-		row[0] = line + 1
-
-		for column := range len(to) {
-			replaced := diagonal
-			if from[line] != to[column] {
-				replaced++
-			}
-
-			diagonal = row[column+1]
-			row[column+1] = min(replaced, diagonal+1, row[column]+1)
-		}
-	}
-
-	return row[len(to)]
 }

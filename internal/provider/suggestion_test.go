@@ -22,16 +22,3 @@ func TestNearestNameIsWhatSomebodyMeant(t *testing.T) {
 		}
 	}
 }
-
-func TestKeystrokesBetweenTexts(t *testing.T) {
-	for _, test := range []struct {
-		from, to string
-		want     int
-	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2},
-	} {
-		if got := keystrokes(test.from, test.to); got != test.want {
-			t.Errorf("%q to %q takes %d, want %d", test.from, test.to, got, test.want)
-		}
-	}
-}
