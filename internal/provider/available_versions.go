@@ -163,8 +163,8 @@ func (d *availableVersionsDataSource) standing(ctx context.Context, model availa
 
 	if from.lowest.Kubernetes.IsZero() {
 		diagnostics.AddWarning(about("Kubernetes version not known", seen.name),
-			"The cluster does not tell which version of Kubernetes it runs. Nothing is said about Kubernetes releases, and Talos releases are not checked against it.\n\n"+
-				"Make the Kubernetes API answer, or set "+attrTalosVersion+" and "+attrKubernetesVersion+", for which no cluster is looked at.")
+			"The cluster does not report which version of Kubernetes it runs. Nothing is said about Kubernetes releases, and Talos releases are not checked against it.\n\n"+
+				"Make the Kubernetes API answer, or set "+attrTalosVersion+" and "+attrKubernetesVersion+", which needs no cluster.")
 	}
 
 	warnOfUnsupported(&diagnostics, from, seen.name)
@@ -208,7 +208,7 @@ func warnOfUnsupported(diagnostics *diag.Diagnostics, from runningVersions, name
 
 	if err := compat.Supports(from.lowest.Talos, from.lowest.Kubernetes); err != nil {
 		diagnostics.AddAttributeWarning(path.Root(attrTalosVersion), about("Unsupported versions to start from", name),
-			sentence(err.Error())+" What is listed as next and eventual leads out of there; it is empty where nothing does.\n\nChoose from it, and set "+attrKubernetesVersion+" or "+attrTalosVersion+" of the cluster to that first.")
+			sentence(err.Error())+" The versions listed as next and eventual lead back to a supported pair; the lists are empty where none does.\n\nChoose one of them, and set "+attrKubernetesVersion+" or "+attrTalosVersion+" of the cluster to that first.")
 	}
 }
 

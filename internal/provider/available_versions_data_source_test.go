@@ -265,7 +265,7 @@ func TestAnUnsupportedStartIsSaidAndLedOutOf(t *testing.T) {
 	got, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{
 		"talos_version": textOf("1.13.0"), "kubernetes_version": textOf("1.30.1"), "release_source": someReleases(),
 	})
-	check(t, diagnostics, outcome{diag.SeverityWarning, "leads out of there"})
+	check(t, diagnostics, outcome{diag.SeverityWarning, "lead back to a supported pair"})
 
 	if next := listed(t, got.Next.Kubernetes); next != "1.31.4 1.31.14" {
 		t.Errorf("next of Kubernetes is %s", next)

@@ -166,7 +166,7 @@ func unplannable(access credentials, err error, name string) diag.Diagnostic {
 		return found
 	}
 
-	return warning(found, about(summaryUnobserved, name), "Whether anything has to be upgraded is found out by apply.")
+	return warning(found, about(summaryUnobserved, name), "The apply finds out whether anything has to be upgraded.")
 }
 
 // limitWarnings warns of a roll that probably takes longer than something

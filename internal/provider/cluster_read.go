@@ -67,7 +67,7 @@ func unreadable(access credentials, err error, name string) diag.Diagnostic {
 		return found
 	}
 
-	return warning(found, about(summaryUnobserved, name), "The state keeps what it says until the cluster can be looked at again; an apply looks first.")
+	return warning(found, about(summaryUnobserved, name), "The state keeps its values until the cluster can be read again; an apply reads it first.")
 }
 
 // observe writes what was observed into the computed attributes and leaves

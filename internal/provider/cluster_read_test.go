@@ -28,7 +28,7 @@ func TestReadKeepsTheStateOfAClusterOutOfReach(t *testing.T) {
 			fake.down = failure
 
 			got, diagnostics := read(t.Context(), t, fake.clusters(t), state)
-			check(t, diagnostics, outcome{diag.SeverityWarning, "The state keeps what it says"})
+			check(t, diagnostics, outcome{diag.SeverityWarning, "The state keeps its values"})
 
 			if got == nil || !got.Nodes.Equal(state.Nodes) || !got.Status.Equal(state.Status) {
 				t.Error("the state changed")

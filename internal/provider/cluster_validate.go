@@ -85,7 +85,7 @@ func (m clusterModel) validateIntermediate() diag.Diagnostics {
 
 	if len(m.IntermediateVersions.Elements()) > 0 && !m.AllowIntermediate.IsUnknown() && !m.AllowIntermediate.ValueBool() {
 		diagnostics.AddAttributeError(at, "Intermediate versions without effect",
-			"intermediate_versions says through which versions to walk, but without allow_intermediate_versions = true nothing is walked through.\n\n"+
+			"intermediate_versions lists versions to pass through, but without allow_intermediate_versions = true none of them is used.\n\n"+
 				"Set allow_intermediate_versions = true, or remove intermediate_versions.")
 	}
 
@@ -203,7 +203,7 @@ func (k kubernetesModel) validateManifests(ctx context.Context) diag.Diagnostics
 	if len(idle) > 0 {
 		at := path.Root(attrKubernetes).AtName(attrManifests)
 		diagnostics.Append(errorAt(at, "Options of manifests that contradict each other",
-			at.String()+" says sync = false, so that nothing is applied, and "+strings.Join(idle, " and ")+", which says how.\n\n"+
+			at.String()+" says sync = false, so nothing is applied, but sets "+strings.Join(idle, " and ")+" as well.\n\n"+
 				"Remove sync = false, or remove "+strings.Join(idle, " and ")+"."))
 	}
 
@@ -455,7 +455,7 @@ func wholeAttempts(value types.Number) (int, bool) {
 func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
 	advice := "The first attempt counts: write 1 for no repetition."
 	if value.ValueBigFloat().Cmp(big.NewFloat(maxAttempts)) > 0 {
-		advice = "What fails that often does not heal by being repeated: look at the error of the last attempt, and run apply again."
+		advice = "What fails that often is not cured by repeating it: look at the error of the last attempt, and run apply again."
 	}
 
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of attempts",
@@ -511,7 +511,7 @@ func (m clusterModel) validatePublishTo() diag.Diagnostics {
 	}
 
 	diagnostics.AddAttributeError(path.Root(attrPublishTo), "Missing API version",
-		fmt.Sprintf("%s.%s is %q, a kind of which no API version is known.%s\n\nSet %s.%s, such as \"example.com/v1\": kubectl api-resources lists it. It is known of %s.",
+		fmt.Sprintf("%s.%s is %q, and the API version of that kind is not known.%s\n\nSet %s.%s, such as \"example.com/v1\": kubectl api-resources lists it. It is known for %s.",
 			attrPublishTo, attrKind, of.Kind, hint, attrPublishTo, attrAPIVersion, strings.Join(knownKinds(), ", ")))
 
 	return diagnostics
@@ -546,7 +546,7 @@ func (m clusterModel) validateMode() diag.Diagnostics {
 	switch kind := operator.KindOf(of); {
 	case delegated && (kind == operator.Plain || kind == operator.Annotated):
 		diagnostics.AddAttributeError(path.Root(attrMode), "No operator to delegate to",
-			fmt.Sprintf("%s = %q has an operator upgrade the cluster, and of no operator is it known that it acts on a %s, as %s names one. Those of KubernetesCluster and TalosControlPlane can be asked.\n\n"+
+			fmt.Sprintf("%s = %q has an operator upgrade the cluster, but no operator is known that acts on a %s, as %s names one. Those of KubernetesCluster and TalosControlPlane can be asked.\n\n"+
 				"Have %s name one of these, or remove %s.", attrMode, modeDelegate, of.Kind, attrPublishTo, attrPublishTo, attrMode))
 	case !delegated && kind == operator.Declarative:
 		diagnostics.AddAttributeError(path.Root(attrPublishTo), "Operator that cannot be held",

@@ -331,7 +331,7 @@ func unsaid(published, told error, to publication, name string) diag.Diagnostics
 
 	if published != nil {
 		summary = "Unable to publish the progress"
-		sentences = append(sentences, sentence(published.Error())+" What "+to.String()+" says of the upgrade may lag behind. "+unpublishedRemedy(published))
+		sentences = append(sentences, sentence(published.Error())+" The upgrade status in "+to.String()+" may be out of date. "+unpublishedRemedy(published))
 	}
 
 	if told != nil {
@@ -365,7 +365,7 @@ func (o *runObservers) undrawn(ctx context.Context, ending report.Ending) func(n
 
 		if err := <-missing; err != nil {
 			diagnostics.AddWarning(about("Unable to write the report", name),
-				sentence(err.Error())+" What it shows may lag behind. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
+				sentence(err.Error())+" It may be out of date. Make room for it, or name another file with "+attrReportPath+"; the next apply that has something to do draws its own.\n\nThe upgrade itself does not depend on it.")
 		}
 
 		return diagnostics

@@ -144,7 +144,7 @@ func (m compatibilityModel) nothing() diag.Diagnostic {
 	oldestKubernetes, newestKubernetes := compat.KubernetesRange()
 
 	return diag.NewAttributeWarningDiagnostic(path.Root(attribute), "No such row in the support matrix",
-		"No row is about "+strings.Join(asked, " with ")+". The matrix of this version of the provider knows Talos "+oldest.String()+" to "+newest.String()+
+		"There is no row for "+strings.Join(asked, " with ")+". The matrix of this version of the provider knows Talos "+oldest.String()+" to "+newest.String()+
 			" and Kubernetes "+oldestKubernetes.String()+" to "+newestKubernetes.String()+".\n\n"+
 			"Choose versions of these release lines, or a newer version of the provider.")
 }

@@ -246,7 +246,7 @@ func planFindings(findings []cluster.Finding, work bool, seen observation) diag.
 
 	if len(skipped) > 0 {
 		diagnostics.AddWarning(about("Checks that are skipped did not pass", seen.name),
-			findingList(skipped)+"\n\nAn apply goes on all the same, because "+path.Root(attrPreflight).AtName(attrSkip).String()+" names them.")
+			findingList(skipped)+"\n\nAn apply continues despite them, because "+path.Root(attrPreflight).AtName(attrSkip).String()+" names their checks.")
 	}
 
 	if advice := bySeverity[cluster.Advice]; len(advice) > 0 && work && !diagnostics.HasError() {

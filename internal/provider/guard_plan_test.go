@@ -86,7 +86,7 @@ func TestSkippedChecksAreToldApart(t *testing.T) {
 	observed := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Observed, Found: "the lease is held"}
 	permanent := cluster.Finding{Check: cluster.CheckVersions, Severity: cluster.Permanent, Found: "that is a downgrade"}
 
-	const says = "cp-0: etcd raised NOSPACE (check etcd-alarms, skipped).\n\nAn apply goes on all the same, because preflight.skip names them."
+	const says = "cp-0: etcd raised NOSPACE (check etcd-alarms, skipped).\n\nAn apply continues despite them, because preflight.skip names their checks."
 
 	for name, work := range map[string]bool{"work": true, "nothing to do": false} {
 		t.Run(name, func(t *testing.T) {

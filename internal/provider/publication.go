@@ -159,6 +159,6 @@ func (p publication) leftHold(report cluster.OperatorReport) string {
 // line shows it again after the apply, so it must be true then.
 func leftWarning(left []string, name string) diag.Diagnostic {
 	return diag.NewWarningDiagnostic(about("An earlier apply could not end properly", name),
-		"While planning, no node had anything left to do, and still:\n\n- "+strings.Join(left, "\n- ")+
+		"While planning, no node had anything left to do, but:\n\n- "+strings.Join(left, "\n- ")+
 			"\n\nAn apply ends that, and changes nothing on the nodes. If another run is still at it, it is left alone.")
 }

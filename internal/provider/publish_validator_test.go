@@ -64,7 +64,7 @@ func TestValidationOfPublishing(t *testing.T) {
 		"an unknown name":                  {part(attrName, types.StringUnknown()), "", ""},
 		"direct":                           {mode(types.StringValue("direct")), "", ""},
 		"direct beside an operator":        {func(m *clusterModel) { m.PublishTo, m.Mode = vitistack, types.StringValue("direct") }, "", ""},
-		"a kind without an API version":    {publishing(publishedTo("", "Site", "tenant-a", "prod")), attrPublishTo, `publish_to.kind is "Site", a kind of which no API version is known`},
+		"a kind without an API version":    {publishing(publishedTo("", "Site", "tenant-a", "prod")), attrPublishTo, `publish_to.kind is "Site", and the API version of that kind is not known`},
 		"almost a kind":                    {publishing(publishedTo("", "KubernetesClusters", "tenant-a", "prod")), attrPublishTo, `Did you mean "KubernetesCluster"?`},
 		"a kind in other capitals":         {publishing(publishedTo("", "kubernetesCluster", "tenant-a", "prod")), attrPublishTo, `Did you mean "KubernetesCluster"?`},
 		"no kind":                          {part(attrKind, types.StringValue("")), attrPublishTo, `publish_to.kind is ""`},

@@ -201,9 +201,9 @@ func TestWhatCouldNotBePublishedIsSaid(t *testing.T) {
 		within time.Duration
 		says   string
 	}{
-		"named":    {publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}, false, flushTimeout, "What KubernetesCluster a/b says of the upgrade may lag behind"},
-		"default":  {publication{}, false, flushTimeout, "What ConfigMap kube-system/talosupgrade says of the upgrade may lag behind"},
-		"hurrying": {publication{}, true, hurriedFlush, "may lag behind"},
+		"named":    {publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}, false, flushTimeout, "The upgrade status in KubernetesCluster a/b may be out of date"},
+		"default":  {publication{}, false, flushTimeout, "The upgrade status in ConfigMap kube-system/talosupgrade may be out of date"},
+		"hurrying": {publication{}, true, hurriedFlush, "may be out of date"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -287,8 +287,8 @@ func TestWhatCouldNotBePublishedIsSaidOnce(t *testing.T) {
 		says            []string
 	}{
 		"nothing":       {nil, nil, "", nil},
-		"neither":       {cluster.ErrNotFound, cluster.ErrDenied, progress, []string{"Not found", "What KubernetesCluster a/b says", "Permission denied."}},
-		"only progress": {cluster.ErrNotFound, nil, progress, []string{"Not found", "What KubernetesCluster a/b says"}},
+		"neither":       {cluster.ErrNotFound, cluster.ErrDenied, progress, []string{"Not found", "The upgrade status in KubernetesCluster a/b", "Permission denied."}},
+		"only progress": {cluster.ErrNotFound, nil, progress, []string{"Not found", "The upgrade status in KubernetesCluster a/b"}},
 		"only Events":   {nil, cluster.ErrDenied, told, []string{"Permission denied."}},
 	} {
 		t.Run(name, func(t *testing.T) {
