@@ -19,145 +19,44 @@ package publish
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-var (
-	_ cluster.Observer  = (*Publisher)(nil)
-	_ cluster.Flusher   = (*Publisher)(nil)
-	_ cluster.Announcer = (*Publisher)(nil)
-)
+// annotations are values by their keys, nil for those that should not be there.
+type annotations map[string]*string
 
-// productRun is what an event says about one of Talos and Kubernetes.
-type productRun struct {
-	name string
-	// progress is how far the product is; without a total where the event does not
-	// say.
-	progress cluster.Progress
-	// target is zero where the product is not managed.
-	target version.Version
-	// next is the version that the product could be upgraded to after it; zero where
-	// there is none that anybody knows of.
-	next version.Version
-
-	available, current, status, message, count string
+// statement is what is to be said from an event on.
+type statement struct {
+	annotations annotations
+	// idle are the products in which nothing goes on, by their status annotation:
+	// what stands of them depends on what the object said before the run.
+	idle map[string]product
 }
 
-// productRuns are the two of an event.
-func productRuns(event cluster.Event) (talos, kubernetes productRun) {
-	talos = productRun{
-		name: "Talos", progress: event.Talos, target: event.Target.Talos,
-		available: protocol.KeyTalosAvailable, current: protocol.KeyTalosCurrent, status: protocol.KeyTalosStatus, message: protocol.KeyTalosMessage, count: protocol.KeyTalosProgress,
-	}
-	kubernetes = productRun{
-		name: "Kubernetes", progress: event.Kubernetes, target: event.Target.Kubernetes,
-		available: protocol.KeyKubernetesAvailable, current: protocol.KeyKubernetesCurrent, status: protocol.KeyKubernetesStatus, message: protocol.KeyKubernetesMessage, count: protocol.KeyKubernetesProgress,
-	}
+func newStatement() statement { return statement{annotations{}, map[string]product{}} }
 
-	return talos, kubernetes
-}
+// add takes over what is said later, of an event.
+func (s statement) add(later statement, event cluster.Event) {
+	maps.Copy(s.annotations, later.annotations)
+	maps.DeleteFunc(s.idle, func(status string, _ product) bool { return later.annotations[status] != nil })
+	maps.Copy(s.idle, later.idle)
 
-// managed tells whether the run is to say anything about the product.
-func (h productRun) managed() bool { return !h.target.IsZero() }
-
-// known tells whether the event says how far the product is.
-func (h productRun) known() bool { return h.progress.Total > 0 }
-
-// done tells whether nothing of the product is left to do and every node is known to
-// be there.
-func (h productRun) done() bool {
-	return h.known() && h.progress.Steps == 0 && h.progress.Done == h.progress.Total
-}
-
-// settled tells whether a run has nothing to do in the product.
-func (h productRun) settled() bool {
-	return !h.managed() || h.known() && h.progress.Steps == 0
-}
-
-// say sets status and message of the product.
-func (h productRun) say(changes map[string]*string, status, message string) {
-	changes[h.status], changes[h.message] = text(status), text(message)
-}
-
-// complete says that the product is done, as far as every node shows it, and nothing
-// where no node does, as where all are held. The lowest version seen is nearer to
-// the truth than the one that was wanted.
-func (h productRun) complete(changes map[string]*string) {
-	if !h.known() {
+	if event.Kind != cluster.EventRunDone {
 		return
 	}
 
-	if h.progress.Done < h.progress.Total {
-		h.say(changes, protocol.StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", h.name, h.counted(), h.target))
-
-		return
+	for _, p := range products(event) {
+		if !p.known() && isMoving(s.annotations[p.statusKey]) {
+			p.say(s.annotations, protocol.StatusIdle, p.name+" upgrade ended: what the nodes run is not known")
+		}
 	}
-
-	running := h.target
-	if !h.progress.Lowest.IsZero() {
-		running = h.progress.Lowest
-	}
-
-	h.say(changes, protocol.StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", h.name, running))
-}
-
-// end says that nothing goes on in a product of which something is said to, and
-// nothing else is known.
-func (h productRun) end(wanted map[string]*string) {
-	if !h.known() && moves(wanted, h) {
-		h.say(wanted, protocol.StatusIdle, h.name+" upgrade ended: what the nodes run is not known")
-	}
-}
-
-// fail says that the product did not get to its end.
-func (h productRun) fail(changes map[string]*string, event cluster.Event) {
-	h.say(changes, protocol.StatusFailed, h.name+" upgrade failed: "+reason(event))
-}
-
-// measure adds the numbers that the event knows.
-func (h productRun) measure(changes map[string]*string) {
-	if h.known() {
-		changes[h.count] = text(h.counted())
-	}
-
-	if !h.progress.Lowest.IsZero() {
-		changes[h.current] = text(h.progress.Lowest.String())
-	}
-}
-
-func (h productRun) counted() string { return fmt.Sprintf("%d/%d", h.progress.Done, h.progress.Total) }
-
-// aside is how far the product is, as part of a message; empty where the event does
-// not say.
-func (h productRun) aside() string {
-	if !h.known() {
-		return ""
-	}
-
-	return " (" + h.counted() + ")"
-}
-
-const (
-	// messageLimit, in runes, keeps a long error from crowding out what else is
-	// annotated.
-	messageLimit = 500
-	// listLimit, in bytes, does so for a long list of nodes.
-	listLimit = 8 << 10
-	// cutOff ends a list that is not whole.
-	cutOff = ",..."
-)
-
-// message is what is to be said from an event on.
-type message struct {
-	// changes are annotations as they should be, nil for those that should not be.
-	changes map[string]*string
-	// rests are the products in which nothing goes on, by their status annotation.
-	rests map[string]idleProduct
 }
 
 // runState is how a run has gone so far, as far as what is said depends on it.
@@ -170,82 +69,88 @@ type runState struct {
 	idle bool
 }
 
-// after is the course after an event about the products.
-func (c runState) after(event cluster.Event, talos, kubernetes productRun) runState {
+// after is the state after an event.
+func (r runState) after(event cluster.Event) runState {
 	switch event.Kind {
 	case cluster.EventRunStarted:
-		c.running, c.begun, c.idle = true, true, talos.settled() && kubernetes.settled()
+		r.running, r.begun, r.idle = true, true, nothingToDo(event)
 	case cluster.EventNodeStarted, cluster.EventNodeDone, cluster.EventRollingBack:
-		c.running, c.begun, c.idle = true, true, false
+		r.running, r.begun, r.idle = true, true, false
 	case cluster.EventRunDone:
-		c.running, c.begun = false, true
+		r.running, r.begun = false, true
 	case cluster.EventRunFailed:
-		c.running, c.idle = false, false
+		r.running, r.idle = false, false
 	default:
 	}
 
-	return c
+	return r
+}
+
+// nothingToDo tells whether a run has nothing to do in either product.
+func nothingToDo(event cluster.Event) bool {
+	return !slices.ContainsFunc(products(event), func(p product) bool { return !p.settled() })
 }
 
 // translate says what an event changes, and how the run stands after it. An event
 // claims nothing that it does not say itself.
-func translate(event cluster.Event, so runState, available available) (message, runState) {
-	talos, kubernetes := productRuns(event)
+func translate(event cluster.Event, run runState, available nextVersions) (statement, runState) {
+	both := products(event)
+	talos, kubernetes := both[0], both[1]
+
 	if !talos.managed() && !kubernetes.managed() {
-		return message{}, so
+		return statement{}, run
 	}
 
-	moving, other := concerned(event, talos, kubernetes)
-	made := message{changes: map[string]*string{}, rests: map[string]idleProduct{}}
-	next := so.after(event, talos, kubernetes)
+	about, other := order(event, talos, kubernetes)
+	made, next := newStatement(), run.after(event)
 
 	switch event.Kind {
 	case cluster.EventRunStarted:
-		start(made.changes, moving, next)
-		made.changes[protocol.KeyFailedNodes] = nil
+		about.sayStarted(made.annotations, next)
+		made.annotations[protocol.KeyFailedNodes] = nil
 	case cluster.EventNodeStarted:
-		moving.say(made.changes, protocol.StatusInProgress, begun(event)+onTheWay(event, moving)+moving.aside())
+		about.say(made.annotations, protocol.StatusInProgress, turnStarted(event)+about.intermediate(event)+about.countSuffix())
 	case cluster.EventNodeDone:
-		moving.say(made.changes, protocol.StatusInProgress, ended(event)+onTheWay(event, moving)+moving.aside())
+		about.say(made.annotations, protocol.StatusInProgress, turnDone(event)+about.intermediate(event)+about.countSuffix())
 	case cluster.EventRollingBack:
 		if !talos.managed() {
 			// Of what is not managed nothing is said.
-			return message{}, so
+			return statement{}, run
 		}
 
-		talos.say(made.changes, protocol.StatusRollingBack, rolling(event))
+		talos.say(made.annotations, protocol.StatusRollingBack, "Rolling back node "+event.Node+" to "+event.To.String()+": "+shortReason(event))
 	case cluster.EventRunDone:
-		moving.complete(made.changes)
-		made.changes[protocol.KeyFailedNodes] = nil
+		about.sayCompleted(made.annotations)
+		made.annotations[protocol.KeyFailedNodes] = nil
 	case cluster.EventRunFailed:
-		moving.fail(made.changes, event)
-		made.changes[protocol.KeyFailedNodes] = failedNodes(event)
+		about.sayFailed(made.annotations, event)
+		made.annotations[protocol.KeyFailedNodes] = failedNodes(event)
 	default:
-		return message{}, so
+		return statement{}, run
 	}
 
-	moving.measure(made.changes)
+	about.setNumbers(made.annotations)
 
 	if other.managed() {
-		addOther(made.changes, event, next, moving, other)
-		other.measure(made.changes)
+		other.sayBeside(made.annotations, event, next, about)
+		other.setNumbers(made.annotations)
 	}
 
-	talos.next, kubernetes.next = available.offer(made.changes, talos, kubernetes)
+	talos.next, kubernetes.next = available.set(made.annotations, talos, kubernetes)
 
-	for _, h := range [...]productRun{talos, kubernetes} {
-		if h.rests(event, next) {
-			made.rest(h, available.known(made.changes, h))
+	for _, p := range [...]product{talos, kubernetes} {
+		if p.isIdle(event, next) {
+			p.sayIdle(made, available.known(made.annotations, p))
 		}
 	}
 
 	return made, next
 }
 
-// concerned are the product that an event is about and the other one. What is not
+// order are the product that an event is about and the other one. What is not
 // managed is never the first: bootstrap manifests that follow a roll of Talos are
 // a part of that.
-func concerned(event cluster.Event, talos, kubernetes productRun) (moving, other productRun) {
+func order(event cluster.Event, talos, kubernetes product) (about, other product) {
 	switch {
 	case !kubernetes.managed():
 		return talos, kubernetes
@@ -261,48 +166,150 @@ func concerned(event cluster.Event, talos, kubernetes productRun) (moving, other
 	return talos, kubernetes
 }
 
-// addOther says how the product is that an event is not about. A run that ends leaves
-// nothing behind that looks as if it went on.
-func addOther(changes map[string]*string, event cluster.Event, so runState, moving, other productRun) {
-	switch {
-	case event.Kind == cluster.EventRunDone, so.idle, other.known() && other.settled():
-		// What is applied and not shown by every node waits for those alone.
-		other.complete(changes)
-	case other.progress.Steps > 0:
-		other.say(changes, protocol.StatusBlocked, cmp.Or(other.progress.Waits, "Waiting for "+moving.name+" upgrade to complete"))
-	case event.Kind == cluster.EventRunFailed:
-		other.fail(changes, event)
-	}
+// product is what an event says about one of Talos and Kubernetes, and where that
+// stands.
+type product struct {
+	name string
+	// progress is how far the product is; without a total where the event does not
+	// say.
+	progress cluster.Progress
+	// target is zero where the product is not managed.
+	target version.Version
+	// next is the version that the product could be upgraded to after it; zero where
+	// there is none that anybody knows of.
+	next version.Version
+
+	availableKey, currentKey, statusKey, messageKey, progressKey string
+	// condition is the type of its condition.
+	condition string
 }
 
-// start says that the product begins to move, or that there is nothing to do in it.
-func start(changes map[string]*string, moving productRun, so runState) {
+// products are Talos and Kubernetes, in this order.
+func products(event cluster.Event) []product {
+	return []product{{
+		name: "Talos", progress: event.Talos, target: event.Target.Talos, condition: protocol.ConditionTalos,
+		availableKey: protocol.KeyTalosAvailable, currentKey: protocol.KeyTalosCurrent,
+		statusKey: protocol.KeyTalosStatus, messageKey: protocol.KeyTalosMessage, progressKey: protocol.KeyTalosProgress,
+	}, {
+		name: "Kubernetes", progress: event.Kubernetes, target: event.Target.Kubernetes, condition: protocol.ConditionKubernetes,
+		availableKey: protocol.KeyKubernetesAvailable, currentKey: protocol.KeyKubernetesCurrent,
+		statusKey: protocol.KeyKubernetesStatus, messageKey: protocol.KeyKubernetesMessage, progressKey: protocol.KeyKubernetesProgress,
+	}}
+}
+
+// managed tells whether the run is to say anything about the product.
+func (p product) managed() bool { return !p.target.IsZero() }
+
+// known tells whether the event says how far the product is.
+func (p product) known() bool { return p.progress.Total > 0 }
+
+// done tells whether nothing of the product is left to do and every node is known to
+// be there.
+func (p product) done() bool {
+	return p.known() && p.progress.Steps == 0 && p.progress.Done == p.progress.Total
+}
+
+// settled tells whether a run has nothing to do in the product.
+func (p product) settled() bool {
+	return !p.managed() || p.known() && p.progress.Steps == 0
+}
+
+// say sets status and message of the product.
+func (p product) say(said annotations, status, message string) {
+	said[p.statusKey], said[p.messageKey] = textValue(status), textValue(message)
+}
+
+// sayStarted says that the product begins to move, or that there is nothing to do in
+// it.
+func (p product) sayStarted(said annotations, run runState) {
+	lowest := p.progress.Lowest
+
 	switch {
-	case !moving.known():
-		return
-	case so.idle || moving.done():
-		moving.complete(changes)
-
-		return
-	}
-
-	from := "an unknown version"
-	if !moving.progress.Lowest.IsZero() {
-		from = moving.progress.Lowest.String()
-	}
-
-	if moving.progress.Lowest.Equal(moving.target) {
+	case !p.known():
+	case run.idle || p.done():
+		p.sayCompleted(said)
+	case lowest.Equal(p.target):
 		// What is left to do moves no version.
-		moving.say(changes, protocol.StatusInProgress, fmt.Sprintf("Finishing the %s upgrade to %s", moving.name, moving.target))
-
-		return
+		p.say(said, protocol.StatusInProgress, fmt.Sprintf("Finishing the %s upgrade to %s", p.name, p.target))
+	case lowest.IsZero():
+		p.say(said, protocol.StatusInProgress, fmt.Sprintf("%s upgrade started: an unknown version \u2192 %s", p.name, p.target))
+	default:
+		p.say(said, protocol.StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", p.name, lowest, p.target))
 	}
-
-	moving.say(changes, protocol.StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", moving.name, from, moving.target))
 }
 
-// begun and ended are what a turn does.
-func begun(event cluster.Event) string {
+// sayCompleted says that the product is done, as far as every node shows it, and
+// nothing where no node does, as where all are held. The lowest version seen is
+// nearer to the truth than the one that was wanted.
+func (p product) sayCompleted(said annotations) {
+	running := p.progress.Lowest
+	if running.IsZero() {
+		running = p.target
+	}
+
+	switch {
+	case !p.known():
+	case p.progress.Done < p.progress.Total:
+		p.say(said, protocol.StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", p.name, p.count(), p.target))
+	default:
+		p.say(said, protocol.StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", p.name, running))
+	}
+}
+
+// sayFailed says that the product did not get to its end.
+func (p product) sayFailed(said annotations, event cluster.Event) {
+	p.say(said, protocol.StatusFailed, p.name+" upgrade failed: "+shortReason(event))
+}
+
+// sayBeside says how the product is in an event that is about the other one. A run
+// that ends leaves nothing behind that looks as if it went on.
+func (p product) sayBeside(said annotations, event cluster.Event, run runState, about product) {
+	switch {
+	case event.Kind == cluster.EventRunDone, run.idle, p.known() && p.settled():
+		// What is applied and not shown by every node waits for those alone.
+		p.sayCompleted(said)
+	case p.progress.Steps > 0:
+		p.say(said, protocol.StatusBlocked, cmp.Or(p.progress.Waits, "Waiting for "+about.name+" upgrade to complete"))
+	case event.Kind == cluster.EventRunFailed:
+		p.sayFailed(said, event)
+	}
+}
+
+// setNumbers adds the numbers that the event knows.
+func (p product) setNumbers(said annotations) {
+	if p.known() {
+		said[p.progressKey] = textValue(p.count())
+	}
+
+	if !p.progress.Lowest.IsZero() {
+		said[p.currentKey] = versionValue(p.progress.Lowest)
+	}
+}
+
+func (p product) count() string { return fmt.Sprintf("%d/%d", p.progress.Done, p.progress.Total) }
+
+// countSuffix is how far the product is, as the end of a message; empty where the
+// event does not say.
+func (p product) countSuffix() string {
+	if !p.known() {
+		return ""
+	}
+
+	return " (" + p.count() + ")"
+}
+
+// intermediate names a version between what ran and the target, so that nobody takes
+// the node to be at the target.
+func (p product) intermediate(event cluster.Event) string {
+	if event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(p.target) {
+		return ""
+	}
+
+	return " to " + event.To.String()
+}
+
+// turnStarted and turnDone are what a turn does, and what it did.
+func turnStarted(event cluster.Event) string {
 	switch event.Component {
 	case "":
 		return "Upgrading node " + event.Node
@@ -313,7 +320,7 @@ func begun(event cluster.Event) string {
 	}
 }
 
-func ended(event cluster.Event) string {
+func turnDone(event cluster.Event) string {
 	switch event.Component {
 	case "":
 		return "Node " + event.Node + " upgraded"
@@ -324,14 +331,290 @@ func ended(event cluster.Event) string {
 	}
 }
 
-// rolling is what is done to a node that did not become healthy.
-func rolling(event cluster.Event) string {
-	return "Rolling back node " + event.Node + " to " + event.To.String() + ": " + reason(event)
+// nextVersions is as [Options.Available].
+type nextVersions func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
+
+// set says which versions the products could be upgraded to, as far as that is
+// known, and returns them. A next version of Kubernetes is what the running Talos
+// supports, which nobody can say while that is being upgraded.
+func (a nextVersions) set(said annotations, talos, kubernetes product) (nextTalos, nextKubernetes version.Version) {
+	if a == nil {
+		return nextTalos, nextKubernetes
+	}
+
+	runningTalos, runningKubernetes := talos.progress.Lowest, kubernetes.progress.Lowest
+	if !runningTalos.IsZero() || !runningKubernetes.IsZero() {
+		nextTalos, nextKubernetes = a(runningTalos, runningKubernetes)
+	}
+
+	if !runningTalos.Less(nextTalos) {
+		nextTalos = version.Version{}
+	}
+
+	if !runningKubernetes.Less(nextKubernetes) || isMoving(said[talos.statusKey]) {
+		nextKubernetes = version.Version{}
+	}
+
+	if !runningTalos.IsZero() {
+		said[talos.availableKey] = versionValue(nextTalos)
+	}
+
+	if isMoving(said[talos.statusKey]) || !runningTalos.IsZero() && !runningKubernetes.IsZero() {
+		said[kubernetes.availableKey] = versionValue(nextKubernetes)
+	}
+
+	return nextTalos, nextKubernetes
 }
 
-// failedNodes lists the nodes of a run that failed, each once; nil where it is
-// about none.
+// known tells whether the next version of the product is known, if only that there is
+// none.
+func (a nextVersions) known(said annotations, p product) bool {
+	_, set := said[p.availableKey]
+
+	return a != nil && set && (p.availableKey != protocol.KeyKubernetesAvailable || !isMoving(said[protocol.KeyTalosStatus]))
+}
+
+// isMoving tells whether a product with the status is on its way.
+func isMoving(status *string) bool { return status != nil && protocol.Status(*status).Busy() }
+
+// isIdle tells whether nothing goes on in the product as far as the event and the
+// state of the run say.
+func (p product) isIdle(event cluster.Event, run runState) bool {
+	switch {
+	case !p.known() || p.progress.Lowest.IsZero():
+		return false
+	case p.managed():
+		return run.idle && p.done()
+	default:
+		return event.Kind == cluster.EventRunStarted || event.Kind == cluster.EventRunDone || event.Kind == cluster.EventRunFailed
+	}
+}
+
+// sayIdle says that nothing goes on in the product; nextKnown tells whether its next
+// version is known.
+func (p product) sayIdle(made statement, nextKnown bool) {
+	message := fmt.Sprintf("Upgrade available: %s \u2192 %s", p.progress.Lowest, p.next)
+
+	switch {
+	case !nextKnown:
+		message = fmt.Sprintf("Running %s", p.progress.Lowest)
+	case p.next.IsZero():
+		message = fmt.Sprintf("Up to date: running %s", p.progress.Lowest)
+	}
+
+	p.say(made.annotations, protocol.StatusIdle, message)
+	made.annotations[p.currentKey] = versionValue(p.progress.Lowest)
+	made.idle[p.statusKey] = p
+
+	if !p.managed() {
+		made.annotations[p.progressKey] = nil
+	}
+}
+
+// desired is what is to stand on an object that said that before the run.
+func (s statement) desired(run runState, before map[string]string) annotations {
+	if !run.begun && upgradedByOther(before) {
+		// A run that was refused for the sake of another upgrader has nothing to say
+		// of what that one does.
+		return nil
+	}
+
+	made := maps.Clone(s.annotations)
+
+	for _, p := range s.idle {
+		p.reconcileIdle(made, before)
+	}
+
+	if made[protocol.KeyFailedNodes] == nil && len(s.untouched(made, before, protocol.StatusFailed)) > 0 {
+		delete(made, protocol.KeyFailedNodes)
+	}
+
+	return made
+}
+
+// reconcileIdle changes what is said of an idle product where the object said
+// something else of it before. An upgrade to the very version stays completed, and
+// one that an earlier run has begun is completed now, unless it failed before it
+// moved anything. A failure stands until somebody deals with that product.
+func (p product) reconcileIdle(wanted annotations, before map[string]string) {
+	status, sameVersion := before[p.statusKey], isVersion(before[p.currentKey], p.progress.Lowest)
+
+	switch {
+	case status == protocol.StatusCompleted && sameVersion, status == protocol.StatusFailed && !p.managed():
+		delete(wanted, p.statusKey)
+		delete(wanted, p.messageKey)
+		delete(wanted, p.progressKey)
+	case status == protocol.StatusFailed && sameVersion:
+	case p.managed() && slices.Contains([]string{protocol.StatusInProgress, protocol.StatusRollingBack, protocol.StatusPending, protocol.StatusBlocked, protocol.StatusFailed}, status):
+		p.sayCompleted(wanted)
+	}
+}
+
+// untouched are the annotations of the products that stay as they were before the run
+// with one of the statuses: nothing is said of them. Of a product of which nothing is
+// known that is of interest only where it failed.
+func (s statement) untouched(wanted annotations, before map[string]string, statuses ...string) annotations {
+	found := annotations{}
+
+	for _, p := range products(cluster.Event{}) {
+		status := before[p.statusKey]
+		_, said := wanted[p.statusKey]
+		_, known := s.idle[p.statusKey]
+
+		if said || !slices.Contains(statuses, status) || !known && status != protocol.StatusFailed {
+			continue
+		}
+
+		for _, key := range []string{p.statusKey, p.messageKey, p.progressKey} {
+			if value := lookup(before, key); value != nil {
+				found[key] = value
+			}
+		}
+	}
+
+	return found
+}
+
+// upgradedByOther tells whether somebody else is upgrading the cluster, as far as the
+// object tells.
+func upgradedByOther(before map[string]string) bool {
+	if before[protocol.KeyTalosTarget] != "" || before[protocol.KeyKubernetesTarget] != "" {
+		return true
+	}
+
+	if cluster.IsRun(before[protocol.KeyHold]) || before[protocol.KeyLastUpdate] != "" {
+		// It is what an earlier run of ours left behind.
+		return false
+	}
+
+	return protocol.Status(before[protocol.KeyTalosStatus]).Busy() || protocol.Status(before[protocol.KeyKubernetesStatus]).Busy()
+}
+
+// shortLimit, in runes, is how long a message is on an object that takes no more.
+const shortLimit = 80
+
+// shorten is what of the annotations has to fit on any object.
+func shorten(wanted annotations) annotations {
+	made := maps.Clone(wanted)
+
+	for _, key := range []string{protocol.KeyTalosMessage, protocol.KeyKubernetesMessage} {
+		if made[key] != nil {
+			made[key] = textValue(truncate(*made[key], shortLimit))
+		}
+	}
+
+	for _, key := range []string{protocol.KeyTalosAvailable, protocol.KeyKubernetesAvailable, protocol.KeyFailedNodes} {
+		if made[key] != nil {
+			made[key] = nil
+		}
+	}
+
+	return made
+}
+
+// worthAnnouncing tells whether the annotation would tell something that does not
+// stand. Other words, or a newer version, are no reason to announce anything: an
+// operator that says it in its own way would be contradicted for ever.
+func worthAnnouncing(key string, value *string, found map[string]string) bool {
+	stands, exists := found[key]
+
+	switch key {
+	case protocol.KeyTalosMessage, protocol.KeyKubernetesMessage:
+		return !exists
+	case protocol.KeyTalosProgress, protocol.KeyKubernetesProgress:
+		// Nodes come and go where nothing is upgraded.
+		return exists != (value != nil)
+	case protocol.KeyTalosCurrent, protocol.KeyKubernetesCurrent:
+		wanted, err := version.Parse(*value)
+
+		return err != nil || !isVersion(stands, wanted)
+	case protocol.KeyTalosAvailable:
+		// An operator may take it away each time that nothing is asked of it.
+		return exists && !isNewer(stands, found[protocol.KeyTalosCurrent])
+	case protocol.KeyKubernetesAvailable:
+		return exists && !isNewer(stands, found[protocol.KeyKubernetesCurrent])
+	default:
+		return !equal(value, lookup(found, key))
+	}
+}
+
+// isVersion tells whether the text is the version, in either spelling.
+func isVersion(text string, v version.Version) bool {
+	found, err := version.Parse(strings.TrimSpace(text))
+
+	return err == nil && found.Equal(v)
+}
+
+// isNewer tells whether a is a newer version than b.
+func isNewer(a, b string) bool {
+	newer, err := version.Parse(a)
+	older, unknown := version.Parse(b)
+
+	return err == nil && unknown == nil && older.Less(newer)
+}
+
+// textValue is the value of an annotation, printable whoever wrote it.
+func textValue(text string) *string {
+	text = readable.Escaped(text)
+
+	return &text
+}
+
+// versionValue is the value of an annotation that names a version; nil where there is
+// none.
+func versionValue(v version.Version) *string {
+	if v.IsZero() {
+		return nil
+	}
+
+	return textValue(v.String())
+}
+
+// lookup is the annotation as it was found; nil where there is none.
+func lookup(found map[string]string, key string) *string {
+	if value, exists := found[key]; exists {
+		return &value
+	}
+
+	return nil
+}
+
+func equal(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+
+	return *a == *b
+}
+
+const (
+	// reasonLimit, in runes, keeps a long error from crowding out what else is
+	// annotated.
+	reasonLimit = 500
+	// listLimit, in bytes, does so for a long list of nodes.
+	listLimit = 8 << 10
+	// cutOff ends a list that is not whole.
+	cutOff = ",..."
+)
+
+// failedNodes lists the nodes of a run that failed, cut off between two of them where
+// the list is too long; nil where it is about none.
 func failedNodes(event cluster.Event) *string {
+	list := strings.Join(nodesOf(event), ",")
+	if list == "" {
+		return nil
+	}
+
+	if len(list) > listLimit {
+		list = list[:listLimit-len(cutOff)]
+		list = list[:max(strings.LastIndexByte(list, ','), 0)] + cutOff
+	}
+
+	return textValue(list)
+}
+
+// nodesOf are the nodes that an event is about, each once.
+func nodesOf(event cluster.Event) []string {
 	var names []string
 
 	for name := range strings.SplitSeq(event.Node, ",") {
@@ -340,54 +623,27 @@ func failedNodes(event cluster.Event) *string {
 		}
 	}
 
-	if len(names) == 0 {
-		return nil
-	}
-
-	return text(listed(names))
+	return names
 }
 
-// listed is the list of names, cut off between two of them where it is too long.
-func listed(names []string) string {
-	whole := strings.Join(names, ",")
-	if len(whole) <= listLimit {
-		return whole
+// reasonOf is what the event says in its own words, in one line: the lines after the
+// first are for those who read the log.
+func reasonOf(event cluster.Event) string {
+	text := strings.TrimSpace(event.Text)
+	if text == "" && event.Err != nil {
+		text = strings.TrimSpace(event.Err.Error())
 	}
 
-	kept := whole[:listLimit-len(cutOff)]
+	text, _, _ = strings.Cut(text, "\n")
 
-	return kept[:max(strings.LastIndexByte(kept, ','), 0)] + cutOff
+	return cmp.Or(text, "the reason is not known")
 }
 
-// onTheWay names a version between what ran and the target, so that nobody takes
-// the node to be at the target.
-func onTheWay(event cluster.Event, moving productRun) string {
-	if event.Component == cluster.Manifests || event.To.IsZero() || event.To.Equal(moving.target) {
-		return ""
-	}
+// shortReason is [reasonOf] with room for other annotations beside it.
+func shortReason(event cluster.Event) string { return truncate(reasonOf(event), reasonLimit) }
 
-	return " to " + event.To.String()
-}
-
-// reason is why a run failed, in one line.
-func reason(event cluster.Event) string {
-	why := strings.TrimSpace(event.Text)
-
-	if why == "" && event.Err != nil {
-		why = event.Err.Error()
-	}
-
-	why, _, _ = strings.Cut(strings.TrimSpace(why), "\n")
-
-	if why = shortened(why, messageLimit); why == "" {
-		return "the reason is not known"
-	}
-
-	return why
-}
-
-// shortened is the text with at most so many runes.
-func shortened(text string, most int) string {
+// truncate is the text with at most so many runes.
+func truncate(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "\u2026"
 	}

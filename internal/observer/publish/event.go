@@ -165,7 +165,7 @@ func (e *Events) tell(event cluster.Event) {
 		return
 	}
 
-	for _, node := range concernedNodes(event) {
+	for _, node := range nodesOf(event) {
 		e.nodes.add(said.of(node))
 	}
 }
@@ -935,19 +935,6 @@ func (s eventText) of(node string) eventText {
 	return s
 }
 
-// concernedNodes are the nodes that an event is about, each once.
-func concernedNodes(event cluster.Event) []string {
-	var names []string
-
-	for name := range strings.SplitSeq(event.Node, ",") {
-		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-
-	return names
-}
-
 // eventTextOf is the event for people; not ok where there is nothing to tell.
 func eventTextOf(event cluster.Event) (said eventText, ok bool) {
 	switch event.Kind {
@@ -956,7 +943,7 @@ func eventTextOf(event cluster.Event) (said eventText, ok bool) {
 	case cluster.EventRunDone:
 		said = eventText{reason: "UpgradeCompleted", message: "Upgrade completed: " + arrival(event), rank: rankRun}
 	case cluster.EventRunFailed:
-		said = eventText{reason: "UpgradeFailed", message: "Upgrade failed: " + firstLine(event), warning: true, rank: rankRun}
+		said = eventText{reason: "UpgradeFailed", message: "Upgrade failed: " + reasonOf(event), warning: true, rank: rankRun}
 	case cluster.EventNodeStarted:
 		said = started(event)
 	case cluster.EventNodeDone:
@@ -965,8 +952,8 @@ func eventTextOf(event cluster.Event) (said eventText, ok bool) {
 		said = stepped(event)
 	case cluster.EventRollingBack:
 		said = eventText{
-			reason: "RollingBack", message: "Rolling back node " + event.Node + onto(" to Talos ", event.To) + ": " + firstLine(event),
-			alone:   "Rolling back" + onto(" to Talos ", event.To) + ": " + firstLine(event),
+			reason: "RollingBack", message: "Rolling back node " + event.Node + onto(" to Talos ", event.To) + ": " + reasonOf(event),
+			alone:   "Rolling back" + onto(" to Talos ", event.To) + ": " + reasonOf(event),
 			warning: true, rank: rankRun,
 		}
 	case cluster.EventWarning:
@@ -1158,7 +1145,7 @@ func componentWords(step cluster.NodeStep) (reason, what string) {
 
 // remarked is what the event says in its own words. They may begin with the node.
 func remarked(event cluster.Event, why string, rank eventRank) eventText {
-	said := eventText{reason: why, message: firstLine(event), rank: rank}
+	said := eventText{reason: why, message: reasonOf(event), rank: rank}
 
 	if event.Node != "" {
 		said.alone = strings.TrimPrefix(said.message, event.Node+": ")
@@ -1168,19 +1155,6 @@ func remarked(event cluster.Event, why string, rank eventRank) eventText {
 	}
 
 	return said
-}
-
-// firstLine is what the event says in its own words: the lines after the first are
-// for those who read the log.
-func firstLine(event cluster.Event) string {
-	text := strings.TrimSpace(event.Text)
-	if text == "" && event.Err != nil {
-		text = strings.TrimSpace(event.Err.Error())
-	}
-
-	text, _, _ = strings.Cut(text, "\n")
-
-	return cmp.Or(text, "the reason is not known")
 }
 
 // eventMessage is a text in one line that is no longer than a message may be.

@@ -45,11 +45,8 @@ type Publisher struct {
 	wake   chan struct{}
 
 	mutex sync.Mutex
-	// wanted is what should stand, nil for what should not, as far as the run alone
-	// can tell.
-	wanted map[string]*string
-	// rests are the products of which before has a say in what should stand.
-	rests map[string]idleProduct
+	// said is what should stand, as far as the run alone can tell.
+	said statement
 	// before is what the store held when the run first looked; nil until then.
 	before map[string]string
 	// standing is what the store is known to hold. A key is missing as long as
@@ -62,8 +59,8 @@ type Publisher struct {
 	// tight is why the object does not take everything that is to be said; nil while
 	// it does.
 	tight error
-	// course is that of the run.
-	course runState
+	// run is how the run has gone so far.
+	run runState
 	// beaten is when something was last published.
 	beaten time.Time
 	// looked is when it was last read what stands.
@@ -103,8 +100,7 @@ func New(store Store, options Options) *Publisher {
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 		wake:     make(chan struct{}, 1),
-		wanted:   map[string]*string{},
-		rests:    map[string]idleProduct{},
+		said:     newStatement(),
 		standing: map[string]*string{},
 		meddled:  map[string]int{},
 		doubtful: map[string]bool{},
@@ -133,22 +129,13 @@ func (p *Publisher) Observe(event cluster.Event) {
 		return
 	}
 
-	said, next := translate(event, p.course, p.options.Available)
-	if p.closed || p.lost || len(said.changes) == 0 {
+	said, next := translate(event, p.run, p.options.Available)
+	if p.closed || p.lost || len(said.annotations) == 0 {
 		return
 	}
 
-	maps.Copy(p.wanted, said.changes)
-	maps.DeleteFunc(p.rests, func(status string, _ idleProduct) bool { return said.changes[status] != nil })
-	maps.Copy(p.rests, said.rests)
-
-	if event.Kind == cluster.EventRunDone {
-		talos, kubernetes := productRuns(event)
-		talos.end(p.wanted)
-		kubernetes.end(p.wanted)
-	}
-
-	p.course, p.flushed = next, false
+	p.said.add(said, event)
+	p.run, p.flushed = next, false
 
 	p.start.Do(p.launch)
 
@@ -161,7 +148,7 @@ func (p *Publisher) Observe(event cluster.Event) {
 // forget leaves nothing to say, and ends an attempt to say something. The lock is
 // held.
 func (p *Publisher) forget() {
-	p.wanted, p.rests, p.course.running = map[string]*string{}, map[string]idleProduct{}, false
+	p.said, p.run.running = newStatement(), false
 
 	if p.giveUp != nil {
 		p.giveUp()
@@ -173,11 +160,11 @@ func (p *Publisher) launch() {
 
 	ctx, p.cancel = context.WithCancel(context.Background())
 
-	go p.run(ctx)
+	go p.loop(ctx)
 }
 
-// run publishes until it is stopped.
-func (p *Publisher) run(ctx context.Context) {
+// loop publishes until it is stopped.
+func (p *Publisher) loop(ctx context.Context) {
 	defer close(p.done)
 
 	var backoff time.Duration
@@ -251,7 +238,7 @@ func (p *Publisher) untilBeat() time.Duration {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
-	if !p.course.running {
+	if !p.run.running {
 		return 0
 	}
 
@@ -323,7 +310,7 @@ func (p *Publisher) annotate(ctx context.Context) error {
 func (p *Publisher) look(ctx context.Context) error {
 	p.mutex.Lock()
 	first := p.before == nil
-	idle := len(p.wanted) == 0 || !first && (!p.course.running || time.Since(p.looked) < heartbeat)
+	idle := len(p.said.annotations) == 0 || !first && (!p.run.running || time.Since(p.looked) < heartbeat)
 	p.mutex.Unlock()
 
 	if idle {
@@ -387,10 +374,10 @@ func (p *Publisher) recognise(found map[string]string) {
 // keys of which what was found is not what is wanted. The lock is held.
 func (p *Publisher) compare(found map[string]string) (differing []string) {
 	for key, value := range p.effective() {
-		stands := reading(found, key)
+		stands := lookup(found, key)
 
 		if known, isKnown := p.standing[key]; isKnown {
-			if !same(known, stands) {
+			if !equal(known, stands) {
 				delete(p.standing, key)
 
 				if !p.doubtful[key] {
@@ -401,21 +388,12 @@ func (p *Publisher) compare(found map[string]string) (differing []string) {
 			delete(p.doubtful, key)
 		}
 
-		if !same(value, stands) {
+		if !equal(value, stands) {
 			differing = append(differing, key)
 		}
 	}
 
 	return differing
-}
-
-// reading is the annotation as it was found; nil where there is none.
-func reading(found map[string]string, key string) *string {
-	if value, exists := found[key]; exists {
-		return &value
-	}
-
-	return nil
 }
 
 // patch writes what is pending.
@@ -461,13 +439,13 @@ func (p *Publisher) pending(now time.Time) map[string]*string {
 	changes := map[string]*string{}
 
 	for key, value := range p.effective() {
-		if standing, known := p.standing[key]; !known || !same(standing, value) {
+		if standing, known := p.standing[key]; !known || !equal(standing, value) {
 			changes[key] = value
 		}
 	}
 
 	if len(changes) > 0 || p.beatDue(now) {
-		changes[protocol.KeyLastUpdate] = text(now.UTC().Format(time.RFC3339))
+		changes[protocol.KeyLastUpdate] = textValue(now.UTC().Format(time.RFC3339))
 	}
 
 	return changes
@@ -475,19 +453,19 @@ func (p *Publisher) pending(now time.Time) map[string]*string {
 
 // beatDue tells whether it is time for a heartbeat. The lock is held.
 func (p *Publisher) beatDue(now time.Time) bool {
-	return p.course.running && now.Sub(p.beaten) >= heartbeat
+	return p.run.running && now.Sub(p.beaten) >= heartbeat
 }
 
 // effective is what should stand on this object; nothing before it is known what
 // stood there. The lock is held.
-func (p *Publisher) effective() map[string]*string {
-	if p.before == nil || len(p.wanted) == 0 {
+func (p *Publisher) effective() annotations {
+	if p.before == nil || len(p.said.annotations) == 0 {
 		return nil
 	}
 
-	made := resolved(p.wanted, p.rests, p.course, p.before)
+	made := p.said.desired(p.run, p.before)
 	if p.tight != nil {
-		made = short(made)
+		made = shorten(made)
 	}
 
 	return made
@@ -508,40 +486,17 @@ func (p *Publisher) tighten(why error) bool {
 	return true
 }
 
-// shortLimit, in runes, is how long a message is on an object that takes no more.
-const shortLimit = 80
+// desiredStatus is what the status should say now, and whether the run goes on.
+func (p *Publisher) desiredStatus() (wanted desiredStatus, running bool) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 
-// short is what of the annotations has to fit on any object.
-func short(wanted map[string]*string) map[string]*string {
-	made := make(map[string]*string, len(wanted))
-
-	for key, value := range wanted {
-		switch {
-		case value == nil, key == protocol.KeyTalosAvailable, key == protocol.KeyKubernetesAvailable, key == protocol.KeyFailedNodes:
-			made[key] = nil
-		case key == protocol.KeyTalosMessage, key == protocol.KeyKubernetesMessage:
-			made[key] = text(shortened(*value, shortLimit))
-		default:
-			made[key] = value
-		}
+	effective := p.effective()
+	if len(effective) == 0 {
+		return desiredStatus{}, false
 	}
 
-	return made
-}
-
-func same(a, b *string) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-
-	return *a == *b
-}
-
-// text is the value of an annotation.
-func text(value string) *string {
-	value = readable.Escaped(value)
-
-	return &value
+	return p.said.status(effective, p.before), p.run.running
 }
 
 // Notes are sentences about what a person should know of the object, although
@@ -579,11 +534,9 @@ func (p *Publisher) Notes() []string {
 
 // Announces implements [cluster.Announcer]: it tells whether the object lacks what
 // an event of a run with nothing to do would have it say, and whether its status
-// says something else. In what other words or of
-// which newer version it speaks is no reason to announce anything: an operator that
-// says it in its own way would be contradicted for ever.
+// says something else.
 func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
-	if talos, kubernetes := productRuns(event); !p.options.Announce || !talos.settled() || !kubernetes.settled() {
+	if !p.options.Announce || !nothingToDo(event) {
 		return false
 	}
 
@@ -595,12 +548,12 @@ func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
 		return false
 	}
 
-	so := runState{begun: true, idle: true}
-	said, _ := translate(event, so, p.options.Available)
-	wanted := resolved(said.changes, said.rests, so, found)
+	run := runState{begun: true, idle: true}
+	said, _ := translate(event, run, p.options.Available)
+	wanted := said.desired(run, found)
 
 	for key, value := range wanted {
-		if news(key, value, found) {
+		if worthAnnouncing(key, value, found) {
 			return true
 		}
 	}
@@ -611,51 +564,7 @@ func (p *Publisher) Announces(ctx context.Context, event cluster.Event) bool {
 
 	status, _, err := p.status.store.Status(ctx)
 
-	return err == nil && desiredStatusOf(wanted, said.rests, found).contradicts(status)
-}
-
-// news tells whether the annotation would tell something that does not stand.
-func news(key string, value *string, found map[string]string) bool {
-	stands, exists := found[key]
-
-	switch key {
-	case protocol.KeyTalosMessage, protocol.KeyKubernetesMessage:
-		return !exists
-	case protocol.KeyTalosProgress, protocol.KeyKubernetesProgress:
-		// Nodes come and go where nothing is upgraded.
-		return exists != (value != nil)
-	case protocol.KeyTalosCurrent, protocol.KeyKubernetesCurrent:
-		return !sameText(stands, *value)
-	case protocol.KeyTalosAvailable, protocol.KeyKubernetesAvailable:
-		current := found[protocol.KeyTalosCurrent]
-		if key == protocol.KeyKubernetesAvailable {
-			current = found[protocol.KeyKubernetesCurrent]
-		}
-
-		// An operator may take it away each time that nothing is asked of it.
-		return exists && !newerText(stands, current)
-	default:
-		return !same(value, reading(found, key))
-	}
-}
-
-// sameText tells whether two texts are one version, in either spelling.
-func sameText(a, b string) bool {
-	v, err := version.Parse(b)
-
-	return err == nil && sameVersion(a, v)
-}
-
-// newerText tells whether a is a newer version than b.
-func newerText(a, b string) bool {
-	left, err := version.Parse(a)
-	if err != nil {
-		return false
-	}
-
-	right, err := version.Parse(b)
-
-	return err == nil && right.Less(left)
+	return err == nil && said.status(wanted, found).contradicts(status)
 }
 
 const (
@@ -683,7 +592,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	p.mutex.Lock()
 	again := p.closed
 	p.closed = true
-	p.course.running = false
+	p.run.running = false
 	launched := p.cancel != nil
 	flushed, unsaid := p.flushed || p.lost, p.unsaid
 	p.mutex.Unlock()
@@ -719,8 +628,8 @@ func (p *Publisher) Close(ctx context.Context) error {
 // implements [cluster.Flusher].
 func (p *Publisher) Flush(ctx context.Context) {
 	p.mutex.Lock()
-	idle := p.closed || p.cancel == nil || len(p.wanted) == 0
-	p.course.running = false
+	idle := p.closed || p.cancel == nil || len(p.said.annotations) == 0
+	p.run.running = false
 	p.mutex.Unlock()
 
 	if idle {
@@ -854,213 +763,4 @@ func (p *Publisher) readBack(ctx context.Context) error {
 	slices.Sort(differing)
 
 	return fmt.Errorf("%w: %s", errOverwritten, strings.Join(differing, ", "))
-}
-
-// available is as [Options.Available].
-type available func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
-
-// offer says which versions the products could be upgraded to, as far as that is
-// known, and returns them. A next version of Kubernetes is what the running Talos
-// supports, which nobody can say while that is being upgraded.
-func (a available) offer(changes map[string]*string, talos, kubernetes productRun) (nextTalos, nextKubernetes version.Version) {
-	if a == nil {
-		return nextTalos, nextKubernetes
-	}
-
-	running, components := talos.progress.Lowest, kubernetes.progress.Lowest
-	if !running.IsZero() || !components.IsZero() {
-		nextTalos, nextKubernetes = a(running, components)
-	}
-
-	nextTalos, nextKubernetes = newer(nextTalos, running), newer(nextKubernetes, components)
-
-	if !running.IsZero() {
-		changes[talos.available] = named(nextTalos)
-	}
-
-	switch {
-	case moves(changes, talos):
-		nextKubernetes = version.Version{}
-		changes[kubernetes.available] = nil
-	case !running.IsZero() && !components.IsZero():
-		changes[kubernetes.available] = named(nextKubernetes)
-	}
-
-	return nextTalos, nextKubernetes
-}
-
-// known tells whether the next version of the product is known, if only that there is
-// none.
-func (a available) known(changes map[string]*string, h productRun) bool {
-	_, said := changes[h.available]
-
-	return a != nil && said && (h.available != protocol.KeyKubernetesAvailable || !moving(changes[protocol.KeyTalosStatus]))
-}
-
-// newer is the version if it is one to upgrade to.
-func newer(next, running version.Version) version.Version {
-	if next.IsZero() || !running.Less(next) {
-		return version.Version{}
-	}
-
-	return next
-}
-
-func named(v version.Version) *string {
-	if v.IsZero() {
-		return nil
-	}
-
-	return text(v.String())
-}
-
-// moves tells whether the product is said to be on its way.
-func moves(changes map[string]*string, h productRun) bool { return moving(changes[h.status]) }
-
-func moving(status *string) bool {
-	return status != nil && (*status == protocol.StatusInProgress || *status == protocol.StatusRollingBack)
-}
-
-// idleProduct is a product in which nothing goes on: what is said of it depends on what the
-// object said of it before the run.
-type idleProduct struct {
-	half productRun
-}
-
-// rests tells whether nothing goes on in the product as far as the event and the
-// course of the run say.
-func (h productRun) rests(event cluster.Event, so runState) bool {
-	if !h.known() || h.progress.Lowest.IsZero() {
-		return false
-	}
-
-	if h.managed() {
-		return so.idle && h.done()
-	}
-
-	switch event.Kind {
-	case cluster.EventRunStarted, cluster.EventRunDone, cluster.EventRunFailed:
-		return true
-	default:
-		return false
-	}
-}
-
-// rest says that nothing goes on in the product; known tells whether its next version
-// is.
-func (w message) rest(h productRun, known bool) {
-	w.rests[h.status] = idleProduct{half: h}
-
-	h.say(w.changes, protocol.StatusIdle, h.standing(known))
-
-	w.changes[h.current] = text(h.progress.Lowest.String())
-
-	if !h.managed() {
-		w.changes[h.count] = nil
-	}
-}
-
-// standing is what there is to say of a product in which nothing goes on.
-func (h productRun) standing(known bool) string {
-	running := h.progress.Lowest
-
-	switch {
-	case !known:
-		return fmt.Sprintf("Running %s", running)
-	case h.next.IsZero():
-		return fmt.Sprintf("Up to date: running %s", running)
-	default:
-		return fmt.Sprintf("Upgrade available: %s \u2192 %s", running, h.next)
-	}
-}
-
-// resolve is what is to stand where the object said something else of the product
-// before. An upgrade to the very version stays completed, and one that an earlier
-// run has begun is completed now, unless it failed before it moved anything. A
-// failure stands until somebody deals with that product.
-func (q idleProduct) resolve(wanted map[string]*string, before map[string]string) {
-	h, status := q.half, before[q.half.status]
-	same := sameVersion(before[h.current], h.progress.Lowest)
-
-	switch {
-	case status == protocol.StatusCompleted && same, status == protocol.StatusFailed && !h.managed():
-		delete(wanted, h.status)
-		delete(wanted, h.message)
-		delete(wanted, h.count)
-	case status == protocol.StatusFailed && same:
-	case h.managed() && slices.Contains([]string{protocol.StatusInProgress, protocol.StatusRollingBack, protocol.StatusPending, protocol.StatusBlocked, protocol.StatusFailed}, status):
-		h.complete(wanted)
-	}
-}
-
-// sameVersion tells whether the text is the version, in either spelling.
-func sameVersion(text string, v version.Version) bool {
-	found, err := version.Parse(strings.TrimSpace(text))
-
-	return err == nil && found.Equal(v)
-}
-
-// resolved is what is to stand on an object that said that before the run.
-func resolved(wanted map[string]*string, rests map[string]idleProduct, so runState, before map[string]string) map[string]*string {
-	made := maps.Clone(wanted)
-
-	if !so.begun && occupied(before) {
-		// A run that was refused for the sake of another upgrader has nothing to say
-		// of what that one does.
-		return map[string]*string{}
-	}
-
-	for _, r := range rests {
-		r.resolve(made, before)
-	}
-
-	if len(kept(made, rests, before, protocol.StatusFailed)) > 0 && made[protocol.KeyFailedNodes] == nil {
-		delete(made, protocol.KeyFailedNodes)
-	}
-
-	return made
-}
-
-// kept are the annotations of the products that stay as they were before the run with
-// one of the statuses: nothing is said of them. Of a product of which nothing is known
-// that is of interest only where it failed.
-func kept(wanted map[string]*string, rests map[string]idleProduct, before map[string]string, statuses ...string) map[string]*string {
-	found := map[string]*string{}
-
-	for _, keys := range [...][3]string{{protocol.KeyTalosStatus, protocol.KeyTalosMessage, protocol.KeyTalosProgress}, {protocol.KeyKubernetesStatus, protocol.KeyKubernetesMessage, protocol.KeyKubernetesProgress}} {
-		status := before[keys[0]]
-		_, said := wanted[keys[0]]
-		_, known := rests[keys[0]]
-
-		if said || !slices.Contains(statuses, status) || !known && status != protocol.StatusFailed {
-			continue
-		}
-
-		for _, key := range keys {
-			if value, stands := before[key]; stands {
-				found[key] = &value
-			}
-		}
-	}
-
-	return found
-}
-
-// occupied tells whether somebody else is upgrading the cluster, as far as the
-// object tells.
-func occupied(before map[string]string) bool {
-	if before[protocol.KeyTalosTarget] != "" || before[protocol.KeyKubernetesTarget] != "" {
-		return true
-	}
-
-	if cluster.IsRun(before[protocol.KeyHold]) || before[protocol.KeyLastUpdate] != "" {
-		// It is what an earlier run of ours left behind.
-		return false
-	}
-
-	busy := func(status string) bool {
-		return status == protocol.StatusInProgress || status == protocol.StatusRollingBack
-	}
-
-	return busy(before[protocol.KeyTalosStatus]) || busy(before[protocol.KeyKubernetesStatus])
 }

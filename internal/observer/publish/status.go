@@ -22,91 +22,79 @@ const (
 	fieldConditions = "conditions"
 )
 
-// desiredStatus is what the status of the object should say.
+// desiredStatus is what the status of the object should say; zero where nothing is to
+// be said of it.
 type desiredStatus struct {
 	// phase is empty where nothing is to be said of it.
 	phase string
-	// gentle tells that only a phase of ours, or none, is replaced: nothing was done
+	// onlyOurs tells that only a phase of ours, or none, is replaced: nothing was done
 	// that would tell that the cluster is ready.
-	gentle bool
-	// talos and kubernetes are the two conditions.
-	talos, kubernetes condition
+	onlyOurs bool
+	// conditions are that of Talos and that of Kubernetes.
+	conditions [2]condition
 }
 
-// condition is one of the two conditions.
+// condition is what one of the two conditions should say.
 type condition struct {
-	// kind is its type.
 	kind string
 	// reason is empty where nothing is to be said.
 	reason  string
 	message string
-	// over tells that a condition may not stand that speaks of an upgrade which goes
+	// ended tells that a condition may not stand that speaks of an upgrade which goes
 	// on, has failed or waits.
-	over bool
+	ended bool
 	// kept tells that what it speaks of stays as it was before the run, so that it is
 	// only replaced where it says otherwise.
 	kept bool
 }
 
-// desiredStatus is what the status should say now, and whether the run goes on.
-func (p *Publisher) desiredStatus() (wanted desiredStatus, running bool) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-
-	effective := p.effective()
-	if len(effective) == 0 {
-		return desiredStatus{}, false
-	}
-
-	return desiredStatusOf(effective, p.rests, p.before), p.course.running
-}
-
-// desiredStatusOf says the same as the annotations, of which those of before stand where
+// status says the same as the annotations, of which those of before stand where
 // nothing is to be said of a product.
-func desiredStatusOf(annotations map[string]*string, rests map[string]idleProduct, before map[string]string) desiredStatus {
-	old := kept(annotations, rests, before, protocol.StatusCompleted, protocol.StatusFailed)
-	made := desiredStatus{
-		talos:      conditionOf(protocol.ConditionTalos, annotations[protocol.KeyTalosStatus], annotations[protocol.KeyTalosMessage], annotations[protocol.KeyTalosProgress]),
-		kubernetes: conditionOf(protocol.ConditionKubernetes, annotations[protocol.KeyKubernetesStatus], annotations[protocol.KeyKubernetesMessage], annotations[protocol.KeyKubernetesProgress]),
+func (s statement) status(wanted annotations, before map[string]string) desiredStatus {
+	var (
+		made    desiredStatus
+		reasons []string
+	)
+
+	untouched := s.untouched(wanted, before, protocol.StatusCompleted, protocol.StatusFailed)
+
+	for i, p := range products(cluster.Event{}) {
+		made.conditions[i] = p.conditionOf(wanted)
+		reasons = append(reasons, made.conditions[i].reason)
+
+		if untouched[p.statusKey] != nil {
+			made.conditions[i] = p.conditionOf(untouched)
+			made.conditions[i].kept = true
+		}
 	}
 
-	reasons := []string{made.talos.reason, made.kubernetes.reason}
-
-	if old[protocol.KeyTalosStatus] != nil {
-		made.talos = conditionOf(protocol.ConditionTalos, old[protocol.KeyTalosStatus], old[protocol.KeyTalosMessage], old[protocol.KeyTalosProgress])
-		made.talos.kept = true
-	}
-
-	if old[protocol.KeyKubernetesStatus] != nil {
-		made.kubernetes = conditionOf(protocol.ConditionKubernetes, old[protocol.KeyKubernetesStatus], old[protocol.KeyKubernetesMessage], old[protocol.KeyKubernetesProgress])
-		made.kubernetes.kept = true
-	}
+	talos, kubernetes := made.conditions[0], made.conditions[1]
 
 	switch {
-	case !made.talos.told() && !made.kubernetes.told():
+	case !talos.speaks() && !kubernetes.speaks():
 	case slices.Contains(reasons, protocol.ReasonFailed):
 		made.phase = protocol.PhaseUpgradeFailed
 	case reasons[0] == protocol.ReasonInProgress:
 		made.phase = protocol.PhaseUpgradingTalos
 	case reasons[1] == protocol.ReasonInProgress:
 		made.phase = protocol.PhaseUpgradingKubernetes
-	case made.talos.reason == protocol.ReasonFailed, made.kubernetes.reason == protocol.ReasonFailed:
-		made.phase, made.gentle = protocol.PhaseUpgradeFailed, !slices.Contains(reasons, protocol.ReasonCompleted)
+	case talos.reason == protocol.ReasonFailed, kubernetes.reason == protocol.ReasonFailed:
+		made.phase, made.onlyOurs = protocol.PhaseUpgradeFailed, !slices.Contains(reasons, protocol.ReasonCompleted)
 	case !slices.Contains(reasons, protocol.ReasonBlocked):
-		made.phase, made.gentle = protocol.PhaseReady, !slices.Contains(reasons, protocol.ReasonCompleted)
+		made.phase, made.onlyOurs = protocol.PhaseReady, !slices.Contains(reasons, protocol.ReasonCompleted)
 	}
 
 	return made
 }
 
-// conditionOf says the same as the annotations of a product.
-func conditionOf(kind string, status, message, progress *string) condition {
-	made := condition{kind: kind}
-	if status == nil {
+// conditionOf says the same as the annotations of the product.
+func (p product) conditionOf(said annotations) condition {
+	made := condition{kind: p.condition}
+	if said[p.statusKey] == nil {
 		return made
 	}
 
-	switch *status {
+	switch *said[p.statusKey] {
 	case protocol.StatusInProgress, protocol.StatusRollingBack, protocol.StatusPending:
 		made.reason = protocol.ReasonInProgress
 	case protocol.StatusCompleted:
@@ -116,18 +104,18 @@ func conditionOf(kind string, status, message, progress *string) condition {
 	case protocol.StatusBlocked:
 		made.reason = protocol.ReasonBlocked
 	default:
-		made.over = true
+		made.ended = true
 
 		return made
 	}
 
-	if message != nil {
+	if message := said[p.messageKey]; message != nil {
 		made.message = *message
 	}
 
-	if progress != nil {
-		if before, counted := strings.CutSuffix(made.message, " ("+*progress+")"); counted {
-			made.message = before + " (" + *progress + " nodes completed)"
+	if count := said[p.progressKey]; count != nil {
+		if text, counted := strings.CutSuffix(made.message, " ("+*count+")"); counted {
+			made.message = text + " (" + *count + " nodes completed)"
 		}
 	}
 
@@ -138,8 +126,7 @@ func conditionOf(kind string, status, message, progress *string) condition {
 func (s desiredStatus) changes(status map[string]any, now time.Time) map[string]any {
 	fields := map[string]any{}
 
-	standing, _ := status[fieldPhase].(string)
-	if s.phase != "" && s.phase != standing && (!s.gentle || ourPhase(standing)) {
+	if stands := stringField(status, fieldPhase); s.phase != "" && s.phase != stands && (!s.onlyOurs || isOurPhase(stands)) {
 		fields[fieldPhase] = s.phase
 	}
 
@@ -149,7 +136,11 @@ func (s desiredStatus) changes(status map[string]any, now time.Time) map[string]
 		return fields
 	}
 
-	list := s.kubernetes.placed(s.talos.placed(found, now), now)
+	list := found
+	for _, c := range s.conditions {
+		list = c.placeIn(list, now)
+	}
+
 	if !slices.EqualFunc(list, found, sameCondition) {
 		fields[fieldConditions] = list
 	}
@@ -160,39 +151,35 @@ func (s desiredStatus) changes(status map[string]any, now time.Time) map[string]
 // contradicts tells whether the status says what is not so. What it says in other
 // words, or does not say, is no contradiction.
 func (s desiredStatus) contradicts(status map[string]any) bool {
-	standing, _ := status[fieldPhase].(string)
-	if s.phase != "" && standing != "" && s.phase != standing && ourPhase(standing) {
+	if stands := stringField(status, fieldPhase); s.phase != "" && stands != "" && s.phase != stands && isOurPhase(stands) {
 		return true
 	}
 
 	list, _ := status[fieldConditions].([]any)
 
-	for _, c := range [...]condition{s.talos, s.kubernetes} {
-		for _, entry := range list {
-			if fieldOf(entry, "type") == c.kind && c.contradicts(entry) {
-				return true
-			}
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(list, func(entry any) bool {
+		return slices.ContainsFunc(s.conditions[:], func(c condition) bool { return c.isOf(entry) && c.contradicts(entry) })
+	})
 }
 
-func ourPhase(phase string) bool {
+func isOurPhase(phase string) bool {
 	return slices.Contains([]string{"", protocol.PhaseReady, protocol.PhaseUpgradingTalos, protocol.PhaseUpgradingKubernetes, protocol.PhaseUpgradeFailed}, phase)
 }
 
-// told tells whether something is to be said of the product.
-func (c condition) told() bool { return c.reason != "" || c.over }
+// speaks tells whether something is to be said of the product.
+func (c condition) speaks() bool { return c.reason != "" || c.ended }
+
+// isOf tells whether the entry of a list is the condition.
+func (c condition) isOf(entry any) bool { return stringField(entry, "type") == c.kind }
 
 // contradicts tells whether the entry says by its status, or by a reason of ours,
 // what is not so.
 func (c condition) contradicts(entry any) bool {
-	if !c.told() {
+	if !c.speaks() {
 		return false
 	}
 
-	status, reason := fieldOf(entry, "status"), fieldOf(entry, "reason")
+	status, reason := stringField(entry, "status"), stringField(entry, "reason")
 	if (status == "True") != (c.reason == protocol.ReasonInProgress) {
 		return true
 	}
@@ -205,52 +192,50 @@ func (c condition) contradicts(entry any) bool {
 	return reason != c.reason && slices.Contains(ours, reason)
 }
 
-// placed is the list with the condition as it should be in it. Conditions of others
+// placeIn is the list with the condition as it should be in it. Conditions of others
 // stay as and where they are.
-func (c condition) placed(list []any, now time.Time) []any {
-	at := slices.IndexFunc(list, func(entry any) bool { return fieldOf(entry, "type") == c.kind })
+func (c condition) placeIn(list []any, now time.Time) []any {
+	at := slices.IndexFunc(list, c.isOf)
 
 	switch {
 	case c.kept && (at < 0 || !c.contradicts(list[at])):
 		return list
 	case c.reason != "" && at < 0:
-		return append(slices.Clone(list), any(c.entry(nil, now)))
+		return append(slices.Clone(list), c.entry(nil, now))
 	case c.reason != "":
 		list = slices.Clone(list)
-		standing, _ := list[at].(map[string]any)
-		list[at] = c.entry(standing, now)
+		list[at] = c.entry(list[at], now)
 
 		return list
-	case c.over && at >= 0 && (c.contradicts(list[at]) || fieldOf(list[at], "reason") != protocol.ReasonCompleted):
+	case c.ended && at >= 0 && (c.contradicts(list[at]) || stringField(list[at], "reason") != protocol.ReasonCompleted):
 		return slices.Delete(slices.Clone(list), at, at+1)
 	default:
 		return list
 	}
 }
 
-// entry is the condition as it is written in place of the standing one. It has
+// entry is the condition as it is written in place of the one that stands. It has
 // moved only where its status is another one.
-func (c condition) entry(standing map[string]any, now time.Time) map[string]any {
+func (c condition) entry(stands any, now time.Time) map[string]any {
 	status := "False"
 	if c.reason == protocol.ReasonInProgress {
 		status = "True"
 	}
 
-	moved := fieldOf(standing, "lastTransitionTime")
-	if moved == "" || fieldOf(standing, "status") != status {
+	moved := stringField(stands, "lastTransitionTime")
+	if moved == "" || stringField(stands, "status") != status {
 		moved = now.UTC().Format(time.RFC3339)
 	}
 
-	made := map[string]any{}
-	maps.Copy(made, standing)
-
+	fields, _ := stands.(map[string]any)
+	made := maps.Collect(maps.All(fields))
 	made["type"], made["status"], made["reason"], made["message"], made["lastTransitionTime"] = c.kind, status, c.reason, c.message, moved
 
 	return made
 }
 
-func fieldOf(entry any, name string) string {
-	fields, _ := entry.(map[string]any)
+func stringField(object any, name string) string {
+	fields, _ := object.(map[string]any)
 	value, _ := fields[name].(string)
 
 	return value
@@ -258,13 +243,9 @@ func fieldOf(entry any, name string) string {
 
 // sameCondition tells whether two entries say the same as far as it is ours to say.
 func sameCondition(a, b any) bool {
-	for _, name := range []string{"type", "status", "reason", "message", "lastTransitionTime"} {
-		if fieldOf(a, name) != fieldOf(b, name) {
-			return false
-		}
-	}
-
-	return true
+	return !slices.ContainsFunc([]string{"type", "status", "reason", "message", "lastTransitionTime"}, func(name string) bool {
+		return stringField(a, name) != stringField(b, name)
+	})
 }
 
 // statusAttempts is how often a status is read and written anew, at once, when

@@ -17,7 +17,7 @@ func TestWhatIsPublishedIsPrintable(t *testing.T) {
 		t.Errorf("the Event says %q", said.message)
 	}
 
-	if got := *text(hostile); got != shown {
+	if got := *textValue(hostile); got != shown {
 		t.Errorf("the annotation says %q", got)
 	}
 }
