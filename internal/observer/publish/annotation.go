@@ -411,8 +411,8 @@ func (p product) sayIdle(made statement, nextKnown bool) {
 	}
 }
 
-// desired is what is to stand on an object that said that before the run.
-func (s statement) desired(run runState, before map[string]string) annotations {
+// annotationsAfter are what is to stand on an object that said that before the run.
+func (s statement) annotationsAfter(run runState, before map[string]string) annotations {
 	if !run.begun && upgradedByOther(before) {
 		// A run that was refused for the sake of another upgrader has nothing to say
 		// of what that one does.

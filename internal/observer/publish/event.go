@@ -439,14 +439,6 @@ func (l *eventQueue) close() error {
 	return l.writer.failure(l.unsaid)
 }
 
-// signal has whoever waits look again.
-func signal(waiting chan<- struct{}) {
-	select {
-	case waiting <- struct{}{}:
-	default: // somebody did already
-	}
-}
-
 const (
 	// reporter is who reports the Events.
 	reporter = "talosupgrade"

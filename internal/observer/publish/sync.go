@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
+)
+
+const (
+	// heartbeat is how often the time of the last update is refreshed, and what
+	// somebody else wrote is corrected.
+	heartbeat = 10 * time.Second
+	// syncTimeout bounds one request about annotations, and one attempt at the status.
+	syncTimeout = 10 * time.Second
+)
+
+// desiredState is what should stand on the object.
+type desiredState struct {
+	// silent tells that nothing is to be said.
+	silent bool
+	// annotations and status are empty as long as it is not known what stood there
+	// before.
+	annotations annotations
+	status      desiredStatus
+	// running tells that the run goes on, with its heartbeat.
+	running bool
+}
+
+// nextBeat is when to look again at what was seen, or written, at the time; zero where
+// no heartbeat is due.
+func (d desiredState) nextBeat(last time.Time) time.Time {
+	if !d.running {
+		return time.Time{}
+	}
+
+	return last.Add(heartbeat)
+}
+
+// part is one of the parts of an object that are kept up to date.
+type part interface {
+	// name is what people call it.
+	name() string
+	// sync reads the part where that is due, and writes what differs from what is
+	// desired. At the end of a run it is an error where that is not seen to stand.
+	// Due is when to look again; zero where only a change of what is desired is a reason to.
+	sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error)
+	// notes are as of [Publisher.Notes].
+	notes() []string
+}
+
+// annotationPart are the annotations of an object, as far as they are ours.
+type annotationPart struct {
+	store Store
+	// before is what the object held when the run first looked; nil until then.
+	before map[string]string
+	// known is what the object is known to hold. A key is missing as long as nobody
+	// knows, as after an attempt that failed.
+	known annotations
+	// overwritten counts how often somebody else changed a key.
+	overwritten map[string]int
+	// uncertain are the keys of which an attempt may still take effect.
+	uncertain map[string]bool
+	// tight is why the object does not take everything that is to be said; nil while
+	// it does.
+	tight error
+	// uid is that of the object of which it is known what it holds.
+	uid string
+	// written and read are when that was last done.
+	written, read time.Time
+}
+
+func newAnnotationPart(store Store) *annotationPart {
+	return &annotationPart{store: store, known: annotations{}, overwritten: map[string]int{}, uncertain: map[string]bool{}}
+}
+
+func (*annotationPart) name() string { return "annotations" }
+
+// sync writes the annotations that are not known to stand. Where the object does not
+// take them all, it writes the short ones. It reads what stands where that matters:
+// before the first word, with every heartbeat, and at the end, as somebody else may
+// have written to the object, and an attempt given up earlier may have arrived late.
+func (a *annotationPart) sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error) {
+	want := desired()
+	if want.silent {
+		return due, nil
+	}
+
+	if first := a.before == nil; first || want.running && time.Since(a.read) >= heartbeat {
+		_, err := a.compare(ctx, desired)
+		if first && err != nil && !errors.Is(err, cluster.ErrDenied) {
+			return due, err
+		}
+
+		// Who may not read can still write, and what cannot be read now may not have
+		// changed.
+		if a.before == nil {
+			a.before = map[string]string{}
+		}
+	}
+
+	err = a.write(ctx, desired())
+	if errors.Is(err, cluster.ErrRefused) && a.tight == nil {
+		a.tight = err
+		err = a.write(ctx, desired())
+	}
+
+	if err == nil && atEnd {
+		err = a.verify(ctx, desired)
+	}
+
+	return want.nextBeat(a.written), err
+}
+
+// compare reads the annotations and takes note of what somebody else made of them. It
+// returns the keys of which what was found is not what is wanted.
+func (a *annotationPart) compare(ctx context.Context, desired func() desiredState) (differing []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+
+	found, err := a.store.Read(ctx)
+	a.read = time.Now()
+
+	if err != nil {
+		return nil, err
+	}
+
+	a.recognise(found)
+
+	for key, value := range desired().annotations {
+		stands := lookup(found, key)
+
+		if known, isKnown := a.known[key]; isKnown {
+			if !equal(known, stands) {
+				delete(a.known, key)
+
+				if !a.uncertain[key] {
+					a.overwritten[key]++
+				}
+			}
+
+			delete(a.uncertain, key)
+		}
+
+		if !equal(value, stands) {
+			differing = append(differing, key)
+		}
+	}
+
+	return differing, nil
+}
+
+// recognise takes note of an object that was deleted, and perhaps made again: what
+// stood on the one that is gone tells nothing of another one, and nobody else wrote
+// that.
+func (a *annotationPart) recognise(found map[string]string) {
+	uid := ""
+	if store, ok := a.store.(identifier); ok {
+		uid = store.Identity()
+	}
+
+	if a.before == nil || a.uid != "" && a.uid != uid {
+		clear(a.known)
+		clear(a.uncertain)
+
+		a.before = maps.Collect(maps.All(found))
+	}
+
+	a.uid = uid
+}
+
+// write patches what is not known to stand, with a heartbeat.
+func (a *annotationPart) write(ctx context.Context, want desiredState) error {
+	changes, now := annotations{}, time.Now()
+
+	for key, value := range want.annotations {
+		if known, isKnown := a.known[key]; !isKnown || !equal(known, value) {
+			changes[key] = value
+		}
+	}
+
+	if len(changes) == 0 && (!want.running || now.Sub(a.written) < heartbeat) {
+		return nil
+	}
+
+	changes[protocol.KeyLastUpdate] = textValue(now.UTC().Format(time.RFC3339))
+
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+
+	if err := a.store.Patch(ctx, changes); err != nil {
+		// The patch may have been applied all the same.
+		for key := range changes {
+			delete(a.known, key)
+			a.uncertain[key] = true
+		}
+
+		return err
+	}
+
+	maps.Copy(a.known, changes)
+	a.written = time.Now()
+
+	return nil
+}
+
+var errOverwritten = errors.New("somebody else changes them at the same time")
+
+// verify checks that the annotations stand.
+func (a *annotationPart) verify(ctx context.Context, desired func() desiredState) error {
+	differing, err := a.compare(ctx, desired)
+	if errors.Is(err, cluster.ErrDenied) {
+		// Who may write and not read has to do with the word of the API server.
+		return nil
+	}
+
+	if err != nil || len(differing) == 0 {
+		return err
+	}
+
+	for _, key := range differing {
+		delete(a.known, key)
+	}
+
+	slices.Sort(differing)
+
+	return fmt.Errorf("%w: %s", errOverwritten, strings.Join(differing, ", "))
+}
+
+func (a *annotationPart) notes() []string {
+	var notes []string
+
+	if len(a.overwritten) > 0 {
+		var counts []string
+
+		for _, key := range slices.Sorted(maps.Keys(a.overwritten)) {
+			counts = append(counts, key+" ("+readable.Times(a.overwritten[key])+")")
+		}
+
+		notes = append(notes, fmt.Sprintf("Somebody else writes the annotations of %s too, and changed what was published there: %s. "+
+			"Only one of them can be believed: have the other one stop, or publish to another object.", a.store, strings.Join(counts, ", ")))
+	}
+
+	if a.tight != nil {
+		notes = append(notes, fmt.Sprintf("%s did not take all annotations (%v). Messages were cut to %d characters, and the failed nodes and the available versions left out. "+
+			"All annotations of an object together may have 256 KiB: remove some that nobody needs.", a.store, a.tight, shortLimit))
+	}
+
+	return notes
+}
+
+// statusAttempts is how often a status is read and written anew, at once, when
+// somebody else writes the object in between or refuses a part of it.
+const statusAttempts = 8
+
+// errNoField is a field that the API server took and left out.
+var errNoField = errors.New("unknown field: it was left out")
+
+// statusPart are phase and conditions in the status of an object.
+type statusPart struct {
+	store StatusStore
+	// none tells that the kind has no status that is ours to write.
+	none bool
+	// refused are the fields that it does not have, and why.
+	refused map[string]error
+	// apart tells that fields are written one at a time.
+	apart bool
+	// known is what the status is known to say, at the time it was seen.
+	known desiredStatus
+	seen  time.Time
+}
+
+func newStatusPart(store StatusStore) *statusPart {
+	return &statusPart{store: store, refused: map[string]error{}}
+}
+
+func (*statusPart) name() string { return "status" }
+
+// sync reads the status and writes what is different in it, until nothing is. With
+// every heartbeat it looks whether it still says what it should.
+func (s *statusPart) sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error) {
+	want := desired()
+	if s.none || want.status == (desiredStatus{}) {
+		return due, nil
+	}
+
+	if !atEnd && want.status == s.known && (!want.running || time.Since(s.seen) < heartbeat) {
+		return want.nextBeat(s.seen), nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+
+	s.known = desiredStatus{}
+
+	for range statusAttempts {
+		// Another run may have taken over.
+		wanted := desired().status
+		if wanted == (desiredStatus{}) {
+			return due, nil
+		}
+
+		written, err := s.write(ctx, wanted)
+
+		switch {
+		case errors.Is(err, cluster.ErrConflict):
+		case err != nil || s.none:
+			return due, err
+		case !written:
+			s.known, s.seen = wanted, time.Now()
+
+			return want.nextBeat(s.seen), nil
+		}
+	}
+
+	return due, cluster.ErrConflict
+}
+
+// write reads the status and writes what is different in it, if anything is.
+func (s *statusPart) write(ctx context.Context, wanted desiredStatus) (written bool, err error) {
+	status, version, err := s.store.Status(ctx)
+	if err != nil {
+		if s.none = errors.Is(err, cluster.ErrUnsupported); s.none {
+			err = nil
+		}
+
+		return false, err
+	}
+
+	fields := wanted.changes(status, time.Now())
+	maps.DeleteFunc(fields, func(name string, _ any) bool { return s.refused[name] != nil })
+
+	if s.apart && len(fields) > 1 {
+		delete(fields, fieldConditions)
+	}
+
+	if len(fields) == 0 {
+		return false, nil
+	}
+
+	stands, err := s.store.PatchStatus(ctx, version, fields)
+
+	switch {
+	case errors.Is(err, cluster.ErrRefused) && len(fields) > 1:
+		// Only one of them may be what the kind does not have.
+		s.apart, err = true, nil
+	case errors.Is(err, cluster.ErrRefused):
+		for name := range fields {
+			s.refused[name] = err
+		}
+
+		err = nil
+	case err == nil:
+		for name := range fields {
+			if list, isList := fields[name].([]any); stands[name] == nil && (!isList || len(list) > 0) {
+				s.refused[name] = errNoField
+			}
+		}
+	}
+
+	return true, err
+}
+
+// notes say which fields a kind has and does not take. That it has none is nothing
+// to speak of.
+func (s *statusPart) notes() []string {
+	var notes []string
+
+	for _, name := range slices.Sorted(maps.Keys(s.refused)) {
+		if err := s.refused[name]; !strings.Contains(err.Error(), "unknown field") {
+			notes = append(notes, fmt.Sprintf("status.%s of %s could not be kept up to date, the annotations are not concerned: %v", name, s.store, err))
+		}
+	}
+
+	return notes
+}
