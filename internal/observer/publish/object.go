@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +22,39 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
+// Store is the object that carries the annotations.
+type Store interface {
+	// Patch sets the given annotations and removes those that are nil, in one
+	// request. Others stay as they are. ErrRefused means that the object may not
+	// look like that, as where the annotations become too large.
+	Patch(ctx context.Context, changes map[string]*string) error
+	// Read are the annotations of the object; empty where it does not exist and
+	// Patch makes it.
+	Read(ctx context.Context) (map[string]string, error)
+	// String names the object for people.
+	String() string
+}
+
+// identifier is a store that tells an object from another one of that name.
+type identifier interface {
+	// Identity is that of the object that was seen last; empty where there was none.
+	Identity() string
+}
+
+// StatusStore is a store whose object may have a status as well.
+type StatusStore interface {
+	Store
+	// Status is the status of the object, empty where there is none yet, and the
+	// version of the object. ErrUnsupported means that the kind has none that is
+	// ours to write.
+	Status(ctx context.Context) (status map[string]any, version string, err error)
+	// PatchStatus sets fields of the status of the object, as it was at the
+	// version, and returns the status that stands then. ErrConflict means that
+	// somebody else wrote the object since, ErrRefused that the kind has no such
+	// field, or not with such a value.
+	PatchStatus(ctx context.Context, version string, fields map[string]any) (map[string]any, error)
+}
+
 // partStatus is the part of an object in which phase and conditions are.
 const partStatus = "status"
 
@@ -35,16 +66,22 @@ var errDeleting = errors.New("it is being deleted")
 // creates, and phase and conditions where the kind has them. Of kinds that come
 // with Kubernetes the status is left alone: a phase means something else there.
 type ObjectStore struct {
-	access cluster.ObjectAccess
+	access objectAccess
 	of     cluster.Reference
+	// create makes the object with annotations where it is missing; nil where it is
+	// never made.
+	create func(ctx context.Context, of cluster.Reference, values map[string]any) (map[string]any, error)
+	// seen is the object as it was last seen; nil where there was none.
+	seen atomic.Pointer[map[string]any]
+	// hasStatus tells whether the kind has a status; nil as long as nobody knows.
+	hasStatus atomic.Pointer[bool]
+}
 
-	mutex sync.Mutex
-	// deleting tells that the object was on its way out when it was last seen.
-	deleting bool
-	// identity is its UID then.
-	identity string
-	// part tells whether the kind has a status; nil as long as nobody knows.
-	part *bool
+// objectAccess is what of [cluster.ObjectAccess] a store needs.
+type objectAccess interface {
+	Object(ctx context.Context, of cluster.Reference) (map[string]any, error)
+	PatchObject(ctx context.Context, of cluster.Reference, part string, patch map[string]any) (map[string]any, error)
+	HasPart(ctx context.Context, of cluster.Reference, part string) (bool, error)
 }
 
 var (
@@ -60,7 +97,38 @@ func NewObjectStore(access cluster.ObjectAccess, of cluster.Reference) *ObjectSt
 // String names the object.
 func (s *ObjectStore) String() string { return s.of.String() }
 
-// Patch implements [Store].
+// Identity is the UID of the object as it was last seen.
+func (s *ObjectStore) Identity() string { return s.seenField("uid") }
+
+// Read implements [Store]. An object that does not exist, and that Patch does not
+// make, is an error that wraps ErrNotFound.
+func (s *ObjectStore) Read(ctx context.Context) (map[string]string, error) {
+	object, err := s.object(ctx)
+
+	switch {
+	case s.create != nil && errors.Is(err, cluster.ErrNotFound):
+		s.seen.Store(nil)
+
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+
+	annotations := map[string]string{}
+	metadata, _ := object["metadata"].(map[string]any)
+	found, _ := metadata["annotations"].(map[string]any)
+
+	for key := range found {
+		if text, ok := found[key].(string); ok {
+			annotations[key] = text
+		}
+	}
+
+	return annotations, nil
+}
+
+// Patch implements [Store]. Labels are left alone: an object that somebody else made
+// does not become ours by being annotated.
 func (s *ObjectStore) Patch(ctx context.Context, changes map[string]*string) error {
 	// It may have been replaced by another one of that name since.
 	if s.wasDeleting() {
@@ -69,42 +137,33 @@ func (s *ObjectStore) Patch(ctx context.Context, changes map[string]*string) err
 		}
 	}
 
-	annotations := make(map[string]any, len(changes))
+	values := make(map[string]any, len(changes))
 
 	for key, value := range changes {
-		annotations[key] = nil
+		values[key] = nil
 
 		if value != nil {
-			annotations[key] = *value
+			values[key] = *value
 		}
 	}
 
-	object, err := s.access.PatchObject(ctx, s.of, "", map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	patch := map[string]any{"metadata": map[string]any{"annotations": values}}
+	object, err := s.access.PatchObject(ctx, s.of, "", patch)
+
+	if s.create != nil && errors.Is(err, cluster.ErrNotFound) {
+		object, err = s.create(ctx, s.of, values)
+
+		if errors.Is(err, cluster.ErrConflict) {
+			// Somebody else made it in between.
+			object, err = s.access.PatchObject(ctx, s.of, "", patch)
+		}
+	}
+
 	if err == nil {
 		s.see(object)
 	}
 
 	return err
-}
-
-// Read implements [Store]. An object that does not exist is an error that wraps
-// ErrNotFound.
-func (s *ObjectStore) Read(ctx context.Context) (map[string]string, error) {
-	object, err := s.object(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	annotations := map[string]string{}
-
-	found, _ := metadata(object)["annotations"].(map[string]any)
-	for key, value := range found {
-		if text, ok := value.(string); ok {
-			annotations[key] = text
-		}
-	}
-
-	return annotations, nil
 }
 
 // Status implements [StatusStore].
@@ -113,12 +172,16 @@ func (s *ObjectStore) Status(ctx context.Context) (status map[string]any, versio
 		return nil, "", fmt.Errorf("the status of a %s is its own: %w", s.of.Kind, cluster.ErrUnsupported)
 	}
 
-	has, err := s.hasStatus(ctx)
-	if err != nil {
-		return nil, "", err
+	if s.hasStatus.Load() == nil {
+		has, err := s.access.HasPart(ctx, s.of, partStatus)
+		if err != nil {
+			return nil, "", err
+		}
+
+		s.hasStatus.Store(&has)
 	}
 
-	if !has {
+	if !*s.hasStatus.Load() {
 		return nil, "", fmt.Errorf("a %s has no status: %w", s.of.Kind, cluster.ErrUnsupported)
 	}
 
@@ -128,9 +191,8 @@ func (s *ObjectStore) Status(ctx context.Context) (status map[string]any, versio
 	}
 
 	status, _ = object[partStatus].(map[string]any)
-	version, _ = metadata(object)["resourceVersion"].(string)
 
-	return status, version, nil
+	return status, stringField(object["metadata"], "resourceVersion"), nil
 }
 
 // PatchStatus implements [StatusStore].
@@ -166,58 +228,21 @@ func (s *ObjectStore) object(ctx context.Context) (map[string]any, error) {
 	return object, nil
 }
 
-// hasStatus asks once.
-func (s *ObjectStore) hasStatus(ctx context.Context) (bool, error) {
-	s.mutex.Lock()
-	known := s.part
-	s.mutex.Unlock()
+func (s *ObjectStore) see(object map[string]any) { s.seen.Store(&object) }
 
-	if known != nil {
-		return *known, nil
-	}
-
-	has, err := s.access.HasPart(ctx, s.of, partStatus)
-	if err != nil {
-		return false, err
-	}
-
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-
-	s.part = &has
-
-	return has, nil
-}
-
-func (s *ObjectStore) see(object map[string]any) {
-	since, _ := metadata(object)["deletionTimestamp"].(string)
-	identity, _ := metadata(object)["uid"].(string)
-
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-
-	s.deleting, s.identity = since != "", identity
-}
-
-// Identity is the UID of the object as it was last seen.
-func (s *ObjectStore) Identity() string {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-
-	return s.identity
-}
-
+// wasDeleting tells whether the object was on its way out when it was last seen. One
+// that is made where it is missing is written until it is gone.
 func (s *ObjectStore) wasDeleting() bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-
-	return s.deleting
+	return s.create == nil && s.seenField("deletionTimestamp") != ""
 }
 
-func metadata(object map[string]any) map[string]any {
-	found, _ := object["metadata"].(map[string]any)
+// seenField is a field of the metadata of the object as it was last seen.
+func (s *ObjectStore) seenField(name string) string {
+	if object := s.seen.Load(); object != nil {
+		return stringField((*object)["metadata"], name)
+	}
 
-	return found
+	return ""
 }
 
 // builtin tells whether kinds of the API version come with Kubernetes: their groups
@@ -238,19 +263,9 @@ const (
 	clusterAnnotation  = "talosupgrade.vitistack.io/cluster-id"
 )
 
-// requestTimeout bounds one request.
-const requestTimeout = 10 * time.Second
-
 // ConfigMapStore keeps the annotations on the ConfigMap
 // kube-system/talosupgrade, which it creates when it is missing.
-type ConfigMapStore struct {
-	client    rest.Interface
-	clusterID string
-	// identity is the UID of the object as it was last read.
-	identity atomic.Value
-}
-
-var _ identifier = (*ConfigMapStore)(nil)
+type ConfigMapStore struct{ ObjectStore }
 
 // NewConfigMapStore uses the connection of another client of the same API
 // server, and ends with it. An object that it creates is marked as ours and as
@@ -261,93 +276,67 @@ func NewConfigMapStore(config *rest.Config, httpClient *http.Client, clusterID s
 		return nil, err
 	}
 
-	return &ConfigMapStore{client: client, clusterID: clusterID}, nil
+	access := configMaps{client: client, clusterID: clusterID}
+
+	return &ConfigMapStore{ObjectStore{
+		access: access, create: access.create,
+		of: cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: ConfigMapNamespace, Name: ConfigMapName},
+	}}, nil
 }
 
-// String names the object.
-func (s *ConfigMapStore) String() string {
-	return "ConfigMap " + ConfigMapNamespace + "/" + ConfigMapName
+// configMaps is access to ConfigMaps, and makes those that are about a cluster.
+type configMaps struct {
+	client    rest.Interface
+	clusterID string
 }
 
-// Patch implements [Store].
-func (s *ConfigMapStore) Patch(ctx context.Context, changes map[string]*string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-
-	err := s.patch(ctx, changes)
-	if !apierrors.IsNotFound(err) {
-		return meaning("change "+s.String(), true, err)
-	}
-
-	err = s.create(ctx, changes)
-	if apierrors.IsAlreadyExists(err) {
-		err = s.patch(ctx, changes)
-	}
-
-	return meaning("create "+s.String(), true, err)
+// Object implements [objectAccess].
+func (c configMaps) Object(ctx context.Context, of cluster.Reference) (map[string]any, error) {
+	return send(ctx, "read "+of.String(), false, c.client.Get().Name(of.Name), of)
 }
 
-// Read implements [Store].
-func (s *ConfigMapStore) Read(ctx context.Context) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-
-	var object corev1.ConfigMap
-
-	err := s.client.Get().Namespace(ConfigMapNamespace).Resource("configmaps").Name(ConfigMapName).MaxRetries(0).Do(ctx).Into(&object)
-	if apierrors.IsNotFound(err) {
-		s.identity.Store("")
-
-		return nil, nil
-	}
-
+// PatchObject implements [objectAccess].
+func (c configMaps) PatchObject(ctx context.Context, of cluster.Reference, _ string, patch map[string]any) (map[string]any, error) {
+	body, err := json.Marshal(patch)
 	if err != nil {
-		return nil, meaning("read "+s.String(), false, err)
+		return nil, err
 	}
 
-	s.identity.Store(string(object.UID))
-
-	return object.Annotations, nil
+	return send(ctx, "change "+of.String(), true, c.client.Patch(types.MergePatchType).Name(of.Name).Body(body), of)
 }
 
-// Identity is the UID of the object as it was last read.
-func (s *ConfigMapStore) Identity() string {
-	identity, _ := s.identity.Load().(string)
-
-	return identity
+// HasPart implements [objectAccess].
+func (configMaps) HasPart(context.Context, cluster.Reference, string) (bool, error) {
+	return false, nil
 }
 
-// patch leaves labels alone: an object of that name that somebody else made
-// does not become ours by being annotated.
-func (s *ConfigMapStore) patch(ctx context.Context, changes map[string]*string) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": changes}})
-	if err != nil {
-		return err
-	}
-
-	return s.client.Patch(types.MergePatchType).Namespace(ConfigMapNamespace).Resource("configmaps").Name(ConfigMapName).
-		Body(body).MaxRetries(0).Do(ctx).Error()
-}
-
-func (s *ConfigMapStore) create(ctx context.Context, changes map[string]*string) error {
+func (c configMaps) create(ctx context.Context, of cluster.Reference, values map[string]any) (map[string]any, error) {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace:   ConfigMapNamespace,
-		Name:        ConfigMapName,
-		Labels:      map[string]string{managedByLabel: managedBy},
-		Annotations: map[string]string{},
+		Namespace: of.Namespace, Name: of.Name, Labels: map[string]string{managedByLabel: managedBy}, Annotations: map[string]string{},
 	}}
 
-	if s.clusterID != "" {
-		object.Annotations[clusterAnnotation] = s.clusterID
+	if c.clusterID != "" {
+		object.Annotations[clusterAnnotation] = c.clusterID
 	}
 
-	for key, value := range changes {
-		if value != nil {
-			object.Annotations[key] = *value
+	for key, value := range values {
+		if text, ok := value.(string); ok {
+			object.Annotations[key] = text
 		}
 	}
 
-	return s.client.Post().Namespace(ConfigMapNamespace).Resource("configmaps").Body(object).MaxRetries(0).Do(ctx).Error()
+	return send(ctx, "create "+of.String(), true, c.client.Post().Body(object), of)
+}
+
+// send sends a request about a ConfigMap, and returns the ConfigMap.
+func send(ctx context.Context, what string, mutates bool, request *rest.Request, of cluster.Reference) (map[string]any, error) {
+	var object corev1.ConfigMap
+
+	if err := request.Namespace(of.Namespace).Resource("configmaps").MaxRetries(0).Do(ctx).Into(&object); err != nil {
+		return nil, meaning(what, mutates, err)
+	}
+
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(&object)
 }
 
 // meaning gives an error of client-go that of one of the sentinels of package
@@ -434,37 +423,4 @@ func coreClient(config *rest.Config, httpClient *http.Client) (rest.Interface, e
 	}
 
 	return client, nil
-}
-
-// Store is the object that carries the annotations.
-type Store interface {
-	// Patch sets the given annotations and removes those that are nil, in one
-	// request. Others stay as they are. ErrRefused means that the object may not
-	// look like that, as where the annotations become too large.
-	Patch(ctx context.Context, changes map[string]*string) error
-	// Read are the annotations of the object; empty where it does not exist and
-	// Patch makes it.
-	Read(ctx context.Context) (map[string]string, error)
-	// String names the object for people.
-	String() string
-}
-
-// identifier is a store that tells an object from another one of that name.
-type identifier interface {
-	// Identity is that of the object that was seen last; empty where there was none.
-	Identity() string
-}
-
-// StatusStore is a store whose object may have a status as well.
-type StatusStore interface {
-	Store
-	// Status is the status of the object, empty where there is none yet, and the
-	// version of the object. ErrUnsupported means that the kind has none that is
-	// ours to write.
-	Status(ctx context.Context) (status map[string]any, version string, err error)
-	// PatchStatus sets fields of the status of the object, as it was at the
-	// version, and returns the status that stands then. ErrConflict means that
-	// somebody else wrote the object since, ErrRefused that the kind has no such
-	// field, or not with such a value.
-	PatchStatus(ctx context.Context, version string, fields map[string]any) (map[string]any, error)
 }
