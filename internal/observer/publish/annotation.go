@@ -238,21 +238,25 @@ func (p product) sayStarted(said annotations, run runState) {
 	}
 }
 
-// sayCompleted says that the product is done, as far as every node shows it, and
-// nothing where no node does, as where all are held. The lowest version seen is
-// nearer to the truth than the one that was wanted.
-func (p product) sayCompleted(said annotations) {
-	running := p.progress.Lowest
-	if running.IsZero() {
-		running = p.target
+// reached is what runs where every node is done. The lowest version seen is nearer to
+// the truth than the one that was wanted.
+func (p product) reached() version.Version {
+	if p.progress.Lowest.IsZero() {
+		return p.target
 	}
 
+	return p.progress.Lowest
+}
+
+// sayCompleted says that the product is done, as far as every node shows it, and
+// nothing where no node does, as where all are held.
+func (p product) sayCompleted(said annotations) {
 	switch {
 	case !p.known():
 	case p.progress.Done < p.progress.Total:
 		p.say(said, protocol.StatusPending, fmt.Sprintf("%s upgrade applied: %s nodes show %s so far", p.name, p.count(), p.target))
 	default:
-		p.say(said, protocol.StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", p.name, running))
+		p.say(said, protocol.StatusCompleted, fmt.Sprintf("%s upgrade completed: now running %s", p.name, p.reached()))
 	}
 }
 

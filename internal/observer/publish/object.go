@@ -365,8 +365,7 @@ func sentinel(status metav1.Status, mutates bool) error {
 	case http.StatusUnauthorized:
 		return cluster.ErrCredentials
 	case http.StatusForbidden:
-		if strings.Contains(status.Message, "admission webhook") || strings.Contains(status.Message, "ValidatingAdmissionPolicy") {
-			// They object to what was asked for, and not to who asked.
+		if deniedByAdmission(status.Message) {
 			return cluster.ErrRefused
 		}
 
@@ -385,6 +384,12 @@ func sentinel(status metav1.Status, mutates bool) error {
 	}
 
 	return cluster.ErrRefused
+}
+
+// deniedByAdmission tells whether a webhook or a policy objected to what was asked
+// for, and not to who asked: both answer with the code of a missing permission.
+func deniedByAdmission(message string) bool {
+	return strings.Contains(message, "admission webhook") || strings.Contains(message, "ValidatingAdmissionPolicy")
 }
 
 // lost is the meaning of an answer that did not come.
