@@ -108,10 +108,9 @@ func translate(event cluster.Event, run runState, available nextVersions) (state
 	case cluster.EventRunStarted:
 		about.sayStarted(made.annotations, next)
 		made.annotations[protocol.KeyFailedNodes] = nil
-	case cluster.EventNodeStarted:
-		about.say(made.annotations, protocol.StatusInProgress, turnStarted(event)+about.intermediate(event)+about.countSuffix())
-	case cluster.EventNodeDone:
-		about.say(made.annotations, protocol.StatusInProgress, turnDone(event)+about.intermediate(event)+about.countSuffix())
+	case cluster.EventNodeStarted, cluster.EventNodeDone:
+		_, message, _ := turnWords(event)
+		about.say(made.annotations, protocol.StatusInProgress, message+about.intermediate(event)+about.countSuffix())
 	case cluster.EventRollingBack:
 		if !talos.managed() {
 			// Of what is not managed nothing is said.
@@ -136,11 +135,11 @@ func translate(event cluster.Event, run runState, available nextVersions) (state
 		other.setNumbers(made.annotations)
 	}
 
-	talos.next, kubernetes.next = available.set(made.annotations, talos, kubernetes)
+	available.set(made.annotations, &talos, &kubernetes)
 
 	for _, p := range [...]product{talos, kubernetes} {
 		if p.isIdle(event, next) {
-			p.sayIdle(made, available.known(made.annotations, p))
+			p.sayIdle(made)
 		}
 	}
 
@@ -175,9 +174,10 @@ type product struct {
 	progress cluster.Progress
 	// target is zero where the product is not managed.
 	target version.Version
-	// next is the version that the product could be upgraded to after it; zero where
-	// there is none that anybody knows of.
-	next version.Version
+	// next is the version that the product could be upgraded to after it, if that is
+	// known; zero where there is none.
+	next      version.Version
+	nextKnown bool
 
 	availableKey, currentKey, statusKey, messageKey, progressKey string
 	// condition is the type of its condition.
@@ -312,26 +312,24 @@ func (p product) intermediate(event cluster.Event) string {
 	return " to " + event.To.String()
 }
 
-// turnStarted and turnDone are what a turn does, and what it did.
-func turnStarted(event cluster.Event) string {
-	switch event.Component {
-	case "":
-		return "Upgrading node " + event.Node
-	case cluster.Manifests:
-		return "Syncing the bootstrap manifests"
-	default:
-		return "Upgrading " + string(event.Component) + " on " + event.Node
-	}
-}
+// turnWords are the reason of an Event about a turn that begins or is done, and what it
+// does, also where it is told of the node itself.
+func turnWords(event cluster.Event) (reason, message, ofNode string) {
+	component, done := string(event.Component), event.Kind == cluster.EventNodeDone
 
-func turnDone(event cluster.Event) string {
-	switch event.Component {
-	case "":
-		return "Node " + event.Node + " upgraded"
-	case cluster.Manifests:
-		return "Bootstrap manifests synced"
+	switch {
+	case event.Component == "" && done:
+		return "NodeUpgraded", "Node " + event.Node + " upgraded", "Node upgraded"
+	case event.Component == "":
+		return "NodeUpgradeStarted", "Upgrading node " + event.Node, "Upgrading the node"
+	case event.Component == cluster.Manifests && done:
+		return "ManifestsSynced", "Bootstrap manifests synced", ""
+	case event.Component == cluster.Manifests:
+		return "ManifestsStarted", "Syncing the bootstrap manifests", ""
+	case done:
+		return "ComponentUpgraded", component + " on " + event.Node + " upgraded", component + " upgraded"
 	default:
-		return string(event.Component) + " on " + event.Node + " upgraded"
+		return "ComponentUpgradeStarted", "Upgrading " + component + " on " + event.Node, "Upgrading " + component
 	}
 }
 
@@ -339,43 +337,34 @@ func turnDone(event cluster.Event) string {
 type nextVersions func(talos, kubernetes version.Version) (nextTalos, nextKubernetes version.Version)
 
 // set says which versions the products could be upgraded to, as far as that is
-// known, and returns them. A next version of Kubernetes is what the running Talos
-// supports, which nobody can say while that is being upgraded.
-func (a nextVersions) set(said annotations, talos, kubernetes product) (nextTalos, nextKubernetes version.Version) {
+// known. A next version of Kubernetes is what the running Talos supports, which
+// nobody can say while that is being upgraded.
+func (a nextVersions) set(said annotations, talos, kubernetes *product) {
 	if a == nil {
-		return nextTalos, nextKubernetes
+		return
 	}
 
+	moving := isMoving(said[talos.statusKey])
 	runningTalos, runningKubernetes := talos.progress.Lowest, kubernetes.progress.Lowest
-	if !runningTalos.IsZero() || !runningKubernetes.IsZero() {
-		nextTalos, nextKubernetes = a(runningTalos, runningKubernetes)
+	talos.nextKnown = !runningTalos.IsZero()
+	kubernetes.nextKnown = talos.nextKnown && !runningKubernetes.IsZero() && !moving
+
+	if talos.nextKnown {
+		nextTalos, nextKubernetes := a(runningTalos, runningKubernetes)
+		if runningTalos.Less(nextTalos) {
+			talos.next = nextTalos
+		}
+
+		if kubernetes.nextKnown && runningKubernetes.Less(nextKubernetes) {
+			kubernetes.next = nextKubernetes
+		}
+
+		said[talos.availableKey] = versionValue(talos.next)
 	}
 
-	if !runningTalos.Less(nextTalos) {
-		nextTalos = version.Version{}
+	if kubernetes.nextKnown || moving {
+		said[kubernetes.availableKey] = versionValue(kubernetes.next)
 	}
-
-	if !runningKubernetes.Less(nextKubernetes) || isMoving(said[talos.statusKey]) {
-		nextKubernetes = version.Version{}
-	}
-
-	if !runningTalos.IsZero() {
-		said[talos.availableKey] = versionValue(nextTalos)
-	}
-
-	if isMoving(said[talos.statusKey]) || !runningTalos.IsZero() && !runningKubernetes.IsZero() {
-		said[kubernetes.availableKey] = versionValue(nextKubernetes)
-	}
-
-	return nextTalos, nextKubernetes
-}
-
-// known tells whether the next version of the product is known, if only that there is
-// none.
-func (a nextVersions) known(said annotations, p product) bool {
-	_, set := said[p.availableKey]
-
-	return a != nil && set && (p.availableKey != protocol.KeyKubernetesAvailable || !isMoving(said[protocol.KeyTalosStatus]))
 }
 
 // isMoving tells whether a product with the status is on its way.
@@ -394,13 +383,12 @@ func (p product) isIdle(event cluster.Event, run runState) bool {
 	}
 }
 
-// sayIdle says that nothing goes on in the product; nextKnown tells whether its next
-// version is known.
-func (p product) sayIdle(made statement, nextKnown bool) {
+// sayIdle says that nothing goes on in the product.
+func (p product) sayIdle(made statement) {
 	message := fmt.Sprintf("Upgrade available: %s \u2192 %s", p.progress.Lowest, p.next)
 
 	switch {
-	case !nextKnown:
+	case !p.nextKnown:
 		message = fmt.Sprintf("Running %s", p.progress.Lowest)
 	case p.next.IsZero():
 		message = fmt.Sprintf("Up to date: running %s", p.progress.Lowest)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -114,18 +115,10 @@ func spamKey(event *corev1.Event) string {
 
 	if event.Reason == reasonWaiting {
 		what, _, _ := strings.Cut(event.Message, ": ")
-		key = append(key, strings.Map(withoutDigits, what))
+		key = append(key, strings.FieldsFunc(what, unicode.IsDigit)...)
 	}
 
 	return strings.Join(key, "\n")
-}
-
-func withoutDigits(r rune) rune {
-	if r >= '0' && r <= '9' {
-		return -1
-	}
-
-	return r
 }
 
 // add takes something to be written and returns at once. Where there is no room for

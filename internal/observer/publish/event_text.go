@@ -61,10 +61,9 @@ func eventTextOf(event cluster.Event) (text eventText, ok bool) {
 		text = eventText{reason: "UpgradeCompleted", message: "Upgrade completed: " + runReached(event), rank: rankRun}
 	case cluster.EventRunFailed:
 		text = eventText{reason: "UpgradeFailed", message: "Upgrade failed: " + reasonOf(event), warning: true, rank: rankRun}
-	case cluster.EventNodeStarted:
-		text = startedText(event)
-	case cluster.EventNodeDone:
-		text = doneText(event)
+	case cluster.EventNodeStarted, cluster.EventNodeDone:
+		text.reason, text.message, text.alone = turnWords(event)
+		text.message, text.alone, text.rank = text.message+toVersion(event), text.alone+toVersion(event), rankTurn
 	case cluster.EventNodeStep:
 		text = stepText(event)
 	case cluster.EventRollingBack:
@@ -125,36 +124,6 @@ func runReached(event cluster.Event) string {
 	}
 
 	return cmp.Or(strings.Join(parts, ", "), "nothing is managed")
-}
-
-func startedText(event cluster.Event) eventText {
-	text := eventText{message: turnStarted(event) + toVersion(event), rank: rankTurn}
-
-	switch event.Component {
-	case "":
-		text.reason, text.alone = "NodeUpgradeStarted", "Upgrading the node"+toVersion(event)
-	case cluster.Manifests:
-		text.reason = "ManifestsStarted"
-	default:
-		text.reason, text.alone = "ComponentUpgradeStarted", "Upgrading "+string(event.Component)+toVersion(event)
-	}
-
-	return text
-}
-
-func doneText(event cluster.Event) eventText {
-	text := eventText{message: turnDone(event) + toVersion(event), rank: rankTurn}
-
-	switch event.Component {
-	case "":
-		text.reason, text.alone = "NodeUpgraded", "Node upgraded"+toVersion(event)
-	case cluster.Manifests:
-		text.reason = "ManifestsSynced"
-	default:
-		text.reason, text.alone = "ComponentUpgraded", string(event.Component)+" upgraded"+toVersion(event)
-	}
-
-	return text
 }
 
 // toVersion is where a turn leads; empty where that is not known.
