@@ -103,7 +103,7 @@ func (c *componentUpgrade) changes() bool { return c.step.Configured != c.step.I
 // upgrade changes the configuration, if that is left to do, and waits for the
 // component to run from the image.
 func (c *componentUpgrade) upgrade(ctx context.Context) error {
-	if err := c.observe(ctx); err != nil {
+	if err := c.readComponent(ctx); err != nil {
 		return err
 	}
 
@@ -124,8 +124,8 @@ func (c *componentUpgrade) upgrade(ctx context.Context) error {
 	return c.awaitRunning(ctx)
 }
 
-// observe asks the node what it is configured to run now.
-func (c *componentUpgrade) observe(ctx context.Context) error {
+// readComponent asks the node what it is configured to run now.
+func (c *componentUpgrade) readComponent(ctx context.Context) error {
 	return c.run.engine.wait(ctx, c.step.Node, fmt.Sprintf("%s to say what %s is", c.step.Node, c.step.Component),
 		func(ctx context.Context) (bool, string, error) {
 			status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)

@@ -102,7 +102,7 @@ func (t *coordinator) acted(role cluster.Role) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	t.advance(role)
+	t.count(role)
 }
 
 // reserve notes a step about to be done, unless there was another one since the
@@ -121,12 +121,12 @@ func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool)
 		return false
 	}
 
-	t.advance(role)
+	t.count(role)
 
 	return true
 }
 
-func (t *coordinator) advance(role cluster.Role) {
+func (t *coordinator) count(role cluster.Role) {
 	t.steps.all++
 
 	if role != cluster.Worker {

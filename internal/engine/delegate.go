@@ -148,7 +148,7 @@ func (d *delegation) runLeased(ctx context.Context) error {
 
 	var failure *Failure
 	if errors.As(err, &failure) && failure.State == "" {
-		failure.State = d.state()
+		failure.State = d.stateText()
 	}
 
 	if last, observeErr := d.run.lastLook(leased); observeErr == nil && !errors.Is(err, ErrLeaseLost) {
@@ -222,7 +222,7 @@ func (d *delegation) exhausted() *Failure {
 	return &Failure{
 		Summary: "Unable to bring the cluster to the target through its operator",
 		Seen:    fmt.Sprintf("%s was asked for %d stages of the way in this run, and the cluster is not there.", d.run.engine.operator, maxStages),
-		State:   d.state(),
+		State:   d.stateText(),
 		Remedy:  "Find out who else changes its versions, then run terraform apply again.", Err: ErrOperator,
 	}
 }
@@ -231,8 +231,8 @@ func (d *delegation) plan() plan.Plan {
 	return plan.Make(d.snapshot, d.run.request.Target, d.run.request.Policy)
 }
 
-// state is how the operator is left between two stages.
-func (d *delegation) state() string {
+// stateText is how the operator is left between two stages.
+func (d *delegation) stateText() string {
 	if d.stages == 0 {
 		return "The operator is asked for nothing, and no node was disturbed."
 	}
@@ -253,7 +253,7 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 	case ctx.Err() != nil:
 		return d.run.stopped(ctx, "before the operator was asked")
 	case len(blocking) > 0:
-		return d.blocked(blocking)
+		return d.checksFailed(blocking)
 	case len(made.Steps) == 0:
 		return nil
 	}
@@ -274,7 +274,7 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 		return d.run.overtime(next)
 	case err != nil:
 		return &Failure{
-			Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: sentence(err.Error()), State: d.state(), Remedy: gateRemedy(err), Err: err,
+			Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: sentence(err.Error()), State: d.stateText(), Remedy: gateRemedy(err), Err: err,
 		}
 	case d.snapshotDone:
 		return nil
@@ -285,15 +285,15 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 	return schedule.backUp(ctx)
 }
 
-// blocked is the failure of checks. What has been asked for cannot be undone by
+// checksFailed is the failure of checks. What has been asked for cannot be undone by
 // them any more.
-func (d *delegation) blocked(blocking []cluster.Finding) error {
+func (d *delegation) checksFailed(blocking []cluster.Finding) error {
 	if d.stages == 0 {
 		return refused(d.snapshot, d.run.request.Target, blocking)
 	}
 
 	return &Failure{
-		Summary: "Unable to go on with the upgrade", Findings: blocking, State: d.state(), Remedy: blockedRemedy,
+		Summary: "Unable to go on with the upgrade", Findings: blocking, State: d.stateText(), Remedy: blockedRemedy,
 		Err: errors.Join(append([]error{ErrGuard}, causes(blocking)...)...),
 	}
 }
@@ -616,14 +616,14 @@ func (l *operatorStage) follow(ctx context.Context) error {
 
 		// An API that is away says nothing about the cluster.
 		if err == nil {
-			l.record(report)
+			l.noteReport(report)
 
 			if findings := l.refusals(report); len(findings) > 0 {
 				return false, "", &occupiedError{findings}
 			}
 		}
 
-		if done, failed := l.observe(ctx); done || failed != nil {
+		if done, failed := l.checkNodes(ctx); done || failed != nil {
 			return done, "", failed
 		}
 
@@ -631,8 +631,8 @@ func (l *operatorStage) follow(ctx context.Context) error {
 	})
 }
 
-// record takes note of what the operator says.
-func (l *operatorStage) record(report cluster.OperatorReport) {
+// noteReport takes note of what the operator says.
+func (l *operatorStage) noteReport(report cluster.OperatorReport) {
 	said, before := report.Of(l.product), l.report.Of(l.product)
 
 	if said.Message != before.Message && said.Message != "" {
@@ -660,9 +660,9 @@ func (l *operatorStage) record(report cluster.OperatorReport) {
 	}
 }
 
-// observe looks at the nodes where there is reason to, and tells whether the stage is
+// checkNodes looks at the nodes where there is reason to, and tells whether the stage is
 // done. An operator that is at work is not: it may be cleaning up after itself.
-func (l *operatorStage) observe(ctx context.Context) (bool, error) {
+func (l *operatorStage) checkNodes(ctx context.Context) (bool, error) {
 	now := l.delegation.run.engine.clock.Now()
 	if now.Sub(l.observedAt) < lookEvery && l.doneSince.IsZero() && !l.changed.After(l.observedAt) {
 		return false, nil
@@ -679,7 +679,7 @@ func (l *operatorStage) observe(ctx context.Context) (bool, error) {
 		l.running, l.changed, l.acknowledged = running, l.delegation.run.engine.clock.Now(), l.acknowledged || l.running != ""
 	}
 
-	l.problem = l.remaining(observed)
+	l.problem = l.notReached(observed)
 
 	return l.problem == "" && !l.report.Of(l.product).Status.Busy(), nil
 }
@@ -737,10 +737,10 @@ func (l *operatorStage) hopeless() error {
 	}
 }
 
-// remaining is what shows that the cluster is not where the stage leads to, by our own
+// notReached is what shows that the cluster is not where the stage leads to, by our own
 // observation alone; empty where it is. Cordons that stood before are nobody's
 // fault.
-func (l *operatorStage) remaining(observed cluster.Observation) string {
+func (l *operatorStage) notReached(observed cluster.Observation) string {
 	if observed.KubernetesError != nil {
 		return fmt.Sprintf("the Kubernetes API does not answer: %v", observed.KubernetesError)
 	}

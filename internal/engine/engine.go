@@ -116,7 +116,7 @@ type Request struct {
 
 // Durations of the engine. They are measured on its clock.
 const (
-	// minPoll and pollMost bound the pause between two looks at something
+	// minPoll and maxPoll bound the pause between two looks at something
 	// that is being waited for.
 	minPoll = 200 * time.Millisecond
 	maxPoll = 5 * time.Second
@@ -128,9 +128,9 @@ const (
 	// flushTimeout bounds the wait for the last word: whoever holds the lease
 	// meanwhile keeps others waiting.
 	flushTimeout = 10 * time.Second
-	// stopGrace does so after a cancel, and haltMost all of it together: the
+	// stopGrace does so after a cancel, and stopTimeout all of it together: the
 	// end of a call, a cordon that is taken back, a last look and the last word.
-	// The release of the lease comes after them, with releaseMost in all; what the
+	// The release of the lease comes after them, with releaseTimeout in all; what the
 	// caller does then must fit into 15 s as well.
 	stopGrace      = 4 * time.Second
 	stopTimeout    = 8 * time.Second

@@ -212,7 +212,7 @@ func causes(findings []cluster.Finding) []error {
 func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{
 		Summary: fmt.Sprintf("Unable to upgrade node %s to Talos %s", u.step.Node, u.step.To),
-		Node:    u.step.Node, Seen: err.Error(), Excerpts: u.excerpts(ctx, err), State: u.state(), Remedy: resumeRemedy, Err: err,
+		Node:    u.step.Node, Seen: err.Error(), Excerpts: u.excerpts(ctx, err), State: u.stateText(), Remedy: resumeRemedy, Err: err,
 	}
 
 	if u.result.rollbackSkipReason != "" {
@@ -357,8 +357,8 @@ func returnedState(err error) string {
 	return "The node is back in service with its old system."
 }
 
-// state says how the node is left.
-func (u *nodeUpgrade) state() string {
+// stateText says how the node is left.
+func (u *nodeUpgrade) stateText() string {
 	switch {
 	case u.recorded() && u.entry.Phase == cluster.PhaseRollingBack:
 		return "The node was to start its old system again and is recorded in the journal; its cordon stays until it is back in service."
@@ -453,7 +453,7 @@ func acquireFailure(ctx context.Context, err error) error {
 func (c *componentUpgrade) failure(ctx context.Context, err error) *Failure {
 	failed := &Failure{
 		Summary: fmt.Sprintf("Unable to bring %s on node %s to Kubernetes %s", c.step.Component, c.step.Node, c.step.To),
-		Node:    c.step.Node, Component: c.step.Component, Seen: err.Error(), Excerpts: c.excerpts(ctx), State: c.state(), Remedy: resumeRemedy, Err: err,
+		Node:    c.step.Node, Component: c.step.Component, Seen: err.Error(), Excerpts: c.excerpts(ctx), State: c.stateText(), Remedy: resumeRemedy, Err: err,
 	}
 
 	switch {
@@ -483,8 +483,8 @@ func (c *componentUpgrade) failure(ctx context.Context, err error) *Failure {
 	return failed
 }
 
-// state says how the node is left.
-func (c *componentUpgrade) state() string {
+// stateText says how the node is left.
+func (c *componentUpgrade) stateText() string {
 	switch {
 	case c.arrived && c.step.Component.Static() && c.onlyControlPlane:
 		return fmt.Sprintf("The node is configured for the new %s and is the only control plane: the component is down until it starts there.", c.step.Component)

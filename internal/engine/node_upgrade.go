@@ -124,7 +124,7 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	defer r.coordinator.done(step.Node)
 	defer func() {
 		if err == nil {
-			r.soak.begin(step, u.result.ready, r.engine.clock.Now())
+			r.soak.watch(step, u.result.ready, r.engine.clock.Now())
 		}
 	}()
 
@@ -221,7 +221,7 @@ func (u *nodeUpgrade) upgrade(ctx context.Context) error {
 			attempt = u.entry.Attempt + 1
 		}
 
-		if err := u.pause(ctx, attempt); err != nil {
+		if err := u.waitBeforeRetry(ctx, attempt); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cl
 	})
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
-		e.presence.judge(observed.Nodes, facts.journal)
+		e.presence.markGone(observed.Nodes, facts.journal)
 	}
 
 	if err := ctx.Err(); err != nil {
@@ -365,10 +365,10 @@ func (p *presence) doubts(node cluster.Node) bool {
 	return node.Kube == nil && node.Role == cluster.Worker && p.silent[node.Address] == nil
 }
 
-// judge marks the workers as gone that discovery lists, and nothing else speaks
+// markGone marks the workers as gone that discovery lists, and nothing else speaks
 // for: they have no Node object, which the Kubernetes API must have said, do not
 // answer, and no run of ours is in the middle of anything with them.
-func (p *presence) judge(nodes []cluster.Node, journal cluster.Journal) {
+func (p *presence) markGone(nodes []cluster.Node, journal cluster.Journal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 

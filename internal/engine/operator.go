@@ -205,7 +205,7 @@ func (r *run) operatorConflicts(ctx context.Context, begun bool) []cluster.Findi
 		if err != nil {
 			// What was seen last counts: publishing stops no upgrade, and an operator
 			// at work does not stop because nobody can look.
-			r.operatorWatch.fail(r.engine.clock.Now())
+			r.operatorWatch.noteFailure(r.engine.clock.Now())
 
 			return r.operatorWatch.last()
 		}
@@ -355,8 +355,8 @@ func (b *operatorWatch) recentlyUnreadable(now time.Time) bool {
 	return !b.silent.IsZero() && now.Sub(b.silent) < silentTimeout
 }
 
-// fail takes note of a look that failed.
-func (b *operatorWatch) fail(now time.Time) {
+// noteFailure takes note of a look that failed.
+func (b *operatorWatch) noteFailure(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 

@@ -311,9 +311,9 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 	}
 }
 
-// pause waits before an install is tried again that did not take. Nothing is armed
+// waitBeforeRetry waits before an install is tried again that did not take. Nothing is armed
 // then.
-func (u *nodeUpgrade) pause(ctx context.Context, attempt int) error {
+func (u *nodeUpgrade) waitBeforeRetry(ctx context.Context, attempt int) error {
 	if err := u.forget(ctx); err != nil {
 		return fmt.Errorf("%s: %w", u.untaken(attempt-1), err)
 	}

@@ -62,7 +62,7 @@ const forEver time.Duration = -1
 // anew before each start, from a new observation: nodes join, vanish and change
 // by themselves. No upgrade is left when it returns.
 func (s *rollout) upgradeAll(ctx context.Context) error {
-	done, err := false, s.begin(ctx)
+	done, err := false, s.firstObservation(ctx)
 
 	for err == nil && !done && ctx.Err() == nil {
 		done, err = s.advance(ctx)
@@ -90,7 +90,7 @@ func (s *rollout) upgradeAll(ctx context.Context) error {
 // advance starts what may start now and waits until something has changed. It
 // is done when nothing is left to do.
 func (s *rollout) advance(ctx context.Context) (done bool, err error) {
-	if ready, err := s.observe(ctx); err != nil || !ready {
+	if ready, err := s.observeAndPlan(ctx); err != nil || !ready {
 		return false, err
 	}
 
@@ -298,11 +298,11 @@ func (s *rollout) idleReasons() []cluster.Finding {
 	return newFinding(checkBudget, "", found, budgetRemedy(s.snapshot), nil)
 }
 
-// begin looks at the cluster for the first time under the lease, where whatever
+// firstObservation looks at the cluster for the first time under the lease, where whatever
 // blocks is an error at once, and brings the images onto the nodes.
-func (s *rollout) begin(ctx context.Context) error {
+func (s *rollout) firstObservation(ctx context.Context) error {
 	for !s.begun {
-		ready, err := s.observe(ctx)
+		ready, err := s.observeAndPlan(ctx)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -348,11 +348,11 @@ type blockage struct {
 	hesitate bool
 }
 
-// observe observes and plans, and tells whether something may be started as far as
+// observeAndPlan observes and plans, and tells whether something may be started as far as
 // that goes. Otherwise it has waited a little. At the beginning whatever blocks
 // is an error at once; later it gets the time to heal that it may need after a
 // reboot, and upgrades that are going on are left alone meanwhile.
-func (s *rollout) observe(ctx context.Context) (ready bool, err error) {
+func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 	if s.blockage.hesitate {
 		s.blockage.hesitate = false
 
@@ -473,7 +473,7 @@ func (s *rollout) end(over result) {
 		// A node that was moved is watched from the end of its upgrade on, before any
 		// other upgrade can take it for one that nobody waits for.
 		if over.step.Component == cluster.Kubelet {
-			s.run.soak.begin(over.step, over.ready, s.run.engine.clock.Now())
+			s.run.soak.watch(over.step, over.ready, s.run.engine.clock.Now())
 		}
 	case errors.Is(over.err, errStopped):
 		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})

@@ -34,7 +34,7 @@ func TestMovedNodesSpeakForThemselves(t *testing.T) {
 			t.Parallel()
 
 			w := newSoak(cluster.Policy{Settle: 2 * time.Minute})
-			w.begin(step, now, now)
+			w.watch(step, now, now)
 
 			seen := guardInput{step: plan.Step{Node: "worker-1"}, Observation: cluster.Observation{Nodes: []cluster.Node{{
 				Name: "worker-0", Role: cluster.Worker, Machine: &cluster.Machine{Stage: cluster.StageRunning, Ready: true},

@@ -122,7 +122,7 @@ func (e *Engine) cleanupContext(ctx context.Context) (context.Context, context.C
 	return e.cleanupWithin(ctx, stopTimeout)
 }
 
-// cleanupWithin is [Engine.aftermath] for what ends so long after a cancel at most.
+// cleanupWithin is [Engine.cleanupContext] for what ends so long after a cancel at most.
 func (e *Engine) cleanupWithin(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	kept, end := e.clock.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	calm := e.endAfterStop(kept, end, most)

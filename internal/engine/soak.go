@@ -53,8 +53,8 @@ func newSoak(policy cluster.Policy) *soak {
 	}
 }
 
-// begin watches a node whose upgrade has ended.
-func (w *soak) begin(step plan.Step, ready, now time.Time) {
+// watch watches a node whose upgrade has ended.
+func (w *soak) watch(step plan.Step, ready, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -65,17 +65,17 @@ func (w *soak) begin(step plan.Step, ready, now time.Time) {
 	}
 }
 
-// observe judges the nodes that are watched. Those that are no longer part of the
+// judge judges the nodes that are watched. Those that are no longer part of the
 // cluster are dropped.
-func (w *soak) observe(observed cluster.Observation, now time.Time) {
+func (w *soak) judge(observed cluster.Observation, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.judge(observed, now)
+	w.judgeLocked(observed, now)
 }
 
-// judge is [settling.look] with the lock held.
-func (w *soak) judge(observed cluster.Observation, now time.Time) {
+// judgeLocked is [soak.judge] with the lock held.
+func (w *soak) judgeLocked(observed cluster.Observation, now time.Time) {
 	if observed.KubernetesError != nil {
 		w.suspectAll(observed.KubernetesError, now)
 
@@ -196,7 +196,7 @@ func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Fi
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.judge(s.Observation, now)
+	w.judgeLocked(s.Observation, now)
 	w.relapsed(s, now)
 
 	var findings []cluster.Finding
@@ -208,7 +208,7 @@ func (w *soak) unsettled(s guardInput, now time.Time, touched bool) []cluster.Fi
 		}
 
 		findings = append(findings, newFinding(checkSettle, name,
-			fmt.Sprintf("a node that was moved has to stay healthy for %s before another one is disturbed: %s", w.most, node.text(name, now)),
+			fmt.Sprintf("a node that was moved has to stay healthy for %s before another one is disturbed: %s", w.most, node.stateText(name, now)),
 			fmt.Sprintf("Look at it if it does not become healthy by itself (kubectl describe node %s, talosctl health).", name), nil)...)
 	}
 
@@ -268,15 +268,15 @@ func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
 	return "", nil
 }
 
-// text is what is being waited for.
-func (w *soak) text(now time.Time) string {
+// waitText is what is being waited for.
+func (w *soak) waitText(now time.Time) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	lines := make([]string, 0, len(w.watched))
 
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
-		line := w.watched[name].text(name, now)
+		line := w.watched[name].stateText(name, now)
 
 		if slices.Contains(w.canaries, name) {
 			line = "canary " + line
@@ -288,8 +288,8 @@ func (w *soak) text(now time.Time) string {
 	return fmt.Sprintf("nodes to stay healthy for %s: %s", w.most, strings.Join(lines, "; "))
 }
 
-// text says how a node is.
-func (n *soakingNode) text(name string, now time.Time) string {
+// stateText says how a node is.
+func (n *soakingNode) stateText(name string, now time.Time) string {
 	if n.ails != "" {
 		return name + " is not healthy: " + n.ails
 	}
@@ -316,7 +316,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 
 		if now.Sub(announced) >= announceEvery {
 			announced = now
-			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.text(now)})
+			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.waitText(now)})
 		}
 
 		if err := s.await(ctx, min(s.run.soak.remaining(now), maxPoll)); err != nil {
@@ -332,7 +332,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 			continue
 		}
 
-		s.run.soak.observe(observed, s.run.engine.clock.Now())
+		s.run.soak.judge(observed, s.run.engine.clock.Now())
 	}
 
 	return nil
@@ -375,7 +375,7 @@ func (w *soak) observeAll(observed cluster.Observation, made plan.Plan, busy []p
 
 	if made.Steps[0].Component != "" {
 		// Whoever has reached the end of Talos is not told apart any more.
-		w.judge(observed, now)
+		w.judgeLocked(observed, now)
 
 		return
 	}
@@ -406,16 +406,16 @@ func (w *soak) observeAll(observed cluster.Observation, made plan.Plan, busy []p
 	})
 
 	for _, node := range others {
-		w.resume(node, now)
+		w.watchUnready(node, now)
 	}
 
 	if !w.moved && len(others) == 0 {
 		for _, node := range notBegun(observed, made, hop.Hop) {
-			w.resume(node, now)
+			w.watchUnready(node, now)
 		}
 	}
 
-	w.judge(observed, now)
+	w.judgeLocked(observed, now)
 }
 
 // notBegun are the nodes in service that the hop is to move, provided that it
@@ -436,9 +436,9 @@ func notBegun(observed cluster.Observation, made plan.Plan, hop int) []cluster.N
 	return nodes
 }
 
-// resume watches a node that was not Ready a while ago, unless it is known to
+// watchUnready watches a node that was not Ready a while ago, unless it is known to
 // have stayed healthy since.
-func (w *soak) resume(node cluster.Node, now time.Time) {
+func (w *soak) watchUnready(node cluster.Node, now time.Time) {
 	if _, known := w.watched[node.Name]; known || node.Kube == nil {
 		return
 	}

@@ -61,7 +61,7 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 		"unhealthy again and again":         (&rollout{run: newRun()}).soakFailure("worker-1", &soakingNode{}),
 		"its old system and is in service":  (&nodeUpgrade{run: newRun(), step: step, entry: entry, result: nodeResult{runs: old}, booted: "boot-2"}).failure(t.Context(), unsure),
 		"nothing was installed":             (&nodeUpgrade{run: newRun(), step: step, entry: entry}).failure(t.Context(), unsure),
-		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).state(), Remedy: gateRemedy(unsure)},
+		"is asked for nothing, and no node": {Summary: "Unable to go on with the upgrade: a gate does not hold", Seen: "It was closed.", State: (&delegation{}).stateText(), Remedy: gateRemedy(unsure)},
 	} {
 		if text := failed.Error(); !strings.Contains(text, says) {
 			t.Errorf("it does not say %q: %s", says, text)
