@@ -36,16 +36,6 @@ type desiredState struct {
 	running bool
 }
 
-// nextBeat is when to look again at what was seen, or written, at the time; zero where
-// no heartbeat is due.
-func (d desiredState) nextBeat(last time.Time) time.Time {
-	if !d.running {
-		return time.Time{}
-	}
-
-	return last.Add(heartbeat)
-}
-
 // part is one of the parts of an object that are kept up to date.
 type part interface {
 	// name is what people call it.
@@ -75,7 +65,7 @@ type annotationPart struct {
 	tight error
 	// uid is that of the object of which it is known what it holds.
 	uid string
-	// written and read are when that was last done.
+	// written and read are when that was last done while the run went on.
 	written, read time.Time
 }
 
@@ -97,6 +87,8 @@ func (a *annotationPart) sync(ctx context.Context, desired func() desiredState, 
 
 	if first := a.before == nil; first || want.running && time.Since(a.read) >= heartbeat {
 		_, err := a.compare(ctx, desired)
+		a.read = time.Now()
+
 		if first && err != nil && !errors.Is(err, cluster.ErrDenied) {
 			return due, err
 		}
@@ -118,7 +110,11 @@ func (a *annotationPart) sync(ctx context.Context, desired func() desiredState, 
 		err = a.verify(ctx, desired)
 	}
 
-	return want.nextBeat(a.written), err
+	if want.running {
+		due = a.written.Add(heartbeat)
+	}
+
+	return due, err
 }
 
 // compare reads the annotations and takes note of what somebody else made of them. It
@@ -128,8 +124,6 @@ func (a *annotationPart) compare(ctx context.Context, desired func() desiredStat
 	defer cancel()
 
 	found, err := a.store.Read(ctx)
-	a.read = time.Now()
-
 	if err != nil {
 		return nil, err
 	}
@@ -290,15 +284,12 @@ func newStatusPart(store StatusStore) *statusPart {
 func (*statusPart) name() string { return "status" }
 
 // sync reads the status and writes what is different in it, until nothing is. With
-// every heartbeat it looks whether it still says what it should.
+// every heartbeat, which is that of the annotations, it looks whether it still says
+// what it should.
 func (s *statusPart) sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error) {
 	want := desired()
-	if s.none || want.status == (desiredStatus{}) {
+	if s.none || !atEnd && want.status == s.known && (!want.running || time.Since(s.seen) < heartbeat) {
 		return due, nil
-	}
-
-	if !atEnd && want.status == s.known && (!want.running || time.Since(s.seen) < heartbeat) {
-		return want.nextBeat(s.seen), nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
@@ -322,7 +313,7 @@ func (s *statusPart) sync(ctx context.Context, desired func() desiredState, atEn
 		case !written:
 			s.known, s.seen = wanted, time.Now()
 
-			return want.nextBeat(s.seen), nil
+			return due, nil
 		}
 	}
 
