@@ -41,8 +41,8 @@ type EventTargets struct {
 // and about the nodes what concerns them. Nothing is written before the run has
 // the lease, and nothing after [Events.Flush].
 type Events struct {
-	// object and nodes may be in two clusters, of which one that is away holds the
-	// other one not up; nil where nothing is written about them.
+	// object and nodes have a queue each, as they may be in two clusters: one that is
+	// away does not hold up the other. Nil writes nothing about them.
 	object, nodes *eventQueue
 
 	mutex sync.Mutex

@@ -49,7 +49,7 @@ const (
 )
 
 // eventQueue writes the Events about one subject in order, in the background. The
-// broadcaster of client-go does not do: it drops Events, and cannot be flushed while
+// broadcaster of client-go would not do: it drops Events, and cannot be flushed while
 // the run still has its lease.
 type eventQueue struct {
 	sink    *EventSink

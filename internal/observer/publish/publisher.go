@@ -49,8 +49,8 @@ func newBackoff(shortest, longest time.Duration) wait.Backoff {
 type Publisher struct {
 	store   Store
 	options Options
-	// annotations and, where the store has one, the status are the parts of the object
-	// that are kept up to date. They are used by the one who has the turn.
+	// parts are what of the object is kept up to date: its annotations and, where the
+	// store has one, its status. Whoever uses them has the turn.
 	annotations *annotationPart
 	parts       []*retriedPart
 	// turn is held for one attempt: an older state can never be written over a newer
@@ -243,8 +243,8 @@ func (p *Publisher) desired() desiredState {
 	return made
 }
 
-// retriedPart is a part of the object with its own back-off: what fails in one holds
-// the other one not up.
+// retriedPart is a part of the object with its own back-off: a failure of one part
+// does not hold up the other.
 type retriedPart struct {
 	part
 

@@ -42,7 +42,8 @@ type part interface {
 	name() string
 	// sync reads the part where that is due, and writes what differs from what is
 	// desired. At the end of a run it is an error where that is not seen to stand.
-	// Due is when to look again; zero where only a change of what is desired is a reason to.
+	// Due is when to look again; zero where only a change of what is desired is a
+	// reason to.
 	sync(ctx context.Context, desired func() desiredState, atEnd bool) (due time.Time, err error)
 	// notes are as of [Publisher.Notes].
 	notes() []string
@@ -260,7 +261,7 @@ func (a *annotationPart) notes() []string {
 // somebody else writes the object in between or refuses a part of it.
 const statusAttempts = 8
 
-// errNoField is a field that the API server took and left out.
+// errNoField is said of a field that the API server took and left out.
 var errNoField = errors.New("unknown field: it was left out")
 
 // statusPart are phase and conditions in the status of an object.
