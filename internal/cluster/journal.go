@@ -73,7 +73,7 @@ type Entry struct {
 	Written time.Time
 }
 
-// Open tells whether the node may be armed: an installer may have run without
+// Open tells whether the node may have an install pending: an installer may have run without
 // a reboot since.
 func (e Entry) Open() bool { return !e.Returned() }
 

@@ -245,7 +245,7 @@ func (u *nodeUpgrade) leaveUnplanned(ctx context.Context) error {
 }
 
 // attempt begins where the node is: with an install, with the reboot that an
-// armed node still needs, or with nothing but the way back into service.
+// installed system still needs, or with nothing but the way back into service.
 func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) {
 	if u.mayHaveInstalled() {
 		return u.resume(ctx)
@@ -332,7 +332,7 @@ func (u *nodeUpgrade) untilSent(ctx context.Context, call func(context.Context) 
 // errNotSent is a call that certainly did not reach the node.
 var errNotSent = errors.New("the call did not reach the node")
 
-// resume continues with a node that an earlier run left armed. The journal is
+// resume continues with a node that an earlier run left with an install pending. The journal is
 // only a hint; the node says what is true.
 func (u *nodeUpgrade) resume(ctx context.Context) (outcome, error) {
 	u.cordoned = true
@@ -683,8 +683,8 @@ func (u *nodeUpgrade) withdrawUnsent(ctx context.Context, cause error) error {
 }
 
 // install runs the installer beside the running system and leaves the node
-// armed. From the record of the intent on, only a clean refusal or a reboot
-// makes the node unarmed again.
+// with an install pending. From the record of the intent on, only a clean refusal or a reboot
+// ends that.
 func (u *nodeUpgrade) install(ctx context.Context) error {
 	if err := u.recordIntent(ctx, "install on"); err != nil {
 		return err
@@ -778,7 +778,7 @@ func (u *nodeUpgrade) awaitInstaller(ctx context.Context) error {
 	})
 }
 
-// rebootGuarded reboots an armed node, once the guards hold again.
+// rebootGuarded reboots a node with a pending install, once the guards hold again.
 func (u *nodeUpgrade) rebootGuarded(ctx context.Context) error {
 	if err := u.transferEtcdLeadership(ctx, "reboot"); err != nil {
 		return err
@@ -899,7 +899,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 }
 
 // awaitLegacyReturn waits for a node whose legacy upgrade failed in the installer: it
-// reboots into its old system by itself, and nothing is armed any more.
+// reboots into its old system by itself, and no install is pending any more.
 func (u *nodeUpgrade) awaitLegacyReturn(ctx context.Context, failed error) error {
 	result, err := u.awaitReboot(ctx)
 	if err != nil {
@@ -936,7 +936,7 @@ func (u *nodeUpgrade) recordBestEffort(ctx context.Context, phase cluster.Phase)
 
 // resumeLegacy looks at a node whose legacy upgrade may or may not have been
 // accepted. A node that stays in service was never asked: this API leaves
-// nothing armed behind.
+// no pending install behind.
 func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 	since := u.run.engine.clock.Now()
 
@@ -1116,7 +1116,7 @@ func (u *nodeUpgrade) compareBoot(machine cluster.Machine) (outcome, error) {
 		return fellBack, nil
 	case u.entry.Run != u.run.engine.runID:
 		// Somebody gave the node another system in the meantime. Its new boot
-		// proves that nothing is armed; the next plan goes on from what runs.
+		// proves that no install is pending; the next plan goes on from what runs.
 		u.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: u.step.Node, Text: fmt.Sprintf(
 			"the node runs Talos %s, which no run of ours installed; its journal entry is closed", machine.Talos)})
 
@@ -1198,7 +1198,7 @@ func (u *nodeUpgrade) fallback(ctx context.Context) error {
 
 	failed := &fallbackError{image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
 
-	// The node is as good as it was before: nothing is armed any more.
+	// The node is as good as it was before: no install is pending any more.
 	return errors.Join(failed, u.recordOldSystem(ctx, cluster.PhaseFallback, machine.BootID))
 }
 

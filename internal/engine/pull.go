@@ -311,7 +311,7 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 	}
 }
 
-// waitBeforeRetry waits before an install is tried again that did not take. Nothing is armed
+// waitBeforeRetry waits before an install is tried again that did not take. No install is pending
 // then.
 func (u *nodeUpgrade) waitBeforeRetry(ctx context.Context, attempt int) error {
 	if err := u.forget(ctx); err != nil {

@@ -407,8 +407,8 @@ type unfinishedNodes map[cluster.Phase][]string
 
 // unfinished are the nodes in the journal. A machine that left the cluster counts
 // no more, and a node that runs its old system again has had its decision where it
-// is held, runs the new system after all, or is to run another one; but an armed
-// one stays armed, whatever is wanted.
+// is held, runs the new system after all, or is to run another one; but one with
+// a pending install stays so, whatever is wanted.
 func unfinished(observed cluster.Observation, held map[string]bool, wanted types.String) unfinishedNodes {
 	left := unfinishedNodes{}
 
@@ -438,7 +438,7 @@ func awaited(entry cluster.Entry, node cluster.Node, wanted types.String) bool {
 	return node.Machine == nil || entry.Previous.Equal(entry.Target) || node.Machine.Talos.Less(entry.Target)
 }
 
-// open are the nodes that may be armed, by name.
+// open are the nodes that may have an install pending, by name.
 func (l unfinishedNodes) open() []string {
 	return l.of(func(phase cluster.Phase) bool { return cluster.Entry{Phase: phase}.Open() })
 }
