@@ -19,7 +19,7 @@ const reopenPause = 100 * time.Millisecond
 type front struct {
 	world  World
 	target string
-	lose   func() bool
+	lose   func(cut func()) bool
 
 	mutex   sync.Mutex
 	planes  map[string]*gate
@@ -28,7 +28,7 @@ type front struct {
 	stopped bool
 }
 
-func newFront(world World, target string, lose func() bool) (*front, error) {
+func newFront(world World, target string, lose func(cut func()) bool) (*front, error) {
 	shared, err := newGate(target, "", lose)
 	if err != nil {
 		return nil, err

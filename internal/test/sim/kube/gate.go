@@ -20,9 +20,9 @@ const dialTimeout = 5 * time.Second
 type gate struct {
 	port   int
 	target string
-	// lose is asked before each piece of an answer goes to its client whether
-	// the connections are to be cut instead; nil never cuts.
-	lose func() bool
+	// lose is asked before each piece of an answer goes to its client whether it is to
+	// be lost, and cuts the connections then; nil never does.
+	lose func(cut func()) bool
 
 	mutex sync.Mutex
 	// owner is who new connections belong to.
@@ -37,7 +37,7 @@ type gate struct {
 type link struct{ client, server net.Conn }
 
 // newGate reserves a port and leaves it open.
-func newGate(target, owner string, lose func() bool) (*gate, error) {
+func newGate(target, owner string, lose func(cut func()) bool) (*gate, error) {
 	listener, err := listenAnywhere()
 	if err != nil {
 		return nil, err
@@ -192,16 +192,19 @@ type answer struct {
 func (a *answer) Read(piece []byte) (int, error) {
 	count, err := a.Conn.Read(piece)
 
-	if count > 0 && a.gate.lose != nil && a.gate.lose() {
-		a.gate.mutex.Lock()
-		defer a.gate.mutex.Unlock()
-
-		a.gate.cut(func(string) bool { return true })
-
+	if count > 0 && a.gate.lose != nil && a.gate.lose(a.gate.cutAll) {
 		return 0, net.ErrClosed
 	}
 
 	return count, err
+}
+
+// cutAll resets all connections.
+func (g *gate) cutAll() {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+
+	g.cut(func(string) bool { return true })
 }
 
 func (l *link) reset() {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -187,4 +189,61 @@ func TestEndpointsFollowTheControlPlanes(t *testing.T) {
 
 	reach("cp-0 to answer again", through)
 	reach("the shared address to answer again", shared)
+}
+
+// TestLossCutsBeforeAnotherAnswerPasses: when one answer tells that a reply has to be lost,
+// the one that is read next may be that reply.
+func TestLossCutsBeforeAnotherAnswerPasses(t *testing.T) {
+	var (
+		judged sync.Mutex
+		losing atomic.Bool
+	)
+
+	g, err := newGate(echo(t), "cp-0", func(cut func()) bool {
+		judged.Lock()
+		defer judged.Unlock()
+
+		if !losing.CompareAndSwap(true, false) {
+			return false
+		}
+
+		cut()
+
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.stop()
+
+	for range 50 {
+		connections := []net.Conn{converse(t, g.port), converse(t, g.port)}
+
+		losing.Store(true)
+
+		var (
+			both    sync.WaitGroup
+			arrived atomic.Int32
+		)
+
+		for _, connection := range connections {
+			both.Go(func() {
+				_, _ = connection.Write([]byte("x"))
+
+				if _, err := io.ReadFull(connection, make([]byte, 1)); err == nil {
+					arrived.Add(1)
+				}
+			})
+		}
+
+		both.Wait()
+
+		if losing.Load() {
+			t.Fatal("nothing was lost")
+		}
+
+		if count := arrived.Load(); count > 0 {
+			t.Fatalf("%d answers arrived", count)
+		}
+	}
 }

@@ -7,6 +7,10 @@ import "context"
 // assess finds out whether answers have to be looked at before clients get
 // them, which costs a few milliseconds each.
 func (s *Server) assess() {
+	// The world changes from several sides. Who asks it first must not have the last word.
+	s.assessing.Lock()
+	defer s.assessing.Unlock()
+
 	atRisk := s.options.World.RepliesAtRisk()
 
 	s.auditor.ledger.follow(atRisk)
@@ -14,9 +18,10 @@ func (s *Server) assess() {
 }
 
 // loseReply tells whether a request of a client has taken effect whose answer
-// has to be lost. The answer in hand may belong to it: its line in the audit
-// log is waited for.
-func (s *Server) loseReply() bool {
+// has to be lost, and cuts the connections then, before any other answer may pass: it may
+// be another one than that in hand that tells so. The answer in hand may belong to the
+// request: its line in the audit log is waited for.
+func (s *Server) loseReply(cut func()) bool {
 	if !s.atRisk.Load() {
 		return false
 	}
@@ -34,6 +39,7 @@ func (s *Server) loseReply() bool {
 
 	for _, node := range s.auditor.ledger.touched() {
 		if s.options.World.LoseReply(node) {
+			cut()
 			s.assess()
 
 			return true

@@ -3,7 +3,10 @@
 package kube
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,5 +43,57 @@ func TestLostReplyComesAfterTheEffect(t *testing.T) {
 
 	for _, node := range []string{"worker-0", "worker-1"} {
 		patchNode(t, person, node, uncordonPatch, metav1.PatchOptions{})
+	}
+}
+
+// doubtfulWorld answers the first question about replies at risk late, and with no.
+type doubtfulWorld struct {
+	World
+
+	questions     atomic.Int32
+	asked, answer chan struct{}
+}
+
+func (w *doubtfulWorld) RepliesAtRisk() bool {
+	if w.questions.Add(1) > 1 {
+		return true
+	}
+
+	close(w.asked)
+	<-w.answer
+
+	return false
+}
+
+// TestNewestAssessmentStands: a world that changes from two sides at once is not taken for
+// what it was before.
+func TestNewestAssessmentStands(t *testing.T) {
+	world := &doubtfulWorld{asked: make(chan struct{}), answer: make(chan struct{})}
+	s := &Server{options: Options{World: world}, auditor: &auditor{ledger: newLedger(nil)}}
+
+	var both sync.WaitGroup
+
+	both.Go(s.assess)
+	<-world.asked
+
+	second := make(chan struct{})
+
+	both.Go(func() {
+		defer close(second)
+
+		s.assess()
+	})
+
+	// The second may overtake the first, or has to wait for it.
+	select {
+	case <-second:
+	case <-time.After(50 * time.Millisecond):
+	}
+
+	close(world.answer)
+	both.Wait()
+
+	if !s.atRisk.Load() {
+		t.Error("what the world said first stands")
 	}
 }

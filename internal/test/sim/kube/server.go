@@ -61,7 +61,9 @@ type Server struct {
 	// losing lets one piece of an answer at a time be judged; atRisk tells that
 	// any has to be.
 	losing sync.Mutex
-	atRisk atomic.Bool
+	// assessing is held while it is found out whether answers are at risk.
+	assessing sync.Mutex
+	atRisk    atomic.Bool
 
 	unhook func()
 	wait   sync.WaitGroup
