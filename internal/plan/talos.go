@@ -6,9 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // checkStep looks at what one node's own upgrade needs.
@@ -149,106 +147,4 @@ func (p *planner) checkPendingInstalls() {
 // was written: whatever was installed has had its chance.
 func (s *plannedNode) rebooted() bool {
 	return s.Machine != nil && s.Machine.BootID != "" && s.entry.BootID != "" && s.Machine.BootID != s.entry.BootID
-}
-
-// AgainstRollback are the reasons why a node must not be sent back to the system
-// that an entry of the journal says it ran before, each a clause; none when it
-// may be. A rollback makes the other slot of the bootloader the one that starts,
-// so it has to be certain what is in there, and that it still fits.
-func AgainstRollback(observed cluster.Observation, name string, entry cluster.Entry) []string {
-	node, found := observed.Node(name)
-	if !found || node.Machine == nil {
-		return []string{"its Talos API does not answer, so that nobody knows what it runs"}
-	}
-
-	machine := node.Machine
-
-	switch {
-	case !machine.Talos.Equal(entry.Target):
-		return []string{fmt.Sprintf("it runs Talos %s, which is not what was installed", machine.Talos)}
-	case entry.Schematic != "" && machine.Schematic != entry.Schematic:
-		return []string{fmt.Sprintf("it runs schematic %q, which is not what was installed", machine.Schematic)}
-	case entry.Told:
-		return []string{"it was sent back once before, and started the new system again"}
-	case entry.Previous.IsZero():
-		return []string{"the journal does not say what it ran before"}
-	case entry.Previous.Equal(machine.Talos) && entry.PreviousSchematic == machine.Schematic:
-		return []string{"it runs what it ran before"}
-	case entry.Phase == cluster.PhaseIntent:
-		return []string{"nobody saw the end of the installer, so that it is not certain who installed what it runs"}
-	case machine.BootID == "" || entry.BootID == "" || machine.BootID == entry.BootID:
-		return []string{"nothing proves that it has booted since the new system was installed"}
-	}
-
-	against := olderTalos(observed, node, entry.Previous)
-	if node.Role == cluster.ControlPlane {
-		against = append(against, olderEtcd(observed, node, entry)...)
-	}
-
-	return against
-}
-
-// olderTalos objects to Kubernetes that the previous Talos does not run: on a
-// control plane all of the cluster's, as its components serve all nodes.
-func olderTalos(observed cluster.Observation, node cluster.Node, previous version.Version) []string {
-	var seen []version.Version
-
-	for _, other := range observed.Managed() {
-		if other.Name != node.Name && node.Role != cluster.ControlPlane {
-			continue
-		}
-
-		for _, running := range other.Versions {
-			seen = append(seen, running)
-		}
-	}
-
-	if len(seen) == 0 {
-		return []string{"nobody can tell which Kubernetes it runs"}
-	}
-
-	if err := compat.Supports(previous, version.Highest(seen...)); err != nil {
-		return []string{fmt.Sprintf("its previous Talos %s does not fit the Kubernetes that runs now: %v", previous, err)}
-	}
-
-	return nil
-}
-
-// olderEtcd objects to a cluster of etcd that has moved on: its version is the
-// release line of its oldest member, it never goes down, and an older member is
-// not let in (etcd, server/etcdserver/api/membership: mustDetectDowngrade).
-func olderEtcd(observed cluster.Observation, node cluster.Node, entry cluster.Entry) []string {
-	previous, err := version.Parse(entry.PreviousEtcd)
-	if err != nil {
-		return []string{"the journal does not say which version of etcd it ran before"}
-	}
-
-	var (
-		seen        []version.Version
-		unknown     []string
-		controlling = observed.ControlPlanes()
-	)
-
-	for _, other := range controlling {
-		running := version.Version{}
-		if other.Etcd != nil {
-			running, _ = version.Parse(other.Etcd.Status.Version)
-		}
-
-		switch {
-		case !running.IsZero():
-			seen = append(seen, running)
-		case other.Name != node.Name || len(controlling) == 1:
-			unknown = append(unknown, other.Name)
-		}
-	}
-
-	switch lowest := version.Lowest(seen...); {
-	case len(unknown) > 0:
-		return []string{"nobody can tell which version of etcd runs on " + readable.List(unknown)}
-	case previous.Minor().Compare(lowest.Minor()) < 0:
-		return []string{fmt.Sprintf("etcd runs as version %s by now, and the %s of its previous Talos could not join it", lowest.Minor(), previous)}
-	}
-
-	return nil
 }

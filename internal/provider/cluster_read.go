@@ -3,12 +3,8 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -89,126 +85,4 @@ func (m *clusterModel) record(ctx context.Context, observed cluster.Observation,
 	}
 
 	return diagnostics
-}
-
-// deleteTimeout bounds a destroy. Finding out whether the holder of a lease is
-// alive takes up to a minute.
-const deleteTimeout = 3 * time.Minute
-
-// leftovers are the objects that a destroy which cannot reach the cluster may
-// leave there.
-const leftovers = "ConfigMap kube-system/talosupgrade, Lease kube-system/talosupgrade and ConfigMap kube-system/talosupgrade-journal"
-
-// Delete implements [resource.Resource]. It removes what the provider left in
-// the cluster and touches no node.
-func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var model clusterModel
-
-	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
-
-	if resp.Diagnostics.HasError() {
-		return
-	}
-
-	bounded, cancel := context.WithTimeout(ctx, deleteTimeout)
-	defer cancel()
-
-	reached, release, err := r.clusters.connect(bounded, model.Context.ValueString())
-	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
-
-		return
-	}
-
-	defer release()
-
-	id := model.ID.ValueString()
-
-	// Without knowing which cluster this is nothing of it may be deleted.
-	found, err := clusterID(bounded, reached)
-	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
-
-		return
-	}
-
-	if id = cmp.Or(id, found); found != id {
-		resp.Diagnostics.Append(wrongCluster(id, found, reached.name))
-
-		return
-	}
-
-	reached.identify(id)
-
-	claimant, diagnostics := claimantIn(ctx, req.Private)
-	resp.Diagnostics.Append(diagnostics...)
-	r.clusters.claims.release(cmp.Or(id, reached.name), claimant)
-
-	kept, err := reached.kubernetes.Forget(bounded, id)
-	if err != nil {
-		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
-	}
-
-	if len(kept) > 0 {
-		resp.Diagnostics.AddWarning(about("Objects were left in the cluster", reached.name),
-			"Removed from state, but kept in cluster "+id+":\n\n- "+strings.Join(kept, "\n- ")+
-				"\n\nA later apply of the same cluster continues from them. To end it by hand, finish each node that they name, uncordon it, "+
-				"and then run kubectl -n kube-system delete configmap talosupgrade-journal.")
-	}
-}
-
-// undeletable is the diagnostic of a destroy that could not clean up. A cluster
-// that may be dead for good must not keep its resource alive, so that is a
-// warning; what the user can put right is an error. The name is what people call
-// the cluster.
-func (r *clusterResource) undeletable(err error, name string) diag.Diagnostic {
-	found := problem("remove the provider's objects from the cluster", r.clusters.access, err)
-
-	for _, curable := range []error{errUnknown, errMissing, errUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
-		if errors.Is(err, curable) {
-			return withDetail(found, found.Detail()+
-				"\n\nThe resource stays in state. If the cluster is gone for good, terraform state rm takes it out without asking the cluster.")
-		}
-	}
-
-	return warning(found, about("Unable to reach the cluster during destroy", name),
-		"The resource was removed from state. If the cluster still exists it may hold "+leftovers+
-			". Look into the journal before deleting it: a node with an entry may have an upgrade installed that its next reboot starts. A later apply continues from it.")
-}
-
-// ImportState implements [resource.ResourceWithImportState]. It accepts a
-// cluster ID or "current", either with a context in front: "prod/current".
-func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	var wanted string
-
-	id := req.ID
-	if index := strings.LastIndex(id, "/"); index >= 0 {
-		wanted, id = id[:index], id[index+1:]
-	}
-
-	clock, cancel := context.WithTimeout(ctx, defaultReadTimeout)
-	defer cancel()
-
-	seen, err := r.clusters.observe(clock, wanted)
-	if err != nil {
-		resp.Diagnostics.Append(problem("import the cluster", r.clusters.access, err))
-
-		return
-	}
-
-	if id != importCurrent && id != seen.ID {
-		resp.Diagnostics.AddError("Unable to import another cluster",
-			fmt.Sprintf("The import asks for cluster %q, but this provider reaches cluster %q (%s). Import %q, or correct the talosconfig or the context.",
-				id, seen.ID, seen.name, seen.ID))
-
-		return
-	}
-
-	talos, _ := seen.TalosVersions()
-	kubernetes, _ := seen.KubernetesVersions()
-	model := newClusterModel(talos, kubernetes)
-	model.Context = textValue(wanted)
-
-	resp.Diagnostics.Append(model.observe(ctx, seen.Observation)...)
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// deleteTimeout bounds a destroy. Finding out whether the holder of a lease is
+// alive takes up to a minute.
+const deleteTimeout = 3 * time.Minute
+
+// leftovers are the objects that a destroy which cannot reach the cluster may
+// leave there.
+const leftovers = "ConfigMap kube-system/talosupgrade, Lease kube-system/talosupgrade and ConfigMap kube-system/talosupgrade-journal"
+
+// Delete implements [resource.Resource]. It removes what the provider left in
+// the cluster and touches no node.
+func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var model clusterModel
+
+	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
+
+	if resp.Diagnostics.HasError() {
+		return
+	}
+
+	bounded, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+
+	reached, release, err := r.clusters.connect(bounded, model.Context.ValueString())
+	if err != nil {
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
+
+		return
+	}
+
+	defer release()
+
+	id := model.ID.ValueString()
+
+	// Without knowing which cluster this is nothing of it may be deleted.
+	found, err := clusterID(bounded, reached)
+	if err != nil {
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
+
+		return
+	}
+
+	if id = cmp.Or(id, found); found != id {
+		resp.Diagnostics.Append(wrongCluster(id, found, reached.name))
+
+		return
+	}
+
+	reached.identify(id)
+
+	claimant, diagnostics := claimantIn(ctx, req.Private)
+	resp.Diagnostics.Append(diagnostics...)
+	r.clusters.claims.release(cmp.Or(id, reached.name), claimant)
+
+	kept, err := reached.kubernetes.Forget(bounded, id)
+	if err != nil {
+		resp.Diagnostics.Append(r.undeletable(err, r.clusters.called(model)))
+	}
+
+	if len(kept) > 0 {
+		resp.Diagnostics.AddWarning(about("Objects were left in the cluster", reached.name),
+			"Removed from state, but kept in cluster "+id+":\n\n- "+strings.Join(kept, "\n- ")+
+				"\n\nA later apply of the same cluster continues from them. To end it by hand, finish each node that they name, uncordon it, "+
+				"and then run kubectl -n kube-system delete configmap talosupgrade-journal.")
+	}
+}
+
+// undeletable is the diagnostic of a destroy that could not clean up. A cluster
+// that may be dead for good must not keep its resource alive, so that is a
+// warning; what the user can put right is an error. The name is what people call
+// the cluster.
+func (r *clusterResource) undeletable(err error, name string) diag.Diagnostic {
+	found := problem("remove the provider's objects from the cluster", r.clusters.access, err)
+
+	for _, curable := range []error{errUnknown, errMissing, errUnusable, cluster.ErrCredentials, cluster.ErrDenied, context.Canceled} {
+		if errors.Is(err, curable) {
+			return withDetail(found, found.Detail()+
+				"\n\nThe resource stays in state. If the cluster is gone for good, terraform state rm takes it out without asking the cluster.")
+		}
+	}
+
+	return warning(found, about("Unable to reach the cluster during destroy", name),
+		"The resource was removed from state. If the cluster still exists it may hold "+leftovers+
+			". Look into the journal before deleting it: a node with an entry may have an upgrade installed that its next reboot starts. A later apply continues from it.")
+}
