@@ -387,7 +387,7 @@ func (u *nodeUpgrade) lookRemedy() string {
 }
 
 func (u *nodeUpgrade) retryRemedy() string {
-	return fmt.Sprintf("Find out why: the log of the failed boot is on the node's console, and wherever machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry = %q } }.",
+	return fmt.Sprintf("Find out why: the log of the failed boot is on the node's console, and wherever machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry_boot_id = %q } }.",
 		u.step.Node, u.entry.BootID)
 }
 

@@ -122,21 +122,7 @@ func below(target, running version.Version) string {
 
 // imageField leads from the attribute kubernetes to the image of a component.
 func imageField(component cluster.Component) []cluster.Within {
-	field := cluster.Field(component)
-
-	switch component {
-	case cluster.APIServer:
-		field = "api_server"
-	case cluster.ControllerManager:
-		field = "controller_manager"
-	case cluster.Scheduler:
-		field = "scheduler"
-	case cluster.Proxy:
-		field = "proxy"
-	case cluster.Kubelet, cluster.Manifests:
-	}
-
-	return []cluster.Within{cluster.Field("images"), field}
+	return []cluster.Within{cluster.Field("images"), cluster.Field(strings.ReplaceAll(string(component), "-", "_"))}
 }
 
 // patchOf are the arguments with which talosctl has the machine configuration of

@@ -21,28 +21,28 @@ func TestImagesOfComponentsThatCannotBeAreRefused(t *testing.T) {
 	runPaths(t, map[string]pathCase{
 		"an image for kube-proxy that Talos does not manage": {
 			scene: rolls().proxyless().wants(cluster.Proxy, "mirror.example.com/kube-proxy"), severity: cluster.Permanent,
-			attribute: "kubernetes", within: imageOf("proxy"), says: []string{"disabled in the machine configuration of every control plane", "cluster.proxy.disabled"},
+			attribute: "kubernetes", within: imageOf("kube_proxy"), says: []string{"disabled in the machine configuration of every control plane", "cluster.proxy.disabled"},
 		},
 		"held control planes have no say in that": {
 			scene: rolls().proxyless().holds("cp-1").kubernetes("1.35.0").wants(cluster.Proxy, "mirror.example.com/kube-proxy"), severity: cluster.Permanent,
-			attribute: "kubernetes", within: imageOf("proxy"), says: []string{"of every control plane that is not held, so"},
+			attribute: "kubernetes", within: imageOf("kube_proxy"), says: []string{"of every control plane that is not held, so"},
 		},
 		"and that is known before anything is to be done": {
 			scene: rolls().proxyless().kubernetes("1.35.0").wants(cluster.Proxy, "mirror.example.com/kube-proxy"), severity: cluster.Permanent,
-			attribute: "kubernetes", within: imageOf("proxy"),
+			attribute: "kubernetes", within: imageOf("kube_proxy"),
 		},
 		"what a node names is no image": {
 			scene: rolls().namesComponent("cp-2", cluster.ControllerManager, "Not An Image"), severity: cluster.Permanent, node: "cp-2",
-			attribute: "kubernetes", within: imageOf("controller_manager"),
+			attribute: "kubernetes", within: imageOf("kube_controller_manager"),
 			says: []string{"cluster.controllerManager.image in the machine configuration", `"Not An Image"`, "talosctl -n 10.0.0.2 edit machineconfig"},
 		},
 		"and that is said once, however many hops there are": {
 			scene: rolls().asserts("1.36.0").walks().namesComponent("cp-2", cluster.ControllerManager, "Not An Image"), severity: cluster.Permanent, node: "cp-2",
-			attribute: "kubernetes", within: imageOf("controller_manager"),
+			attribute: "kubernetes", within: imageOf("kube_controller_manager"),
 		},
 		"an override that is none is said once": {
 			scene: rolls().wants(cluster.Scheduler, "mirror.example.com/scheduler:v1.35.0"), severity: cluster.Permanent,
-			attribute: "kubernetes", within: imageOf("scheduler"), says: []string{"give the repository alone"},
+			attribute: "kubernetes", within: imageOf("kube_scheduler"), says: []string{"give the repository alone"},
 		},
 		"what a machine configuration names may be ahead": {
 			scene: rolls().namesComponent("worker-1", cluster.Kubelet, "ghcr.io/siderolabs/kubelet:v1.36.0"), severity: cluster.Permanent, node: "worker-1",

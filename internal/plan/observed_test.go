@@ -141,7 +141,7 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 		},
 		"an image from which the node fell back": {
 			scene: newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-9"), check: "pending-install", severity: cluster.Observed, node: "worker-1",
-			says: []string{generic + ":v1.13.4", "fell back to Talos 1.12.6", `node_overrides = { "worker-1" = { retry = "boot-9" } }`},
+			says: []string{generic + ":v1.13.4", "fell back to Talos 1.12.6", `node_overrides = { "worker-1" = { retry_boot_id = "boot-9" } }`},
 		},
 		"a retry with the boot ID of an earlier fallback": {
 			scene: newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-9").retry("worker-1", "boot-8"),

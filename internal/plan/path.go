@@ -323,29 +323,51 @@ func (g *grid) refusal() *PathError {
 	return refused
 }
 
-// refuseEnd says why the two versions at the end do not go together.
-func (g *grid) refuseEnd(talos, kubernetes version.Version) *PathError {
-	err := compat.Supports(talos, kubernetes)
-	refused := &PathError{Product: version.Talos, Err: err, Reason: err.Error()}
-
-	if len(g.kubernetes) > 1 {
-		refused.Product = version.Kubernetes
+// CheckPair says why the two versions do not go together, wherever a cluster stands;
+// nil where they do, or where AllowUnknown lets them.
+func (w Walk) CheckPair(talos, kubernetes version.Version) *PathError {
+	if err := compat.Supports(talos, kubernetes); !w.tolerates(err) {
+		return refusePair(talos, kubernetes, err)
 	}
+
+	return nil
+}
+
+// refusePair says why the two versions that are asked for do not go together, with
+// what the matrix says of them.
+func refusePair(talos, kubernetes version.Version, err error) *PathError {
+	refused := &PathError{Product: version.Kubernetes, Err: err, Reason: err.Error()}
 
 	switch {
 	case errors.Is(err, compat.ErrNewer):
 		refused.Remedy = "Choose versions that the support matrix knows, use a newer release of this provider, or set allow_unknown_versions = true."
 	case errors.Is(err, compat.ErrUnknownMinor):
 		refused.Remedy = "Choose versions that the support matrix knows."
+	default:
+		refused.Reason = fmt.Sprintf("%s, and %s is asked for beside it", mismatch(talos, kubernetes), kubernetes)
+		refused.Remedy = "Choose a kubernetes_version in that range, or another talos_version."
+	}
+
+	return refused
+}
+
+// refuseEnd says why the two versions at the end do not go together.
+func (g *grid) refuseEnd(talos, kubernetes version.Version) *PathError {
+	err := compat.Supports(talos, kubernetes)
+	refused := refusePair(talos, kubernetes, err)
+
+	if len(g.kubernetes) == 1 {
+		refused.Product = version.Talos
+	}
+
+	switch {
+	case errors.Is(err, compat.ErrUnknownMinor):
 	case len(g.kubernetes) == 1:
 		refused.Reason = fmt.Sprintf("%s, %s", mismatch(talos, kubernetes), g.standing())
 		refused.Remedy = "Bring Kubernetes into that range first, or choose another talos_version."
 	case len(g.talos) == 1:
 		refused.Reason = fmt.Sprintf("%s, and %s is asked for", mismatch(talos, kubernetes), kubernetes)
 		refused.Remedy = "Choose a kubernetes_version in that range, or set a talos_version that runs it."
-	default:
-		refused.Reason = fmt.Sprintf("%s, and %s is asked for beside it", mismatch(talos, kubernetes), kubernetes)
-		refused.Remedy = "Choose a kubernetes_version in that range, or another talos_version."
 	}
 
 	return refused

@@ -82,7 +82,7 @@ func (p *planner) checkFallback(node *plannedNode, step Step) (cluster.Finding, 
 	return cluster.Finding{
 		Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name, Attribute: attributeOverrides,
 		Found: found,
-		Remedy: fmt.Sprintf("Find out why (its console, and where machine.logging sends its logs), then choose another talos_version or installer_image, or set node_overrides = { %q = { retry = %q } } to try the same image again.",
+		Remedy: fmt.Sprintf("Find out why (its console, and where machine.logging sends its logs), then choose another talos_version or installer_image, or set node_overrides = { %q = { retry_boot_id = %q } } to try the same image again.",
 			node.Name, entry.BootID),
 	}, true
 }

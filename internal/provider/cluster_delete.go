@@ -7,17 +7,12 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
-
-// deleteTimeout bounds a destroy. Finding out whether the holder of a lease is
-// alive takes up to a minute.
-const deleteTimeout = 3 * time.Minute
 
 // leftovers are the objects that a destroy which cannot reach the cluster may
 // leave there.
@@ -30,11 +25,14 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 
 	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
 
+	limit, diagnostics := model.Timeouts.Delete(ctx, defaultDeleteTimeout)
+	resp.Diagnostics.Append(diagnostics...)
+
 	if resp.Diagnostics.HasError() {
 		return
 	}
 
-	bounded, cancel := context.WithTimeout(ctx, deleteTimeout)
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
 	reached, release, err := r.clusters.connect(bounded, model.Context.ValueString())

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"time"
 
@@ -30,6 +31,8 @@ import (
 const (
 	defaultWriteTimeout = 4 * time.Hour
 	defaultReadTimeout  = time.Minute
+	// Finding out whether the holder of a lease is alive takes up to a minute.
+	defaultDeleteTimeout = 3 * time.Minute
 )
 
 // clusterModel is the resource in configuration, plan and state.
@@ -78,11 +81,11 @@ type drainModel struct {
 type nodeOverrideModel struct {
 	InstallerImage types.String `tfsdk:"installer_image"`
 	Hold           types.Bool   `tfsdk:"hold"`
-	Retry          types.String `tfsdk:"retry"`
+	RetryBootID    types.String `tfsdk:"retry_boot_id"`
 }
 
 func nodeOverrideTypes() map[string]attr.Type {
-	return map[string]attr.Type{attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRetry: types.StringType}
+	return map[string]attr.Type{attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRetryBootID: types.StringType}
 }
 
 func drainTypes() map[string]attr.Type {
@@ -90,7 +93,7 @@ func drainTypes() map[string]attr.Type {
 }
 
 func timeoutTypes() map[string]attr.Type {
-	return map[string]attr.Type{"create": types.StringType, "update": types.StringType, "read": types.StringType}
+	return map[string]attr.Type{"create": types.StringType, "update": types.StringType, "read": types.StringType, "delete": types.StringType}
 }
 
 // drainValue is the policy as an object of the schema.
@@ -123,16 +126,16 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Canary:               types.ListNull(types.StringType),
 		Settle:               types.StringValue(durationText(policy.Settle)),
 		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
-		Kubernetes:           kubernetesValue(policy.Kubernetes),
+		Kubernetes:           kubernetesValue(policy.Kubernetes, types.BoolValue(!kubernetes.IsZero())),
 		Preflight:            types.ObjectNull(skipTypes()),
 		EtcdSnapshot:         types.ObjectNull(directoryTypes()),
 		Gates:                types.ListNull(types.ObjectType{AttrTypes: gateTypes()}),
 		MaintenanceWindow:    types.ObjectNull(windowTypes()),
-		SyncInstallImage:     types.BoolNull(),
-		OnFailure:            types.StringNull(),
-		Retry:                types.ObjectNull(retryTypes()),
+		SyncInstallImage:     types.BoolValue(policy.SyncInstallImage),
+		OnFailure:            types.StringValue(string(policy.OnFailure)),
+		Retry:                retryValue(policy.Repeat),
 		PublishTo:            types.ObjectNull(publishToTypes()),
-		Mode:                 types.StringNull(),
+		Mode:                 types.StringValue(modeDirect),
 		Snapshot:             types.ObjectNull(snapshotTypes()),
 		Timeouts:             timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
 	}
@@ -371,8 +374,8 @@ func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) dia
 			continue
 		}
 
-		if retry := override.Retry.ValueString(); retry != "" {
-			policy.Retry[node] = retry
+		if bootID := override.RetryBootID.ValueString(); bootID != "" {
+			policy.Retry[node] = bootID
 		}
 
 		if repository := override.InstallerImage.ValueString(); repository != "" {
@@ -464,17 +467,18 @@ func manifestsTypes() map[string]attr.Type {
 }
 
 // kubernetesValue is a policy that overrides no image as an object of the schema.
-func kubernetesValue(policy cluster.KubernetesPolicy) types.Object {
+// Sync is whether the manifests are synced; unknown leaves that to [followsKubernetes].
+func kubernetesValue(policy cluster.KubernetesPolicy, sync types.Bool) types.Object {
 	return types.ObjectValueMust(kubernetesTypes(), map[string]attr.Value{
 		attrImages:              types.ObjectNull(overrideImageTypes()),
 		attrUnavailableKubelets: types.StringValue(policy.MaxUnavailableKubelets.String()),
-		attrManifests:           manifestsValue(policy.Manifests),
+		attrManifests:           manifestsValue(policy.Manifests, sync),
 	})
 }
 
-func manifestsValue(policy cluster.ManifestPolicy) types.Object {
+func manifestsValue(policy cluster.ManifestPolicy, sync types.Bool) types.Object {
 	return types.ObjectValueMust(manifestsTypes(), map[string]attr.Value{
-		attrSync:    types.BoolValue(policy.Sync),
+		attrSync:    sync,
 		attrPrune:   types.BoolValue(policy.Prune),
 		attrTimeout: types.StringValue(durationText(policy.Timeout)),
 		attrForce:   types.BoolValue(policy.Force),
@@ -489,6 +493,9 @@ func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesP
 		model       kubernetesModel
 		manifests   manifestsModel
 	)
+
+	// What Talos renders belongs to Kubernetes.
+	policy.Manifests.Sync = m.syncs()
 
 	if m.Kubernetes.IsNull() {
 		return policy, diagnostics
@@ -506,10 +513,6 @@ func (m clusterModel) kubernetes(ctx context.Context, policy cluster.KubernetesP
 	}
 
 	diagnostics.Append(model.Manifests.As(ctx, &manifests, basetypes.ObjectAsOptions{})...)
-
-	if !manifests.Sync.IsNull() {
-		policy.Manifests.Sync = manifests.Sync.ValueBool()
-	}
 
 	policy.Manifests.Prune, policy.Manifests.Force = manifests.Prune.ValueBool(), manifests.Force.ValueBool()
 	policy.Manifests.Timeout = duration(at.AtName(attrManifests).AtName(attrTimeout), manifests.Timeout, policy.Manifests.Timeout, &diagnostics)
@@ -537,17 +540,16 @@ func (k kubernetesModel) images() map[cluster.Component]string {
 	return images
 }
 
-// syncs tells whether the model brings the bootstrap manifests up to date, as far
-// as that is known.
+// syncs tells whether the model brings the bootstrap manifests up to date. Where it
+// does not say so, they follow Kubernetes: what is not managed is not touched.
 func (m clusterModel) syncs() bool {
-	manifests, isObject := m.Kubernetes.Attributes()[attrManifests].(types.Object)
-	if !isObject {
-		return true
+	if manifests, isObject := m.Kubernetes.Attributes()[attrManifests].(types.Object); isObject {
+		if sync, isBool := manifests.Attributes()[attrSync].(types.Bool); isBool && stated(sync) {
+			return sync.ValueBool()
+		}
 	}
 
-	sync, isBool := manifests.Attributes()[attrSync].(types.Bool)
-
-	return !isBool || sync.IsNull() || sync.IsUnknown() || sync.ValueBool()
+	return !m.KubernetesVersion.IsNull()
 }
 
 // gateModel is one element of gates.
@@ -769,6 +771,14 @@ type retryModel struct {
 
 func retryTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrAttempts: types.NumberType, attrBackoff: types.StringType}
+}
+
+// retryValue is the policy as an object of the schema.
+func retryValue(policy cluster.Repeat) types.Object {
+	return types.ObjectValueMust(retryTypes(), map[string]attr.Value{
+		attrAttempts: types.NumberValue(big.NewFloat(float64(policy.Attempts))),
+		attrBackoff:  types.StringValue(durationText(policy.Backoff)),
+	})
 }
 
 // onFailure is what happens to a node whose new system does not become healthy;

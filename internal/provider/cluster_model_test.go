@@ -144,10 +144,10 @@ func TestEveryAttributeCounts(t *testing.T) {
 
 		"node_overrides.installer_image": override(t, nodeOverrideModel{InstallerImage: text("registry.example.com/installer")}),
 		"node_overrides.hold":            override(t, nodeOverrideModel{Hold: types.BoolValue(true)}),
-		"node_overrides.retry":           override(t, nodeOverrideModel{Retry: text("2f1c")}),
+		"node_overrides.retry_boot_id":   override(t, nodeOverrideModel{RetryBootID: text("2f1c")}),
 
 		"kubernetes.max_unavailable_kubelets": inKubernetes(t, func(k *kubernetesModel) { k.UnavailableKubelets = text("2") }),
-		"kubernetes.manifests.sync":           inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }),
+		"kubernetes.manifests.sync":           inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(true) }),
 		"kubernetes.manifests.prune":          inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolValue(true) }),
 		"kubernetes.manifests.timeout":        inManifests(t, func(m *manifestsModel) { m.Timeout = text("7m") }),
 		"kubernetes.manifests.force":          inManifests(t, func(m *manifestsModel) { m.Force = types.BoolValue(true) }),
@@ -181,6 +181,7 @@ func TestEveryAttributeCounts(t *testing.T) {
 		"timeouts.create": limited("create", "1h"),
 		"timeouts.update": limited("update", "1h"),
 		"timeouts.read":   limited("read", "2m"),
+		"timeouts.delete": limited("delete", "2m"),
 		"report_path":     func(m *clusterModel) { m.ReportPath = text("report.html") },
 	}
 
@@ -189,7 +190,7 @@ func TestEveryAttributeCounts(t *testing.T) {
 	}
 
 	// What only the run of Terraform needs is not told to whoever upgrades.
-	untold := map[string]bool{"timeouts.create": true, "timeouts.update": true, "timeouts.read": true, "report_path": true}
+	untold := map[string]bool{"timeouts.create": true, "timeouts.update": true, "timeouts.read": true, "timeouts.delete": true, "report_path": true}
 
 	known := leaves("", testSchema(t).Attributes)
 	for name := range rows {

@@ -145,7 +145,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	}
 
 	if work {
-		diagnostics.Append(delegatedWarning(rollWarning(made, seen.name, examined.Manifests), planned.publication()))
+		diagnostics.Append(delegatedWarning(rollWarning(made, seen.name, examined.Manifests, planned.unsynced()), planned.publication()))
 		diagnostics.Append(planned.limitWarnings(ctx, seen, made.Estimate(), prior == nil)...)
 	}
 

@@ -47,7 +47,7 @@ func TestModelBecomesPolicy(t *testing.T) {
 		}, func(p *cluster.Policy) { p.Canary, p.Settle = []string{"worker-1", "worker-0"}, 5*time.Minute }},
 		"overrides": {func(m *clusterModel) {
 			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{
-				"worker-0": {InstallerImage: types.StringValue(genericImage), Retry: types.StringValue("boot-1")},
+				"worker-0": {InstallerImage: types.StringValue(genericImage), RetryBootID: types.StringValue("boot-1")},
 				"worker-1": {Hold: types.BoolValue(true)},
 				"worker-2": {},
 			})
@@ -81,6 +81,15 @@ func TestModelBecomesPolicy(t *testing.T) {
 		"no manifests": {inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }), func(p *cluster.Policy) {
 			p.Kubernetes.Manifests.Sync = false
 		}},
+		"manifests of a Kubernetes that is not managed": {func(m *clusterModel) {
+			m.KubernetesVersion, m.Kubernetes = types.StringNull(), types.ObjectNull(kubernetesTypes())
+		}, func(p *cluster.Policy) {
+			p.Kubernetes.Manifests.Sync = false
+		}},
+		"manifests of a Kubernetes that is not managed, asked for": {func(m *clusterModel) {
+			inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(true) })(m)
+			m.KubernetesVersion = types.StringNull()
+		}, func(*cluster.Policy) {}},
 		"checks that are skipped": {func(m *clusterModel) {
 			m.Preflight = skippingChecks(types.StringValue(cluster.CheckEtcdAlarms), types.StringValue(cluster.CheckDrain))
 		}, func(p *cluster.Policy) {
@@ -110,7 +119,7 @@ func TestModelBecomesPolicy(t *testing.T) {
 		}, func(p *cluster.Policy) { p.Hold["worker-0"] = false }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			model := desired("1.13.4", "")
+			model := desired("1.13.4", "1.35.2")
 			test.change(model)
 
 			got, diagnostics := model.policy(t.Context())
@@ -153,33 +162,33 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 	unknownElement := types.ListValueMust(types.StringType, []attr.Value{types.StringUnknown()})
 
 	for name, change := range map[string]func(*clusterModel){
-		"allow_intermediate_versions":   func(m *clusterModel) { m.AllowIntermediate = types.BoolUnknown() },
-		"intermediate_versions":         func(m *clusterModel) { m.IntermediateVersions = types.ListUnknown(types.StringType) },
-		"intermediate_versions[0]":      func(m *clusterModel) { m.IntermediateVersions = unknownElement },
-		"allow_unknown_versions":        func(m *clusterModel) { m.AllowUnknown = types.BoolUnknown() },
-		"max_unavailable":               func(m *clusterModel) { m.MaxUnavailable = types.StringUnknown() },
-		"canary":                        func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
-		"canary[0]":                     func(m *clusterModel) { m.Canary = unknownElement },
-		"settle":                        func(m *clusterModel) { m.Settle = types.StringUnknown() },
-		"kubernetes":                    func(m *clusterModel) { m.Kubernetes = types.ObjectUnknown(kubernetesTypes()) },
-		"kubernetes.images":             inKubernetes(t, func(k *kubernetesModel) { k.Images = types.ObjectUnknown(overrideImageTypes()) }),
-		"kubernetes.manifests.prune":    inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolUnknown() }),
-		"node_overrides":                func(m *clusterModel) { m.NodeOverrides = types.MapUnknown(m.NodeOverrides.ElementType(t.Context())) },
-		"node_overrides[n].hold":        override(t, nodeOverrideModel{Hold: types.BoolUnknown()}),
-		"node_overrides[n].image":       override(t, nodeOverrideModel{InstallerImage: types.StringUnknown()}),
-		"preflight":                     func(m *clusterModel) { m.Preflight = types.ObjectUnknown(skipTypes()) },
-		"preflight.skip":                func(m *clusterModel) { m.Preflight = skippingChecks(types.StringUnknown()) },
-		"etcd_snapshot.directory":       func(m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringUnknown()) },
-		"gates":                         func(m *clusterModel) { m.Gates = types.ListUnknown(m.Gates.ElementType(t.Context())) },
-		"gates[0].expr":                 gated(t, gateModel{APIVersion: types.StringValue("v1"), Kind: types.StringValue("Node"), Expr: types.StringUnknown()}),
-		"maintenance_window.cron":       windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringValue("1h")}),
-		"sync_install_image":            func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
-		"on_failure":                    func(m *clusterModel) { m.OnFailure = types.StringUnknown() },
-		"retry":                         func(m *clusterModel) { m.Retry = types.ObjectUnknown(retryTypes()) },
-		"retry.attempts":                repeating(types.NumberUnknown(), types.StringNull()),
-		"retry.backoff":                 repeating(times(2), types.StringUnknown()),
-		"node_overrides[n].retry":       override(t, nodeOverrideModel{Retry: types.StringUnknown()}),
-		"everything else stays decided": nil,
+		"allow_intermediate_versions":     func(m *clusterModel) { m.AllowIntermediate = types.BoolUnknown() },
+		"intermediate_versions":           func(m *clusterModel) { m.IntermediateVersions = types.ListUnknown(types.StringType) },
+		"intermediate_versions[0]":        func(m *clusterModel) { m.IntermediateVersions = unknownElement },
+		"allow_unknown_versions":          func(m *clusterModel) { m.AllowUnknown = types.BoolUnknown() },
+		"max_unavailable":                 func(m *clusterModel) { m.MaxUnavailable = types.StringUnknown() },
+		"canary":                          func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
+		"canary[0]":                       func(m *clusterModel) { m.Canary = unknownElement },
+		"settle":                          func(m *clusterModel) { m.Settle = types.StringUnknown() },
+		"kubernetes":                      func(m *clusterModel) { m.Kubernetes = types.ObjectUnknown(kubernetesTypes()) },
+		"kubernetes.images":               inKubernetes(t, func(k *kubernetesModel) { k.Images = types.ObjectUnknown(overrideImageTypes()) }),
+		"kubernetes.manifests.prune":      inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolUnknown() }),
+		"node_overrides":                  func(m *clusterModel) { m.NodeOverrides = types.MapUnknown(m.NodeOverrides.ElementType(t.Context())) },
+		"node_overrides[n].hold":          override(t, nodeOverrideModel{Hold: types.BoolUnknown()}),
+		"node_overrides[n].image":         override(t, nodeOverrideModel{InstallerImage: types.StringUnknown()}),
+		"preflight":                       func(m *clusterModel) { m.Preflight = types.ObjectUnknown(skipTypes()) },
+		"preflight.skip":                  func(m *clusterModel) { m.Preflight = skippingChecks(types.StringUnknown()) },
+		"etcd_snapshot.directory":         func(m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringUnknown()) },
+		"gates":                           func(m *clusterModel) { m.Gates = types.ListUnknown(m.Gates.ElementType(t.Context())) },
+		"gates[0].expr":                   gated(t, gateModel{APIVersion: types.StringValue("v1"), Kind: types.StringValue("Node"), Expr: types.StringUnknown()}),
+		"maintenance_window.cron":         windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringValue("1h")}),
+		"sync_install_image":              func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
+		"on_failure":                      func(m *clusterModel) { m.OnFailure = types.StringUnknown() },
+		"retry":                           func(m *clusterModel) { m.Retry = types.ObjectUnknown(retryTypes()) },
+		"retry.attempts":                  repeating(types.NumberUnknown(), types.StringNull()),
+		"retry.backoff":                   repeating(times(2), types.StringUnknown()),
+		"node_overrides[n].retry_boot_id": override(t, nodeOverrideModel{RetryBootID: types.StringUnknown()}),
+		"everything else stays decided":   nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.12.6", "1.34.2")

@@ -80,10 +80,12 @@ const (
 	attrNodeOverrides        = "node_overrides"
 	attrHold                 = "hold"
 	attrRetry                = "retry"
+	attrRetryBootID          = "retry_boot_id"
 	attrTimeouts             = "timeouts"
 	attrID                   = "id"
 	attrStatus               = "status"
 	attrNodes                = "nodes"
+	attrInstallImage         = "install_image"
 )
 
 func clusterSchema(ctx context.Context) schema.Schema {
@@ -107,13 +109,13 @@ func clusterSchema(ctx context.Context) schema.Schema {
 		},
 		attrKubernetes: kubernetesSchema(),
 		attrContext: schema.StringAttribute{
-			MarkdownDescription: "Context of the talosconfig. Default: the provider's.",
+			MarkdownDescription: "Context of the talosconfig. Unset: the provider's.",
 			Optional:            true,
 			Validators:          []validator.String{stringvalidator.LengthAtLeast(1)},
 		},
 		attrInstallerImage: schema.StringAttribute{
 			MarkdownDescription: "Installer image without tag, for all nodes, such as `factory.talos.dev/metal-installer/<schematic>`. " +
-				"Default: each node keeps its own repository, platform, secure boot flavour and schematic, and only the version changes. " +
+				"Unset: each node keeps its own repository, platform, secure boot flavour and schematic, and only the version changes. " +
 				"An image that does not hold a node's extensions, or would cost it its platform, is refused. " +
 				"With a digest (`...@sha256:...`) it is that one image, which has to be of `talos_version`: for nodes that get there in one step.",
 			Optional:   true,
@@ -136,6 +138,7 @@ func clusterSchema(ctx context.Context) schema.Schema {
 	}
 
 	return schema.Schema{
+		Version: stateVersion,
 		MarkdownDescription: "Brings the nodes of a Talos cluster to a version, one safe step at a time, and blocks until they run it. " +
 			"A cluster has one resource: a second one for the same cluster is refused.",
 		Attributes: attributes,
@@ -146,15 +149,17 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 	const note = " When it is reached, the node in progress is finished and the run stops; the next apply continues."
 
 	attribute := timeouts.Attributes(ctx, timeouts.Opts{
-		Create: true, Update: true, Read: true,
+		Create: true, Update: true, Read: true, Delete: true,
 		CreateDescription: "How long a first apply may take, default `4h`." + note,
 		UpdateDescription: "How long an upgrade may take, default `4h`." + note,
 		ReadDescription:   "How long a look at the cluster may take, default `1m`.",
+		DeleteDescription: "How long a destroy may take to remove the objects of this provider from the cluster, default `3m`.",
 	})
 
 	if nested, ok := attribute.(schema.SingleNestedAttribute); ok {
 		for name, limit := range nested.Attributes {
 			if text, isText := limit.(schema.StringAttribute); isText {
+				text.Validators = []validator.String{durationValidator{}}
 				text.PlanModifiers = append(text.PlanModifiers, keepSpelling{sameDuration})
 				nested.Attributes[name] = text
 			}
@@ -246,7 +251,7 @@ func pathSchema() map[string]schema.Attribute {
 		},
 		attrIntermediateVersions: schema.ListAttribute{
 			MarkdownDescription: "Exact versions of Talos or Kubernetes to walk through, such as `[\"1.12.8\"]`, one per release line, in any order. " +
-				"Default: the newest patch of each release line that this version of the provider knows. Needs `allow_intermediate_versions`.",
+				"Unset: the newest patch of each release line that this version of the provider knows. Needs `allow_intermediate_versions`.",
 			ElementType:   types.StringType,
 			Optional:      true,
 			Validators:    []validator.List{listvalidator.ValueStringsAre(versionValidator{})},
@@ -298,9 +303,9 @@ func rollSchema() map[string]schema.Attribute {
 
 func nodeOverridesSchema() schema.Attribute {
 	return schema.MapNestedAttribute{
-		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name.",
+		MarkdownDescription: "Exceptions for single nodes, by Kubernetes node name. An entry that sets nothing is refused: most likely a name in it is misspelt.",
 		Optional:            true,
-		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1))},
+		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), overridesValidator{}},
 		NestedObject: schema.NestedAttributeObject{
 			Attributes: map[string]schema.Attribute{
 				attrInstallerImage: schema.StringAttribute{
@@ -312,8 +317,10 @@ func nodeOverridesSchema() schema.Attribute {
 					MarkdownDescription: "Leave this node alone, default `false`: it is not upgraded, and it does not count as behind. " +
 						"It still counts for what is safe. A roll that would leave it with versions that do not go together is refused.",
 					Optional: true,
+					Computed: true,
+					Default:  booldefault.StaticBool(false),
 				},
-				attrRetry: schema.StringAttribute{
+				attrRetryBootID: schema.StringAttribute{
 					MarkdownDescription: "After a node fell back to its old system or was rolled back to it, the boot ID from the error message: the same image may be tried once more. " +
 						"It stops having an effect with the next fallback or rollback.",
 					Optional:   true,
@@ -334,10 +341,10 @@ const (
 	attrTimeout             = "timeout"
 	attrForce               = "force"
 	attrKubelet             = "kubelet"
-	attrAPIServer           = "api_server"
-	attrControllerManager   = "controller_manager"
-	attrScheduler           = "scheduler"
-	attrProxy               = "proxy"
+	attrAPIServer           = "kube_apiserver"
+	attrControllerManager   = "kube_controller_manager"
+	attrScheduler           = "kube_scheduler"
+	attrProxy               = "kube_proxy"
 	attrInstaller           = "installer"
 )
 
@@ -349,7 +356,7 @@ func kubernetesSchema() schema.Attribute {
 		MarkdownDescription: "How `kubernetes_version` is reached.",
 		Optional:            true,
 		Computed:            true,
-		Default:             objectdefault.StaticValue(kubernetesValue(policy)),
+		Default:             objectdefault.StaticValue(kubernetesValue(policy, types.BoolUnknown())),
 		Attributes: map[string]schema.Attribute{
 			attrImages: imagesSchema(),
 			attrUnavailableKubelets: schema.StringAttribute{
@@ -378,7 +385,7 @@ func imagesSchema() schema.Attribute {
 
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: "Images without tag, such as `registry.example.com/kubelet`, which replace those that the machine configurations name. " +
-			"Default: each node keeps the registry, path and suffix of its own, and only the version changes. Needs `kubernetes_version`.",
+			"Unset: each node keeps the registry, path and suffix of its own, and only the version changes. Needs `kubernetes_version`.",
 		Optional:   true,
 		Attributes: attributes,
 	}
@@ -387,16 +394,16 @@ func imagesSchema() schema.Attribute {
 func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 	return schema.SingleNestedAttribute{
 		MarkdownDescription: "The bootstrap manifests, which Talos renders: kube-proxy, CoreDNS, the network, and what kubelets need to join. " +
-			"They are brought up to date at the end of every roll, one of Talos included.",
+			"They are brought up to date at the end of every roll in which `kubernetes_version` is set; see `sync`.",
 		Optional: true,
 		Computed: true,
-		Default:  objectdefault.StaticValue(manifestsValue(policy)),
+		Default:  objectdefault.StaticValue(manifestsValue(policy, types.BoolUnknown())),
 		Attributes: map[string]schema.Attribute{
 			attrSync: schema.BoolAttribute{
-				MarkdownDescription: "Bring the objects in the cluster to what Talos renders, default `true`. With `false`, kube-proxy and CoreDNS stay as they are.",
+				MarkdownDescription: "Bring the objects in the cluster to what Talos renders. Default: `true` where `kubernetes_version` is set, `false` where it is not. With `false`, kube-proxy and CoreDNS stay as they are.",
 				Optional:            true,
 				Computed:            true,
-				Default:             booldefault.StaticBool(policy.Sync),
+				PlanModifiers:       []planmodifier.Bool{followsKubernetes{}},
 			},
 			attrPrune: schema.BoolAttribute{
 				MarkdownDescription: "Delete what an earlier sync applied and Talos no longer renders, default `false`. Before Talos 1.13 on every node there is no record of what was applied, and nothing is deleted.",
@@ -447,17 +454,17 @@ const (
 const defaultTimeZone = "UTC"
 
 // guardSchema are the attributes that say what has to hold before nodes are
-// touched, and what is kept of them. Those of the resource itself have no
-// defaults: a state that an earlier version of the provider stored does not have
-// them, and must not differ from a configuration that does not either.
+// touched, and what is kept of them.
 func guardSchema() map[string]schema.Attribute {
+	policy := cluster.DefaultPolicy()
+
 	return map[string]schema.Attribute{
 		attrPreflight: schema.SingleNestedAttribute{
 			MarkdownDescription: "The checks that are made before nodes are touched.",
 			Optional:            true,
 			Attributes: map[string]schema.Attribute{
 				attrSkip: schema.SetAttribute{
-					MarkdownDescription: "Names of checks that stop nothing, such as `[\"etcd-alarms\"]`: what they find is a warning in plan and apply. Default `[]`. " +
+					MarkdownDescription: "Names of checks that stop nothing, such as `[\"etcd-alarms\"]`: what they find is a warning in plan and apply. Unset: every check counts. " +
 						"Checks that keep a cluster from being lost cannot be skipped.",
 					ElementType: types.StringType,
 					Optional:    true,
@@ -483,6 +490,8 @@ func guardSchema() map[string]schema.Attribute {
 			MarkdownDescription: "Have `machine.install.image` of a node's machine configuration name the image of a confirmed upgrade, default `false`. " +
 				"It is drift to whatever else manages the machine configurations.",
 			Optional: true,
+			Computed: true,
+			Default:  booldefault.StaticBool(policy.SyncInstallImage),
 		},
 	}
 }
@@ -505,9 +514,9 @@ func gatesSchema() schema.Attribute {
 				attrPreset:     text("A condition that comes with the provider: " + strings.Join(presets, ", ") + ". Of the other attributes it goes with `namespace` and `timeout`."),
 				attrAPIVersion: text("API version of the objects, such as `v1` or `longhorn.io/v1beta2`. Needed where there is no preset."),
 				attrKind:       text("Kind of the objects, such as `Deployment`. Needed where there is no preset. Secrets are refused."),
-				attrNamespace:  text("Namespace of the objects. Default: all of them."),
+				attrNamespace:  text("Namespace of the objects. Unset: all of them."),
 				attrName:       text("Name of one object, instead of `selector`."),
-				attrSelector:   text("Label selector, such as `app=web,tier!=test`. Default: all objects of the kind."),
+				attrSelector:   text("Label selector, such as `app=web,tier!=test`. Unset: all objects of the kind."),
 				attrExpr: text("Expression in [CEL](https://cel.dev) that is `true` when the node may be upgraded. `object` is the object, which has to be there, and where there are several it has to be true of each; " +
 					"`objects` is the list of them, which may be empty; `node` is the name of the node that is about to be upgraded, empty before the roll. Needed where there is no preset."),
 				attrTimeout: schema.StringAttribute{
@@ -561,7 +570,6 @@ const (
 const maxAttempts = 10
 
 // failureSchema are the attributes that say what happens when something fails.
-// As those of [guardSchema] they have no defaults of their own.
 func failureSchema() map[string]schema.Attribute {
 	policy := cluster.DefaultPolicy()
 
@@ -571,12 +579,16 @@ func failureSchema() map[string]schema.Attribute {
 				"`rollback` sends it back to the system it ran before, once, where that is safe, and does as `stop` does otherwise and says why. The run fails in either case. " +
 				"Kubernetes is never rolled back.",
 			Optional:   true,
+			Computed:   true,
+			Default:    stringdefault.StaticString(string(policy.OnFailure)),
 			Validators: []validator.String{onFailureValidator{}},
 		},
 		attrRetry: schema.SingleNestedAttribute{
 			MarkdownDescription: "How often what is safe to repeat is tried within one apply: pulls of images, and installs that a reboot showed never to have taken. " +
 				"An image with which a node did not come up is not tried again by this; see `node_overrides`.",
 			Optional: true,
+			Computed: true,
+			Default:  objectdefault.StaticValue(retryValue(policy.Repeat)),
 			Attributes: map[string]schema.Attribute{
 				attrAttempts: schema.NumberAttribute{
 					MarkdownDescription: "How many attempts, the first one included, from 1 to " + strconv.Itoa(maxAttempts) + ", default `" + strconv.Itoa(policy.Repeat.Attempts) + "`. " +
@@ -616,7 +628,7 @@ const (
 const defaultObject = "ConfigMap kube-system/talosupgrade"
 
 // publishSchema are the attributes that say where progress is published, and who
-// acts. As those of [guardSchema] they have no defaults of their own.
+// acts.
 func publishSchema() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		attrPublishTo: schema.SingleNestedAttribute{
@@ -624,11 +636,11 @@ func publishSchema() map[string]schema.Attribute {
 				"Kubernetes Events are about it as well. It has to exist: it is never created, and a destroy leaves it as it is, annotations included. " +
 				"It is in the cluster of the provider's `management` where that is set, and in the upgraded cluster otherwise. " +
 				"Where it cannot be written, the upgrade goes on and says so in a warning. " +
-				"Default: the ConfigMap `kube-system/talosupgrade` of the upgraded cluster, which is created and removed by this resource.",
+				"Unset: the ConfigMap `kube-system/talosupgrade` of the upgraded cluster, which is created and removed by this resource.",
 			Optional: true,
 			Attributes: map[string]schema.Attribute{
 				attrAPIVersion: schema.StringAttribute{
-					MarkdownDescription: "API version of the object, such as `example.com/v1`. Default for the kind `KubernetesCluster`: `vitistack.io/v1alpha1`, for `TalosControlPlane`: `talos.alperen.cloud/v1alpha1`, for `ConfigMap`: `v1`. Other kinds need it.",
+					MarkdownDescription: "API version of the object, such as `example.com/v1`. Where it is unset it is, for the kind `KubernetesCluster`: `vitistack.io/v1alpha1`, for `TalosControlPlane`: `talos.alperen.cloud/v1alpha1`, for `ConfigMap`: `v1`. Other kinds need it.",
 					Optional:            true,
 					Validators:          []validator.String{apiVersionValidator{}},
 				},
@@ -655,6 +667,8 @@ func publishSchema() map[string]schema.Attribute {
 				"`delegate`: the operator does. The provider makes its checks, asks the operator through the object of `publish_to`, a `KubernetesCluster` or a `TalosControlPlane`, follows it to the end, and then looks at every node itself. " +
 				"How the nodes are upgraded is the operator's to decide, so attributes that say how are refused: " + codeList(refusedByDelegate()) + ".",
 			Optional:   true,
+			Computed:   true,
+			Default:    stringdefault.StaticString(modeDirect),
 			Validators: []validator.String{modeValidator{}},
 		},
 	}
@@ -725,7 +739,7 @@ func nodesSchema() schema.Attribute {
 					Computed:            true,
 					Attributes:          componentAttributes(),
 				},
-				"image": schema.StringAttribute{
+				attrInstallImage: schema.StringAttribute{
 					MarkdownDescription: "`machine.install.image` of the machine configuration: what a reinstallation would use. Null where the credentials may not read it.",
 					Computed:            true,
 				},

@@ -26,7 +26,7 @@ type nodeModel struct {
 	Address           types.String `tfsdk:"address"`
 	TalosVersion      types.String `tfsdk:"talos_version"`
 	ComponentVersions types.Object `tfsdk:"component_versions"`
-	Image             types.String `tfsdk:"image"`
+	Image             types.String `tfsdk:"install_image"`
 	Schematic         types.String `tfsdk:"schematic"`
 	Platform          types.String `tfsdk:"platform"`
 }
@@ -37,7 +37,7 @@ func nodeTypes() map[string]attr.Type {
 		"address":            types.StringType,
 		"talos_version":      types.StringType,
 		"component_versions": types.ObjectType{AttrTypes: componentTypes()},
-		"image":              types.StringType,
+		"install_image":      types.StringType,
 		"schematic":          types.StringType,
 		"platform":           types.StringType,
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agext/levenshtein"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -25,6 +26,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -40,7 +42,7 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 		return
 	}
 
-	resp.Diagnostics.Append(model.validateTimeouts()...)
+	resp.Diagnostics.Append(model.validateVersions()...)
 	resp.Diagnostics.Append(model.validateIntermediate()...)
 	resp.Diagnostics.Append(model.validateCanary()...)
 	resp.Diagnostics.Append(model.validateKubernetes(ctx)...)
@@ -49,23 +51,24 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validatePublishing()...)
 }
 
-// validateTimeouts wants limits that leave some time, which their own type does
-// not check.
-func (m clusterModel) validateTimeouts() diag.Diagnostics {
+// validateVersions refuses two versions that do not go together, which no look at a
+// cluster changes.
+func (m clusterModel) validateVersions() diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 
-	limits := m.Timeouts.Attributes()
+	if m.AllowUnknown.IsUnknown() || !stated(m.TalosVersion) || !stated(m.KubernetesVersion) {
+		return diagnostics
+	}
 
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		text, ok := limits[name].(types.String)
-		if !ok || text.IsNull() || text.IsUnknown() {
-			continue
-		}
+	talos, talosErr := version.Parse(m.TalosVersion.ValueString())
+	kubernetes, kubernetesErr := version.Parse(m.KubernetesVersion.ValueString())
 
-		if limit, err := time.ParseDuration(text.ValueString()); err == nil && limit <= 0 {
-			at := path.Root(attrTimeouts).AtName(name)
-			diagnostics.AddAttributeError(visible(at), "Invalid duration", at.String()+" must be above zero.")
-		}
+	if talosErr != nil || kubernetesErr != nil {
+		return diagnostics // which the validators of both say
+	}
+
+	if refused := (plan.Walk{AllowUnknown: m.AllowUnknown.ValueBool()}).CheckPair(talos, kubernetes); refused != nil {
+		diagnostics.AddAttributeError(path.Root(attrKubernetesVersion), "Versions that do not go together", sentence(refused.Reason)+"\n\n"+refused.Remedy)
 	}
 
 	return diagnostics
@@ -161,7 +164,7 @@ func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	}
 
 	diagnostics.Append(m.Kubernetes.As(ctx, &model, basetypes.ObjectAsOptions{})...)
-	diagnostics.Append(model.validateManifests(ctx)...)
+	diagnostics.Append(model.validateManifests(ctx, m.KubernetesVersion.IsNull())...)
 
 	if m.KubernetesVersion.IsNull() {
 		diagnostics.Append(model.validateUnmanaged()...)
@@ -170,8 +173,9 @@ func (m clusterModel) validateKubernetes(ctx context.Context) diag.Diagnostics {
 	return diagnostics
 }
 
-// validateManifests refuses options of a sync that does not take place.
-func (k kubernetesModel) validateManifests(ctx context.Context) diag.Diagnostics {
+// validateManifests refuses options of a sync that does not take place. Unmanaged
+// tells that kubernetes_version is unset, so that nothing is synced unasked.
+func (k kubernetesModel) validateManifests(ctx context.Context, unmanaged bool) diag.Diagnostics {
 	var (
 		diagnostics diag.Diagnostics
 		manifests   manifestsModel
@@ -184,7 +188,7 @@ func (k kubernetesModel) validateManifests(ctx context.Context) diag.Diagnostics
 
 	diagnostics.Append(k.Manifests.As(ctx, &manifests, basetypes.ObjectAsOptions{})...)
 
-	if manifests.Sync.IsNull() || manifests.Sync.IsUnknown() || manifests.Sync.ValueBool() {
+	if manifests.Sync.IsUnknown() || manifests.Sync.ValueBool() || manifests.Sync.IsNull() && !unmanaged {
 		return diagnostics
 	}
 
@@ -200,8 +204,15 @@ func (k kubernetesModel) validateManifests(ctx context.Context) diag.Diagnostics
 		idle = append(idle, attrTimeout)
 	}
 
-	if len(idle) > 0 {
-		at := path.Root(attrKubernetes).AtName(attrManifests)
+	at := path.Root(attrKubernetes).AtName(attrManifests)
+
+	switch {
+	case len(idle) == 0:
+	case manifests.Sync.IsNull():
+		diagnostics.Append(errorAt(at, "Options of manifests without effect",
+			"Without "+attrKubernetesVersion+" the bootstrap manifests are not synced unless "+at.AtName(attrSync).String()+" = true says so, and nothing looks at "+strings.Join(idle, " and ")+".\n\n"+
+				"Set "+at.AtName(attrSync).String()+" = true, or remove "+strings.Join(idle, " and ")+"."))
+	default:
 		diagnostics.Append(errorAt(at, "Options of manifests that contradict each other",
 			at.String()+" says sync = false, so nothing is applied, but sets "+strings.Join(idle, " and ")+" as well.\n\n"+
 				"Remove sync = false, or remove "+strings.Join(idle, " and ")+"."))
@@ -745,6 +756,7 @@ var (
 	_ validator.String = durationValidator{}
 	_ validator.String = repositoryValidator{}
 	_ validator.String = shareValidator{}
+	_ validator.Map    = overridesValidator{}
 	_ validator.List   = presentValidator{}
 )
 
@@ -846,6 +858,50 @@ func (v repositoryValidator) ValidateString(_ context.Context, req validator.Str
 // missing is the error of an element of a list that is null.
 func missing(at path.Path) diag.Diagnostic {
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Missing value", at.String()+" is null. Give it a value, or remove it from the list.")
+}
+
+// overridesValidator accepts overrides of which each says something. Terraform drops
+// what a nested object does not know: of a misspelt hold nothing is left.
+type overridesValidator struct{}
+
+// Description implements [validator.Map].
+func (overridesValidator) Description(context.Context) string {
+	return "no entry may be empty"
+}
+
+// MarkdownDescription implements [validator.Map].
+func (v overridesValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateMap implements [validator.Map].
+func (overridesValidator) ValidateMap(_ context.Context, req validator.MapRequest, resp *validator.MapResponse) {
+	var idle []string
+
+	for name, element := range req.ConfigValue.Elements() {
+		object, isObject := element.(types.Object)
+		if element.IsUnknown() || !isObject {
+			continue
+		}
+
+		if !slices.ContainsFunc(slices.Collect(maps.Values(object.Attributes())), func(value attr.Value) bool { return !value.IsNull() }) {
+			idle = append(idle, req.Path.AtMapKey(name).String())
+		}
+	}
+
+	if len(idle) == 0 {
+		return
+	}
+
+	slices.Sort(idle)
+
+	at := req.Path.String()
+	names := strings.Join(slices.Sorted(maps.Keys(nodeOverrideTypes())), ", ")
+
+	resp.Diagnostics.AddAttributeError(visible(req.Path), "Empty node override",
+		fmt.Sprintf("%s: none of %s is set, so nothing is different for the node. Terraform drops names that it does not know: a misspelt one leaves an empty entry behind.\n\n"+
+			"Correct the name, or remove the entry. A module that passes entries on leaves out those of which everything is null: %s = { for name, entry in var.%s : name => entry if anytrue([for value in values(entry) : value != null]) }.",
+			strings.Join(idle, ", "), names, at, at))
 }
 
 // presentValidator accepts lists of which every element is there.

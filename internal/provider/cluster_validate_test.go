@@ -88,12 +88,16 @@ func TestValidation(t *testing.T) {
 			m.AllowIntermediate, m.IntermediateVersions, m.Canary = types.BoolUnknown(), unknown, unknown
 			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-0": {Hold: types.BoolUnknown(), InstallerImage: types.StringUnknown()}})
 		}, "", ""},
-		"an override that says nothing": {func(m *clusterModel) {
-			m.Canary, m.NodeOverrides = texts("worker-0"), overrides(t, map[string]nodeOverrideModel{"worker-0": {}})
-		}, "", ""},
+		"overrides that say nothing": {func(m *clusterModel) {
+			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-1": {}, "worker-2": {Hold: types.BoolValue(true)}, "worker-0": {}})
+		}, `node_overrides`, `node_overrides["worker-0"], node_overrides["worker-1"]: none of hold, installer_image, retry_boot_id is set`},
 		"an override that is null": {func(m *clusterModel) {
 			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
 			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
+		}, `node_overrides`, `node_overrides = { for name, entry in var.node_overrides : name => entry if anytrue(`},
+		"an override that is not known": {func(m *clusterModel) {
+			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
+			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectUnknown(kind.AttrTypes)})
 		}, "", ""},
 		"a hold that is none": {func(m *clusterModel) { m.Canary, m.NodeOverrides = texts("worker-0"), notHeld(t, "worker-0") }, "", ""},
 		"hold and canary on one node": {func(m *clusterModel) {
@@ -104,28 +108,40 @@ func TestValidation(t *testing.T) {
 		"canary that is null": {func(m *clusterModel) {
 			m.Canary = types.ListValueMust(types.StringType, []attr.Value{types.StringNull()})
 		}, `canary[0]`, "null"},
-		"intermediate versions alone":       {func(m *clusterModel) { m.IntermediateVersions = texts("1.12.8") }, `intermediate_versions`, "allow_intermediate_versions = true"},
-		"no intermediate versions alone":    {func(m *clusterModel) { m.IntermediateVersions = texts() }, "", ""},
-		"malformed intermediate version":    {intermediate("1.12.8", "1.13"), `intermediate_versions[1]`, `intermediate_versions[1]: malformed version "1.13"`},
-		"intermediate version twice":        {intermediate("1.12.8", "v1.12.8"), `intermediate_versions[1]`, "intermediate_versions[0]"},
-		"percentage above all":              {unavailable("101%"), `max_unavailable`, `max_unavailable: "101%" is not`},
-		"percentage of nothing":             {unavailable("0%"), `max_unavailable`, "1%"},
-		"no worker":                         {unavailable("0"), `max_unavailable`, "from 1 on"},
-		"half a worker":                     {unavailable("1.5"), `max_unavailable`, "whole number"},
-		"fewer than none":                   {unavailable("-1"), `max_unavailable`, "whole number"},
-		"a word":                            {unavailable("all"), `max_unavailable`, "whole number"},
-		"all workers":                       {unavailable("100%"), "", ""},
-		"settle without unit":               {func(m *clusterModel) { m.Settle = types.StringValue("30") }, `settle`, `"30"`},
-		"settle below zero":                 {func(m *clusterModel) { m.Settle = types.StringValue("-1s") }, `settle`, `"-1s"`},
-		"image of a node with a tag":        {ownImage("ghcr.io/siderolabs/installer:v1.13.4"), `node_overrides["worker-0"]`, `node_overrides["worker-0"].installer_image: not an image reference without tag`},
-		"image of a node that is none":      {ownImage("Not A Reference"), `node_overrides["worker-0"]`, "not an image reference"},
-		"image of a node":                   {ownImage("registry.example.com:5000/talos/installer"), "", ""},
-		"override of a node without name":   {func(m *clusterModel) { m.NodeOverrides = holding(t, "") }, `node_overrides[""]`, "at least 1"},
-		"limit of zero":                     {limited("update", "0s"), `timeouts`, "timeouts.update must be above zero"},
-		"limit that is no duration":         {limited("read", "soon"), `timeouts.read`, ""},
-		"malformed version":                 {func(m *clusterModel) { m.TalosVersion = types.StringValue("1.13") }, `talos_version`, "1.13"},
-		"neither of both versions is there": {func(m *clusterModel) { m.TalosVersion = types.StringNull() }, `talos_version`, "kubernetes_version"},
+		"intermediate versions alone":        {func(m *clusterModel) { m.IntermediateVersions = texts("1.12.8") }, `intermediate_versions`, "allow_intermediate_versions = true"},
+		"no intermediate versions alone":     {func(m *clusterModel) { m.IntermediateVersions = texts() }, "", ""},
+		"malformed intermediate version":     {intermediate("1.12.8", "1.13"), `intermediate_versions[1]`, `intermediate_versions[1]: malformed version "1.13"`},
+		"intermediate version twice":         {intermediate("1.12.8", "v1.12.8"), `intermediate_versions[1]`, "intermediate_versions[0]"},
+		"percentage above all":               {unavailable("101%"), `max_unavailable`, `max_unavailable: "101%" is not`},
+		"percentage of nothing":              {unavailable("0%"), `max_unavailable`, "1%"},
+		"no worker":                          {unavailable("0"), `max_unavailable`, "from 1 on"},
+		"half a worker":                      {unavailable("1.5"), `max_unavailable`, "whole number"},
+		"fewer than none":                    {unavailable("-1"), `max_unavailable`, "whole number"},
+		"a word":                             {unavailable("all"), `max_unavailable`, "whole number"},
+		"all workers":                        {unavailable("100%"), "", ""},
+		"settle without unit":                {func(m *clusterModel) { m.Settle = types.StringValue("30") }, `settle`, `"30"`},
+		"settle below zero":                  {func(m *clusterModel) { m.Settle = types.StringValue("-1s") }, `settle`, `"-1s"`},
+		"image of a node with a tag":         {ownImage("ghcr.io/siderolabs/installer:v1.13.4"), `node_overrides["worker-0"]`, `node_overrides["worker-0"].installer_image: not an image reference without tag`},
+		"image of a node that is none":       {ownImage("Not A Reference"), `node_overrides["worker-0"]`, "not an image reference"},
+		"image of a node":                    {ownImage("registry.example.com:5000/talos/installer"), "", ""},
+		"override of a node without name":    {func(m *clusterModel) { m.NodeOverrides = holding(t, "") }, `node_overrides[""]`, "at least 1"},
+		"limit of zero":                      {limited("update", "0s"), `timeouts`, `timeouts.update is "0s": value must be a duration above zero`},
+		"limit that is no duration":          {limited("read", "soon"), `timeouts`, `timeouts.read is "soon"`},
+		"malformed version":                  {func(m *clusterModel) { m.TalosVersion = types.StringValue("1.13") }, `talos_version`, "1.13"},
+		"versions that do not go together":   {func(m *clusterModel) { m.KubernetesVersion = types.StringValue("1.37.0") }, `kubernetes_version`, "Talos 1.13.4 needs Kubernetes 1.36 or older, and 1.37.0 is asked for beside it"},
+		"versions that go together":          {func(m *clusterModel) { m.KubernetesVersion = types.StringValue("1.36.1") }, "", ""},
+		"a version that nobody knows":        {pair("1.99.0", "1.36.1", types.BoolNull()), `kubernetes_version`, "allow_unknown_versions = true"},
+		"a version that need not be known":   {pair("1.99.0", "1.36.1", types.BoolValue(true)), "", ""},
+		"whether it need be is not known":    {pair("1.99.0", "1.36.1", types.BoolUnknown()), "", ""},
+		"a version before all that is known": {pair("1.1.0", "1.36.1", types.BoolValue(true)), `kubernetes_version`, "choose versions that the support matrix knows"},
+		"neither of both versions is there":  {func(m *clusterModel) { m.TalosVersion = types.StringNull() }, `talos_version`, "kubernetes_version"},
 	})
+}
+
+func pair(talos, kubernetes string, unknown types.Bool) func(*clusterModel) {
+	return func(m *clusterModel) {
+		m.TalosVersion, m.KubernetesVersion, m.AllowUnknown = types.StringValue(talos), types.StringValue(kubernetes), unknown
+	}
 }
 
 // validationCase is a change of a configuration that is fine, and what is to be
@@ -192,7 +208,7 @@ func unavailable(share string) func(*clusterModel) {
 func ownImage(repository string) func(*clusterModel) {
 	return func(m *clusterModel) {
 		override := types.ObjectValueMust(nodeOverrideTypes(), map[string]attr.Value{
-			attrInstallerImage: types.StringValue(repository), attrHold: types.BoolNull(), attrRetry: types.StringNull(),
+			attrInstallerImage: types.StringValue(repository), attrHold: types.BoolNull(), attrRetryBootID: types.StringNull(),
 		})
 		m.NodeOverrides = types.MapValueMust(types.ObjectType{AttrTypes: nodeOverrideTypes()}, map[string]attr.Value{"worker-0": override})
 	}
@@ -200,7 +216,7 @@ func ownImage(repository string) func(*clusterModel) {
 
 func limited(name, limit string) func(*clusterModel) {
 	return func(m *clusterModel) {
-		values := map[string]attr.Value{"create": types.StringNull(), "update": types.StringNull(), "read": types.StringNull()}
+		values := map[string]attr.Value{"create": types.StringNull(), "update": types.StringNull(), "read": types.StringNull(), "delete": types.StringNull()}
 		values[name] = types.StringValue(limit)
 		m.Timeouts.Object = types.ObjectValueMust(timeoutTypes(), values)
 	}

@@ -59,7 +59,7 @@ type currentNodeModel struct {
 	TalosVersion      types.String `tfsdk:"talos_version"`
 	ComponentVersions types.Object `tfsdk:"component_versions"`
 	Images            types.Object `tfsdk:"images"`
-	Image             types.String `tfsdk:"image"`
+	Image             types.String `tfsdk:"install_image"`
 	Schematic         types.String `tfsdk:"schematic"`
 	Platform          types.String `tfsdk:"platform"`
 	BootID            types.String `tfsdk:"boot_id"`
@@ -207,10 +207,10 @@ func currentVersionsSchema() schema.Schema {
 							Computed:            true,
 							Attributes:          images,
 						},
-						"image":     computedText("`machine.install.image` of the machine configuration; null where the credentials may not read it."),
-						"schematic": computedText("Image Factory schematic of the running system; null when no factory built it."),
-						"platform":  computedText("Platform, as Talos calls it."),
-						"boot_id":   computedText("Boot ID, which changes with every start of the kernel; null where the credentials may not read it."),
+						"install_image": computedText("`machine.install.image` of the machine configuration; null where the credentials may not read it."),
+						"schematic":     computedText("Image Factory schematic of the running system; null when no factory built it."),
+						"platform":      computedText("Platform, as Talos calls it."),
+						"boot_id":       computedText("Boot ID, which changes with every start of the kernel; null where the credentials may not read it."),
 					},
 				},
 			},

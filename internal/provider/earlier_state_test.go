@@ -5,6 +5,8 @@ package provider
 import (
 	"encoding/json"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -154,6 +156,10 @@ func (d driven) attribute(of tftypes.Value, name string) tftypes.Value {
 	return attributes[name]
 }
 
+// presets are the attributes that the earlier version did not know and that have a
+// default.
+var presets = []string{attrMode, attrOnFailure, attrRetry, attrSyncInstallImage}
+
 // TestStateOfAnEarlierVersionNeedsNoChange: who only upgrades the provider must
 // not be shown anything, in the refresh or in the plan.
 func TestStateOfAnEarlierVersionNeedsNoChange(t *testing.T) {
@@ -171,7 +177,7 @@ func TestStateOfAnEarlierVersionNeedsNoChange(t *testing.T) {
 			continue
 		}
 
-		if value := d.attribute(refreshed, name); !value.IsNull() {
+		if value := d.attribute(refreshed, name); !value.IsNull() && !slices.Contains(presets, name) {
 			t.Errorf("the refresh made %s %s, and the earlier version knew no such attribute", name, value)
 		}
 	}
@@ -224,11 +230,11 @@ func TestOneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
 	}
 }
 
-// TestTheStateOf010IsRead: an apply of 0.1.0 has stored the first file, but for the
+// TestStateOfVersion0IsRead: an apply before 0.1.0 has stored the first file, but for the
 // identity of the cluster and the directory of its snapshots, and the
-// second has what that one left unset as well. Nobody may change them.
-func TestTheStateOf010IsRead(t *testing.T) {
-	for _, name := range []string{"cluster-state-0.1.0", "cluster-state-0.1.0-every-attribute"} {
+// second has what that one left unset as well.
+func TestStateOfVersion0IsRead(t *testing.T) {
+	for _, name := range []string{"cluster-state-version-0", "cluster-state-version-0-every-attribute"} {
 		t.Run(name, func(t *testing.T) { readState(t, "testdata/"+name+".json") })
 	}
 }
@@ -250,7 +256,7 @@ func readState(t *testing.T, path string) {
 	state := d.value(d.read(stored))
 
 	for name, was := range attributes {
-		if value := d.attribute(state, name); value.IsNull() != (was == nil) || !value.IsFullyKnown() {
+		if value := d.attribute(state, name); value.IsNull() != (was == nil && !slices.Contains(presets, name)) || !value.IsFullyKnown() {
 			t.Errorf("%s was read as %s", name, value)
 		}
 	}
@@ -277,5 +283,47 @@ func readState(t *testing.T, path string) {
 				t.Errorf("the refresh made %s %s, and it was %s", name, got, want)
 			}
 		}
+	}
+}
+
+// TestRenamedAttributesKeepTheirValues: what a user wrote under an earlier name is in
+// state under the one of today.
+func TestRenamedAttributesKeepTheirValues(t *testing.T) {
+	stored, err := os.ReadFile("testdata/cluster-state-version-0-every-attribute.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	state := d.value(d.read(stored)).String()
+
+	for _, want := range []string{
+		`"retry_boot_id":tftypes.String<"5b1e8e4f-27b0-4a0c-9f6e-0d6d6f1c3f57">`,
+		`"install_image":tftypes.String<"factory.talos.dev/metal-installer/`,
+		`"kubelet":tftypes.String<"registry.example.com/kubelet">`,
+		`"kube_apiserver":tftypes.String<"registry.example.com/api_server">`,
+		`"kube_controller_manager":tftypes.String<"registry.example.com/controller_manager">`,
+		`"kube_scheduler":tftypes.String<"registry.example.com/scheduler">`,
+		`"kube_proxy":tftypes.String<"registry.example.com/proxy">`,
+	} {
+		if !strings.Contains(state, want) {
+			t.Errorf("%s is not in the state %s", want, state)
+		}
+	}
+}
+
+// TestStateThatIsNoneIsRefused: a state that another tool wrote fails in words.
+func TestStateThatIsNoneIsRefused(t *testing.T) {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+
+	resp, err := d.server.UpgradeResourceState(t.Context(), &tfprotov6.UpgradeResourceStateRequest{
+		TypeName: typeName + "_cluster", RawState: &tfprotov6.RawState{JSON: []byte(`{"settle": {"a": 1}}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if told := notedOnWire(t, resp.Diagnostics); len(told) != 1 || !strings.Contains(told[0].Detail, "terraform state rm") {
+		t.Errorf("got %v", told)
 	}
 }

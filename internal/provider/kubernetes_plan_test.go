@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -60,8 +61,8 @@ func TestPlanSaysWhatStandsInTheWayOfKubernetes(t *testing.T) {
 			[]outcome{{diag.SeverityWarning, "  change DaemonSet/kube-system/kube-proxy\n      -  image: old\n      +  image: new\n"}},
 			true,
 		},
-		"manifests follow a roll of Talos": {
-			func(f *fakeCluster) { f.changes = []cluster.ManifestChange{change} }, "1.13.4", "",
+		"manifests follow Kubernetes into a roll of Talos": {
+			func(f *fakeCluster) { f.changes = []cluster.ManifestChange{change} }, "1.13.4", "1.34.2",
 			[]outcome{{diag.SeverityWarning, "one control plane"}, {diag.SeverityWarning, "change DaemonSet/kube-system/kube-proxy"}},
 			true,
 		},
@@ -156,5 +157,35 @@ func TestManifestChangesStayReadable(t *testing.T) {
 		if got, want := len(diffLines(diff, 1)), strings.Count(strings.Trim(diff, "\n"), "+"); got != want {
 			t.Errorf("%q has %d lines, want %d", diff, got, want)
 		}
+	}
+}
+
+// TestPlanSaysWhyManifestsStay: who does not manage Kubernetes is told that nothing of
+// it is synced, and how to have it synced all the same.
+func TestPlanSaysWhyManifestsStay(t *testing.T) {
+	sync := func(on bool) func(*clusterModel) {
+		return inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(on) })
+	}
+
+	for name, test := range map[string]struct {
+		kubernetes string
+		change     func(*clusterModel)
+		says       string
+	}{
+		"Kubernetes is not managed":                 {"", nothingElse, "because kubernetes_version is unset; kubernetes.manifests.sync = true brings them up to date."},
+		"Kubernetes is not managed, and they are":   {"", sync(true), ""},
+		"Kubernetes is managed":                     {"1.34.2", nothingElse, ""},
+		"Kubernetes is managed, and they are not":   {"1.34.2", sync(false), "because kubernetes.manifests.sync is false."},
+		"somebody else upgrades, and knows of none": {"", func(m *clusterModel) { m.Mode = types.StringValue(modeDelegate) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired("1.13.4", test.kubernetes)
+			test.change(model)
+
+			text := noted(t, diag.Diagnostics{rollWarning(plan.Plan{}, "demo", nil, model.unsynced())})[0].Detail()
+			if test.says == "" && strings.Contains(text, "stay as they are") || !strings.Contains(text, test.says) {
+				t.Errorf("got\n%s", text)
+			}
+		})
 	}
 }

@@ -111,7 +111,7 @@ func TestPreflightHasTheDefaultsOfTheResource(t *testing.T) {
 	var model preflightModel
 
 	wellDone(t, preflighting(t, map[string]attr.Value{
-		attrTalosVersion: types.StringValue("1.13.4"), attrDrain: drain, attrGates: gates,
+		attrTalosVersion: types.StringValue("1.13.4"), attrKubernetesVersion: types.StringValue("1.34.2"), attrDrain: drain, attrGates: gates,
 	}).Get(t.Context(), &model))
 
 	asked := model.cluster(t.Context(), attributes)

@@ -32,6 +32,7 @@ func delegating(to types.Object, change func(*clusterModel)) func(*clusterModel)
 		m.PublishTo, m.Mode = to, types.StringValue(modeDelegate)
 		m.Order, m.RebootMode, m.MaxUnavailable, m.Settle = types.StringNull(), types.StringNull(), types.StringNull(), types.StringNull()
 		m.Drain, m.SyncInstallImage = types.ObjectNull(drainTypes()), types.BoolNull()
+		m.OnFailure, m.Retry = types.StringNull(), types.ObjectNull(retryTypes())
 
 		change(m)
 	}
@@ -119,7 +120,7 @@ func TestDelegationTakesNoOrders(t *testing.T) {
 		attrSettle:         func(m *clusterModel) { m.Settle = defaults.Settle },
 		attrNodeOverrides:  func(m *clusterModel) { m.NodeOverrides = holding(t, "worker-0") },
 		attrKubernetes: func(m *clusterModel) {
-			m.KubernetesVersion, m.Kubernetes = types.StringValue("1.35.2"), defaults.Kubernetes
+			m.KubernetesVersion, m.Kubernetes = types.StringValue("1.35.2"), desired("1.13.4", "1.35.2").Kubernetes
 		},
 		attrSyncInstallImage: func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(false) },
 		attrOnFailure:        failing("stop"),
@@ -175,7 +176,7 @@ func TestPublicationDecidesAboutTheUpdate(t *testing.T) {
 
 	for name, change := range map[string]func(*clusterModel){
 		"object": publishing(publishedTo("", "KubernetesCluster", "a", "b")),
-		"mode":   func(m *clusterModel) { m.Mode = types.StringValue(modeDirect) },
+		"mode":   func(m *clusterModel) { m.Mode = types.StringValue(modeDelegate) },
 	} {
 		after := desired("1.13.4", "")
 		if !after.sameAs(*before) {

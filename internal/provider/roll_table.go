@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -21,8 +22,9 @@ import (
 
 // rollWarning shows the roll that an apply performs. A warning is the only way
 // to show text in a plan. The name is what people call the cluster, and changes
-// are what a sync of the bootstrap manifests would change at present.
-func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange) diag.Diagnostic {
+// are what a sync of the bootstrap manifests would change at present. Unsynced says why
+// there is no such sync; empty where there is one.
+func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, unsynced string) diag.Diagnostic {
 	moving := movingNodes(made.Steps)
 
 	// The command line shows it again after the apply, so it must be true then.
@@ -35,7 +37,27 @@ func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange) 
 		summary += fmt.Sprintf(" in %d hops", len(made.Hops))
 	}
 
-	return diag.NewWarningDiagnostic(about(summary, name), rollText(made, name, len(moving) > foldAbove, changes))
+	text := rollText(made, name, len(moving) > foldAbove, changes)
+	if unsynced != "" {
+		text += "\n\n" + unsynced
+	}
+
+	return diag.NewWarningDiagnostic(about(summary, name), text)
+}
+
+// unsynced says why the bootstrap manifests are not synced at the end of a roll of
+// this provider; empty where they are, or where an operator upgrades the cluster.
+func (m clusterModel) unsynced() string {
+	sync := path.Root(attrKubernetes).AtName(attrManifests).AtName(attrSync).String()
+
+	switch {
+	case m.publication().delegated || m.syncs():
+		return ""
+	case m.KubernetesVersion.IsNull():
+		return "The bootstrap manifests stay as they are, because " + attrKubernetesVersion + " is unset; " + sync + " = true brings them up to date."
+	default:
+		return "The bootstrap manifests stay as they are, because " + sync + " is false."
+	}
 }
 
 // rollText is the whole of what there is to say about a roll. Tables, headings and

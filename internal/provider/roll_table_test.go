@@ -170,7 +170,7 @@ func TestRollIsShownAsATable(t *testing.T) {
 			made := plan.Plan{}
 			build(&made)
 
-			warning := rollWarning(made, `talosconfig context "demo"`, nil)
+			warning := rollWarning(made, `talosconfig context "demo"`, nil, "")
 			golden(t, name+".golden", warning.Summary()+"\n\n"+warning.Detail()+"\n")
 		})
 	}
@@ -188,7 +188,7 @@ func TestRollOfThousandNodesStaysReadable(t *testing.T) {
 		made.Steps[index].Image = fmt.Sprintf("factory.talos.dev/metal-installer/%064x:v1.13.4", index)
 	}
 
-	lines := strings.Split(rollWarning(made, "demo", nil).Detail(), "\n")
+	lines := strings.Split(rollWarning(made, "demo", nil, "").Detail(), "\n")
 	if len(lines) > 45 {
 		t.Errorf("%d lines", len(lines))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -123,6 +124,35 @@ func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReq
 		return isText && isTextToo && m.same(state.ValueString(), plan.ValueString())
 	}) {
 		resp.PlanValue = req.StateValue
+	}
+}
+
+// followsKubernetes plans whether the bootstrap manifests are synced where the
+// configuration does not say so: with kubernetes_version they are.
+type followsKubernetes struct{}
+
+// Description implements [planmodifier.Bool].
+func (followsKubernetes) Description(context.Context) string {
+	return "The bootstrap manifests are synced where " + attrKubernetesVersion + " is set."
+}
+
+// MarkdownDescription implements [planmodifier.Bool].
+func (m followsKubernetes) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
+
+// PlanModifyBool implements [planmodifier.Bool].
+func (followsKubernetes) PlanModifyBool(ctx context.Context, req planmodifier.BoolRequest, resp *planmodifier.BoolResponse) {
+	var kubernetes types.String
+
+	if stated(req.ConfigValue) {
+		return
+	}
+
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root(attrKubernetesVersion), &kubernetes)...)
+
+	if req.ConfigValue.IsUnknown() || kubernetes.IsUnknown() {
+		resp.PlanValue = types.BoolUnknown()
+	} else {
+		resp.PlanValue = types.BoolValue(!kubernetes.IsNull())
 	}
 }
 

@@ -27,11 +27,11 @@ output "edge_nodes" {
       talos     = node.talos_version
       serves    = node.reachable && node.ready == true && node.schedulable == true
 
-      kubelet            = node.component_versions.kubelet
-      api_server         = node.component_versions.kube_apiserver
-      controller_manager = node.component_versions.kube_controller_manager
-      scheduler          = node.component_versions.kube_scheduler
-      proxy              = node.component_versions.kube_proxy
+      kubelet                 = node.component_versions.kubelet
+      kube_apiserver          = node.component_versions.kube_apiserver
+      kube_controller_manager = node.component_versions.kube_controller_manager
+      kube_scheduler          = node.component_versions.kube_scheduler
+      kube_proxy              = node.component_versions.kube_proxy
     }
   }
 }
@@ -41,7 +41,7 @@ output "edge_not_mirrored" {
   value = {
     for name, node in local.edge.nodes : name => [
       for image in [
-        node.image, node.images.installer, node.images.kubelet, node.images.api_server, node.images.controller_manager, node.images.scheduler, node.images.proxy,
+        node.install_image, node.images.installer, node.images.kubelet, node.images.kube_apiserver, node.images.kube_controller_manager, node.images.kube_scheduler, node.images.kube_proxy,
       ] : image if image != null && !startswith(coalesce(image, "-"), "registry.example.com/")
     ]
   }
@@ -50,10 +50,10 @@ output "edge_not_mirrored" {
 # On which images all nodes agree; null where they do not.
 output "edge_images" {
   value = {
-    kubelet            = local.edge.images.kubelet
-    api_server         = local.edge.images.api_server
-    controller_manager = local.edge.images.controller_manager
-    scheduler          = local.edge.images.scheduler
-    proxy              = local.edge.images.proxy
+    kubelet                 = local.edge.images.kubelet
+    kube_apiserver          = local.edge.images.kube_apiserver
+    kube_controller_manager = local.edge.images.kube_controller_manager
+    kube_scheduler          = local.edge.images.kube_scheduler
+    kube_proxy              = local.edge.images.kube_proxy
   }
 }

@@ -61,11 +61,11 @@ data "talosupgrade_preflight" "prod" {
     max_unavailable_kubelets = "25%"
 
     images = {
-      kubelet            = "registry.example.com/siderolabs/kubelet"
-      api_server         = "registry.example.com/k8s/kube-apiserver"
-      controller_manager = "registry.example.com/k8s/kube-controller-manager"
-      scheduler          = "registry.example.com/k8s/kube-scheduler"
-      proxy              = "registry.example.com/k8s/kube-proxy"
+      kubelet                 = "registry.example.com/siderolabs/kubelet"
+      kube_apiserver          = "registry.example.com/k8s/kube-apiserver"
+      kube_controller_manager = "registry.example.com/k8s/kube-controller-manager"
+      kube_scheduler          = "registry.example.com/k8s/kube-scheduler"
+      kube_proxy              = "registry.example.com/k8s/kube-proxy"
     }
 
     manifests = {
@@ -84,7 +84,7 @@ data "talosupgrade_preflight" "prod" {
 
   node_overrides = {
     "worker-3" = { hold = true }
-    "worker-4" = { retry = "5b1e8e4f-27b0-4a0c-9f6e-0d6d6f1c3f57" }
+    "worker-4" = { retry_boot_id = "5b1e8e4f-27b0-4a0c-9f6e-0d6d6f1c3f57" }
     "gpu-0" = {
       installer_image = "registry.example.com/metal-installer/c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
     }

@@ -36,11 +36,11 @@ resource "talosupgrade_cluster" "closed" {
 
   kubernetes = {
     images = {
-      kubelet            = "${local.mirror}/siderolabs/kubelet"
-      api_server         = "${local.mirror}/k8s/kube-apiserver"
-      controller_manager = "${local.mirror}/k8s/kube-controller-manager"
-      scheduler          = "${local.mirror}/k8s/kube-scheduler"
-      proxy              = "${local.mirror}/k8s/kube-proxy"
+      kubelet                 = "${local.mirror}/siderolabs/kubelet"
+      kube_apiserver          = "${local.mirror}/k8s/kube-apiserver"
+      kube_controller_manager = "${local.mirror}/k8s/kube-controller-manager"
+      kube_scheduler          = "${local.mirror}/k8s/kube-scheduler"
+      kube_proxy              = "${local.mirror}/k8s/kube-proxy"
     }
   }
 

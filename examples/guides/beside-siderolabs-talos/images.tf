@@ -23,7 +23,7 @@ locals {
   # Each node keeps its own images, a new one gets those on which all others agree, and null is left to the generated configuration.
   images = {
     for name, node in local.nodes : name => {
-      for component in ["kubelet", "api_server", "controller_manager", "scheduler", "proxy"] :
+      for component in ["kubelet", "kube_apiserver", "kube_controller_manager", "kube_scheduler", "kube_proxy"] :
       component => try(coalesce(try(local.current.nodes[name].images[component], null), local.current.images[component]), null)
     }
   }
@@ -38,7 +38,7 @@ locals {
     for name, images in local.images : name => local.nodes[name].role != "controlplane" ? [] : [yamlencode({
       cluster = {
         for key, component in {
-          apiServer = "api_server", controllerManager = "controller_manager", scheduler = "scheduler", proxy = "proxy"
+          apiServer = "kube_apiserver", controllerManager = "kube_controller_manager", scheduler = "kube_scheduler", proxy = "kube_proxy"
         } : key => { image = images[component] } if images[component] != null
       }
     })]

@@ -46,11 +46,11 @@ resource "talosupgrade_cluster" "cluster" {
   # spec.kubernetes.imageRepository
   kubernetes = {
     images = {
-      kubelet            = "registry.example.com/k8s/kubelet"
-      api_server         = "registry.example.com/k8s/kube-apiserver"
-      controller_manager = "registry.example.com/k8s/kube-controller-manager"
-      scheduler          = "registry.example.com/k8s/kube-scheduler"
-      proxy              = "registry.example.com/k8s/kube-proxy"
+      kubelet                 = "registry.example.com/k8s/kubelet"
+      kube_apiserver          = "registry.example.com/k8s/kube-apiserver"
+      kube_controller_manager = "registry.example.com/k8s/kube-controller-manager"
+      kube_scheduler          = "registry.example.com/k8s/kube-scheduler"
+      kube_proxy              = "registry.example.com/k8s/kube-proxy"
     }
   }
 }

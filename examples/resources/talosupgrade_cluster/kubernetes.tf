@@ -6,11 +6,11 @@ resource "talosupgrade_cluster" "both" {
   kubernetes = {
     # Everything comes from a mirror.
     images = {
-      kubelet            = "registry.example.com/siderolabs/kubelet"
-      api_server         = "registry.example.com/k8s/kube-apiserver"
-      controller_manager = "registry.example.com/k8s/kube-controller-manager"
-      scheduler          = "registry.example.com/k8s/kube-scheduler"
-      proxy              = "registry.example.com/k8s/kube-proxy"
+      kubelet                 = "registry.example.com/siderolabs/kubelet"
+      kube_apiserver          = "registry.example.com/k8s/kube-apiserver"
+      kube_controller_manager = "registry.example.com/k8s/kube-controller-manager"
+      kube_scheduler          = "registry.example.com/k8s/kube-scheduler"
+      kube_proxy              = "registry.example.com/k8s/kube-proxy"
     }
 
     max_unavailable_kubelets = "25%"

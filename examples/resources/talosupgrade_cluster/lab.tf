@@ -20,6 +20,7 @@ resource "talosupgrade_cluster" "lab" {
     read   = "3m"
     create = "8h"
     update = "8h"
+    delete = "5m"
   }
 }
 

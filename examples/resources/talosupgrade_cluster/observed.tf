@@ -29,7 +29,7 @@ output "nodes" {
       platform  = node.platform
       talos     = node.talos_version
       schematic = node.schematic
-      image     = node.image
+      image     = node.install_image
 
       kubelet            = node.component_versions.kubelet
       api_server         = node.component_versions.kube_apiserver

@@ -112,12 +112,12 @@ func TestAccFaultThatStops(t *testing.T) {
 func retrying(t *testing.T, refused diagnostic) string {
 	t.Helper()
 
-	match := regexp.MustCompile(`retry = "([^"]+)"`).FindStringSubmatch(refused.Detail)
+	match := regexp.MustCompile(`retry_boot_id = "([^"]+)"`).FindStringSubmatch(refused.Detail)
 	if match == nil {
 		t.Fatalf("no boot ID in %s", refused)
 	}
 
-	return "talos_version = \"1.13.4\"\nnode_overrides = { \"worker-1\" = { retry = \"" + match[1] + "\" } }\n"
+	return "talos_version = \"1.13.4\"\nnode_overrides = { \"worker-1\" = { retry_boot_id = \"" + match[1] + "\" } }\n"
 }
 
 // TestAccFaultInUpdate is about what an update that stops leaves in state.
@@ -237,7 +237,7 @@ func TestAccFallback(t *testing.T) {
 
 			refused := w.apply().mustFail(faulty, "node_overrides")
 
-			w.write(use(s), "talos_version = \"1.13.4\"\nnode_overrides = { \"worker-1\" = { retry = \"another-boot-id\" } }")
+			w.write(use(s), "talos_version = \"1.13.4\"\nnode_overrides = { \"worker-1\" = { retry_boot_id = \"another-boot-id\" } }")
 			w.apply().mustFail("node_overrides")
 
 			w.write(use(s), retrying(t, refused))

@@ -32,7 +32,7 @@ func TestAccInstallImageFollows(t *testing.T) {
 
 			after := s.configs()
 			for _, node := range []string{"cp-0", "worker-0"} {
-				image, isText := at(w.attributes(), "nodes", node, "image").(string)
+				image, isText := at(w.attributes(), "nodes", node, "install_image").(string)
 				if !isText || !strings.HasSuffix(image, ":v"+test.target) {
 					t.Errorf("the image of %s in state is %q", node, image)
 				}

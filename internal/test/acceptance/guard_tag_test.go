@@ -42,7 +42,7 @@ func TestAccTagThatIsPushedAgain(t *testing.T) {
 	w.plan().mustSucceed(0)
 
 	for _, node := range []string{"cp-0", "worker-0"} {
-		if image := at(w.attributes(), "nodes", node, "image"); image != pinned {
+		if image := at(w.attributes(), "nodes", node, "install_image"); image != pinned {
 			t.Errorf("the image of %s in state is %q, want %s", node, image, pinned)
 		}
 	}
@@ -51,7 +51,7 @@ func TestAccTagThatIsPushedAgain(t *testing.T) {
 	w.write(use(s), "talos_version = \"1.13.5\"\nsync_install_image = true")
 	w.apply().mustSucceed(0)
 
-	if image := at(w.attributes(), "nodes", "cp-0", "image"); image != repository+":v1.13.5" {
+	if image := at(w.attributes(), "nodes", "cp-0", "install_image"); image != repository+":v1.13.5" {
 		t.Errorf("the image in state is %q", image)
 	}
 }

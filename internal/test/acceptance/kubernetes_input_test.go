@@ -28,7 +28,7 @@ func badKubernetesInputs() map[string]badKubernetesInput {
 		"two minors ahead":         {`kubernetes_version = "1.36.1"`, []string{"1.36.1", "1.35", "allow_intermediate_versions"}, `kubernetes_version = "1.36.1"`},
 		"unsupported by the Talos": {"kubernetes_version = \"1.37.0\"\nallow_intermediate_versions = true", []string{"1.37", "Talos 1.13"}, `kubernetes_version = "1.37.0"`},
 		"image with a tag":         {with(`images = { kubelet = "ghcr.io/siderolabs/kubelet:v1.35.2" }`), []string{"kubelet", "v1.35.2", "tag"}, ""},
-		"image that is none":       {with(`images = { scheduler = "not an image" }`), []string{"scheduler", "not an image"}, ""},
+		"image that is none":       {with(`images = { kube_scheduler = "not an image" }`), []string{"kube_scheduler", "not an image"}, ""},
 		"manifests that contradict": {
 			with(`manifests = { sync = false, prune = true }`), []string{"manifests", "prune"}, "",
 		},

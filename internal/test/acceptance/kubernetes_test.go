@@ -204,7 +204,7 @@ func TestAccImagesFromOtherRegistries(t *testing.T) {
 	}})
 
 	w := newWorkspace(t)
-	w.write(use(s), "kubernetes_version = \""+kubernetesTarget+"\"\nkubernetes = { images = { scheduler = \"other.example/kube-scheduler\" } }")
+	w.write(use(s), "kubernetes_version = \""+kubernetesTarget+"\"\nkubernetes = { images = { kube_scheduler = \"other.example/kube-scheduler\" } }")
 	w.apply().mustSucceed(0)
 	s.wantKubernetes(kubernetesTarget)
 	w.plan().mustSucceed(0)

@@ -65,7 +65,7 @@ func TestAccRollback(t *testing.T) {
 			w.write(use(s), rollingBack)
 
 			previous := test.options.Talos
-			w.apply().mustFail(append(test.says, test.node, "rolled back to Talos "+previous, "in service", "retry = ", "nothing is tainted")...)
+			w.apply().mustFail(append(test.says, test.node, "rolled back to Talos "+previous, "in service", "retry_boot_id = ", "nothing is tainted")...)
 			s.wantRunning(previous, test.node)
 			s.wantRunning(talosTarget, test.first...)
 			s.wantCordoned()
@@ -106,7 +106,7 @@ func TestAccRollback(t *testing.T) {
 func (d diagnostic) told(t *testing.T, node string) string {
 	t.Helper()
 
-	match := regexp.MustCompile(`node_overrides = \{ "` + node + `" = \{ retry = "[^"]+" \} \}`).FindString(d.Detail)
+	match := regexp.MustCompile(`node_overrides = \{ "` + node + `" = \{ retry_boot_id = "[^"]+" \} \}`).FindString(d.Detail)
 	if match == "" {
 		t.Fatalf("no way to try again in %s", d)
 	}

@@ -49,7 +49,7 @@ func TestAccKilledInARollback(t *testing.T) {
 				t.Fatal("the run came to its end before it was killed")
 			}
 
-			w.apply().mustFail(faulty, "rolled back to Talos "+talosModern, "retry = ")
+			w.apply().mustFail(faulty, "rolled back to Talos "+talosModern, "retry_boot_id = ")
 			s.wantRunning(talosModern, faulty)
 			s.wantCordoned()
 			s.times(map[string]int{"worker-0": 1, faulty: 1})

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+)
+
+// planOf is the first plan of a configuration that sets no more than what is given.
+func (d driven) planOf(given map[string]tftypes.Value) tftypes.Value {
+	d.Helper()
+
+	config := d.dynamic(empty(d.kind, given))
+
+	resp, err := d.server.PlanResourceChange(d.Context(), &tfprotov6.PlanResourceChangeRequest{
+		TypeName: typeName + "_cluster", PriorState: d.dynamic(tftypes.NewValue(d.kind, nil)), ProposedNewState: config, Config: config,
+	})
+	if err != nil {
+		d.Fatal(err)
+	}
+
+	for _, diagnostic := range resp.Diagnostics {
+		if diagnostic.Severity == tfprotov6.DiagnosticSeverityError {
+			d.Fatalf("%s: %s", diagnostic.Summary, diagnostic.Detail)
+		}
+	}
+
+	return d.value(resp.PlannedState)
+}
+
+// TestPlanHasEveryDefault: what an apply goes by is in the plan, and a module that
+// passes objects of nulls on gets the same as one that passes nothing.
+func TestPlanHasEveryDefault(t *testing.T) {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	versions := map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}
+	plain := d.planOf(versions)
+
+	for name, want := range map[string]tftypes.Value{
+		attrMode:             tftypes.NewValue(tftypes.String, "direct"),
+		attrOnFailure:        tftypes.NewValue(tftypes.String, "stop"),
+		attrSyncInstallImage: tftypes.NewValue(tftypes.Bool, false),
+		attrMaxUnavailable:   tftypes.NewValue(tftypes.String, "1"),
+		attrSettle:           tftypes.NewValue(tftypes.String, "0s"),
+	} {
+		if got := d.attribute(plain, name); !got.Equal(want) {
+			t.Errorf("%s is planned as %s, want %s", name, got, want)
+		}
+	}
+
+	// Publishing, snapshots and windows have arguments that Terraform wants to be there.
+	for _, name := range []string{attrDrain, attrKubernetes, attrRetry, attrPreflight, attrTimeouts} {
+		given := map[string]tftypes.Value{name: empty(d.object(d.kind.AttributeTypes[name]), nil)}
+		for version, value := range versions {
+			given[version] = value
+		}
+
+		for attribute := range d.kind.AttributeTypes {
+			if attribute == name && (name == attrPreflight || name == attrTimeouts) {
+				continue // which have no default, and stay as they are written
+			}
+
+			if got, want := d.attribute(d.planOf(given), attribute), d.attribute(plain, attribute); !got.Equal(want) {
+				t.Errorf("with %s full of nulls %s is planned as %s, want %s", name, attribute, got, want)
+			}
+		}
+	}
+}
+
+// TestManifestsFollowKubernetesInThePlan: whether they are synced is decided by
+// kubernetes_version where nothing else says so.
+func TestManifestsFollowKubernetesInThePlan(t *testing.T) {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	kind := d.object(d.kind.AttributeTypes[attrKubernetes])
+	manifests := d.object(kind.AttributeTypes[attrManifests])
+
+	saying := func(sync any) tftypes.Value {
+		return empty(kind, map[string]tftypes.Value{
+			attrManifests: empty(manifests, map[string]tftypes.Value{attrSync: tftypes.NewValue(tftypes.Bool, sync)}),
+		})
+	}
+
+	for name, test := range map[string]struct {
+		version any
+		given   tftypes.Value
+		want    any
+	}{
+		"not managed":                       {nil, tftypes.NewValue(kind, nil), false},
+		"not managed, with options":         {nil, saying(nil), false},
+		"not managed, and wanted":           {nil, saying(true), true},
+		"managed":                           {"1.34.2", tftypes.NewValue(kind, nil), true},
+		"managed, with options":             {"1.34.2", saying(nil), true},
+		"managed, and not wanted":           {"1.34.2", saying(false), false},
+		"not known whether it is":           {tftypes.UnknownValue, tftypes.NewValue(kind, nil), tftypes.UnknownValue},
+		"not known whether it is, and none": {tftypes.UnknownValue, saying(false), false},
+		"managed, not known whether wanted": {"1.34.2", saying(tftypes.UnknownValue), tftypes.UnknownValue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			planned := d.planOf(map[string]tftypes.Value{
+				attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4"), attrKubernetesVersion: tftypes.NewValue(tftypes.String, test.version), attrKubernetes: test.given,
+			})
+
+			sync := d.attribute(d.attribute(d.attribute(planned, attrKubernetes), attrManifests), attrSync)
+			if want := tftypes.NewValue(tftypes.Bool, test.want); !want.Equal(sync) {
+				t.Errorf("sync is planned as %s, want %s", sync, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+var _ resource.ResourceWithUpgradeState = (*clusterResource)(nil)
+
+// stateVersion is the form in which the resource is stored. Each change of a name, or
+// of what an unset attribute means, is a form of its own, which [upgradeState] leads to
+// from the one before it.
+const stateVersion = 1
+
+// UpgradeState implements [resource.ResourceWithUpgradeState].
+func (r *clusterResource) UpgradeState(ctx context.Context) map[int64]resource.StateUpgrader {
+	return map[int64]resource.StateUpgrader{
+		0: {StateUpgrader: func(_ context.Context, req resource.UpgradeStateRequest, resp *resource.UpgradeStateResponse) {
+			schema := clusterSchema(ctx)
+
+			upgraded, err := upgradeState(req.RawState.JSON)
+			stored := *req.RawState
+			stored.JSON = upgraded
+
+			state, unread := stored.Unmarshal(schema.Type().TerraformType(ctx))
+			if err = cmp.Or(err, unread); err != nil {
+				resp.Diagnostics.AddError("Unable to read the state", "An earlier version of the provider stored it, and it is not understood: "+err.Error()+
+					".\n\nNothing was touched. Report this, with the version of the provider that wrote the state; or remove the resource from the state (terraform state rm) and import it again.")
+
+				return
+			}
+
+			resp.State = tfsdk.State{Schema: schema, Raw: state}
+		}},
+	}
+}
+
+// upgradeState is a state of version 0, which builds before 0.1.0 stored, as one of
+// version 1. Components and install images had other names in it,
+// and attributes that have a default now were null.
+func upgradeState(stored []byte) ([]byte, error) {
+	var state map[string]any
+
+	if err := json.Unmarshal(stored, &state); err != nil {
+		return nil, err
+	}
+
+	policy := cluster.DefaultPolicy()
+	supply(state, attrMode, modeDirect)
+	supply(state, attrOnFailure, string(policy.OnFailure))
+	supply(state, attrSyncInstallImage, policy.SyncInstallImage)
+	supply(state, attrRetry, map[string]any{attrAttempts: policy.Repeat.Attempts, attrBackoff: durationText(policy.Repeat.Backoff)})
+
+	for _, override := range within(state, attrNodeOverrides) {
+		if entry, isObject := override.(map[string]any); isObject {
+			rename(entry, attrRetry, attrRetryBootID)
+			supply(entry, attrHold, false)
+		}
+	}
+
+	for _, node := range within(state, attrNodes) {
+		if entry, isObject := node.(map[string]any); isObject {
+			rename(entry, "image", attrInstallImage)
+		}
+	}
+
+	kubernetes := within(state, attrKubernetes)
+	images := within(kubernetes, attrImages)
+
+	rename(images, "api_server", attrAPIServer)
+	rename(images, "controller_manager", attrControllerManager)
+	rename(images, "scheduler", attrScheduler)
+	rename(images, "proxy", attrProxy)
+
+	if manifests := within(kubernetes, attrManifests); manifests != nil && state[attrKubernetesVersion] == nil {
+		manifests[attrSync] = false
+	}
+
+	return json.Marshal(state)
+}
+
+// within is the object that the name leads to; nil where there is none.
+func within(object map[string]any, name string) map[string]any {
+	nested, _ := object[name].(map[string]any)
+
+	return nested
+}
+
+// supply gives the name a value where it has none.
+func supply(object map[string]any, name string, value any) {
+	if object[name] == nil {
+		object[name] = value
+	}
+}
+
+// rename moves the value of one name to another.
+func rename(object map[string]any, from, to string) {
+	if value, there := object[from]; there {
+		object[to] = value
+		delete(object, from)
+	}
+}
