@@ -109,6 +109,34 @@ func TestSecondResourceOfAClusterIsAWarningAtPlan(t *testing.T) {
 	}
 }
 
+// TestSecondResourceWithAnotherTargetIsAnErrorAtPlan: also where one of the two is at its
+// target already, and would be at work against the other with the next apply.
+func TestSecondResourceWithAnotherTargetIsAnErrorAtPlan(t *testing.T) {
+	for name, targets := range map[string][2]*clusterModel{
+		"another Talos":            {desired("1.13.4", ""), desired("1.13.3", "")},
+		"Talos that runs":          {desired("1.13.0", ""), desired("1.13.3", "")},
+		"each manages one product": {desired("1.13.4", ""), desired("", "1.34.2")},
+		"another Kubernetes":       {desired("1.13.4", "1.34.2"), desired("1.13.4", "1.34.3")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clusters := threeNodes("1.13.0", "1.34.2").clusters(t)
+
+			if _, diagnostics := planned(t, clusters, nil, targets[0]); diagnostics.HasError() {
+				t.Fatalf("the first: %v", diagnostics)
+			}
+
+			_, diagnostics := planned(t, clusters, nil, targets[1])
+			if diagnostics.ErrorsCount() != 1 {
+				t.Fatalf("the second: %v", diagnostics)
+			}
+
+			if detail := noted(t, diagnostics).Errors()[0].Detail(); !strings.Contains(detail, "another talosupgrade_cluster resource of the same provider block brings it to") || !strings.Contains(detail, "Keep one resource per cluster.") {
+				t.Errorf("it says %s", detail)
+			}
+		})
+	}
+}
+
 func TestResourcesOfTwoClustersGoAheadTogether(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)

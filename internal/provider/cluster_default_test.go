@@ -72,9 +72,9 @@ func TestPlanHasEveryDefault(t *testing.T) {
 // TestManifestsFollowKubernetesInThePlan: whether they are synced is decided by
 // kubernetes_version where nothing else says so.
 func TestManifestsFollowKubernetesInThePlan(t *testing.T) {
-	d := drive(t, threeNodes("1.13.4", "1.34.2"))
-	kind := d.object(d.kind.AttributeTypes[attrKubernetes])
-	manifests := d.object(kind.AttributeTypes[attrManifests])
+	kinds := drive(t, threeNodes("1.13.4", "1.34.2"))
+	kind := kinds.object(kinds.kind.AttributeTypes[attrKubernetes])
+	manifests := kinds.object(kind.AttributeTypes[attrManifests])
 
 	saying := func(sync any) tftypes.Value {
 		return empty(kind, map[string]tftypes.Value{
@@ -98,6 +98,7 @@ func TestManifestsFollowKubernetesInThePlan(t *testing.T) {
 		"managed, not known whether wanted": {"1.34.2", saying(tftypes.UnknownValue), tftypes.UnknownValue},
 	} {
 		t.Run(name, func(t *testing.T) {
+			d := drive(t, threeNodes("1.13.4", "1.34.2"))
 			planned := d.planOf(map[string]tftypes.Value{
 				attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4"), attrKubernetesVersion: tftypes.NewValue(tftypes.String, test.version), attrKubernetes: test.given,
 			})

@@ -35,39 +35,46 @@ const (
 	defaultDeleteTimeout = 3 * time.Minute
 )
 
+// optionsModel is what a user says of an upgrade: what the cluster is to run, and how
+// it gets there. The resource and talosupgrade_preflight take the same.
+type optionsModel struct {
+	TalosVersion         types.String `tfsdk:"talos_version"`
+	KubernetesVersion    types.String `tfsdk:"kubernetes_version"`
+	Context              types.String `tfsdk:"context"`
+	Order                types.String `tfsdk:"order"`
+	RebootMode           types.String `tfsdk:"reboot_mode"`
+	NodeTimeout          types.String `tfsdk:"node_timeout"`
+	Drain                types.Object `tfsdk:"drain"`
+	InstallerImage       types.String `tfsdk:"installer_image"`
+	AllowIntermediate    types.Bool   `tfsdk:"allow_intermediate_versions"`
+	IntermediateVersions types.List   `tfsdk:"intermediate_versions"`
+	AllowUnknown         types.Bool   `tfsdk:"allow_unknown_versions"`
+	MaxUnavailable       types.String `tfsdk:"max_unavailable"`
+	Canary               types.List   `tfsdk:"canary"`
+	Settle               types.String `tfsdk:"settle"`
+	NodeOverrides        types.Map    `tfsdk:"node_overrides"`
+	Kubernetes           types.Object `tfsdk:"kubernetes"`
+	Preflight            types.Object `tfsdk:"preflight"`
+	EtcdSnapshot         types.Object `tfsdk:"etcd_snapshot"`
+	Gates                types.List   `tfsdk:"gates"`
+	MaintenanceWindow    types.Object `tfsdk:"maintenance_window"`
+	SyncInstallImage     types.Bool   `tfsdk:"sync_install_image"`
+	OnFailure            types.String `tfsdk:"on_failure"`
+	Retry                types.Object `tfsdk:"retry"`
+	PublishTo            types.Object `tfsdk:"publish_to"`
+	Mode                 types.String `tfsdk:"mode"`
+}
+
 // clusterModel is the resource in configuration, plan and state.
 type clusterModel struct {
-	TalosVersion         types.String   `tfsdk:"talos_version"`
-	KubernetesVersion    types.String   `tfsdk:"kubernetes_version"`
-	Context              types.String   `tfsdk:"context"`
-	Order                types.String   `tfsdk:"order"`
-	RebootMode           types.String   `tfsdk:"reboot_mode"`
-	NodeTimeout          types.String   `tfsdk:"node_timeout"`
-	Drain                types.Object   `tfsdk:"drain"`
-	InstallerImage       types.String   `tfsdk:"installer_image"`
-	AllowIntermediate    types.Bool     `tfsdk:"allow_intermediate_versions"`
-	IntermediateVersions types.List     `tfsdk:"intermediate_versions"`
-	AllowUnknown         types.Bool     `tfsdk:"allow_unknown_versions"`
-	MaxUnavailable       types.String   `tfsdk:"max_unavailable"`
-	Canary               types.List     `tfsdk:"canary"`
-	Settle               types.String   `tfsdk:"settle"`
-	NodeOverrides        types.Map      `tfsdk:"node_overrides"`
-	Kubernetes           types.Object   `tfsdk:"kubernetes"`
-	Preflight            types.Object   `tfsdk:"preflight"`
-	EtcdSnapshot         types.Object   `tfsdk:"etcd_snapshot"`
-	Gates                types.List     `tfsdk:"gates"`
-	MaintenanceWindow    types.Object   `tfsdk:"maintenance_window"`
-	SyncInstallImage     types.Bool     `tfsdk:"sync_install_image"`
-	OnFailure            types.String   `tfsdk:"on_failure"`
-	Retry                types.Object   `tfsdk:"retry"`
-	PublishTo            types.Object   `tfsdk:"publish_to"`
-	Mode                 types.String   `tfsdk:"mode"`
-	ReportPath           types.String   `tfsdk:"report_path"`
-	Timeouts             timeouts.Value `tfsdk:"timeouts"`
-	ID                   types.String   `tfsdk:"id"`
-	Status               types.Object   `tfsdk:"status"`
-	Nodes                types.Map      `tfsdk:"nodes"`
-	Snapshot             types.Object   `tfsdk:"snapshot"`
+	optionsModel
+
+	ReportPath types.String   `tfsdk:"report_path"`
+	Timeouts   timeouts.Value `tfsdk:"timeouts"`
+	ID         types.String   `tfsdk:"id"`
+	Status     types.Object   `tfsdk:"status"`
+	Nodes      types.Map      `tfsdk:"nodes"`
+	Snapshot   types.Object   `tfsdk:"snapshot"`
 }
 
 // drainModel is the drain object.
@@ -110,7 +117,7 @@ func drainValue(policy cluster.DrainPolicy) types.Object {
 func newClusterModel(talos, kubernetes version.Version) clusterModel {
 	policy := cluster.DefaultPolicy()
 
-	return clusterModel{
+	options := optionsModel{
 		TalosVersion:         versionValue(talos),
 		KubernetesVersion:    versionValue(kubernetes),
 		Context:              types.StringNull(),
@@ -136,8 +143,12 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		Retry:                retryValue(policy.Repeat),
 		PublishTo:            types.ObjectNull(publishToTypes()),
 		Mode:                 types.StringValue(modeDirect),
-		Snapshot:             types.ObjectNull(snapshotTypes()),
-		Timeouts:             timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
+	}
+
+	return clusterModel{
+		optionsModel: options,
+		Snapshot:     types.ObjectNull(snapshotTypes()),
+		Timeouts:     timeouts.Value{Object: types.ObjectNull(timeoutTypes())},
 	}
 }
 

@@ -131,9 +131,9 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		examined.Findings = append(examined.Findings, unseenFinding(absent, seen.Observation))
 	}
 
-	if work {
-		examined.Findings = append(examined.Findings, r.clusters.claims.findDuplicate(seen.ID, seen.name)...)
-	} else {
+	examined.Findings = append(examined.Findings, r.clusters.claims.findDuplicate(seen.ID, seen.name, request.Target, work)...)
+
+	if !work {
 		object = r.clusters.viewObject(bounded, planned, prior, request.Target)
 		examined.Findings = append(examined.Findings, object.findings...)
 	}

@@ -394,12 +394,19 @@ type claims struct {
 	by map[string]string
 	// files are those that resources write, by which resource does.
 	files map[string]string
-	// planned is through which connection a resource was planned first.
-	planned map[string]string
+	// planned is what was planned first for each cluster.
+	planned map[string]plannedResource
+}
+
+// plannedResource is a resource as its plan makes it known.
+type plannedResource struct {
+	// name is that of the connection.
+	name   string
+	target cluster.Target
 }
 
 func newClaims() *claims {
-	return &claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]string{}}
+	return &claims{by: map[string]string{}, files: map[string]string{}, planned: map[string]plannedResource{}}
 }
 
 // claim gives the cluster to the claimant, the resource's name among claims, until
@@ -432,29 +439,46 @@ func (c *claims) write(path, claimant string) bool {
 	return true
 }
 
-// findDuplicate notes that an upgrade of the cluster was planned through the connection
-// with the name, and finds what speaks against that: that one was planned through
-// another connection, so that there are two resources.
-func (c *claims) findDuplicate(id, name string) []cluster.Finding {
+// findDuplicate notes that a plan brings the cluster to the target, through the connection
+// with the name, and finds what speaks against that: a plan of another resource with
+// another target, or, where there is work, one through another connection. Two resources
+// that say the same through the same connection cannot be told apart before the apply.
+func (c *claims) findDuplicate(id, name string, target cluster.Target, work bool) []cluster.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	const remedy = "Keep one resource per cluster."
 
 	first, planned := c.planned[id]
 
 	switch {
-	case id == "" || first == name:
+	case id == "":
 		return nil
 	case !planned:
-		c.planned[id] = name
+		c.planned[id] = plannedResource{name: name, target: target}
 
 		return nil
-	default:
+	case !first.target.Talos.Equal(target.Talos) || !first.target.Kubernetes.Equal(target.Kubernetes):
+		return []cluster.Finding{{
+			Check: cluster.CheckLock, Severity: cluster.Permanent,
+			Found: fmt.Sprintf("this resource is to bring the cluster to %s, and another %s_cluster resource of the same provider block brings it to %s",
+				wanted(target), typeName, wanted(first.target)),
+			Remedy: remedy,
+		}}
+	case first.name != name && work:
 		return []cluster.Finding{{
 			Check: cluster.CheckLock, Severity: cluster.Observed, Attribute: attrContext,
-			Found:  fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", typeName, first),
-			Remedy: "Keep one resource per cluster.",
+			Found:  fmt.Sprintf("another %s_cluster resource upgrades this cluster, which it reaches through %s", typeName, first.name),
+			Remedy: remedy,
 		}}
+	default:
+		return nil
 	}
+}
+
+// wanted is what the target asks for: "Talos 1.13.4, Kubernetes 1.35.2".
+func wanted(target cluster.Target) string {
+	return plan.State{Talos: target.Talos, Kubernetes: target.Kubernetes}.String()
 }
 
 // release gives up the cluster of a resource that is destroyed; without effect

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -39,29 +40,19 @@ type preflightDataSource struct {
 
 func newPreflightDataSource() datasource.DataSource { return &preflightDataSource{} }
 
-// preflightModel is the data source as read. Its inputs are those of the
+// preflightModel is the data source as read. Its inputs are the options of the
 // resource.
 type preflightModel struct {
-	Context              types.String `tfsdk:"context"`
-	TalosVersion         types.String `tfsdk:"talos_version"`
-	KubernetesVersion    types.String `tfsdk:"kubernetes_version"`
-	InstallerImage       types.String `tfsdk:"installer_image"`
-	AllowIntermediate    types.Bool   `tfsdk:"allow_intermediate_versions"`
-	IntermediateVersions types.List   `tfsdk:"intermediate_versions"`
-	AllowUnknown         types.Bool   `tfsdk:"allow_unknown_versions"`
-	MaxUnavailable       types.String `tfsdk:"max_unavailable"`
-	Canary               types.List   `tfsdk:"canary"`
-	NodeOverrides        types.Map    `tfsdk:"node_overrides"`
-	Drain                types.Object `tfsdk:"drain"`
-	Kubernetes           types.Object `tfsdk:"kubernetes"`
-	Preflight            types.Object `tfsdk:"preflight"`
-	EtcdSnapshot         types.Object `tfsdk:"etcd_snapshot"`
-	Gates                types.List   `tfsdk:"gates"`
-	MaintenanceWindow    types.Object `tfsdk:"maintenance_window"`
-	Timeouts             types.Object `tfsdk:"timeouts"`
-	Passed               types.Bool   `tfsdk:"passed"`
-	Summary              types.String `tfsdk:"summary"`
-	Checks               []checkModel `tfsdk:"checks"`
+	optionsModel
+
+	Timeouts types.Object `tfsdk:"timeouts"`
+	Passed   types.Bool   `tfsdk:"passed"`
+	Summary  types.String `tfsdk:"summary"`
+	Checks   []checkModel `tfsdk:"checks"`
+	Hops     []hopModel   `tfsdk:"hops"`
+	Steps    []stepModel  `tfsdk:"steps"`
+	Held     []string     `tfsdk:"held"`
+	Estimate types.Int64  `tfsdk:"estimate"`
 }
 
 // Metadata implements [datasource.DataSource].
@@ -90,12 +81,14 @@ func (d *preflightDataSource) ValidateConfig(ctx context.Context, req datasource
 		return
 	}
 
-	asked := model.cluster(ctx, nil)
+	asked := model.cluster()
 
 	resp.Diagnostics.Append(asked.validateIntermediate()...)
 	resp.Diagnostics.Append(asked.validateCanary()...)
 	resp.Diagnostics.Append(asked.validateKubernetes(ctx)...)
 	resp.Diagnostics.Append(asked.validateGuards(ctx)...)
+	resp.Diagnostics.Append(asked.validateOnFailure()...)
+	resp.Diagnostics.Append(asked.validatePublishing()...)
 }
 
 // Read implements [datasource.DataSource].
@@ -123,27 +116,30 @@ func (d *preflightDataSource) Read(ctx context.Context, req datasource.ReadReque
 	}
 }
 
-// cluster is the resource that is asked about, with defaults from its
-// attributes; without any where those are nil.
-func (m preflightModel) cluster(ctx context.Context, attributes map[string]resourceschema.Attribute) clusterModel {
+// cluster is the resource that is asked about, as its configuration says it.
+func (m preflightModel) cluster() clusterModel {
 	made := newClusterModel(version.Version{}, version.Version{})
+	made.optionsModel = m.optionsModel
 
-	made.Context = m.Context
-	made.TalosVersion = m.TalosVersion
-	made.KubernetesVersion = m.KubernetesVersion
-	made.InstallerImage = m.InstallerImage
-	made.IntermediateVersions = m.IntermediateVersions
-	made.Canary = m.Canary
-	made.NodeOverrides = m.NodeOverrides
-	made.AllowIntermediate = filled(ctx, attributes[attrAllowIntermediate], m.AllowIntermediate)
-	made.AllowUnknown = filled(ctx, attributes[attrAllowUnknown], m.AllowUnknown)
-	made.MaxUnavailable = filled(ctx, attributes[attrMaxUnavailable], m.MaxUnavailable)
-	made.Drain = filled(ctx, attributes[attrDrain], m.Drain)
-	made.Kubernetes = filled(ctx, attributes[attrKubernetes], m.Kubernetes)
-	made.Preflight = filled(ctx, attributes[attrPreflight], m.Preflight)
-	made.EtcdSnapshot = filled(ctx, attributes[attrEtcdSnapshot], m.EtcdSnapshot)
-	made.Gates = filled(ctx, attributes[attrGates], m.Gates)
-	made.MaintenanceWindow = filled(ctx, attributes[attrMaintenanceWindow], m.MaintenanceWindow)
+	return made
+}
+
+// planned is the resource that is asked about with the defaults of its attributes,
+// which Terraform gives to resources alone.
+func (m preflightModel) planned(ctx context.Context) clusterModel {
+	made := m.cluster()
+	attributes := clusterSchema(ctx).Attributes
+	options := reflect.ValueOf(&made.optionsModel).Elem()
+
+	for index := range options.NumField() {
+		value, isValue := options.Field(index).Interface().(attr.Value)
+		if !isValue {
+			continue
+		}
+
+		full := withDefaults(ctx, attributes[options.Type().Field(index).Tag.Get("tfsdk")], value)
+		options.Field(index).Set(reflect.ValueOf(full))
+	}
 
 	return made
 }
@@ -156,7 +152,7 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 		return diag.Diagnostics{problem(doing, access, errUnknown)}
 	}
 
-	asked := model.cluster(ctx, clusterSchema(ctx).Attributes)
+	asked := model.planned(ctx)
 
 	// Held, so that the look and the checks share one connection.
 	reached, release, err := d.clusters.connect(ctx, model.Context.ValueString())
@@ -179,7 +175,7 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 	}
 
 	made := plan.Make(seen.Observation, request.Target, request.Policy)
-	examined := engine.New(d.clusters.engine(reached, nil)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
+	examined := d.check(ctx, reached, asked.publication(), seen, made, request)
 
 	// Interrupted checks found out nothing.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
@@ -188,6 +184,9 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 		return diagnostics
 	}
 
+	model.Hops, model.Steps = newHopModels(made), newStepModels(made)
+	model.Held = append([]string{}, made.Held...)
+	model.Estimate = types.Int64Value(int64(made.Estimate().Seconds()))
 	model.Checks = newCheckModels(examined)
 	model.Summary = types.StringValue(checkSummary(model.Checks, len(made.Steps) > 0))
 	model.Passed = types.BoolValue(!slices.ContainsFunc(model.Checks, func(check checkModel) bool {
@@ -197,21 +196,32 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 	return diagnostics
 }
 
+// check makes the checks of the plan. An operator that cannot be asked is something
+// that they found.
+func (d *preflightDataSource) check(
+	ctx context.Context, reached *connection, to publication, seen observation, made plan.Plan, request engine.Request,
+) engine.Examination {
+	beside, err := reached.operator(to)
+	examined := engine.New(d.clusters.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
+
+	if err != nil {
+		examined.Findings = append(examined.Findings, unmanaged(to, err))
+	}
+
+	return examined
+}
+
 // Names of the data source's attributes that code refers to.
 const (
-	attrPassed  = "passed"
-	attrSummary = "summary"
-	attrChecks  = "checks"
-	attrRead    = "read"
+	attrPassed   = "passed"
+	attrSummary  = "summary"
+	attrChecks   = "checks"
+	attrHops     = "hops"
+	attrSteps    = "steps"
+	attrHeld     = "held"
+	attrEstimate = "estimate"
+	attrRead     = "read"
 )
-
-// preflightInputs are the attributes that mean what they mean in the resource.
-func preflightInputs() []string {
-	return []string{
-		attrContext, attrTalosVersion, attrKubernetesVersion, attrInstallerImage, attrAllowIntermediate, attrIntermediateVersions, attrAllowUnknown,
-		attrMaxUnavailable, attrCanary, attrNodeOverrides, attrDrain, attrKubernetes, attrPreflight, attrEtcdSnapshot, attrGates, attrMaintenanceWindow,
-	}
-}
 
 func preflightSchema(ctx context.Context) schema.Schema {
 	attributes := map[string]schema.Attribute{
@@ -219,16 +229,27 @@ func preflightSchema(ctx context.Context) schema.Schema {
 			MarkdownDescription: "Whether nothing would keep an apply from going on: no check has the severity `error`.",
 			Computed:            true,
 		},
-		attrSummary:  computedText("The result in one line, which names the checks with errors."),
-		attrChecks:   checksSchema(),
+		attrSummary: computedText("The result in one line, which names the checks with errors."),
+		attrChecks:  checksSchema(),
+		attrHops:    hopsSchema(),
+		attrSteps:   stepsSchema(),
+		attrHeld: schema.ListAttribute{
+			MarkdownDescription: "Kubernetes node names of the nodes that are held and left alone.",
+			ElementType:         types.StringType,
+			Computed:            true,
+		},
+		attrEstimate: schema.Int64Attribute{
+			MarkdownDescription: "About how many seconds the whole roll takes: an estimate from typical durations, not a promise. `0` where nothing is to be done.",
+			Computed:            true,
+		},
 		attrTimeouts: readTimeoutSchema(),
 	}
 
 	resource := clusterSchema(ctx)
 
-	for _, name := range preflightInputs() {
-		if attribute, there := resource.Attributes[name]; there {
-			attributes[name] = input(attribute)
+	for _, option := range (clusterModel{}).choices() {
+		if option.decides != aboutRun {
+			attributes[option.name] = input(resource.Attributes[option.name])
 		}
 	}
 
@@ -238,9 +259,9 @@ func preflightSchema(ctx context.Context) schema.Schema {
 	}
 
 	return schema.Schema{
-		MarkdownDescription: "Makes the checks of an upgrade without upgrading anything: all of those that an apply of `talosupgrade_cluster` begins with, " +
-			"the workloads included, for versions that need not be in any configuration yet. It writes nothing to the cluster. What it finds is listed and fails nothing by itself, " +
-			"whatever the severity; it is an error only when there is no cluster to look at.",
+		MarkdownDescription: "Plans an upgrade and makes its checks, without upgrading anything: the whole roll as data, and all checks that an apply of `talosupgrade_cluster` begins with, " +
+			"the workloads included, for versions that need not be in any configuration yet. It takes the options of the resource, and means the same by them. It writes nothing to the cluster. " +
+			"What it finds is listed and fails nothing by itself, whatever the severity; it is an error only when there is no cluster to look at.",
 		Attributes: attributes,
 	}
 }
@@ -285,6 +306,8 @@ func input(attribute resourceschema.Attribute) schema.Attribute {
 	switch a := attribute.(type) {
 	case resourceschema.StringAttribute:
 		return schema.StringAttribute{MarkdownDescription: text, Required: required, Optional: optional, Validators: a.Validators}
+	case resourceschema.NumberAttribute:
+		return schema.NumberAttribute{MarkdownDescription: text, Required: required, Optional: optional, Validators: a.Validators}
 	case resourceschema.BoolAttribute:
 		return schema.BoolAttribute{MarkdownDescription: text, Required: required, Optional: optional, Validators: a.Validators}
 	case resourceschema.ListAttribute:
@@ -321,16 +344,8 @@ func inputs(attributes map[string]resourceschema.Attribute) map[string]schema.At
 	return taken
 }
 
-// filled is the value with the defaults of the resource's attribute in place of
-// what it leaves out, which Terraform puts there for resources alone.
-func filled[V attr.Value](ctx context.Context, attribute resourceschema.Attribute, value V) V {
-	if full, same := withDefaults(ctx, attribute, value).(V); same {
-		return full
-	}
-
-	return value
-}
-
+// withDefaults is the value with the defaults of the resource's attribute in place of
+// what it leaves out.
 func withDefaults(ctx context.Context, attribute resourceschema.Attribute, value attr.Value) attr.Value {
 	switch a := attribute.(type) {
 	case resourceschema.StringAttribute:
@@ -346,6 +361,14 @@ func withDefaults(ctx context.Context, attribute resourceschema.Attribute, value
 			var resp preset.BoolResponse
 
 			a.Default.DefaultBool(ctx, preset.BoolRequest{}, &resp)
+
+			return resp.PlanValue
+		}
+	case resourceschema.NumberAttribute:
+		if value.IsNull() && a.Default != nil {
+			var resp preset.NumberResponse
+
+			a.Default.DefaultNumber(ctx, preset.NumberRequest{}, &resp)
 
 			return resp.PlanValue
 		}
@@ -402,6 +425,100 @@ func listWithDefaults(ctx context.Context, attributes map[string]resourceschema.
 	}
 
 	return made
+}
+
+// hopModel is one element of hops.
+type hopModel struct {
+	Product      types.String `tfsdk:"product"`
+	From         types.String `tfsdk:"from"`
+	To           types.String `tfsdk:"to"`
+	ReleaseNotes types.String `tfsdk:"release_notes"`
+}
+
+func hopsSchema() schema.Attribute {
+	return schema.ListNestedAttribute{
+		MarkdownDescription: "The way from what runs to what is asked for, one release line of one product after the other. Empty where nothing is to be upgraded, or where there is no way, which `checks` explains.",
+		Computed:            true,
+		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+			"product":       computedText("`talos` or `kubernetes`."),
+			"from":          computedText("Version of it that runs when the hop begins."),
+			"to":            computedText("Version of it that runs afterwards; the same as `from` where only images change."),
+			"release_notes": computedText("Address of the release notes; null where the version stays."),
+		}},
+	}
+}
+
+// newHopModels are the hops of the plan in their order; empty, never nil.
+func newHopModels(made plan.Plan) []hopModel {
+	models := []hopModel{}
+
+	for _, hop := range made.Hops {
+		model := hopModel{Product: types.StringValue(string(hop.Product)), From: versionValue(hop.From.Talos), To: versionValue(hop.To.Talos)}
+		if hop.Product == version.Kubernetes {
+			model.From, model.To = versionValue(hop.From.Kubernetes), versionValue(hop.To.Kubernetes)
+		}
+
+		model.ReleaseNotes = textValue(releaseNotes(hop))
+		models = append(models, model)
+	}
+
+	return models
+}
+
+// stepModel is one element of steps.
+type stepModel struct {
+	Hop        types.Int64  `tfsdk:"hop"`
+	Node       types.String `tfsdk:"node"`
+	Role       types.String `tfsdk:"role"`
+	Component  types.String `tfsdk:"component"`
+	From       types.String `tfsdk:"from"`
+	To         types.String `tfsdk:"to"`
+	Image      types.String `tfsdk:"image"`
+	Canary     types.Bool   `tfsdk:"canary"`
+	Unfinished types.Bool   `tfsdk:"unfinished"`
+	Estimate   types.Int64  `tfsdk:"estimate"`
+}
+
+func stepsSchema() schema.Attribute {
+	return schema.ListNestedAttribute{
+		MarkdownDescription: "Every step of the roll in the order in which it begins, however many there are: one for each node in each hop of Talos, one for each component of each node in each hop of Kubernetes, " +
+			"and one for each sync of the bootstrap manifests. Empty where nothing is to be done, or where there is no way.",
+		Computed: true,
+		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+			"hop":        schema.Int64Attribute{MarkdownDescription: "Index of the hop in `hops`.", Computed: true},
+			"node":       computedText("Kubernetes node name; null for the bootstrap manifests."),
+			"role":       computedText("`controlplane` or `worker`; null for the bootstrap manifests."),
+			"component":  computedText("Component that is replaced, such as `kubelet`, or `manifests` for the bootstrap manifests; null where the node is upgraded to another Talos, for which it restarts."),
+			"from":       computedText("Version that runs when the step begins."),
+			"to":         computedText("Version that runs afterwards."),
+			"image":      computedText("Image in full, with its tag or digest; null for the bootstrap manifests."),
+			"canary":     schema.BoolAttribute{MarkdownDescription: "Whether the others wait for this node.", Computed: true},
+			"unfinished": schema.BoolAttribute{MarkdownDescription: "Whether an earlier run left the node in the middle of this step.", Computed: true},
+			"estimate":   schema.Int64Attribute{MarkdownDescription: "About how many seconds it takes; `0` where nobody knows.", Computed: true},
+		}},
+	}
+}
+
+// newStepModels are the steps of the plan in their order; empty, never nil.
+func newStepModels(made plan.Plan) []stepModel {
+	models := []stepModel{}
+
+	for _, step := range made.Steps {
+		models = append(models, stepModel{
+			Hop:        types.Int64Value(int64(step.Hop)),
+			Node:       textValue(step.Node),
+			Role:       textValue(string(step.Role)),
+			Component:  textValue(string(step.Component)),
+			From:       versionValue(step.From),
+			To:         versionValue(step.To),
+			Image:      textValue(step.Image),
+			Canary:     types.BoolValue(step.Canary),
+			Unfinished: types.BoolValue(step.Finish),
+			Estimate:   types.Int64Value(int64(step.Estimate.Seconds())),
+		})
+	}
+
+	return models
 }
 
 // How a check ended, as the data source says it.

@@ -3,12 +3,14 @@
 package provider
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -17,6 +19,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // preflighting is a configuration of the data source in which only the given
@@ -79,29 +82,130 @@ func skipping(t *testing.T, names ...string) attr.Value {
 	return types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetValueMust(types.StringType, elements)})
 }
 
+// TestPreflightTakesWhatTheResourceTakes: an option that is new in the resource, and that
+// shapes the roll, is one of the data source as well.
 func TestPreflightTakesWhatTheResourceTakes(t *testing.T) {
 	taken, resource := preflightSchema(t.Context()), clusterSchema(t.Context())
+	inputs := map[string]bool{attrTimeouts: true}
 
-	for _, name := range preflightInputs() {
-		input, there := taken.Attributes[name]
+	for _, option := range (clusterModel{}).choices() {
+		if option.decides == aboutRun {
+			continue
+		}
+
+		inputs[option.name] = true
+
+		input, there := taken.Attributes[option.name]
 		if !there || input == nil {
-			t.Errorf("there is no %s", name)
+			t.Errorf("there is no %s", option.name)
 
 			continue
 		}
 
-		if !input.GetType().Equal(resource.Attributes[name].GetType()) {
-			t.Errorf("%s is %s, and %s in the resource", name, input.GetType(), resource.Attributes[name].GetType())
+		if !input.GetType().Equal(resource.Attributes[option.name].GetType()) {
+			t.Errorf("%s is %s, and %s in the resource", option.name, input.GetType(), resource.Attributes[option.name].GetType())
 		}
 
 		if input.IsComputed() || input.IsRequired() {
-			t.Errorf("%s is not optional", name)
+			t.Errorf("%s is not optional", option.name)
+		}
+	}
+
+	for name, attribute := range taken.Attributes {
+		if !attribute.IsComputed() && !inputs[name] {
+			t.Errorf("%s is no option of the resource", name)
 		}
 	}
 }
 
+// TestPreflightFillsInEveryDefault: a configuration that says nothing asks for what the
+// resource plans for one.
+func TestPreflightFillsInEveryDefault(t *testing.T) {
+	var model preflightModel
+
+	wellDone(t, preflighting(t, map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")}).Get(t.Context(), &model))
+
+	got, want := model.planned(t.Context()), newClusterModel(version.MustParse("1.13.4"), version.Version{})
+	for index, option := range got.choices() {
+		// Whether the manifests are synced is left to the plan of the resource.
+		if wanted := want.choices()[index]; option.name != attrKubernetes && !option.value.Equal(wanted.value) {
+			t.Errorf("%s is %s, want %s", option.name, option.value, wanted.value)
+		}
+	}
+
+	if got.syncs() {
+		t.Error("manifests of a Kubernetes that is not managed are synced")
+	}
+}
+
+// TestPreflightGivesTheWholeRoll: what the table of the plan folds and cuts short is
+// complete here.
+func TestPreflightGivesTheWholeRoll(t *testing.T) {
+	got, diagnostics := readPreflight(t, threeNodes("1.12.6", "1.34.2").clusters(t), map[string]attr.Value{
+		attrTalosVersion: types.StringValue("1.13.4"), attrKubernetesVersion: types.StringValue("1.35.2"),
+		attrCanary: texts("worker-1"), attrNodeOverrides: overrides(t, map[string]nodeOverrideModel{"worker-0": {Hold: types.BoolValue(true)}}),
+	})
+	check(t, diagnostics)
+
+	var hops []string
+	for _, hop := range got.Hops {
+		hops = append(hops, fmt.Sprintf("%s %s -> %s %s", hop.Product.ValueString(), hop.From.ValueString(), hop.To.ValueString(), hop.ReleaseNotes.ValueString()))
+	}
+
+	want := []string{
+		"talos 1.12.6 -> 1.13.4 https://github.com/siderolabs/talos/releases/tag/v1.13.4",
+		"kubernetes 1.34.2 -> 1.35.2 https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.35.md",
+	}
+	if !slices.Equal(hops, want) {
+		t.Errorf("the hops are %q, want %q", hops, want)
+	}
+
+	if !slices.Equal(got.Held, []string{"worker-0"}) {
+		t.Errorf("held are %q", got.Held)
+	}
+
+	steps := []string{}
+	for _, step := range got.Steps {
+		steps = append(steps, fmt.Sprintf("%d %s %s %s %s->%s %t %s", step.Hop.ValueInt64(), step.Node.ValueString(), step.Role.ValueString(),
+			step.Component.ValueString(), step.From.ValueString(), step.To.ValueString(), step.Canary.ValueBool(), step.Image.ValueString()))
+
+		if step.Estimate.ValueInt64() <= 0 {
+			t.Errorf("nobody knows how long %v takes", step)
+		}
+	}
+
+	want = []string{
+		"0 worker-1 worker  1.12.6->1.13.4 true " + genericImage + ":v1.13.4",
+		"0 cp-0 controlplane  1.12.6->1.13.4 false " + genericImage + ":v1.13.4",
+		"1 cp-0 controlplane kube-apiserver 1.34.2->1.35.2 false registry.k8s.io/kube-apiserver:v1.35.2",
+		"1 cp-0 controlplane kube-controller-manager 1.34.2->1.35.2 false registry.k8s.io/kube-controller-manager:v1.35.2",
+		"1 cp-0 controlplane kube-scheduler 1.34.2->1.35.2 false registry.k8s.io/kube-scheduler:v1.35.2",
+		"1 cp-0 controlplane kube-proxy 1.34.2->1.35.2 false registry.k8s.io/kube-proxy:v1.35.2",
+		"1 worker-1 worker kubelet 1.34.2->1.35.2 true registry.k8s.io/kubelet:v1.35.2",
+		"1 cp-0 controlplane kubelet 1.34.2->1.35.2 false registry.k8s.io/kubelet:v1.35.2",
+		"1   manifests 1.34.2->1.35.2 false ",
+	}
+	if difference := cmp.Diff(want, steps); difference != "" {
+		t.Errorf("the steps differ (-want +got):\n%s", difference)
+	}
+
+	if sum := got.Estimate.ValueInt64(); sum < got.Steps[0].Estimate.ValueInt64() {
+		t.Errorf("all of it takes %d seconds", sum)
+	}
+}
+
+// TestPreflightOfNothingIsEmpty: lists that a policy looks at are there also where
+// nothing is in them.
+func TestPreflightOfNothingIsEmpty(t *testing.T) {
+	got, diagnostics := readPreflight(t, threeNodes("1.13.4", "1.34.2").clusters(t), map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")})
+	check(t, diagnostics)
+
+	if got.Hops == nil || got.Steps == nil || got.Held == nil || len(got.Hops)+len(got.Steps)+len(got.Held) > 0 || got.Estimate.ValueInt64() != 0 {
+		t.Errorf("got %v, %v, %v, %s", got.Hops, got.Steps, got.Held, got.Estimate)
+	}
+}
+
 func TestPreflightHasTheDefaultsOfTheResource(t *testing.T) {
-	attributes := clusterSchema(t.Context()).Attributes
 	drain := types.ObjectValueMust(drainTypes(), map[string]attr.Value{
 		"enabled": types.BoolNull(), "timeout": types.StringValue("1m"), "on_timeout": types.StringNull(),
 	})
@@ -114,7 +218,7 @@ func TestPreflightHasTheDefaultsOfTheResource(t *testing.T) {
 		attrTalosVersion: types.StringValue("1.13.4"), attrKubernetesVersion: types.StringValue("1.34.2"), attrDrain: drain, attrGates: gates,
 	}).Get(t.Context(), &model))
 
-	asked := model.cluster(t.Context(), attributes)
+	asked := model.planned(t.Context())
 
 	policy, diagnostics := asked.policy(t.Context())
 	wellDone(t, diagnostics)
@@ -238,6 +342,14 @@ func TestPreflightRefusesWhatTheResourceRefuses(t *testing.T) {
 		"nothing contradicts itself":     {map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4"), attrPreflight: skipping(t, "disk-space")}, nil},
 		"a canary twice":                 {map[string]attr.Value{attrCanary: list("worker-0", "worker-0")}, []outcome{{diag.SeverityError, "worker-0"}}},
 		"intermediate without allowance": {map[string]attr.Value{attrIntermediateVersions: list("1.12.6")}, []outcome{{diag.SeverityError, "allow_intermediate_versions"}}},
+		"a rollback of nothing": {
+			map[string]attr.Value{attrKubernetesVersion: types.StringValue("1.35.2"), attrOnFailure: types.StringValue("rollback")},
+			[]outcome{{diag.SeverityError, "without talos_version"}},
+		},
+		"a delegate that is nobody": {
+			map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4"), attrMode: types.StringValue(modeDelegate)},
+			[]outcome{{diag.SeverityError, "publish_to"}},
+		},
 		"an expression that is none": {
 			map[string]attr.Value{attrGates: types.ListValueMust(types.ObjectType{AttrTypes: gateTypes()}, []attr.Value{
 				gateValue(map[string]string{attrAPIVersion: "v1", attrKind: "ConfigMap", attrExpr: "object.data.open =="}),

@@ -215,6 +215,7 @@ func TestDefaultObjectThatSomebodyNames(t *testing.T) {
 			}
 
 			plan.TalosVersion = types.StringValue("1.13.5")
+			clusters.claims = newClaims() // another command
 
 			_, diagnostics = planned(t, clusters, state, &plan)
 			if said := strings.Contains(saidIn(diagnostics), missing); said != test.says {

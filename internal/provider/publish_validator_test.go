@@ -151,7 +151,7 @@ func TestObjectIsCompleted(t *testing.T) {
 		"delegated":         {publishedTo("", "TalosControlPlane", "a", "b"), modeDelegate, "TalosControlPlane a/b", "talos.alperen.cloud/v1alpha1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			model := clusterModel{PublishTo: test.to, Mode: textValue(test.mode)}
+			model := clusterModel{optionsModel: optionsModel{PublishTo: test.to, Mode: textValue(test.mode)}}
 
 			got := model.publication()
 			if got.String() != test.want || got.delegated != test.delegated {

@@ -94,6 +94,8 @@ func rollText(made plan.Plan, name string, folded bool, changes []cluster.Manife
 		parts = append(parts, "Planned duration: "+estimateText(total)+".")
 	}
 
+	parts = append(parts, "As data: hops and steps of the data source "+typeName+"_preflight.")
+
 	return strings.Join(parts, "\n\n")
 }
 
@@ -161,16 +163,27 @@ func hopHeading(made plan.Plan, index int) string {
 	}
 
 	if hop.Product == version.Kubernetes {
-		return fmt.Sprintf("%sKubernetes %s -> %s (https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-%s.md)",
-			heading, hop.From.Kubernetes, hop.To.Kubernetes, hop.To.Kubernetes.Minor())
+		return fmt.Sprintf("%sKubernetes %s -> %s (%s)", heading, hop.From.Kubernetes, hop.To.Kubernetes, releaseNotes(hop))
 	}
 
 	if hop.From.Talos.Equal(hop.To.Talos) {
 		return fmt.Sprintf("%sTalos %s with another image", heading, hop.To.Talos)
 	}
 
-	return fmt.Sprintf("%sTalos %s -> %s (https://github.com/siderolabs/talos/releases/tag/%s)",
-		heading, hop.From.Talos, hop.To.Talos, hop.To.Talos.Tag())
+	return fmt.Sprintf("%sTalos %s -> %s (%s)", heading, hop.From.Talos, hop.To.Talos, releaseNotes(hop))
+}
+
+// releaseNotes is the address of the release notes of the version that the hop leads
+// to; empty where the version stays.
+func releaseNotes(hop plan.Hop) string {
+	switch {
+	case hop.From.Talos.Equal(hop.To.Talos) && hop.From.Kubernetes.Equal(hop.To.Kubernetes):
+		return ""
+	case hop.Product == version.Kubernetes:
+		return "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-" + hop.To.Kubernetes.Minor().String() + ".md"
+	default:
+		return "https://github.com/siderolabs/talos/releases/tag/" + hop.To.Talos.Tag()
+	}
 }
 
 // renderTable aligns the rows, of which the first is the head.

@@ -29,6 +29,27 @@ data "talosupgrade_preflight" "prod" {
   max_unavailable = local.upgrade.max_unavailable
   installer_image = local.upgrade.installer_image
 
+  order              = "workers-first"
+  reboot_mode        = "default"
+  node_timeout       = "45m"
+  settle             = "2m"
+  on_failure         = "stop"
+  sync_install_image = false
+
+  retry = {
+    attempts = 3
+    backoff  = "1m"
+  }
+
+  mode = "direct"
+
+  publish_to = {
+    api_version = "v1"
+    kind        = "ConfigMap"
+    namespace   = "operations"
+    name        = "prod-upgrade"
+  }
+
   etcd_snapshot = {
     directory = "/var/backups/etcd"
   }
