@@ -250,7 +250,7 @@ func TestAccWithoutProxy(t *testing.T) {
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosTarget, ProxyDisabled: true})
 	w := newWorkspace(t)
-	w.write(use(s), "kubernetes_version = \""+kubernetesTarget+"\"\nkubernetes = { images = { proxy = \"mirror.example/kube-proxy\" } }")
+	w.write(use(s), "kubernetes_version = \""+kubernetesTarget+"\"\nkubernetes = { images = { kube_proxy = \"mirror.example/kube-proxy\" } }")
 	w.plan().mustFail("kube-proxy is disabled")
 
 	w.write(use(s), `kubernetes_version = "`+kubernetesTarget+`"`)
