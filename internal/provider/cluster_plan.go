@@ -133,7 +133,9 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 
 	examined.Findings = append(examined.Findings, r.clusters.claims.findDuplicate(seen.ID, seen.name, request.Target, work)...)
 
-	if !work {
+	if work {
+		diagnostics.Append(r.unwritable(planned)...)
+	} else {
 		object = r.clusters.viewObject(bounded, planned, prior, request.Target)
 		examined.Findings = append(examined.Findings, object.findings...)
 	}

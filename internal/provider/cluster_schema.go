@@ -150,7 +150,7 @@ func timeoutsSchema(ctx context.Context) schema.Attribute {
 
 	attribute := timeouts.Attributes(ctx, timeouts.Opts{
 		Create: true, Update: true, Read: true, Delete: true,
-		CreateDescription: "How long a first apply may take, default `4h`." + note,
+		CreateDescription: "How long a first apply may take, default `4h`." + note + " For up to 15 minutes of it a cluster that does not answer yet is waited for.",
 		UpdateDescription: "How long an upgrade may take, default `4h`." + note,
 		ReadDescription:   "How long a look at the cluster may take, default `1m`.",
 		DeleteDescription: "How long a destroy may take to remove the objects of this provider from the cluster, default `3m`.",

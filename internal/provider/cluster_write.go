@@ -44,7 +44,9 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	claimant, diagnostics := claimantIn(ctx, resp.Private)
 	resp.Diagnostics.Append(diagnostics...)
 
-	observed, warnings, err := r.upgrade(ctx, model, claimant, limit)
+	waited := r.clusters.await(ctx, model.Context.ValueString(), limit)
+
+	observed, warnings, err := r.upgrade(ctx, model, claimant, limit-waited)
 	resp.Diagnostics.Append(warnings...)
 
 	if err != nil {
@@ -383,6 +385,21 @@ func (e reportError) Is(target error) bool { return target == errReport }
 
 // Unwrap is the reason.
 func (e reportError) Unwrap() error { return e.error }
+
+// unwritable is the error of a report that could not be written, as far as a plan can
+// tell: the directory may be made by then, and the machine be another one.
+func (r *clusterResource) unwritable(planned clusterModel) diag.Diagnostics {
+	path, given := plainText(planned.ReportPath)
+	if !given {
+		return nil
+	}
+
+	if _, err := report.Find(path); err != nil {
+		return diag.Diagnostics{problem("plan the upgrade", r.clusters.access, reportError{err})}
+	}
+
+	return nil
+}
 
 // draw makes the report that the model wants, for the run of the claimant; nil where
 // it wants none. The error counts as [errReport].

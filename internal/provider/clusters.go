@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
 // clusters gives resources and data sources access to the clusters that the
@@ -182,6 +184,44 @@ func (c *clusters) observe(ctx context.Context, wanted string) (observation, err
 	}
 
 	return seen, err
+}
+
+// How long a first apply waits for a cluster that does not answer, and how often it
+// looks: machines that were bootstrapped a moment ago take minutes, and an address that
+// is wrong never answers.
+const (
+	bootstrapPatience = 15 * time.Minute
+	bootstrapPause    = 5 * time.Second
+)
+
+// await waits until nodes and the Kubernetes API of a cluster answer that may have
+// been bootstrapped right before, and returns how long that took. What waiting does not
+// cure, or did not, the upgrade meets again, and says.
+func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration) time.Duration {
+	clock := c.settings.clock
+	began := clock.Now()
+
+	bounded, cancel := clock.WithTimeout(ctx, min(limit, c.settings.patience))
+	defer cancel()
+
+	for bounded.Err() == nil {
+		seen, err := c.observe(bounded, wanted)
+		if err == nil {
+			err = seen.KubernetesError
+		}
+
+		if err == nil || errors.Is(err, errMissing) || errors.Is(err, errUnusable) || !cluster.Heals(err) {
+			break
+		}
+
+		tflog.Info(ctx, "waiting for the cluster to answer", map[string]any{"error": readable.Printable(err.Error())})
+
+		if clock.Sleep(bounded, bootstrapPause) != nil {
+			break
+		}
+	}
+
+	return clock.Now().Sub(began)
 }
 
 // recent is the last observation where that is only seconds old, and a new one

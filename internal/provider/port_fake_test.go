@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
@@ -171,7 +172,7 @@ func (f *fakeCluster) clusters(t *testing.T) *clusters {
 		}
 	})
 
-	shared := &settings{version: "test", dial: f.dial}
+	shared := &settings{version: "test", clock: engine.RealClock(), dial: f.dial}
 
 	return newClusters(shared, credentials{})
 }

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"time"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 )
@@ -14,7 +16,9 @@ type Option func(*settings)
 type settings struct {
 	version string
 	clock   engine.Clock
-	dial    dialFunc
+	// patience is how long a first apply waits for a cluster that does not answer.
+	patience time.Duration
+	dial     dialFunc
 	// registry knows whether images exist; nil asks nobody.
 	registry cluster.Registry
 }

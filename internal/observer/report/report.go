@@ -491,11 +491,32 @@ const (
 // ErrForeign is wrapped when the path is that of a file that is no report.
 var ErrForeign = errors.New("it is there already and is no report of this provider")
 
-// Check tells whether a report can be written to the path, and where that is: it is
-// absolute, and leads through no symbolic link. It makes the directories that are
-// missing. The error names the path and wraps [ErrForeign] where somebody else's file
-// would be lost.
+// Check tells whether a report can be written to the path, and where that is, as
+// [Find] does. It makes the directories that are missing.
 func Check(path string) (string, error) {
+	place, err := Find(path)
+	if err != nil {
+		return "", err
+	}
+
+	if err := os.MkdirAll(filepath.Dir(place), directoryMode); err != nil {
+		return "", refused(place, err)
+	}
+
+	// File modes alone do not tell.
+	probe, err := begin(place)
+	if err != nil {
+		return "", refused(place, err)
+	}
+
+	return place, errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// Find tells where a report is that is written to the path: the place is absolute, and
+// leads through no symbolic link. It writes nothing. The error names the path where a
+// directory or a device is there, and wraps [ErrForeign] where somebody else's file
+// would be lost.
+func Find(path string) (string, error) {
 	place, err := filepath.Abs(path)
 	if err != nil {
 		return "", refused(path, err)
@@ -514,17 +535,7 @@ func Check(path string) (string, error) {
 		return "", refused(place, err)
 	}
 
-	if err := os.MkdirAll(filepath.Dir(place), directoryMode); err != nil {
-		return "", refused(place, err)
-	}
-
-	// File modes alone do not tell.
-	probe, err := begin(place)
-	if err != nil {
-		return "", refused(place, err)
-	}
-
-	return place, errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return place, nil
 }
 
 // ours refuses what must not be written over.
@@ -539,7 +550,7 @@ func ours(path string) error {
 	case info.IsDir():
 		return errors.New("it is a directory")
 	case !info.Mode().IsRegular():
-		return ErrForeign
+		return errors.New("it is a device, a pipe or a socket, and no file")
 	}
 
 	file, err := os.Open(path)

@@ -123,7 +123,10 @@ func TestAccReportWithoutAPlace(t *testing.T) {
 	mine := filepath.Join(w.dir, "main.tf")
 
 	w.write(use(s), wanted+quote(mine))
-	w.apply().mustFail("Unable to write the report", mine, "no report of this provider", "Nothing was touched", "report_path")
+	w.plan().mustFail("Unable to write the report", mine, "no report of this provider", "Nothing was touched", "report_path")
+
+	w.write(use(s), wanted+quote(os.DevNull))
+	w.plan().mustFail("Unable to write the report", "a device, a pipe or a socket")
 
 	w.write(use(s), wanted+quote(filepath.Join(mine, "upgrade.html")))
 	w.apply().mustFail("Unable to write the report", "Nothing was touched")
