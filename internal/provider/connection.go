@@ -348,6 +348,17 @@ var (
 	errLent = errors.New("no credentials from the management cluster")
 )
 
+// unanswered says which endpoints of the Talos API were tried, and what came of them,
+// where none of them answered; empty where that is not why.
+func unanswered(err error) string {
+	var silence *talosapi.SilenceError
+	if !errors.As(err, &silence) {
+		return ""
+	}
+
+	return silence.Error()
+}
+
 // clientCertificate is a client certificate of the Talos API, each part PEM in
 // base64.
 type clientCertificate struct {
@@ -498,6 +509,39 @@ func (c credentials) talosconfig() (data []byte, source string, err error) {
 // lent names what was read from the management cluster.
 func (c credentials) lent(what string) string {
 	return what + " in " + c.Lent + ", where " + attrCredentialsFrom + " leads"
+}
+
+// unusable are the attributes of the provider block that are known and hold what no
+// cluster could be reached with, with the reasons, which wrap [errUnusable].
+func (c credentials) unusable() map[string]error {
+	found := map[string]error{}
+
+	check := func(name, text, file string, form func([]byte) error) {
+		if slices.Contains(c.Unknown, name) || slices.Contains(c.Unknown, name+"_path") {
+			return
+		}
+
+		data, source, err := []byte(text), "provider attribute "+name, error(nil)
+		if text == "" && file != "" {
+			name += "_path"
+			data, source, err = readCredentials(file, "provider attribute "+name)
+		}
+
+		if err == nil && len(data) > 0 {
+			if wrong := form(data); wrong != nil {
+				err = fmt.Errorf("%w: %s: %w", errUnusable, source, wrong)
+			}
+		}
+
+		if err != nil {
+			found[name] = err
+		}
+	}
+
+	check(attrTalosconfig, c.Talosconfig, c.TalosconfigPath, talosapi.CheckConfig)
+	check(attrKubeconfig, c.Kubeconfig, c.KubeconfigPath, kubeapi.CheckConfig)
+
+	return found
 }
 
 // kubeconfig is the kubeconfig that the configuration gives, nil when it leaves

@@ -56,7 +56,7 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 		return diag.NewErrorDiagnostic("Missing credentials for the Talos API", summary+": there are no credentials. "+lookedAt(access)+
 			"\n\nSet one of them, for example talosconfig = data.talos_client_configuration.this.talos_config in the provider block.")
 	case errors.Is(err, errUnusable):
-		return diag.NewErrorDiagnostic("Unusable credentials", detail+"\n\nCorrect them and run the command again; nothing was contacted.")
+		return unusableCredentials(err)
 	case errors.Is(err, errLent) && !errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic("Missing credentials from the management cluster", summary+": "+err.Error()+".\n\n"+lentRemedy(err))
 	case errors.Is(err, errClaimed):
@@ -69,7 +69,17 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
 	}
 
+	if silence := unanswered(err); silence != "" {
+		// Which call found it out says nothing.
+		detail = sentence(silence)
+	}
+
 	return diag.NewErrorDiagnostic(summary, detail+"\n\n"+cmp.Or(remedy(err), "Correct what it names, then run the command again."))
+}
+
+// unusableCredentials is the error of credentials with which nothing can be reached.
+func unusableCredentials(err error) diag.Diagnostic {
+	return diag.NewErrorDiagnostic("Unusable credentials", sentence(err.Error())+"\n\nCorrect them and run the command again; nothing was contacted.")
 }
 
 // remedy is what to do about an error of a port; empty where its meaning is

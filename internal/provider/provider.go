@@ -6,9 +6,11 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -67,7 +69,8 @@ func (p *talosUpgrade) ConfigValidators(context.Context) []provider.ConfigValida
 	return []provider.ConfigValidator{credentialsValidator{}}
 }
 
-// Configure implements [provider.Provider]. What is missing or not known yet is
+// Configure implements [provider.Provider]. Credentials that nothing could be done with
+// are said here, once, and of their attribute. What is missing or not known yet is
 // no error here: a configuration may use the provider for things that need no
 // cluster, so the first use that does need one reports it.
 func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
@@ -81,6 +84,14 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 
 	access, diagnostics := model.credentials(ctx)
 	resp.Diagnostics.Append(diagnostics...)
+
+	if resp.Diagnostics.HasError() {
+		return
+	}
+
+	for name, err := range access.unusable() {
+		resp.Diagnostics.Append(diag.WithPath(path.Root(name), unusableCredentials(err)))
+	}
 
 	if resp.Diagnostics.HasError() {
 		return
@@ -342,6 +353,30 @@ func requireBoth(resp *provider.ValidateConfigResponse, given map[string]bool, p
 		present+" is set without "+missing+". The two belong together: add "+missing+", or use talosconfig instead of both.")
 }
 
+// endpointValidator accepts addresses of the Talos API, which are no URLs: one with
+// https:// is most likely that of the Kubernetes API.
+type endpointValidator struct{}
+
+// Description implements [validator.String].
+func (endpointValidator) Description(context.Context) string {
+	return "value must be a host, or a host with a port"
+}
+
+// MarkdownDescription implements [validator.String].
+func (v endpointValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (endpointValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	written, given := plainText(req.ConfigValue)
+
+	if _, host, isURL := strings.Cut(written, "://"); given && isURL {
+		host, _, _ = strings.Cut(host, "/")
+		resp.Diagnostics.AddAttributeError(visible(req.Path), "Invalid endpoint",
+			fmt.Sprintf("%s is %q, which is a URL, as of the Kubernetes API. The Talos API wants a host, or a host with a port: 50000 where there is none.\n\nWrite %q.",
+				req.Path, written, hostOf(host)))
+	}
+}
+
 // selected are the names of the group that are given.
 func selected(group []string, given map[string]bool) []string {
 	var present []string
@@ -388,6 +423,7 @@ func providerSchema() schema.Schema {
 				MarkdownDescription: "Addresses of control planes, with or without a port. Needs `client_configuration`.",
 				ElementType:         types.StringType,
 				Optional:            true,
+				Validators:          []validator.List{listvalidator.ValueStringsAre(endpointValidator{})},
 			},
 			attrClientConfiguration: schema.SingleNestedAttribute{
 				MarkdownDescription: "Client certificate of the Talos API, as `talos_machine_secrets.this.client_configuration` emits it. Needs `endpoints`.",

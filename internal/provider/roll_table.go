@@ -28,7 +28,11 @@ func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, 
 	moving := movingNodes(made.Steps)
 
 	// The command line shows it again after the apply, so it must be true then.
-	summary := fmt.Sprintf("Planned: Rolling upgrade of %d of %d nodes", len(moving), made.Total())
+	summary := fmt.Sprintf("Planned: Rolling upgrade of %d of %d nodes", len(moving), made.Total()+len(made.Held))
+	if len(made.Held) > 0 {
+		summary += fmt.Sprintf(", %d held", len(made.Held))
+	}
+
 	if len(moving) == 0 {
 		summary = "Planned: Sync of the bootstrap manifests"
 	}

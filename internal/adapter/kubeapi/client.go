@@ -45,6 +45,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/transport"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
@@ -307,14 +308,35 @@ func sleep(ctx context.Context, duration time.Duration) error {
 // ErrConfig is wrapped by every error of [New].
 var ErrConfig = errors.New("kubeconfig not usable")
 
-func parseKubeconfig(kubeconfig []byte, contextName string) (*rest.Config, error) {
+// CheckConfig tells whether that is a kubeconfig, whatever its contexts hold. Errors are
+// as of [New].
+func CheckConfig(kubeconfig []byte) error {
+	_, err := loadKubeconfig(kubeconfig)
+
+	return err
+}
+
+func loadKubeconfig(kubeconfig []byte) (*clientcmdapi.Config, error) {
 	if strings.TrimSpace(string(kubeconfig)) == "" {
 		return nil, fmt.Errorf("%w: it is empty", ErrConfig)
+	}
+
+	if isTalosconfig(kubeconfig) {
+		return nil, fmt.Errorf("%w: it is a talosconfig, which is for the Talos API; the Kubernetes API needs the file that kubectl uses (talosctl kubeconfig writes one)", ErrConfig)
 	}
 
 	parsed, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("%w: malformed: %s", ErrConfig, withoutContent(err.Error()))
+	}
+
+	return parsed, nil
+}
+
+func parseKubeconfig(kubeconfig []byte, contextName string) (*rest.Config, error) {
+	parsed, err := loadKubeconfig(kubeconfig)
+	if err != nil {
+		return nil, err
 	}
 
 	name, err := pickContext(parsed, contextName)
@@ -328,6 +350,18 @@ func parseKubeconfig(kubeconfig []byte, contextName string) (*rest.Config, error
 	}
 
 	return config, nil
+}
+
+// isTalosconfig tells a talosconfig by its contexts, which have names for keys there and
+// are a list in a kubeconfig.
+func isTalosconfig(config []byte) bool {
+	var talosconfig struct {
+		Contexts map[string]struct {
+			Endpoints []string `json:"endpoints"`
+		} `json:"contexts"`
+	}
+
+	return yaml.Unmarshal(config, &talosconfig) == nil && len(talosconfig.Contexts) > 0
 }
 
 func pickContext(parsed *clientcmdapi.Config, wanted string) (string, error) {

@@ -22,6 +22,7 @@ func TestNewNamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 		"empty":           {"\n", "", "it is empty"},
 		"malformed":       {"contexts: {" + secret, "", "malformed"},
 		"other YAML":      {"contexts: " + secret, "", "malformed"},
+		"a talosconfig":   {"context: a\ncontexts: {a: {endpoints: [10.5.0.2], key: " + secret + "}}\n", "", "it is a talosconfig"},
 		"no contexts":     {"apiVersion: v1\nkind: Config\n" + cluster, "", "no contexts"},
 		"ambiguous":       {cluster + contexts, "", `there are "a", "b"`},
 		"unknown context": {cluster + contexts, "x", `context "x" does not exist, there are "a", "b"`},

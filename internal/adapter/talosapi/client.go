@@ -32,6 +32,7 @@ import (
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/client/dialer"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
@@ -202,13 +203,9 @@ type Config struct {
 // current one when the name is empty. Errors wrap [ErrConfig] and never quote
 // the content.
 func ParseConfig(talosconfig []byte, context string) (Config, error) {
-	if strings.TrimSpace(string(talosconfig)) == "" {
-		return Config{}, fmt.Errorf("%w: it is empty", ErrConfig)
-	}
-
-	parsed, err := clientconfig.FromBytes(talosconfig)
+	parsed, err := parseConfig(talosconfig)
 	if err != nil {
-		return Config{}, fmt.Errorf("%w: malformed YAML: %s", ErrConfig, withoutQuotes(err.Error()))
+		return Config{}, err
 	}
 
 	name, err := pickContext(parsed, context)
@@ -222,6 +219,41 @@ func ParseConfig(talosconfig []byte, context string) (Config, error) {
 	}
 
 	return config, nil
+}
+
+// CheckConfig tells whether that is a talosconfig, whatever its contexts hold. Errors
+// are as of [ParseConfig].
+func CheckConfig(talosconfig []byte) error {
+	_, err := parseConfig(talosconfig)
+
+	return err
+}
+
+func parseConfig(talosconfig []byte) (*clientconfig.Config, error) {
+	if strings.TrimSpace(string(talosconfig)) == "" {
+		return nil, fmt.Errorf("%w: it is empty", ErrConfig)
+	}
+
+	if isKubeconfig(talosconfig) {
+		return nil, fmt.Errorf("%w: it is a kubeconfig, which is for the Kubernetes API; the Talos API needs the file that talosctl uses", ErrConfig)
+	}
+
+	parsed, err := clientconfig.FromBytes(talosconfig)
+	if err != nil {
+		return nil, fmt.Errorf("%w: malformed YAML: %s", ErrConfig, withoutQuotes(err.Error()))
+	}
+
+	return parsed, nil
+}
+
+// isKubeconfig tells a kubeconfig by what no talosconfig has.
+func isKubeconfig(config []byte) bool {
+	var kubeconfig struct {
+		Clusters []yaml.Node `yaml:"clusters"`
+		Users    []yaml.Node `yaml:"users"`
+	}
+
+	return yaml.Unmarshal(config, &kubeconfig) == nil && (kubeconfig.Clusters != nil || kubeconfig.Users != nil)
 }
 
 // ConfigFromParts builds credentials from what the siderolabs/talos provider
@@ -647,6 +679,12 @@ func (c *Client) try(ctx context.Context, op operation, chosen *endpoint, do fun
 
 // combine is the error of an operation that no endpoint could carry out.
 func (c *Client) combine(op operation, failures []*callError) error {
+	if silence := c.silenceOf(failures); silence != nil {
+		failures[0].silence = silence
+
+		return failures[0]
+	}
+
 	if len(failures) == 1 {
 		return failures[0]
 	}

@@ -62,6 +62,7 @@ func TestParseConfigNamesWhatIsWrongAndKeepsSecrets(t *testing.T) {
 		"empty":              {" \n", "", "it is empty"},
 		"malformed YAML":     {"contexts: [" + keys.key, "", "malformed YAML"},
 		"other YAML":         {"contexts: " + keys.key, "", "malformed YAML"},
+		"a kubeconfig":       {"clusters: []\ncontexts: []\nusers: [{name: u, user: {token: " + keys.key + "}}]\n", "", "it is a kubeconfig"},
 		"no contexts":        {"context: prod\n", "", "no contexts"},
 		"unknown context":    {context("10.5.0.2", keys.ca, keys.crt, keys.key), "nope", `context "nope" does not exist, there are "prod", "staging"`},
 		"unknown current":    {"context: gone\ncontexts: {a: {}}\n", "", `current context "gone" does not exist, there are "a"`},

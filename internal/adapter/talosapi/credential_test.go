@@ -19,7 +19,7 @@ func TestUselessCredentialsFailFastAndSayWhy(t *testing.T) {
 	}{
 		"-expired": {cluster.ErrCredentials, "the client certificate expired on "},
 		"-foreign": {cluster.ErrCredentials, "belongs to another cluster or is out of date"},
-		"-dead":    {cluster.ErrUnreachable, "(through endpoint "},
+		"-dead":    {cluster.ErrUnreachable, "no endpoint of talosconfig context \"talossim-dead\" answered: 10.5.255.254 connection refused"},
 		"-worker":  {cluster.ErrDenied, "endpoints must be control planes"},
 	} {
 		t.Run(suffix, func(t *testing.T) {

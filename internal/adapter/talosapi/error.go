@@ -35,9 +35,96 @@ type callError struct {
 	silent bool
 	// severed tells that the connection ended under the request.
 	severed bool
+	// undialed is why the endpoint could not be connected to; empty where it could.
+	undialed string
+	// silence is set where no endpoint could be.
+	silence *SilenceError
+}
+
+// SilenceError tells that no endpoint of the talosconfig could be connected to.
+type SilenceError struct {
+	// of is the context of the talosconfig, as people call it; empty without one.
+	of string
+	// reasons are the endpoints, each once, with what came of them.
+	reasons []string
+}
+
+// Error names every endpoint, with the reason.
+func (e *SilenceError) Error() string {
+	nobody := "no endpoint"
+	if e.of != "" {
+		nobody += " of " + e.of
+	}
+
+	return nobody + " answered: " + strings.Join(e.reasons, "; ")
+}
+
+// silenceOf is the error of a call that reached no endpoint; nil where it reached one.
+func (c *Client) silenceOf(failures []*callError) *SilenceError {
+	made, reasons := &SilenceError{}, map[string]string{}
+
+	for _, failure := range failures {
+		if failure.undialed == "" {
+			return nil
+		}
+
+		reasons[failure.through] = failure.undialed
+	}
+
+	if c.config.Context() != "" {
+		made.of = c.config.String()
+	}
+
+	for _, tried := range c.endpoints {
+		if reason := reasons[tried.name]; reason != "" {
+			made.reasons = append(made.reasons, tried.name+" "+reason)
+		}
+	}
+
+	return made
+}
+
+var (
+	// connecting is how gRPC prints that a connection could not be made.
+	connecting = regexp.MustCompile(`connection error: desc = "((?:[^"\\]|\\.)*)"`)
+	// dialing is how Go prints that an address could not be connected to, or looked up.
+	dialing = regexp.MustCompile(`dial tcp(?: ([^ ]+)|): (?:connect: |lookup ([^ :]+)(?: on [^ ]+)?: )?`)
+)
+
+// plain is the text of a failed call without what only developers of gRPC look for.
+func plain(text string) string {
+	if strings.Contains(text, "produced zero addresses") {
+		return "no such host"
+	}
+
+	return connecting.ReplaceAllStringFunc(text, func(found string) string {
+		inner := connecting.FindStringSubmatch(found)[1]
+		inner = strings.TrimPrefix(strings.TrimPrefix(inner, "transport: "), "Error while dialing: ")
+
+		return dialing.ReplaceAllString(inner, "$1$2: ")
+	})
+}
+
+// undialed is why an endpoint could not be connected to, in a few words.
+func undialed(text string) string {
+	text = plain(text)
+
+	if index := strings.LastIndex(text, ": "); index >= 0 {
+		text = text[index+len(": "):]
+	}
+
+	if text == "context deadline exceeded" {
+		return "i/o timeout"
+	}
+
+	return text
 }
 
 func (e *callError) Error() string {
+	if e.silence != nil {
+		return "unable to " + e.what + ": " + e.silence.Error()
+	}
+
 	parts := []string{"unable to " + e.what}
 	for _, meaning := range e.meanings {
 		parts = append(parts, meaning.Error())
@@ -49,11 +136,17 @@ func (e *callError) Error() string {
 // Unwrap gives the meanings and the cause, which may be the caller's own
 // context.
 func (e *callError) Unwrap() []error {
-	if e.cause == nil {
-		return e.meanings
+	all := slices.Clone(e.meanings)
+
+	if e.silence != nil {
+		all = append(all, e.silence)
 	}
 
-	return append(slices.Clone(e.meanings), e.cause)
+	if e.cause != nil {
+		all = append(all, e.cause)
+	}
+
+	return all
 }
 
 // explain gives an error of gRPC its meaning.
@@ -66,7 +159,7 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 	// Talos hands on errors of its own calls as gRPC prints them.
 	text = regexp.MustCompile(`rpc error: code = \w+ desc = `).ReplaceAllString(text, "")
 
-	failure := &callError{what: op.what, said: text, through: through.name, cause: err}
+	failure := &callError{what: op.what, said: plain(text), through: through.name, cause: err}
 	defer func() {
 		if failure.said != "" {
 			failure.detail = failure.said + throughEndpoints(failure.through)
@@ -100,6 +193,11 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		// A deadline is worth a second look at the endpoint, an answer is not.
 		failure.silent = sent && code == codes.DeadlineExceeded
 		failure.severed = sent && code == codes.Unavailable && !undelivered(sent, text)
+
+		if !sent && code == codes.Unavailable {
+			failure.undialed = undialed(text)
+		}
+
 		failure.elsewhere = failure.elsewhere && !failure.silent
 	default:
 		failure.meanings = meaning(op, code, text)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -480,6 +481,37 @@ func (unsupportedError) UnsupportedError() {}
 // kind is a kind of COSI resource: its namespace and type.
 type kind struct{ namespace, name string }
 
+// bounds are where the words of a type begin.
+var bounds = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// all is what people call the resources of the kind: machine configs, boot IDs.
+func (k kind) all() string {
+	name, _, _ := strings.Cut(k.name, ".")
+	words := strings.Fields(bounds.ReplaceAllString(name, "$1$3 $2$4"))
+
+	for index, word := range words {
+		if len(word) == 1 || strings.ToLower(word[1:]) == word[1:] {
+			words[index] = strings.ToLower(word)
+		}
+	}
+
+	return strings.Join(words, " ")
+}
+
+// one is what people call one of them: machine config, boot ID.
+func (k kind) one() string {
+	name := k.all()
+
+	switch {
+	case strings.HasSuffix(name, "ies"):
+		return strings.TrimSuffix(name, "ies") + "y"
+	case strings.HasSuffix(name, "uses"):
+		return strings.TrimSuffix(name, "es")
+	default:
+		return strings.TrimSuffix(name, "s")
+	}
+}
+
 // The resources that are read, as COSI names them. Nodes of an older version
 // do not know all of them.
 func kindMember() kind         { return kind{"cluster", "Members.cluster.talos.dev"} }
@@ -533,7 +565,7 @@ func (c *Client) resource(ctx context.Context, node string, of kind, id string, 
 // read reads one resource into the message and returns its metadata. The error
 // wraps cluster.ErrNotFound when there is none.
 func (c *Client) read(ctx context.Context, node string, of kind, id string, into proto.Message) (*cosi.Metadata, error) {
-	op := operation{what: fmt.Sprintf("read %s/%s of %s", of.name, id, place(node)), node: node, timeout: readTimeout}
+	op := operation{what: fmt.Sprintf("read the %s %s of %s", of.one(), id, place(node)), node: node, timeout: readTimeout}
 
 	var metadata *cosi.Metadata
 
@@ -559,7 +591,7 @@ func (c *Client) read(ctx context.Context, node string, of kind, id string, into
 func (c *Client) resources(ctx context.Context, node string, of kind, decode func(spec []byte) error) error {
 	var specs [][]byte
 
-	op := operation{what: fmt.Sprintf("list %s of %s", of.name, place(node)), node: node, timeout: readTimeout}
+	op := operation{what: fmt.Sprintf("list the %s of %s", of.all(), place(node)), node: node, timeout: readTimeout}
 
 	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) error {
 		specs = nil

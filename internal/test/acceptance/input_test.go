@@ -53,6 +53,13 @@ func badInputs(t *testing.T, s *simulated) map[string]badInput {
 			"talosconfig_path = " + quote(malformed), upgrade, nil, false,
 			[]string{"talosconfig_path", "malformed"},
 		},
+		"kubeconfig as talosconfig": {"talosconfig_path = " + quote(s.Kubeconfig()), upgrade, nil, false, []string{"Unusable credentials", "it is a kubeconfig"}},
+		"talosconfig as kubeconfig": {use(s) + "\nkubeconfig_path = " + quote(s.Talosconfig()), upgrade, nil, false, []string{"Unusable credentials", "it is a talosconfig"}},
+		"endpoint that is a URL": {
+			`endpoints = ["https://10.5.0.2:6443"]` + "\nclient_configuration = { ca_certificate = \"\", client_certificate = \"\", client_key = \"\" }",
+			upgrade, nil, false,
+			[]string{"Invalid endpoint", `Write "10.5.0.2"`},
+		},
 		"two talosconfigs": {use(s) + "\ntalosconfig = \"x\"", upgrade, nil, false, []string{"Contradictory credentials", "talosconfig_path"}},
 		"endpoints without certificate": {
 			`endpoints = ["127.0.0.1"]`, upgrade, nil, false,
@@ -63,7 +70,7 @@ func badInputs(t *testing.T, s *simulated) map[string]badInput {
 			use(s), upgrade + "\ncontext = \"nowhere\"", nil, false,
 			[]string{`"nowhere"`, `"talossim"`},
 		},
-		"no endpoint answers":   {context("-dead"), upgrade, nil, true, []string{"refused", "Check that at least one endpoint"}},
+		"no endpoint answers":   {context("-dead"), upgrade, nil, true, []string{"No endpoint of talosconfig context \"talossim-dead\" answered: ", "refused", "Check that at least one endpoint"}},
 		"expired certificate":   {context("-expired"), upgrade, nil, false, []string{"expired", "Waiting does not help"}},
 		"foreign certificate":   {context("-foreign"), upgrade, nil, false, []string{"Waiting does not help"}},
 		"reader":                {context("-reader"), upgrade, nil, true, []string{"os:reader", "os:admin"}},

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+)
+
+// configuredBlock are the diagnostics of a provider block, once validated and once configured.
+func configuredBlock(t *testing.T, given map[string]tftypes.Value) (validated, configured []*tfprotov6.Diagnostic) {
+	t.Helper()
+
+	server, err := providerserver.NewProtocol6WithError(New("test")())()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d := driven{T: t, server: server}
+	config := d.dynamic(empty(d.object(schemas.Provider.ValueType()), given))
+
+	one, err := server.ValidateProviderConfig(t.Context(), &tfprotov6.ValidateProviderConfigRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	two, err := server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return notedOnWire(t, one.Diagnostics), notedOnWire(t, two.Diagnostics)
+}
+
+// TestUnusableCredentialsAreSaidOfTheirAttribute: once for all resources of the provider
+// block, before any of them is looked at. What is in a context is found out by its use.
+func TestUnusableCredentialsAreSaidOfTheirAttribute(t *testing.T) {
+	const (
+		kubeconfig  = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\ncontexts: []\n"
+		talosconfig = "context: a\ncontexts: {a: {endpoints: [10.5.0.2]}}\n"
+	)
+
+	file := func(content string) string {
+		path := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		return path
+	}
+
+	for name, test := range map[string]struct {
+		attribute, value string
+		says             string
+	}{
+		"a kubeconfig as talosconfig":           {attrTalosconfig, kubeconfig, "provider attribute talosconfig: talosconfig not usable: it is a kubeconfig"},
+		"a kubeconfig file as talosconfig":      {attrTalosconfigPath, file(kubeconfig), "it is a kubeconfig"},
+		"a talosconfig as kubeconfig":           {attrKubeconfig, talosconfig, "it is a talosconfig"},
+		"a talosconfig file as kubeconfig":      {attrKubeconfigPath, file(talosconfig), "it is a talosconfig"},
+		"malformed":                             {attrTalosconfig, "contexts: [unclosed", "malformed YAML"},
+		"a file that is not there":              {attrTalosconfigPath, filepath.Join(t.TempDir(), "none"), "no such file"},
+		"a talosconfig whose context is no use": {attrTalosconfig, talosconfig, ""},
+		"none":                                  {attrTalosconfig, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			validated, configured := configuredBlock(t, map[string]tftypes.Value{test.attribute: tftypes.NewValue(tftypes.String, test.value)})
+			if len(validated) > 0 {
+				t.Errorf("validation says %v", validated)
+			}
+
+			if test.says == "" {
+				if len(configured) > 0 {
+					t.Errorf("it says %v", configured[0])
+				}
+
+				return
+			}
+
+			if len(configured) != 1 || configured[0].Summary != "Unusable credentials" || attributeText(t, configured[0]) != test.attribute || !strings.Contains(configured[0].Detail, test.says) {
+				t.Errorf("it says %v", configured)
+			}
+		})
+	}
+}
+
+// TestEndpointsAreNoURLs: one with https:// is most likely that of the Kubernetes API.
+func TestEndpointsAreNoURLs(t *testing.T) {
+	for written, want := range map[string]string{
+		"https://10.5.0.2:6443":      `Write "10.5.0.2"`,
+		"https://api.example.com/":   `Write "api.example.com"`,
+		"10.5.0.2":                   "",
+		"10.5.0.2:50000":             "",
+		"[2001:db8::1]:50000":        "",
+		"https://[2001:db8::1]:6443": `Write "2001:db8::1"`,
+	} {
+		text := tftypes.NewValue(tftypes.String, written)
+		certificate := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String}}
+
+		validated, _ := configuredBlock(t, map[string]tftypes.Value{
+			attrEndpoints: tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{text}),
+			attrClientConfiguration: tftypes.NewValue(certificate, map[string]tftypes.Value{
+				"ca_certificate": text, "client_certificate": text, "client_key": text,
+			}),
+		})
+
+		if want == "" {
+			if len(validated) > 0 {
+				t.Errorf("%s: %v", written, validated[0])
+			}
+
+			continue
+		}
+
+		if len(validated) != 1 || validated[0].Summary != "Invalid endpoint" || attributeText(t, validated[0]) != "endpoints[0]" || !strings.Contains(validated[0].Detail, want) {
+			t.Errorf("%s: %v", written, validated)
+		}
+	}
+}
