@@ -44,6 +44,9 @@ var (
 	// ErrUnsaved: the machine that applies cannot keep what it was given; wrapped
 	// beside ErrRefused.
 	ErrUnsaved = errors.New("not saved")
+	// ErrNoKubeconfig: the Kubernetes API cannot be asked for want of a kubeconfig;
+	// wrapped beside the reason.
+	ErrNoKubeconfig = errors.New("no kubeconfig was configured, and the Talos API gave none")
 	// ErrQuorum: etcd has no leader.
 	ErrQuorum = errors.New("etcd has no leader")
 )

@@ -53,6 +53,9 @@ type Finding struct {
 	Err error
 	// Unknown tells that the check could not be made, which counts as failed.
 	Unknown bool
+	// Cause is the name of the check that found out why; empty where the finding stands
+	// for itself.
+	Cause string
 	// Passing tells that it may pass by itself, and soon: an apply waits a little
 	// before it refuses.
 	Passing bool

@@ -192,7 +192,7 @@ func (p *preflight) probes(depth Depth) []probe {
 func (p *preflight) unasked(check string) probe {
 	return probe{checks: []string{check}, ask: func(context.Context) []cluster.Finding {
 		return []cluster.Finding{{
-			Check: check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError,
+			Check: check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError, Cause: cluster.CheckKubernetesAPI,
 			Found:  "this check could not be made, because the Kubernetes API does not answer",
 			Remedy: "Make it answer, as the check " + cluster.CheckKubernetesAPI + " says; then this check is made too.",
 		}}

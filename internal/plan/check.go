@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,13 +50,18 @@ func (p *planner) checkWork() {
 // checkRoles wants the one role that may upgrade. Where nobody can tell the
 // roles, the nodes refuse by themselves what the credentials may not do.
 func (p *planner) checkRoles() {
-	if roles := p.snapshot.Roles; len(roles) > 0 && !slices.Contains(roles, adminRole) {
+	if p.lesserRole() {
 		p.add(cluster.Finding{
 			Check: cluster.CheckRoles, Severity: cluster.Observed,
-			Found:  fmt.Sprintf("the Talos credentials carry %s; an upgrade needs %s", strings.Join(roles, ", "), adminRole),
+			Found:  fmt.Sprintf("the Talos credentials carry %s; an upgrade needs %s", strings.Join(p.snapshot.Roles, ", "), adminRole),
 			Remedy: "Apply with a talosconfig of an administrator; planning works with os:reader.",
 		})
 	}
+}
+
+// lesserRole tells whether the credentials are known not to be an administrator's.
+func (p *planner) lesserRole() bool {
+	return len(p.snapshot.Roles) > 0 && !slices.Contains(p.snapshot.Roles, adminRole)
 }
 
 // checkReadable refuses to replace a system whose installer image could not be
@@ -63,6 +69,11 @@ func (p *planner) checkRoles() {
 // components are not guessed either, and some may be pinned nowhere.
 func (p *planner) checkReadable() {
 	var unread, unchosen []string
+
+	cause := ""
+	if p.lesserRole() {
+		cause = cluster.CheckRoles
+	}
 
 	for i := range p.nodes {
 		node := &p.nodes[i]
@@ -86,7 +97,7 @@ func (p *planner) checkReadable() {
 	} {
 		if len(missed.nodes) > 0 {
 			p.add(cluster.Finding{
-				Check: missed.check, Severity: cluster.Observed, Unknown: true,
+				Check: missed.check, Severity: cluster.Observed, Unknown: true, Cause: cause,
 				Found:  "the machine configuration cannot be read, so " + missed.what + readable.List(missed.nodes),
 				Remedy: "Reading it needs os:admin.",
 			})
@@ -211,8 +222,13 @@ func (p *planner) checkInventory() {
 	observed := &p.snapshot
 
 	if observed.KubernetesError != nil {
+		cause := ""
+		if p.lesserRole() && errors.Is(observed.KubernetesError, cluster.ErrNoKubeconfig) && errors.Is(observed.KubernetesError, cluster.ErrDenied) {
+			cause = cluster.CheckRoles
+		}
+
 		p.add(cluster.Finding{
-			Check: cluster.CheckKubernetesAPI, Severity: cluster.Observed, Err: observed.KubernetesError,
+			Check: cluster.CheckKubernetesAPI, Severity: cluster.Observed, Err: observed.KubernetesError, Cause: cause,
 			Found:  "the Kubernetes API did not answer: " + observed.KubernetesError.Error(),
 			Remedy: "Make the Kubernetes API answer and apply again: without it nothing can be cordoned, drained or recorded.",
 		})

@@ -51,7 +51,7 @@ func (p *planner) adviseUnreported() {
 		{cluster.CheckControlPlane, "whether the components of the control planes are Ready"},
 	} {
 		p.add(cluster.Finding{
-			Check: untold.check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError,
+			Check: untold.check, Severity: cluster.Advice, Unknown: true, Err: p.snapshot.KubernetesError, Cause: cluster.CheckKubernetesAPI,
 			Found:  untold.what + " is not known, because the Kubernetes API did not answer",
 			Remedy: "Make the Kubernetes API answer, then plan again.",
 		})

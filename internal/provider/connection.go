@@ -93,7 +93,7 @@ func dial(ctx context.Context, shared *settings, access credentials, wanted stri
 		}
 
 		if err != nil {
-			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("%w: %w", errKubeless, err))
+			made.kubernetes = kubeapi.NewUnavailable(fmt.Errorf("%w: %w", cluster.ErrNoKubeconfig, err))
 
 			return made, nil
 		}

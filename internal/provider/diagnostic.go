@@ -25,11 +25,9 @@ import (
 )
 
 // errSilent is wrapped when nodes are known and none of them answered, errUnlisted
-// when not even that is known, which nodes there are, and errKubeless in what the
-// Kubernetes API does not answer for want of a kubeconfig.
+// when not even that is known, which nodes there are.
 var (
 	errSilent   = errors.New("no node answered over the Talos API")
-	errKubeless = errors.New("no kubeconfig was configured, and the Talos API gave none")
 	errUnlisted = errors.New("which nodes there are is not known, because discovery lists none and the Kubernetes API did not answer")
 )
 
@@ -89,7 +87,7 @@ func remedy(err error) string {
 	case errors.Is(err, cluster.ErrCredentials):
 		return "Waiting does not help. Check that the talosconfig belongs to this cluster, and renew its certificate if it expired (talosctl config new, " +
 			"or a refresh of the data source that it comes from)."
-	case errors.Is(err, errUnlisted) && errors.Is(err, errKubeless):
+	case errors.Is(err, errUnlisted) && errors.Is(err, cluster.ErrNoKubeconfig):
 		return "Set " + attrKubeconfig + " in the provider block: without discovery Kubernetes alone tells which nodes there are, and only os:admin may ask the Talos API for a kubeconfig."
 	case errors.Is(err, cluster.ErrDenied):
 		return "Use credentials that are allowed to do this: reading needs os:reader, upgrading needs os:admin, and endpoints must be control planes."
@@ -166,7 +164,7 @@ func failed(failure *engine.Failure) diag.Diagnostic {
 // they are about.
 func folded(failure engine.Failure) *engine.Failure {
 	if len(failure.Findings) > 0 {
-		failure.Seen = strings.TrimPrefix(failure.Seen+"\n\n"+findingList(failure.Findings), "\n\n")
+		failure.Seen = strings.TrimPrefix(failure.Seen+"\n\n"+findingList(byCause(failure.Findings)), "\n\n")
 		failure.Findings = nil
 	}
 
@@ -219,7 +217,7 @@ func planFindings(findings []cluster.Finding, work bool, seen observation) diag.
 	bySeverity := map[cluster.Severity][]cluster.Finding{}
 	byPlace := map[string][]cluster.Finding{}
 
-	for _, finding := range findings {
+	for _, finding := range byCause(findings) {
 		if finding.Skipped {
 			skipped = append(skipped, finding)
 
@@ -264,6 +262,48 @@ func planFindings(findings []cluster.Finding, work bool, seen observation) diag.
 	}
 
 	return diagnostics
+}
+
+// byCause are the findings without those of checks that could not be made for a reason
+// which is a finding itself: that one names them.
+func byCause(findings []cluster.Finding) []cluster.Finding {
+	causes := map[string]string{} // by check, where its cause is a finding as well
+
+	for _, finding := range findings {
+		if finding.Cause != "" && slices.ContainsFunc(findings, func(one cluster.Finding) bool { return one.Check == finding.Cause && !one.Skipped }) {
+			causes[finding.Check] = finding.Cause
+		}
+	}
+
+	var kept []cluster.Finding
+
+	for _, finding := range findings {
+		if finding.Cause != "" && causes[finding.Check] == finding.Cause {
+			continue
+		}
+
+		var unmade []string
+
+		for check := range causes {
+			root := check
+			for causes[root] != "" {
+				root = causes[root]
+			}
+
+			if root == finding.Check {
+				unmade = append(unmade, check)
+			}
+		}
+
+		if len(unmade) > 0 && !finding.Skipped {
+			slices.Sort(unmade)
+			finding.Found += "; because of that, " + strings.Join(unmade, ", ") + " could not be checked"
+		}
+
+		kept = append(kept, finding)
+	}
+
+	return kept
 }
 
 // findingPath is the place in the configuration that a finding is about; empty

@@ -56,7 +56,7 @@ func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
 			[]string{"os:admin", "os:reader"},
 		},
 		"no kubeconfig, and no discovery": {
-			fmt.Errorf("%w: %w: %w", errUnlisted, errKubeless, cluster.ErrDenied),
+			fmt.Errorf("%w: %w: %w", errUnlisted, cluster.ErrNoKubeconfig, cluster.ErrDenied),
 			credentials{},
 			"Unable to read the cluster",
 			[]string{"no kubeconfig was configured", "Set kubeconfig in the provider block", "os:admin"},
@@ -213,4 +213,32 @@ func TestTheSameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
 	if got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
+}
+
+// TestOneCauseIsOneFinding: a reader may neither read machine configurations nor have a
+// kubeconfig, and hears of the role alone.
+func TestOneCauseIsOneFinding(t *testing.T) {
+	reader := threeNodes("1.12.6", "1.34.2")
+	reader.roles, reader.kubernetesDown = []string{"os:reader"}, fmt.Errorf("%w: %w", cluster.ErrNoKubeconfig, cluster.ErrDenied)
+
+	for index := range reader.nodes {
+		reader.nodes[index].unread = true
+	}
+
+	_, diagnostics := planned(t, reader.clusters(t), nil, desired("1.13.4", ""))
+	check(t, diagnostics,
+		outcome{diag.SeverityWarning, "carry os:reader; an upgrade needs os:admin; because of that, component-images, control-plane-components, kubernetes-api, lock, nodes-ready, schematic could not be checked (check roles)"},
+		outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"})
+
+	if lines := strings.Count(diagnostics[0].Detail(), "\n- "); lines != 0 {
+		t.Errorf("%d more findings:\n%s", lines, diagnostics[0].Detail())
+	}
+
+	away := threeNodes("1.12.6", "1.34.2")
+	away.kubernetesDown = cluster.ErrUnreachable
+
+	_, diagnostics = planned(t, away.clusters(t), nil, desired("1.13.4", ""))
+	check(t, diagnostics,
+		outcome{diag.SeverityWarning, "because of that, control-plane-components, lock, nodes-ready could not be checked (check kubernetes-api)"},
+		outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"})
 }
