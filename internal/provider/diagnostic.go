@@ -152,6 +152,12 @@ func failed(failure *engine.Failure) diag.Diagnostic {
 		at = findingPath(finding)
 	}
 
+	if silence := unanswered(failure.Err); silence != "" && failure.Node == "" && failure.Component == "" && len(failure.Findings) == 0 {
+		// Which calls found it out says nothing.
+		reworded := *failure
+		reworded.Seen, failure = sentence(silence), &reworded
+	}
+
 	detail := folded(*failure).Detail()
 	if advice := remedy(failure.Err); advice != "" && failure.Remedy == "" && len(failure.Findings) == 0 {
 		detail += "\n\n" + advice

@@ -139,7 +139,7 @@ func TestAccHeldNodeIsLeftAlone(t *testing.T) {
 
 	w := newWorkspace(t)
 	w.write(use(s), "talos_version = \"1.13.4\"\nnode_overrides = { \"worker-1\" = { hold = true } }")
-	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 2 of 2 nodes")
+	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 2 of 3 nodes, 1 held")
 	w.apply().mustSucceed(0)
 
 	judged := s.verdict().Nodes
