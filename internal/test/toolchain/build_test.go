@@ -103,4 +103,16 @@ func TestModuleKeyFollowsTheModule(t *testing.T) {
 	if err != nil || after == before {
 		t.Errorf("the key of a changed module is %q (%v), was %q", after, err, before)
 	}
+
+	stub := filepath.Join(dir, "stub", "other")
+	if err := os.MkdirAll(stub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	writeFile(t, filepath.Join(stub, "other.go"), "package other\n")
+
+	stubbed, err := moduleKey(t.Context(), dir)
+	if err != nil || stubbed == after {
+		t.Errorf("the key of a module with another stub is %q (%v), was %q", stubbed, err, after)
+	}
 }

@@ -5,10 +5,14 @@ package toolchain
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"golang.org/x/mod/sumdb/dirhash"
 )
 
 // Binaries are paths of executables.
@@ -52,6 +56,16 @@ func moduleKey(ctx context.Context, module string) (string, error) {
 		}
 
 		parts = append(parts, content)
+	}
+
+	// What stands in for modules that are published nowhere; go.mod says only where it is.
+	stubs, err := dirhash.HashDir(filepath.Join(module, "stub"), "", dirhash.DefaultHash)
+
+	switch {
+	case err == nil:
+		parts = append(parts, []byte(stubs))
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("reading the stubs of what is to be built: %w", err)
 	}
 
 	command, err := goCommand(ctx, module, "env", "GOVERSION", "GOOS", "GOARCH")
