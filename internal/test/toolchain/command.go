@@ -44,9 +44,9 @@ type CLI struct {
 
 // Terraform returns the command that TALOSUPGRADE_CLI or TF_ACC_TERRAFORM_PATH
 // names, else terraform on PATH, else tofu on PATH, else a Terraform that it
-// fetches into the cache. A "tofu" that TALOSUPGRADE_CLI names and that is not on
-// PATH is built into the cache. Anything older than Terraform 1.8 or OpenTofu 1.7
-// is an error, because provider functions need those.
+// fetches into the cache. A "tofu" or a "terraform-1.14" that TALOSUPGRADE_CLI names
+// and that is not on PATH is built into the cache. Anything older than Terraform 1.8
+// or OpenTofu 1.7 is an error, because provider functions need those.
 func Terraform(ctx context.Context, options Options) (CLI, error) {
 	path, source, err := chosenCommand()
 
@@ -54,6 +54,8 @@ func Terraform(ctx context.Context, options Options) (CLI, error) {
 	case errors.Is(err, errBuildOpenTofu):
 		source = "built"
 		path, err = buildOpenTofu(ctx, options)
+	case errors.Is(err, errBuildTerraform):
+		return PinnedTerraform(ctx, options)
 	case err == nil && path == "":
 		source = "fetched"
 		path, err = fetchTerraform(ctx, options)
@@ -71,8 +73,12 @@ func Terraform(ctx context.Context, options Options) (CLI, error) {
 	return cli, nil
 }
 
-// errBuildOpenTofu says that OpenTofu was asked for where there is none.
-var errBuildOpenTofu = errors.New("tofu is to be built")
+// errBuildOpenTofu and errBuildTerraform say that what internal/tools pins was asked
+// for where there is none.
+var (
+	errBuildOpenTofu  = errors.New("tofu is to be built")
+	errBuildTerraform = errors.New(pinnedTerraform + " is to be built")
+)
 
 // chosenCommand looks at the environment and at PATH; empty when there is
 // nothing.
@@ -84,8 +90,13 @@ func chosenCommand() (path, source string, err error) {
 		}
 
 		path, err := exec.LookPath(value)
-		if err != nil && variable == CommandVariable && value == NameOpenTofu {
-			return "", "", errBuildOpenTofu
+		if err != nil && variable == CommandVariable {
+			switch value {
+			case NameOpenTofu:
+				return "", "", errBuildOpenTofu
+			case pinnedTerraform:
+				return "", "", errBuildTerraform
+			}
 		}
 
 		if err != nil {

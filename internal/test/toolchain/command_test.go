@@ -5,6 +5,7 @@ package toolchain
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -36,6 +37,39 @@ func onPath(t *testing.T, dir string) {
 	t.Setenv("PATH", dir)
 	t.Setenv(CommandVariable, "")
 	t.Setenv("TF_ACC_TERRAFORM_PATH", "")
+}
+
+// builtCommand puts a fake where the build of a module in internal/tools would be, with
+// the Go command and nothing else on PATH.
+func builtCommand(t *testing.T, module, introduction, version string) string {
+	t.Helper()
+
+	program, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	path := t.TempDir()
+	if err := os.Symlink(program, filepath.Join(path, "go")); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+
+	cache := t.TempDir()
+	t.Setenv(CacheVariable, cache)
+
+	name, err := moduleKey(t.Context(), filepath.Join("..", "..", "tools", module))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	dir := filepath.Join(cache, module+"-"+name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	onPath(t, path)
+
+	return fakeCommand(t, dir, module, introduction, version)
 }
 
 func TestTerraformOnPathWinsOverOpenTofu(t *testing.T) {

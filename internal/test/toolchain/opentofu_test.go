@@ -10,41 +10,8 @@ import (
 	"testing"
 )
 
-// builtOpenTofu puts a fake where the build of OpenTofu would be, with the Go
-// command and nothing else on PATH.
-func builtOpenTofu(t *testing.T) string {
-	t.Helper()
-
-	program, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	path := t.TempDir()
-	if err := os.Symlink(program, filepath.Join(path, "go")); err != nil {
-		t.Skipf("no symbolic links here: %v", err)
-	}
-
-	cache := t.TempDir()
-	t.Setenv(CacheVariable, cache)
-
-	name, err := moduleKey(t.Context(), filepath.Join("..", "..", "tools", "tofu"))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	dir := filepath.Join(cache, "tofu-"+name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-
-	onPath(t, path)
-
-	return fakeCommand(t, dir, "tofu", "OpenTofu", "1.12.6")
-}
-
 func TestOpenTofuIsBuiltWhereThereIsNone(t *testing.T) {
-	built := builtOpenTofu(t)
+	built := builtCommand(t, "tofu", "OpenTofu", "1.12.6")
 	t.Setenv(CommandVariable, "tofu")
 
 	cli, err := Terraform(t.Context(), Options{})
@@ -65,7 +32,7 @@ func TestOpenTofuIsBuiltWhereThereIsNone(t *testing.T) {
 
 // TestOnlyTheBareNameIsBuilt keeps a mistyped path from becoming another program.
 func TestOnlyTheBareNameIsBuilt(t *testing.T) {
-	builtOpenTofu(t)
+	builtCommand(t, "tofu", "OpenTofu", "1.12.6")
 
 	for variable, value := range map[string]string{
 		CommandVariable: filepath.Join(t.TempDir(), "tofu"), "TF_ACC_TERRAFORM_PATH": "tofu",
