@@ -158,13 +158,19 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 	return work || len(object.left) > 0 || len(absent) > 0, diagnostics
 }
 
+// heals tells whether waiting may cure the error of a look at a cluster: what the
+// configuration says heals by no waiting.
+func heals(err error) bool {
+	return !errors.Is(err, errMissing) && !errors.Is(err, errUnusable) && !errors.Is(err, errUnknown) && cluster.Heals(err)
+}
+
 // unplannable is the diagnostic of a plan that could not look at the cluster.
 // What may heal until the apply is a warning. The name is what people call the
 // cluster.
 func unplannable(access credentials, err error, name string) diag.Diagnostic {
 	found := problem("plan the upgrade", access, err)
 
-	if errors.Is(err, errMissing) || errors.Is(err, errUnusable) || !cluster.Heals(err) {
+	if !heals(err) {
 		return found
 	}
 

@@ -44,9 +44,9 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	claimant, diagnostics := claimantIn(ctx, resp.Private)
 	resp.Diagnostics.Append(diagnostics...)
 
-	waited := r.clusters.await(ctx, model.Context.ValueString(), limit)
+	left := r.clusters.await(ctx, model.Context.ValueString(), limit)
 
-	observed, warnings, err := r.upgrade(ctx, model, claimant, limit-waited)
+	observed, warnings, err := r.upgrade(ctx, model, claimant, left)
 	resp.Diagnostics.Append(warnings...)
 
 	if err != nil {

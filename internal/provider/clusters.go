@@ -195,8 +195,9 @@ const (
 )
 
 // await waits until nodes and the Kubernetes API of a cluster answer that may have
-// been bootstrapped right before, and returns how long that took. What waiting does not
-// cure, or did not, the upgrade meets again, and says.
+// been bootstrapped right before, and returns what is left of the limit: never 0, which
+// would be no limit to the engine. What waiting does not cure, or did not, the upgrade
+// meets again, and says.
 func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration) time.Duration {
 	clock := c.settings.clock
 	began := clock.Now()
@@ -210,7 +211,7 @@ func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration
 			err = seen.KubernetesError
 		}
 
-		if err == nil || errors.Is(err, errMissing) || errors.Is(err, errUnusable) || !cluster.Heals(err) {
+		if !heals(err) {
 			break
 		}
 
@@ -221,7 +222,7 @@ func (c *clusters) await(ctx context.Context, wanted string, limit time.Duration
 		}
 	}
 
-	return clock.Now().Sub(began)
+	return max(limit-clock.Now().Sub(began), time.Nanosecond)
 }
 
 // recent is the last observation where that is only seconds old, and a new one
