@@ -5,6 +5,7 @@ package provider
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -52,6 +53,32 @@ func TestDelete(t *testing.T) {
 
 			if !slices.Equal(fake.forgotten, test.forgotten) {
 				t.Errorf("forgot %v", fake.forgotten)
+			}
+		})
+	}
+}
+
+// TestDestroyHasALimit: three minutes, or what timeouts.delete says.
+func TestDestroyHasALimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		change      func(*clusterModel)
+		over, limit time.Duration
+	}{
+		"nothing is said": {nothingElse, time.Minute, defaultDeleteTimeout},
+		"it is said":      {limited("delete", "1m"), 0, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+			model := stored(t, fake, "1.13.4", "")
+			test.change(model)
+
+			state, began := stateOf(t, model), time.Now()
+			resp := resource.DeleteResponse{State: state}
+			(&clusterResource{clusters: fake.clusters(t)}).Delete(t.Context(), resource.DeleteRequest{State: state}, &resp)
+			check(t, noted(t, resp.Diagnostics))
+
+			if limit := fake.forgetBy.Sub(began); limit <= test.over || time.Until(fake.forgetBy) > test.limit {
+				t.Errorf("it had %s, want at most %s", limit, test.limit)
 			}
 		})
 	}

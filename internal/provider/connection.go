@@ -473,6 +473,11 @@ func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
 			errUnusable, name)
 	}
 
+	return c.parts()
+}
+
+// parts are the endpoints with their certificate. Errors wrap [errUnusable].
+func (c credentials) parts() (talosapi.Config, error) {
 	config, err := talosapi.ConfigFromParts(c.Endpoints, c.Certificate.CA, c.Certificate.Cert, c.Certificate.Key)
 	if err != nil {
 		return talosapi.Config{}, fmt.Errorf("%w: endpoints and client_configuration: %w", errUnusable, err)
@@ -511,35 +516,53 @@ func (c credentials) lent(what string) string {
 	return what + " in " + c.Lent + ", where " + attrCredentialsFrom + " leads"
 }
 
-// unusable are the attributes of the provider block that are known and hold what no
-// cluster could be reached with, with the reasons, which wrap [errUnusable].
-func (c credentials) unusable() map[string]error {
-	found := map[string]error{}
+// unusableAttribute is an attribute of the provider block that holds what no cluster
+// could be reached with; the error wraps [errUnusable].
+type unusableAttribute struct {
+	name string
+	err  error
+}
 
-	check := func(name, text, file string, form func([]byte) error) {
-		if slices.Contains(c.Unknown, name) || slices.Contains(c.Unknown, name+"_path") {
-			return
+// unusable are the attributes that hold what no cluster could be reached with, whichever
+// context is chosen. What is not known yet is empty, and not judged.
+func (c credentials) unusable() []unusableAttribute {
+	var found []unusableAttribute
+
+	for _, given := range []struct {
+		name, text, file string
+		check            func([]byte) error
+	}{
+		{attrTalosconfig, c.Talosconfig, "", talosapi.CheckConfig},
+		{attrTalosconfigPath, "", c.TalosconfigPath, talosapi.CheckConfig},
+		{attrKubeconfig, c.Kubeconfig, "", kubeapi.CheckConfig},
+		{attrKubeconfigPath, "", c.KubeconfigPath, kubeapi.CheckConfig},
+	} {
+		if given.text == "" && given.file == "" {
+			continue
 		}
 
-		data, source, err := []byte(text), "provider attribute "+name, error(nil)
-		if text == "" && file != "" {
-			name += "_path"
-			data, source, err = readCredentials(file, "provider attribute "+name)
+		data, source, err := []byte(given.text), "provider attribute "+given.name, error(nil)
+		if given.file != "" {
+			data, source, err = readCredentials(given.file, source)
 		}
 
-		if err == nil && len(data) > 0 {
-			if wrong := form(data); wrong != nil {
+		if err == nil {
+			if wrong := given.check(data); wrong != nil {
 				err = fmt.Errorf("%w: %s: %w", errUnusable, source, wrong)
 			}
 		}
 
 		if err != nil {
-			found[name] = err
+			found = append(found, unusableAttribute{given.name, err})
 		}
 	}
 
-	check(attrTalosconfig, c.Talosconfig, c.TalosconfigPath, talosapi.CheckConfig)
-	check(attrKubeconfig, c.Kubeconfig, c.KubeconfigPath, kubeapi.CheckConfig)
+	certain := !slices.Contains(c.Unknown, attrClientConfiguration) && !slices.Contains(c.Unknown, attrEndpoints)
+	if certain && c.Certificate != nil {
+		if _, err := c.parts(); err != nil {
+			found = append(found, unusableAttribute{attrClientConfiguration, err})
+		}
+	}
 
 	return found
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
@@ -17,16 +16,7 @@ import (
 func configuredBlock(t *testing.T, given map[string]tftypes.Value) (validated, configured []*tfprotov6.Diagnostic) {
 	t.Helper()
 
-	server, err := providerserver.NewProtocol6WithError(New("test")())()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	server, schemas := serve(t)
 	d := driven{T: t, server: server}
 	config := d.dynamic(empty(d.object(schemas.Provider.ValueType()), given))
 
@@ -125,5 +115,37 @@ func TestEndpointsAreNoURLs(t *testing.T) {
 		if len(validated) != 1 || validated[0].Summary != "Invalid endpoint" || attributeText(t, validated[0]) != "endpoints[0]" || !strings.Contains(validated[0].Detail, want) {
 			t.Errorf("%s: %v", written, validated)
 		}
+	}
+}
+
+// TestUnusableClientConfigurationIsSaidOfIt: unless a part of it is not known yet.
+func TestUnusableClientConfigurationIsSaidOfIt(t *testing.T) {
+	certificate := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String}}
+
+	for name, test := range map[string]struct {
+		key  any
+		says string
+	}{
+		"no base64":     {"***", "endpoints and client_configuration: "},
+		"not known yet": {tftypes.UnknownValue, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, configured := configuredBlock(t, map[string]tftypes.Value{
+				attrEndpoints: tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{tftypes.NewValue(tftypes.String, "10.5.0.2")}),
+				attrClientConfiguration: tftypes.NewValue(certificate, map[string]tftypes.Value{
+					"ca_certificate": tftypes.NewValue(tftypes.String, "***"), "client_certificate": tftypes.NewValue(tftypes.String, "***"),
+					"client_key": tftypes.NewValue(tftypes.String, test.key),
+				}),
+			})
+
+			switch {
+			case test.says == "":
+				if len(configured) > 0 {
+					t.Errorf("it says %v", configured[0])
+				}
+			case len(configured) != 1 || attributeText(t, configured[0]) != attrClientConfiguration || !strings.Contains(configured[0].Detail, test.says):
+				t.Errorf("it says %v", configured)
+			}
+		})
 	}
 }

@@ -40,7 +40,9 @@ type fakeCluster struct {
 	// kubernetesDown is the error of every call of Kubernetes when set.
 	kubernetesDown error
 	// kept and forgetErr are the answer of Forget, forgotten its arguments.
+	// ForgetBy is until when it was given time.
 	kept      []string
+	forgetBy  time.Time
 	forgetErr error
 	forgotten []string
 	// expires is when the certificate does.
@@ -324,8 +326,9 @@ func (f *fakeCluster) Journal(context.Context) (cluster.Journal, error) {
 	return f.journal, f.noKubernetes()
 }
 
-func (f *fakeCluster) Forget(_ context.Context, id string) ([]string, error) {
+func (f *fakeCluster) Forget(ctx context.Context, id string) ([]string, error) {
 	f.forgotten = append(f.forgotten, id)
+	f.forgetBy, _ = ctx.Deadline()
 
 	return f.kept, f.forgetErr
 }

@@ -89,8 +89,8 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 		return
 	}
 
-	for name, err := range access.unusable() {
-		resp.Diagnostics.Append(diag.WithPath(path.Root(name), unusableCredentials(err)))
+	for _, found := range access.unusable() {
+		resp.Diagnostics.Append(diag.WithPath(path.Root(found.name), unusableCredentials(found.err)))
 	}
 
 	if resp.Diagnostics.HasError() {

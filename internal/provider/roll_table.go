@@ -29,16 +29,16 @@ func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, 
 
 	// The command line shows it again after the apply, so it must be true then.
 	summary := fmt.Sprintf("Planned: Rolling upgrade of %d of %d nodes", len(moving), made.Total()+len(made.Held))
-	if len(made.Held) > 0 {
-		summary += fmt.Sprintf(", %d held", len(made.Held))
-	}
-
 	if len(moving) == 0 {
 		summary = "Planned: Sync of the bootstrap manifests"
 	}
 
 	if len(made.Hops) > 1 {
 		summary += fmt.Sprintf(" in %d hops", len(made.Hops))
+	}
+
+	if len(made.Held) > 0 {
+		summary += fmt.Sprintf(", %d held", len(made.Held))
 	}
 
 	text := rollText(made, name, len(moving) > foldAbove, changes)

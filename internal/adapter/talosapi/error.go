@@ -107,17 +107,21 @@ func plain(text string) string {
 
 // undialed is why an endpoint could not be connected to, in a few words.
 func undialed(text string) string {
-	text = plain(text)
+	reason := plain(text)
+	dialled := strings.Contains(text, "Error while dialing")
 
-	if index := strings.LastIndex(text, ": "); index >= 0 {
-		text = text[index+len(": "):]
+	if index := strings.LastIndex(reason, ": "); dialled && index >= 0 {
+		reason = reason[index+len(": "):]
 	}
 
-	if text == "context deadline exceeded" {
+	switch {
+	case reason == "context deadline exceeded":
 		return "i/o timeout"
+	case !dialled && strings.HasSuffix(reason, "EOF"):
+		return "hung up"
+	default:
+		return reason
 	}
-
-	return text
 }
 
 func (e *callError) Error() string {

@@ -264,3 +264,37 @@ func TestCombineLetsTheEndpointThatMayReturnDecide(t *testing.T) {
 		}
 	}
 }
+
+// TestEndpointsFailInPlainWords: what gRPC says of a connection that could not be made is
+// no help to a person.
+func TestEndpointsFailInPlainWords(t *testing.T) {
+	for text, want := range map[string]string{
+		dialRefused:  "connection refused",
+		dialTimedOut: "i/o timeout",
+		noRoute:      "no route to host",
+		`connection error: desc = "transport: Error while dialing: dial tcp: lookup cp.example.com on 10.0.0.53:53: no such host"`: "no such host",
+		`connection error: desc = "transport: Error while dialing: dial tcp 10.5.0.5:50000: context deadline exceeded"`:            "i/o timeout",
+		`name resolver error: produced zero addresses`:                                                                             "no such host",
+		`connection error: desc = "error reading server preface: EOF"`:                                                             "hung up",
+		`connection error: desc = "transport: authentication handshake failed: EOF"`:                                               "hung up",
+		`connection error: desc = "transport: authentication handshake failed: remote error: tls: internal error"`:                 "authentication handshake failed: remote error: tls: internal error",
+		`connection error: desc = "transport: Error while dialing: dial tcp [2001:db8::1]:50000: connect: network is unreachable"`: "network is unreachable",
+	} {
+		if got := undialed(text); got != want {
+			t.Errorf("%s is told as %q, want %q", text, got, want)
+		}
+	}
+
+	for kind, want := range map[kind][2]string{
+		kindMember():         {"member", "members"},
+		kindBootID():         {"boot ID", "boot IDs"},
+		kindIdentity():       {"identity", "identities"},
+		kindMachineStatus():  {"machine status", "machine statuses"},
+		kindAPIServer():      {"API server config", "API server configs"},
+		kindImageSchematic(): {"image factory schematic", "image factory schematics"},
+	} {
+		if kind.one() != want[0] || kind.all() != want[1] {
+			t.Errorf("%s is %q, and several are %q", kind.name, kind.one(), kind.all())
+		}
+	}
+}
