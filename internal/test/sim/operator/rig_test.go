@@ -141,11 +141,18 @@ func (r *rig) want(values map[string]string) {
 	}
 }
 
-// until lets time pass until the condition holds.
+// until lets time pass until the condition holds. It looks once everybody who was
+// at work at this second is done: an operator writes annotations before the status.
 func (r *rig) until(what string, limit time.Duration, holds func() bool) {
 	r.t.Helper()
 
-	for deadline := time.Now().Add(limit); !holds(); time.Sleep(time.Second) {
+	settled := func() bool {
+		synctest.Wait()
+
+		return holds()
+	}
+
+	for deadline := time.Now().Add(limit); !settled(); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("not %s within %s:\n%s", what, limit, r.text())
 		}
