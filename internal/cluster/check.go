@@ -29,6 +29,7 @@ const (
 	CheckRemovals           = "kubernetes-removals"
 	CheckManifests          = "bootstrap-manifests"
 	CheckLock               = "lock"
+	CheckSuspended          = "suspended"
 	CheckPendingInstall     = "pending-install"
 	CheckSingleControlPlane = "single-control-plane"
 	CheckTwoMembers         = "two-members"
@@ -83,6 +84,7 @@ func Checks() []Check {
 		{Name: CheckRemovals, About: "nothing is in use that the next release of Kubernetes removes"},
 		{Name: CheckManifests, About: "the bootstrap manifests can be synced"},
 		{Name: CheckLock, About: "nobody else upgrades the cluster with this provider", Firm: "two upgrades at a time would take down two nodes at a time"},
+		{Name: CheckSuspended, About: "nobody has suspended the upgrades of the cluster", Firm: "on_suspend and the annotation are the ways to decide about that"},
 		{Name: CheckOperator, About: "an operator that owns the cluster leaves it to this run, or is there to do what it is asked for", Firm: "two upgraders would take down two nodes at a time"},
 		{Name: CheckPendingInstall, About: "no node has an unconfirmed or failed upgrade behind it", Firm: "a second install would destroy the system a node can return to"},
 		{Name: CheckSingleControlPlane, About: "more than one control plane keeps the Kubernetes API there"},

@@ -34,6 +34,11 @@ const (
 	EventWaiting EventKind = "waiting"
 	// EventWarning: something worth a person's attention; Text says what.
 	EventWarning EventKind = "warning"
+	// EventSuspended: somebody has suspended the upgrades of the cluster, and nothing
+	// new is started; Text says who, since when and why.
+	EventSuspended EventKind = "suspended"
+	// EventResumed: they are no longer suspended.
+	EventResumed EventKind = "resumed"
 	// EventRunDone: every managed node runs the target.
 	EventRunDone EventKind = "run-done"
 	// EventRunLost: another run took the lease; nothing more may be said about

@@ -221,4 +221,36 @@ type Lease struct {
 	Duration        time.Duration
 	Transitions     int32
 	ResourceVersion string
+	// Suspended is that somebody has suspended the upgrades of the cluster; nil where
+	// nobody has. Whoever writes the lease leaves it as it is.
+	Suspended *Suspension
+}
+
+// Suspension is that somebody wants no upgrade of the cluster to begin anything new.
+type Suspension struct {
+	// Reason is what they wrote; empty where they wrote nothing.
+	Reason string
+	// By is the program that wrote it, and Since is when, as the API server has
+	// recorded it; empty and zero where it has not.
+	By    string
+	Since time.Time
+}
+
+// String is how people recognise the suspension, such as
+// "since 2026-11-24T03:10:00Z (kubectl-annotate): storage is degraded".
+func (s Suspension) String() string {
+	text := "by somebody"
+	if !s.Since.IsZero() {
+		text = "since " + s.Since.UTC().Format(time.RFC3339)
+	}
+
+	if s.By != "" {
+		text += " (" + s.By + ")"
+	}
+
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+
+	return text
 }

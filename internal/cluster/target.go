@@ -62,6 +62,17 @@ const (
 	RollBackOnFailure OnFailure = "rollback"
 )
 
+// OnSuspend is what a run does while somebody has suspended the upgrades of the
+// cluster.
+type OnSuspend string
+
+const (
+	// WaitOnSuspend starts nothing until they are resumed.
+	WaitOnSuspend OnSuspend = "wait"
+	// StopOnSuspend finishes what is on its way and ends the run.
+	StopOnSuspend OnSuspend = "stop"
+)
+
 // Repeat is how often and how soon something is tried again that is safe to
 // repeat.
 type Repeat struct {
@@ -88,6 +99,8 @@ type Policy struct {
 	// OnFailure is what happens to a node whose new system does not become
 	// healthy.
 	OnFailure OnFailure
+	// OnSuspend is what a run does while somebody has suspended the upgrades.
+	OnSuspend OnSuspend
 	// MaxUnavailable bounds the workers that are unavailable at a time, those
 	// included that are so without our doing.
 	MaxUnavailable Share
@@ -142,6 +155,7 @@ func DefaultPolicy() Policy {
 		NodeTimeout: DefaultNodeTimeout,
 		Repeat:      Repeat{Attempts: DefaultAttempts, Backoff: DefaultBackoff},
 		OnFailure:   StopOnFailure,
+		OnSuspend:   WaitOnSuspend,
 
 		MaxUnavailable: OneAtATime(),
 		Kubernetes: KubernetesPolicy{

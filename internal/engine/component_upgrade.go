@@ -382,7 +382,7 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 			var err error
 
 			if c.changes() {
-				if closed := c.run.closedGates(ctx, c.step.Node); len(closed) > 0 {
+				if closed := append(c.run.suspensionFindings(ctx), c.run.closedGates(ctx, c.step.Node)...); len(closed) > 0 {
 					return closed, nil
 				}
 			}
@@ -392,6 +392,10 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 			return last, err
 		},
 		decide: func(findings []cluster.Finding) decision {
+			if suspended := suspendedMeanwhile(findings); suspended != nil {
+				return decision{verdict: yield, err: suspended}
+			}
+
 			if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckGates }) {
 				return decision{verdict: yield, err: errGateClosed}
 			}

@@ -46,7 +46,8 @@ type guardInput struct {
 	// because it is not well with the new one.
 	returning bool
 	// vitals are what is wrong with the disk and the clock of the step's node,
-	// closed are the gates that do not hold.
+	// closed are the gates that do not hold, and that somebody has suspended the
+	// upgrades.
 	vitals, closed []cluster.Finding
 	// unsettled are nodes that were moved and have not stayed healthy since.
 	unsettled []cluster.Finding

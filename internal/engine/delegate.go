@@ -260,6 +260,10 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 
 	next := "The next would have been " + goalOf(made.Steps[0]) + "."
 
+	if err := d.run.awaitResume(ctx, made); err != nil {
+		return d.suspendedFailure(err)
+	}
+
 	err := d.run.noMoreStarts()
 	if err == nil {
 		err = d.run.awaitGates(ctx, "")
@@ -283,6 +287,17 @@ func (d *delegation) ready(ctx context.Context, schedule *rollout, made plan.Pla
 	d.snapshotDone = true
 
 	return schedule.backUp(ctx)
+}
+
+// suspendedFailure adds how the operator is left to the failure of a run that ends while
+// the upgrades are suspended.
+func (d *delegation) suspendedFailure(err error) error {
+	var failure *Failure
+	if errors.As(err, &failure) && failure.State == "" {
+		failure.State = d.stateText()
+	}
+
+	return err
 }
 
 // checksFailed is the failure of checks. What has been asked for cannot be undone by

@@ -97,7 +97,7 @@ func (f *Failure) elsewhere() bool {
 		}
 	}
 
-	for _, cause := range []error{ErrGate, ErrLeaseLost, ErrWindow, ErrDeadline, context.Canceled} {
+	for _, cause := range []error{ErrGate, ErrSuspended, ErrLeaseLost, ErrWindow, ErrDeadline, context.Canceled} {
 		if errors.Is(f.Err, cause) {
 			return true
 		}
@@ -151,6 +151,8 @@ var (
 	ErrNotBegun = errors.New("nothing was begun")
 	// ErrGate: a gate of the user did not come to hold.
 	ErrGate = errors.New("a gate does not hold")
+	// ErrSuspended: somebody has suspended the upgrades of the cluster.
+	ErrSuspended = errors.New("upgrades are suspended")
 	// ErrWindow: the maintenance window is closed.
 	ErrWindow = errors.New("the maintenance window is closed")
 	// ErrSnapshot: no snapshot of etcd could be taken.
@@ -417,6 +419,8 @@ func summaryText(err error) string {
 		return fmt.Sprintf("the installer failed on node %s", failure.Node)
 	case errors.Is(err, ErrGate):
 		return "a gate does not hold"
+	case errors.Is(err, ErrSuspended):
+		return "somebody has suspended the upgrades"
 	case errors.Is(err, ErrWindow):
 		return "the maintenance window closed"
 	case errors.Is(err, ErrSnapshot):

@@ -61,6 +61,11 @@ func (u *nodeUpgrade) decide(findings []cluster.Finding, cordoning bool) decisio
 	switch {
 	case errors.Is(made.err, errOccupied):
 		return made
+	case suspendedMeanwhile(findings) != nil:
+		// What an earlier run has only cordoned is put back.
+		u.cordoned = u.cordoned || u.step.Finish
+
+		return decision{verdict: yield, err: suspendedMeanwhile(findings)}
 	case u.yields(findings, cordoning):
 		return decision{verdict: yield, err: yieldTo(findings)}
 	case u.gateClosed(findings):
@@ -184,7 +189,7 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 	}
 
 	if cordoning && !u.mayHaveInstalled() && !u.cordoned {
-		seen.closed = u.run.closedGates(ctx, u.step.Node)
+		seen.closed = append(u.run.closedGates(ctx, u.step.Node), u.run.suspensionFindings(ctx)...)
 	}
 
 	if !u.mayHaveInstalled() {

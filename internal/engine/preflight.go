@@ -211,7 +211,7 @@ func (p *preflight) moments() []probe {
 		return unasked
 	}
 
-	probes := []probe{{checks: []string{cluster.CheckLock}, ask: p.lease}}
+	probes := []probe{{checks: []string{cluster.CheckLock, cluster.CheckSuspended}, ask: p.lease}}
 
 	if len(p.request.Gates) > 0 {
 		probes = append(probes, probe{checks: []string{cluster.CheckGates}, ask: func(ctx context.Context) []cluster.Finding {
@@ -245,8 +245,8 @@ func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
 	}
 }
 
-// lease tells whether somebody holds the lease. Whether they are alive only
-// watching it tells, which an apply does.
+// lease tells whether somebody holds the lease, and whether somebody has suspended the
+// upgrades. Whether a holder is alive only watching it tells, which an apply does.
 func (p *preflight) lease(ctx context.Context) []cluster.Finding {
 	lease, err := p.engine.kubernetes.Lease(ctx)
 	if err != nil {
@@ -254,6 +254,28 @@ func (p *preflight) lease(ctx context.Context) []cluster.Finding {
 			"Allow the credentials to get, create and patch leases in kube-system.", err)}
 	}
 
+	return append(p.holder(lease), p.suspension(lease)...)
+}
+
+// suspension tells what an apply would do about upgrades that are suspended.
+func (p *preflight) suspension(lease cluster.Lease) []cluster.Finding {
+	if lease.Suspended == nil {
+		return nil
+	}
+
+	does := "An apply starts nothing until they are resumed"
+	if p.request.Policy.OnSuspend == cluster.StopOnSuspend {
+		does = "An apply stops before it starts anything"
+	}
+
+	return []cluster.Finding{{
+		Check: cluster.CheckSuspended, Severity: cluster.Observed, Found: suspendedText(*lease.Suspended),
+		Remedy: does + ", as on_suspend says. Ask whoever suspended them; to resume: " + resumeSuspended + ".",
+	}}
+}
+
+// holder tells who holds the lease.
+func (p *preflight) holder(lease cluster.Lease) []cluster.Finding {
 	if lease.Holder == "" || lease.Holder == p.engine.holder() {
 		return nil
 	}

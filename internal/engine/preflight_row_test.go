@@ -221,6 +221,19 @@ func momentExaminations() []examination {
 		},
 		{check: cluster.CheckLock, condition: "nobody can tell", prepare: answering("Lease", cluster.ErrDenied), want: untold},
 		{
+			check: cluster.CheckSuspended, condition: "somebody has suspended the upgrades", want: failed,
+			says:    []string{"storage is degraded", "An apply starts nothing until they are resumed"},
+			prepare: func(e *examined) { e.braked() },
+		},
+		{
+			check: cluster.CheckSuspended, condition: "somebody has, and the run does not wait", want: failed,
+			says: []string{"storage is degraded", "An apply stops before it starts anything"},
+			prepare: func(e *examined) {
+				e.request = stopping(e.request)
+				e.braked()
+			},
+		},
+		{
 			check: cluster.CheckGates, condition: "one is closed", want: failed, says: []string{"gates[0] (test) does not hold: degraded"},
 			prepare: gate(func(string) (bool, string, error) { return false, "degraded", nil }),
 		},

@@ -98,13 +98,24 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 
-	if len(s.running) == 0 {
+	suspended, err := s.run.suspended(ctx, s.made)
+	if err != nil {
+		return false, s.untouched(err)
+	}
+
+	if len(s.running) == 0 && !suspended {
 		if err := s.prepare(ctx); err != nil || ctx.Err() != nil {
 			return false, err
 		}
 	}
 
 	next := s.made.Startable(s.snapshot, s.running)
+	if suspended {
+		if next = begun(next); len(next) == 0 {
+			return false, s.await(ctx, maxPoll)
+		}
+	}
+
 	if len(next) == 0 && len(s.running) == 0 {
 		return false, s.blocked(ctx, s.idleReasons())
 	}
@@ -312,7 +323,23 @@ func (s *rollout) firstObservation(ctx context.Context) error {
 
 	s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventRunStarted}, s.made))
 
+	if suspended, err := s.run.suspended(ctx, s.made); err != nil || suspended {
+		return s.untouched(err)
+	}
+
 	return s.prepare(ctx)
+}
+
+// untouched adds to a failure that nothing was moved, where that is so.
+func (s *rollout) untouched(err error) error {
+	var failure *Failure
+	if s.moved || !errors.As(err, &failure) {
+		return err
+	}
+
+	failure.State = "Nothing was touched."
+
+	return undisturbed(failure)
 }
 
 // prepare does once what comes before anything is moved: the gates, the snapshot
@@ -475,11 +502,11 @@ func (s *rollout) end(over result) {
 		if over.step.Component == cluster.Kubelet {
 			s.run.soak.watch(over.step, over.ready, s.run.engine.clock.Now())
 		}
-	case errors.Is(over.err, errStopped):
-		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
-		s.blockage.hesitate = true
 	case errors.Is(over.err, errYield):
 		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s has to wait: %v", over.step.Node, over.err)})
+		s.blockage.hesitate = true
+	case errors.Is(over.err, errStopped):
+		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: over.step.Node, Text: fmt.Sprintf("%s was left as it is: %v", over.step.Node, over.err)})
 		s.blockage.hesitate = true
 	default:
 		s.fail(over.err)

@@ -26,6 +26,9 @@ type run struct {
 	starter       *starter
 
 	soak *soak
+	// suspension is that somebody has suspended the upgrades, as last seen by whoever
+	// starts them; nil where nobody has.
+	suspension *cluster.Suspension
 }
 
 // newRun is a run under the lease.

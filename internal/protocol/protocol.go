@@ -52,6 +52,14 @@ const (
 	KeyLastUpdate = prefix + "talosupgrade-last-update"
 )
 
+// KeySuspend, on the lease kube-system/talosupgrade, suspends the upgrades of the cluster:
+// no run starts anything new. Its value says who did that and why; [SuspendNot] is as good as
+// no annotation.
+const (
+	KeySuspend = prefix + "suspend"
+	SuspendNot = "false"
+)
+
 // The annotations that ask an operator for something.
 const (
 	// KeyTalosTarget and KeyKubernetesTarget are the versions that an operator is

@@ -41,6 +41,7 @@ func TestPlanHasEveryDefault(t *testing.T) {
 	for name, want := range map[string]tftypes.Value{
 		attrMode:             tftypes.NewValue(tftypes.String, "direct"),
 		attrOnFailure:        tftypes.NewValue(tftypes.String, "stop"),
+		attrOnSuspend:        tftypes.NewValue(tftypes.String, "wait"),
 		attrSyncInstallImage: tftypes.NewValue(tftypes.Bool, false),
 		attrMaxUnavailable:   tftypes.NewValue(tftypes.String, "1"),
 		attrSettle:           tftypes.NewValue(tftypes.String, "0s"),

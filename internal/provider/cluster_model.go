@@ -61,6 +61,7 @@ type optionsModel struct {
 	SyncInstallImage     types.Bool   `tfsdk:"sync_install_image"`
 	OnFailure            types.String `tfsdk:"on_failure"`
 	Retry                types.Object `tfsdk:"retry"`
+	OnSuspend            types.String `tfsdk:"on_suspend"`
 	PublishTo            types.Object `tfsdk:"publish_to"`
 	Mode                 types.String `tfsdk:"mode"`
 }
@@ -141,6 +142,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		SyncInstallImage:     types.BoolValue(policy.SyncInstallImage),
 		OnFailure:            types.StringValue(string(policy.OnFailure)),
 		Retry:                retryValue(policy.Repeat),
+		OnSuspend:            types.StringValue(string(policy.OnSuspend)),
 		PublishTo:            types.ObjectNull(publishToTypes()),
 		Mode:                 types.StringValue(modeDirect),
 	}
@@ -199,6 +201,7 @@ func (m clusterModel) choices() []choice {
 		{attrSyncInstallImage, m.SyncInstallImage, aboutNodes},
 		{attrOnFailure, m.OnFailure, aboutNodes},
 		{attrRetry, m.Retry, aboutNodes},
+		{attrOnSuspend, m.OnSuspend, aboutUpgrade},
 		{attrPublishTo, m.PublishTo, aboutUpgrade},
 		{attrMode, m.Mode, aboutUpgrade},
 		{attrTimeouts, m.Timeouts, aboutRun},
@@ -326,6 +329,10 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	policy.SkipChecks = m.skipped()
 	policy.SyncInstallImage = m.SyncInstallImage.ValueBool()
 	policy.OnFailure = m.onFailure(policy.OnFailure)
+
+	if text := m.OnSuspend.ValueString(); text != "" {
+		policy.OnSuspend = cluster.OnSuspend(text)
+	}
 
 	repeat, more := m.retry(ctx, policy.Repeat)
 	diagnostics.Append(more...)

@@ -156,6 +156,7 @@ func TestEveryAttributeCounts(t *testing.T) {
 		"etcd_snapshot.directory": func(m *clusterModel) { m.EtcdSnapshot = savedIn(text("snapshots")) },
 		"sync_install_image":      func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) },
 		"on_failure":              failing("rollback"),
+		"on_suspend":              func(m *clusterModel) { m.OnSuspend = text("stop") },
 		"retry.attempts":          repeating(times(3), types.StringNull()),
 		"retry.backoff":           repeating(types.NumberNull(), text("90s")),
 

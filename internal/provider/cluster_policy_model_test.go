@@ -102,6 +102,9 @@ func TestModelBecomesPolicy(t *testing.T) {
 		"install image": {func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) }, func(p *cluster.Policy) { p.SyncInstallImage = true }},
 		"rollback":      {failing("rollback"), func(p *cluster.Policy) { p.OnFailure = cluster.RollBackOnFailure }},
 		"stop":          {failing("stop"), func(*cluster.Policy) {}},
+		"suspended": {func(m *clusterModel) { m.OnSuspend = types.StringValue("stop") }, func(p *cluster.Policy) {
+			p.OnSuspend = cluster.StopOnSuspend
+		}},
 		"retry": {repeating(times(5), types.StringValue("90s")), func(p *cluster.Policy) {
 			p.Repeat = cluster.Repeat{Attempts: 5, Backoff: 90 * time.Second}
 		}},
@@ -184,6 +187,7 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 		"maintenance_window.cron":         windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringValue("1h")}),
 		"sync_install_image":              func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
 		"on_failure":                      func(m *clusterModel) { m.OnFailure = types.StringUnknown() },
+		"on_suspend":                      func(m *clusterModel) { m.OnSuspend = types.StringUnknown() },
 		"retry":                           func(m *clusterModel) { m.Retry = types.ObjectUnknown(retryTypes()) },
 		"retry.attempts":                  repeating(types.NumberUnknown(), types.StringNull()),
 		"retry.backoff":                   repeating(times(2), types.StringUnknown()),

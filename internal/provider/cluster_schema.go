@@ -557,10 +557,11 @@ func windowSchema() schema.Attribute {
 	}
 }
 
-// Names of the attributes that say what happens when something fails, beside
-// [attrRetry].
+// Names of the attributes that say what happens when something fails, or is stopped,
+// beside [attrRetry].
 const (
 	attrOnFailure = "on_failure"
+	attrOnSuspend = "on_suspend"
 	attrAttempts  = "attempts"
 	attrBackoff   = "backoff"
 )
@@ -582,6 +583,14 @@ func failureSchema() map[string]schema.Attribute {
 			Computed:   true,
 			Default:    stringdefault.StaticString(string(policy.OnFailure)),
 			Validators: []validator.String{onFailureValidator{}},
+		},
+		attrOnSuspend: schema.StringAttribute{
+			MarkdownDescription: "What an apply does while somebody has [suspended the upgrades](../guides/suspending-upgrades.md) of the cluster. Nothing new is started, and nodes on their way are finished, in either case: " +
+				"`wait` (default) goes on when they are resumed, within `timeouts`; `stop` ends the apply with an error, and the next one continues.",
+			Optional:   true,
+			Computed:   true,
+			Default:    stringdefault.StaticString(string(policy.OnSuspend)),
+			Validators: []validator.String{stringvalidator.OneOf(string(cluster.WaitOnSuspend), string(cluster.StopOnSuspend))},
 		},
 		attrRetry: schema.SingleNestedAttribute{
 			MarkdownDescription: "How often what is safe to repeat is tried within one apply: pulls of images, and installs that a reboot showed never to have taken. " +

@@ -56,6 +56,7 @@ func upgradeState(stored []byte) ([]byte, error) {
 	policy := cluster.DefaultPolicy()
 	supply(state, attrMode, modeDirect)
 	supply(state, attrOnFailure, string(policy.OnFailure))
+	supply(state, attrOnSuspend, string(policy.OnSuspend))
 	supply(state, attrSyncInstallImage, policy.SyncInstallImage)
 	supply(state, attrRetry, map[string]any{attrAttempts: policy.Repeat.Attempts, attrBackoff: durationText(policy.Repeat.Backoff)})
 

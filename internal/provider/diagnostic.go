@@ -508,7 +508,7 @@ func (w *warningLog) Observe(event cluster.Event) {
 	text := strings.TrimPrefix(event.Text, event.Node+": ")
 
 	switch event.Kind {
-	case cluster.EventWarning:
+	case cluster.EventWarning, cluster.EventSuspended:
 	case cluster.EventRollingBack:
 		// Why is in the error that the run ends with, or in the log.
 		text = "to be sent back to Talos " + event.To.String() + ", because it did not become healthy with its new system"
@@ -616,7 +616,7 @@ func (p progressLog) Observe(event cluster.Event) {
 	}
 
 	switch event.Kind {
-	case cluster.EventWarning, cluster.EventRollingBack, cluster.EventRunFailed:
+	case cluster.EventWarning, cluster.EventSuspended, cluster.EventRollingBack, cluster.EventRunFailed:
 		tflog.Warn(p.ctx, message, fields)
 	default:
 		tflog.Info(p.ctx, message, fields)

@@ -158,7 +158,7 @@ func (d driven) attribute(of tftypes.Value, name string) tftypes.Value {
 
 // presets are the attributes that the earlier version did not know and that have a
 // default.
-var presets = []string{attrMode, attrOnFailure, attrRetry, attrSyncInstallImage}
+var presets = []string{attrMode, attrOnFailure, attrOnSuspend, attrRetry, attrSyncInstallImage}
 
 // TestStateOfAnEarlierVersionNeedsNoChange: who only upgrades the provider must
 // not be shown anything, in the refresh or in the plan.

@@ -34,6 +34,7 @@ data "talosupgrade_preflight" "prod" {
   node_timeout       = "45m"
   settle             = "2m"
   on_failure         = "stop"
+  on_suspend         = "wait"
   sync_install_image = false
 
   retry = {

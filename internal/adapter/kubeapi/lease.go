@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 // Lease reads the lease that serialises upgrades; zero when there is none.
@@ -112,7 +114,7 @@ func leaseSpec(lease cluster.Lease) coordinationv1.LeaseSpec {
 }
 
 func leaseFrom(object *coordinationv1.Lease) cluster.Lease {
-	lease := cluster.Lease{ResourceVersion: object.ResourceVersion}
+	lease := cluster.Lease{ResourceVersion: object.ResourceVersion, Suspended: suspensionOf(object.ObjectMeta)}
 
 	if holder := object.Spec.HolderIdentity; holder != nil {
 		lease.Holder = *holder
@@ -135,6 +137,47 @@ func leaseFrom(object *coordinationv1.Lease) cluster.Lease {
 	}
 
 	return lease
+}
+
+// suspensionOf is that somebody has suspended the upgrades, by an annotation; nil where
+// nobody has. Who wrote it, and when, the API server has recorded.
+func suspensionOf(object metav1.ObjectMeta) *cluster.Suspension {
+	reason, annotated := object.Annotations[protocol.KeySuspend]
+	if !annotated || reason == protocol.SuspendNot {
+		return nil
+	}
+
+	standing := &cluster.Suspension{Reason: strings.TrimSpace(reason)}
+
+	for _, entry := range object.ManagedFields {
+		if !ownsAnnotation(entry, protocol.KeySuspend) {
+			continue
+		}
+
+		standing.By = entry.Manager
+		if entry.Time != nil {
+			standing.Since = entry.Time.UTC()
+		}
+	}
+
+	return standing
+}
+
+// ownsAnnotation tells whether the manager of the entry has written the annotation.
+func ownsAnnotation(entry metav1.ManagedFieldsEntry, key string) bool {
+	var fields struct {
+		Metadata struct {
+			Annotations map[string]json.RawMessage `json:"f:annotations"`
+		} `json:"f:metadata"`
+	}
+
+	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return false
+	}
+
+	_, owns := fields.Metadata.Annotations["f:"+key]
+
+	return owns
 }
 
 const (
@@ -196,6 +239,10 @@ func (c *Client) forgetLease(ctx context.Context, id string) (kept string, err e
 	moving, err := c.moves(ctx, leaseFrom(object))
 	if err != nil {
 		return "", err
+	}
+
+	if suspended := suspensionOf(object.ObjectMeta); suspended != nil && !moving {
+		return name + ": upgrades of the cluster are suspended " + suspended.String(), nil
 	}
 
 	if moving {

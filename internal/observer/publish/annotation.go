@@ -67,6 +67,9 @@ type runState struct {
 	begun bool
 	// idle tells that nothing was to be done when it began, and nothing was done.
 	idle bool
+	// suspended is what was said of upgrades that somebody has suspended; empty where
+	// nobody has.
+	suspended string
 }
 
 // after is the state after an event.
@@ -76,6 +79,10 @@ func (r runState) after(event cluster.Event) runState {
 		r.running, r.begun, r.idle = true, true, nothingToDo(event)
 	case cluster.EventNodeStarted, cluster.EventNodeDone, cluster.EventRollingBack:
 		r.running, r.begun, r.idle = true, true, false
+	case cluster.EventSuspended:
+		r.suspended = shortReason(event)
+	case cluster.EventResumed:
+		r.suspended = ""
 	case cluster.EventRunDone:
 		r.running, r.begun = false, true
 	case cluster.EventRunFailed:
@@ -111,6 +118,11 @@ func translate(event cluster.Event, run runState, available nextVersions) (state
 	case cluster.EventNodeStarted, cluster.EventNodeDone:
 		_, message, _ := turnWords(event)
 		about.say(made.annotations, protocol.StatusInProgress, message+about.intermediate(event)+about.countSuffix())
+
+		// What was on its way is done, and nothing follows it.
+		if event.Kind == cluster.EventNodeDone && run.suspended != "" {
+			about.sayWaiting(made.annotations, run)
+		}
 	case cluster.EventRollingBack:
 		if !talos.managed() {
 			// Of what is not managed nothing is said.
@@ -118,6 +130,10 @@ func translate(event cluster.Event, run runState, available nextVersions) (state
 		}
 
 		talos.say(made.annotations, protocol.StatusRollingBack, "Rolling back node "+event.Node+" to "+event.To.String()+": "+shortReason(event))
+	case cluster.EventSuspended:
+		about.sayWaiting(made.annotations, next)
+	case cluster.EventResumed:
+		about.say(made.annotations, protocol.StatusInProgress, fmt.Sprintf("Going on with the %s upgrade%s", about.name, about.countSuffix()))
 	case cluster.EventRunDone:
 		about.sayCompleted(made.annotations)
 		made.annotations[protocol.KeyFailedNodes] = nil
@@ -155,7 +171,7 @@ func order(event cluster.Event, talos, kubernetes product) (about, other product
 		return talos, kubernetes
 	case !talos.managed(), event.Component != "":
 		return kubernetes, talos
-	case event.Kind == cluster.EventRunStarted, event.Kind == cluster.EventRunFailed:
+	case slices.Contains([]cluster.EventKind{cluster.EventRunStarted, cluster.EventSuspended, cluster.EventResumed, cluster.EventRunFailed}, event.Kind):
 		// Such an event is about what comes next.
 		if talos.done() {
 			return kubernetes, talos
@@ -236,6 +252,12 @@ func (p product) sayStarted(said annotations, run runState) {
 	default:
 		p.say(said, protocol.StatusInProgress, fmt.Sprintf("%s upgrade started: %s \u2192 %s", p.name, lowest, p.target))
 	}
+}
+
+// sayWaiting says that the product does not move, because somebody has suspended the
+// upgrades.
+func (p product) sayWaiting(said annotations, run runState) {
+	p.say(said, protocol.StatusInProgress, "Waiting: "+run.suspended+p.countSuffix())
 }
 
 // reached is what runs where every node is done. The lowest version seen is nearer to

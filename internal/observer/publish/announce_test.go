@@ -85,6 +85,30 @@ func TestARunThatMovedSomethingIsCompleted(t *testing.T) {
 	expect(t, toldTo(t, publish.Options{}, nil, events...), map[string]string{talosStatus: "completed", "phase": "Ready", kubernetesStatus: "idle"})
 }
 
+// TestSuspendedUpgradesAreSaid: also after what was on its way is done, until they are
+// resumed.
+func TestSuspendedUpgradesAreSaid(t *testing.T) {
+	target := cluster.Target{Talos: version.MustParse("1.13.4")}
+	begun, later := left(4, 0, 5, "1.12.6"), left(4, 1, 5, "1.12.6")
+	events := []cluster.Event{
+		{Kind: cluster.EventRunStarted, Talos: begun, Target: target},
+		{Kind: cluster.EventNodeStarted, Node: "worker-0", Talos: begun, Target: target},
+		{Kind: cluster.EventSuspended, Talos: begun, Target: target, Text: "upgrades of this cluster are suspended by ola"},
+		{Kind: cluster.EventNodeDone, Node: "worker-0", Talos: later, Target: target},
+		{Kind: cluster.EventResumed, Talos: later, Target: target},
+		{Kind: cluster.EventNodeStarted, Node: "worker-1", Talos: later, Target: target},
+	}
+
+	for last, want := range map[int]string{
+		3: "Waiting: upgrades of this cluster are suspended by ola (0/5)",
+		4: "Waiting: upgrades of this cluster are suspended by ola (1/5)",
+		5: "Going on with the Talos upgrade (1/5)",
+		6: "Upgrading node worker-1 (1/5)",
+	} {
+		expect(t, toldTo(t, publish.Options{}, nil, events[:last]...), map[string]string{talosStatus: "in-progress", talosMessage: want})
+	}
+}
+
 func TestAHalfThatIsAppliedAndNotShownIsNotIdle(t *testing.T) {
 	target := cluster.Target{Kubernetes: version.MustParse("1.35.2")}
 	waits := left(0, 3, 5, "1.34.2")

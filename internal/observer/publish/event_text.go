@@ -72,6 +72,12 @@ func eventTextOf(event cluster.Event) (text eventText, ok bool) {
 	case cluster.EventWarning:
 		text = ownText(event)
 		text.reason, text.warning, text.rank = "UpgradeWarning", true, rankWarning
+	case cluster.EventSuspended:
+		text = ownText(event)
+		text.reason, text.warning, text.rank = "UpgradesSuspended", true, rankRun
+	case cluster.EventResumed:
+		text = ownText(event)
+		text.reason, text.rank = "UpgradesResumed", rankRun
 	case cluster.EventWaiting:
 		text = ownText(event)
 		text.reason, text.rank = reasonWaiting, rankWait

@@ -83,8 +83,10 @@ func (s *story) fold(event cluster.Event) {
 		s.stop(event)
 	case cluster.EventWaiting:
 		s.wait(event)
-	case cluster.EventWarning:
+	case cluster.EventWarning, cluster.EventSuspended:
 		s.write(event, event.Text, true)
+	case cluster.EventResumed:
+		s.write(event, event.Text, false)
 	case cluster.EventRollingBack:
 		s.write(event, "to be sent back to Talos "+event.To.String()+": "+event.Text, true)
 	case cluster.EventRunDone, cluster.EventRunFailed, cluster.EventRunLost:

@@ -36,7 +36,7 @@ func (t *Tracer) Observe(event cluster.Event) {
 		t.close(at, outcomeDone, "", event.Time)
 	case cluster.EventNodeStopped:
 		t.stopped(at, outcomeLeft, event)
-	case cluster.EventWaiting, cluster.EventWarning, cluster.EventRollingBack:
+	case cluster.EventWaiting, cluster.EventWarning, cluster.EventRollingBack, cluster.EventSuspended, cluster.EventResumed:
 		t.remark(event)
 	case cluster.EventRunStarted, cluster.EventRunDone:
 		t.root.note(string(event.Kind), event.Text, event.Time)

@@ -28,7 +28,7 @@ type Worker struct {
 
 // Observe implements [cluster.Observer].
 func (w *Worker) Observe(event cluster.Event) {
-	if event.Kind == cluster.EventWarning {
+	if event.Kind == cluster.EventWarning || event.Kind == cluster.EventSuspended {
 		wording.Note(w.t, wording.Entry{Kind: wording.KindWarning, Summary: "Worth knowing about what was done", Detail: event.Text})
 	}
 

@@ -45,6 +45,8 @@ func (c *Cluster) putLease(by string, lease cluster.Lease) (cluster.Lease, error
 		action = "acquire"
 	}
 
+	// Who writes the lease leaves the annotation of others as it is.
+	lease.Suspended = c.lease.Suspended
 	lease.ResourceVersion = c.next()
 	c.lease, c.hasLease = lease, true
 	c.record("", history.KindLease, map[string]string{"holder": lease.Holder, "action": action, "by": by})
@@ -68,6 +70,15 @@ func (c *Cluster) HoldLease(holder string) error {
 	_, err := c.putLease("other", lease)
 
 	return err
+}
+
+// Suspend annotates the lease as a person does with kubectl; nil takes the annotation
+// away. There must be a lease.
+func (c *Cluster) Suspend(suspension *cluster.Suspension) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.lease.Suspended, c.lease.ResourceVersion = suspension, c.next()
 }
 
 // Lease is the lease as it stands.

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// The lease says whether somebody has suspended the upgrades of the cluster. It is read
+// before anything is started, and once more before a node that nothing was done to is
+// cordoned. What is on its way goes on.
+
+// suspendedError ends the upgrade of a node, or of a component, that nothing was done to
+// yet, because somebody has suspended the upgrades meanwhile.
+type suspendedError struct{ why string }
+
+func (s *suspendedError) Error() string { return s.why }
+
+// Unwrap: a node is left as it was found, and so is a component.
+func (s *suspendedError) Unwrap() []error { return []error{errYield, errStopped} }
+
+// resumeSuspended is how somebody who suspended the upgrades lets them go on.
+const resumeSuspended = "kubectl -n kube-system annotate lease talosupgrade upgrade.vitistack.io/suspend-"
+
+// suspendedText says that the upgrades are suspended, a sentence without a full stop.
+func suspendedText(standing cluster.Suspension) string {
+	return "upgrades of this cluster are suspended " + standing.String()
+}
+
+// suspended tells whether nothing may be started now because somebody has suspended the
+// upgrades, and tells the observers when that changes. It fails when the run has to stop
+// instead of waiting.
+func (r *run) suspended(ctx context.Context, made plan.Plan) (bool, error) {
+	lease, _, err := r.engine.readLease(ctx)
+	if ctx.Err() != nil {
+		return true, r.stopped(ctx, "between two nodes")
+	}
+
+	var unread *Failure
+	if errors.As(err, &unread) {
+		// How the cluster is left is known when all upgrades have ended.
+		unread.State = ""
+
+		return true, unread
+	}
+
+	standing, before := lease.Suspended, r.suspension
+	r.suspension = standing
+
+	switch {
+	case standing == nil && before == nil:
+		return false, nil
+	case standing == nil:
+		r.engine.emit(r.progress(cluster.Event{Kind: cluster.EventResumed, Text: "upgrades of this cluster are no longer suspended"}, made))
+
+		return false, nil
+	case before == nil || *before != *standing:
+		r.engine.emit(r.progress(cluster.Event{Kind: cluster.EventSuspended, Text: suspendedText(*standing)}, made))
+	}
+
+	seen := sentence(suspendedText(*standing))
+
+	if r.request.Policy.OnSuspend == cluster.StopOnSuspend {
+		return true, &Failure{
+			Summary: "Upgrades of this cluster are suspended", Seen: seen,
+			Remedy: "Ask whoever suspended them. When they may go on (" + resumeSuspended + "), run terraform apply again: it continues where the cluster is.",
+			Err:    ErrSuspended,
+		}
+	}
+
+	switch err := r.noMoreStarts(); {
+	case errors.Is(err, ErrDeadline):
+		return true, r.overtime(seen)
+	case err != nil:
+		return true, r.outside(err, seen)
+	default:
+		return true, nil
+	}
+}
+
+// awaitResume waits until nobody suspends the upgrades. Nothing is on its way meanwhile.
+func (r *run) awaitResume(ctx context.Context, made plan.Plan) error {
+	for {
+		held, err := r.suspended(ctx, made)
+		if err != nil || !held {
+			return err
+		}
+
+		if r.engine.clock.Sleep(ctx, maxPoll) != nil {
+			return r.stopped(ctx, "while upgrades of this cluster were suspended")
+		}
+	}
+}
+
+// begun are the steps of what is on its way already, because an earlier run began it.
+func begun(steps []plan.Step) []plan.Step {
+	return slices.DeleteFunc(slices.Clone(steps), func(step plan.Step) bool { return !step.Finish && !step.Done })
+}
+
+// suspensionFindings say that somebody has suspended the upgrades, or that nobody can
+// tell.
+func (r *run) suspensionFindings(ctx context.Context) []cluster.Finding {
+	lease, err := r.engine.kubernetes.Lease(ctx)
+
+	switch {
+	case err != nil:
+		return newFinding(cluster.CheckSuspended, "", fmt.Sprintf("unable to find out whether upgrades of this cluster are suspended: %v", err), leaseRemedy(err), err)
+	case lease.Suspended != nil:
+		return newFinding(cluster.CheckSuspended, "", suspendedText(*lease.Suspended), "", nil)
+	default:
+		return nil
+	}
+}
+
+// suspendedMeanwhile is what an upgrade ends with that nothing was done for yet; nil where
+// the findings say nothing of the kind.
+func suspendedMeanwhile(findings []cluster.Finding) error {
+	index := slices.IndexFunc(findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckSuspended && f.Err == nil })
+	if index < 0 {
+		return nil
+	}
+
+	return &suspendedError{why: findings[index].Found}
+}

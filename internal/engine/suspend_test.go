@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+)
+
+// brake suspends the upgrades as a person does.
+func (r *rig) brake() {
+	r.Suspend(&cluster.Suspension{Reason: "storage is degraded", By: "kubectl-annotate", Since: time.Now()})
+}
+
+// braked suspends the upgrades of a cluster that no run ever had the lease of.
+func (r *rig) braked() {
+	r.T.Helper()
+
+	if err := r.HoldLease(""); err != nil {
+		r.T.Fatal(err)
+	}
+
+	r.brake()
+}
+
+// stopping is the request of somebody who does not wait while upgrades are suspended.
+func stopping(request engine.Request) engine.Request {
+	request.Policy.OnSuspend = cluster.StopOnSuspend
+
+	return request
+}
+
+// reaction is how long a look at the cluster may take before it is acted on: whoever
+// suspends the upgrades in it is too late for one node.
+const reaction = 10 * time.Second
+
+// disturbances are the nodes that were cordoned, and the components that were configured,
+// after the moment.
+func (r *rig) disturbances(after time.Time) []string {
+	var disturbed []string
+
+	for _, event := range r.Judge.Of(history.KindCordon, history.KindConfig) {
+		if event.Kind == history.KindCordon && event.Detail["unschedulable"] != "true" {
+			continue
+		}
+
+		if event.Sim > after.Sub(epoch).Seconds() {
+			disturbed = append(disturbed, fmt.Sprintf("%s %s %.0f s", event.Node, event.Kind, event.Sim))
+		}
+	}
+
+	return disturbed
+}
+
+// epoch is when time begins in a bubble.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// TestNothingNewBeginsWhileUpgradesAreSuspended: whenever somebody suspends them, what is
+// on its way is finished, nothing else begins, and the run goes on when they are resumed.
+func TestNothingNewBeginsWhileUpgradesAreSuspended(t *testing.T) {
+	requests := map[string]engine.Request{
+		"Talos": to(toLifecycle), "in pairs": sharing(t, toLifecycle, "2"), "Kubernetes": kube(toKubernetes),
+	}
+	given := setup{
+		Options: model.Options{ControlPlanes: 3, Workers: 3, Talos: fromLifecycle, Kubernetes: fromKubernetes},
+		Judging: []checker.Option{checker.MaxUnavailable(2)},
+	}
+
+	for name, request := range requests {
+		for moment := 5 * time.Second; moment < 10*time.Minute; moment += 47 * time.Second {
+			t.Run(fmt.Sprintf("%s, %s", name, moment), func(t *testing.T) {
+				inCluster(t, given, func(r *rig) {
+					w, ended := r.Worker("run-1"), make(chan error, 1)
+
+					go func() { ended <- w.Apply(context.Background(), request) }()
+
+					time.Sleep(moment)
+
+					over := len(ended) > 0
+
+					r.brake()
+					time.Sleep(time.Hour)
+
+					if !over && len(w.Texts(cluster.EventSuspended)) == 0 && len(ended) == 0 {
+						t.Error("nobody was told that the upgrades are suspended")
+					}
+
+					if disturbed := r.disturbances(time.Now().Add(reaction - time.Hour)); len(disturbed) > 0 {
+						t.Errorf("begun while suspended: %q", disturbed)
+					}
+
+					for node, state := range r.Judge.Verdict().Nodes {
+						if state.Cordoned || state.Installs != state.Reboots {
+							t.Errorf("%s was not finished: %+v", node, state)
+						}
+					}
+
+					r.Suspend(nil)
+
+					if err := <-ended; err != nil {
+						t.Errorf("after the suspension: %v", err)
+					}
+
+					if told := len(w.Texts(cluster.EventSuspended)); told > 1 || told != len(w.Texts(cluster.EventResumed)) {
+						t.Errorf("told of %d suspensions, and that they ended %d times", told, len(w.Texts(cluster.EventResumed)))
+					}
+
+					r.Sound()
+					r.Tidy()
+				})
+			})
+		}
+	}
+}
+
+func TestSuspensionStopsARunThatDoesNotWait(t *testing.T) {
+	for _, moment := range []time.Duration{40 * time.Second, 2 * time.Minute, 5 * time.Minute} {
+		t.Run(moment.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+
+				go func() { ended <- r.Worker("run-1").Apply(context.Background(), stopping(to(toLifecycle))) }()
+
+				time.Sleep(moment)
+				r.brake()
+
+				failed := failure(t, <-ended, engine.ErrSuspended, "")
+				for _, says := range []string{"kubectl-annotate", "storage is degraded", "upgrade.vitistack.io/suspend-"} {
+					if !strings.Contains(failed.Detail(), says) {
+						t.Errorf("%q is not said: %s", says, failed.Detail())
+					}
+				}
+
+				for node, state := range r.Judge.Verdict().Nodes {
+					if state.Cordoned || state.Installs != state.Reboots {
+						t.Errorf("%s was left in the middle: %+v", node, state)
+					}
+				}
+
+				if holder := r.Lease().Holder; holder != "" || r.Lease().Suspended == nil {
+					t.Errorf("the lease is held by %q, suspended %v", holder, r.Lease().Suspended)
+				}
+
+				r.Suspend(nil)
+				r.Must(r.Worker("run-2"), stopping(to(toLifecycle)))
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+	}
+}
+
+// TestSuspendedClusterIsNotTouched: a run that finds the upgrades suspended takes no
+// snapshot, pulls nothing and moves nothing.
+func TestSuspendedClusterIsNotTouched(t *testing.T) {
+	for name, given := range map[string]struct {
+		request engine.Request
+		cause   error
+	}{
+		"stop":                  {stopping(saving(ports.NewVault())), engine.ErrSuspended},
+		"the time is used up":   {bounded(saving(ports.NewVault()), time.Hour), engine.ErrDeadline},
+		"the window closes":     {within(0, time.Hour), engine.ErrWindow},
+		"nothing is to be done": {to(fromLifecycle), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				r.braked()
+
+				request := given.request
+				if request.Window != nil {
+					request = within(0, time.Hour)
+				}
+
+				w := r.Worker("run-1")
+				err := w.Apply(context.Background(), request)
+
+				if given.cause == nil {
+					if err != nil {
+						t.Errorf("a cluster at its target: %v", err)
+					}
+
+					return
+				}
+
+				failed := failure(t, err, given.cause, "")
+				if !errors.Is(err, engine.ErrNotBegun) || !strings.Contains(failed.Detail(), "Nothing was touched.") || !strings.Contains(failed.Detail(), "storage is degraded") {
+					t.Errorf("got %v", failed.Detail())
+				}
+
+				if touched := r.Judge.Of(history.KindCordon, history.KindPull, history.KindInstall, history.KindSnapshot); len(touched) > 0 {
+					t.Errorf("touched: %+v", touched)
+				}
+
+				if !slices.ContainsFunc(w.Texts(cluster.EventSuspended), func(text string) bool { return strings.Contains(text, "storage is degraded") }) {
+					t.Errorf("told of %q", w.Texts(cluster.EventSuspended))
+				}
+			})
+		})
+	}
+}
+
+func bounded(request engine.Request, most time.Duration) engine.Request {
+	request.Deadline = most
+
+	return request
+}
+
+// TestSuspensionLeavesNoNodeInTheMiddle: a node that a killed run left in the middle of its
+// upgrade is finished, and one that it has only cordoned is put back.
+func TestSuspensionLeavesNoNodeInTheMiddle(t *testing.T) {
+	for _, method := range []string{"Cordon", "Install", "Reboot", "Uncordon"} {
+		t.Run(method, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				r.killedAt("run-1", method, 1, to(toLifecycle))
+				r.brake()
+
+				ended := make(chan error, 1)
+
+				go func() { ended <- r.Worker("run-2").Apply(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(2 * time.Hour)
+
+				moved := 0
+
+				for node, state := range r.Judge.Verdict().Nodes {
+					if state.Cordoned || state.Installs > state.Reboots {
+						t.Errorf("%s is left in the middle: %+v", node, state)
+					}
+
+					moved += state.Reboots
+				}
+
+				if moved > 1 {
+					t.Errorf("%d nodes were moved while upgrades were suspended", moved)
+				}
+
+				r.Suspend(nil)
+
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+
+				r.At(toLifecycle)
+			})
+		})
+	}
+}
+
+// TestSuspensionHoldsWhatWaitsForItsGate: an upgrade that has begun and not touched its node
+// yet is as new as one that has not begun.
+func TestSuspensionHoldsWhatWaitsForItsGate(t *testing.T) {
+	for name, request := range map[string]engine.Request{"a node": to(toLifecycle), "a component": kube(toKubernetes)} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: fromLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
+				begun := time.Now()
+				request.Gates = []cluster.Gate{&userGate{timeout: time.Hour, answer: func(node string) (bool, string, error) {
+					return node == "" || time.Since(begun) > 20*time.Minute, "not yet", nil
+				}}}
+
+				ended := make(chan error, 1)
+
+				go func() { ended <- r.Worker("run-1").Apply(context.Background(), request) }()
+
+				time.Sleep(10 * time.Minute)
+				r.brake()
+				time.Sleep(time.Hour)
+
+				if disturbed := r.disturbances(begun); len(disturbed) > 0 {
+					t.Errorf("begun while suspended: %q", disturbed)
+				}
+
+				r.Suspend(nil)
+
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+
+				if len(r.disturbances(begun)) == 0 {
+					t.Error("nothing was upgraded")
+				}
+
+				r.Sound()
+				r.Tidy()
+			})
+		})
+	}
+}
+
+// TestSuspendedOperatorIsAskedForNothing: with mode = "delegate" the operator is asked when
+// the upgrades are resumed, and not at all where the run is cancelled before that.
+func TestSuspendedOperatorIsAskedForNothing(t *testing.T) {
+	for name, cancelled := range map[string]bool{"resumed": false, "cancelled": true} {
+		t.Run(name, func(t *testing.T) {
+			besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+				o.braked()
+
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+
+				ended := make(chan error, 1)
+
+				go func() { ended <- o.delegate(ctx, o.beside("1"), to(toLifecycle)) }()
+
+				pass(time.Hour)
+
+				if asked := o.annotation(keyTarget); asked != "" {
+					t.Errorf("the operator is asked for %s while upgrades are suspended", asked)
+				}
+
+				if cancelled {
+					cancel()
+					failed := failure(t, <-ended, context.Canceled, "")
+
+					if !strings.Contains(failed.Detail(), "while upgrades of this cluster were suspended") || !strings.Contains(failed.Detail(), "asked for nothing") {
+						t.Errorf("got %s", failed.Detail())
+					}
+
+					o.AllRun(fromLifecycle)
+
+					return
+				}
+
+				o.Suspend(nil)
+
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+
+				o.Sound()
+				o.AllRun(toLifecycle)
+			})
+		})
+	}
+}
+
+// TestNothingBeginsWhereNobodyKnowsWhetherUpgradesAreSuspended: what cannot be read counts
+// as suspended.
+func TestNothingBeginsWhereNobodyKnowsWhetherUpgradesAreSuspended(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		begun := time.Now()
+		request := gated(&userGate{timeout: time.Hour, answer: func(node string) (bool, string, error) {
+			return node == "" || time.Since(begun) > 20*time.Minute, "not yet", nil
+		}})
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Lease" && time.Since(begun) > 10*time.Minute && time.Since(begun) < time.Hour {
+				return fmt.Errorf("unable to read the lease: %w", cluster.ErrUnreachable)
+			}
+
+			return next(ctx)
+		})
+
+		failed := failure(t, w.Apply(context.Background(), request), engine.ErrGuard, "worker-0")
+		if !strings.Contains(failed.Detail(), "unable to find out whether upgrades of this cluster are suspended") {
+			t.Errorf("got %s", failed.Detail())
+		}
+
+		if disturbed := r.disturbances(begun); len(disturbed) > 0 {
+			t.Errorf("begun all the same: %q", disturbed)
+		}
+	})
+}
