@@ -111,9 +111,14 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 
 	next := s.made.Startable(s.snapshot, s.running)
 	if suspended {
-		if next = begun(next); len(next) == 0 {
-			return false, s.await(ctx, maxPoll)
-		}
+		next = begun(next)
+	}
+
+	switch {
+	case suspended && len(next) == 0 && len(s.running) == 0:
+		return false, s.untouched(s.run.awaitResume(ctx, s.made))
+	case suspended && len(next) == 0:
+		return false, s.await(ctx, lookAgain)
 	}
 
 	if len(next) == 0 && len(s.running) == 0 {

@@ -39,7 +39,7 @@ func suspendedText(standing cluster.Suspension) string {
 func (r *run) suspended(ctx context.Context, made plan.Plan) (bool, error) {
 	lease, _, err := r.engine.readLease(ctx)
 	if ctx.Err() != nil {
-		return true, r.stopped(ctx, "between two nodes")
+		return true, r.stoppedBetween(ctx)
 	}
 
 	var unread *Failure
@@ -93,9 +93,19 @@ func (r *run) awaitResume(ctx context.Context, made plan.Plan) error {
 		}
 
 		if r.engine.clock.Sleep(ctx, maxPoll) != nil {
-			return r.stopped(ctx, "while upgrades of this cluster were suspended")
+			return r.stoppedBetween(ctx)
 		}
 	}
+}
+
+// stoppedBetween is the failure of a run that was asked to stop before it began the next
+// upgrade.
+func (r *run) stoppedBetween(ctx context.Context) error {
+	if r.suspension != nil {
+		return r.stopped(ctx, "while upgrades of this cluster were suspended")
+	}
+
+	return r.stopped(ctx, "between two nodes")
 }
 
 // begun are the steps of what is on its way already, because an earlier run began it.

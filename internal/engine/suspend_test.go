@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -371,6 +372,42 @@ func TestNothingBeginsWhereNobodyKnowsWhetherUpgradesAreSuspended(t *testing.T) 
 
 		if disturbed := r.disturbances(begun); len(disturbed) > 0 {
 			t.Errorf("begun all the same: %q", disturbed)
+		}
+	})
+}
+
+// TestASuspensionCostsNothingButItsLease: however many nodes there are, nobody asks them
+// while upgrades are suspended.
+func TestASuspensionCostsNothingButItsLease(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		r.braked()
+
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		w, ended := r.Worker("run-1"), make(chan error, 1)
+		asked := map[string]int{}
+
+		var mutex sync.Mutex
+
+		go func() { ended <- w.Apply(ctx, to(toLifecycle)) }()
+
+		time.Sleep(time.Minute)
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			mutex.Lock()
+			defer mutex.Unlock()
+
+			asked[call.Method]++
+
+			return next(ctx)
+		})
+		time.Sleep(time.Hour)
+		w.Client.Intercept(nil)
+		cancel()
+		_ = failure(t, <-ended, context.Canceled, "")
+
+		if looks, renewals := asked["Lease"], asked["WriteLease"]; len(asked) != 2 || looks > 725 || renewals > 365 {
+			t.Errorf("asked in an hour: %v", asked)
 		}
 	})
 }
