@@ -335,7 +335,8 @@ func (s *rollout) firstObservation(ctx context.Context) error {
 	return s.prepare(ctx)
 }
 
-// untouched adds to a failure that nothing was moved, where that is so.
+// untouched adds to a failure that nothing was moved, where that is so. Once the run has
+// prepared, there may be a snapshot, and images on the nodes.
 func (s *rollout) untouched(err error) error {
 	var failure *Failure
 	if s.moved || !errors.As(err, &failure) {
@@ -343,6 +344,9 @@ func (s *rollout) untouched(err error) error {
 	}
 
 	failure.State = "Nothing was touched."
+	if s.imagesReady {
+		failure.State = "No node was disturbed."
+	}
 
 	return undisturbed(failure)
 }
