@@ -5,19 +5,38 @@ package provider
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 )
 
 // ImportState implements [resource.ResourceWithImportState]. It accepts a
-// cluster ID or "current", either with a context in front: "prod/current".
+// cluster ID or "current", either with a context in front: "prod/current". By an
+// identity it imports the cluster from whichever context reaches it.
 func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	var wanted string
 
 	id := req.ID
 	if index := strings.LastIndex(id, "/"); index >= 0 {
 		wanted, id = id[:index], id[index+1:]
+	}
+
+	if req.ID == "" {
+		var identity identityModel
+
+		resp.Diagnostics.Append(req.Identity.Get(ctx, &identity)...)
+		id = identity.ID.ValueString()
+
+		found, diagnostics := r.clusters.find(ctx, id)
+		resp.Diagnostics.Append(diagnostics...)
+
+		wanted = found.wanted
+	}
+
+	if resp.Diagnostics.HasError() {
+		return
 	}
 
 	clock, cancel := context.WithTimeout(ctx, defaultReadTimeout)
@@ -38,11 +57,76 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 
+	model, diagnostics := imported(ctx, seen, wanted)
+
+	resp.Diagnostics.Append(diagnostics...)
+	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// imported is the model of a cluster that no configuration speaks of so far: it wants what
+// runs already. The context is as a resource names it.
+func imported(ctx context.Context, seen observation, wanted string) (clusterModel, diag.Diagnostics) {
 	talos, _ := seen.TalosVersions()
 	kubernetes, _ := seen.KubernetesVersions()
 	model := newClusterModel(talos, kubernetes)
 	model.Context = textValue(wanted)
 
-	resp.Diagnostics.Append(model.observe(ctx, seen.Observation)...)
-	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	return model, model.observe(ctx, seen.Observation)
+}
+
+// find is the context whose cluster has the ID. The provider's own is asked first, and
+// of several others it is the first by name.
+func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagnostics) {
+	refs, err := c.access.contexts()
+	if err != nil {
+		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, err)}
+	}
+
+	own := func(ref contextRef) bool { return ref.wanted == "" }
+	others := slices.DeleteFunc(slices.Clone(refs), own)
+
+	var said []string
+
+	for _, group := range [][]contextRef{slices.DeleteFunc(refs, func(ref contextRef) bool { return !own(ref) }), others} {
+		for index, found := range c.identities(ctx, group) {
+			ref := group[index]
+
+			switch {
+			case found.err != nil:
+				said = append(said, c.title(ref)+": "+strings.TrimSuffix(reason(found.err), "."))
+			case found.id == id:
+				return ref, nil
+			default:
+				said = append(said, fmt.Sprintf("%s reaches cluster %s", c.title(ref), found.id))
+			}
+		}
+	}
+
+	if ctx.Err() != nil {
+		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, ctx.Err())}
+	}
+
+	return contextRef{}, diag.Diagnostics{diag.NewErrorDiagnostic("Unable to find the cluster to import",
+		fmt.Sprintf("The import asks for cluster %q, which nothing reaches that the provider block gives access to:\n\n- %s\n\n"+
+			"Correct the ID (talosctl get info --namespace cluster), or give the provider a talosconfig with a context of that cluster.",
+			id, strings.Join(said, "\n- ")))}
+}
+
+// title is what people call the cluster of a context before it was asked anything.
+func (c *clusters) title(ref contextRef) string {
+	if ref.name != "" {
+		return fmt.Sprintf("talosconfig context %q", ref.name)
+	}
+
+	return c.called(clusterModel{})
+}
+
+// reason is why a context did not tell which cluster it reaches, as people read it.
+func reason(err error) string {
+	if silence := unanswered(err); silence != "" {
+		return silence
+	}
+
+	return err.Error()
 }

@@ -27,12 +27,15 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
+	// An earlier build stored none.
+	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
+
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
 	seen, err := r.clusters.observe(bounded, model.Context.ValueString())
 	if err != nil {
-		resp.Diagnostics.Append(unreadable(r.clusters.access, err, r.clusters.called(model)))
+		resp.Diagnostics.Append(r.unreadable(err, model))
 
 		return
 	}
@@ -51,19 +54,26 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 	}
 
 	resp.Diagnostics.Append(model.observe(ctx, seen.Observation)...)
+	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// unreadable is the diagnostic of a refresh that could not look. Credentials
-// that were never usable are an error; everything else keeps the state. The
-// name is what people call the cluster.
-func unreadable(access credentials, err error, name string) diag.Diagnostic {
-	found := problem("read the cluster", access, err)
-	if errors.Is(err, errMissing) || errors.Is(err, errUnusable) {
-		return found
-	}
+// unreadable is the diagnostic of a refresh that could not look at the cluster of the
+// state. Credentials that were never usable are an error; everything else keeps the
+// state, as does a context that was renamed: the plan looks through the one that the
+// configuration names by now, and fails where that is the same.
+func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnostic {
+	found, summary := problem("read the cluster", r.clusters.access, err), about(summaryUnobserved, r.clusters.called(state))
 
-	return warning(found, about(summaryUnobserved, name), "The state keeps its values until the cluster can be read again; an apply reads it first.")
+	switch {
+	case absentContext(err) && !state.Context.IsNull():
+		return diag.NewWarningDiagnostic(summary, sentence(err.Error())+
+			"\n\nIf it was renamed, give the configuration the new name: the apply stores it, and until then the state keeps its values.")
+	case errors.Is(err, errMissing), errors.Is(err, errUnusable):
+		return found
+	default:
+		return warning(found, summary, "The state keeps its values until the cluster can be read again; an apply reads it first.")
+	}
 }
 
 // observe writes what was observed into the computed attributes and leaves

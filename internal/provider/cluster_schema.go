@@ -50,6 +50,9 @@ func newClusterResource() resource.Resource { return &clusterResource{} }
 // Metadata implements [resource.Resource].
 func (r *clusterResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = typeName + "_cluster"
+	// A cluster that could not tell its ID may do so later. Any other change is refused
+	// before it gets there, as another cluster.
+	resp.ResourceBehavior.MutableIdentity = true
 }
 
 // Schema implements [resource.Resource].

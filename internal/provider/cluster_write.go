@@ -62,6 +62,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 
 	model.ID, model.Nodes, model.Snapshot = types.StringNull(), types.MapNull(model.Nodes.ElementType(ctx)), types.ObjectNull(snapshotTypes())
 	resp.Diagnostics.Append(model.observe(ctx, observed)...)
+	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -91,6 +92,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 
 	if err == nil {
 		resp.Diagnostics.Append(planned.observe(ctx, observed)...)
+		resp.Diagnostics.Append(planned.writeIdentity(ctx, resp.Identity)...)
 		resp.Diagnostics.Append(resp.State.Set(ctx, planned)...)
 
 		return
@@ -103,6 +105,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 		resp.Diagnostics.Append(prior.record(ctx, observed, stopped(prior, planned, observed, found.Summary(), err))...)
 	}
 
+	resp.Diagnostics.Append(prior.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, prior)...)
 }
 
@@ -203,6 +206,10 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 	options.Observers = append([]cluster.Observer{progressLog{ctx: ctx}, told}, out.observers()...)
 
 	observed, err := carryOut(ctx, options, request)
+	if observed.Nodes != nil {
+		// The last look may have come at a moment in which nobody could tell.
+		observed.ID = cmp.Or(observed.ID, id)
+	}
 
 	diagnostics.Append(told.diagnostics(reached.name)...)
 	diagnostics.Append(out.close(ctx, to, reached.name, observed, err)...)

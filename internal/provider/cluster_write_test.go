@@ -17,7 +17,7 @@ func create(t *testing.T, clusters *clusters, plan *clusterModel) (*clusterModel
 	t.Helper()
 
 	proposed := stateOf(t, plan)
-	resp := resource.CreateResponse{State: stateOf(t, nil)}
+	resp := resource.CreateResponse{State: stateOf(t, nil), Identity: identityOf(t, nil)}
 
 	(&clusterResource{clusters: clusters}).Create(t.Context(), resource.CreateRequest{Plan: tfsdk.Plan(proposed)}, &resp)
 
@@ -29,7 +29,7 @@ func apply(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*cluste
 	t.Helper()
 
 	req := resource.UpdateRequest{State: stateOf(t, prior), Plan: tfsdk.Plan(stateOf(t, plan))}
-	resp := resource.UpdateResponse{State: stateOf(t, prior)}
+	resp := resource.UpdateResponse{State: stateOf(t, prior), Identity: identityOf(t, prior)}
 
 	(&clusterResource{clusters: clusters}).Update(t.Context(), req, &resp)
 
@@ -134,7 +134,7 @@ func TestImport(t *testing.T) {
 			fake := threeNodes("1.13.4", "1.34.2")
 			fake.nodes[1].talos = "1.13.0"
 
-			resp := resource.ImportStateResponse{State: stateOf(t, nil)}
+			resp := resource.ImportStateResponse{State: stateOf(t, nil), Identity: identityOf(t, nil)}
 			(&clusterResource{clusters: fake.clusters(t)}).ImportState(t.Context(), resource.ImportStateRequest{ID: test.id}, &resp)
 			check(t, noted(t, resp.Diagnostics), test.want...)
 

@@ -49,6 +49,10 @@ type sharedConnection struct {
 	last       *cachedObservation
 	// servers are where the Kubernetes API is, besides the kubeconfig's address.
 	servers serverAddresses
+
+	// asking guards identity.
+	asking   sync.Mutex
+	identity *identity
 }
 
 // undecided is the access as a roll depends on it, and whether what it depends
@@ -353,6 +357,93 @@ func clusterID(ctx context.Context, reached *connection) (string, error) {
 	}
 
 	return reached.kubernetes.UID(ctx)
+}
+
+// identityTimeout bounds how long a context is asked which cluster it reaches, and
+// contextsAtOnce how many are at the same time.
+const (
+	identityTimeout = 20 * time.Second
+	contextsAtOnce  = 20
+)
+
+// errNameless is what a cluster comes to that does not tell which one it is.
+var errNameless = errors.New("neither discovery nor Kubernetes tells which cluster this is")
+
+// identity is the ID of the cluster that a context reaches, or why it is not known.
+type identity struct {
+	id  string
+	err error
+}
+
+// identities asks each context which cluster it reaches, all at the same time, and each
+// once for all resources: where a configuration imports many clusters, each resource
+// looks for its own.
+func (c *clusters) identities(ctx context.Context, refs []contextRef) []identity {
+	found := make([]identity, len(refs))
+
+	atOnce(len(refs), func(index int) {
+		shared := c.shared(c.access.contextName(refs[index].wanted))
+
+		shared.asking.Lock()
+		defer shared.asking.Unlock()
+
+		if shared.identity != nil {
+			found[index] = *shared.identity
+
+			return
+		}
+
+		found[index] = c.identity(ctx, refs[index].wanted)
+
+		// Who was interrupted knows nothing.
+		if ctx.Err() == nil {
+			shared.identity = &found[index]
+		}
+	})
+
+	return found
+}
+
+func (c *clusters) identity(ctx context.Context, wanted string) identity {
+	bounded, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+
+	reached, release, err := c.connect(bounded, wanted)
+	if err != nil {
+		return identity{err: err}
+	}
+
+	defer release()
+
+	id, err := clusterID(bounded, reached)
+
+	switch {
+	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		err = fmt.Errorf("it did not answer within %s: %w", durationText(identityTimeout), cluster.ErrUnreachable)
+	case err == nil && id == "":
+		err = errNameless
+	}
+
+	return identity{id: id, err: err}
+}
+
+// atOnce calls do for each index below the count, several at the same time.
+func atOnce(count int, do func(index int)) {
+	var group sync.WaitGroup
+
+	room := make(chan struct{}, contextsAtOnce)
+
+	for index := range count {
+		room <- struct{}{}
+
+		group.Go(func() {
+			defer func() { <-room }()
+
+			do(index)
+		})
+	}
+
+	group.Wait()
 }
 
 // unchangedTimeout bounds a look at an object that was named before. A plan waits

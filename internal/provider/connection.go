@@ -450,7 +450,7 @@ func (c credentials) talos(wanted string) (talosapi.Config, error) {
 		return talosapi.Config{}, fmt.Errorf("%w: %s", errUnknown, strings.Join(c.Unknown, ", "))
 	}
 
-	if c.Talosconfig == "" && c.TalosconfigPath == "" && c.Certificate != nil {
+	if c.fromParts() {
 		return c.fromCertificate(wanted)
 	}
 
@@ -467,6 +467,11 @@ func (c credentials) talos(wanted string) (talosapi.Config, error) {
 	return config, nil
 }
 
+// fromParts tells that endpoints and a certificate are given in place of a talosconfig.
+func (c credentials) fromParts() bool {
+	return c.Talosconfig == "" && c.TalosconfigPath == "" && c.Certificate != nil
+}
+
 func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
 	if name := c.contextName(wanted); name != "" {
 		return talosapi.Config{}, fmt.Errorf("%w: context %q cannot be looked up in endpoints and client_configuration, which have none; remove context, or use talosconfig",
@@ -475,6 +480,58 @@ func (c credentials) fromCertificate(wanted string) (talosapi.Config, error) {
 
 	return c.parts()
 }
+
+// contextRef is a context whose cluster is within reach.
+type contextRef struct {
+	// wanted is how a resource names it: empty for the provider's own.
+	wanted string
+	// name is what it is called in the talosconfig; empty where there is none.
+	name string
+}
+
+// contexts are those that the credentials reach, sorted by name. What belongs to one
+// cluster, as credentials from a management cluster do, is one without a name. Errors
+// are as of [credentials.talos]; nothing is contacted.
+func (c credentials) contexts() ([]contextRef, error) {
+	switch {
+	case len(c.Unknown) > 0:
+		return nil, fmt.Errorf("%w: %s", errUnknown, strings.Join(c.Unknown, ", "))
+	case c.From != nil, c.fromParts():
+		return []contextRef{{}}, nil
+	}
+
+	data, source, err := c.talosconfig()
+	if err != nil {
+		return nil, err
+	}
+
+	names, own, err := talosapi.Contexts(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errUnusable, source, err)
+	}
+
+	if own = cmp.Or(c.Context, own); own != "" && !slices.Contains(names, own) {
+		_, err := c.talos("")
+
+		return nil, err
+	}
+
+	refs := make([]contextRef, 0, len(names))
+
+	for _, name := range names {
+		ref := contextRef{wanted: name, name: name}
+		if name == own {
+			ref.wanted = ""
+		}
+
+		refs = append(refs, ref)
+	}
+
+	return refs, nil
+}
+
+// absentContext tells whether the error is that the talosconfig has no such context.
+func absentContext(err error) bool { return errors.Is(err, talosapi.ErrNoContext) }
 
 // parts are the endpoints with their certificate. Errors wrap [errUnusable].
 func (c credentials) parts() (talosapi.Config, error) {

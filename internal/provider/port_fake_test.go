@@ -27,6 +27,7 @@ type fakeCluster struct {
 
 	id      string
 	idErr   error
+	uidErr  error
 	roles   []string
 	nodes   []fakeNode
 	journal cluster.Journal
@@ -281,7 +282,11 @@ func (f *fakeCluster) Etcd(_ context.Context, at string) (cluster.EtcdView, erro
 }
 
 func (f *fakeCluster) UID(context.Context) (string, error) {
-	return "uid-of-kube-system", f.noKubernetes()
+	if err := errors.Join(f.noKubernetes(), f.uidErr); err != nil {
+		return "", err
+	}
+
+	return "uid-of-kube-system", nil
 }
 
 func (f *fakeCluster) noKubernetes() error { return errors.Join(f.down, f.kubernetesDown) }

@@ -28,6 +28,24 @@ func stateOf(t *testing.T, model *clusterModel) tfsdk.State {
 	return state
 }
 
+// identityOf is the identity that is stored for the model; none for nil.
+func identityOf(t *testing.T, model *clusterModel) *tfsdk.ResourceIdentity {
+	t.Helper()
+
+	var described resource.IdentitySchemaResponse
+
+	(&clusterResource{}).IdentitySchema(t.Context(), resource.IdentitySchemaRequest{}, &described)
+
+	kind := described.IdentitySchema.Type().TerraformType(t.Context())
+	identity := &tfsdk.ResourceIdentity{Schema: described.IdentitySchema, Raw: tftypes.NewValue(kind, nil)}
+
+	if model != nil {
+		wellDone(t, model.writeIdentity(t.Context(), identity))
+	}
+
+	return identity
+}
+
 func testSchema(t *testing.T) schema.Schema {
 	t.Helper()
 
@@ -112,7 +130,7 @@ func read(ctx context.Context, t *testing.T, clusters *clusters, prior *clusterM
 	t.Helper()
 
 	req := resource.ReadRequest{State: stateOf(t, prior)}
-	resp := resource.ReadResponse{State: stateOf(t, prior)}
+	resp := resource.ReadResponse{State: stateOf(t, prior), Identity: identityOf(t, nil)}
 
 	(&clusterResource{clusters: clusters}).Read(ctx, req, &resp)
 

@@ -59,7 +59,7 @@ func TestImportOfAClusterOutOfReachSaysWhatToDo(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.down = cluster.ErrUnreachable
 
-	resp := resource.ImportStateResponse{State: stateOf(t, nil)}
+	resp := resource.ImportStateResponse{State: stateOf(t, nil), Identity: identityOf(t, nil)}
 	(&clusterResource{clusters: fake.clusters(t)}).ImportState(t.Context(), resource.ImportStateRequest{ID: importCurrent}, &resp)
 
 	check(t, noted(t, resp.Diagnostics), outcome{diag.SeverityError, "talosctl version --nodes"})

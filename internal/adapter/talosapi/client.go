@@ -187,8 +187,12 @@ func dialOptions(options Options) []grpc.DialOption {
 	return dialOptions
 }
 
-// ErrConfig is wrapped by every error of [ParseConfig] and [ConfigFromParts].
-var ErrConfig = errors.New("talosconfig not usable")
+// ErrConfig is wrapped by every error of [ParseConfig] and [ConfigFromParts],
+// ErrNoContext by that of [ParseConfig] where the talosconfig has no context of the name.
+var (
+	ErrConfig    = errors.New("talosconfig not usable")
+	ErrNoContext = errors.New("does not exist")
+)
 
 // Config is a parsed and checked set of credentials for one cluster. It holds
 // secrets: print nothing of it but what its methods return.
@@ -219,6 +223,23 @@ func ParseConfig(talosconfig []byte, context string) (Config, error) {
 	}
 
 	return config, nil
+}
+
+// Contexts are the names of the contexts in a talosconfig (YAML), sorted, and the one that
+// [ParseConfig] takes where none is named; empty where one has to be. Errors are as of
+// [ParseConfig].
+func Contexts(talosconfig []byte) (names []string, current string, err error) {
+	parsed, err := parseConfig(talosconfig)
+	if err != nil {
+		return nil, "", err
+	}
+
+	current, unchosen := pickContext(parsed, "")
+	if len(parsed.Contexts) == 0 {
+		return nil, "", unchosen
+	}
+
+	return slices.Sorted(maps.Keys(parsed.Contexts)), current, nil
 }
 
 // CheckConfig tells whether that is a talosconfig, whatever its contexts hold. Errors
@@ -311,7 +332,7 @@ func pickContext(parsed *clientconfig.Config, wanted string) (string, error) {
 	}
 
 	if parsed.Contexts[name] == nil {
-		return "", fmt.Errorf("%w: %s %q does not exist, there are %s", ErrConfig, origin, name, readable.QuotedList(names))
+		return "", fmt.Errorf("%w: %s %q %w, there are %s", ErrConfig, origin, name, ErrNoContext, readable.QuotedList(names))
 	}
 
 	return name, nil

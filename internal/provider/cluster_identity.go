@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/identityschema"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+var _ resource.ResourceWithIdentity = (*clusterResource)(nil)
+
+// identityModel is the identity of the resource. The context is no part of it: people
+// rename contexts, and the cluster stays the same.
+type identityModel struct {
+	ID types.String `tfsdk:"id"`
+}
+
+// IdentitySchema implements [resource.ResourceWithIdentity].
+func (r *clusterResource) IdentitySchema(_ context.Context, _ resource.IdentitySchemaRequest, resp *resource.IdentitySchemaResponse) {
+	resp.IdentitySchema = identityschema.Schema{
+		Attributes: map[string]identityschema.Attribute{
+			attrID: identityschema.StringAttribute{
+				Description:       "Talos cluster ID, or the UID of the namespace kube-system where the cluster has none.",
+				RequiredForImport: true,
+			},
+		},
+	}
+}
+
+// writeIdentity makes the cluster of the model the identity. One that has not told which
+// it is so far has an empty ID, and gets its own once it does: no identity at all would
+// be an error, after the work was done.
+func (m clusterModel) writeIdentity(ctx context.Context, identity *tfsdk.ResourceIdentity) diag.Diagnostics {
+	return identity.Set(ctx, identityModel{ID: types.StringValue(m.ID.ValueString())})
+}
