@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/function"
+	"github.com/hashicorp/terraform-plugin-framework/list"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -31,6 +32,7 @@ import (
 var (
 	_ provider.Provider                     = (*talosUpgrade)(nil)
 	_ provider.ProviderWithConfigValidators = (*talosUpgrade)(nil)
+	_ provider.ProviderWithListResources    = (*talosUpgrade)(nil)
 )
 
 // typeName is the prefix of every resource and data source.
@@ -101,6 +103,7 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 	clusters.releases = releaseDefaults{factoryURL: model.ImageFactoryURL, source: model.ReleaseSource}
 	resp.ResourceData = clusters
 	resp.DataSourceData = clusters
+	resp.ListResourceData = clusters
 }
 
 // Resources implements [provider.Provider].
@@ -111,6 +114,11 @@ func (p *talosUpgrade) Resources(context.Context) []func() resource.Resource {
 // DataSources implements [provider.Provider].
 func (p *talosUpgrade) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{newCurrentVersionsDataSource, newAvailableVersionsDataSource, newCompatibilityDataSource, newPreflightDataSource}
+}
+
+// ListResources implements [provider.ProviderWithListResources].
+func (p *talosUpgrade) ListResources(context.Context) []func() list.ListResource {
+	return []func() list.ListResource{newClusterList}
 }
 
 var _ provider.ConfigValidator = credentialsValidator{}

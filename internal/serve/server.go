@@ -18,6 +18,8 @@ type server struct {
 	life *lifetime
 }
 
+var _ tfprotov6.ListResourceServer = (*server)(nil)
+
 // carry carries out a call as a part of the lifetime, and makes what it has to say
 // fit to be shown.
 func carry[Q, R any](
@@ -102,6 +104,53 @@ func (s *server) ValidateDataResourceConfig(
 func (s *server) ReadDataSource(ctx context.Context, req *tfprotov6.ReadDataSourceRequest) (*tfprotov6.ReadDataSourceResponse, error) {
 	return carry(ctx, s, req, s.ProviderServer.ReadDataSource,
 		func(r *tfprotov6.ReadDataSourceResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
+}
+
+// lists is the part of the provider that the protocol's own interface does not have yet,
+// and the framework's server has.
+func (s *server) lists() tfprotov6.ListResourceServer {
+	lists, _ := s.ProviderServer.(tfprotov6.ListResourceServer)
+
+	return lists
+}
+
+// ValidateListResourceConfig implements [tfprotov6.ListResourceServer].
+func (s *server) ValidateListResourceConfig(
+	ctx context.Context, req *tfprotov6.ValidateListResourceConfigRequest,
+) (*tfprotov6.ValidateListResourceConfigResponse, error) {
+	return carry(ctx, s, req, s.lists().ValidateListResourceConfig,
+		func(r *tfprotov6.ValidateListResourceConfigResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
+}
+
+// ListResource implements [tfprotov6.ListResourceServer]. The call lasts until its last
+// result has left.
+func (s *server) ListResource(ctx context.Context, req *tfprotov6.ListResourceRequest) (*tfprotov6.ListResourceServerStream, error) {
+	bound, done := s.life.begin(ctx)
+
+	stream, err := s.lists().ListResource(bound, req)
+	if err != nil {
+		done()
+
+		return nil, err
+	}
+
+	results := stream.Results
+
+	return &tfprotov6.ListResourceServerStream{Results: func(push func(tfprotov6.ListResourceResult) bool) {
+		defer done()
+
+		for result := range results {
+			result.DisplayName = readable.Printable(result.DisplayName)
+
+			for _, diagnostic := range result.Diagnostics {
+				diagnostic.Summary, diagnostic.Detail = readable.Printable(diagnostic.Summary), readable.Printable(diagnostic.Detail)
+			}
+
+			if !push(result) {
+				return
+			}
+		}
+	}}, nil
 }
 
 // CallFunction implements [tfprotov6.ProviderServer].

@@ -30,6 +30,46 @@ func (h talker) CallFunction(ctx context.Context, _ *tfprotov6.CallFunctionReque
 	return &tfprotov6.CallFunctionResponse{Error: &tfprotov6.FunctionError{Text: h.diagnostics[0].Summary}}, ctx.Err()
 }
 
+func (h talker) ValidateListResourceConfig(
+	context.Context, *tfprotov6.ValidateListResourceConfigRequest,
+) (*tfprotov6.ValidateListResourceConfigResponse, error) {
+	return &tfprotov6.ValidateListResourceConfigResponse{Diagnostics: h.diagnostics}, nil
+}
+
+func (h talker) ListResource(ctx context.Context, _ *tfprotov6.ListResourceRequest) (*tfprotov6.ListResourceServerStream, error) {
+	return &tfprotov6.ListResourceServerStream{Results: func(push func(tfprotov6.ListResourceResult) bool) {
+		<-ctx.Done()
+		push(tfprotov6.ListResourceResult{DisplayName: "prod\r", Diagnostics: h.diagnostics})
+	}}, nil
+}
+
+// TestListIsGoingOnUntilItsLastResultHasLeft: the process must not end before that.
+func TestListIsGoingOnUntilItsLastResultHasLeft(t *testing.T) {
+	life := newLifetime(func() {})
+	s := &server{life: life, ProviderServer: talker{}}
+
+	stream, err := s.ListResource(t.Context(), &tfprotov6.ListResourceRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if life.running != 1 {
+		t.Errorf("%d calls are going on", life.running)
+	}
+
+	life.stop()
+
+	for range stream.Results {
+		if life.running != 1 {
+			t.Errorf("%d calls are going on while a result leaves", life.running)
+		}
+	}
+
+	if life.running != 0 {
+		t.Errorf("%d calls are going on after the last result", life.running)
+	}
+}
+
 func TestCallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
 	life := newLifetime(func() {})
 	s := &server{life: life, ProviderServer: talker{diagnostics: []*tfprotov6.Diagnostic{
@@ -46,6 +86,17 @@ func TestCallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
 	want := []*tfprotov6.Diagnostic{{Summary: `held by \x1b[2Jnobody`, Detail: "one\n\ttwo\\r"}, {Summary: "well", Detail: "known"}}
 	if !reflect.DeepEqual(answer.Diagnostics, want) {
 		t.Errorf("it says %+v", answer.Diagnostics)
+	}
+
+	stream, err := s.ListResource(t.Context(), &tfprotov6.ListResourceRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for result := range stream.Results {
+		if result.DisplayName != `prod\r` || !reflect.DeepEqual(result.Diagnostics, want) {
+			t.Errorf("it lists %q, with %+v", result.DisplayName, result.Diagnostics)
+		}
 	}
 
 	called, err := s.CallFunction(t.Context(), &tfprotov6.CallFunctionRequest{})

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/list"
+	"github.com/hashicorp/terraform-plugin-framework/list/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
+)
+
+var (
+	_ list.ListResource              = (*clusterList)(nil)
+	_ list.ListResourceWithConfigure = (*clusterList)(nil)
+)
+
+// clusterList lists the clusters that the provider block reaches, as
+// talosupgrade_cluster resources: those of the contexts of its talosconfig.
+type clusterList struct {
+	clusters *clusters
+}
+
+func newClusterList() list.ListResource { return &clusterList{} }
+
+// clusterListModel is the config block of the list.
+type clusterListModel struct {
+	Contexts types.List `tfsdk:"contexts"`
+}
+
+const attrContexts = "contexts"
+
+// Metadata implements [list.ListResource].
+func (l *clusterList) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = typeName + "_cluster"
+}
+
+// Configure implements [list.ListResourceWithConfigure].
+func (l *clusterList) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
+	l.clusters = configured(req.ProviderData, &resp.Diagnostics)
+}
+
+// ListResourceConfigSchema implements [list.ListResource].
+func (l *clusterList) ListResourceConfigSchema(_ context.Context, _ list.ListResourceSchemaRequest, resp *list.ListResourceSchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Lists the clusters that the contexts of the provider's talosconfig reach, so that `terraform query` finds them and writes their configuration. " +
+			"Nothing is written to any of them. It needs Terraform 1.14 or newer; OpenTofu has no queries.",
+		Attributes: map[string]schema.Attribute{
+			attrContexts: schema.ListAttribute{
+				MarkdownDescription: "Contexts of the talosconfig to list. Unset: all of them.",
+				ElementType:         types.StringType,
+				Optional:            true,
+				Validators: []validator.List{
+					listvalidator.SizeAtLeast(1), listvalidator.UniqueValues(), listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1)),
+				},
+			},
+		},
+	}
+}
+
+// List implements [list.ListResource]. A context that cannot be listed is a warning, and
+// warnings come first: the command line stops to listen once it has as many results as
+// it wants.
+func (l *clusterList) List(ctx context.Context, req list.ListRequest, stream *list.ListResultsStream) {
+	var model clusterListModel
+
+	diagnostics := req.Config.Get(ctx, &model)
+	if diagnostics.HasError() {
+		stream.Results = list.ListResultsStreamDiagnostics(diagnostics)
+
+		return
+	}
+
+	refs, diagnostics := l.chosen(ctx, model)
+	if diagnostics.HasError() {
+		stream.Results = list.ListResultsStreamDiagnostics(diagnostics)
+
+		return
+	}
+
+	listed, warnings := l.distinct(refs, l.clusters.identities(ctx, refs))
+	if req.Limit > 0 && int64(len(listed)) > req.Limit {
+		listed = listed[:req.Limit]
+	}
+
+	results, unseen := l.results(ctx, req, listed)
+	warnings.Append(unseen...)
+
+	if ctx.Err() != nil {
+		results, warnings = nil, diag.Diagnostics{problem("list the clusters", l.clusters.access, ctx.Err())}
+	}
+
+	if len(warnings) > 0 {
+		results = append([]list.ListResult{{Diagnostics: warnings}}, results...)
+	}
+
+	stream.Results = slices.Values(results)
+}
+
+// chosen are the contexts that the model wants.
+func (l *clusterList) chosen(ctx context.Context, model clusterListModel) ([]contextRef, diag.Diagnostics) {
+	refs, err := l.clusters.access.contexts()
+	if err != nil {
+		return nil, diag.Diagnostics{problem("list the clusters", l.clusters.access, err)}
+	}
+
+	if model.Contexts.IsNull() {
+		return refs, nil
+	}
+
+	var (
+		wanted []string
+		chosen []contextRef
+		names  []string
+	)
+
+	diagnostics := model.Contexts.ElementsAs(ctx, &wanted, false)
+
+	for _, ref := range refs {
+		if ref.name != "" {
+			names = append(names, ref.name)
+		}
+
+		if slices.Contains(wanted, ref.name) {
+			chosen = append(chosen, ref)
+		}
+	}
+
+	for index, name := range wanted {
+		if !slices.Contains(names, name) {
+			there := "there are " + readable.QuotedList(names)
+			if len(names) == 0 {
+				there = "what the provider block gives access to is one cluster, without contexts"
+			}
+
+			diagnostics.AddAttributeError(path.Root(attrContexts).AtListIndex(index), "Unknown context",
+				fmt.Sprintf("%s names %q, which is no context of the talosconfig: %s. Correct it, or remove %s to list all of them.", attrContexts, name, there, attrContexts))
+		}
+	}
+
+	return chosen, diagnostics
+}
+
+// listedCluster is a cluster with the context that it is listed from.
+type listedCluster struct {
+	contextRef
+
+	id string
+}
+
+// distinct are the clusters that the contexts reach, each from one context: the
+// provider's own where that is one of several, else the first by name.
+func (l *clusterList) distinct(refs []contextRef, identities []identity) ([]listedCluster, diag.Diagnostics) {
+	var (
+		clusters []listedCluster
+		warnings diag.Diagnostics
+	)
+
+	contexts := map[string][]string{} // by cluster
+
+	for index, found := range identities {
+		if found.err != nil {
+			warnings.Append(l.unlisted(refs[index], found.err))
+
+			continue
+		}
+
+		same := func(one listedCluster) bool { return one.id == found.id }
+		contexts[found.id] = append(contexts[found.id], refs[index].name)
+
+		switch at := slices.IndexFunc(clusters, same); {
+		case at < 0:
+			clusters = append(clusters, listedCluster{refs[index], found.id})
+		case refs[index].wanted == "":
+			clusters[at].contextRef = refs[index]
+		}
+	}
+
+	for _, one := range clusters {
+		if reaching := contexts[one.id]; len(reaching) > 1 {
+			warnings.AddWarning(about("Several contexts reach one cluster", one.id),
+				fmt.Sprintf("The contexts %s reach cluster %s. It is listed once, from %q.\n\nTo choose another one, name those to list with %s.",
+					readable.QuotedList(reaching), one.id, one.name, attrContexts))
+		}
+	}
+
+	return clusters, warnings
+}
+
+// results are the clusters as the request wants them. Only what is included as a whole
+// has to be looked at.
+func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed []listedCluster) ([]list.ListResult, diag.Diagnostics) {
+	made := make([]list.ListResult, len(listed))
+	failed := make([]diag.Diagnostic, len(listed))
+
+	atOnce(len(listed), func(index int) {
+		one := listed[index]
+
+		result := req.NewListResult(ctx)
+		result.DisplayName = cmp.Or(one.name, l.clusters.title(one.contextRef))
+		result.Diagnostics.Append(result.Identity.Set(ctx, identityModel{ID: types.StringValue(one.id)})...)
+
+		if req.IncludeResource {
+			bounded, cancel := context.WithTimeout(ctx, defaultReadTimeout)
+			defer cancel()
+
+			seen, err := l.clusters.observe(bounded, one.wanted)
+			if err != nil {
+				failed[index] = l.unlisted(one.contextRef, err)
+
+				return
+			}
+
+			model, diagnostics := imported(ctx, seen, one.wanted)
+			result.Diagnostics.Append(diagnostics...)
+			result.Diagnostics.Append(result.Resource.Set(ctx, model)...)
+		}
+
+		made[index] = result
+	})
+
+	var (
+		results  []list.ListResult
+		warnings diag.Diagnostics
+	)
+
+	for index, result := range made {
+		if failed[index] != nil {
+			warnings.Append(failed[index])
+		} else {
+			results = append(results, result)
+		}
+	}
+
+	return results, warnings
+}
+
+// unlisted is the warning about a context that could not be listed.
+func (l *clusterList) unlisted(ref contextRef, err error) diag.Diagnostic {
+	return warning(problem("list the cluster", l.clusters.access, err), about(summaryUnobserved, l.clusters.title(ref)),
+		"It is not listed; what other contexts reach is.")
+}
