@@ -101,9 +101,9 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 
 	clusters := newClusters(p.settings, access)
 	clusters.releases = releaseDefaults{factoryURL: model.ImageFactoryURL, source: model.ReleaseSource}
+	resp.ListResourceData = clusters
 	resp.ResourceData = clusters
 	resp.DataSourceData = clusters
-	resp.ListResourceData = clusters
 }
 
 // Resources implements [provider.Provider].

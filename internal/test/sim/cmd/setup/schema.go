@@ -26,8 +26,9 @@ const required = `terraform {
 // shortName is the key under which tfplugindocs looks for a schema.
 const shortName = "talosupgrade"
 
-// writeSchema asks the command line for the schema of the provider in the
-// source tree.
+// writeSchema asks Terraform for the schema of the provider in the source tree. Only newer
+// ones know all of it, such as identities and list resources, so it is the pinned one,
+// whichever the tests run with.
 func writeSchema(ctx context.Context, options toolchain.Options, path string) error {
 	output, err := schemaOutput(ctx, options)
 	if err != nil {
@@ -47,7 +48,7 @@ func writeSchema(ctx context.Context, options toolchain.Options, path string) er
 }
 
 func schemaOutput(ctx context.Context, options toolchain.Options) (output []byte, err error) {
-	cli, err := toolchain.Terraform(ctx, options)
+	cli, err := toolchain.PinnedTerraform(ctx, options)
 	if err != nil {
 		return nil, err
 	}
