@@ -170,6 +170,12 @@ func (p parsed) uses() string {
 	return text.String()
 }
 
+// isQuery says whether the configuration lists what is there, which the command line
+// expects in a file of its own kind.
+func (p parsed) isQuery() bool {
+	return slices.ContainsFunc(p.body.Blocks, func(block *hclsyntax.Block) bool { return block.Type == "list" })
+}
+
 // providers are the local names of the providers that the configuration uses.
 func (p parsed) providers() []string {
 	found := map[string]bool{}
@@ -181,7 +187,7 @@ func (p parsed) providers() []string {
 			switch block.Type {
 			case "provider":
 				found[block.Labels[0]] = true
-			case "resource", "data", "ephemeral":
+			case "resource", "data", "ephemeral", "list":
 				name, _, _ := strings.Cut(block.Labels[0], "_")
 				found[name] = true
 			case "check":

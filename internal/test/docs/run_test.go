@@ -159,7 +159,9 @@ func (j *judge) execute(ctx context.Context, dir string, s snippet, command stri
 	}
 
 	args := []string{"plan", "-no-color", "-input=false"}
-	if command == "apply" || !slices.ContainsFunc(whole.body.Blocks, isCluster) {
+	if read.isQuery() {
+		args = []string{"query", "-no-color"}
+	} else if command == "apply" || !slices.ContainsFunc(whole.body.Blocks, isCluster) {
 		args = []string{"apply", "-no-color", "-input=false", "-auto-approve"}
 	}
 

@@ -133,7 +133,7 @@ func collect(root string) ([]snippet, error) {
 			case entry.IsDir():
 			case strings.HasSuffix(name, ".md"):
 				pages = append(pages, filepath.ToSlash(relative))
-			case strings.HasSuffix(name, ".tf"), strings.HasSuffix(name, ".tofu"):
+			case strings.HasSuffix(name, ".tf"), strings.HasSuffix(name, ".tofu"), strings.HasSuffix(name, ".tfquery.hcl"):
 				examples = append(examples, filepath.ToSlash(relative))
 			}
 

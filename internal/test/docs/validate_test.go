@@ -185,7 +185,12 @@ func (j *judge) write(dir string, s snippet, read parsed, rest string) error {
 		return err
 	}
 
-	for file, content := range map[string]string{"main.tf": s.mark.around(s.text), "rest.tf": rest, name: requirements} {
+	main := "main.tf"
+	if read.isQuery() {
+		main = "main.tfquery.hcl"
+	}
+
+	for file, content := range map[string]string{main: s.mark.around(s.text), "rest.tf": rest, name: requirements} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
 			return err
 		}
@@ -255,6 +260,10 @@ func (j *judge) ask(ctx context.Context, dir string, s snippet, read parsed) err
 		if err := j.run(ctx, dir, "get", "-no-color"); err != nil {
 			return err
 		}
+	}
+
+	if read.isQuery() {
+		return j.run(ctx, dir, "validate", "-no-color", "-query")
 	}
 
 	return j.run(ctx, dir, "validate", "-no-color")

@@ -1,0 +1,4 @@
+# Every context of the talosconfig.
+list "talosupgrade_cluster" "all" {
+  provider = talosupgrade
+}
