@@ -109,7 +109,7 @@ func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagno
 
 	return contextRef{}, diag.Diagnostics{diag.NewErrorDiagnostic("Unable to find the cluster to import",
 		fmt.Sprintf("The import asks for cluster %q, which nothing reaches that the provider block gives access to:\n\n- %s\n\n"+
-			"Correct the ID (talosctl get info --namespace cluster), or give the provider a talosconfig with a context of that cluster.",
+			"Correct the ID, or give the provider a talosconfig with a context of that cluster.",
 			id, strings.Join(said, "\n- ")))}
 }
 

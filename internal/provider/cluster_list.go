@@ -249,5 +249,5 @@ func (l *clusterList) results(ctx context.Context, req list.ListRequest, listed 
 // unlisted is the warning about a context that could not be listed.
 func (l *clusterList) unlisted(ref contextRef, err error) diag.Diagnostic {
 	return warning(problem("list the cluster", l.clusters.access, err), about(summaryUnobserved, l.clusters.title(ref)),
-		"It is not listed; what other contexts reach is.")
+		"It is not listed; the clusters of the other contexts are.")
 }

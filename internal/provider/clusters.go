@@ -366,9 +366,6 @@ const (
 	contextsAtOnce  = 20
 )
 
-// errNameless is what a cluster comes to that does not tell which one it is.
-var errNameless = errors.New("neither discovery nor Kubernetes tells which cluster this is")
-
 // identity is the ID of the cluster that a context reaches, or why it is not known.
 type identity struct {
 	id  string
@@ -416,12 +413,8 @@ func (c *clusters) identity(ctx context.Context, wanted string) identity {
 	defer release()
 
 	id, err := clusterID(bounded, reached)
-
-	switch {
-	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("it did not answer within %s: %w", durationText(identityTimeout), cluster.ErrUnreachable)
-	case err == nil && id == "":
-		err = errNameless
 	}
 
 	return identity{id: id, err: err}
