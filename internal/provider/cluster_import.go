@@ -5,7 +5,6 @@ package provider
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -83,12 +82,20 @@ func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagno
 		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, err)}
 	}
 
-	own := func(ref contextRef) bool { return ref.wanted == "" }
-	others := slices.DeleteFunc(slices.Clone(refs), own)
+	var (
+		own, others []contextRef
+		said        []string
+	)
 
-	var said []string
+	for _, ref := range refs {
+		if ref.wanted == "" {
+			own = append(own, ref)
+		} else {
+			others = append(others, ref)
+		}
+	}
 
-	for _, group := range [][]contextRef{slices.DeleteFunc(refs, func(ref contextRef) bool { return !own(ref) }), others} {
+	for _, group := range [][]contextRef{own, others} {
 		for index, found := range c.identities(ctx, group) {
 			ref := group[index]
 
