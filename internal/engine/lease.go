@@ -154,6 +154,45 @@ func leaseRemedy(err error) string {
 	return writableRemedy
 }
 
+// LockStatus is who may act on a cluster, and what a run would find.
+type LockStatus struct {
+	// Lease is the lease as it was read last; without a holder where nobody has it.
+	Lease cluster.Lease
+	// Alive tells that the holder was seen to renew it. Whoever was not is gone, and the
+	// next run takes the lease over.
+	Alive bool
+	// Journal is what runs have left unfinished. Its holder took the lease last.
+	Journal cluster.Journal
+}
+
+// LockStatus finds out who holds the lease, as a run does: by watching it stand still. That
+// takes [leaseDuration] at most while the API server answers. Nothing is written. Errors
+// are a [*Failure] or of a port.
+func (e *Engine) LockStatus(ctx context.Context) (LockStatus, error) {
+	var status LockStatus
+
+	lease, _, err := e.readLease(ctx)
+	if err != nil {
+		return status, err
+	}
+
+	status.Lease = lease
+
+	if lease.Holder != "" {
+		status.Lease, status.Alive, err = e.watchLease(ctx, lease, "the lease is held by "+lease.Holder)
+		if err != nil {
+			return status, err
+		}
+	}
+
+	status.Journal, err = e.kubernetes.Journal(ctx)
+	if err != nil {
+		return status, fmt.Errorf("the journal kube-system/talosupgrade-journal could not be read: %w", err)
+	}
+
+	return status, nil
+}
+
 // leaseLeft tells whether somebody still holds the lease of a cluster that has
 // nothing to do: a run that died after its last node could not say so any more.
 func (e *Engine) leaseLeft(ctx context.Context) bool {
@@ -163,22 +202,42 @@ func (e *Engine) leaseLeft(ctx context.Context) bool {
 }
 
 // watchStandStill watches another holder's lease, or that there is none, until that has
-// stood still for a whole duration. It fails as soon as somebody renews or takes
-// it. Time in which it could not be read does not count: its holder could not
-// renew it either.
+// stood still for a whole duration. It fails as soon as somebody renews or takes it.
 func (e *Engine) watchStandStill(ctx context.Context, first cluster.Lease, seen string) error {
+	current, alive, err := e.watchLease(ctx, first, seen)
+	if err != nil || !alive {
+		return err
+	}
+
+	return &Failure{
+		Summary: "Unable to upgrade the cluster: another upgrade is running",
+		Seen:    fmt.Sprintf("The lease kube-system/talosupgrade is held by %s since %s and is being renewed.", current.Holder, current.Acquired.UTC().Format(time.RFC3339)),
+		State:   "Nothing was touched.",
+		Remedy:  "Wait for it to finish and apply again. " + freeRemedy,
+		Err:     ErrLocked,
+	}
+}
+
+// watchLease watches a lease until somebody renews or takes it, which is alive, until its
+// holder gives it back, or until it has stood still for a whole duration. Current is the
+// lease as it was read last. Time in which it could not be read does not count: its holder
+// could not renew it either.
+func (e *Engine) watchLease(ctx context.Context, first cluster.Lease, seen string) (current cluster.Lease, alive bool, err error) {
 	begun := e.clock.Now()
+	current = first
 	e.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s; watching for %s whether it is still alive", seen, leaseDuration)})
 
 	for e.clock.Now().Sub(begun) < leaseDuration {
 		if err := e.clock.Sleep(ctx, leaseWatch); err != nil {
-			return err
+			return current, false, err
 		}
 
-		current, away, err := e.readLease(ctx)
+		read, away, err := e.readLease(ctx)
 		if err != nil {
-			return err
+			return current, false, err
 		}
+
+		current = read
 
 		if away {
 			begun = e.clock.Now()
@@ -186,21 +245,15 @@ func (e *Engine) watchStandStill(ctx context.Context, first cluster.Lease, seen 
 
 		switch {
 		case current.Holder == "" && current.ResourceVersion != first.ResourceVersion:
-			return nil
+			return current, false, nil
 		case current.Holder == "":
 			// It is still gone.
 		case current.Holder != first.Holder || !current.Renewed.Equal(first.Renewed):
-			return &Failure{
-				Summary: "Unable to upgrade the cluster: another upgrade is running",
-				Seen:    fmt.Sprintf("The lease kube-system/talosupgrade is held by %s since %s and is being renewed.", current.Holder, current.Acquired.UTC().Format(time.RFC3339)),
-				State:   "Nothing was touched.",
-				Remedy:  "Wait for it to finish and apply again. " + freeRemedy,
-				Err:     ErrLocked,
-			}
+			return current, true, nil
 		}
 	}
 
-	return nil
+	return current, false, nil
 }
 
 // lock is the lease of a run: it is renewed in the background until released.

@@ -63,6 +63,8 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 	case errors.Is(err, errReport):
 		return diag.NewAttributeErrorDiagnostic(path.Root(attrReportPath), "Unable to write the report", detail+" Nothing was touched.\n\n"+
 			"Let "+attrReportPath+" name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again.")
+	case errors.Is(err, errLate):
+		return diag.NewErrorDiagnostic(summary, detail+"\n\nRaise "+attrTimeout+" of the action, or look at what it was waiting for; then invoke it again.")
 	case errors.Is(err, context.Canceled):
 		return diag.NewErrorDiagnostic(summary, "Interrupted before it was done. Run the command again to continue.")
 	}

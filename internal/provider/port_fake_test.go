@@ -65,8 +65,13 @@ type fakeCluster struct {
 	home      *fakeHome
 	managed   bool
 	unmanaged error
-	dialled   int
-	closed    int
+	// lease and leaseErr are the answer of Lease.
+	lease    cluster.Lease
+	leaseErr error
+	dialled  int
+	// wanted is the context that was reached last.
+	wanted string
+	closed int
 }
 
 type fakeNode struct {
@@ -95,8 +100,8 @@ func threeNodes(talos, kubernetes string) *fakeCluster {
 	}}
 }
 
-// Lease implements [cluster.Kubernetes]: nobody holds one.
-func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return cluster.Lease{}, nil }
+// Lease implements [cluster.Kubernetes]: nobody holds one unless it says so.
+func (f *fakeCluster) Lease(context.Context) (cluster.Lease, error) { return f.lease, f.leaseErr }
 
 // Vitals implements [cluster.Talos]: all is well.
 func (f *fakeCluster) Vitals(context.Context, string) (cluster.Vitals, error) {
@@ -131,6 +136,7 @@ func (f *fakeCluster) Image(context.Context, string) error { return f.imageErr }
 // dial hands the fake out in place of the adapters.
 func (f *fakeCluster) dial(_ context.Context, _ *settings, access credentials, wanted string, _ kubeconfigCache) (*connection, error) {
 	f.dialled++
+	f.wanted = wanted
 
 	made := &connection{
 		name: cmp.Or(access.contextName(wanted), "fake"), talos: f, kubernetes: f, removals: f, manifests: f, workloads: f, objects: f, registry: f, expires: f.expires, identify: func(string) {},

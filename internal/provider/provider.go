@@ -104,6 +104,7 @@ func (p *talosUpgrade) Configure(ctx context.Context, req provider.ConfigureRequ
 	resp.ListResourceData = clusters
 	resp.ResourceData = clusters
 	resp.DataSourceData = clusters
+	resp.ActionData = clusters
 }
 
 // Resources implements [provider.Provider].

@@ -22,7 +22,7 @@ import (
 func Serve(address string, made func() provider.Provider, debug bool, leave func()) error {
 	life := newLifetime(leave)
 	factory := func() tfprotov6.ProviderServer {
-		return &server{ProviderServer: providerserver.NewProtocol6(made())(), life: life}
+		return newServer(providerserver.NewProtocol6(made())(), life)
 	}
 
 	if debug {

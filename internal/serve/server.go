@@ -4,6 +4,10 @@ package serve
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 
@@ -14,8 +18,36 @@ import (
 // part of the lifetime of the process, and every diagnostic leaves it here.
 type server struct {
 	tfprotov6.ProviderServer
+	tfprotov6.ActionServer
 
 	life *lifetime
+
+	mu sync.Mutex
+	// invoked are the actions that are going on.
+	invoked map[*invocation]bool
+}
+
+// invocation is an action that is going on.
+type invocation struct {
+	cancel context.CancelFunc
+	// over is closed when it has ended.
+	over chan struct{}
+}
+
+// newServer is the provider as part of the lifetime.
+func newServer(made tfprotov6.ProviderServer, life *lifetime) *server {
+	s := &server{ProviderServer: made, life: life, invoked: map[*invocation]bool{}}
+	// Its interface has no actions yet.
+	s.ActionServer, _ = made.(tfprotov6.ActionServer)
+
+	return s
+}
+
+// show makes what is said fit to be shown.
+func show(said []*tfprotov6.Diagnostic) {
+	for _, diagnostic := range said {
+		diagnostic.Summary, diagnostic.Detail = readable.Printable(diagnostic.Summary), readable.Printable(diagnostic.Detail)
+	}
 }
 
 var _ tfprotov6.ListResourceServer = (*server)(nil)
@@ -30,9 +62,7 @@ func carry[Q, R any](
 
 	answer, err := call(bound, request)
 	if answer != nil {
-		for _, diagnostic := range said(answer) {
-			diagnostic.Summary, diagnostic.Detail = readable.Printable(diagnostic.Summary), readable.Printable(diagnostic.Detail)
-		}
+		show(said(answer))
 	}
 
 	return answer, err
@@ -161,6 +191,104 @@ func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRe
 	answer, err := s.ProviderServer.CallFunction(bound, req)
 	if answer != nil && answer.Error != nil {
 		answer.Error.Text = readable.Printable(answer.Error.Text)
+	}
+
+	return answer, err
+}
+
+// ValidateActionConfig implements [tfprotov6.ActionServer].
+func (s *server) ValidateActionConfig(ctx context.Context, req *tfprotov6.ValidateActionConfigRequest) (*tfprotov6.ValidateActionConfigResponse, error) {
+	return carry(ctx, s, req, s.ActionServer.ValidateActionConfig,
+		func(r *tfprotov6.ValidateActionConfigResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
+}
+
+// PlanAction implements [tfprotov6.ActionServer].
+func (s *server) PlanAction(ctx context.Context, req *tfprotov6.PlanActionRequest) (*tfprotov6.PlanActionResponse, error) {
+	return carry(ctx, s, req, s.ActionServer.PlanAction,
+		func(r *tfprotov6.PlanActionResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
+}
+
+// InvokeAction implements [tfprotov6.ActionServer]. The stream ends with the action, also
+// where nobody listens any more: the framework would leave it behind, waiting for somebody
+// to take its next line.
+func (s *server) InvokeAction(ctx context.Context, req *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
+	bound, done := s.life.begin(ctx)
+	bound, cancel := context.WithCancel(bound)
+
+	stream, err := s.ActionServer.InvokeAction(bound, req)
+	if err != nil {
+		cancel()
+		done()
+
+		return nil, err
+	}
+
+	going := &invocation{cancel: cancel, over: make(chan struct{})}
+	s.note(going)
+
+	return &tfprotov6.InvokeActionServerStream{Events: func(push func(tfprotov6.InvokeActionEvent) bool) {
+		defer done()
+		defer s.end(going)
+
+		listened := true
+
+		for event := range stream.Events {
+			completed, isLast := event.Type.(tfprotov6.CompletedInvokeActionEventType)
+			if isLast {
+				show(completed.Diagnostics)
+			}
+
+			// The command line leaves an action at once that says anything but its last word
+			// after it was cancelled.
+			if listened && (isLast || bound.Err() == nil) {
+				listened = push(event)
+			}
+		}
+	}}, nil
+}
+
+func (s *server) note(going *invocation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.invoked[going] = true
+}
+
+func (s *server) end(going *invocation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	going.cancel()
+	delete(s.invoked, going)
+	close(going.over)
+}
+
+// stopMost bounds how long an interrupted command line waits for the last word of actions:
+// longer than an upgrade takes to stop.
+const stopMost = 20 * time.Second
+
+// StopProvider implements [tfprotov6.ProviderServer]. Everything that is going on is
+// cancelled first. It returns with the last action, because what an action says after that
+// is not passed on.
+func (s *server) StopProvider(ctx context.Context, req *tfprotov6.StopProviderRequest) (*tfprotov6.StopProviderResponse, error) {
+	s.mu.Lock()
+	going := slices.Collect(maps.Keys(s.invoked))
+	s.mu.Unlock()
+
+	for _, one := range going {
+		one.cancel()
+	}
+
+	answer, err := s.ProviderServer.StopProvider(ctx, req)
+	patience := time.After(stopMost)
+
+	for _, one := range going {
+		select {
+		case <-one.over:
+		case <-ctx.Done():
+		case <-patience:
+			return answer, err
+		}
 	}
 
 	return answer, err

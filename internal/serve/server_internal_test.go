@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 )
@@ -46,7 +49,7 @@ func (h talker) ListResource(ctx context.Context, _ *tfprotov6.ListResourceReque
 // TestListIsGoingOnUntilItsLastResultHasLeft: the process must not end before that.
 func TestListIsGoingOnUntilItsLastResultHasLeft(t *testing.T) {
 	life := newLifetime(func() {})
-	s := &server{life: life, ProviderServer: talker{}}
+	s := newServer(talker{}, life)
 
 	stream, err := s.ListResource(t.Context(), &tfprotov6.ListResourceRequest{})
 	if err != nil {
@@ -70,11 +73,128 @@ func TestListIsGoingOnUntilItsLastResultHasLeft(t *testing.T) {
 	}
 }
 
+// InvokeAction says a line, waits until it is cancelled, says another one and ends.
+func (h talker) InvokeAction(ctx context.Context, _ *tfprotov6.InvokeActionRequest) (*tfprotov6.InvokeActionServerStream, error) {
+	return &tfprotov6.InvokeActionServerStream{Events: func(push func(tfprotov6.InvokeActionEvent) bool) {
+		line := tfprotov6.InvokeActionEvent{Type: tfprotov6.ProgressInvokeActionEventType{Message: "a line"}}
+
+		if !push(line) {
+			panic("the action would be left behind")
+		}
+
+		<-ctx.Done()
+		push(line)
+		push(tfprotov6.InvokeActionEvent{Type: tfprotov6.CompletedInvokeActionEventType{Diagnostics: h.diagnostics}})
+	}}, nil
+}
+
+func (h talker) ValidateActionConfig(context.Context, *tfprotov6.ValidateActionConfigRequest) (*tfprotov6.ValidateActionConfigResponse, error) {
+	return &tfprotov6.ValidateActionConfigResponse{Diagnostics: h.diagnostics}, nil
+}
+
+func (h talker) PlanAction(context.Context, *tfprotov6.PlanActionRequest) (*tfprotov6.PlanActionResponse, error) {
+	return &tfprotov6.PlanActionResponse{Diagnostics: h.diagnostics}, nil
+}
+
+func (h talker) StopProvider(context.Context, *tfprotov6.StopProviderRequest) (*tfprotov6.StopProviderResponse, error) {
+	return &tfprotov6.StopProviderResponse{}, nil
+}
+
+// TestAnInterruptedActionHasTheLastWord: the command line leaves an action that says
+// anything else once it was interrupted, and the framework passes nothing on once the
+// provider has been stopped.
+func TestAnInterruptedActionHasTheLastWord(t *testing.T) {
+	for name, interrupt := range map[string]func(*server){
+		"by the command line": func(s *server) { _, _ = s.StopProvider(context.Background(), &tfprotov6.StopProviderRequest{}) },
+		"by a signal":         func(s *server) { s.life.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(talker{diagnostics: []*tfprotov6.Diagnostic{{Summary: "held by \x1b[2Jnobody"}}}, newLifetime(func() {}))
+
+				stream, err := s.InvokeAction(t.Context(), &tfprotov6.InvokeActionRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				stopped := false
+
+				var said []string
+
+				for event := range stream.Events {
+					switch event := event.Type.(type) {
+					case tfprotov6.ProgressInvokeActionEventType:
+						said = append(said, event.Message)
+
+						go func() {
+							time.Sleep(time.Second)
+							interrupt(s)
+
+							stopped = true
+						}()
+					case tfprotov6.CompletedInvokeActionEventType:
+						synctest.Wait()
+
+						if name == "by the command line" && stopped {
+							t.Error("the provider was stopped before the action had ended")
+						}
+
+						said = append(said, event.Diagnostics[0].Summary)
+					}
+				}
+
+				synctest.Wait()
+
+				if want := []string{"a line", `held by \x1b[2Jnobody`}; !slices.Equal(said, want) || !stopped {
+					t.Errorf("it said %q, want %q; stopped: %t", said, want, stopped)
+				}
+			})
+		})
+	}
+}
+
+// TestAnActionThatNobodyListensToEnds: its command line has gone.
+func TestAnActionThatNobodyListensToEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(talker{}, newLifetime(func() {}))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+
+		stream, err := s.InvokeAction(ctx, &tfprotov6.InvokeActionRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		begun := time.Now()
+		stream.Events(func(tfprotov6.InvokeActionEvent) bool { return false })
+
+		if took := time.Since(begun); took != time.Minute {
+			t.Errorf("it ended after %s, and not with the action", took)
+		}
+	})
+}
+
+// TestAHangingActionDoesNotKeepTheProvider: it is told to stop all the same.
+func TestAHangingActionDoesNotKeepTheProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(talker{}, newLifetime(func() {}))
+		s.note(&invocation{cancel: func() {}, over: make(chan struct{})})
+
+		begun := time.Now()
+		_, err := s.StopProvider(t.Context(), &tfprotov6.StopProviderRequest{})
+
+		if took := time.Since(begun); err != nil || took != stopMost {
+			t.Errorf("it stopped after %s, %v", took, err)
+		}
+	})
+}
+
 func TestCallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
 	life := newLifetime(func() {})
-	s := &server{life: life, ProviderServer: talker{diagnostics: []*tfprotov6.Diagnostic{
+	s := newServer(talker{diagnostics: []*tfprotov6.Diagnostic{
 		{Summary: "held by \x1b[2Jnobody", Detail: "one\n\ttwo\r"}, {Summary: "well", Detail: "known"},
-	}}}
+	}}, life)
 
 	life.stop()
 
@@ -102,5 +222,12 @@ func TestCallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
 	called, err := s.CallFunction(t.Context(), &tfprotov6.CallFunctionRequest{})
 	if !errors.Is(err, context.Canceled) || called.Error.Text != `held by \x1b[2Jnobody` {
 		t.Errorf("the function says %+v, %v", called.Error, err)
+	}
+
+	validated, _ := s.ValidateActionConfig(t.Context(), &tfprotov6.ValidateActionConfigRequest{})
+	planned, _ := s.PlanAction(t.Context(), &tfprotov6.PlanActionRequest{})
+
+	if !reflect.DeepEqual(validated.Diagnostics, want) || !reflect.DeepEqual(planned.Diagnostics, want) {
+		t.Errorf("an action says %+v and %+v", validated.Diagnostics, planned.Diagnostics)
 	}
 }

@@ -52,6 +52,14 @@ func (t eventText) about(node string) eventText {
 	return t
 }
 
+// Text is what a Kubernetes Event about a cluster says of the event, in one printable line
+// of less than 1024 bytes; empty where there is nothing to tell.
+func Text(event cluster.Event) string {
+	text, _ := eventTextOf(event)
+
+	return text.message
+}
+
 // eventTextOf is the event for people; not ok where there is nothing to tell.
 func eventTextOf(event cluster.Event) (text eventText, ok bool) {
 	switch event.Kind {
