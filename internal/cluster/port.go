@@ -192,6 +192,10 @@ type Kubernetes interface {
 	// WriteLease creates the lease when its ResourceVersion is empty and
 	// updates it otherwise; ErrConflict when somebody else was faster.
 	WriteLease(ctx context.Context, lease Lease) (Lease, error)
+	// WriteSuspension suspends the upgrades of the cluster for the reason or, with nil,
+	// lets them go on. It is written into the lease as that was read, the way WriteLease
+	// does, and changes nothing else in it: one that it creates has no holder.
+	WriteSuspension(ctx context.Context, lease Lease, reason *string) (Lease, error)
 	// Journal reads the journal; empty when there is none.
 	Journal(ctx context.Context) (Journal, error)
 	// WriteJournal creates or updates the journal the way WriteLease does.

@@ -16,6 +16,66 @@ import (
 // before anything is started, and once more before a node that nothing was done to is
 // cordoned. What is on its way goes on.
 
+// Suspend suspends the upgrades of the cluster, for a reason that people are told, and
+// touches nothing else: whoever upgrades it keeps the lease. A suspension that stands stays
+// as it is, and is returned. Where no run has ever had the lease it is made, with nobody
+// holding it, so that the first one finds it. Errors are a [*Failure].
+func (e *Engine) Suspend(ctx context.Context, reason string) (standing *cluster.Suspension, err error) {
+	return e.changeSuspension(ctx, "suspend the upgrades of the cluster", &reason)
+}
+
+// Resume lets the upgrades of the cluster go on, whoever has suspended them, and returns
+// what it took away; nil where nobody had. Errors are a [*Failure].
+func (e *Engine) Resume(ctx context.Context) (lifted *cluster.Suspension, err error) {
+	return e.changeSuspension(ctx, "let the upgrades of the cluster go on", nil)
+}
+
+// changeSuspension has the lease say the reason, or nothing where that is nil, and returns
+// the suspension that stood there before. Whoever renews the lease meanwhile makes it try
+// again. The doing completes "Unable to".
+func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *string) (before *cluster.Suspension, err error) {
+	bounded, cancel := e.clock.WithTimeout(ctx, acquireTimeout)
+	defer cancel()
+
+	unheard := false
+
+	err = e.waitClosely(bounded, "", "the lease kube-system/talosupgrade to be written", minPoll, func(ctx context.Context) (bool, string, error) {
+		lease, err := e.kubernetes.Lease(ctx)
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		ours := unheard && reason != nil && lease.Suspended != nil && lease.Suspended.Reason == *reason
+		if lease.Suspended != nil && !ours {
+			before = lease.Suspended
+		}
+
+		if (lease.Suspended != nil) == (reason != nil) {
+			return true, "", nil
+		}
+
+		_, err = e.kubernetes.WriteSuspension(ctx, lease, reason)
+		unheard = errors.Is(err, cluster.ErrOutcomeUnknown)
+
+		if err != nil {
+			return false, err.Error(), permanentOnly(err)
+		}
+
+		return true, "", nil
+	})
+
+	switch {
+	case err == nil:
+		return before, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	default:
+		return nil, &Failure{
+			Summary: "Unable to " + doing, Seen: sentence(err.Error()), State: "Whoever upgrades it goes on as before.", Remedy: leaseRemedy(err), Err: err,
+		}
+	}
+}
+
 // suspendedError ends the upgrade of a node, or of a component, that nothing was done to
 // yet, because somebody has suspended the upgrades meanwhile.
 type suspendedError struct{ why string }

@@ -411,3 +411,136 @@ func TestASuspensionCostsNothingButItsLease(t *testing.T) {
 		}
 	})
 }
+
+// TestSuspensionIsWrittenBesideARun: whoever holds the lease keeps it, renews it and finds
+// the suspension; what stands already stays, and is told.
+func TestSuspensionIsWrittenBesideARun(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		ended := make(chan error, 1)
+		run := r.Worker("run-1")
+
+		go func() { ended <- run.Apply(context.Background(), to(toLifecycle)) }()
+
+		time.Sleep(time.Minute)
+
+		brake := r.Worker("ola").Engine
+
+		standing, err := brake.Suspend(context.Background(), "ola: storage is degraded")
+		if err != nil || standing != nil {
+			t.Fatalf("suspended, standing: %v, %v", standing, err)
+		}
+
+		suspended := time.Now()
+
+		time.Sleep(20 * time.Minute)
+
+		if holder := r.Lease().Holder; holder != "run-1 (talosupgrade_cluster.test)" {
+			t.Errorf("the lease is held by %q", holder)
+		}
+
+		if begun := r.disturbances(suspended.Add(reaction)); len(begun) > 0 {
+			t.Errorf("began although upgrades were suspended: %q", begun)
+		}
+
+		if standing, err := brake.Suspend(context.Background(), "kari: for another reason"); err != nil || standing == nil || standing.Reason != "ola: storage is degraded" {
+			t.Errorf("a second suspension finds %v, %v", standing, err)
+		}
+
+		if lifted, err := brake.Resume(context.Background()); err != nil || lifted == nil || lifted.Reason != "ola: storage is degraded" {
+			t.Errorf("resumed: %v, %v", lifted, err)
+		}
+
+		if lifted, err := brake.Resume(context.Background()); err != nil || lifted != nil {
+			t.Errorf("resumed once more: %v, %v", lifted, err)
+		}
+
+		if err := <-ended; err != nil {
+			t.Errorf("the run ended with %v", err)
+		}
+
+		r.At(toLifecycle)
+		r.Once()
+		r.Sound()
+	})
+}
+
+// TestSuspensionBeforeTheFirstRunIsHonoured: there is no lease to annotate yet.
+func TestSuspensionBeforeTheFirstRunIsHonoured(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		brake := r.Worker("ola").Engine
+
+		if lifted, err := brake.Resume(context.Background()); err != nil || lifted != nil || r.Lease().ResourceVersion != "" {
+			t.Errorf("resumed: %v, %v, with the lease %+v", lifted, err, r.Lease())
+		}
+
+		if _, err := brake.Suspend(context.Background(), "ola: not before Monday"); err != nil {
+			t.Fatal(err)
+		}
+
+		err := r.Worker("run-1").Apply(context.Background(), stopping(to(toLifecycle)))
+		failed := failure(t, err, engine.ErrSuspended, "")
+
+		if !strings.Contains(failed.Seen, "ola: not before Monday") {
+			t.Errorf("the run says %q", failed.Seen)
+		}
+
+		if _, err := brake.Resume(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.At(toLifecycle)
+	})
+}
+
+// TestSuspensionOutlastsLostRepliesAndConflicts: it is written once, and what it finds is
+// what others wrote.
+func TestSuspensionOutlastsLostRepliesAndConflicts(t *testing.T) {
+	for name, answer := range map[string]error{"a lost reply": cluster.ErrOutcomeUnknown, "a conflict": cluster.ErrConflict, "an API server that is away": cluster.ErrUnreachable} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				troubled := r.Worker("ola")
+				times := 0
+
+				troubled.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method != "WriteSuspension" || times == 2 {
+						return next(ctx)
+					}
+
+					times++
+
+					if errors.Is(answer, cluster.ErrOutcomeUnknown) {
+						_ = next(ctx)
+					}
+
+					return answer
+				})
+
+				standing, err := troubled.Engine.Suspend(context.Background(), "ola: storage is degraded")
+				if err != nil || standing != nil || r.Lease().Suspended == nil {
+					t.Errorf("suspended: %v, %v, with the lease %+v", standing, err, r.Lease())
+				}
+
+				lifted, err := troubled.Engine.Resume(context.Background())
+				if err != nil || lifted == nil || r.Lease().Suspended != nil {
+					t.Errorf("resumed: %v, %v, with the lease %+v", lifted, err, r.Lease())
+				}
+			})
+		})
+	}
+}
+
+// TestSuspensionThatMayNotBeWrittenSaysWhatToAllow.
+func TestSuspensionThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		denied := r.Worker("ola")
+		denied.Client.Intercept(withCall("WriteSuspension", cluster.ErrDenied))
+
+		_, err := denied.Engine.Suspend(context.Background(), "ola: storage is degraded")
+
+		failed := failure(t, err, cluster.ErrDenied, "")
+		if !strings.Contains(failed.Remedy, "patch leases in kube-system") || failed.Summary != "Unable to suspend the upgrades of the cluster" {
+			t.Errorf("it says %v", failed.Detail())
+		}
+	})
+}

@@ -34,9 +34,14 @@ func portCalls(api cluster.Kubernetes) map[string]func(context.Context) error {
 		"DeletePod":     func(ctx context.Context) error { return api.DeletePod(ctx, pod) },
 		"Lease":         func(ctx context.Context) error { _, err := api.Lease(ctx); return err },
 		"WriteLease":    func(ctx context.Context) error { _, err := api.WriteLease(ctx, cluster.Lease{}); return err },
-		"Journal":       func(ctx context.Context) error { _, err := api.Journal(ctx); return err },
-		"WriteJournal":  func(ctx context.Context) error { _, err := api.WriteJournal(ctx, cluster.Journal{}); return err },
-		"Forget":        func(ctx context.Context) error { _, err := api.Forget(ctx, "id"); return err },
+		"WriteSuspension": func(ctx context.Context) error {
+			_, err := api.WriteSuspension(ctx, cluster.Lease{}, nil)
+
+			return err
+		},
+		"Journal":      func(ctx context.Context) error { _, err := api.Journal(ctx); return err },
+		"WriteJournal": func(ctx context.Context) error { _, err := api.WriteJournal(ctx, cluster.Journal{}); return err },
+		"Forget":       func(ctx context.Context) error { _, err := api.Forget(ctx, "id"); return err },
 	}
 
 	if reader, ok := api.(cluster.WorkloadReader); ok {

@@ -57,6 +57,42 @@ func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.L
 	return leaseFrom(&written), nil
 }
 
+// suspender is who the API server records for the suspension that a run of ours, or an
+// action, writes. It is another name than that of the renewals, whose time it would have.
+const suspender = "talosupgrade_suspend"
+
+// WriteSuspension implements [cluster.Kubernetes].
+func (c *Client) WriteSuspension(ctx context.Context, lease cluster.Lease, reason *string) (cluster.Lease, error) {
+	what := "write to the lease " + Namespace + "/" + LeaseName + " whether upgrades are suspended"
+
+	var request *rest.Request
+
+	if lease.ResourceVersion == "" {
+		object := &coordinationv1.Lease{ObjectMeta: c.metadata(LeaseName, "")}
+		if reason != nil {
+			metav1.SetMetaDataAnnotation(&object.ObjectMeta, protocol.KeySuspend, *reason)
+		}
+
+		request = c.coordination.Post().Body(object)
+	} else {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": lease.ResourceVersion, "annotations": map[string]*string{protocol.KeySuspend: reason},
+		}})
+		if err != nil {
+			return cluster.Lease{}, fmt.Errorf("unable to %s: %w", what, err)
+		}
+
+		request = c.coordination.Patch(types.MergePatchType).Name(LeaseName).Body(body)
+	}
+
+	var written coordinationv1.Lease
+	if err := change(ctx, what, request.Namespace(Namespace).Resource("leases").Param("fieldManager", suspender), &written); err != nil {
+		return cluster.Lease{}, vanished(lease.ResourceVersion, err)
+	}
+
+	return leaseFrom(&written), nil
+}
+
 // leasePatch is a JSON merge patch of everything that a lease says.
 type leasePatch struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`

@@ -42,6 +42,10 @@ func (u unavailable) WriteLease(context.Context, cluster.Lease) (cluster.Lease, 
 	return cluster.Lease{}, u.err
 }
 
+func (u unavailable) WriteSuspension(context.Context, cluster.Lease, *string) (cluster.Lease, error) {
+	return cluster.Lease{}, u.err
+}
+
 func (u unavailable) Journal(context.Context) (cluster.Journal, error) {
 	return cluster.Journal{}, u.err
 }

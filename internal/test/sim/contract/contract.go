@@ -66,6 +66,7 @@ func Cases() []Case {
 		{"a call that was given up has no effect", givenUp},
 
 		{"the lease is created once and read back whole", leaseIsCreatedOnce},
+		{"a suspension changes nothing else in the lease", leaseIsSuspended},
 		{"the lease is updated as it was read", leaseIsUpdatedAsRead},
 		{"a lease that was deleted is not updated", leaseThatWasDeleted},
 		{"the journal is created once and read back whole", journalIsCreatedOnce},

@@ -105,6 +105,74 @@ func leaseIsUpdatedAsRead(t *testing.T, f Fixture) {
 	}
 }
 
+// suspend writes a suspension, or takes it away, which has to succeed.
+func suspend(t *testing.T, f Fixture, lease cluster.Lease, reason *string) cluster.Lease {
+	t.Helper()
+
+	written, err := f.API().WriteSuspension(t.Context(), lease, reason)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if written.ResourceVersion == "" || written.ResourceVersion == lease.ResourceVersion {
+		t.Errorf("wrote to the lease with the resource version %q and got %q", lease.ResourceVersion, written.ResourceVersion)
+	}
+
+	read := readLease(t, f)
+	if (read.Suspended != nil) != (reason != nil) || read.Suspended != nil && (read.Suspended.Reason != *reason || read.Suspended.By == "" || read.Suspended.Since.IsZero()) {
+		t.Errorf("suspended for %v, read back: %+v", reason, read.Suspended)
+	}
+
+	return read
+}
+
+func leaseIsSuspended(t *testing.T, f Fixture) {
+	reason := "ola: not before Monday"
+
+	// There is none yet.
+	made := suspend(t, f, cluster.Lease{}, &reason)
+	if !sameLease(made, cluster.Lease{}) {
+		t.Errorf("the lease that it made says %+v", made)
+	}
+
+	if _, err := f.API().WriteSuspension(t.Context(), cluster.Lease{}, &reason); !errors.Is(err, cluster.ErrConflict) {
+		t.Errorf("a second creation: %v, want a conflict", err)
+	}
+
+	suspend(t, f, made, nil)
+
+	if _, err := f.API().WriteSuspension(t.Context(), made, &reason); !errors.Is(err, cluster.ErrConflict) || errors.Is(err, cluster.ErrOutcomeUnknown) {
+		t.Errorf("with an old version: %v, want a conflict", err)
+	}
+
+	// Somebody holds it, and goes on to.
+	held := wholeLease()
+	held.ResourceVersion = readLease(t, f).ResourceVersion
+	held = writeLease(t, f, held)
+	since := suspend(t, f, held, &reason).Suspended.Since
+
+	renewed := readLease(t, f)
+	if !sameLease(renewed, wholeLease()) {
+		t.Errorf("the suspension left %+v of %+v", renewed, wholeLease())
+	}
+
+	refuseLease(t, f, "an update with the version before the suspension", held)
+
+	renewed.Renewed = moment(10 * time.Second)
+	writeLease(t, f, renewed)
+
+	standing := readLease(t, f)
+	if standing.Suspended == nil || standing.Suspended.Reason != reason || !standing.Suspended.Since.Equal(since) {
+		t.Errorf("a renewal made %+v of the suspension", standing.Suspended)
+	}
+
+	f.DropLease(t)
+
+	if _, err := f.API().WriteSuspension(t.Context(), standing, nil); !errors.Is(err, cluster.ErrConflict) {
+		t.Errorf("of a lease that is gone: %v, want a conflict", err)
+	}
+}
+
 func leaseThatWasDeleted(t *testing.T, f Fixture) {
 	first := writeLease(t, f, wholeLease())
 

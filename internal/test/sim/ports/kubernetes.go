@@ -148,6 +148,20 @@ func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (written c
 	return written, nil
 }
 
+// WriteSuspension implements [cluster.Kubernetes].
+func (c *Client) WriteSuspension(ctx context.Context, lease cluster.Lease, reason *string) (written cluster.Lease, err error) {
+	err = c.request(ctx, "WriteSuspension", "", func(context.Context) (err error) {
+		written, err = c.cluster.writeSuspension(c.name, lease, reason)
+
+		return err
+	})
+	if err != nil {
+		return cluster.Lease{}, err
+	}
+
+	return written, nil
+}
+
 // Journal implements [cluster.Kubernetes].
 func (c *Client) Journal(ctx context.Context) (journal cluster.Journal, err error) {
 	err = c.look(ctx, "Journal", "", func() error {

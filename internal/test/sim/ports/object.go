@@ -81,6 +81,26 @@ func (c *Cluster) Suspend(suspension *cluster.Suspension) {
 	c.lease.Suspended, c.lease.ResourceVersion = suspension, c.next()
 }
 
+// writeSuspension annotates the lease, or takes the annotation away, and makes a lease
+// where there is none.
+func (c *Cluster) writeSuspension(by string, lease cluster.Lease, reason *string) (cluster.Lease, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if err := check("the lease kube-system/talosupgrade", lease.ResourceVersion, c.lease.ResourceVersion, c.hasLease); err != nil {
+		return cluster.Lease{}, err
+	}
+
+	c.lease.Suspended = nil
+	if reason != nil {
+		c.lease.Suspended = &cluster.Suspension{Reason: *reason, By: by, Since: c.now()}
+	}
+
+	c.lease.ResourceVersion, c.hasLease = c.next(), true
+
+	return c.lease, nil
+}
+
 // Lease is the lease as it stands.
 func (c *Cluster) Lease() cluster.Lease {
 	c.mu.Lock()
