@@ -25,9 +25,9 @@ const (
 )
 
 // acquire takes the lease, after watching an abandoned one for long enough. A
-// lease that somebody renews is refused at once. One that is gone while the
-// journal names who had it may have been taken from a run that does not know it
-// yet: that is watched for as long.
+// lease that somebody renews is refused at once. One that is gone, or was made anew
+// without a holder, while the journal names who had it may have been taken from a run
+// that does not know it yet: that is watched for as long.
 func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 	begun := e.clock.Now()
 
@@ -45,7 +45,7 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 
 			e.emit(cluster.Event{Kind: cluster.EventWarning, Text: fmt.Sprintf(
 				"taking over the lease of %s, which has not been renewed for %s", current.Holder, leaseDuration)})
-		case current.ResourceVersion == "":
+		case neverHeld(current):
 			last, err := e.lastHolder(ctx)
 			if err != nil {
 				return nil, err
@@ -87,6 +87,11 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 		}
 	}
 }
+
+// neverHeld tells whether nobody has held this very lease so far: because there is none, or
+// because somebody made one to suspend the upgrades. A run that gives its lease back leaves
+// in it when it took it.
+func neverHeld(lease cluster.Lease) bool { return lease.Holder == "" && lease.Acquired.IsZero() }
 
 // readLease waits a little for an API server that is just away, and tells
 // whether it had to.
@@ -161,7 +166,11 @@ type LockStatus struct {
 	// Alive tells that the holder was seen to renew it. Whoever was not is gone, and the
 	// next run takes the lease over.
 	Alive bool
-	// Journal is what runs have left unfinished. Its holder took the lease last.
+	// LastHolder held a lease that somebody deleted, and may not know it; empty where the
+	// lease was given back, or nobody has ever held one. The next run watches for a while
+	// before it takes it.
+	LastHolder string
+	// Journal is what runs have left unfinished.
 	Journal cluster.Journal
 }
 
@@ -188,6 +197,10 @@ func (e *Engine) LockStatus(ctx context.Context) (LockStatus, error) {
 	status.Journal, err = e.kubernetes.Journal(ctx)
 	if err != nil {
 		return status, fmt.Errorf("the journal kube-system/talosupgrade-journal could not be read: %w", err)
+	}
+
+	if neverHeld(status.Lease) {
+		status.LastHolder = status.Journal.Holder
 	}
 
 	return status, nil
@@ -244,10 +257,10 @@ func (e *Engine) watchLease(ctx context.Context, first cluster.Lease, seen strin
 		}
 
 		switch {
-		case current.Holder == "" && current.ResourceVersion != first.ResourceVersion:
-			return current, false, nil
-		case current.Holder == "":
+		case first.Holder == "" && neverHeld(current):
 			// It is still gone.
+		case current.Holder == "":
+			return current, false, nil
 		case current.Holder != first.Holder || !current.Renewed.Equal(first.Renewed):
 			return current, true, nil
 		}

@@ -119,6 +119,17 @@ func TestLockStatusTellsWhatWasLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		if status.LastHolder != "" {
+			t.Errorf("the lease that %s gave back is said to be deleted", status.LastHolder)
+		}
+
+		r.DeleteLeaseAsPerson()
+
+		deleted, err := r.Worker("asked").Engine.LockStatus(context.Background())
+		if err != nil || !strings.HasPrefix(deleted.LastHolder, "run-1") {
+			t.Errorf("the lease was deleted, and held last by %q: %v", deleted.LastHolder, err)
+		}
+
 		if len(status.Journal.Entries) == 0 || !strings.HasPrefix(status.Journal.Holder, "run-1") {
 			t.Errorf("the journal is %+v", status.Journal)
 		}

@@ -122,6 +122,48 @@ func TestDeletedLeaseLetsNobodyElseInstall(t *testing.T) {
 	}
 }
 
+// TestLeaseThatASuspensionMadeIsNobodysToTake: somebody deletes the lease of a run that is
+// alive, somebody suspends the upgrades and lets them go on, and another run starts. That
+// there is a lease again does not mean that the first run gave it back.
+func TestLeaseThatASuspensionMadeIsNobodysToTake(t *testing.T) {
+	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 13*time.Second + 70*time.Millisecond {
+		t.Run(moment.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.Worker("run-1")
+
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(moment)
+				r.DeleteLeaseAsPerson()
+
+				brake := r.Worker("ola").Engine
+				if _, err := brake.Suspend(context.Background(), "ola: storage is degraded"); err != nil {
+					t.Fatal(err)
+				}
+
+				if _, err := brake.Resume(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+
+				second := r.Worker("run-2")
+				r.Must(second, to(toLifecycle))
+
+				if err := <-ended; !errors.Is(err, engine.ErrLeaseLost) {
+					t.Errorf("the first run ended with %v, want the loss of its lease", err)
+				}
+
+				if warned := strings.Join(second.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "run-1 (talosupgrade_cluster.test), which held it last") {
+					t.Errorf("nobody was told who held the lease before: %q", warned)
+				}
+
+				r.singleWriter()
+				r.AllRun(toLifecycle)
+			})
+		})
+	}
+}
+
 // TestRunThatWasOvertakenInstallsNothing: the journal is gone as well, so that the
 // second run begins at once, while the first is about to write its intent and has
 // no reason to doubt its lease yet.

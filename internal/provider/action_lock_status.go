@@ -66,8 +66,8 @@ func holderLine(status engine.LockStatus) string {
 		return name + held + " and is being renewed: that run is alive."
 	case status.Lease.Holder != "":
 		return name + held + ", and stood still for as long as it is good for: that run is gone, and the next apply takes it over."
-	case status.Lease.Acquired.IsZero() && status.Journal.Holder != "":
-		return "Nobody holds the lease kube-system/talosupgrade. " + status.Journal.Holder + " held it last, and did not give it back: the next apply waits for half a minute before it takes it."
+	case status.LastHolder != "":
+		return "Nobody holds the lease kube-system/talosupgrade. " + status.LastHolder + " held it last, and did not give it back: the next apply waits for half a minute before it takes it."
 	default:
 		return "Nobody holds the lease kube-system/talosupgrade."
 	}

@@ -49,7 +49,7 @@ func TestLockStatusSaysWhatItFound(t *testing.T) {
 			"Nobody holds the lease kube-system/talosupgrade.",
 		},
 		"deleted": {
-			engine.LockStatus{Journal: cluster.Journal{Holder: "run-1"}},
+			engine.LockStatus{LastHolder: "run-1", Journal: cluster.Journal{Holder: "run-1"}},
 			"Nobody holds the lease kube-system/talosupgrade. run-1 held it last, and did not give it back: the next apply waits for half a minute before it takes it.",
 		},
 	} {
