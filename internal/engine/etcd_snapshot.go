@@ -65,22 +65,17 @@ func (s *rollout) backUp(ctx context.Context) error {
 		return nil
 	}
 
-	saved, err := s.snapshotAny(ctx)
+	saved, err := s.run.engine.snapshotAny(ctx, s.snapshot, s.run.request.Snapshots)
 
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return undisturbed(s.run.stopped(ctx, "while a snapshot of etcd was being taken; no node was disturbed"))
-	case errors.Is(err, cluster.ErrUnsaved):
-		return undisturbed(&Failure{
-			Summary: "Unable to save a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
-			Remedy: "Look at etcd_snapshot.directory on the machine that runs terraform apply: it needs room for the snapshot, and has to be writable. Then run terraform apply again.",
-			Err:    errors.Join(ErrSnapshot, err),
-		})
 	case err != nil:
-		return undisturbed(&Failure{
-			Summary: "Unable to take a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
-			Remedy: "Look at etcd (talosctl etcd status) and at etcd_snapshot.directory, then run terraform apply again.", Err: errors.Join(ErrSnapshot, err),
-		})
+		return undisturbed(snapshotFailure(err, "etcd_snapshot.directory", "run terraform apply again"))
+	}
+
+	saved.Target = cluster.Target{
+		Talos: s.run.request.Target.Talos, Kubernetes: s.run.request.Target.Kubernetes, InstallerImage: s.run.request.Target.InstallerImage,
 	}
 
 	kept, cancel := s.run.engine.recordContext(ctx)
@@ -96,10 +91,66 @@ func (s *rollout) backUp(ctx context.Context) error {
 	return nil
 }
 
+// snapshotFailure is the failure of a snapshot that was to be saved in the directory that the
+// attribute names.
+func snapshotFailure(err error, attribute, again string) *Failure {
+	failed := &Failure{
+		Summary: "Unable to take a snapshot of etcd", Seen: sentence(err.Error()), State: "No node was disturbed.",
+		Remedy: "Look at etcd (talosctl etcd status) and at " + attribute + ", then " + again + ".", Err: errors.Join(ErrSnapshot, err),
+	}
+
+	if errors.Is(err, cluster.ErrUnsaved) {
+		failed.Summary = "Unable to save a snapshot of etcd"
+		failed.Remedy = "Look at " + attribute + " on the machine that runs terraform apply: it needs room for the snapshot, and has to be writable. Then " + again + "."
+	}
+
+	return failed
+}
+
+// SaveSnapshot saves a snapshot of etcd now. It only reads of the cluster, which disturbs no
+// run, so that it needs no lease and waits for nobody who has it. No journal remembers it:
+// a roll that is to begin with a snapshot takes its own, because what this one holds was
+// saved before whatever has changed since. Errors are a [*Failure].
+func (e *Engine) SaveSnapshot(ctx context.Context, store cluster.SnapshotStore) (cluster.EtcdSnapshot, error) {
+	const attribute, again = "directory", "invoke the action again"
+
+	exposed, err := store.Check(ctx)
+
+	switch {
+	case ctx.Err() != nil:
+		return cluster.EtcdSnapshot{}, context.Cause(ctx)
+	case err != nil:
+		return cluster.EtcdSnapshot{}, snapshotFailure(err, attribute, again)
+	case exposed != "":
+		e.warn(exposedText(exposed))
+	}
+
+	observed, err := e.Observe(ctx)
+	if err != nil {
+		return cluster.EtcdSnapshot{}, err
+	}
+
+	saved, err := e.snapshotAny(ctx, observed, store)
+
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return cluster.EtcdSnapshot{}, context.Cause(ctx)
+	case err != nil:
+		return cluster.EtcdSnapshot{}, snapshotFailure(err, attribute, again)
+	default:
+		return saved, nil
+	}
+}
+
+// exposedText says what is wrong with a directory that others may look into.
+func exposedText(exposed string) string {
+	return exposed + ", and a snapshot of etcd holds every secret of the cluster"
+}
+
 // snapshotAny takes a snapshot from one control plane after the other until one
 // succeeds.
-func (s *rollout) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error) {
-	sources := members(s.snapshot)
+func (e *Engine) snapshotAny(ctx context.Context, observed cluster.Observation, store cluster.SnapshotStore) (cluster.EtcdSnapshot, error) {
+	sources := members(observed)
 	if len(sources) == 0 {
 		return cluster.EtcdSnapshot{}, errors.New("no member of etcd can be asked for one")
 	}
@@ -107,13 +158,13 @@ func (s *rollout) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error)
 	var last error
 
 	for attempt := range snapshotAttempts {
-		if attempt > 0 && s.run.engine.clock.Sleep(ctx, snapshotBackoff) != nil {
+		if attempt > 0 && e.clock.Sleep(ctx, snapshotBackoff) != nil {
 			break
 		}
 
 		source := sources[attempt%len(sources)]
 
-		saved, err := s.snapshotFrom(ctx, source)
+		saved, err := e.snapshotFrom(ctx, source, store)
 		if err == nil {
 			return saved, nil
 		}
@@ -129,7 +180,7 @@ func (s *rollout) snapshotAny(ctx context.Context) (cluster.EtcdSnapshot, error)
 			break
 		}
 
-		s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: source.Name, Text: "a snapshot of etcd could not be taken " + last.Error()})
+		e.emit(cluster.Event{Kind: cluster.EventWaiting, Node: source.Name, Text: "a snapshot of etcd could not be taken " + last.Error()})
 	}
 
 	return cluster.EtcdSnapshot{}, last
@@ -157,25 +208,22 @@ func (s *rollout) closeBackup(ctx context.Context) {
 	}
 }
 
-func (s *rollout) snapshotFrom(ctx context.Context, source cluster.Node) (cluster.EtcdSnapshot, error) {
-	bounded, cancel := s.run.engine.clock.WithTimeout(ctx, snapshotTimeout)
+func (e *Engine) snapshotFrom(ctx context.Context, source cluster.Node, store cluster.SnapshotStore) (cluster.EtcdSnapshot, error) {
+	bounded, cancel := e.clock.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 
-	now := s.run.engine.clock.Now()
+	now := e.clock.Now()
 
-	s.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: source.Name, Step: cluster.StepSnapshot})
+	e.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: source.Name, Step: cluster.StepSnapshot})
 
-	saved, err := s.run.request.Snapshots.Save(bounded, s.run.engine.name, now, func(ctx context.Context, to io.Writer) error {
-		return s.run.engine.talos.EtcdSnapshot(ctx, source.Address, to)
+	saved, err := store.Save(bounded, e.name, now, func(ctx context.Context, to io.Writer) error {
+		return e.talos.EtcdSnapshot(ctx, source.Address, to)
 	})
 	if err != nil {
 		return cluster.EtcdSnapshot{}, err
 	}
 
-	saved.Taken, saved.Run = now, s.run.engine.runID
-	saved.Target = cluster.Target{
-		Talos: s.run.request.Target.Talos, Kubernetes: s.run.request.Target.Kubernetes, InstallerImage: s.run.request.Target.InstallerImage,
-	}
+	saved.Taken, saved.Run = now, e.runID
 
 	return saved, nil
 }

@@ -659,7 +659,7 @@ func (p *preflight) storage(ctx context.Context) []cluster.Finding {
 		finding.Remedy = "Name a directory that exists or can be created on the machine that runs terraform apply."
 	case exposed != "":
 		finding.Severity = cluster.Advice
-		finding.Found = exposed + ", and a snapshot of etcd holds every secret of the cluster"
+		finding.Found = exposedText(exposed)
 		finding.Remedy = "Remove the rights of all others (chmod 700). The snapshots themselves are readable by their owner alone."
 	default:
 		return nil

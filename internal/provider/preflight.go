@@ -81,14 +81,21 @@ func (d *preflightDataSource) ValidateConfig(ctx context.Context, req datasource
 		return
 	}
 
-	asked := model.cluster()
+	resp.Diagnostics.Append(model.validate(ctx)...)
+}
 
-	resp.Diagnostics.Append(asked.validateIntermediate()...)
-	resp.Diagnostics.Append(asked.validateCanary()...)
-	resp.Diagnostics.Append(asked.validateKubernetes(ctx)...)
-	resp.Diagnostics.Append(asked.validateGuards(ctx)...)
-	resp.Diagnostics.Append(asked.validateOnFailure()...)
-	resp.Diagnostics.Append(asked.validatePublishing()...)
+// validate finds options that contradict each other, as in the resource.
+func (m optionsModel) validate(ctx context.Context) diag.Diagnostics {
+	asked := m.cluster()
+
+	diagnostics := asked.validateIntermediate()
+	diagnostics.Append(asked.validateCanary()...)
+	diagnostics.Append(asked.validateKubernetes(ctx)...)
+	diagnostics.Append(asked.validateGuards(ctx)...)
+	diagnostics.Append(asked.validateOnFailure()...)
+	diagnostics.Append(asked.validatePublishing()...)
+
+	return diagnostics
 }
 
 // Read implements [datasource.DataSource].
@@ -117,16 +124,16 @@ func (d *preflightDataSource) Read(ctx context.Context, req datasource.ReadReque
 }
 
 // cluster is the resource that is asked about, as its configuration says it.
-func (m preflightModel) cluster() clusterModel {
+func (m optionsModel) cluster() clusterModel {
 	made := newClusterModel(version.Version{}, version.Version{})
-	made.optionsModel = m.optionsModel
+	made.optionsModel = m
 
 	return made
 }
 
 // planned is the resource that is asked about with the defaults of its attributes,
 // which Terraform gives to resources alone.
-func (m preflightModel) planned(ctx context.Context) clusterModel {
+func (m optionsModel) planned(ctx context.Context) clusterModel {
 	made := m.cluster()
 	attributes := clusterSchema(ctx).Attributes
 	options := reflect.ValueOf(&made.optionsModel).Elem()
@@ -146,49 +153,16 @@ func (m preflightModel) planned(ctx context.Context) clusterModel {
 
 // examine makes the checks and fills in what is computed.
 func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel) diag.Diagnostics {
-	const doing = "make the checks of an upgrade"
-
-	if access, undecided := d.clusters.undecided(); undecided {
-		return diag.Diagnostics{problem(doing, access, errUnknown)}
-	}
-
-	asked := model.planned(ctx)
-
-	// Held, so that the look and the checks share one connection.
-	reached, release, err := d.clusters.connect(ctx, model.Context.ValueString())
-	if err != nil {
-		return diag.Diagnostics{problem(doing, d.clusters.access, err)}
-	}
-
-	defer release()
-
-	request, diagnostics := asked.request(ctx, d.clusters.releases.imageFactory(), reached.objects)
+	found, diagnostics := d.clusters.preflight(ctx, model.optionsModel)
 	if diagnostics.HasError() {
 		return diagnostics
 	}
 
-	seen, err := d.clusters.observe(ctx, model.Context.ValueString())
-	if err != nil {
-		diagnostics.Append(problem(doing, d.clusters.access, err))
-
-		return diagnostics
-	}
-
-	made := plan.Make(seen.Observation, request.Target, request.Policy)
-	examined := d.check(ctx, reached, asked.publication(), seen, made, request)
-
-	// Interrupted checks found out nothing.
-	if err := ctx.Err(); errors.Is(err, context.Canceled) {
-		diagnostics.Append(problem(doing, d.clusters.access, err))
-
-		return diagnostics
-	}
-
-	model.Hops, model.Steps = newHopModels(made), newStepModels(made)
-	model.Held = append([]string{}, made.Held...)
-	model.Estimate = types.Int64Value(int64(made.Estimate().Seconds()))
-	model.Checks = newCheckModels(examined)
-	model.Summary = types.StringValue(checkSummary(model.Checks, len(made.Steps) > 0))
+	model.Hops, model.Steps = newHopModels(found.made), newStepModels(found.made)
+	model.Held = append([]string{}, found.made.Held...)
+	model.Estimate = types.Int64Value(int64(found.made.Estimate().Seconds()))
+	model.Checks = newCheckModels(found.examined)
+	model.Summary = types.StringValue(checkSummary(model.Checks, len(found.made.Steps) > 0))
 	model.Passed = types.BoolValue(!slices.ContainsFunc(model.Checks, func(check checkModel) bool {
 		return check.Severity.ValueString() == severityError
 	}))
@@ -196,13 +170,62 @@ func (d *preflightDataSource) examine(ctx context.Context, model *preflightModel
 	return diagnostics
 }
 
+// preflighted is a roll with what its checks found.
+type preflighted struct {
+	seen     observation
+	made     plan.Plan
+	examined engine.Examination
+}
+
+// preflight plans the roll that the options ask for and makes all checks that an apply
+// begins with. Nothing is written.
+func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflighted, diag.Diagnostics) {
+	const doing = "make the checks of an upgrade"
+
+	if access, undecided := c.undecided(); undecided {
+		return preflighted{}, diag.Diagnostics{problem(doing, access, errUnknown)}
+	}
+
+	asked := options.planned(ctx)
+
+	// Held, so that the look and the checks share one connection.
+	reached, release, err := c.connect(ctx, options.Context.ValueString())
+	if err != nil {
+		return preflighted{}, diag.Diagnostics{problem(doing, c.access, err)}
+	}
+
+	defer release()
+
+	request, diagnostics := asked.request(ctx, c.releases.imageFactory(), reached.objects)
+	if diagnostics.HasError() {
+		return preflighted{}, diagnostics
+	}
+
+	seen, err := c.observe(ctx, options.Context.ValueString())
+	if err != nil {
+		diagnostics.Append(problem(doing, c.access, err))
+
+		return preflighted{}, diagnostics
+	}
+
+	made := plan.Make(seen.Observation, request.Target, request.Policy)
+	examined := c.check(ctx, reached, asked.publication(), seen, made, request)
+
+	// Interrupted checks found out nothing.
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		diagnostics.Append(problem(doing, c.access, err))
+	}
+
+	return preflighted{seen: seen, made: made, examined: examined}, diagnostics
+}
+
 // check makes the checks of the plan. An operator that cannot be asked is something
 // that they found.
-func (d *preflightDataSource) check(
+func (c *clusters) check(
 	ctx context.Context, reached *connection, to publication, seen observation, made plan.Plan, request engine.Request,
 ) engine.Examination {
 	beside, err := reached.operator(to)
-	examined := engine.New(d.clusters.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
+	examined := engine.New(c.engine(reached, beside)).Preflight(ctx, seen.Observation, made, request, engine.Applying)
 
 	if err != nil {
 		examined.Findings = append(examined.Findings, unmanaged(to, err))

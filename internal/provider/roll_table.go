@@ -25,6 +25,16 @@ import (
 // are what a sync of the bootstrap manifests would change at present. Unsynced says why
 // there is no such sync; empty where there is one.
 func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, unsynced string) diag.Diagnostic {
+	text := rollText(made, name, len(movingNodes(made.Steps)) > foldAbove, changes)
+	if unsynced != "" {
+		text += "\n\n" + unsynced
+	}
+
+	return diag.NewWarningDiagnostic(about(rollHeadline(made), name), text)
+}
+
+// rollHeadline says what a roll is in a few words.
+func rollHeadline(made plan.Plan) string {
 	moving := movingNodes(made.Steps)
 
 	// The command line shows it again after the apply, so it must be true then.
@@ -41,12 +51,7 @@ func rollWarning(made plan.Plan, name string, changes []cluster.ManifestChange, 
 		summary += fmt.Sprintf(", %d held", len(made.Held))
 	}
 
-	text := rollText(made, name, len(moving) > foldAbove, changes)
-	if unsynced != "" {
-		text += "\n\n" + unsynced
-	}
-
-	return diag.NewWarningDiagnostic(about(summary, name), text)
+	return summary
 }
 
 // unsynced says why the bootstrap manifests are not synced at the end of a roll of

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package provider
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hashicorp/terraform-plugin-framework/action"
+	"github.com/hashicorp/terraform-plugin-framework/action/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+)
+
+// attrReason is the attribute that says who suspends the upgrades, and why.
+const attrReason = "reason"
+
+// newSuspendAction is talosupgrade_suspend.
+func newSuspendAction() action.Action {
+	return &clusterAction{
+		name: "suspend", doing: "suspend the upgrades of the cluster", limit: 3 * time.Minute,
+		text: "Suspends the upgrades of a cluster: nothing new is started, and nodes on their way are finished. Whoever upgrades the cluster now keeps the lease. " +
+			"It writes one annotation, as the `kubectl` command of [the guide](../guides/suspending-upgrades.md) does. A suspension that stands already stays as it is, and is told.",
+		attributes: func(context.Context) map[string]schema.Attribute {
+			return map[string]schema.Attribute{
+				attrReason: schema.StringAttribute{
+					MarkdownDescription: "Who suspends the upgrades, and why, such as `\"ola: storage is degraded\"`: the API server knows no person. Everybody who runs into the suspension is shown it.",
+					Required:            true,
+					Validators:          []validator.String{reasonValidator{}},
+				},
+			}
+		},
+		invoke: suspend,
+	}
+}
+
+// newResumeAction is talosupgrade_resume.
+func newResumeAction() action.Action {
+	return &clusterAction{
+		name: "resume", doing: "let the upgrades of the cluster go on", limit: 3 * time.Minute,
+		text: "Lets the upgrades of a cluster go on that somebody has suspended, and says who had. It takes the lease from nobody, and is no error where nobody had suspended them.",
+		invoke: func(ctx context.Context, on *invocation) error {
+			lifted, err := engine.New(on.clusters.engine(on.reached, nil)).Resume(ctx)
+
+			switch {
+			case err != nil:
+				return err
+			case lifted == nil:
+				on.say("Upgrades of this cluster were not suspended.")
+			default:
+				on.say("Upgrades of this cluster are no longer suspended. They had been suspended %s.", lifted)
+			}
+
+			return nil
+		},
+	}
+}
+
+func suspend(ctx context.Context, on *invocation) error {
+	var reason types.String
+
+	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrReason), &reason)...)
+
+	// A lease that is made for this says whose cluster it is, as one of a run does. Where
+	// that cannot be told the suspension matters more.
+	if id, err := clusterID(ctx, on.reached); err == nil {
+		on.reached.identify(id)
+	}
+
+	standing, err := engine.New(on.clusters.engine(on.reached, nil)).Suspend(ctx, reason.ValueString())
+
+	switch {
+	case err != nil:
+		return err
+	case standing == nil:
+		on.say("Upgrades of this cluster are suspended: %s.", strings.TrimSuffix(reason.ValueString(), "."))
+	default:
+		on.say("Upgrades of this cluster were suspended already, %s. That stays as it is: talosupgrade_resume takes it away.", standing)
+	}
+
+	return nil
+}
+
+// maxReason is how long the reason of a suspension may be, in characters: it is shown in
+// every message about it.
+const maxReason = 500
+
+// reasonValidator accepts a text that suspends the upgrades, and that people can read.
+type reasonValidator struct{}
+
+// Description implements [validator.String].
+func (reasonValidator) Description(context.Context) string {
+	return fmt.Sprintf("value must say who suspends the upgrades and why, in %d characters at most", maxReason)
+}
+
+// MarkdownDescription implements [validator.String].
+func (v reasonValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (reasonValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	written, given := plainText(req.ConfigValue)
+	if !given && !req.ConfigValue.Equal(types.StringValue("")) {
+		return
+	}
+
+	const remedy = "\n\nWrite who suspends the upgrades and why, such as \"ola: storage is degraded\"."
+
+	switch length := utf8.RuneCountInString(written); {
+	case strings.TrimSpace(written) == "":
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid reason", req.Path.String()+" is empty."+remedy)
+	case strings.TrimSpace(written) == protocol.SuspendNot:
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid reason",
+			fmt.Sprintf("%s is %q, which is as good as no suspension. Whoever wants to let upgrades go on invokes talosupgrade_resume.%s", req.Path, written, remedy))
+	case length > maxReason:
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid reason",
+			fmt.Sprintf("%s has %d characters, and %d are allowed: every message about the suspension shows it.%s", req.Path, length, maxReason, remedy))
+	}
+}
