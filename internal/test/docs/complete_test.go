@@ -48,7 +48,7 @@ func (p parsed) declarations() map[string]string {
 			found[labels] = whole
 		case "variable":
 			found["var."+labels] = whole
-		case "data", "ephemeral", "module":
+		case "action", "data", "ephemeral", "module":
 			found[block.Type+"."+labels] = whole
 		case "locals":
 			for name, attribute := range block.Body.Attributes {
@@ -66,6 +66,19 @@ func (p parsed) declarations() map[string]string {
 					found["data."+strings.Join(inner.Labels, ".")] = ""
 				}
 			}
+		}
+	}
+
+	return found
+}
+
+// actions are the addresses of the actions that the configuration declares.
+func (p parsed) actions() []string {
+	var found []string
+
+	for _, block := range p.body.Blocks {
+		if block.Type == "action" {
+			found = append(found, "action."+strings.Join(block.Labels, "."))
 		}
 	}
 
@@ -90,7 +103,7 @@ func (p parsed) references() []string {
 			}
 
 			length := 2
-			if steps[0] == "data" || steps[0] == "ephemeral" {
+			if steps[0] == "action" || steps[0] == "data" || steps[0] == "ephemeral" {
 				length = 3
 			}
 
@@ -187,7 +200,7 @@ func (p parsed) providers() []string {
 			switch block.Type {
 			case "provider":
 				found[block.Labels[0]] = true
-			case "resource", "data", "ephemeral", "list":
+			case "action", "resource", "data", "ephemeral", "list":
 				name, _, _ := strings.Cut(block.Labels[0], "_")
 				found[name] = true
 			case "check":

@@ -34,7 +34,11 @@ type requirement struct {
 	oldest version.Minor
 }
 
-var openTofuOnly = requirement{name: toolchain.NameOpenTofu}
+var (
+	openTofuOnly = requirement{name: toolchain.NameOpenTofu}
+	// actionsOnly is what a configuration with actions needs, whether it says so or not.
+	actionsOnly = requirement{name: toolchain.NameTerraform, oldest: version.Minor{Major: 1, Minor: 14}}
+)
 
 func (r requirement) met(by toolchain.CLI) bool {
 	return r.name == "" || r.name == by.Name && by.Version.Minor().Compare(r.oldest) >= 0

@@ -122,10 +122,13 @@ func (p *place) applies(t *testing.T, j *judge, snippets []snippet, example stri
 // told what to do. It returns why a snippet was not run.
 func (j *judge) execute(ctx context.Context, dir string, s snippet, command string) (done, why string, err error) {
 	read, err := parse("main.tf", s.mark.around(s.text))
+	if err != nil {
+		return "", "", err
+	}
+
+	j, s.mark = j.choose(s, read)
 
 	switch {
-	case err != nil:
-		return "", "", err
 	case s.mark.notRun != "":
 		return "", s.mark.notRun, nil
 	case !s.mark.validated():
@@ -163,6 +166,16 @@ func (j *judge) execute(ctx context.Context, dir string, s snippet, command stri
 		args = []string{"query", "-no-color"}
 	} else if command == "apply" || !slices.ContainsFunc(whole.body.Blocks, isCluster) {
 		args = []string{"apply", "-no-color", "-input=false", "-auto-approve"}
+	}
+
+	if slices.ContainsFunc(whole.body.Blocks, isCluster) {
+		return args[0], "", j.run(ctx, dir, args...)
+	}
+
+	for _, action := range read.actions() {
+		if err := j.run(ctx, dir, append(args, "-invoke="+action)...); err != nil {
+			return "", "", err
+		}
 	}
 
 	return args[0], "", j.run(ctx, dir, args...)

@@ -32,9 +32,11 @@ func shortName(source string) string { return path.Base(source) }
 
 // judge validates snippets with one command line.
 type judge struct {
-	root   string
-	cli    toolchain.CLI
-	config string
+	root string
+	cli  toolchain.CLI
+	// withActions is a Terraform that has actions.
+	withActions toolchain.CLI
+	config      string
 	// rest is what no page shows.
 	rest map[string]string
 	// env is what the command line has in its environment besides.
@@ -65,7 +67,14 @@ func newJudge(t *testing.T) *judge {
 		t.Fatal(err)
 	}
 
-	j := &judge{root: root, cli: cli, config: configure(t, built), rest: map[string]string{}}
+	j := &judge{root: root, cli: cli, withActions: cli, config: configure(t, built), rest: map[string]string{}}
+
+	if cli.Name == toolchain.NameTerraform && !actionsOnly.met(cli) {
+		j.withActions, err = toolchain.PinnedTerraform(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	files, err := filepath.Glob(filepath.Join("testdata", "rest", "*.tf"))
 	if err != nil || len(files) == 0 {
@@ -144,13 +153,29 @@ type verdict struct {
 	without string
 }
 
+// choose is the judge with the command line that the snippet needs, and what the snippet
+// says about itself.
+func (j *judge) choose(s snippet, read parsed) (*judge, marker) {
+	if len(read.actions()) == 0 || s.mark.only.name != "" {
+		return j, s.mark
+	}
+
+	chosen, mark := *j, s.mark
+	chosen.cli, mark.only = j.withActions, actionsOnly
+
+	return &chosen, mark
+}
+
 // validate returns an error for a snippet that is no valid configuration.
 func (j *judge) validate(ctx context.Context, dir string, s snippet) (verdict, error) {
 	read, err := parse("main.tf", s.mark.around(s.text))
+	if err != nil {
+		return verdict{}, err
+	}
+
+	j, s.mark = j.choose(s, read)
 
 	switch {
-	case err != nil:
-		return verdict{}, err
 	case !s.mark.validated():
 		return verdict{without: s.mark.parseOnly}, nil
 	case !s.mark.only.met(j.cli):

@@ -1,0 +1,2 @@
+# terraform apply -invoke=action.talosupgrade_follow.prod
+action "talosupgrade_follow" "prod" {}

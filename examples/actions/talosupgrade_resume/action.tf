@@ -1,0 +1,2 @@
+# terraform apply -invoke=action.talosupgrade_resume.prod
+action "talosupgrade_resume" "prod" {}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package acceptance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
+)
+
+// withActions is an empty workspace of a Terraform that has actions.
+func withActions(t *testing.T) *workspace {
+	t.Helper()
+
+	pinned, err := toolchain.PinnedTerraform(t.Context(), toolchain.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w := newWorkspace(t)
+	w.command = pinned.Path
+
+	return w
+}
+
+// actions declares all actions on the cluster, each with the name that its type ends with.
+func actions(s *simulated, snapshots string) string {
+	return "provider \"talosupgrade\" {\n" + use(s) + "\n}\n" + `
+action "talosupgrade_lock_status" "this" {}
+action "talosupgrade_follow" "this" {}
+action "talosupgrade_resume" "this" {}
+
+action "talosupgrade_suspend" "this" {
+  config {
+    reason = "ola: storage is degraded"
+  }
+}
+
+action "talosupgrade_preflight" "this" {
+  config {
+    talos_version = "1.13.4"
+  }
+}
+
+action "talosupgrade_preflight" "back" {
+  config {
+    talos_version = "1.11.0"
+  }
+}
+
+action "talosupgrade_etcd_snapshot" "this" {
+  config {
+    directory = ` + quote(snapshots) + `
+  }
+}
+`
+}
+
+// invoke invokes the action with the name, which is "lock_status.this".
+func (w *workspace) invoke(name string) result {
+	w.t.Helper()
+
+	return w.apply("-invoke=action.talosupgrade_" + name)
+}
+
+// mustSay fails the test unless the action succeeded and said all of the texts.
+func (r result) mustSay(texts ...string) {
+	r.t.Helper()
+	r.mustSucceed(0)
+
+	for _, text := range texts {
+		if !strings.Contains(r.output, text) {
+			r.t.Errorf("it does not say %q:\n%s", text, r.output)
+		}
+	}
+}
+
+// TestAccActions: what a person does by hand while somebody else's apply runs, before and
+// after it, with terraform apply -invoke.
+func TestAccActions(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern})
+	snapshots := filepath.Join(t.TempDir(), "snapshots")
+
+	by := withActions(t)
+	by.raw(actions(s, snapshots))
+
+	// Nobody has ever upgraded it.
+	by.invoke("lock_status.this").mustSay("Nobody holds the lease kube-system/talosupgrade.", "are not suspended", "No node is in the middle of an upgrade.")
+	by.invoke("follow.this").mustSay("Nobody upgrades this cluster now.")
+	by.invoke("resume.this").mustSay("Upgrades of this cluster were not suspended.")
+	by.invoke("preflight.this").mustSay("Planned: Rolling upgrade of 3 of 3 nodes", "Passed: ", "checks would stop an apply")
+	by.invoke("preflight.back").mustFail("an apply would be refused", "Nothing was touched.")
+
+	if changed := s.changes(); len(changed) > 0 {
+		t.Errorf("something was changed: %v", changed)
+	}
+
+	// It is suspended before the first apply, which honours that.
+	by.invoke("suspend.this").mustSay("Upgrades of this cluster are suspended: ola: storage is degraded.")
+	by.invoke("suspend.this").mustSay("were suspended already", "(talosupgrade_suspend): ola: storage is degraded")
+
+	w := withActions(t)
+	w.write(use(s), `talos_version = "1.13.4"
+on_suspend = "stop"`)
+	w.apply().mustFail("(talosupgrade_suspend): ola: storage is degraded")
+
+	by.invoke("resume.this").mustSay("are no longer suspended", "ola: storage is degraded")
+
+	// Somebody's apply runs.
+	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n" + `
+action "talosupgrade_etcd_snapshot" "after" {
+  config {
+    directory = ` + quote(filepath.Join(snapshots, "after")) + `
+  }
+}
+
+resource "talosupgrade_cluster" "this" {
+  talos_version = "1.13.4"
+
+  lifecycle {
+    action_trigger {
+      events  = [after_create]
+      actions = [action.talosupgrade_etcd_snapshot.after]
+    }
+  }
+}
+`)
+
+	run := w.background("apply", "-json", "-auto-approve", "-input=false")
+	s.await("worker-0 being installed", func(e history.Event) bool { return e.Kind == history.KindInstall && e.Node == "worker-0" })
+
+	followed := withActions(t)
+	followed.raw(actions(s, snapshots))
+
+	following := followed.background("apply", "-json", "-auto-approve", "-input=false", "-invoke=action.talosupgrade_follow.this")
+
+	by.invoke("lock_status.this").mustSay("and is being renewed: that run is alive.", "worker-0: its upgrade to Talos 1.13.4 is unfinished")
+	by.invoke("suspend.this").mustSay("are suspended: ola")
+	by.invoke("etcd_snapshot.this").mustSay("Taking a snapshot of etcd", "Saved "+snapshots, "SHA-256 ")
+	by.invoke("resume.this").mustSay("are no longer suspended")
+
+	run.wait().mustSay("action_trigger", "Saved "+filepath.Join(snapshots, "after"))
+	following.wait().mustSay("Talos in-progress: ", "Talos completed: ", "The upgrade has ended.")
+	s.wantUpgraded(talosTarget, once(1, 2))
+
+	for _, dir := range []string{snapshots, filepath.Join(snapshots, "after")} {
+		saved, err := filepath.Glob(filepath.Join(dir, "*.db"))
+		if err != nil || len(saved) != 1 {
+			t.Errorf("%s holds %q, %v", dir, saved, err)
+		}
+	}
+
+	by.invoke("follow.this").mustSay("Nobody upgrades this cluster now.")
+	by.invoke("lock_status.this").mustSay("Nobody holds the lease kube-system/talosupgrade.")
+	s.nothingLeft()
+}
+
+// TestAccActionsAreNoneOfAnOlderCommandLine: it takes the provider as before, and knows no action.
+func TestAccActionsAreNoneOfAnOlderCommandLine(t *testing.T) {
+	smoke(t)
+
+	w := newWorkspace(t)
+	w.raw("data \"talosupgrade_compatibility\" \"this\" {}\n")
+	w.apply().mustSucceed(0)
+
+	if schema := w.run("providers", "schema", "-json"); schema.exit != 0 || !strings.Contains(schema.output, "talosupgrade_cluster") {
+		t.Errorf("the schema is %s", schema.output)
+	}
+}
