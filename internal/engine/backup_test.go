@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -255,4 +256,70 @@ func TestSnapshotFirstIsSeen(t *testing.T) {
 		r.Must(r.Worker("run-1"), saving(ports.NewVault()))
 		r.At(toLifecycle)
 	})
+}
+
+// TestSnapshotIsSavedBesideARun: by itself, one takes no lease, and no journal remembers it,
+// so that a roll takes its own.
+func TestSnapshotIsSavedBesideARun(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		if err := r.HoldLease("run-1"); err != nil {
+			t.Fatal(err)
+		}
+
+		store := ports.NewVault()
+		store.Expose("the directory is open to others")
+
+		asked := r.Worker("asked")
+
+		saved, err := asked.Engine.SaveSnapshot(context.Background(), store)
+		if err != nil || len(store.Saved()) != 1 || saved.Path != store.Saved()[0].Path || saved.SHA256 == "" {
+			t.Fatalf("saved %+v, %v", saved, err)
+		}
+
+		if _, changed := asked.Client.Calls(); changed != 0 || r.Lease().Holder != "run-1" || r.Journal().Snapshot != nil {
+			t.Errorf("%d calls changed something; the journal says %+v", changed, r.Journal().Snapshot)
+		}
+
+		if warned := strings.Join(asked.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "holds every secret") {
+			t.Errorf("a person is warned %q", warned)
+		}
+
+		if err := r.HoldLease(""); err != nil {
+			t.Fatal(err)
+		}
+
+		r.Must(r.Worker("run-2"), saving(store))
+
+		if len(store.Saved()) != 2 {
+			t.Errorf("saved %d, want that of the roll as well", len(store.Saved()))
+		}
+	})
+}
+
+// TestSnapshotThatCannotBeSavedByItself says what is wrong with what.
+func TestSnapshotThatCannotBeSavedByItself(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil func(store *ports.Vault, asked *harness.Worker)
+		want  error
+		says  string
+	}{
+		"a directory": {func(store *ports.Vault, _ *harness.Worker) { store.Refuse(cluster.ErrUnsaved) }, cluster.ErrUnsaved, "Look at directory on the machine"},
+		"a member": {func(_ *ports.Vault, asked *harness.Worker) {
+			asked.Client.Intercept(withCall("EtcdSnapshot", cluster.ErrDenied))
+		}, cluster.ErrDenied, "talosctl etcd status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				store, asked := ports.NewVault(), r.Worker("asked")
+				test.spoil(store, asked)
+
+				_, err := asked.Engine.SaveSnapshot(context.Background(), store)
+
+				failed := failure(t, err, test.want, "")
+				if !errors.Is(err, engine.ErrSnapshot) || !strings.Contains(failed.Remedy, test.says) || !strings.Contains(failed.Remedy, "nvoke the action again") {
+					t.Errorf("it says %s", failed.Detail())
+				}
+			})
+		})
+	}
 }
