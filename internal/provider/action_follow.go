@@ -133,10 +133,11 @@ func (p *published) ended(end engine.FollowEnd) error {
 		}
 	}
 
-	for product := range p.went {
+	for _, product := range []version.Product{version.Talos, version.Kubernetes} {
 		status := protocol.Status(p.last[protocol.Key(product, protocol.FieldStatus)])
 
 		switch {
+		case !p.went[product]:
 		case status == protocol.StatusFailed:
 			return &engine.Failure{
 				Summary: "Unable to upgrade the cluster: the run that was followed failed",

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
@@ -115,7 +114,8 @@ on_suspend = "stop"`)
 
 	by.invoke("resume.this").mustSay("are no longer suspended", "ola: storage is degraded")
 
-	// Somebody's apply runs.
+	// Somebody's apply runs, and waits for a gate.
+	s.allow("no")
 	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n" + `
 action "talosupgrade_etcd_snapshot" "after" {
   config {
@@ -125,6 +125,7 @@ action "talosupgrade_etcd_snapshot" "after" {
 
 resource "talosupgrade_cluster" "this" {
   talos_version = "1.13.4"
+` + switched("12h") + `
 
   lifecycle {
     action_trigger {
@@ -135,18 +136,25 @@ resource "talosupgrade_cluster" "this" {
 }
 `)
 
+	s.forget()
+
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	s.await("worker-0 being installed", func(e history.Event) bool { return e.Kind == history.KindInstall && e.Node == "worker-0" })
+	s.renewals(aWhile)
 
 	followed := withActions(t)
 	followed.raw(actions(s, snapshots))
 
 	following := followed.background("apply", "-json", "-auto-approve", "-input=false", "-invoke=action.talosupgrade_follow.this")
 
-	by.invoke("lock_status.this").mustSay("and is being renewed: that run is alive.", "worker-0: its upgrade to Talos 1.13.4 is unfinished")
+	by.invoke("lock_status.this").mustSay("(terraform resource talosupgrade_cluster) since", "and is being renewed: that run is alive.")
 	by.invoke("suspend.this").mustSay("are suspended: ola")
+	by.invoke("lock_status.this").mustSay("that run is alive.", "are suspended since", "(talosupgrade_suspend): ola: storage is degraded")
 	by.invoke("etcd_snapshot.this").mustSay("Taking a snapshot of etcd", "Saved "+snapshots, "SHA-256 ")
+	s.onlyLocked()
+
+	// The last to leave lets it go on.
 	by.invoke("resume.this").mustSay("are no longer suspended")
+	s.allow("yes")
 
 	run.wait().mustSay("action_trigger", "Saved "+filepath.Join(snapshots, "after"))
 	following.wait().mustSay("Talos in-progress: ", "Talos completed: ", "The upgrade has ended.")
