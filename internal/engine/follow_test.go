@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,11 @@ func TestFollowEndsWithTheRun(t *testing.T) {
 
 			time.Sleep(time.Minute)
 
-			return func() { <-ended }
+			return func() {
+				if err := <-ended; err != nil {
+					t.Errorf("the run ended with %v", err)
+				}
+			}
 		}, want: engine.RunEnded, least: 5 * time.Minute, most: time.Hour},
 		"it was gone before": {before: func(r *rig) func() {
 			if err := r.HoldLease("run-1"); err != nil {
@@ -114,6 +119,8 @@ func TestFollowOutlastsAnAPIServerThatIsAway(t *testing.T) {
 		denied.Client.Intercept(withCall("Lease", cluster.ErrDenied))
 
 		_, err = denied.Engine.Follow(context.Background(), func(context.Context) error { return nil })
-		failure(t, err, cluster.ErrDenied, "")
+		if failed := failure(t, err, cluster.ErrDenied, ""); !strings.Contains(failed.Remedy, "get, create and patch leases") {
+			t.Errorf("it says %s", failed.Detail())
+		}
 	})
 }

@@ -34,7 +34,11 @@ func TestLockStatusIsJudgedByWatching(t *testing.T) {
 			go func() { ended <- run.Apply(context.Background(), to(toLifecycle)) }()
 
 			time.Sleep(time.Minute)
-		}, after: func() { <-ended }, holder: "run-1 (talosupgrade_cluster.test)", alive: true, longer: time.Second},
+		}, after: func() {
+			if err := <-ended; err != nil {
+				t.Errorf("the run ended with %v", err)
+			}
+		}, holder: "run-1 (talosupgrade_cluster.test)", alive: true, longer: time.Second},
 		"a run is gone": {before: func(r *rig) {
 			if err := r.HoldLease("run-1"); err != nil {
 				t.Fatal(err)

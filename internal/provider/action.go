@@ -100,7 +100,7 @@ func (a *clusterAction) Schema(ctx context.Context, _ action.SchemaRequest, resp
 			Optional:            true,
 		},
 		attrTimeout: schema.StringAttribute{
-			MarkdownDescription: fmt.Sprintf("How long it may take, such as `\"90s\"`. Default: `%s`.", durationText(a.limit)),
+			MarkdownDescription: "How long it may take, such as `\"90s\"`. Default: `" + durationText(a.limit) + "`.",
 			Optional:            true,
 			Validators:          []validator.String{durationValidator{}},
 		},

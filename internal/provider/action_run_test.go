@@ -23,7 +23,7 @@ import (
 )
 
 // WriteSuspension implements [cluster.Kubernetes].
-func (f *fakeCluster) WriteSuspension(_ context.Context, lease cluster.Lease, reason *string) (cluster.Lease, error) {
+func (f *fakeCluster) WriteSuspension(_ context.Context, _ cluster.Lease, reason *string) (cluster.Lease, error) {
 	if f.leaseErr != nil {
 		return cluster.Lease{}, f.leaseErr
 	}
