@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -65,6 +66,15 @@ type Entry struct {
 	// PreviousEtcd is the version of etcd that a control plane ran before the
 	// install; empty where that is not known, and on workers.
 	PreviousEtcd string
+	// Asked names who asked for the rollback, as the lease names them, and Reason is
+	// what they wrote; both are empty where the new system did not become healthy.
+	Asked, Reason string
+	// Retry tells, of a node that has [Entry.Returned], that somebody wants the image
+	// tried again.
+	Retry bool
+	// ConfirmedBootID is the boot in which the node was confirmed to run the target: as
+	// long as it lasts, the other boot slot holds what the node ran before.
+	ConfirmedBootID string
 	// Run names the run that wrote the entry.
 	Run string
 	// Cordoned tells that the cordon on the node was ours.
@@ -91,6 +101,10 @@ type Journal struct {
 	// Entries are by machine ID. Those of a journal as it was written before it had a
 	// format are by the UUID of the hardware until they are [Journal.Keyed].
 	Entries map[string]Entry
+	// Confirmed are the upgrades that were confirmed last, by machine ID, one of each
+	// machine at most and none beside an entry. They have no phase: they are no
+	// unfinished work, and tell nothing but what the other boot slots hold.
+	Confirmed map[string]Entry
 	// Manifests tells that a roll began after which the bootstrap manifests
 	// have to be synced, and that this has not been done yet; nil otherwise.
 	Manifests *ManifestsDue
@@ -192,7 +206,8 @@ func (j Journal) Stray(node Node, nodes []Node) (key string, entry Entry, found 
 	return "", Entry{}, false
 }
 
-// With is a copy of the journal in which the entry stands under the key.
+// With is a copy of the journal in which the entry stands under the key. What was
+// confirmed there before is worth nothing any more.
 func (j Journal) With(key string, entry Entry) Journal {
 	entries := maps.Clone(j.Entries)
 	if entries == nil {
@@ -201,6 +216,45 @@ func (j Journal) With(key string, entry Entry) Journal {
 
 	entries[key] = entry
 	j.Entries = entries
+
+	if _, known := j.Confirmed[key]; known {
+		j.Confirmed = maps.Clone(j.Confirmed)
+		delete(j.Confirmed, key)
+	}
+
+	return j
+}
+
+// maxConfirmed is of how many machines the journal remembers what they ran before:
+// it is written anew with each step of an upgrade.
+const maxConfirmed = 256
+
+// WithConfirmed is a copy of the journal in which the upgrade of a machine is closed and
+// confirmed. Of machines that are none of the nodes nothing is remembered, where the
+// nodes are known, and of more than [maxConfirmed] only what was written last.
+func (j Journal) WithConfirmed(key string, entry Entry, nodes []Node) Journal {
+	j = j.Without(key)
+	entry.Phase, entry.Attempt, entry.Cordoned, entry.Told = "", 0, false, false
+
+	confirmed := maps.Clone(j.Confirmed)
+	if confirmed == nil {
+		confirmed = map[string]Entry{}
+	}
+
+	confirmed[key] = entry
+
+	maps.DeleteFunc(confirmed, func(other string, _ Entry) bool {
+		return other != key && len(nodes) > 0 && !slices.ContainsFunc(nodes, func(node Node) bool { return node.MachineID() == other })
+	})
+
+	oldest := slices.SortedFunc(maps.Keys(confirmed), func(a, b string) int {
+		return cmp.Or(confirmed[a].Written.Compare(confirmed[b].Written), cmp.Compare(a, b))
+	})
+	for _, other := range oldest[:max(len(oldest)-maxConfirmed, 0)] {
+		delete(confirmed, other)
+	}
+
+	j.Confirmed = confirmed
 
 	return j
 }

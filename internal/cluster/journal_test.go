@@ -121,3 +121,33 @@ func TestAStrayEntryIsOneThatNoMachineIDLeadsTo(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasConfirmedIsForgottenInTime: with the next entry of the machine, and where it has
+// left.
+func TestWhatWasConfirmedIsForgottenInTime(t *testing.T) {
+	a, b := machine("a", "id-a", ""), machine("b", "id-b", "")
+	first := cluster.Journal{}.With("id-a", open("a")).WithConfirmed("id-a", open("a"), []cluster.Node{a})
+
+	if entry, known := first.Confirmed["id-a"]; !known || len(first.Entries) > 0 || entry.Phase != "" {
+		t.Fatalf("got %+v", first)
+	}
+
+	for title, test := range map[string]struct {
+		journal cluster.Journal
+		want    string
+	}{
+		"of both":                      {first.WithConfirmed("id-b", open("b"), []cluster.Node{a, b}), "id-a id-b"},
+		"of one that has left":         {first.WithConfirmed("id-b", open("b"), []cluster.Node{b}), "id-b"},
+		"of one that nobody looked at": {first.WithConfirmed("id-b", open("b"), nil), "id-a id-b"},
+		"of one that is upgraded":      {first.With("id-a", open("a")), ""},
+		"of another that is upgraded":  {first.With("id-b", open("b")), "id-a"},
+	} {
+		if got := strings.Join(slices.Sorted(maps.Keys(test.journal.Confirmed)), " "); got != test.want {
+			t.Errorf("%s: %q, want %q", title, got, test.want)
+		}
+	}
+
+	if len(first.Confirmed) != 1 {
+		t.Errorf("the journal was changed: %+v", first)
+	}
+}

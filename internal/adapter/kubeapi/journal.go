@@ -3,12 +3,15 @@
 package kubeapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -79,6 +82,8 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 			ErrJournal, snapshotKey, Namespace, JournalName, err, Namespace, JournalName)
 	}
 
+	journal.Confirmed = confirmedIn(object)
+
 	for key, text := range entriesOf(object) {
 		entry, err := decodeEntry(text)
 		if err != nil {
@@ -115,7 +120,7 @@ func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (clu
 		object.Data[holderKey] = journal.Holder
 	}
 
-	err := errors.Join(recordManifests(object, journal.Manifests), recordSnapshot(object, journal.Snapshot))
+	err := errors.Join(recordManifests(object, journal.Manifests), recordSnapshot(object, journal.Snapshot), recordConfirmed(object, journal.Confirmed))
 	if err != nil {
 		return cluster.Journal{}, fmt.Errorf("unable to %s: %w", what, err)
 	}
@@ -178,6 +183,13 @@ type journalEntry struct {
 	Told bool `json:"told,omitempty"`
 	// PreviousEtcd is the version of etcd that ran beside Previous.
 	PreviousEtcd string `json:"previousEtcd,omitempty"`
+	// Asked names who asked for the rollback, and Reason is what they wrote.
+	Asked  string `json:"asked,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Retry tells that the image may be tried again.
+	Retry bool `json:"retry,omitempty"`
+	// ConfirmedBootID is the boot in which the upgrade was confirmed.
+	ConfirmedBootID string `json:"confirmedBootID,omitempty"`
 	// Run names the run that wrote the entry.
 	Run string `json:"run"`
 	// Cordoned tells that the cordon on the node was set by the run.
@@ -191,6 +203,7 @@ func encodeEntry(entry cluster.Entry) (string, error) {
 		Node: entry.Node, Phase: entry.Phase, Attempt: entry.Attempt, BootID: entry.BootID, Image: entry.Image,
 		PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd,
 		Schematic: entry.Schematic, Platform: entry.Platform, Told: entry.Told,
+		Asked: entry.Asked, Reason: entry.Reason, Retry: entry.Retry, ConfirmedBootID: entry.ConfirmedBootID,
 		Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
 	}
 
@@ -219,6 +232,11 @@ func decodeEntry(text string) (cluster.Entry, error) {
 		return cluster.Entry{}, fmt.Errorf("unknown phase %q", stored.Phase)
 	}
 
+	return stored.entry()
+}
+
+// entry is what is stored, whatever its phase.
+func (stored journalEntry) entry() (cluster.Entry, error) {
 	target, err := optionalVersion(stored.Target)
 	if err != nil {
 		return cluster.Entry{}, fmt.Errorf("target: %w", err)
@@ -233,6 +251,7 @@ func decodeEntry(text string) (cluster.Entry, error) {
 		Node: stored.Node, Phase: stored.Phase, Attempt: stored.Attempt, BootID: stored.BootID, Image: stored.Image,
 		Target: target, Previous: previous, PreviousSchematic: stored.PreviousSchematic, PreviousEtcd: stored.PreviousEtcd,
 		Schematic: stored.Schematic, Platform: stored.Platform, Told: stored.Told,
+		Asked: stored.Asked, Reason: stored.Reason, Retry: stored.Retry, ConfirmedBootID: stored.ConfirmedBootID,
 		Run: stored.Run, Cordoned: stored.Cordoned, Written: stored.Written,
 	}, nil
 }
@@ -243,6 +262,76 @@ func optionalVersion(text string) (version.Version, error) {
 	}
 
 	return version.Parse(text)
+}
+
+// confirmedAnnotation holds, as JSON, the upgrades that were confirmed last by machine ID,
+// each stored as an entry is. It is no key of the journal, as earlier versions of the
+// provider take every key that they do not know for a machine with unfinished work.
+// They drop the annotation when they write the journal, which is right as well: what
+// they install, nobody has noted there.
+const confirmedAnnotation = "talosupgrade.vitistack.io/confirmed"
+
+// maxConfirmedBytes keeps the annotation below what an API server allows all
+// annotations of an object to have together (256 KiB).
+const maxConfirmedBytes = 200 << 10
+
+// confirmedIn reads what was confirmed. What cannot be read is worth nothing, and keeps
+// nobody from upgrading.
+func confirmedIn(object *corev1.ConfigMap) map[string]cluster.Entry {
+	var stored map[string]journalEntry
+	if json.Unmarshal([]byte(object.Annotations[confirmedAnnotation]), &stored) != nil {
+		return nil
+	}
+
+	confirmed := map[string]cluster.Entry{}
+
+	for key, one := range stored {
+		if entry, err := one.entry(); err == nil && one.Phase == "" {
+			confirmed[key] = entry
+		}
+	}
+
+	return confirmed
+}
+
+// recordConfirmed writes what was confirmed into the object; the oldest is left out
+// where all of it is too much.
+func recordConfirmed(object *corev1.ConfigMap, confirmed map[string]cluster.Entry) error {
+	newest := slices.SortedFunc(maps.Keys(confirmed), func(a, b string) int {
+		return cmp.Or(confirmed[b].Written.Compare(confirmed[a].Written), cmp.Compare(a, b))
+	})
+
+	stored, size := map[string]json.RawMessage{}, 0
+
+	for _, key := range newest {
+		text, err := encodeEntry(confirmed[key])
+		if err != nil {
+			return err
+		}
+
+		if size += len(key) + len(text) + len(`"":,`); size > maxConfirmedBytes {
+			break
+		}
+
+		stored[key] = json.RawMessage(text)
+	}
+
+	if len(stored) == 0 {
+		return nil
+	}
+
+	text, err := json.Marshal(stored)
+	if err != nil {
+		return err
+	}
+
+	if object.Annotations == nil {
+		object.Annotations = map[string]string{}
+	}
+
+	object.Annotations[confirmedAnnotation] = string(text)
+
+	return nil
 }
 
 // manifestsKey is one of the keys of the journal that are not named after a

@@ -36,6 +36,10 @@ type storedEntry struct {
 	PreviousEtcd      string        `json:"previousEtcd,omitempty"`
 	Schematic         string        `json:"schematic,omitempty"`
 	Told              bool          `json:"told,omitempty"`
+	Asked             string        `json:"asked,omitempty"`
+	Reason            string        `json:"reason,omitempty"`
+	Retry             bool          `json:"retry,omitempty"`
+	ConfirmedBootID   string        `json:"confirmedBootID,omitempty"`
 	Run               string        `json:"run"`
 	Cordoned          bool          `json:"cordoned"`
 	Written           time.Time     `json:"written"`
@@ -68,6 +72,7 @@ func journalData(journal cluster.Journal) (map[string]string, error) {
 			TargetText: text(entry.Target), PreviousText: text(entry.Previous),
 			PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd,
 			Schematic: entry.Schematic, Told: entry.Told,
+			Asked: entry.Asked, Reason: entry.Reason, Retry: entry.Retry, ConfirmedBootID: entry.ConfirmedBootID,
 			Run: entry.Run, Cordoned: entry.Cordoned, Written: entry.Written.UTC(),
 		}
 	}
@@ -146,6 +151,7 @@ func entryFrom(value string) cluster.Entry {
 		Target: parsed(stored.TargetText), Previous: parsed(stored.PreviousText),
 		PreviousSchematic: stored.PreviousSchematic, PreviousEtcd: stored.PreviousEtcd,
 		Schematic: stored.Schematic, Told: stored.Told,
+		Asked: stored.Asked, Reason: stored.Reason, Retry: stored.Retry, ConfirmedBootID: stored.ConfirmedBootID,
 		Run: stored.Run, Cordoned: stored.Cordoned, Written: stored.Written,
 	}
 }

@@ -198,6 +198,7 @@ func wholeEntry(phase cluster.Phase) cluster.Entry {
 		Image:  "factory.talos.dev/metal-installer/abc:v1.13.4",
 		Target: version.MustParse("1.13.4"), Previous: version.MustParse("1.13.2"), PreviousSchematic: "abc", PreviousEtcd: "3.6.4",
 		Schematic: "def", Platform: "aws", Told: true,
+		Asked: "run-0 (talosupgrade_rollback)", Reason: "its storage is slow", Retry: true, ConfirmedBootID: "2b8f1a64-0000-4000-8000-000000000002",
 		Run: "run-1", Cordoned: true, Written: moment(0),
 	}
 }
@@ -221,7 +222,7 @@ func wholeJournal() cluster.Journal {
 		journal = journal.With("uuid-"+string(phase), wholeEntry(phase))
 	}
 
-	return journal
+	return journal.WithConfirmed("uuid-confirmed", wholeEntry(""), nil)
 }
 
 // complete makes sure that an example leaves no field out.
@@ -296,6 +297,19 @@ func expectJournal(t *testing.T, f Fixture, want cluster.Journal) {
 		found.Written = entry.Written
 		if !reflect.DeepEqual(found, entry) {
 			t.Errorf("%s is %+v, want %+v", key, found, entry)
+		}
+	}
+
+	if len(read.Confirmed) != len(want.Confirmed) {
+		t.Errorf("%d confirmed upgrades, want %d", len(read.Confirmed), len(want.Confirmed))
+	}
+
+	for key, entry := range want.Confirmed {
+		found := read.Confirmed[key]
+		found.Written = entry.Written
+
+		if !reflect.DeepEqual(found, entry) {
+			t.Errorf("confirmed of %s is %+v, want %+v", key, found, entry)
 		}
 	}
 

@@ -24,7 +24,7 @@ func (c *Cluster) Journal() cluster.Journal {
 func copyJournal(journal cluster.Journal) cluster.Journal {
 	another := cluster.Journal{
 		Holder: journal.Holder, Entries: maps.Clone(journal.Entries), Manifests: copied(journal.Manifests), Snapshot: copied(journal.Snapshot),
-		ResourceVersion: journal.ResourceVersion,
+		Confirmed: maps.Clone(journal.Confirmed), ResourceVersion: journal.ResourceVersion,
 	}
 
 	if kept := another.Snapshot; kept != nil {
