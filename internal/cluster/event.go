@@ -44,9 +44,13 @@ const (
 	// EventRunLost: another run took the lease; nothing more may be said about
 	// the cluster in the name of this one.
 	EventRunLost EventKind = "run-lost"
-	// EventRollingBack: the new system of the node did not become healthy, and
-	// it is sent back to the version To; Text says what was wrong.
+	// EventRollingBack: the new system of the node did not become healthy or, with
+	// Asked, a person wants the old one, and it is sent back to the version To; Text
+	// says what was wrong, or who asked.
 	EventRollingBack EventKind = "rolling-back"
+	// EventRolledBack: the rollback of a node that a person asked for is over. The node
+	// is in service with the version To or, with Err, is not.
+	EventRolledBack EventKind = "rolled-back"
 	// EventRunFailed: the run stopped; Err says why.
 	EventRunFailed EventKind = "run-failed"
 )
@@ -126,6 +130,8 @@ type Event struct {
 	To   version.Version
 	Text string
 	Err  error
+	// Asked tells, of EventRollingBack, that a person asked for it.
+	Asked bool
 	// Outline is what [EventPlanned] is about; nil in all other events.
 	Outline *Outline
 }

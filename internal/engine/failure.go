@@ -389,7 +389,12 @@ func (u *nodeUpgrade) lookRemedy() string {
 }
 
 func (u *nodeUpgrade) retryRemedy() string {
-	return fmt.Sprintf("Find out why: the log of the failed boot is on the node's console, and wherever machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, or until you set node_overrides = { %q = { retry_boot_id = %q } }.",
+	if u.entry.Asked != "" {
+		return fmt.Sprintf("Choose another talos_version or installer_image. To have the same image installed again, set node_overrides = { %q = { retry_boot_id = %q } }, or invoke the action talosupgrade_retry_node (Terraform 1.14).",
+			u.step.Node, u.entry.BootID)
+	}
+
+	return fmt.Sprintf("Find out why: the log of the failed boot is on the node's console, and wherever machine.logging sends it. This image is not tried again on this node until talos_version or installer_image changes, until you set node_overrides = { %q = { retry_boot_id = %q } }, or until you invoke the action talosupgrade_retry_node (Terraform 1.14).",
 		u.step.Node, u.entry.BootID)
 }
 
@@ -400,7 +405,11 @@ func summaryText(err error) string {
 		return err.Error()
 	}
 
+	var sent *rolledBackError
+
 	switch {
+	case errors.As(err, &sent) && sent.asked != "":
+		return fmt.Sprintf("node %s was rolled back to its old system, as somebody asked", failure.Node)
 	case errors.Is(err, ErrRolledBack):
 		return fmt.Sprintf("node %s did not become healthy and was rolled back to its old system", failure.Node)
 	case errors.Is(err, ErrUnhealthy):
@@ -738,6 +747,8 @@ type rolledBackError struct {
 	// failed is why, nil where an earlier run knew.
 	failed                  error
 	image, previous, bootID string
+	// asked is who asked for it, a clause; empty where the node did not become healthy.
+	asked string
 	// unserved is why it is not in service with its old system.
 	unserved error
 }
@@ -745,7 +756,10 @@ type rolledBackError struct {
 func (r *rolledBackError) Error() string {
 	text := fmt.Sprintf("the node booted %s, did not become healthy with it and was rolled back to Talos %s (boot ID %s)", r.image, r.previous, r.bootID)
 
-	if r.failed != nil {
+	switch {
+	case r.asked != "":
+		text = fmt.Sprintf("the node was rolled back to Talos %s, %s (boot ID %s)", r.previous, r.asked, r.bootID)
+	case r.failed != nil:
 		text = fmt.Sprintf("%v\nIt was rolled back to Talos %s (boot ID %s)", r.failed, r.previous, r.bootID)
 	}
 

@@ -197,7 +197,7 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 	}
 
 	vitals, vitalsErr := cluster.Vitals{}, error(nil)
-	if !u.mayHaveInstalled() {
+	if u.judgesVitals() {
 		vitals, vitalsErr = u.run.engine.talos.Vitals(ctx, u.step.Address)
 	}
 
@@ -219,7 +219,7 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 	}
 
 	node, found := observed.Node(u.step.Node)
-	if found && !u.mayHaveInstalled() {
+	if found && u.judgesVitals() {
 		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
 	}
 
@@ -244,6 +244,10 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 
 	return u.run.standing(findings), nil
 }
+
+// judgesVitals tells whether the disk and the clock of the node matter: they do to an
+// install, and not to a node that is sent back.
+func (u *nodeUpgrade) judgesVitals() bool { return !u.mayHaveInstalled() && u.phase != returning }
 
 // guardError is a guard that did not come to hold.
 type guardError struct {

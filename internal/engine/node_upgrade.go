@@ -31,6 +31,11 @@ type nodeUpgrade struct {
 	// cordoned tells that the cordon on the node is ours, cordonRemoved that somebody
 	// took it away once.
 	cordoned, cordonRemoved bool
+	// former is what was confirmed of the node before the present intent was recorded.
+	former cluster.Entry
+	// asked tells that the node is to be sent back because a person wants that: it need
+	// not be ill. told tells that observers know that it is being sent back.
+	asked, told bool
 	// seen is the node as the guards last saw it.
 	seen sighting
 	// booted is the last boot ID at which the node was seen that it did not have
@@ -654,7 +659,7 @@ func (u *nodeUpgrade) withdrawIntent(ctx context.Context) error {
 	kept, cancel := u.run.engine.recordContext(ctx)
 	defer cancel()
 
-	return u.forget(kept)
+	return u.restore(kept, u.former)
 }
 
 // clearDoubtfulIntent takes an intent back of whose record nobody knows whether it was
@@ -1241,7 +1246,7 @@ func (u *nodeUpgrade) finish(ctx context.Context) error {
 	}
 
 	// The node is done, whether that was in time or not.
-	return u.forget(u.untimed)
+	return u.confirm(u.untimed)
 }
 
 // awaitServing waits until etcd and Kubernetes have the node back and uncordons it.

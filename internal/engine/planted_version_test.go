@@ -191,6 +191,31 @@ func plantedRollbacks() []planted {
 			request: impatient,
 			plant:   func(_ *rig, l *liar) { l.forgets = cluster.PhaseRollingBack },
 		},
+		{
+			name: "a rollback that a person asks for has no guards", want: []checker.Invariant{checker.S1, checker.S2}, alsoOthers: true, lie: silence,
+			prepare: func(r *rig) {
+				r.upgraded(toLifecycle)
+				r.loseForGood("cp-2")
+			},
+			plant: func(_ *rig, l *liar) { l.hidden, l.like = "cp-2", "cp-1" },
+			does:  func(ctx context.Context, w *worker, _ engine.Request) error { return w.RollBack(ctx, "cp-1") },
+			blind: true,
+		},
+		{
+			name: "a rollback that a person asks for undoes itself", want: []checker.Invariant{checker.S4}, lie: silence,
+			prepare: func(r *rig) { r.upgraded(toLifecycle) },
+			does:    func(ctx context.Context, w *worker, _ engine.Request) error { return w.RollBack(ctx, "worker-0") },
+			meddle: behind("Rollback", "worker-0", 1, func(ctx context.Context, h hand) {
+				h.look(ctx)
+				h.must(h.Rollback(ctx, "worker-0"))
+			}),
+		},
+		{
+			name: "a rollback that a person asks for is not journalled", want: []checker.Invariant{checker.S5}, alsoOthers: true, lie: silence,
+			prepare: func(r *rig) { r.upgraded(toLifecycle) },
+			does:    func(ctx context.Context, w *worker, _ engine.Request) error { return w.RollBack(ctx, "worker-0") },
+			plant:   func(_ *rig, l *liar) { l.forgets = cluster.PhaseRollingBack },
+		},
 	}
 }
 

@@ -131,7 +131,7 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 			return false, observed.KubernetesError.Error(), permanentOnly(observed.KubernetesError)
 		}
 
-		if node, found := observed.Node(u.step.Node); found && isWell(node) {
+		if node, found := observed.Node(u.step.Node); found && isWell(node) && !u.asked {
 			return false, "", errWell
 		}
 
@@ -150,6 +150,10 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 	return nil
 }
 
+// errOtherBoot is a node that went through a boot since it was found that it may be sent
+// back.
+var errOtherBoot = errors.New("it was rebooted or upgraded meanwhile, so that it is not certain any more what is in its other boot slot")
+
 // errMustNotReturn is a node that a rollback would not be safe for.
 var errMustNotReturn = errors.New("that is not safe")
 
@@ -163,10 +167,15 @@ func (u *nodeUpgrade) finishRolledBack(ctx context.Context, failed error) error 
 
 	u.phase = installCalled
 
-	return &rolledBackError{
-		failed: failed, image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID,
-		unserved: u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID),
+	back := &rolledBackError{failed: failed, image: u.entry.Image, previous: machine.Talos.String(), bootID: machine.BootID}
+	if u.entry.Asked != "" {
+		// An earlier run began with it.
+		back.failed, back.asked = nil, plan.AskedFor(u.entry)
 	}
+
+	back.unserved = u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID)
+
+	return back
 }
 
 // rollbackSkipped is the error of a node that should have been sent back, and was not.
@@ -232,6 +241,16 @@ func (u *nodeUpgrade) withdrawRollback(ctx context.Context, before cluster.Entry
 	kept, cancel := u.run.engine.recordContext(ctx)
 	defer cancel()
 
+	if before.Phase == "" {
+		// The node was in service, and nothing about it was unfinished.
+		err := u.restore(kept, before)
+		if err == nil {
+			u.entry, u.phase = before, returning
+		}
+
+		return err
+	}
+
 	said := u.entry
 	u.entry = before
 
@@ -246,7 +265,12 @@ func (u *nodeUpgrade) withdrawRollback(ctx context.Context, before cluster.Entry
 // recordRollbackIntent guards the node and records that it is about to be sent back. It
 // returns only while the observation is fresh, and the step is then claimed.
 func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) error {
+	// Where a person asks for it, it is the boot in which the upgrade was confirmed: in
+	// any other one somebody may have installed something else.
 	boot := ""
+	if u.asked {
+		boot = u.entry.ConfirmedBootID
+	}
 
 	for {
 		if err := u.awaitGuards(ctx, "roll back"); err != nil {
@@ -257,11 +281,15 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 			boot = u.seen.machine.BootID
 		}
 
-		if u.seen.well {
+		if u.seen.well && !u.asked {
 			return errWell
 		}
 
 		if u.seen.machine.BootID != boot || !u.seen.machine.Talos.Equal(u.entry.Target) {
+			if u.asked {
+				return errOtherBoot
+			}
+
 			return errStale
 		}
 
@@ -272,9 +300,7 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 				return err
 			}
 
-			u.run.engine.emit(cluster.Event{
-				Kind: cluster.EventRollingBack, Node: u.step.Node, Target: u.run.request.Target, To: u.entry.Previous, Text: failed.Error(), Err: failed,
-			})
+			u.tellRollingBack(failed)
 		}
 
 		if ctx.Err() != nil {
@@ -288,4 +314,18 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 		// A context that ended is noticed by the guards.
 		_ = u.run.engine.clock.Sleep(ctx, minPoll)
 	}
+}
+
+// tellRollingBack tells that the node is about to be sent back, and why.
+func (u *nodeUpgrade) tellRollingBack(failed error) {
+	event := cluster.Event{Kind: cluster.EventRollingBack, Node: u.step.Node, Target: u.run.request.Target, To: u.entry.Previous, Err: failed}
+
+	if u.asked {
+		event.Asked, event.Text = true, plan.AskedFor(u.entry)
+	} else {
+		event.Text = failed.Error()
+	}
+
+	u.told = true
+	u.run.engine.emit(event)
 }

@@ -111,7 +111,11 @@ func (e *Engine) needsCleanup(ctx context.Context, observed cluster.Observation,
 // back what it held, and the lease last of all.
 func (r *run) finish(ctx context.Context, last cluster.Observation, err error) {
 	r.conclude(last, err)
+	r.giveBack(ctx, last, err)
+}
 
+// giveBack has the last word stand, and gives back what the run held.
+func (r *run) giveBack(ctx context.Context, last cluster.Observation, err error) {
 	ours := r.engine.publishEnd(ctx, r.lock, err)
 	_, _, lost := r.lock.state()
 

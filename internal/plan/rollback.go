@@ -48,6 +48,86 @@ func AgainstRollback(observed cluster.Observation, name string, entry cluster.En
 	return against
 }
 
+// SentBack is what a rollback that a person asks for comes to. Exactly one of its parts says
+// something.
+type SentBack struct {
+	// Against are the reasons why the node must not be sent back, each a clause.
+	Against []string
+	// Done tells that it runs its old system again already, Unfinished that an
+	// earlier run was sending it back.
+	Done, Unfinished bool
+	// Ready tells that it may be sent back.
+	Ready bool
+}
+
+// SendBack decides whether a node may be sent back to the system that it ran before its
+// last upgrade, because a person asks for that, and what the journal holds about it.
+// An upgrade that is not finished, other than a rollback, is better finished.
+func SendBack(observed cluster.Observation, name string) (found SentBack, key string, entry cluster.Entry) {
+	node, there := observed.Node(name)
+
+	switch {
+	case !there || node.Gone:
+		return against("it is not part of the cluster"), "", entry
+	case observed.KubernetesError != nil:
+		return against(fmt.Sprintf("the Kubernetes API does not answer: %v", observed.KubernetesError)), "", entry
+	case observed.Journal == nil:
+		return against(fmt.Sprintf("the journal cannot be read: %v", observed.JournalError)), "", entry
+	}
+
+	machine, journal := node.Machine, observed.Journal
+	key, entry, recorded := journal.Of(node)
+
+	switch {
+	case recorded && entry.Phase == cluster.PhaseRollingBack:
+		// It may be on its way down.
+		return SentBack{Unfinished: true}, key, entry
+	case recorded && entry.Open():
+		return against(fmt.Sprintf("it is in the middle of its upgrade to Talos %s, which the next terraform apply finishes", entry.Target)), key, entry
+	case machine == nil:
+		return against(fmt.Sprintf("its Talos API does not answer, so that nobody knows what it runs: %v", node.Unreachable)), key, entry
+	case machine.Platform == "container":
+		return against("Talos has no rollback where it runs in a container (platform container)"), key, entry
+	case machine.MachineID == "":
+		return against("it does not tell its machine ID, under which the journal remembers what it ran before"), key, entry
+	case recorded && machine.Talos.Equal(entry.Previous) && machine.Schematic == entry.PreviousSchematic:
+		return SentBack{Done: true}, key, entry
+	}
+
+	if _, _, stray := journal.Stray(node, observed.Nodes); stray {
+		return against("the journal holds an unfinished upgrade of a node of this name or hardware, under another machine ID"), key, entry
+	}
+
+	key = machine.MachineID
+	entry, remembered := journal.Confirmed[key]
+
+	switch {
+	case !remembered:
+		return against("the journal does not say what it ran before: it remembers that of nodes that terraform apply has upgraded"), key, entry
+	case lostPlatform(entry.Platform, machine.Platform):
+		return against(fmt.Sprintf("it runs on platform %s, and ran on %s when it was upgraded", machine.Platform, entry.Platform)), key, entry
+	case machine.UpgradePending:
+		return against("the running system has not confirmed itself yet"), key, entry
+	case runs(machine, entry) && machine.BootID != entry.ConfirmedBootID:
+		return against(fmt.Sprintf("it has booted since its upgrade to Talos %s was confirmed, and nobody has seen whether something else was installed in between", entry.Target)), key, entry
+	}
+
+	if reasons := AgainstRollback(observed, name, entry); len(reasons) > 0 {
+		return SentBack{Against: reasons}, key, entry
+	}
+
+	return SentBack{Ready: true}, key, entry
+}
+
+func against(reason string) SentBack { return SentBack{Against: []string{reason}} }
+
+func lostPlatform(before, now string) bool { return before != "" && now != before }
+
+// runs tells whether a machine runs what an entry of the journal was about to install.
+func runs(machine *cluster.Machine, entry cluster.Entry) bool {
+	return machine.Talos.Equal(entry.Target) && (entry.Schematic == "" || machine.Schematic == entry.Schematic)
+}
+
 // olderTalos objects to Kubernetes that the previous Talos does not run: on a
 // control plane all of the cluster's, as its components serve all nodes.
 func olderTalos(observed cluster.Observation, node cluster.Node, previous version.Version) []string {

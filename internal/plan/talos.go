@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
@@ -68,6 +69,10 @@ func (p *planner) checkFallback(node *plannedNode, step Step) (cluster.Finding, 
 		return cluster.Finding{}, false
 	}
 
+	if entry.Retry {
+		return cluster.Finding{}, false
+	}
+
 	// An entry without a boot ID must not pass for a retry that nobody asked
 	// for.
 	if retry, asked := p.policy.Retry[node.Name]; asked && retry == entry.BootID {
@@ -75,16 +80,32 @@ func (p *planner) checkFallback(node *plannedNode, step Step) (cluster.Finding, 
 	}
 
 	found := fmt.Sprintf("the node booted %s, did not come up with it and fell back to Talos %s by itself", entry.Image, entry.Previous)
-	if entry.Phase == cluster.PhaseRolledBack {
+	why := "Find out why (its console, and where machine.logging sends its logs), then choose"
+
+	switch {
+	case entry.Asked != "":
+		found, why = fmt.Sprintf("the node ran %s and was rolled back to Talos %s, %s", entry.Image, entry.Previous, AskedFor(entry)), "Choose"
+	case entry.Phase == cluster.PhaseRolledBack:
 		found = fmt.Sprintf("the node booted %s, did not become healthy with it and was rolled back to Talos %s", entry.Image, entry.Previous)
 	}
 
 	return cluster.Finding{
 		Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: node.Name, Attribute: attributeOverrides,
 		Found: found,
-		Remedy: fmt.Sprintf("Find out why (its console, and where machine.logging sends its logs), then choose another talos_version or installer_image, or set node_overrides = { %q = { retry_boot_id = %q } } to try the same image again.",
-			node.Name, entry.BootID),
+		Remedy: fmt.Sprintf("%s another talos_version or installer_image. To have the same image installed again, set node_overrides = { %q = { retry_boot_id = %q } }, or invoke the action talosupgrade_retry_node (Terraform 1.14).",
+			why, node.Name, entry.BootID),
 	}, true
+}
+
+// AskedFor says who asked for the rollback that an entry of the journal is about, and
+// why: a clause.
+func AskedFor(entry cluster.Entry) string {
+	text := "as " + readable.Escaped(entry.Asked) + " asked at " + entry.Written.UTC().Format(time.RFC3339)
+	if entry.Reason != "" {
+		text += " (" + readable.Escaped(entry.Reason) + ")"
+	}
+
+	return text
 }
 
 // checkUnfinished refuses a target below what an earlier run may have installed
@@ -131,6 +152,9 @@ func (p *planner) checkPendingInstalls() {
 		}
 
 		switch to := node.entry.Target; {
+		case node.entry.Phase == cluster.PhaseRollingBack && node.entry.Asked != "":
+			finding.Found = fmt.Sprintf("it is being rolled back to Talos %s, %s", node.entry.Previous, AskedFor(node.entry))
+			finding.Remedy = fmt.Sprintf("Roll it back again, or set talos_version to %s and apply, so that it is finished first.", node.entry.Previous)
 		case node.entry.Phase == cluster.PhaseRollingBack && !node.entry.Previous.IsZero():
 			finding.Found = fmt.Sprintf("an earlier upgrade to Talos %s failed on this node, and it is being rolled back", to)
 			finding.Remedy = fmt.Sprintf("Set talos_version to %s, or to a version that works there, and apply, so that it is finished first.", node.entry.Previous)

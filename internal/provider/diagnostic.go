@@ -527,6 +527,11 @@ func (w *warningLog) Observe(event cluster.Event) {
 	switch event.Kind {
 	case cluster.EventWarning, cluster.EventSuspended:
 	case cluster.EventRollingBack:
+		if event.Asked {
+			// It is no surprise to whoever asked.
+			return
+		}
+
 		// Why is in the error that the run ends with, or in the log.
 		text = "to be sent back to Talos " + event.To.String() + ", because it did not become healthy with its new system"
 	default:

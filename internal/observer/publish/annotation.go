@@ -83,7 +83,7 @@ func (r runState) after(event cluster.Event) runState {
 		r.suspended = shortReason(event)
 	case cluster.EventResumed:
 		r.suspended = ""
-	case cluster.EventRunDone:
+	case cluster.EventRunDone, cluster.EventRolledBack:
 		r.running, r.begun = false, true
 	case cluster.EventRunFailed:
 		r.running, r.idle = false, false
@@ -103,6 +103,10 @@ func nothingToDo(event cluster.Event) bool {
 func translate(event cluster.Event, run runState, available nextVersions) (statement, runState) {
 	both := products(event)
 	talos, kubernetes := both[0], both[1]
+
+	if event.Asked || event.Kind == cluster.EventRolledBack {
+		return talos.sayRollback(event, available), run.after(event)
+	}
 
 	if !talos.managed() && !kubernetes.managed() {
 		return statement{}, run
@@ -285,6 +289,31 @@ func (p product) sayCompleted(said annotations) {
 // sayFailed says that the product did not get to its end.
 func (p product) sayFailed(said annotations, event cluster.Event) {
 	p.say(said, protocol.StatusFailed, p.name+" upgrade failed: "+shortReason(event))
+}
+
+// sayRollback says that a node is being sent back to its old system because a person asked
+// for that or, once that is over, what the nodes run: nothing of it is an upgrade.
+func (p product) sayRollback(event cluster.Event, available nextVersions) statement {
+	made := newStatement()
+	to := event.Node + " to " + event.To.String()
+
+	switch {
+	case event.Kind == cluster.EventRollingBack:
+		p.say(made.annotations, protocol.StatusRollingBack, "Rolling back node "+to+": "+shortReason(event))
+
+		return made
+	case event.Err != nil:
+		p.say(made.annotations, protocol.StatusFailed, "Unable to roll back node "+to+": "+shortReason(event))
+	default:
+		p.say(made.annotations, protocol.StatusIdle, "Rolled back node "+to+": "+shortReason(event))
+	}
+
+	p.setNumbers(made.annotations)
+	made.annotations[p.progressKey] = nil
+	other := products(event)[1]
+	available.set(made.annotations, &p, &other)
+
+	return made
 }
 
 // sayBeside says how the product is in an event that is about the other one. A run

@@ -94,8 +94,9 @@ func (e *Events) Observe(event cluster.Event) {
 		return
 	case cluster.EventRunStarted:
 		e.begin(event.Talos.Steps == 0 && event.Kubernetes.Steps == 0)
-	case cluster.EventRunFailed:
-		// It may have failed before there was a plan. It had the lease.
+	case cluster.EventRunFailed, cluster.EventRollingBack, cluster.EventRolledBack:
+		// It may have failed before there was a plan, and a rollback that a person asks
+		// for has none. It had the lease.
 		e.begin(false)
 	}
 

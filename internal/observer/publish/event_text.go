@@ -77,6 +77,14 @@ func eventTextOf(event cluster.Event) (text eventText, ok bool) {
 	case cluster.EventRollingBack:
 		rest := toVersion(event) + ": " + reasonOf(event)
 		text = eventText{reason: "RollingBack", message: "Rolling back node " + event.Node + rest, alone: "Rolling back" + rest, warning: true, rank: rankRun}
+	case cluster.EventRolledBack:
+		text = eventText{reason: "RolledBack", message: "Rolled back node " + event.Node, alone: "Rolled back", rank: rankRun}
+		if event.Err != nil {
+			text = eventText{reason: "RollbackFailed", message: "Unable to roll back node " + event.Node, alone: "Unable to roll back", warning: true, rank: rankRun}
+		}
+
+		rest := toVersion(event) + ": " + reasonOf(event)
+		text.message, text.alone = text.message+rest, text.alone+rest
 	case cluster.EventWarning:
 		text = ownText(event)
 		text.reason, text.warning, text.rank = "UpgradeWarning", true, rankWarning

@@ -89,7 +89,7 @@ func (s *story) fold(event cluster.Event) {
 		s.write(event, event.Text, false)
 	case cluster.EventRollingBack:
 		s.write(event, "to be sent back to Talos "+event.To.String()+": "+event.Text, true)
-	case cluster.EventRunDone, cluster.EventRunFailed, cluster.EventRunLost:
+	case cluster.EventRunDone, cluster.EventRunFailed, cluster.EventRunLost, cluster.EventRolledBack:
 		s.halt(event.Time)
 	}
 }

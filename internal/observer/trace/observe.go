@@ -38,7 +38,7 @@ func (t *Tracer) Observe(event cluster.Event) {
 		t.stopped(at, outcomeLeft, event)
 	case cluster.EventWaiting, cluster.EventWarning, cluster.EventRollingBack, cluster.EventSuspended, cluster.EventResumed:
 		t.remark(event)
-	case cluster.EventRunStarted, cluster.EventRunDone:
+	case cluster.EventRunStarted, cluster.EventRunDone, cluster.EventRolledBack:
 		t.root.note(string(event.Kind), event.Text, event.Time)
 	case cluster.EventRunFailed, cluster.EventRunLost:
 		t.cutOff(event.Time)

@@ -45,6 +45,13 @@ func (p *Publisher) Observe(event cluster.Event) {
 		claims["talos-status"] = "rolling-back"
 	}
 
+	if event.Kind == cluster.EventRolledBack {
+		claims["talos-status"], claims["talos-current"] = "idle", event.Talos.Lowest.String()
+		if event.Err != nil {
+			claims["talos-status"] = "failed"
+		}
+	}
+
 	p.claim(claims)
 }
 

@@ -131,6 +131,11 @@ func (s *Strike) Intercept(ctx context.Context, call ports.Call, next func(conte
 // or the upgrade has ended. It tells at which call that was, and returns how to
 // wait for what is left of a dead process.
 func (r *Rig) Crashing(run string, request engine.Request, kind Crash, at func(ports.Call) bool) (struck string, wait func(), err error) {
+	return r.CrashingIn(run, func(ctx context.Context, w *Worker) error { return w.Apply(ctx, request) }, kind, at)
+}
+
+// CrashingIn is [Rig.Crashing] for whatever a worker does.
+func (r *Rig) CrashingIn(run string, does func(context.Context, *Worker) error, kind Crash, at func(ports.Call) bool) (struck string, wait func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	hit := NewStrike(kind, at, cancel)
 	struckWorker := r.Worker(run)
@@ -141,7 +146,7 @@ func (r *Rig) Crashing(run string, request engine.Request, kind Crash, at func(p
 	go func() {
 		defer close(ended)
 
-		ended <- struckWorker.Apply(ctx, request)
+		ended <- does(ctx, struckWorker)
 	}()
 
 	select {

@@ -135,6 +135,26 @@ func (w *Worker) Apply(ctx context.Context, request engine.Request) error {
 	return err
 }
 
+// RollBack has an engine send a node back and publishes its last word.
+func (w *Worker) RollBack(ctx context.Context, node string) error {
+	_, err := w.RollBackNode(ctx, OfNode(node))
+	w.Notes.Finish()
+
+	return err
+}
+
+// Retry has an engine allow another try on a node.
+func (w *Worker) Retry(ctx context.Context, node string) error {
+	_, err := w.AllowRetry(ctx, OfNode(node))
+
+	return err
+}
+
+// OfNode asks for something about a node, with the default policy.
+func OfNode(node string) engine.NodeRequest {
+	return engine.NodeRequest{Node: node, Policy: cluster.DefaultPolicy()}
+}
+
 // Must fails the test unless the upgrade succeeds.
 func (r *Rig) Must(w *Worker, request engine.Request) {
 	r.T.Helper()

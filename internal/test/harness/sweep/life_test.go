@@ -101,6 +101,10 @@ func (l *life) happen() {
 
 	defer l.judge()
 
+	if l.unit.asked != "" {
+		l.upgraded()
+	}
+
 	rest := l.first()
 	defer rest()
 
@@ -114,6 +118,8 @@ func (l *life) happen() {
 	case l.unit.victim != "":
 		l.returned()
 		l.lift()
+	case l.unit.asked != "":
+		l.obeyed()
 	}
 
 	l.last()
@@ -183,6 +189,12 @@ func (l *life) first() (rest func()) {
 
 	go func() {
 		defer close(ended)
+
+		if l.unit.asked != "" {
+			ended <- worker.RollBack(ctx, l.unit.asked)
+
+			return
+		}
 
 		ended <- worker.Apply(ctx, l.unit.request(l.vault, nil))
 	}()

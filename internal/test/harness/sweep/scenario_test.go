@@ -36,6 +36,11 @@ type scenario struct {
 	// victim is a node whose new system does not become healthy, and that is sent
 	// back to its old one; empty for none.
 	victim string
+	// asked is a node that a person sends back once the upgrade is done: that is the run
+	// that is struck; empty for none.
+	asked string
+	// applies has an upgrade follow a rollback that was killed, and not another one.
+	applies bool
 }
 
 // String is the name in that of a case.
@@ -132,6 +137,21 @@ func sentBack(seed uint64, victim string) scenario {
 		talos:   harness.ToLifecycle, victim: victim,
 	}
 	made.options.Faults = []model.Fault{{Node: victim, Step: model.StepBoot, Effect: model.EffectNotReady, Times: 1}}
+
+	return made
+}
+
+// askedBack is an upgraded cluster in which a person sends a node back. Where that is
+// killed, another rollback follows, or another upgrade.
+func askedBack(seed uint64, node string, applies bool) scenario {
+	made := scenario{
+		name:    node + " of 3+2 sent back by a person",
+		options: model.Options{ControlPlanes: 3, Workers: 2, Talos: harness.FromLifecycle, Kubernetes: harness.Kubernetes, Seed: seed},
+		talos:   harness.ToLifecycle, asked: node, applies: applies,
+	}
+	if applies {
+		made.name += " before an apply"
+	}
 
 	return made
 }

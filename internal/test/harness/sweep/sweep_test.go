@@ -143,6 +143,10 @@ func (s *sweep) withoutFaults() {
 		{both(s.seed), 4, 150, false},
 		{sentBack(s.seed, "worker-1"), 3, 50, false},
 		{sentBack(s.seed, "cp-1"), 3, 50, false},
+		{askedBack(s.seed, "worker-1", false), 1, 50, true},
+		{askedBack(s.seed, "worker-1", true), 1, 50, false},
+		{askedBack(s.seed, "cp-1", false), 1, 50, true},
+		{askedBack(s.seed, "cp-1", true), 1, 50, false},
 	}
 
 	for index := range scales {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// AllowRetry lets the next upgrade try the image again on a node that fell back to its
+// old system or was rolled back to it. It changes that one entry of the journal, under
+// the lease, and nothing where somebody has allowed it already. The next attempt ends
+// the effect. The entry says which image it is; the error is a [*Failure].
+func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
+	e.shutdown.begin(ctx)
+
+	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID})
+	if err != nil {
+		return cluster.Entry{}, err
+	}
+
+	key, entry, err := returnedEntry(observed, request.Node)
+	if err != nil || entry.Retry {
+		return entry, err
+	}
+
+	held, err := e.acquire(ctx)
+	if err != nil {
+		return cluster.Entry{}, acquireFailure(ctx, err)
+	}
+
+	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID})
+	r.journal.setNodes(observed.Nodes)
+
+	entry, err = r.allowRetry(ctx, request.Node, key)
+
+	if releaseErr := r.lock.release(ctx); releaseErr != nil && err == nil {
+		e.warn("the lease could not be released: " + releaseErr.Error())
+	}
+
+	return entry, err
+}
+
+// returnedEntry is the entry of a node that returned to its old system.
+func returnedEntry(observed cluster.Observation, name string) (key string, entry cluster.Entry, err error) {
+	summary := "Unable to allow another try on node " + name
+
+	node, there := observed.Node(name)
+
+	switch {
+	case !there || node.Gone:
+		return "", entry, unknownNode(summary, observed, name)
+	case observed.Journal == nil:
+		return "", entry, &Failure{
+			Summary: summary, Node: name, Seen: fmt.Sprintf("The journal cannot be read: %v.", observed.JournalError), State: "Nothing was touched.",
+			Remedy: writableRemedy, Err: ErrBlocked,
+		}
+	}
+
+	key, entry, found := observed.Journal.Of(node)
+
+	return key, entry, refusesRetry(name, entry, found)
+}
+
+// refusesRetry is why nothing keeps an image from a node that somebody could allow.
+func refusesRetry(name string, entry cluster.Entry, found bool) error {
+	failure := &Failure{
+		Summary: "Unable to allow another try on node " + name, Node: name, State: "Nothing was touched.", Err: ErrBlocked,
+		Seen:   "The journal does not say that the node fell back, or was rolled back, to an old system: no image is kept from it.",
+		Remedy: "Run terraform plan: it says what stands in the way of the node.",
+	}
+
+	switch {
+	case found && entry.Open():
+		failure.Seen = fmt.Sprintf("The node is in the middle of its upgrade to Talos %s, and it is not known yet how that ends.", entry.Target)
+		failure.Remedy = "Run terraform apply: it finishes what was begun."
+
+		return failure
+	case !found:
+		return failure
+	default:
+		return nil
+	}
+}
+
+// allowRetry marks the entry, as it stands now.
+func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.Entry, err error) {
+	leased, end := r.lock.bind(ctx)
+	defer end()
+	defer r.engine.shutdown.watch(leased)()
+
+	if err := r.claimJournal(leased); err != nil {
+		return entry, err
+	}
+
+	var refused error
+
+	err = r.changeJournal(leased, node, func(j cluster.Journal) cluster.Journal {
+		found := false
+
+		entry, found = j.Entries[key]
+		if refused = refusesRetry(node, entry, found); refused != nil {
+			return j
+		}
+
+		entry.Retry = true
+
+		return j.With(key, entry)
+	})
+
+	switch {
+	case err == nil:
+		return entry, refused
+	case ctx.Err() != nil:
+		return entry, undisturbed(&Failure{
+			Summary: "The action was cancelled", Seen: "It was stopped before the journal was written.", State: "No node was disturbed.",
+			Remedy: "Run it again.", Err: err,
+		})
+	default:
+		return entry, undisturbed(&Failure{
+			Summary: "Unable to allow another try on node " + node, Node: node, Seen: sentence(err.Error()), State: "No node was disturbed.",
+			Remedy: writableRemedy, Err: err,
+		})
+	}
+}

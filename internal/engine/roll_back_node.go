@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// NodeRequest is what a person asks for one node.
+type NodeRequest struct {
+	// Node is the name of the Kubernetes node.
+	Node string
+	// Reason is what the person wrote, for those who read the journal; it may be empty.
+	Reason string
+	// Policy says how the node is drained, how long all of it may take (NodeTimeout), and
+	// how many workers may be unavailable.
+	Policy cluster.Policy
+	// ClusterID refuses any other cluster; empty accepts the connected one.
+	ClusterID string
+}
+
+// RollBackNode sends a node back to the system that it ran before its last upgrade, and
+// blocks until it is in service with that. It is drained, guarded, leased and
+// journalled as one whose new system does not become healthy. What an earlier call, or
+// an upgrade, left in the middle of its rollback is finished, and nothing is done to a
+// node that runs its old system again already.
+//
+// The entry says what the node was sent back from and to; the image is not installed
+// there again until somebody says so. The error is a [*Failure].
+func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster.Entry, error) {
+	e.shutdown.begin(ctx)
+
+	observed, err := e.observeRequested(ctx, Request{ClusterID: request.ClusterID})
+	if err != nil {
+		return cluster.Entry{}, err
+	}
+
+	if _, entry, done, err := decideRollback(observed, request.Node); done || err != nil {
+		return entry, err
+	}
+
+	held, err := e.acquire(ctx)
+	if err != nil {
+		return cluster.Entry{}, acquireFailure(ctx, err)
+	}
+
+	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID})
+
+	back, last, err := r.rollBackLeased(ctx, observed, request)
+	r.tellRolledBack(back, last, err)
+	r.giveBack(ctx, last, err)
+
+	if back == nil {
+		return cluster.Entry{}, err
+	}
+
+	return back.entry, err
+}
+
+// decideRollback is the plan's word on a rollback that a person asks for: the step, with
+// what the journal holds about the node, or a refusal before anything is touched.
+func decideRollback(observed cluster.Observation, name string) (step plan.Step, entry cluster.Entry, done bool, err error) {
+	node, there := observed.Node(name)
+	if !there || node.Gone {
+		return step, entry, false, unknownNode("Unable to roll back node "+name, observed, name)
+	}
+
+	found, key, entry := plan.SendBack(observed, name)
+	if len(found.Against) > 0 {
+		return step, entry, false, &Failure{
+			Summary: "Unable to roll back node " + name, Node: name, Seen: sentence(strings.Join(found.Against, "; ")), State: "Nothing was touched.",
+			Remedy: "A rollback starts what is in the other boot slot of the node, so it has to be certain what that is, and that it fits the cluster. " +
+				"To look at the node: talosctl -n " + node.Address + " get machinestatus, and kubectl -n kube-system get configmap talosupgrade-journal -o yaml.",
+			Err: ErrBlocked,
+		}
+	}
+
+	step = plan.Step{Node: name, Address: node.Address, Role: node.Role, Key: key, From: entry.Target, To: entry.Previous, Finish: found.Unfinished}
+
+	return step, entry, found.Done, nil
+}
+
+// unknownNode is the refusal of a name that no node has.
+func unknownNode(summary string, observed cluster.Observation, name string) *Failure {
+	var names []string
+	for _, node := range observed.Managed() {
+		names = append(names, node.Name)
+	}
+
+	slices.Sort(names)
+
+	failure := &Failure{
+		Summary: summary, Seen: fmt.Sprintf("No node of this cluster is called %q. There are: %s.", name, strings.Join(names, ", ")),
+		State: "Nothing was touched.", Remedy: "Correct node: it is the name that kubectl get nodes shows.", Err: ErrBlocked,
+	}
+
+	if slices.Contains(observed.Foreign, name) {
+		failure.Seen = fmt.Sprintf("Node %q does not run Talos. Those that do are: %s.", name, strings.Join(names, ", "))
+	}
+
+	return failure
+}
+
+// rollBackLeased sends the node back under the lease. There is no upgrade where none was
+// begun.
+func (r *run) rollBackLeased(ctx context.Context, observed cluster.Observation, request NodeRequest) (back *nodeUpgrade, last cluster.Observation, err error) {
+	leased, end := r.lock.bind(ctx)
+	defer end()
+	defer r.engine.shutdown.watch(leased)()
+
+	if err := r.claimJournal(leased); err != nil {
+		return nil, observed, err
+	}
+
+	// Under the lease nobody else changes what is decided now.
+	observed, err = r.engine.Observe(leased)
+	if err != nil {
+		return nil, observed, undisturbed(&Failure{
+			Summary: "Unable to observe the cluster", Seen: err.Error(), State: "No node was disturbed.", Remedy: unreachedRemedy(err), Err: err,
+		})
+	}
+
+	r.journal.setNodes(observed.Nodes)
+
+	step, entry, done, err := decideRollback(observed, request.Node)
+	if done || err != nil {
+		return nil, observed, err
+	}
+
+	if err := r.refusesRollback(leased, step); err != nil {
+		return nil, observed, err
+	}
+
+	back = &nodeUpgrade{run: r, step: step, entry: entry, asked: true}
+	err = back.sendBack(leased, request)
+
+	if looked, unseen := r.lastLook(leased); unseen == nil {
+		observed = looked
+	}
+
+	return back, observed, err
+}
+
+// refusesRollback is why nothing may be begun now: somebody has suspended the upgrades, or
+// the operator of the cluster is at work. What was begun is finished.
+func (r *run) refusesRollback(ctx context.Context, step plan.Step) error {
+	summary := "Unable to roll back node " + step.Node
+
+	if blocking := r.operatorConflicts(ctx, false); len(blocking) > 0 {
+		return undisturbed(&Failure{
+			Summary: summary, Findings: blocking, State: "No node was disturbed.", Remedy: blockedRemedy,
+			Err: errors.Join(append([]error{errOccupied}, causes(blocking)...)...),
+		})
+	}
+
+	if step.Finish {
+		return nil
+	}
+
+	lease, _, err := r.engine.readLease(ctx)
+
+	switch {
+	case err != nil:
+		return err
+	case lease.Suspended != nil:
+		return rollbackSuspended(step.Node, suspendedText(*lease.Suspended))
+	default:
+		return nil
+	}
+}
+
+// rollbackSuspended is the refusal where somebody has suspended the upgrades.
+func rollbackSuspended(node, why string) *Failure {
+	return undisturbed(&Failure{
+		Summary: "Unable to roll back node " + node, Seen: sentence(why), State: "No node was disturbed.",
+		Remedy: "Ask whoever suspended them. When they may go on (" + resumeSuspended + "), run the rollback again.", Err: ErrSuspended,
+	})
+}
+
+// sendBack takes the node to its old system, or finishes what an earlier run began with
+// it, within the time that a node may take.
+func (u *nodeUpgrade) sendBack(ctx context.Context, request NodeRequest) error {
+	stepCtx, end := u.run.startContext(ctx, u.step)
+	defer end()
+	defer u.run.coordinator.done(u.step.Node)
+
+	bounded, allowed, cancel := allow(stepCtx, u.run.engine.clock, request.Policy.NodeTimeout)
+	defer cancel()
+
+	u.untimed, u.allowed = stepCtx, allowed
+
+	result, err := u.rollBackAsked(bounded, request)
+	if err == nil {
+		err = u.serveAgain(bounded, result)
+	}
+
+	if err == nil {
+		return nil
+	}
+
+	cancel()
+	u.cleanUp(stepCtx)
+
+	return u.rollbackFailure(stepCtx, err)
+}
+
+// rollBackAsked sends the node back and tells what it booted. Where an earlier run may
+// have told it, only a boot shows whether it was.
+func (u *nodeUpgrade) rollBackAsked(ctx context.Context, request NodeRequest) (outcome, error) {
+	if u.step.Finish {
+		u.phase = installCalled
+
+		result, err := u.resume(ctx)
+		if err != nil || !u.unheard(result) {
+			return result, err
+		}
+	}
+
+	result, err := u.rollBackOnce(ctx, request)
+	if err != nil || !u.unheard(result) {
+		return result, err
+	}
+
+	return u.rollBackOnce(ctx, request)
+}
+
+// rollBackOnce sends the node back, from the boot that it is in.
+func (u *nodeUpgrade) rollBackOnce(ctx context.Context, request NodeRequest) (outcome, error) {
+	u.phase = returning
+	u.entry.Asked, u.entry.Reason = u.run.engine.holder(), request.Reason
+
+	return u.rollBack(ctx, nil)
+}
+
+// unheard tells whether a node that started the new system again may not have been told
+// otherwise: it has not answered that it obeys. What is in its other slot is as certain
+// as it was, and it is told in the boot that it is in now.
+func (u *nodeUpgrade) unheard(result outcome) bool {
+	if result != arrived || u.entry.Told || !u.result.runs.Equal(u.entry.Target) {
+		return false
+	}
+
+	u.entry.ConfirmedBootID = u.booted
+
+	return true
+}
+
+// errStartedAgain is a node that was told to start its old system and did not.
+var errStartedAgain = errors.New("it was told to start its old system, and did not")
+
+// serveAgain puts the node into service with what it booted.
+func (u *nodeUpgrade) serveAgain(ctx context.Context, result outcome) error {
+	machine, err := u.awaitBootID(ctx)
+	if err != nil {
+		return err
+	}
+
+	u.phase, u.result.runs = installCalled, machine.Talos
+
+	if result == rolledBack {
+		return u.recordOldSystem(ctx, cluster.PhaseRolledBack, machine.BootID)
+	}
+
+	failed := fmt.Errorf("%w: it runs Talos %s", errStartedAgain, machine.Talos)
+	if err := u.awaitServing(ctx); err != nil {
+		return fmt.Errorf("%w; it is not back in service: %w", failed, err)
+	}
+
+	return errors.Join(failed, u.forget(ctx))
+}
+
+// tellRolledBack tells the observers how a rollback ended that they were told of.
+func (r *run) tellRolledBack(back *nodeUpgrade, last cluster.Observation, err error) {
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+		r.engine.emit(cluster.Event{Kind: cluster.EventRunLost, Text: err.Error(), Err: err})
+	case back == nil || !back.told:
+	default:
+		lowest, _ := last.TalosVersions()
+		event := cluster.Event{
+			Kind: cluster.EventRolledBack, Node: back.step.Node, To: back.entry.Previous, Talos: cluster.Progress{Lowest: lowest},
+			Text: plan.AskedFor(back.entry), Err: err,
+		}
+
+		if err != nil {
+			event.Text = back.failureText(err)
+		}
+
+		r.engine.emit(event)
+	}
+}
+
+// failureText is what kept the node from its old system, in one line.
+func (u *nodeUpgrade) failureText(err error) string {
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return failure.Seen
+	}
+
+	return err.Error()
+}
+
+// rollbackFailure puts the error of a rollback that a person asked for into words.
+func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *Failure {
+	var held *suspendedError
+	if errors.As(err, &held) {
+		return rollbackSuspended(u.step.Node, held.why)
+	}
+
+	failed := &Failure{
+		Summary: fmt.Sprintf("Unable to roll back node %s to Talos %s", u.step.Node, u.entry.Previous), Node: u.step.Node,
+		Seen: sentence(err.Error()), State: u.stateText(),
+		Remedy: "Run the rollback again, or terraform apply: each goes on where the node is.", Err: err,
+	}
+
+	if !u.recorded() {
+		failed.State = "The node runs as before and is not cordoned by this run."
+		failed.Remedy = "When it is safe, run the rollback again."
+
+		if u.cordoned {
+			failed.State = "The node runs as before and is still cordoned; the next terraform apply takes the cordon away."
+		}
+	}
+
+	switch {
+	case failed.explained(ctx, err):
+	case ctx.Err() != nil:
+		failed.Summary = fmt.Sprintf("The rollback of node %s was cancelled", u.step.Node)
+	case errors.Is(err, errStartedAgain):
+		failed.Remedy = fmt.Sprintf("Look at its console for what became of the other system (talosctl -n %s dmesg). What is in its other boot slot is not certain any more, so that it is not sent back again.", u.step.Address)
+	case errors.Is(err, ErrNeverReturned):
+		failed.Remedy = "Look at its console. When it is back, run the rollback again, or terraform apply: each goes on with this node."
+	case errors.Is(err, ErrUncordoned):
+		failed.Remedy = "Find out who uncordons it (a person, an autoscaler, a controller that looks after cordons) and have the node left alone meanwhile, then run the rollback again."
+	case errors.Is(err, ErrDrain):
+		failed.Remedy = drainRemedy(err)
+	case errors.Is(err, cluster.ErrRefused):
+		failed.Remedy = "The node has no other system that it could start. Nothing was changed."
+	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):
+		failed.Remedy = "Renew or correct the credentials (a rollback needs the role os:admin), then run the rollback again."
+	}
+
+	return failed
+}
