@@ -36,7 +36,9 @@ var (
 
 // Actions implements [provider.ProviderWithActions].
 func (p *talosUpgrade) Actions(context.Context) []func() action.Action {
-	return []func() action.Action{newEtcdSnapshotAction, newFollowAction, newLockStatusAction, newPreflightAction, newResumeAction, newSuspendAction}
+	return []func() action.Action{
+		newEtcdSnapshotAction, newFollowAction, newLockStatusAction, newPreflightAction, newResumeAction, newRetryNodeAction, newRollbackAction, newSuspendAction,
+	}
 }
 
 // clusterAction is one action, with what all of them have in common: the attributes

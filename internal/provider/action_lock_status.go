@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // newLockStatusAction is talosupgrade_lock_status.
@@ -81,10 +82,18 @@ func journalLines(journal cluster.Journal) []string {
 		return cmp.Or(cmp.Compare(journal.Entries[a].Node, journal.Entries[b].Node), cmp.Compare(a, b))
 	}) {
 		entry := journal.Entries[key]
-		if entry.Returned() {
+		switch {
+		case entry.Returned() && entry.Retry:
+			lines = append(lines, fmt.Sprintf("%s: it runs Talos %s again, and the next apply may try %s once more (phase %s).", entry.Node, entry.Previous, entry.Target, entry.Phase))
+		case entry.Returned() && entry.Asked != "":
+			lines = append(lines, fmt.Sprintf("%s: it was rolled back to Talos %s, %s (phase %s). It is left alone until it is to be tried again.",
+				entry.Node, entry.Previous, plan.AskedFor(entry), entry.Phase))
+		case entry.Returned():
 			lines = append(lines, fmt.Sprintf("%s: Talos %s failed on it, and it runs %s again (phase %s). It is left alone until it is to be tried again.",
 				entry.Node, entry.Target, entry.Previous, entry.Phase))
-		} else {
+		case entry.Phase == cluster.PhaseRollingBack:
+			lines = append(lines, fmt.Sprintf("%s: it is being rolled back to Talos %s (phase %s).", entry.Node, entry.Previous, entry.Phase))
+		default:
 			lines = append(lines, fmt.Sprintf("%s: its upgrade to Talos %s is unfinished (phase %s).", entry.Node, entry.Target, entry.Phase))
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
-// attrReason is the attribute that says who suspends the upgrades, and why.
+// attrReason is the attribute that says who has an action carried out, and why.
 const attrReason = "reason"
 
 // newSuspendAction is talosupgrade_suspend.

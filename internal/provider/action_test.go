@@ -196,7 +196,8 @@ func TestEveryActionExplainsItself(t *testing.T) {
 	}
 
 	if diff := cmp.Diff([]string{
-		"talosupgrade_etcd_snapshot", "talosupgrade_follow", "talosupgrade_lock_status", "talosupgrade_preflight", "talosupgrade_resume", "talosupgrade_suspend",
+		"talosupgrade_etcd_snapshot", "talosupgrade_follow", "talosupgrade_lock_status", "talosupgrade_preflight",
+		"talosupgrade_resume", "talosupgrade_retry_node", "talosupgrade_rollback", "talosupgrade_suspend",
 	}, slices.Sorted(maps.Keys(schema.ActionSchemas))); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}

@@ -117,3 +117,36 @@ func TestFailedNodesAreListedUntilARunBeginsOrCompletes(t *testing.T) {
 		}
 	}
 }
+
+// TestARollbackThatAPersonAsksForIsNoUpgrade: what is said is the rollback, and what runs.
+func TestARollbackThatAPersonAsksForIsNoUpgrade(t *testing.T) {
+	to := version.MustParse("1.13.2")
+	begun := cluster.Event{Kind: cluster.EventRollingBack, Node: "cp-1", To: to, Text: "as ola asked", Asked: true}
+	done := cluster.Event{Kind: cluster.EventRolledBack, Node: "cp-1", To: to, Text: "as ola asked", Talos: cluster.Progress{Lowest: to}}
+	failed := done
+	failed.Text, failed.Err, failed.Talos = "it did not come back", errDown, cluster.Progress{Lowest: version.MustParse("1.13.4")}
+
+	for name, test := range map[string]struct {
+		events []cluster.Event
+		want   map[string]string
+	}{
+		"while it goes on": {[]cluster.Event{begun}, map[string]string{
+			talosStatus: "rolling-back", talosMessage: "Rolling back node cp-1 to 1.13.2: as ola asked", kubernetesStatus: "absent",
+		}},
+		"done": {[]cluster.Event{begun, done}, map[string]string{
+			talosStatus: "idle", talosMessage: "Rolled back node cp-1 to 1.13.2: as ola asked", protocol.KeyTalosCurrent: "1.13.2",
+			protocol.KeyTalosProgress: "absent", kubernetesStatus: "absent", protocol.KeyTalosTarget: "absent", protocol.KeyFailedNodes: "absent",
+		}},
+		"failed": {[]cluster.Event{begun, failed}, map[string]string{
+			talosStatus: "failed", talosMessage: "Unable to roll back node cp-1 to 1.13.2: it did not come back", protocol.KeyTalosCurrent: "1.13.4", kubernetesStatus: "absent",
+		}},
+	} {
+		store := told(t, cluster.Target{}, test.events...)
+
+		for key, want := range test.want {
+			if got := store.get(key); got != want {
+				t.Errorf("%s: %s is %q, want %q", name, key, got, want)
+			}
+		}
+	}
+}

@@ -5,29 +5,12 @@
 package acceptance
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
-
-// withActions is an empty workspace of a Terraform that has actions.
-func withActions(t *testing.T) *workspace {
-	t.Helper()
-
-	pinned, err := toolchain.PinnedTerraform(t.Context(), toolchain.Options{Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	w := newWorkspace(t)
-	w.command = pinned.Path
-
-	return w
-}
 
 // actions declares all actions on the cluster, each with the name that its type ends with.
 func actions(s *simulated, snapshots string) string {
@@ -60,25 +43,6 @@ action "talosupgrade_etcd_snapshot" "this" {
   }
 }
 `
-}
-
-// invoke invokes the action with the name, which is "lock_status.this".
-func (w *workspace) invoke(name string) result {
-	w.t.Helper()
-
-	return w.apply("-invoke=action.talosupgrade_" + name)
-}
-
-// mustSay fails the test unless the action succeeded and said all of the texts.
-func (r result) mustSay(texts ...string) {
-	r.t.Helper()
-	r.mustSucceed(0)
-
-	for _, text := range texts {
-		if !strings.Contains(r.output, text) {
-			r.t.Errorf("it does not say %q:\n%s", text, r.output)
-		}
-	}
 }
 
 // TestAccActions: what a person does by hand while somebody else's apply runs, before and
