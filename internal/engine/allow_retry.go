@@ -105,7 +105,7 @@ func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.E
 			return j
 		}
 
-		entry.Retry = true
+		entry.Retry, entry.Run, entry.Written = true, r.engine.runID, r.engine.clock.Now()
 
 		return j.With(key, entry)
 	})

@@ -497,10 +497,10 @@ func TestRetryLastsUntilTheNextFallback(t *testing.T) {
 			}
 		}
 
-		wanted := before
-		wanted.Retry = true
+		wanted, got := before, r.entryOf("worker-0")
+		wanted.Retry, wanted.Run, wanted.Written = true, "run-retry", got.Written
 
-		if got := r.entryOf("worker-0"); got != wanted {
+		if got != wanted {
 			t.Errorf("the entry is %+v, want %+v", got, wanted)
 		}
 
