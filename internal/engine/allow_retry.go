@@ -110,18 +110,24 @@ func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.E
 		return j.With(key, entry)
 	})
 
-	switch {
-	case err == nil:
-		return entry, refused
-	case ctx.Err() != nil:
-		return entry, undisturbed(&Failure{
+	if err != nil {
+		return entry, retryFailure(ctx, node, err)
+	}
+
+	return entry, refused
+}
+
+// retryFailure is the failure of an entry that was not marked.
+func retryFailure(ctx context.Context, node string, err error) *Failure {
+	if ctx.Err() != nil {
+		return undisturbed(&Failure{
 			Summary: "The action was cancelled", Seen: "It was stopped before the journal was written.", State: "No node was disturbed.",
 			Remedy: "Run it again.", Err: err,
 		})
-	default:
-		return entry, undisturbed(&Failure{
-			Summary: "Unable to allow another try on node " + node, Node: node, Seen: sentence(err.Error()), State: "No node was disturbed.",
-			Remedy: writableRemedy, Err: err,
-		})
 	}
+
+	return undisturbed(&Failure{
+		Summary: "Unable to allow another try on node " + node, Node: node, Seen: sentence(err.Error()), State: "No node was disturbed.",
+		Remedy: writableRemedy, Err: err,
+	})
 }

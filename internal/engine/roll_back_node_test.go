@@ -529,3 +529,80 @@ func TestRetryLastsUntilTheNextFallback(t *testing.T) {
 		r.At(toLifecycle)
 	})
 }
+
+// TestCancelledRollbackSaysWhereTheNodeIs, and the next one goes on there.
+func TestCancelledRollbackSaysWhereTheNodeIs(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+		r.upgraded(toLifecycle)
+
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		w := r.Worker("run-back")
+		r.during(w, "Rollback", "worker-0", cancel)
+
+		failed := failure(t, w.RollBack(ctx, "worker-0"), context.Canceled, "worker-0")
+		if failed.Summary != "The rollback of node worker-0 was cancelled" || !strings.Contains(failed.State, "was to start its old system again") {
+			t.Errorf("got %+v", failed)
+		}
+
+		if holder := r.Lease().Holder; holder != "" {
+			t.Errorf("the lease is still held by %s", holder)
+		}
+
+		if err := r.Worker("run-again").RollBack(context.Background(), "worker-0"); err != nil {
+			t.Fatalf("%v\n%s", err, r.Judge.Text())
+		}
+
+		r.Sound()
+		r.sentBack("worker-0", fromLifecycle)
+	})
+}
+
+// TestNodeThatDoesNotReturnFromItsRollbackIsSaid, with how long it was waited for.
+func TestNodeThatDoesNotReturnFromItsRollbackIsSaid(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+		r.upgraded(toLifecycle)
+		r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}})
+
+		failed := failure(t, r.Worker("run-back").RollBack(context.Background(), "worker-0"), engine.ErrNeverReturned, "worker-0")
+		if !strings.Contains(failed.Remedy, "Look at its console.") || r.entryOf("worker-0").Phase != cluster.PhaseRollingBack {
+			t.Errorf("got %+v", failed)
+		}
+
+		r.Sound()
+
+		if said := strings.Join(r.statuses("talos-status"), " "); !strings.HasSuffix(said, "rolling-back failed") {
+			t.Errorf("talos-status was %q", said)
+		}
+	})
+}
+
+// TestKubernetesAloneWaitsForARollbackThatIsUnfinished: whatever reboots the node shows what
+// became of it.
+func TestKubernetesAloneWaitsForARollbackThatIsUnfinished(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+		r.upgraded(toLifecycle)
+
+		_, wait, _ := r.CrashingIn("run-back", func(ctx context.Context, w *worker) error { return w.RollBack(ctx, "worker-0") }, dieAfter, func(call ports.Call) bool {
+			return call.Method == "Rollback"
+		})
+		wait()
+		time.Sleep(15 * time.Minute)
+
+		request := to(toLifecycle)
+		request.Target = cluster.Target{Kubernetes: version.MustParse("1.35.2")}
+
+		failed := failure(t, r.Worker("run-2").Apply(context.Background(), request), engine.ErrBlocked, "worker-0")
+		if !strings.Contains(failed.Detail(), "it is being rolled back to Talos 1.13.2, as run-back (talosupgrade_cluster.test) asked at ") {
+			t.Errorf("got %v", failed)
+		}
+
+		if err := r.Worker("run-3").RollBack(context.Background(), "worker-0"); err != nil {
+			t.Fatal(err)
+		}
+
+		r.Sound()
+		r.sentBack("worker-0", fromLifecycle)
+	})
+}

@@ -51,7 +51,23 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 	}
 	away := newFinding("talos-api", "worker-1", "its Talos API does not answer: connection refused", "Bring the machine back, or its network.", nil)
 
+	back := func(err error, cordoned bool) *Failure {
+		u := &nodeUpgrade{run: newRun(), step: step, entry: cluster.Entry{Previous: old, Target: next}, cordoned: cordoned, asked: true}
+
+		return u.rollbackFailure(t.Context(), err)
+	}
+	foreign := cluster.Observation{Nodes: []cluster.Node{{Name: "worker-0"}}, Foreign: []string{"flatcar-1"}}
+	unread := cluster.Observation{Nodes: []cluster.Node{{Name: "worker-1"}}, JournalError: cluster.ErrDenied}
+	_, _, unreadable := returnedEntry(unread, "worker-1")
+
 	for says, failed := range map[string]*Failure{
+		"is still cordoned; the next":       back(unsure, true),
+		"needs the role os:admin":           back(cluster.ErrDenied, false),
+		"who uncordons it":                  back(&uncordonedError{by: "kubectl-edit"}, false),
+		"does not run Talos. Those that do": unknownNode("Unable to roll back node flatcar-1", foreign, "flatcar-1"),
+		"The journal cannot be read":        asFailure(t, unreadable),
+		"before the journal was written":    retryFailure(lost, "worker-1", unsure),
+		"Unable to record it":               retryFailure(t.Context(), "worker-1", errors.New("unable to record it")),
 		"worker-0, worker-2 are left":       refused(left, cluster.Target{Talos: next}, away),
 		"to this version 3 times":           neverArrives(step),
 		"changed 3 times in this run":       neverArrives(kubelet),

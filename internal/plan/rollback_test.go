@@ -120,3 +120,69 @@ func TestOnlyMemberOfEtcdHasToAnswer(t *testing.T) {
 		t.Errorf("got %q", against)
 	}
 }
+
+// TestAPersonMaySendANodeBackOnlyWhereItIsCertain what is in its other slot.
+func TestAPersonMaySendANodeBackOnlyWhereItIsCertain(t *testing.T) {
+	const name = "worker-0"
+
+	for title, test := range map[string]struct {
+		change func(*cluster.Observation, *cluster.Node, cluster.Entry)
+		says   string
+		want   plan.SentBack
+	}{
+		"it is certain": {func(*cluster.Observation, *cluster.Node, cluster.Entry) {}, "", plan.SentBack{Ready: true}},
+		"it has left":   {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Gone = true }, "not part of the cluster", plan.SentBack{}},
+		"Kubernetes is away": {func(o *cluster.Observation, _ *cluster.Node, _ cluster.Entry) {
+			o.KubernetesError = cluster.ErrUnreachable
+		}, "the Kubernetes API does not answer", plan.SentBack{}},
+		"the journal is damaged": {func(o *cluster.Observation, _ *cluster.Node, _ cluster.Entry) { o.Journal = nil }, "the journal cannot be read", plan.SentBack{}},
+		"it does not answer":     {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine = nil }, "its Talos API does not answer", plan.SentBack{}},
+		"it is a container":      {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.Platform = "container" }, "runs in a container", plan.SentBack{}},
+		"it tells no machine ID": {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.MachineID = "" }, "does not tell its machine ID", plan.SentBack{}},
+		"it was rebooted":        {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.BootID = "later" }, "it has booted since", plan.SentBack{}},
+		"it tells no boot":       {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.BootID = "" }, "it has booted since", plan.SentBack{}},
+		"another version": {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) {
+			n.Machine.Talos = version.MustParse("1.13.5")
+		}, "it runs Talos 1.13.5", plan.SentBack{}},
+		"it is not confirmed":   {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.UpgradePending = true }, "has not confirmed itself", plan.SentBack{}},
+		"another platform":      {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.Platform = "aws" }, "and ran on metal when it was upgraded", plan.SentBack{}},
+		"nothing is remembered": {func(o *cluster.Observation, _ *cluster.Node, _ cluster.Entry) { o.Journal.Confirmed = nil }, "does not say what it ran before", plan.SentBack{}},
+		"another machine's entry": {func(o *cluster.Observation, _ *cluster.Node, e cluster.Entry) {
+			e.Phase, e.Node = cluster.PhaseInstalled, name
+			o.Journal.Entries = map[string]cluster.Entry{"id-before": e}
+		}, "under another machine ID", plan.SentBack{}},
+		"it is in the middle": {func(o *cluster.Observation, _ *cluster.Node, e cluster.Entry) {
+			e.Phase = cluster.PhaseIntent
+			o.Journal.Entries = map[string]cluster.Entry{"id": e}
+		}, "in the middle of its upgrade", plan.SentBack{}},
+		"it is on its way": {func(o *cluster.Observation, n *cluster.Node, e cluster.Entry) {
+			e.Phase = cluster.PhaseRollingBack
+			o.Journal.Entries, n.Machine, n.Kube = map[string]cluster.Entry{"id": e}, nil, &cluster.KubeNode{MachineID: "id"}
+		}, "", plan.SentBack{Unfinished: true}},
+		"it is there": {func(o *cluster.Observation, n *cluster.Node, e cluster.Entry) {
+			e.Phase = cluster.PhaseFallback
+			o.Journal.Entries, n.Machine.Talos = map[string]cluster.Entry{"id": e}, e.Previous
+		}, "", plan.SentBack{Done: true}},
+	} {
+		observed, entry := returnable()
+		entry.Platform, entry.ConfirmedBootID, entry.Phase = "metal", "after", ""
+		observed.Nodes[0].Machine.MachineID, observed.Nodes[0].Machine.Platform = "id", "metal"
+		observed.Journal = &cluster.Journal{Confirmed: map[string]cluster.Entry{"id": entry}}
+
+		test.change(&observed, &observed.Nodes[0], entry)
+
+		got, _, _ := plan.SendBack(observed, name)
+
+		if test.says != "" {
+			if len(got.Against) != 1 || !strings.Contains(got.Against[0], test.says) || got.Done || got.Unfinished || got.Ready {
+				t.Errorf("%s: %+v, want one reason that says %q", title, got, test.says)
+			}
+
+			continue
+		}
+
+		if len(got.Against) > 0 || got.Ready != test.want.Ready || got.Done != test.want.Done || got.Unfinished != test.want.Unfinished {
+			t.Errorf("%s: %+v, want %+v", title, got, test.want)
+		}
+	}
+}

@@ -62,7 +62,27 @@ func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
 	entry.Target = version.Version{}
 	unnamed.snapshot.Journal.Entries["id-worker-1"] = entry
 
+	asked := func(s *scene) *scene {
+		entry := s.snapshot.Journal.Entries["id-worker-1"]
+		entry.Asked, entry.Reason = "run-1 (talosupgrade_rollback)", "its storage\x1b is slow"
+		s.snapshot.Journal.Entries["id-worker-1"] = entry
+
+		return s
+	}
+	retried := newScene(3, 2).entry("worker-1", cluster.PhaseRolledBack, "boot-worker-1")
+	again := retried.snapshot.Journal.Entries["id-worker-1"]
+	again.Retry = true
+	retried.snapshot.Journal.Entries["id-worker-1"] = again
+
 	runFindings(t, map[string]findingCase{
+		"where a person sends it back": {
+			scene: asked(alone(cluster.PhaseRollingBack)), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"it is being rolled back to Talos 1.12.6, as run-1 (talosupgrade_rollback) asked at ", `(its storage\x1b is slow)`, "Roll it back again, or set talos_version to 1.12.6"},
+		},
+		"where a person sent it back": {
+			scene: asked(newScene(3, 2).entry("worker-1", cluster.PhaseRolledBack, "boot-worker-1")), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"and was rolled back to Talos 1.12.6, as run-1 (talosupgrade_rollback) asked at ", "Choose another talos_version", "talosupgrade_retry_node"},
+		},
 		"it names the way out": {
 			scene: alone(cluster.PhaseInstalled), check: "pending-install", severity: cluster.Observed, node: "worker-1",
 			says: []string{"an earlier upgrade to Talos 1.13.4 is unfinished on this node", "Set talos_version to 1.13.4 and apply"},
@@ -86,6 +106,7 @@ func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
 
 	for behaviour, s := range map[string]*scene{
 		"a fallback is finished":         alone(cluster.PhaseFallback),
+		"it may be tried again":          retried,
 		"nothing is to be done":          alone(cluster.PhaseInstalled).kubernetes("1.35.0"),
 		"Talos is ours, and is finished": newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "b").asserts("1.35.0"),
 	} {

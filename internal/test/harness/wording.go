@@ -28,6 +28,22 @@ func (w *Worker) Delegate(ctx context.Context, request engine.Request) (cluster.
 	return observed, err
 }
 
+// RollBackNode sends a node back, and looks at how the engine words a failure.
+func (w *Worker) RollBackNode(ctx context.Context, request engine.NodeRequest) (cluster.Entry, error) {
+	entry, err := w.Engine.RollBackNode(ctx, request)
+	NoteFailure(w.t, err)
+
+	return entry, err
+}
+
+// AllowRetry allows another try, and looks at how the engine words a failure.
+func (w *Worker) AllowRetry(ctx context.Context, request engine.NodeRequest) (cluster.Entry, error) {
+	entry, err := w.Engine.AllowRetry(ctx, request)
+	NoteFailure(w.t, err)
+
+	return entry, err
+}
+
 // NoteFailure takes note of what the end of a run says, and fails the test where it
 // leaves something out.
 func NoteFailure(t testing.TB, err error) {
