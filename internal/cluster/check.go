@@ -36,6 +36,7 @@ const (
 	CheckExternalChanges    = "external-changes"
 	CheckCanary             = "canary"
 	CheckNodeOverrides      = "node-overrides"
+	CheckSelectors          = "selectors"
 	CheckGates              = "gates"
 	CheckWindow             = "maintenance-window"
 	CheckSnapshot           = "etcd-snapshot"
@@ -92,6 +93,7 @@ func Checks() []Check {
 		{Name: CheckExternalChanges, About: "no upgrade or reboot of somebody else is running"},
 		{Name: CheckCanary, About: "the canaries are workers of the cluster", Firm: "a name that is not there protects nothing"},
 		{Name: CheckNodeOverrides, About: "node_overrides name nodes of the cluster", Firm: "a name that is not there overrides nothing"},
+		{Name: CheckSelectors, About: "the selectors match nodes and do not contradict each other", Firm: "it has to be certain which nodes are held, and how many may be unavailable"},
 		{Name: CheckGates, About: "the gates hold"},
 		{Name: CheckWindow, About: "the maintenance window is open", Firm: "leaving maintenance_window out is the way to upgrade at any time"},
 		{Name: CheckSnapshot, About: "a snapshot of etcd can be saved", Firm: "leaving etcd_snapshot out is the way to upgrade without one"},

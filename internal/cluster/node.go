@@ -162,6 +162,8 @@ type KubeNode struct {
 	Name         string
 	Addresses    []string
 	ControlPlane bool
+	// Labels are those of the Node object.
+	Labels map[string]string
 	// Ready is true only for an explicit Ready=True; Unknown counts as not
 	// ready.
 	Ready bool

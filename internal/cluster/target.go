@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -104,8 +105,12 @@ type Policy struct {
 	// MaxUnavailable bounds the workers that are unavailable at a time, those
 	// included that are so without our doing.
 	MaxUnavailable Share
+	// Pools bound, by name in ascending order, parts of the workers further.
+	Pools []Pool
 	// Canary names the workers that move before anything else does.
 	Canary []string
+	// CanarySelector makes more workers canaries; nil makes none.
+	CanarySelector Selector
 	// Settle is how long a node must have stayed healthy before the next one
 	// is disturbed.
 	Settle time.Duration
@@ -114,6 +119,10 @@ type Policy struct {
 	// Images are, by node, installer images without tag that replace
 	// [Target.InstallerImage].
 	Images map[string]string
+	// SelectorOverrides are exceptions for the nodes that selectors choose.
+	SelectorOverrides []SelectorOverride
+	// Selected is what the selectors chose last; plan.Select fills it.
+	Selected Selection
 	// AllowIntermediate walks through the release lines between the running
 	// version and the target instead of refusing.
 	AllowIntermediate bool
@@ -132,8 +141,37 @@ type Policy struct {
 	SyncInstallImage bool
 }
 
-// Holds tells whether the node is to be left alone.
-func (p Policy) Holds(node string) bool { return p.Hold[node] }
+// Holds tells whether the node is to be left alone, by its name or by its labels.
+func (p Policy) Holds(node string) bool {
+	_, selected := p.Selected.Held[node]
+
+	return selected || p.Hold[node]
+}
+
+// Canaries are the workers that move before anything else does: those of
+// [Policy.Canary], in that order, and then those that the selector chose.
+func (p Policy) Canaries() []string {
+	chosen := slices.DeleteFunc(slices.Clone(p.Selected.Canaries), func(name string) bool { return slices.Contains(p.Canary, name) })
+
+	return slices.Concat(p.Canary, chosen)
+}
+
+// HasCanaries tells whether anything can move before the others.
+func (p Policy) HasCanaries() bool { return len(p.Canaries()) > 0 }
+
+// Image is the installer image without tag that the policy has for the node; empty
+// where it has none. One by name comes before one by labels.
+func (p Policy) Image(node string) string {
+	if own := p.Images[node]; own != "" {
+		return own
+	}
+
+	if index, found := p.Selected.Overrides[node]; found {
+		return p.SelectorOverrides[index].Image
+	}
+
+	return ""
+}
 
 // Defaults of [Policy], as the documentation promises them.
 const (

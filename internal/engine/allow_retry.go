@@ -31,7 +31,7 @@ func (e *Engine) AllowRetry(ctx context.Context, request NodeRequest) (cluster.E
 		return cluster.Entry{}, acquireFailure(ctx, err)
 	}
 
-	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID})
+	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)
 	r.journal.setNodes(observed.Nodes)
 
 	entry, err = r.allowRetry(ctx, request.Node, key)

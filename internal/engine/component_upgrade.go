@@ -365,6 +365,8 @@ func componentGuards() []guard {
 		{name: checkKubelets, check: guardKubelets},
 		{name: checkSkew, check: guardSkew},
 		{name: cluster.CheckOperator, check: guardOperator},
+		{name: cluster.CheckSelectors, check: guardHeld},
+		{name: cluster.CheckCanary, check: guardKubeletCanaries},
 	}
 }
 
@@ -392,8 +394,12 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 			return last, err
 		},
 		decide: func(findings []cluster.Finding) decision {
-			if suspended := suspendedMeanwhile(findings); suspended != nil {
-				return decision{verdict: yield, err: suspended}
+			if left := leftMeanwhile(findings); left != nil {
+				return decision{verdict: yield, err: left}
+			}
+
+			if index := slices.IndexFunc(findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckCanary }); index >= 0 {
+				return decision{verdict: yield, err: &leftError{why: findings[index].Found}}
 			}
 
 			if slices.ContainsFunc(findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckGates }) {
@@ -432,7 +438,9 @@ func (c *componentUpgrade) evaluateGuards(ctx context.Context, before []cluster.
 	}
 
 	c.onlyControlPlane = len(observed.ControlPlanes()) == 1
-	seen := guardInput{Observation: observed, step: c.step, run: c.run.engine.runID, policy: c.run.request.Policy, intruded: intruded}
+	seen := guardInput{
+		Observation: observed, step: c.step, run: c.run.engine.runID, policy: c.run.selectIn(observed), starting: c.changes(), intruded: intruded,
+	}
 
 	for _, guard := range c.run.engine.componentGuards {
 		found = append(found, guard.check(seen)...)
@@ -516,8 +524,8 @@ func guardStaticPods(s guardInput) []cluster.Finding {
 }
 
 // guardKubelets counts the workers whose kubelets run the new version and whose
-// nodes are not Ready with it: as many as may restart at a time are enough to
-// stop, and so is one canary. A kubelet that does not come up with a version must
+// nodes are not Ready with it: as many as may restart at a time, of all or of the pool,
+// are enough to stop, and so is one canary. A kubelet that does not come up with a version must
 // not be followed by others, in this run or in the next.
 func guardKubelets(s guardInput) []cluster.Finding {
 	if s.step.Component != cluster.Kubelet || s.step.Role != cluster.Worker || s.KubernetesError != nil {
@@ -536,19 +544,32 @@ func guardKubelets(s guardInput) []cluster.Finding {
 
 		broken = append(broken, node.Name)
 
-		if slices.Contains(s.policy.Canary, node.Name) && !s.step.Canary {
+		if slices.Contains(s.policy.Canaries(), node.Name) && !s.step.Canary {
 			return newFinding(checkKubelets, node.Name, fmt.Sprintf("this canary is not Ready with its kubelet %s: %s", s.step.To, node.Kube.ReadyReason),
 				"Look at it (kubectl describe node, talosctl logs kubelet).", nil)
 		}
 	}
 
-	if len(broken) < budget {
-		return nil
+	if len(broken) >= budget {
+		return brokenKubelets(s.step, broken, budget, "workers", "kubernetes.max_unavailable_kubelets")
 	}
 
+	for _, pool := range s.policy.Selected.Pools {
+		inPool := slices.DeleteFunc(slices.Clone(broken), func(name string) bool { return !pool.Has(name) })
+		if pool.Has(s.step.Node) && len(inPool) >= pool.Budget() {
+			return brokenKubelets(s.step, inPool, pool.Budget(), "workers of the pool "+pool.Name, "max_unavailable of that pool")
+		}
+	}
+
+	return nil
+}
+
+// brokenKubelets says that as many kubelets did not come up as may restart at a time, of
+// the workers that are named so. Raised is what would have to be raised.
+func brokenKubelets(step plan.Step, broken []string, budget int, workers, raised string) []cluster.Finding {
 	return newFinding(checkKubelets, broken[0],
-		fmt.Sprintf("%d of at most %d workers are not Ready with their kubelets %s: %s", len(broken), budget, s.step.To, strings.Join(broken, ", ")),
-		"Look at them (kubectl describe node, talosctl logs kubelet), or raise kubernetes.max_unavailable_kubelets.", nil)
+		fmt.Sprintf("%d of at most %d %s are not Ready with their kubelets %s: %s", len(broken), budget, workers, step.To, strings.Join(broken, ", ")),
+		"Look at them (kubectl describe node, talosctl logs kubelet), or raise "+raised+".", nil)
 }
 
 // guardSkew wants no API server to be of an older release line than what is to

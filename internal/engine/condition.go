@@ -42,6 +42,8 @@ type guardInput struct {
 	// cordoning tells that the step would take a node out of service whose pods
 	// have to go somewhere.
 	cordoning bool
+	// starting tells that nothing was done yet to the step's node, or component.
+	starting bool
 	// returning tells that the step's node is to be sent back to its old system,
 	// because it is not well with the new one.
 	returning bool
@@ -85,6 +87,7 @@ func defaultGuards() []guard {
 		{name: cluster.CheckGates, check: guardGates, beforeInstall: true},
 		{name: cluster.CheckOperator, check: guardOperator, beforeInstall: true},
 		{name: cluster.CheckPendingInstall, check: guardPending, beforeInstall: true},
+		{name: cluster.CheckSelectors, check: guardHeld, beforeInstall: true},
 	}
 }
 
@@ -180,10 +183,10 @@ func guardCanaries(s guardInput) []cluster.Finding {
 
 	var findings []cluster.Finding
 
-	for index, name := range s.policy.Canary {
+	for _, name := range s.policy.Canaries() {
 		// One that is missing has left the cluster, and the plan knows what is wrong.
-		if node, found := s.Node(name); found && !node.Left() && node.Role == cluster.Worker && !s.policy.Holds(name) {
-			findings = append(findings, plan.Faltering(index, node, s.step)...)
+		if node, found := s.Node(name); found && !node.Left() && node.Role == cluster.Worker && !s.policy.Hold[name] {
+			findings = append(findings, plan.Faltering(s.policy, node, s.step)...)
 		}
 	}
 
@@ -212,15 +215,16 @@ func guardPending(s guardInput) []cluster.Finding {
 }
 
 // checkBudget is the name of the check of how many workers are unavailable, and
-// attributeBudget where their number is configured.
+// attributeBudget and attributePools where their number is configured.
 const (
 	checkBudget     = cluster.CheckNodesReady
 	attributeBudget = "max_unavailable"
+	attributePools  = "pools"
 )
 
-// guardBudget keeps no more workers unavailable than the policy allows, the
-// step's own node included. A node that is unavailable without the doing of
-// this run costs nothing.
+// guardBudget keeps no more workers unavailable than the policy allows, of all of them
+// and of those in the pool, the step's own node included. A node that is unavailable
+// without the doing of this run costs nothing.
 func guardBudget(s guardInput) []cluster.Finding {
 	node, found := s.Node(s.step.Node)
 	if !found || node.Role != cluster.Worker || node.Kube == nil {
@@ -232,12 +236,34 @@ func guardBudget(s guardInput) []cluster.Finding {
 	}
 
 	workers := s.Workers()
-	budget := s.Budget(s.policy.MaxUnavailable)
 
+	away, spent := s.awayBeside(node.Name), s.Budget(s.policy.MaxUnavailable)
+	if len(away) >= spent {
+		return budgetFinding(s.Observation, away, fmt.Sprintf("max_unavailable = %s of %d workers is %d", s.policy.MaxUnavailable, len(workers), spent), "max_unavailable")
+	}
+
+	for _, pool := range s.policy.Selected.Pools {
+		inPool := slices.DeleteFunc(slices.Clone(away), func(name string) bool { return !pool.Counts(name) })
+		if !pool.Has(node.Name) || len(inPool) < pool.Budget() {
+			continue
+		}
+
+		findings := budgetFinding(s.Observation, inPool, fmt.Sprintf("%s is %d", plan.PoolText(pool), pool.Budget()), "max_unavailable of the pool "+pool.Name)
+		findings[0].Attribute, findings[0].Within = plan.PoolAt(pool.Name)
+
+		return findings
+	}
+
+	return nil
+}
+
+// awayBeside are the workers that are unavailable beside the node, or will be before it
+// is, sorted.
+func (s guardInput) awayBeside(node string) []string {
 	var away []string
 
-	for _, other := range workers {
-		if other.Name == node.Name {
+	for _, other := range s.Workers() {
+		if other.Name == node {
 			continue
 		}
 
@@ -249,27 +275,28 @@ func guardBudget(s guardInput) []cluster.Finding {
 		}
 	}
 
-	if len(away) < budget {
-		return nil
-	}
-
 	slices.Sort(away)
 
+	return away
+}
+
+// budgetFinding says that a budget, with its number, is taken up by the workers that
+// are away. Raised is what would have to be raised.
+func budgetFinding(observed cluster.Observation, away []string, budget, raised string) []cluster.Finding {
 	findings := newFinding(checkBudget, away[0],
-		fmt.Sprintf("max_unavailable = %s of %d workers is %d, and these are not Ready or cordoned: %s", s.policy.MaxUnavailable, len(workers), budget, strings.Join(away, ", ")),
-		budgetRemedy(s.Observation), nil)
+		fmt.Sprintf("%s, and these are not Ready or cordoned: %s", budget, strings.Join(away, ", ")), budgetRemedy(observed, raised), nil)
 	findings[0].Attribute = attributeBudget
 
 	return findings
 }
 
 // budgetRemedy is what to do about a budget that is spent.
-func budgetRemedy(observed cluster.Observation) string {
+func budgetRemedy(observed cluster.Observation, raised string) string {
 	if !plan.SparesOne(observed) {
 		return "Bring them back (kubectl uncordon, kubectl describe node)."
 	}
 
-	return "Bring them back (kubectl uncordon, kubectl describe node) or raise max_unavailable."
+	return "Bring them back (kubectl uncordon, kubectl describe node) or raise " + raised + "."
 }
 
 // aboutMoved tells whether the finding is about a node that was moved before.
@@ -279,7 +306,9 @@ func aboutMoved(f cluster.Finding) bool {
 
 // aboutBudget tells whether the finding is about the number of those that may be
 // unavailable.
-func aboutBudget(f cluster.Finding) bool { return f.Attribute == attributeBudget }
+func aboutBudget(f cluster.Finding) bool {
+	return f.Check == checkBudget && (f.Attribute == attributeBudget || f.Attribute == attributePools)
+}
 
 // checkRoom is the name of the check of where the pods of a node could go.
 const checkRoom = "room-for-pods"

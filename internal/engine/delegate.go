@@ -87,7 +87,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 		return observed, acquireFailure(ctx, err)
 	}
 
-	d := &delegation{run: e.newRun(held, request), snapshot: observed}
+	d := &delegation{run: e.newRun(held, request, request.Policy), snapshot: observed}
 	if underway {
 		d.underway = &step
 	}

@@ -74,7 +74,7 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 		_, busy := others[n.Name]
 
 		// A cordon that an earlier run left is taken away in an upgrade of this one.
-		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.request.Policy.Holds(n.Name)
+		left := n.Ready && n.CordonedBy != "" && !n.ExcludesWorkloads && !u.run.policy().Holds(n.Name)
 
 		return n.Name != u.step.Node && (left || roomOn(n, u.run.engine.runID, busy) != noRoom)
 	}), err

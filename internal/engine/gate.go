@@ -121,7 +121,7 @@ func (r *run) whileGatesHold(ctx context.Context, await, upgrade func(context.Co
 // awaitGates waits for the gates before a node is taken out of service. One that
 // an earlier run has only cordoned is put back when they do not come to hold.
 func (u *nodeUpgrade) awaitGates(ctx context.Context) error {
-	waits := u.step.Finish && !u.step.Canary && len(u.run.request.Policy.Canary) > 0
+	waits := u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries()
 	if u.mayHaveInstalled() || u.step.Done || waits || !u.run.hasGates() {
 		return nil
 	}

@@ -61,11 +61,11 @@ func (u *nodeUpgrade) decide(findings []cluster.Finding, cordoning bool) decisio
 	switch {
 	case errors.Is(made.err, errOccupied):
 		return made
-	case suspendedMeanwhile(findings) != nil:
+	case leftMeanwhile(findings) != nil:
 		// What an earlier run has only cordoned is put back.
 		u.cordoned = u.cordoned || u.step.Finish
 
-		return decision{verdict: yield, err: suspendedMeanwhile(findings)}
+		return decision{verdict: yield, err: leftMeanwhile(findings)}
 	case u.yields(findings, cordoning):
 		return decision{verdict: yield, err: yieldTo(findings)}
 	case u.gateClosed(findings):
@@ -184,11 +184,11 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 // next has to rest on a fresh one.
 func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
 	seen := guardInput{
-		step: u.step, run: u.run.engine.runID, policy: u.run.request.Policy,
+		step: u.step, run: u.run.engine.runID, starting: cordoning && !u.mayHaveInstalled() && !u.cordoned,
 		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.phase == returning,
 	}
 
-	if cordoning && !u.mayHaveInstalled() && !u.cordoned {
+	if seen.starting {
 		seen.closed = append(u.run.closedGates(ctx, u.step.Node), u.run.suspensionFindings(ctx)...)
 	}
 
@@ -203,8 +203,10 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 
 	steps := u.run.coordinator.generation()
 
+	before := u.run.policy()
+
 	observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
-		moved := !u.mayHaveInstalled() && (slices.Contains(u.run.request.Policy.Canary, node.Name) || u.run.soak.watches(node.Name))
+		moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.soak.watches(node.Name))
 
 		return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
 	})
@@ -213,6 +215,7 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 	}
 
 	seen.Observation, seen.others = observed, u.run.coordinator.others(u.step.Node)
+	seen.policy = u.selectIn(observed)
 
 	if !u.mayHaveInstalled() {
 		seen.unsettled = u.run.soak.unsettled(seen, u.run.engine.clock.Now(), u.touched(cordoning))
@@ -248,6 +251,29 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 // judgesVitals tells whether the disk and the clock of the node matter: they do to an
 // install, and not to a node that is sent back.
 func (u *nodeUpgrade) judgesVitals() bool { return !u.mayHaveInstalled() && u.phase != returning }
+
+// becomesCanary tells whether the node is a canary, or has the labels of one.
+func becomesCanary(policy cluster.Policy, node cluster.Node) bool {
+	if slices.Contains(policy.Canaries(), node.Name) {
+		return true
+	}
+
+	return policy.CanarySelector != nil && node.Role == cluster.Worker && node.Kube != nil && policy.CanarySelector.Matches(node.Kube.Labels)
+}
+
+// selectIn is the policy with what its selectors choose in the observation. Canaries
+// that there were not yet when the node was cordoned do not stop its upgrade any more.
+func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
+	policy := u.run.selectIn(observed)
+
+	if u.cordoned && u.canaries != nil {
+		policy.Selected.Canaries = *u.canaries
+	} else {
+		u.canaries = &policy.Selected.Canaries
+	}
+
+	return policy
+}
 
 // guardError is a guard that did not come to hold.
 type guardError struct {

@@ -22,8 +22,12 @@ type neededGuard struct {
 	guards []string
 	want   checker.Invariant
 	setup  setup
-	// happens begins when cp-0 has been cordoned: from there on nothing but the
-	// guards before the install and before the reboot look.
+	// request is the careless one where it is nil.
+	request func() engine.Request
+	// at is when happens begins. Where it is empty, that is when cp-0 has been cordoned:
+	// from there on nothing but the guards before the install and before the reboot
+	// look.
+	at      event
 	happens func(*rig)
 	// over ends it, so that the next run can finish.
 	over func(*rig)
@@ -41,6 +45,17 @@ func neededGuards() []neededGuard {
 	five := setup{Options: model.Options{ControlPlanes: 5}}
 
 	return []neededGuard{
+		{
+			name: "a label that holds the node", guards: []string{cluster.CheckSelectors}, want: checker.S4,
+			setup:   labelled(3),
+			request: func() engine.Request { return restraining(to(toLifecycle)) },
+			at:      event{method: "Vitals", node: "worker-1", installed: "worker-0"},
+			happens: func(r *rig) {
+				r.give(restrained, "worker-1")
+				time.Sleep(5 * time.Second)
+			},
+			over: func(r *rig) { r.take(restrained, "worker-1") },
+		},
 		{name: "an alarm without space", guards: []string{cluster.CheckEtcdAlarms}, want: checker.S2, happens: faulty(model.EffectAlarmNoSpace), over: mended},
 		{name: "an alarm of corruption", guards: []string{cluster.CheckEtcdAlarms}, want: checker.S2, happens: faulty(model.EffectAlarmCorrupt), over: mended},
 		{name: "a member that lags", guards: []string{cluster.CheckEtcdRaftLag}, want: checker.S2, happens: faulty(model.EffectLagging), over: mended},
@@ -85,28 +100,38 @@ func careless() engine.Request {
 func TestEachGuardIsNeeded(t *testing.T) {
 	for _, given := range neededGuards() {
 		t.Run(given.name, func(t *testing.T) {
+			if given.request == nil {
+				given.request = careless
+			}
+
+			if given.at.method == "" {
+				given.at = event{method: "Cordon", node: "cp-0"}
+			}
+
 			inCluster(t, given.setup, func(r *rig) {
 				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
 
 				guarded := r.Worker("run-1")
-				r.during(guarded, "Cordon", "cp-0", func() { given.happens(r) })
+				given.at.do = func() { given.happens(r) }
+				r.happening(guarded, given.at)
 
-				_ = guarded.Apply(context.Background(), careless())
+				_ = guarded.Apply(context.Background(), given.request())
 				r.Sound()
 
 				given.over(r)
-				r.Must(r.Worker("run-2"), careless())
+				r.Must(r.Worker("run-2"), given.request())
 				r.At(toLifecycle)
 			})
 
 			inCluster(t, given.setup, func(r *rig) {
 				blind := r.Worker("run-1")
-				r.during(blind, "Cordon", "cp-0", func() {
+				given.at.do = func() {
 					given.happens(r)
 
 					// It has been wrong for longer than one look may be old.
 					time.Sleep(40 * time.Second)
-				})
+				}
+				r.happening(blind, given.at)
 
 				for _, guard := range given.guards {
 					blind.DropGuard(guard)
@@ -115,7 +140,7 @@ func TestEachGuardIsNeeded(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), plantedMost)
 				defer cancel()
 
-				_ = blind.Apply(ctx, careless())
+				_ = blind.Apply(ctx, given.request())
 
 				if broken := r.Judge.Verdict().Broken(); !slices.Contains(broken, given.want) {
 					t.Errorf("without %q the run broke %v, want %s\n%s", given.guards, broken, given.want, r.Judge.Text())

@@ -170,7 +170,7 @@ func (r *run) renders(observed cluster.Observation) (cluster.Node, cluster.Manif
 
 		options.Also = append(options.Also, node.Address)
 
-		if r.request.Policy.Holds(node.Name) {
+		if r.policy().Holds(node.Name) {
 			continue
 		}
 
@@ -344,7 +344,7 @@ func (r *run) oldProxies(observed cluster.Observation, step plan.Step) []string 
 			continue
 		}
 
-		if node.Kube != nil && node.Kube.Ready && !r.request.Policy.Holds(node.Name) {
+		if node.Kube != nil && node.Kube.Ready && !r.policy().Holds(node.Name) {
 			old = append(old, fmt.Sprintf("kube-proxy on %s runs %s", node.Name, running))
 		}
 	}

@@ -36,6 +36,9 @@ type nodeUpgrade struct {
 	// asked tells that the node is to be sent back because a person wants that: it need
 	// not be ill. told tells that observers know that it is being sent back.
 	asked, told bool
+	// canaries are those that there were when the guards last looked before the cordon;
+	// nil before that.
+	canaries *[]string
 	// seen is the node as the guards last saw it.
 	seen sighting
 	// booted is the last boot ID at which the node was seen that it did not have
@@ -268,7 +271,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 		u.cordoned = true
 
 		return arrived, nil
-	case u.step.Finish && !u.step.Canary && len(u.run.request.Policy.Canary) > 0:
+	case u.step.Finish && !u.step.Canary && u.run.policy().HasCanaries():
 		// Nothing but the cordon is there to be finished: what is installed here
 		// has to wait for the canaries.
 		u.cordoned, u.result.leftToPlan = true, true

@@ -175,6 +175,67 @@ func plantedPolicies() []planted {
 			}),
 		},
 		{
+			name: "labels that hold are not known", want: []checker.Invariant{checker.S4}, setup: labelled(3),
+			prepare: func(r *rig) { r.give(restrained, "worker-1") }, share: "2",
+		},
+		{
+			name: "a label that comes while a node is about to be cordoned is not looked at", want: []checker.Invariant{checker.S4},
+			setup: labelled(3), forgets: []string{cluster.CheckSelectors},
+			request: func(*rig) engine.Request { return restraining(to(toLifecycle)) },
+			meddle: func(r *rig, _ *ports.Client) ports.Interceptor {
+				return r.meeting(event{method: "Vitals", node: "worker-1", installed: "worker-0", do: func() {
+					r.give(restrained, "worker-1")
+					time.Sleep(5 * time.Second)
+				}})
+			},
+		},
+		{
+			name: "a held node is started when its label goes away", want: []checker.Invariant{checker.S4}, setup: labelled(3, checker.MaxUnavailable(3)),
+			prepare: func(r *rig) { r.give(restrained, "worker-1") },
+			request: func(r *rig) engine.Request { return restraining(sharing(r.T, toLifecycle, "2")) },
+			meddle: behind("Cordon", "worker-0", 1, func(ctx context.Context, h hand) {
+				time.Sleep(5 * time.Second)
+				h.rig.take(restrained, "worker-1")
+
+				_, err := h.Cordon(ctx, "worker-1", h.Name())
+				h.must(err)
+			}),
+		},
+		{
+			name: "labels of canaries are not known", want: []checker.Invariant{checker.S10}, setup: labelled(3),
+			prepare: func(r *rig) { r.give(leading, "worker-2") },
+		},
+		{
+			name: "pools are not known", want: []checker.Invariant{checker.S10}, setup: labelled(4, inPool(1)), share: "2",
+			prepare: func(r *rig) { r.give(storage, "worker-0", "worker-1") },
+		},
+		{
+			name: "a worker of the pool that fell ill meanwhile is not counted", want: []checker.Invariant{checker.S10}, forgets: []string{cluster.CheckNodesReady},
+			setup:   labelled(4, inPool(1)),
+			prepare: func(r *rig) { r.give(storage, "worker-0", "worker-3") },
+			request: func(r *rig) engine.Request { return pooled(r.T, sharing(r.T, toLifecycle, "2"), "1", "1") },
+			meddle:  func(r *rig, _ *ports.Client) ports.Interceptor { return r.fallsIll("worker-3") },
+		},
+		{
+			name: "pools do not bound kubelets", want: []checker.Invariant{checker.S10},
+			setup: setup{
+				Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 4},
+				Judging: []checker.Option{checker.MaxUnavailableKubelets(2), inPool(1)},
+			},
+			prepare: func(r *rig) { r.give(storage, "worker-0", "worker-1") },
+			request: func(r *rig) engine.Request {
+				parsed, err := cluster.ParseShare("2")
+				if err != nil {
+					r.T.Fatal(err)
+				}
+
+				request := kube(toKubernetes)
+				request.Policy.Kubernetes.MaxUnavailableKubelets = parsed
+
+				return request
+			},
+		},
+		{
 			name: "the time to settle is not known", want: []checker.Invariant{checker.S10},
 			setup: setup{Judging: []checker.Option{checker.Settle(5 * time.Minute)}},
 		},

@@ -225,7 +225,7 @@ func (p *preflight) moments() []probe {
 // syncable finds out whether the bootstrap manifests could be synced, and what a
 // sync would change.
 func (p *preflight) syncable(ctx context.Context) []cluster.Finding {
-	changes, err := p.engine.outdated(ctx, p.snapshot, p.request.Policy)
+	changes, err := p.engine.outdated(ctx, p.snapshot, p.made.Policy)
 
 	p.mu.Lock()
 	p.manifests = changes
@@ -338,7 +338,7 @@ func (e *Engine) outdated(ctx context.Context, observed cluster.Observation, pol
 		return nil, errNoConnection
 	}
 
-	r := &run{engine: e, request: Request{Policy: policy}}
+	r := &run{engine: e, request: Request{Policy: policy}, selected: newSelected(policy)}
 
 	renderer, options, seen := r.renders(observed)
 	if seen != "" {

@@ -171,6 +171,11 @@ func planExaminations() []examination {
 		{check: cluster.CheckManifests, condition: "they may not be applied", prepare: answering("Diff", cluster.ErrDenied), want: failed},
 		{check: cluster.CheckManifests, condition: "nobody can tell", prepare: answering("Diff", cluster.ErrUnreachable), want: untold},
 		{check: cluster.CheckCanary, condition: "no such worker", want: failed, prepare: func(e *examined) { e.request.Policy.Canary = []string{"worker-9"} }},
+		{check: cluster.CheckSelectors, condition: "two pools", want: failed, prepare: func(e *examined) {
+			e.request.Policy.Pools = []cluster.Pool{{Name: "a", Selector: compute, MaxUnavailable: cluster.OneAtATime()}, {Name: "b", Selector: leading, MaxUnavailable: cluster.OneAtATime()}}
+			e.give(compute, "worker-0")
+			e.give(leading, "worker-0")
+		}},
 		{check: cluster.CheckNodeOverrides, condition: "no such node", want: failed, prepare: func(e *examined) { e.request.Policy.Hold = map[string]bool{"worker-9": true} }},
 	}
 }

@@ -125,7 +125,7 @@ func TestEveryCheckPassesOnAHealthyCluster(t *testing.T) {
 		for _, check := range cluster.Checks() {
 			// These are about names and identities that the request gives: without
 			// one there is nothing to look at.
-			named := slices.Contains([]string{cluster.CheckIdentity, cluster.CheckCanary, cluster.CheckNodeOverrides}, check.Name)
+			named := slices.Contains([]string{cluster.CheckIdentity, cluster.CheckCanary, cluster.CheckNodeOverrides, cluster.CheckSelectors}, check.Name)
 			if !named && !slices.Contains(found.Made, check.Name) {
 				t.Errorf("the check %s was not made", check.Name)
 			}

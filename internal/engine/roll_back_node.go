@@ -51,7 +51,7 @@ func (e *Engine) RollBackNode(ctx context.Context, request NodeRequest) (cluster
 		return cluster.Entry{}, acquireFailure(ctx, err)
 	}
 
-	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID})
+	r := e.newRun(held, Request{Policy: request.Policy, ClusterID: request.ClusterID}, request.Policy)
 
 	back, last, err := r.rollBackLeased(ctx, observed, request)
 	r.tellRolledBack(back, last, err)
@@ -309,7 +309,7 @@ func (u *nodeUpgrade) failureText(err error) string {
 
 // rollbackFailure puts the error of a rollback that a person asked for into words.
 func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *Failure {
-	var held *suspendedError
+	var held *leftError
 	if errors.As(err, &held) {
 		return rollbackSuspended(u.step.Node, held.why)
 	}

@@ -311,7 +311,7 @@ func (s *rollout) idleReasons() []cluster.Finding {
 		found = fmt.Sprintf("%d workers may be unavailable at a time, and these are not Ready or cordoned: %v", s.made.Budget, away)
 	}
 
-	return newFinding(checkBudget, "", found, budgetRemedy(s.snapshot), nil)
+	return newFinding(checkBudget, "", found, budgetRemedy(s.snapshot, "max_unavailable"), nil)
 }
 
 // firstObservation looks at the cluster for the first time under the lease, where whatever
@@ -409,7 +409,7 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 		return false, s.waitOut(ctx, err.Error(), func() error { return s.unobserved(err) })
 	}
 
-	s.snapshot, s.made = observed, s.unrepeated(plan.Make(observed, s.run.request.Target, s.presentPolicy(observed)))
+	s.snapshot, s.made = observed, s.unrepeated(s.run.planAgain(observed, s.presentPolicy(observed)))
 	s.run.journal.setNodes(observed.Nodes)
 	s.run.suspect(observed, s.running)
 	s.run.engine.tell(s.made.Findings)
@@ -568,7 +568,7 @@ func (s *rollout) fail(err error) {
 // and the rest of the cluster does not have to stop for it. All names are right
 // when a run begins, or it would not have.
 func (s *rollout) presentPolicy(observed cluster.Observation) cluster.Policy {
-	asked := s.run.request.Policy
+	asked := s.run.policy()
 	if !s.begun || observed.KubernetesError != nil || observed.DiscoveryError != nil {
 		return asked
 	}

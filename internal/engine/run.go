@@ -16,7 +16,9 @@ import (
 type run struct {
 	engine *Engine
 
-	request       Request
+	request Request
+	// selected is what the selectors of the policy have chosen so far.
+	selected      *selected
 	since         time.Time
 	guards        []guard
 	lock          *lock
@@ -31,12 +33,13 @@ type run struct {
 	suspension *cluster.Suspension
 }
 
-// newRun is a run under the lease.
-func (e *Engine) newRun(held *lock, request Request) *run {
+// newRun is a run under the lease. Policy is the one that is asked for, with what its
+// selectors chose at the first look.
+func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	return &run{
-		engine: e, request: request, since: e.clock.Now(), lock: held,
+		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held,
 		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
-		soak: newSoak(request.Policy),
+		soak: newSoak(request.Policy.Settle),
 	}
 }
 

@@ -33,7 +33,7 @@ func TestMovedNodesSpeakForThemselves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			w := newSoak(cluster.Policy{Settle: 2 * time.Minute})
+			w := newSoak(2 * time.Minute)
 			w.watch(step, now, now)
 
 			seen := guardInput{step: plan.Step{Node: "worker-1"}, Observation: cluster.Observation{Nodes: []cluster.Node{{

@@ -23,8 +23,7 @@ const checkSettle = "settle"
 // starts an upgrade, and each upgrade right before it disturbs its node.
 type soak struct {
 	// most is how long that is; with 0 nothing is watched.
-	most     time.Duration
-	canaries []string
+	most time.Duration
 
 	mu      sync.Mutex
 	watched map[string]*soakingNode
@@ -46,11 +45,8 @@ type soakingNode struct {
 	ails string
 }
 
-func newSoak(policy cluster.Policy) *soak {
-	return &soak{
-		most: policy.Settle, canaries: policy.Canary,
-		watched: map[string]*soakingNode{}, passed: map[string]time.Time{},
-	}
+func newSoak(most time.Duration) *soak {
+	return &soak{most: most, watched: map[string]*soakingNode{}, passed: map[string]time.Time{}}
 }
 
 // watch watches a node whose upgrade has ended.
@@ -269,7 +265,7 @@ func (w *soak) overdue(now time.Time) (name string, node *soakingNode) {
 }
 
 // waitText is what is being waited for.
-func (w *soak) waitText(now time.Time) string {
+func (w *soak) waitText(now time.Time, canaries []string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -278,7 +274,7 @@ func (w *soak) waitText(now time.Time) string {
 	for _, name := range slices.Sorted(maps.Keys(w.watched)) {
 		line := w.watched[name].stateText(name, now)
 
-		if slices.Contains(w.canaries, name) {
+		if slices.Contains(canaries, name) {
 			line = "canary " + line
 		}
 
@@ -316,7 +312,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 
 		if now.Sub(announced) >= announceEvery {
 			announced = now
-			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.waitText(now)})
+			s.run.engine.emit(cluster.Event{Kind: cluster.EventWaiting, Node: next.Node, Text: next.Node + " waits for " + s.run.soak.waitText(now, s.run.policy().Canaries())})
 		}
 
 		if err := s.await(ctx, min(s.run.soak.remaining(now), maxPoll)); err != nil {
@@ -354,7 +350,7 @@ func (s *rollout) soakFailure(name string, node *soakingNode) *Failure {
 			s.run.soak.most, s.run.soak.most+guardTimeout)
 	}
 
-	if slices.Contains(s.run.soak.canaries, name) {
+	if slices.Contains(s.run.policy().Canaries(), name) {
 		failure.State += " " + canaryState
 	}
 

@@ -54,7 +54,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 		return observed, withSnapshot(acquireFailure(ctx, err), observedSnapshotFor(observed, request.Target))
 	}
 
-	r := e.newRun(held, request)
+	r := e.newRun(held, request, made.Policy)
 
 	last, err := r.upgradeLeased(ctx, observed)
 	current, _ := r.journal.read()
@@ -121,7 +121,7 @@ func (r *run) giveBack(ctx context.Context, last cluster.Observation, err error)
 
 	switch {
 	case ours:
-		made := plan.Make(last, r.request.Target, r.request.Policy)
+		made := plan.Make(last, r.request.Target, r.policy())
 		r.resumeOperator(ctx, made.Talos.Lowest, made.Kubernetes.Lowest)
 	case errors.Is(lost, errLeaseFreed) && r.operatorWatch.paused():
 		// Nobody else has it who would take the hold over.
@@ -245,7 +245,7 @@ func (e *Engine) findProblems(ctx context.Context, observed cluster.Observation,
 	e.tell(found)
 
 	for _, finding := range found {
-		if (finding.Check == cluster.CheckDrain || finding.Check == cluster.CheckOperator) && !finding.Skipped {
+		if aloud := []string{cluster.CheckDrain, cluster.CheckOperator, cluster.CheckSelectors}; slices.Contains(aloud, finding.Check) && !finding.Skipped {
 			e.emit(cluster.Event{Kind: cluster.EventWarning, Node: finding.Node, Text: finding.String()})
 		}
 	}
@@ -274,7 +274,7 @@ func (r *run) conclude(observed cluster.Observation, err error) {
 		return
 	}
 
-	made := plan.Make(observed, r.request.Target, r.request.Policy)
+	made := plan.Make(observed, r.request.Target, r.policy())
 	event := r.progress(cluster.Event{Kind: cluster.EventRunFailed, Text: summaryText(err), Err: err}, made)
 
 	var failure *Failure

@@ -29,7 +29,8 @@ func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
 	newRun := func() *run {
 		return &run{
 			engine:  &Engine{operator: operator.New(reference, nil), clock: realClock{}},
-			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}, soak: newSoak(cluster.Policy{Settle: time.Minute}),
+			request: Request{Target: cluster.Target{Talos: next}, Policy: cluster.DefaultPolicy()}, soak: newSoak(time.Minute),
+			selected: newSelected(cluster.DefaultPolicy()),
 		}
 	}
 

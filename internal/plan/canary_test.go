@@ -155,7 +155,7 @@ func TestCanaryKeepsAStepFromBeingTaken(t *testing.T) {
 
 			given.canary.Name = "worker-0"
 
-			findings := plan.Faltering(0, given.canary, step)
+			findings := plan.Faltering(cluster.Policy{Canary: []string{given.canary.Name}}, given.canary, step)
 			wording.NoteFindings(t, findings)
 
 			if len(findings) > 0 != (given.says != "") || len(findings) > 0 && !strings.Contains(findings[0].String(), given.says) {

@@ -206,12 +206,18 @@ const (
 	attributeOverrides    = "node_overrides"
 	attributeCanary       = "canary"
 	attributeIntermediate = "intermediate_versions"
+
+	attributeCanarySelector    = "canary_selector"
+	attributeSelectorOverrides = "selector_overrides"
+	attributePools             = "pools"
 )
 
-// Fields of one entry of node_overrides.
+// Fields of one entry of node_overrides, selector_overrides or pools.
 const (
-	fieldImage = cluster.Field("installer_image")
-	fieldHold  = cluster.Field("hold")
+	fieldImage          = cluster.Field("installer_image")
+	fieldHold           = cluster.Field("hold")
+	fieldSelector       = cluster.Field("selector")
+	fieldMaxUnavailable = cluster.Field("max_unavailable")
 )
 
 // adminRole may upgrade; no other role of Talos may.
@@ -284,10 +290,11 @@ func (p *planner) checkInventory() {
 }
 
 // checkPresence wants an answer from every node, except one that an earlier
-// run may have sent into a reboot, and a worker that is to be left alone.
+// run may have sent into a reboot, and a worker that is to be left alone. To be held
+// because nobody can read its labels is no reason not to ask why.
 func (p *planner) checkPresence(node *plannedNode) {
 	switch {
-	case node.open && !p.target.Talos.IsZero(), node.held && node.Role == cluster.Worker:
+	case node.open && !p.target.Talos.IsZero(), node.held && node.Role == cluster.Worker && !p.policy.Selected.Held[node.Name].Unread:
 		return
 	case cluster.Unaccepted(node.Unreachable) != "":
 		p.add(Unaccepted(*node.Node))

@@ -63,7 +63,7 @@ func (p Plan) Estimate() time.Duration {
 
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		if i > 0 && (!step.parallel() || !slots.fits(step, p.slotsFor(step))) {
+		if i > 0 && (!step.parallel() || !slots.fits(step, p.slotsFor(step), p.Policy.Selected.Pools)) {
 			total += slots.empty(p.Settle)
 		}
 
@@ -92,9 +92,16 @@ type slots struct {
 	taken   int
 	first   *Step
 	longest time.Duration
+	// pooled counts the steps by pool.
+	pooled map[string]int
 }
 
-func (s *slots) fits(step *Step, most int) bool {
+func (s *slots) fits(step *Step, most int, pools []cluster.SelectedPool) bool {
+	index := slices.IndexFunc(pools, func(pool cluster.SelectedPool) bool { return pool.Name == step.Pool })
+	if index >= 0 && s.pooled[step.Pool] >= pools[index].Budget() {
+		return false
+	}
+
 	return s.taken < most && s.first != nil && s.first.parallel() && s.first.Hop == step.Hop && s.first.Component == step.Component && s.first.Canary == step.Canary
 }
 
@@ -103,7 +110,12 @@ func (s *slots) fill(step *Step) {
 		s.first = step
 	}
 
+	if s.pooled == nil {
+		s.pooled = map[string]int{}
+	}
+
 	s.taken++
+	s.pooled[step.Pool]++
 	s.longest = max(s.longest, step.Estimate)
 }
 

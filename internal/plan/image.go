@@ -172,8 +172,13 @@ func (p *planner) checkPinned(node *plannedNode, step Step) {
 func (p *planner) pointAtImage(finding *cluster.Finding, node *plannedNode) {
 	finding.Attribute = attributeImage
 
-	if p.policy.Images[node.Name] != "" {
+	index, byLabels := p.policy.Selected.Overrides[node.Name]
+
+	switch {
+	case p.policy.Images[node.Name] != "":
 		finding.Attribute, finding.Within = attributeOverrides, []cluster.Within{cluster.Key(node.Name), fieldImage}
+	case byLabels:
+		finding.Attribute, finding.Within = attributeSelectorOverrides, []cluster.Within{cluster.Index(index), fieldImage}
 	}
 }
 

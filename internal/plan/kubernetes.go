@@ -48,7 +48,7 @@ func (p *planner) scheduleComponents(index int, hop Hop, last bool) {
 // that.
 func (p *planner) componentStep(node *plannedNode, t *componentState, index int, to version.Version) Step {
 	step := Step{
-		Hop: index, Component: t.component, Canary: node.canary && t.component == cluster.Kubelet, Estimate: componentEstimate(t.component, node.talos),
+		Hop: index, Component: t.component, Pool: node.poolName, Canary: node.canary && t.component == cluster.Kubelet, Estimate: componentEstimate(t.component, node.talos),
 		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key, From: t.lowest(), To: to, Configured: t.image,
 	}
 

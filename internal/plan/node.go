@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"cmp"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -15,6 +17,8 @@ type plannedNode struct {
 	// key is the one of the node's entry in the journal.
 	key          string
 	held, canary bool
+	// poolName is the pool of a worker; empty where there is none.
+	poolName string
 	// entry is what the journal knows; open tells that it is unfinished.
 	entry cluster.Entry
 	open  bool
@@ -37,7 +41,7 @@ type plannedNode struct {
 }
 
 func (p *planner) describe(node *cluster.Node) plannedNode {
-	s := plannedNode{Node: node, key: node.MachineID(), held: p.policy.Holds(node.Name)}
+	s := plannedNode{Node: node, key: node.MachineID(), held: p.policy.Holds(node.Name), poolName: p.policy.Selected.PoolOf(node.Name)}
 	s.canary = p.canaries[node.Name] && node.Role == cluster.Worker
 	s.pod = p.proxyPod(node)
 	s.parts = p.componentStates(&s)
@@ -122,9 +126,5 @@ func (p *planner) atTarget(s *plannedNode) bool {
 
 // override is the repository that the configuration names for the node.
 func (p *planner) override(node string) string {
-	if own := p.policy.Images[node]; own != "" {
-		return own
-	}
-
-	return p.target.InstallerImage
+	return cmp.Or(p.policy.Image(node), p.target.InstallerImage)
 }

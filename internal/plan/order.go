@@ -76,7 +76,7 @@ func (p *planner) concerns(node *plannedNode, hop Hop, last bool) bool {
 // talosStep moves the node to the end of the hop, and takes note of that.
 func (p *planner) talosStep(node *plannedNode, index int, hop Hop, last bool) Step {
 	step := Step{
-		Hop: index, Canary: node.canary, Estimate: turnEstimate,
+		Hop: index, Pool: node.poolName, Canary: node.canary, Estimate: turnEstimate,
 		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
 		From: node.talos, To: hop.To.Talos, Finish: node.steps == 0 && node.unfinished(),
 	}
@@ -121,7 +121,7 @@ func (p *planner) scheduleUnfinished() {
 // this hop.
 func (p *planner) unfinishedStep(node *plannedNode) Step {
 	step := Step{
-		Canary: node.canary, Estimate: returnEstimate,
+		Pool: node.poolName, Canary: node.canary, Estimate: returnEstimate,
 		Node: node.Name, Role: node.Role, Address: node.Address, Key: node.key,
 		From: node.talos, To: node.talos, Finish: true,
 	}
@@ -206,10 +206,71 @@ func falseLast(a, b bool) int {
 	}
 }
 
+// bound is how many of some workers may be unavailable at a time: of all, or of those
+// of a pool.
+type bound struct {
+	// says is the attribute with its value and the workers that it is of, as in
+	// "max_unavailable = 25% of 8 workers".
+	says   string
+	pool   *cluster.SelectedPool
+	budget int
+}
+
+// bounds are the one of all workers, and those of the pools.
+func (p *planner) bounds() []bound {
+	all := make([]bound, 0, 1+len(p.policy.Selected.Pools))
+	all = append(all, bound{says: fmt.Sprintf("max_unavailable = %s of %d workers", p.policy.MaxUnavailable, len(p.snapshot.Workers())), budget: p.made.Budget})
+
+	for i := range p.policy.Selected.Pools {
+		pool := &p.policy.Selected.Pools[i]
+		all = append(all, bound{says: PoolText(*pool), pool: pool, budget: pool.Budget()})
+	}
+
+	return all
+}
+
+// PoolText is the bound of a pool for people, as in "pools["gpu"].max_unavailable = 1 of
+// 3 workers".
+func PoolText(pool cluster.SelectedPool) string {
+	return fmt.Sprintf("pools[%q].max_unavailable = %s of %d workers", pool.Name, pool.MaxUnavailable, len(pool.Workers))
+}
+
+// PoolAt points a finding at the bound of a pool.
+func PoolAt(pool string) (attribute string, within []cluster.Within) {
+	return attributePools, []cluster.Within{cluster.Key(pool), fieldMaxUnavailable}
+}
+
+// covers tells whether a step of the worker takes up a place.
+func (b bound) covers(worker string) bool { return b.pool == nil || b.pool.Has(worker) }
+
+// counts tells whether the worker takes up a place while it is unavailable.
+func (b bound) counts(worker string) bool { return b.pool == nil || b.pool.Counts(worker) }
+
+// raise is how more may be unavailable, the end of a sentence.
+func (b bound) raise() string {
+	if b.pool == nil {
+		return "raise max_unavailable"
+	}
+
+	return fmt.Sprintf("raise max_unavailable of the pool %s", b.pool.Name)
+}
+
 // checkBudget refuses a roll that would stand still because the budget of
-// unavailable workers is spent by some that are not brought back in time: not
-// by the roll at all, or only after others had their step. It tells whether it did.
+// unavailable workers, or the one of a pool, is spent by some that are not brought
+// back in time: not by the roll at all, or only after others had their step. It tells
+// whether it did.
 func (p *planner) checkBudget() (refused bool) {
+	for _, one := range p.bounds() {
+		if p.checkBound(one) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// checkBound is [planner.checkBudget] for one budget.
+func (p *planner) checkBound(limit bound) (refused bool) {
 	workers := make(map[string]*plannedNode, len(p.nodes))
 	// passed are the workers that had their step.
 	passed := make(map[string]bool, len(p.nodes))
@@ -231,7 +292,7 @@ func (p *planner) checkBudget() (refused bool) {
 				continue
 			}
 
-			if !stage[i].Finish {
+			if !stage[i].Finish && limit.covers(node.Name) {
 				costs = costs || node.Available() || (passed[node.Name] && !node.cordonedElsewhere())
 			}
 
@@ -242,13 +303,18 @@ func (p *planner) checkBudget() (refused bool) {
 			continue
 		}
 
-		if spent, remedy := p.unavailableForGood(passed); len(spent) >= p.made.Budget {
-			p.add(cluster.Finding{
+		if spent, remedy := p.unavailableForGood(limit, passed); len(spent) >= limit.budget {
+			finding := cluster.Finding{
 				Check: cluster.CheckNodesReady, Severity: cluster.Observed,
-				Found: fmt.Sprintf("max_unavailable = %s of %d workers is %d, and that is taken up by %s",
-					p.policy.MaxUnavailable, len(workers), p.made.Budget, readable.List(spent)),
+				Found:  fmt.Sprintf("%s is %d, and that is taken up by %s", limit.says, limit.budget, readable.List(spent)),
 				Remedy: remedy,
-			})
+			}
+
+			if limit.pool != nil {
+				finding.Attribute, finding.Within = PoolAt(limit.pool.Name)
+			}
+
+			p.add(finding)
 
 			return true
 		}
@@ -273,7 +339,7 @@ func (p *planner) stage(first int) []Step {
 
 // unavailableForGood are the workers that are unavailable and stay so, under a cordon that is
 // not ours or because they have had no step, and what brings them back.
-func (p *planner) unavailableForGood(passed map[string]bool) (spent []string, remedy string) {
+func (p *planner) unavailableForGood(limit bound, passed map[string]bool) (spent []string, remedy string) {
 	// Each kind of them has a way back of its own.
 	var cordoned, ours, unready bool
 
@@ -281,7 +347,7 @@ func (p *planner) unavailableForGood(passed map[string]bool) (spent []string, re
 		node := &p.nodes[i]
 
 		switch {
-		case node.Role != cluster.Worker, node.Kube == nil, node.Available():
+		case node.Role != cluster.Worker, node.Kube == nil, node.Available(), !limit.counts(node.Name):
 		case node.cordonedElsewhere():
 			spent, cordoned = append(spent, node.Name+" (cordoned)"), true
 			unready = unready || !node.Kube.Ready
@@ -307,16 +373,14 @@ func (p *planner) unavailableForGood(passed map[string]bool) (spent []string, re
 	}
 
 	if SparesOne(p.snapshot) {
-		ways = append(ways, "raise max_unavailable")
+		ways = append(ways, limit.raise())
 	}
 
 	if last := len(ways) - 1; last > 0 {
 		ways[last] = "or " + ways[last]
 	}
 
-	remedy = strings.Join(ways, ", ") + "."
-
-	return spent, strings.ToUpper(remedy[:1]) + remedy[1:]
+	return spent, upper(strings.Join(ways, ", ") + ".")
 }
 
 // SparesOne tells whether one node more may go out of service without the last one
@@ -389,8 +453,8 @@ func (p *planner) checkRoom() {
 // planes, manifests and all components but the kubelets of workers move one at a
 // time with nothing beside them. Workers move beside workers of the same hop, and
 // their kubelets beside kubelets, canaries before the others, for as long as the
-// budget of their kind allows: one that is unavailable anyway costs nothing.
-// Behind a canary that had its step and is not in service nothing begins.
+// budget of their kind and the one of their pool allow: one that is unavailable anyway
+// costs nothing. Behind a canary that had its step and is not in service nothing begins.
 func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	if len(p.Steps) == 0 {
 		return nil
@@ -406,7 +470,7 @@ func (p Plan) Startable(observed cluster.Observation, busy []Step) []Step {
 	}
 
 	kubelets := p.Steps[first].Component == cluster.Kubelet
-	free := newSlotPlan(observed, p.slotsFor(&p.Steps[first]), busy, kubelets)
+	free := newSlotPlan(observed, p.slotsFor(&p.Steps[first]), p.Policy.Selected.Pools, busy, kubelets)
 	started := p.fill(free, busy)
 
 	// A kubelet is restarted in no time, and waiting would bring nobody back: one
@@ -478,21 +542,39 @@ type slotPlan struct {
 	busy map[string]bool
 	// available are the workers that are so now and not busy.
 	available map[string]bool
+	// limits are those of all workers and of the pools; each of them has to have a
+	// place left.
+	limits []*slotLimit
+}
+
+// slotLimit counts those of all workers, or of the ones in a pool.
+type slotLimit struct {
+	bound
+
 	// underway counts the steps going on, away the unavailable workers.
 	underway, away int
-	most           int
 }
 
 // newSlotPlan counts for steps of nodes or, where the nodes are not emptied
 // before, for those of kubelets: a cordon is no matter of theirs.
-func newSlotPlan(observed cluster.Observation, budget int, busy []Step, kubelets bool) *slotPlan {
+func newSlotPlan(observed cluster.Observation, budget int, pools []cluster.SelectedPool, busy []Step, kubelets bool) *slotPlan {
 	s := &slotPlan{
 		busy: make(map[string]bool, len(busy)), available: make(map[string]bool, len(observed.Nodes)),
-		underway: len(busy), most: max(budget, 1),
+		limits: []*slotLimit{{bound: bound{budget: max(budget, 1)}, underway: len(busy)}},
+	}
+
+	for i := range pools {
+		s.limits = append(s.limits, &slotLimit{bound: bound{pool: &pools[i], budget: pools[i].Budget()}})
 	}
 
 	for _, step := range busy {
 		s.busy[step.Node] = true
+
+		for _, limit := range s.limits[1:] {
+			if limit.covers(step.Node) {
+				limit.underway++
+			}
+		}
 	}
 
 	for i := range observed.Nodes {
@@ -504,29 +586,38 @@ func newSlotPlan(observed cluster.Observation, budget int, busy []Step, kubelets
 		case there && !s.busy[node.Name]:
 			s.available[node.Name] = true
 		default:
-			s.away++
+			for _, limit := range s.limits {
+				if limit.counts(node.Name) {
+					limit.away++
+				}
+			}
 		}
 	}
 
 	return s
 }
 
-// take takes a slot for the worker, if one is left.
+// take takes a slot for the worker, if one is left in every budget that it is in.
 func (s *slotPlan) take(name string) bool {
-	if s.underway >= s.most {
-		return false
-	}
-
-	if s.available[name] {
-		if s.away >= s.most {
+	for _, limit := range s.limits {
+		if limit.covers(name) && (limit.underway >= limit.budget || s.available[name] && limit.away >= limit.budget) {
 			return false
 		}
+	}
 
-		s.away++
+	for _, limit := range s.limits {
+		if !limit.covers(name) {
+			continue
+		}
+
+		limit.underway++
+
+		if s.available[name] {
+			limit.away++
+		}
 	}
 
 	s.busy[name] = true
-	s.underway++
 
 	return true
 }

@@ -14,6 +14,8 @@ import (
 // checkNames holds the nodes that the configuration names against those that
 // are there.
 func (p *planner) checkNames() {
+	p.add(p.selected...)
+
 	if len(p.policy.Canary)+len(p.policy.Hold)+len(p.policy.Images)+len(p.policy.Retry) == 0 {
 		return
 	}
@@ -37,7 +39,7 @@ func (p *planner) checkNames() {
 			finding.Unknown = finding.Severity == cluster.Observed
 		case role == cluster.ControlPlane:
 			finding.Found = fmt.Sprintf("%s is a control plane, and only workers can be canaries", name)
-		case p.policy.Holds(name):
+		case p.policy.Hold[name]:
 			finding.Found = fmt.Sprintf("%s is to be left alone (node_overrides) and to move first (canary)", name)
 			finding.Remedy = "Remove it from canary, or take its hold away."
 		default:
@@ -120,9 +122,8 @@ func (p *planner) checkHeld() {
 			continue
 		}
 
-		finding := cluster.Finding{
-			Node: node.Name, Attribute: attributeOverrides, Within: []cluster.Within{cluster.Key(node.Name), fieldHold},
-		}
+		finding := cluster.Finding{Node: node.Name}
+		finding.Attribute, finding.Within = holdAt(p.policy, node.Name)
 
 		if node.unfinished() {
 			finding.Check, finding.Severity = cluster.CheckPendingInstall, cluster.Observed

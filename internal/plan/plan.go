@@ -19,6 +19,9 @@ type Step struct {
 	// Component is the part of Kubernetes that moves; empty for a step that
 	// moves Talos. The step of [cluster.Manifests] names no node.
 	Component cluster.Component
+	// Pool is the name of the pool that the worker belongs to; empty where there is
+	// none.
+	Pool string
 	// Canary tells that nothing but canaries moves before this one is done; for
 	// a component, that none of its kind does.
 	Canary bool
@@ -68,6 +71,8 @@ type Plan struct {
 	Steps []Step
 	// Held are the names of the nodes that the policy leaves alone.
 	Held []string
+	// Policy is the one that the plan was made with, with what its selectors chose.
+	Policy cluster.Policy
 	// Budget is how many workers may be unavailable at a time.
 	Budget int
 	// KubeletBudget is how many workers' kubelets may be restarting at a time.
@@ -141,6 +146,8 @@ type planner struct {
 	policy   cluster.Policy
 	walk     Walk
 	canaries map[string]bool
+	// selected is what is wrong with what the selectors choose.
+	selected []cluster.Finding
 	// nodes are those that are there, in the order of the observation.
 	nodes []plannedNode
 	// start is what the cluster runs: the lowest of what has to move.
@@ -164,17 +171,19 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 		policy.MaxUnavailable = cluster.OneAtATime()
 	}
 
+	policy, selected := Select(observed, policy)
+
 	p := &planner{
-		snapshot: observed, target: target, policy: policy,
+		snapshot: observed, target: target, policy: policy, selected: selected,
 		walk:     Walk{Intermediate: policy.Intermediate, AllowUnknown: policy.AllowUnknown},
-		canaries: make(map[string]bool, len(policy.Canary)),
+		canaries: make(map[string]bool, len(policy.Canaries())),
 		nodes:    make([]plannedNode, 0, len(observed.Nodes)),
 
 		proxyless: withoutProxy(observed, policy),
 		syncs:     policy.Kubernetes.Manifests.Sync && !allHeld(observed, policy),
 	}
 
-	for _, name := range policy.Canary {
+	for _, name := range policy.Canaries() {
 		p.canaries[name] = true
 	}
 
@@ -193,6 +202,7 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 	}
 
 	p.made.Budget, p.made.Settle = observed.Budget(policy.MaxUnavailable), policy.Settle
+	p.made.Policy = policy
 	p.made.KubeletBudget = observed.Budget(policy.Kubernetes.MaxUnavailableKubelets)
 
 	return p

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"time"
@@ -21,9 +22,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/label"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/snapshot"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -50,9 +53,12 @@ type optionsModel struct {
 	IntermediateVersions types.List   `tfsdk:"intermediate_versions"`
 	AllowUnknown         types.Bool   `tfsdk:"allow_unknown_versions"`
 	MaxUnavailable       types.String `tfsdk:"max_unavailable"`
+	Pools                types.Map    `tfsdk:"pools"`
 	Canary               types.List   `tfsdk:"canary"`
+	CanarySelector       types.String `tfsdk:"canary_selector"`
 	Settle               types.String `tfsdk:"settle"`
 	NodeOverrides        types.Map    `tfsdk:"node_overrides"`
+	SelectorOverrides    types.List   `tfsdk:"selector_overrides"`
 	Kubernetes           types.Object `tfsdk:"kubernetes"`
 	Preflight            types.Object `tfsdk:"preflight"`
 	EtcdSnapshot         types.Object `tfsdk:"etcd_snapshot"`
@@ -96,6 +102,27 @@ func nodeOverrideTypes() map[string]attr.Type {
 	return map[string]attr.Type{attrInstallerImage: types.StringType, attrHold: types.BoolType, attrRetryBootID: types.StringType}
 }
 
+// selectorOverrideModel is one element of selector_overrides.
+type selectorOverrideModel struct {
+	Selector       types.String `tfsdk:"selector"`
+	InstallerImage types.String `tfsdk:"installer_image"`
+	Hold           types.Bool   `tfsdk:"hold"`
+}
+
+func selectorOverrideTypes() map[string]attr.Type {
+	return map[string]attr.Type{attrSelector: types.StringType, attrInstallerImage: types.StringType, attrHold: types.BoolType}
+}
+
+// poolModel is one value of pools.
+type poolModel struct {
+	Selector       types.String `tfsdk:"selector"`
+	MaxUnavailable types.String `tfsdk:"max_unavailable"`
+}
+
+func poolTypes() map[string]attr.Type {
+	return map[string]attr.Type{attrSelector: types.StringType, attrMaxUnavailable: types.StringType}
+}
+
 func drainTypes() map[string]attr.Type {
 	return map[string]attr.Type{"enabled": types.BoolType, "timeout": types.StringType, "on_timeout": types.StringType}
 }
@@ -131,9 +158,12 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		IntermediateVersions: types.ListNull(types.StringType),
 		AllowUnknown:         types.BoolValue(policy.AllowUnknown),
 		MaxUnavailable:       types.StringValue(policy.MaxUnavailable.String()),
+		Pools:                types.MapNull(types.ObjectType{AttrTypes: poolTypes()}),
 		Canary:               types.ListNull(types.StringType),
+		CanarySelector:       types.StringNull(),
 		Settle:               types.StringValue(durationText(policy.Settle)),
 		NodeOverrides:        types.MapNull(types.ObjectType{AttrTypes: nodeOverrideTypes()}),
+		SelectorOverrides:    types.ListNull(types.ObjectType{AttrTypes: selectorOverrideTypes()}),
 		Kubernetes:           kubernetesValue(policy.Kubernetes, types.BoolValue(!kubernetes.IsZero())),
 		Preflight:            types.ObjectNull(skipTypes()),
 		EtcdSnapshot:         types.ObjectNull(directoryTypes()),
@@ -190,9 +220,12 @@ func (m clusterModel) choices() []choice {
 		{attrIntermediateVersions, m.IntermediateVersions, aboutUpgrade},
 		{attrAllowUnknown, m.AllowUnknown, aboutUpgrade},
 		{attrMaxUnavailable, m.MaxUnavailable, aboutNodes},
+		{attrPools, m.Pools, aboutNodes},
 		{attrCanary, m.Canary, aboutNodes},
+		{attrCanarySelector, m.CanarySelector, aboutNodes},
 		{attrSettle, m.Settle, aboutNodes},
 		{attrNodeOverrides, m.NodeOverrides, aboutNodes},
+		{attrSelectorOverrides, m.SelectorOverrides, aboutNodes},
 		{attrKubernetes, m.Kubernetes, aboutNodes},
 		{attrPreflight, m.Preflight, aboutUpgrade},
 		{attrEtcdSnapshot, m.EtcdSnapshot, aboutUpgrade},
@@ -368,6 +401,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	}
 
 	diagnostics.Append(m.overrides(ctx, &policy)...)
+	diagnostics.Append(m.selectors(ctx, &policy)...)
 
 	kubernetes, more := m.kubernetes(ctx, policy.Kubernetes)
 	diagnostics.Append(more...)
@@ -406,8 +440,86 @@ func (m clusterModel) overrides(ctx context.Context, policy *cluster.Policy) dia
 	return diagnostics
 }
 
-// held are the names of the nodes that the model leaves alone, as far as that
-// is known.
+// selectors adds to the policy what it says about the nodes that selectors choose.
+func (m clusterModel) selectors(ctx context.Context, policy *cluster.Policy) diag.Diagnostics {
+	var (
+		diagnostics diag.Diagnostics
+		overrides   []selectorOverrideModel
+	)
+
+	pools := map[string]poolModel{}
+
+	diagnostics.Append(m.SelectorOverrides.ElementsAs(ctx, &overrides, false)...)
+	diagnostics.Append(m.Pools.ElementsAs(ctx, &pools, false)...)
+
+	if !m.CanarySelector.IsNull() {
+		policy.CanarySelector = selector(path.Root(attrCanarySelector), m.CanarySelector, &diagnostics)
+	}
+
+	for index, override := range overrides {
+		policy.SelectorOverrides = append(policy.SelectorOverrides, cluster.SelectorOverride{
+			Selector: selector(path.Root(attrSelectorOverrides).AtListIndex(index).AtName(attrSelector), override.Selector, &diagnostics),
+			Hold:     override.Hold.ValueBool(), Image: override.InstallerImage.ValueString(),
+		})
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		at := path.Root(attrPools).AtMapKey(name)
+
+		policy.Pools = append(policy.Pools, cluster.Pool{
+			Name: name, Selector: selector(at.AtName(attrSelector), pools[name].Selector, &diagnostics),
+			MaxUnavailable: share(at.AtName(attrMaxUnavailable), pools[name].MaxUnavailable, cluster.OneAtATime(), &diagnostics),
+		})
+	}
+
+	return diagnostics
+}
+
+// selector is the label selector; what is wrong with it is said in the words of the
+// validator.
+func selector(at path.Path, value types.String, diagnostics *diag.Diagnostics) cluster.Selector {
+	parsed, err := label.Parse(value.ValueString())
+	if err != nil {
+		diagnostics.Append(wrongSelector(at, value.ValueString(), err))
+	}
+
+	return parsed
+}
+
+// heldIn are the names of the nodes that the model leaves alone in the observation, by
+// their names and by their labels.
+func (m clusterModel) heldIn(observed cluster.Observation) map[string]bool {
+	held, policy := m.held(), cluster.Policy{}
+
+	for _, element := range m.SelectorOverrides.Elements() {
+		object, isObject := element.(types.Object)
+		if !isObject {
+			continue
+		}
+
+		text, isText := object.Attributes()[attrSelector].(types.String)
+		hold, isBool := object.Attributes()[attrHold].(types.Bool)
+
+		if !isText || !isBool || !hold.ValueBool() {
+			continue
+		}
+
+		// A selector that is wrong holds nothing, and no plan gets past it.
+		if parsed, err := label.Parse(text.ValueString()); err == nil {
+			policy.SelectorOverrides = append(policy.SelectorOverrides, cluster.SelectorOverride{Selector: parsed, Hold: true})
+		}
+	}
+
+	selected, _ := plan.Select(observed, policy)
+	for name := range selected.Selected.Held {
+		held[name] = true
+	}
+
+	return held
+}
+
+// held are the names of the nodes that the model leaves alone by their names, as far as
+// that is known.
 func (m clusterModel) held() map[string]bool {
 	held := map[string]bool{}
 

@@ -83,6 +83,25 @@ func leaves(within string, attributes map[string]schema.Attribute) []string {
 	return names
 }
 
+// selecting sets the one element of selector_overrides, inPools the one pool.
+func selecting(t *testing.T, one selectorOverrideModel) func(*clusterModel) {
+	t.Helper()
+
+	value, diagnostics := types.ListValueFrom(t.Context(), types.ObjectType{AttrTypes: selectorOverrideTypes()}, []selectorOverrideModel{one})
+	wellDone(t, diagnostics)
+
+	return func(m *clusterModel) { m.SelectorOverrides = value }
+}
+
+func inPools(t *testing.T, one poolModel) func(*clusterModel) {
+	t.Helper()
+
+	value, diagnostics := types.MapValueFrom(t.Context(), types.ObjectType{AttrTypes: poolTypes()}, map[string]poolModel{"storage": one})
+	wellDone(t, diagnostics)
+
+	return func(m *clusterModel) { m.Pools = value }
+}
+
 // TestEveryAttributeCounts: an attribute that changes alone is a change of the
 // resource, and whoever acts on it is told. An attribute that is new fails here
 // until it has a row, and its row fails until the attribute does something.
@@ -119,6 +138,8 @@ func TestEveryAttributeCounts(t *testing.T) {
 	// before is what the rows of an attribute change where it has to be there already.
 	before := map[string]func(*clusterModel){
 		attrGates:             gated(func(*gateModel) {}),
+		attrSelectorOverrides: selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(true)}),
+		attrPools:             inPools(t, poolModel{Selector: text("pool=storage"), MaxUnavailable: text("1")}),
 		attrMaintenanceWindow: window(func(*windowModel) {}),
 		attrPublishTo:         publishing(publishedTo("example.com/v1", "Site", "a", "b")),
 	}
@@ -145,6 +166,13 @@ func TestEveryAttributeCounts(t *testing.T) {
 		"node_overrides.installer_image": override(t, nodeOverrideModel{InstallerImage: text("registry.example.com/installer")}),
 		"node_overrides.hold":            override(t, nodeOverrideModel{Hold: types.BoolValue(true)}),
 		"node_overrides.retry_boot_id":   override(t, nodeOverrideModel{RetryBootID: text("2f1c")}),
+
+		"canary_selector":                    func(m *clusterModel) { m.CanarySelector = text("upgrade=first") },
+		"selector_overrides.selector":        selecting(t, selectorOverrideModel{Selector: text("upgrade=never"), Hold: types.BoolValue(true)}),
+		"selector_overrides.hold":            selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(false)}),
+		"selector_overrides.installer_image": selecting(t, selectorOverrideModel{Selector: text("upgrade=hold"), Hold: types.BoolValue(true), InstallerImage: text("registry.example.com/installer")}),
+		"pools.selector":                     inPools(t, poolModel{Selector: text("pool=other"), MaxUnavailable: text("1")}),
+		"pools.max_unavailable":              inPools(t, poolModel{Selector: text("pool=storage"), MaxUnavailable: text("2")}),
 
 		"kubernetes.max_unavailable_kubelets": inKubernetes(t, func(k *kubernetesModel) { k.UnavailableKubelets = text("2") }),
 		"kubernetes.manifests.sync":           inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(true) }),

@@ -165,13 +165,21 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 	unknownElement := types.ListValueMust(types.StringType, []attr.Value{types.StringUnknown()})
 
 	for name, change := range map[string]func(*clusterModel){
-		"allow_intermediate_versions":     func(m *clusterModel) { m.AllowIntermediate = types.BoolUnknown() },
-		"intermediate_versions":           func(m *clusterModel) { m.IntermediateVersions = types.ListUnknown(types.StringType) },
-		"intermediate_versions[0]":        func(m *clusterModel) { m.IntermediateVersions = unknownElement },
-		"allow_unknown_versions":          func(m *clusterModel) { m.AllowUnknown = types.BoolUnknown() },
-		"max_unavailable":                 func(m *clusterModel) { m.MaxUnavailable = types.StringUnknown() },
-		"canary":                          func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
-		"canary[0]":                       func(m *clusterModel) { m.Canary = unknownElement },
+		"allow_intermediate_versions": func(m *clusterModel) { m.AllowIntermediate = types.BoolUnknown() },
+		"intermediate_versions":       func(m *clusterModel) { m.IntermediateVersions = types.ListUnknown(types.StringType) },
+		"intermediate_versions[0]":    func(m *clusterModel) { m.IntermediateVersions = unknownElement },
+		"allow_unknown_versions":      func(m *clusterModel) { m.AllowUnknown = types.BoolUnknown() },
+		"max_unavailable":             func(m *clusterModel) { m.MaxUnavailable = types.StringUnknown() },
+		"canary":                      func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
+		"canary[0]":                   func(m *clusterModel) { m.Canary = unknownElement },
+		"canary_selector":             func(m *clusterModel) { m.CanarySelector = types.StringUnknown() },
+		"selector_overrides": func(m *clusterModel) {
+			m.SelectorOverrides = types.ListUnknown(m.SelectorOverrides.ElementType(t.Context()))
+		},
+		"selector_overrides[0].selector":  selecting(t, selectorOverrideModel{Selector: types.StringUnknown(), Hold: types.BoolValue(true)}),
+		"selector_overrides[0].hold":      selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b"), Hold: types.BoolUnknown()}),
+		"pools":                           func(m *clusterModel) { m.Pools = types.MapUnknown(m.Pools.ElementType(t.Context())) },
+		"pools[n].selector":               inPools(t, poolModel{Selector: types.StringUnknown(), MaxUnavailable: types.StringValue("1")}),
 		"settle":                          func(m *clusterModel) { m.Settle = types.StringUnknown() },
 		"kubernetes":                      func(m *clusterModel) { m.Kubernetes = types.ObjectUnknown(kubernetesTypes()) },
 		"kubernetes.images":               inKubernetes(t, func(k *kubernetesModel) { k.Images = types.ObjectUnknown(overrideImageTypes()) }),

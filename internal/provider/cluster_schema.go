@@ -78,9 +78,12 @@ const (
 	attrIntermediateVersions = "intermediate_versions"
 	attrAllowUnknown         = "allow_unknown_versions"
 	attrMaxUnavailable       = "max_unavailable"
+	attrPools                = "pools"
 	attrCanary               = "canary"
+	attrCanarySelector       = "canary_selector"
 	attrSettle               = "settle"
 	attrNodeOverrides        = "node_overrides"
+	attrSelectorOverrides    = "selector_overrides"
 	attrHold                 = "hold"
 	attrRetry                = "retry"
 	attrRetryBootID          = "retry_boot_id"
@@ -284,6 +287,7 @@ func rollSchema() map[string]schema.Attribute {
 			Default:    stringdefault.StaticString(policy.MaxUnavailable.String()),
 			Validators: []validator.String{shareValidator{}},
 		},
+		attrPools: poolsSchema(),
 		attrCanary: schema.ListAttribute{
 			MarkdownDescription: "Kubernetes node names of workers that move before all others. Before every one of them runs the new version and has stayed healthy " +
 				"for `settle`, no other node is upgraded and no other kubelet replaced; where the way has several hops, in each of them. " +
@@ -291,6 +295,12 @@ func rollSchema() map[string]schema.Attribute {
 			ElementType: types.StringType,
 			Optional:    true,
 			Validators:  []validator.List{listvalidator.ValueStringsAre(stringvalidator.LengthAtLeast(1))},
+		},
+		attrCanarySelector: schema.StringAttribute{
+			MarkdownDescription: "Label selector, such as `upgrade=first`: workers that it matches are canaries as well, beside those that `canary` names. " +
+				"One whose label goes away during an apply stays a canary until the apply ends.",
+			Optional:   true,
+			Validators: []validator.String{selectorValidator{}},
 		},
 		attrSettle: schema.StringAttribute{
 			MarkdownDescription: "How long a node must stay healthy after its upgrade, or after its kubelet was replaced, before the next one starts, default `0s`.",
@@ -300,7 +310,60 @@ func rollSchema() map[string]schema.Attribute {
 			Validators:          []validator.String{durationValidator{zero: true}},
 			PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 		},
-		attrNodeOverrides: nodeOverridesSchema(),
+		attrNodeOverrides:     nodeOverridesSchema(),
+		attrSelectorOverrides: selectorOverridesSchema(),
+	}
+}
+
+func poolsSchema() schema.Attribute {
+	return schema.MapNestedAttribute{
+		MarkdownDescription: "Bounds for parts of the workers, by a name of your choice, within `max_unavailable`, which stays the upper one. A node that is in two pools is an error of the plan.",
+		Optional:            true,
+		Validators:          []validator.Map{mapvalidator.KeysAre(stringvalidator.LengthAtLeast(1)), poolsValidator{}},
+		NestedObject: schema.NestedAttributeObject{
+			Attributes: map[string]schema.Attribute{
+				attrSelector: schema.StringAttribute{
+					MarkdownDescription: "Label selector, such as `pool=storage`: the workers that it matches are the pool.",
+					Required:            true,
+					Validators:          []validator.String{selectorValidator{}},
+				},
+				attrMaxUnavailable: schema.StringAttribute{
+					MarkdownDescription: "How many workers of the pool may be unavailable at a time: a number, or a percentage of the pool's workers such as `\"25%\"`, rounded down but one at least. " +
+						"It bounds the kubelets of the pool that restart at a time as well, within `kubernetes.max_unavailable_kubelets`.",
+					Required:   true,
+					Validators: []validator.String{shareValidator{}},
+				},
+			},
+		},
+	}
+}
+
+func selectorOverridesSchema() schema.Attribute {
+	return schema.ListNestedAttribute{
+		MarkdownDescription: "Exceptions for all nodes that a label selector matches, for names that are not known in advance. What `node_overrides` says of a node by its name counts as well: " +
+			"a node that either holds is held, and an image by name comes before one by labels. Two elements that give one node different images are an error of the plan. An element that sets neither is refused.",
+		Optional:   true,
+		Validators: []validator.List{presentValidator{}, selectorOverridesValidator{}},
+		NestedObject: schema.NestedAttributeObject{
+			Attributes: map[string]schema.Attribute{
+				attrSelector: schema.StringAttribute{
+					MarkdownDescription: "Label selector, such as `upgrade=hold` or `pool in (gpu, storage)`. An empty one, which would match every node, is refused.",
+					Required:            true,
+					Validators:          []validator.String{selectorValidator{}},
+				},
+				attrInstallerImage: schema.StringAttribute{
+					MarkdownDescription: "Installer image without tag, or by digest, for these nodes, instead of `installer_image` and of each node's own repository.",
+					Optional:            true,
+					Validators:          []validator.String{repositoryValidator{}},
+				},
+				attrHold: schema.BoolAttribute{
+					MarkdownDescription: "Leave these nodes alone, default `false`, as `hold` of `node_overrides` does. A node that a label holds at any moment of an apply is not begun in it, and one that had begun is finished.",
+					Optional:            true,
+					Computed:            true,
+					Default:             booldefault.StaticBool(false),
+				},
+			},
+		},
 	}
 }
 

@@ -194,16 +194,21 @@ func (s status) value() types.Object {
 // depends on nothing else, so that an import finds what an apply stored. What
 // the Kubernetes API does not say right now is taken from the earlier status.
 func statusOf(observed cluster.Observation, desired clusterModel) status {
-	held := desired.held()
+	held := desired.heldIn(observed)
 	counted := without(observed, held)
 
 	made := status{Phase: protocol.PhaseReady}
 	made.Talos.Lowest, made.Talos.Highest = counted.TalosVersions()
 
+	// Without labels nobody knows which nodes are held.
+	if earlier := earlierVersion(desired.Status, "talos", "lowest"); observed.KubernetesError != nil && len(desired.SelectorOverrides.Elements()) > 0 && !earlier.IsZero() {
+		made.Talos.Lowest, made.Talos.Highest = earlier, earlierVersion(desired.Status, "talos", "highest")
+	}
+
 	made.Kubernetes.Lowest, made.Kubernetes.Highest = counted.KubernetesVersions()
 	if made.Kubernetes.Lowest.IsZero() {
-		made.Kubernetes.Lowest = earlierVersion(desired.Status, "lowest")
-		made.Kubernetes.Highest = earlierVersion(desired.Status, "highest")
+		made.Kubernetes.Lowest = earlierVersion(desired.Status, "kubernetes", "lowest")
+		made.Kubernetes.Highest = earlierVersion(desired.Status, "kubernetes", "highest")
 	}
 
 	absent := unseenNodes(observed, desired.Nodes)
@@ -359,10 +364,9 @@ func earlierStatus(earlier types.Object, half string) string {
 	return text.ValueString()
 }
 
-// earlierVersion is a version in the Kubernetes of a status; zero where
-// there is none.
-func earlierVersion(earlier types.Object, name string) version.Version {
-	object, ok := earlier.Attributes()["kubernetes"].(types.Object)
+// earlierVersion is a version of a product in a status; zero where there is none.
+func earlierVersion(earlier types.Object, half, name string) version.Version {
+	object, ok := earlier.Attributes()[half].(types.Object)
 	if !ok {
 		return version.Version{}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/label"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
@@ -758,6 +759,9 @@ var (
 	_ validator.String = shareValidator{}
 	_ validator.Map    = overridesValidator{}
 	_ validator.List   = presentValidator{}
+	_ validator.List   = selectorOverridesValidator{}
+	_ validator.Map    = poolsValidator{}
+	_ validator.String = selectorValidator{}
 )
 
 // located is the error as a sentence. A value inside of another one is named,
@@ -902,6 +906,86 @@ func (overridesValidator) ValidateMap(_ context.Context, req validator.MapReques
 		fmt.Sprintf("%s: none of %s is set, so nothing is different for the node. Terraform drops names that it does not know: a misspelt one leaves an empty entry behind.\n\n"+
 			"Correct the name, or remove the entry. A module that passes entries on leaves out those of which everything is null: %s = { for name, entry in var.%s : name => entry if anytrue([for value in values(entry) : value != null]) }.",
 			strings.Join(idle, ", "), names, at, at))
+}
+
+// selectorOverridesValidator accepts overrides of which each says something, as
+// [overridesValidator] does.
+type selectorOverridesValidator struct{}
+
+// Description implements [validator.List].
+func (selectorOverridesValidator) Description(context.Context) string {
+	return "every element must set hold or installer_image"
+}
+
+// MarkdownDescription implements [validator.List].
+func (v selectorOverridesValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateList implements [validator.List].
+func (selectorOverridesValidator) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	for index, element := range req.ConfigValue.Elements() {
+		object, isObject := element.(types.Object)
+		if !isObject || object.IsNull() || object.IsUnknown() {
+			continue
+		}
+
+		if attributes := object.Attributes(); !attributes[attrHold].IsNull() || !attributes[attrInstallerImage].IsNull() {
+			continue
+		}
+
+		at := req.Path.AtListIndex(index)
+		resp.Diagnostics.AddAttributeError(visible(at), "Empty selector override",
+			fmt.Sprintf("%s: neither %s nor %s is set, so nothing is different for the nodes. Terraform drops names that it does not know: a misspelt one leaves nothing behind.\n\n"+
+				"Correct the name, or remove the element.", at, attrHold, attrInstallerImage))
+	}
+}
+
+// poolsValidator accepts pools of which every one is there.
+type poolsValidator struct{}
+
+// Description implements [validator.Map].
+func (poolsValidator) Description(context.Context) string { return "no pool may be null" }
+
+// MarkdownDescription implements [validator.Map].
+func (v poolsValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateMap implements [validator.Map].
+func (poolsValidator) ValidateMap(_ context.Context, req validator.MapRequest, resp *validator.MapResponse) {
+	for _, name := range slices.Sorted(maps.Keys(req.ConfigValue.Elements())) {
+		if req.ConfigValue.Elements()[name].IsNull() {
+			resp.Diagnostics.Append(missing(req.Path.AtMapKey(name)))
+		}
+	}
+}
+
+// selectorValidator accepts label selectors that ask for something.
+type selectorValidator struct{}
+
+// Description implements [validator.String].
+func (selectorValidator) Description(context.Context) string {
+	return `value must be a label selector such as "pool=gpu" or "pool in (gpu, storage),!spare"`
+}
+
+// MarkdownDescription implements [validator.String].
+func (v selectorValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+// ValidateString implements [validator.String].
+func (selectorValidator) ValidateString(_ context.Context, req validator.StringRequest, resp *validator.StringResponse) {
+	written, given := plainText(req.ConfigValue)
+	if !given {
+		return
+	}
+
+	if _, err := label.Parse(written); err != nil {
+		resp.Diagnostics.Append(wrongSelector(req.Path, written, err))
+	}
+}
+
+// wrongSelector is the error of a selector that cannot be.
+func wrongSelector(at path.Path, written string, err error) diag.Diagnostic {
+	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid label selector",
+		fmt.Sprintf("%s is %q: %s.\n\nWrite it as kubectl get nodes -l takes it, such as \"pool=gpu\", \"pool in (gpu, storage)\" or \"upgrade=hold,!spare\".", at, written, err))
 }
 
 // presentValidator accepts lists of which every element is there.

@@ -75,14 +75,41 @@ func TestValidation(t *testing.T) {
 		"everything": {func(m *clusterModel) {
 			m.AllowIntermediate, m.IntermediateVersions = types.BoolValue(true), texts("v1.12.8", "1.33.4")
 			m.MaxUnavailable, m.Canary, m.Settle = types.StringValue("25%"), texts("worker-0", "worker-1"), types.StringValue("5m")
-			m.NodeOverrides = holding(t, "worker-2")
+			m.NodeOverrides, m.CanarySelector = holding(t, "worker-2"), types.StringValue("upgrade=first,!spare")
+			selecting(t, selectorOverrideModel{Selector: types.StringValue("upgrade in (hold, later)"), Hold: types.BoolValue(true)})(m)
+			inPools(t, poolModel{Selector: types.StringValue("pool=storage"), MaxUnavailable: types.StringValue("25%")})(m)
 		}, "", ""},
 		"nothing is known": {func(m *clusterModel) {
 			m.AllowIntermediate, m.IntermediateVersions = types.BoolUnknown(), types.ListUnknown(types.StringType)
 			m.AllowUnknown, m.MaxUnavailable, m.Settle = types.BoolUnknown(), types.StringUnknown(), types.StringUnknown()
 			m.Canary, m.NodeOverrides = types.ListUnknown(types.StringType), types.MapUnknown(types.ObjectType{AttrTypes: nodeOverrideTypes()})
+			m.CanarySelector, m.SelectorOverrides = types.StringUnknown(), types.ListUnknown(types.ObjectType{AttrTypes: selectorOverrideTypes()})
+			m.Pools = types.MapUnknown(types.ObjectType{AttrTypes: poolTypes()})
 			m.Timeouts.Object = types.ObjectUnknown(timeoutTypes())
 		}, "", ""},
+		"selectors are not known": {func(m *clusterModel) {
+			selecting(t, selectorOverrideModel{Selector: types.StringUnknown(), Hold: types.BoolUnknown()})(m)
+			inPools(t, poolModel{Selector: types.StringUnknown(), MaxUnavailable: types.StringUnknown()})(m)
+		}, "", ""},
+		"a canary selector that is none":   {func(m *clusterModel) { m.CanarySelector = types.StringValue("upgrade in first") }, `canary_selector`, `canary_selector is "upgrade in first": `},
+		"a canary selector that is empty":  {func(m *clusterModel) { m.CanarySelector = types.StringValue(" ") }, `canary_selector`, "an empty selector matches every node"},
+		"a selector that matches all":      {selecting(t, selectorOverrideModel{Selector: types.StringValue(""), Hold: types.BoolValue(true)}), `selector_overrides[0]`, `selector_overrides[0].selector is "": it is empty, and an empty selector matches every node`},
+		"a selector that is none":          {selecting(t, selectorOverrideModel{Selector: types.StringValue("a b"), Hold: types.BoolValue(true)}), `selector_overrides[0]`, `selector_overrides[0].selector is "a b": `},
+		"a selector override that is idle": {selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b")}), `selector_overrides[0]`, "selector_overrides[0]: neither hold nor installer_image is set"},
+		"image of labels with a tag": {
+			selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b"), InstallerImage: types.StringValue("ghcr.io/siderolabs/installer:v1.13.4")}),
+			`selector_overrides[0]`, `selector_overrides[0].installer_image: not an image reference without tag`,
+		},
+		"a selector override that is null": {func(m *clusterModel) {
+			kind := types.ObjectType{AttrTypes: selectorOverrideTypes()}
+			m.SelectorOverrides = types.ListValueMust(kind, []attr.Value{types.ObjectNull(kind.AttrTypes)})
+		}, `selector_overrides[0]`, "null"},
+		"a pool that is null": {func(m *clusterModel) {
+			kind := types.ObjectType{AttrTypes: poolTypes()}
+			m.Pools = types.MapValueMust(kind, map[string]attr.Value{"storage": types.ObjectNull(kind.AttrTypes)})
+		}, `pools["storage"]`, "null"},
+		"a pool of nobody":       {inPools(t, poolModel{Selector: types.StringValue(""), MaxUnavailable: types.StringValue("1")}), `pools["storage"]`, `pools["storage"].selector is ""`},
+		"a pool without a bound": {inPools(t, poolModel{Selector: types.StringValue("a=b"), MaxUnavailable: types.StringValue("0")}), `pools["storage"]`, `pools["storage"].max_unavailable`},
 		"elements are not known": {func(m *clusterModel) {
 			unknown := types.ListValueMust(types.StringType, []attr.Value{types.StringUnknown(), types.StringUnknown()})
 			m.AllowIntermediate, m.IntermediateVersions, m.Canary = types.BoolUnknown(), unknown, unknown

@@ -498,6 +498,7 @@ type stepModel struct {
 	To         types.String `tfsdk:"to"`
 	Image      types.String `tfsdk:"image"`
 	Canary     types.Bool   `tfsdk:"canary"`
+	Pool       types.String `tfsdk:"pool"`
 	Unfinished types.Bool   `tfsdk:"unfinished"`
 	Estimate   types.Int64  `tfsdk:"estimate"`
 }
@@ -516,6 +517,7 @@ func stepsSchema() schema.Attribute {
 			"to":         computedText("Version that runs afterwards."),
 			"image":      computedText("Image in full, with its tag or digest; null for the bootstrap manifests."),
 			"canary":     schema.BoolAttribute{MarkdownDescription: "Whether the others wait for this node.", Computed: true},
+			"pool":       computedText("Name of the pool in `pools` that the worker belongs to; null where there is none."),
 			"unfinished": schema.BoolAttribute{MarkdownDescription: "Whether an earlier run left the node in the middle of this step.", Computed: true},
 			"estimate":   schema.Int64Attribute{MarkdownDescription: "About how many seconds it takes; `0` where nobody knows.", Computed: true},
 		}},
@@ -536,6 +538,7 @@ func newStepModels(made plan.Plan) []stepModel {
 			To:         versionValue(step.To),
 			Image:      textValue(step.Image),
 			Canary:     types.BoolValue(step.Canary),
+			Pool:       textValue(step.Pool),
 			Unfinished: types.BoolValue(step.Finish),
 			Estimate:   types.Int64Value(int64(step.Estimate.Seconds())),
 		})

@@ -89,9 +89,8 @@ func rollText(made plan.Plan, name string, folded bool, changes []cluster.Manife
 		start = end
 	}
 
-	if len(made.Held) > 0 {
-		parts = append(parts, "Held by node_overrides and left alone: "+readable.List(made.Held)+".")
-	}
+	parts = append(parts, poolTexts(made)...)
+	parts = append(parts, heldTexts(made)...)
 
 	if shown := shownImages(images, folded); len(shown) > 0 {
 		parts = append(parts, "Images in full:", "  "+strings.Join(shown, "\n  "))
@@ -106,6 +105,45 @@ func rollText(made plan.Plan, name string, folded bool, changes []cluster.Manife
 	parts = append(parts, "As data: hops and steps of the data source "+typeName+"_preflight.")
 
 	return strings.Join(parts, "\n\n")
+}
+
+// heldTexts say which nodes are left alone, and why.
+func heldTexts(made plan.Plan) []string {
+	var (
+		texts  []string
+		causes []string
+	)
+
+	nodes := map[string][]string{}
+
+	for _, name := range made.Held {
+		by := plan.HeldBy(made.Policy, name)
+		if nodes[by] == nil {
+			causes = append(causes, by)
+		}
+
+		nodes[by] = append(nodes[by], name)
+	}
+
+	for _, by := range causes {
+		texts = append(texts, "Held by "+by+" and left alone: "+readable.List(nodes[by])+".")
+	}
+
+	return texts
+}
+
+// poolTexts say how many workers of each pool may move at a time, where the roll moves
+// any of them.
+func poolTexts(made plan.Plan) []string {
+	var texts []string
+
+	for _, pool := range made.Policy.Selected.Pools {
+		if slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Pool == pool.Name }) {
+			texts = append(texts, fmt.Sprintf("Of the %d workers in the pool %s no more than %d at a time.", len(pool.Workers), readable.Word(pool.Name), pool.Budget()))
+		}
+	}
+
+	return texts
 }
 
 // segmentEnd is where the steps end that share a table with the one at start.

@@ -112,6 +112,20 @@ data "talosupgrade_preflight" "prod" {
     }
   }
 
+  canary_selector = "node-restriction.kubernetes.io/upgrade=first"
+
+  selector_overrides = [
+    { selector = "node-restriction.kubernetes.io/upgrade=hold", hold = true },
+    {
+      selector        = "node-restriction.kubernetes.io/pool=arm"
+      installer_image = "registry.example.com/metal-installer/c9078f9419961640c712a8bf2bb9174933dfcf1da383fd8ea2b7dc21493f8bac"
+    },
+  ]
+
+  pools = {
+    storage = { selector = "node-restriction.kubernetes.io/pool=storage", max_unavailable = "1" }
+  }
+
   preflight = {
     skip = ["disk-space"]
   }

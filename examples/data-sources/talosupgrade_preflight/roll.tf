@@ -37,6 +37,7 @@ output "roll" {
       "hop ${step.hop + 1}: ${step.node} (${step.role}) ${step.from} -> ${step.to} with ${step.image}, ${step.estimate} s" if step.component == null
     ]
     canaries   = distinct([for step in data.talosupgrade_preflight.roll.steps : step.node if step.canary])
+    pools      = { for step in data.talosupgrade_preflight.roll.steps : step.pool => step.node... if step.pool != null }
     unfinished = [for step in data.talosupgrade_preflight.roll.steps : step.node if step.unfinished]
     held       = data.talosupgrade_preflight.roll.held
     minutes    = ceil(data.talosupgrade_preflight.roll.estimate / 60)

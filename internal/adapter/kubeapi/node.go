@@ -89,6 +89,7 @@ func kubeNode(node *corev1.Node) cluster.KubeNode {
 	found := cluster.KubeNode{
 		Name:              node.Name,
 		ControlPlane:      controlPlane,
+		Labels:            node.Labels,
 		Unschedulable:     node.Spec.Unschedulable,
 		Kubelet:           kubeletVersion(node.Status.NodeInfo.KubeletVersion),
 		MachineID:         node.Status.NodeInfo.MachineID,

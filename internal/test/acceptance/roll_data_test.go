@@ -22,6 +22,7 @@ type plannedRoll struct {
 	Steps []struct {
 		Hop, Estimate              int
 		Node, Component, To, Image string
+		Pool                       string
 		Canary                     bool
 	}
 	Held     []string

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,8 @@ func newNode(view ports.NodeView, state model.NodeState) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{Unschedulable: view.Cordoning.Unschedulable, Taints: taints(view)},
 	}
+
+	maps.Copy(node.Labels, view.Labels)
 
 	if view.ControlPlane {
 		node.Labels[labelControlPlane] = ""

@@ -94,13 +94,14 @@ func (c *Checker) checkClaims() {
 	c.checkStatus("talos-status", c.claims["talos-status"])
 }
 
-// members are the machines that an annotation speaks of: those that are held
-// are not among them.
+// members are the machines that an annotation speaks of: those that are held are not
+// among them, unless they had moved before.
 func (c *Checker) members() []*node {
 	var members []*node
 
 	for _, n := range c.all() {
-		if !c.gone(n) && !c.options.held[n.name] {
+		behind := parse(c.target).IsZero() || parse(n.talos).Less(parse(c.target))
+		if !c.gone(n) && !c.options.held[n.name] && !(n.heldBy.since != moment{} && behind) {
 			members = append(members, n)
 		}
 	}

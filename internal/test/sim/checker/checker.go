@@ -37,7 +37,8 @@
 //	S9   a cordon, a hold or a condition that we did not set survives
 //	S10  no worker is disrupted while as many others are unavailable as may
 //	     be so at a time, and no node but a canary before every canary runs
-//	     the version that the run installs and is back in service, nor while one
+//	     the version that the run installs and is back in service, nor while as many
+//	     of its pool are unavailable as may be so at a time, nor while one
 //	     is out of service or a node that was moved has not stayed healthy for as
 //	     long as it has to: neither cordoned nor, if that began to be so since,
 //	     installed; no more kubelets restart at a time than may, and those of
@@ -53,7 +54,8 @@
 // Which nodes are held, which are canaries, how many workers may be unavailable
 // and how many of their kubelets may restart is not in the history: [Held],
 // [Canary], [MaxUnavailable] and [MaxUnavailableKubelets] say so, and without them
-// none, none, one and one. Nor is how long a node has to stay healthy ([Settle]: no
+// none, none, one and one. Which labels do the same [HeldBy], [CanaryBy] and [Pool]
+// say. Nor is how long a node has to stay healthy ([Settle]: no
 // time). Nor is which checks a person skipped ([Skips]), when
 // the window is open ([Window]: always), whether a snapshot has to come first
 // ([SnapshotFirst]: no), which objects an operator acts on ([Operated]: none) and
@@ -166,6 +168,8 @@ func (c *Checker) Add(event history.Event) {
 		c.changed(event)
 	case history.KindCordon:
 		c.cordoned(event)
+	case history.KindLabel:
+		c.labelled(event)
 	case history.KindEvict, history.KindDelete:
 		c.removed(event)
 	case history.KindLease:

@@ -235,12 +235,14 @@ func (c *Checker) checkSkew(n *node, name string) {
 
 // checkKubeletCanaries asserts S10 for a kubelet that moves because of us.
 func (c *Checker) checkKubeletCanaries(n *node) {
-	if c.options.canary[n.name] || n.part(kubelet).by != byClient {
+	if c.isCanary(n) || n.part(kubelet).by != byClient {
 		return
 	}
 
 	for _, canary := range c.all() {
-		if c.options.canary[canary.name] && !c.gone(canary) && parse(canary.runs(kubelet)).Less(parse(n.runs(kubelet))) {
+		// What is labelled while a kubelet restarts came too late.
+		led := c.isCanaryFor(canary, n) && (c.options.canary[canary.name] || c.at-canary.canaryBy.since.at > unnoticed)
+		if led && !c.gone(canary) && parse(canary.runs(kubelet)).Less(parse(n.runs(kubelet))) {
 			c.violate(S10, n.name, "its kubelet moved to %s before that of the canary %s", n.runs(kubelet), canary.name)
 		}
 	}

@@ -157,10 +157,14 @@ func (c *Checker) outOfService(n *node) bool {
 // checkKubelets asserts S10 for the kubelet of a worker that restarts because of
 // us.
 func (c *Checker) checkKubelets(n *node) {
-	var busy []string
+	var (
+		busy []string
+		away []*node
+	)
 
 	for _, other := range c.workers() {
 		if other != n && !c.gone(other) && (other.part(kubelet).restarting || other.unproven) {
+			away = append(away, other)
 			busy = append(busy, other.name)
 		}
 	}
@@ -168,6 +172,8 @@ func (c *Checker) checkKubelets(n *node) {
 	if most := max(c.options.maxUnavailableKubelets, 1); len(busy)+1 > most {
 		c.violate(S10, n.name, "its kubelet was configured although %d may restart at a time and these did: %s", most, strings.Join(busy, ", "))
 	}
+
+	c.checkPools(n, "its kubelet was configured", away)
 }
 
 // restarted notes a step on a node's components. Kubelets of workers may

@@ -244,7 +244,10 @@ func (c *Checker) checkWorkers(n *node, what string) {
 		return
 	}
 
-	var unavailable []string
+	var (
+		unavailable []string
+		away        []*node
+	)
 
 	for _, other := range c.workers() {
 		if other == n || c.gone(other) {
@@ -252,6 +255,7 @@ func (c *Checker) checkWorkers(n *node, what string) {
 		}
 
 		if why := c.unavailable(other); why != "" {
+			away = append(away, other)
 			unavailable = append(unavailable, other.name+" "+why)
 		}
 	}
@@ -259,6 +263,8 @@ func (c *Checker) checkWorkers(n *node, what string) {
 	if most := max(c.options.maxUnavailable, 1); len(unavailable)+1 > most {
 		c.violate(S10, n.name, "%s although %d may be unavailable at a time and these workers were: %s", what, most, strings.Join(unavailable, ", "))
 	}
+
+	c.checkPools(n, what, away)
 }
 
 // unavailable says why a worker is out of service; empty when it is not.
@@ -279,7 +285,7 @@ func (c *Checker) unavailable(n *node) string {
 // canary. What the run installs is known from its first install on: before
 // that nobody can tell that a canary is not done.
 func (c *Checker) checkCanaries(n *node, what string) {
-	if c.options.canary[n.name] {
+	if c.isCanary(n) {
 		return
 	}
 
@@ -287,7 +293,7 @@ func (c *Checker) checkCanaries(n *node, what string) {
 
 	for _, canary := range c.all() {
 		switch {
-		case !c.options.canary[canary.name] || installs.IsZero() || c.gone(canary):
+		case !c.isCanaryFor(canary, n) || installs.IsZero() || c.gone(canary):
 		case parse(canary.talos).Less(installs):
 			c.violate(S10, n.name, "%s before the canary %s ran Talos %s", what, canary.name, c.target)
 		case canary.awaited || canary.cordonedBy == byClient:
@@ -298,7 +304,7 @@ func (c *Checker) checkCanaries(n *node, what string) {
 
 // checkHeld asserts S4 for something that our client did to a node.
 func (c *Checker) checkHeld(n *node, what string) {
-	if c.options.held[n.name] {
+	if c.options.held[n.name] || c.chosenFor(n, n.heldBy) {
 		c.violate(S4, n.name, "%s although it is held", what)
 	}
 }

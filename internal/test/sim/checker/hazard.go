@@ -122,7 +122,7 @@ func (c *Checker) policyHazards(n *node) []hazard {
 
 		out, since := c.out(other)
 
-		if out && c.options.canary[other.name] && !c.options.canary[n.name] && !c.options.held[other.name] {
+		if out && c.isCanaryFor(other, n) && !c.isCanary(n) && !c.options.held[other.name] {
 			found = append(found, hazard{S10, key(other.name, "canary", since), fmt.Sprintf("the canary %s was out of service", other.name)})
 		}
 

@@ -37,6 +37,8 @@ func (c *Checker) leased(event history.Event) {
 
 		for _, n := range c.nodes {
 			n.wanted, n.lifts = "", 0
+			n.heldBy.forget()
+			n.canaryBy.forget()
 		}
 	}
 

@@ -83,6 +83,13 @@ type node struct {
 	intended int64
 	meantBy  string
 
+	// labels are those of its Node object, since labelledAt, unread tells that it has
+	// none; heldBy and canaryBy are what that made of it.
+	labels           map[string]string
+	unread           bool
+	labelledAt       moment
+	heldBy, canaryBy chosen
+
 	cordonedBy string
 	cordonedAt moment
 	// lifted is when somebody else last took a cordon of ours away, lifts is how often
@@ -122,6 +129,8 @@ func (c *Checker) introduce(event history.Event) {
 		n.reboots--
 		n.lostAt = c.at
 		n.expected = n.role == worker
+		n.unread, n.labelledAt = true, moment{c.now, c.at}
+		c.relabel(n)
 
 		return
 	}

@@ -20,6 +20,9 @@ type options struct {
 	maxUnavailableKubelets int
 	syncsManifests         bool
 	held, canary, skips    map[string]bool
+	// holds and leads are nil where labels hold no node, and make none a canary.
+	holds, leads func(labels map[string]string) bool
+	pools        []pool
 	// openings are in seconds since the simulation began; none means always.
 	openings      [][2]float64
 	snapshotFirst bool
@@ -65,6 +68,24 @@ func SyncsManifests() Option {
 // them, and still they count among the workers that are unavailable.
 func Held(nodes ...string) Option {
 	return func(o *options) { o.held = add(o.held, nodes) }
+}
+
+// HeldBy says which labels leave a node alone, from the first look of a run that finds
+// them until the run ends. A node whose turn had begun before is finished.
+func HeldBy(matches func(labels map[string]string) bool) Option {
+	return func(o *options) { o.holds = matches }
+}
+
+// CanaryBy says which labels make a worker a canary, as [Canary] does, from the first
+// look of a run that finds them until the run ends.
+func CanaryBy(matches func(labels map[string]string) bool) Option {
+	return func(o *options) { o.leads = matches }
+}
+
+// Pool says which labels put a worker into a pool, and how many of so many workers in
+// it may be unavailable at a time, or have their kubelets restart.
+func Pool(name string, matches func(labels map[string]string) bool, most func(workers int) int) Option {
+	return func(o *options) { o.pools = append(o.pools, pool{name: name, matches: matches, most: most}) }
 }
 
 // Canary names the nodes that had to move, and to be back in service, before

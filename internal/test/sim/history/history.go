@@ -50,6 +50,11 @@ const (
 	// KindCordon is a change of spec.unschedulable. Detail: unschedulable,
 	// by (client|machine|other: who made the request, by user agent).
 	KindCordon Kind = "cordon"
+	// KindLabel is a change of the labels of a Node object, in histories of virtual
+	// time. Detail: labels (all of them, as "key=value" in ascending order with commas
+	// between them), object (none: there is no Node object any more, and nobody
+	// can read any).
+	KindLabel Kind = "label"
 	// KindEvict is an eviction request that ended. Detail: namespace, pod,
 	// outcome (evicted|blocked|gone|dry-run), budget (namespace/name that
 	// blocked it), by.

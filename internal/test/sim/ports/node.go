@@ -4,6 +4,7 @@ package ports
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -35,6 +36,8 @@ type nodeObject struct {
 	// it complains of.
 	static   map[string]model.StaticPod
 	pressure []string
+	// labels are those that somebody gave it.
+	labels map[string]string
 }
 
 func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
@@ -65,6 +68,7 @@ func (c *Cluster) follow(name string) {
 	if !known {
 		if state.Kubelet.Running {
 			c.nodes[name] = newNodeObject(state, now)
+			c.recordLabels(name, nil)
 		}
 
 		return
@@ -189,6 +193,7 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: cmp.Or(state.UUID, object.machineID), MachineID: object.machineID, BootID: object.bootID,
 			CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
 			Pressure:        slices.Clone(object.pressure),
+			Labels:          maps.Clone(object.labels),
 			Talos:           true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,
 		}
 		if object.unschedulable {

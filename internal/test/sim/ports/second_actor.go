@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -122,6 +123,41 @@ func (c *Cluster) UnmarkAsPerson(node string) bool {
 	return object.unschedulable && !object.byMachine
 }
 
+// LabelAsPerson gives a node a label; an empty value takes it away.
+func (c *Cluster) LabelAsPerson(node, key, value string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	object, found := c.nodes[node]
+	if !found {
+		return fmt.Errorf("node %s: %w", node, cluster.ErrNotFound)
+	}
+
+	if object.labels == nil {
+		object.labels = map[string]string{}
+	}
+
+	object.labels[key] = value
+	if value == "" {
+		delete(object.labels, key)
+	}
+
+	c.recordLabels(node, object.labels)
+
+	return nil
+}
+
+// recordLabels adds the labels of a node to the history; with the lock held.
+func (c *Cluster) recordLabels(node string, labels map[string]string) {
+	var pairs []string
+
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+
+	c.record(node, history.KindLabel, map[string]string{"labels": strings.Join(pairs, ",")})
+}
+
 // DeleteNodeAsPerson deletes the Node object of a machine that goes on, and with
 // it its cordon and its pods. Its kubelet registers it anew with the next thing
 // that happens to it, or when [Cluster.RegisterNode] says so.
@@ -139,6 +175,7 @@ func (c *Cluster) DeleteNodeAsPerson(node string) error {
 		c.recordCordon(node, false, map[string]string{"by": byOther})
 	}
 
+	c.record(node, history.KindLabel, map[string]string{"labels": "", "object": "none"})
 	delete(c.nodes, node)
 	c.release(node)
 	c.mu.Unlock()

@@ -1,0 +1,16 @@
+# Up to a quarter of the workers at a time, but of those with disks no more than one.
+resource "talosupgrade_cluster" "pooled" {
+  talos_version   = "1.13.4"
+  max_unavailable = "25%"
+
+  pools = {
+    storage = {
+      selector        = "node-restriction.kubernetes.io/pool=storage"
+      max_unavailable = "1"
+    }
+    compute = {
+      selector        = "node-restriction.kubernetes.io/pool in (general, gpu)"
+      max_unavailable = "50%"
+    }
+  }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+)
+
+// Labels change while a run goes on. Each look chooses anew which nodes the selectors of
+// the policy hold and which are canaries, and nothing that an earlier look of the run
+// chose is taken back: a held node is not started before the run has ended, and the
+// others wait for each canary.
+
+// selected remembers what the selectors of the policy have chosen in a run.
+type selected struct {
+	mu     sync.Mutex
+	policy cluster.Policy
+	// began are the nodes that were held when the run began, said those of which
+	// somebody was told since.
+	began map[string]cluster.Hold
+	said  map[string]bool
+}
+
+// newSelected begins with what the first look of the run chose.
+func newSelected(policy cluster.Policy) *selected {
+	return &selected{policy: policy, began: policy.Selected.Held, said: map[string]bool{}}
+}
+
+// current is the policy with all that was chosen so far.
+func (s *selected) current() cluster.Policy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.policy
+}
+
+// add takes over what another look chose. It returns the policy with all that was
+// chosen so far.
+func (s *selected) add(fresh cluster.Selection) cluster.Policy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	held := maps.Clone(s.policy.Selected.Held)
+	canaries := slices.Clone(s.policy.Selected.Canaries)
+
+	if held == nil {
+		held = map[string]cluster.Hold{}
+	}
+
+	maps.Copy(held, fresh.Held)
+
+	for _, name := range fresh.Canaries {
+		if !slices.Contains(canaries, name) {
+			canaries = append(canaries, name)
+		}
+	}
+
+	fresh.Held, fresh.Canaries = held, canaries
+	s.policy.Selected = fresh
+
+	return s.policy
+}
+
+// policy is the one that the run was asked for, with all that its selectors have chosen
+// so far.
+func (r *run) policy() cluster.Policy { return r.selected.current() }
+
+// selectIn is the policy with what its selectors choose in the observation as well.
+func (r *run) selectIn(observed cluster.Observation) cluster.Policy {
+	policy, _ := plan.Select(observed, r.policy())
+
+	return r.selected.add(policy.Selected)
+}
+
+// planAgain plans the rest of the run, and says of which nodes the labels have changed
+// whether they are held.
+func (r *run) planAgain(observed cluster.Observation, policy cluster.Policy) plan.Plan {
+	made := plan.Make(observed, r.request.Target, policy)
+	r.selected.add(made.Policy.Selected)
+
+	for _, node := range made.Held {
+		if text := r.selected.news(made.Policy, node); text != "" {
+			r.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: node, Text: text})
+		}
+	}
+
+	return made
+}
+
+// news says, once, that a node came to be held while the run went on, or that only the
+// run still holds it; empty where there is nothing new.
+func (s *selected) news(policy cluster.Policy, node string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	hold, held := policy.Selected.Held[node]
+	_, before := s.began[node]
+
+	switch {
+	case !held || policy.Hold[node] || s.said[node] || before && !hold.Earlier:
+		return ""
+	case hold.Earlier:
+		s.said[node] = true
+
+		return fmt.Sprintf("%s stays held until this run ends (%s); the next apply decides anew", node, plan.HeldBy(policy, node))
+	default:
+		// That it is left is said now; should its label go away, that is said as well.
+		s.began = with(s.began, node, hold)
+
+		return fmt.Sprintf("%s is held from now on (%s): nothing new is begun on it", node, plan.HeldBy(policy, node))
+	}
+}
+
+func with(holds map[string]cluster.Hold, node string, hold cluster.Hold) map[string]cluster.Hold {
+	more := maps.Clone(holds)
+	if more == nil {
+		more = map[string]cluster.Hold{}
+	}
+
+	more[node] = hold
+
+	return more
+}
+
+// guardHeld wants a node that nothing was done to yet not to be held by its labels.
+func guardHeld(s guardInput) []cluster.Finding {
+	if _, held := s.policy.Selected.Held[s.step.Node]; !held || !s.starting {
+		return nil
+	}
+
+	return newFinding(cluster.CheckSelectors, s.step.Node, fmt.Sprintf("the node is held (%s)", plan.HeldBy(s.policy, s.step.Node)), "", nil)
+}
+
+// guardKubeletCanaries wants the kubelet of every canary to be replaced before others:
+// labels may have made one a canary since the plan was made, or hold one.
+func guardKubeletCanaries(s guardInput) []cluster.Finding {
+	if !s.starting || s.step.Component != cluster.Kubelet || s.step.Canary || s.KubernetesError != nil {
+		return nil
+	}
+
+	for _, name := range s.policy.Selected.Canaries {
+		node, found := s.Node(name)
+		if found && !node.Gone && plan.BehindKubelet(node, s.step) {
+			return newFinding(cluster.CheckCanary, name, fmt.Sprintf("this canary runs the kubelet %s, and the other nodes get %s only behind it", node.Kube.Kubelet, s.step.To), "", nil)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,616 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+)
+
+// label is a selector for one value of one label.
+type label struct{ key, value string }
+
+func (l label) Matches(labels map[string]string) bool { return labels[l.key] == l.value }
+
+func (l label) String() string { return l.key + "=" + l.value }
+
+// The labels of these tests.
+var (
+	restrained = label{"upgrade", "hold"}
+	leading    = label{"upgrade", "first"}
+	storage    = label{"pool", "storage"}
+	compute    = label{"pool", "compute"}
+)
+
+// give labels nodes.
+func (r *rig) give(l label, nodes ...string) {
+	r.T.Helper()
+
+	for _, node := range nodes {
+		if err := r.LabelAsPerson(node, l.key, l.value); err != nil {
+			r.T.Error(err)
+		}
+	}
+}
+
+// take takes a label from a node.
+func (r *rig) take(l label, node string) {
+	r.T.Helper()
+
+	if err := r.LabelAsPerson(node, l.key, ""); err != nil {
+		r.T.Error(err)
+	}
+}
+
+// restraining is a request that leaves the nodes with the label alone.
+func restraining(request engine.Request) engine.Request {
+	request.Policy.SelectorOverrides = []cluster.SelectorOverride{{Selector: restrained, Hold: true}}
+
+	return request
+}
+
+// led is a request that moves the workers with the label first.
+func led(request engine.Request) engine.Request {
+	request.Policy.CanarySelector = leading
+
+	return request
+}
+
+// pooled is a request with a bound for each of two pools.
+func pooled(t testing.TB, request engine.Request, inStorage, inCompute string) engine.Request {
+	t.Helper()
+
+	for _, pool := range []struct {
+		name string
+		by   label
+		most string
+	}{{"compute", compute, inCompute}, {"storage", storage, inStorage}} {
+		parsed, err := cluster.ParseShare(pool.most)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		request.Policy.Pools = append(request.Policy.Pools, cluster.Pool{Name: pool.name, Selector: pool.by, MaxUnavailable: parsed})
+	}
+
+	return request
+}
+
+// inPool judges the pool of storage.
+func inPool(most int) checker.Option {
+	return checker.Pool("storage", storage.Matches, func(int) int { return most })
+}
+
+// labelled is a cluster of three control planes and so many workers, two of which may be
+// unavailable at a time, with a judge that knows the labels.
+func labelled(workers int, judging ...checker.Option) setup {
+	return setup{
+		Options: model.Options{ControlPlanes: 3, Workers: workers},
+		Judging: append([]checker.Option{checker.MaxUnavailable(2), checker.HeldBy(restrained.Matches), checker.CanaryBy(leading.Matches)}, judging...),
+	}
+}
+
+// event is something that happens right after a call on a node, the first one once the
+// installer of another node has run, where there is one.
+type event struct {
+	method, node, installed string
+	do                      func()
+}
+
+// happening has a run meet the events.
+func (r *rig) happening(w *worker, events ...event) { w.Client.Intercept(r.meeting(events...)) }
+
+// meeting lets the events happen.
+func (r *rig) meeting(events ...event) ports.Interceptor {
+	firsts := make([]sync.Once, len(events))
+
+	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		err := next(ctx)
+
+		for index, one := range events {
+			if call.Method == one.method && call.Node == one.node && (one.installed == "" || r.installed()[one.installed]) {
+				firsts[index].Do(one.do)
+			}
+		}
+
+		return err
+	}
+}
+
+// left fails the test unless exactly these nodes were left at what they ran.
+func (r *rig) left(nodes ...string) {
+	r.T.Helper()
+	r.Sound()
+	r.Tidy()
+
+	for name, node := range r.Judge.Verdict().Nodes {
+		want := toLifecycle
+		if slices.Contains(nodes, name) {
+			want = fromLifecycle
+		}
+
+		if node.Talos != want || node.Cordoned {
+			r.T.Errorf("%s: %+v, want Talos %s and no cordon\n%s", name, node, want, r.Judge.Text())
+		}
+	}
+}
+
+func TestSelectorHoldsNodesAndWhoIsHeldIsNoWork(t *testing.T) {
+	for name, nodes := range map[string][]string{"worker": {"worker-2"}, "control plane": {"cp-1"}, "both": {"cp-2", "worker-0"}} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, labelled(5), func(r *rig) {
+				r.give(restrained, nodes...)
+
+				request := restraining(sharing(t, toLifecycle, "2"))
+				r.Must(r.Worker("run-1"), request)
+				r.left(nodes...)
+
+				if notes := r.Annotations(); notes["talos-status"] != "completed" || notes["talos-current"] != toLifecycle {
+					t.Errorf("%v", notes)
+				}
+
+				again := r.Worker("run-2")
+				r.Must(again, request)
+
+				if _, mutating := again.Client.Calls(); mutating != 0 {
+					t.Errorf("the next upgrade made %d mutating calls", mutating)
+				}
+			})
+		})
+	}
+}
+
+// TestLabelThatComesInMidRollHoldsWhatHasNotBegun: it comes while the first worker is
+// upgraded, and right before the last look at the node itself, when its upgrade has begun
+// and its node is as it was.
+func TestLabelThatComesInMidRollHoldsWhatHasNotBegun(t *testing.T) {
+	for name, at := range map[string]event{
+		"another node is cordoned": {method: "Cordon", node: "worker-0"},
+		"the image is there":       {method: "Pull", node: "worker-2", installed: "worker-1"},
+		"the node is judged":       {method: "Vitals", node: "worker-2", installed: "worker-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, labelled(4), func(r *rig) {
+				w := r.Worker("run-1")
+				at.do = func() { r.give(restrained, "worker-2") }
+				r.happening(w, at)
+
+				request := restraining(to(toLifecycle))
+				r.Must(w, request)
+				r.left("worker-2")
+
+				if told := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(told, `worker-2 is held from now on (selector_overrides "upgrade=hold")`) {
+					t.Errorf("the run did not say that it leaves the node: %s", told)
+				}
+
+				r.take(restrained, "worker-2")
+				r.Must(r.Worker("run-2"), request)
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+	}
+}
+
+// TestLabelThatComesAfterTheCordonLetsTheNodeBeFinished
+func TestLabelThatComesAfterTheCordonLetsTheNodeBeFinished(t *testing.T) {
+	inCluster(t, labelled(3), func(r *rig) {
+		w := r.Worker("run-1")
+		r.during(w, "Cordon", "worker-1", func() {
+			r.give(restrained, "worker-1")
+			time.Sleep(10 * time.Second)
+		})
+
+		r.Must(w, restraining(to(toLifecycle)))
+		r.left()
+		r.Once()
+	})
+}
+
+// TestLabelThatGoesAwayInMidRollReleasesNothing: neither one that was there from the
+// beginning nor one that came meanwhile. The next apply decides anew.
+func TestLabelThatGoesAwayInMidRollReleasesNothing(t *testing.T) {
+	for name, before := range map[string]bool{"from the beginning": true, "came meanwhile": false} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, labelled(4), func(r *rig) {
+				w := r.Worker("run-1")
+
+				events := []event{{method: "Cordon", node: "worker-2", do: func() { r.take(restrained, "worker-3") }}}
+
+				if before {
+					r.give(restrained, "worker-3")
+				} else {
+					events = append(events, event{method: "Cordon", node: "worker-0", do: func() { r.give(restrained, "worker-3") }})
+				}
+
+				r.happening(w, events...)
+
+				request := restraining(to(toLifecycle))
+				r.Must(w, request)
+				r.left("worker-3")
+
+				if told := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(told, "worker-3 stays held until this run ends") {
+					t.Errorf("the run did not say that the node stays held: %s", told)
+				}
+
+				r.Must(r.Worker("run-2"), request)
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+	}
+}
+
+// TestNodeWithoutNodeObjectCountsAsHeld: nobody knows its labels, so the run does not
+// begin; and where it loses its Node object in mid-roll it is left.
+func TestNodeWithoutNodeObjectCountsAsHeld(t *testing.T) {
+	inCluster(t, labelled(3), func(r *rig) {
+		if err := r.DeleteNodeAsPerson("worker-1"); err != nil {
+			t.Fatal(err)
+		}
+
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), restraining(to(toLifecycle))), engine.ErrBlocked, "worker-1")
+		if !strings.Contains(failed.Detail(), "no Node object") {
+			t.Errorf("it does not say what is wrong: %v", failed)
+		}
+
+		if moved := r.installed(); len(moved) > 0 {
+			t.Errorf("moved %v", moved)
+		}
+	})
+
+	inCluster(t, labelled(4), func(r *rig) {
+		w := r.Worker("run-1")
+		r.happening(w, event{method: "Cordon", node: "worker-0", do: func() {
+			if err := r.DeleteNodeAsPerson("worker-2"); err != nil {
+				t.Error(err)
+			}
+		}}, event{method: "Uncordon", node: "worker-0", do: func() {
+			// Whoever looks meanwhile finds no labels; those that it had are lost.
+			time.AfterFunc(20*time.Second, func() { r.RegisterNode("worker-2") })
+		}})
+
+		r.Must(w, restraining(sharing(t, toLifecycle, "2")))
+		r.left("worker-2")
+	})
+}
+
+// TestKubernetesThatIsAwayHoldsNoNode: what nobody can read is never taken for a cluster
+// in which nothing is to be done.
+func TestKubernetesThatIsAwayHoldsNoNode(t *testing.T) {
+	inCluster(t, labelled(2), func(r *rig) {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Nodes" {
+				return cluster.ErrUnreachable
+			}
+
+			return next(ctx)
+		})
+
+		err := w.Apply(context.Background(), restraining(to(toLifecycle)))
+		if failed := failure(t, err, engine.ErrBlocked, ""); !strings.Contains(failed.Detail(), "Kubernetes API did not answer") {
+			t.Errorf("it does not say what is wrong: %v", failed)
+		}
+
+		if moved := r.installed(); len(moved) > 0 {
+			t.Errorf("moved %v", moved)
+		}
+	})
+}
+
+// before fails the test unless no other node was cordoned before the last uncordon of the
+// canaries, those that are excused aside.
+func (r *rig) before(canaries []string, but ...string) {
+	r.T.Helper()
+
+	spans := r.spans()
+
+	for _, other := range spans {
+		if slices.Contains(canaries, other.node) || slices.Contains(but, other.node) {
+			continue
+		}
+
+		for _, canary := range spans {
+			if slices.Contains(canaries, canary.node) && other.begin < canary.end {
+				r.T.Errorf("%s did not wait for the canary %s: %+v", other.node, canary.node, spans)
+			}
+		}
+	}
+}
+
+func TestCanariesBySelectorMoveBeforeTheOthers(t *testing.T) {
+	inCluster(t, labelled(5, checker.Canary("worker-1")), func(r *rig) {
+		r.give(leading, "worker-3", "worker-4", "cp-0")
+
+		request := led(sharing(t, toLifecycle, "2"))
+		request.Policy.Canary = []string{"worker-1"}
+
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+		r.Once()
+		r.before([]string{"worker-1", "worker-3", "worker-4"})
+	})
+}
+
+// TestLabelOfACanaryInMidRollStopsTheOthersUntilItIsThrough: whatever has begun is
+// finished, also one that was cordoned and waits in its drain.
+func TestLabelOfACanaryInMidRollStopsTheOthersUntilItIsThrough(t *testing.T) {
+	for name, method := range map[string]string{"cordoned": "Cordon", "installed": "Install", "judged": "Vitals"} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, labelled(5), func(r *rig) {
+				w := r.Worker("run-1")
+				r.during(w, method, "worker-0", func() {
+					r.give(leading, "worker-4")
+					time.Sleep(5 * time.Second)
+				})
+
+				r.Must(w, led(to(toLifecycle)))
+				r.At(toLifecycle)
+				r.Once()
+				r.before([]string{"worker-4"}, "worker-0")
+			})
+		})
+	}
+}
+
+// TestCanaryStaysOneWhenItsLabelGoes
+func TestCanaryStaysOneWhenItsLabelGoes(t *testing.T) {
+	inCluster(t, labelled(4), func(r *rig) {
+		r.give(leading, "worker-2")
+
+		w := r.Worker("run-1")
+		r.during(w, "Pull", "worker-2", func() { r.take(leading, "worker-2") })
+
+		r.Must(w, led(to(toLifecycle)))
+		r.At(toLifecycle)
+		r.before([]string{"worker-2"})
+	})
+}
+
+// TestCanaryThatIsHeldInMidRollStopsTheOthers: it protects them no more. One that has
+// moved has done what it is there for.
+func TestCanaryThatIsHeldInMidRollStopsTheOthers(t *testing.T) {
+	both := func(request engine.Request) engine.Request { return restraining(led(request)) }
+
+	// It has one label for both, so what holds it makes it no canary any more.
+	inCluster(t, labelled(3), func(r *rig) {
+		r.give(leading, "worker-1")
+
+		w := r.Worker("run-1")
+		r.during(w, "Pull", "worker-1", func() { r.give(restrained, "worker-1") })
+
+		failed := failure(t, w.Apply(context.Background(), both(to(toLifecycle))), nil, "worker-1")
+		if !strings.Contains(failed.Detail(), "this canary is to be left alone now") {
+			t.Errorf("it does not say what is wrong: %v", failed)
+		}
+
+		r.Sound()
+
+		if moved := r.installed(); len(moved) > 0 {
+			t.Errorf("moved %v", moved)
+		}
+
+		// The next apply decides anew: it is held, and no canary.
+		r.Must(r.Worker("run-2"), both(to(toLifecycle)))
+		r.left("worker-1")
+	})
+
+	inCluster(t, labelled(3), func(r *rig) {
+		r.give(leading, "worker-1")
+
+		w := r.Worker("run-1")
+		r.during(w, "Uncordon", "worker-1", func() { r.give(restrained, "worker-1") })
+
+		r.Must(w, both(to(toLifecycle)))
+		r.Sound()
+		r.AllRun(toLifecycle)
+	})
+}
+
+func TestPoolsBoundTheirWorkersWithinTheGlobalBound(t *testing.T) {
+	given := labelled(8, checker.MaxUnavailable(4), inPool(1))
+
+	inCluster(t, given, func(r *rig) {
+		r.give(storage, "worker-0", "worker-1", "worker-2")
+		r.give(compute, "worker-3", "worker-4", "worker-5", "worker-6")
+
+		r.Must(r.Worker("run-1"), pooled(t, sharing(t, toLifecycle, "4"), "34%", "50%"))
+		r.At(toLifecycle)
+		r.Once()
+
+		spans := r.spans()
+		of := func(nodes ...string) int {
+			return most(slices.DeleteFunc(slices.Clone(spans), func(s span) bool { return !slices.Contains(nodes, s.node) }))
+		}
+
+		if got := of("worker-0", "worker-1", "worker-2"); got != 1 {
+			t.Errorf("%d workers of storage were away at a time, want 1: %+v", got, spans)
+		}
+
+		if got := of("worker-3", "worker-4", "worker-5", "worker-6"); got != 2 {
+			t.Errorf("%d workers of compute were away at a time, want 2: %+v", got, spans)
+		}
+
+		// One of storage, two of compute, and the one that is in no pool.
+		if got := most(ofRole(spans, "worker")); got != 4 {
+			t.Errorf("%d workers were away at a time, want 4: %+v", got, spans)
+		}
+	})
+}
+
+// TestWorkerThatIsAwayTakesUpItsPool: the others of the pool wait for it, those of others
+// go on, and where it does not come back the run says so.
+func TestWorkerThatIsAwayTakesUpItsPool(t *testing.T) {
+	inCluster(t, labelled(6, inPool(1)), func(r *rig) {
+		r.give(storage, "worker-0", "worker-1")
+		r.give(compute, "worker-2", "worker-3")
+
+		if err := r.CordonAsPerson("worker-1", true); err != nil {
+			t.Fatal(err)
+		}
+
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), pooled(t, sharing(t, toLifecycle, "2"), "1", "1")), engine.ErrBlocked, "")
+		if !strings.Contains(failed.Detail(), `pools["storage"].max_unavailable = 1 of 2 workers is 1, and that is taken up by worker-1 (cordoned)`) {
+			t.Errorf("it does not say what is wrong: %v", failed)
+		}
+	})
+
+	// It leaves while its neighbour is about to be cordoned.
+	inCluster(t, labelled(6, inPool(1)), func(r *rig) {
+		r.give(storage, "worker-0", "worker-1")
+
+		w := r.Worker("run-1")
+		r.happening(w, event{method: "Vitals", node: "worker-1", installed: "worker-0", do: func() {
+			leave, back := cordoned(r, "worker-0")
+			leave()
+			time.AfterFunc(3*time.Minute, back)
+		}})
+
+		r.Must(w, pooled(t, sharing(t, toLifecycle, "2"), "1", "1"))
+		r.At(toLifecycle)
+	})
+}
+
+func TestPoolsBoundKubeletsAsWell(t *testing.T) {
+	given := setup{
+		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 6},
+		Judging: []checker.Option{checker.MaxUnavailableKubelets(3), inPool(1)},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		r.give(storage, "worker-0", "worker-1", "worker-2")
+
+		request := kube(toKubernetes)
+		request.Policy.Kubernetes.MaxUnavailableKubelets = share(t, "3")
+		request = pooled(t, request, "1", "3")
+
+		r.Must(r.Worker("run-1"), request)
+		r.atKubernetes(toKubernetes, request)
+		r.Sound()
+	})
+}
+
+// TestLabelsHoldKubeletsAndLeadThem: of a node that is held no component is replaced, and
+// kubelets wait for that of the canary.
+func TestLabelsHoldKubeletsAndLeadThem(t *testing.T) {
+	given := setup{
+		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 4},
+		Judging: []checker.Option{checker.HeldBy(restrained.Matches), checker.CanaryBy(leading.Matches)},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		r.give(leading, "worker-3")
+
+		w := r.Worker("run-1")
+		r.during(w, "Configure", "worker-3", func() { r.give(restrained, "worker-1") })
+
+		r.Must(w, led(restraining(kube(toKubernetes))))
+		r.Sound()
+
+		replaced := r.kubelets()
+		if slices.Contains(replaced, "kubelet on worker-1") || len(replaced) != 3 || replaced[0] != "kubelet on worker-3" {
+			t.Errorf("kubelets were replaced on %v, want worker-3 first and worker-1 not", replaced)
+		}
+	})
+
+	// The label comes when the kubelet of another node is about to be replaced.
+	inCluster(t, given, func(r *rig) {
+		w := r.Worker("run-1")
+		r.during(w, "PullComponent", "worker-1", func() {
+			r.give(leading, "worker-3")
+			time.Sleep(5 * time.Second)
+		})
+
+		r.Must(w, led(kube(toKubernetes)))
+		r.Sound()
+
+		replaced := r.kubelets()
+		if slices.Index(replaced, "kubelet on worker-3") > slices.Index(replaced, "kubelet on worker-1") {
+			t.Errorf("kubelets were replaced on %v, want worker-3 before worker-1", replaced)
+		}
+	})
+}
+
+// TestContradictingLabelsAreRefused before anything is touched.
+func TestContradictingLabelsAreRefused(t *testing.T) {
+	other := func(request engine.Request) engine.Request {
+		request.Policy.SelectorOverrides = []cluster.SelectorOverride{
+			{Selector: storage, Image: "example.com/a/installer"}, {Selector: label{"disk", "nvme"}, Image: "example.com/b/installer"},
+		}
+
+		return request
+	}
+
+	for name, given := range map[string]struct {
+		request func(engine.Request) engine.Request
+		label   func(*rig)
+		says    string
+	}{
+		"two pools": {
+			request: func(request engine.Request) engine.Request {
+				request.Policy.Pools = []cluster.Pool{{Name: "a", Selector: storage, MaxUnavailable: cluster.OneAtATime()}, {Name: "b", Selector: leading, MaxUnavailable: cluster.OneAtATime()}}
+
+				return request
+			},
+			label: func(r *rig) { r.give(storage, "worker-0"); r.give(leading, "worker-0") },
+			says:  "the node is in more than one pool: a (pool=storage), b (upgrade=first)",
+		},
+		"two images": {
+			request: other, label: func(r *rig) { r.give(storage, "worker-0"); r.give(label{"disk", "nvme"}, "worker-0") },
+			says: `the selector "pool=storage" gives the node the installer image example.com/a/installer, and "disk=nvme" gives it example.com/b/installer`,
+		},
+		"held and a canary": {
+			request: func(request engine.Request) engine.Request {
+				request.Policy.CanarySelector = storage
+
+				return restraining(request)
+			},
+			label: func(r *rig) { r.give(storage, "worker-0"); r.give(restrained, "worker-0") },
+			says:  `the node is to be left alone (selector_overrides "upgrade=hold") and to move first (canary_selector "pool=storage")`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, labelled(2), func(r *rig) {
+				given.label(r)
+
+				w := r.Worker("run-1")
+
+				failed := failure(t, w.Apply(context.Background(), given.request(to(toLifecycle))), engine.ErrBlocked, "worker-0")
+				if !strings.Contains(failed.Detail(), given.says) {
+					t.Errorf("got %s, want %q", failed.Detail(), given.says)
+				}
+
+				if _, mutating := w.Client.Calls(); mutating != 0 {
+					t.Errorf("%d mutating calls were made", mutating)
+				}
+			})
+		})
+	}
+}
+
+// TestSelectorThatMatchesNothingIsSaid and stops nothing.
+func TestSelectorThatMatchesNothingIsSaid(t *testing.T) {
+	inCluster(t, labelled(2), func(r *rig) {
+		w := r.Worker("run-1")
+		r.Must(w, pooled(t, led(restraining(sharing(t, toLifecycle, "2"))), "1", "1"))
+		r.At(toLifecycle)
+
+		told := strings.Join(w.Texts(cluster.EventWarning), "\n")
+		for _, selector := range []string{`"upgrade=hold"`, `"upgrade=first"`, `"pool=storage"`, `"pool=compute"`} {
+			if !strings.Contains(told, "matches") || !strings.Contains(told, selector) {
+				t.Errorf("the run does not say that %s matches nothing: %s", selector, told)
+			}
+		}
+	})
+}
