@@ -134,7 +134,8 @@ func guardHeld(s guardInput) []cluster.Finding {
 		return nil
 	}
 
-	return newFinding(cluster.CheckSelectors, s.step.Node, fmt.Sprintf("the node is held (%s)", plan.HeldBy(s.policy, s.step.Node)), "", nil)
+	return newFinding(cluster.CheckSelectors, s.step.Node, fmt.Sprintf("the node is held (%s)", plan.HeldBy(s.policy, s.step.Node)),
+		"To have it upgraded, take that label away and apply again.", nil)
 }
 
 // guardKubeletCanaries wants the kubelet of every canary to be replaced before others:
@@ -147,7 +148,8 @@ func guardKubeletCanaries(s guardInput) []cluster.Finding {
 	for _, name := range s.policy.Selected.Canaries {
 		node, found := s.Node(name)
 		if found && !node.Gone && plan.BehindKubelet(node, s.step) {
-			return newFinding(cluster.CheckCanary, name, fmt.Sprintf("this canary runs the kubelet %s, and the other nodes get %s only behind it", node.Kube.Kubelet, s.step.To), "", nil)
+			return newFinding(cluster.CheckCanary, name, fmt.Sprintf("this canary runs the kubelet %s, and the other nodes get %s only behind it", node.Kube.Kubelet, s.step.To),
+				"Nothing has to be done: it is planned to go first.", nil)
 		}
 	}
 

@@ -102,7 +102,7 @@ func TestAccLabelsThatContradict(t *testing.T) {
 		"canary_selector = \"a=b\"\nmode = \"delegate\"\npublish_to = { kind = \"KubernetesCluster\", namespace = \"a\", name = \"b\" }": "nothing looks at canary_selector",
 	} {
 		w.write(use(s), "talos_version = \"1.13.4\"\n"+configured)
-		w.run("validate", "-json").mustFail(says)
+		w.plan().mustFail(says)
 	}
 
 	w.write(use(s), `talos_version = "1.13.4"
@@ -113,7 +113,7 @@ pools = {
 	w.plan().mustSucceed(2).mustWarn(`no worker of the cluster has labels that the selector "pool=a" matches`)
 
 	k.says("kubectl label node worker-1 pool=a disk=nvme")
-	w.plan().mustFail("worker-1", "the node is in more than one pool: a (pool=a), b (disk)")
+	w.plan().mustFail("worker-1", "The node is in more than one pool: a (pool=a), b (disk)")
 
 	k.says("kubectl label node worker-1 disk-")
 	w.apply().mustSucceed(0).mustWarn(`"disk" matches`)
