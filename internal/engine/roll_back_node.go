@@ -76,8 +76,8 @@ func decideRollback(observed cluster.Observation, name string) (step plan.Step, 
 	if len(found.Against) > 0 {
 		return step, entry, false, &Failure{
 			Summary: "Unable to roll back node " + name, Node: name, Seen: sentence(strings.Join(found.Against, "; ")), State: "Nothing was touched.",
-			Remedy: "A rollback starts what is in the other boot slot of the node, so it has to be certain what that is, and that it fits the cluster. " +
-				"To look at the node: talosctl -n " + node.Address + " get machinestatus, and kubectl -n kube-system get configmap talosupgrade-journal -o yaml.",
+			Remedy: fmt.Sprintf("Look at what the node runs (talosctl -n %s get machinestatus) and at what the journal remembers of it (kubectl -n kube-system get configmap talosupgrade-journal -o yaml). "+
+				"A rollback starts what is in the other boot slot, so it has to be certain what that is, and that it fits the cluster.", node.Address),
 			Err: ErrBlocked,
 		}
 	}
@@ -342,7 +342,7 @@ func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *Failure {
 	case errors.Is(err, ErrDrain):
 		failed.Remedy = drainRemedy(err)
 	case errors.Is(err, cluster.ErrRefused):
-		failed.Remedy = "The node has no other system that it could start. Nothing was changed."
+		failed.Remedy = "Leave the node as it is, or upgrade it to a version that it should run instead: it has no other system that it could start."
 	case errors.Is(err, cluster.ErrCredentials), errors.Is(err, cluster.ErrDenied):
 		failed.Remedy = "Renew or correct the credentials (a rollback needs the role os:admin), then run the rollback again."
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 // The objects of an upgrade, all in the namespace kube-system.
@@ -75,14 +76,23 @@ func (s *Server) leases() ([]object, error) {
 	}
 
 	known := s.standing(resourceLeases)
-
-	return []object{&coordinationv1.Lease{
+	shown := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespaceSystem, Name: leaseName, ResourceVersion: lease.ResourceVersion,
 			Labels: known.labels, Annotations: known.annotations,
 		},
 		Spec: leaseSpec(lease),
-	}}, nil
+	}
+
+	if standing := lease.Suspended; standing != nil {
+		metav1.SetMetaDataAnnotation(&shown.ObjectMeta, protocol.KeySuspend, standing.Reason)
+		shown.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: standing.By, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: standing.Since},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + protocol.KeySuspend + `":{}}}}`),
+		}}
+	}
+
+	return []object{shown}, nil
 }
 
 func (s *Server) createLease(asked *call, wanted object) error { return s.putLease(asked, wanted, "") }
@@ -113,9 +123,28 @@ func (s *Server) putLease(asked *call, wanted object, resourceVersion string) er
 	}
 
 	asked.told = true
+	s.suspend(asked, written)
 	s.kept[resourceLeases] = metadataOf(written)
 
 	return nil
+}
+
+// suspend has the cluster know what the annotation of a written lease says: the cluster
+// keeps it from then on, with who wrote it and when.
+func (s *Server) suspend(asked *call, written *coordinationv1.Lease) {
+	reason, suspends := written.Annotations[protocol.KeySuspend]
+	if suspends = suspends && reason != protocol.SuspendNot; suspends {
+		delete(written.Annotations, protocol.KeySuspend)
+	}
+
+	lease, _ := s.cluster.LeaseView()
+
+	switch standing := lease.Suspended; {
+	case !suspends && standing != nil:
+		s.cluster.Suspend(nil)
+	case suspends && (standing == nil || standing.Reason != reason):
+		s.cluster.Suspend(&cluster.Suspension{Reason: reason, By: asked.query.Get("fieldManager"), Since: time.Now().UTC().Truncate(time.Second)})
+	}
 }
 
 func (s *Server) removeLease(asked *call, current object) error {

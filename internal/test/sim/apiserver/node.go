@@ -49,17 +49,9 @@ func newNode(view ports.NodeView, state model.NodeState) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: view.Name, UID: types.UID("uid-of-node-" + view.Name),
-			Labels: map[string]string{
-				corev1.LabelHostname: view.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-			},
+			Labels: maps.Clone(view.Labels),
 		},
 		Spec: corev1.NodeSpec{Unschedulable: view.Cordoning.Unschedulable, Taints: taints(view)},
-	}
-
-	maps.Copy(node.Labels, view.Labels)
-
-	if view.ControlPlane {
-		node.Labels[labelControlPlane] = ""
 	}
 
 	if view.Cordoning.Run != "" {

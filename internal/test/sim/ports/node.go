@@ -51,6 +51,18 @@ func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
 	return object
 }
 
+// nodeLabels are the labels of a Node object: those that its kubelet gives it, and those of others.
+func nodeLabels(state model.NodeState, given map[string]string) map[string]string {
+	labels := map[string]string{"kubernetes.io/hostname": state.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+	if state.Role == model.ControlPlane {
+		labels["node-role.kubernetes.io/control-plane"] = ""
+	}
+
+	maps.Copy(labels, given)
+
+	return labels
+}
+
 // follow brings a Node object up to date with its machine.
 func (c *Cluster) follow(name string) {
 	c.mu.Lock()
@@ -193,7 +205,7 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: cmp.Or(state.UUID, object.machineID), MachineID: object.machineID, BootID: object.bootID,
 			CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
 			Pressure:        slices.Clone(object.pressure),
-			Labels:          maps.Clone(object.labels),
+			Labels:          nodeLabels(state, object.labels),
 			Talos:           true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,
 		}
 		if object.unschedulable {
