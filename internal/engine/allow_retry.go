@@ -109,7 +109,6 @@ func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.E
 
 		return j.With(key, entry)
 	})
-
 	if err != nil {
 		return entry, retryFailure(ctx, node, err)
 	}

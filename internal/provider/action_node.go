@@ -80,7 +80,7 @@ func rollbackAttributes(context.Context) map[string]schema.Attribute {
 					Optional:            true,
 				},
 				"timeout": schema.StringAttribute{
-					MarkdownDescription: fmt.Sprintf("How long evictions are tried, default `%s`.", durationText(policy.Timeout)),
+					MarkdownDescription: "How long evictions are tried, default `" + durationText(policy.Timeout) + "`.",
 					Optional:            true,
 					Validators:          []validator.String{durationValidator{}},
 				},

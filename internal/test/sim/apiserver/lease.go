@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
 // The objects of an upgrade, all in the namespace kube-system.
@@ -24,6 +23,9 @@ const (
 	labelManagedBy    = "app.kubernetes.io/managed-by"
 	managedBy         = "terraform-provider-talosupgrade"
 	annotationCluster = "talosupgrade.vitistack.io/cluster-id"
+	annotationSuspend = "upgrade.vitistack.io/suspend"
+	// suspendsNot is the one value of that which suspends nothing.
+	suspendsNot = "false"
 )
 
 // metadata is what clients wrote into the metadata of an object.
@@ -85,10 +87,10 @@ func (s *Server) leases() ([]object, error) {
 	}
 
 	if standing := lease.Suspended; standing != nil {
-		metav1.SetMetaDataAnnotation(&shown.ObjectMeta, protocol.KeySuspend, standing.Reason)
+		metav1.SetMetaDataAnnotation(&shown.ObjectMeta, annotationSuspend, standing.Reason)
 		shown.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: standing.By, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: standing.Since},
-			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + protocol.KeySuspend + `":{}}}}`),
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + annotationSuspend + `":{}}}}`),
 		}}
 	}
 
@@ -132,9 +134,9 @@ func (s *Server) putLease(asked *call, wanted object, resourceVersion string) er
 // suspend has the cluster know what the annotation of a written lease says: the cluster
 // keeps it from then on, with who wrote it and when.
 func (s *Server) suspend(asked *call, written *coordinationv1.Lease) {
-	reason, suspends := written.Annotations[protocol.KeySuspend]
-	if suspends = suspends && reason != protocol.SuspendNot; suspends {
-		delete(written.Annotations, protocol.KeySuspend)
+	reason, suspends := written.Annotations[annotationSuspend]
+	if suspends = suspends && reason != suspendsNot; suspends {
+		delete(written.Annotations, annotationSuspend)
 	}
 
 	lease, _ := s.cluster.LeaseView()
