@@ -34,9 +34,10 @@ func shortName(source string) string { return path.Base(source) }
 type judge struct {
 	root string
 	cli  toolchain.CLI
-	// withActions is a Terraform that has actions.
-	withActions toolchain.CLI
-	config      string
+	// newer is a Terraform that has actions and queries; cli where that has them, or is
+	// none.
+	newer  toolchain.CLI
+	config string
 	// rest is what no page shows.
 	rest map[string]string
 	// env is what the command line has in its environment besides.
@@ -67,10 +68,10 @@ func newJudge(t *testing.T) *judge {
 		t.Fatal(err)
 	}
 
-	j := &judge{root: root, cli: cli, withActions: cli, config: configure(t, built), rest: map[string]string{}}
+	j := &judge{root: root, cli: cli, newer: cli, config: configure(t, built), rest: map[string]string{}}
 
 	if cli.Name == toolchain.NameTerraform && !actionsOnly.met(cli) {
-		j.withActions, err = toolchain.PinnedTerraform(t.Context(), options)
+		j.newer, err = toolchain.PinnedTerraform(t.Context(), options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,12 +157,17 @@ type verdict struct {
 // choose is the judge with the command line that the snippet needs, and what the snippet
 // says about itself.
 func (j *judge) choose(s snippet, read parsed) (*judge, marker) {
-	if len(read.actions()) == 0 || s.mark.only.name != "" {
-		return j, s.mark
+	mark := s.mark
+	if mark.only.name == "" && len(read.actions()) > 0 {
+		mark.only = actionsOnly
 	}
 
-	chosen, mark := *j, s.mark
-	chosen.cli, mark.only = j.withActions, actionsOnly
+	if mark.only.met(j.cli) || !mark.only.met(j.newer) {
+		return j, mark
+	}
+
+	chosen := *j
+	chosen.cli = j.newer
 
 	return &chosen, mark
 }
