@@ -18,6 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 // saving is a request that takes a snapshot first.
@@ -319,6 +320,8 @@ func TestSnapshotThatCannotBeSavedByItself(t *testing.T) {
 				if !errors.Is(err, engine.ErrSnapshot) || !strings.Contains(failed.Remedy, test.says) || !strings.Contains(failed.Remedy, "nvoke the action again") {
 					t.Errorf("it says %s", failed.Detail())
 				}
+
+				wording.Note(t, wording.Entry{Kind: wording.KindFailure, Summary: failed.Summary, Detail: failed.Detail()})
 			})
 		})
 	}

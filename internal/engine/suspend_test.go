@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
 // brake suspends the upgrades as a person does.
@@ -536,11 +537,23 @@ func TestSuspensionThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
 		denied := r.Worker("ola")
 		denied.Client.Intercept(withCall("WriteSuspension", cluster.ErrDenied))
 
-		_, err := denied.Engine.Suspend(context.Background(), "ola: storage is degraded")
+		refused := func(err error, summary string) {
+			failed := failure(t, err, cluster.ErrDenied, "")
+			if !strings.Contains(failed.Remedy, "patch leases in kube-system") || failed.Summary != summary {
+				t.Errorf("it says %v", failed)
+			}
 
-		failed := failure(t, err, cluster.ErrDenied, "")
-		if !strings.Contains(failed.Remedy, "patch leases in kube-system") || failed.Summary != "Unable to suspend the upgrades of the cluster" {
-			t.Errorf("it says %v", failed.Detail())
+			wording.Note(t, wording.Entry{Kind: wording.KindFailure, Summary: failed.Summary, Detail: failed.Detail()})
 		}
+
+		_, err := denied.Engine.Suspend(context.Background(), "ola: storage is degraded")
+		refused(err, "Unable to suspend the upgrades of the cluster")
+
+		if _, err := r.Worker("kari").Engine.Suspend(context.Background(), "kari: not before Monday"); err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = denied.Engine.Resume(context.Background())
+		refused(err, "Unable to let the upgrades of the cluster go on")
 	})
 }
