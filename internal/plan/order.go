@@ -434,7 +434,8 @@ func (p *planner) checkRoom() {
 		}
 	}
 
-	if only == nil || !only.Kube.Ready || len(cordoned) == 0 || only.moves == 0 || only.unfinished() {
+	// One that is not Ready loses nothing with its first move, and is back before the next.
+	if only == nil || len(cordoned) == 0 || only.moves == 0 || only.unfinished() || !only.Kube.Ready && only.moves == 1 {
 		return
 	}
 

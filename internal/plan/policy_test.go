@@ -412,6 +412,13 @@ func TestLastNodeThatTakesPodsStays(t *testing.T) {
 				"it is the only node that takes pods", "cordoned by somebody else: worker-1 (check drain). Take a cordon away (kubectl uncordon), or add a node that takes pods.",
 			},
 		},
+		"it is not ready, and back before it moves once more": {
+			scene: two("2", drained, func(s *scene) {
+				s.policy.AllowIntermediate = true
+				s.runs("1.11.3").cordoned("worker-1", "").notReady("worker-2")
+			}), severity: cluster.Observed, node: "worker-2",
+			says: []string{"it is the only node that takes pods", "cordoned by somebody else: worker-1 (check drain)."},
+		},
 		"fewer may be": {
 			scene: two("1", drained, cordoned), severity: cluster.Observed,
 			says: []string{"taken up by worker-1 (cordoned) (check nodes-ready). Take their cordons away (kubectl uncordon)."},
@@ -427,6 +434,7 @@ func TestLastNodeThatTakesPodsStays(t *testing.T) {
 		"an earlier run cordoned the other": two("2", drained, func(s *scene) { s.cordoned("worker-1", "run-0") }),
 		"the other is not ready":            two("2", drained, func(s *scene) { s.notReady("worker-1") }),
 		"it stays as it is":                 two("2", drained, func(s *scene) { s.cordoned("worker-1", "").runs("1.13.4", "worker-2") }),
+		"it is not ready and moves once":    two("2", drained, func(s *scene) { s.cordoned("worker-1", "").notReady("worker-2") }),
 		"there is no other":                 two("2", drained, func(s *scene) { s.gone("worker-1") }),
 		"the cordoned one is not ready":     two("2", drained, func(s *scene) { s.cordoned("worker-1", "").notReady("worker-1") }),
 		"the cordoned one takes no pods": two("2", drained, func(s *scene) {
