@@ -4,6 +4,7 @@ package provider
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
@@ -185,6 +187,41 @@ func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named stri
 	}
 
 	return err
+}
+
+// validatePublishTo wants an object to publish to whose API version is known.
+func validatePublishTo(ctx context.Context, config tfsdk.Config) diag.Diagnostics {
+	var model clusterModel
+
+	diagnostics := config.GetAttribute(ctx, path.Root(attrPublishTo), &model.PublishTo)
+
+	return append(diagnostics, model.validatePublishTo()...)
+}
+
+// identify tells the connection which cluster it is of, so that what is written says so.
+// Where that cannot be had the engine finds out what is wrong.
+func (i *invocation) identify(ctx context.Context) string {
+	id, err := clusterID(ctx, i.reached)
+	if err == nil {
+		i.reached.identify(id)
+	}
+
+	var named types.String
+
+	// What was seen of the cluster before is no longer true.
+	if !i.config.GetAttribute(ctx, path.Root(attrContext), &named).HasError() {
+		i.clusters.remember(named.ValueString(), nil)
+	}
+
+	return id
+}
+
+// options are those of an engine that changes something in the name of the owner.
+func (i *invocation) options(beside cluster.Operator, owner string) engine.Options {
+	options := i.clusters.engine(i.reached, beside)
+	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
+
+	return options
 }
 
 // linesPatience bounds how long an action that has ended waits for its last lines to be

@@ -42,6 +42,10 @@ func saveSnapshot(ctx context.Context, on *invocation) error {
 
 	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrDirectory), &directory)...)
 
+	if on.diagnostics.HasError() {
+		return nil
+	}
+
 	options := on.clusters.engine(on.reached, nil)
 	options.Observers = []cluster.Observer{on}
 

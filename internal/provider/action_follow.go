@@ -28,7 +28,7 @@ func newFollowAction() action.Action {
 		attributes: func(ctx context.Context) map[string]schema.Attribute {
 			return map[string]schema.Attribute{attrPublishTo: input(clusterSchema(ctx).Attributes[attrPublishTo])}
 		},
-		invoke: follow,
+		validate: validatePublishTo, invoke: follow,
 	}
 }
 
@@ -36,10 +36,6 @@ func follow(ctx context.Context, on *invocation) error {
 	made := newClusterModel(version.Version{}, version.Version{})
 
 	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrPublishTo), &made.PublishTo)...)
-
-	if !on.diagnostics.HasError() {
-		on.diagnostics.Append(made.validatePublishing()...)
-	}
 
 	if on.diagnostics.HasError() {
 		return nil

@@ -3,9 +3,7 @@
 package provider
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -15,19 +13,18 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
-	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // attrNode is the attribute that names the node of an action.
 const attrNode = "node"
 
-// mostOfReason is how much of a reason the journal keeps, in characters.
-const mostOfReason = 200
+// maxJournalReason is how long a reason that the journal keeps may be, in characters.
+const maxJournalReason = 200
 
 // newRollbackAction is talosupgrade_rollback.
 func newRollbackAction() action.Action {
@@ -36,7 +33,7 @@ func newRollbackAction() action.Action {
 		text: "Sends one node back to the Talos that it ran before its last upgrade, drained and guarded as an upgrade is, under the same lease. " +
 			"The next apply leaves the node with it until `talosupgrade_retry_node`, `retry_boot_id`, or another version or image says otherwise. " +
 			"Refused, before anything is touched, where it is not certain what is in the node's other boot slot, or where it would not fit the cluster.",
-		attributes: rollbackAttributes, validate: validateRollback, invoke: rollBack,
+		attributes: rollbackAttributes, validate: validatePublishTo, invoke: rollBack,
 	}
 }
 
@@ -61,72 +58,19 @@ func nodeAttribute() schema.Attribute {
 	}
 }
 
-func rollbackAttributes(context.Context) map[string]schema.Attribute {
-	policy := cluster.DefaultPolicy().Drain
+func rollbackAttributes(ctx context.Context) map[string]schema.Attribute {
+	resource := clusterSchema(ctx).Attributes
 
 	return map[string]schema.Attribute{
 		attrNode: nodeAttribute(),
 		attrReason: schema.StringAttribute{
-			MarkdownDescription: fmt.Sprintf("Why, for those who read the journal and the next plan; at most %d characters.", mostOfReason),
+			MarkdownDescription: fmt.Sprintf("Why, for those who read the journal and the next plan; at most %d characters.", maxJournalReason),
 			Optional:            true,
-			Validators:          []validator.String{stringvalidator.UTF8LengthAtMost(mostOfReason)},
+			Validators:          []validator.String{stringvalidator.UTF8LengthAtMost(maxJournalReason)},
 		},
-		attrDrain: schema.SingleNestedAttribute{
-			MarkdownDescription: "How workloads leave the node before it reboots, as in the resource.",
-			Optional:            true,
-			Attributes: map[string]schema.Attribute{
-				"enabled": schema.BoolAttribute{
-					MarkdownDescription: "Evict the pods of the node first, default `true`.",
-					Optional:            true,
-				},
-				"timeout": schema.StringAttribute{
-					MarkdownDescription: "How long evictions are tried, default `" + durationText(policy.Timeout) + "`.",
-					Optional:            true,
-					Validators:          []validator.String{durationValidator{}},
-				},
-				"on_timeout": schema.StringAttribute{
-					MarkdownDescription: "What happens then: `abort` (default) leaves the node as it is and takes the cordon back; `delete` deletes the pods without asking their budgets.",
-					Optional:            true,
-					Validators:          []validator.String{stringvalidator.OneOf(string(cluster.DrainAbort), string(cluster.DrainDelete))},
-				},
-			},
-		},
-		attrPublishTo: schema.SingleNestedAttribute{
-			MarkdownDescription: "The object that the resource publishes to, where it names one: an operator that acts on it is held meanwhile, and a rollback beside one that is at work is refused. Unset: the ConfigMap `kube-system/talosupgrade`.",
-			Optional:            true,
-			Attributes: map[string]schema.Attribute{
-				attrAPIVersion: schema.StringAttribute{
-					MarkdownDescription: "API version of the object, such as `example.com/v1`. Known kinds need none, as in the resource.",
-					Optional:            true,
-					Validators:          []validator.String{apiVersionValidator{}},
-				},
-				attrKind: schema.StringAttribute{
-					MarkdownDescription: "Kind of the object, such as `KubernetesCluster`.",
-					Required:            true,
-					Validators:          []validator.String{objectKindValidator{}},
-				},
-				attrNamespace: schema.StringAttribute{
-					MarkdownDescription: "Namespace of the object.",
-					Required:            true,
-					Validators:          []validator.String{objectNameValidator{}},
-				},
-				attrName: schema.StringAttribute{
-					MarkdownDescription: "Name of the object.",
-					Required:            true,
-					Validators:          []validator.String{objectNameValidator{}},
-				},
-			},
-		},
+		attrDrain:     input(resource[attrDrain]),
+		attrPublishTo: input(resource[attrPublishTo]),
 	}
-}
-
-// validateRollback wants an object to publish to whose API version is known.
-func validateRollback(ctx context.Context, config tfsdk.Config) diag.Diagnostics {
-	var model clusterModel
-
-	diagnostics := config.GetAttribute(ctx, path.Root(attrPublishTo), &model.PublishTo)
-
-	return append(diagnostics, model.validatePublishTo()...)
 }
 
 // rollBack sends the node back.
@@ -169,26 +113,19 @@ func rollBack(ctx context.Context, on *invocation) error {
 // rollbackRequest is what the configuration asks for. A third of the time is left for what
 // comes before the node is disturbed, such as the lease of a run that died.
 func rollbackRequest(ctx context.Context, on *invocation) (request engine.NodeRequest, to publication, diagnostics diag.Diagnostics) {
-	var (
-		node, reason types.String
-		model        clusterModel
-		drain        drainModel
-	)
+	var node, reason types.String
+
+	model := newClusterModel(version.Version{}, version.Version{})
 
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrNode), &node)...)
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrReason), &reason)...)
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrDrain), &model.Drain)...)
 	diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrPublishTo), &model.PublishTo)...)
-	diagnostics.Append(model.Drain.As(ctx, &drain, basetypes.ObjectAsOptions{UnhandledNullAsEmpty: true})...)
 
-	policy := cluster.DefaultPolicy()
+	policy, more := model.planned(ctx).policy(ctx)
+	diagnostics.Append(more...)
+
 	policy.NodeTimeout = on.limit * 2 / 3
-	policy.Drain.Timeout = duration(path.Root(attrDrain).AtName("timeout"), drain.Timeout, policy.Drain.Timeout, &diagnostics)
-	policy.Drain.OnTimeout = cluster.DrainFallback(cmp.Or(drain.OnTimeout.ValueString(), string(policy.Drain.OnTimeout)))
-
-	if !drain.Enabled.IsNull() {
-		policy.Drain.Enabled = drain.Enabled.ValueBool()
-	}
 
 	return engine.NodeRequest{Node: node.ValueString(), Reason: reason.ValueString(), Policy: policy}, model.publication(), diagnostics
 }
@@ -215,30 +152,4 @@ func retryNode(ctx context.Context, on *invocation) error {
 	}
 
 	return err
-}
-
-// identify tells the connection which cluster it is of, so that what is written says so.
-// Where that cannot be had the engine finds out what is wrong.
-func (i *invocation) identify(ctx context.Context) string {
-	id, err := clusterID(ctx, i.reached)
-	if err == nil {
-		i.reached.identify(id)
-	}
-
-	var named types.String
-
-	// What was seen of the cluster before is no longer true.
-	if !i.config.GetAttribute(ctx, path.Root(attrContext), &named).HasError() {
-		i.clusters.remember(named.ValueString(), nil)
-	}
-
-	return id
-}
-
-// options are those of an engine that changes something in the name of the owner.
-func (i *invocation) options(beside cluster.Operator, owner string) engine.Options {
-	options := i.clusters.engine(i.reached, beside)
-	options.Run, options.Owner = cluster.RunPrefix+rand.Text(), owner
-
-	return options
 }

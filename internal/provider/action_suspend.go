@@ -68,11 +68,12 @@ func suspend(ctx context.Context, on *invocation) error {
 
 	on.diagnostics.Append(on.config.GetAttribute(ctx, path.Root(attrReason), &reason)...)
 
-	// A lease that is made for this says whose cluster it is, as one of a run does. Where
-	// that cannot be told the suspension matters more.
-	if id, err := clusterID(ctx, on.reached); err == nil {
-		on.reached.identify(id)
+	if on.diagnostics.HasError() {
+		return nil
 	}
+
+	// A lease that is made for this says whose cluster it is, as one of a run does.
+	on.identify(ctx)
 
 	standing, err := engine.New(on.clusters.engine(on.reached, nil)).Suspend(ctx, reason.ValueString())
 
