@@ -18,7 +18,10 @@ import (
 // part of the lifetime of the process, and every diagnostic leaves it here.
 type server struct {
 	tfprotov6.ProviderServer
-	tfprotov6.ActionServer
+	// actions and lists are the parts of it that its interface does not have yet, and the
+	// framework's server has.
+	actions tfprotov6.ActionServer
+	lists   tfprotov6.ListResourceServer
 
 	life *lifetime
 
@@ -37,8 +40,8 @@ type invocation struct {
 // newServer is the provider as part of the lifetime.
 func newServer(made tfprotov6.ProviderServer, life *lifetime) *server {
 	s := &server{ProviderServer: made, life: life, invoked: map[*invocation]bool{}}
-	// Its interface has no actions yet.
-	s.ActionServer, _ = made.(tfprotov6.ActionServer)
+	s.actions, _ = made.(tfprotov6.ActionServer)
+	s.lists, _ = made.(tfprotov6.ListResourceServer)
 
 	return s
 }
@@ -50,7 +53,10 @@ func show(said []*tfprotov6.Diagnostic) {
 	}
 }
 
-var _ tfprotov6.ListResourceServer = (*server)(nil)
+var (
+	_ tfprotov6.ActionServer       = (*server)(nil)
+	_ tfprotov6.ListResourceServer = (*server)(nil)
+)
 
 // carry carries out a call as a part of the lifetime, and makes what it has to say
 // fit to be shown.
@@ -136,19 +142,11 @@ func (s *server) ReadDataSource(ctx context.Context, req *tfprotov6.ReadDataSour
 		func(r *tfprotov6.ReadDataSourceResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
 }
 
-// lists is the part of the provider that the protocol's own interface does not have yet,
-// and the framework's server has.
-func (s *server) lists() tfprotov6.ListResourceServer {
-	lists, _ := s.ProviderServer.(tfprotov6.ListResourceServer)
-
-	return lists
-}
-
 // ValidateListResourceConfig implements [tfprotov6.ListResourceServer].
 func (s *server) ValidateListResourceConfig(
 	ctx context.Context, req *tfprotov6.ValidateListResourceConfigRequest,
 ) (*tfprotov6.ValidateListResourceConfigResponse, error) {
-	return carry(ctx, s, req, s.lists().ValidateListResourceConfig,
+	return carry(ctx, s, req, s.lists.ValidateListResourceConfig,
 		func(r *tfprotov6.ValidateListResourceConfigResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
 }
 
@@ -157,7 +155,7 @@ func (s *server) ValidateListResourceConfig(
 func (s *server) ListResource(ctx context.Context, req *tfprotov6.ListResourceRequest) (*tfprotov6.ListResourceServerStream, error) {
 	bound, done := s.life.begin(ctx)
 
-	stream, err := s.lists().ListResource(bound, req)
+	stream, err := s.lists.ListResource(bound, req)
 	if err != nil {
 		done()
 
@@ -171,10 +169,7 @@ func (s *server) ListResource(ctx context.Context, req *tfprotov6.ListResourceRe
 
 		for result := range results {
 			result.DisplayName = readable.Printable(result.DisplayName)
-
-			for _, diagnostic := range result.Diagnostics {
-				diagnostic.Summary, diagnostic.Detail = readable.Printable(diagnostic.Summary), readable.Printable(diagnostic.Detail)
-			}
+			show(result.Diagnostics)
 
 			if !push(result) {
 				return
@@ -198,13 +193,13 @@ func (s *server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRe
 
 // ValidateActionConfig implements [tfprotov6.ActionServer].
 func (s *server) ValidateActionConfig(ctx context.Context, req *tfprotov6.ValidateActionConfigRequest) (*tfprotov6.ValidateActionConfigResponse, error) {
-	return carry(ctx, s, req, s.ActionServer.ValidateActionConfig,
+	return carry(ctx, s, req, s.actions.ValidateActionConfig,
 		func(r *tfprotov6.ValidateActionConfigResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
 }
 
 // PlanAction implements [tfprotov6.ActionServer].
 func (s *server) PlanAction(ctx context.Context, req *tfprotov6.PlanActionRequest) (*tfprotov6.PlanActionResponse, error) {
-	return carry(ctx, s, req, s.ActionServer.PlanAction,
+	return carry(ctx, s, req, s.actions.PlanAction,
 		func(r *tfprotov6.PlanActionResponse) []*tfprotov6.Diagnostic { return r.Diagnostics })
 }
 
@@ -215,7 +210,7 @@ func (s *server) InvokeAction(ctx context.Context, req *tfprotov6.InvokeActionRe
 	bound, done := s.life.begin(ctx)
 	bound, cancel := context.WithCancel(bound)
 
-	stream, err := s.ActionServer.InvokeAction(bound, req)
+	stream, err := s.actions.InvokeAction(bound, req)
 	if err != nil {
 		cancel()
 		done()
