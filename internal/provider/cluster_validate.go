@@ -50,6 +50,25 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	resp.Diagnostics.Append(model.validateGuards(ctx)...)
 	resp.Diagnostics.Append(model.validateOnFailure()...)
 	resp.Diagnostics.Append(model.validatePublishing()...)
+	resp.Diagnostics.Append(model.validateTimeouts()...)
+}
+
+// validateTimeouts warns of limits of which none is left: the one that was meant protects
+// nothing, and no plan shows which apply in its place.
+func (m clusterModel) validateTimeouts() diag.Diagnostics {
+	if m.Timeouts.IsNull() || m.Timeouts.IsUnknown() {
+		return nil
+	}
+
+	for _, limit := range m.Timeouts.Attributes() {
+		if !limit.IsNull() {
+			return nil
+		}
+	}
+
+	return diag.Diagnostics{diag.NewAttributeWarningDiagnostic(path.Root(attrTimeouts), "Empty timeouts",
+		fmt.Sprintf("%s: none of %s is set, so that the defaults apply, and an upgrade may take %s. Terraform drops names that it does not know: a misspelt one leaves an empty object behind.\n\n"+
+			"Correct the name, or remove %s.", attrTimeouts, strings.Join(slices.Sorted(maps.Keys(timeoutTypes())), ", "), durationText(defaultWriteTimeout), attrTimeouts))}
 }
 
 // validateVersions refuses two versions that do not go together, which no look at a

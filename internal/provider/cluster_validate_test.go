@@ -6,11 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // texts is a list of strings; overrides is node_overrides.
@@ -273,4 +276,40 @@ func attributeText(t *testing.T, diagnostic *tfprotov6.Diagnostic) string {
 	}
 
 	return at.String()
+}
+
+// TestEmptyTimeoutsAreAWarning: what is left of a misspelt limit is said, and refuses nothing.
+func TestEmptyTimeoutsAreAWarning(t *testing.T) {
+	limits := func(update types.String) timeouts.Value {
+		return timeouts.Value{Object: types.ObjectValueMust(timeoutTypes(), map[string]attr.Value{
+			"create": types.StringNull(), "read": types.StringNull(), "update": update, "delete": types.StringNull(),
+		})}
+	}
+
+	for name, test := range map[string]struct {
+		given timeouts.Value
+		warns bool
+	}{
+		"none":           {newClusterModel(version.Version{}, version.Version{}).Timeouts, false},
+		"nothing in it":  {limits(types.StringNull()), true},
+		"one limit":      {limits(types.StringValue("1h")), false},
+		"one to be seen": {limits(types.StringUnknown()), false},
+	} {
+		model := newClusterModel(version.MustParse("1.13.4"), version.Version{})
+		model.Timeouts = test.given
+
+		told := model.validateTimeouts()
+		if (len(told) == 1) != test.warns || told.HasError() {
+			t.Errorf("%s: %v", name, told)
+		}
+	}
+
+	model := desired("1.13.4", "")
+	model.Kubernetes = types.ObjectNull(kubernetesTypes())
+	model.Timeouts = limits(types.StringNull())
+
+	told := validated(t, model)
+	if len(told) != 1 || told[0].Severity != tfprotov6.DiagnosticSeverityWarning || !strings.Contains(told[0].Detail, "none of create, delete, read, update is set") {
+		t.Errorf("it is told %v", told)
+	}
 }
