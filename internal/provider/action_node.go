@@ -148,7 +148,7 @@ func retryNode(ctx context.Context, on *invocation) error {
 
 	entry, err := engine.New(options).AllowRetry(ctx, engine.NodeRequest{Node: node.ValueString(), Policy: cluster.DefaultPolicy()})
 	if err == nil {
-		on.say("The next apply may install %s on node %s again, which runs Talos %s now. It is not tried again once more where that fails.", entry.Image, node.ValueString(), entry.Previous)
+		on.say("The next apply may install %s on node %s again, which runs Talos %s now. If that fails as well, the image is not tried again.", entry.Image, node.ValueString(), entry.Previous)
 	}
 
 	return err
