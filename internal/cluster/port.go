@@ -27,8 +27,12 @@ type Talos interface {
 	// Members lists the machines that discovery knows.
 	Members(ctx context.Context) ([]Member, error)
 	// Machine observes one node. What the credentials may not read is zero;
-	// an unreachable node is an error.
-	Machine(ctx context.Context, address string) (Machine, error)
+	// an unreachable node is an error. Of a node that is in the boot in which it is
+	// known already, only what changes within a boot is asked again: its stage, its
+	// readiness, the confirmation of an upgrade and, of a control plane, what its static
+	// pods are made from; the configuration is the known one. Known is nil where nothing
+	// is known.
+	Machine(ctx context.Context, address string, known *Machine) (Machine, error)
 	// Etcd is etcd as the control plane at the address sees it.
 	Etcd(ctx context.Context, address string) (EtcdView, error)
 	// ForfeitLeadership makes the member at the address hand etcd leadership

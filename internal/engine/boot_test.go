@@ -53,8 +53,8 @@ type bootless struct {
 	on      atomic.Bool
 }
 
-func (c *bootless) Machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine, err := c.Client.Machine(ctx, address)
+func (c *bootless) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known)
 	if address == c.address && c.on.Load() {
 		machine.BootID = ""
 	}

@@ -78,8 +78,8 @@ func (c *twisted) count(method string) int {
 	return c.calls[method]
 }
 
-func (c *twisted) Machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine, err := c.Client.Machine(ctx, address)
+func (c *twisted) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known)
 	if err == nil && c.machine != nil && address == c.address && c.on() {
 		err = c.machine(&machine)
 	}

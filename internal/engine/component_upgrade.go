@@ -286,7 +286,7 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 // last, and Ready: there are versions of Talos that make it anew with the scheduler
 // as well.
 func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
-	machine, err := c.run.engine.talos.Machine(ctx, c.step.Address)
+	machine, err := c.run.engine.talos.Machine(ctx, c.step.Address, nil)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}

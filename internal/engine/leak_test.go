@@ -141,10 +141,10 @@ type leaky struct {
 	held <-chan struct{}
 }
 
-func (l leaky) Machine(ctx context.Context, address string) (cluster.Machine, error) {
+func (l leaky) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
 	go func() { <-l.held }()
 
-	return l.Talos.Machine(ctx, address)
+	return l.Talos.Machine(ctx, address, known)
 }
 
 // leaksSomething is about L6: what looks for leaks sees one.

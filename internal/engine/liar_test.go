@@ -124,7 +124,7 @@ func (l *liar) Install(ctx context.Context, address, image string) (cluster.Inst
 	return done, err
 }
 
-func (l *liar) Machine(ctx context.Context, address string) (cluster.Machine, error) {
+func (l *liar) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
 	if l.mute != nil && l.mute(address) {
 		return cluster.Machine{}, fmt.Errorf("machine %s: %w", address, cluster.ErrUnreachable)
 	}
@@ -136,7 +136,7 @@ func (l *liar) Machine(ctx context.Context, address string) (cluster.Machine, er
 		asked = l.addressOf(ctx, l.like)
 	}
 
-	machine, err := memorised(l, "machine "+asked, func() (cluster.Machine, error) { return l.Client.Machine(ctx, asked) })
+	machine, err := memorised(l, "machine "+asked, func() (cluster.Machine, error) { return l.Client.Machine(ctx, asked, known) })
 
 	if hides {
 		machine.Address, machine.NodeName, machine.UUID, machine.BootID = address, l.hidden, "uuid-of-"+l.hidden, "boot-of-"+l.hidden

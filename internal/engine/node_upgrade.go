@@ -427,7 +427,7 @@ func (u *nodeUpgrade) awaitMachine(ctx context.Context, lacks func(cluster.Machi
 	err := u.run.engine.wait(ctx, u.step.Node, "the Talos API of "+u.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		machine, err = u.run.engine.talos.Machine(ctx, u.step.Address)
+		machine, err = u.run.engine.talos.Machine(ctx, u.step.Address, nil)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -949,7 +949,7 @@ func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 	since := u.run.engine.clock.Now()
 
 	err := u.run.engine.wait(ctx, u.step.Node, "the legacy upgrade of "+u.step.Node+" to show itself", func(ctx context.Context) (bool, string, error) {
-		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
 
 		switch {
 		case err != nil && !cluster.Heals(err):
@@ -999,7 +999,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	)
 
 	err := u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
-		seen, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+		seen, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
 		if err != nil {
 			idle = u.run.engine.clock.Now()
 
@@ -1297,7 +1297,7 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 	u.enterStep(cluster.StepReady, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
-		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -1394,7 +1394,7 @@ func (u *nodeUpgrade) syncInstallImage() error {
 // nameInstallImage changes the configuration once, unless it names the image
 // already or has no place for it.
 func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error) {
-	machine, err := u.run.engine.talos.Machine(ctx, u.step.Address)
+	machine, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
 
 	switch {
 	case err != nil:

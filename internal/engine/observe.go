@@ -145,7 +145,7 @@ func (e *Engine) askMachines(ctx context.Context, nodes []cluster.Node, scope fu
 }
 
 func (e *Engine) askMachine(ctx context.Context, node *cluster.Node) {
-	machine, err := e.talos.Machine(ctx, node.Address)
+	machine, err := e.talos.Machine(ctx, node.Address, nil)
 	if err != nil {
 		node.Unreachable = err
 

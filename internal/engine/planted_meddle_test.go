@@ -78,7 +78,7 @@ func (h hand) look(ctx context.Context) {
 			continue
 		}
 
-		machine, err := h.Machine(ctx, state.Name)
+		machine, err := h.Machine(ctx, state.Name, nil)
 		h.must(err)
 
 		if machine.Role == cluster.ControlPlane {

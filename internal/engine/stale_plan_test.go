@@ -141,8 +141,8 @@ type trying struct {
 	on      atomic.Bool
 }
 
-func (c *trying) Machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine, err := c.Client.Machine(ctx, address)
+func (c *trying) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known)
 	if err == nil && address == c.address && c.on.Load() {
 		machine.Talos, machine.Stage, machine.Ready, machine.UpgradePending = version.MustParse("1.12.6"), cluster.StageBooting, false, true
 	}

@@ -131,7 +131,7 @@ func TestCatalogue31NeverManyNodes(t *testing.T) {
 		}
 
 		// Whatever they answer: it is how they ask that counts.
-		_, _ = c.Machine(t.Context(), catalogueNode)
+		_, _ = c.Machine(t.Context(), catalogueNode, nil)
 		_, _ = c.Etcd(t.Context(), catalogueNode)
 		_, _ = c.Vitals(t.Context(), catalogueNode)
 		_, _ = c.Members(t.Context())

@@ -79,7 +79,7 @@ func (r *rig) answers(c *talosapi.Client, address string, most time.Duration, se
 	defer ticker.Stop()
 
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); <-ticker.C {
-		machine, err := c.Machine(r.Context(), address)
+		machine, err := c.Machine(r.Context(), address, nil)
 
 		switch {
 		case err == nil && seen(machine):

@@ -27,7 +27,7 @@ func TestUselessCredentialsFailFastAndSayWhy(t *testing.T) {
 				c := r.client(suffix)
 				started := time.Now()
 
-				_, err := c.Machine(r.Context(), cp0)
+				_, err := c.Machine(r.Context(), cp0, nil)
 				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
 					r.Errorf("observing a node: %v, want %v and %q", err, test.want, test.says)
 				}
@@ -48,7 +48,7 @@ func TestAWorkerAsEndpointStillAnswersForItself(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("-worker")
 
-		if _, err := c.Machine(r.Context(), worker0); err != nil {
+		if _, err := c.Machine(r.Context(), worker0, nil); err != nil {
 			r.Errorf("the worker about itself: %v", err)
 		}
 

@@ -52,7 +52,7 @@ func TestLastWordsOfMachinedAreNotOurOwnCalls(t *testing.T) {
 				c := r.client("")
 
 				for range 40 {
-					if _, err := c.Machine(r.Context(), worker0); err != nil {
+					if _, err := c.Machine(r.Context(), worker0, nil); err != nil {
 						r.Fatal(err)
 					}
 				}

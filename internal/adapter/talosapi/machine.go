@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	cosi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -52,27 +53,23 @@ const (
 // rest then belongs to that boot or to a later one, never to an earlier one, so
 // that nobody can see the new boot ID together with the old version of a node
 // that was upgraded in between.
-func (c *Client) Machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine := cluster.Machine{Address: address}
-
+func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
 	bootID, err := c.bootID(ctx, address)
 	if err != nil {
 		return cluster.Machine{}, err
 	}
 
-	machine.BootID = bootID
-
-	// The parts write different fields, so no lock is needed.
-	group, groupCtx := errgroup.WithContext(ctx)
-
-	for _, part := range []func(context.Context, *cluster.Machine) error{
-		c.readVersion, c.readStatus, c.readName, c.readRole, c.readExtensions,
-		c.readSecurity, c.readIdentity, c.readUUID, c.readUpgradeTag, c.readConfig,
-	} {
-		group.Go(func() error { return part(groupCtx, &machine) })
+	if known != nil && known.BootID == bootID && bootID != "" {
+		return c.machineAgain(ctx, *known)
 	}
 
-	if err := group.Wait(); err != nil {
+	machine := cluster.Machine{Address: address, BootID: bootID}
+
+	err = readAll(ctx, &machine,
+		c.readVersion, c.readStatus, c.readName, c.readRole, c.readExtensions,
+		c.readSecurity, c.readIdentity, c.readUUID, c.readUpgradeTag, c.readConfig,
+	)
+	if err != nil {
 		return cluster.Machine{}, err
 	}
 
@@ -81,6 +78,42 @@ func (c *Client) Machine(ctx context.Context, address string) (cluster.Machine, 
 	}
 
 	return machine, nil
+}
+
+// machineAgain observes a node that is in the boot in which it is known. A system that has
+// confirmed itself stays confirmed for as long as it runs.
+func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (cluster.Machine, error) {
+	parts := []machinePart{c.readStatus}
+
+	if machine.UpgradePending {
+		parts = append(parts, c.readUpgradeTag)
+	}
+
+	if machine.Role == cluster.ControlPlane {
+		parts = append(parts, c.readStaticPods)
+	}
+
+	machine.Stage, machine.Ready, machine.Unmet = "", false, nil
+
+	if err := readAll(ctx, &machine, parts...); err != nil {
+		return cluster.Machine{}, err
+	}
+
+	return machine, nil
+}
+
+// machinePart reads some of what is to be known of a machine.
+type machinePart func(context.Context, *cluster.Machine) error
+
+// readAll reads the parts at once. They write different fields, so no lock is needed.
+func readAll(ctx context.Context, machine *cluster.Machine, parts ...machinePart) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+
+	for _, part := range parts {
+		group.Go(func() error { return part(groupCtx, machine) })
+	}
+
+	return group.Wait()
 }
 
 // readLateFacts asks for what only some versions have, once the version is
@@ -249,7 +282,7 @@ func (c *Client) readStaticPods(ctx context.Context, machine *cluster.Machine) e
 		return err
 	}
 
-	machine.FilesVersion = files.GetVersion()
+	machine.FilesVersion, machine.PodsSince = files.GetVersion(), time.Time{}
 
 	// A node notes once in each boot, when its clock is right, that the secrets of its
 	// static pods are there, and makes the pods after that. The pods themselves are

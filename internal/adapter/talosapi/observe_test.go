@@ -243,13 +243,13 @@ func TestLostQuorumIsNamed(t *testing.T) {
 			r.Errorf("etcd without quorum: %v, want it named", err)
 		}
 
-		if _, err := c.Machine(r.Context(), cp0); err != nil {
+		if _, err := c.Machine(r.Context(), cp0, nil); err != nil {
 			r.Errorf("the machine that is left: %v", err)
 		}
 
 		started := time.Now()
 
-		if _, err := c.Machine(r.Context(), cp1); !errors.Is(err, cluster.ErrUnreachable) {
+		if _, err := c.Machine(r.Context(), cp1, nil); !errors.Is(err, cluster.ErrUnreachable) {
 			r.Errorf("a machine that is gone: %v, want it unreachable", err)
 		}
 

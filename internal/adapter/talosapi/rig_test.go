@@ -165,7 +165,7 @@ func (r *rig) client(suffix string) *talosapi.Client {
 func (r *rig) machine(c *talosapi.Client, address string) cluster.Machine {
 	r.Helper()
 
-	machine, err := c.Machine(r.Context(), address)
+	machine, err := c.Machine(r.Context(), address, nil)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestSilentNodeCostsOneTimeout(t *testing.T) {
 			most time.Duration
 			call func() error
 		}{
-			{"observe", 11 * time.Second, func() error { _, err := c.Machine(r.Context(), worker0); return err }},
+			{"observe", 11 * time.Second, func() error { _, err := c.Machine(r.Context(), worker0, nil); return err }},
 			{"vitals", 11 * time.Second, func() error { _, err := c.Vitals(r.Context(), worker0); return err }},
 			{"install", 61 * time.Second, func() error { _, err := c.Install(r.Context(), worker0, nextImage); return err }},
 			{"reboot", 61 * time.Second, func() error { return c.Reboot(r.Context(), worker0, cluster.RebootDefault) }},
@@ -60,7 +60,7 @@ func TestSilentEndpointIsPassedOver(t *testing.T) {
 		for number, most := range []time.Duration{11 * time.Second, time.Second, time.Second} {
 			begun := time.Now()
 
-			if _, err := c.Machine(r.Context(), worker0); err != nil || time.Since(begun) > most {
+			if _, err := c.Machine(r.Context(), worker0, nil); err != nil || time.Since(begun) > most {
 				r.Errorf("look %d: %v after %s, want it within %s", number+1, err, time.Since(begun), most)
 			}
 		}

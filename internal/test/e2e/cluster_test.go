@@ -179,7 +179,7 @@ func (c *target) versions(ctx context.Context) (map[string]versions, error) {
 	running := map[string]versions{}
 
 	for _, machine := range machines {
-		said, err := c.talosAPI.Machine(ctx, machine.Addresses[0])
+		said, err := c.talosAPI.Machine(ctx, machine.Addresses[0], nil)
 		if err != nil {
 			return nil, err
 		}

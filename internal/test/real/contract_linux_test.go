@@ -115,7 +115,7 @@ func (w *world) holdsTalos(ctx context.Context, t *testing.T) {
 	// What a control plane runs may be starting again after the only API server was away.
 	w.until(ctx, t, "all machines are settled", bootPatience, func(ctx context.Context) error {
 		for _, m := range w.machines {
-			found, err := talos.Machine(ctx, m.address.String())
+			found, err := talos.Machine(ctx, m.address.String(), nil)
 			if err != nil {
 				return err
 			}

@@ -31,8 +31,8 @@ const drainTimeout = 20 * time.Second
 // than that: where it is, no upgrade begins.
 type onMetal struct{ cluster.Talos }
 
-func (m onMetal) Machine(ctx context.Context, address string) (cluster.Machine, error) {
-	found, err := m.Talos.Machine(ctx, address)
+func (m onMetal) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	found, err := m.Talos.Machine(ctx, address, known)
 	found.Platform = "metal"
 
 	return found, err

@@ -70,7 +70,7 @@ func FromTalos(ctx context.Context, talos cluster.Talos, addresses [][]string) (
 	proxyless := true
 
 	for _, own := range addresses {
-		said, err := talos.Machine(ctx, own[0])
+		said, err := talos.Machine(ctx, own[0], nil)
 		if err != nil {
 			return nil, err
 		}

@@ -4,11 +4,14 @@ package contract
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // TalosFixture is an implementation of [cluster.Talos] with a cluster behind it,
@@ -33,6 +36,7 @@ func TalosCases() []TalosCase {
 		{"the cluster has one ID", oneClusterID},
 		{"discovery lists every machine", membersAreListed},
 		{"a machine says what it is and how it is", machinesAreTold},
+		{"a machine that is known says the same again", knownMachinesAreTold},
 		{"a configuration names the images", configurationsAreTold},
 		{"every component says what it means to run", componentsAreTold},
 		{"etcd is of one mind", etcdIsOfOneMind},
@@ -111,10 +115,31 @@ func machinesAreTold(t *testing.T, f TalosFixture) {
 	}
 }
 
+// knownMachinesAreTold asks machines again: in the boot in which they are known, in which
+// what does not change is not asked, and as if they had been known in another one.
+func knownMachinesAreTold(t *testing.T, f TalosFixture) {
+	for _, machine := range f.Machines() {
+		known := observe(t, f, machine)
+
+		stale := known
+		stale.Stage, stale.Ready, stale.Unmet, stale.FilesVersion, stale.PodsSince = cluster.StageBooting, false, []string{"etcd: not yet"}, "0", time.Time{}
+
+		earlier := stale
+		earlier.BootID, earlier.Talos, earlier.Schematic, earlier.MachineID = "of-an-earlier-boot", version.Version{}, "of-an-earlier-system", ""
+
+		for name, before := range map[string]cluster.Machine{"in this boot": stale, "in an earlier boot": earlier} {
+			again, err := f.Talos().Machine(t.Context(), machine.Addresses[0], &before)
+			if err != nil || !reflect.DeepEqual(again, known) {
+				t.Errorf("%s, known %s: %+v, %v, want %+v", machine.Name, name, again, err, known)
+			}
+		}
+	}
+}
+
 func observe(t *testing.T, f TalosFixture, machine Machine) cluster.Machine {
 	t.Helper()
 
-	found, err := f.Talos().Machine(t.Context(), machine.Addresses[0])
+	found, err := f.Talos().Machine(t.Context(), machine.Addresses[0], nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func TestConfigureChangesOneLine(t *testing.T) {
 					t.Errorf("took away %q and added %q, want %q and %q", gone, added, given.gone, given.added)
 				}
 
-				machine, err := c.Machine(context.Background(), given.address)
+				machine, err := c.Machine(context.Background(), given.address, nil)
 				if err != nil || machine.Config.Images[given.change.Component] != given.change.To {
 					t.Errorf("the machine says %+v, %v", machine.Config, err)
 				}

@@ -17,7 +17,7 @@ import (
 func installs(t *testing.T, c *ports.Client, address string) *cluster.MachineConfig {
 	t.Helper()
 
-	machine, err := c.Machine(context.Background(), address)
+	machine, err := c.Machine(context.Background(), address, nil)
 	if err != nil || machine.Config == nil {
 		t.Fatalf("got %+v, %v", machine, err)
 	}
@@ -66,7 +66,7 @@ func TestConfigureNamesAnotherImageToInstallFrom(t *testing.T) {
 func bootID(t *testing.T, c *ports.Client, address string) string {
 	t.Helper()
 
-	machine, err := c.Machine(context.Background(), address)
+	machine, err := c.Machine(context.Background(), address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestMachineThatDoesNotTellHowItBooted(t *testing.T) {
 
 	inCluster(t, model.Options{SecureBoot: true, Faults: unread}, func(_ *ports.Cluster, c *ports.Client) {
 		for address, unknown := range map[string]bool{workerAt: true, firstAt: false} {
-			machine, err := c.Machine(context.Background(), address)
+			machine, err := c.Machine(context.Background(), address, nil)
 			if err != nil || machine.BootUnknown != unknown || machine.SecureBoot == unknown {
 				t.Errorf("%s says secure boot %t, unknown %t, %v", address, machine.SecureBoot, machine.BootUnknown, err)
 			}

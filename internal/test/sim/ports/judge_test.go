@@ -53,7 +53,7 @@ func careless(t *testing.T, c *ports.Client, do func(context.Context) error) {
 
 	for _, address := range []string{firstAt, "10.5.0.3", thirdAt, workerAt, "10.5.0.6"} {
 		// Some of them are in trouble.
-		_, _ = c.Machine(ctx, address)
+		_, _ = c.Machine(ctx, address, nil)
 		_, _ = c.Etcd(ctx, address)
 	}
 

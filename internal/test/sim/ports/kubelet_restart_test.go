@@ -156,7 +156,7 @@ func TestDisabledComponentsRunNowhere(t *testing.T) {
 				_, err := c.Component(ctx, firstAt, cluster.Scheduler)
 				means(t, err, cluster.ErrNotFound)
 
-				machine, err := c.Machine(ctx, firstAt)
+				machine, err := c.Machine(ctx, firstAt, nil)
 				if err != nil || !machine.Config.Disabled[cluster.Scheduler] || len(machine.Config.Disabled) != 1 || machine.Config.Images[cluster.Scheduler] == "" {
 					t.Errorf("got %+v, %v, want the scheduler disabled with its image", machine.Config, err)
 				}

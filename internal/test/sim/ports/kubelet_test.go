@@ -45,7 +45,7 @@ func TestNodeIsNotReadyFromTheStart(t *testing.T) {
 			t.Errorf("worker-1: %+v", node)
 		}
 
-		machine, err := c.Machine(context.Background(), workerAt)
+		machine, err := c.Machine(context.Background(), workerAt, nil)
 		if err != nil || machine.Stage != cluster.StageRunning || machine.Settled() {
 			t.Errorf("the machine: %+v, %v; want one that runs and is not settled", machine, err)
 		}

@@ -68,7 +68,7 @@ func TestAPIServerGoesWithItsOnlyControlPlane(t *testing.T) {
 		means(t, err, cluster.ErrUnreachable)
 
 		// The worker runs, but nobody hands calls on to it.
-		_, err = c.Machine(ctx, "10.5.0.3")
+		_, err = c.Machine(ctx, "10.5.0.3", nil)
 		means(t, err, cluster.ErrUnreachable)
 
 		time.Sleep(4 * time.Minute)

@@ -129,7 +129,7 @@ func TestDisabledProxyHasNoPods(t *testing.T) {
 			t.Errorf("got %+v, want none", pod)
 		}
 
-		machine, err := c.Machine(context.Background(), firstAt)
+		machine, err := c.Machine(context.Background(), firstAt, nil)
 		if err != nil || !machine.Config.Disabled[cluster.Proxy] {
 			t.Errorf("got %+v, %v, want a disabled kube-proxy", machine.Config, err)
 		}
@@ -163,7 +163,7 @@ func TestMachineTellsWhatItsConfigurationNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, given.options, func(_ *ports.Cluster, c *ports.Client) {
-				machine, err := c.Machine(context.Background(), given.address)
+				machine, err := c.Machine(context.Background(), given.address, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

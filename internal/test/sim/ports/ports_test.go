@@ -119,7 +119,7 @@ func TestErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 			return err
 		}, want: []error{cluster.ErrOutcomeUnknown}},
 		"node that does not answer": {options: model.Options{Faults: struck(model.StepObserve, model.EffectUnreachable)}, call: func(_ *testing.T, c *ports.Client) error {
-			_, err := c.Machine(ctx, workerAt)
+			_, err := c.Machine(ctx, workerAt, nil)
 
 			return err
 		}, want: []error{cluster.ErrUnreachable}},

@@ -41,7 +41,7 @@ func TestRollbackThroughThePort(t *testing.T) {
 		means(t, c.Rollback(ctx, workerAt), cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
 		time.Sleep(10 * time.Minute)
 
-		if machine, err := c.Machine(ctx, workerAt); err != nil || machine.Talos.String() != "1.13.2" || machine.UpgradePending {
+		if machine, err := c.Machine(ctx, workerAt, nil); err != nil || machine.Talos.String() != "1.13.2" || machine.UpgradePending {
 			t.Errorf("afterwards: %+v, %v", machine, err)
 		}
 	})

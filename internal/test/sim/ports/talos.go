@@ -137,7 +137,7 @@ func (c *Client) Members(ctx context.Context) (members []cluster.Member, err err
 }
 
 // Machine implements [cluster.Talos].
-func (c *Client) Machine(ctx context.Context, address string) (machine cluster.Machine, err error) {
+func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (machine cluster.Machine, err error) {
 	err = c.read(ctx, "Machine", address, func(ctx context.Context) error {
 		return c.ask(ctx, "observe "+address, func(ctx context.Context) error {
 			state, err := c.cluster.world.MachineStatus(ctx, address)
@@ -149,7 +149,20 @@ func (c *Client) Machine(ctx context.Context, address string) (machine cluster.M
 		})
 	})
 
+	if err == nil && known != nil && known.BootID == machine.BootID && machine.BootID != "" {
+		machine = again(*known, machine)
+	}
+
 	return machine, err
+}
+
+// again is a machine of which only what changes within a boot was asked.
+func again(known, now cluster.Machine) cluster.Machine {
+	known.Stage, known.Ready, known.Unmet = now.Stage, now.Ready, now.Unmet
+	known.UpgradePending = known.UpgradePending && now.UpgradePending
+	known.PodsSince, known.FilesVersion = now.PodsSince, now.FilesVersion
+
+	return known
 }
 
 // Etcd implements [cluster.Talos].

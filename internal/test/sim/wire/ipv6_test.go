@@ -112,7 +112,7 @@ func TestProviderReachesMachinesOfIPv6(t *testing.T) {
 		}
 
 		for _, member := range members {
-			machine, err := c.Machine(r.Context(), member.Addresses[0])
+			machine, err := c.Machine(r.Context(), member.Addresses[0], nil)
 			if err != nil || machine.NodeName != member.Hostname {
 				r.Errorf("%s: %+v, %v", member.Addresses[0], machine, err)
 			}
