@@ -47,8 +47,6 @@ func IsAlarm(reported string) bool { return strings.Contains(reported, "alarm:")
 type EtcdView struct {
 	Members []EtcdMember
 	Status  EtcdStatus
-	// Alarms are the active ones, as "NOSPACE on member 1f".
-	Alarms []string
 }
 
 // Mute tells whether the member says nothing of the others: a learner answers no

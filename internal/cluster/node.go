@@ -313,8 +313,8 @@ func (s Observation) Workers() []Node {
 	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != Worker })
 }
 
-// AlarmedNode is the name of the control plane whose member raised an alarm, as
-// [EtcdView.Alarms] spells it; empty where nobody knows the member.
+// AlarmedNode is the name of the control plane whose member raised an alarm, such as
+// "NOSPACE on member 1f"; empty where nobody knows the member.
 func (s Observation) AlarmedNode(alarm string) string {
 	for _, node := range s.ControlPlanes() {
 		if node.Etcd != nil && strings.HasSuffix(alarm, fmt.Sprintf(" %x", node.Etcd.Status.MemberID)) {

@@ -104,11 +104,13 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 			etcd := at(*s, "cp-1").Etcd
 			etcd.Members, etcd.Status.Learner = nil, true
 		}},
-		"no leader":    {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Leader = 0 }},
-		"two leaders":  {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Leader = 2 }},
-		"member ill":   {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
-		"quorum lost":  {"cp-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
-		"alarm":        {"worker-0", "etcd-alarms", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Alarms = []string{"NOSPACE"} }},
+		"no leader":   {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Leader = 0 }},
+		"two leaders": {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Leader = 2 }},
+		"member ill":  {"worker-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
+		"quorum lost": {"cp-0", "etcd-quorum", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Errors = []string{"corrupt"} }},
+		"alarm": {"worker-0", "etcd-alarms", func(s *cluster.Observation) {
+			at(*s, "cp-1").Etcd.Status.Errors = []string{"memberID:2 alarm:NOSPACE "}
+		}},
 		"lag":          {"worker-0", "etcd-raft-lag", func(s *cluster.Observation) { at(*s, "cp-1").Etcd.Status.Applied = 12 }},
 		"budget spent": {"worker-0", "nodes-ready", func(s *cluster.Observation) { at(*s, "worker-1").Kube.Ready = false }},
 		"pod away":     {"cp-0", "control-plane-components", func(s *cluster.Observation) { delete(at(*s, "cp-1").Pods, cluster.APIServer) }},

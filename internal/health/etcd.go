@@ -244,14 +244,14 @@ func alarmFinding(node string, alarms []string) cluster.Finding {
 	return finding
 }
 
-// alarmsSeen are the alarms that a control plane tells of. Those who may not list
-// them still see them in the status.
+// alarmsSeen are the alarms that a control plane tells of, as "NOSPACE on member 1f": each
+// member repeats those of all members in its status.
 func alarmsSeen(teller cluster.Node) []string {
 	if teller.Etcd == nil {
 		return nil
 	}
 
-	seen := slices.Clone(teller.Etcd.Alarms)
+	var seen []string
 
 	for _, reported := range teller.Etcd.Status.Errors {
 		if cluster.IsAlarm(reported) {

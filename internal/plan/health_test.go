@@ -3,6 +3,8 @@
 package plan_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -17,15 +19,29 @@ func (s *scene) status(name string, change func(*cluster.EtcdStatus)) *scene {
 	return s
 }
 
-// alarmed has control planes tell of an alarm.
+// alarmed has control planes tell of an alarm, as etcd does in the status of a member.
 func (s *scene) alarmed(alarm string, names ...string) *scene {
 	for _, name := range names {
 		view := *s.node(name).Etcd
-		view.Alarms = append(view.Alarms, alarm)
+		view.Status.Errors = append(slices.Clone(view.Status.Errors), reported(alarm))
 		s.node(name).Etcd = &view
 	}
 
 	return s
+}
+
+// reported is how a status repeats an alarm such as "NOSPACE on member 1f".
+func reported(alarm string) string {
+	var (
+		member uint64
+		kind   string
+	)
+
+	if _, err := fmt.Sscanf(alarm, "%s on member %x", &kind, &member); err != nil {
+		return alarm
+	}
+
+	return fmt.Sprintf("memberID:%d alarm:%s ", member, kind)
 }
 
 // members changes the list of members that every control plane sees.

@@ -78,7 +78,7 @@ func TestCatalogue02NodeBlackHoled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := after(20*time.Second, ends(codes.Unavailable, dialTimedOut))
 		node := &wireNode{answers: map[string]wireAnswer{
-			wireStatus: slow, wireMembers: slow, wireAlarms: slow,
+			wireStatus: slow, wireMembers: slow,
 			wireVersion: sends(&machineapi.VersionResponse{}),
 			wireReboot:  slow,
 			wireInstall: inTurn(slow, ends(codes.Unavailable, dialTimedOut)),
@@ -195,7 +195,6 @@ func TestCatalogue43KeepaliveIsNotTooAggressive(t *testing.T) {
 		node := sameAnswer(away)
 		node.answers[wireStatus] = inTurn(away, sends(etcdStatus(false)), ends(codes.Unavailable, goAway))
 		node.answers[wireMembers] = sends(&machineapi.EtcdMemberListResponse{})
-		node.answers[wireAlarms] = sends(&machineapi.EtcdAlarmListResponse{})
 		c := node.client(t)
 
 		if _, err := c.Etcd(t.Context(), catalogueNode); err != nil {

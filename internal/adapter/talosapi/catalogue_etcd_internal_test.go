@@ -28,7 +28,6 @@ func etcdNode(replaced map[string]wireAnswer) *wireNode {
 		wireMembers: sends(&machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{{
 			Members: []*machineapi.EtcdMember{{Id: 7, Hostname: "cp-0"}},
 		}}}),
-		wireAlarms: sends(&machineapi.EtcdAlarmListResponse{}),
 	}}
 
 	for method, answer := range replaced {
@@ -99,12 +98,9 @@ func TestCatalogue15NoSpaceAlarm(t *testing.T) {
 
 		view, err := etcdNode(map[string]wireAnswer{
 			wireStatus: sends(member(&machineapi.EtcdMemberStatus{MemberId: 7, Leader: 7, Errors: []string{repeated}})),
-			wireAlarms: sends(&machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{
-				MemberAlarms: []*machineapi.EtcdMemberAlarm{{MemberId: 7, Alarm: machineapi.EtcdMemberAlarm_NOSPACE}},
-			}}}),
 		}).client(t).Etcd(t.Context(), catalogueNode)
 
-		if err != nil || !slices.Equal(view.Alarms, []string{"NOSPACE on member 7"}) || !slices.Equal(view.Status.Errors, []string{repeated}) {
+		if err != nil || !slices.Equal(view.Status.Errors, []string{repeated}) {
 			t.Errorf("got %+v, %v; want the alarm", view, err)
 		}
 	})
@@ -122,7 +118,7 @@ func TestCatalogue16Learner(t *testing.T) {
 
 		view, err := etcdNode(map[string]wireAnswer{
 			wireStatus:  sends(member(&machineapi.EtcdMemberStatus{MemberId: 7, Leader: 1, IsLearner: true})),
-			wireMembers: refusal, wireAlarms: refusal,
+			wireMembers: refusal,
 		}).client(t).Etcd(t.Context(), catalogueNode)
 
 		if err != nil || !view.Status.Learner || !view.Mute() {

@@ -31,7 +31,7 @@ func TestCatalogue24EndpointIsAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unimplemented := ends(codes.Unimplemented, "etcd status is only available on control plane nodes")
 
-		_, err := etcdNode(map[string]wireAnswer{wireStatus: unimplemented, wireMembers: unimplemented, wireAlarms: unimplemented}).client(t).Etcd(t.Context(), catalogueNode)
+		_, err := etcdNode(map[string]wireAnswer{wireStatus: unimplemented, wireMembers: unimplemented}).client(t).Etcd(t.Context(), catalogueNode)
 		only(cluster.ErrUnsupported, "only available on control plane nodes").check(t, "etcd", err)
 	})
 }

@@ -34,7 +34,6 @@ const (
 	wireOldPull   = "/machine.MachineService/ImagePull"
 	wireStatus    = "/machine.MachineService/EtcdStatus"
 	wireMembers   = "/machine.MachineService/EtcdMemberList"
-	wireAlarms    = "/machine.MachineService/EtcdAlarmList"
 	wirePull      = "/machine.ImageService/Pull"
 	wireInstall   = "/machine.LifecycleService/Upgrade"
 	wireGet       = "/cosi.resource.State/Get"

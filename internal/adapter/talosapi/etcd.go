@@ -3,7 +3,6 @@
 package talosapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,19 +25,20 @@ import (
 // member list that it holds once it has caught up with the leader: without one
 // it has no answer, and the lists of several differ only while members come and
 // go. Of a learner, which refuses everything but its status and reads of its own
-// keys (isRPCSupportedForLearner in etcd), the status alone is a result.
+// keys (isRPCSupportedForLearner in etcd), the status alone is a result. Alarms are not
+// listed: the status repeats them (maintenanceServer.Status in etcd).
 func (c *Client) Etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
 	var (
-		view                            cluster.EtcdView
-		statusErr, membersErr, alarmErr error
-		group                           errgroup.Group
+		view                  cluster.EtcdView
+		statusErr, membersErr error
+		group                 errgroup.Group
 	)
 
 	rest, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	// The parts write different fields, so no lock is needed. The status does
-	// without the others, they are of no use without it.
+	// The two write different fields, so no lock is needed. The status does
+	// without the members, they are of no use without it.
 	group.Go(func() error {
 		if view.Status, statusErr = c.etcdStatus(ctx, address); statusErr != nil {
 			cancel()
@@ -47,7 +47,6 @@ func (c *Client) Etcd(ctx context.Context, address string) (cluster.EtcdView, er
 		return nil
 	})
 	group.Go(func() error { view.Members, membersErr = c.etcdMembers(rest, address); return nil })
-	group.Go(func() error { view.Alarms, alarmErr = c.etcdAlarms(rest, address); return nil })
 
 	_ = group.Wait()
 
@@ -55,8 +54,8 @@ func (c *Client) Etcd(ctx context.Context, address string) (cluster.EtcdView, er
 		return cluster.EtcdView{}, statusErr
 	}
 
-	if err := cmp.Or(membersErr, alarmErr); err != nil && (!view.Status.Learner || ctx.Err() != nil) {
-		return cluster.EtcdView{}, err
+	if membersErr != nil && (!view.Status.Learner || ctx.Err() != nil) {
+		return cluster.EtcdView{}, membersErr
 	}
 
 	return view, nil
@@ -137,33 +136,6 @@ func (c *Client) etcdStatus(ctx context.Context, address string) (cluster.EtcdSt
 		DBSize:   status.GetDbSize(),
 		Version:  status.GetProtocolVersion(),
 	}, nil
-}
-
-func (c *Client) etcdAlarms(ctx context.Context, address string) ([]string, error) {
-	var answer *machineapi.EtcdAlarmListResponse
-
-	op := operation{what: "list the etcd alarms of " + place(address), node: address, timeout: readTimeout}
-
-	err := c.call(ctx, op, func(ctx context.Context, api *client.Client) (err error) {
-		answer, err = api.MachineClient.EtcdAlarmList(ctx, &emptypb.Empty{})
-
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	var alarms []string
-
-	for _, message := range answer.GetMessages() {
-		for _, alarm := range message.GetMemberAlarms() {
-			if alarm.GetAlarm() != machineapi.EtcdMemberAlarm_NONE {
-				alarms = append(alarms, fmt.Sprintf("%s on member %x", alarm.GetAlarm(), alarm.GetMemberId()))
-			}
-		}
-	}
-
-	return alarms, nil
 }
 
 // hosts are the hosts of URLs such as https://10.5.0.2:2380.

@@ -43,7 +43,6 @@ func slowly[T any](answer T) func(context.Context) (T, error) {
 func TestEtcdOfALearnerIsItsStatus(t *testing.T) {
 	type (
 		members = *machineapi.EtcdMemberListResponse
-		alarms  = *machineapi.EtcdAlarmListResponse
 		answer  = *machineapi.EtcdStatusResponse
 	)
 
@@ -57,25 +56,22 @@ func TestEtcdOfALearnerIsItsStatus(t *testing.T) {
 		want    error
 	}{
 		"a learner": {machine: nodeFake{
-			members: says[members](codes.Unavailable, notForLearners), status: slowly(etcdStatus(true)), alarms: says[alarms](codes.Unavailable, notForLearners),
+			members: says[members](codes.Unavailable, notForLearners), status: slowly(etcdStatus(true)),
 		}},
 		"a learner behind a plain error": {machine: nodeFake{
-			members: says[members](codes.Unknown, notForLearners), status: slowly(etcdStatus(true)), alarms: says[alarms](codes.Unknown, notForLearners),
+			members: says[members](codes.Unknown, notForLearners), status: slowly(etcdStatus(true)),
 		}},
 		"a learner that lists members": {members: 1, machine: nodeFake{
-			members: gives(listed), status: gives(etcdStatus(true)), alarms: says[alarms](codes.Unavailable, notForLearners),
+			members: gives(listed), status: gives(etcdStatus(true)),
 		}},
 		"a learner that is silent apart from that": {machine: nodeFake{
-			members: silence[members], status: gives(etcdStatus(true)), alarms: silence[alarms],
+			members: silence[members], status: gives(etcdStatus(true)),
 		}},
 		"a voter that lists no members": {want: cluster.ErrQuorum, machine: nodeFake{
-			members: says[members](codes.Unavailable, noLeader), status: gives(etcdStatus(false)), alarms: gives(&machineapi.EtcdAlarmListResponse{}),
-		}},
-		"a voter that lists no alarms": {want: cluster.ErrUnreachable, machine: nodeFake{
-			members: gives(listed), status: gives(etcdStatus(false)), alarms: silence[alarms],
+			members: says[members](codes.Unavailable, noLeader), status: gives(etcdStatus(false)),
 		}},
 		"a member without a status": {want: cluster.ErrDenied, machine: nodeFake{
-			members: silence[members], status: says[answer](codes.PermissionDenied, "not authorized"), alarms: silence[alarms],
+			members: silence[members], status: says[answer](codes.PermissionDenied, "not authorized"),
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +89,7 @@ func TestEtcdOfALearnerIsItsStatus(t *testing.T) {
 					return
 				}
 
-				if !view.Status.Learner || view.Status.MemberID != 7 || len(view.Members) != test.members || len(view.Alarms) != 0 {
+				if !view.Status.Learner || view.Status.MemberID != 7 || len(view.Members) != test.members {
 					t.Errorf("got %+v", view)
 				}
 			})
@@ -107,7 +103,6 @@ func TestEtcdWithoutAStatusIsNotWaitedFor(t *testing.T) {
 		c := connect(t, &nodeFake{
 			members: silence[*machineapi.EtcdMemberListResponse],
 			status:  says[*machineapi.EtcdStatusResponse](codes.Unimplemented, "etcd status is only available on control plane nodes"),
-			alarms:  silence[*machineapi.EtcdAlarmListResponse],
 		})
 		started := time.Now()
 
@@ -125,7 +120,6 @@ func TestEtcdOfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 		c := connect(t, &nodeFake{
 			members: silence[*machineapi.EtcdMemberListResponse],
 			status:  gives(etcdStatus(true)),
-			alarms:  silence[*machineapi.EtcdAlarmListResponse],
 		})
 
 		if view, err := c.Etcd(ctx, "10.5.0.2"); !errors.Is(err, context.DeadlineExceeded) || view.Status.Learner {

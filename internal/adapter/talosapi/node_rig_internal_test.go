@@ -23,7 +23,6 @@ type nodeFake struct {
 
 	members func(context.Context) (*machineapi.EtcdMemberListResponse, error)
 	status  func(context.Context) (*machineapi.EtcdStatusResponse, error)
-	alarms  func(context.Context) (*machineapi.EtcdAlarmListResponse, error)
 	mounts  func(context.Context) (*machineapi.MountsResponse, error)
 }
 
@@ -33,10 +32,6 @@ func (m *nodeFake) EtcdMemberList(ctx context.Context, _ *machineapi.EtcdMemberL
 
 func (m *nodeFake) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
 	return m.status(ctx)
-}
-
-func (m *nodeFake) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
-	return m.alarms(ctx)
 }
 
 func (m *nodeFake) Mounts(ctx context.Context, _ *emptypb.Empty) (*machineapi.MountsResponse, error) {

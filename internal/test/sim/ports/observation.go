@@ -3,9 +3,7 @@
 package ports
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -69,9 +67,7 @@ func (c *Client) etcd(ctx context.Context, address string) (cluster.EtcdView, er
 	}
 
 	members, noMembers := c.cluster.world.EtcdMembers(ctx, address)
-	alarms, noAlarms := c.cluster.world.EtcdAlarms(ctx, address)
-
-	if err := cmp.Or(noMembers, noAlarms); err != nil && (!status.Learner || ctx.Err() != nil) {
+	if err := noMembers; err != nil && (!status.Learner || ctx.Err() != nil) {
 		return cluster.EtcdView{}, err
 	}
 
@@ -84,10 +80,6 @@ func (c *Client) etcd(ctx context.Context, address string) (cluster.EtcdView, er
 		view.Members = append(view.Members, cluster.EtcdMember{
 			ID: member.ID, Name: member.Name, Learner: member.Learner, PeerAddresses: []string{member.Address},
 		})
-	}
-
-	for _, alarm := range alarms {
-		view.Alarms = append(view.Alarms, fmt.Sprintf("%s on member %x", alarm.Alarm, alarm.Member))
 	}
 
 	return view, nil
