@@ -173,8 +173,19 @@ type Kubernetes interface {
 	// UID is the UID of the namespace kube-system.
 	UID(ctx context.Context) (string, error)
 	Nodes(ctx context.Context) ([]KubeNode, error)
+	// FollowNodes keeps what is known of the nodes up to date until the returned function is
+	// called, so that NodesNow seldom needs a list. Nothing fails where that does not work.
+	FollowNodes(ctx context.Context) (stop func())
+	// NodesNow is what Nodes would answer, as of a moment after the call began. Where the
+	// nodes are followed it costs one write instead of a list: onto the named node, which
+	// proves that everything before it has arrived. Without a name the nodes are listed.
+	NodesNow(ctx context.Context, claim string) ([]KubeNode, error)
+	// Node is one node; ErrNotFound where there is none of that name.
+	Node(ctx context.Context, name string) (KubeNode, error)
 	// ComponentPods lists the pods of the control plane and of kube-proxy.
 	ComponentPods(ctx context.Context) ([]ComponentPod, error)
+	// StaticPods lists the pods of the control plane.
+	StaticPods(ctx context.Context) ([]ComponentPod, error)
 	// Cordon makes the node unschedulable and marks the cordon as set by the
 	// run, in one request. A node that is cordoned already is left alone; ours
 	// then tells whether an earlier run of ours did it.

@@ -105,6 +105,14 @@ func (c *twisted) Members(ctx context.Context) ([]cluster.Member, error) {
 	return members, err
 }
 
+func (c *twisted) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return c.Nodes(ctx)
+}
+
+func (c *twisted) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return named(ctx, name, c.Nodes)
+}
+
 func (c *twisted) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	nodes, err := c.Client.Nodes(ctx)
 	if err == nil && c.nodes != nil && c.on() {

@@ -67,6 +67,14 @@ func TestRoomThatTheImagesTookIsNotMissed(t *testing.T) {
 // shutDown has a person shut a worker down with talosctl.
 type shutDown struct{ liar }
 
+func (s *shutDown) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return s.Nodes(ctx)
+}
+
+func (s *shutDown) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return named(ctx, name, s.Nodes)
+}
+
 func (s *shutDown) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	nodes, err := s.liar.Nodes(ctx)
 

@@ -227,6 +227,14 @@ type registering struct {
 	as   cluster.KubeNode
 }
 
+func (r *registering) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return r.Nodes(ctx)
+}
+
+func (r *registering) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return named(ctx, name, r.Nodes)
+}
+
 func (r *registering) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	nodes, err := r.Client.Nodes(ctx)
 

@@ -22,6 +22,14 @@ import (
 // sick has the nodes of workers never become Ready with new kubelets.
 type sick struct{ *ports.Client }
 
+func (s sick) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return s.Nodes(ctx)
+}
+
+func (s sick) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return named(ctx, name, s.Nodes)
+}
+
 func (s sick) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	nodes, err := s.Client.Nodes(ctx)
 	for i := range nodes {

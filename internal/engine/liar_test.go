@@ -198,6 +198,14 @@ func (l *liar) Etcd(ctx context.Context, address string) (cluster.EtcdView, erro
 	return view, err
 }
 
+func (l *liar) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return l.Nodes(ctx)
+}
+
+func (l *liar) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return named(ctx, name, l.Nodes)
+}
+
 func (l *liar) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	nodes, err := memorised(l, "nodes", func() ([]cluster.KubeNode, error) { return l.Client.Nodes(ctx) })
 	changed := append([]cluster.KubeNode(nil), nodes...)
@@ -220,8 +228,14 @@ func (l *liar) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 }
 
 func (l *liar) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error) {
-	pods, err := l.Client.ComponentPods(ctx)
+	return l.showPods(l.Client.ComponentPods(ctx))
+}
 
+func (l *liar) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
+	return l.showPods(l.Client.StaticPods(ctx))
+}
+
+func (l *liar) showPods(pods []cluster.ComponentPod, err error) ([]cluster.ComponentPod, error) {
 	for index := range pods {
 		pods[index].Ready = pods[index].Ready || pods[index].Node == l.hidden
 

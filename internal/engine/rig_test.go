@@ -4,8 +4,10 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -72,4 +74,19 @@ func newStrike(kind crash, mutation int, end context.CancelFunc) *strike {
 
 func mutationOf(number int) func(ports.Call) bool {
 	return func(call ports.Call) bool { return call.Mutation == number }
+}
+
+// named is the node of that name as a double of the cluster lists it.
+func named(ctx context.Context, name string, list func(context.Context) ([]cluster.KubeNode, error)) (cluster.KubeNode, error) {
+	nodes, err := list(ctx)
+	if err != nil {
+		return cluster.KubeNode{}, err
+	}
+
+	at := slices.IndexFunc(nodes, func(node cluster.KubeNode) bool { return node.Name == name })
+	if at < 0 {
+		return cluster.KubeNode{}, cluster.ErrNotFound
+	}
+
+	return nodes[at], nil
 }

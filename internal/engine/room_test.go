@@ -25,6 +25,14 @@ type reserved struct {
 	free []string
 }
 
+func (c *reserved) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return c.Nodes(ctx)
+}
+
+func (c *reserved) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return named(ctx, name, c.Nodes)
+}
+
 func (c *reserved) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	nodes, err := c.Client.Nodes(ctx)
 	for index := range nodes {

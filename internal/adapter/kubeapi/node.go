@@ -45,12 +45,35 @@ func (c *Client) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 
 	nodes := make([]cluster.KubeNode, 0, len(list.Items))
 	for i := range list.Items {
-		node := kubeNode(&list.Items[i])
-		node.LastWriter = lastWriter(list.Items[i].ManagedFields, c.manager())
-		nodes = append(nodes, node)
+		nodes = append(nodes, c.kubeNode(&list.Items[i]))
 	}
 
 	return nodes, nil
+}
+
+// Node reads one node.
+func (c *Client) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	var node corev1.Node
+	if err := read(ctx, "read node "+name, c.core.Get().Resource("nodes").Name(name), &node); err != nil {
+		return cluster.KubeNode{}, err
+	}
+
+	return c.kubeNode(&node), nil
+}
+
+// FollowNodes implements [cluster.Kubernetes].
+func (c *Client) FollowNodes(context.Context) (stop func()) { return func() {} }
+
+// NodesNow implements [cluster.Kubernetes].
+func (c *Client) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return c.Nodes(ctx)
+}
+
+func (c *Client) kubeNode(node *corev1.Node) cluster.KubeNode {
+	found := kubeNode(node)
+	found.LastWriter = lastWriter(node.ManagedFields, c.manager())
+
+	return found
 }
 
 // manager is the name under which the API server remembers what the client wrote.

@@ -38,14 +38,25 @@ const (
 
 // ComponentPods lists the pods of the control plane and of kube-proxy.
 func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error) {
-	components := []string{
-		string(cluster.APIServer), string(cluster.ControllerManager), string(cluster.Scheduler), string(cluster.Proxy),
+	return c.podsOf(ctx, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler, cluster.Proxy)
+}
+
+// StaticPods lists the pods of the control plane.
+func (c *Client) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
+	return c.podsOf(ctx, cluster.APIServer, cluster.ControllerManager, cluster.Scheduler)
+}
+
+// podsOf lists the pods of the components, of which none is the kubelet.
+func (c *Client) podsOf(ctx context.Context, components ...cluster.Component) ([]cluster.ComponentPod, error) {
+	names := make([]string, 0, len(components))
+	for _, component := range components {
+		names = append(names, string(component))
 	}
 
 	var list corev1.PodList
 
 	request := c.core.Get().Namespace(Namespace).Resource("pods").
-		Param("labelSelector", labelComponent+" in ("+strings.Join(components, ",")+")")
+		Param("labelSelector", labelComponent+" in ("+strings.Join(names, ",")+")")
 	if err := read(ctx, "list the pods of the control plane", request, &list); err != nil {
 		return nil, err
 	}

@@ -20,6 +20,18 @@ func (u unavailable) UID(context.Context) (string, error) { return "", u.err }
 
 func (u unavailable) Nodes(context.Context) ([]cluster.KubeNode, error) { return nil, u.err }
 
+func (u unavailable) FollowNodes(context.Context) (stop func()) { return func() {} }
+
+func (u unavailable) NodesNow(context.Context, string) ([]cluster.KubeNode, error) {
+	return nil, u.err
+}
+
+func (u unavailable) Node(context.Context, string) (cluster.KubeNode, error) {
+	return cluster.KubeNode{}, u.err
+}
+
+func (u unavailable) StaticPods(context.Context) ([]cluster.ComponentPod, error) { return nil, u.err }
+
 func (u unavailable) ComponentPods(context.Context) ([]cluster.ComponentPod, error) {
 	return nil, u.err
 }

@@ -56,7 +56,9 @@ func Cases() []Case {
 	return []Case{
 		{"nodes are as their machines report them", nodesAreReported},
 		{"the cluster has one UID", oneUID},
+		{"nodes are read one by one, and as they are now", nodesAreRead},
 		{"the pods of the control plane and of kube-proxy are listed", componentPodsAreListed},
+		{"the pods of the control plane are listed alone", staticPodsAreListed},
 
 		{"a cordon is marked with its run and lifted", cordonIsMarked},
 		{"a cordon of an earlier run of ours stays its", cordonOfAnEarlierRun},

@@ -92,6 +92,66 @@ func nodesAreReported(t *testing.T, f Fixture) {
 	}
 }
 
+// nodesAreRead reads each node alone, and all of them as of now.
+func nodesAreRead(t *testing.T, f Fixture) {
+	stop := f.API().FollowNodes(t.Context())
+	defer stop()
+
+	listed, err := f.API().Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, claim := range []string{"", listed[0].Name, listed[0].Name} {
+		now, err := f.API().NodesNow(t.Context(), claim)
+		if err != nil || !slices.Equal(namesOf(now), namesOf(listed)) {
+			t.Errorf("the nodes are %v now, %v, want %v", namesOf(now), err, namesOf(listed))
+		}
+	}
+
+	for _, node := range listed {
+		if alone, err := f.API().Node(t.Context(), node.Name); err != nil || alone.Name != node.Name || alone.BootID != node.BootID || alone.Ready != node.Ready {
+			t.Errorf("alone it is %+v, %v, want %+v", alone, err, node)
+		}
+	}
+
+	if _, err := f.API().Node(t.Context(), "nobody"); !errors.Is(err, cluster.ErrNotFound) {
+		t.Errorf("a node that does not exist: %v", err)
+	}
+}
+
+func namesOf(nodes []cluster.KubeNode) []string {
+	names := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+
+	slices.Sort(names)
+
+	return names
+}
+
+// staticPodsAreListed wants the pods of the control plane and none of kube-proxy.
+func staticPodsAreListed(t *testing.T, f Fixture) {
+	pods, err := f.API().StaticPods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	all, err := f.API().ComponentPods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	static := func(pods []cluster.ComponentPod) int {
+		return len(slices.DeleteFunc(slices.Clone(pods), func(pod cluster.ComponentPod) bool { return !pod.Component.Static() }))
+	}
+
+	if len(pods) == 0 || len(pods) != static(pods) || len(pods) != static(all) {
+		t.Errorf("%d pods, %d of them static, want %d", len(pods), static(pods), static(all))
+	}
+}
+
 func oneUID(t *testing.T, f Fixture) {
 	first, err := f.API().UID(t.Context())
 	if err != nil || first == "" {

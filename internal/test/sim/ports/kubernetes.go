@@ -5,6 +5,7 @@ package ports
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -52,7 +53,37 @@ func (c *Client) UID(ctx context.Context) (uid string, err error) {
 
 // Nodes implements [cluster.Kubernetes].
 func (c *Client) Nodes(ctx context.Context) (nodes []cluster.KubeNode, err error) {
-	err = c.look(ctx, "Nodes", "", func() error {
+	return c.nodes(ctx, "Nodes", "")
+}
+
+// FollowNodes implements [cluster.Kubernetes]: there is nothing that could be old.
+func (c *Client) FollowNodes(context.Context) (stop func()) { return func() {} }
+
+// NodesNow implements [cluster.Kubernetes].
+func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode, error) {
+	return c.nodes(ctx, "NodesNow", claim)
+}
+
+// Node implements [cluster.Kubernetes].
+func (c *Client) Node(ctx context.Context, name string) (node cluster.KubeNode, err error) {
+	err = c.look(ctx, "Node", name, func() error {
+		nodes := c.cluster.kubeNodes()
+
+		at := slices.IndexFunc(nodes, func(node cluster.KubeNode) bool { return node.Name == name })
+		if at < 0 {
+			return fmt.Errorf("node %s: %w", name, cluster.ErrNotFound)
+		}
+
+		node = nodes[at]
+
+		return nil
+	})
+
+	return node, err
+}
+
+func (c *Client) nodes(ctx context.Context, method, claim string) (nodes []cluster.KubeNode, err error) {
+	err = c.look(ctx, method, claim, func() error {
 		nodes = c.cluster.kubeNodes()
 		c.cluster.record("", history.KindRead, map[string]string{"what": "nodes", "client": c.name})
 
@@ -66,6 +97,17 @@ func (c *Client) Nodes(ctx context.Context) (nodes []cluster.KubeNode, err error
 func (c *Client) ComponentPods(ctx context.Context) (pods []cluster.ComponentPod, err error) {
 	err = c.look(ctx, "ComponentPods", "", func() error {
 		pods = c.cluster.componentPods()
+
+		return nil
+	})
+
+	return pods, err
+}
+
+// StaticPods implements [cluster.Kubernetes].
+func (c *Client) StaticPods(ctx context.Context) (pods []cluster.ComponentPod, err error) {
+	err = c.look(ctx, "StaticPods", "", func() error {
+		pods = slices.DeleteFunc(c.cluster.componentPods(), func(pod cluster.ComponentPod) bool { return !pod.Component.Static() })
 
 		return nil
 	})
