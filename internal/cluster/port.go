@@ -30,8 +30,8 @@ type Talos interface {
 	// an unreachable node is an error. Of a node that is in the boot in which it is
 	// known already, only what changes within a boot is asked again: its stage, its
 	// readiness, the confirmation of an upgrade and, of a control plane, what its static
-	// pods are made from; the configuration is the known one. Known is nil where nothing
-	// is known.
+	// pods are made from, and the configuration where none is known. Known is nil where
+	// nothing is known.
 	Machine(ctx context.Context, address string, known *Machine) (Machine, error)
 	// Etcd is etcd as the control plane at the address sees it.
 	Etcd(ctx context.Context, address string) (EtcdView, error)

@@ -169,7 +169,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 
 		c.configured = true
 
-		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.talos.Configure(ctx, c.step.Address, change) })
+		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.configure(ctx, c.step.Address, change) })
 		c.run.coordinator.acted(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {
@@ -257,7 +257,7 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 		return false, "the node is configured to run " + status.Image, nil
 	}
 
-	pods, err := c.run.engine.kubernetes.ComponentPods(ctx)
+	pods, err := c.run.engine.kubernetes.StaticPods(ctx)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
@@ -286,7 +286,7 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 // last, and Ready: there are versions of Talos that make it anew with the scheduler
 // as well.
 func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
-	machine, err := c.run.engine.talos.Machine(ctx, c.step.Address, nil)
+	machine, err := c.run.engine.machine(ctx, c.step.Address)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
@@ -324,29 +324,22 @@ func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error
 		return false, "its kubelet has not restarted yet", nil
 	}
 
-	nodes, err := c.run.engine.kubernetes.Nodes(ctx)
-	if err != nil {
+	node, err := c.run.engine.kubernetes.Node(ctx, c.step.Node)
+
+	switch {
+	case errors.Is(err, cluster.ErrNotFound):
+		return false, "it has no Node object in Kubernetes", nil
+	case err != nil:
 		return false, err.Error(), permanentOnly(err)
+	case !node.Kubelet.Equal(c.step.To):
+		return false, fmt.Sprintf("its kubelet reports version %s", node.Kubelet), nil
+	case !node.Ready:
+		return false, "the node is not Ready: " + node.ReadyReason, nil
+	default:
+		c.ready = node.ReadySince
+
+		return true, "", nil
 	}
-
-	for _, node := range nodes {
-		if node.Name != c.step.Node {
-			continue
-		}
-
-		switch {
-		case !node.Kubelet.Equal(c.step.To):
-			return false, fmt.Sprintf("its kubelet reports version %s", node.Kubelet), nil
-		case !node.Ready:
-			return false, "the node is not Ready: " + node.ReadyReason, nil
-		default:
-			c.ready = node.ReadySince
-
-			return true, "", nil
-		}
-	}
-
-	return false, "it has no Node object in Kubernetes", nil
 }
 
 const (
@@ -374,25 +367,26 @@ func componentGuards() []guard {
 // newer than all that was done to nodes.
 func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 	var (
-		last  []cluster.Finding
+		found []cluster.Finding
 		steps generation
 	)
 
 	return c.run.awaitGuarded(ctx, guardedAction{
 		before: "restart " + string(c.step.Component) + " on", node: c.step.Node, timeout: guardTimeout, pause: pollComponents,
-		evaluate: func(ctx context.Context) ([]cluster.Finding, error) {
-			var err error
-
+		observe: func(ctx context.Context) (err error) {
 			if c.changes() {
-				if closed := append(c.run.suspensionFindings(ctx), c.run.closedGates(ctx, c.step.Node)...); len(closed) > 0 {
-					return closed, nil
+				if shut := append(c.run.suspensionFindings(ctx), c.run.closedGates(ctx, c.step.Node)...); len(shut) > 0 {
+					found = shut
+
+					return nil
 				}
 			}
 
-			last, steps, err = c.evaluateGuards(ctx, last)
+			found, steps, err = c.evaluateGuards(ctx)
 
-			return last, err
+			return err
 		},
+		judge: func() []cluster.Finding { return found },
 		decide: func(findings []cluster.Finding) decision {
 			if left := leftMeanwhile(findings); left != nil {
 				return decision{verdict: yield, err: left}
@@ -425,16 +419,21 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 }
 
 // evaluateGuards observes what the guards are about and asks each of them; steps are
-// those that upgrades had done by then. Where the cluster cannot be observed, what
-// was found before stays.
-func (c *componentUpgrade) evaluateGuards(ctx context.Context, before []cluster.Finding) (found []cluster.Finding, steps generation, err error) {
+// those that upgrades had done by then.
+func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps generation, err error) {
 	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
 
-	observed, err := c.run.engine.observe(ctx, func(node cluster.Node) bool {
+	asked := inquiry{claim: c.step.Node, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
-	})
+	}}
+
+	if c.step.Role == cluster.Worker {
+		asked.age = answerAge
+	}
+
+	observed, _, err := c.run.observe(ctx, asked)
 	if err != nil {
-		return before, steps, err
+		return nil, steps, err
 	}
 
 	c.onlyControlPlane = len(observed.ControlPlanes()) == 1

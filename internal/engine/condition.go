@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
@@ -33,6 +34,10 @@ type guardInput struct {
 	cluster.Observation
 
 	step plan.Step
+	// steps are those that upgrades had done when the observation began, and oldest is
+	// when the first of its answers was given.
+	steps  generation
+	oldest time.Time
 	// run is the name under which cordons of this run are marked.
 	run    string
 	policy cluster.Policy

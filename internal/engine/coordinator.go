@@ -16,8 +16,9 @@ import (
 
 // coordinator is what the upgrades of a run must know of each other.
 type coordinator struct {
-	// cordoning is held from before the guards of a cordon until it stands: two
-	// upgrades must not both take the other one's node for available.
+	// cordoning is held from the judgement of the guards of a cordon until it stands: two
+	// upgrades must not both take the other one's node for available. What was seen before
+	// that may be older than the cordon of another: that one is known to be on its way.
 	cordoning semaphore
 
 	mu sync.Mutex
@@ -235,24 +236,13 @@ func (s *starter) anyDoubtful() bool {
 	return len(s.doubtful) > 0
 }
 
-// suspect notes which of the nodes on their way are seen to have returned to
-// their old systems. Their upgrades may take long yet to find out, as they wait
-// for a system to come up first.
-func (r *run) suspect(observed cluster.Observation, busy []plan.Step) {
-	for _, step := range busy {
-		node, _ := observed.Node(step.Node)
+// suspect notes that the node is seen to have returned to its old system. The upgrade may
+// take long yet to find out, as it waits for a system to come up first.
+func (u *nodeUpgrade) suspect(machine cluster.Machine) {
+	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 
-		entry, found := r.journal.entry(step.Key)
-		if !found || !entry.Open() || node.Machine == nil || node.Machine.BootID == "" || node.Machine.BootID == entry.BootID {
-			continue
-		}
-
-		machine := *node.Machine
-		reached := machine.Talos.Equal(entry.Target) && (!step.Demanded || machine.Schematic == step.Schematic)
-
-		if !reached && machine.Talos.Equal(entry.Previous) && machine.Schematic == entry.PreviousSchematic {
-			r.starter.markDoubtful(step.Node)
-		}
+	if !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
+		u.run.starter.markDoubtful(u.step.Node)
 	}
 }
 

@@ -60,6 +60,7 @@ type Engine struct {
 	telling  semaphore
 	notices  *notices
 	presence *presence
+	memory   *memory
 	// shutdown is when the present operation had to stop.
 	shutdown *shutdown
 }
@@ -86,6 +87,7 @@ func New(options Options) *Engine {
 		telling:  newSemaphore(),
 		notices:  newNotices(),
 		presence: newPresence(),
+		memory:   newMemory(),
 		shutdown: &shutdown{},
 	}
 	if made.clock == nil {

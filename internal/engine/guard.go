@@ -82,9 +82,13 @@ type guardedAction struct {
 	// timeout is how long it may take to become safe, pause the longest pause between
 	// two looks.
 	timeout, pause time.Duration
-	// evaluate looks at the cluster and finds what stands in the way.
-	evaluate func(ctx context.Context) ([]cluster.Finding, error)
-	decide   func(findings []cluster.Finding) decision
+	// observe looks at the cluster, and judge finds in what it saw what stands in the way.
+	observe func(ctx context.Context) error
+	judge   func() []cluster.Finding
+	// alone is held from the judgement on until the action is done; nil where actions on
+	// other nodes do not matter.
+	alone  semaphore
+	decide func(findings []cluster.Finding) decision
 	// then acts on the very observation on which the guards held; what it still waits
 	// for is waited for together with the guards. Nil for nothing.
 	then look
@@ -109,12 +113,19 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 			return false, seen, err
 		}
 
-		var err error
-
-		last, err = action.evaluate(ctx)
-		if err != nil {
+		if err := action.observe(ctx); err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
+
+		if action.alone != nil {
+			if err := action.alone.enter(ctx); err != nil {
+				return false, "other nodes were being cordoned", err
+			}
+
+			defer action.alone.leave()
+		}
+
+		last = action.judge()
 
 		switch made := action.decide(last); made.verdict {
 		case proceed:
@@ -156,10 +167,17 @@ func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
 // observation that said so. One that an installer may have run on has all the time
 // that its upgrade has: to stop with it is worse than to wait.
 func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
+	var seen guardInput
+
 	action := guardedAction{
 		before: before, node: u.step.Node, timeout: guardTimeout, pause: maxPoll,
-		evaluate: func(ctx context.Context) ([]cluster.Finding, error) { return u.evaluateGuards(ctx, then != nil) },
-		decide:   func(findings []cluster.Finding) decision { return u.decide(findings, then != nil) },
+		observe: func(ctx context.Context) (err error) {
+			seen, err = u.observeForGuards(ctx, then != nil)
+
+			return err
+		},
+		judge:  func() []cluster.Finding { return u.judge(seen, then != nil) },
+		decide: func(findings []cluster.Finding) decision { return u.decide(findings, then != nil) },
 	}
 
 	if u.mayHaveInstalled() {
@@ -167,6 +185,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	}
 
 	if then != nil {
+		action.alone = u.run.coordinator.cordoning
 		action.then = func(ctx context.Context) (bool, string, error) {
 			if u.run.engine.clock.Now().Sub(u.seen.at) > observationAge {
 				return false, "the look at the cluster took too long to act on it", nil
@@ -179,10 +198,10 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	return u.run.awaitGuarded(ctx, action)
 }
 
-// evaluateGuards observes what the guards are about and asks each of them. What may take
-// its time, the gates and the node, is asked before the observation: what is done
-// next has to rest on a fresh one.
-func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]cluster.Finding, error) {
+// observeForGuards observes what the guards are about. What may take its time, the gates
+// and the node, is asked before the observation: what is done next has to rest on a fresh
+// one.
+func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (guardInput, error) {
 	seen := guardInput{
 		step: u.step, run: u.run.engine.runID, starting: cordoning && !u.mayHaveInstalled() && !u.cordoned,
 		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.phase == returning,
@@ -201,29 +220,45 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 		vitals, vitalsErr = u.run.engine.talos.Vitals(ctx, u.step.Address)
 	}
 
-	steps := u.run.coordinator.generation()
+	seen.steps = u.run.coordinator.generation()
 
 	before := u.run.policy()
 
-	observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
-		moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.soak.watches(node.Name))
+	asked := inquiry{
+		claim: u.step.Node, etcd: true, after: u.acted,
+		machines: func(node cluster.Node) bool {
+			moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.soak.watches(node.Name))
 
-		return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
-	})
-	if err != nil {
-		return nil, err
+			return moved || node.Role == cluster.ControlPlane || node.Name == u.step.Node
+		},
 	}
 
-	seen.Observation, seen.others = observed, u.run.coordinator.others(u.step.Node)
-	seen.policy = u.selectIn(observed)
+	if u.step.Role == cluster.Worker {
+		asked.age = answerAge
+	}
+
+	observed, oldest, err := u.run.observe(ctx, asked)
+	if err != nil {
+		return seen, err
+	}
+
+	seen.Observation, seen.oldest = observed, oldest
+
+	if node, found := observed.Node(u.step.Node); found && u.judgesVitals() {
+		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
+	}
+
+	return seen, nil
+}
+
+// judge asks each guard about what was seen, and about what other upgrades of this run do
+// by now.
+func (u *nodeUpgrade) judge(seen guardInput, cordoning bool) []cluster.Finding {
+	seen.others = u.run.coordinator.others(u.step.Node)
+	seen.policy = u.selectIn(seen.Observation)
 
 	if !u.mayHaveInstalled() {
 		seen.unsettled = u.run.soak.unsettled(seen, u.run.engine.clock.Now(), u.touched(cordoning))
-	}
-
-	node, found := observed.Node(u.step.Node)
-	if found && u.judgesVitals() {
-		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
 	}
 
 	var findings []cluster.Finding
@@ -234,9 +269,9 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 		}
 	}
 
-	if found && node.Machine != nil {
+	if node, found := seen.Node(u.step.Node); found && node.Machine != nil {
 		u.seen = sighting{
-			machine: *node.Machine, at: observed.Taken, generation: steps,
+			machine: *node.Machine, at: seen.oldest, generation: seen.steps,
 			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: isWell(node),
 		}
 
@@ -245,7 +280,7 @@ func (u *nodeUpgrade) evaluateGuards(ctx context.Context, cordoning bool) ([]clu
 		}
 	}
 
-	return u.run.standing(findings), nil
+	return u.run.standing(findings)
 }
 
 // judgesVitals tells whether the disk and the clock of the node matter: they do to an

@@ -39,8 +39,10 @@ type nodeUpgrade struct {
 	// canaries are those that there were when the guards last looked before the cordon;
 	// nil before that.
 	canaries *[]string
-	// seen is the node as the guards last saw it.
-	seen sighting
+	// seen is the node as the guards last saw it, and acted is when something was last done
+	// to it.
+	seen  sighting
+	acted time.Time
 	// booted is the last boot ID at which the node was seen that it did not have
 	// when its new system was installed.
 	booted string
@@ -259,7 +261,7 @@ func (u *nodeUpgrade) attempt(ctx context.Context, number int) (outcome, error) 
 		return u.resume(ctx)
 	}
 
-	machine, err := u.awaitAnswer(ctx)
+	machine, err := u.awaitUntouched(ctx)
 	if err != nil {
 		return arrived, err
 	}
@@ -404,6 +406,20 @@ func (u *nodeUpgrade) enterStep(step cluster.NodeStep, text string) {
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
 }
 
+// awaitUntouched waits until a node answers to which nothing has been done yet, for as long
+// as guards are waited for: nobody may have asked it since the run began.
+func (u *nodeUpgrade) awaitUntouched(ctx context.Context) (cluster.Machine, error) {
+	bounded, cancel := u.run.engine.clock.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+
+	machine, err := u.awaitAnswer(bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = &guardError{before: "cordon", err: err}
+	}
+
+	return machine, err
+}
+
 // awaitAnswer waits until the node answers.
 func (u *nodeUpgrade) awaitAnswer(ctx context.Context) (cluster.Machine, error) {
 	return u.awaitMachine(ctx, func(cluster.Machine) string { return "" })
@@ -427,7 +443,7 @@ func (u *nodeUpgrade) awaitMachine(ctx context.Context, lacks func(cluster.Machi
 	err := u.run.engine.wait(ctx, u.step.Node, "the Talos API of "+u.step.Node+" to answer", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		machine, err = u.run.engine.talos.Machine(ctx, u.step.Address, nil)
+		machine, err = u.run.engine.machine(ctx, u.step.Address)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -488,28 +504,9 @@ func (u *nodeUpgrade) awaitPeer(ctx context.Context, ended <-chan struct{}) bool
 	}
 }
 
-// cordonGuarded cordons the node on the very observation on which the guards held.
-// No other upgrade looks or cordons meanwhile; to wait for that is no matter of
-// the guards and of their patience.
+// cordonGuarded cordons the node on the very observation on which the guards held. No other
+// upgrade judges or cordons meanwhile.
 func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
-	asked := u.run.engine.clock.Now()
-
-	if err := u.run.coordinator.cordoning.enter(ctx); err != nil {
-		if !u.mayHaveInstalled() && !u.cordoned && errors.Is(err, context.DeadlineExceeded) {
-			return errYield
-		}
-
-		return fmt.Errorf("other nodes were being cordoned: %w", err)
-	}
-
-	defer u.run.coordinator.cordoning.leave()
-
-	// What the others took must not be missing when the node is on its way: a
-	// new upgrade has all of its time.
-	if waited := u.run.engine.clock.Now().Sub(asked); !u.mayHaveInstalled() && !u.cordoned && waited >= u.run.request.Policy.NodeTimeout/4 {
-		return errYield
-	}
-
 	announced := false
 
 	return u.awaitGuardsThen(ctx, "cordon", func(ctx context.Context) (bool, string, error) {
@@ -530,6 +527,7 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 // cordon marks the node unschedulable, unless somebody else already did.
 func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	u.run.coordinator.disturb(u.step.Node)
+	u.acted = u.run.engine.clock.Now()
 
 	var ours bool
 
@@ -702,7 +700,7 @@ func (u *nodeUpgrade) install(ctx context.Context) error {
 
 	u.phase = installCalled
 	result, err := u.run.engine.talos.Install(ctx, u.step.Address, u.step.Image)
-	u.run.coordinator.acted(u.step.Role)
+	u.noteActed()
 
 	if len(result.Output) > 0 {
 		u.installs++
@@ -888,7 +886,7 @@ func (u *nodeUpgrade) upgradeLegacy(ctx context.Context) error {
 	result, err := u.run.engine.talos.Upgrade(ctx, u.step.Address, u.step.Image, u.run.request.Policy.RebootMode, downloaded)
 
 	downloaded()
-	u.run.coordinator.acted(u.step.Role)
+	u.noteActed()
 
 	switch {
 	case err == nil && result.Exit == 0:
@@ -949,7 +947,7 @@ func (u *nodeUpgrade) resumeLegacy(ctx context.Context) (outcome, error) {
 	since := u.run.engine.clock.Now()
 
 	err := u.run.engine.wait(ctx, u.step.Node, "the legacy upgrade of "+u.step.Node+" to show itself", func(ctx context.Context) (bool, string, error) {
-		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
+		machine, err := u.run.engine.machine(ctx, u.step.Address)
 
 		switch {
 		case err != nil && !cluster.Heals(err):
@@ -999,7 +997,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	)
 
 	err := u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
-		seen, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
+		seen, err := u.returned(ctx, machine)
 		if err != nil {
 			idle = u.run.engine.clock.Now()
 
@@ -1022,6 +1020,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 		}
 
 		u.booted = machine.BootID
+		u.suspect(machine)
 
 		return u.bootFinished(machine)
 	})
@@ -1041,9 +1040,42 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 		return arrived, err
 	}
 
-	u.run.coordinator.acted(u.step.Role)
+	u.noteActed()
 
 	return u.compareBoot(machine)
+}
+
+// noteActed takes note that something was done to the node, or came of it: what was seen
+// before is old.
+func (u *nodeUpgrade) noteActed() {
+	u.acted = u.run.engine.clock.Now()
+	u.run.coordinator.acted(u.step.Role)
+}
+
+// returned asks a node that was sent into a reboot how it is. Before it has finished booting
+// it may not tell yet all that stays the same for as long as it runs.
+func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (cluster.Machine, error) {
+	e := u.run.engine
+
+	known := e.memory.machine(u.step.Address)
+	if before.BootID != "" {
+		known = &before
+	}
+
+	machine, err := e.talos.Machine(ctx, u.step.Address, known)
+	if err != nil || !machine.Settled() {
+		return machine, err
+	}
+
+	if !before.Settled() || before.BootID != machine.BootID {
+		machine, err = e.talos.Machine(ctx, u.step.Address, nil)
+	}
+
+	if err == nil {
+		e.memory.saw(machine)
+	}
+
+	return machine, err
 }
 
 // bootUnknown is what is seen of a machine that does not tell its boot ID.
@@ -1278,7 +1310,7 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 	u.enterStep(cluster.StepEtcd, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, "etcd to be healthy with "+u.step.Node, func(ctx context.Context) (bool, string, error) {
-		observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool { return node.Role == cluster.ControlPlane })
+		observed, _, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, machines: nobody})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -1297,34 +1329,28 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 	u.enterStep(cluster.StepReady, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
-		machine, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
+		machine, err := u.run.engine.machine(ctx, u.step.Address)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
 
-		nodes, err := u.run.engine.kubernetes.Nodes(ctx)
-		if err != nil {
+		node, err := u.run.engine.kubernetes.Node(ctx, u.step.Node)
+
+		switch {
+		case errors.Is(err, cluster.ErrNotFound):
+			return false, "there is no such Node object", nil
+		case err != nil:
 			return false, err.Error(), permanentOnly(err)
+		case node.BootID != "" && node.BootID != machine.BootID:
+			return false, "the kubelet has not registered since the reboot", nil
 		}
 
-		for _, node := range nodes {
-			if node.Name != u.step.Node {
-				continue
-			}
-
-			if node.BootID != "" && node.BootID != machine.BootID {
-				return false, "the kubelet has not registered since the reboot", nil
-			}
-
-			u.result.ready = node.ReadySince
-			if !node.Ready || u.step.Role != cluster.ControlPlane {
-				return node.Ready, "NotReady: " + node.ReadyReason, nil
-			}
-
-			return u.podsSpeak(ctx, machine)
+		u.result.ready = node.ReadySince
+		if !node.Ready || u.step.Role != cluster.ControlPlane {
+			return node.Ready, "NotReady: " + node.ReadyReason, nil
 		}
 
-		return false, "there is no such Node object", nil
+		return u.podsSpeak(ctx, machine)
 	})
 }
 
@@ -1336,7 +1362,7 @@ func (u *nodeUpgrade) podsSpeak(ctx context.Context, machine cluster.Machine) (b
 		return false, "it has made no static pods yet", nil
 	}
 
-	pods, err := u.run.engine.kubernetes.ComponentPods(ctx)
+	pods, err := u.run.engine.kubernetes.StaticPods(ctx)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
@@ -1394,7 +1420,7 @@ func (u *nodeUpgrade) syncInstallImage() error {
 // nameInstallImage changes the configuration once, unless it names the image
 // already or has no place for it.
 func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error) {
-	machine, err := u.run.engine.talos.Machine(ctx, u.step.Address, nil)
+	machine, err := u.run.engine.machine(ctx, u.step.Address)
 
 	switch {
 	case err != nil:
@@ -1406,7 +1432,7 @@ func (u *nodeUpgrade) nameInstallImage(ctx context.Context) (bool, string, error
 		return true, "", nil
 	}
 
-	err = u.run.engine.talos.Configure(ctx, u.step.Address, cluster.ImageChange{
+	err = u.run.engine.configure(ctx, u.step.Address, cluster.ImageChange{
 		Component: cluster.Installer, From: machine.Config.InstallImage, To: u.entry.Image,
 	})
 	if err != nil {

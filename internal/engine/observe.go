@@ -23,13 +23,22 @@ import (
 // is said in the observation; the error is for a cluster of which nothing can be
 // said at all.
 func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
-	return e.observe(ctx, func(cluster.Node) bool { return true })
+	facts := e.gather(ctx)
+
+	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
+		askEach(nodes, func(cluster.Node) bool { return true }, func(node *cluster.Node) {
+			e.askMachine(ctx, node, true)
+
+			if node.Machine != nil && node.Role == cluster.ControlPlane {
+				e.askEtcd(ctx, node)
+			}
+		})
+	})
 }
 
-// observe looks at the cluster, and asks Talos about the nodes that the scope
-// contains.
-func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cluster.Observation, error) {
-	facts := e.gather(ctx)
+// assemble makes an observation of what concerns the cluster as a whole, and of what ask
+// fills in about the nodes.
+func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cluster.Node)) (cluster.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return cluster.Observation{}, context.Cause(ctx)
 	}
@@ -46,9 +55,7 @@ func (e *Engine) observe(ctx context.Context, scope func(cluster.Node) bool) (cl
 	observed.Nodes, observed.Foreign = inventory(facts.members, facts.nodes, e.clock.Now())
 	keepUnfinished(observed.Nodes, facts.journal.Keyed(observed.Nodes))
 	addVersions(observed.Nodes, facts.pods)
-	e.askMachines(ctx, observed.Nodes, func(node cluster.Node) bool {
-		return scope(node) || facts.kubeErr == nil && e.presence.doubts(node)
-	})
+	ask(observed.Nodes)
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
 		e.presence.markGone(observed.Nodes, facts.journal)
@@ -75,6 +82,8 @@ type clusterFacts struct {
 	id         string
 	members    []cluster.Member
 	membersErr error
+	// remembered tells that the members are those that were listed before.
+	remembered bool
 	nodes      []cluster.KubeNode
 	pods       []cluster.ComponentPod
 	kubeErr    error
@@ -119,23 +128,25 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 		facts.kubeErr = podsErr
 	}
 
+	e.memory.list(facts, e.clock.Now())
+
 	return facts
 }
 
-// askMachines fills in what Talos says, a bounded number of nodes at a time.
-func (e *Engine) askMachines(ctx context.Context, nodes []cluster.Node, scope func(cluster.Node) bool) {
+// askEach asks the nodes that are wanted, a bounded number of them at a time.
+func askEach(nodes []cluster.Node, wanted func(cluster.Node) bool, ask func(*cluster.Node)) {
 	var group errgroup.Group
 
 	group.SetLimit(observeParallel)
 
 	for index := range nodes {
 		node := &nodes[index]
-		if node.Gone || !scope(*node) {
+		if node.Gone || !wanted(*node) {
 			continue
 		}
 
 		group.Go(func() error {
-			e.askMachine(ctx, node)
+			ask(node)
 
 			return nil
 		})
@@ -144,14 +155,58 @@ func (e *Engine) askMachines(ctx context.Context, nodes []cluster.Node, scope fu
 	_ = group.Wait()
 }
 
-func (e *Engine) askMachine(ctx context.Context, node *cluster.Node) {
-	machine, err := e.talos.Machine(ctx, node.Address, nil)
+// askMachine fills in what the machine of a node says, and where that is wanted, what its
+// configuration says by now.
+func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, configured bool) {
+	asked, known := e.clock.Now(), e.memory.machine(node.Address)
+
+	if known != nil && configured {
+		unconfigured := *known
+		unconfigured.Config, known = nil, &unconfigured
+	}
+
+	machine, err := e.talos.Machine(ctx, node.Address, known)
 	if err != nil {
+		if ctx.Err() == nil {
+			e.memory.remember(node.Address, nil, err, asked, node.Kube)
+		}
+
 		node.Unreachable = err
 
 		return
 	}
 
+	e.memory.remember(node.Address, &machine, nil, asked, node.Kube)
+	e.fillIn(node, machine)
+}
+
+// machine is what the machine at the address says.
+func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, error) {
+	machine, err := e.talos.Machine(ctx, address, e.memory.machine(address))
+	if err == nil {
+		e.memory.saw(machine)
+	}
+
+	return machine, err
+}
+
+// configure changes the configuration of a machine. Where that fails, nobody knows what it
+// names.
+func (e *Engine) configure(ctx context.Context, address string, change cluster.ImageChange) error {
+	err := e.talos.Configure(ctx, address, change)
+	if err != nil {
+		e.memory.forget(address)
+
+		return err
+	}
+
+	e.memory.configured(address, change)
+
+	return nil
+}
+
+// fillIn takes what its machine said over into the node.
+func (e *Engine) fillIn(node *cluster.Node, machine cluster.Machine) {
 	node.Machine = &machine
 
 	for component, pod := range node.Pods {
@@ -168,11 +223,10 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node) {
 	if node.Kube == nil && machine.NodeName != "" {
 		node.Name = machine.NodeName
 	}
+}
 
-	if node.Role != cluster.ControlPlane {
-		return
-	}
-
+// askEtcd fills in what the member of etcd on a control plane says.
+func (e *Engine) askEtcd(ctx context.Context, node *cluster.Node) {
 	view, err := e.talos.Etcd(ctx, node.Address)
 	if err != nil {
 		node.EtcdError = err
@@ -354,6 +408,14 @@ func (p *presence) move(node string, moving bool) {
 	}
 
 	p.moving[node] = true
+}
+
+// moves tells whether the upgrade of a node has begun and not ended.
+func (p *presence) moves(node string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.moving[node]
 }
 
 // doubts tells whether a node has to be asked whether it is there, be the look

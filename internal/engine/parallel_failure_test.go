@@ -284,6 +284,7 @@ func TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers(t *testing.T) {
 			faults := silent("worker-0")
 			faults[0].Times, faults[0].For = 1, 12*time.Minute
 			r.World().SetFaults(faults)
+			_, _ = r.World().MachineStatus(context.Background(), "worker-0")
 			time.AfterFunc(15*time.Minute, func() { r.RemoveBudget("precious") })
 		})
 

@@ -120,9 +120,9 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 	defer cancel()
 
 	err := u.run.engine.wait(bounded, u.step.Node, "the cluster to tell whether "+u.step.Node+" may be rolled back", func(ctx context.Context) (bool, string, error) {
-		observed, err := u.run.engine.observe(ctx, func(node cluster.Node) bool {
+		observed, _, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, machines: func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == u.step.Node
-		})
+		}})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -211,7 +211,7 @@ func (u *nodeUpgrade) requestRollback(ctx context.Context, failed error) error {
 	u.enterStep(cluster.StepRollback, "")
 
 	err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.Rollback(ctx, u.step.Address) })
-	u.run.coordinator.acted(u.step.Role)
+	u.noteActed()
 
 	switch {
 	case err == nil:

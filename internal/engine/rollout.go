@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,12 @@ type rollout struct {
 	failure error
 
 	blockage blockage
+	// everywhere tells that the last look was at the whole cluster, lookedEverywhere is
+	// when there was one, and finishing that the next one has to be.
+	everywhere, finishing bool
+	lookedEverywhere      time.Time
+	// claim is the node that was started last: what is known of the nodes is proven on it.
+	claim string
 	// departed are the nodes, of those that the policy names, that have left.
 	departed map[string]bool
 }
@@ -95,8 +102,13 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 	}
 
 	if len(s.running) == 0 && len(s.made.Steps) == 0 {
-		return true, nil
+		// The last word rests on a look at everything.
+		s.finishing = true
+
+		return s.everywhere, nil
 	}
+
+	s.finishing = false
 
 	suspended, err := s.run.suspended(ctx, s.made)
 	if err != nil {
@@ -159,7 +171,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 	for _, step := range next {
 		s.run.engine.emit(s.run.progress(cluster.Event{Kind: cluster.EventNodeStarted, Node: step.Node, Component: step.Component, To: step.To}, s.made))
 		s.running = append(s.running, step)
-		s.moved = true
+		s.moved, s.claim = true, cmp.Or(step.Node, s.claim)
 
 		stepCtx, end := s.run.startContext(ctx, step)
 
@@ -231,6 +243,7 @@ func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	select {
 	case over := <-s.ended:
 		s.end(over)
+		s.endOthers()
 	case <-timer:
 		timer = nil
 	case <-ctx.Done():
@@ -243,6 +256,18 @@ func (s *rollout) await(ctx context.Context, most time.Duration) error {
 	}
 
 	return s.failure
+}
+
+// endOthers takes note of the upgrades that ended at the same time: one look serves them all.
+func (s *rollout) endOthers() {
+	for {
+		select {
+		case over := <-s.ended:
+			s.end(over)
+		default:
+			return
+		}
+	}
 }
 
 // maxUpgrades is one upgrade to finish what an earlier run began, one for the
@@ -396,7 +421,7 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 	}
 
 	// Whoever asks for this knows when the context has ended.
-	observed, err := s.run.engine.Observe(ctx)
+	observed, err := s.look(ctx)
 	if ctx.Err() != nil {
 		return false, nil
 	}
@@ -409,9 +434,9 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 		return false, s.waitOut(ctx, err.Error(), func() error { return s.unobserved(err) })
 	}
 
-	s.snapshot, s.made = observed, s.unrepeated(s.run.planAgain(observed, s.presentPolicy(observed)))
+	s.snapshot = observed
+	s.made = s.unrepeated(s.run.planAgain(observed, s.presentPolicy(observed)))
 	s.run.journal.setNodes(observed.Nodes)
-	s.run.suspect(observed, s.running)
 	s.run.engine.tell(s.made.Findings)
 
 	// Upgrades that are going on write it, and know better than an observation.
@@ -429,6 +454,32 @@ func (s *rollout) observeAndPlan(ctx context.Context) (ready bool, err error) {
 	}
 
 	return true, nil
+}
+
+// lookEverywhereEvery is how often a run looks at the whole cluster.
+const lookEverywhereEvery = 30 * time.Minute
+
+// look is at the whole cluster when the run begins, before it ends and every once in a
+// while, and otherwise at what may have changed.
+func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
+	now := s.run.engine.clock.Now()
+
+	s.everywhere = !s.begun || s.finishing || now.Sub(s.lookedEverywhere) >= lookEverywhereEvery
+	if s.everywhere {
+		observed, err := s.run.engine.Observe(ctx)
+		if err == nil {
+			s.lookedEverywhere = now
+		}
+
+		return observed, err
+	}
+
+	observed, _, err := s.run.observe(ctx, inquiry{
+		claim: s.claim, others: true, etcd: true, age: answerAge,
+		machines: func(node cluster.Node) bool { return runsControlPlane(node) || s.run.soak.watches(node.Name) },
+	})
+
+	return observed, err
 }
 
 // blocked waits a little for findings to pass that block, or fails when that
@@ -501,6 +552,11 @@ func (s *rollout) end(over result) {
 
 	if over.err != nil {
 		s.run.engine.emit(stoppedEvent(over))
+		s.run.engine.memory.forget(over.step.Address)
+	}
+
+	if over.step.Component == cluster.Proxy || over.step.Component == cluster.Manifests {
+		s.run.engine.memory.forgetProxies()
 	}
 
 	switch {

@@ -26,6 +26,7 @@ type run struct {
 	journal       *journal
 	coordinator   *coordinator
 	starter       *starter
+	answers       *answers
 
 	soak *soak
 	// suspension is that somebody has suspended the upgrades, as last seen by whoever
@@ -38,7 +39,7 @@ type run struct {
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
 	return &run{
 		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held,
-		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(),
+		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(), answers: newAnswers(),
 		soak: newSoak(request.Policy.Settle),
 	}
 }

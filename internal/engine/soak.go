@@ -319,9 +319,9 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 			return err
 		}
 
-		observed, err := s.run.engine.observe(ctx, func(node cluster.Node) bool {
+		observed, _, err := s.run.observe(ctx, inquiry{claim: next.Node, etcd: true, machines: func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || s.run.soak.watches(node.Name)
-		})
+		}})
 		if err != nil {
 			s.run.soak.observationFailed(err, s.run.engine.clock.Now())
 

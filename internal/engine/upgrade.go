@@ -139,6 +139,7 @@ func (r *run) upgradeLeased(ctx context.Context, observed cluster.Observation) (
 	leased, end := r.lock.bind(ctx)
 	defer end()
 	defer r.engine.shutdown.watch(leased)()
+	defer r.engine.kubernetes.FollowNodes(leased)()
 
 	if err := r.claimJournal(leased); err != nil {
 		return observed, err

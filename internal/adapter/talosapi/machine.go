@@ -93,6 +93,10 @@ func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (clu
 		parts = append(parts, c.readStaticPods)
 	}
 
+	if machine.Config == nil {
+		parts = append(parts, c.readConfig)
+	}
+
 	machine.Stage, machine.Ready, machine.Unmet = "", false, nil
 
 	if err := readAll(ctx, &machine, parts...); err != nil {

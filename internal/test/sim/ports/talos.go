@@ -162,6 +162,10 @@ func again(known, now cluster.Machine) cluster.Machine {
 	known.UpgradePending = known.UpgradePending && now.UpgradePending
 	known.PodsSince, known.FilesVersion = now.PodsSince, now.FilesVersion
 
+	if known.Config == nil {
+		known.Config = now.Config
+	}
+
 	return known
 }
 

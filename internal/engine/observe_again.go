@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+// A run looks at the whole cluster when it begins and when it ends. In between what one
+// step costs must not grow with the nodes: Kubernetes tells of all of them what has
+// changed, and Talos is asked about the control planes, the nodes that a look is about and
+// those to which something has happened.
+
+// inquiry is what a look in the middle of a run asks.
+type inquiry struct {
+	// claim is the node onto which is written what proves that Kubernetes tells of the
+	// present; without one the nodes are listed.
+	claim string
+	// machines are the nodes whose machines are asked.
+	machines func(cluster.Node) bool
+	// others tells that the rest is to be known as well: a machine is asked where its Node
+	// object shows a change, and is as it was otherwise.
+	others bool
+	// etcd tells that the members of etcd are asked.
+	etcd bool
+	// proxies tells that the pods of kube-proxy are listed, however well they are known.
+	proxies bool
+	// age is how long ago a control plane may have been asked by somebody else, as long as
+	// that was after the given moment and no control plane was changed since.
+	age   time.Duration
+	after time.Time
+}
+
+// runsControlPlane tells whether a node is a control plane.
+func runsControlPlane(node cluster.Node) bool { return node.Role == cluster.ControlPlane }
+
+// nobody is for looks that ask no machine.
+func nobody(cluster.Node) bool { return false }
+
+// answerAge is how long ago a control plane may have been asked before a worker is
+// disturbed: of ninety upgrades beside each other not each has to ask.
+const answerAge = 5 * time.Second
+
+// observe looks at the cluster as far as the inquiry wants, and at the journal as this run
+// has written it. The time is that of the oldest answer.
+func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, time.Time, error) {
+	e := r.engine
+	oldest := e.clock.Now()
+	facts := r.gatherAgain(ctx, asked)
+
+	observed, err := e.assemble(ctx, facts, func(nodes []cluster.Node) {
+		var mu sync.Mutex
+
+		wanted := func(node cluster.Node) bool {
+			if asked.machines(node) || facts.kubeErr == nil && e.presence.doubts(node) {
+				return true
+			}
+
+			if !asked.others || facts.kubeErr != nil {
+				return false
+			}
+
+			_, known := e.memory.unchanged(node, e.presence.moves(node.Name), e.clock.Now())
+
+			return !known
+		}
+
+		if asked.others {
+			r.recall(nodes, wanted, facts.kubeErr != nil)
+		}
+
+		askEach(nodes, func(node cluster.Node) bool { return wanted(node) || asked.etcd && node.Role == cluster.ControlPlane }, func(node *cluster.Node) {
+			if node.Role != cluster.ControlPlane {
+				e.askMachine(ctx, node, false)
+
+				return
+			}
+
+			at := r.answers.ask(ctx, r, node, asked, wanted(*node))
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			if at.Before(oldest) {
+				oldest = at
+			}
+		})
+	})
+
+	return observed, oldest, err
+}
+
+// recall fills in what the machines said before that need not be asked. Where Kubernetes
+// tells nothing, nothing can be begun, and what they said last is all that is known.
+func (r *run) recall(nodes []cluster.Node, wanted func(cluster.Node) bool, blind bool) {
+	now := r.engine.clock.Now()
+
+	for index := range nodes {
+		node := &nodes[index]
+		if node.Gone || wanted(*node) {
+			continue
+		}
+
+		known, found := r.engine.memory.unchanged(*node, blind || r.engine.presence.moves(node.Name), now)
+
+		switch {
+		case found && known.machine != nil:
+			r.engine.fillIn(node, *known.machine)
+		case found:
+			node.Unreachable = known.err
+		}
+	}
+}
+
+// gatherAgain asks for what concerns the cluster as a whole, but for what is known.
+func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
+	var (
+		e                = r.engine
+		facts            = clusterFacts{id: e.memory.clusterID()}
+		group            errgroup.Group
+		podsErr, nodeErr error
+		proxies, known   = e.memory.proxyPods()
+		listed           = asked.proxies || asked.others && !known
+	)
+
+	group.Go(func() error { facts.nodes, nodeErr = e.kubernetes.NodesNow(ctx, asked.claim); return nil })
+	group.Go(func() error {
+		if listed {
+			facts.pods, podsErr = e.kubernetes.ComponentPods(ctx)
+		} else {
+			facts.pods, podsErr = e.kubernetes.StaticPods(ctx)
+		}
+
+		return nil
+	})
+	group.Go(func() error {
+		current, stale := r.journal.read()
+		if !stale {
+			facts.journal = current
+
+			return nil
+		}
+
+		facts.journal, facts.journalErr = e.kubernetes.Journal(ctx)
+
+		return nil
+	})
+
+	_ = group.Wait()
+
+	facts.kubeErr = nodeErr
+	if facts.kubeErr == nil {
+		facts.kubeErr = podsErr
+	}
+
+	facts.members, facts.remembered = e.memory.membersOf(facts.nodes, e.clock.Now())
+	if !facts.remembered {
+		facts.members, facts.membersErr = e.talos.Members(ctx)
+	}
+
+	if listed {
+		e.memory.list(facts, e.clock.Now())
+	} else {
+		facts.pods = append(slices.Clone(facts.pods), proxies...)
+	}
+
+	return facts
+}
+
+// answers are what the control planes said last to anybody who looked at them.
+type answers struct {
+	mu sync.Mutex
+	// given are by address.
+	given map[string]answer
+}
+
+// answer is what one control plane said, and when it was asked for that.
+type answer struct {
+	at time.Time
+	// steps are those that upgrades had done to control planes by then.
+	steps int
+	// machine and etcd tell what was asked.
+	machine, etcd bool
+	// node has what was answered.
+	node cluster.Node
+}
+
+func newAnswers() *answers { return &answers{given: map[string]answer{}} }
+
+// ask fills in what a control plane says, or has said a moment ago to somebody else, where
+// the inquiry allows that. It returns when it was asked.
+func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inquiry, machine bool) time.Time {
+	e := r.engine
+	fresh := answer{at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, etcd: asked.etcd}
+
+	if known, found := a.recent(node.Address, fresh, asked); found {
+		if machine {
+			e.fillIn(node, *known.node.Machine)
+		}
+
+		if asked.etcd {
+			node.Etcd = known.node.Etcd
+		}
+
+		return known.at
+	}
+
+	if machine {
+		e.askMachine(ctx, node, false)
+	}
+
+	if asked.etcd && node.Role == cluster.ControlPlane && node.Unreachable == nil {
+		e.askEtcd(ctx, node)
+	}
+
+	// What failed is asked again by whoever looks next.
+	if ctx.Err() == nil && node.Unreachable == nil && node.EtcdError == nil {
+		fresh.node = cluster.Node{Machine: node.Machine, Etcd: node.Etcd}
+		a.give(node.Address, fresh)
+	}
+
+	return fresh.at
+}
+
+// recent is an answer that will do.
+func (a *answers) recent(address string, now answer, asked inquiry) (answer, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	known, found := a.given[address]
+	recent := found && now.at.Sub(known.at) < asked.age && known.at.After(asked.after) && known.steps == now.steps
+
+	return known, recent && (known.machine || !now.machine) && (known.etcd || !now.etcd)
+}
+
+func (a *answers) give(address string, fresh answer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.given[address] = fresh
+}
