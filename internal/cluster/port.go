@@ -29,9 +29,11 @@ type Talos interface {
 	// Machine observes one node. What the credentials may not read is zero;
 	// an unreachable node is an error. Of a node that is in the boot in which it is
 	// known already, only what changes within a boot is asked again: its stage, its
-	// readiness, the confirmation of an upgrade and, of a control plane, what its static
-	// pods are made from, and the configuration where none is known. Known is nil where
-	// nothing is known.
+	// readiness and the confirmation of an upgrade and, where they are not known, the
+	// configuration and what the static pods of a control plane are made from. Of one that
+	// has not finished a later boot its version is asked as well, and the rest is the known
+	// one; of one that is known to be booting nothing but its stage and its readiness, until
+	// it has finished. Known is nil where nothing is known.
 	Machine(ctx context.Context, address string, known *Machine) (Machine, error)
 	// Etcd is etcd as the control plane at the address sees it.
 	Etcd(ctx context.Context, address string) (EtcdView, error)

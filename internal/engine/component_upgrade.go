@@ -46,6 +46,8 @@ type componentUpgrade struct {
 	configured bool
 	// arrived tells that the node has seen the change.
 	arrived bool
+	// judged is what was last seen of the API server of the node.
+	judged judgedPod
 	// onlyControlPlane tells that there is no other control plane.
 	onlyControlPlane bool
 	// ready is the last transition of the node's Ready condition, as the wait for
@@ -170,7 +172,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 		c.configured = true
 
 		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.configure(ctx, c.step.Address, change) })
-		c.run.coordinator.acted(c.step.Role)
+		c.run.coordinator.acted(c.step.Role, c.run.engine.clock.Now())
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {
 			return last
@@ -239,7 +241,7 @@ func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 		return err
 	}
 
-	c.run.coordinator.acted(c.step.Role)
+	c.run.coordinator.acted(c.step.Role, c.run.engine.clock.Now())
 
 	return nil
 }
@@ -248,82 +250,79 @@ func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 // image, and to be Ready. Either alone is not enough: the old pod is Ready as
 // well, and a new one may never be.
 func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, error) {
-	status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
-	if err != nil {
-		return false, err.Error(), permanentOnly(err)
-	}
-
-	if status.Image != c.step.Image {
-		return false, "the node is configured to run " + status.Image, nil
-	}
-
 	pods, err := c.run.engine.kubernetes.StaticPods(ctx)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
 
-	for _, pod := range pods {
-		if pod.Node != c.step.Node || pod.Component != c.step.Component {
-			continue
-		}
+	index := slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool {
+		return pod.Node == c.step.Node && pod.Component == c.step.Component
+	})
 
-		switch {
-		case pod.Image != c.step.Image:
-			return false, "its pod still runs " + pod.Image + troubled(pod), nil
-		case pod.ConfigVersion != status.ConfigVersion:
-			return false, fmt.Sprintf("its pod was made from version %s of its configuration, and %s is the newest", pod.ConfigVersion, status.ConfigVersion), nil
-		case !pod.Ready:
-			return false, "its pod is not Ready" + troubled(pod), nil
-		default:
-			return c.apiServerRuns(ctx, pods)
-		}
+	switch {
+	case index < 0:
+		return false, "it has no pod", nil
+	case pods[index].Image != c.step.Image:
+		return false, "its pod still runs " + pods[index].Image + troubled(pods[index]), nil
+	case !pods[index].Ready:
+		return false, "its pod is not Ready" + troubled(pods[index]), nil
 	}
 
-	return false, "it has no pod", nil
+	// The node is asked last: it costs most, and has to be right when the wait ends.
+	status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
+
+	switch {
+	case err != nil:
+		return false, err.Error(), permanentOnly(err)
+	case status.Image != c.step.Image:
+		return false, "the node is configured to run " + status.Image, nil
+	case pods[index].ConfigVersion != status.ConfigVersion:
+		return false, fmt.Sprintf("its pod was made from version %s of its configuration, and %s is the newest", pods[index].ConfigVersion, status.ConfigVersion), nil
+	default:
+		return c.apiServerRuns(ctx, pods)
+	}
 }
 
 // apiServerRuns wants the API server of the node to be the one that its node has made
 // last, and Ready: there are versions of Talos that make it anew with the scheduler
 // as well.
 func (c *componentUpgrade) apiServerRuns(ctx context.Context, pods []cluster.ComponentPod) (bool, string, error) {
+	index := slices.IndexFunc(pods, func(pod cluster.ComponentPod) bool {
+		return pod.Node == c.step.Node && pod.Component == cluster.APIServer
+	})
+	if index < 0 {
+		return true, "", nil
+	}
+
+	pod, now := pods[index], c.run.engine.clock.Now()
+
+	// Nothing comes of asking the node again about a pod that it has spoken against.
+	if seen := unready(c.judged.machine, pod); seen != "" && pod == c.judged.pod && now.Sub(c.judged.at) < maxPoll {
+		return false, seen, nil
+	}
+
 	machine, err := c.run.engine.machine(ctx, c.step.Address)
 	if err != nil {
 		return false, err.Error(), permanentOnly(err)
 	}
 
-	for _, pod := range pods {
-		if pod.Node != c.step.Node || pod.Component != cluster.APIServer {
-			continue
-		}
+	c.judged = judgedPod{pod: pod, machine: machine, at: now}
+	seen := unready(machine, pod)
 
-		if seen := unready(machine, pod); seen != "" {
-			return false, seen, nil
-		}
-	}
+	return seen == "", seen, nil
+}
 
-	return true, "", nil
+// judgedPod is the pod of an API server, and what its node said of it last.
+type judgedPod struct {
+	pod     cluster.ComponentPod
+	machine cluster.Machine
+	at      time.Time
 }
 
 // kubeletRuns wants the service to be healthy after its restart, and the node
 // to be Ready as the new kubelet reports it: a kubelet writes its version
 // together with what it knows of the node.
 func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error) {
-	status, err := c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
-	if err != nil {
-		return false, err.Error(), permanentOnly(err)
-	}
-
-	switch {
-	case status.Image != c.step.Image:
-		return false, "the node is configured to run " + status.Image, nil
-	case !status.Running:
-		return false, "its kubelet does not run", nil
-	case !status.Healthy:
-		return false, "its kubelet is not healthy", nil
-	case c.before.Image != c.step.Image && status.Since.Equal(c.before.Since):
-		return false, "its kubelet has not restarted yet", nil
-	}
-
 	node, err := c.run.engine.kubernetes.Node(ctx, c.step.Node)
 
 	switch {
@@ -335,6 +334,21 @@ func (c *componentUpgrade) kubeletRuns(ctx context.Context) (bool, string, error
 		return false, fmt.Sprintf("its kubelet reports version %s", node.Kubelet), nil
 	case !node.Ready:
 		return false, "the node is not Ready: " + node.ReadyReason, nil
+	}
+
+	status, err := c.run.engine.talos.Component(ctx, c.step.Address, cluster.Kubelet)
+
+	switch {
+	case err != nil:
+		return false, err.Error(), permanentOnly(err)
+	case status.Image != c.step.Image:
+		return false, "the node is configured to run " + status.Image, nil
+	case !status.Running:
+		return false, "its kubelet does not run", nil
+	case !status.Healthy:
+		return false, "its kubelet is not healthy", nil
+	case c.before.Image != c.step.Image && status.Since.Equal(c.before.Since):
+		return false, "its kubelet has not restarted yet", nil
 	default:
 		c.ready = node.ReadySince
 
@@ -405,7 +419,7 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 		then: func(context.Context) (bool, string, error) {
 			// What other kubelets do is nothing to this one: the budget says how many
 			// may restart at a time.
-			if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
+			if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet, c.run.engine.clock.Now()) {
 				return false, "another node was being changed meanwhile", nil
 			}
 
@@ -423,12 +437,12 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps generation, err error) {
 	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
 
-	asked := inquiry{claim: c.step.Node, machines: func(node cluster.Node) bool {
+	asked := inquiry{claim: c.step.Node, staticPods: true, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 	}}
 
 	if c.step.Role == cluster.Worker {
-		asked.age = answerAge
+		asked.age, asked.staticPods = answerAge, false
 	}
 
 	observed, _, err := c.run.observe(ctx, asked)

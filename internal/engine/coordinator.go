@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -29,6 +30,8 @@ type coordinator struct {
 	// steps counts what upgrades did to nodes. An observation is as old as the
 	// last step before it.
 	steps generation
+	// stepped is when the last of them was.
+	stepped time.Time
 	// ended is closed when the next upgrade ends.
 	ended chan struct{}
 }
@@ -99,18 +102,26 @@ func (t *coordinator) generation() generation {
 }
 
 // acted notes that something was done to a node of that role, or came of it.
-func (t *coordinator) acted(role cluster.Role) {
+func (t *coordinator) acted(role cluster.Role, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	t.count(role)
+	t.count(role, now)
+}
+
+// lastStep is when something was last done to any node.
+func (t *coordinator) lastStep() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	return t.stepped
 }
 
 // reserve notes a step about to be done, unless there was another one since the
 // given count was taken that it has to take into account. A worker that is out
 // of service already was counted when that began, so what other workers do in
 // their own upgrades is nothing to it.
-func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool) bool {
+func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -122,13 +133,14 @@ func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool)
 		return false
 	}
 
-	t.count(role)
+	t.count(role, now)
 
 	return true
 }
 
-func (t *coordinator) count(role cluster.Role) {
+func (t *coordinator) count(role cluster.Role, now time.Time) {
 	t.steps.all++
+	t.stepped = now
 
 	if role != cluster.Worker {
 		t.steps.grave++
@@ -241,7 +253,10 @@ func (s *starter) anyDoubtful() bool {
 func (u *nodeUpgrade) suspect(machine cluster.Machine) {
 	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 
-	if !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
+	// Until it has finished booting only the version tells the two systems apart.
+	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
+
+	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {
 		u.run.starter.markDoubtful(u.step.Node)
 	}
 }

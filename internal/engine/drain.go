@@ -60,7 +60,7 @@ func (u *nodeUpgrade) roomElsewhere(ctx context.Context) (bool, error) {
 	err := u.run.engine.wait(ctx, u.step.Node, "the list of nodes", func(ctx context.Context) (bool, string, error) {
 		var err error
 
-		nodes, err = u.run.engine.kubernetes.Nodes(ctx)
+		nodes, err = u.run.engine.kubernetes.NodesNow(ctx, u.step.Node)
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -185,17 +185,18 @@ func (u *nodeUpgrade) removeUntilEmpty(ctx context.Context, remove func(context.
 // the pods come back as quickly as they are evicted. Somebody may take it away by
 // mistake, and it is set once more; who does so again means it.
 func (u *nodeUpgrade) keepCordoned(ctx context.Context) (ok bool, seen string, err error) {
-	nodes, err := u.run.engine.kubernetes.Nodes(ctx)
-	if err != nil {
-		return false, err.Error(), permanentOnly(err)
-	}
+	node, err := u.run.engine.kubernetes.Node(ctx, u.step.Node)
 
-	index := slices.IndexFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == u.step.Node })
-	if index < 0 || nodes[index].Unschedulable {
+	switch {
+	case errors.Is(err, cluster.ErrNotFound):
+		return true, "", nil
+	case err != nil:
+		return false, err.Error(), permanentOnly(err)
+	case node.Unschedulable:
 		return true, "", nil
 	}
 
-	lifted := &uncordonedError{by: nodes[index].LastWriter}
+	lifted := &uncordonedError{by: node.LastWriter}
 	if u.cordonRemoved {
 		return false, "", lifted
 	}
@@ -239,12 +240,16 @@ func (u *nodeUpgrade) abandoned(ctx context.Context, pods []cluster.Pod) (bool, 
 		return false, nil
 	}
 
-	nodes, err := u.run.engine.kubernetes.Nodes(ctx)
-	if err != nil {
-		return false, permanentOnly(err)
-	}
+	node, err := u.run.engine.kubernetes.Node(ctx, u.step.Node)
 
-	return slices.ContainsFunc(nodes, func(n cluster.KubeNode) bool { return n.Name == u.step.Node && !n.Ready }), nil
+	switch {
+	case errors.Is(err, cluster.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, permanentOnly(err)
+	default:
+		return !node.Ready, nil
+	}
 }
 
 // shuttingDown is why a pod is still there that was told to stop.

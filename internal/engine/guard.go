@@ -235,6 +235,8 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (gua
 
 	if u.step.Role == cluster.Worker {
 		asked.age = answerAge
+	} else {
+		asked.age, asked.staticPods = answerAgeControlPlane, true
 	}
 
 	observed, oldest, err := u.run.observe(ctx, asked)

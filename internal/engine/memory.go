@@ -35,6 +35,9 @@ type memorisedMachine struct {
 	machine *cluster.Machine
 	err     error
 	asked   time.Time
+	// complete tells that it has said all that stays the same in this boot: before it has
+	// finished booting it may not.
+	complete bool
 	// shown is what its Node object showed before it was asked.
 	shown shown
 }
@@ -61,19 +64,18 @@ func newMemory() *memory {
 	return &memory{machines: map[string]memorisedMachine{}}
 }
 
-// machine is the machine at the address as it was seen last in good order, for
-// [cluster.Talos]; nil where it was not. Before a machine has finished booting it may not
-// tell yet all that stays the same for as long as it runs.
+// machine is what is known of the machine at the address, for [cluster.Talos]; nil where
+// all has to be asked.
 func (m *memory) machine(address string) *cluster.Machine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	known := m.machines[address].machine
-	if known == nil || !known.Settled() {
+	known := m.machines[address]
+	if !known.complete {
 		return nil
 	}
 
-	return known
+	return known.machine
 }
 
 // remember takes note of what a machine said, or why it did not answer.
@@ -81,7 +83,19 @@ func (m *memory) remember(address string, machine *cluster.Machine, err error, a
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.machines[address] = memorisedMachine{machine: machine, err: err, asked: asked, shown: shownBy(kube)}
+	m.machines[address] = memorisedMachine{machine: machine, err: err, asked: asked, complete: m.completed(address, machine), shown: shownBy(kube)}
+}
+
+// completed tells whether the machine has said all that stays the same in its boot, by now
+// or before.
+func (m *memory) completed(address string, machine *cluster.Machine) bool {
+	if machine == nil {
+		return false
+	}
+
+	before := m.machines[address]
+
+	return machine.Settled() || before.complete && before.machine.BootID == machine.BootID
 }
 
 // saw takes note of what a machine said to somebody who did not look at its Node object.
@@ -89,7 +103,7 @@ func (m *memory) saw(machine cluster.Machine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.machines[machine.Address] = memorisedMachine{machine: &machine}
+	m.machines[machine.Address] = memorisedMachine{machine: &machine, complete: m.completed(machine.Address, &machine)}
 }
 
 // forget has the machine at the address asked for everything again.

@@ -527,7 +527,7 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 // cordon marks the node unschedulable, unless somebody else already did.
 func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	u.run.coordinator.disturb(u.step.Node)
-	u.acted = u.run.engine.clock.Now()
+	u.acted = u.run.coordinator.lastStep()
 
 	var ours bool
 
@@ -599,7 +599,9 @@ var errStale = errors.New("the node runs neither what the plan was made for nor 
 // notes that this is done: what another upgrade does from now on, it does after a
 // look of its own that is newer.
 func (u *nodeUpgrade) reserve() bool {
-	return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge && u.run.coordinator.reserve(u.seen.generation, u.step.Role, u.seen.cordoned)
+	now := u.run.engine.clock.Now()
+
+	return now.Sub(u.seen.at) <= observationAge && u.run.coordinator.reserve(u.seen.generation, u.step.Role, u.seen.cordoned, now)
 }
 
 // recordIntent guards the node and records the intent. The record names the boot that
@@ -839,20 +841,22 @@ func (u *nodeUpgrade) transferEtcdLeadership(ctx context.Context, before string)
 		return nil
 	}
 
-	// With a member down the leadership could go to that one.
-	if err := u.awaitGuards(ctx, before); err != nil {
-		return err
-	}
-
 	view, err := u.run.engine.talos.Etcd(ctx, u.step.Address)
 	if err != nil || view.Status.Leader != view.Status.MemberID || len(view.Members) < 2 {
 		// A member that cannot be asked is the guards' affair.
 		return permanentOnly(err)
 	}
 
+	// With a member down the leadership could go to that one.
+	if err := u.awaitGuards(ctx, before); err != nil {
+		return err
+	}
+
 	if ok, _, err := u.run.lock.holds(ctx); err != nil || !ok {
 		return err
 	}
+
+	u.acted = u.run.engine.clock.Now()
 
 	// Best effort: an election after the reboot is the worst that can happen.
 	if err := u.run.engine.callWhole(ctx, func(ctx context.Context) error { return u.run.engine.talos.ForfeitLeadership(ctx, u.step.Address) }); err != nil {
@@ -983,6 +987,10 @@ var errStirred = errors.New("the node is moving")
 // that is going down leaves the running stage at once.
 const rebootAgain = time.Minute
 
+// rebootPoll is the first pause between two looks at a node that reboots: none is back at
+// once.
+const rebootPoll = maxPoll
+
 // awayAfter is how long a node has not answered before it counts as away.
 const awayAfter = time.Minute
 
@@ -996,7 +1004,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 		idle     = u.run.engine.clock.Now()
 	)
 
-	err := u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to come back from its reboot", func(ctx context.Context) (bool, string, error) {
+	err := u.run.engine.waitPaced(ctx, u.step.Node, u.step.Node+" to come back from its reboot", rebootPoll, maxPoll, func(ctx context.Context) (bool, string, error) {
 		seen, err := u.returned(ctx, machine)
 		if err != nil {
 			idle = u.run.engine.clock.Now()
@@ -1006,6 +1014,9 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 			if u.run.engine.clock.Now().Sub(answered) > awayAfter {
 				machine = cluster.Machine{}
 			}
+
+			// It may be in another boot when it answers again.
+			machine.Stage = ""
 
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -1049,7 +1060,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 // before is old.
 func (u *nodeUpgrade) noteActed() {
 	u.acted = u.run.engine.clock.Now()
-	u.run.coordinator.acted(u.step.Role)
+	u.run.coordinator.acted(u.step.Role, u.acted)
 }
 
 // returned asks a node that was sent into a reboot how it is. Before it has finished booting
@@ -1067,7 +1078,7 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 		return machine, err
 	}
 
-	if !before.Settled() || before.BootID != machine.BootID {
+	if machine.BootID != u.entry.BootID && !before.Settled() {
 		machine, err = e.talos.Machine(ctx, u.step.Address, nil)
 	}
 
@@ -1329,11 +1340,6 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 	u.enterStep(cluster.StepReady, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, u.step.Node+" to be Ready in Kubernetes", func(ctx context.Context) (bool, string, error) {
-		machine, err := u.run.engine.machine(ctx, u.step.Address)
-		if err != nil {
-			return false, err.Error(), permanentOnly(err)
-		}
-
 		node, err := u.run.engine.kubernetes.Node(ctx, u.step.Node)
 
 		switch {
@@ -1341,13 +1347,24 @@ func (u *nodeUpgrade) awaitReady(ctx context.Context) error {
 			return false, "there is no such Node object", nil
 		case err != nil:
 			return false, err.Error(), permanentOnly(err)
+		case !node.Ready:
+			return false, "NotReady: " + node.ReadyReason, nil
+		}
+
+		machine, err := u.run.engine.machine(ctx, u.step.Address)
+
+		switch {
+		case err != nil:
+			return false, err.Error(), permanentOnly(err)
 		case node.BootID != "" && node.BootID != machine.BootID:
 			return false, "the kubelet has not registered since the reboot", nil
 		}
 
+		u.run.engine.memory.remember(u.step.Address, &machine, nil, u.run.engine.clock.Now(), &node)
+
 		u.result.ready = node.ReadySince
-		if !node.Ready || u.step.Role != cluster.ControlPlane {
-			return node.Ready, "NotReady: " + node.ReadyReason, nil
+		if u.step.Role != cluster.ControlPlane {
+			return true, "", nil
 		}
 
 		return u.podsSpeak(ctx, machine)

@@ -27,7 +27,7 @@ func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
 
 	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
 		askEach(nodes, func(cluster.Node) bool { return true }, func(node *cluster.Node) {
-			e.askMachine(ctx, node, true)
+			e.askMachine(ctx, node, entirely())
 
 			if node.Machine != nil && node.Role == cluster.ControlPlane {
 				e.askEtcd(ctx, node)
@@ -155,17 +155,44 @@ func askEach(nodes []cluster.Node, wanted func(cluster.Node) bool, ask func(*clu
 	_ = group.Wait()
 }
 
-// askMachine fills in what the machine of a node says, and where that is wanted, what its
-// configuration says by now.
-func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, configured bool) {
-	asked, known := e.clock.Now(), e.memory.machine(node.Address)
+// freshness is what a look at a machine asks again that may have changed within its boot,
+// beside what every look asks.
+type freshness struct{ config, staticPods bool }
 
-	if known != nil && configured {
-		unconfigured := *known
-		unconfigured.Config, known = nil, &unconfigured
+// entirely asks for all of it.
+func entirely() freshness { return freshness{config: true, staticPods: true} }
+
+// without is what is known of a machine, but for what has to be asked again.
+func (f freshness) without(known *cluster.Machine) *cluster.Machine {
+	if known == nil {
+		return nil
 	}
 
-	machine, err := e.talos.Machine(ctx, node.Address, known)
+	rest := *known
+
+	if f.config {
+		rest.Config = nil
+	}
+
+	if f.staticPods {
+		rest.FilesVersion, rest.PodsSince = "", time.Time{}
+	}
+
+	return &rest
+}
+
+// askMachine fills in what the machine of a node says. What static pods of a control plane
+// are made from is asked in any case where its pods do not fit what is known.
+func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again freshness) {
+	asked, known := e.clock.Now(), e.memory.machine(node.Address)
+
+	if known != nil {
+		for _, pod := range node.Pods {
+			again.staticPods = again.staticPods || outdated(*known, pod) != ""
+		}
+	}
+
+	machine, err := e.talos.Machine(ctx, node.Address, again.without(known))
 	if err != nil {
 		if ctx.Err() == nil {
 			e.memory.remember(node.Address, nil, err, asked, node.Kube)
@@ -180,9 +207,9 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, configured 
 	e.fillIn(node, machine)
 }
 
-// machine is what the machine at the address says.
+// machine is what the machine at the address says, its static pods included.
 func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine, err := e.talos.Machine(ctx, address, e.memory.machine(address))
+	machine, err := e.talos.Machine(ctx, address, freshness{staticPods: true}.without(e.memory.machine(address)))
 	if err == nil {
 		e.memory.saw(machine)
 	}

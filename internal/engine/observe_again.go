@@ -30,6 +30,8 @@ type inquiry struct {
 	others bool
 	// etcd tells that the members of etcd are asked.
 	etcd bool
+	// staticPods tells that what the static pods of control planes are made from is asked.
+	staticPods bool
 	// proxies tells that the pods of kube-proxy are listed, however well they are known.
 	proxies bool
 	// age is how long ago a control plane may have been asked by somebody else, as long as
@@ -38,15 +40,23 @@ type inquiry struct {
 	after time.Time
 }
 
+// planAge is how long ago a control plane may have been asked for a plan: whatever comes of
+// the plan is guarded by a look of its own.
+const planAge = 2 * time.Minute
+
 // runsControlPlane tells whether a node is a control plane.
 func runsControlPlane(node cluster.Node) bool { return node.Role == cluster.ControlPlane }
 
 // nobody is for looks that ask no machine.
 func nobody(cluster.Node) bool { return false }
 
-// answerAge is how long ago a control plane may have been asked before a worker is
-// disturbed: of ninety upgrades beside each other not each has to ask.
-const answerAge = 5 * time.Second
+// How long ago the control planes may have been asked before a node is disturbed, provided
+// that no step of this run came in between. Of ninety workers beside each other not each
+// has to ask; of a control plane two guards with nothing between them are one look.
+const (
+	answerAge             = 5 * time.Second
+	answerAgeControlPlane = time.Second
+)
 
 // observe looks at the cluster as far as the inquiry wants, and at the journal as this run
 // has written it. The time is that of the oldest answer.
@@ -78,7 +88,7 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 
 		askEach(nodes, func(node cluster.Node) bool { return wanted(node) || asked.etcd && node.Role == cluster.ControlPlane }, func(node *cluster.Node) {
 			if node.Role != cluster.ControlPlane {
-				e.askMachine(ctx, node, false)
+				e.askMachine(ctx, node, freshness{staticPods: asked.staticPods})
 
 				return
 			}
@@ -187,7 +197,7 @@ type answer struct {
 	// steps are those that upgrades had done to control planes by then.
 	steps int
 	// machine and etcd tell what was asked.
-	machine, etcd bool
+	machine, staticPods, etcd bool
 	// node has what was answered.
 	node cluster.Node
 }
@@ -198,7 +208,7 @@ func newAnswers() *answers { return &answers{given: map[string]answer{}} }
 // the inquiry allows that. It returns when it was asked.
 func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inquiry, machine bool) time.Time {
 	e := r.engine
-	fresh := answer{at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, etcd: asked.etcd}
+	fresh := answer{at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, staticPods: asked.staticPods, etcd: asked.etcd}
 
 	if known, found := a.recent(node.Address, fresh, asked); found {
 		if machine {
@@ -213,7 +223,7 @@ func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inq
 	}
 
 	if machine {
-		e.askMachine(ctx, node, false)
+		e.askMachine(ctx, node, freshness{staticPods: asked.staticPods})
 	}
 
 	if asked.etcd && node.Role == cluster.ControlPlane && node.Unreachable == nil {
@@ -237,7 +247,7 @@ func (a *answers) recent(address string, now answer, asked inquiry) (answer, boo
 	known, found := a.given[address]
 	recent := found && now.at.Sub(known.at) < asked.age && known.at.After(asked.after) && known.steps == now.steps
 
-	return known, recent && (known.machine || !now.machine) && (known.etcd || !now.etcd)
+	return known, recent && (known.machine || !now.machine) && (known.staticPods || !now.staticPods) && (known.etcd || !now.etcd)
 }
 
 func (a *answers) give(address string, fresh answer) {

@@ -475,7 +475,7 @@ func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 	}
 
 	observed, _, err := s.run.observe(ctx, inquiry{
-		claim: s.claim, others: true, etcd: true, age: answerAge,
+		claim: s.claim, others: true, etcd: true, age: planAge,
 		machines: func(node cluster.Node) bool { return runsControlPlane(node) || s.run.soak.watches(node.Name) },
 	})
 

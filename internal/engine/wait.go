@@ -45,10 +45,15 @@ func (e *Engine) wait(ctx context.Context, node, what string, try look) error {
 // waitClosely is [Engine.wait] with pauses no longer than the given one, for
 // what takes seconds and costs little to look at.
 func (e *Engine) waitClosely(ctx context.Context, node, what string, most time.Duration, try look) error {
+	return e.waitPaced(ctx, node, what, minPoll, most, try)
+}
+
+// waitPaced is [Engine.wait] with pauses that grow from the first to the longest one.
+func (e *Engine) waitPaced(ctx context.Context, node, what string, first, most time.Duration, try look) error {
 	var (
 		begun     = e.clock.Now()
 		announced = begun
-		pause     = minPoll
+		pause     = first
 		last      string
 	)
 

@@ -54,6 +54,15 @@ const (
 // that nobody can see the new boot ID together with the old version of a node
 // that was upgraded in between.
 func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	if known != nil && known.BootID != "" && known.Stage == cluster.StageBooting {
+		booting := *known
+		booting.Stage, booting.Ready, booting.Unmet = "", false, nil
+
+		if err := c.readStatus(ctx, &booting); err != nil || booting.Stage == cluster.StageBooting {
+			return booting, err
+		}
+	}
+
 	bootID, err := c.bootID(ctx, address)
 	if err != nil {
 		return cluster.Machine{}, err
@@ -61,6 +70,15 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 
 	if known != nil && known.BootID == bootID && bootID != "" {
 		return c.machineAgain(ctx, *known)
+	}
+
+	if known != nil && known.BootID != "" && bootID != "" {
+		booting := *known
+		booting.BootID, booting.Stage, booting.Ready, booting.Unmet = bootID, "", false, nil
+
+		if err := readAll(ctx, &booting, c.readStatus, c.readVersion); err != nil || !booting.Settled() {
+			return booting, err
+		}
 	}
 
 	machine := cluster.Machine{Address: address, BootID: bootID}
@@ -89,7 +107,7 @@ func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (clu
 		parts = append(parts, c.readUpgradeTag)
 	}
 
-	if machine.Role == cluster.ControlPlane {
+	if machine.Role == cluster.ControlPlane && machine.FilesVersion == "" {
 		parts = append(parts, c.readStaticPods)
 	}
 

@@ -122,7 +122,8 @@ func knownMachinesAreTold(t *testing.T, f TalosFixture) {
 		known := observe(t, f, machine)
 
 		stale := known
-		stale.Stage, stale.Ready, stale.Unmet, stale.FilesVersion, stale.PodsSince = cluster.StageBooting, false, []string{"etcd: not yet"}, "0", time.Time{}
+		stale.Stage, stale.Ready, stale.Unmet, stale.Config = cluster.StageBooting, false, []string{"etcd: not yet"}, nil
+		stale.FilesVersion, stale.PodsSince = "", time.Time{}
 
 		earlier := stale
 		earlier.BootID, earlier.Talos, earlier.Schematic, earlier.MachineID = "of-an-earlier-boot", version.Version{}, "of-an-earlier-system", ""

@@ -149,8 +149,19 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 		})
 	})
 
-	if err == nil && known != nil && known.BootID == machine.BootID && machine.BootID != "" {
+	switch {
+	case err != nil || known == nil || known.BootID == "" || machine.BootID == "":
+	case known.Stage == cluster.StageBooting && machine.Stage == cluster.StageBooting:
+		booting := *known
+		booting.Ready, booting.Unmet = machine.Ready, machine.Unmet
+		machine = booting
+	case known.BootID == machine.BootID:
 		machine = again(*known, machine)
+	case !machine.Settled():
+		booting := *known
+		booting.BootID, booting.Talos, booting.TalosTag = machine.BootID, machine.Talos, machine.TalosTag
+		booting.Stage, booting.Ready, booting.Unmet, booting.Platform = machine.Stage, machine.Ready, machine.Unmet, machine.Platform
+		machine = booting
 	}
 
 	return machine, err
@@ -160,7 +171,10 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 func again(known, now cluster.Machine) cluster.Machine {
 	known.Stage, known.Ready, known.Unmet = now.Stage, now.Ready, now.Unmet
 	known.UpgradePending = known.UpgradePending && now.UpgradePending
-	known.PodsSince, known.FilesVersion = now.PodsSince, now.FilesVersion
+
+	if known.FilesVersion == "" {
+		known.PodsSince, known.FilesVersion = now.PodsSince, now.FilesVersion
+	}
 
 	if known.Config == nil {
 		known.Config = now.Config
