@@ -134,6 +134,10 @@ type MachineConfig struct {
 	// image of a component or of [Installer] in place of v1alpha1, as those can that
 	// Talos generates from 1.14 on.
 	Documents map[Component]string
+	// Registries stands for all that the configuration says about where images come from and
+	// which of them are accepted: a hash, as there are credentials in it; empty where it says
+	// nothing.
+	Registries string
 	// Installs tells that the configuration has a place for InstallImage. Where
 	// it has none, the image is not added.
 	Installs bool

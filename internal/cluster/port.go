@@ -32,11 +32,13 @@ type Talos interface {
 	// readiness and the confirmation of an upgrade and, where they are not known, the
 	// configuration and what the static pods of a control plane are made from. Of one that
 	// has not finished a later boot its version is asked as well, and the rest is the known
-	// one; of one that is known to be booting nothing but its stage and its readiness, until
-	// it has finished. Known is nil where nothing is known.
+	// one; of one that is known to be between two boots nothing but its stage and its
+	// readiness, until it is settled. The boot of one that is known without it is not asked. Known is nil
+	// where nothing is known.
 	Machine(ctx context.Context, address string, known *Machine) (Machine, error)
-	// Etcd is etcd as the control plane at the address sees it.
-	Etcd(ctx context.Context, address string) (EtcdView, error)
+	// Etcd is etcd as the control plane at the address sees it; without the members where
+	// these are not wanted.
+	Etcd(ctx context.Context, address string, members bool) (EtcdView, error)
 	// ForfeitLeadership makes the member at the address hand etcd leadership
 	// to another one; without effect when it does not lead.
 	ForfeitLeadership(ctx context.Context, address string) error

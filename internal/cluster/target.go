@@ -105,6 +105,9 @@ type Policy struct {
 	// MaxUnavailable bounds the workers that are unavailable at a time, those
 	// included that are so without our doing.
 	MaxUnavailable Share
+	// ParallelPulls is how many nodes pull images at a time; 0 leaves it to the run, which
+	// goes by MaxUnavailable.
+	ParallelPulls int
 	// Pools bound, by name in ascending order, parts of the workers further.
 	Pools []Pool
 	// Canary names the workers that move before anything else does.

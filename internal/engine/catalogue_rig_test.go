@@ -87,8 +87,8 @@ func (c *twisted) Machine(ctx context.Context, address string, known *cluster.Ma
 	return machine, err
 }
 
-func (c *twisted) Etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
-	view, err := c.Client.Etcd(ctx, address)
+func (c *twisted) Etcd(ctx context.Context, address string, members bool) (cluster.EtcdView, error) {
+	view, err := c.Client.Etcd(ctx, address, members)
 	if err == nil && c.etcd != nil && address == c.address && c.on() {
 		err = c.etcd(&view)
 	}

@@ -68,8 +68,10 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 	}
 
 	// It has its own time. The node drops images that nothing runs.
+	r.ahead.await(ctx, step.Node)
+
 	if err := r.pullComponent(ctx, step.Node, step.Address, step.Component, step.Image); err != nil {
-		return c.ready, c.failure(ctx, err)
+		return c.ready, c.failure(ctx, &pullError{image: step.Image, err: err})
 	}
 
 	if err := c.upgradeWhenAllowed(ctx); err != nil {
@@ -172,7 +174,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 		c.configured = true
 
 		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.configure(ctx, c.step.Address, change) })
-		c.run.coordinator.acted(c.step.Role, c.run.engine.clock.Now())
+		c.run.coordinator.acted(c.step.Role)
 
 		if last == nil || !cluster.Heals(last) || errors.Is(last, cluster.ErrConflict) {
 			return last
@@ -241,7 +243,7 @@ func (c *componentUpgrade) awaitRunning(ctx context.Context) error {
 		return err
 	}
 
-	c.run.coordinator.acted(c.step.Role, c.run.engine.clock.Now())
+	c.run.coordinator.acted(c.step.Role)
 
 	return nil
 }
@@ -268,6 +270,10 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 		return false, "its pod is not Ready" + troubled(pods[index]), nil
 	}
 
+	if serves, seen, err := c.apiServerRuns(ctx, pods); err != nil || !serves {
+		return false, seen, err
+	}
+
 	// The node is asked last: it costs most, and has to be right when the wait ends.
 	status, err := c.run.engine.talos.Component(ctx, c.step.Address, c.step.Component)
 
@@ -279,7 +285,7 @@ func (c *componentUpgrade) staticPodRuns(ctx context.Context) (bool, string, err
 	case pods[index].ConfigVersion != status.ConfigVersion:
 		return false, fmt.Sprintf("its pod was made from version %s of its configuration, and %s is the newest", pods[index].ConfigVersion, status.ConfigVersion), nil
 	default:
-		return c.apiServerRuns(ctx, pods)
+		return true, "", nil
 	}
 }
 
@@ -419,7 +425,7 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 		then: func(context.Context) (bool, string, error) {
 			// What other kubelets do is nothing to this one: the budget says how many
 			// may restart at a time.
-			if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet, c.run.engine.clock.Now()) {
+			if !c.run.coordinator.reserve(steps, c.step.Role, c.step.Component == cluster.Kubelet) {
 				return false, "another node was being changed meanwhile", nil
 			}
 
@@ -437,7 +443,7 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps generation, err error) {
 	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
 
-	asked := inquiry{claim: c.step.Node, staticPods: true, machines: func(node cluster.Node) bool {
+	asked := inquiry{claim: c.step.Node, staticPods: true, boots: func(node cluster.Node) bool { return node.Name == c.step.Node }, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 	}}
 

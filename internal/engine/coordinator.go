@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -30,8 +29,6 @@ type coordinator struct {
 	// steps counts what upgrades did to nodes. An observation is as old as the
 	// last step before it.
 	steps generation
-	// stepped is when the last of them was.
-	stepped time.Time
 	// ended is closed when the next upgrade ends.
 	ended chan struct{}
 }
@@ -102,26 +99,18 @@ func (t *coordinator) generation() generation {
 }
 
 // acted notes that something was done to a node of that role, or came of it.
-func (t *coordinator) acted(role cluster.Role, now time.Time) {
+func (t *coordinator) acted(role cluster.Role) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	t.count(role, now)
-}
-
-// lastStep is when something was last done to any node.
-func (t *coordinator) lastStep() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	return t.stepped
+	t.count(role)
 }
 
 // reserve notes a step about to be done, unless there was another one since the
 // given count was taken that it has to take into account. A worker that is out
 // of service already was counted when that began, so what other workers do in
 // their own upgrades is nothing to it.
-func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool, now time.Time) bool {
+func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -133,14 +122,13 @@ func (t *coordinator) reserve(seen generation, role cluster.Role, occupied bool,
 		return false
 	}
 
-	t.count(role, now)
+	t.count(role)
 
 	return true
 }
 
-func (t *coordinator) count(role cluster.Role, now time.Time) {
+func (t *coordinator) count(role cluster.Role) {
 	t.steps.all++
-	t.stepped = now
 
 	if role != cluster.Worker {
 		t.steps.grave++

@@ -144,6 +144,6 @@ const (
 	minStopGrace = 500 * time.Millisecond
 	// observeParallel bounds the nodes that are observed at the same time.
 	observeParallel = 64
-	// pullParallel bounds the nodes that pull at the same time.
+	// pullParallel bounds the nodes whose images are looked for at the same time.
 	pullParallel = 5
 )

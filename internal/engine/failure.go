@@ -320,6 +320,13 @@ func (f *Failure) explained(ctx context.Context, err error) bool {
 		f.Findings = guarded.findings
 	}
 
+	var unpulled *pullError
+	if errors.As(err, &unpulled) && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
+		f.Remedy = pullRemedy(unpulled.err)
+
+		return true
+	}
+
 	cause := context.Cause(ctx)
 	if !errors.Is(err, ErrLeaseLost) && !errors.Is(cause, ErrLeaseLost) {
 		return false

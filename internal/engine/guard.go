@@ -225,7 +225,7 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (gua
 	before := u.run.policy()
 
 	asked := inquiry{
-		claim: u.step.Node, etcd: true, after: u.acted,
+		claim: u.step.Node, etcd: true, after: u.acted, boots: func(node cluster.Node) bool { return !runsControlPlane(node) || node.Name == u.step.Node },
 		machines: func(node cluster.Node) bool {
 			moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.soak.watches(node.Name))
 
@@ -236,7 +236,7 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (gua
 	if u.step.Role == cluster.Worker {
 		asked.age = answerAge
 	} else {
-		asked.age, asked.staticPods = answerAgeControlPlane, true
+		asked.opinions, asked.staticPods = true, true
 	}
 
 	observed, oldest, err := u.run.observe(ctx, asked)

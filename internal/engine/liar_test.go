@@ -175,7 +175,7 @@ func (l *liar) Vitals(ctx context.Context, address string) (cluster.Vitals, erro
 	return l.Client.Vitals(ctx, address)
 }
 
-func (l *liar) Etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
+func (l *liar) Etcd(ctx context.Context, address string, members bool) (cluster.EtcdView, error) {
 	hides := l.hidden != "" && address == l.addressOf(ctx, l.hidden)
 	asked := address
 
@@ -183,7 +183,7 @@ func (l *liar) Etcd(ctx context.Context, address string) (cluster.EtcdView, erro
 		asked = l.addressOf(ctx, l.like)
 	}
 
-	view, err := memorised(l, "etcd "+asked, func() (cluster.EtcdView, error) { return l.Client.Etcd(ctx, asked) })
+	view, err := memorised(l, "etcd "+asked, func() (cluster.EtcdView, error) { return l.Client.Etcd(ctx, asked, members) })
 
 	for _, member := range view.Members {
 		if hides && member.Name == l.hidden {

@@ -89,7 +89,7 @@ func (m *memory) remember(address string, machine *cluster.Machine, err error, a
 // completed tells whether the machine has said all that stays the same in its boot, by now
 // or before.
 func (m *memory) completed(address string, machine *cluster.Machine) bool {
-	if machine == nil {
+	if machine == nil || machine.BootID == "" {
 		return false
 	}
 
@@ -167,6 +167,17 @@ func (m *memory) unchanged(node cluster.Node, moving bool, now time.Time) (memor
 	default:
 		return known, known.machine.Settled() && known.shown == shownBy(node.Kube)
 	}
+}
+
+// otherBoot tells whether the Node object shows another boot than the one in which the
+// machine is known, or may come to show one.
+func (m *memory) otherBoot(node cluster.Node) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	known := m.machines[node.Address].machine
+
+	return node.Role != cluster.ControlPlane || known == nil || node.Kube == nil || !node.Kube.Ready || node.Kube.BootID != known.BootID
 }
 
 // list takes over what discovery and Kubernetes have listed.

@@ -146,8 +146,10 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	if !u.mayHaveInstalled() && !step.Done && step.Image != "" && step.API != "" {
 		// Cheap when it is there still; the node drops unused images after a
 		// while. It has its own time, so it does not eat up the node's.
+		r.ahead.await(ctx, step.Node)
+
 		if err := r.pull(ctx, step, step.Image); err != nil {
-			return u.result.ready, u.failure(ctx, err)
+			return u.result.ready, u.failure(ctx, &pullError{image: step.Image, err: err})
 		}
 	}
 
@@ -527,7 +529,7 @@ func (u *nodeUpgrade) cordonGuarded(ctx context.Context) error {
 // cordon marks the node unschedulable, unless somebody else already did.
 func (u *nodeUpgrade) cordon(ctx context.Context) (bool, string, error) {
 	u.run.coordinator.disturb(u.step.Node)
-	u.acted = u.run.coordinator.lastStep()
+	u.acted = u.run.engine.clock.Now()
 
 	var ours bool
 
@@ -599,9 +601,7 @@ var errStale = errors.New("the node runs neither what the plan was made for nor 
 // notes that this is done: what another upgrade does from now on, it does after a
 // look of its own that is newer.
 func (u *nodeUpgrade) reserve() bool {
-	now := u.run.engine.clock.Now()
-
-	return now.Sub(u.seen.at) <= observationAge && u.run.coordinator.reserve(u.seen.generation, u.step.Role, u.seen.cordoned, now)
+	return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge && u.run.coordinator.reserve(u.seen.generation, u.step.Role, u.seen.cordoned)
 }
 
 // recordIntent guards the node and records the intent. The record names the boot that
@@ -841,7 +841,7 @@ func (u *nodeUpgrade) transferEtcdLeadership(ctx context.Context, before string)
 		return nil
 	}
 
-	view, err := u.run.engine.talos.Etcd(ctx, u.step.Address)
+	view, err := u.run.engine.talos.Etcd(ctx, u.step.Address, true)
 	if err != nil || view.Status.Leader != view.Status.MemberID || len(view.Members) < 2 {
 		// A member that cannot be asked is the guards' affair.
 		return permanentOnly(err)
@@ -1060,7 +1060,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 // before is old.
 func (u *nodeUpgrade) noteActed() {
 	u.acted = u.run.engine.clock.Now()
-	u.run.coordinator.acted(u.step.Role, u.acted)
+	u.run.coordinator.acted(u.step.Role)
 }
 
 // returned asks a node that was sent into a reboot how it is. Before it has finished booting
@@ -1321,7 +1321,7 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 	u.enterStep(cluster.StepEtcd, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, "etcd to be healthy with "+u.step.Node, func(ctx context.Context) (bool, string, error) {
-		observed, _, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, machines: nobody})
+		observed, _, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, opinions: true, machines: nobody})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}

@@ -30,7 +30,7 @@ func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
 			e.askMachine(ctx, node, entirely())
 
 			if node.Machine != nil && node.Role == cluster.ControlPlane {
-				e.askEtcd(ctx, node)
+				e.askEtcd(ctx, node, true)
 			}
 		})
 	})
@@ -155,12 +155,12 @@ func askEach(nodes []cluster.Node, wanted func(cluster.Node) bool, ask func(*clu
 	_ = group.Wait()
 }
 
-// freshness is what a look at a machine asks again that may have changed within its boot,
-// beside what every look asks.
-type freshness struct{ config, staticPods bool }
+// freshness is what a look at a machine that is known asks again beside its stage and its
+// readiness.
+type freshness struct{ boot, config, staticPods bool }
 
 // entirely asks for all of it.
-func entirely() freshness { return freshness{config: true, staticPods: true} }
+func entirely() freshness { return freshness{boot: true, config: true, staticPods: true} }
 
 // without is what is known of a machine, but for what has to be asked again.
 func (f freshness) without(known *cluster.Machine) *cluster.Machine {
@@ -169,6 +169,10 @@ func (f freshness) without(known *cluster.Machine) *cluster.Machine {
 	}
 
 	rest := *known
+
+	if !f.boot {
+		rest.BootID = ""
+	}
 
 	if f.config {
 		rest.Config = nil
@@ -203,13 +207,18 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 		return
 	}
 
-	e.memory.remember(node.Address, &machine, nil, asked, node.Kube)
+	if known != nil && !again.boot {
+		machine.BootID = known.BootID
+	} else {
+		e.memory.remember(node.Address, &machine, nil, asked, node.Kube)
+	}
+
 	e.fillIn(node, machine)
 }
 
 // machine is what the machine at the address says, its static pods included.
 func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine, err := e.talos.Machine(ctx, address, freshness{staticPods: true}.without(e.memory.machine(address)))
+	machine, err := e.talos.Machine(ctx, address, freshness{boot: true, staticPods: true}.without(e.memory.machine(address)))
 	if err == nil {
 		e.memory.saw(machine)
 	}
@@ -253,8 +262,8 @@ func (e *Engine) fillIn(node *cluster.Node, machine cluster.Machine) {
 }
 
 // askEtcd fills in what the member of etcd on a control plane says.
-func (e *Engine) askEtcd(ctx context.Context, node *cluster.Node) {
-	view, err := e.talos.Etcd(ctx, node.Address)
+func (e *Engine) askEtcd(ctx context.Context, node *cluster.Node, members bool) {
+	view, err := e.talos.Etcd(ctx, node.Address, members)
 	if err != nil {
 		node.EtcdError = err
 

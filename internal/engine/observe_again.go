@@ -28,8 +28,12 @@ type inquiry struct {
 	// others tells that the rest is to be known as well: a machine is asked where its Node
 	// object shows a change, and is as it was otherwise.
 	others bool
-	// etcd tells that the members of etcd are asked.
-	etcd bool
+	// boots are the nodes whose boots are asked as well, nil for all: to know of a control
+	// plane that it is well, its stage is enough.
+	boots func(cluster.Node) bool
+	// etcd tells that the members of etcd are asked, and opinions that each of them says who
+	// the others are: otherwise one does.
+	etcd, opinions bool
 	// staticPods tells that what the static pods of control planes are made from is asked.
 	staticPods bool
 	// proxies tells that the pods of kube-proxy are listed, however well they are known.
@@ -50,13 +54,10 @@ func runsControlPlane(node cluster.Node) bool { return node.Role == cluster.Cont
 // nobody is for looks that ask no machine.
 func nobody(cluster.Node) bool { return false }
 
-// How long ago the control planes may have been asked before a node is disturbed, provided
-// that no step of this run came in between. Of ninety workers beside each other not each
-// has to ask; of a control plane two guards with nothing between them are one look.
-const (
-	answerAge             = 5 * time.Second
-	answerAgeControlPlane = time.Second
-)
+// answerAge is how long ago the control planes may have been asked before a worker is
+// disturbed, provided that this run has done nothing to it or to them since: of ninety
+// workers beside each other not each has to ask.
+const answerAge = 5 * time.Second
 
 // observe looks at the cluster as far as the inquiry wants, and at the journal as this run
 // has written it. The time is that of the oldest answer.
@@ -82,18 +83,20 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 			return !known
 		}
 
+		teller := firstControlPlane(nodes)
+
 		if asked.others {
 			r.recall(nodes, wanted, facts.kubeErr != nil)
 		}
 
 		askEach(nodes, func(node cluster.Node) bool { return wanted(node) || asked.etcd && node.Role == cluster.ControlPlane }, func(node *cluster.Node) {
 			if node.Role != cluster.ControlPlane {
-				e.askMachine(ctx, node, freshness{staticPods: asked.staticPods})
+				e.askMachine(ctx, node, freshness{boot: asked.boots == nil || asked.boots(*node)})
 
 				return
 			}
 
-			at := r.answers.ask(ctx, r, node, asked, wanted(*node))
+			at := r.answers.ask(ctx, r, node, asked, wanted(*node), asked.opinions || node.Name == teller)
 
 			mu.Lock()
 			defer mu.Unlock()
@@ -102,9 +105,41 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 				oldest = at
 			}
 		})
+
+		repeatMembers(nodes, teller)
 	})
 
 	return observed, oldest, err
+}
+
+// firstControlPlane is the name of the one that tells of the members of etcd for all.
+func firstControlPlane(nodes []cluster.Node) string {
+	first := ""
+
+	for _, node := range nodes {
+		if !node.Gone && runsControlPlane(node) && (first == "" || node.Name < first) {
+			first = node.Name
+		}
+	}
+
+	return first
+}
+
+// repeatMembers has the members that one control plane lists stand for what the others
+// would list, where these were not asked.
+func repeatMembers(nodes []cluster.Node, teller string) {
+	at := slices.IndexFunc(nodes, func(node cluster.Node) bool { return node.Name == teller })
+	if at < 0 || nodes[at].Etcd == nil {
+		return
+	}
+
+	for index := range nodes {
+		if view := nodes[index].Etcd; view != nil && len(view.Members) == 0 && !view.Status.Learner {
+			repeated := *view
+			repeated.Members = nodes[at].Etcd.Members
+			nodes[index].Etcd = &repeated
+		}
+	}
 }
 
 // recall fills in what the machines said before that need not be asked. Where Kubernetes
@@ -197,7 +232,8 @@ type answer struct {
 	// steps are those that upgrades had done to control planes by then.
 	steps int
 	// machine and etcd tell what was asked.
-	machine, staticPods, etcd bool
+	machine, etcd, members bool
+	freshness              freshness
 	// node has what was answered.
 	node cluster.Node
 }
@@ -206,9 +242,12 @@ func newAnswers() *answers { return &answers{given: map[string]answer{}} }
 
 // ask fills in what a control plane says, or has said a moment ago to somebody else, where
 // the inquiry allows that. It returns when it was asked.
-func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inquiry, machine bool) time.Time {
+func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inquiry, machine, members bool) time.Time {
 	e := r.engine
-	fresh := answer{at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, staticPods: asked.staticPods, etcd: asked.etcd}
+	fresh := answer{
+		at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, etcd: asked.etcd, members: asked.etcd && members,
+		freshness: freshness{boot: asked.boots == nil || asked.boots(*node), staticPods: asked.staticPods},
+	}
 
 	if known, found := a.recent(node.Address, fresh, asked); found {
 		if machine {
@@ -223,11 +262,11 @@ func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inq
 	}
 
 	if machine {
-		e.askMachine(ctx, node, freshness{staticPods: asked.staticPods})
+		e.askMachine(ctx, node, fresh.freshness)
 	}
 
 	if asked.etcd && node.Role == cluster.ControlPlane && node.Unreachable == nil {
-		e.askEtcd(ctx, node)
+		e.askEtcd(ctx, node, members)
 	}
 
 	// What failed is asked again by whoever looks next.
@@ -247,7 +286,10 @@ func (a *answers) recent(address string, now answer, asked inquiry) (answer, boo
 	known, found := a.given[address]
 	recent := found && now.at.Sub(known.at) < asked.age && known.at.After(asked.after) && known.steps == now.steps
 
-	return known, recent && (known.machine || !now.machine) && (known.staticPods || !now.staticPods) && (known.etcd || !now.etcd)
+	enough := (known.machine || !now.machine) && (known.etcd || !now.etcd) && (known.members || !now.members) &&
+		(known.freshness.boot || !now.freshness.boot) && (known.freshness.staticPods || !now.freshness.staticPods)
+
+	return known, recent && enough
 }
 
 func (a *answers) give(address string, fresh answer) {

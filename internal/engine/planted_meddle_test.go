@@ -82,7 +82,7 @@ func (h hand) look(ctx context.Context) {
 		h.must(err)
 
 		if machine.Role == cluster.ControlPlane {
-			_, err = h.Etcd(ctx, state.Name)
+			_, err = h.Etcd(ctx, state.Name, true)
 			h.must(err)
 		}
 	}

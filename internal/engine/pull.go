@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,18 +78,18 @@ func downloads(observed cluster.Observation, made plan.Plan) []download {
 	return ordered
 }
 
-// pullEverywhere brings the images of all hops onto all nodes before any node
-// is disturbed: an image that one node cannot get stops the run here.
-func (r *run) pullEverywhere(ctx context.Context, observed cluster.Observation, made plan.Plan) error {
-	var (
-		group    errgroup.Group
-		wanted   = downloads(observed, made)
-		findings = make([]*cluster.Finding, len(wanted))
-	)
+// prepareImages brings the images of all hops onto the nodes that prove that everybody can
+// get them, before any node is disturbed: an image that one of them cannot get stops the
+// run here. The rest pull ahead of their turn.
+func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, made plan.Plan) error {
+	proofs := provingDownloads(observed, made, downloads(observed, made), r.parallelPulls(made))
+	findings := make([]*cluster.Finding, len(proofs))
 
-	group.SetLimit(pullParallel)
+	var group errgroup.Group
 
-	for index, one := range wanted {
+	group.SetLimit(r.parallelPulls(made))
+
+	for index, one := range proofs {
 		group.Go(func() error {
 			if ctx.Err() == nil {
 				findings[index] = r.fetch(ctx, one)
@@ -108,19 +110,262 @@ func (r *run) pullEverywhere(ctx context.Context, observed cluster.Observation, 
 		return r.stopped(ctx, "while images were being pulled; no node was disturbed")
 	}
 
-	var failed []cluster.Finding
+	return pullFailure(r.request.Target, findings)
+}
 
-	for _, finding := range findings {
-		if finding != nil {
-			failed = append(failed, *finding)
+// provingDownloads are those of every control plane and every canary, and of one node of
+// each kind: of those that pull the same images with the same version of Talos by the same
+// configuration of registries, one stands for all. A node whose configuration nobody may
+// read stands for itself. Where fewer than the given number prove it, others pull beside
+// them: that takes no longer, and a small cluster has all of its images before it begins.
+func provingDownloads(observed cluster.Observation, made plan.Plan, all []download, together int) []download {
+	var proofs, rest []download
+
+	canaries := made.Policy.Canaries()
+	seen := map[string]bool{}
+
+	for _, one := range all {
+		node, _ := observed.Node(one.node)
+		kind := kindOf(node, one)
+
+		if kind != "" && seen[kind] && node.Role != cluster.ControlPlane && !slices.Contains(canaries, one.node) {
+			rest = append(rest, one)
+
+			continue
+		}
+
+		seen[kind] = true
+		proofs = append(proofs, one)
+	}
+
+	return append(proofs, rest[:min(len(rest), max(together-len(proofs), 0))]...)
+}
+
+// kindOf is what decides whether a node gets its images; empty where that is not known.
+func kindOf(node cluster.Node, one download) string {
+	if node.Machine == nil || node.Machine.Config == nil {
+		return ""
+	}
+
+	images := slices.Clone(one.images)
+	for _, part := range one.parts {
+		images = append(images, part.image)
+	}
+
+	slices.Sort(images)
+
+	return strings.Join(append(images, node.Machine.Talos.String(), node.Machine.Config.Registries), "\n")
+}
+
+// The numbers of nodes that pull at a time where nobody has said one: as many as may be
+// unavailable, so that the next ones are ready when these are back. A pull takes less time
+// than an upgrade, and a registry has to serve all of them.
+const (
+	leastParallelPulls = 5
+	mostParallelPulls  = 50
+)
+
+// parallelPulls is how many nodes pull at a time.
+func (r *run) parallelPulls(made plan.Plan) int {
+	if asked := r.request.Policy.ParallelPulls; asked > 0 {
+		return asked
+	}
+
+	return min(max(leastParallelPulls, made.Budget, made.KubeletBudget), mostParallelPulls)
+}
+
+// ahead pulls the images of the nodes whose turn comes next while others reboot.
+type ahead struct {
+	run *run
+	// slots bound the nodes that pull at a time.
+	slots chan struct{}
+	// group are the pulls that go on.
+	group sync.WaitGroup
+
+	mu sync.Mutex
+	// begun are the pulls, by node and images; each is closed when it has ended.
+	begun map[string]chan struct{}
+}
+
+func newAhead(r *run) *ahead { return &ahead{run: r, begun: map[string]chan struct{}{}} }
+
+// aheadFactor is how far ahead nodes pull, in multiples of those that may be unavailable:
+// a node drops images that nothing uses for long.
+const aheadFactor = 2
+
+// begin has the next nodes of the plan pull that are not on their way. The context ends the
+// pulls.
+func (a *ahead) begin(ctx context.Context, observed cluster.Observation, made plan.Plan, running []plan.Step) {
+	if a.slots == nil {
+		a.slots = make(chan struct{}, a.run.parallelPulls(made))
+	}
+
+	distance := aheadFactor * max(made.Budget, made.KubeletBudget, cap(a.slots))
+
+	for _, step := range made.Steps {
+		if distance == 0 || step.Hop != made.Steps[0].Hop {
+			return
+		}
+
+		if !step.Parallel() || slices.ContainsFunc(running, func(busy plan.Step) bool { return busy.Node == step.Node }) {
+			continue
+		}
+
+		distance--
+
+		switch {
+		case step.Component == cluster.Kubelet && step.Image != "":
+			node, _ := observed.Node(step.Node)
+			images := append([]part{{component: step.Component, image: step.Image}}, proxyFor(observed, node)...)
+			a.pull(ctx, download{node: step.Node, address: step.Address, parts: images})
+		case step.Component == "" && !step.Finish && step.API != "" && step.Image != "":
+			a.pull(ctx, download{node: step.Node, address: step.Address, step: step, images: []string{step.Image}})
+		}
+	}
+}
+
+// pull has one node pull, unless it has been told already. What it cannot get is tried
+// again when its turn comes, and fails its upgrade then.
+func (a *ahead) pull(ctx context.Context, one download) {
+	done, told := a.note(one)
+	if told {
+		return
+	}
+
+	a.group.Go(func() {
+		defer close(done)
+
+		select {
+		case a.slots <- struct{}{}:
+			defer func() { <-a.slots }()
+		case <-ctx.Done():
+			return
+		}
+
+		failed := a.run.fetch(ctx, one)
+		if ctx.Err() != nil {
+			return
+		}
+
+		a.run.engine.emit(pulled(one, failed))
+
+		if failed != nil {
+			a.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: one.node, Err: failed.Err, Text: fmt.Sprintf(
+				"%s %s; it is tried again when the turn of the node comes", one.node, failed.Found)})
+		}
+	})
+}
+
+// note takes note of a pull that is to begin, or tells that it has begun.
+func (a *ahead) note(one download) (done chan struct{}, told bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	key := one.key()
+
+	done, told = a.begun[key]
+	if !told {
+		done = make(chan struct{})
+		a.begun[key] = done
+	}
+
+	return done, told
+}
+
+// await waits until nothing is being pulled ahead on the node any more, so that the node is
+// not asked twice at the same time.
+func (a *ahead) await(ctx context.Context, node string) {
+	a.mu.Lock()
+
+	var under []chan struct{}
+
+	for key, done := range a.begun {
+		if name, _, _ := strings.Cut(key, "\n"); name == node {
+			under = append(under, done)
 		}
 	}
 
-	if len(failed) == 0 {
+	a.mu.Unlock()
+
+	for _, done := range under {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// key names the node and what it pulls.
+func (d download) key() string {
+	names := append([]string{d.node}, d.images...)
+	for _, part := range d.parts {
+		names = append(names, part.image)
+	}
+
+	return strings.Join(names, "\n")
+}
+
+// pullProxies brings the image of kube-proxy onto the nodes that do not run it yet, before
+// the manifests have all of them do so.
+func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, made plan.Plan) error {
+	var group errgroup.Group
+
+	nodes := slices.DeleteFunc(observed.Managed(), func(node cluster.Node) bool { return node.Machine == nil || slices.Contains(made.Held, node.Name) })
+	findings := make([]*cluster.Finding, len(nodes))
+
+	group.SetLimit(r.parallelPulls(made))
+
+	for index, node := range nodes {
+		wanted := proxyFor(observed, node)
+		if len(wanted) == 0 {
+			continue
+		}
+
+		group.Go(func() error {
+			r.ahead.await(ctx, node.Name)
+
+			if ctx.Err() == nil {
+				findings[index] = r.fetch(ctx, download{node: node.Name, address: node.Address, parts: wanted})
+			}
+
+			return nil
+		})
+	}
+
+	_ = group.Wait()
+
+	if ctx.Err() != nil {
+		return r.stopped(ctx, "while the image of kube-proxy was being pulled")
+	}
+
+	err := pullFailure(r.request.Target, findings)
+
+	var failure *Failure
+	if errors.As(err, &failure) {
+		failure.Component, failure.State = cluster.Manifests, "The bootstrap manifests were not synced."
+	}
+
+	return err
+}
+
+// proxyFor is the image of kube-proxy that the manifests are to have a node run, where that is
+// another one than it runs; none where nobody names one.
+func proxyFor(observed cluster.Observation, node cluster.Node) []part {
+	for _, renderer := range observed.ControlPlanes() {
+		if renderer.Machine == nil || renderer.Machine.Config == nil {
+			continue
+		}
+
+		named := renderer.Machine.Config.Images[cluster.Proxy]
+		if pod, runs := node.Pods[cluster.Proxy]; named != "" && runs && pod.Image != named {
+			return []part{{component: cluster.Proxy, image: named}}
+		}
+
 		return nil
 	}
 
-	return pullFailure(r.request.Target, failed)
+	return nil
 }
 
 // pulled tells of a node that has its images, or of the finding why not.
@@ -165,18 +410,27 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 // checkImages is the check of findings about the images of components.
 const checkImages = cluster.CheckComponentImages
 
-func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
+// pullFailure is the failure of those among the findings that are one; nil where none is.
+func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
+	var failed []cluster.Finding
+
+	for _, finding := range findings {
+		if finding != nil {
+			failed = append(failed, *finding)
+		}
+	}
+
+	if len(failed) == 0 {
+		return nil
+	}
+
 	failure := &Failure{
 		Summary:  fmt.Sprintf("Unable to pull the installer images for Talos %s", target.Talos),
 		Node:     failed[0].Node,
 		Findings: failed,
 		State:    "No node was disturbed.",
-		Remedy:   "Check that the image exists and that the nodes reach its registry, then run terraform apply again.",
+		Remedy:   pullRemedy(failed[0].Err),
 		Err:      errors.Join(causes(failed)...),
-	}
-
-	if errors.Is(failed[0].Err, cluster.ErrRefused) {
-		failure.Remedy = "Waiting does not change what the node says: let it into the registry, correct the reference, make room on its disk, or correct its rules of image verification (ImageVerificationConfig); then run terraform apply again."
 	}
 
 	if failed[0].Check == checkImages {
@@ -186,6 +440,25 @@ func pullFailure(target cluster.Target, failed []cluster.Finding) *Failure {
 
 	return failure
 }
+
+// pullRemedy is what to do about an image that a node cannot get.
+func pullRemedy(err error) string {
+	if errors.Is(err, cluster.ErrRefused) {
+		return "Waiting does not change what the node says: let it into the registry, correct the reference, make room on its disk, or correct its rules of image verification (ImageVerificationConfig); then run terraform apply again."
+	}
+
+	return "Check that the image exists and that the nodes reach its registry, then run terraform apply again."
+}
+
+// pullError is an image that a node could not get when its turn came.
+type pullError struct {
+	image string
+	err   error
+}
+
+func (p *pullError) Error() string { return fmt.Sprintf("could not pull %s: %v", p.image, p.err) }
+
+func (p *pullError) Unwrap() error { return p.err }
 
 // pull brings one node its image; where it is there already this is cheap.
 func (r *run) pull(ctx context.Context, step plan.Step, reference string) error {

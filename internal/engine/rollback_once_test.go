@@ -99,7 +99,7 @@ func TestControlPlaneThatIsWellIsNotRolledBack(t *testing.T) {
 func (r *rig) memberOf(node string) uint64 {
 	r.T.Helper()
 
-	view, err := r.Client("looker").Etcd(context.Background(), r.State(node).Address)
+	view, err := r.Client("looker").Etcd(context.Background(), r.State(node).Address, true)
 	if err != nil {
 		return 0
 	}

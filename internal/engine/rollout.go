@@ -34,6 +34,10 @@ type rollout struct {
 	// failure is why nothing starts any more.
 	failure error
 
+	// pulling is the context in which nodes pull ahead of their turn.
+	pulling     context.Context //nolint:containedctx // it ends with the first failure of the run
+	stopPulling context.CancelFunc
+
 	blockage blockage
 	// everywhere tells that the last look was at the whole cluster, lookedEverywhere is
 	// when there was one, and finishing that the next one has to be.
@@ -69,6 +73,13 @@ const forEver time.Duration = -1
 // anew before each start, from a new observation: nodes join, vanish and change
 // by themselves. No upgrade is left when it returns.
 func (s *rollout) upgradeAll(ctx context.Context) error {
+	pulling, stopPulling := context.WithCancel(ctx)
+	s.pulling, s.stopPulling = pulling, stopPulling
+
+	// No pull outlives the run.
+	defer s.run.ahead.group.Wait()
+	defer stopPulling()
+
 	done, err := false, s.firstObservation(ctx)
 
 	for err == nil && !done && ctx.Err() == nil {
@@ -124,6 +135,8 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 	next := s.made.Startable(s.snapshot, s.running)
 	if suspended {
 		next = begun(next)
+	} else if s.imagesReady && s.run.noMoreStarts() == nil {
+		s.run.ahead.begin(s.pulling, s.snapshot, s.made, s.running)
 	}
 
 	switch {
@@ -161,6 +174,12 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 
 		if s.run.soak.waiting() {
 			return s.awaitSoak(ctx, next[0])
+		}
+	}
+
+	if next[0].Component == cluster.Manifests {
+		if err := s.run.pullProxies(ctx, s.snapshot, s.made); err != nil {
+			return err
 		}
 	}
 
@@ -397,7 +416,7 @@ func (s *rollout) prepare(ctx context.Context) error {
 		return err
 	}
 
-	return s.run.pullEverywhere(ctx, s.snapshot, s.made)
+	return s.run.prepareImages(ctx, s.snapshot, s.made)
 }
 
 // blockage is what keeps a run from starting anything. The zero value is none.
@@ -475,7 +494,7 @@ func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 	}
 
 	observed, _, err := s.run.observe(ctx, inquiry{
-		claim: s.claim, others: true, etcd: true, age: planAge,
+		claim: s.claim, boots: s.run.engine.memory.otherBoot, others: true, etcd: true, age: planAge,
 		machines: func(node cluster.Node) bool { return runsControlPlane(node) || s.run.soak.watches(node.Name) },
 	})
 
@@ -601,6 +620,7 @@ func (s *rollout) fail(err error) {
 	case s.failure == nil:
 		s.failure = err
 		s.run.starter.stopUntouched()
+		s.stopPulling()
 
 		return
 	case !errors.As(s.failure, &first) || !errors.As(err, &other):

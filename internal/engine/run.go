@@ -27,6 +27,7 @@ type run struct {
 	coordinator   *coordinator
 	starter       *starter
 	answers       *answers
+	ahead         *ahead
 
 	soak *soak
 	// suspension is that somebody has suspended the upgrades, as last seen by whoever
@@ -37,11 +38,14 @@ type run struct {
 // newRun is a run under the lease. Policy is the one that is asked for, with what its
 // selectors chose at the first look.
 func (e *Engine) newRun(held *lock, request Request, policy cluster.Policy) *run {
-	return &run{
+	made := &run{
 		engine: e, request: request, selected: newSelected(policy), since: e.clock.Now(), lock: held,
 		guards: e.guards, operatorWatch: &operatorWatch{}, journal: newJournal(), coordinator: newCoordinator(), starter: newStarter(), answers: newAnswers(),
 		soak: newSoak(request.Policy.Settle),
 	}
+	made.ahead = newAhead(made)
+
+	return made
 }
 
 // progress adds to an event how far the two products are.

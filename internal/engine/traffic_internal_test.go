@@ -7,7 +7,6 @@ import (
 	"errors"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -20,22 +19,22 @@ func TestStepIsClaimedOnANewLookOnly(t *testing.T) {
 	between := newCoordinator()
 	first, second := between.generation(), between.generation()
 
-	if !between.reserve(first, cluster.Worker, false, time.Now()) {
+	if !between.reserve(first, cluster.Worker, false) {
 		t.Fatal("the first step was not granted")
 	}
 
-	if between.reserve(second, cluster.Worker, false, time.Now()) {
+	if between.reserve(second, cluster.Worker, false) {
 		t.Error("a step was granted on a look that is older than the one before")
 	}
 
 	looked := between.generation()
-	between.acted(cluster.Worker, time.Now())
+	between.acted(cluster.Worker)
 
-	if between.reserve(looked, cluster.ControlPlane, true, time.Now()) {
+	if between.reserve(looked, cluster.ControlPlane, true) {
 		t.Error("a step was granted on a look that is older than what came of another one")
 	}
 
-	if !between.reserve(between.generation(), cluster.ControlPlane, true, time.Now()) {
+	if !between.reserve(between.generation(), cluster.ControlPlane, true) {
 		t.Error("a step was not granted on a new look")
 	}
 }
@@ -47,16 +46,16 @@ func TestWorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
 
 	between := newCoordinator()
 	looked := between.generation()
-	between.acted(cluster.Worker, time.Now())
+	between.acted(cluster.Worker)
 
-	if !between.reserve(looked, cluster.Worker, true, time.Now()) {
+	if !between.reserve(looked, cluster.Worker, true) {
 		t.Error("a worker that is out of service was held up by another worker")
 	}
 
 	looked = between.generation()
-	between.acted(cluster.ControlPlane, time.Now())
+	between.acted(cluster.ControlPlane)
 
-	if between.reserve(looked, cluster.Worker, true, time.Now()) {
+	if between.reserve(looked, cluster.Worker, true) {
 		t.Error("a step was granted on a look that is older than that of a control plane")
 	}
 }

@@ -53,6 +53,7 @@ type optionsModel struct {
 	IntermediateVersions types.List   `tfsdk:"intermediate_versions"`
 	AllowUnknown         types.Bool   `tfsdk:"allow_unknown_versions"`
 	MaxUnavailable       types.String `tfsdk:"max_unavailable"`
+	ParallelPulls        types.Int64  `tfsdk:"parallel_pulls"`
 	Pools                types.Map    `tfsdk:"pools"`
 	Canary               types.List   `tfsdk:"canary"`
 	CanarySelector       types.String `tfsdk:"canary_selector"`
@@ -158,6 +159,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		IntermediateVersions: types.ListNull(types.StringType),
 		AllowUnknown:         types.BoolValue(policy.AllowUnknown),
 		MaxUnavailable:       types.StringValue(policy.MaxUnavailable.String()),
+		ParallelPulls:        types.Int64Null(),
 		Pools:                types.MapNull(types.ObjectType{AttrTypes: poolTypes()}),
 		Canary:               types.ListNull(types.StringType),
 		CanarySelector:       types.StringNull(),
@@ -220,6 +222,7 @@ func (m clusterModel) choices() []choice {
 		{attrIntermediateVersions, m.IntermediateVersions, aboutUpgrade},
 		{attrAllowUnknown, m.AllowUnknown, aboutUpgrade},
 		{attrMaxUnavailable, m.MaxUnavailable, aboutNodes},
+		{attrParallelPulls, m.ParallelPulls, aboutNodes},
 		{attrPools, m.Pools, aboutNodes},
 		{attrCanary, m.Canary, aboutNodes},
 		{attrCanarySelector, m.CanarySelector, aboutNodes},
@@ -357,6 +360,7 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	policy.NodeTimeout = duration(path.Root(attrNodeTimeout), m.NodeTimeout, policy.NodeTimeout, &diagnostics)
 	policy.Settle = duration(path.Root(attrSettle), m.Settle, policy.Settle, &diagnostics)
 	policy.MaxUnavailable = share(path.Root(attrMaxUnavailable), m.MaxUnavailable, policy.MaxUnavailable, &diagnostics)
+	policy.ParallelPulls = int(m.ParallelPulls.ValueInt64())
 	policy.AllowIntermediate = m.AllowIntermediate.ValueBool()
 	policy.AllowUnknown = m.AllowUnknown.ValueBool()
 	policy.SkipChecks = m.skipped()

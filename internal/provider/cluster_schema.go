@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -78,6 +79,7 @@ const (
 	attrIntermediateVersions = "intermediate_versions"
 	attrAllowUnknown         = "allow_unknown_versions"
 	attrMaxUnavailable       = "max_unavailable"
+	attrParallelPulls        = "parallel_pulls"
 	attrPools                = "pools"
 	attrCanary               = "canary"
 	attrCanarySelector       = "canary_selector"
@@ -273,6 +275,9 @@ func pathSchema() map[string]schema.Attribute {
 	}
 }
 
+// mostParallelPulls is as many as a registry can be expected to serve.
+const mostParallelPulls = 500
+
 // rollSchema are the attributes that say how many nodes move at a time, which
 // come first, and which are left alone.
 func rollSchema() map[string]schema.Attribute {
@@ -286,6 +291,13 @@ func rollSchema() map[string]schema.Attribute {
 			Computed:   true,
 			Default:    stringdefault.StaticString(policy.MaxUnavailable.String()),
 			Validators: []validator.String{shareValidator{}},
+		},
+		attrParallelPulls: schema.Int64Attribute{
+			MarkdownDescription: "How many nodes pull images from their registries at a time, `500` at most. Left out it is the number of workers that may be unavailable, " +
+				"`5` at least and `50` at most. Before the first node is disturbed, every control plane, every canary and one worker of each kind pull all images; the other workers " +
+				"pull ahead of their turn, while others reboot.",
+			Optional:   true,
+			Validators: []validator.Int64{int64validator.Between(1, mostParallelPulls)},
 		},
 		attrPools: poolsSchema(),
 		attrCanary: schema.ListAttribute{

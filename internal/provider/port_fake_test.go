@@ -271,7 +271,7 @@ func (f *fakeCluster) Apply(context.Context, string, cluster.ManifestOptions) ([
 // Unready implements [cluster.BootstrapManifests].
 func (f *fakeCluster) Unready(context.Context, string) ([]string, error) { return nil, nil }
 
-func (f *fakeCluster) Etcd(_ context.Context, at string) (cluster.EtcdView, error) {
+func (f *fakeCluster) Etcd(_ context.Context, at string, _ bool) (cluster.EtcdView, error) {
 	var view cluster.EtcdView
 
 	for index, node := range f.nodes {

@@ -96,7 +96,7 @@ func TestCatalogue02NodeBlackHoled(t *testing.T) {
 			}
 		}
 
-		took("a look", readTimeout+connectTimeout, func() error { _, err := c.Etcd(t.Context(), catalogueNode); return err })
+		took("a look", readTimeout+connectTimeout, func() error { _, err := c.Etcd(t.Context(), catalogueNode, true); return err })
 		// What the proxy could not deliver has no effect: the node is not armed.
 		took("a reboot", 21*time.Second, func() error { return c.Reboot(t.Context(), catalogueNode, cluster.RebootDefault) })
 		took("an install", 21*time.Second, func() error { _, err := c.Install(t.Context(), catalogueNode, catalogueWant); return err })
@@ -197,11 +197,11 @@ func TestCatalogue43KeepaliveIsNotTooAggressive(t *testing.T) {
 		node.answers[wireMembers] = sends(&machineapi.EtcdMemberListResponse{})
 		c := node.client(t)
 
-		if _, err := c.Etcd(t.Context(), catalogueNode); err != nil {
+		if _, err := c.Etcd(t.Context(), catalogueNode, true); err != nil {
 			t.Errorf("a look whose connection was closed once: %v", err)
 		}
 
-		_, err := c.Etcd(t.Context(), catalogueNode)
+		_, err := c.Etcd(t.Context(), catalogueNode, true)
 		only(cluster.ErrUnreachable, "too_many_pings").check(t, "a look whose connection is always closed", err)
 
 		const looks = 4

@@ -72,19 +72,19 @@ func TestCatalogue13UpgradeMutexHeld(t *testing.T) {
 // its status says that it follows nobody.
 func TestCatalogue14EtcdWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, err := etcdNode(map[string]wireAnswer{wireMembers: ends(codes.Unavailable, noLeader)}).client(t).Etcd(t.Context(), catalogueNode)
+		_, err := etcdNode(map[string]wireAnswer{wireMembers: ends(codes.Unavailable, noLeader)}).client(t).Etcd(t.Context(), catalogueNode, true)
 		only(cluster.ErrQuorum, noLeader).check(t, "no leader", err)
 	})
 
 	synctest.Test(t, func(t *testing.T) {
-		_, err := etcdNode(map[string]wireAnswer{wireMembers: ends(codes.DeadlineExceeded, "context deadline exceeded")}).client(t).Etcd(t.Context(), catalogueNode)
+		_, err := etcdNode(map[string]wireAnswer{wireMembers: ends(codes.DeadlineExceeded, "context deadline exceeded")}).client(t).Etcd(t.Context(), catalogueNode, true)
 		only(cluster.ErrUnreachable).check(t, "in time", err)
 	})
 
 	synctest.Test(t, func(t *testing.T) {
 		alone := member(&machineapi.EtcdMemberStatus{MemberId: 7, Errors: []string{noLeader}})
 
-		view, err := etcdNode(map[string]wireAnswer{wireStatus: sends(alone)}).client(t).Etcd(t.Context(), catalogueNode)
+		view, err := etcdNode(map[string]wireAnswer{wireStatus: sends(alone)}).client(t).Etcd(t.Context(), catalogueNode, true)
 		if err != nil || view.Status.Leader != 0 || !slices.Equal(view.Status.Errors, []string{noLeader}) {
 			t.Errorf("got %+v, %v; want a member that follows nobody", view, err)
 		}
@@ -98,7 +98,7 @@ func TestCatalogue15NoSpaceAlarm(t *testing.T) {
 
 		view, err := etcdNode(map[string]wireAnswer{
 			wireStatus: sends(member(&machineapi.EtcdMemberStatus{MemberId: 7, Leader: 7, Errors: []string{repeated}})),
-		}).client(t).Etcd(t.Context(), catalogueNode)
+		}).client(t).Etcd(t.Context(), catalogueNode, true)
 
 		if err != nil || !slices.Equal(view.Status.Errors, []string{repeated}) {
 			t.Errorf("got %+v, %v; want the alarm", view, err)
@@ -119,7 +119,7 @@ func TestCatalogue16Learner(t *testing.T) {
 		view, err := etcdNode(map[string]wireAnswer{
 			wireStatus:  sends(member(&machineapi.EtcdMemberStatus{MemberId: 7, Leader: 1, IsLearner: true})),
 			wireMembers: refusal,
-		}).client(t).Etcd(t.Context(), catalogueNode)
+		}).client(t).Etcd(t.Context(), catalogueNode, true)
 
 		if err != nil || !view.Status.Learner || !view.Mute() {
 			t.Errorf("got %+v, %v; want a learner", view, err)
@@ -137,7 +137,7 @@ func TestCatalogue17MemberSlowToRejoin(t *testing.T) {
 		`rpc error: code = Unavailable desc = last connection error: connection error: desc = "transport: Error while dialing: connect: connection refused"`: codes.Unavailable,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			_, err := etcdNode(map[string]wireAnswer{wireStatus: ends(code, text)}).client(t).Etcd(t.Context(), catalogueNode)
+			_, err := etcdNode(map[string]wireAnswer{wireStatus: ends(code, text)}).client(t).Etcd(t.Context(), catalogueNode, true)
 			if !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrQuorum) || !cluster.Heals(err) || !strings.Contains(err.Error(), catalogueNode) {
 				t.Errorf("%s: %v, want it unreachable", text, err)
 			}

@@ -31,7 +31,7 @@ func TestCatalogue24EndpointIsAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unimplemented := ends(codes.Unimplemented, "etcd status is only available on control plane nodes")
 
-		_, err := etcdNode(map[string]wireAnswer{wireStatus: unimplemented, wireMembers: unimplemented}).client(t).Etcd(t.Context(), catalogueNode)
+		_, err := etcdNode(map[string]wireAnswer{wireStatus: unimplemented, wireMembers: unimplemented}).client(t).Etcd(t.Context(), catalogueNode, true)
 		only(cluster.ErrUnsupported, "only available on control plane nodes").check(t, "etcd", err)
 	})
 }
@@ -132,7 +132,7 @@ func TestCatalogue31NeverManyNodes(t *testing.T) {
 
 		// Whatever they answer: it is how they ask that counts.
 		_, _ = c.Machine(t.Context(), catalogueNode, nil)
-		_, _ = c.Etcd(t.Context(), catalogueNode)
+		_, _ = c.Etcd(t.Context(), catalogueNode, true)
 		_, _ = c.Vitals(t.Context(), catalogueNode)
 		_, _ = c.Members(t.Context())
 		_, _ = c.ClusterID(t.Context())

@@ -58,7 +58,7 @@ func TestCatalogue17ControlPlaneAnswersBeforeItsMember(t *testing.T) {
 
 		r.answers(c, cp1, 5*time.Minute, booted(before))
 
-		if view, err := c.Etcd(r.Context(), cp1); err != nil || view.Status.Leader == 0 {
+		if view, err := c.Etcd(r.Context(), cp1, true); err != nil || view.Status.Leader == 0 {
 			r.Errorf("in the end: %+v, %v", view, err)
 		}
 	})

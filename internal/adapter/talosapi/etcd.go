@@ -27,7 +27,13 @@ import (
 // go. Of a learner, which refuses everything but its status and reads of its own
 // keys (isRPCSupportedForLearner in etcd), the status alone is a result. Alarms are not
 // listed: the status repeats them (maintenanceServer.Status in etcd).
-func (c *Client) Etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
+func (c *Client) Etcd(ctx context.Context, address string, members bool) (cluster.EtcdView, error) {
+	if !members {
+		status, err := c.etcdStatus(ctx, address)
+
+		return cluster.EtcdView{Status: status}, err
+	}
+
 	var (
 		view                  cluster.EtcdView
 		statusErr, membersErr error

@@ -76,7 +76,7 @@ func TestEtcdOfALearnerIsItsStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				view, err := connect(t, &test.machine).Etcd(t.Context(), "10.5.0.2")
+				view, err := connect(t, &test.machine).Etcd(t.Context(), "10.5.0.2", true)
 				if !errors.Is(err, test.want) {
 					t.Fatalf("%v, want %v", err, test.want)
 				}
@@ -106,7 +106,7 @@ func TestEtcdWithoutAStatusIsNotWaitedFor(t *testing.T) {
 		})
 		started := time.Now()
 
-		if _, err := c.Etcd(t.Context(), "10.5.0.2"); !errors.Is(err, cluster.ErrUnsupported) || time.Since(started) > time.Second {
+		if _, err := c.Etcd(t.Context(), "10.5.0.2", true); !errors.Is(err, cluster.ErrUnsupported) || time.Since(started) > time.Second {
 			t.Errorf("%v after %s", err, time.Since(started))
 		}
 	})
@@ -122,7 +122,7 @@ func TestEtcdOfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 			status:  gives(etcdStatus(true)),
 		})
 
-		if view, err := c.Etcd(ctx, "10.5.0.2"); !errors.Is(err, context.DeadlineExceeded) || view.Status.Learner {
+		if view, err := c.Etcd(ctx, "10.5.0.2", true); !errors.Is(err, context.DeadlineExceeded) || view.Status.Learner {
 			t.Errorf("%+v, %v", view, err)
 		}
 	})

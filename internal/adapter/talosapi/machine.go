@@ -54,12 +54,16 @@ const (
 // that nobody can see the new boot ID together with the old version of a node
 // that was upgraded in between.
 func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	if known != nil && known.BootID != "" && known.Stage == cluster.StageBooting {
-		booting := *known
-		booting.Stage, booting.Ready, booting.Unmet = "", false, nil
+	if known != nil && known.BootID == "" {
+		return c.machineAgain(ctx, *known)
+	}
 
-		if err := c.readStatus(ctx, &booting); err != nil || booting.Stage == cluster.StageBooting {
-			return booting, err
+	if known != nil && known.Stage != "" && !known.Settled() {
+		between := *known
+		between.Stage, between.Ready, between.Unmet = "", false, nil
+
+		if err := c.readStatus(ctx, &between); err != nil || between.Stage != "" && !between.Settled() {
+			return between, err
 		}
 	}
 
@@ -72,7 +76,7 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 		return c.machineAgain(ctx, *known)
 	}
 
-	if known != nil && known.BootID != "" && bootID != "" {
+	if known != nil && bootID != "" {
 		booting := *known
 		booting.BootID, booting.Stage, booting.Ready, booting.Unmet = bootID, "", false, nil
 

@@ -5,6 +5,7 @@ package talosapi
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -95,20 +96,35 @@ type imageReference struct {
 // parseMachineConfig reads what an upgrade needs from a machine configuration
 // of one or more YAML documents. Errors do not quote the content.
 func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
-	var documents []machineConfigDocument
+	var (
+		documents []machineConfigDocument
+		sources   []any
+	)
 
 	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
-		var document machineConfigDocument
+		var (
+			node     yaml.Node
+			document machineConfigDocument
+		)
 
-		err := decoder.Decode(&document)
+		err := decoder.Decode(&node)
 		if errors.Is(err, io.EOF) {
-			return newMachineConfig(documents), nil
+			config := newMachineConfig(documents)
+			config.Registries, err = fingerprint(sources)
+
+			return config, err
+		}
+
+		if err == nil {
+			err = node.Decode(&document)
 		}
 
 		var mismatch *yaml.TypeError
 		if err != nil && !errors.As(err, &mismatch) {
 			return nil, errors.New("it is not valid YAML: " + withoutQuotes(err.Error()))
 		}
+
+		sources = append(sources, imageSources(&node)...)
 
 		// A field of another type than expected belongs to a document that
 		// merely shares a name with ours.
@@ -118,6 +134,50 @@ func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
 
 		documents = append(documents, document)
 	}
+}
+
+// imageSources are the parts of a document that decide from where images come and which of
+// them are accepted: registries, their mirrors and credentials, rules of verification, and
+// the environment, which may name a proxy.
+func imageSources(document *yaml.Node) []any {
+	var whole struct {
+		Kind    string         `yaml:"kind"`
+		Name    string         `yaml:"name"`
+		Rest    map[string]any `yaml:",inline"`
+		Machine struct {
+			Registries any `yaml:"registries"`
+			Env        any `yaml:"env"`
+		} `yaml:"machine"`
+	}
+
+	// What has another shape says nothing of images.
+	if document.Decode(&whole) != nil {
+		return nil
+	}
+
+	switch {
+	case strings.HasPrefix(whole.Kind, "Registry"), strings.HasPrefix(whole.Kind, "ImageVerification"), whole.Kind == "EnvironmentConfig":
+		return []any{whole.Kind, whole.Name, whole.Rest}
+	case whole.Kind != "" || whole.Machine.Registries == nil && whole.Machine.Env == nil:
+		return nil
+	default:
+		return []any{whole.Machine.Registries, whole.Machine.Env}
+	}
+}
+
+// fingerprint is a hash of what is given, from which nobody gets that back; empty for
+// nothing.
+func fingerprint(sources []any) (string, error) {
+	if len(sources) == 0 {
+		return "", nil
+	}
+
+	text, err := yaml.Marshal(sources)
+	if err != nil {
+		return "", fmt.Errorf("unable to tell its registries from those of others: %w", err)
+	}
+
+	return fmt.Sprintf("%x", sha256.Sum256(text)), nil
 }
 
 // newMachineConfig puts documents together. Those with a kind decide about

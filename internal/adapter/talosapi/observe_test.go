@@ -170,7 +170,7 @@ func TestEtcdIsSeenFromOneMember(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
-		view, err := c.Etcd(r.Context(), cp0)
+		view, err := c.Etcd(r.Context(), cp0, true)
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestEtcdIsSeenFromOneMember(t *testing.T) {
 			r.Errorf("status %+v", status)
 		}
 
-		if _, err := c.Etcd(r.Context(), worker0); !errors.Is(err, cluster.ErrUnsupported) {
+		if _, err := c.Etcd(r.Context(), worker0, true); !errors.Is(err, cluster.ErrUnsupported) {
 			r.Errorf("etcd of a worker: %v, want it unsupported", err)
 		}
 	})
@@ -195,7 +195,7 @@ func TestLeadershipMovesAway(t *testing.T) {
 		c := r.client("")
 
 		leader := func() uint64 {
-			view, err := c.Etcd(r.Context(), cp0)
+			view, err := c.Etcd(r.Context(), cp0, true)
 			if err != nil {
 				r.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func TestLeadershipMovesAway(t *testing.T) {
 		before := leader()
 
 		for _, address := range []string{cp0, cp1, "10.5.0.4"} {
-			if view, err := c.Etcd(r.Context(), address); err != nil || view.Status.MemberID != before {
+			if view, err := c.Etcd(r.Context(), address, true); err != nil || view.Status.MemberID != before {
 				continue
 			}
 
@@ -239,7 +239,7 @@ func TestLostQuorumIsNamed(t *testing.T) {
 		r.until("cp-1", "down", isDown)
 		r.until("cp-2", "down", isDown)
 
-		if _, err := c.Etcd(r.Context(), cp0); !errors.Is(err, cluster.ErrQuorum) {
+		if _, err := c.Etcd(r.Context(), cp0, true); !errors.Is(err, cluster.ErrQuorum) {
 			r.Errorf("etcd without quorum: %v, want it named", err)
 		}
 

@@ -101,7 +101,7 @@ func TestRollbackOfAnEndpointThroughTheOthers(t *testing.T) {
 			r.Errorf("afterwards: %+v", after)
 		}
 
-		if view, err := c.Etcd(r.Context(), cp0); err != nil || view.Status.Version != "3.6.9" {
+		if view, err := c.Etcd(r.Context(), cp0, true); err != nil || view.Status.Version != "3.6.9" {
 			r.Errorf("its etcd: %+v, %v", view, err)
 		}
 	})

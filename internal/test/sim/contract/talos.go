@@ -216,7 +216,7 @@ func etcdIsOfOneMind(t *testing.T, f TalosFixture) {
 	)
 
 	for _, machine := range planes {
-		view, err := f.Talos().Etcd(t.Context(), machine.Addresses[0])
+		view, err := f.Talos().Etcd(t.Context(), machine.Addresses[0], true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,7 +120,29 @@ func (c configuration) summary() *cluster.MachineConfig {
 		read.Disabled[component] = true
 	}
 
+	read.Registries = c.registries()
+
 	return read
+}
+
+// registries is a text that two configurations share when they name the same registries.
+func (c configuration) registries() string {
+	var sections []string
+
+	for _, document := range c.documents {
+		found := document
+		if kind := text(child(document, keyKind)); kind == "" {
+			found = child(child(document, "machine"), "registries")
+		} else if !strings.HasPrefix(kind, "Registry") {
+			continue
+		}
+
+		if written, err := yaml.Marshal(found); found != nil && err == nil {
+			sections = append(sections, string(written))
+		}
+	}
+
+	return strings.Join(sections, "")
 }
 
 // disabled tells whether it switches a component off: a document of its own

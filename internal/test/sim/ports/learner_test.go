@@ -15,12 +15,12 @@ import (
 // list it.
 func TestLearnerIsKnownByItsStatus(t *testing.T) {
 	inCluster(t, model.Options{Faults: ill("cp-0", model.StepEtcd, model.EffectLearner)}, func(_ *ports.Cluster, c *ports.Client) {
-		view, err := c.Etcd(context.Background(), firstAt)
+		view, err := c.Etcd(context.Background(), firstAt, true)
 		if err != nil || !view.Status.Learner || view.Status.MemberID == 0 || view.Members != nil {
 			t.Errorf("the learner: %+v, %v", view, err)
 		}
 
-		view, err = c.Etcd(context.Background(), thirdAt)
+		view, err = c.Etcd(context.Background(), thirdAt, true)
 		if err != nil || view.Status.Learner || len(view.Members) != 3 || !view.Members[0].Learner {
 			t.Errorf("a voter: %+v, %v", view, err)
 		}
@@ -37,7 +37,7 @@ func TestEtcdOfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 			return next(ctx)
 		})
 
-		view, err := c.Etcd(ctx, firstAt)
+		view, err := c.Etcd(ctx, firstAt, true)
 		means(t, err, context.Canceled)
 
 		if view.Status.Learner {
@@ -56,7 +56,7 @@ func TestMemberThatVotesIsKnownByAllThatItTells(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, model.Options{Faults: ill("cp-0", model.StepEtcd, given.effect)}, func(_ *ports.Cluster, c *ports.Client) {
-				view, err := c.Etcd(context.Background(), firstAt)
+				view, err := c.Etcd(context.Background(), firstAt, true)
 				means(t, err, given.want)
 
 				if view.Status.MemberID != 0 {

@@ -60,13 +60,21 @@ func (c *Client) admin() bool {
 
 // etcd is etcd as one control plane sees it. Of a learner that is its status: it
 // answers nothing else.
-func (c *Client) etcd(ctx context.Context, address string) (cluster.EtcdView, error) {
+func (c *Client) etcd(ctx context.Context, address string, listed bool) (cluster.EtcdView, error) {
 	status, err := c.cluster.world.EtcdStatus(ctx, address)
 	if err != nil {
 		return cluster.EtcdView{}, err
 	}
 
-	members, noMembers := c.cluster.world.EtcdMembers(ctx, address)
+	var (
+		members   []model.EtcdMember
+		noMembers error
+	)
+
+	if listed {
+		members, noMembers = c.cluster.world.EtcdMembers(ctx, address)
+	}
+
 	if err := noMembers; err != nil && (!status.Learner || ctx.Err() != nil) {
 		return cluster.EtcdView{}, err
 	}

@@ -124,7 +124,7 @@ func TestErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 			return err
 		}, want: []error{cluster.ErrUnreachable}},
 		"etcd of a worker": {call: func(_ *testing.T, c *ports.Client) error {
-			_, err := c.Etcd(ctx, workerAt)
+			_, err := c.Etcd(ctx, workerAt, true)
 
 			return err
 		}, want: []error{cluster.ErrUnsupported}},

@@ -76,7 +76,7 @@ func TestLogsThroughThePort(t *testing.T) {
 
 func TestVersionOfEtcdThroughThePort(t *testing.T) {
 	inCluster(t, model.Options{Talos: "1.10.7"}, func(_ *ports.Cluster, c *ports.Client) {
-		if view, err := c.Etcd(context.Background(), firstAt); err != nil || view.Status.Version != "3.5.21" {
+		if view, err := c.Etcd(context.Background(), firstAt, true); err != nil || view.Status.Version != "3.5.21" {
 			t.Errorf("%+v, %v", view, err)
 		}
 	})

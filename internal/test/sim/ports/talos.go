@@ -150,11 +150,13 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 	})
 
 	switch {
-	case err != nil || known == nil || known.BootID == "" || machine.BootID == "":
-	case known.Stage == cluster.StageBooting && machine.Stage == cluster.StageBooting:
-		booting := *known
-		booting.Ready, booting.Unmet = machine.Ready, machine.Unmet
-		machine = booting
+	case err == nil && known != nil && known.BootID == "":
+		machine = again(*known, machine)
+	case err != nil || known == nil || machine.BootID == "":
+	case known.Stage != "" && !known.Settled() && !machine.Settled():
+		between := *known
+		between.Stage, between.Ready, between.Unmet = machine.Stage, machine.Ready, machine.Unmet
+		machine = between
 	case known.BootID == machine.BootID:
 		machine = again(*known, machine)
 	case !machine.Settled():
@@ -184,10 +186,10 @@ func again(known, now cluster.Machine) cluster.Machine {
 }
 
 // Etcd implements [cluster.Talos].
-func (c *Client) Etcd(ctx context.Context, address string) (view cluster.EtcdView, err error) {
+func (c *Client) Etcd(ctx context.Context, address string, members bool) (view cluster.EtcdView, err error) {
 	err = c.read(ctx, "Etcd", address, func(ctx context.Context) error {
 		return c.ask(ctx, "ask etcd on "+address, func(ctx context.Context) error {
-			view, err = c.etcd(ctx, address)
+			view, err = c.etcd(ctx, address, members)
 
 			return err
 		})
