@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,7 +42,7 @@ func newCodec() (*codec, error) {
 }
 
 // accepted is the first media type, of those that a client accepts, that there
-// is; empty where there is none. Tables and other views of objects are none.
+// is; empty where there is none. Views of objects are none, but for [tableOf].
 func accepted(header http.Header) string {
 	wanted := header.Get("Accept")
 	if wanted == "" {
@@ -63,9 +64,28 @@ func accepted(header http.Header) string {
 	return ""
 }
 
+// tableOf is the view of one object that a client prefers which wants nothing of it but
+// its version, a table without rows of objects; false where it wants something else.
+func tableOf(asked *http.Request, of runtime.Object) (*metav1.Table, bool) {
+	wanted, _, _ := strings.Cut(asked.Header.Get("Accept"), ",")
+	media, params, err := mime.ParseMediaType(wanted)
+	one, isObject := of.(object)
+
+	if err != nil || media != runtime.ContentTypeJSON || params["as"] != "Table" || !isObject ||
+		asked.URL.Query().Get("includeObject") != string(metav1.IncludeNone) {
+		return nil, false
+	}
+
+	return &metav1.Table{
+		TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
+		ListMeta: metav1.ListMeta{ResourceVersion: one.GetResourceVersion()},
+	}, true
+}
+
 // encode is an object in a media type; JSON for an object of no known kind.
 func (c *codec) encode(media string, version schema.GroupVersion, object runtime.Object) (body []byte, written string, err error) {
-	if _, loose := object.(runtime.Unstructured); loose {
+	switch object.(type) {
+	case runtime.Unstructured, *metav1.Table:
 		body, err = json.Marshal(object)
 
 		return body, runtime.ContentTypeJSON, err

@@ -243,6 +243,10 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, given answer) {
 			"only the media types JSON and protobuf are served", 0, true))
 	}
 
+	if table, wanted := tableOf(r, given.object); wanted {
+		given.object = table
+	}
+
 	body, media, err := s.codec.encode(media, given.version, given.object)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

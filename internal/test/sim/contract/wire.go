@@ -4,6 +4,8 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -50,6 +53,7 @@ func WireCases() []WireCase {
 		{"pages add up", pagesAddUp},
 		{"evictions are answered in detail", evictionsAreAnswered},
 		{"what is not there is refused", strangeRequestsAreRefused},
+		{"who wants nothing of a changed object but its version gets that", versionsAreToldAlone},
 		{"both media types say the same", mediaTypesAgree},
 		{"what cannot be is not stored", impossibleObjectsAreRefused},
 	}
@@ -90,10 +94,10 @@ func create(t *testing.T, f WireFixture) *corev1.ConfigMap {
 	return made
 }
 
-func read(t *testing.T, f WireFixture, name string) *corev1.ConfigMap {
+func read(t *testing.T, f WireFixture) *corev1.ConfigMap {
 	t.Helper()
 
-	found, err := f.Wire().CoreV1().ConfigMaps(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	found, err := f.Wire().CoreV1().ConfigMaps(namespace).Get(t.Context(), journalName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +166,23 @@ func strangeRequestsAreRefused(t *testing.T, f WireFixture) {
 		if _, code, err := raw(t.Context(), client, one.verb, one.path, one.headers, one.body); code != one.code {
 			t.Errorf("%s %s with %v: %d, %v, want %d", one.verb, one.path, one.headers, code, err, one.code)
 		}
+	}
+}
+
+func versionsAreToldAlone(t *testing.T, f WireFixture) {
+	made := create(t, f)
+
+	answer, err := f.Wire().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/api/v1/namespaces/kube-system/configmaps/"+journalName).
+		Param("includeObject", string(metav1.IncludeNone)).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json").
+		Body([]byte(`{"metadata":{"resourceVersion":"` + made.ResourceVersion + `"},"data":{"uuid-1":"changed"}}`)).DoRaw(t.Context())
+
+	var table metav1.Table
+	if err := errors.Join(err, json.Unmarshal(answer, &table)); err != nil || table.Kind != "Table" || strings.Contains(string(answer), "changed") {
+		t.Errorf("%v, %s", err, answer)
+	}
+
+	if found := read(t, f); found.Data["uuid-1"] != "changed" || found.ResourceVersion != table.ResourceVersion || table.ResourceVersion == made.ResourceVersion {
+		t.Errorf("told the version %s of %+v", table.ResourceVersion, found)
 	}
 }
 

@@ -36,7 +36,7 @@ func dryRunsChangeNothing(t *testing.T, f WireFixture) {
 		t.Error(err)
 	}
 
-	if found := read(t, f, journalName); found.ResourceVersion != made.ResourceVersion || found.Data["uuid-1"] != "{}" {
+	if found := read(t, f); found.ResourceVersion != made.ResourceVersion || found.Data["uuid-1"] != "{}" {
 		t.Errorf("it is %+v now", found)
 	}
 

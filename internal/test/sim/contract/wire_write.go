@@ -35,7 +35,7 @@ func writesAreCompared(t *testing.T, f WireFixture) {
 	_, err = maps.Update(t.Context(), changed, metav1.UpdateOptions{})
 	refused(t, "an update with an old version", err, http.StatusConflict, metav1.StatusReasonConflict)
 
-	other := read(t, f, journalName)
+	other := read(t, f)
 	other.UID = "22222222-0000-0000-0000-000000000000"
 	_, err = maps.Update(t.Context(), other, metav1.UpdateOptions{})
 	refused(t, "an update of another object", err, http.StatusConflict, metav1.StatusReasonConflict)
@@ -44,7 +44,7 @@ func writesAreCompared(t *testing.T, f WireFixture) {
 		t.Errorf("an update whatever stands there: %v", err)
 	}
 
-	if found := read(t, f, journalName); len(found.Data) != 1 || found.UID != made.UID {
+	if found := read(t, f); len(found.Data) != 1 || found.UID != made.UID {
 		t.Errorf("in the end there is %+v", found)
 	}
 }

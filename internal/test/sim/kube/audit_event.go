@@ -4,6 +4,7 @@ package kube
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -186,6 +187,33 @@ func merged(patch, is any) bool {
 	}
 
 	return true
+}
+
+// dataOver is the data of a ConfigMap after a write that says all that it changed: a
+// merge patch of what stood, or else the whole object.
+func (e auditEvent) dataOver(stood map[string]string) map[string]string {
+	var asked struct {
+		Data map[string]*string `json:"data"`
+	}
+
+	if json.Unmarshal(e.RequestObject, &asked) != nil {
+		return stood
+	}
+
+	now := map[string]string{}
+	if e.Verb == "patch" {
+		maps.Copy(now, stood)
+	}
+
+	for key, value := range asked.Data {
+		if value == nil {
+			delete(now, key)
+		} else {
+			now[key] = *value
+		}
+	}
+
+	return now
 }
 
 // object is the part of the resulting object that the history looks at.

@@ -95,8 +95,13 @@ func (l *ledger) awaitElsewhere() {
 func (l *ledger) journalWritten(event auditEvent) bool {
 	var now map[string]string
 
-	if event.Verb != "delete" {
-		now = event.object().Data
+	switch object := event.object(); {
+	case event.Verb == "delete":
+	case object.Kind == "Table":
+		// The client wanted no object in answer.
+		now = event.dataOver(l.journal)
+	default:
+		now = object.Data
 	}
 
 	changes := changesBetween(l.journal, now)

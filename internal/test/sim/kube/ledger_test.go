@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
@@ -219,6 +221,42 @@ func journalIsTold(t *testing.T, s shared, key string) {
 		history.Event{Kind: history.KindWrite, Detail: map[string]string{
 			"verb": "delete", "resource": "configmaps", "namespace": namespaceSystem, "name": journalName, "by": "client", "code": "200",
 		}},
+	)
+}
+
+// TestAJournalIsToldWhoseWriterWantsNoObjectInAnswer: the audit log has the answers, and
+// these say nothing of what is in the journal.
+func TestAJournalIsToldWhoseWriterWantsNoObjectInAnswer(t *testing.T) {
+	s := need(t)
+	client := s.as(t, providerAgent).CoreV1().RESTClient()
+
+	write := func(request *rest.Request, body string) {
+		answer, err := request.Namespace(namespaceSystem).Resource("configmaps").Param("includeObject", "None").
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Body([]byte(body)).DoRaw(t.Context())
+		if err != nil || strings.Contains(string(answer), "intent") {
+			t.Fatalf("%s, %v", answer, err)
+		}
+	}
+	patch := func(body string) { write(client.Patch(types.MergePatchType).Name(journalName), body) }
+
+	events := told(t, s, func() {
+		write(client.Post().SetHeader("Content-Type", "application/json"),
+			`{"metadata":{"name":"`+journalName+`"},"data":{"machine-1":"{\"phase\":\"intent\",\"run\":\"r1\"}","machine-2":"x"}}`)
+		patch(`{"data":{"machine-1":"{\"phase\":\"installed\",\"run\":\"r1\"}"}}`)
+		patch(`{"data":{"machine-1":null}}`)
+	})
+
+	if err := s.as(t, providerAgent).CoreV1().ConfigMaps(namespaceSystem).Delete(t.Context(), journalName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	entry := func(key, phase, run, value string) history.Event {
+		return history.Event{Kind: history.KindJournal, Detail: map[string]string{"key": key, "phase": phase, "run": run, "value": value, "by": "client"}}
+	}
+
+	expect(t, events,
+		entry("machine-1", "intent", "r1", `{"phase":"intent","run":"r1"}`), entry("machine-2", "", "", "x"),
+		entry("machine-1", "installed", "r1", `{"phase":"installed","run":"r1"}`), entry("machine-1", "", "r1", ""),
 	)
 }
 
