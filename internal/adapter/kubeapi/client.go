@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -118,6 +119,9 @@ type Client struct {
 	sleep        func(ctx context.Context, duration time.Duration) error
 	clusterID    atomic.Pointer[string]
 	kinds        kinds
+	// journalRead and journalWritten are the journal as it was last read and last
+	// written by this client; nil where it was not.
+	journalRead, journalWritten atomic.Pointer[cluster.Journal]
 }
 
 // New makes a client from a kubeconfig (YAML) and one of its contexts, the
@@ -724,6 +728,30 @@ func broke(err error) bool {
 // change carries out any other request, once.
 func change(ctx context.Context, what string, request *rest.Request, into runtime.Object) error {
 	return do(ctx, operation{what: what, mutates: true}, carryOut(request.MaxRetries(0), into))
+}
+
+// versionOnly asks for a table without rows of objects in answer to a change, beside
+// which the version of the object stands. Where there are no tables, the object is
+// the answer, and has its version in the same place.
+const versionOnly = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+// changeForVersion is change where nothing of the object is wanted in answer but its
+// resource version: the object may be large.
+func changeForVersion(ctx context.Context, what string, request *rest.Request) (resourceVersion string, err error) {
+	var answer metav1.PartialObjectMetadata
+
+	request = request.MaxRetries(0).SetHeader("Accept", versionOnly).Param("includeObject", string(metav1.IncludeNone))
+
+	err = do(ctx, operation{what: what, mutates: true}, func(ctx context.Context) error {
+		raw, err := request.DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+
+		return json.Unmarshal(raw, &answer)
+	})
+
+	return answer.ResourceVersion, err
 }
 
 // carryOut sends a request and decodes the answer, when it is wanted.

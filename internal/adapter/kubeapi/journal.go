@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -92,49 +94,132 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 		journal.Entries[key] = entry
 	}
 
+	c.journalRead.Store(&journal)
+
 	return journal, nil
 }
 
 // WriteJournal creates the journal when its ResourceVersion is empty and
-// updates it otherwise.
+// updates it otherwise. What is known to stand at that version is not sent again:
+// with a hundred nodes on their way, a journal has a hundred times what one of them
+// changes.
 func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
 	what := "write the journal " + Namespace + "/" + JournalName
 
-	object := &corev1.ConfigMap{
-		ObjectMeta: c.metadata(JournalName, journal.ResourceVersion), Data: map[string]string{formatKey: strconv.Itoa(journalFormat)},
-	}
-
-	for key, entry := range journal.Entries {
-		text, err := encodeEntry(entry)
-		if err != nil {
-			return cluster.Journal{}, fmt.Errorf("unable to %s: %w", what, err)
-		}
-
-		object.Data[key] = text
-	}
-
-	if journal.Holder != "" {
-		object.Data[holderKey] = journal.Holder
-	}
-
-	err := errors.Join(recordManifests(object, journal.Manifests), recordSnapshot(object, journal.Snapshot), recordConfirmed(object, journal.Confirmed))
+	request, err := c.journalRequest(journal)
 	if err != nil {
 		return cluster.Journal{}, fmt.Errorf("unable to %s: %w", what, err)
 	}
 
-	request := c.core.Post().Namespace(Namespace).Resource("configmaps")
-	if journal.ResourceVersion != "" {
-		request = c.core.Put().Namespace(Namespace).Resource("configmaps").Name(JournalName)
-	}
-
-	var written corev1.ConfigMap
-	if err := change(ctx, what, request.Body(object), &written); err != nil {
+	resourceVersion, err := changeForVersion(ctx, what, request)
+	if err != nil {
 		return cluster.Journal{}, vanished(journal.ResourceVersion, err)
 	}
 
-	journal.ResourceVersion = written.ResourceVersion
+	journal.ResourceVersion = resourceVersion
+	c.journalWritten.Store(&journal)
 
 	return journal, nil
+}
+
+// journalRequest is how the journal gets to look like that: it is created, patched
+// where it is known what stands, and else replaced. The last two are refused where
+// something else stands than at its ResourceVersion.
+func (c *Client) journalRequest(journal cluster.Journal) (*rest.Request, error) {
+	if journal.ResourceVersion == "" {
+		object, err := c.journalObject(journal)
+
+		return c.core.Post().Namespace(Namespace).Resource("configmaps").Body(object), err
+	}
+
+	for _, known := range []*cluster.Journal{c.journalWritten.Load(), c.journalRead.Load()} {
+		if known != nil && known.ResourceVersion == journal.ResourceVersion {
+			patch, err := c.journalPatch(*known, journal)
+
+			return c.core.Patch(types.MergePatchType).Namespace(Namespace).Resource("configmaps").Name(JournalName).Body(patch), err
+		}
+	}
+
+	object, err := c.journalObject(journal)
+
+	return c.core.Put().Namespace(Namespace).Resource("configmaps").Name(JournalName).Body(object), err
+}
+
+// journalObject is the whole journal as it is stored.
+func (c *Client) journalObject(journal cluster.Journal) (*corev1.ConfigMap, error) {
+	data, err := journalRecords(journal)
+	if err != nil {
+		return nil, err
+	}
+
+	for key, entry := range journal.Entries {
+		if data[key], err = encodeEntry(entry); err != nil {
+			return nil, err
+		}
+	}
+
+	object := &corev1.ConfigMap{ObjectMeta: c.metadata(JournalName, journal.ResourceVersion), Data: data}
+
+	return object, recordConfirmed(object, journal.Confirmed)
+}
+
+// journalPatch is a JSON merge patch that makes one journal of another one, as long as
+// that stands. The name of who writes is a part of it, whoever wrote before.
+func (c *Client) journalPatch(before, after cluster.Journal) ([]byte, error) {
+	records, err := journalRecords(after)
+	if err != nil {
+		return nil, err
+	}
+
+	data := map[string]*string{holderKey: nil, manifestsKey: nil, snapshotKey: nil}
+	for key, text := range records {
+		data[key] = &text
+	}
+
+	for key := range before.Entries {
+		if _, stays := after.Entries[key]; !stays {
+			data[key] = nil
+		}
+	}
+
+	for key, entry := range after.Entries {
+		if stands, there := before.Entries[key]; there && stands == entry {
+			continue
+		}
+
+		text, err := encodeEntry(entry)
+		if err != nil {
+			return nil, err
+		}
+
+		data[key] = &text
+	}
+
+	annotations, err := confirmedPatch(before.Confirmed, after.Confirmed)
+	if err != nil {
+		return nil, err
+	}
+
+	metadata := c.metadata("", after.ResourceVersion)
+	for key, value := range metadata.Annotations {
+		annotations[key] = &value
+	}
+
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": metadata.ResourceVersion, "labels": metadata.Labels, "annotations": annotations},
+		"data":     data,
+	})
+}
+
+// journalRecords are what the journal stores that is about no machine, by key.
+func journalRecords(journal cluster.Journal) (map[string]string, error) {
+	data := map[string]string{formatKey: strconv.Itoa(journalFormat)}
+
+	if journal.Holder != "" {
+		data[holderKey] = journal.Holder
+	}
+
+	return data, errors.Join(recordManifests(data, journal.Manifests), recordSnapshot(data, journal.Snapshot))
 }
 
 func (c *Client) readConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
@@ -196,6 +281,13 @@ type journalEntry struct {
 }
 
 func encodeEntry(entry cluster.Entry) (string, error) {
+	text, err := json.Marshal(storedEntry(entry))
+
+	return string(text), err
+}
+
+// storedEntry is the entry as it is stored.
+func storedEntry(entry cluster.Entry) journalEntry {
 	stored := journalEntry{
 		Node: entry.Node, Phase: entry.Phase, Attempt: entry.Attempt, BootID: entry.BootID, Image: entry.Image,
 		PreviousSchematic: entry.PreviousSchematic, PreviousEtcd: entry.PreviousEtcd,
@@ -212,9 +304,7 @@ func encodeEntry(entry cluster.Entry) (string, error) {
 		stored.Previous = entry.Previous.String()
 	}
 
-	text, err := json.Marshal(stored)
-
-	return string(text), err
+	return stored
 }
 
 func decodeEntry(text string) (cluster.Entry, error) {
@@ -292,8 +382,8 @@ func manifestsDue(object *corev1.ConfigMap) (*cluster.ManifestsDue, error) {
 	return &cluster.ManifestsDue{Run: stored.Run, Written: stored.Written}, nil
 }
 
-// recordManifests writes the record into the object.
-func recordManifests(object *corev1.ConfigMap, due *cluster.ManifestsDue) error {
+// recordManifests adds the record.
+func recordManifests(data map[string]string, due *cluster.ManifestsDue) error {
 	if due == nil {
 		return nil
 	}
@@ -303,7 +393,7 @@ func recordManifests(object *corev1.ConfigMap, due *cluster.ManifestsDue) error 
 		return err
 	}
 
-	object.Data[manifestsKey] = string(text)
+	data[manifestsKey] = string(text)
 
 	return nil
 }
@@ -389,8 +479,8 @@ func snapshotTaken(object *corev1.ConfigMap) (*cluster.EtcdSnapshot, error) {
 	return taken, nil
 }
 
-// recordSnapshot writes the record into the object.
-func recordSnapshot(object *corev1.ConfigMap, taken *cluster.EtcdSnapshot) error {
+// recordSnapshot adds the record.
+func recordSnapshot(data map[string]string, taken *cluster.EtcdSnapshot) error {
 	if taken == nil {
 		return nil
 	}
@@ -404,7 +494,7 @@ func recordSnapshot(object *corev1.ConfigMap, taken *cluster.EtcdSnapshot) error
 		return err
 	}
 
-	object.Data[snapshotKey] = string(text)
+	data[snapshotKey] = string(text)
 
 	return nil
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-const confirmedAnnotation = "talosupgrade.vitistack.io/confirmed"
+// confirmedAnnotation is where the journal stores that an upgrade of the machine with
+// the ID "id-1" was confirmed.
+const confirmedAnnotation = "talosupgrade.vitistack.io/confirmed-2"
 
 // TestWhatWasConfirmedIsNoKeyOfTheJournal: earlier versions of the provider take every
 // key that they do not know for a machine with unfinished work. What they write has
@@ -34,7 +36,7 @@ func TestWhatWasConfirmedIsNoKeyOfTheJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if len(object.Data) != 1 || object.Data["format"] != "2" || !strings.Contains(object.Annotations[confirmedAnnotation], `"id-1":{"node":"worker-0"`) {
+	if len(object.Data) != 1 || object.Data["format"] != "2" || !strings.Contains(object.Annotations[confirmedAnnotation], `"machines":{"id-1":{"node":"worker-0"`) {
 		t.Errorf("stored as %v, %v", object.Data, object.Annotations)
 	}
 
@@ -51,7 +53,10 @@ func TestWhatWasConfirmedIsNoKeyOfTheJournal(t *testing.T) {
 
 // TestWhatWasConfirmedIsWorthNothingWhereItCannotBeRead, and keeps nobody from upgrading.
 func TestWhatWasConfirmedIsWorthNothingWhereItCannotBeRead(t *testing.T) {
-	for _, damaged := range []string{"", "{", `[]`, `{"id-1":7}`, `{"id-1":{"phase":"","target":"latest"}}`, `{"id-1":{"phase":"installed","target":"1.13.4"}}`} {
+	for _, damaged := range []string{
+		"", "{", `{}`, `[7]`, `[{"machines":{"id-1":7}}]`, `[{"target":"latest","machines":{"id-1":{}}}]`,
+		`[{"phase":"installed","target":"1.13.4","machines":{"id-1":{}}}]`,
+	} {
 		api, other := live(t)
 		objects := other.CoreV1().ConfigMaps(kubeapi.Namespace)
 
@@ -117,4 +122,52 @@ func TestTheJournalOfALargeClusterIsWritten(t *testing.T) {
 
 		forget(t, other)
 	}
+}
+
+// TestWhatIsConfirmedNoMoreIsGoneFromTheJournal: before anything is installed, the record of
+// what the other boot slot held has to go, with the very write that records the intent.
+func TestWhatIsConfirmedNoMoreIsGoneFromTheJournal(t *testing.T) {
+	api, other := live(t)
+	defer forget(t, other)
+
+	journal := cluster.Journal{}.WithConfirmed("id-1", entry(cluster.PhaseInstalled), nil).WithConfirmed("id-2", entry(cluster.PhaseInstalled), nil)
+
+	journal, err := api.WriteJournal(t.Context(), journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, writer := range map[string]*kubeapi.Client{"who wrote it": api, "who has read it": another(t), "who knows nothing of it": another(t)} {
+		if name == "who has read it" {
+			if journal, err = writer.Journal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if journal, err = writer.WriteJournal(t.Context(), journal.With("id-1", entry(cluster.PhaseIntent))); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+
+		read, err := another(t).Journal(t.Context())
+		if _, remembered := read.Confirmed["id-1"]; err != nil || remembered || len(read.Confirmed) != 1 || len(read.Entries) != 1 {
+			t.Errorf("%s: read %+v, %v", name, read, err)
+		}
+
+		if journal, err = writer.WriteJournal(t.Context(), journal.WithConfirmed("id-1", entry(cluster.PhaseInstalled), nil)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+
+		if read, err = another(t).Journal(t.Context()); err != nil || len(read.Confirmed) != 2 || len(read.Entries) != 0 {
+			t.Errorf("%s: read %+v, %v", name, read, err)
+		}
+	}
+}
+
+// another is another client of the real API server.
+func another(t *testing.T) *kubeapi.Client {
+	t.Helper()
+
+	api, _ := live(t)
+
+	return api
 }
