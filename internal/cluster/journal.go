@@ -140,9 +140,9 @@ func (j Journal) Of(node Node) (key string, entry Entry, found bool) {
 		return key, entry, found
 	}
 
-	for _, other := range slices.Sorted(maps.Keys(j.Entries)) {
-		one := j.Entries[other]
-		if one.Node == node.Name && (!found || one.Open() && !entry.Open()) {
+	// An open one counts more than others, and then the first by its key.
+	for other, one := range j.Entries {
+		if one.Node == node.Name && (!found || one.Open() && !entry.Open() || one.Open() == entry.Open() && other < key) {
 			key, entry, found = other, one, true
 		}
 	}
@@ -156,36 +156,51 @@ func (j Journal) Of(node Node) (key string, entry Entry, found bool) {
 func (j Journal) Keyed(nodes []Node) Journal {
 	keyed := j
 
+	known := make(map[string]bool, len(nodes))
+	for index := range nodes {
+		known[nodes[index].MachineID()] = true
+	}
+
 	for _, key := range slices.Sorted(maps.Keys(j.Entries)) {
-		var owners []Node
-
-		for _, node := range nodes {
-			if node.MachineID() == key {
-				owners = nil
-
-				break
-			}
-
-			if node.MachineID() != "" && node.hasUUID(key) {
-				owners = append(owners, node)
-			}
-		}
-
-		entry := j.Entries[key]
-		if len(owners) > 1 {
-			owners = slices.DeleteFunc(owners, func(n Node) bool { return n.Name != entry.Node })
-		}
-
-		if len(owners) != 1 {
+		if known[key] {
 			continue
 		}
 
-		if _, taken := keyed.Entries[owners[0].MachineID()]; !taken {
-			keyed = keyed.Without(key).With(owners[0].MachineID(), entry)
+		entry := j.Entries[key]
+
+		owner, found := ownerOf(key, entry, nodes)
+		if !found {
+			continue
+		}
+
+		if _, taken := keyed.Entries[owner]; !taken {
+			keyed = keyed.Without(key).With(owner, entry)
 		}
 	}
 
 	return keyed
+}
+
+// ownerOf is the machine ID of the node whose hardware has the UUID under which an entry
+// stands: the only one, or that of the name where there are several.
+func ownerOf(uuid string, entry Entry, nodes []Node) (machineID string, found bool) {
+	var owners []*Node
+
+	for index := range nodes {
+		if node := &nodes[index]; node.MachineID() != "" && node.hasUUID(uuid) {
+			owners = append(owners, node)
+		}
+	}
+
+	if len(owners) > 1 {
+		owners = slices.DeleteFunc(owners, func(n *Node) bool { return n.Name != entry.Node })
+	}
+
+	if len(owners) != 1 {
+		return "", false
+	}
+
+	return owners[0].MachineID(), true
 }
 
 // Stray is an open entry that may be about a node which tells another machine ID:
@@ -194,16 +209,17 @@ func (j Journal) Keyed(nodes []Node) Journal {
 func (j Journal) Stray(node Node, nodes []Node) (key string, entry Entry, found bool) {
 	own, _, _ := j.Of(node)
 
-	for _, key := range slices.Sorted(maps.Keys(j.Entries)) {
-		entry := j.Entries[key]
-		elsewhere := func(other Node) bool { return other.MachineID() == key }
+	for other, one := range j.Entries {
+		if other == own || !one.Open() || one.Node != node.Name && !node.hasUUID(other) || found && key < other {
+			continue
+		}
 
-		if key != own && entry.Open() && (entry.Node == node.Name || node.hasUUID(key)) && !slices.ContainsFunc(nodes, elsewhere) {
-			return key, entry, true
+		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.MachineID() == other }) {
+			key, entry, found = other, one, true
 		}
 	}
 
-	return "", Entry{}, false
+	return key, entry, found
 }
 
 // With is a copy of the journal in which the entry stands under the key. What was
@@ -243,9 +259,14 @@ func (j Journal) WithConfirmed(key string, entry Entry, nodes []Node) Journal {
 
 	confirmed[key] = entry
 
-	maps.DeleteFunc(confirmed, func(other string, _ Entry) bool {
-		return other != key && len(nodes) > 0 && !slices.ContainsFunc(nodes, func(node Node) bool { return node.MachineID() == other })
-	})
+	if len(nodes) > 0 {
+		there := map[string]bool{key: true}
+		for index := range nodes {
+			there[nodes[index].MachineID()] = true
+		}
+
+		maps.DeleteFunc(confirmed, func(other string, _ Entry) bool { return !there[other] })
+	}
 
 	oldest := slices.SortedFunc(maps.Keys(confirmed), func(a, b string) int {
 		return cmp.Or(confirmed[a].Written.Compare(confirmed[b].Written), cmp.Compare(a, b))

@@ -7,7 +7,6 @@ package cluster
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -294,27 +293,42 @@ type Observation struct {
 
 // Node finds a node by name.
 func (s Observation) Node(name string) (Node, bool) {
-	index := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == name })
-	if index < 0 {
-		return Node{}, false
+	for index := range s.Nodes {
+		if s.Nodes[index].Name == name {
+			return s.Nodes[index], true
+		}
 	}
 
-	return s.Nodes[index], true
+	return Node{}, false
 }
 
 // Managed are the nodes that are there: all but the gone ones.
 func (s Observation) Managed() []Node {
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool { return n.Gone })
+	return s.nodes(func(n *Node) bool { return !n.Gone })
 }
 
 // ControlPlanes are the managed nodes that run etcd.
 func (s Observation) ControlPlanes() []Node {
-	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != ControlPlane })
+	return s.nodes(func(n *Node) bool { return !n.Gone && n.Role == ControlPlane })
 }
 
 // Workers are the managed nodes that do not run etcd.
 func (s Observation) Workers() []Node {
-	return slices.DeleteFunc(s.Managed(), func(n Node) bool { return n.Role != Worker })
+	return s.nodes(func(n *Node) bool { return !n.Gone && n.Role == Worker })
+}
+
+// nodes are copies of those that are wanted, and of no others: a guard asks for five
+// control planes of a thousand nodes.
+func (s Observation) nodes(wanted func(*Node) bool) []Node {
+	var found []Node
+
+	for index := range s.Nodes {
+		if wanted(&s.Nodes[index]) {
+			found = append(found, s.Nodes[index])
+		}
+	}
+
+	return found
 }
 
 // AlarmedNode is the name of the control plane whose member raised an alarm, such as

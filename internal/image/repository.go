@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/distribution/reference"
 
@@ -99,8 +100,45 @@ func Split(text string) (Repository, string, error) {
 	return Repository{name: reference.TrimNamed(named)}, tag, nil
 }
 
-func parseNamed(text string) (reference.Named, error) {
+// parsed are references that were read before. A plan reads the same few references for
+// each of a thousand nodes, and reading them takes longer than all else in it.
+var parsed = memory{known: map[string]reading{}} //nolint:gochecknoglobals // what a text means never changes
+
+// memory is safe for use by several goroutines.
+type memory struct {
+	mu    sync.Mutex
+	known map[string]reading
+}
+
+// reading is what became of a text.
+type reading struct {
+	named reference.Named
+	err   error
+}
+
+// maxParsed bounds the memory: when it is full, it begins anew.
+const maxParsed = 1024
+
+func (m *memory) read(text string) (reference.Named, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	if before, found := m.known[text]; found {
+		return before.named, before.err
+	}
+
+	if len(m.known) >= maxParsed {
+		clear(m.known)
+	}
+
 	named, err := reference.ParseNormalizedNamed(text)
+	m.known[text] = reading{named, err}
+
+	return named, err
+}
+
+func parseNamed(text string) (reference.Named, error) {
+	named, err := parsed.read(text)
 
 	switch {
 	case err == nil && reachable(reference.Domain(named)):

@@ -140,6 +140,8 @@ func (p *planner) checkCluster() {
 // checkIdentity wants a machine ID of its own for every node to be moved, and the
 // one that it had when its upgrade began: the journal knows the machines by it.
 func (p *planner) checkIdentity() {
+	byID := make(map[string][]*plannedNode, len(p.nodes))
+
 	for i := range p.nodes {
 		node := &p.nodes[i]
 		id := node.MachineID()
@@ -154,7 +156,10 @@ func (p *planner) checkIdentity() {
 			p.add(finding)
 		}
 
-		if other := p.duplicateOf(i); other != "" {
+		before := byID[id]
+		byID[id] = append(before, node)
+
+		if other := duplicateOf(node, before); id != "" && other != "" {
 			finding.Found = fmt.Sprintf("the machine has the same machine ID as %s (%s), and the journal could not tell them apart", other, id)
 			finding.Remedy = fmt.Sprintf("If one was copied from the other, wipe STATE on one of them (talosctl -n %s reset --system-labels-to-wipe STATE --reboot) and give it its configuration again. "+
 				"If both are one machine that was renamed, delete the Node object of the old name.", node.Address)
@@ -171,14 +176,11 @@ func (p *planner) checkIdentity() {
 	}
 }
 
-// duplicateOf is a node before this one that has the same machine ID, where one of both is
-// to be moved; empty where there is none.
-func (p *planner) duplicateOf(index int) string {
-	node := &p.nodes[index]
-
-	for i := range p.nodes[:index] {
-		other := &p.nodes[i]
-		if id := node.MachineID(); id != "" && other.MachineID() == id && (node.hasNodeStep() || other.hasNodeStep()) {
+// duplicateOf is the first of the nodes with the same machine ID that came before, where
+// one of both is to be moved; empty where there is none.
+func duplicateOf(node *plannedNode, before []*plannedNode) string {
+	for _, other := range before {
+		if node.hasNodeStep() || other.hasNodeStep() {
 			return other.Name
 		}
 	}
