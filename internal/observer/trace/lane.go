@@ -4,7 +4,6 @@ package trace
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +16,13 @@ import (
 type spot struct {
 	node      string
 	component cluster.Component
+}
+
+// destination is a spot on its way to a version.
+type destination struct {
+	spot
+
+	to string
 }
 
 func (s spot) String() string {
@@ -103,7 +109,7 @@ func (t *Tracer) close(at spot, outcome, text string, when time.Time) {
 
 // cutOff closes all lanes: the run ended.
 func (t *Tracer) cutOff(at time.Time) {
-	for _, found := range t.sorted() {
+	for _, found := range t.sorted(func(*lane) bool { return true }) {
 		if found.upgrade {
 			t.close(found.at, outcomeCut, "the run ended before", at)
 		} else {
@@ -115,17 +121,26 @@ func (t *Tracer) cutOff(at time.Time) {
 // prepared closes what was done before the first upgrade, where nothing else told of
 // its end.
 func (t *Tracer) prepared(at time.Time, also func(*lane) bool) {
-	for _, found := range t.sorted() {
-		if !found.upgrade && also(found) {
-			t.close(found.at, outcomeDone, "", at)
-		}
+	for _, found := range t.sorted(func(one *lane) bool { return !one.upgrade && also(one) }) {
+		t.close(found.at, outcomeDone, "", at)
 	}
 }
 
-func (t *Tracer) sorted() []*lane {
-	return slices.SortedFunc(maps.Values(t.lanes), func(a, b *lane) int {
+// sorted are the lanes that are wanted. Few are, of a hundred that are open at a time.
+func (t *Tracer) sorted(wanted func(*lane) bool) []*lane {
+	var found []*lane
+
+	for _, one := range t.lanes {
+		if wanted(one) {
+			found = append(found, one)
+		}
+	}
+
+	slices.SortFunc(found, func(a, b *lane) int {
 		return cmp.Or(cmp.Compare(a.at.node, b.at.node), cmp.Compare(a.at.component, b.at.component))
 	})
+
+	return found
 }
 
 // laneOf is the lane that an event is about; nil where there is none. Waits name a
@@ -139,10 +154,8 @@ func (t *Tracer) laneOf(event cluster.Event) *lane {
 		return nil
 	}
 
-	for _, found := range t.sorted() {
-		if found.at.node == event.Node {
-			return found
-		}
+	if found := t.sorted(func(one *lane) bool { return one.at.node == event.Node }); len(found) > 0 {
+		return found[0]
 	}
 
 	return nil

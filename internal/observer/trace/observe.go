@@ -55,11 +55,16 @@ func (t *Tracer) planned(event cluster.Event) {
 		return
 	}
 
-	t.plan = event.Outline
-	t.root.SetAttributes(keyUpgrades.Int(len(t.plan.Upgrades)), keyEstimate.Float64(t.plan.Estimate.Seconds()))
+	t.plan = map[destination]cluster.PlannedUpgrade{}
 
-	if t.plan.ClusterID != "" {
-		t.root.SetAttributes(keyClusterID.String(t.plan.ClusterID))
+	for _, planned := range slices.Backward(event.Outline.Upgrades) {
+		t.plan[destination{spot{planned.Node, planned.Component}, planned.To.String()}] = planned
+	}
+
+	t.root.SetAttributes(keyUpgrades.Int(len(event.Outline.Upgrades)), keyEstimate.Float64(event.Outline.Estimate.Seconds()))
+
+	if event.Outline.ClusterID != "" {
+		t.root.SetAttributes(keyClusterID.String(event.Outline.ClusterID))
 	}
 }
 
@@ -71,18 +76,11 @@ func (t *Tracer) upgrade(event cluster.Event) {
 	begun := t.open(at, at.String(), true, event)
 	begun.SetAttributes(versioned(keyTo, event.To)...)
 
-	if t.plan == nil {
+	planned, found := t.plan[destination{at, event.To.String()}]
+	if !found {
 		return
 	}
 
-	index := slices.IndexFunc(t.plan.Upgrades, func(planned cluster.PlannedUpgrade) bool {
-		return planned.Node == event.Node && planned.Component == event.Component && planned.To.Equal(event.To)
-	})
-	if index < 0 {
-		return
-	}
-
-	planned := t.plan.Upgrades[index]
 	begun.SetAttributes(versioned(keyFrom, planned.From)...)
 
 	if planned.Role != "" {

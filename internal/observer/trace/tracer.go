@@ -67,7 +67,9 @@ type Tracer struct {
 	mutex sync.Mutex
 	root  *span
 	lanes map[spot]*lane
-	plan  *cluster.Outline
+	// plan is where each upgrade was to come from; what is planned twice is there as it
+	// is planned first.
+	plan map[destination]cluster.PlannedUpgrade
 	// begun counts the spans that are to be exported.
 	begun int
 	// last is the latest moment that was heard of: no span ends before it begins.
