@@ -25,8 +25,13 @@ const (
 func Escaped(text string) string {
 	var shown strings.Builder
 
+	shown.Grow(len(text))
+
 	for at, r := range text {
 		switch _, size := utf8.DecodeRuneInString(text[at:]); {
+		case ' ' <= r && r <= '~':
+			// Nearly all there is; the tables of what cannot be printed are slow.
+			shown.WriteByte(text[at])
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&shown, `\x%02x`, text[at])
 		case r != '\t' && r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):

@@ -41,7 +41,7 @@ const (
 	refresh = 10 * time.Second
 	// effort is how many times longer than drawing and writing it takes the file
 	// then stays as it is: that of a thousand nodes must not keep a processor busy.
-	effort = 20
+	effort = 100
 )
 
 // Options are what a [Report] is about.
@@ -111,7 +111,12 @@ func (r *Report) keep() {
 		// The last attempt, by Close, is the one that counts.
 		_ = r.write(began)
 
-		pause := time.NewTimer(max(pauseLeast, effort*time.Since(began)))
+		rest := max(pauseLeast, effort*time.Since(began))
+		pause := time.NewTimer(rest)
+
+		r.mu.Lock()
+		r.story.pace = paceOf(rest)
+		r.mu.Unlock()
 
 		select {
 		case <-r.done:
@@ -121,7 +126,7 @@ func (r *Report) keep() {
 		case <-pause.C:
 		}
 
-		next := time.NewTimer(beat)
+		next := time.NewTimer(max(beat-rest, 0))
 
 		select {
 		case <-r.done:
@@ -133,6 +138,16 @@ func (r *Report) keep() {
 		case <-next.C:
 		}
 	}
+}
+
+// paceOf is how often the file is written at the least where it rested for so long: twice
+// that where it is more than the beat, because the page grows.
+func paceOf(rest time.Duration) time.Duration {
+	if rest <= beat {
+		return beat
+	}
+
+	return (2*rest + time.Minute).Truncate(time.Minute)
 }
 
 // write draws the story as it stands.
@@ -266,8 +281,8 @@ func (s *story) view(options Options, now time.Time) page {
 }
 
 // beating tells a live run from a dead one.
-func beating() string {
-	return "This file is written again at least every " + took(beat) + " while the apply lives. When it is older than that, the apply was cut off: " +
+func (s *story) beating() string {
+	return "This file is written again at least every " + took(max(s.pace, beat)) + " while the apply lives. When it is older than that, the apply was cut off: " +
 		"run terraform apply again, it continues where the cluster is."
 }
 
@@ -275,9 +290,9 @@ func beating() string {
 func (s *story) headline() (class, headline, lead string) {
 	switch {
 	case s.ending == nil && !s.started:
-		return "running", "About to begin", "The cluster was looked at, and the lease is being waited for. Nothing was touched so far. " + beating()
+		return "running", "About to begin", "The cluster was looked at, and the lease is being waited for. Nothing was touched so far. " + s.beating()
 	case s.ending == nil:
-		return "running", "Upgrading to " + goal(s.target), beating()
+		return "running", "Upgrading to " + goal(s.target), s.beating()
 	case s.ending.Outcome == Completed && s.idle():
 		return "completed", "Nothing to do", "Every managed node runs what it should run."
 	case s.ending.Outcome == Completed:

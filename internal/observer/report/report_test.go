@@ -247,9 +247,11 @@ func BenchmarkThousandNodes(b *testing.B) {
 		cluster.StepPull, cluster.StepCordon, cluster.StepDrain, cluster.StepInstall, cluster.StepReboot, cluster.StepReturn, cluster.StepReady, cluster.StepUncordon,
 	}
 
-	names := make([]string, nodes)
+	names, outline := make([]string, nodes), &cluster.Outline{}
 	for index := range names {
 		names[index] = fmt.Sprintf("worker-%d", index)
+		outline.Nodes = append(outline.Nodes, cluster.Node{Name: names[index], Role: cluster.Worker})
+		outline.Upgrades = append(outline.Upgrades, cluster.PlannedUpgrade{Node: names[index], Role: cluster.Worker})
 	}
 
 	for b.Loop() {
@@ -262,7 +264,6 @@ func BenchmarkThousandNodes(b *testing.B) {
 
 		made := report.New(options(path))
 
-		// Without a plan nothing is written before the end.
 		for _, name := range names {
 			tell(cluster.Event{Kind: cluster.EventNodeStarted, Node: name}, made)
 
@@ -273,8 +274,11 @@ func BenchmarkThousandNodes(b *testing.B) {
 			tell(cluster.Event{Kind: cluster.EventNodeDone, Node: name}, made)
 		}
 
+		// What is planned is told last, as nothing is written before that.
+		tell(cluster.Event{Kind: cluster.EventPlanned, Outline: outline}, made)
+
 		failure := &report.Failure{Summary: "none"}
-		if err := made.Close(context.Background(), report.Ending{Outcome: report.Stopped, Failure: failure}); err != nil {
+		if err := made.Close(context.Background(), report.Ending{Outcome: report.Stopped, Failure: failure, Nodes: outline.Nodes}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -89,14 +89,16 @@ func (s *story) versions() []versionRow {
 	before := map[string]cluster.Node{}
 	after := map[string]cluster.Node{}
 
-	var (
-		names []string
-		held  []string
-	)
+	held := map[string]bool{}
+
+	var names []string
 
 	add := func(into map[string]cluster.Node, nodes []cluster.Node) {
 		for _, node := range nodes {
-			if !slices.Contains(names, node.Name) {
+			_, had := before[node.Name]
+			_, has := after[node.Name]
+
+			if !had && !has {
 				names = append(names, node.Name)
 			}
 
@@ -105,7 +107,10 @@ func (s *story) versions() []versionRow {
 	}
 
 	if s.outline != nil {
-		held = s.outline.Held
+		for _, name := range s.outline.Held {
+			held[name] = true
+		}
+
 		add(before, s.outline.Nodes)
 	}
 
@@ -124,7 +129,7 @@ func (s *story) versions() []versionRow {
 		row := versionRow{Node: name, Role: roleName(first.Role), Cells: s.cells(before[name], after[name])}
 
 		switch {
-		case slices.Contains(held, name):
+		case held[name]:
 			row.Note = "held"
 		case !known && s.outline != nil:
 			row.Note = "joined"

@@ -25,6 +25,10 @@ type story struct {
 	started bool
 	target  cluster.Target
 	outline *cluster.Outline
+	// roles and planned are what the outline says of each node: its role, and how many
+	// upgrades it has.
+	roles   map[string]cluster.Role
+	planned map[string]int
 	// talos and kubernetes are how far the halves are, as was said last.
 	talos, kubernetes cluster.Progress
 
@@ -35,6 +39,8 @@ type story struct {
 	lines []line
 	// hidden counts the lines in the middle that were not kept.
 	hidden int
+	// pace is how often the file is written at the least; zero where that is not known.
+	pace time.Duration
 	// ending is nil while the run goes on.
 	ending *Ending
 }
@@ -68,7 +74,7 @@ func (s *story) fold(event cluster.Event) {
 
 	switch event.Kind {
 	case cluster.EventPlanned:
-		s.outline = event.Outline
+		s.plan(event.Outline)
 	case cluster.EventRunStarted:
 		s.started = true
 	case cluster.EventNodeStarted:
@@ -91,6 +97,23 @@ func (s *story) fold(event cluster.Event) {
 		s.write(event, "to be sent back to Talos "+event.To.String()+": "+event.Text, true)
 	case cluster.EventRunDone, cluster.EventRunFailed, cluster.EventRunLost, cluster.EventRolledBack:
 		s.halt(event.Time)
+	}
+}
+
+// plan takes over what the run sets out to do.
+func (s *story) plan(outline *cluster.Outline) {
+	s.outline, s.roles, s.planned = outline, map[string]cluster.Role{}, map[string]int{}
+
+	if outline == nil {
+		return
+	}
+
+	for index := range outline.Nodes {
+		s.roles[outline.Nodes[index].Name] = outline.Nodes[index].Role
+	}
+
+	for index := range outline.Upgrades {
+		s.planned[outline.Upgrades[index].Node]++
 	}
 }
 

@@ -240,17 +240,7 @@ func (s *story) standing(at *lane) (class, badge string) {
 
 // upgradesLeft is how many of the planned upgrades of the node were not done.
 func (s *story) upgradesLeft(at *lane) int {
-	if s.outline == nil {
-		return 0
-	}
-
-	left := 0
-
-	for _, one := range s.outline.Upgrades {
-		if one.Node == at.node {
-			left++
-		}
-	}
+	left := s.planned[at.node]
 
 	for _, one := range at.upgrades {
 		if one.state == upgradeDone {
@@ -262,17 +252,7 @@ func (s *story) upgradesLeft(at *lane) int {
 }
 
 func (s *story) role(node string) string {
-	if s.outline == nil {
-		return ""
-	}
-
-	for _, one := range s.outline.Nodes {
-		if one.Name == node {
-			return roleName(one.Role)
-		}
-	}
-
-	return ""
+	return roleName(s.roles[node])
 }
 
 // ticks are the marks on the axis. One so near the end that its text has no room is
