@@ -131,9 +131,17 @@ func answered(request *http.Request, code int, event *corev1.Event) *http.Respon
 
 	encoded, _ := json.Marshal(body)
 
+	header := http.Header{"Content-Type": {"application/json"}}
+	if code == http.StatusTooManyRequests {
+		header.Set("Retry-After", "8")
+
+		encoded = []byte("Too many requests, please try again later.")
+		header.Set("Content-Type", "text/plain")
+	}
+
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: request,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(encoded))),
+		Header: header, Body: io.NopCloser(strings.NewReader(string(encoded))),
 	}
 }
 

@@ -32,6 +32,11 @@ const (
 	// minEventBackoff and maxEventBackoff are the pauses after a failed attempt.
 	minEventBackoff = 250 * time.Millisecond
 	maxEventBackoff = 5 * time.Second
+	// maxAsked is the longest pause that an API server with too much to do is granted.
+	maxAsked = 30 * time.Second
+	// maxOrderly is how much is written in order at the end of a run, which waits no
+	// longer than its lease allows. Of more, what matters most is written first.
+	maxOrderly = 50
 	// maxFaults is how often an Event is sent with which the API server has an
 	// error of its own.
 	maxFaults = 3
@@ -185,6 +190,8 @@ func (q *eventQueue) write(text eventText) {
 	attempt, backoff := eventAttempt{eventQueue: q, text: text}, newBackoff(minEventBackoff, maxEventBackoff)
 
 	for attempt.again() {
+		pause := max(backoff.Step(), min(attempt.asked, maxAsked))
+
 		select {
 		case <-q.ctx.Done():
 			q.mutex.Lock()
@@ -192,7 +199,7 @@ func (q *eventQueue) write(text eventText) {
 			q.mutex.Unlock()
 
 			return
-		case <-time.After(backoff.Step()):
+		case <-time.After(pause):
 		case <-q.hurry:
 			backoff = newBackoff(minEventBackoff, maxEventBackoff)
 		}
@@ -207,6 +214,11 @@ func (q *eventQueue) finish(ctx context.Context) {
 	q.mutex.Lock()
 	q.closed = true
 	started := q.started
+
+	if len(q.waiting) > maxOrderly {
+		slices.SortStableFunc(q.waiting, func(a, b eventText) int { return cmp.Compare(b.rank, a.rank) })
+	}
+
 	q.changed.Signal()
 	q.mutex.Unlock()
 
@@ -258,6 +270,8 @@ type eventAttempt struct {
 	// sent tells that it was sent before, and may be there.
 	sent   bool
 	faults int
+	// asked is the pause that the API server wants before the next attempt.
+	asked time.Duration
 }
 
 // again makes an attempt, and tells whether another one could do better.
@@ -377,6 +391,9 @@ func (a *eventAttempt) retries(err error) bool {
 	if errors.As(err, &answer) {
 		code = answer.Status().Code
 	}
+
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	a.asked = time.Duration(seconds) * time.Second
 
 	switch {
 	case answer == nil, apierrors.IsAlreadyExists(err):

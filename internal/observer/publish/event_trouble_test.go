@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,6 +80,77 @@ func TestTheEndIsNotCrowdedOut(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAThousandThrottledEventsHoldNothingUp: an API server that takes one request in eight
+// seconds is asked no more often than it says. What there was no time for is counted, said
+// once, and is not how the run ended.
+func TestAThousandThrottledEventsHoldNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open time.Time
+
+		api := &eventAPI{answer: func(string, string) (int, error) {
+			if time.Now().Before(open) {
+				return http.StatusTooManyRequests, nil
+			}
+
+			open = time.Now().Add(8 * time.Second)
+
+			return 0, nil
+		}}
+		events := publish.NewEvents(publish.EventTargets{Object: sink(t, api), Of: publishedCluster})
+		begun := time.Now()
+		told := tale()
+
+		observe(events, told[:2])
+
+		for number := range 1000 {
+			node := fmt.Sprintf("worker-%04d", number)
+			observe(events, []cluster.Event{
+				{Kind: cluster.EventNodeStarted, Node: node, Target: told[1].Target}, {Kind: cluster.EventNodeDone, Node: node, Target: told[1].Target},
+			})
+		}
+
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("observing took %s", took)
+		}
+
+		time.Sleep(10 * time.Minute)
+
+		// Each is tried, refused, and tried again after the pause that was asked for.
+		if attempts := api.count(); attempts > 2*600/8+2 {
+			t.Errorf("%d attempts in ten minutes", attempts)
+		}
+
+		observe(events, []cluster.Event{{Kind: cluster.EventRunFailed, Text: "worker-0999 did not come back", Target: told[1].Target}})
+
+		begun = time.Now()
+		err := events.Close(t.Context())
+
+		if took := time.Since(begun); took > 15*time.Second {
+			t.Errorf("closing took %s", took)
+		}
+
+		var unwritten int
+		if _, scanned := fmt.Sscanf(after(fmt.Sprint(err), "are missing: "), "%d of them could not be written in time", &unwritten); scanned != nil || unwritten < 1000 || unwritten > 2000 {
+			t.Errorf("said %v", err)
+		}
+
+		if strings.Count(err.Error(), "could not be written") != 1 || !strings.Contains(err.Error(), "too many requests") {
+			t.Errorf("said %v", err)
+		}
+
+		if all := strings.Join(api.told(), "\n"); !strings.Contains(all, "worker-0999 did not come back") {
+			t.Errorf("the end is missing:\n%s", all)
+		}
+	})
+}
+
+// after is the text after what it is cut at.
+func after(text, at string) string {
+	_, rest, _ := strings.Cut(text, at)
+
+	return rest
 }
 
 // TestAMissingPermissionIsSaidOnce, and asked for no further.

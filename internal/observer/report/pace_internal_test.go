@@ -18,5 +18,4 @@ func TestThePageTellsHowOftenItIsWritten(t *testing.T) {
 			t.Errorf("rests %s: written at least every %s, want %s", rest, got, want)
 		}
 	}
-
 }
