@@ -209,12 +209,34 @@ func ownerOf(uuid string, entry Entry, nodes []Node) (machineID string, found bo
 func (j Journal) Stray(node Node, nodes []Node) (key string, entry Entry, found bool) {
 	own, _, _ := j.Of(node)
 
-	for other, one := range j.Entries {
-		if other == own || !one.Open() || one.Node != node.Name && !node.hasUUID(other) || found && key < other {
-			continue
-		}
+	return j.Unclaimed(nodes).StrayOf(node, own)
+}
 
-		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.MachineID() == other }) {
+// Unclaimed is a journal with the open entries alone of which no node has the machine ID
+// that they stand under. What is [Journal.Stray] in the whole is so in it.
+func (j Journal) Unclaimed(nodes []Node) Journal {
+	unclaimed := map[string]Entry{}
+
+	for key, entry := range j.Entries {
+		if entry.Open() {
+			unclaimed[key] = entry
+		}
+	}
+
+	for index := range nodes {
+		delete(unclaimed, nodes[index].MachineID())
+	}
+
+	j.Entries = unclaimed
+
+	return j
+}
+
+// StrayOf is, of a journal of [Journal.Unclaimed] entries, the first by its key that is not
+// the node's own, the one that [Journal.Of] tells, and has the name of the node or the UUID of its hardware.
+func (j Journal) StrayOf(node Node, own string) (key string, entry Entry, found bool) {
+	for other, one := range j.Entries {
+		if other != own && (one.Node == node.Name || node.hasUUID(other)) && (!found || other < key) {
 			key, entry, found = other, one, true
 		}
 	}

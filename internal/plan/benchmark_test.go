@@ -37,6 +37,19 @@ func BenchmarkPlanOf1000Nodes(b *testing.B) {
 		s := large(1000).asserts("1.35.0")
 		benchmark(b, s, 999+999+4*5+1)
 	})
+	b.Run("99 on their way", func(b *testing.B) { benchmark(b, underway(large(1000), 99), 999+1) })
+}
+
+// underway has so many workers in the middle of their upgrade.
+func underway(s *scene, workers int) *scene {
+	s.snapshot.Journal = &cluster.Journal{Entries: map[string]cluster.Entry{}}
+
+	for i := range workers {
+		node := s.node(fmt.Sprintf("worker-%05d", 10+i))
+		s.snapshot.Journal.Entries[node.MachineID()] = cluster.Entry{Node: node.Name, Phase: cluster.PhaseIntent, BootID: node.Machine.BootID, Previous: node.Machine.Talos}
+	}
+
+	return s
 }
 
 func benchmark(b *testing.B, s *scene, steps int) {

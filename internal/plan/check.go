@@ -191,11 +191,11 @@ func duplicateOf(node *plannedNode, before []*plannedNode) string {
 // misfiledEntry is an unfinished upgrade of what may be a node to be moved, under a
 // machine ID that it does not have.
 func (p *planner) misfiledEntry(node *plannedNode) (key string, entry cluster.Entry, found bool) {
-	if !node.hasNodeStep() || p.snapshot.Journal == nil {
+	if !node.hasNodeStep() {
 		return "", cluster.Entry{}, false
 	}
 
-	return p.snapshot.Journal.Stray(*node.Node, p.snapshot.Nodes)
+	return p.unclaimed.StrayOf(*node.Node, node.key)
 }
 
 // Attributes that findings point at.

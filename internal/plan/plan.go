@@ -150,6 +150,8 @@ type planner struct {
 	selected []cluster.Finding
 	// nodes are those that are there, in the order of the observation.
 	nodes []plannedNode
+	// unclaimed is what the journal has open under no machine ID of a node.
+	unclaimed cluster.Journal
 	// start is what the cluster runs: the lowest of what has to move.
 	start State
 	// blocked tells that there is no way to the target.
@@ -185,6 +187,10 @@ func newPlanner(observed cluster.Observation, target cluster.Target, policy clus
 
 	for _, name := range policy.Canaries() {
 		p.canaries[name] = true
+	}
+
+	if observed.Journal != nil {
+		p.unclaimed = observed.Journal.Unclaimed(observed.Nodes)
 	}
 
 	for i := range observed.Nodes {
