@@ -56,7 +56,7 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 		return
 	}
 
-	model, diagnostics := imported(ctx, seen, wanted)
+	model, diagnostics := imported(seen, wanted)
 
 	resp.Diagnostics.Append(diagnostics...)
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
@@ -65,13 +65,13 @@ func (r *clusterResource) ImportState(ctx context.Context, req resource.ImportSt
 
 // imported is the model of a cluster that no configuration speaks of so far: it wants what
 // runs already. The context is as a resource names it.
-func imported(ctx context.Context, seen observation, wanted string) (clusterModel, diag.Diagnostics) {
+func imported(seen observation, wanted string) (clusterModel, diag.Diagnostics) {
 	talos, _ := seen.TalosVersions()
 	kubernetes, _ := seen.KubernetesVersions()
 	model := newClusterModel(talos, kubernetes)
 	model.Context = textValue(wanted)
 
-	return model, model.observe(ctx, seen.Observation)
+	return model, model.observe(seen.Observation)
 }
 
 // find is the context whose cluster has the ID. The provider's own is asked first, and

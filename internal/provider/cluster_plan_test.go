@@ -81,7 +81,7 @@ func TestHeldNodeIsNoDrift(t *testing.T) {
 
 	state := desired("1.13.4", "")
 	state.NodeOverrides = holding(t, "worker-1")
-	wellDone(t, state.observe(t.Context(), seen.Observation))
+	wellDone(t, state.observe(seen.Observation))
 
 	refreshed, diagnostics := read(t.Context(), t, fake.clusters(t), state)
 	check(t, diagnostics)

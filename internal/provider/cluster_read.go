@@ -53,7 +53,7 @@ func (r *clusterResource) Read(ctx context.Context, req resource.ReadRequest, re
 		return
 	}
 
-	resp.Diagnostics.Append(model.observe(ctx, seen.Observation)...)
+	resp.Diagnostics.Append(model.observe(seen.Observation)...)
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -78,13 +78,13 @@ func (r *clusterResource) unreadable(err error, state clusterModel) diag.Diagnos
 
 // observe writes what was observed into the computed attributes and leaves
 // everything that is the user's alone.
-func (m *clusterModel) observe(ctx context.Context, observed cluster.Observation) diag.Diagnostics {
-	return m.record(ctx, observed, statusOf(observed, *m))
+func (m *clusterModel) observe(observed cluster.Observation) diag.Diagnostics {
+	return m.record(observed, statusOf(observed, *m))
 }
 
 // record is observe with a status that knows more than the observation does.
-func (m *clusterModel) record(ctx context.Context, observed cluster.Observation, current status) diag.Diagnostics {
-	nodes, diagnostics := nodesValue(ctx, observed, m.Nodes)
+func (m *clusterModel) record(observed cluster.Observation, current status) diag.Diagnostics {
+	nodes, diagnostics := nodesValue(observed, m.Nodes)
 
 	m.Nodes = nodes
 	m.Status = current.since(m.Status)

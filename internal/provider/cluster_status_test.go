@@ -167,7 +167,7 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 			}
 
 			model.Status = got.value()
-			wellDone(t, model.observe(t.Context(), seen.Observation))
+			wellDone(t, model.observe(seen.Observation))
 
 			if phase, other := text(model.Status, "phase"), earlierStatus(model.Status, "kubernetes"); phase != protocol.PhaseUpgradeFailed || other != test.later {
 				t.Errorf("after a refresh: phase %s, kubernetes %s", phase, other)
@@ -186,7 +186,7 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			wellDone(t, model.observe(t.Context(), seen.Observation))
+			wellDone(t, model.observe(seen.Observation))
 
 			if phase := text(model.Status, "phase"); phase != protocol.PhaseReady {
 				t.Errorf("phase %s although every node runs what is desired", phase)

@@ -61,7 +61,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 
 	model.ID, model.Nodes, model.Snapshot = types.StringNull(), types.MapNull(model.Nodes.ElementType(ctx)), types.ObjectNull(snapshotTypes())
-	resp.Diagnostics.Append(model.observe(ctx, observed)...)
+	resp.Diagnostics.Append(model.observe(observed)...)
 	resp.Diagnostics.Append(model.writeIdentity(ctx, resp.Identity)...)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -91,7 +91,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(warnings...)
 
 	if err == nil {
-		resp.Diagnostics.Append(planned.observe(ctx, observed)...)
+		resp.Diagnostics.Append(planned.observe(observed)...)
 		resp.Diagnostics.Append(planned.writeIdentity(ctx, resp.Identity)...)
 		resp.Diagnostics.Append(resp.State.Set(ctx, planned)...)
 
@@ -102,7 +102,7 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(found)
 
 	if observed.Nodes != nil && !errors.Is(err, engine.ErrWrongCluster) {
-		resp.Diagnostics.Append(prior.record(ctx, observed, stopped(prior, planned, observed, found.Summary(), err))...)
+		resp.Diagnostics.Append(prior.record(observed, stopped(prior, planned, observed, found.Summary(), err))...)
 	}
 
 	resp.Diagnostics.Append(prior.writeIdentity(ctx, resp.Identity)...)

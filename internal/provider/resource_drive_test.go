@@ -104,7 +104,7 @@ func stored(t *testing.T, fake *fakeCluster, talos, kubernetes string) *clusterM
 	}
 
 	model := desired(talos, kubernetes)
-	wellDone(t, model.observe(t.Context(), seen.Observation))
+	wellDone(t, model.observe(seen.Observation))
 
 	return model
 }
