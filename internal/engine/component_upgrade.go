@@ -68,9 +68,14 @@ func (r *run) upgradeComponent(ctx context.Context, step plan.Step) (time.Time, 
 	}
 
 	// It has its own time. The node drops images that nothing runs.
-	r.ahead.await(ctx, step.Node)
+	err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error {
+		return r.pullComponent(ctx, step.Node, step.Address, step.Component, step.Image)
+	})
 
-	if err := r.pullComponent(ctx, step.Node, step.Address, step.Component, step.Image); err != nil {
+	switch {
+	case errors.Is(err, errStopped):
+		return c.ready, err
+	case err != nil:
 		return c.ready, c.failure(ctx, &pullError{image: step.Image, err: err})
 	}
 

@@ -146,9 +146,12 @@ func (r *run) upgradeNode(ctx context.Context, step plan.Step) (ready time.Time,
 	if !u.mayHaveInstalled() && !step.Done && step.Image != "" && step.API != "" {
 		// Cheap when it is there still; the node drops unused images after a
 		// while. It has its own time, so it does not eat up the node's.
-		r.ahead.await(ctx, step.Node)
+		err := r.pullAtTurn(ctx, step.Node, step.Image, func(ctx context.Context) error { return r.pull(ctx, step, step.Image) })
 
-		if err := r.pull(ctx, step, step.Image); err != nil {
+		switch {
+		case errors.Is(err, errStopped):
+			return u.result.ready, err
+		case err != nil:
 			return u.result.ready, u.failure(ctx, &pullError{image: step.Image, err: err})
 		}
 	}

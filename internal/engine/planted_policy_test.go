@@ -134,6 +134,23 @@ func plantedPolicies() []planted {
 			share: "2", meddle: func(r *rig, _ *ports.Client) ports.Interceptor { return r.fallsIll("worker-3") },
 		},
 		{
+			name: "that a node could not pull its image is not heard", want: []checker.Invariant{checker.S10}, alsoOthers: true,
+			setup: setup{
+				Options: model.Options{
+					ControlPlanes: 3, Workers: 2, Faults: []model.Fault{{Node: "worker-1", Step: model.StepPull, Effect: model.EffectNotFound}},
+				},
+			},
+			meddle: func(*rig, *ports.Client) ports.Interceptor {
+				return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if err := next(ctx); call.Method != "Pull" || ctx.Err() != nil {
+						return err
+					}
+
+					return nil
+				}
+			},
+		},
+		{
 			name: "canaries are not known", want: []checker.Invariant{checker.S10},
 			setup: setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, Judging: []checker.Option{checker.Canary("worker-1")}},
 		},

@@ -147,14 +147,10 @@ func kindOf(node cluster.Node, one download) string {
 		return ""
 	}
 
-	images := slices.Clone(one.images)
-	for _, part := range one.parts {
-		images = append(images, part.image)
-	}
-
+	images := one.references()
 	slices.Sort(images)
 
-	return strings.Join(append(images, node.Machine.Talos.String(), node.Machine.Config.Registries), "\n")
+	return strings.Join(append(images, string(node.Role), node.Machine.Talos.String(), node.Machine.Config.Registries), "\n")
 }
 
 // The numbers of nodes that pull at a time where nobody has said one: as many as may be
@@ -185,9 +181,20 @@ type ahead struct {
 	mu sync.Mutex
 	// begun are the pulls, by node and images; each is closed when it has ended.
 	begun map[string]chan struct{}
+	// have is when a node has pulled an image, by both.
+	have map[string]time.Time
 }
 
-func newAhead(r *run) *ahead { return &ahead{run: r, begun: map[string]chan struct{}{}} }
+func newAhead(r *run) *ahead {
+	return &ahead{run: r, begun: map[string]chan struct{}{}, have: map[string]time.Time{}}
+}
+
+// prepare sets how many nodes pull at a time.
+func (a *ahead) prepare(made plan.Plan) {
+	if a.slots == nil {
+		a.slots = make(chan struct{}, a.run.parallelPulls(made))
+	}
+}
 
 // aheadFactor is how far ahead nodes pull, in multiples of those that may be unavailable:
 // a node drops images that nothing uses for long.
@@ -196,10 +203,6 @@ const aheadFactor = 2
 // begin has the next nodes of the plan pull that are not on their way. The context ends the
 // pulls.
 func (a *ahead) begin(ctx context.Context, observed cluster.Observation, made plan.Plan, running []plan.Step) {
-	if a.slots == nil {
-		a.slots = make(chan struct{}, a.run.parallelPulls(made))
-	}
-
 	distance := aheadFactor * max(made.Budget, made.KubeletBudget, cap(a.slots))
 
 	for _, step := range made.Steps {
@@ -251,9 +254,39 @@ func (a *ahead) pull(ctx context.Context, one download) {
 
 		if failed != nil {
 			a.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: one.node, Err: failed.Err, Text: fmt.Sprintf(
-				"%s %s; it is tried again when the turn of the node comes", one.node, failed.Found)})
+				"%s %s ahead of its turn; it is tried again then", one.node, failed.Found)})
+
+			return
+		}
+
+		a.mu.Lock()
+		defer a.mu.Unlock()
+
+		for _, reference := range one.references() {
+			a.have[one.node+"\n"+reference] = a.run.engine.clock.Now()
 		}
 	})
+}
+
+// keptFor is how long a node certainly has what it has pulled: Talos takes images away that
+// nothing has used for an hour.
+const keptFor = 20 * time.Minute
+
+// atTurn has a node whose turn has come pull, beside no more others than may, unless it has
+// just done so ahead.
+func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
+	if ended := a.await(ctx, node, reference); !ended.IsZero() && a.run.engine.clock.Now().Sub(ended) < keptFor {
+		return nil
+	}
+
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+
+		return pull(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // note takes note of a pull that is to begin, or tells that it has begun.
@@ -273,8 +306,9 @@ func (a *ahead) note(one download) (done chan struct{}, told bool) {
 }
 
 // await waits until nothing is being pulled ahead on the node any more, so that the node is
-// not asked twice at the same time.
-func (a *ahead) await(ctx context.Context, node string) {
+// not asked twice at the same time. It returns when the node has pulled the image ahead, zero
+// where it has not.
+func (a *ahead) await(ctx context.Context, node, reference string) (ended time.Time) {
 	a.mu.Lock()
 
 	var under []chan struct{}
@@ -291,19 +325,47 @@ func (a *ahead) await(ctx context.Context, node string) {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return
+			return time.Time{}
 		}
 	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.have[node+"\n"+reference]
+}
+
+// pullAtTurn has a node pull whose turn has come, for as long as anything may be begun. It
+// ends with errStopped where that is over.
+func (r *run) pullAtTurn(ctx context.Context, node, reference string, pull func(context.Context) error) error {
+	if r.request.Deadline == 0 {
+		return r.ahead.atTurn(ctx, node, reference, pull)
+	}
+
+	bounded, cancel := r.engine.clock.WithTimeout(ctx, max(r.request.Deadline-r.engine.clock.Now().Sub(r.since), time.Second))
+	defer cancel()
+
+	err := r.ahead.atTurn(bounded, node, reference, pull)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", errStopped, ErrDeadline)
+	}
+
+	return err
+}
+
+// references are the images that the node pulls.
+func (d download) references() []string {
+	references := slices.Clone(d.images)
+	for _, part := range d.parts {
+		references = append(references, part.image)
+	}
+
+	return references
 }
 
 // key names the node and what it pulls.
 func (d download) key() string {
-	names := append([]string{d.node}, d.images...)
-	for _, part := range d.parts {
-		names = append(names, part.image)
-	}
-
-	return strings.Join(names, "\n")
+	return strings.Join(append([]string{d.node}, d.references()...), "\n")
 }
 
 // pullProxies brings the image of kube-proxy onto the nodes that do not run it yet, before
@@ -323,7 +385,7 @@ func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, mad
 		}
 
 		group.Go(func() error {
-			r.ahead.await(ctx, node.Name)
+			_ = r.ahead.await(ctx, node.Name, "")
 
 			if ctx.Err() == nil {
 				findings[index] = r.fetch(ctx, download{node: node.Name, address: node.Address, parts: wanted})

@@ -53,7 +53,7 @@ type optionsModel struct {
 	IntermediateVersions types.List   `tfsdk:"intermediate_versions"`
 	AllowUnknown         types.Bool   `tfsdk:"allow_unknown_versions"`
 	MaxUnavailable       types.String `tfsdk:"max_unavailable"`
-	ParallelPulls        types.Int64  `tfsdk:"parallel_pulls"`
+	ParallelPulls        types.Number `tfsdk:"parallel_pulls"`
 	Pools                types.Map    `tfsdk:"pools"`
 	Canary               types.List   `tfsdk:"canary"`
 	CanarySelector       types.String `tfsdk:"canary_selector"`
@@ -159,7 +159,7 @@ func newClusterModel(talos, kubernetes version.Version) clusterModel {
 		IntermediateVersions: types.ListNull(types.StringType),
 		AllowUnknown:         types.BoolValue(policy.AllowUnknown),
 		MaxUnavailable:       types.StringValue(policy.MaxUnavailable.String()),
-		ParallelPulls:        types.Int64Null(),
+		ParallelPulls:        types.NumberNull(),
 		Pools:                types.MapNull(types.ObjectType{AttrTypes: poolTypes()}),
 		Canary:               types.ListNull(types.StringType),
 		CanarySelector:       types.StringNull(),
@@ -360,7 +360,16 @@ func (m clusterModel) policy(ctx context.Context) (cluster.Policy, diag.Diagnost
 	policy.NodeTimeout = duration(path.Root(attrNodeTimeout), m.NodeTimeout, policy.NodeTimeout, &diagnostics)
 	policy.Settle = duration(path.Root(attrSettle), m.Settle, policy.Settle, &diagnostics)
 	policy.MaxUnavailable = share(path.Root(attrMaxUnavailable), m.MaxUnavailable, policy.MaxUnavailable, &diagnostics)
-	policy.ParallelPulls = int(m.ParallelPulls.ValueInt64())
+
+	if !m.ParallelPulls.IsNull() {
+		pulls, whole := wholeNumber(m.ParallelPulls, maxParallelPulls)
+		if !whole {
+			diagnostics.Append(wrongParallelPulls(path.Root(attrParallelPulls), m.ParallelPulls))
+		}
+
+		policy.ParallelPulls = pulls
+	}
+
 	policy.AllowIntermediate = m.AllowIntermediate.ValueBool()
 	policy.AllowUnknown = m.AllowUnknown.ValueBool()
 	policy.SkipChecks = m.skipped()
@@ -940,7 +949,7 @@ func (m clusterModel) retry(ctx context.Context, fallback cluster.Repeat) (clust
 	diagnostics.Append(m.Retry.As(ctx, &model, basetypes.ObjectAsOptions{})...)
 
 	if !model.Attempts.IsNull() {
-		attempts, whole := wholeAttempts(model.Attempts)
+		attempts, whole := wholeNumber(model.Attempts, maxAttempts)
 		if !whole {
 			diagnostics.Append(wrongAttempts(path.Root(attrRetry).AtName(attrAttempts), model.Attempts))
 		}

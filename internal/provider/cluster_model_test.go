@@ -160,6 +160,7 @@ func TestEveryAttributeCounts(t *testing.T) {
 		"intermediate_versions":       func(m *clusterModel) { m.IntermediateVersions = texts("1.12.8") },
 		"allow_unknown_versions":      func(m *clusterModel) { m.AllowUnknown = types.BoolValue(true) },
 		"max_unavailable":             unavailable("2"),
+		"parallel_pulls":              func(m *clusterModel) { m.ParallelPulls = times(7) },
 		"canary":                      func(m *clusterModel) { m.Canary = texts("worker-0") },
 		"settle":                      func(m *clusterModel) { m.Settle = text("5m") },
 

@@ -169,6 +169,7 @@ func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
 		"intermediate_versions":       func(m *clusterModel) { m.IntermediateVersions = types.ListUnknown(types.StringType) },
 		"intermediate_versions[0]":    func(m *clusterModel) { m.IntermediateVersions = unknownElement },
 		"allow_unknown_versions":      func(m *clusterModel) { m.AllowUnknown = types.BoolUnknown() },
+		"parallel_pulls":              func(m *clusterModel) { m.ParallelPulls = types.NumberUnknown() },
 		"max_unavailable":             func(m *clusterModel) { m.MaxUnavailable = types.StringUnknown() },
 		"canary":                      func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
 		"canary[0]":                   func(m *clusterModel) { m.Canary = unknownElement },

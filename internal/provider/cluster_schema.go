@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
-	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -275,9 +274,6 @@ func pathSchema() map[string]schema.Attribute {
 	}
 }
 
-// mostParallelPulls is as many as a registry can be expected to serve.
-const mostParallelPulls = 500
-
 // rollSchema are the attributes that say how many nodes move at a time, which
 // come first, and which are left alone.
 func rollSchema() map[string]schema.Attribute {
@@ -292,12 +288,11 @@ func rollSchema() map[string]schema.Attribute {
 			Default:    stringdefault.StaticString(policy.MaxUnavailable.String()),
 			Validators: []validator.String{shareValidator{}},
 		},
-		attrParallelPulls: schema.Int64Attribute{
-			MarkdownDescription: "How many nodes pull images from their registries at a time, `500` at most. Left out it is the number of workers that may be unavailable, " +
-				"`5` at least and `50` at most. Before the first node is disturbed, every control plane, every canary and one worker of each kind pull all images; the other workers " +
-				"pull ahead of their turn, while others reboot.",
+		attrParallelPulls: schema.NumberAttribute{
+			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". By default as many as workers, or their kubelets, may be unavailable " +
+				"at a time, but 5 at least and 50 at most. A registry that limits its clients may need fewer.",
 			Optional:   true,
-			Validators: []validator.Int64{int64validator.Between(1, mostParallelPulls)},
+			Validators: []validator.Number{parallelPullsValidator{}},
 		},
 		attrPools: poolsSchema(),
 		attrCanary: schema.ListAttribute{
@@ -643,6 +638,10 @@ const (
 	attrAttempts  = "attempts"
 	attrBackoff   = "backoff"
 )
+
+// maxParallelPulls bounds parallel_pulls: of installer images of some 200 MB, this
+// many are 40 GB at once.
+const maxParallelPulls = 200
 
 // maxAttempts bounds retry.attempts: what failed so often does not heal by being
 // repeated.

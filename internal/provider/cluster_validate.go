@@ -392,6 +392,7 @@ func (directoryValidator) ValidateString(_ context.Context, req validator.String
 var (
 	_ validator.String = onFailureValidator{}
 	_ validator.Number = attemptsValidator{}
+	_ validator.Number = parallelPullsValidator{}
 )
 
 // validateOnFailure refuses a rollback of what is not upgraded.
@@ -464,22 +465,22 @@ func (attemptsValidator) ValidateNumber(_ context.Context, req validator.NumberR
 		return
 	}
 
-	if _, whole := wholeAttempts(req.ConfigValue); !whole {
+	if _, whole := wholeNumber(req.ConfigValue, maxAttempts); !whole {
 		resp.Diagnostics.Append(wrongAttempts(req.Path, req.ConfigValue))
 	}
 }
 
-// wholeAttempts is the number as code counts, and whether it is one that may be
-// chosen.
-func wholeAttempts(value types.Number) (int, bool) {
+// wholeNumber is the number as code counts, and whether it is a whole one from 1 to
+// most.
+func wholeNumber(value types.Number, most int) (int, bool) {
 	number := value.ValueBigFloat()
-	if !number.IsInt() || number.Cmp(big.NewFloat(1)) < 0 || number.Cmp(big.NewFloat(maxAttempts)) > 0 {
+	if !number.IsInt() || number.Cmp(big.NewFloat(1)) < 0 || number.Cmp(big.NewFloat(float64(most))) > 0 {
 		return 0, false
 	}
 
-	attempts, _ := number.Int64()
+	whole, _ := number.Int64()
 
-	return int(attempts), true
+	return int(whole), true
 }
 
 // wrongAttempts is the error of a number of attempts that cannot be.
@@ -491,6 +492,37 @@ func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
 
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of attempts",
 		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\n%s", at, value.ValueBigFloat().Text('g', -1), maxAttempts, advice))
+}
+
+// parallelPullsValidator accepts how many nodes may pull at a time.
+type parallelPullsValidator struct{}
+
+// Description implements [validator.Number].
+func (parallelPullsValidator) Description(context.Context) string {
+	return fmt.Sprintf("value must be a whole number from 1 to %d", maxParallelPulls)
+}
+
+// MarkdownDescription implements [validator.Number].
+func (v parallelPullsValidator) MarkdownDescription(ctx context.Context) string {
+	return v.Description(ctx)
+}
+
+// ValidateNumber implements [validator.Number].
+func (parallelPullsValidator) ValidateNumber(_ context.Context, req validator.NumberRequest, resp *validator.NumberResponse) {
+	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
+		return
+	}
+
+	if _, whole := wholeNumber(req.ConfigValue, maxParallelPulls); !whole {
+		resp.Diagnostics.Append(wrongParallelPulls(req.Path, req.ConfigValue))
+	}
+}
+
+// wrongParallelPulls is the error of a number of pulls that cannot be.
+func wrongParallelPulls(at path.Path, value types.Number) diag.Diagnostic {
+	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of pulls",
+		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\nWrite 1 for one node after the other, or leave it out: then it follows max_unavailable.",
+			at, value.ValueBigFloat().Text('g', -1), maxParallelPulls))
 }
 
 var (

@@ -142,6 +142,11 @@ func TestValidation(t *testing.T) {
 		"no intermediate versions alone":     {func(m *clusterModel) { m.IntermediateVersions = texts() }, "", ""},
 		"malformed intermediate version":     {intermediate("1.12.8", "1.13"), `intermediate_versions[1]`, `intermediate_versions[1]: malformed version "1.13"`},
 		"intermediate version twice":         {intermediate("1.12.8", "v1.12.8"), `intermediate_versions[1]`, "intermediate_versions[0]"},
+		"one pull at a time":                 {pulling(1), "", ""},
+		"as many pulls as there may be":      {pulling(maxParallelPulls), "", ""},
+		"no pull":                            {pulling(0), attrParallelPulls, "parallel_pulls is 0: value must be a whole number from 1 to 200.\n\nWrite 1 for one node after the other"},
+		"half a pull":                        {pulling(1.5), attrParallelPulls, "parallel_pulls is 1.5"},
+		"more pulls than a registry bears":   {pulling(201), attrParallelPulls, "parallel_pulls is 201"},
 		"percentage above all":               {unavailable("101%"), `max_unavailable`, `max_unavailable: "101%" is not`},
 		"percentage of nothing":              {unavailable("0%"), `max_unavailable`, "1%"},
 		"no worker":                          {unavailable("0"), `max_unavailable`, "from 1 on"},
@@ -312,4 +317,8 @@ func TestEmptyTimeoutsAreAWarning(t *testing.T) {
 	if len(told) != 1 || told[0].Severity != tfprotov6.DiagnosticSeverityWarning || !strings.Contains(told[0].Detail, "none of create, delete, read, update is set") {
 		t.Errorf("it is told %v", told)
 	}
+}
+
+func pulling(nodes float64) func(*clusterModel) {
+	return func(m *clusterModel) { m.ParallelPulls = times(nodes) }
 }

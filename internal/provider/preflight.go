@@ -329,8 +329,6 @@ func input(attribute resourceschema.Attribute) schema.Attribute {
 	switch a := attribute.(type) {
 	case resourceschema.StringAttribute:
 		return schema.StringAttribute{MarkdownDescription: text, Required: required, Optional: optional, Validators: a.Validators}
-	case resourceschema.Int64Attribute:
-		return schema.Int64Attribute{MarkdownDescription: text, Required: required, Optional: optional, Validators: a.Validators}
 	case resourceschema.NumberAttribute:
 		return schema.NumberAttribute{MarkdownDescription: text, Required: required, Optional: optional, Validators: a.Validators}
 	case resourceschema.BoolAttribute:

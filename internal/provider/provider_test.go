@@ -57,7 +57,7 @@ func TestSchemasOfferWhatTheDocumentationPromises(t *testing.T) {
 		"resource": {
 			schema.ResourceSchemas["talosupgrade_cluster"].Block,
 			"talos_version kubernetes_version context order reboot_mode node_timeout drain installer_image allow_intermediate_versions " +
-				"intermediate_versions allow_unknown_versions max_unavailable pools canary canary_selector settle node_overrides selector_overrides kubernetes timeouts id status nodes " +
+				"intermediate_versions allow_unknown_versions max_unavailable parallel_pulls pools canary canary_selector settle node_overrides selector_overrides kubernetes timeouts id status nodes " +
 				"preflight etcd_snapshot gates maintenance_window sync_install_image on_failure on_suspend retry publish_to mode report_path snapshot",
 		},
 		"data source": {schema.DataSourceSchemas["talosupgrade_current_versions"].Block, "context id talos kubernetes images nodes"},

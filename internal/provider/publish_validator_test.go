@@ -116,6 +116,7 @@ func TestDelegationTakesNoOrders(t *testing.T) {
 		attrDrain:          func(m *clusterModel) { m.Drain = defaults.Drain },
 		attrInstallerImage: func(m *clusterModel) { m.InstallerImage = types.StringValue("ghcr.io/siderolabs/installer") },
 		attrMaxUnavailable: func(m *clusterModel) { m.MaxUnavailable = defaults.MaxUnavailable },
+		attrParallelPulls:  func(m *clusterModel) { m.ParallelPulls = times(7) },
 		attrCanary:         func(m *clusterModel) { m.Canary = texts("worker-0") },
 		attrSettle:         func(m *clusterModel) { m.Settle = defaults.Settle },
 		attrNodeOverrides:  func(m *clusterModel) { m.NodeOverrides = holding(t, "worker-0") },

@@ -41,7 +41,7 @@
 //	     of its pool are unavailable as may be so at a time, nor while one
 //	     is out of service or a node that was moved has not stayed healthy for as
 //	     long as it has to: neither cordoned nor, if that began to be so since,
-//	     installed; no more kubelets restart at a time than may, and those of
+//	     installed; none is cordoned that could not pull its installer image; no more kubelets restart at a time than may, and those of
 //	     canaries first
 //	S11  budgets hold, unless the policy says otherwise, and then only after
 //	     the drain timed out; no pod is removed that comes back because somebody
@@ -195,7 +195,7 @@ func (c *Checker) Add(event history.Event) {
 	case history.KindSnapshot:
 		c.snapshot(event)
 	case history.KindPull:
-		// It tells people how it came about.
+		c.pulled(event)
 	}
 }
 

@@ -40,7 +40,34 @@ func budgetJudgements() []judgement {
 		return t
 	}
 
+	pulled := func(outcomes ...string) func() *tale {
+		return func() *tale {
+			t := six()
+			for _, ok := range outcomes {
+				t.tell("worker-0", history.KindPull, "image", "ghcr.io/siderolabs/installer:v1.13.4", "ok", ok)
+			}
+
+			t.tell("worker-0", history.KindPull, "image", "ghcr.io/siderolabs/kubelet:v1.35.2", "ok", "false")
+			t.tell("worker-1", history.KindPull, "image", "ghcr.io/siderolabs/installer:v1.13.4", "ok", "false")
+			t.cordon("worker-0", true, "client")
+
+			return t
+		}
+	}
+
 	return []judgement{
+		{name: "S10: cordoned with its image", tale: pulled("true")},
+		{name: "S10: cordoned with an image that came at last", tale: pulled("false", "true")},
+		{name: "S10: cordoned without its image", want: breaks(s10), tale: pulled("true", "false")},
+		{name: "S10: another run than the one that could not pull", tale: func() *tale {
+			t := six()
+			t.tell("worker-0", history.KindPull, "image", "ghcr.io/siderolabs/installer:v1.13.4", "ok", "false")
+			t.release()
+			t.acquire("run-2 (test)")
+			t.cordon("worker-0", true, "client")
+
+			return t
+		}},
 		{name: "S10: three of three", options: three, tale: cordoned(3)},
 		{name: "S10: four of three", want: breaks(s10), options: three, tale: cordoned(4)},
 		{name: "S10: what others did counts, up to the border", options: three, tale: mixed},

@@ -36,7 +36,7 @@ func (c *Checker) leased(event history.Event) {
 		clear(c.claims)
 
 		for _, n := range c.nodes {
-			n.wanted, n.lifts = "", 0
+			n.wanted, n.unpulled, n.lifts = "", "", 0
 			n.heldBy.forget()
 			n.canaryBy.forget()
 		}

@@ -90,6 +90,10 @@ type node struct {
 	labelledAt       moment
 	heldBy, canaryBy chosen
 
+	// unpulled is the installer image that the run of now could not pull last, empty
+	// where it could.
+	unpulled string
+
 	cordonedBy string
 	cordonedAt moment
 	// lifted is when somebody else last took a cordon of ours away, lifts is how often

@@ -4,6 +4,7 @@ package checker
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
@@ -48,6 +49,10 @@ func (c *Checker) cordoned(event history.Event) {
 	if by == byClient {
 		if !c.begun(n) {
 			c.begins(n, "was cordoned")
+
+			if n.unpulled != "" {
+				c.violate(S10, n.name, "was cordoned although its last pull of %s had failed", n.unpulled)
+			}
 		}
 
 		c.checkHazards(n, "was cordoned", c.phases[n.name] == rollingBack)
@@ -58,6 +63,21 @@ func (c *Checker) cordoned(event history.Event) {
 
 	n.cordonedBy, n.cordonedAt = by, moment{c.now, c.at}
 	delete(c.evicted, n.name)
+}
+
+// pulled notes whether a node has its installer image. Those of components, which a
+// node may pull beside its upgrade, do not matter to a cordon.
+func (c *Checker) pulled(event history.Event) {
+	image := event.Detail["image"]
+	if !strings.Contains(image, installer) {
+		return
+	}
+
+	c.node(event.Node).unpulled = ""
+
+	if event.Detail["ok"] != isTrue {
+		c.node(event.Node).unpulled = image
+	}
 }
 
 // removed judges the eviction or the deletion of a pod.

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+)
+
+// pulls counts the pulls on their way, and remembers who began one.
+type pulls struct {
+	mu        sync.Mutex
+	now, most int
+	began     []string
+}
+
+// watch counts, and has each pull take longer by the given time.
+func (p *pulls) watch(slower time.Duration) ports.Interceptor {
+	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method != "Pull" && call.Method != "PullComponent" {
+			return next(ctx)
+		}
+
+		p.mu.Lock()
+		p.now++
+		p.most = max(p.most, p.now)
+		p.began = append(p.began, call.Node)
+		p.mu.Unlock()
+
+		defer func() {
+			p.mu.Lock()
+			p.now--
+			p.mu.Unlock()
+		}()
+
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(slower):
+		}
+
+		return next(ctx)
+	}
+}
+
+// left is how many pulls are on their way.
+func (p *pulls) left() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.now
+}
+
+// pulledBefore are the nodes that ended a pull before the first cordon, by name.
+func (r *rig) pulledBefore() (nodes []string, cordoned, ended float64) {
+	for _, event := range r.Judge.Of(history.KindPull, history.KindCordon) {
+		switch {
+		case event.Kind == history.KindCordon && cordoned == 0:
+			cordoned = event.Sim
+		case event.Kind == history.KindPull && cordoned == 0:
+			nodes = append(nodes, event.Node)
+		}
+
+		ended = event.Sim
+	}
+
+	slices.Sort(nodes)
+
+	return slices.Compact(nodes), cordoned, ended
+}
+
+// TestPullsDoNotHoldTheRollUp: of a hundred nodes few pull before the first cordon, and
+// the others while nodes are on their way, even where the registry is slow.
+func TestPullsDoNotHoldTheRollUp(t *testing.T) {
+	for name, slower := range map[string]time.Duration{"a registry": 0, "a slow registry": 70 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			given := setup{
+				Options: model.Options{ControlPlanes: 5, Workers: 95, Seed: 7},
+				Judging: []checker.Option{checker.MaxUnavailable(9)},
+			}
+
+			inCluster(t, given, func(r *rig) {
+				var seen pulls
+
+				w := r.Worker("run-1")
+				w.Client.Intercept(seen.watch(slower))
+
+				begun := time.Now()
+				r.Must(w, sharing(t, toLifecycle, "10%"))
+				took := time.Since(begun)
+				r.At(toLifecycle)
+				r.Once()
+
+				nodes, cordoned, _ := r.pulledBefore()
+				if slower == 0 && len(nodes) > 9 {
+					t.Errorf("%d nodes pulled before the first cordon: %v", len(nodes), nodes)
+				}
+
+				t.Logf("the first cordon came after %.0f s of %.0f s, %d pulls at a time", cordoned, took.Seconds(), seen.most)
+
+				if slower == 0 && cordoned > took.Seconds()/20 {
+					t.Errorf("the first cordon came after %.0f s of %.0f s", cordoned, took.Seconds())
+				}
+
+				if seen.most > 9 {
+					t.Errorf("%d nodes pulled at a time, want 9 at most", seen.most)
+				}
+			})
+		})
+	}
+}
+
+// TestWorkerThatCannotPullIsNotCordoned: those before it are upgraded, and the run fails
+// when its turn has come.
+func TestWorkerThatCannotPullIsNotCordoned(t *testing.T) {
+	given := setup{
+		Options: model.Options{
+			ControlPlanes: 1, Workers: 12, Faults: []model.Fault{{Node: "worker-7", Step: model.StepPull, Effect: model.EffectNotFound}},
+		},
+		Judging: []checker.Option{checker.MaxUnavailable(2)},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		w := r.Worker("run-1")
+		failed := failure(t, w.Apply(context.Background(), sharing(t, toLifecycle, "2")), cluster.ErrNotFound, "worker-7")
+
+		r.Sound()
+		r.untouched("worker-7")
+
+		installed := r.installed()
+		for index := range 7 {
+			if name := fmt.Sprintf("worker-%d", index); !installed[name] && name != "worker-6" {
+				t.Errorf("%s was not upgraded", name)
+			}
+		}
+
+		if !strings.Contains(failed.Error(), "worker-7") {
+			t.Errorf("%v", failed)
+		}
+
+		var ahead []string
+
+		for _, text := range w.Texts(cluster.EventWarning) {
+			if strings.Contains(text, "ahead of its turn") {
+				ahead = append(ahead, text)
+			}
+		}
+
+		if len(ahead) != 1 || !strings.Contains(ahead[0], "worker-7") {
+			t.Errorf("said of pulls ahead: %q, want one warning about worker-7", ahead)
+		}
+
+		r.World().SetFaults(nil)
+		r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+	})
+}
+
+// mirrored has a worker whose registries are configured in another way.
+type mirrored struct {
+	liar
+
+	unlike string
+}
+
+func (m *mirrored) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	machine, err := m.liar.Machine(ctx, address, known)
+	if err != nil || machine.Config == nil {
+		return machine, err
+	}
+
+	if address == m.addressOf(ctx, m.unlike) {
+		config := *machine.Config
+		config.Registries = "another mirror"
+		machine.Config = &config
+	}
+
+	return machine, nil
+}
+
+// TestSamplesPullBeforeTheFirstCordon: each way to get an image is tried once, and all
+// that fails is said together.
+func TestSamplesPullBeforeTheFirstCordon(t *testing.T) {
+	samples := func(t *testing.T, request engine.Request, want ...string) {
+		t.Helper()
+
+		inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 9}}, func(r *rig) {
+			client := r.Client("run-1")
+			between := &mirrored{liar: liar{Client: client}, unlike: "worker-5"}
+
+			r.World().SetFaults([]model.Fault{
+				{Node: "cp-1", Step: model.StepPull, Effect: model.EffectNotFound},
+				{Node: "worker-5", Step: model.StepPull, Effect: model.EffectNotFound},
+			})
+
+			failed := failure(t, r.WorkerOver(client, between, between).Apply(context.Background(), request), cluster.ErrNotFound, "worker-5")
+			if len(failed.Findings) != 2 || failed.State != "No node was disturbed." {
+				t.Errorf("%v", failed)
+			}
+
+			nodes, _, _ := r.pulledBefore()
+			if want = append(want, "cp-0", "cp-1", "cp-2"); !equalSets(nodes, want) {
+				t.Errorf("%v pulled, want %v", nodes, want)
+			}
+
+			r.Sound()
+		})
+	}
+
+	t.Run("registries that are configured in another way", func(t *testing.T) {
+		samples(t, to(toLifecycle), "worker-0", "worker-5")
+	})
+	t.Run("a canary proves it for its kind", func(t *testing.T) {
+		request := to(toLifecycle)
+		request.Policy.Canary = []string{"worker-5", "worker-3"}
+		samples(t, request, "worker-3", "worker-5")
+	})
+}
+
+func equalSets(got, want []string) bool {
+	slices.Sort(got)
+	slices.Sort(want)
+
+	return slices.Equal(got, want)
+}
+
+// TestNothingIsPulledWhenNothingMoreBegins: neither a cancel nor the end of the time
+// leaves a pull behind, and neither waits for one.
+func TestNothingIsPulledWhenNothingMoreBegins(t *testing.T) {
+	const slow = 20 * time.Minute
+
+	// Before the first cordon the registry answers, and after it hardly.
+	stalls := func(r *rig, w *worker, seen *pulls, then func()) {
+		watched := seen.watch(0)
+		slowly := seen.watch(slow)
+
+		var once sync.Once
+
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Cordon" {
+				once.Do(func() { then() })
+			}
+
+			if _, cordoned, _ := r.pulledBefore(); cordoned == 0 {
+				return watched(ctx, call, next)
+			}
+
+			return slowly(ctx, call, next)
+		})
+	}
+
+	t.Run("cancel", func(t *testing.T) {
+		inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 8}}, func(r *rig) {
+			var seen pulls
+
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+
+			w := r.Worker("run-1")
+
+			var asked time.Time
+
+			stalls(r, w, &seen, func() {
+				go func() {
+					time.Sleep(10 * time.Second)
+
+					asked = time.Now()
+
+					cancel()
+				}()
+			})
+
+			if err := w.Apply(ctx, to(toLifecycle)); err == nil {
+				t.Fatal("the run was not cancelled")
+			}
+
+			if took := time.Since(asked); took > 15*time.Second || seen.left() > 0 {
+				t.Errorf("the run ended %s after the cancel, and left %d pulls", took, seen.left())
+			}
+
+			r.Sound()
+		})
+	})
+
+	t.Run("the time is up", func(t *testing.T) {
+		inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 8}}, func(r *rig) {
+			var seen pulls
+
+			request := to(toLifecycle)
+			request.Deadline = 3 * time.Minute
+
+			w := r.Worker("run-1")
+			stalls(r, w, &seen, func() {})
+
+			begun := time.Now()
+			failure(t, w.Apply(context.Background(), request), engine.ErrDeadline, "")
+
+			if took := time.Since(begun); took > slow/2 || seen.left() > 0 {
+				t.Errorf("the run ended after %s, and left %d pulls", took, seen.left())
+			}
+
+			r.Sound()
+		})
+	})
+}
+
+// TestParallelPullsBoundsPulls: the policy decides, before the first cordon and after it.
+func TestParallelPullsBoundsPulls(t *testing.T) {
+	for _, most := range []int{1, 3} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 6}}, func(r *rig) {
+				var seen pulls
+
+				request := to(toLifecycle)
+				request.Policy.ParallelPulls = most
+
+				w := r.Worker("run-1")
+				w.Client.Intercept(seen.watch(0))
+				r.Must(w, request)
+				r.At(toLifecycle)
+
+				if seen.most != most {
+					t.Errorf("%d nodes pulled at a time, want %d", seen.most, most)
+				}
+			})
+		})
+	}
+}
