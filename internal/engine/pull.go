@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
@@ -100,6 +101,10 @@ func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, m
 				r.engine.emit(pulled(one, findings[index]))
 			}
 
+			if ctx.Err() == nil && findings[index] == nil {
+				r.ahead.note(one)
+			}
+
 			return nil
 		})
 	}
@@ -175,10 +180,14 @@ type ahead struct {
 	run *run
 	// slots bound the nodes that pull at a time.
 	slots chan struct{}
-	// group are the pulls that go on.
+	// group are the pulls that go on, and what serves the queue.
 	group sync.WaitGroup
 
 	mu sync.Mutex
+	// queue are those that are to pull next; one goroutine serves it while there are any, so
+	// that a node whose turn has come waits behind one of them at most.
+	queue   []download
+	serving bool
 	// begun are the pulls, by node and images; each is closed when it has ended.
 	begun map[string]chan struct{}
 	// have is when a node has pulled an image, by both.
@@ -200,72 +209,126 @@ func (a *ahead) prepare(made plan.Plan) {
 // a node drops images that nothing uses for long.
 const aheadFactor = 2
 
-// begin has the next nodes of the plan pull that are not on their way. The context ends the
-// pulls.
+// begin has the next nodes of the plan pull that are not on their way, and none besides. The
+// context ends the pulls.
 func (a *ahead) begin(ctx context.Context, observed cluster.Observation, made plan.Plan, running []plan.Step) {
 	distance := aheadFactor * max(made.Budget, made.KubeletBudget, cap(a.slots))
 
+	var next []download
+
 	for _, step := range made.Steps {
-		if distance == 0 || step.Hop != made.Steps[0].Hop {
-			return
+		if len(next) == distance || step.Hop != made.Steps[0].Hop {
+			break
 		}
 
 		if !step.Parallel() || slices.ContainsFunc(running, func(busy plan.Step) bool { return busy.Node == step.Node }) {
 			continue
 		}
 
-		distance--
-
 		switch {
 		case step.Component == cluster.Kubelet && step.Image != "":
 			node, _ := observed.Node(step.Node)
 			images := append([]part{{component: step.Component, image: step.Image}}, proxyFor(observed, node)...)
-			a.pull(ctx, download{node: step.Node, address: step.Address, parts: images})
+			next = append(next, download{node: step.Node, address: step.Address, parts: images})
 		case step.Component == "" && !step.Finish && step.API != "" && step.Image != "":
-			a.pull(ctx, download{node: step.Node, address: step.Address, step: step, images: []string{step.Image}})
+			next = append(next, download{node: step.Node, address: step.Address, step: step, images: []string{step.Image}})
 		}
 	}
+
+	a.serve(ctx, next)
 }
 
-// pull has one node pull, unless it has been told already. What it cannot get is tried
-// again when its turn comes, and fails its upgrade then.
-func (a *ahead) pull(ctx context.Context, one download) {
-	done, told := a.note(one)
-	if told {
+// stop has no more nodes pull ahead.
+func (a *ahead) stop() { a.serve(context.Background(), nil) }
+
+// serve replaces the queue, and has it served.
+func (a *ahead) serve(ctx context.Context, next []download) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.queue = next
+	if a.serving || len(next) == 0 {
 		return
 	}
 
+	a.serving = true
+
 	a.group.Go(func() {
-		defer close(done)
+		for {
+			select {
+			case a.slots <- struct{}{}:
+			case <-ctx.Done():
+			}
 
-		select {
-		case a.slots <- struct{}{}:
-			defer func() { <-a.slots }()
-		case <-ctx.Done():
-			return
-		}
+			one, done, found := a.take(ctx)
+			if !found {
+				return
+			}
 
-		failed := a.run.fetch(ctx, one)
-		if ctx.Err() != nil {
-			return
-		}
+			a.group.Go(func() {
+				defer func() { <-a.slots }()
+				defer close(done)
 
-		a.run.engine.emit(pulled(one, failed))
-
-		if failed != nil {
-			a.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: one.node, Err: failed.Err, Text: fmt.Sprintf(
-				"%s %s ahead of its turn; it is tried again then", one.node, failed.Found)})
-
-			return
-		}
-
-		a.mu.Lock()
-		defer a.mu.Unlock()
-
-		for _, reference := range one.references() {
-			a.have[one.node+"\n"+reference] = a.run.engine.clock.Now()
+				a.pull(ctx, one)
+			})
 		}
 	})
+}
+
+// take is the next one that is to pull and has not been told to; none where nothing more is
+// to begin. Without one the slot that was taken for it is free again.
+func (a *ahead) take(ctx context.Context) (one download, done chan struct{}, found bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	for len(a.queue) > 0 && ctx.Err() == nil && a.run.noMoreStarts() == nil {
+		one, a.queue = a.queue[0], a.queue[1:]
+
+		if _, told := a.begun[one.key()]; !told {
+			done = make(chan struct{})
+			a.begun[one.key()] = done
+
+			return one, done, true
+		}
+	}
+
+	a.serving, a.queue = false, nil
+
+	if ctx.Err() == nil {
+		<-a.slots
+	}
+
+	return download{}, nil, false
+}
+
+// pull has one node pull. What it cannot get is tried again when its turn comes, and fails
+// its upgrade then.
+func (a *ahead) pull(ctx context.Context, one download) {
+	failed := a.run.fetch(ctx, one)
+	if ctx.Err() != nil {
+		return
+	}
+
+	a.run.engine.emit(pulled(one, failed))
+
+	if failed != nil {
+		a.run.engine.emit(cluster.Event{Kind: cluster.EventWarning, Node: one.node, Err: failed.Err, Text: fmt.Sprintf(
+			"%s %s ahead of its turn; it is tried again then", one.node, failed.Found)})
+
+		return
+	}
+
+	a.note(one)
+}
+
+// note takes note of a node that has pulled.
+func (a *ahead) note(one download) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	for _, reference := range one.references() {
+		a.have[one.node+"\n"+reference] = a.run.engine.clock.Now()
+	}
 }
 
 // keptFor is how long a node certainly has what it has pulled: Talos takes images away that
@@ -287,22 +350,6 @@ func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(co
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// note takes note of a pull that is to begin, or tells that it has begun.
-func (a *ahead) note(one download) (done chan struct{}, told bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-
-	key := one.key()
-
-	done, told = a.begun[key]
-	if !told {
-		done = make(chan struct{})
-		a.begun[key] = done
-	}
-
-	return done, told
 }
 
 // await waits until nothing is being pulled ahead on the node any more, so that the node is
@@ -420,7 +467,7 @@ func proxyFor(observed cluster.Observation, node cluster.Node) []part {
 		}
 
 		named := renderer.Machine.Config.Images[cluster.Proxy]
-		if pod, runs := node.Pods[cluster.Proxy]; named != "" && runs && pod.Image != named {
+		if pod, runs := node.Pods[cluster.Proxy]; named != "" && !health.Disables(renderer, cluster.Proxy) && (!runs || pod.Image != named) {
 			return []part{{component: cluster.Proxy, image: named}}
 		}
 

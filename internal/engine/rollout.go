@@ -137,7 +137,9 @@ func (s *rollout) advance(ctx context.Context) (done bool, err error) {
 	next := s.made.Startable(s.snapshot, s.running)
 	if suspended {
 		next = begun(next)
-	} else if s.imagesReady && s.run.noMoreStarts() == nil {
+
+		s.run.ahead.stop()
+	} else if s.imagesReady {
 		s.run.ahead.begin(s.pulling, s.snapshot, s.made, s.running)
 	}
 

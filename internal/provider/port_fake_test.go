@@ -313,6 +313,19 @@ func (f *fakeCluster) Nodes(context.Context) ([]cluster.KubeNode, error) {
 	return nodes, nil
 }
 
+// FollowNodes implements [cluster.Kubernetes].
+func (f *fakeCluster) FollowNodes(context.Context) (stop func()) { return func() {} }
+
+// NodesNow implements [cluster.Kubernetes].
+func (f *fakeCluster) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return f.Nodes(ctx)
+}
+
+// StaticPods implements [cluster.Kubernetes].
+func (f *fakeCluster) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
+	return f.ComponentPods(ctx)
+}
+
 // ComponentPods implements [cluster.Kubernetes]: the control planes' own run what
 // their nodes do.
 func (f *fakeCluster) ComponentPods(context.Context) ([]cluster.ComponentPod, error) {

@@ -137,8 +137,8 @@ func parseMachineConfig(content []byte) (*cluster.MachineConfig, error) {
 }
 
 // imageSources are the parts of a document that decide from where images come and which of
-// them are accepted: registries, their mirrors and credentials, rules of verification, and
-// the environment, which may name a proxy.
+// them are accepted: registries, their mirrors and credentials, certificates, caches, rules
+// of verification, and the environment, which may name a proxy.
 func imageSources(document *yaml.Node) []any {
 	var whole struct {
 		Kind    string         `yaml:"kind"`
@@ -147,6 +147,9 @@ func imageSources(document *yaml.Node) []any {
 		Machine struct {
 			Registries any `yaml:"registries"`
 			Env        any `yaml:"env"`
+			Features   struct {
+				ImageCache any `yaml:"imageCache"`
+			} `yaml:"features"`
 		} `yaml:"machine"`
 	}
 
@@ -155,13 +158,16 @@ func imageSources(document *yaml.Node) []any {
 		return nil
 	}
 
+	named := []string{"EnvironmentConfig", "TrustedRootsConfig", "ImageCacheConfig"}
+	machine := whole.Machine
+
 	switch {
-	case strings.HasPrefix(whole.Kind, "Registry"), strings.HasPrefix(whole.Kind, "ImageVerification"), whole.Kind == "EnvironmentConfig":
+	case strings.HasPrefix(whole.Kind, "Registry"), strings.HasPrefix(whole.Kind, "ImageVerification"), slices.Contains(named, whole.Kind):
 		return []any{whole.Kind, whole.Name, whole.Rest}
-	case whole.Kind != "" || whole.Machine.Registries == nil && whole.Machine.Env == nil:
+	case whole.Kind != "" || machine.Registries == nil && machine.Env == nil && machine.Features.ImageCache == nil:
 		return nil
 	default:
-		return []any{whole.Machine.Registries, whole.Machine.Env}
+		return []any{machine.Registries, machine.Env, machine.Features.ImageCache}
 	}
 }
 
