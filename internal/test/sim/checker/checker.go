@@ -17,7 +17,11 @@
 //	S3   no disruptive call without observations newer than the last step;
 //	     what happens to other workers while a worker is in its own turn is
 //	     no such step, since turns of workers may overlap; a node is looked at
-//	     before its configuration changes
+//	     before its configuration changes. A list of the Node objects counts as of
+//	     its own moment. A watch counts as of a claim, which is a write of the
+//	     client's own onto a Node: once the watch has delivered that version of the
+//	     Node, or a later one, everything older has arrived. Bookmarks and events of
+//	     other Nodes prove nothing
 //	S4   between two installs on a node there is a new boot ID; a node that
 //	     runs the target, or is held, is neither installed nor rebooted, and
 //	     one that is held is neither cordoned nor drained; no configuration is
@@ -62,6 +66,9 @@
 // whether that operator was to upgrade the cluster ([Delegated]: no). The version
 // that a run installs may change while it goes on, where it leads through several
 // minors.
+//
+// A history from a real API server tells neither of lists nor of what a watch
+// delivered, so looks at the Node objects are not judged there.
 package checker
 
 import (
@@ -100,10 +107,13 @@ type Checker struct {
 	now int64
 	at  float64
 
-	// nodesRead is the place of the last look at the Node objects, nodesReadAt its
-	// time; 0 where the history does not tell of such looks.
+	// nodesTold: the history tells of looks at the Node objects. nodesRead is the place
+	// of the last one, or of what proves it, nodesReadAt its time.
+	nodesTold   bool
 	nodesRead   int64
 	nodesReadAt float64
+	// nodeWrites are the writes of ours onto Node objects since then.
+	nodeWrites []nodeWrite
 
 	lease lease
 	// target is the version that the present holder of the lease installs now,
@@ -248,7 +258,7 @@ func (c *Checker) changed(event history.Event) {
 func (c *Checker) read(event history.Event) {
 	if event.Node == "" {
 		if event.Detail["what"] == "nodes" {
-			c.nodesRead, c.nodesReadAt = c.now, c.at
+			c.lookedAtNodes(event)
 		}
 
 		return

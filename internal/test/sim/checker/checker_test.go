@@ -43,7 +43,7 @@ func judgements() []judgement {
 		restartJudgements(), componentJudgements(), kubernetesClaimJudgements(),
 		etcdJudgements(), unheardJudgements(), neighbourJudgements(), pairJudgements(), beginningJudgements(),
 		rollbackJudgements(), rollbackHazardJudgements(), rollbackClaimJudgements(),
-		operatorJudgements(), statusJudgements(),
+		operatorJudgements(), statusJudgements(), lookJudgements(),
 	)
 }
 

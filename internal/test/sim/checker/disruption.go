@@ -143,7 +143,7 @@ func (c *Checker) observedBefore(n *node, what string, asked int64) {
 		}
 	}
 
-	if c.nodesRead > 0 && c.nodesRead <= n.step {
+	if c.nodesTold && c.nodesRead <= n.step {
 		unseen = append(unseen, "the Node objects")
 	}
 

@@ -222,7 +222,7 @@ func (c *Checker) neighbourHazards(other *node) []hazard {
 
 // looked is when somebody last looked at the cluster, as far as the history tells.
 func (c *Checker) looked() float64 {
-	if c.nodesRead == 0 {
+	if !c.nodesTold {
 		return c.at
 	}
 

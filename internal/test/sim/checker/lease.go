@@ -158,6 +158,8 @@ func (c *Checker) wrote(event history.Event) {
 		c.node(detail["name"]).left = true
 	}
 
+	c.wroteNode(event)
+
 	if !ours(event) || strings.HasPrefix(detail["code"], "4") || strings.HasPrefix(detail["code"], "5") {
 		return
 	}

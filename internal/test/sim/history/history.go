@@ -79,8 +79,9 @@ const (
 	// status, reason and message; a condition that was removed has none of them.
 	KindStatus Kind = "status"
 	// KindWrite is any other mutating Kubernetes request of a client.
-	// Detail: verb, resource, namespace, name, by, code, and cluster
-	// (management) when it is not the upgraded one.
+	// Detail: verb, resource, namespace, name, by, code, version of a Node object
+	// since, where that is known, and cluster (management) when it is not the
+	// upgraded one.
 	KindWrite Kind = "write"
 	// KindConfig is a machine configuration that was applied, or refused.
 	// Detail: mode, code (OK, or the gRPC code of the refusal), dry_run,
@@ -105,7 +106,10 @@ const (
 	// come again at the same node with outcome "over".
 	KindFault Kind = "fault"
 	// KindRead is an observation of a node or of the cluster by a client.
-	// Detail: what (version|etcd|nodes|machine|...).
+	// Detail: what (version|etcd|nodes|machine|...). Of nodes also via, empty for a
+	// list of how they are, watch for an event that reached the client, cache for a
+	// list, or the objects that a watch begins with, which may be older; then client,
+	// version, and for watch the object of the event.
 	KindRead Kind = "read"
 )
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package checker
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// nodeWrite is a write of a client of ours onto a Node object, with the version that
+// the object has since.
+type nodeWrite struct {
+	client, name string
+	version      int64
+	moment       moment
+}
+
+// wroteNode remembers a write onto a Node object: what a watch delivers may prove with it
+// how new it is.
+func (c *Checker) wroteNode(event history.Event) {
+	version, known := versionOf(event)
+	if known && ours(event) && event.Detail["resource"] == "nodes" && strings.HasPrefix(event.Detail["code"], "2") {
+		c.nodeWrites = append(c.nodeWrites, nodeWrite{
+			event.Detail["client"], event.Detail["name"], version, moment{c.now, c.at},
+		})
+	}
+}
+
+// lookedAtNodes notes a look at the Node objects. A list is one as of its own moment.
+// What a watch delivers is one as of the client's newest write that it contains, and
+// none without such a write: only that write shows that nothing older is still to come.
+// An event contains the writes onto its own object up to its version; a list that a
+// cache answered, and the end of the objects that a watch began with, contain those
+// onto any object. A bookmark contains nothing.
+func (c *Checker) lookedAtNodes(event history.Event) {
+	c.nodesTold = true
+
+	via := event.Detail["via"]
+	if via == "" {
+		c.nodesRead, c.nodesReadAt = c.now, c.at
+
+		return
+	}
+
+	version, known := versionOf(event)
+	object := event.Detail["object"]
+
+	if !known || via != "watch" && via != "cache" || via == "watch" && object == "" {
+		return
+	}
+
+	proven := moment{}
+
+	for _, write := range c.nodeWrites {
+		if write.client == event.Detail["client"] && write.version <= version && (object == "" || object == write.name) {
+			proven = write.moment
+		}
+	}
+
+	if proven.place > c.nodesRead {
+		c.nodesRead, c.nodesReadAt = proven.place, proven.at
+	}
+
+	c.nodeWrites = slices.DeleteFunc(c.nodeWrites, func(write nodeWrite) bool { return write.moment.place <= c.nodesRead })
+}
+
+func versionOf(event history.Event) (int64, bool) {
+	version, err := strconv.ParseInt(event.Detail["version"], 10, 64)
+
+	return version, err == nil
+}
