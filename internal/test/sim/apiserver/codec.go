@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // codec speaks JSON and protobuf.
@@ -99,6 +100,46 @@ func (c *codec) encode(media string, version schema.GroupVersion, object runtime
 	body, err = runtime.Encode(c.codecs.WithoutConversion().EncoderForVersion(info.Serializer, version), object)
 
 	return body, media, err
+}
+
+// stream writes the events of a watch to a client, in a media type.
+func (c *codec) stream(
+	media string, version schema.GroupVersion, w http.ResponseWriter,
+) (write func(watch.EventType, runtime.Object) error, err error) {
+	info, found := runtime.SerializerInfoForMediaType(c.codecs.SupportedMediaTypes(), media)
+	flusher, flushes := w.(http.Flusher)
+
+	if !found || info.StreamSerializer == nil || !flushes {
+		return nil, apierrors.NewGenericServerResponse(http.StatusNotAcceptable, "", schema.GroupResource{}, "",
+			"only the media types JSON and protobuf are served", 0, true)
+	}
+
+	w.Header().Set("Content-Type", media)
+
+	if media == runtime.ContentTypeProtobuf {
+		w.Header().Set("Content-Type", media+";stream=watch")
+	}
+
+	w.WriteHeader(http.StatusOK)
+	flusher.Flush()
+
+	frames := info.StreamSerializer.NewFrameWriter(w)
+
+	return func(kind watch.EventType, object runtime.Object) error {
+		embedded, _, err := c.encode(media, version, object.DeepCopyObject())
+		if err != nil {
+			return err
+		}
+
+		event := &metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: embedded}}
+		if err := info.StreamSerializer.Encode(event, frames); err != nil {
+			return err
+		}
+
+		flusher.Flush()
+
+		return nil
+	}, nil
 }
 
 // decode reads what a client sent. Its errors are answers.

@@ -13,13 +13,14 @@
 //	kubeapi.New(server.Kubeconfig(), "", kubeapi.Options{DialContext: server.DialContext, ...})
 //
 // It serves the requests that the packages kubeapi and publish make, and answers
-// all others with 404, 405 or 415. There are no watches and no server-side
-// apply.
+// all others with 404, 405 or 415. Nodes can be watched, with the versions, bookmarks
+// and ends of the real one, and nothing else; there is no server-side apply.
 package apiserver
 
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Options of a [Server].
@@ -31,13 +32,17 @@ type Options struct {
 	// goroutines, and may block until the context ends, which it does when the
 	// client gives up or the connection breaks.
 	Intercept func(ctx context.Context, request Request) Strike
+	// Older refuses a watch that is to begin with the objects that there are, as API
+	// servers do that do not know that.
+	Older bool
 }
 
 // Request is a request that arrived.
 type Request struct {
 	// Client is the name under which the history shows who makes it.
 	Client string
-	// Verb is get, list, create, update, patch, delete or evict.
+	// Verb is get, list, which a watch is as well, create, update, patch, delete or
+	// evict.
 	Verb string
 	// Resource is the plural of the kind, in lower case.
 	Resource string
@@ -67,6 +72,8 @@ func (r Request) String() string {
 // Strike is what becomes of a request. The zero value lets it pass.
 type Strike struct {
 	Cut Cut
+	// RetryAfter, when not zero, has the request refused with 429 and these seconds.
+	RetryAfter time.Duration
 	// Replied, when not nil, is called once the reply of a request that was not
 	// cut is on its way; whether the client has read it is open.
 	Replied func()

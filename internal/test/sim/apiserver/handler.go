@@ -62,6 +62,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		breakOff(r.Context())
 	}
 
+	if strike.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(strike.RetryAfter.Seconds())))
+		s.reply(w, r, refusal(apierrors.NewTooManyRequests("too many requests, please try again later", int(strike.RetryAfter.Seconds()))))
+
+		return
+	}
+
+	if asked.watches() {
+		s.watch(w, r, asked)
+
+		return
+	}
+
 	given := s.handle(r.Context(), asked)
 
 	lost := asked.Mutation > 0 && given.code < http.StatusBadRequest && s.cluster.LoseReply(asked.Node)
@@ -147,10 +160,15 @@ func (s *Server) handle(ctx context.Context, asked *call) answer {
 	}
 
 	if asked.Mutation > 0 && asked.Verb != verbEvict && (err != nil || !asked.told) {
-		s.cluster.World().Record(asked.Node, history.KindWrite, map[string]string{
+		detail := map[string]string{
 			"verb": asked.Verb, "resource": asked.Resource, "namespace": asked.Namespace, "name": asked.Name,
 			"by": "client", "client": asked.Client, "code": strconv.Itoa(given.code),
-		})
+		}
+		if node, ok := given.object.(*corev1.Node); ok {
+			detail["version"] = node.ResourceVersion
+		}
+
+		s.cluster.World().Record(asked.Node, history.KindWrite, detail)
 	}
 
 	return given
@@ -179,15 +197,11 @@ func (s *Server) carryOut(asked *call) (answer, error) {
 		return answer{}, notServed()
 	}
 
-	if watch := asked.query.Get("watch"); watch != "" && watch != "0" && watch != "false" {
-		return answer{}, apierrors.NewMethodNotSupported(asked.group(), "watch")
-	}
-
 	switch asked.Verb {
 	case verbList:
 		list, err := s.listed(of, asked.Namespace, asked.query)
 
-		return answer{http.StatusOK, of.version, list}, s.sawNodes(asked, err)
+		return answer{http.StatusOK, of.version, list}, s.sawNodes(asked, list, err)
 	case verbGet:
 		found, err := s.one(of, asked.Namespace, asked.Name)
 
@@ -205,12 +219,22 @@ func (s *Server) carryOut(asked *call) (answer, error) {
 
 // sawNodes tells the history that a client has looked at the nodes. Those who ask
 // for pages of them look for room for pods, and not how the nodes are.
-func (s *Server) sawNodes(asked *call, err error) error {
-	if err == nil && asked.Resource == resourceNodes && asked.query.Get("limit") == "" {
-		s.cluster.World().Record("", history.KindRead, map[string]string{"what": "nodes", "client": asked.Client})
+func (s *Server) sawNodes(asked *call, list runtime.Object, err error) error {
+	if err != nil || asked.Resource != resourceNodes || asked.query.Get("limit") != "" {
+		return err
 	}
 
-	return err
+	detail := map[string]string{"what": "nodes", "client": asked.Client}
+
+	// Who is content with any state, or one that is not older than another, may get one
+	// out of a cache.
+	if nodes, ok := list.(*corev1.NodeList); ok && asked.query.Get("resourceVersion") != "" {
+		detail["via"], detail["version"] = "cache", nodes.ResourceVersion
+	}
+
+	s.cluster.World().Record("", history.KindRead, detail)
+
+	return nil
 }
 
 func (c *call) group() schema.GroupResource {

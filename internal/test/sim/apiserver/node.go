@@ -27,6 +27,8 @@ const (
 	// annotationTalosCordon is where a machine writes that it cordoned its own
 	// node.
 	annotationTalosCordon = "talos.dev/cordoned"
+	// annotationClaim is what a client writes that follows the nodes.
+	annotationClaim = "talosupgrade.vitistack.io/claim"
 )
 
 func (s *Server) nodes() ([]object, error) {
@@ -39,7 +41,12 @@ func (s *Server) nodes() ([]object, error) {
 			continue
 		}
 
-		objects = append(objects, newNode(view, state))
+		node := newNode(view, state)
+		if claim := s.claims[node.Name]; claim != "" {
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationClaim, claim)
+		}
+
+		objects = append(objects, node)
 	}
 
 	return objects, nil
@@ -168,6 +175,10 @@ func (s *Server) updateNode(asked *call, current, wanted object) error {
 	err := s.cluster.SwapCordoning(asked.Client, asked.Name, read, write)
 	asked.told = read.Unschedulable != write.Unschedulable
 
+	if err == nil {
+		s.claims[asked.Name] = after.Annotations[annotationClaim]
+	}
+
 	switch {
 	case errors.Is(err, cluster.ErrConflict):
 		return stale(s.find(asked.target), asked.Name)
@@ -186,7 +197,7 @@ func cordoningOf(node *corev1.Node) ports.Cordoning {
 
 func foreignAnnotations(node *corev1.Node) bool {
 	for key := range node.Annotations {
-		if key != annotationCordon && key != annotationTalosCordon {
+		if key != annotationCordon && key != annotationTalosCordon && key != annotationClaim {
 			return true
 		}
 	}

@@ -70,7 +70,12 @@ func (s *Server) stamped(of *resource) ([]object, error) {
 		return nil, err
 	}
 
-	return objects, s.revisions.stamp(of.group().String(), objects, s.cluster.World().Clock().Now(), s.cluster.NextVersion)
+	err = s.revisions.stamp(of.group().String(), objects, s.cluster.World().Clock().Now(), s.cluster.NextVersion)
+	if err == nil && of.name == resourceNodes && of.group().Group == "" {
+		err = s.nodeChanges.take(objects, s.cluster.NextVersion)
+	}
+
+	return objects, err
 }
 
 // one is an object by its name.

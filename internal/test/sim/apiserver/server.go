@@ -41,10 +41,18 @@ type Server struct {
 	pages     pages
 	kept      map[string]metadata
 	written   written
+	// nodeChanges are those that watches tell of, claims what the nodes carry for clients that
+	// follow them.
+	nodeChanges *changes
+	claims      map[string]string
 
 	mu              sync.Mutex
 	number, changes int
 	stopped         bool
+	// stalled: watches stand still. change is closed when a node may have changed,
+	// broken when the watches of now are to end.
+	stalled        bool
+	change, broken chan struct{}
 }
 
 // New prepares a server; nothing can be reached yet. The cluster must outlive it.
@@ -56,6 +64,7 @@ func New(cluster *ports.Cluster, options Options) (*Server, error) {
 	s := &Server{
 		cluster: cluster, options: options, network: newNetwork(cluster.World()),
 		revisions: revisions{}, pages: pages{}, kept: map[string]metadata{},
+		nodeChanges: newChanges(), claims: map[string]string{}, change: make(chan struct{}), broken: make(chan struct{}),
 	}
 	s.resources = s.table()
 
@@ -99,7 +108,11 @@ func New(cluster *ports.Cluster, options Options) (*Server, error) {
 
 // Start lets clients connect, until Stop.
 func (s *Server) Start() {
-	s.unwatch = s.cluster.World().OnChange(s.network.follow)
+	unwatch, unnotice := s.cluster.World().OnChange(s.network.follow), s.cluster.World().OnChange(s.notice)
+	s.unwatch = func() {
+		unwatch()
+		unnotice()
+	}
 
 	s.work.Go(func() {
 		// It ends with the network.

@@ -117,7 +117,7 @@ func TestWhatTheClusterDoesNotKeepIsRefused(t *testing.T) {
 			r.Errorf("a node: %v, want it refused", err)
 		}
 
-		if _, err := core.Nodes().Watch(r.Context(), metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
+		if _, err := core.Pods("").Watch(r.Context(), metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
 			r.Errorf("a watch: %v, want it refused", err)
 		}
 	})

@@ -56,6 +56,8 @@ func WireCases() []WireCase {
 		{"who wants nothing of a changed object but its version gets that", versionsAreToldAlone},
 		{"both media types say the same", mediaTypesAgree},
 		{"what cannot be is not stored", impossibleObjectsAreRefused},
+		{"changes of nodes are watched", changesAreWatched},
+		{"a watch can begin with what there is", watchesBeginWithWhatThereIs},
 	}
 }
 
