@@ -75,6 +75,10 @@ const (
 	PublishedName = "talosupgrade"
 	// CordonAnnotation marks a cordon as ours; its value names the run.
 	CordonAnnotation = "talosupgrade.vitistack.io/cordoned-by"
+	// ClaimAnnotation is what a run that follows the nodes writes onto one of them. That
+	// the write comes back proves that everything before it has come as well; the value
+	// means nothing, and the annotation goes with the next cordon of ours.
+	ClaimAnnotation = "talosupgrade.vitistack.io/claim"
 	// ClusterAnnotation says which cluster an object of ours is about.
 	ClusterAnnotation = "talosupgrade.vitistack.io/cluster-id"
 	// ManagedByLabel and ManagedBy mark the objects of ours.
@@ -118,6 +122,7 @@ type Client struct {
 	lines        *lines
 	sleep        func(ctx context.Context, duration time.Duration) error
 	clusterID    atomic.Pointer[string]
+	follower     atomic.Pointer[follower]
 	kinds        kinds
 	// journalRead and journalWritten are the journal as it was last read and last
 	// written by this client; nil where it was not.
@@ -291,7 +296,7 @@ func newCodecs() (serializer.CodecFactory, error) {
 
 	err := errors.Join(
 		corev1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
-		appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme),
+		appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme),
 	)
 
 	return serializer.NewCodecFactory(scheme), err

@@ -36,10 +36,12 @@ func (c *Client) UID(ctx context.Context) (string, error) {
 	return string(namespace.UID), err
 }
 
+const listNodes = "list the nodes of the cluster"
+
 // Nodes lists the nodes of the cluster.
 func (c *Client) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	var list corev1.NodeList
-	if err := read(ctx, "list the nodes of the cluster", c.core.Get().Resource("nodes"), &list); err != nil {
+	if err := read(ctx, listNodes, c.core.Get().Resource("nodes"), &list); err != nil {
 		return nil, err
 	}
 
@@ -59,14 +61,6 @@ func (c *Client) Node(ctx context.Context, name string) (cluster.KubeNode, error
 	}
 
 	return c.kubeNode(&node), nil
-}
-
-// FollowNodes implements [cluster.Kubernetes].
-func (c *Client) FollowNodes(context.Context) (stop func()) { return func() {} }
-
-// NodesNow implements [cluster.Kubernetes].
-func (c *Client) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
-	return c.Nodes(ctx)
 }
 
 func (c *Client) kubeNode(node *corev1.Node) cluster.KubeNode {
@@ -94,7 +88,7 @@ func lastWriter(fields []metav1.ManagedFieldsEntry, own string) string {
 	name, since := "", fields[ours].Time
 
 	for _, field := range fields {
-		if field.Manager == own || field.Manager == "kubelet" || field.Manager == "kube-controller-manager" || field.Subresource != "" {
+		if field.Manager == own || field.Manager == claimManager || field.Manager == "kubelet" || field.Manager == "kube-controller-manager" || field.Subresource != "" {
 			continue
 		}
 
@@ -243,7 +237,10 @@ func (c *Client) Uncordon(ctx context.Context, node string) error {
 			return nil
 		}
 
-		return newNodePatch(current, nil, nil)
+		patch := newNodePatch(current, nil, nil)
+		patch.Metadata.Annotations[ClaimAnnotation] = nil
+
+		return patch
 	})
 	if errors.Is(err, cluster.ErrNotFound) {
 		return nil

@@ -89,6 +89,13 @@ func (r *rig) start(name string) *process {
 func (r *rig) startWith(name string, talosconfig []byte) *process {
 	r.T.Helper()
 
+	return r.startOver(name, talosconfig, func(p *process) cluster.Kubernetes { return p.kube })
+}
+
+// startOver does so with something before its Kubernetes API.
+func (r *rig) startOver(name string, talosconfig []byte, over func(*process) cluster.Kubernetes) *process {
+	r.T.Helper()
+
 	p := &process{
 		name: name, network: newNetwork(), rest: r.Client(name), killed: make(chan struct{}), cancel: func() {},
 	}
@@ -125,7 +132,7 @@ func (r *rig) startWith(name string, talosconfig []byte) *process {
 	})
 
 	p.Engine = engine.New(engine.Options{
-		Talos: p.talos, Kubernetes: p.kube, Workloads: p.kube, Removals: p.rest, Manifests: p.rest,
+		Talos: p.talos, Kubernetes: over(p), Workloads: p.kube, Removals: p.rest, Manifests: p.rest,
 		Run: name, Owner: "talosupgrade_cluster.test", ClusterName: "test",
 		Observers: []cluster.Observer{p, p.notes},
 	})

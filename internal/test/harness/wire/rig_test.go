@@ -5,6 +5,7 @@ package wire_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,26 @@ type rig struct {
 	kube        *apiserver.Server
 	tap         *tap
 	talosconfig []byte
+
+	// lists and watches count those of the Node objects. busy refuses some of them.
+	lists, watches atomic.Int64
+	busy           atomic.Bool
+}
+
+// kubernetes decides about a request to the Kubernetes API.
+func (r *rig) kubernetes(ctx context.Context, request apiserver.Request) apiserver.Strike {
+	if request.Resource == "nodes" && (request.Verb == "list" || request.Verb == "watch") {
+		counted := &r.lists
+		if request.Verb == "watch" {
+			counted = &r.watches
+		}
+
+		if counted.Add(1)%2 == 0 && r.busy.Load() {
+			return apiserver.Strike{RetryAfter: 3 * time.Second}
+		}
+	}
+
+	return r.tap.kubernetes(ctx, request)
 }
 
 // inBubble runs a test in virtual time. A test that can never end is told by the
@@ -49,7 +70,7 @@ func serve(t testing.TB, given harness.Setup, test func(*rig)) {
 
 	var err error
 
-	r.kube, err = apiserver.New(r.Cluster, apiserver.Options{Client: "nobody", Intercept: r.tap.kubernetes})
+	r.kube, err = apiserver.New(r.Cluster, apiserver.Options{Client: "nobody", Intercept: r.kubernetes})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,7 @@ type Options struct {
 type Request struct {
 	// Client is the name under which the history shows who makes it.
 	Client string
-	// Verb is get, list, which a watch is as well, create, update, patch, delete or
-	// evict.
+	// Verb is get, list, watch, create, update, patch, delete or evict.
 	Verb string
 	// Resource is the plural of the kind, in lower case.
 	Resource string

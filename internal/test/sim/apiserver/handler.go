@@ -69,7 +69,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	if asked.watches() {
+	if asked.Verb == verbWatch {
 		s.watch(w, r, asked)
 
 		return
@@ -97,6 +97,11 @@ func (s *Server) read(r *http.Request) *call {
 	asked.target, _ = targetOf(r.URL.Path)
 	asked.Verb = asked.target.verb(r.Method)
 	asked.Resource, asked.Namespace, asked.Name = asked.target.resource, asked.target.namespace, asked.target.name
+
+	// Who wants to be told of changes asks for a list, as far as the path goes.
+	if watch := asked.query.Get("watch"); asked.Verb == verbList && watch != "" && watch != "0" && watch != "false" {
+		asked.Verb = verbWatch
+	}
 
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		asked.Client = r.TLS.PeerCertificates[0].Subject.CommonName

@@ -103,6 +103,9 @@ func (s *Server) discovered(version schema.GroupVersion) (answer, error) {
 
 func (r *resource) verbs() []string {
 	verbs := []string{verbGet, verbList}
+	if r.name == resourceNodes {
+		verbs = append(verbs, verbWatch)
+	}
 
 	for verb, allowed := range map[string]bool{
 		verbCreate: r.create != nil, verbUpdate: r.update != nil, verbPatch: r.update != nil, verbDelete: r.remove != nil,

@@ -14,6 +14,7 @@ import (
 const (
 	verbGet      = "get"
 	verbList     = "list"
+	verbWatch    = "watch"
 	verbCreate   = "create"
 	verbUpdate   = "update"
 	verbPatch    = "patch"

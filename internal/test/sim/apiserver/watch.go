@@ -137,14 +137,6 @@ type stream struct {
 	sent int64
 }
 
-// watches tells whether a request wants to be told of changes, and not only of what
-// there is.
-func (c *call) watches() bool {
-	watch := c.query.Get("watch")
-
-	return c.Verb == verbList && watch != "" && watch != "0" && watch != "false"
-}
-
 // watch tells a client of the Node objects until either of them ends it.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, asked *call) {
 	open, ended, err := s.openStream(w, r, asked)

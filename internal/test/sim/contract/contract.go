@@ -57,6 +57,7 @@ func Cases() []Case {
 		{"nodes are as their machines report them", nodesAreReported},
 		{"the cluster has one UID", oneUID},
 		{"nodes are read one by one, and as they are now", nodesAreRead},
+		{"nodes that are followed are never older than the question", followedNodesAreNew},
 		{"the pods of the control plane and of kube-proxy are listed", componentPodsAreListed},
 		{"the pods of the control plane are listed alone", staticPodsAreListed},
 

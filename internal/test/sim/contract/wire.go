@@ -58,6 +58,7 @@ func WireCases() []WireCase {
 		{"what cannot be is not stored", impossibleObjectsAreRefused},
 		{"changes of nodes are watched", changesAreWatched},
 		{"a watch can begin with what there is", watchesBeginWithWhatThereIs},
+		{"a look at nodes that are followed costs one write", claimsAreWritten},
 	}
 }
 

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kubeapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+const (
+	// claimManager writes claims: neither our cordons nor what somebody else wants.
+	claimManager = "talosupgrade-claim"
+	// claimTimeout is how long, on the real clock, a claim may take to arrive.
+	claimTimeout = 2 * time.Second
+	// watchSeconds is how long a watch lasts before it is begun anew.
+	watchSeconds = 421
+	// The time between two attempts to follow the nodes.
+	followAfter, followAtMost = 500 * time.Millisecond, time.Minute
+	// acceptMetadata asks for the metadata of an object alone.
+	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+		runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+)
+
+// FollowNodes implements [cluster.Kubernetes]. Where the nodes are followed already it
+// changes nothing.
+func (c *Client) FollowNodes(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
+	f := &follower{
+		client: c, ctx: ctx, run: rand.Text(), turn: make(chan struct{}, 1), more: make(chan struct{}),
+	}
+
+	if !c.follower.CompareAndSwap(nil, f) {
+		cancel()
+
+		return func() {}
+	}
+
+	f.work.Go(f.follow)
+
+	return func() {
+		c.follower.CompareAndSwap(f, nil)
+
+		f.mu.Lock()
+		f.stopped = true
+		f.mu.Unlock()
+
+		cancel()
+		f.work.Wait()
+	}
+}
+
+// NodesNow implements [cluster.Kubernetes].
+func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode, error) {
+	f := c.follower.Load()
+	if f == nil || claim == "" {
+		return c.Nodes(ctx)
+	}
+
+	shared := f.join(claim)
+
+	select {
+	case <-shared.done:
+	case <-ctx.Done():
+		return nil, explain(ctx, operation{what: listNodes}, true, context.Cause(ctx))
+	}
+
+	if shared.abandoned {
+		return c.Nodes(ctx)
+	}
+
+	return slices.Clone(shared.nodes), shared.err
+}
+
+// follower keeps the Node objects as a watch of them delivers them. The list and the
+// events of a watch may both be old: what they say counts once they contain a claim.
+type follower struct {
+	client *Client
+	ctx    context.Context //nolint:containedctx // It ends with the follower, whoever calls.
+	work   sync.WaitGroup
+	// run and count make each claim another one.
+	run   string
+	count int
+	// turn has one claim under way at a time.
+	turn chan struct{}
+
+	mu      sync.Mutex
+	stopped bool
+	// next is the look that waits for its turn, and that others may still join.
+	next *sharedLook
+	// nodes are those of the last list and of the events since. versions are the newest
+	// of each, also of those that are gone; listed is that of the list.
+	nodes    map[string]cluster.KubeNode
+	versions map[string]string
+	listed   string
+	// open is the watch; nil while there is none. doubted: it has not delivered a claim
+	// in time, and nothing since.
+	open    watch.Interface
+	doubted bool
+	// more is closed when something has been delivered.
+	more chan struct{}
+}
+
+// sharedLook is a look at the nodes that began after all who share it had asked.
+type sharedLook struct {
+	claim string
+	done  chan struct{}
+	nodes []cluster.KubeNode
+	err   error
+	// abandoned: the nodes are not followed any more.
+	abandoned bool
+}
+
+// join is the look that has not begun yet.
+func (f *follower) join(claim string) *sharedLook {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.stopped {
+		over := &sharedLook{done: make(chan struct{}), abandoned: true}
+		close(over.done)
+
+		return over
+	}
+
+	if f.next == nil {
+		shared := &sharedLook{claim: claim, done: make(chan struct{})}
+		f.next = shared
+		f.work.Go(func() { f.look(shared) })
+	}
+
+	return f.next
+}
+
+// look waits for its turn. Whoever asks from then on shares the one after it.
+func (f *follower) look(shared *sharedLook) {
+	defer close(shared.done)
+
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-f.ctx.Done():
+	}
+
+	f.mu.Lock()
+	f.next = nil
+	f.mu.Unlock()
+
+	nodes, proven := f.proven(shared.claim)
+	if !proven {
+		nodes, shared.err = f.client.Nodes(f.ctx)
+	}
+
+	shared.nodes = nodes
+	shared.abandoned = f.ctx.Err() != nil
+}
+
+// proven are the nodes as they were delivered, with a claim among that; false where no
+// claim was made, or it has not arrived in time.
+func (f *follower) proven(name string) ([]cluster.KubeNode, bool) {
+	if !f.reliable() {
+		return nil, false
+	}
+
+	version, err := f.claim(name)
+	if err != nil {
+		return nil, false
+	}
+
+	late := time.NewTimer(claimTimeout)
+	defer late.Stop()
+
+	for {
+		nodes, arrived, more := f.delivered(name, version)
+		if arrived {
+			return nodes, true
+		}
+
+		select {
+		case <-more:
+		case <-f.ctx.Done():
+			return nil, false
+		case <-late.C:
+			f.doubt()
+
+			return nil, false
+		}
+	}
+}
+
+// claim writes onto a node and returns the version that it has since. Nothing depends
+// on what is written, and nothing of what others write is undone.
+func (f *follower) claim(name string) (version string, err error) {
+	f.count++
+
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		ClaimAnnotation: f.run + "-" + strconv.Itoa(f.count),
+	}}})
+	if err != nil {
+		return "", err
+	}
+
+	request := f.client.core.Patch(types.MergePatchType).Resource("nodes").Name(name).
+		Param("fieldManager", claimManager).SetHeader("Accept", acceptMetadata).Body(body).MaxRetries(0)
+
+	err = do(f.ctx, operation{what: "mark node " + name, mutates: true}, func(ctx context.Context) error {
+		written, err := request.Do(ctx).Get()
+		if err != nil {
+			return err
+		}
+
+		object, err := meta.Accessor(written)
+		if err == nil {
+			version = object.GetResourceVersion()
+		}
+
+		return err
+	})
+
+	return version, err
+}
+
+// reliable tells whether a claim is likely to arrive.
+func (f *follower) reliable() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.open != nil && f.nodes != nil && !f.doubted
+}
+
+// delivered are the nodes if what was delivered contains the version of a node; where it
+// does not, a channel that is closed when there is more.
+func (f *follower) delivered(name, version string) (nodes []cluster.KubeNode, arrived bool, more <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if !contains(f.versions[name], version) && !contains(f.listed, version) {
+		return nil, false, f.more
+	}
+
+	nodes = slices.SortedFunc(maps.Values(f.nodes), func(a, b cluster.KubeNode) int { return cmp.Compare(a.Name, b.Name) })
+
+	return nodes, true, nil
+}
+
+// contains tells whether what was delivered is a version or a later one. Versions are
+// numbers, or else nothing is known of them but whether they are the same.
+func contains(delivered, version string) bool {
+	one, err := strconv.ParseUint(delivered, 10, 64)
+	other, err2 := strconv.ParseUint(version, 10, 64)
+
+	if errors.Join(err, err2) != nil {
+		return delivered == version && version != ""
+	}
+
+	return one >= other
+}
+
+// doubt ends a watch that has not delivered a claim in time. Until another one delivers
+// something, no claim waits for it.
+func (f *follower) doubt() {
+	f.mu.Lock()
+	open := f.open
+	f.doubted = true
+	f.mu.Unlock()
+
+	if open != nil {
+		open.Stop()
+	}
+}
+
+// follow lists and watches the nodes until the follower ends, again and again.
+func (f *follower) follow() {
+	reflector := cache.NewReflectorWithOptions(
+		&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch},
+		&corev1.Node{}, f, cache.ReflectorOptions{Name: "nodes"},
+	)
+
+	for pause := followAfter; f.ctx.Err() == nil; {
+		began := time.Now()
+
+		// Whatever it was, the nodes are listed and watched anew.
+		_ = reflector.ListAndWatchWithContext(f.ctx)
+
+		if time.Since(began) > followAtMost {
+			pause = followAfter
+		}
+
+		if sleep(f.ctx, pause) != nil {
+			return
+		}
+
+		pause = min(2*pause, followAtMost)
+	}
+}
+
+func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	// They are few enough for one answer, which the API server has at hand.
+	if options.Continue == "" {
+		options.Limit = 0
+	}
+
+	list := &corev1.NodeList{}
+	err := f.client.core.Get().Resource("nodes").VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(list)
+
+	return list, err
+}
+
+func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	seconds := int64(watchSeconds)
+	options.TimeoutSeconds, options.Watch = &seconds, true
+
+	opened, err := f.client.core.Get().Resource("nodes").VersionedParams(&options, metav1.ParameterCodec).Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	one := &openWatch{Interface: opened, follower: f}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.open = one
+
+	return one, nil
+}
+
+// openWatch is a watch that tells its follower when it is over.
+type openWatch struct {
+	watch.Interface
+	follower *follower
+}
+
+// Stop implements [watch.Interface].
+func (w *openWatch) Stop() {
+	w.Interface.Stop()
+
+	w.follower.mu.Lock()
+	defer w.follower.mu.Unlock()
+
+	if w.follower.open == w {
+		w.follower.open = nil
+	}
+}
+
+// Add implements [cache.ReflectorStore].
+func (f *follower) Add(object any) error { return f.event(object, false) }
+
+// Update implements [cache.ReflectorStore].
+func (f *follower) Update(object any) error { return f.event(object, false) }
+
+// Delete implements [cache.ReflectorStore].
+func (f *follower) Delete(object any) error { return f.event(object, true) }
+
+// Resync implements [cache.ReflectorStore].
+func (f *follower) Resync() error { return nil }
+
+// event takes over what a watch says of one node.
+func (f *follower) event(object any, gone bool) error {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return fmt.Errorf("%T is no node", object)
+	}
+
+	found := f.client.kubeNode(node)
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.nodes == nil {
+		f.nodes, f.versions = map[string]cluster.KubeNode{}, map[string]string{}
+	}
+
+	f.versions[node.Name] = node.ResourceVersion
+	f.nodes[node.Name] = found
+
+	if gone {
+		delete(f.nodes, node.Name)
+	}
+
+	f.doubted = false
+	f.tell()
+
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore]: it takes over a list.
+func (f *follower) Replace(objects []any, version string) error {
+	nodes, versions := make(map[string]cluster.KubeNode, len(objects)), make(map[string]string, len(objects))
+
+	for _, object := range objects {
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			return fmt.Errorf("%T is no node", object)
+		}
+
+		nodes[node.Name], versions[node.Name] = f.client.kubeNode(node), node.ResourceVersion
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.nodes, f.versions, f.listed = nodes, versions, version
+	f.tell()
+
+	return nil
+}
+
+// tell wakes those who wait for a claim.
+func (f *follower) tell() {
+	close(f.more)
+	f.more = make(chan struct{})
+}

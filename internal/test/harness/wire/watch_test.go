@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package wire_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+)
+
+// following has every look of a run at the Node objects be one by a watch, from the
+// moment at which the run holds the lease.
+type following struct {
+	*kubeapi.Client
+
+	rig     *rig
+	process string
+	looks   int
+	stop    func()
+}
+
+func (f *following) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	if holder := f.rig.Lease().Holder; !strings.HasPrefix(holder, f.process) {
+		return f.Client.Nodes(ctx)
+	}
+
+	if f.stop == nil {
+		f.stop = f.FollowNodes(context.WithoutCancel(ctx))
+	}
+
+	f.looks++
+
+	return f.NodesNow(ctx, "cp-0")
+}
+
+// weather goes on until the test ends it.
+func weather(every time.Duration, strike func()) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+
+	var work sync.WaitGroup
+
+	work.Go(func() {
+		for tick := time.NewTicker(every); ; strike() {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+
+				return
+			case <-tick.C:
+			}
+		}
+	})
+
+	return func() {
+		cancel()
+		work.Wait()
+	}
+}
+
+// TestNodesAreFollowedInAnyWeather rolls with looks by a watch, of which the checker
+// wants that none is older than the last step.
+func TestNodesAreFollowedInAnyWeather(t *testing.T) {
+	for name, strike := range map[string]func(r *rig) func(){
+		"fine": func(*rig) func() { return func() {} },
+		"a watch that stands still": func(r *rig) func() {
+			still := false
+
+			return func() {
+				still = !still
+				r.kube.StallWatches(still)
+			}
+		},
+		"a watch that breaks": func(r *rig) func() { return r.kube.BreakWatches },
+		"410 Gone":            func(r *rig) func() { return r.kube.ForgetVersions },
+		"429 with Retry-After": func(r *rig) func() {
+			return func() {
+				r.busy.Store(!r.busy.Load())
+				r.kube.BreakWatches()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tested := lifecycleHop()
+
+			inBubble(t, name, tested.given, func(r *rig) {
+				var followed *following
+
+				p := r.startOver("run-1", r.talosconfig, func(p *process) cluster.Kubernetes {
+					followed = &following{Client: p.kube, rig: r, process: p.name}
+
+					return followed
+				})
+
+				end := weather(17*time.Second+11*time.Millisecond, strike(r))
+
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+
+				_, err := p.Upgrade(ctx, tested.request)
+				if err != nil {
+					r.T.Fatalf("%v\n%s", err, r.Judge.Text())
+				}
+
+				end()
+				followed.stop()
+				r.kube.StallWatches(false)
+				r.busy.Store(false)
+
+				lists, watches := r.lists.Load(), r.watches.Load()
+				r.T.Logf("%d looks, %d lists, %d watches", followed.looks, lists, watches)
+
+				if name == "fine" && (followed.looks < 20 || lists > 20) || watches == 0 {
+					r.T.Errorf("%d looks cost %d lists and %d watches", followed.looks, lists, watches)
+				}
+
+				if err := p.close(); err != nil {
+					r.T.Error(err)
+				}
+
+				r.disconnected(p)
+				r.converged(tested.request)
+			})
+		})
+	}
+}
+
+// believing follows the nodes without a claim: what it knows it takes for new.
+type believing struct {
+	*kubeapi.Client
+
+	mu    sync.Mutex
+	known []cluster.KubeNode
+	// changed: the watch has told of something since.
+	changed bool
+	// marks count the bookmarks; toMark has a look wait for one, as if that proved
+	// anything.
+	marks  chan struct{}
+	toMark bool
+}
+
+func (b *believing) follow(ctx context.Context, nodes kubernetes.Interface) error {
+	events, err := nodes.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{AllowWatchBookmarks: true})
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+
+	for event := range events.ResultChan() {
+		switch event.Type {
+		case watch.Bookmark:
+			select {
+			case b.marks <- struct{}{}:
+			default:
+			}
+		case watch.Error:
+			// The list anew is what is missing here.
+			return nil
+		default:
+			if _, ok := event.Object.(*corev1.Node); ok {
+				b.mu.Lock()
+				b.changed = true
+				b.mu.Unlock()
+			}
+		}
+	}
+
+	return nil
+}
+
+func (b *believing) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	if b.toMark {
+		select {
+		case <-b.marks:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if b.known == nil || b.changed {
+		listed, err := b.Client.Nodes(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		b.known, b.changed = listed, false
+	}
+
+	return slices.Clone(b.known), nil
+}
+
+func (b *believing) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return b.Nodes(ctx)
+}
+
+// TestAWatchThatIsBelievedIsCaught plants clients that take what a watch has said so far
+// for what is.
+func TestAWatchThatIsBelievedIsCaught(t *testing.T) {
+	for name, planted := range map[string]struct {
+		strike func(r *rig)
+		toMark bool
+	}{
+		"a watch that stands still":     {strike: func(r *rig) { r.kube.StallWatches(true) }},
+		"a bookmark is taken for proof": {strike: func(r *rig) { r.kube.StallWatches(true) }, toMark: true},
+		"a relist that is dropped":      {strike: func(r *rig) { r.kube.ForgetVersions() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tested := lifecycleHop()
+
+			inBubble(t, name, tested.given, func(r *rig) {
+				var believed *believing
+
+				p := r.startOver("run-1", r.talosconfig, func(p *process) cluster.Kubernetes {
+					believed = &believing{Client: p.kube, marks: make(chan struct{}), toMark: planted.toMark}
+
+					return believed
+				})
+
+				plain, err := kubernetes.NewForConfigAndClient(p.kube.Config(), p.kube.HTTPClient())
+				if err != nil {
+					r.T.Fatal(err)
+				}
+
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+
+				var work sync.WaitGroup
+				defer work.Wait()
+				work.Go(func() {
+					if err := believed.follow(ctx, plain); err != nil {
+						r.T.Error(err)
+					}
+				})
+
+				// It is cordoned by then, which has been told.
+				r.tap.takeAim(aim{
+					process: p.name, point: first(methodInstall, "worker-0"), variant: meddled, within: inFlight, meddle: func() { planted.strike(r) },
+				})
+
+				// What becomes of the run does not matter.
+				_, err = p.Upgrade(ctx, tested.request)
+				r.T.Log(err)
+				cancel()
+
+				if broken := r.Judge.Verdict().Broken(); !slices.Contains(broken, checker.S3) {
+					r.T.Errorf("the checker found %v, want %s among them", broken, checker.S3)
+				}
+
+				if err := p.close(); err != nil {
+					r.T.Error(err)
+				}
+			})
+		})
+	}
+}
