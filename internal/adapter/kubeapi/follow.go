@@ -32,6 +32,8 @@ const (
 	claimManager = "talosupgrade-claim"
 	// claimTimeout is how long, on the real clock, a claim may take to arrive.
 	claimTimeout = 2 * time.Second
+	// doubtTime is how long no claim waits for a watch after one that did not arrive.
+	doubtTime = 30 * time.Second
 	// watchSeconds is how long a watch lasts before it is begun anew.
 	watchSeconds = 421
 	// The time between two attempts to follow the nodes.
@@ -112,10 +114,10 @@ type follower struct {
 	nodes    map[string]cluster.KubeNode
 	versions map[string]string
 	listed   string
-	// open is the watch; nil while there is none. doubted: it has not delivered a claim
-	// in time, and nothing since.
+	// open is the watch; nil while there is none. doubted is until when no claim waits
+	// for it, because it has not delivered one in time, and nothing since.
 	open    watch.Interface
-	doubted bool
+	doubted time.Time
 	// more is closed when something has been delivered.
 	more chan struct{}
 }
@@ -244,7 +246,7 @@ func (f *follower) reliable() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return f.open != nil && f.nodes != nil && !f.doubted
+	return f.open != nil && f.nodes != nil && time.Now().After(f.doubted)
 }
 
 // delivered are the nodes if what was delivered contains the version of a node; where it
@@ -275,12 +277,12 @@ func contains(delivered, version string) bool {
 	return one >= other
 }
 
-// doubt ends a watch that has not delivered a claim in time. Until another one delivers
-// something, no claim waits for it.
+// doubt ends a watch that has not delivered a claim in time. No claim waits for the next
+// one until that has delivered something, or some time has passed.
 func (f *follower) doubt() {
 	f.mu.Lock()
 	open := f.open
-	f.doubted = true
+	f.doubted = time.Now().Add(doubtTime)
 	f.mu.Unlock()
 
 	if open != nil {
@@ -400,7 +402,7 @@ func (f *follower) event(object any, gone bool) error {
 		delete(f.nodes, node.Name)
 	}
 
-	f.doubted = false
+	f.doubted = time.Time{}
 	f.tell()
 
 	return nil
