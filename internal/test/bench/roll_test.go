@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// assertLimits has a figure beyond its limit fail the test.
+const assertLimits = false
+
+const (
+	toKubernetes = "1.35.1"
+	share        = "10%"
+	seed         = 21
+)
+
+// The halves of a roll, of Talos by the API that its nodes take.
+const (
+	halfLifecycle  = "talos"
+	halfLegacy     = "talos, legacy"
+	halfKubernetes = "kubernetes"
+)
+
+// roll is one upgrade to measure.
+type roll struct {
+	controlPlanes, workers int
+	half                   string
+}
+
+func (r roll) String() string { return fmt.Sprintf("%d+%d %s", r.controlPlanes, r.workers, r.half) }
+
+func rolls() []roll {
+	var all []roll
+
+	for _, size := range [][2]int{{3, 2}, {3, 20}, {5, 20}, {5, 95}, {5, 995}} {
+		halves := []string{halfLifecycle}
+		if size[0] == 3 {
+			halves = append(halves, halfLegacy)
+		}
+
+		for _, half := range append(halves, halfKubernetes) {
+			all = append(all, roll{controlPlanes: size[0], workers: size[1], half: half})
+		}
+	}
+
+	return all
+}
+
+// figures are what one roll came to.
+type figures struct {
+	roll
+
+	// requests to the Talos API and to that of Kubernetes, by call.
+	talos, kube, others map[string]int
+	took, best          float64
+	// away is the share of the allowed workers that were on their way; before is the time
+	// before the first cordon over that of the roll. Both are -1 where nothing is cordoned.
+	away, before float64
+	// host is what the simulation itself took.
+	hostCPU, hostWall time.Duration
+}
+
+func (f figures) nodes() int           { return f.controlPlanes + f.workers }
+func (f figures) talosANode() float64  { return float64(total(f.talos)) / float64(f.nodes()) }
+func (f figures) kubeANode() float64   { return float64(total(f.kube)) / float64(f.nodes()) }
+func (f figures) overBest() float64    { return f.took / f.best }
+func (f figures) cordons() bool        { return f.half != halfKubernetes }
+func (f figures) size() string         { return fmt.Sprintf("%d+%d", f.controlPlanes, f.workers) }
+func share100(of float64) string       { return fmt.Sprintf("%.1f %%", 100*of) }
+func selected(of []roll) (some []roll) { return slices.DeleteFunc(of, func(r roll) bool { return !chosen(r) }) }
+
+// chosen tells whether BENCH_SIZES, such as "3+2 5+95", wants the size of a roll, and
+// BENCH_HALVES, such as "talos", its half.
+func chosen(r roll) bool {
+	sizes, halves := strings.Fields(os.Getenv("BENCH_SIZES")), os.Getenv("BENCH_HALVES")
+	size := fmt.Sprintf("%d+%d", r.controlPlanes, r.workers)
+
+	if r.workers > 100 && len(sizes) == 0 {
+		return false
+	}
+
+	return (len(sizes) == 0 || slices.Contains(sizes, size)) && (halves == "" || slices.Contains(strings.Split(halves, ";"), r.half))
+}
+
+// TestRollsCostWhatTheirNodesCost measures a roll of each size in virtual time. With
+// BENCH_VERBOSE=1 it says which calls cost how many requests.
+func TestRollsCostWhatTheirNodesCost(t *testing.T) {
+	var all []figures
+
+	for _, wanted := range selected(rolls()) {
+		measured := measure(t, wanted)
+		all = append(all, measured)
+
+		t.Logf("%s: %.1f Talos requests a node, %.0f s over %.0f s, host %s CPU, %s", wanted, measured.talosANode(), measured.took, measured.best,
+			measured.hostCPU.Round(time.Millisecond), measured.hostWall.Round(time.Millisecond))
+
+		if os.Getenv("BENCH_VERBOSE") != "" {
+			t.Logf("%s:\n  Talos\n%s  Kubernetes\n%s  neither\n%s", wanted,
+				breakdown(measured.talos, measured.nodes()), breakdown(measured.kube, measured.nodes()), breakdown(measured.others, measured.nodes()))
+		}
+	}
+
+	t.Log(table(all))
+
+	for _, l := range limits(all) {
+		verdict := "reached"
+
+		if !l.holds() {
+			verdict = "not reached"
+
+			if assertLimits {
+				t.Errorf("%s: %.3f, want %s", l.what, l.found, l.wanted())
+			}
+		}
+
+		t.Logf("%-12s %-60s %10.3f  %s", verdict, l.what, l.found, l.wanted())
+	}
+}
+
+func table(all []figures) string {
+	var text strings.Builder
+
+	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "\nnodes\thalf\tTalos requests a node\tKubernetes requests a node\troll / best\ton their way\tbefore the first cordon\troll\thost CPU\t")
+
+	for _, f := range all {
+		away, before := "-", "-"
+		if f.cordons() {
+			away, before = share100(f.away), share100(f.before)
+		}
+
+		fmt.Fprintf(out, "%s\t%s\t%.1f\t%.1f\t%.3f\t%s\t%s\t%.0f s\t%.1f s\t\n",
+			f.size(), f.half, f.talosANode(), f.kubeANode(), f.overBest(), away, before, f.took, f.hostCPU.Seconds())
+	}
+
+	_ = out.Flush()
+
+	return text.String()
+}
+
+// measure runs an upgrade.
+func measure(t *testing.T, wanted roll) figures {
+	t.Helper()
+
+	measured := figures{roll: wanted, away: -1, before: -1}
+	cpu, wall := hostCPU(), time.Now()
+
+	synctest.Test(t, func(t *testing.T) {
+		options := model.Options{ControlPlanes: wanted.controlPlanes, Workers: wanted.workers, Talos: harness.FromLifecycle, Seed: seed}
+		target := cluster.Target{Talos: version.MustParse(harness.ToLifecycle)}
+
+		switch wanted.half {
+		case halfLegacy:
+			options.Talos, target.Talos = harness.FromLegacy, version.MustParse(harness.ToLegacy)
+		case halfKubernetes:
+			options.Kubernetes, target = harness.Kubernetes, cluster.Target{Kubernetes: version.MustParse(toKubernetes)}
+		}
+
+		most, err := cluster.ParseShare(share)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		request := harness.Bare(engine.Request{Target: target, Policy: cluster.DefaultPolicy()})
+		request.Policy.MaxUnavailable, request.Policy.Kubernetes.MaxUnavailableKubelets = most, most
+		slots := most.Of(wanted.workers)
+
+		r := harness.New(t, harness.Setup{Options: options, Judging: []checker.Option{checker.MaxUnavailable(slots), checker.MaxUnavailableKubelets(slots)}})
+		defer r.Stop()
+
+		client := r.Client("run-1")
+		counted := count(client)
+		w := r.WorkerOver(client, counted, client)
+		begun := r.World().Now().Seconds()
+
+		if _, err := w.Upgrade(context.Background(), request); err != nil {
+			t.Fatalf("%s: %v\n%s", wanted, err, r.Judge.Text())
+		}
+
+		measured.took = r.World().Now().Seconds() - begun
+		w.Notes.Finish()
+		r.Sound()
+
+		measured.talos, measured.kube, measured.others = counted.talos, counted.kube, counted.others
+		measured.best = counted.longestPull()
+		events := r.Judge.Of(history.KindNode, history.KindCordon, history.KindJournal, history.KindInstall, history.KindStage,
+			history.KindKubelet, history.KindPull, history.KindConfig, history.KindComponent)
+
+		if wanted.half == halfKubernetes {
+			measured.best += kubernetesBest(events, most.Of(wanted.workers))
+
+			return
+		}
+
+		nodes := talosRoll(events)
+		measured.best += nodes.best(slots)
+		measured.away = nodes.onTheirWay(slots)
+		measured.before = (nodes.firstCordon() - begun) / measured.took
+	})
+
+	measured.hostCPU, measured.hostWall = hostCPU()-cpu, time.Since(wall)
+
+	return measured
+}
+
+// hostCPU is what this process has spent so far.
+func hostCPU() time.Duration {
+	// The figures are brought up to date by a collection.
+	runtime.GC()
+
+	samples := []metrics.Sample{{Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
+	metrics.Read(samples)
+
+	return time.Duration((samples[0].Value.Float64() - samples[1].Value.Float64()) * float64(time.Second))
+}
+
+// limit is a figure that must not be exceeded or, with least, not be missed.
+type limit struct {
+	what         string
+	found, bound float64
+	least        bool
+}
+
+func (l limit) holds() bool {
+	if l.least {
+		return l.found >= l.bound
+	}
+
+	return l.found <= l.bound
+}
+
+func (l limit) wanted() string {
+	if l.least {
+		return fmt.Sprintf("at least %.2f", l.bound)
+	}
+
+	return fmt.Sprintf("at most %.2f", l.bound)
+}
+
+// limits are the figures to reach, of those rolls that were measured.
+func limits(all []figures) []limit {
+	const (
+		requestsOfThree, requestsOfFive = 120, 160
+		growth                          = 1.1
+		away, before                    = 0.95, 0.05
+	)
+
+	overBest := map[string]float64{"3+2": 1.03, "5+95": 1.05, "5+995": 1.10}
+
+	var (
+		wanted []limit
+		small  = map[string]figures{}
+	)
+
+	for _, f := range all {
+		name := f.roll.String()
+
+		most := float64(requestsOfThree)
+		if f.controlPlanes > 3 {
+			most = requestsOfFive
+		}
+
+		wanted = append(wanted, limit{what: name + ": Talos requests a node", found: f.talosANode(), bound: most})
+
+		if f.size() == "5+20" {
+			small[f.half] = f
+		}
+
+		if before, found := small[f.half]; found && f.size() == "5+995" {
+			wanted = append(wanted,
+				limit{what: name + ": Talos requests a node over those of 5+20", found: f.talosANode() / before.talosANode(), bound: growth},
+				limit{what: name + ": Kubernetes requests a node over those of 5+20", found: f.kubeANode() / before.kubeANode(), bound: growth})
+		}
+
+		if bound, found := overBest[f.size()]; found {
+			wanted = append(wanted, limit{what: name + ": roll over the best schedule", found: f.overBest(), bound: bound})
+		}
+
+		if f.cordons() {
+			wanted = append(wanted,
+				limit{what: name + ": workers on their way over those allowed", found: f.away, bound: away, least: true},
+				limit{what: name + ": time before the first cordon over that of the roll", found: f.before, bound: before})
+		}
+	}
+
+	return wanted
+}
