@@ -8,130 +8,282 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/metadata"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// perCall are the requests that the shipped adapter sends for one call of a Talos port, where
-// that depends on nothing else; TestRequestsAreThoseOfTheAdapter holds them to it. What
-// fails counts as one, such as a poll of a machine that is down.
-func perCall() map[string]int {
-	return map[string]int{
-		"Members": 1, "Etcd": 2, "ForfeitLeadership": 1, "Vitals": 2, "Pull": 1, "ImageDigest": 1, "Install": 1,
-		"InstallerIdle": 1, "Upgrade": 2, "Reboot": 1, "PullComponent": 2,
-	}
-}
-
-// perKubernetesCall are the requests to the API server for one call of a Kubernetes port.
-func perKubernetesCall() map[string]int {
-	return map[string]int{
-		"UID": 1, "Nodes": 1, "NodesNow": 1, "Node": 1, "ComponentPods": 1, "StaticPods": 1, "Cordon": 2, "Uncordon": 2,
-		"PodsToEvict": 1, "Evict": 1, "Lease": 1, "WriteLease": 1, "Journal": 1, "WriteJournal": 1, "Annotate": 2, "Workloads": 8,
-	}
-}
-
-// requests counts what a run asks, as it goes over the wire.
+// requests counts what a run asks of the Talos API, as it goes over the wire: a call of a port
+// is as many requests as the shipped adapter makes of it, which TestRequestsAreThoseOfTheAdapter
+// holds it to. What fails counts as one, such as a poll of a machine that is down.
 type requests struct {
-	*ports.Client
+	cluster.Talos
 
-	mu     sync.Mutex
-	talos  map[string]int
-	kube   map[string]int
-	others map[string]int
+	mu   sync.Mutex
+	made map[string]int
 	// named tells that the ID of the cluster is known, which is asked for once.
 	named bool
 	// pulled is how long each node took for the images that it did not have.
 	pulled map[string]time.Duration
+	// ledger, where there is one, has what was counted for each call, whose number is in
+	// the metadata of its requests.
+	ledger map[string]weighed
+	number int
 }
 
-func count(client *ports.Client) *requests {
-	counted := &requests{Client: client, talos: map[string]int{}, kube: map[string]int{}, others: map[string]int{}, pulled: map[string]time.Duration{}}
-	client.Intercept(counted.pass)
-
-	return counted
+// weighed is how many requests a call is taken for.
+type weighed struct {
+	what     string
+	requests int
+	err      error
 }
 
-// pass counts the calls whose weight needs no more than their name.
-func (r *requests) pass(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-	begun := time.Now()
-	err := next(ctx)
+// callKey is the key of the metadata of a request with the number of its call.
+const callKey = "bench-call"
 
-	if took := time.Since(begun); strings.HasPrefix(call.Method, "Pull") && err == nil && took > lookupTime {
-		r.mu.Lock()
-		r.pulled[call.Node] += took
-		r.mu.Unlock()
+func count(talos cluster.Talos) *requests {
+	return &requests{Talos: talos, made: map[string]int{}, pulled: map[string]time.Duration{}}
+}
+
+// ask makes a call that is said to be so many requests unless it fails.
+func (r *requests) ask(ctx context.Context, what string, weight int, call func(context.Context) error) error {
+	return r.weigh(ctx, call, func() (string, int) { return what, weight })
+}
+
+func (r *requests) weigh(ctx context.Context, call func(context.Context) error, weight func() (string, int)) error {
+	r.mu.Lock()
+	r.number++
+	number := strconv.Itoa(r.number)
+	r.mu.Unlock()
+
+	if r.ledger != nil {
+		ctx = metadata.AppendToOutgoingContext(ctx, callKey, number)
 	}
 
-	switch call.Method {
-	case "Machine", "Component", "Configure", "ClusterID":
-	default:
-		if weight, found := perCall()[call.Method]; found {
-			r.add(r.talos, call.Method, oneIfFailed(err, weight))
-		} else if weight, found := perKubernetesCall()[call.Method]; found {
-			r.add(r.kube, call.Method, oneIfFailed(err, weight))
-		} else {
-			r.add(r.others, call.Method, 1)
-		}
+	err := call(ctx)
+
+	what, weighs := weight()
+	if err != nil {
+		what, weighs = what+", failed", 1
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.made[what] += weighs
+
+	if r.ledger != nil {
+		r.ledger[number] = weighed{what: what, requests: weighs, err: err}
 	}
 
 	return err
 }
 
-func oneIfFailed(err error, weight int) int {
-	if err != nil {
-		return 1
-	}
-
-	return weight
-}
-
-func (r *requests) add(to map[string]int, name string, number int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	to[name] += number
-}
-
 // ClusterID implements [cluster.Talos].
-func (r *requests) ClusterID(ctx context.Context) (string, error) {
-	id, err := r.Client.ClusterID(ctx)
+func (r *requests) ClusterID(ctx context.Context) (id string, err error) {
+	r.mu.Lock()
+	named := r.named
+	r.mu.Unlock()
+
+	weight := 1
+	if named {
+		weight = 0
+	}
+
+	err = r.ask(ctx, "ClusterID", weight, func(ctx context.Context) error {
+		id, err = r.Talos.ClusterID(ctx)
+
+		return err
+	})
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
-	if !r.named {
-		r.talos["ClusterID"]++
-	}
 
 	r.named = r.named || err == nil
 
 	return id, err
 }
 
+// Members implements [cluster.Talos].
+func (r *requests) Members(ctx context.Context) (members []cluster.Member, err error) {
+	err = r.ask(ctx, "Members", 1, func(ctx context.Context) error {
+		members, err = r.Talos.Members(ctx)
+
+		return err
+	})
+
+	return members, err
+}
+
+// Etcd implements [cluster.Talos].
+func (r *requests) Etcd(ctx context.Context, address string) (view cluster.EtcdView, err error) {
+	const statusAndMembers = 2
+
+	err = r.ask(ctx, "Etcd", statusAndMembers, func(ctx context.Context) error {
+		view, err = r.Talos.Etcd(ctx, address)
+
+		return err
+	})
+
+	return view, err
+}
+
+// ForfeitLeadership implements [cluster.Talos].
+func (r *requests) ForfeitLeadership(ctx context.Context, address string) error {
+	return r.ask(ctx, "ForfeitLeadership", 1, func(ctx context.Context) error { return r.Talos.ForfeitLeadership(ctx, address) })
+}
+
+// Vitals implements [cluster.Talos].
+func (r *requests) Vitals(ctx context.Context, address string) (vitals cluster.Vitals, err error) {
+	const diskAndClock = 2
+
+	err = r.ask(ctx, "Vitals", diskAndClock, func(ctx context.Context) error {
+		vitals, err = r.Talos.Vitals(ctx, address)
+
+		return err
+	})
+
+	return vitals, err
+}
+
+// Pull implements [cluster.Talos].
+func (r *requests) Pull(ctx context.Context, address, image string, api cluster.UpgradeAPI) error {
+	return r.pull(ctx, "Pull", 1, address, func(ctx context.Context) error { return r.Talos.Pull(ctx, address, image, api) })
+}
+
+// PullComponent implements [cluster.Talos].
+func (r *requests) PullComponent(ctx context.Context, address string, component cluster.Component, image string) error {
+	const versionAndPull = 2
+
+	return r.pull(ctx, "PullComponent", versionAndPull, address, func(ctx context.Context) error {
+		return r.Talos.PullComponent(ctx, address, component, image)
+	})
+}
+
+func (r *requests) pull(ctx context.Context, what string, weight int, address string, call func(context.Context) error) error {
+	begun := time.Now()
+	err := r.ask(ctx, what, weight, call)
+
+	if took := time.Since(begun); err == nil && took > lookupTime {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+
+		r.pulled[address] += took
+	}
+
+	return err
+}
+
+// ImageDigest implements [cluster.Talos].
+func (r *requests) ImageDigest(ctx context.Context, address, image string) (digest string, err error) {
+	err = r.ask(ctx, "ImageDigest", 1, func(ctx context.Context) error {
+		digest, err = r.Talos.ImageDigest(ctx, address, image)
+
+		return err
+	})
+
+	return digest, err
+}
+
+// Install implements [cluster.Talos].
+func (r *requests) Install(ctx context.Context, address, image string) (installation cluster.Installation, err error) {
+	err = r.ask(ctx, "Install", 1, func(ctx context.Context) error {
+		installation, err = r.Talos.Install(ctx, address, image)
+
+		return err
+	})
+
+	return installation, err
+}
+
+// InstallerIdle implements [cluster.Talos].
+func (r *requests) InstallerIdle(ctx context.Context, address string) (idle bool, err error) {
+	err = r.ask(ctx, "InstallerIdle", 1, func(ctx context.Context) error {
+		idle, err = r.Talos.InstallerIdle(ctx, address)
+
+		return err
+	})
+
+	return idle, err
+}
+
+// Upgrade implements [cluster.Talos].
+func (r *requests) Upgrade(
+	ctx context.Context, address, image string, mode cluster.RebootMode, accepted func(),
+) (installation cluster.Installation, err error) {
+	const upgradeAndEvents = 2
+
+	err = r.ask(ctx, "Upgrade", upgradeAndEvents, func(ctx context.Context) error {
+		installation, err = r.Talos.Upgrade(ctx, address, image, mode, accepted)
+
+		return err
+	})
+
+	return installation, err
+}
+
+// Reboot implements [cluster.Talos].
+func (r *requests) Reboot(ctx context.Context, address string, mode cluster.RebootMode) error {
+	return r.ask(ctx, "Reboot", 1, func(ctx context.Context) error { return r.Talos.Reboot(ctx, address, mode) })
+}
+
+// Component implements [cluster.Talos].
+func (r *requests) Component(ctx context.Context, address string, component cluster.Component) (status cluster.ComponentStatus, err error) {
+	weight := 1
+
+	if component != cluster.Proxy {
+		// Of a kubelet its spec and its service; of a static pod what it is made from,
+		// below Talos 1.14 not before the node has said that it has none of the newer kind.
+		weight = 2
+	}
+
+	err = r.ask(ctx, "Component "+string(component), weight, func(ctx context.Context) error {
+		status, err = r.Talos.Component(ctx, address, component)
+
+		return err
+	})
+
+	return status, err
+}
+
+// Configure implements [cluster.Talos].
+func (r *requests) Configure(ctx context.Context, address string, change cluster.ImageChange) error {
+	// It is read, read again with what is stored for the next boot, written and read.
+	const changed = 5
+
+	return r.ask(ctx, "Configure", changed, func(ctx context.Context) error { return r.Talos.Configure(ctx, address, change) })
+}
+
 // Machine implements [cluster.Talos].
-func (r *requests) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	machine, err := r.Client.Machine(ctx, address, known)
-	what, number := machineRequests(known, machine, err)
-	r.add(r.talos, "Machine, "+what, number)
+func (r *requests) Machine(ctx context.Context, address string, known *cluster.Machine) (machine cluster.Machine, err error) {
+	call := func(ctx context.Context) error {
+		machine, err = r.Talos.Machine(ctx, address, known)
+
+		return err
+	}
+
+	err = r.weigh(ctx, call, func() (string, int) {
+		what, weight := machineRequests(known, machine)
+
+		return "Machine " + what, weight
+	})
 
 	return machine, err
 }
 
 // machineRequests are the requests of one observation of a machine, and what kind it is.
-func machineRequests(known *cluster.Machine, machine cluster.Machine, err error) (string, int) {
+func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, int) {
 	const (
 		status, bootID, versionAndStatus = 1, 1, 2
 		// everything is what a node is asked that is not known, after its boot ID.
 		everything, staticPods = 10, 2
 	)
-
-	if err != nil {
-		return "no answer", 1
-	}
 
 	before := 0
 
@@ -181,36 +333,48 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine, err error)
 	return "all", number
 }
 
-// Component implements [cluster.Talos].
-func (r *requests) Component(ctx context.Context, address string, component cluster.Component) (cluster.ComponentStatus, error) {
-	status, err := r.Client.Component(ctx, address, component)
-
-	number := 1
-	if component == cluster.Kubelet && err == nil {
-		number = 2
-	}
-
-	r.add(r.talos, "Component", number)
-
-	return status, err
-}
-
-// Configure implements [cluster.Talos].
-func (r *requests) Configure(ctx context.Context, address string, change cluster.ImageChange) error {
-	const changed = 5
-
-	err := r.Client.Configure(ctx, address, change)
-	r.add(r.talos, "Configure", oneIfFailed(err, changed))
-
-	return err
-}
-
 // longestPull is the longest time, in seconds, that a node took for its images.
 func (r *requests) longestPull() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
 	return slices.Max(append(slices.Collect(maps.Values(r.pulled)), 0)).Seconds()
+}
+
+// kubernetesRequests counts the requests to the API server by what the calls of the ports are
+// that the client makes from now on.
+func kubernetesRequests(client *ports.Client) map[string]int {
+	var mu sync.Mutex
+
+	made := map[string]int{}
+
+	client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		err := next(ctx)
+
+		if weight, found := perKubernetesCall()[call.Method]; found {
+			mu.Lock()
+			defer mu.Unlock()
+
+			if err != nil {
+				weight = 1
+			}
+
+			made[call.Method] += weight
+		}
+
+		return err
+	})
+
+	return made
+}
+
+// perKubernetesCall are the requests that the shipped adapter sends for one call of a port, on
+// nodes with one DaemonSet; TestKubernetesRequestsAreThoseOfTheAdapter holds them to it.
+func perKubernetesCall() map[string]int {
+	return map[string]int{
+		"UID": 1, "Nodes": 1, "NodesNow": 1, "Node": 1, "ComponentPods": 1, "StaticPods": 1, "Cordon": 2, "Uncordon": 2,
+		"PodsToEvict": 2, "Evict": 1, "Lease": 1, "WriteLease": 1, "Journal": 1, "WriteJournal": 1, "Annotate": 1, "Workloads": 5,
+	}
 }
 
 // total is how many requests there were.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	simwire "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
+)
+
+// TestRequestsAreThoseOfTheAdapter rolls a cluster over the wire with the shipped adapter, and
+// compares what is counted for each call with the requests that the call sent.
+func TestRequestsAreThoseOfTheAdapter(t *testing.T) {
+	for _, half := range []string{halfLifecycle, halfLegacy, halfKubernetes} {
+		synctest.Test(t, func(t *testing.T) { compareRequests(t, roll{controlPlanes: 3, workers: 2, half: half}) })
+	}
+}
+
+func compareRequests(t *testing.T, wanted roll) {
+	t.Helper()
+
+	var (
+		mu   sync.Mutex
+		sent = map[string]int{}
+	)
+
+	given, request := wanted.setup(t)
+	r := harness.New(t, given)
+	defer r.Stop()
+
+	server, err := simwire.New(simwire.Options{
+		World: r.World(), InMemory: true,
+		Kubeconfig: func() ([]byte, error) { return nil, errors.New("nobody asks for it") },
+		Intercept: func(ctx context.Context, _ simwire.Call) simwire.Strike {
+			mu.Lock()
+			defer mu.Unlock()
+
+			given, _ := metadata.FromIncomingContext(ctx)
+			for _, number := range given.Get(callKey) {
+				sent[number]++
+			}
+
+			return simwire.Strike{}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := server.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+
+	asked := count(adapter(t, server))
+	asked.ledger = map[string]weighed{}
+
+	client := r.Client("run-1")
+
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+
+	if _, err := r.WorkerOver(client, asked, client).Upgrade(ctx, request); err != nil {
+		t.Fatalf("%s: %v\n%s", wanted, err, r.Judge.Text())
+	}
+
+	mu.Lock()
+	defer mu.Unlock()
+
+	kinds := map[string]int{}
+
+	for number, call := range asked.ledger {
+		if call.err == nil {
+			kinds[call.what]++
+
+			// A machine that has just come back may not answer yet through the first endpoint,
+			// and the request is sent again through another one.
+			again := call.what == justBooted && sent[number] > call.requests
+
+			if sent[number] != call.requests && !again {
+				t.Errorf("%s: %s is counted as %d requests and sent %d", wanted, call.what, call.requests, sent[number])
+			}
+		}
+	}
+
+	t.Logf("%s: calls that were compared: %v", wanted, kinds)
+}
+
+// justBooted is how an observation of a machine is called that finds it in another boot.
+const justBooted = "Machine another boot"
+
+// patience bounds a run in virtual time.
+const patience = 12 * time.Hour
+
+// adapter connects the shipped adapter to the servers of a rig, until the test ends.
+func adapter(t *testing.T, server *simwire.Server) *talosapi.Client {
+	t.Helper()
+
+	text, err := server.Talosconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	config, err := talosapi.ParseConfig(text, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	made, err := talosapi.New(config, talosapi.Options{
+		UserAgent:   "run-1",
+		DialContext: func(ctx context.Context, address string) (net.Conn, error) { return server.Dialer()(ctx, address) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := made.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	return made
+}
