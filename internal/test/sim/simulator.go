@@ -183,6 +183,9 @@ func (s *Simulator) Kubeconfig() string { return filepath.Join(s.dir, Kubeconfig
 // Clock is the simulated time.
 func (s *Simulator) Clock() *model.ScaledClock { return s.clock }
 
+// Answered is how many bytes the API server has sent to clients so far.
+func (s *Simulator) Answered() int64 { return s.kube.Answered() }
+
 // OnEvent calls fn with every further event; see [history.Writer.OnEvent].
 func (s *Simulator) OnEvent(fn func(history.Event)) { s.writer.OnEvent(fn) }
 

@@ -39,6 +39,19 @@ func newFront(world World, target string, lose func(cut func()) bool) (*front, e
 	return f, f.update()
 }
 
+// sent is how many bytes clients were answered through the gates that there are.
+func (f *front) sent() int64 {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+
+	sum := f.shared.sent.Load()
+	for _, plane := range f.planes {
+		sum += plane.sent.Load()
+	}
+
+	return sum
+}
+
 // update opens and closes the gates to match the world. It does not block, so
 // that a machine which goes down takes its connections along at once.
 func (f *front) update() error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,8 @@ type gate struct {
 	// lose is asked before each piece of an answer goes to its client whether it is to
 	// be lost, and cuts the connections then; nil never does.
 	lose func(cut func()) bool
+	// sent are the bytes that clients were answered.
+	sent atomic.Int64
 
 	mutex sync.Mutex
 	// owner is who new connections belong to.
@@ -195,6 +198,8 @@ func (a *answer) Read(piece []byte) (int, error) {
 	if count > 0 && a.gate.lose != nil && a.gate.lose(a.gate.cutAll) {
 		return 0, net.ErrClosed
 	}
+
+	a.gate.sent.Add(int64(count))
 
 	return count, err
 }

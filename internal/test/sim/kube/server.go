@@ -243,3 +243,6 @@ func (s *Server) changed(node string) {
 	s.assess()
 	s.play.changed(node)
 }
+
+// Answered is how many bytes clients were answered, encrypted as they are.
+func (s *Server) Answered() int64 { return s.front.sent() }
