@@ -3,6 +3,7 @@
 package bench_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -48,17 +49,29 @@ type roll struct {
 
 func (r roll) String() string { return fmt.Sprintf("%d+%d %s", r.controlPlanes, r.workers, r.half) }
 
-func rolls() []roll {
-	var all []roll
+// rolls are those that are measured: of the sizes and halves that BENCH_SIZES, such as
+// "3+2 5+95", and BENCH_HALVES, such as "talos;kubernetes", name, or all.
+func rolls(t *testing.T) []roll {
+	t.Helper()
 
-	for _, size := range [][2]int{{3, 2}, {3, 20}, {5, 20}, {5, 95}, {5, 995}} {
-		halves := []string{halfLifecycle}
-		if size[0] == 3 {
-			halves = append(halves, halfLegacy)
+	var (
+		all    []roll
+		halves = strings.Split(os.Getenv("BENCH_HALVES"), ";")
+	)
+
+	for _, size := range strings.Fields(cmp.Or(os.Getenv("BENCH_SIZES"), "3+2 3+20 5+20 5+95")) {
+		var made roll
+		if _, err := fmt.Sscanf(size, "%d+%d", &made.controlPlanes, &made.workers); err != nil {
+			t.Fatalf("BENCH_SIZES: %q: want numbers of control planes and workers, such as 3+2", size)
 		}
 
-		for _, half := range append(halves, halfKubernetes) {
-			all = append(all, roll{controlPlanes: size[0], workers: size[1], half: half})
+		for _, half := range []string{halfLifecycle, halfLegacy, halfKubernetes} {
+			made.half = half
+			wanted := slices.Contains(halves, half) || halves[0] == "" && (half != halfLegacy || made.controlPlanes == 3)
+
+			if wanted {
+				all = append(all, made)
+			}
 		}
 	}
 
@@ -86,29 +99,13 @@ func (f figures) overBest() float64   { return f.took / f.best }
 func (f figures) cordons() bool       { return f.half != halfKubernetes }
 func (f figures) size() string        { return fmt.Sprintf("%d+%d", f.controlPlanes, f.workers) }
 func share100(of float64) string      { return fmt.Sprintf("%.1f %%", 100*of) }
-func selected(of []roll) (some []roll) {
-	return slices.DeleteFunc(of, func(r roll) bool { return !chosen(r) })
-}
-
-// chosen tells whether BENCH_SIZES, such as "3+2 5+95", wants the size of a roll, and
-// BENCH_HALVES, such as "talos", its half.
-func chosen(r roll) bool {
-	sizes, halves := strings.Fields(os.Getenv("BENCH_SIZES")), os.Getenv("BENCH_HALVES")
-	size := fmt.Sprintf("%d+%d", r.controlPlanes, r.workers)
-
-	if r.workers > 100 && len(sizes) == 0 {
-		return false
-	}
-
-	return (len(sizes) == 0 || slices.Contains(sizes, size)) && (halves == "" || slices.Contains(strings.Split(halves, ";"), r.half))
-}
 
 // TestRollsCostWhatTheirNodesCost measures a roll of each size in virtual time. With
 // BENCH_VERBOSE=1 it says which calls cost how many requests.
 func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 	var all []figures
 
-	for _, wanted := range selected(rolls()) {
+	for _, wanted := range rolls(t) {
 		measured := measure(t, wanted)
 		all = append(all, measured)
 

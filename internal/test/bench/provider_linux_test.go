@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
+	process "github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+)
+
+const (
+	// usageVariable names a directory in which each process of the provider leaves a file
+	// with what it took.
+	usageVariable = "TALOSUPGRADE_BENCH_USAGE"
+
+	registryAddress = "registry.terraform.io/vitistack/talosupgrade"
+)
+
+// usage is what a process took.
+type usage struct {
+	CPU time.Duration
+	// Peak is the most memory that it had at a time, in bytes.
+	Peak int64
+}
+
+// serve is the provider, with a clock that keeps up with the simulator's.
+func serve(factor string) error {
+	scale, err := strconv.ParseFloat(factor, 64)
+	if err != nil {
+		return err
+	}
+
+	ended := func() error { return leaveUsage(os.Getenv(usageVariable)) }
+	err = process.Serve(registryAddress, provider.New("test", provider.WithClock(clock{model.NewScaledClock(scale)})), false, func() {
+		_ = ended()
+
+		os.Exit(0)
+	})
+	if err != nil {
+		return err
+	}
+
+	return ended()
+}
+
+// clock is the simulator's clock as the engine wants it.
+type clock struct {
+	*model.ScaledClock
+}
+
+// WithTimeout implements engine.Clock.
+func (c clock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.Real(d))
+}
+
+func leaveUsage(dir string) error {
+	if dir == "" {
+		return nil
+	}
+
+	var taken syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &taken); err != nil {
+		return fmt.Errorf("asking what the provider took: %w", err)
+	}
+
+	const kibibyte = 1 << 10
+
+	text, err := json.Marshal(usage{
+		CPU:  time.Duration(taken.Utime.Nano() + taken.Stime.Nano()),
+		Peak: taken.Maxrss * kibibyte,
+	})
+	if err != nil {
+		return err
+	}
+
+	return os.WriteFile(filepath.Join(dir, strconv.Itoa(os.Getpid())), text, 0o600)
+}
+
+// usages are what the processes of the provider took that have ended.
+func usages(t *testing.T, dir string) (sum usage) {
+	t.Helper()
+
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no process of the provider has said what it took: %v", err)
+	}
+
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var one usage
+		if err := json.Unmarshal(text, &one); err != nil {
+			t.Fatal(err)
+		}
+
+		sum.CPU += one.CPU
+		sum.Peak = max(sum.Peak, one.Peak)
+	}
+
+	return sum
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
+)
+
+const (
+	// speed is how many simulated seconds pass in a real one.
+	speed = 60
+	// rollPatience bounds one run of the CLI.
+	rollPatience = 30 * time.Minute
+	// samples is how often what takes less than a second is measured.
+	samples = 5
+)
+
+// socketFigures are what one roll through the CLI came to.
+type socketFigures struct {
+	roll
+
+	wall, plan time.Duration
+	provider   usage
+	talosCalls int64
+	answered   int64
+	cores      float64
+	violations int
+	emptyPlan  time.Duration
+}
+
+// TestRollsThroughTheCLI measures what the process of the provider takes, over sockets and
+// against a real API server. BENCH_SOCKETS=1 enables it.
+func TestRollsThroughTheCLI(t *testing.T) {
+	if os.Getenv("BENCH_SOCKETS") == "" {
+		t.Skip("BENCH_SOCKETS is not set")
+	}
+
+	var all []socketFigures
+
+	for _, wanted := range rolls(t) {
+		if wanted.half == halfLegacy {
+			continue
+		}
+
+		t.Run(wanted.String(), func(t *testing.T) {
+			measured := measureSockets(t, wanted)
+			all = append(all, measured)
+
+			t.Log("\n" + socketTable([]socketFigures{measured}))
+		})
+	}
+
+	text := socketTable(all) + fmt.Sprintf("\nFrom the start of the provider to its schema: %s.\n", schemaTime(t).Round(time.Millisecond))
+	t.Log("\n" + text)
+
+	if file := os.Getenv("BENCH_OUT"); file != "" {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func socketTable(all []socketFigures) string {
+	var text strings.Builder
+
+	out := tabwriter.NewWriter(&text, 0, 0, 1, ' ', tabwriter.Debug|tabwriter.TabIndent)
+	fmt.Fprintln(out, "nodes\thalf\troll\tprovider CPU\tpeak memory\tTalos calls a node\tKiB from the API server a node\trefresh and plan\tover starting the provider\tsimulator\tviolations\t")
+
+	for _, f := range all {
+		nodes := float64(f.controlPlanes + f.workers)
+		fmt.Fprintf(out, "%d+%d\t%s\t%.0f s\t%.1f s\t%d MiB\t%.0f\t%.0f\t%d ms\t%d ms\t%.2f cores\t%d\t\n", f.controlPlanes, f.workers, f.half,
+			f.wall.Seconds(), f.provider.CPU.Seconds(), f.provider.Peak>>20, float64(f.talosCalls)/nodes, float64(f.answered)/nodes/1024,
+			f.plan.Milliseconds(), f.emptyPlan.Milliseconds(), f.cores, f.violations)
+	}
+
+	_ = out.Flush()
+
+	return text.String()
+}
+
+func measureSockets(t *testing.T, wanted roll) socketFigures {
+	t.Helper()
+
+	measured := socketFigures{roll: wanted}
+	options := sim.Options{
+		ControlPlanes: wanted.controlPlanes, Workers: wanted.workers, Talos: harness.FromLifecycle, Kubernetes: harness.Kubernetes,
+		Speed: speed, Seed: seed, Dir: t.TempDir(), Progress: os.Stderr,
+	}
+	resource := fmt.Sprintf("talos_version = %q\nmax_unavailable = %q", harness.ToLifecycle, share)
+
+	if wanted.half == halfKubernetes {
+		resource = fmt.Sprintf("kubernetes_version = %q\nkubernetes = { max_unavailable_kubelets = %q }", toKubernetes, share)
+	}
+
+	simulator, err := sim.Start(context.WithoutCancel(t.Context()), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() {
+		if err := simulator.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	var calls atomic.Int64
+
+	simulator.OnEvent(func(event history.Event) {
+		if event.Kind == history.KindRPC {
+			calls.Add(1)
+		}
+	})
+
+	w := newWorkspace(t)
+	w.write(t, "provider \"talosupgrade\" {\n  talosconfig_path = "+strconv.Quote(simulator.Talosconfig())+
+		"\n}\n\nresource \"talosupgrade_cluster\" \"this\" {\n"+resource+"\n}\n")
+
+	begun, cpu, sent := time.Now(), simulatorCPU(t), simulator.Answered()
+
+	w.run(t, "apply", "-auto-approve", "-input=false")
+
+	measured.wall = time.Since(begun)
+	measured.cores = (simulatorCPU(t) - cpu).Seconds() / measured.wall.Seconds()
+	measured.talosCalls, measured.answered = calls.Load(), simulator.Answered()-sent
+	measured.provider = usages(t, w.usage)
+
+	measured.plan = w.fastest(t, "plan", "-input=false", "-detailed-exitcode")
+
+	most := shareOf(t, wanted)
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+
+	verdict, err := simulator.Verdict(ctx, checker.MaxUnavailable(most), checker.MaxUnavailableKubelets(most))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	measured.violations = len(verdict.Violations)
+	for _, violation := range verdict.Violations {
+		t.Errorf("%+v", violation)
+	}
+
+	// Without a resource nothing is left of a plan but the start of the provider.
+	w.write(t, "provider \"talosupgrade\" {\n  talosconfig_path = "+strconv.Quote(simulator.Talosconfig())+"\n}\n")
+	w.remove(t)
+	measured.emptyPlan = measured.plan - w.fastest(t, "plan", "-input=false")
+
+	return measured
+}
+
+func shareOf(t *testing.T, wanted roll) int {
+	t.Helper()
+
+	_, request := wanted.setup(t)
+
+	return request.Policy.MaxUnavailable.Of(wanted.workers)
+}
+
+// workspace is a directory in which the CLI runs with this test binary as the provider.
+type workspace struct {
+	dir, usage, command string
+	env                 []string
+}
+
+func newWorkspace(t *testing.T) *workspace {
+	t.Helper()
+
+	found, err := toolchain.Terraform(t.Context(), toolchain.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	plugins := t.TempDir()
+	if err := os.Symlink(binary, filepath.Join(plugins, "terraform-provider-talosupgrade")); err != nil {
+		t.Fatal(err)
+	}
+
+	config, err := toolchain.CLIConfig(plugins, plugins)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w := &workspace{dir: t.TempDir(), usage: t.TempDir(), command: found.Path}
+	w.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+config, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TALOSCONFIG=",
+		fmt.Sprintf("%s=%d", serveVariable, speed), usageVariable+"="+w.usage)
+
+	return w
+}
+
+// write replaces the configuration but for the source of the provider.
+func (w *workspace) write(t *testing.T, text string) {
+	t.Helper()
+
+	const head = "terraform {\n  required_providers {\n    talosupgrade = { source = \"vitistack/talosupgrade\" }\n  }\n}\n\n"
+
+	if err := os.WriteFile(filepath.Join(w.dir, "main.tf"), []byte(head+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove takes the state away.
+func (w *workspace) remove(t *testing.T) {
+	t.Helper()
+
+	if err := os.Remove(filepath.Join(w.dir, "terraform.tfstate")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs the CLI to its end, which has to be a good one, and returns how long it took.
+func (w *workspace) run(t *testing.T, args ...string) time.Duration {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), rollPatience)
+	defer cancel()
+
+	prepared := exec.CommandContext(ctx, w.command, args...)
+	prepared.Dir, prepared.Env = w.dir, w.env
+	// The provider inherits the output; without a limit it could keep it open.
+	prepared.WaitDelay = 10 * time.Second
+
+	begun := time.Now()
+	output, err := prepared.CombinedOutput()
+	took := time.Since(begun)
+
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, output)
+	}
+
+	return took
+}
+
+// fastest is how long a run takes that is repeated, when nothing else gets in its way.
+func (w *workspace) fastest(t *testing.T, args ...string) time.Duration {
+	t.Helper()
+
+	var all []time.Duration
+	for range samples {
+		all = append(all, w.run(t, args...))
+	}
+
+	return slices.Min(all)
+}
+
+// simulatorCPU is what the simulator, which is this process, and its API server, etcd and
+// controllers have taken so far.
+func simulatorCPU(t *testing.T) time.Duration {
+	t.Helper()
+
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	const (
+		// tick is the unit of the kernel's counters.
+		tick                 = 10 * time.Millisecond
+		parent, user, system = 1, 11, 12
+	)
+
+	own, sum := os.Getpid(), time.Duration(0)
+
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+
+		name, rest, _ := strings.Cut(string(text), ") ")
+		_, name, _ = strings.Cut(name, "(")
+		fields := strings.Fields(rest)
+
+		ours := filepath.Base(filepath.Dir(file)) == strconv.Itoa(own) ||
+			fields[parent] == strconv.Itoa(own) && (name == "etcd" || strings.HasPrefix(name, "kube-"))
+		if !ours {
+			continue
+		}
+
+		for _, index := range []int{user, system} {
+			ticks, err := strconv.ParseInt(fields[index], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			sum += time.Duration(ticks) * tick
+		}
+	}
+
+	return sum
+}
+
+// schemaTime is how long the provider takes from its start until it has answered what its
+// schema is.
+func schemaTime(t *testing.T) time.Duration {
+	t.Helper()
+
+	dir, err := toolchain.BuildProvider(t.Context(), toolchain.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var all []time.Duration
+	for range samples {
+		all = append(all, askSchema(t, filepath.Join(dir, "terraform-provider-talosupgrade")))
+	}
+
+	return slices.Min(all)
+}
+
+func askSchema(t *testing.T, binary string) time.Duration {
+	t.Helper()
+
+	const (
+		cookie      = "TF_PLUGIN_MAGIC_COOKIE=d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2"
+		largest     = 64 << 20
+		addressPart = 3
+	)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	process := exec.CommandContext(ctx, binary)
+	process.Env = append(os.Environ(), cookie, "PLUGIN_PROTOCOL_VERSIONS=6")
+
+	out, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	begun := time.Now()
+
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() {
+		cancel()
+
+		_ = process.Wait()
+	}()
+
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	fields := strings.Split(strings.TrimSpace(line), "|")
+	if len(fields) <= addressPart {
+		t.Fatalf("the provider said %q", line)
+	}
+
+	connection, err := grpc.NewClient("unix:"+fields[addressPart], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+
+	// What comes is not decoded any further.
+	err = connection.Invoke(ctx, "/tfplugin6.Provider/GetProviderSchema", &emptypb.Empty{}, &emptypb.Empty{}, grpc.MaxCallRecvMsgSize(largest))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return time.Since(begun)
+}
