@@ -122,11 +122,14 @@ func (r *requests) Members(ctx context.Context) (members []cluster.Member, err e
 }
 
 // Etcd implements [cluster.Talos].
-func (r *requests) Etcd(ctx context.Context, address string) (view cluster.EtcdView, err error) {
-	const statusAndMembers = 2
+func (r *requests) Etcd(ctx context.Context, address string, members bool) (view cluster.EtcdView, err error) {
+	weight := 1
+	if members {
+		weight = 2
+	}
 
-	err = r.ask(ctx, "Etcd", statusAndMembers, func(ctx context.Context) error {
-		view, err = r.Talos.Etcd(ctx, address)
+	err = r.ask(ctx, "Etcd", weight, func(ctx context.Context) error {
+		view, err = r.Talos.Etcd(ctx, address, members)
 
 		return err
 	})
@@ -285,21 +288,9 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, i
 		everything, staticPods = 10, 2
 	)
 
-	before := 0
-
-	if known != nil && known.BootID != "" && known.Stage == cluster.StageBooting {
-		if machine.Stage == cluster.StageBooting {
-			return "booting", status
-		}
-
-		before = status
-	}
-
-	before += bootID
-
-	switch {
-	case known != nil && known.BootID != "" && known.BootID == machine.BootID:
-		number := before + status
+	// again is what changes within a boot.
+	again := func(known cluster.Machine) int {
+		number := status
 		if known.UpgradePending {
 			number++
 		}
@@ -312,7 +303,28 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, i
 			number++
 		}
 
-		return "again", number
+		return number
+	}
+
+	before := 0
+
+	switch {
+	case known == nil:
+	case known.BootID == "":
+		return "without its boot", again(*known)
+	case known.Stage != "" && !known.Settled():
+		if !machine.Settled() {
+			return "between two boots", status
+		}
+
+		before = status
+	}
+
+	before += bootID
+
+	switch {
+	case known != nil && known.BootID == machine.BootID:
+		return "again", before + again(*known)
 	case known != nil && known.BootID != "":
 		before += versionAndStatus
 
