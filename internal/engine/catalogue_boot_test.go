@@ -30,7 +30,8 @@ func booting(lasts time.Duration, change func(*cluster.Machine)) func(*rig, *twi
 		var since time.Time
 
 		seen.machine = func(machine *cluster.Machine) error {
-			if machine.BootID == seen.boot {
+			// Who did not ask for its boot looks for something else.
+			if machine.BootID == "" || machine.BootID == seen.boot {
 				return nil
 			}
 

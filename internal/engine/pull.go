@@ -101,10 +101,6 @@ func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, m
 				r.engine.emit(pulled(one, findings[index]))
 			}
 
-			if ctx.Err() == nil && findings[index] == nil {
-				r.ahead.note(one)
-			}
-
 			return nil
 		})
 	}

@@ -176,7 +176,6 @@ func TestSelectorHoldsNodesAndWhoIsHeldIsNoWork(t *testing.T) {
 func TestLabelThatComesInMidRollHoldsWhatHasNotBegun(t *testing.T) {
 	for name, at := range map[string]event{
 		"another node is cordoned": {method: "Cordon", node: "worker-0"},
-		"the image is there":       {method: "Pull", node: "worker-2", installed: "worker-1"},
 		"the node is judged":       {method: "Vitals", node: "worker-2", installed: "worker-1"},
 	} {
 		t.Run(name, func(t *testing.T) {

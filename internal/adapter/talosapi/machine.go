@@ -58,7 +58,10 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 		return c.machineAgain(ctx, *known)
 	}
 
-	if known != nil && known.Stage != "" && !known.Settled() {
+	// Of one that is not known entirely more is wanted than how far it is.
+	entire := known != nil && known.Config != nil && (known.Role != cluster.ControlPlane || known.FilesVersion != "")
+
+	if entire && known.Stage != "" && !known.Settled() {
 		between := *known
 		between.Stage, between.Ready, between.Unmet = "", false, nil
 
@@ -76,7 +79,7 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 		return c.machineAgain(ctx, *known)
 	}
 
-	if known != nil && bootID != "" {
+	if entire && bootID != "" {
 		booting := *known
 		booting.BootID, booting.Stage, booting.Ready, booting.Unmet = bootID, "", false, nil
 

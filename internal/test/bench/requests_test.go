@@ -307,12 +307,13 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, i
 	}
 
 	before := 0
+	entire := known != nil && known.Config != nil && (known.Role != cluster.ControlPlane || known.FilesVersion != "")
 
 	switch {
 	case known == nil:
 	case known.BootID == "":
 		return "without its boot", again(*known)
-	case known.Stage != "" && !known.Settled():
+	case entire && known.Stage != "" && !known.Settled():
 		if !machine.Settled() {
 			return "between two boots", status
 		}
@@ -325,7 +326,7 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, i
 	switch {
 	case known != nil && known.BootID == machine.BootID:
 		return "again", before + again(*known)
-	case known != nil && known.BootID != "":
+	case entire:
 		before += versionAndStatus
 
 		if !machine.Settled() {

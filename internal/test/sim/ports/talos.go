@@ -149,17 +149,19 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 		})
 	})
 
+	entire := known != nil && known.Config != nil && (known.Role != cluster.ControlPlane || known.FilesVersion != "")
+
 	switch {
 	case err == nil && known != nil && known.BootID == "":
 		machine = again(*known, machine)
 	case err != nil || known == nil || machine.BootID == "":
-	case known.Stage != "" && !known.Settled() && !machine.Settled():
+	case entire && known.Stage != "" && !known.Settled() && !machine.Settled():
 		between := *known
 		between.Stage, between.Ready, between.Unmet = machine.Stage, machine.Ready, machine.Unmet
 		machine = between
 	case known.BootID == machine.BootID:
 		machine = again(*known, machine)
-	case !machine.Settled():
+	case entire && !machine.Settled():
 		booting := *known
 		booting.BootID, booting.Talos, booting.TalosTag = machine.BootID, machine.Talos, machine.TalosTag
 		booting.Stage, booting.Ready, booting.Unmet, booting.Platform = machine.Stage, machine.Ready, machine.Unmet, machine.Platform
