@@ -5,8 +5,8 @@ package wire_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,29 +20,17 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 )
 
-// following has every look of a run at the Node objects be one by a watch, from the
-// moment at which the run holds the lease.
+// following counts the looks of a run at nodes that it follows.
 type following struct {
 	*kubeapi.Client
 
-	rig     *rig
-	process string
-	looks   int
-	stop    func()
+	looks atomic.Int64
 }
 
-func (f *following) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
-	if holder := f.rig.Lease().Holder; !strings.HasPrefix(holder, f.process) {
-		return f.Client.Nodes(ctx)
-	}
+func (f *following) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode, error) {
+	f.looks.Add(1)
 
-	if f.stop == nil {
-		f.stop = f.FollowNodes(context.WithoutCancel(ctx))
-	}
-
-	f.looks++
-
-	return f.NodesNow(ctx, "cp-0")
+	return f.Client.NodesNow(ctx, claim)
 }
 
 // weather goes on until the test ends it.
@@ -98,7 +86,7 @@ func TestNodesAreFollowedInAnyWeather(t *testing.T) {
 				var followed *following
 
 				p := r.startOver("run-1", r.talosconfig, func(p *process) cluster.Kubernetes {
-					followed = &following{Client: p.kube, rig: r, process: p.name}
+					followed = &following{Client: p.kube}
 
 					return followed
 				})
@@ -114,15 +102,14 @@ func TestNodesAreFollowedInAnyWeather(t *testing.T) {
 				}
 
 				end()
-				followed.stop()
 				r.kube.StallWatches(false)
 				r.busy.Store(false)
 
-				lists, watches := r.lists.Load(), r.watches.Load()
-				r.T.Logf("%d looks, %d lists, %d watches", followed.looks, lists, watches)
+				looks, lists, watches := followed.looks.Load(), r.lists.Load(), r.watches.Load()
+				r.T.Logf("%d looks, %d lists, %d watches", looks, lists, watches)
 
-				if name == "fine" && (followed.looks < 20 || lists > 20) || watches == 0 {
-					r.T.Errorf("%d looks cost %d lists and %d watches", followed.looks, lists, watches)
+				if name == "fine" && (looks < 20 || lists > 20) || watches == 0 {
+					r.T.Errorf("%d looks cost %d lists and %d watches", looks, lists, watches)
 				}
 
 				if err := p.close(); err != nil {
@@ -144,9 +131,8 @@ type believing struct {
 	known []cluster.KubeNode
 	// changed: the watch has told of something since.
 	changed bool
-	// marks count the bookmarks; toMark has a look wait for one, as if that proved
-	// anything.
-	marks  chan struct{}
+	// marked is when the last bookmark came; toMark believes only who got one lately.
+	marked time.Time
 	toMark bool
 }
 
@@ -160,10 +146,9 @@ func (b *believing) follow(ctx context.Context, nodes kubernetes.Interface) erro
 	for event := range events.ResultChan() {
 		switch event.Type {
 		case watch.Bookmark:
-			select {
-			case b.marks <- struct{}{}:
-			default:
-			}
+			b.mu.Lock()
+			b.marked = time.Now()
+			b.mu.Unlock()
 		case watch.Error:
 			// The list anew is what is missing here.
 			return nil
@@ -180,18 +165,10 @@ func (b *believing) follow(ctx context.Context, nodes kubernetes.Interface) erro
 }
 
 func (b *believing) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
-	if b.toMark {
-		select {
-		case <-b.marks:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if b.known == nil || b.changed {
+	if b.known == nil || b.changed || b.toMark && time.Since(b.marked) > 2*time.Minute {
 		listed, err := b.Client.Nodes(ctx)
 		if err != nil {
 			return nil, err
@@ -225,7 +202,7 @@ func TestAWatchThatIsBelievedIsCaught(t *testing.T) {
 				var believed *believing
 
 				p := r.startOver("run-1", r.talosconfig, func(p *process) cluster.Kubernetes {
-					believed = &believing{Client: p.kube, marks: make(chan struct{}), toMark: planted.toMark}
+					believed = &believing{Client: p.kube, toMark: planted.toMark}
 
 					return believed
 				})
