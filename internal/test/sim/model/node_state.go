@@ -126,6 +126,30 @@ func (w *World) Nodes() []NodeState {
 	return states
 }
 
+// NodesOf observes the machines of one role, as [World.Nodes] does.
+func (w *World) NodesOf(role Role) []NodeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	var states []NodeState
+
+	for _, n := range w.nodes {
+		if n.role == role {
+			states = append(states, w.state(n))
+		}
+	}
+
+	return states
+}
+
+// Has tells whether there is a machine of the role.
+func (w *World) Has(role Role) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.role == role })
+}
+
 func roleOrder(role Role) int {
 	if role == ControlPlane {
 		return 0

@@ -158,7 +158,7 @@ func (c *Cluster) WorkloadView() (pods []PodView, budgets []BudgetView) {
 }
 
 // ComponentPodViews are the pods of the control plane and of kube-proxy.
-func (c *Cluster) ComponentPodViews() []cluster.ComponentPod { return c.componentPods() }
+func (c *Cluster) ComponentPodViews() []cluster.ComponentPod { return c.componentPods(c.world.Nodes) }
 
 // EvictPod is an eviction in the name of a client: ErrOverlap, ErrBudget, and
 // nil as well for a pod that is gone.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // request is a Kubernetes request that changes something about a node, or about
@@ -67,14 +68,19 @@ func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode
 // Node implements [cluster.Kubernetes].
 func (c *Client) Node(ctx context.Context, name string) (node cluster.KubeNode, err error) {
 	err = c.look(ctx, "Node", name, func() error {
-		nodes := c.cluster.kubeNodes()
+		c.cluster.mu.Lock()
+		defer c.cluster.mu.Unlock()
 
-		at := slices.IndexFunc(nodes, func(node cluster.KubeNode) bool { return node.Name == name })
-		if at < 0 {
-			return fmt.Errorf("node %s: %w", name, cluster.ErrNotFound)
+		registered := false
+
+		state, err := c.cluster.world.Node(name)
+		if err == nil && state.Name == name {
+			node, registered = c.cluster.kubeNode(state)
 		}
 
-		node = nodes[at]
+		if !registered {
+			return fmt.Errorf("node %s: %w", name, cluster.ErrNotFound)
+		}
 
 		return nil
 	})
@@ -96,7 +102,7 @@ func (c *Client) nodes(ctx context.Context, method, claim string) (nodes []clust
 // ComponentPods implements [cluster.Kubernetes].
 func (c *Client) ComponentPods(ctx context.Context) (pods []cluster.ComponentPod, err error) {
 	err = c.look(ctx, "ComponentPods", "", func() error {
-		pods = c.cluster.componentPods()
+		pods = c.cluster.componentPods(c.cluster.world.Nodes)
 
 		return nil
 	})
@@ -107,7 +113,8 @@ func (c *Client) ComponentPods(ctx context.Context) (pods []cluster.ComponentPod
 // StaticPods implements [cluster.Kubernetes].
 func (c *Client) StaticPods(ctx context.Context) (pods []cluster.ComponentPod, err error) {
 	err = c.look(ctx, "StaticPods", "", func() error {
-		pods = slices.DeleteFunc(c.cluster.componentPods(), func(pod cluster.ComponentPod) bool { return !pod.Component.Static() })
+		pods = c.cluster.componentPods(func() []model.NodeState { return c.cluster.world.NodesOf(model.ControlPlane) })
+		pods = slices.DeleteFunc(pods, func(pod cluster.ComponentPod) bool { return !pod.Component.Static() })
 
 		return nil
 	})

@@ -180,42 +180,46 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	var (
-		nodes   []cluster.KubeNode
-		now     = c.now()
-		workers = slices.ContainsFunc(c.world.Nodes(), func(s model.NodeState) bool { return s.Role == model.Worker })
-	)
+	var nodes []cluster.KubeNode
 
 	for _, state := range c.world.Nodes() {
-		object, registered := c.nodes[state.Name]
-		if !registered {
-			continue
+		if node, registered := c.kubeNode(state); registered {
+			nodes = append(nodes, node)
 		}
-
-		object.fade(now)
-
-		running, err := version.Parse(object.kubelet)
-		if err != nil {
-			running = version.Version{}
-		}
-
-		node := cluster.KubeNode{
-			Name: state.Name, Addresses: innerFirst(state), ControlPlane: state.Role == model.ControlPlane,
-			Ready: object.ready, ReadyReason: object.reason(), ReadySince: object.since,
-			Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: cmp.Or(state.UUID, object.machineID), MachineID: object.machineID, BootID: object.bootID,
-			CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
-			Pressure:        slices.Clone(object.pressure),
-			Labels:          nodeLabels(state, object.labels),
-			Talos:           true, ExcludesWorkloads: workers && state.Role == model.ControlPlane,
-		}
-		if object.unschedulable {
-			node.CordonedBy = object.mark
-		}
-
-		nodes = append(nodes, node)
 	}
 
 	return nodes
+}
+
+// kubeNode is how the API server shows a node; with the lock.
+func (c *Cluster) kubeNode(state model.NodeState) (node cluster.KubeNode, registered bool) {
+	object, registered := c.nodes[state.Name]
+	if !registered {
+		return cluster.KubeNode{}, false
+	}
+
+	object.report(state)
+	object.fade(c.now())
+
+	running, err := version.Parse(object.kubelet)
+	if err != nil {
+		running = version.Version{}
+	}
+
+	node = cluster.KubeNode{
+		Name: state.Name, Addresses: innerFirst(state), ControlPlane: state.Role == model.ControlPlane,
+		Ready: object.ready, ReadyReason: object.reason(), ReadySince: object.since,
+		Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: cmp.Or(state.UUID, object.machineID), MachineID: object.machineID, BootID: object.bootID,
+		CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
+		Pressure:        slices.Clone(object.pressure),
+		Labels:          nodeLabels(state, object.labels),
+		Talos:           true, ExcludesWorkloads: state.Role == model.ControlPlane && c.world.Has(model.Worker),
+	}
+	if object.unschedulable {
+		node.CordonedBy = object.mark
+	}
+
+	return node, true
 }
 
 // innerFirst are the addresses of a Node object as the adapter orders them.

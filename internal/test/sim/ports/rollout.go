@@ -258,16 +258,16 @@ func (c *Cluster) runs(node string, pod proxyPod) bool {
 	return !c.now().Before(pod.readyAt) && !object.lost()
 }
 
-// componentPods lists the pods of the control plane and of kube-proxy. Those of
-// a node that is away stay listed as their kubelet last reported them, until
+// componentPods lists the pods of the control plane and of kube-proxy on the machines.
+// Those of a node that is away stay listed as their kubelet last reported them, until
 // Kubernetes notices.
-func (c *Cluster) componentPods() []cluster.ComponentPod {
+func (c *Cluster) componentPods(of func() []model.NodeState) []cluster.ComponentPod {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	var pods []cluster.ComponentPod
 
-	for _, state := range c.world.Nodes() {
+	for _, state := range of() {
 		object := c.nodes[state.Name]
 		if object == nil {
 			continue

@@ -50,7 +50,7 @@ func (c *Client) Workloads(ctx context.Context) (workloads cluster.Workloads, er
 func (c *Cluster) workloadsNow() cluster.Workloads {
 	var listed cluster.Workloads
 
-	for _, own := range c.componentPods() {
+	for _, own := range c.componentPods(c.world.Nodes) {
 		listed.Pods = append(listed.Pods, stayingPod(own))
 	}
 
