@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -231,17 +229,6 @@ func measure(t *testing.T, wanted roll) figures {
 	measured.hostCPU, measured.hostWall = hostCPU()-cpu, time.Since(wall)
 
 	return measured
-}
-
-// hostCPU is what this process has spent so far.
-func hostCPU() time.Duration {
-	// The figures are brought up to date by a collection.
-	runtime.GC()
-
-	samples := []metrics.Sample{{Name: "/cpu/classes/total:cpu-seconds"}, {Name: "/cpu/classes/idle:cpu-seconds"}}
-	metrics.Read(samples)
-
-	return time.Duration((samples[0].Value.Float64() - samples[1].Value.Float64()) * float64(time.Second))
 }
 
 // limit is a figure that must not be exceeded or, with least, not be missed.
