@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"text/tabwriter"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -116,7 +115,8 @@ func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 		}
 	}
 
-	t.Log(table(all))
+	t.Log("\n" + table(all))
+	intoPage(t, "virtual", table(all))
 
 	for _, l := range limits(all) {
 		verdict := "reached"
@@ -133,25 +133,26 @@ func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 	}
 }
 
+// table is the figures in Markdown.
 func table(all []figures) string {
-	var text strings.Builder
-
-	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "\nnodes\thalf\tTalos requests a node\tKubernetes requests a node\troll / best\ton their way\tbefore the first cordon\troll\thost CPU\t")
+	lines := [][]string{{
+		"nodes", "half", "Talos requests a node", "Kubernetes requests a node", "roll over the best schedule", "workers on their way",
+		"before the first cordon", "roll",
+	}}
 
 	for _, f := range all {
-		away, before := "-", "-"
+		away, before := "", ""
 		if f.cordons() {
 			away, before = share100(f.away), share100(f.before)
 		}
 
-		fmt.Fprintf(out, "%s\t%s\t%.1f\t%.1f\t%.3f\t%s\t%s\t%.0f s\t%.1f s\t\n",
-			f.size(), f.half, f.talosANode(), f.kubeANode(), f.overBest(), away, before, f.took, f.hostCPU.Seconds())
+		lines = append(lines, []string{
+			f.size(), f.half, fmt.Sprintf("%.0f", f.talosANode()), fmt.Sprintf("%.0f", f.kubeANode()), fmt.Sprintf("%.3f", f.overBest()), away, before,
+			fmt.Sprintf("%.0f s", f.took),
+		})
 	}
 
-	_ = out.Flush()
-
-	return text.String()
+	return markdown(lines)
 }
 
 // setup is the cluster of a roll, and what is asked for.

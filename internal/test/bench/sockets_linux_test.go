@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"google.golang.org/grpc"
@@ -72,32 +71,31 @@ func TestRollsThroughTheCLI(t *testing.T) {
 		})
 	}
 
-	text := socketTable(all) + fmt.Sprintf("\nFrom the start of the provider to its schema: %s.\n", schemaTime(t).Round(time.Millisecond))
+	text := socketTable(all) + fmt.Sprintf("\nFrom its start to its schema the provider takes %d ms.\n", schemaTime(t).Milliseconds())
 	t.Log("\n" + text)
-
-	if file := os.Getenv("BENCH_OUT"); file != "" {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Error(err)
-		}
-	}
+	intoPage(t, "sockets", text)
 }
 
+// socketTable is the figures in Markdown.
 func socketTable(all []socketFigures) string {
-	var text strings.Builder
+	const kibibyte, mebibyte = 10, 20
 
-	out := tabwriter.NewWriter(&text, 0, 0, 1, ' ', tabwriter.Debug|tabwriter.TabIndent)
-	fmt.Fprintln(out, "nodes\thalf\troll\tprovider CPU\tpeak memory\tTalos calls a node\tKiB from the API server a node\trefresh and plan\tover starting the provider\tsimulator\tviolations\t")
+	lines := [][]string{{
+		"nodes", "half", "roll at speed 60", "CPU of the provider", "its peak memory", "Talos requests a node", "KiB from the API server a node",
+		"refresh and plan", "over starting the provider", "simulator",
+	}}
 
 	for _, f := range all {
-		nodes := float64(f.controlPlanes + f.workers)
-		fmt.Fprintf(out, "%d+%d\t%s\t%.0f s\t%.1f s\t%d MiB\t%.0f\t%.0f\t%d ms\t%d ms\t%.2f cores\t%d\t\n", f.controlPlanes, f.workers, f.half,
-			f.wall.Seconds(), f.provider.CPU.Seconds(), f.provider.Peak>>20, float64(f.talosCalls)/nodes, float64(f.answered)/nodes/1024,
-			f.plan.Milliseconds(), f.emptyPlan.Milliseconds(), f.cores, f.violations)
+		nodes := int64(f.controlPlanes + f.workers)
+		lines = append(lines, []string{
+			fmt.Sprintf("%d+%d", f.controlPlanes, f.workers), f.half, fmt.Sprintf("%.0f s", f.wall.Seconds()),
+			fmt.Sprintf("%.1f s", f.provider.CPU.Seconds()), fmt.Sprintf("%d MiB", f.provider.Peak>>mebibyte), strconv.FormatInt(f.talosCalls/nodes, 10),
+			strconv.FormatInt(f.answered/nodes>>kibibyte, 10), fmt.Sprintf("%d ms", f.plan.Milliseconds()),
+			fmt.Sprintf("%d ms", f.emptyPlan.Milliseconds()), fmt.Sprintf("%.2f cores", f.cores),
+		})
 	}
 
-	_ = out.Flush()
-
-	return text.String()
+	return markdown(lines)
 }
 
 func measureSockets(t *testing.T, wanted roll) socketFigures {
