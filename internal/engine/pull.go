@@ -156,10 +156,12 @@ func kindOf(node cluster.Node, one download) string {
 
 // The numbers of nodes that pull at a time where nobody has said one: as many as may be
 // unavailable, so that the next ones are ready when these are back. A pull takes less time
-// than an upgrade, and a registry has to serve all of them.
+// than an upgrade, and more than the restart of a kubelet; and a registry has to serve all
+// of them.
 const (
 	leastParallelPulls = 5
 	mostParallelPulls  = 50
+	pullsPerKubelet    = 3
 )
 
 // parallelPulls is how many nodes pull at a time.
@@ -168,7 +170,12 @@ func (r *run) parallelPulls(made plan.Plan) int {
 		return asked
 	}
 
-	return min(max(leastParallelPulls, made.Budget, made.KubeletBudget), mostParallelPulls)
+	wanted := max(leastParallelPulls, made.Budget)
+	if slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Component == cluster.Kubelet }) {
+		wanted = max(wanted, pullsPerKubelet*made.KubeletBudget)
+	}
+
+	return min(wanted, mostParallelPulls)
 }
 
 // ahead pulls the images of the nodes whose turn comes next while others reboot.

@@ -29,8 +29,8 @@ type requests struct {
 	made map[string]int
 	// named tells that the ID of the cluster is known, which is asked for once.
 	named bool
-	// pulled is how long each node took for the images that it did not have.
-	pulled map[string]time.Duration
+	// pulled is when each node took images that it did not have.
+	pulled map[string][]span
 	// ledger, where there is one, has what was counted for each call, whose number is in
 	// the metadata of its requests.
 	ledger map[string]weighed
@@ -48,7 +48,7 @@ type weighed struct {
 const callKey = "bench-call"
 
 func count(talos cluster.Talos) *requests {
-	return &requests{Talos: talos, made: map[string]int{}, pulled: map[string]time.Duration{}}
+	return &requests{Talos: talos, made: map[string]int{}, pulled: map[string][]span{}}
 }
 
 // ask makes a call that is said to be so many requests unless it fails.
@@ -123,12 +123,12 @@ func (r *requests) Members(ctx context.Context) (members []cluster.Member, err e
 
 // Etcd implements [cluster.Talos].
 func (r *requests) Etcd(ctx context.Context, address string, members bool) (view cluster.EtcdView, err error) {
-	weight := 1
+	what, weight := "Etcd status", 1
 	if members {
-		weight = 2
+		what, weight = "Etcd status and members", 2
 	}
 
-	err = r.ask(ctx, "Etcd", weight, func(ctx context.Context) error {
+	err = r.ask(ctx, what, weight, func(ctx context.Context) error {
 		view, err = r.Talos.Etcd(ctx, address, members)
 
 		return err
@@ -170,18 +170,22 @@ func (r *requests) PullComponent(ctx context.Context, address string, component 
 }
 
 func (r *requests) pull(ctx context.Context, what string, weight int, address string, call func(context.Context) error) error {
-	begun := time.Now()
+	begun := seconds()
 	err := r.ask(ctx, what, weight, call)
+	ended := seconds()
 
-	if took := time.Since(begun); err == nil && took > lookupTime {
+	if err == nil && ended-begun > lookupTime.Seconds() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 
-		r.pulled[address] += took
+		r.pulled[address] = append(r.pulled[address], span{begin: begun, end: ended})
 	}
 
 	return err
 }
+
+// seconds is the time in the bubble.
+func seconds() float64 { return float64(time.Now().UnixNano()) / float64(time.Second) }
 
 // ImageDigest implements [cluster.Talos].
 func (r *requests) ImageDigest(ctx context.Context, address, image string) (digest string, err error) {
@@ -274,7 +278,7 @@ func (r *requests) Machine(ctx context.Context, address string, known *cluster.M
 	err = r.weigh(ctx, call, func() (string, int) {
 		what, weight := machineRequests(known, machine)
 
-		return "Machine " + what, weight
+		return "Machine, " + what, weight
 	})
 
 	return machine, err
@@ -288,49 +292,45 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, i
 		everything, staticPods = 10, 2
 	)
 
-	// again is what changes within a boot.
-	again := func(known cluster.Machine) int {
-		number := status
+	again := status
+
+	if known != nil {
 		if known.UpgradePending {
-			number++
+			again++
 		}
 
 		if known.Role == cluster.ControlPlane && known.FilesVersion == "" {
-			number += staticPods
+			again += staticPods
 		}
 
 		if known.Config == nil {
-			number++
+			again++
 		}
-
-		return number
 	}
 
-	before := 0
+	if known != nil && known.BootID == "" {
+		return "of a known boot", again
+	}
+
+	before := bootID
 	entire := known != nil && known.Config != nil && (known.Role != cluster.ControlPlane || known.FilesVersion != "")
 
-	switch {
-	case known == nil:
-	case known.BootID == "":
-		return "without its boot", again(*known)
-	case entire && known.Stage != "" && !known.Settled():
-		if !machine.Settled() {
+	if entire && known.Stage != "" && !known.Settled() {
+		if machine.Stage != "" && !machine.Settled() {
 			return "between two boots", status
 		}
 
-		before = status
+		before += status
 	}
-
-	before += bootID
 
 	switch {
 	case known != nil && known.BootID == machine.BootID:
-		return "again", before + again(*known)
+		return "again", before + again
 	case entire:
 		before += versionAndStatus
 
 		if !machine.Settled() {
-			return "another boot", before
+			return justBooted, before
 		}
 	}
 
@@ -346,12 +346,28 @@ func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, i
 	return "all", number
 }
 
-// longestPull is the longest time, in seconds, that a node took for its images.
+// longestPull is the longest time, in seconds, that a node took for its images, of which it
+// may take several at once.
 func (r *requests) longestPull() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	return slices.Max(append(slices.Collect(maps.Values(r.pulled)), 0)).Seconds()
+	longest := 0.0
+
+	for _, spans := range r.pulled {
+		slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.begin, b.begin) })
+
+		took, until := 0.0, 0.0
+
+		for _, pull := range spans {
+			took += max(pull.end-max(pull.begin, until), 0)
+			until = max(until, pull.end)
+		}
+
+		longest = max(longest, took)
+	}
+
+	return longest
 }
 
 // kubernetesRequests counts the requests to the API server by what the calls of the ports are
