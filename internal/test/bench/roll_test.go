@@ -227,6 +227,10 @@ func measure(t *testing.T, wanted roll) figures {
 		measured.before = (nodes.firstCordon() - begun) / measured.took
 	})
 
+	if measured.took < measured.best {
+		t.Errorf("%s: the roll took %.1f s, less than the best schedule of %.1f s", wanted, measured.took, measured.best)
+	}
+
 	measured.hostCPU, measured.hostWall = hostCPU()-cpu, time.Since(wall)
 
 	return measured

@@ -172,36 +172,25 @@ func (r *rolled) onTheirWay(slots int) float64 {
 // kubernetesBest is how long the best schedule of the Kubernetes half takes, in seconds,
 // without the pulls: the components of the control planes, which change one after the other,
 // and the kubelets of the workers, each of which takes the place that becomes free first. A
-// component takes from the last look for its image until it serves.
+// component takes from the change of its configuration until it serves.
 func kubernetesBest(events []history.Event, slots int) float64 {
 	var (
 		needed, ended float64
 		order         []string
 		own           = map[string]float64{}
 		worker        = map[string]bool{}
-		looked, asked = map[string]float64{}, map[string]float64{}
+		asked         = map[string]float64{}
 	)
 
 	for _, event := range events {
 		switch event.Kind {
 		case history.KindNode:
 			worker[event.Node] = event.Detail["role"] == string(model.Worker)
-		case history.KindPull:
-			looked[event.Node] = event.Sim - lookupTime.Seconds()
 		case history.KindConfig:
-			asked[event.Node] = looked[event.Node]
+			asked[event.Node] = event.Sim
 
 			if worker[event.Node] {
 				order = append(order, event.Node)
-
-				continue
-			}
-
-			asked[event.Node] = max(asked[event.Node], ended)
-
-			if event.Detail["changed"] == model.ProxyName {
-				needed += event.Sim - asked[event.Node]
-				ended = event.Sim
 			}
 		case history.KindComponent:
 			since, found := asked[event.Node]
