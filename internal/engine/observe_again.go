@@ -64,6 +64,12 @@ const answerAge = 5 * time.Second
 func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, time.Time, error) {
 	e := r.engine
 	oldest := e.clock.Now()
+
+	// Only who holds the lease writes a claim.
+	if _, fresh, lost := r.lock.state(); !fresh || lost != nil {
+		asked.claim = ""
+	}
+
 	facts := r.gatherAgain(ctx, asked)
 
 	observed, err := e.assemble(ctx, facts, func(nodes []cluster.Node) {

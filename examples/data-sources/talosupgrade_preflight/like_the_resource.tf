@@ -10,6 +10,7 @@ locals {
 
     canary          = ["worker-0"]
     max_unavailable = "25%"
+    parallel_pulls  = 20
     installer_image = "registry.example.com/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
   }
 }
@@ -27,6 +28,7 @@ data "talosupgrade_preflight" "prod" {
 
   canary          = local.upgrade.canary
   max_unavailable = local.upgrade.max_unavailable
+  parallel_pulls  = local.upgrade.parallel_pulls
   installer_image = local.upgrade.installer_image
 
   order              = "workers-first"
