@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,6 +98,7 @@ func (w *World) RemoveNode(nameOrAddress string) error {
 		n.removed = true
 		n.etcd = nil
 		w.nodes = slices.DeleteFunc(w.nodes, func(other *node) bool { return other == n })
+		maps.DeleteFunc(w.named, func(_ string, other *node) bool { return other == n })
 		w.reconsider()
 	})
 
@@ -159,6 +161,10 @@ func (w *World) build(options NodeOptions) (*node, error) {
 	n.start(w.life)
 	w.joined++
 	w.nodes = append(w.nodes, n)
+
+	for _, called := range append(n.inner(), n.name) {
+		w.named[called] = n
+	}
 
 	return n, nil
 }
@@ -301,26 +307,49 @@ func (w *World) introduce(n *node, joins bool) {
 // memberLifetime is how long discovery keeps a machine that says nothing.
 const memberLifetime = 30 * time.Minute
 
+// Member is a machine as discovery lists it.
+type Member struct {
+	Name, Identity string
+	Role           Role
+	// Talos is the version of its last boot.
+	Talos string
+	// Addresses are as in [NodeState].
+	Addresses []string
+}
+
 // Members are the machines that discovery lists: all that were up within the
-// last half hour, those that were removed since as well. Their versions are those
-// of their last boot. Of two machines of one name it lists the newer one. Where
-// it is switched off it lists nobody.
-func (w *World) Members() []NodeState {
+// last half hour, those that were removed since as well. Of two machines of one
+// name it lists the newer one. Control planes come first. Where it is switched off
+// it lists nobody.
+func (w *World) Members() []Member {
 	if w.options.DiscoveryOff {
 		return nil
 	}
 
-	now, members := w.clock.Now(), w.Nodes()
-
 	w.mu.Lock()
-	for _, state := range slices.Backward(w.left) {
-		if !slices.ContainsFunc(members, func(other NodeState) bool { return other.Name == state.Name }) {
-			members = append(members, state)
+	defer w.mu.Unlock()
+
+	now, members := w.clock.Now(), make([]Member, 0, len(w.nodes))
+	forgotten := func(up bool, downAt time.Time) bool {
+		return !up && !downAt.IsZero() && now.Sub(downAt) > memberLifetime
+	}
+
+	for _, n := range w.nodes {
+		if !forgotten(n.up, n.downAt) {
+			members = append(members, Member{n.name, n.identity, n.role, n.running().talos, n.addresses()})
 		}
 	}
-	w.mu.Unlock()
 
-	return slices.DeleteFunc(members, func(state NodeState) bool {
-		return !state.Up && !state.DownAt.IsZero() && now.Sub(state.DownAt) > memberLifetime
-	})
+	slices.SortStableFunc(members, func(a, b Member) int { return roleOrder(a.Role) - roleOrder(b.Role) })
+
+	for _, state := range slices.Backward(w.left) {
+		_, newer := w.named[state.Name]
+		newer = newer || slices.ContainsFunc(members, func(other Member) bool { return other.Name == state.Name })
+
+		if !newer && !forgotten(state.Up, state.DownAt) {
+			members = append(members, Member{state.Name, state.Identity, state.Role, state.Talos, state.Addresses})
+		}
+	}
+
+	return members
 }

@@ -158,6 +158,14 @@ func roleOrder(role Role) int {
 	return 1
 }
 
+// Joined counts the machines that were ever part of the cluster.
+func (w *World) Joined() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.joined
+}
+
 // Node copies the state of one machine, found by name or address, whether it
 // answers or not.
 func (w *World) Node(nameOrAddress string) (NodeState, error) {
@@ -269,10 +277,8 @@ func (w *World) EtcdQuorum() bool {
 }
 
 func (w *World) find(nameOrAddress string) (*node, error) {
-	for _, n := range w.nodes {
-		if n.name == nameOrAddress || slices.Contains(n.inner(), nameOrAddress) {
-			return n, nil
-		}
+	if n := w.named[nameOrAddress]; n != nil {
+		return n, nil
 	}
 
 	return nil, fmt.Errorf("%q: %w", nameOrAddress, ErrUnknownNode)

@@ -27,6 +27,8 @@ type World struct {
 
 	mu    sync.Mutex
 	nodes []*node
+	// named are the machines by their names, and by the addresses under which they answer.
+	named map[string]*node
 	// left are machines that were removed, as they were then.
 	left          []NodeState
 	joined        int // machines ever created
@@ -61,6 +63,7 @@ func New(options Options) (*World, error) {
 		kubernetes:    noKubernetes{},
 		registry:      newRegistry(),
 		touched:       map[*node]bool{},
+		named:         map[string]*node{},
 		changed:       make(chan struct{}),
 		watchers:      map[int]func(string){},
 	}

@@ -49,7 +49,7 @@ func samples() []meta.ResourceWithRD {
 }
 
 // memberResources is what discovery knows.
-func memberResources(members []model.NodeState) []resource.Resource {
+func memberResources(members []model.Member) []resource.Resource {
 	list := make([]resource.Resource, 0, len(members))
 
 	for _, state := range members {

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,8 @@ type sharedResources struct {
 
 	mu      sync.Mutex
 	members *mirror
+	// listed are the machines that members shows.
+	listed []model.Member
 }
 
 func newSharedResources(world *model.World) (*sharedResources, error) {
@@ -67,7 +70,19 @@ func (s *sharedResources) refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return s.members.apply(ctx, memberResources(s.world.Members()))
+	// Most changes of machines change nothing of this.
+	members := s.world.Members()
+	if reflect.DeepEqual(members, s.listed) {
+		return nil
+	}
+
+	if err := s.members.apply(ctx, memberResources(members)); err != nil {
+		return err
+	}
+
+	s.listed = members
+
+	return nil
 }
 
 // nodeResources is the COSI state of one machine. It begins anew, with

@@ -209,6 +209,8 @@ func signal(wake chan struct{}) {
 
 // welcome opens endpoints for machines that join and keeps the member list.
 func (s *Server) welcome(ctx context.Context) {
+	welcomed := 0
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -218,21 +220,39 @@ func (s *Server) welcome(ctx context.Context) {
 
 		_ = s.shared.refresh(ctx)
 
-		for _, state := range s.world.Nodes() {
-			s.mu.Lock()
-			known := s.stations[state.Name]
-			s.mu.Unlock()
-
-			if known != nil && known.address == state.Address {
-				continue
-			}
-
-			if added, err := s.admit(state); err == nil {
-				added.notice()
-				s.work.Go(func() { added.run(ctx) })
-			}
+		// Few of the changes are machines that join.
+		if joined := s.world.Joined(); joined > welcomed && s.admitAll(ctx) {
+			welcomed = joined
 		}
 	}
+}
+
+// admitAll opens endpoints for the machines that have none; false where one is left for
+// the next change.
+func (s *Server) admitAll(ctx context.Context) bool {
+	all := true
+
+	for _, state := range s.world.Nodes() {
+		s.mu.Lock()
+		known := s.stations[state.Name]
+		s.mu.Unlock()
+
+		if known != nil && known.address == state.Address {
+			continue
+		}
+
+		added, err := s.admit(state)
+		if err != nil {
+			all = false
+
+			continue
+		}
+
+		added.notice()
+		s.work.Go(func() { added.run(ctx) })
+	}
+
+	return all
 }
 
 // Endpoints lists where each machine that is part of the cluster is served,
