@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -40,7 +41,11 @@ func newClient(config *rest.Config) (*client, error) {
 
 	c := &client{transport: transport, http: &http.Client{Transport: wrapped}, host: config.Host}
 
-	c.Interface, err = kubernetes.NewForConfigAndClient(config, c.http)
+	// Half the work of the API server, and of this process, would be JSON.
+	typed := rest.CopyConfig(config)
+	typed.AcceptContentTypes, typed.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeProtobuf
+
+	c.Interface, err = kubernetes.NewForConfigAndClient(typed, c.http)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client of %s: %w", config.UserAgent, err)
 	}

@@ -112,8 +112,10 @@ func (p *play) daemonsOf(set *appsv1.DaemonSet) (daemons, error) {
 	sum := sha256.Sum256(template)
 	state := daemons{set: set, revision: hex.EncodeToString(sum[:5]), pods: map[string]*corev1.Pod{}}
 
+	selector := labels.SelectorFromSet(set.Spec.Template.Spec.NodeSelector)
+
 	for _, node := range nodes {
-		if admits(node, set.Spec.Template.Spec) {
+		if selector.Matches(labels.Set(node.Labels)) && admits(node, set.Spec.Template.Spec) {
 			state.nodes = append(state.nodes, node.Name)
 		}
 	}
@@ -127,7 +129,7 @@ func (p *play) daemonsOf(set *appsv1.DaemonSet) (daemons, error) {
 func (d *daemons) takes(pod *corev1.Pod) bool {
 	node := pod.Spec.NodeName
 
-	if d.set == nil || metav1.GetControllerOf(pod).UID != d.set.UID || !slices.Contains(d.nodes, node) || d.pods[node] != nil {
+	if d.set == nil || metav1.GetControllerOf(pod).UID != d.set.UID || !d.wants(node) || d.pods[node] != nil {
 		return false
 	}
 
@@ -136,10 +138,17 @@ func (d *daemons) takes(pod *corev1.Pod) bool {
 	return true
 }
 
-// admits tells whether a DaemonSet has a pod on a node, which does not depend
-// on how the node is.
+// wants tells whether a node is to have a pod.
+func (d *daemons) wants(node string) bool {
+	_, found := slices.BinarySearch(d.nodes, node)
+
+	return found
+}
+
+// admits tells whether a DaemonSet has a pod on a node that it selects, which does not
+// depend on how the node is.
 func admits(node *corev1.Node, spec corev1.PodSpec) bool {
-	if node.DeletionTimestamp != nil || !labels.SelectorFromSet(spec.NodeSelector).Matches(labels.Set(node.Labels)) {
+	if node.DeletionTimestamp != nil {
 		return false
 	}
 

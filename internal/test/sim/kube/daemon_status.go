@@ -61,10 +61,15 @@ func (p *play) tellProxies(state daemons) {
 	}
 
 	for _, node := range state.nodes {
-		machine, found := p.options.World.Machine(node)
 		pod := state.pods[node]
+		if pod == nil || !podReady(pod) || !p.tells(node, startedAs(pod)) {
+			continue
+		}
 
-		if !found || pod == nil || !podReady(pod) || startedAs(pod) != containerID(pod, machine.BootID) {
+		machine, found := p.options.World.Machine(node)
+		if !found || startedAs(pod) != containerID(pod, machine.BootID) {
+			p.tells(node, "")
+
 			continue
 		}
 
@@ -72,6 +77,18 @@ func (p *play) tellProxies(state daemons) {
 			p.options.World.SetProxy(node, version)
 		}
 	}
+}
+
+// tells notes the container by which the world is told of the kube-proxy of a node;
+// false where that is the one by which it knows already.
+func (p *play) tells(node, container string) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	known := p.proxies[node] == container
+	p.proxies[node] = container
+
+	return !known
 }
 
 // tellNoProxies tells the world on which nodes no kube-proxy runs any more, its
@@ -86,6 +103,7 @@ func (p *play) tellNoProxies(k key) {
 	for _, machine := range p.options.World.Machines() {
 		runs := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == machine.Name })
 		if !runs && machine.Proxy != "" {
+			p.tells(machine.Name, "")
 			p.options.World.SetProxy(machine.Name, "")
 		}
 	}

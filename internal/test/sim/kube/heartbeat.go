@@ -21,23 +21,30 @@ const (
 	heartbeatEvery = 10 * time.Second
 	// heartbeatShare bounds how much of the time goes into heartbeats: one of
 	// them in each such period.
-	heartbeatShare = 20 * time.Millisecond
-	leaseSeconds   = 40
+	heartbeatShare = 60 * time.Millisecond
+	// leasePeriods is how many heartbeats may fail before a lease expires.
+	leasePeriods = 4
 )
+
+// heartbeatPeriod is the time between two heartbeats of a kubelet.
+func heartbeatPeriod(machines int) time.Duration {
+	return max(heartbeatEvery, time.Duration(machines)*heartbeatShare)
+}
 
 // heartbeat renews the leases of running kubelets until the server stops.
 func (p *play) heartbeat() {
 	for {
 		machines := p.options.World.Machines()
+		period := heartbeatPeriod(len(machines))
 
 		for _, machine := range machines {
 			// A beat that fails is followed by another one.
 			if machine.Kubelet.Running && p.ctx.Err() == nil {
-				_ = p.beat(machine.Name)
+				_ = p.beat(machine.Name, leasePeriods*period)
 			}
 		}
 
-		timer := time.NewTimer(max(heartbeatEvery, time.Duration(len(machines))*heartbeatShare))
+		timer := time.NewTimer(period)
 
 		select {
 		case <-p.ctx.Done():
@@ -49,7 +56,7 @@ func (p *play) heartbeat() {
 	}
 }
 
-func (p *play) beat(node string) error {
+func (p *play) beat(node string, lasts time.Duration) error {
 	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
 	defer cancel()
 
@@ -63,7 +70,7 @@ func (p *play) beat(node string) error {
 
 	_, err = leases.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		seconds := int32(leaseSeconds)
+		seconds := int32(lasts.Seconds())
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
 			Spec: coordinationv1.LeaseSpec{

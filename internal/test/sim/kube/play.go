@@ -75,6 +75,10 @@ type play struct {
 	// assumed holds, by UID, where pods were bound that the cache still shows
 	// unbound.
 	assumed map[string]string
+	// proxies holds, by node, the container of kube-proxy that the world knows of.
+	proxies map[string]string
+	// shapes holds what of each node decides about the pods of DaemonSets.
+	shapes map[string]string
 	// founded tells that the machines may create their manifests; rendered
 	// holds, by control plane, from which configuration it did, and workloads
 	// what of them has pods.
@@ -101,6 +105,8 @@ func newPlay(options Options, client *client, ledger *ledger) *play {
 		ctx:       ctx, cancel: cancel,
 		registered: map[string]string{},
 		assumed:    map[string]string{},
+		proxies:    map[string]string{},
+		shapes:     map[string]string{},
 		rendered:   map[string]string{},
 		workloads:  map[key]bool{},
 	}
@@ -178,7 +184,7 @@ func (p *play) listen(ctx context.Context) error {
 		handle(apps.Deployments().Informer(), p.deploymentSeen, p.deploymentSeen),
 		handle(apps.ReplicaSets().Informer(), p.replicasSeen, p.replicasGone),
 		handle(pods, p.podSeen, p.podGone),
-		handle(p.informers.Core().V1().Nodes().Informer(), p.nodeSeen, p.nodeSeen),
+		handle(p.informers.Core().V1().Nodes().Informer(), p.nodeSeen, p.nodeGone),
 		handle(p.informers.Policy().V1().PodDisruptionBudgets().Informer(),
 			p.budgetSeen, func(object *policyv1.PodDisruptionBudget) { p.ledger.budgets.remove(object) }),
 	}
