@@ -224,7 +224,13 @@ func (l *ledger) nodeWritten(event auditEvent) bool {
 		return false
 	}
 
-	cordoned := event.object().Spec.Unschedulable
+	// Who asked for the metadata alone, as for a claim, has written nothing else.
+	object := event.object()
+	if object.Kind == "PartialObjectMetadata" {
+		return false
+	}
+
+	cordoned := object.Spec.Unschedulable
 	if cordoned == l.cordoned[name] {
 		return false
 	}
