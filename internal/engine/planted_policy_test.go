@@ -229,7 +229,7 @@ func plantedPolicies() []planted {
 		{
 			name: "a worker of the pool that fell ill meanwhile is not counted", want: []checker.Invariant{checker.S10}, forgets: []string{cluster.CheckNodesReady},
 			setup:   labelled(4, inPool(1)),
-			prepare: func(r *rig) { r.give(storage, "worker-0", "worker-3") },
+			prepare: func(r *rig) { r.give(storage, "worker-1", "worker-3") },
 			request: func(r *rig) engine.Request { return pooled(r.T, sharing(r.T, toLifecycle, "2"), "1", "1") },
 			meddle:  func(r *rig, _ *ports.Client) ports.Interceptor { return r.fallsIll("worker-3") },
 		},

@@ -305,7 +305,7 @@ func TestNothingIsPulledWhenNothingMoreBegins(t *testing.T) {
 			stalls(r, w, &seen, func() {})
 
 			begun := time.Now()
-			failure(t, w.Apply(context.Background(), request), engine.ErrDeadline, "")
+			_ = failure(t, w.Apply(context.Background(), request), engine.ErrDeadline, "")
 
 			if took := time.Since(begun); took > slow/2 || seen.left() > 0 {
 				t.Errorf("the run ended after %s, and left %d pulls", took, seen.left())
