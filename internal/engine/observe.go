@@ -336,10 +336,21 @@ func addVersions(nodes []cluster.Node, pods []cluster.ComponentPod) {
 // members, matched by address. Either list alone will do when the other one is
 // not to be had.
 func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time) (known []cluster.Node, foreign []string) {
-	rest := slices.Clone(members)
+	// at are the members with an address.
+	at := make(map[string][]int, len(members))
 
-	for _, kube := range nodes {
-		index := slices.IndexFunc(rest, func(m cluster.Member) bool { return sharesAddress(m.Addresses, kube.Addresses) })
+	for index, member := range members {
+		for _, address := range member.Addresses {
+			at[address] = append(at[address], index)
+		}
+	}
+
+	matched := make([]bool, len(members))
+	known = make([]cluster.Node, 0, len(nodes))
+
+	for i := range nodes {
+		kube := &nodes[i]
+		index := memberOf(kube, at, matched)
 
 		if index < 0 && !kube.Talos {
 			foreign = append(foreign, kube.Name)
@@ -347,12 +358,12 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 			continue
 		}
 
-		node := cluster.Node{Name: kube.Name, Role: kubeRole(kube), Kube: &kube}
+		node := cluster.Node{Name: kube.Name, Role: kubeRole(*kube), Kube: kube}
 
 		if index >= 0 {
-			node.Member, node.Role = true, rest[index].Role
-			node.Address = commonAddress(rest[index].Addresses, kube.Addresses)
-			rest = slices.Delete(rest, index, index+1)
+			node.Member, node.Role = true, members[index].Role
+			node.Address = commonAddress(members[index].Addresses, kube.Addresses)
+			matched[index] = true
 		} else if len(kube.Addresses) > 0 {
 			node.Address = kube.Addresses[0]
 		}
@@ -361,11 +372,29 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 		known = append(known, node)
 	}
 
-	for _, member := range rest {
-		known = append(known, cluster.Node{Name: member.Hostname, Role: member.Role, Member: true, Address: member.Address()})
+	for index, member := range members {
+		if !matched[index] {
+			known = append(known, cluster.Node{Name: member.Hostname, Role: member.Role, Member: true, Address: member.Address()})
+		}
 	}
 
 	return known, foreign
+}
+
+// memberOf is the first member that has an address of the node and belongs to none yet;
+// negative where there is none.
+func memberOf(kube *cluster.KubeNode, at map[string][]int, matched []bool) int {
+	first := -1
+
+	for _, address := range kube.Addresses {
+		for _, index := range at[address] {
+			if !matched[index] && (first < 0 || index < first) {
+				first = index
+			}
+		}
+	}
+
+	return first
 }
 
 // keepUnfinished does not let a node count as gone whose upgrade is unfinished:
@@ -386,8 +415,6 @@ func kubeRole(kube cluster.KubeNode) cluster.Role {
 
 	return cluster.Worker
 }
-
-func sharesAddress(a, b []string) bool { return commonAddress(a, b) != "" }
 
 // commonAddress is the first of the node's addresses that discovery knows too.
 func commonAddress(member, node []string) string {

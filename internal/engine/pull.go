@@ -98,6 +98,7 @@ func (r *run) prepareImages(ctx context.Context, observed cluster.Observation, m
 
 			// What was cut off says nothing of the node.
 			if ctx.Err() == nil {
+				r.ahead.prove(one)
 				r.engine.emit(pulled(one, findings[index]))
 			}
 
@@ -193,12 +194,14 @@ type ahead struct {
 	serving bool
 	// begun are the pulls, by node and images; each is closed when it has ended.
 	begun map[string]chan struct{}
-	// have is when a node has pulled an image, by both.
-	have map[string]time.Time
+	// have is when a node has pulled an image ahead, by both, and proven are those that were
+	// pulled before the first cordon.
+	have   map[string]time.Time
+	proven map[string]bool
 }
 
 func newAhead(r *run) *ahead {
-	return &ahead{run: r, begun: map[string]chan struct{}{}, have: map[string]time.Time{}}
+	return &ahead{run: r, begun: map[string]chan struct{}{}, have: map[string]time.Time{}, proven: map[string]bool{}}
 }
 
 // prepare sets how many nodes pull at a time.
@@ -287,7 +290,7 @@ func (a *ahead) take(ctx context.Context) (one download, done chan struct{}, fou
 	for len(a.queue) > 0 && ctx.Err() == nil && a.run.noMoreStarts() == nil {
 		one, a.queue = a.queue[0], a.queue[1:]
 
-		if _, told := a.begun[one.key()]; !told {
+		if _, told := a.begun[one.key()]; !told && !a.provenLocked(one) {
 			done = make(chan struct{})
 			a.begun[one.key()] = done
 
@@ -322,6 +325,22 @@ func (a *ahead) pull(ctx context.Context, one download) {
 	}
 
 	a.note(one)
+}
+
+// prove takes note of a node that has pulled before the first cordon.
+func (a *ahead) prove(one download) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	for _, reference := range one.references() {
+		a.proven[one.node+"\n"+reference] = true
+	}
+}
+
+// provenLocked tells whether a node has pulled all of it before the first cordon. The lock is
+// held.
+func (a *ahead) provenLocked(one download) bool {
+	return !slices.ContainsFunc(one.references(), func(reference string) bool { return !a.proven[one.node+"\n"+reference] })
 }
 
 // note takes note of a node that has pulled.

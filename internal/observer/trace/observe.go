@@ -31,7 +31,7 @@ func (t *Tracer) Observe(event cluster.Event) {
 	case cluster.EventNodeStep:
 		t.step(event)
 	case cluster.EventPulled:
-		t.stopped(spot{node: event.Node}, outcomeDone, event)
+		t.pulled(event)
 	case cluster.EventNodeDone:
 		t.close(at, outcomeDone, "", event.Time)
 	case cluster.EventNodeStopped:
@@ -70,7 +70,8 @@ func (t *Tracer) planned(event cluster.Event) {
 
 // upgrade begins the upgrade of a node or of a component.
 func (t *Tracer) upgrade(event cluster.Event) {
-	t.prepared(event.Time, func(*lane) bool { return true })
+	// Other nodes may pull ahead of their turn.
+	t.prepared(event.Time, func(l *lane) bool { return l.name != cluster.StepPull || l.at.node == event.Node })
 
 	at := spot{event.Node, event.Component}
 	begun := t.open(at, at.String(), true, event)
@@ -142,6 +143,16 @@ func (t *Tracer) before(event cluster.Event) *lane {
 	}
 
 	return t.open(at, title, false, event)
+}
+
+// pulled closes the lane of images that were pulled before an upgrade. One that has begun
+// meanwhile goes on.
+func (t *Tracer) pulled(event cluster.Event) {
+	at := spot{node: event.Node}
+
+	if found := t.lanes[at]; found != nil && !found.upgrade {
+		t.stopped(at, outcomeDone, event)
+	}
 }
 
 // stopped closes a lane, with the outcome unless it failed.
