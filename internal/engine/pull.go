@@ -364,6 +364,15 @@ func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(co
 		return nil
 	}
 
+	a.mu.Lock()
+	there := a.proven[node+"\n"+reference]
+	a.mu.Unlock()
+
+	// To look for what it has pulled before takes a moment, and no place.
+	if there {
+		return pull(ctx)
+	}
+
 	select {
 	case a.slots <- struct{}{}:
 		defer func() { <-a.slots }()

@@ -24,6 +24,8 @@ type pulls struct {
 	mu        sync.Mutex
 	now, most int
 	began     []string
+	// had are the nodes that have pulled: to look for that again is no pull.
+	had map[string]bool
 }
 
 // watch counts, and has each pull take longer by the given time.
@@ -34,6 +36,13 @@ func (p *pulls) watch(slower time.Duration) ports.Interceptor {
 		}
 
 		p.mu.Lock()
+
+		if p.had[call.Node] {
+			p.mu.Unlock()
+
+			return next(ctx)
+		}
+
 		p.now++
 		p.most = max(p.most, p.now)
 		p.began = append(p.began, call.Node)
@@ -41,8 +50,15 @@ func (p *pulls) watch(slower time.Duration) ports.Interceptor {
 
 		defer func() {
 			p.mu.Lock()
+			defer p.mu.Unlock()
+
 			p.now--
-			p.mu.Unlock()
+
+			if p.had == nil {
+				p.had = map[string]bool{}
+			}
+
+			p.had[call.Node] = ctx.Err() == nil
 		}()
 
 		select {
