@@ -456,7 +456,7 @@ func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.
 		asked.age, asked.staticPods = answerAge, false
 	}
 
-	observed, _, err := c.run.observe(ctx, asked)
+	observed, err := c.run.observe(ctx, asked)
 	if err != nil {
 		return nil, steps, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/health"
@@ -34,10 +33,8 @@ type guardInput struct {
 	cluster.Observation
 
 	step plan.Step
-	// steps are those that upgrades had done when the observation began, and oldest is
-	// when the first of its answers was given.
-	steps  generation
-	oldest time.Time
+	// steps are those that upgrades had done when the observation began.
+	steps generation
 	// run is the name under which cordons of this run are marked.
 	run    string
 	policy cluster.Policy

@@ -239,12 +239,12 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (gua
 		asked.opinions, asked.staticPods = true, true
 	}
 
-	observed, oldest, err := u.run.observe(ctx, asked)
+	observed, err := u.run.observe(ctx, asked)
 	if err != nil {
 		return seen, err
 	}
 
-	seen.Observation, seen.oldest = observed, oldest
+	seen.Observation = observed
 
 	if node, found := observed.Node(u.step.Node); found && u.judgesVitals() {
 		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
@@ -273,7 +273,7 @@ func (u *nodeUpgrade) judge(seen guardInput, cordoning bool) []cluster.Finding {
 
 	if node, found := seen.Node(u.step.Node); found && node.Machine != nil {
 		u.seen = sighting{
-			machine: *node.Machine, at: seen.oldest, generation: seen.steps,
+			machine: *node.Machine, at: seen.Taken, generation: seen.steps,
 			cordoned: node.Kube != nil && node.Kube.Unschedulable, well: isWell(node),
 		}
 

@@ -91,7 +91,7 @@ func (r *run) applyManifests(ctx context.Context) error {
 			return false, seen, err
 		}
 
-		observed, _, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
+		observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}
@@ -297,7 +297,7 @@ func (r *run) awaitDaemonSets(ctx context.Context, step plan.Step) error {
 
 // notRolledOut is what is not rolled out yet, empty when everything is.
 func (r *run) notRolledOut(ctx context.Context, step plan.Step) (text string, answered bool, err error) {
-	observed, _, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
+	observed, err := r.observe(ctx, inquiry{proxies: true, machines: runsControlPlane})
 	if err != nil {
 		return err.Error(), false, permanentOnly(err)
 	}

@@ -1324,7 +1324,7 @@ func (u *nodeUpgrade) awaitEtcd(ctx context.Context) error {
 	u.enterStep(cluster.StepEtcd, "")
 
 	return u.run.engine.wait(ctx, u.step.Node, "etcd to be healthy with "+u.step.Node, func(ctx context.Context) (bool, string, error) {
-		observed, _, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, opinions: true, machines: nobody})
+		observed, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, opinions: true, machines: nobody})
 		if err != nil {
 			return false, err.Error(), permanentOnly(err)
 		}

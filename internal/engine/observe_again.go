@@ -60,10 +60,9 @@ func nobody(cluster.Node) bool { return false }
 const answerAge = 5 * time.Second
 
 // observe looks at the cluster as far as the inquiry wants, and at the journal as this run
-// has written it. The time is that of the oldest answer.
-func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, time.Time, error) {
+// has written it.
+func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, error) {
 	e := r.engine
-	oldest := e.clock.Now()
 
 	// Only who holds the lease writes a claim.
 	if _, fresh, lost := r.lock.state(); !fresh || lost != nil {
@@ -72,9 +71,7 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 
 	facts := r.gatherAgain(ctx, asked)
 
-	observed, err := e.assemble(ctx, facts, func(nodes []cluster.Node) {
-		var mu sync.Mutex
-
+	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
 		wanted := func(node cluster.Node) bool {
 			if asked.machines(node) || facts.kubeErr == nil && e.presence.doubts(node) {
 				return true
@@ -102,20 +99,11 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 				return
 			}
 
-			at := r.answers.ask(ctx, r, node, asked, wanted(*node), asked.opinions || node.Name == teller)
-
-			mu.Lock()
-			defer mu.Unlock()
-
-			if at.Before(oldest) {
-				oldest = at
-			}
+			r.answers.ask(ctx, r, node, asked, wanted(*node), asked.opinions || node.Name == teller)
 		})
 
 		repeatMembers(nodes, teller)
 	})
-
-	return observed, oldest, err
 }
 
 // firstControlPlane is the name of the one that tells of the members of etcd for all.
@@ -247,8 +235,8 @@ type answer struct {
 func newAnswers() *answers { return &answers{given: map[string]answer{}} }
 
 // ask fills in what a control plane says, or has said a moment ago to somebody else, where
-// the inquiry allows that. It returns when it was asked.
-func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inquiry, machine, members bool) time.Time {
+// the inquiry allows that.
+func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inquiry, machine, members bool) {
 	e := r.engine
 	fresh := answer{
 		at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, etcd: asked.etcd, members: asked.etcd && members,
@@ -264,7 +252,7 @@ func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inq
 			node.Etcd = known.node.Etcd
 		}
 
-		return known.at
+		return
 	}
 
 	if machine {
@@ -280,8 +268,6 @@ func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inq
 		fresh.node = cluster.Node{Machine: node.Machine, Etcd: node.Etcd}
 		a.give(node.Address, fresh)
 	}
-
-	return fresh.at
 }
 
 // recent is an answer that will do.

@@ -120,7 +120,7 @@ func (u *nodeUpgrade) guardRollback(ctx context.Context) error {
 	defer cancel()
 
 	err := u.run.engine.wait(bounded, u.step.Node, "the cluster to tell whether "+u.step.Node+" may be rolled back", func(ctx context.Context) (bool, string, error) {
-		observed, _, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, opinions: true, machines: func(node cluster.Node) bool {
+		observed, err := u.run.observe(ctx, inquiry{claim: u.step.Node, etcd: true, opinions: true, machines: func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || node.Name == u.step.Node
 		}})
 		if err != nil {

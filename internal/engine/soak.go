@@ -319,7 +319,7 @@ func (s *rollout) awaitSoak(ctx context.Context, next plan.Step) error {
 			return err
 		}
 
-		observed, _, err := s.run.observe(ctx, inquiry{claim: next.Node, etcd: true, machines: func(node cluster.Node) bool {
+		observed, err := s.run.observe(ctx, inquiry{claim: next.Node, etcd: true, machines: func(node cluster.Node) bool {
 			return node.Role == cluster.ControlPlane || s.run.soak.watches(node.Name)
 		}})
 		if err != nil {
