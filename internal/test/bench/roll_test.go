@@ -22,9 +22,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// assertLimits has a figure beyond its limit fail the test.
-const assertLimits = false
-
 const (
 	toKubernetes = "1.35.1"
 	share        = "10%"
@@ -56,7 +53,12 @@ func rolls(t *testing.T) []roll {
 		halves = strings.Split(os.Getenv("BENCH_HALVES"), ";")
 	)
 
-	for _, size := range strings.Fields(cmp.Or(os.Getenv("BENCH_SIZES"), "3+2 3+20 5+20 5+95")) {
+	sizes := "3+2 3+20 5+20 5+95"
+	if raceEnabled {
+		sizes = "3+2 3+20"
+	}
+
+	for _, size := range strings.Fields(cmp.Or(os.Getenv("BENCH_SIZES"), sizes)) {
 		var made roll
 		if _, err := fmt.Sscanf(size, "%d+%d", &made.controlPlanes, &made.workers); err != nil {
 			t.Fatalf("BENCH_SIZES: %q: want numbers of control planes and workers, such as 3+2", size)
@@ -124,7 +126,7 @@ func TestRollsCostWhatTheirNodesCost(t *testing.T) {
 		if !l.holds() {
 			verdict = "not reached"
 
-			if assertLimits {
+			if !l.open {
 				t.Errorf("%s: %.3f, want %s", l.what, l.found, l.wanted())
 			}
 		}
@@ -241,6 +243,8 @@ type limit struct {
 	what         string
 	found, bound float64
 	least        bool
+	// open tells that it is known not to be reached.
+	open bool
 }
 
 func (l limit) holds() bool {
@@ -282,7 +286,8 @@ func limits(all []figures) []limit {
 			most = requestsOfFive
 		}
 
-		wanted = append(wanted, limit{what: name + ": Talos requests a node", found: f.talosANode(), bound: most})
+		// Of five nodes three are control planes, whose upgrades look at one another.
+		wanted = append(wanted, limit{what: name + ": Talos requests a node", found: f.talosANode(), bound: most, open: f.size() == "3+2"})
 
 		if f.size() == "5+20" {
 			small[f.half] = f
@@ -295,7 +300,10 @@ func limits(all []figures) []limit {
 		}
 
 		if bound, found := overBest[f.size()]; found {
-			wanted = append(wanted, limit{what: name + ": roll over the best schedule", found: f.overBest(), bound: bound})
+			// What is looked for every five seconds is found two and a half too late; and a
+			// kubelet restarts in less time than its image takes.
+			open := f.half == halfKubernetes || f.half == halfLifecycle && f.size() == "3+2"
+			wanted = append(wanted, limit{what: name + ": roll over the best schedule", found: f.overBest(), bound: bound, open: open})
 		}
 
 		if f.cordons() {
