@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func TestManyWorkersMoveSideBySide(t *testing.T) {
 			inCluster(t, given, func(r *rig) {
 				w := r.Worker("run-1")
 				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-					if call.Method == "ComponentPods" {
+					if call.Method == "StaticPods" {
 						time.Sleep(latency)
 					}
 
@@ -45,5 +46,47 @@ func TestManyWorkersMoveSideBySide(t *testing.T) {
 				t.Logf("it took %s, %d calls and %d changes", time.Since(begun).Round(time.Second), calls, mutating)
 			})
 		})
+	}
+}
+
+// TestSlowMachinesHoldUpNobodyElse: the Talos API of a tenth of the workers takes its time
+// for each answer. The others take as long as they do where all are quick.
+func TestSlowMachinesHoldUpNobodyElse(t *testing.T) {
+	slow := []string{"worker-3", "worker-13"}
+	given := setup{
+		Options: model.Options{ControlPlanes: 3, Workers: 20, Seed: 43},
+		Judging: []checker.Option{checker.MaxUnavailable(5)},
+	}
+
+	// longest is the longest time that one of the others took.
+	longest := func(latency time.Duration) (most float64) {
+		inCluster(t, given, func(r *rig) {
+			w := r.Worker("run-1")
+			w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+				if slices.Contains(slow, call.Node) && slices.Contains([]string{"Machine", "Vitals", "Pull"}, call.Method) {
+					time.Sleep(latency)
+				}
+
+				return next(ctx)
+			})
+
+			r.Must(w, sharing(t, toLifecycle, "25%"))
+			r.At(toLifecycle)
+			r.Once()
+
+			for _, one := range ofRole(r.spans(), "worker") {
+				if !slices.Contains(slow, one.node) {
+					most = max(most, one.end-one.begin)
+				}
+			}
+		})
+
+		return most
+	}
+
+	const patience = 10
+
+	if quick, beside := longest(0), longest(4*time.Second); beside > quick+patience {
+		t.Errorf("one of the others took %.0f s beside slow machines, and %.0f s beside quick ones", beside, quick)
 	}
 }

@@ -24,7 +24,7 @@ func TestWaitingForOthersIsNotTakenFromTheTimeOfANode(t *testing.T) {
 	inCluster(t, given, func(r *rig) {
 		queued := r.Worker("run-1")
 		queued.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			if call.Method == "ComponentPods" {
+			if call.Method == "StaticPods" {
 				if err := engine.RealClock().Sleep(ctx, 12*time.Second); err != nil {
 					return err
 				}
