@@ -465,8 +465,14 @@ func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, mad
 		group.Go(func() error {
 			_ = r.ahead.await(ctx, node.Name, "")
 
+			one := download{node: node.Name, address: node.Address, parts: wanted}
+
 			if ctx.Err() == nil {
-				findings[index] = r.fetch(ctx, download{node: node.Name, address: node.Address, parts: wanted})
+				findings[index] = r.fetch(ctx, one)
+			}
+
+			if ctx.Err() == nil {
+				r.engine.emit(pulled(one, findings[index]))
 			}
 
 			return nil
@@ -483,7 +489,8 @@ func (r *run) pullProxies(ctx context.Context, observed cluster.Observation, mad
 
 	var failure *Failure
 	if errors.As(err, &failure) {
-		failure.Component, failure.State = cluster.Manifests, "The bootstrap manifests were not synced."
+		// How the cluster is left is known when the run has ended.
+		failure.Component, failure.State = cluster.Manifests, ""
 	}
 
 	return err
