@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -180,12 +181,13 @@ func (m *memory) otherBoot(node cluster.Node) bool {
 	return node.Role != cluster.ControlPlane || known == nil || node.Kube == nil || !node.Kube.Ready || node.Kube.BootID != known.BootID
 }
 
-// list takes over what discovery and Kubernetes have listed.
-func (m *memory) list(facts clusterFacts, now time.Time) {
+// list takes over what was listed: the members, and the pods where kube-proxy's are among
+// them.
+func (m *memory) list(facts clusterFacts, pods bool, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.id = facts.id
+	m.id = cmp.Or(facts.id, m.id)
 
 	if facts.membersErr == nil && facts.kubeErr == nil && !facts.remembered {
 		m.members, m.listed, m.registered = facts.members, now, map[string]bool{}
@@ -194,7 +196,7 @@ func (m *memory) list(facts clusterFacts, now time.Time) {
 		}
 	}
 
-	if facts.kubeErr == nil {
+	if facts.kubeErr == nil && pods {
 		m.proxies = slices.DeleteFunc(slices.Clone(facts.pods), func(pod cluster.ComponentPod) bool { return pod.Component != cluster.Proxy })
 		m.proxiesKnown = true
 	}

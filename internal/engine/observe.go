@@ -128,7 +128,7 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 		facts.kubeErr = podsErr
 	}
 
-	e.memory.list(facts, e.clock.Now())
+	e.memory.list(facts, true, e.clock.Now())
 
 	return facts
 }

@@ -204,9 +204,9 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 		facts.members, facts.membersErr = e.talos.Members(ctx)
 	}
 
-	if listed {
-		e.memory.list(facts, e.clock.Now())
-	} else {
+	e.memory.list(facts, listed, e.clock.Now())
+
+	if !listed {
 		facts.pods = append(slices.Clone(facts.pods), proxies...)
 	}
 
