@@ -292,7 +292,7 @@ func rollSchema() map[string]schema.Attribute {
 			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". By default as many as workers, or their kubelets, may be unavailable " +
 				"at a time, but 5 at least and 50 at most. A registry that limits its clients may need fewer.",
 			Optional:   true,
-			Validators: []validator.Number{parallelPullsValidator{}},
+			Validators: []validator.Number{wholeNumberValidator{maxParallelPulls, wrongParallelPulls}},
 		},
 		attrPools: poolsSchema(),
 		attrCanary: schema.ListAttribute{
@@ -682,7 +682,7 @@ func failureSchema() map[string]schema.Attribute {
 					Optional:   true,
 					Computed:   true,
 					Default:    numberdefault.StaticBigFloat(big.NewFloat(float64(policy.Repeat.Attempts))),
-					Validators: []validator.Number{attemptsValidator{}},
+					Validators: []validator.Number{wholeNumberValidator{maxAttempts, wrongAttempts}},
 				},
 				attrBackoff: schema.StringAttribute{
 					MarkdownDescription: "The pause before the second attempt, default `" + durationText(policy.Repeat.Backoff) + "`; each further one is twice as long as the one before it, up to five minutes. " +

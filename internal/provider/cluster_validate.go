@@ -391,8 +391,7 @@ func (directoryValidator) ValidateString(_ context.Context, req validator.String
 
 var (
 	_ validator.String = onFailureValidator{}
-	_ validator.Number = attemptsValidator{}
-	_ validator.Number = parallelPullsValidator{}
+	_ validator.Number = wholeNumberValidator{}
 )
 
 // validateOnFailure refuses a rollback of what is not upgraded.
@@ -446,27 +445,31 @@ func (onFailureValidator) ValidateString(_ context.Context, req validator.String
 			req.Path, written, hint, cluster.StopOnFailure, cluster.RollBackOnFailure))
 }
 
-// attemptsValidator accepts how often something may be tried.
-type attemptsValidator struct{}
+// wholeNumberValidator accepts a whole number from 1 to most, and says of others what is
+// wrong with them.
+type wholeNumberValidator struct {
+	most  int
+	wrong func(at path.Path, value types.Number) diag.Diagnostic
+}
 
 // Description implements [validator.Number].
-func (attemptsValidator) Description(context.Context) string {
-	return fmt.Sprintf("value must be a whole number from 1 to %d", maxAttempts)
+func (v wholeNumberValidator) Description(context.Context) string {
+	return fmt.Sprintf("value must be a whole number from 1 to %d", v.most)
 }
 
 // MarkdownDescription implements [validator.Number].
-func (v attemptsValidator) MarkdownDescription(ctx context.Context) string {
+func (v wholeNumberValidator) MarkdownDescription(ctx context.Context) string {
 	return v.Description(ctx)
 }
 
 // ValidateNumber implements [validator.Number].
-func (attemptsValidator) ValidateNumber(_ context.Context, req validator.NumberRequest, resp *validator.NumberResponse) {
+func (v wholeNumberValidator) ValidateNumber(_ context.Context, req validator.NumberRequest, resp *validator.NumberResponse) {
 	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
 		return
 	}
 
-	if _, whole := wholeNumber(req.ConfigValue, maxAttempts); !whole {
-		resp.Diagnostics.Append(wrongAttempts(req.Path, req.ConfigValue))
+	if _, whole := wholeNumber(req.ConfigValue, v.most); !whole {
+		resp.Diagnostics.Append(v.wrong(req.Path, req.ConfigValue))
 	}
 }
 
@@ -492,30 +495,6 @@ func wrongAttempts(at path.Path, value types.Number) diag.Diagnostic {
 
 	return diag.NewAttributeErrorDiagnostic(visible(at), "Invalid number of attempts",
 		fmt.Sprintf("%s is %s: value must be a whole number from 1 to %d.\n\n%s", at, value.ValueBigFloat().Text('g', -1), maxAttempts, advice))
-}
-
-// parallelPullsValidator accepts how many nodes may pull at a time.
-type parallelPullsValidator struct{}
-
-// Description implements [validator.Number].
-func (parallelPullsValidator) Description(context.Context) string {
-	return fmt.Sprintf("value must be a whole number from 1 to %d", maxParallelPulls)
-}
-
-// MarkdownDescription implements [validator.Number].
-func (v parallelPullsValidator) MarkdownDescription(ctx context.Context) string {
-	return v.Description(ctx)
-}
-
-// ValidateNumber implements [validator.Number].
-func (parallelPullsValidator) ValidateNumber(_ context.Context, req validator.NumberRequest, resp *validator.NumberResponse) {
-	if req.ConfigValue.IsNull() || req.ConfigValue.IsUnknown() {
-		return
-	}
-
-	if _, whole := wholeNumber(req.ConfigValue, maxParallelPulls); !whole {
-		resp.Diagnostics.Append(wrongParallelPulls(req.Path, req.ConfigValue))
-	}
 }
 
 // wrongParallelPulls is the error of a number of pulls that cannot be.
