@@ -17,7 +17,7 @@ import (
 
 func controlPlane() model.NodeState {
 	return model.NodeState{
-		Role: model.ControlPlane, ProxyImage: "mirror.example:5000/k8s/kube-proxy:v1.34.2@sha256:0123",
+		KubeState: model.KubeState{Role: model.ControlPlane}, ProxyImage: "mirror.example:5000/k8s/kube-proxy:v1.34.2@sha256:0123",
 		CoreDNSImage: "registry.k8s.io/coredns/coredns:v1.13.1",
 	}
 }

@@ -34,7 +34,7 @@ type fakeWorld struct {
 
 func newFakeWorld(controlPlanes, workers int) *fakeWorld {
 	w := &fakeWorld{watchers: map[int]func(string){}, rendered: model.NodeState{
-		Role: model.ControlPlane, ProxyImage: "registry.k8s.io/kube-proxy:v1.34.2",
+		KubeState: model.KubeState{Role: model.ControlPlane}, ProxyImage: "registry.k8s.io/kube-proxy:v1.34.2",
 		CoreDNSImage: "registry.k8s.io/coredns/coredns:v1.13.1",
 	}}
 

@@ -18,8 +18,8 @@ type Slot struct {
 	Image, Talos, Schematic string
 }
 
-// NodeState is a copy of everything the outside may know of a machine.
-type NodeState struct {
+// KubeState is what a kubelet and discovery tell of a machine.
+type KubeState struct {
 	// Name is both hostname and Kubernetes node name.
 	Name string
 	Role Role
@@ -32,6 +32,19 @@ type NodeState struct {
 	// Identity is the discovery identity of the machine, MachineID its
 	// /etc/machine-id, which Talos makes of it.
 	Identity, MachineID string
+	Kubelet             Kubelet
+	// StaticPods are those of a control plane, by component.
+	StaticPods map[string]StaticPod
+	// PodsReported tells that the kubelet has said since the boot how they are.
+	// Until then Kubernetes shows what it said before.
+	PodsReported bool
+	// DiskPressure is a condition that the kubelet reports of its node while it runs.
+	DiskPressure bool
+}
+
+// NodeState is a copy of everything the outside may know of a machine.
+type NodeState struct {
+	KubeState
 
 	// Up tells that a kernel runs, Reachable that the Talos API answers too.
 	Up, Reachable bool
@@ -69,7 +82,6 @@ type NodeState struct {
 	// the store of Talos itself, which only its legacy upgrade uses.
 	Images, OwnImages []string
 
-	Kubelet    Kubelet
 	Components Components
 	// Config is the machine configuration in effect, ConfigVersion counts how
 	// often it was written since the boot, which counts as the first time.
@@ -79,12 +91,7 @@ type NodeState struct {
 	// since the last one; nil where none was, and below Talos 1.10, which does
 	// not show it. It differs from Config where one is staged or being tried.
 	PersistentConfig []byte
-	// StaticPods are those of a control plane, by component.
-	StaticPods map[string]StaticPod
-	// PodsReported tells that the kubelet has said since the boot how they are.
-	// Until then Kubernetes shows what it said before.
-	PodsReported   bool
-	KubeletService KubeletService
+	KubeletService   KubeletService
 	// ProxyImage is the image of kube-proxy that a control plane renders, empty
 	// where kube-proxy is disabled or the machine is a worker; CoreDNSImage that
 	// of CoreDNS, which follows Talos unless the configuration pins it.
@@ -97,10 +104,8 @@ type NodeState struct {
 	// the machine's own probe found last.
 	EtcdID                               uint64
 	EtcdRunning, EtcdHealthy, EtcdServed bool
-	// Vitals are what [World.Vitals] tells without waiting; DiskPressure is a condition that the
-	// kubelet reports of its node while it runs.
-	Vitals       Vitals
-	DiskPressure bool
+	// Vitals are what [World.Vitals] tells without waiting.
+	Vitals Vitals
 	// Unschedulable is what the Kubernetes face last said of the node.
 	Unschedulable bool
 
@@ -194,28 +199,55 @@ func (w *World) NameOf(nameOrAddress string) (string, bool) {
 	return n.name, true
 }
 
+// KubeStates copies what is known of all machines beside Talos itself, in the order of
+// [World.Nodes].
+func (w *World) KubeStates() []KubeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	states := make([]KubeState, 0, len(w.nodes))
+
+	for _, role := range []Role{ControlPlane, Worker} {
+		for _, n := range w.nodes {
+			if n.role == role {
+				states = append(states, n.kubeState())
+			}
+		}
+	}
+
+	return states
+}
+
+func (n *node) kubeState() KubeState {
+	return KubeState{
+		Name: n.name, Role: n.role, Address: n.address, Outer: n.outer, Other: n.other, Addresses: n.addresses(),
+		UUID: n.uuid, Identity: n.identity, MachineID: n.machineID,
+		Kubelet: n.kubelet, StaticPods: n.staticPods(), PodsReported: n.podsReported,
+		DiskPressure: n.kubelet.Running && n.suffers(StepDisk, EffectPressure),
+	}
+}
+
 func (w *World) state(n *node) NodeState {
 	running := n.running()
 	unmet := n.unmet()
 
 	state := NodeState{
-		Name: n.name, Role: n.role, Address: n.address, Outer: n.outer, Other: n.other, Addresses: n.addresses(), UUID: n.uuid, Identity: n.identity, MachineID: n.machineID,
-		Up: n.up, Reachable: n.reachable(), Dead: n.dead != nil,
+		KubeState: n.kubeState(),
+		Up:        n.up, Reachable: n.reachable(), Dead: n.dead != nil,
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
 		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,
 		TalosTag: cmp.Or(running.tag, "v"+running.talos), Platform: n.platform(), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
 		SecurityUnknown: n.suffers(StepSecurityState, EffectUnreadable),
 		Booted:          slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
 		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n), OwnImages: slices.Sorted(maps.Keys(w.fresh(n.ownImages))),
-		Kubelet: n.kubelet, Components: n.components, APIServerUp: w.apiServerUp(n),
+		Components: n.components, APIServerUp: w.apiServerUp(n),
 		Config: slices.Clone(n.config), ConfigVersion: n.configVersion, PersistentConfig: n.persistentConfig(),
-		StaticPods: n.staticPods(), KubeletService: n.kubeletService(),
-		PodsReported: n.podsReported,
-		ProxyImage:   n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
+		KubeletService: n.kubeletService(),
+		ProxyImage:     n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
 		PulledComponents: w.pulledComponents(n),
 		Unschedulable:    n.unschedulable,
-		Vitals:           w.vitals(n), DiskPressure: n.kubelet.Running && n.suffers(StepDisk, EffectPressure),
-		Installs: n.installs, Reboots: n.reboots,
+		Vitals:           w.vitals(n),
+		Installs:         n.installs, Reboots: n.reboots,
 	}
 
 	for i, slot := range n.slots {

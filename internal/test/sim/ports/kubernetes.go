@@ -75,7 +75,7 @@ func (c *Client) Node(ctx context.Context, name string) (node cluster.KubeNode, 
 
 		state, err := c.cluster.world.Node(name)
 		if err == nil && state.Name == name {
-			node, registered = c.cluster.kubeNode(state)
+			node, registered = c.cluster.kubeNode(state.KubeState)
 		}
 
 		if !registered {

@@ -36,23 +36,26 @@ type nodeObject struct {
 	// it complains of.
 	static   map[string]model.StaticPod
 	pressure []string
-	// labels are those that somebody gave it.
-	labels map[string]string
+	// labels are those that somebody gave it, shown these with its kubelet's: a map that
+	// nobody changes.
+	labels, shown map[string]string
 }
 
 func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
 	object := &nodeObject{machineID: state.MachineID, bootID: state.BootID, kubelet: state.Kubelet.Version, ready: state.Kubelet.Ready, since: now}
+	object.shown = nodeLabels(state.KubeState, nil)
+
 	if !state.Kubelet.Running {
 		object.silentSince = now
 	}
 
-	object.report(state)
+	object.report(state.KubeState)
 
 	return object
 }
 
 // nodeLabels are the labels of a Node object: those that its kubelet gives it, and those of others.
-func nodeLabels(state model.NodeState, given map[string]string) map[string]string {
+func nodeLabels(state model.KubeState, given map[string]string) map[string]string {
 	labels := map[string]string{"kubernetes.io/hostname": state.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 	if state.Role == model.ControlPlane {
 		labels["node-role.kubernetes.io/control-plane"] = ""
@@ -98,13 +101,13 @@ func (c *Cluster) follow(name string) {
 
 	object.silentSince = time.Time{}
 	object.machineID, object.bootID, object.kubelet = state.MachineID, state.BootID, state.Kubelet.Version
-	object.report(state)
+	object.report(state.KubeState)
 	object.turn(state.Kubelet.Ready, now)
 }
 
 // report has a kubelet that runs tell what became of the static pods and of its
 // node.
-func (n *nodeObject) report(state model.NodeState) {
+func (n *nodeObject) report(state model.KubeState) {
 	if !state.Kubelet.Running {
 		return
 	}
@@ -182,7 +185,7 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 
 	var nodes []cluster.KubeNode
 
-	for _, state := range c.world.Nodes() {
+	for _, state := range c.world.KubeStates() {
 		if node, registered := c.kubeNode(state); registered {
 			nodes = append(nodes, node)
 		}
@@ -192,7 +195,7 @@ func (c *Cluster) kubeNodes() []cluster.KubeNode {
 }
 
 // kubeNode is how the API server shows a node; with the lock.
-func (c *Cluster) kubeNode(state model.NodeState) (node cluster.KubeNode, registered bool) {
+func (c *Cluster) kubeNode(state model.KubeState) (node cluster.KubeNode, registered bool) {
 	object, registered := c.nodes[state.Name]
 	if !registered {
 		return cluster.KubeNode{}, false
@@ -212,7 +215,7 @@ func (c *Cluster) kubeNode(state model.NodeState) (node cluster.KubeNode, regist
 		Unschedulable: object.unschedulable, Kubelet: running, SystemUUID: cmp.Or(state.UUID, object.machineID), MachineID: object.machineID, BootID: object.bootID,
 		CordonedByTalos: object.unschedulable && object.byMachine && object.mark == "",
 		Pressure:        slices.Clone(object.pressure),
-		Labels:          nodeLabels(state, object.labels),
+		Labels:          object.shown,
 		Talos:           true, ExcludesWorkloads: state.Role == model.ControlPlane && c.world.Has(model.Worker),
 	}
 	if object.unschedulable {
@@ -223,7 +226,7 @@ func (c *Cluster) kubeNode(state model.NodeState) (node cluster.KubeNode, regist
 }
 
 // innerFirst are the addresses of a Node object as the adapter orders them.
-func innerFirst(state model.NodeState) []string {
+func innerFirst(state model.KubeState) []string {
 	if state.Outer == "" {
 		return state.Addresses
 	}

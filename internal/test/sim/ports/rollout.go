@@ -273,7 +273,7 @@ func (c *Cluster) componentPods(of func() []model.NodeState) []cluster.Component
 			continue
 		}
 
-		object.report(state)
+		object.report(state.KubeState)
 		object.fade(c.now())
 
 		for _, component := range cluster.Components(cluster.Role(state.Role)) {

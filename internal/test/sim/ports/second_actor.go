@@ -142,6 +142,10 @@ func (c *Cluster) LabelAsPerson(node, key, value string) error {
 		delete(object.labels, key)
 	}
 
+	if state, err := c.world.Node(node); err == nil {
+		object.shown = nodeLabels(state.KubeState, object.labels)
+	}
+
 	c.recordLabels(node, object.labels)
 
 	return nil
