@@ -402,6 +402,10 @@ func memberOf(kube *cluster.KubeNode, at map[string][]int, matched []bool) int {
 // that does not boot.
 func keepUnfinished(nodes []cluster.Node, journal cluster.Journal) {
 	for index := range nodes {
+		if !nodes[index].Gone {
+			continue
+		}
+
 		if _, entry, found := journal.Of(nodes[index]); found && entry.Open() {
 			nodes[index].Gone = false
 		}
