@@ -49,6 +49,9 @@ type guardInput struct {
 	// returning tells that the step's node is to be sent back to its old system,
 	// because it is not well with the new one.
 	returning bool
+	// told is what the step's node says of its disk and its clock, or why it does not.
+	told    cluster.Vitals
+	toldErr error
 	// vitals are what is wrong with the disk and the clock of the step's node,
 	// closed are the gates that do not hold, and that somebody has suspended the
 	// upgrades.

@@ -20,6 +20,10 @@ type coordinator struct {
 	// upgrades must not both take the other one's node for available. What was seen before
 	// that may be older than the cordon of another: that one is known to be on its way.
 	cordoning semaphore
+	// looking bounds how many upgrades look at the cluster in order to cordon at a time. A
+	// look counts for a few seconds only: with a hundred at once none would be done with
+	// it in time.
+	looking semaphore
 
 	mu sync.Mutex
 	// disturbed are the nodes that this run is taking out of service, by the
@@ -33,12 +37,15 @@ type coordinator struct {
 	ended chan struct{}
 }
 
+// looksAtATime is how many upgrades look at the cluster in order to cordon at a time.
+const looksAtATime = 16
+
 // generation is how many steps there were at some time: all of them, and those of
 // control planes, which concern everybody.
 type generation struct{ all, grave int }
 
 func newCoordinator() *coordinator {
-	return &coordinator{cordoning: newSemaphore(), disturbed: map[string]int{}, ended: make(chan struct{})}
+	return &coordinator{cordoning: newSemaphore(1), looking: newSemaphore(looksAtATime), disturbed: map[string]int{}, ended: make(chan struct{})}
 }
 
 // disturb notes that the node is about to be taken out of service.

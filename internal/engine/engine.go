@@ -84,7 +84,7 @@ func New(options Options) *Engine {
 
 		componentGuards: componentGuards(),
 
-		telling:  newSemaphore(),
+		telling:  newSemaphore(1),
 		notices:  newNotices(),
 		presence: newPresence(),
 		memory:   newMemory(),

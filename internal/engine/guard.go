@@ -82,6 +82,12 @@ type guardedAction struct {
 	// timeout is how long it may take to become safe, pause the longest pause between
 	// two looks.
 	timeout, pause time.Duration
+	// prepare asks for what may take its time and need not be of the very moment; nil for
+	// nothing.
+	prepare func(ctx context.Context)
+	// turn is held from the look on until the action is done; nil where looks may be as many
+	// as there are.
+	turn semaphore
 	// observe looks at the cluster, and judge finds in what it saw what stands in the way.
 	observe func(ctx context.Context) error
 	judge   func() []cluster.Finding
@@ -111,6 +117,18 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	err := r.engine.waitClosely(bounded, action.node, what, action.pause, func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
 			return false, seen, err
+		}
+
+		if action.prepare != nil {
+			action.prepare(ctx)
+		}
+
+		if action.turn != nil {
+			if err := action.turn.enter(ctx); err != nil {
+				return false, "others were looking at the cluster", err
+			}
+
+			defer action.turn.leave()
 		}
 
 		if err := action.observe(ctx); err != nil {
@@ -171,13 +189,10 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 
 	action := guardedAction{
 		before: before, node: u.step.Node, timeout: guardTimeout, pause: maxPoll,
-		observe: func(ctx context.Context) (err error) {
-			seen, err = u.observeForGuards(ctx, then != nil)
-
-			return err
-		},
-		judge:  func() []cluster.Finding { return u.judge(seen, then != nil) },
-		decide: func(findings []cluster.Finding) decision { return u.decide(findings, then != nil) },
+		prepare: func(ctx context.Context) { seen = u.prepareForGuards(ctx, then != nil) },
+		observe: func(ctx context.Context) error { return u.observeForGuards(ctx, &seen) },
+		judge:   func() []cluster.Finding { return u.judge(seen, then != nil) },
+		decide:  func(findings []cluster.Finding) decision { return u.decide(findings, then != nil) },
 	}
 
 	if u.mayHaveInstalled() {
@@ -185,7 +200,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	}
 
 	if then != nil {
-		action.alone = u.run.coordinator.cordoning
+		action.turn, action.alone = u.run.coordinator.looking, u.run.coordinator.cordoning
 		action.then = func(ctx context.Context) (bool, string, error) {
 			if u.run.engine.clock.Now().Sub(u.seen.at) > observationAge {
 				return false, "the look at the cluster took too long to act on it", nil
@@ -198,10 +213,9 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	return u.run.awaitGuarded(ctx, action)
 }
 
-// observeForGuards observes what the guards are about. What may take its time, the gates
-// and the node, is asked before the observation: what is done next has to rest on a fresh
-// one.
-func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (guardInput, error) {
+// prepareForGuards asks what may take its time, the gates and the node, before the
+// observation: what is done next has to rest on a fresh one.
+func (u *nodeUpgrade) prepareForGuards(ctx context.Context, cordoning bool) guardInput {
 	seen := guardInput{
 		step: u.step, run: u.run.engine.runID, starting: cordoning && !u.mayHaveInstalled() && !u.cordoned,
 		cordoning: cordoning && u.run.request.Policy.Drain.Enabled, returning: u.phase == returning,
@@ -215,11 +229,15 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (gua
 		seen.intruded = u.run.operatorConflicts(ctx, true)
 	}
 
-	vitals, vitalsErr := cluster.Vitals{}, error(nil)
 	if u.judgesVitals() {
-		vitals, vitalsErr = u.run.engine.talos.Vitals(ctx, u.step.Address)
+		seen.told, seen.toldErr = u.run.engine.talos.Vitals(ctx, u.step.Address)
 	}
 
+	return seen
+}
+
+// observeForGuards observes what the guards are about.
+func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *guardInput) error {
 	seen.steps = u.run.coordinator.generation()
 
 	before := u.run.policy()
@@ -241,16 +259,16 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, cordoning bool) (gua
 
 	observed, err := u.run.observe(ctx, asked)
 	if err != nil {
-		return seen, err
+		return err
 	}
 
 	seen.Observation = observed
 
 	if node, found := observed.Node(u.step.Node); found && u.judgesVitals() {
-		seen.vitals = vitalFindings(node, vitals, vitalsErr, diskFloor)
+		seen.vitals = vitalFindings(node, seen.told, seen.toldErr, diskFloor)
 	}
 
-	return seen, nil
+	return nil
 }
 
 // judge asks each guard about what was seen, and about what other upgrades of this run do

@@ -31,7 +31,7 @@ type journal struct {
 	nodes []cluster.Node
 }
 
-func newJournal() *journal { return &journal{writing: newSemaphore(), stale: true} }
+func newJournal() *journal { return &journal{writing: newSemaphore(1), stale: true} }
 
 // read is the journal as the run knows it.
 func (j *journal) read() (current cluster.Journal, stale bool) {

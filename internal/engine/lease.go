@@ -293,7 +293,7 @@ type lock struct {
 func (e *Engine) keep(ctx context.Context, lease cluster.Lease, asked time.Time) *lock {
 	// Renewal outlives a cancelled run: what is in flight is still ours.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	held := &lock{engine: e, renewing: newSemaphore(), lease: lease, renewed: asked, stop: stop, done: make(chan struct{})}
+	held := &lock{engine: e, renewing: newSemaphore(1), lease: lease, renewed: asked, stop: stop, done: make(chan struct{})}
 
 	go func() {
 		defer close(held.done)

@@ -91,7 +91,7 @@ func TestGateCanBeGivenUpOn(t *testing.T) {
 
 	errTired := errors.New("tired")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	held := newSemaphore()
+	held := newSemaphore(1)
 
 	if err := held.enter(ctx); err != nil {
 		t.Fatal(err)

@@ -186,11 +186,11 @@ func (realClock) WithTimeout(ctx context.Context, d time.Duration) (context.Cont
 	return context.WithTimeoutCause(ctx, d, context.DeadlineExceeded)
 }
 
-// semaphore lets one through at a time. Unlike a mutex it may be held while a port
-// is asked: whoever waits for it can give up.
+// semaphore lets as many through at a time as it has places. Unlike a mutex it may be held
+// while a port is asked: whoever waits for it can give up.
 type semaphore chan struct{}
 
-func newSemaphore() semaphore { return make(semaphore, 1) }
+func newSemaphore(places int) semaphore { return make(semaphore, places) }
 
 // enter waits until it is free, or returns the cause why ctx ended.
 func (d semaphore) enter(ctx context.Context) error {

@@ -15,7 +15,7 @@ func FromModel(world *model.World) World { return modelWorld{world} }
 type modelWorld struct{ world *model.World }
 
 func (w modelWorld) Machines() []Machine {
-	nodes := w.world.Nodes()
+	nodes := w.world.KubeStates()
 	machines := make([]Machine, 0, len(nodes))
 
 	for _, node := range nodes {
@@ -26,7 +26,7 @@ func (w modelWorld) Machines() []Machine {
 }
 
 func (w modelWorld) Machine(name string) (Machine, bool) {
-	node, err := w.world.Node(name)
+	node, err := w.world.KubeState(name)
 	if err != nil || node.Name != name {
 		return Machine{}, false
 	}
@@ -34,7 +34,7 @@ func (w modelWorld) Machine(name string) (Machine, bool) {
 	return fromState(node), true
 }
 
-func fromState(node model.NodeState) Machine {
+func fromState(node model.KubeState) Machine {
 	return Machine{
 		Name: node.Name, Role: string(node.Role), Address: node.Address, Outer: node.Outer, Other: node.Other, UUID: node.UUID, MachineID: node.MachineID,
 		Platform: node.Platform, Talos: node.Talos, Schematic: node.Schematic, BootID: node.BootID,
@@ -96,7 +96,7 @@ func (w modelWorld) BlockedDrains() []string {
 			continue
 		}
 
-		for _, node := range w.world.Nodes() {
+		for _, node := range w.world.KubeStates() {
 			if fault.Node == model.AnyNode || fault.Node == node.Name {
 				blocked = append(blocked, node.Name)
 			}

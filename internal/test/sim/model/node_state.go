@@ -18,7 +18,8 @@ type Slot struct {
 	Image, Talos, Schematic string
 }
 
-// KubeState is what a kubelet and discovery tell of a machine.
+// KubeState is the part of [NodeState] that Kubernetes shows of a machine, and what it
+// depends on. It costs little to copy.
 type KubeState struct {
 	// Name is both hostname and Kubernetes node name.
 	Name string
@@ -32,7 +33,16 @@ type KubeState struct {
 	// Identity is the discovery identity of the machine, MachineID its
 	// /etc/machine-id, which Talos makes of it.
 	Identity, MachineID string
-	Kubelet             Kubelet
+	// BootID, Talos and so on are those of the last boot while it is down.
+	BootID, Talos, Schematic, Platform string
+
+	Kubelet    Kubelet
+	Components Components
+	// ConfigVersion counts how often the machine configuration was written since the
+	// boot, which counts as the first time.
+	ConfigVersion int
+	// APIServerUp is the kube-apiserver on this machine.
+	APIServerUp bool
 	// StaticPods are those of a control plane, by component.
 	StaticPods map[string]StaticPod
 	// PodsReported tells that the kubelet has said since the boot how they are.
@@ -53,8 +63,8 @@ type NodeState struct {
 	Stage Stage
 	Ready bool
 	Unmet []Condition
-	// BootID, Talos and so on are those of the last boot while it is down.
-	BootID, Talos, Image, Schematic, Platform string
+	// Image is what the machine was installed with, as of its last boot.
+	Image string
 	// TalosTag is what it calls its version: v and Talos, mostly.
 	TalosTag   string
 	SecureBoot bool
@@ -82,11 +92,8 @@ type NodeState struct {
 	// the store of Talos itself, which only its legacy upgrade uses.
 	Images, OwnImages []string
 
-	Components Components
-	// Config is the machine configuration in effect, ConfigVersion counts how
-	// often it was written since the boot, which counts as the first time.
-	Config        []byte
-	ConfigVersion int
+	// Config is the machine configuration in effect.
+	Config []byte
 	// PersistentConfig is the configuration that was stored for the next boot
 	// since the last one; nil where none was, and below Talos 1.10, which does
 	// not show it. It differs from Config where one is staged or being tried.
@@ -98,8 +105,6 @@ type NodeState struct {
 	ProxyImage, CoreDNSImage string
 	// PulledComponents are the images of Kubernetes on the machine, sorted.
 	PulledComponents map[ImageNamespace][]string
-	// APIServerUp is the kube-apiserver on this machine.
-	APIServerUp bool
 	// EtcdID is 0 on workers. EtcdHealthy is a started voter, EtcdServed what
 	// the machine's own probe found last.
 	EtcdID                               uint64
@@ -199,7 +204,7 @@ func (w *World) NameOf(nameOrAddress string) (string, bool) {
 	return n.name, true
 }
 
-// KubeStates copies what is known of all machines beside Talos itself, in the order of
+// KubeStates copies what Kubernetes shows of all machines, in the order of
 // [World.Nodes].
 func (w *World) KubeStates() []KubeState {
 	w.mu.Lock()
@@ -210,7 +215,7 @@ func (w *World) KubeStates() []KubeState {
 	for _, role := range []Role{ControlPlane, Worker} {
 		for _, n := range w.nodes {
 			if n.role == role {
-				states = append(states, n.kubeState())
+				states = append(states, w.kubeState(n))
 			}
 		}
 	}
@@ -218,10 +223,27 @@ func (w *World) KubeStates() []KubeState {
 	return states
 }
 
-func (n *node) kubeState() KubeState {
+// KubeState copies what Kubernetes shows of one machine, found by name or address.
+func (w *World) KubeState(nameOrAddress string) (KubeState, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return KubeState{}, err
+	}
+
+	return w.kubeState(n), nil
+}
+
+func (w *World) kubeState(n *node) KubeState {
+	running := n.running()
+
 	return KubeState{
 		Name: n.name, Role: n.role, Address: n.address, Outer: n.outer, Other: n.other, Addresses: n.addresses(),
 		UUID: n.uuid, Identity: n.identity, MachineID: n.machineID,
+		BootID: n.bootID, Talos: running.talos, Schematic: running.schematic, Platform: n.platform(),
+		Components: n.components, ConfigVersion: n.configVersion, APIServerUp: w.apiServerUp(n),
 		Kubelet: n.kubelet, StaticPods: n.staticPods(), PodsReported: n.podsReported,
 		DiskPressure: n.kubelet.Running && n.suffers(StepDisk, EffectPressure),
 	}
@@ -232,16 +254,15 @@ func (w *World) state(n *node) NodeState {
 	unmet := n.unmet()
 
 	state := NodeState{
-		KubeState: n.kubeState(),
+		KubeState: w.kubeState(n),
 		Up:        n.up, Reachable: n.reachable(), Dead: n.dead != nil,
 		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
-		BootID: n.bootID, Talos: running.talos, Image: running.image, Schematic: running.schematic,
-		TalosTag: cmp.Or(running.tag, "v"+running.talos), Platform: n.platform(), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
+		Image:    running.image,
+		TalosTag: cmp.Or(running.tag, "v"+running.talos), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
 		SecurityUnknown: n.suffers(StepSecurityState, EffectUnreadable),
 		Booted:          slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
 		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n), OwnImages: slices.Sorted(maps.Keys(w.fresh(n.ownImages))),
-		Components: n.components, APIServerUp: w.apiServerUp(n),
-		Config: slices.Clone(n.config), ConfigVersion: n.configVersion, PersistentConfig: n.persistentConfig(),
+		Config: slices.Clone(n.config), PersistentConfig: n.persistentConfig(),
 		KubeletService: n.kubeletService(),
 		ProxyImage:     n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
 		PulledComponents: w.pulledComponents(n),

@@ -69,7 +69,7 @@ func New(options model.Options) (*Cluster, error) {
 
 	made.life, made.end = context.WithCancel(context.Background())
 
-	for _, state := range world.Nodes() {
+	for _, state := range world.KubeStates() {
 		made.nodes[state.Name] = newNodeObject(state, world.Clock().Now())
 	}
 

@@ -73,9 +73,9 @@ func (c *Client) Node(ctx context.Context, name string) (node cluster.KubeNode, 
 
 		registered := false
 
-		state, err := c.cluster.world.Node(name)
+		state, err := c.cluster.world.KubeState(name)
 		if err == nil && state.Name == name {
-			node, registered = c.cluster.kubeNode(state.KubeState)
+			node, registered = c.cluster.kubeNode(state)
 		}
 
 		if !registered {

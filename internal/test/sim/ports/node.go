@@ -41,15 +41,15 @@ type nodeObject struct {
 	labels, shown map[string]string
 }
 
-func newNodeObject(state model.NodeState, now time.Time) *nodeObject {
+func newNodeObject(state model.KubeState, now time.Time) *nodeObject {
 	object := &nodeObject{machineID: state.MachineID, bootID: state.BootID, kubelet: state.Kubelet.Version, ready: state.Kubelet.Ready, since: now}
-	object.shown = nodeLabels(state.KubeState, nil)
+	object.shown = nodeLabels(state, nil)
 
 	if !state.Kubelet.Running {
 		object.silentSince = now
 	}
 
-	object.report(state.KubeState)
+	object.report(state)
 
 	return object
 }
@@ -73,7 +73,7 @@ func (c *Cluster) follow(name string) {
 
 	now := c.now()
 
-	state, err := c.world.Node(name)
+	state, err := c.world.KubeState(name)
 	if err != nil {
 		// Somebody else deletes the Node of a machine that was removed.
 		return
@@ -101,7 +101,7 @@ func (c *Cluster) follow(name string) {
 
 	object.silentSince = time.Time{}
 	object.machineID, object.bootID, object.kubelet = state.MachineID, state.BootID, state.Kubelet.Version
-	object.report(state.KubeState)
+	object.report(state)
 	object.turn(state.Kubelet.Ready, now)
 }
 

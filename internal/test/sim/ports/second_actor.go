@@ -142,8 +142,8 @@ func (c *Cluster) LabelAsPerson(node, key, value string) error {
 		delete(object.labels, key)
 	}
 
-	if state, err := c.world.Node(node); err == nil {
-		object.shown = nodeLabels(state.KubeState, object.labels)
+	if state, err := c.world.KubeState(node); err == nil {
+		object.shown = nodeLabels(state, object.labels)
 	}
 
 	c.recordLabels(node, object.labels)
