@@ -38,7 +38,7 @@ type coordinator struct {
 }
 
 // looksAtATime is how many upgrades look at the cluster in order to cordon at a time.
-const looksAtATime = 16
+const looksAtATime = 4
 
 // generation is how many steps there were at some time: all of them, and those of
 // control planes, which concern everybody.

@@ -15,6 +15,9 @@ import (
 // memory is what was seen of the cluster, so that a run has to ask only for what may have
 // changed since.
 type memory struct {
+	// listing is held while members are listed.
+	listing semaphore
+
 	mu sync.Mutex
 
 	id      string
@@ -62,7 +65,7 @@ func shownBy(kube *cluster.KubeNode) shown {
 }
 
 func newMemory() *memory {
-	return &memory{machines: map[string]memorisedMachine{}}
+	return &memory{listing: newSemaphore(1), machines: map[string]memorisedMachine{}}
 }
 
 // machine is what is known of the machine at the address, for [cluster.Talos]; nil where
@@ -181,20 +184,24 @@ func (m *memory) otherBoot(node cluster.Node) bool {
 	return node.Role != cluster.ControlPlane || known == nil || node.Kube == nil || !node.Kube.Ready || node.Kube.BootID != known.BootID
 }
 
-// list takes over what was listed: the members, and the pods where kube-proxy's are among
-// them.
-func (m *memory) list(facts clusterFacts, pods bool, now time.Time) {
+// listMembers takes over the members that were listed, and beside which Node objects.
+func (m *memory) listMembers(members []cluster.Member, nodes []cluster.KubeNode, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.members, m.listed, m.registered = members, now, map[string]bool{}
+	for _, node := range nodes {
+		m.registered[node.Name] = true
+	}
+}
+
+// list takes over the ID of the cluster, and the pods where kube-proxy's are among those that
+// were listed.
+func (m *memory) list(facts clusterFacts, pods bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
 	m.id = cmp.Or(facts.id, m.id)
-
-	if facts.membersErr == nil && facts.kubeErr == nil && !facts.remembered {
-		m.members, m.listed, m.registered = facts.members, now, map[string]bool{}
-		for _, node := range facts.nodes {
-			m.registered[node.Name] = true
-		}
-	}
 
 	if facts.kubeErr == nil && pods {
 		m.proxies = slices.DeleteFunc(slices.Clone(facts.pods), func(pod cluster.ComponentPod) bool { return pod.Component != cluster.Proxy })

@@ -82,8 +82,6 @@ type clusterFacts struct {
 	id         string
 	members    []cluster.Member
 	membersErr error
-	// remembered tells that the members are those that were listed before.
-	remembered bool
 	nodes      []cluster.KubeNode
 	pods       []cluster.ComponentPod
 	kubeErr    error
@@ -128,7 +126,11 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 		facts.kubeErr = podsErr
 	}
 
-	e.memory.list(facts, true, e.clock.Now())
+	if facts.membersErr == nil && facts.kubeErr == nil {
+		e.memory.listMembers(facts.members, facts.nodes, e.clock.Now())
+	}
+
+	e.memory.list(facts, true)
 
 	return facts
 }

@@ -199,18 +199,38 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 		facts.kubeErr = podsErr
 	}
 
-	facts.members, facts.remembered = e.memory.membersOf(facts.nodes, e.clock.Now())
-	if !facts.remembered {
-		facts.members, facts.membersErr = e.talos.Members(ctx)
-	}
-
-	e.memory.list(facts, listed, e.clock.Now())
+	facts.members, facts.membersErr = e.members(ctx, facts)
+	e.memory.list(facts, listed)
 
 	if !listed {
 		facts.pods = append(slices.Clone(facts.pods), proxies...)
 	}
 
 	return facts
+}
+
+// members are those that discovery lists, asked for by one look at a time: all the others
+// want to know the same.
+func (e *Engine) members(ctx context.Context, facts clusterFacts) ([]cluster.Member, error) {
+	if known, found := e.memory.membersOf(facts.nodes, e.clock.Now()); found {
+		return known, nil
+	}
+
+	if err := e.memory.listing.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer e.memory.listing.leave()
+
+	if known, found := e.memory.membersOf(facts.nodes, e.clock.Now()); found {
+		return known, nil
+	}
+
+	members, err := e.talos.Members(ctx)
+	if err == nil && facts.kubeErr == nil {
+		e.memory.listMembers(members, facts.nodes, e.clock.Now())
+	}
+
+	return members, err
 }
 
 // answers are what the control planes said last to anybody who looked at them.
