@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -199,10 +200,13 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 		action.timeout = u.run.request.Policy.NodeTimeout
 	}
 
+	late := false
+
 	if then != nil {
 		action.turn, action.alone = u.run.coordinator.looking, u.run.coordinator.cordoning
 		action.then = func(ctx context.Context) (bool, string, error) {
-			if u.run.engine.clock.Now().Sub(u.seen.at) > observationAge {
+			late = u.run.engine.clock.Now().Sub(u.seen.at) > observationAge
+			if late {
 				return false, "the look at the cluster took too long to act on it", nil
 			}
 
@@ -210,7 +214,17 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 		}
 	}
 
-	return u.run.awaitGuarded(ctx, action)
+	err := u.run.awaitGuarded(ctx, action)
+
+	untouched := !u.mayHaveInstalled() && u.entry.Attempt <= 1 && !u.cordoned
+	beside := len(u.run.coordinator.others(u.step.Node)) > 0
+
+	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
+	if guarded := (*guardError)(nil); late && untouched && beside && errors.As(err, &guarded) {
+		return &waitsError{why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", observationAge)}
+	}
+
+	return err
 }
 
 // prepareForGuards asks what may take its time, the gates and the node, before the

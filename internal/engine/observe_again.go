@@ -174,7 +174,7 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 		if listed {
 			facts.pods, podsErr = e.kubernetes.ComponentPods(ctx)
 		} else {
-			facts.pods, podsErr = e.kubernetes.StaticPods(ctx)
+			facts.pods, podsErr = r.answers.staticPods(ctx, r, asked)
 		}
 
 		return nil
@@ -238,6 +238,8 @@ type answers struct {
 	mu sync.Mutex
 	// given are by address.
 	given map[string]answer
+	// pods are those of the control planes as Kubernetes listed them last.
+	pods answer
 }
 
 // answer is what one control plane said, and when it was asked for that.
@@ -248,8 +250,9 @@ type answer struct {
 	// machine and etcd tell what was asked.
 	machine, etcd, members bool
 	freshness              freshness
-	// node has what was answered.
+	// node has what was answered, pods what was listed.
 	node cluster.Node
+	pods []cluster.ComponentPod
 }
 
 func newAnswers() *answers { return &answers{given: map[string]answer{}} }
@@ -290,13 +293,51 @@ func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inq
 	}
 }
 
+// staticPods are those of the control planes, or what they were a moment ago, where the
+// inquiry allows that.
+func (a *answers) staticPods(ctx context.Context, r *run, asked inquiry) ([]cluster.ComponentPod, error) {
+	fresh := answer{at: r.engine.clock.Now(), steps: r.coordinator.generation().grave}
+	asked.age = min(asked.age, answerAge)
+
+	a.mu.Lock()
+	known := a.pods
+	a.mu.Unlock()
+
+	if fresh.follows(known, asked) {
+		return known.pods, nil
+	}
+
+	pods, err := r.engine.kubernetes.StaticPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	fresh.pods = pods
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	// One that is not well is looked at again by whoever looks next.
+	well := !slices.ContainsFunc(pods, func(pod cluster.ComponentPod) bool { return !pod.Ready })
+	if well && fresh.at.After(a.pods.at) {
+		a.pods = fresh
+	}
+
+	return pods, nil
+}
+
+// follows tells whether what was answered before will still do.
+func (a answer) follows(known answer, asked inquiry) bool {
+	return a.at.Sub(known.at) < asked.age && known.at.After(asked.after) && known.steps == a.steps
+}
+
 // recent is an answer that will do.
 func (a *answers) recent(address string, now answer, asked inquiry) (answer, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
 	known, found := a.given[address]
-	recent := found && now.at.Sub(known.at) < asked.age && known.at.After(asked.after) && known.steps == now.steps
+	recent := found && now.follows(known, asked)
 
 	enough := (known.machine || !now.machine) && (known.etcd || !now.etcd) && (known.members || !now.members) &&
 		(known.freshness.boot || !now.freshness.boot) && (known.freshness.staticPods || !now.freshness.staticPods)

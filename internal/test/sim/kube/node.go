@@ -99,7 +99,13 @@ func (p *play) reconcileNode(ctx context.Context, k key) error {
 func (p *play) registerNode(ctx context.Context, machine Machine) (*corev1.Node, error) {
 	nodes := p.client.CoreV1().Nodes()
 
-	node, err := nodes.Get(ctx, machine.Name, metav1.GetOptions{})
+	// What is written for an object that has changed since is refused, and tried again.
+	known, err := p.informers.Core().V1().Nodes().Lister().Get(machine.Name)
+	node := known.DeepCopy()
+
+	if err != nil {
+		node, err = nodes.Get(ctx, machine.Name, metav1.GetOptions{})
+	}
 
 	if apierrors.IsNotFound(err) {
 		if p.registration(machine.Name) == machine.BootID {
