@@ -96,6 +96,9 @@ type guardedAction struct {
 	// other nodes do not matter.
 	alone  semaphore
 	decide func(findings []cluster.Finding) decision
+	// fresh tells whether the observation is recent enough to act on; nil where then asks
+	// for no such thing.
+	fresh func() bool
 	// then acts on the very observation on which the guards held; what it still waits
 	// for is waited for together with the guards. Nil for nothing.
 	then look
@@ -111,6 +114,8 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	var (
 		last   []cluster.Finding
 		failed error
+		// slow tells that nothing was wrong by the last look but the time it took.
+		slow bool
 	)
 
 	what := "it to be safe to " + action.before + " " + action.node
@@ -126,6 +131,8 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 
 		if action.turn != nil {
 			if err := action.turn.enter(ctx); err != nil {
+				slow = slow || len(last) == 0
+
 				return false, "others were looking at the cluster", err
 			}
 
@@ -133,11 +140,15 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		}
 
 		if err := action.observe(ctx); err != nil {
+			slow = slow && ctx.Err() != nil
+
 			return false, err.Error(), permanentOnly(err)
 		}
 
 		if action.alone != nil {
 			if err := action.alone.enter(ctx); err != nil {
+				slow = true
+
 				return false, "other nodes were being cordoned", err
 			}
 
@@ -145,6 +156,7 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		}
 
 		last = action.judge()
+		slow = false
 
 		switch made := action.decide(last); made.verdict {
 		case proceed:
@@ -161,6 +173,12 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 			return ok, seen, err
 		}
 
+		if action.fresh != nil && !action.fresh() {
+			slow = true
+
+			return false, "the look at the cluster took too long to act on it", nil
+		}
+
 		done, seen, err := action.then(ctx)
 		failed = err
 
@@ -174,7 +192,7 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		return err
 	}
 
-	return &guardError{before: action.before, findings: last, err: err}
+	return &guardError{before: action.before, findings: last, slow: slow, err: err}
 }
 
 // awaitGuards waits until it is safe to go on with the node.
@@ -200,18 +218,9 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 		action.timeout = u.run.request.Policy.NodeTimeout
 	}
 
-	late := false
-
 	if then != nil {
-		action.turn, action.alone = u.run.coordinator.looking, u.run.coordinator.cordoning
-		action.then = func(ctx context.Context) (bool, string, error) {
-			late = u.run.engine.clock.Now().Sub(u.seen.at) > observationAge
-			if late {
-				return false, "the look at the cluster took too long to act on it", nil
-			}
-
-			return then(ctx)
-		}
+		action.turn, action.alone, action.then = u.run.coordinator.looking, u.run.coordinator.cordoning, then
+		action.fresh = func() bool { return u.run.engine.clock.Now().Sub(u.seen.at) <= observationAge }
 	}
 
 	err := u.run.awaitGuarded(ctx, action)
@@ -220,7 +229,7 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 	beside := len(u.run.coordinator.others(u.step.Node)) > 0
 
 	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
-	if guarded := (*guardError)(nil); late && untouched && beside && errors.As(err, &guarded) {
+	if guarded := (*guardError)(nil); untouched && beside && errors.As(err, &guarded) && guarded.slow {
 		return &waitsError{why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", observationAge)}
 	}
 
@@ -348,7 +357,9 @@ func (u *nodeUpgrade) selectIn(observed cluster.Observation) cluster.Policy {
 type guardError struct {
 	before   string
 	findings []cluster.Finding
-	err      error
+	// slow tells that nothing stood in the way but the time that looks take.
+	slow bool
+	err  error
 }
 
 func (g *guardError) Error() string { return g.err.Error() }
