@@ -114,14 +114,17 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	var (
 		last   []cluster.Finding
 		failed error
-		// slow tells that nothing was wrong by the last look but the time it took.
-		slow bool
+		// wrong tells that the last look that came to its end found something else in the
+		// way than the time that it took.
+		wrong bool
 	)
 
 	what := "it to be safe to " + action.before + " " + action.node
 
 	err := r.engine.waitClosely(bounded, action.node, what, action.pause, func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
+			wrong = true
+
 			return false, seen, err
 		}
 
@@ -131,8 +134,6 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 
 		if action.turn != nil {
 			if err := action.turn.enter(ctx); err != nil {
-				slow = slow || len(last) == 0
-
 				return false, "others were looking at the cluster", err
 			}
 
@@ -140,15 +141,13 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		}
 
 		if err := action.observe(ctx); err != nil {
-			slow = slow && ctx.Err() != nil
+			wrong = wrong || ctx.Err() == nil
 
 			return false, err.Error(), permanentOnly(err)
 		}
 
 		if action.alone != nil {
 			if err := action.alone.enter(ctx); err != nil {
-				slow = true
-
 				return false, "other nodes were being cordoned", err
 			}
 
@@ -156,7 +155,7 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		}
 
 		last = action.judge()
-		slow = false
+		wrong = len(last) > 0
 
 		switch made := action.decide(last); made.verdict {
 		case proceed:
@@ -174,13 +173,11 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		}
 
 		if action.fresh != nil && !action.fresh() {
-			slow = true
-
 			return false, "the look at the cluster took too long to act on it", nil
 		}
 
 		done, seen, err := action.then(ctx)
-		failed = err
+		wrong, failed = !done, err
 
 		return done, seen, err
 	})
@@ -192,7 +189,7 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		return err
 	}
 
-	return &guardError{before: action.before, findings: last, slow: slow, err: err}
+	return &guardError{before: action.before, findings: last, slow: !wrong, err: err}
 }
 
 // awaitGuards waits until it is safe to go on with the node.
