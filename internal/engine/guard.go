@@ -108,6 +108,8 @@ type guardedAction struct {
 // lease is ours, and acts then. It fails when that does not come about in time, or
 // when waiting cannot help.
 func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
+	unbounded := ctx
+
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, action.timeout)
 	defer cancel()
 
@@ -176,7 +178,8 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 			return false, "the look at the cluster took too long to act on it", nil
 		}
 
-		done, seen, err := action.then(ctx)
+		// It is begun in time, and not cut off.
+		done, seen, err := action.then(unbounded)
 		wrong, failed = !done, err
 
 		return done, seen, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,9 @@ type journal struct {
 	// writing is held while it is being written.
 	writing semaphore
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// pending are the changes that are not written yet, in their order.
+	pending []*journalChange
 	current cluster.Journal
 	// stale tells that what stands may be something else.
 	stale bool
@@ -39,6 +42,60 @@ func (j *journal) read() (current cluster.Journal, stale bool) {
 	defer j.mu.Unlock()
 
 	return j.current, j.stale
+}
+
+// journalChange is a change of the journal that is to be written. Whoever writes writes
+// all of them: a hundred upgrades need not wait for a hundred writes.
+type journalChange struct {
+	apply   func(cluster.Journal) cluster.Journal
+	written bool
+}
+
+// add has a change written with the next write.
+func (j *journal) add(apply func(cluster.Journal) cluster.Journal) *journalChange {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	made := &journalChange{apply: apply}
+	j.pending = append(j.pending, made)
+
+	return made
+}
+
+// due are the changes that the next write is to make. It is called by who writes.
+func (j *journal) due() []*journalChange {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	return slices.Clone(j.pending)
+}
+
+// wrote takes over what was written, and that these changes are in it.
+func (j *journal) wrote(changes []*journalChange, current cluster.Journal) {
+	j.adopt(current)
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	for _, change := range changes {
+		change.written = true
+	}
+
+	j.pending = slices.DeleteFunc(j.pending, func(change *journalChange) bool { return change.written })
+}
+
+// withdraw takes a change back, and tells whether it was written all the same. It waits
+// for the write that is going on, which may be about it.
+func (j *journal) withdraw(change *journalChange) (written bool) {
+	j.writing <- struct{}{}
+	defer j.writing.leave()
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.pending = slices.DeleteFunc(j.pending, func(other *journalChange) bool { return other == change })
+
+	return change.written
 }
 
 // adopt takes over what was read or written.
@@ -140,12 +197,18 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 
+	mine := r.journal.add(change)
+
 	err := r.engine.wait(bounded, node, "the journal to be written", func(ctx context.Context) (bool, string, error) {
 		if err := r.journal.writing.enter(ctx); err != nil {
 			return false, "the upgrade of another node is writing it", err
 		}
 
 		defer r.journal.writing.leave()
+
+		if mine.written {
+			return true, "", nil
+		}
 
 		// The lease may have gone while others were writing.
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
@@ -169,15 +232,21 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 
 		var written cluster.Journal
 
+		due := r.journal.due()
+
 		err := r.engine.callWhole(ctx, func(ctx context.Context) (err error) {
-			changed := change(current)
+			changed := current
+			for _, change := range due {
+				changed = change.apply(changed)
+			}
+
 			changed.Holder = r.engine.holder()
 			written, err = r.engine.kubernetes.WriteJournal(ctx, changed)
 
 			return err
 		})
 		if err == nil {
-			r.journal.adopt(written)
+			r.journal.wrote(due, written)
 
 			return true, "", nil
 		}
@@ -186,6 +255,10 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 
 		return false, err.Error(), permanentOnly(err)
 	})
+	if err != nil && r.journal.withdraw(mine) {
+		return nil
+	}
+
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrLeaseLost) {
 		return fmt.Errorf("the journal kube-system/talosupgrade-journal could not be written: %w", err)
 	}
