@@ -428,13 +428,11 @@ func guardExternal(s guardInput) []cluster.Finding {
 	var findings []cluster.Finding
 
 	for _, node := range s.Managed() {
+		doing := doneElsewhere(node)
 		_, busy := s.others[node.Name]
 		held := node.Role == cluster.Worker && s.policy.Holds(node.Name)
-		if busy || held || node.Name == s.step.Node || unfinished(s.Observation, node) {
-			continue
-		}
 
-		if doing := doneElsewhere(node); doing != "" {
+		if doing != "" && !busy && !held && node.Name != s.step.Node && !unfinished(s.Observation, node) {
 			findings = append(findings, newFinding(cluster.CheckExternalChanges, node.Name, doing+", and not by this upgrade",
 				"Wait until that is over, or find out who does it (talosctl -n "+node.Address+" get machinestatus).", nil)...)
 		}

@@ -125,8 +125,6 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 
 	err := r.engine.waitClosely(bounded, action.node, what, action.pause, func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
-			wrong = true
-
 			return false, seen, err
 		}
 

@@ -315,6 +315,9 @@ func addVersions(nodes []cluster.Node, pods []cluster.ComponentPod) {
 		}
 	}
 
+	// Most pods have the same few images.
+	versions := map[string]version.Version{}
+
 	for _, pod := range pods {
 		node, found := byName[pod.Node]
 		if !found {
@@ -323,15 +326,31 @@ func addVersions(nodes []cluster.Node, pods []cluster.ComponentPod) {
 
 		node.Pods[pod.Component] = pod
 
-		_, tag, err := image.Split(pod.Image)
-		if err != nil {
-			continue
+		running, known := versions[pod.Image]
+		if !known {
+			running = imageVersion(pod.Image)
+			versions[pod.Image] = running
 		}
 
-		if running, err := image.TagVersion(tag); err == nil {
+		if !running.IsZero() {
 			node.Versions[pod.Component] = running
 		}
 	}
+}
+
+// imageVersion is the version that the tag of an image stands for; zero for none.
+func imageVersion(named string) version.Version {
+	_, tag, err := image.Split(named)
+	if err != nil {
+		return version.Version{}
+	}
+
+	running, err := image.TagVersion(tag)
+	if err != nil {
+		return version.Version{}
+	}
+
+	return running
 }
 
 // inventory is who belongs to the cluster: Kubernetes nodes and discovery

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -109,9 +108,9 @@ type follower struct {
 	stopped bool
 	// next is the look that waits for its turn, and that others may still join.
 	next *sharedLook
-	// nodes are those of the last list and of the events since. versions are the newest
-	// of each, also of those that are gone; listed is that of the list.
-	nodes    map[string]cluster.KubeNode
+	// nodes are those of the last list and of the events since, by name. versions are the
+	// newest of each, also of those that are gone; listed is that of the list.
+	nodes    []cluster.KubeNode
 	versions map[string]string
 	listed   string
 	// open is the watch; nil while there is none. doubted is until when no claim waits
@@ -259,9 +258,7 @@ func (f *follower) delivered(name, version string) (nodes []cluster.KubeNode, ar
 		return nil, false, f.more
 	}
 
-	nodes = slices.SortedFunc(maps.Values(f.nodes), func(a, b cluster.KubeNode) int { return cmp.Compare(a.Name, b.Name) })
-
-	return nodes, true, nil
+	return slices.Clone(f.nodes), true, nil
 }
 
 // contains tells whether what was delivered is a version or a later one. Versions are
@@ -379,6 +376,9 @@ func (f *follower) Delete(object any) error { return f.event(object, true) }
 // Resync implements [cache.ReflectorStore].
 func (f *follower) Resync() error { return nil }
 
+// byName is the order of the nodes.
+func byName(node cluster.KubeNode, name string) int { return cmp.Compare(node.Name, name) }
+
 // event takes over what a watch says of one node.
 func (f *follower) event(object any, gone bool) error {
 	node, ok := object.(*corev1.Node)
@@ -391,15 +391,19 @@ func (f *follower) event(object any, gone bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if f.nodes == nil {
-		f.nodes, f.versions = map[string]cluster.KubeNode{}, map[string]string{}
+	if f.versions == nil {
+		f.versions = map[string]string{}
 	}
 
 	f.versions[node.Name] = node.ResourceVersion
-	f.nodes[node.Name] = found
 
-	if gone {
-		delete(f.nodes, node.Name)
+	switch at, known := slices.BinarySearchFunc(f.nodes, node.Name, byName); {
+	case known && gone:
+		f.nodes = slices.Delete(f.nodes, at, at+1)
+	case known:
+		f.nodes[at] = found
+	case !gone:
+		f.nodes = slices.Insert(f.nodes, at, found)
 	}
 
 	f.doubted = time.Time{}
@@ -410,7 +414,7 @@ func (f *follower) event(object any, gone bool) error {
 
 // Replace implements [cache.ReflectorStore]: it takes over a list.
 func (f *follower) Replace(objects []any, version string) error {
-	nodes, versions := make(map[string]cluster.KubeNode, len(objects)), make(map[string]string, len(objects))
+	nodes, versions := make([]cluster.KubeNode, 0, len(objects)), make(map[string]string, len(objects))
 
 	for _, object := range objects {
 		node, ok := object.(*corev1.Node)
@@ -418,8 +422,10 @@ func (f *follower) Replace(objects []any, version string) error {
 			return fmt.Errorf("%T is no node", object)
 		}
 
-		nodes[node.Name], versions[node.Name] = f.client.kubeNode(node), node.ResourceVersion
+		nodes, versions[node.Name] = append(nodes, f.client.kubeNode(node)), node.ResourceVersion
 	}
+
+	slices.SortFunc(nodes, func(a, b cluster.KubeNode) int { return byName(a, b.Name) })
 
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -153,8 +153,7 @@ func admits(node *corev1.Node, spec corev1.PodSpec) bool {
 	}
 
 	for _, taint := range node.Spec.Taints {
-		switch taint.Key {
-		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeDiskPressure:
+		if daemonsIgnore(taint) {
 			continue
 		}
 
@@ -164,6 +163,16 @@ func admits(node *corev1.Node, spec corev1.PodSpec) bool {
 	}
 
 	return true
+}
+
+// daemonsIgnore tells whether a taint says how a node is, and nothing to a DaemonSet.
+func daemonsIgnore(taint corev1.Taint) bool {
+	switch taint.Key {
+	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeDiskPressure:
+		return true
+	default:
+		return false
+	}
 }
 
 func (p *play) runDaemons(ctx context.Context, state daemons) error {

@@ -50,7 +50,9 @@ func (p *play) nodeGone(node *corev1.Node) {
 func (p *play) reshaped(node *corev1.Node) bool {
 	shape := fmt.Sprint(node.UID, node.DeletionTimestamp != nil, node.Labels)
 	for _, taint := range node.Spec.Taints {
-		shape += " " + taint.ToString()
+		if !daemonsIgnore(taint) {
+			shape += " " + taint.ToString()
+		}
 	}
 
 	p.mutex.Lock()
