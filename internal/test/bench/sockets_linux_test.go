@@ -106,10 +106,13 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 		ControlPlanes: wanted.controlPlanes, Workers: wanted.workers, Talos: harness.FromLifecycle, Kubernetes: harness.Kubernetes,
 		Speed: speed, Seed: seed, Dir: t.TempDir(), Progress: os.Stderr,
 	}
-	resource := fmt.Sprintf("talos_version = %q\nmax_unavailable = %q", harness.ToLifecycle, share)
+	// Where the host is too slow for the speed, the simulated time says nothing.
+	const patience = "\ntimeouts = { create = \"48h\" }"
+
+	resource := fmt.Sprintf("talos_version = %q\nmax_unavailable = %q", harness.ToLifecycle, share) + patience
 
 	if wanted.half == halfKubernetes {
-		resource = fmt.Sprintf("kubernetes_version = %q\nkubernetes = { max_unavailable_kubelets = %q }", toKubernetes, share)
+		resource = fmt.Sprintf("kubernetes_version = %q\nkubernetes = { max_unavailable_kubelets = %q }", toKubernetes, share) + patience
 	}
 
 	simulator, err := sim.Start(context.WithoutCancel(t.Context()), options)
