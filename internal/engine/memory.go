@@ -5,7 +5,6 @@ package engine
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,9 +25,8 @@ type memory struct {
 	// listed, and listed is when that was.
 	registered map[string]bool
 	listed     time.Time
-	// proxies are the pods of kube-proxy; they are not known where they have to be listed.
-	proxies      []cluster.ComponentPod
-	proxiesKnown bool
+	// proxies are the pods of kube-proxy; nil where they have to be listed.
+	proxies podsByNode
 	// machines are by address.
 	machines map[string]memorisedMachine
 }
@@ -204,8 +202,7 @@ func (m *memory) list(facts clusterFacts, pods bool) {
 	m.id = cmp.Or(facts.id, m.id)
 
 	if facts.kubeErr == nil && pods {
-		m.proxies = slices.DeleteFunc(slices.Clone(facts.pods), func(pod cluster.ComponentPod) bool { return pod.Component != cluster.Proxy })
-		m.proxiesKnown = true
+		m.proxies = facts.proxies
 	}
 }
 
@@ -214,7 +211,7 @@ func (m *memory) forgetProxies() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	m.proxies, m.proxiesKnown = nil, false
+	m.proxies = nil
 }
 
 // membersOf are the members that discovery listed last; known is false where they have to
@@ -245,10 +242,11 @@ func (m *memory) clusterID() string {
 	return m.id
 }
 
-// proxyPods are the pods of kube-proxy as they were listed last.
-func (m *memory) proxyPods() (pods []cluster.ComponentPod, known bool) {
+// proxyPods are the pods of kube-proxy as they were listed last; nil where they have to be
+// listed again.
+func (m *memory) proxyPods() podsByNode {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	return m.proxies, m.proxiesKnown
+	return m.proxies
 }

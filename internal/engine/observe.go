@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +55,8 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 
 	observed.Nodes, observed.Foreign = inventory(facts.members, facts.nodes, e.clock.Now())
 	keepUnfinished(observed.Nodes, facts.journal.Keyed(observed.Nodes))
-	addVersions(observed.Nodes, facts.pods)
+	addPods(observed.Nodes, facts.pods, facts.proxies)
+	addVersions(observed.Nodes)
 	ask(observed.Nodes)
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
@@ -83,7 +85,9 @@ type clusterFacts struct {
 	members    []cluster.Member
 	membersErr error
 	nodes      []cluster.KubeNode
+	// pods are those of the control planes, proxies those of kube-proxy.
 	pods       []cluster.ComponentPod
+	proxies    podsByNode
 	kubeErr    error
 	journal    cluster.Journal
 	journalErr error
@@ -108,7 +112,7 @@ func (e *Engine) gather(ctx context.Context) clusterFacts {
 	group.Go(func() error { facts.members, facts.membersErr = e.talos.Members(ctx); return nil })
 	group.Go(func() error { uid, _ = e.kubernetes.UID(ctx); return nil })
 	group.Go(func() error { facts.nodes, nodeErr = e.kubernetes.Nodes(ctx); return nil })
-	group.Go(func() error { facts.pods, podsErr = e.kubernetes.ComponentPods(ctx); return nil })
+	group.Go(func() error { facts.pods, facts.proxies, podsErr = e.componentPods(ctx); return nil })
 	group.Go(func() error { facts.journal, facts.journalErr = e.kubernetes.Journal(ctx); return nil })
 
 	_ = group.Wait()
@@ -299,41 +303,88 @@ func outdated(machine cluster.Machine, pod cluster.ComponentPod) string {
 	}
 }
 
-// addVersions derives the running component versions from what the kubelets
-// report and from the images of the component pods.
-func addVersions(nodes []cluster.Node, pods []cluster.ComponentPod) {
-	byName := make(map[string]*cluster.Node, len(nodes))
+// podsByNode are pods by the names of their nodes. Nobody changes them: many observations
+// have the same.
+type podsByNode map[string]map[cluster.Component]cluster.ComponentPod
 
-	for index := range nodes {
-		node := &nodes[index]
-		node.Versions = map[cluster.Component]version.Version{}
-		node.Pods = map[cluster.Component]cluster.ComponentPod{}
-		byName[node.Name] = node
+// componentPods lists the pods of the control planes, and those of kube-proxy.
+func (e *Engine) componentPods(ctx context.Context) ([]cluster.ComponentPod, podsByNode, error) {
+	all, err := e.kubernetes.ComponentPods(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 
-		if node.Kube != nil && !node.Kube.Kubelet.IsZero() {
-			node.Versions[cluster.Kubelet] = node.Kube.Kubelet
+	pods, proxies := make([]cluster.ComponentPod, 0, len(all)), podsByNode{}
+
+	for _, pod := range all {
+		if pod.Component == cluster.Proxy {
+			proxies[pod.Node] = map[cluster.Component]cluster.ComponentPod{cluster.Proxy: pod}
+		} else {
+			pods = append(pods, pod)
 		}
 	}
 
-	// Most pods have the same few images.
-	versions := map[string]version.Version{}
+	return pods, proxies, nil
+}
+
+// addPods gives each node its pods. One with no others than kube-proxy's, as most are,
+// shares these.
+func addPods(nodes []cluster.Node, pods []cluster.ComponentPod, proxies podsByNode) {
+	own := podsByNode{}
 
 	for _, pod := range pods {
-		node, found := byName[pod.Node]
-		if !found {
+		if own[pod.Node] == nil {
+			own[pod.Node] = map[cluster.Component]cluster.ComponentPod{}
+			maps.Copy(own[pod.Node], proxies[pod.Node])
+		}
+
+		own[pod.Node][pod.Component] = pod
+	}
+
+	for index := range nodes {
+		node := &nodes[index]
+		if node.Pods = own[node.Name]; node.Pods == nil {
+			node.Pods = proxies[node.Name]
+		}
+	}
+}
+
+// addVersions derives the running component versions from what the kubelets report and
+// from the images of the component pods. Nodes that run the same share them.
+func addVersions(nodes []cluster.Node) {
+	type running struct {
+		kubelet version.Version
+		proxy   string
+	}
+
+	shared := map[running]map[cluster.Component]version.Version{}
+
+	for index := range nodes {
+		node := &nodes[index]
+		runs := running{proxy: node.Pods[cluster.Proxy].Image}
+
+		if node.Kube != nil {
+			runs.kubelet = node.Kube.Kubelet
+		}
+
+		worker := len(node.Pods) == 0 || len(node.Pods) == 1 && runs.proxy != ""
+		if node.Versions = shared[runs]; worker && node.Versions != nil {
 			continue
 		}
 
-		node.Pods[pod.Component] = pod
-
-		running, known := versions[pod.Image]
-		if !known {
-			running = imageVersion(pod.Image)
-			versions[pod.Image] = running
+		node.Versions = map[cluster.Component]version.Version{}
+		if !runs.kubelet.IsZero() {
+			node.Versions[cluster.Kubelet] = runs.kubelet
 		}
 
-		if !running.IsZero() {
-			node.Versions[pod.Component] = running
+		for component, pod := range node.Pods {
+			if version := imageVersion(pod.Image); !version.IsZero() {
+				node.Versions[component] = version
+			}
+		}
+
+		if worker {
+			shared[runs] = node.Versions
 		}
 	}
 }

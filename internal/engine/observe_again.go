@@ -165,15 +165,16 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 		facts            = clusterFacts{id: e.memory.clusterID()}
 		group            errgroup.Group
 		podsErr, nodeErr error
-		proxies, known   = e.memory.proxyPods()
-		listed           = asked.proxies || asked.others && !known
+		proxies          = e.memory.proxyPods()
+		listed           = asked.proxies || asked.others && proxies == nil
 	)
 
 	group.Go(func() error { facts.nodes, nodeErr = e.kubernetes.NodesNow(ctx, asked.claim); return nil })
 	group.Go(func() error {
 		if listed {
-			facts.pods, podsErr = e.kubernetes.ComponentPods(ctx)
+			facts.pods, facts.proxies, podsErr = e.componentPods(ctx)
 		} else {
+			facts.proxies = proxies
 			facts.pods, podsErr = r.answers.staticPods(ctx, r, asked)
 		}
 
@@ -201,10 +202,6 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 
 	facts.members, facts.membersErr = e.members(ctx, facts)
 	e.memory.list(facts, listed)
-
-	if !listed {
-		facts.pods = append(slices.Clone(facts.pods), proxies...)
-	}
 
 	return facts
 }

@@ -127,6 +127,24 @@ func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReq
 	}
 }
 
+// otherwise plans an object that the configuration does not have. As a default an object
+// with a value that is not known yet would differ from the state, and have every computed
+// value planned anew, of each node, although nothing has changed.
+type otherwise struct{ value types.Object }
+
+// Description implements [planmodifier.Object].
+func (otherwise) Description(context.Context) string { return "Has a default." }
+
+// MarkdownDescription implements [planmodifier.Object].
+func (o otherwise) MarkdownDescription(ctx context.Context) string { return o.Description(ctx) }
+
+// PlanModifyObject implements [planmodifier.Object].
+func (o otherwise) PlanModifyObject(_ context.Context, req planmodifier.ObjectRequest, resp *planmodifier.ObjectResponse) {
+	if req.ConfigValue.IsNull() {
+		resp.PlanValue = o.value
+	}
+}
+
 // followsKubernetes plans whether the bootstrap manifests are synced where the
 // configuration does not say so: with kubernetes_version they are.
 type followsKubernetes struct{}

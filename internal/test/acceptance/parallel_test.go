@@ -85,6 +85,44 @@ func TestAccParallelWorkers(t *testing.T) {
 	}
 }
 
+// TestAccPullsAhead has one node at a time pull beside the reboots of others, and an image
+// that a single worker cannot get: those before it are moved, and it stays as it is.
+func TestAccPullsAhead(t *testing.T) {
+	full(t)
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 6, Talos: talosModern, Pods: 6})
+	s.policy = []checker.Option{checker.MaxUnavailable(2)}
+	s.faults(`faults: [{node: worker-4, step: pull, effect: not-found, times: 0}]`)
+
+	w := newWorkspace(t)
+	w.write(use(s), "talos_version = \"1.13.4\"\nmax_unavailable = 2\nparallel_pulls = 1")
+	w.apply().mustFail("worker-4", "image")
+	s.untouched("worker-4")
+
+	var (
+		cordoned bool
+		behind   []string
+	)
+
+	for _, event := range s.history() {
+		switch {
+		case event.Kind == history.KindCordon:
+			cordoned = true
+		case event.Kind == history.KindPull && cordoned && strings.HasPrefix(event.Node, "worker-"):
+			behind = append(behind, event.Node)
+		}
+	}
+
+	if len(behind) == 0 {
+		t.Error("every worker had pulled before the first one was cordoned")
+	}
+
+	s.faults("")
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 6))
+	w.plan().mustSucceed(0)
+}
+
 // TestAccSpentBudget has a worker out of service that the roll will not bring
 // back, and no other one may be so beside it.
 func TestAccSpentBudget(t *testing.T) {

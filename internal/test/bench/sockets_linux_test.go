@@ -28,8 +28,11 @@ import (
 )
 
 const (
-	// speed is how many simulated seconds pass in a real one.
-	speed = 60
+	// speed is how many simulated seconds pass in a real one, slower is that where there
+	// are many nodes: the limits of a roll are simulated time, and what all of them ask
+	// for takes real time.
+	speed, slower = 60, 10
+	many          = 500
 	// rollPatience bounds one run of the CLI.
 	rollPatience = 30 * time.Minute
 	// samples is how often what takes less than a second is measured.
@@ -81,14 +84,14 @@ func socketTable(all []socketFigures) string {
 	const kibibyte, mebibyte = 10, 20
 
 	lines := [][]string{{
-		"nodes", "half", "roll at speed 60", "CPU of the provider", "its peak memory", "Talos requests a node", "KiB from the API server a node",
+		"nodes", "half", "speed", "roll", "CPU of the provider", "its peak memory", "Talos requests a node", "KiB from the API server a node",
 		"refresh and plan", "over starting the provider", "simulator",
 	}}
 
 	for _, f := range all {
 		nodes := int64(f.controlPlanes + f.workers)
 		lines = append(lines, []string{
-			fmt.Sprintf("%d+%d", f.controlPlanes, f.workers), f.half, fmt.Sprintf("%.0f s", f.wall.Seconds()),
+			fmt.Sprintf("%d+%d", f.controlPlanes, f.workers), f.half, strconv.Itoa(f.speed()), fmt.Sprintf("%.0f s", f.wall.Seconds()),
 			fmt.Sprintf("%.1f s", f.provider.CPU.Seconds()), fmt.Sprintf("%d MiB", f.provider.Peak>>mebibyte), strconv.FormatInt(f.talosCalls/nodes, 10),
 			strconv.FormatInt(f.answered/nodes>>kibibyte, 10), fmt.Sprintf("%d ms", f.plan.Milliseconds()),
 			fmt.Sprintf("%d ms", f.emptyPlan.Milliseconds()), fmt.Sprintf("%.2f cores", f.cores),
@@ -104,7 +107,7 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 	measured := socketFigures{roll: wanted}
 	options := sim.Options{
 		ControlPlanes: wanted.controlPlanes, Workers: wanted.workers, Talos: harness.FromLifecycle, Kubernetes: harness.Kubernetes,
-		Speed: speed, Seed: seed, Dir: t.TempDir(), Progress: os.Stderr,
+		Speed: float64(wanted.speed()), Seed: seed, Dir: t.TempDir(), Progress: os.Stderr,
 	}
 	// Where the host is too slow for the speed, the simulated time says nothing.
 	const patience = "\ntimeouts = { create = \"48h\" }"
@@ -134,7 +137,7 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 		}
 	})
 
-	w := newWorkspace(t)
+	w := newWorkspace(t, wanted.speed())
 	w.write(t, "provider \"talosupgrade\" {\n  talosconfig_path = "+strconv.Quote(simulator.Talosconfig())+
 		"\n}\n\nresource \"talosupgrade_cluster\" \"this\" {\n"+resource+"\n}\n")
 
@@ -172,6 +175,15 @@ func measureSockets(t *testing.T, wanted roll) socketFigures {
 	return measured
 }
 
+// speed is how many simulated seconds pass in a real one.
+func (r roll) speed() int {
+	if r.workers >= many {
+		return slower
+	}
+
+	return speed
+}
+
 func shareOf(t *testing.T, wanted roll) int {
 	t.Helper()
 
@@ -186,7 +198,7 @@ type workspace struct {
 	env                 []string
 }
 
-func newWorkspace(t *testing.T) *workspace {
+func newWorkspace(t *testing.T, speed int) *workspace {
 	t.Helper()
 
 	found, err := toolchain.Terraform(t.Context(), toolchain.Options{Progress: os.Stderr})
