@@ -20,7 +20,7 @@ import (
 func TestJournal_OneWriteForManyUpgrades(t *testing.T) {
 	const (
 		workers = 24
-		slow    = 5 * time.Second
+		slow    = 15 * time.Second
 	)
 
 	for name, failing := range map[string]bool{"slow": false, "slow, and every third one fails": true} {

@@ -53,7 +53,7 @@ func rolls(t *testing.T) []roll {
 		halves = strings.Split(os.Getenv("BENCH_HALVES"), ";")
 	)
 
-	sizes := "3+2 3+20 5+20 5+95"
+	sizes := "3+2 3+20 5+20 5+95 5+995"
 	if raceEnabled {
 		sizes = "3+2 3+20"
 	}
