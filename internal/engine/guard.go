@@ -83,8 +83,7 @@ type guardedAction struct {
 	// timeout is how long it may take to become safe, pause the longest pause between
 	// two looks.
 	timeout, pause time.Duration
-	// prepare asks for what may take its time and need not be of the very moment; nil for
-	// nothing.
+	// prepare asks for what may take its time and may be a few seconds old; nil for nothing.
 	prepare func(ctx context.Context)
 	// turn is held from the look on until the action is done; nil where looks may be as many
 	// as there are.
@@ -116,15 +115,19 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 	var (
 		last   []cluster.Finding
 		failed error
-		// wrong tells that the last look that came to its end found something else in the
-		// way than the time that it took.
-		wrong bool
+		// looked tells that anything was found out, and slow that nothing was in the way
+		// since but the time that looks take.
+		looked, slow bool
 	)
+
+	cutOff := func() bool { return bounded.Err() != nil && unbounded.Err() == nil }
 
 	what := "it to be safe to " + action.before + " " + action.node
 
 	err := r.engine.waitClosely(bounded, action.node, what, action.pause, func(ctx context.Context) (bool, string, error) {
 		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
+			looked, slow = true, false
+
 			return false, seen, err
 		}
 
@@ -132,22 +135,38 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 			action.prepare(ctx)
 		}
 
+		if ctx.Err() != nil {
+			return false, "", context.Cause(ctx)
+		}
+
 		if action.turn != nil {
+			asked := r.engine.clock.Now()
+
 			if err := action.turn.enter(ctx); err != nil {
+				slow = (slow || !looked) && cutOff()
+
 				return false, "others were looking at the cluster", err
 			}
 
 			defer action.turn.leave()
+
+			// What was asked before a long wait says nothing about now.
+			if r.engine.clock.Now().Sub(asked) > observationAge {
+				action.prepare(ctx)
+			}
 		}
 
 		if err := action.observe(ctx); err != nil {
-			wrong = wrong || ctx.Err() == nil
+			slow = (slow || !looked) && cutOff()
+			looked = looked || ctx.Err() == nil
 
 			return false, err.Error(), permanentOnly(err)
 		}
 
 		if action.alone != nil {
 			if err := action.alone.enter(ctx); err != nil {
+				slow = (slow || !looked) && cutOff()
+
 				return false, "other nodes were being cordoned", err
 			}
 
@@ -155,7 +174,7 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		}
 
 		last = action.judge()
-		wrong = len(last) > 0
+		looked, slow = true, false
 
 		switch made := action.decide(last); made.verdict {
 		case proceed:
@@ -173,24 +192,28 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		}
 
 		if action.fresh != nil && !action.fresh() {
+			slow = true
+
 			return false, "the look at the cluster took too long to act on it", nil
 		}
 
 		// It is begun in time, and not cut off.
 		done, seen, err := action.then(unbounded)
-		wrong, failed = !done, err
+		slow, failed = false, err
 
 		return done, seen, err
 	})
-	if err == nil || failed != nil && ctx.Err() == nil {
-		return err
-	}
 
-	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+	switch {
+	case err == nil:
+		return nil
+	case failed != nil && ctx.Err() == nil:
+		return failed
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return err
+	default:
+		return &guardError{before: action.before, findings: last, slow: slow, err: err}
 	}
-
-	return &guardError{before: action.before, findings: last, slow: !wrong, err: err}
 }
 
 // awaitGuards waits until it is safe to go on with the node.
@@ -223,11 +246,10 @@ func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then l
 
 	err := u.run.awaitGuarded(ctx, action)
 
-	untouched := !u.mayHaveInstalled() && u.entry.Attempt <= 1 && !u.cordoned
 	beside := len(u.run.coordinator.others(u.step.Node)) > 0
 
 	// Nothing is wrong with the cluster, and fewer nodes at a time may be what helps.
-	if guarded := (*guardError)(nil); untouched && beside && errors.As(err, &guarded) && guarded.slow {
+	if guarded := (*guardError)(nil); beside && !u.touched(then != nil) && errors.As(err, &guarded) && guarded.slow {
 		return &waitsError{why: fmt.Sprintf("looking at the cluster takes longer than %s while so many nodes are being upgraded", observationAge)}
 	}
 
@@ -376,8 +398,8 @@ func (n *noPlaceError) Error() string { return n.why }
 
 func (n *noPlaceError) Unwrap() error { return errYield }
 
-// waitsError is an [errYield] for nodes that were moved before and are not as
-// they have to be.
+// waitsError is an [errYield] for nodes that were moved before and are not as they have
+// to be, or for looks that take too long.
 type waitsError struct{ why string }
 
 func (w *waitsError) Error() string { return w.why }

@@ -26,6 +26,8 @@ type journal struct {
 	mu sync.Mutex
 	// pending are the changes that are not written yet, in their order.
 	pending []*journalChange
+	// over is closed when the next write ends.
+	over    chan struct{}
 	current cluster.Journal
 	// stale tells that what stands may be something else.
 	stale bool
@@ -34,7 +36,9 @@ type journal struct {
 	nodes []cluster.Node
 }
 
-func newJournal() *journal { return &journal{writing: newSemaphore(1), stale: true} }
+func newJournal() *journal {
+	return &journal{writing: newSemaphore(1), over: make(chan struct{}), stale: true}
+}
 
 // read is the journal as the run knows it.
 func (j *journal) read() (current cluster.Journal, stale bool) {
@@ -47,8 +51,9 @@ func (j *journal) read() (current cluster.Journal, stale bool) {
 // journalChange is a change of the journal that is to be written. Whoever writes writes
 // all of them: a hundred upgrades need not wait for a hundred writes.
 type journalChange struct {
-	apply   func(cluster.Journal) cluster.Journal
-	written bool
+	apply func(cluster.Journal) cluster.Journal
+	// under tells that a write with the change is under way, written that it succeeded.
+	under, written bool
 }
 
 // add has a change written with the next write.
@@ -67,35 +72,55 @@ func (j *journal) due() []*journalChange {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
+	for _, change := range j.pending {
+		change.under = true
+	}
+
 	return slices.Clone(j.pending)
 }
 
-// wrote takes over what was written, and that these changes are in it.
-func (j *journal) wrote(changes []*journalChange, current cluster.Journal) {
-	j.adopt(current)
-
+// wrote takes note of the end of a write with these changes.
+func (j *journal) wrote(changes []*journalChange, written bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
 	for _, change := range changes {
-		change.written = true
+		change.under, change.written = false, written
 	}
 
 	j.pending = slices.DeleteFunc(j.pending, func(change *journalChange) bool { return change.written })
+	close(j.over)
+	j.over = make(chan struct{})
 }
 
-// withdraw takes a change back, and tells whether it was written all the same. It waits
-// for the write that is going on, which may be about it.
-func (j *journal) withdraw(change *journalChange) (written bool) {
-	j.writing <- struct{}{}
-	defer j.writing.leave()
-
+// has tells whether a change was written.
+func (j *journal) has(change *journalChange) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
-	j.pending = slices.DeleteFunc(j.pending, func(other *journalChange) bool { return other == change })
-
 	return change.written
+}
+
+// withdraw takes a change back, and tells whether it was written all the same: where a
+// write with it is under way, that is known once it ends, which is as late as a call may take.
+func (j *journal) withdraw(change *journalChange) (written bool) {
+	for {
+		j.mu.Lock()
+		under, over := change.under, j.over
+
+		if !under {
+			j.pending = slices.DeleteFunc(j.pending, func(other *journalChange) bool { return other == change })
+		}
+
+		written = change.written
+		j.mu.Unlock()
+
+		if !under {
+			return written
+		}
+
+		<-over
+	}
 }
 
 // adopt takes over what was read or written.
@@ -206,7 +231,7 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 
 		defer r.journal.writing.leave()
 
-		if mine.written {
+		if r.journal.has(mine) {
 			return true, "", nil
 		}
 
@@ -246,12 +271,14 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 			return err
 		})
 		if err == nil {
-			r.journal.wrote(due, written)
+			r.journal.adopt(written)
+			r.journal.wrote(due, true)
 
 			return true, "", nil
 		}
 
 		r.journal.markStale()
+		r.journal.wrote(due, false)
 
 		return false, err.Error(), permanentOnly(err)
 	})

@@ -220,7 +220,7 @@ func (m *memory) membersOf(nodes []cluster.KubeNode, now time.Time) (members []c
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	if m.members == nil || len(nodes) != len(m.registered) {
+	if m.registered == nil || len(nodes) != len(m.registered) {
 		return nil, false
 	}
 
@@ -232,6 +232,14 @@ func (m *memory) membersOf(nodes []cluster.KubeNode, now time.Time) (members []c
 	}
 
 	return m.members, true
+}
+
+// listedMembers tells whether members were listed before.
+func (m *memory) listedMembers() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	return m.registered != nil
 }
 
 // clusterID is the one that the cluster told last.

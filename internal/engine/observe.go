@@ -250,10 +250,14 @@ func (e *Engine) configure(ctx context.Context, address string, change cluster.I
 // fillIn takes what its machine said over into the node.
 func (e *Engine) fillIn(node *cluster.Node, machine cluster.Machine) {
 	node.Machine = &machine
+	pods := node.Pods
 
-	for component, pod := range node.Pods {
+	for component, pod := range pods {
 		if why := outdated(machine, pod); why != "" {
 			pod.Ready, pod.Outdated, pod.Trouble = false, true, why
+
+			// Others may have the same.
+			node.Pods = maps.Clone(node.Pods)
 			node.Pods[component] = pod
 		}
 	}

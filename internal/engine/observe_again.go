@@ -206,11 +206,16 @@ func (r *run) gatherAgain(ctx context.Context, asked inquiry) clusterFacts {
 	return facts
 }
 
-// members are those that discovery lists, asked for by one look at a time: all the others
-// want to know the same.
+// members are those that discovery lists. Where they were listed before, and have to be
+// listed again, one look at a time asks for them: all the others want to know the same.
 func (e *Engine) members(ctx context.Context, facts clusterFacts) ([]cluster.Member, error) {
-	if known, found := e.memory.membersOf(facts.nodes, e.clock.Now()); found {
+	known, found := e.memory.membersOf(facts.nodes, e.clock.Now())
+	if found {
 		return known, nil
+	}
+
+	if facts.kubeErr != nil || !e.memory.listedMembers() {
+		return e.listMembers(ctx, facts)
 	}
 
 	if err := e.memory.listing.enter(ctx); err != nil {
@@ -218,10 +223,14 @@ func (e *Engine) members(ctx context.Context, facts clusterFacts) ([]cluster.Mem
 	}
 	defer e.memory.listing.leave()
 
-	if known, found := e.memory.membersOf(facts.nodes, e.clock.Now()); found {
+	if known, found = e.memory.membersOf(facts.nodes, e.clock.Now()); found {
 		return known, nil
 	}
 
+	return e.listMembers(ctx, facts)
+}
+
+func (e *Engine) listMembers(ctx context.Context, facts clusterFacts) ([]cluster.Member, error) {
 	members, err := e.talos.Members(ctx)
 	if err == nil && facts.kubeErr == nil {
 		e.memory.listMembers(members, facts.nodes, e.clock.Now())
@@ -230,7 +239,8 @@ func (e *Engine) members(ctx context.Context, facts clusterFacts) ([]cluster.Mem
 	return members, err
 }
 
-// answers are what the control planes said last to anybody who looked at them.
+// answers are what the control planes said last to anybody who looked at them, and what
+// Kubernetes said of their pods.
 type answers struct {
 	mu sync.Mutex
 	// given are by address.

@@ -557,3 +557,56 @@ func TestSuspensionThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
 		refused(err, "Unable to let the upgrades of the cluster go on")
 	})
 }
+
+// TestSuspensionHoldsWhatWaitsForItsTurn: upgrades take turns in looking at the cluster
+// before a cordon, and what they asked before a long wait says nothing about now.
+func TestSuspensionHoldsWhatWaitsForItsTurn(t *testing.T) {
+	const (
+		workers = 60
+		slow    = 8 * time.Second
+	)
+
+	given := setup{
+		Options: model.Options{ControlPlanes: 1, Workers: workers, Talos: fromLifecycle, Seed: 5},
+		Judging: []checker.Option{checker.MaxUnavailable(workers / 2)},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "NodesNow" {
+				time.Sleep(slow)
+			}
+
+			return next(ctx)
+		})
+
+		ended := make(chan error, 1)
+
+		go func() { ended <- w.Apply(context.Background(), sharing(t, toLifecycle, "50%")) }()
+
+		for len(r.Judge.Of(history.KindCordon)) == 0 {
+			time.Sleep(time.Second)
+		}
+
+		suspended := time.Now()
+
+		r.brake()
+		time.Sleep(time.Hour)
+
+		// The look of who had its turn took its time.
+		if late := r.disturbances(suspended.Add(reaction + slow)); len(late) > 0 {
+			t.Errorf("begun while suspended: %q", late)
+		}
+
+		if begun := len(r.Judge.Of(history.KindCordon)); begun >= workers/2 {
+			t.Errorf("%d cordons, want turns that were waited for", begun)
+		}
+
+		r.Suspend(nil)
+
+		if err := <-ended; err != nil {
+			t.Errorf("after the suspension: %v", err)
+		}
+	})
+}

@@ -5,6 +5,9 @@ package provider
 import (
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	preset "github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
@@ -109,5 +112,44 @@ func TestManifestsFollowKubernetesInThePlan(t *testing.T) {
 				t.Errorf("sync is planned as %s, want %s", sync, want)
 			}
 		})
+	}
+}
+
+// TestDefaultsAreKnown: a default of which something is unknown differs from every state,
+// so that a plan that changes nothing works through each value of each node.
+func TestDefaultsAreKnown(t *testing.T) {
+	var walk func(at path.Path, attributes map[string]schema.Attribute) (found int)
+
+	walk = func(at path.Path, attributes map[string]schema.Attribute) (found int) {
+		for name, attribute := range attributes {
+			object, nested := attribute.(schema.SingleNestedAttribute)
+			if !nested {
+				continue
+			}
+
+			here := at.AtName(name)
+			found += walk(here, object.Attributes)
+
+			if object.Default == nil {
+				continue
+			}
+
+			var resp preset.ObjectResponse
+
+			object.Default.DefaultObject(t.Context(), preset.ObjectRequest{Path: here}, &resp)
+
+			value, err := resp.PlanValue.ToTerraformValue(t.Context())
+			if err != nil || !value.IsFullyKnown() {
+				t.Errorf("the default of %s is %s, %v", here, value, err)
+			}
+
+			found++
+		}
+
+		return found
+	}
+
+	if walk(path.Empty(), clusterSchema(t.Context()).Attributes) == 0 {
+		t.Error("no object has a default")
 	}
 }

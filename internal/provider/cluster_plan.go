@@ -64,6 +64,12 @@ func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPla
 	case work || !planned.sameAs(*prior):
 		planned.Status, planned.Nodes = types.ObjectUnknown(statusTypes()), types.MapUnknown(types.ObjectType{AttrTypes: nodeTypes()})
 		planned.Snapshot = types.ObjectUnknown(snapshotTypes())
+
+		// The cluster may tell its ID this time.
+		if planned.ID.IsNull() {
+			planned.ID = types.StringUnknown()
+		}
+
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, planned)...)
 	default:
 		// The framework took the computed values for unknown because a version
