@@ -172,7 +172,7 @@ func (r *run) parallelPulls(made plan.Plan) int {
 	}
 
 	wanted := max(leastParallelPulls, made.Budget)
-	if slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Component == cluster.Kubelet }) {
+	if slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Component != "" }) {
 		wanted = max(wanted, pullsPerKubelet*made.KubeletBudget)
 	}
 

@@ -354,3 +354,55 @@ func TestParallelPullsBoundsPulls(t *testing.T) {
 		})
 	}
 }
+
+// TestPullsOfKubeProxyAreAsManyAsThoseOfKubelets: what is left to pull when the last kubelet
+// has restarted is pulled by as many nodes at a time as before.
+func TestPullsOfKubeProxyAreAsManyAsThoseOfKubelets(t *testing.T) {
+	const (
+		workers = 60
+		slow    = time.Minute
+	)
+
+	given := setup{
+		Options: model.Options{ControlPlanes: 1, Workers: workers, Talos: fromLifecycle, Kubernetes: fromKubernetes, Seed: 9},
+		Judging: []checker.Option{checker.MaxUnavailableKubelets(workers / 2)},
+	}
+
+	inCluster(t, given, func(r *rig) {
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "PullComponent" {
+				time.Sleep(slow)
+			}
+
+			return next(ctx)
+		})
+
+		request := kube(toKubernetes)
+		request.Policy.Kubernetes.Manifests.Sync = true
+
+		half, err := cluster.ParseShare("50%")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		request.Policy.Kubernetes.MaxUnavailableKubelets = half
+
+		r.Must(w, request)
+
+		var restarted, pulled float64
+
+		for _, event := range r.Judge.Of(history.KindComponent, history.KindPull) {
+			switch {
+			case event.Kind == history.KindComponent && event.Detail["component"] == string(cluster.Kubelet) && event.Detail["state"] == "ready":
+				restarted = event.Sim
+			case event.Kind == history.KindPull && strings.Contains(event.Detail["image"], "kube-proxy"):
+				pulled = event.Sim
+			}
+		}
+
+		if took := time.Duration(pulled-restarted) * time.Second; pulled == 0 || took > 4*slow {
+			t.Errorf("the last node had the image of kube-proxy %s after the last kubelet had restarted", took)
+		}
+	})
+}
