@@ -107,113 +107,130 @@ type guardedAction struct {
 // lease is ours, and acts then. It fails when that does not come about in time, or
 // when waiting cannot help.
 func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
-	unbounded := ctx
-
 	bounded, cancel := r.engine.clock.WithTimeout(ctx, action.timeout)
 	defer cancel()
 
-	var (
-		last   []cluster.Finding
-		failed error
-		// looked tells that anything was found out, and slow that nothing was in the way
-		// since but the time that looks take.
-		looked, slow bool
-	)
-
-	cutOff := func() bool { return bounded.Err() != nil && unbounded.Err() == nil }
-
+	g := guarding{guardedAction: action, run: r}
 	what := "it to be safe to " + action.before + " " + action.node
 
-	err := r.engine.waitClosely(bounded, action.node, what, action.pause, func(ctx context.Context) (bool, string, error) {
-		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok {
-			looked, slow = true, false
-
-			return false, seen, err
-		}
-
-		if action.prepare != nil {
-			action.prepare(ctx)
-		}
-
-		if ctx.Err() != nil {
-			return false, "", context.Cause(ctx)
-		}
-
-		if action.turn != nil {
-			asked := r.engine.clock.Now()
-
-			if err := action.turn.enter(ctx); err != nil {
-				slow = (slow || !looked) && cutOff()
-
-				return false, "others were looking at the cluster", err
-			}
-
-			defer action.turn.leave()
-
-			// What was asked before a long wait says nothing about now.
-			if r.engine.clock.Now().Sub(asked) > observationAge {
-				action.prepare(ctx)
-			}
-		}
-
-		if err := action.observe(ctx); err != nil {
-			slow = (slow || !looked) && cutOff()
-			looked = looked || ctx.Err() == nil
-
-			return false, err.Error(), permanentOnly(err)
-		}
-
-		if action.alone != nil {
-			if err := action.alone.enter(ctx); err != nil {
-				slow = (slow || !looked) && cutOff()
-
-				return false, "other nodes were being cordoned", err
-			}
-
-			defer action.alone.leave()
-		}
-
-		last = action.judge()
-		looked, slow = true, false
-
-		switch made := action.decide(last); made.verdict {
-		case proceed:
-		case yield:
-			failed = made.err
-
-			return false, "", made.err
-		case waitOut, abort:
-			return false, made.seen, made.err
-		}
-
-		// The observation took its time; the lease must have outlived it.
-		if ok, seen, err := r.lock.holds(ctx); err != nil || !ok || action.then == nil {
-			return ok, seen, err
-		}
-
-		if action.fresh != nil && !action.fresh() {
-			slow = true
-
-			return false, "the look at the cluster took too long to act on it", nil
-		}
-
-		// It is begun in time, and not cut off.
-		done, seen, err := action.then(unbounded)
-		slow, failed = false, err
-
-		return done, seen, err
+	err := r.engine.waitClosely(bounded, action.node, what, action.pause, func(bounded context.Context) (bool, string, error) {
+		return g.try(bounded, ctx)
 	})
 
 	switch {
 	case err == nil:
 		return nil
-	case failed != nil && ctx.Err() == nil:
-		return failed
+	case g.failed != nil && ctx.Err() == nil:
+		return g.failed
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return err
 	default:
-		return &guardError{before: action.before, findings: last, slow: slow, err: err}
+		return &guardError{before: action.before, findings: g.last, slow: g.slow, err: err}
 	}
+}
+
+// guarding is an action while it is waited for.
+type guarding struct {
+	guardedAction
+	run *run
+
+	// last are the findings of the last look, failed is why it need not go on.
+	last   []cluster.Finding
+	failed error
+	// looked tells that anything was found out, and slow that nothing was in the way since
+	// but the time that looks take.
+	looked, slow bool
+}
+
+// try makes one attempt in the time that is left, and acts where the guards hold.
+func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
+	if ok, seen, err := g.run.lock.holds(ctx); err != nil || !ok {
+		g.looked, g.slow = true, false
+
+		return false, seen, err
+	}
+
+	if g.prepare != nil {
+		g.prepare(ctx)
+	}
+
+	if ctx.Err() != nil {
+		return false, "", context.Cause(ctx)
+	}
+
+	if g.turn != nil {
+		asked := g.run.engine.clock.Now()
+
+		if err := g.turn.enter(ctx); err != nil {
+			g.missed(ctx, unbounded)
+
+			return false, "others were looking at the cluster", err
+		}
+
+		defer g.turn.leave()
+
+		// What was asked before a long wait says nothing about now.
+		if g.run.engine.clock.Now().Sub(asked) > observationAge {
+			g.prepare(ctx)
+		}
+	}
+
+	if err := g.observe(ctx); err != nil {
+		g.missed(ctx, unbounded)
+		g.looked = g.looked || ctx.Err() == nil
+
+		return false, err.Error(), permanentOnly(err)
+	}
+
+	if g.alone != nil {
+		if err := g.alone.enter(ctx); err != nil {
+			g.missed(ctx, unbounded)
+
+			return false, "other nodes were being cordoned", err
+		}
+
+		defer g.alone.leave()
+	}
+
+	return g.act(ctx, unbounded)
+}
+
+// act judges what was seen, and acts where nothing is in the way.
+func (g *guarding) act(ctx, unbounded context.Context) (bool, string, error) {
+	g.last = g.judge()
+	g.looked, g.slow = true, false
+
+	switch made := g.decide(g.last); made.verdict {
+	case proceed:
+	case yield:
+		g.failed = made.err
+
+		return false, "", made.err
+	case waitOut, abort:
+		return false, made.seen, made.err
+	}
+
+	// The observation took its time; the lease must have outlived it.
+	if ok, seen, err := g.run.lock.holds(ctx); err != nil || !ok || g.then == nil {
+		return ok, seen, err
+	}
+
+	if g.fresh != nil && !g.fresh() {
+		g.slow = true
+
+		return false, "the look at the cluster took too long to act on it", nil
+	}
+
+	// It is begun in time, and not cut off.
+	done, seen, err := g.then(unbounded)
+	g.failed = err
+
+	return done, seen, err
+}
+
+// missed takes note that an attempt did not get as far as to find anything out.
+func (g *guarding) missed(ctx, unbounded context.Context) {
+	g.slow = (g.slow || !g.looked) && ctx.Err() != nil && unbounded.Err() == nil
 }
 
 // awaitGuards waits until it is safe to go on with the node.
