@@ -170,7 +170,7 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 		defer g.turn.leave()
 
 		// What was asked before a long wait says nothing about now.
-		if g.run.engine.clock.Now().Sub(asked) > observationAge {
+		if g.prepare != nil && g.run.engine.clock.Now().Sub(asked) > observationAge {
 			g.prepare(ctx)
 		}
 	}

@@ -67,8 +67,8 @@ func (j *journal) add(apply func(cluster.Journal) cluster.Journal) *journalChang
 	return made
 }
 
-// due are the changes that the next write is to make. It is called by who writes.
-func (j *journal) due() []*journalChange {
+// beginWrite are the changes that a write is to make which begins now.
+func (j *journal) beginWrite() []*journalChange {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -79,8 +79,8 @@ func (j *journal) due() []*journalChange {
 	return slices.Clone(j.pending)
 }
 
-// wrote takes note of the end of a write with these changes.
-func (j *journal) wrote(changes []*journalChange, written bool) {
+// endWrite takes note of the end of a write with these changes.
+func (j *journal) endWrite(changes []*journalChange, written bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -93,8 +93,8 @@ func (j *journal) wrote(changes []*journalChange, written bool) {
 	j.over = make(chan struct{})
 }
 
-// has tells whether a change was written.
-func (j *journal) has(change *journalChange) bool {
+// isWritten tells whether a change was written.
+func (j *journal) isWritten(change *journalChange) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
@@ -231,7 +231,7 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 
 		defer r.journal.writing.leave()
 
-		if r.journal.has(mine) {
+		if r.journal.isWritten(mine) {
 			return true, "", nil
 		}
 
@@ -257,7 +257,7 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 
 		var written cluster.Journal
 
-		due := r.journal.due()
+		due := r.journal.beginWrite()
 
 		err := r.engine.callWhole(ctx, func(ctx context.Context) (err error) {
 			changed := current
@@ -272,13 +272,13 @@ func (r *run) changeJournal(ctx context.Context, node string, change func(cluste
 		})
 		if err == nil {
 			r.journal.adopt(written)
-			r.journal.wrote(due, true)
+			r.journal.endWrite(due, true)
 
 			return true, "", nil
 		}
 
 		r.journal.markStale()
-		r.journal.wrote(due, false)
+		r.journal.endWrite(due, false)
 
 		return false, err.Error(), permanentOnly(err)
 	})

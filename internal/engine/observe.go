@@ -382,8 +382,8 @@ func addVersions(nodes []cluster.Node) {
 		}
 
 		for component, pod := range node.Pods {
-			if version := imageVersion(pod.Image); !version.IsZero() {
-				node.Versions[component] = version
+			if found := imageVersion(pod.Image); !found.IsZero() {
+				node.Versions[component] = found
 			}
 		}
 

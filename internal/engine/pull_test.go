@@ -71,6 +71,23 @@ func (p *pulls) watch(slower time.Duration) ports.Interceptor {
 	}
 }
 
+// delayed has each call of a method take longer by the given time.
+func delayed(method string, by time.Duration) ports.Interceptor {
+	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method != method {
+			return next(ctx)
+		}
+
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(by):
+		}
+
+		return next(ctx)
+	}
+}
+
 // left is how many pulls are on their way.
 func (p *pulls) left() int {
 	p.mu.Lock()
@@ -370,13 +387,7 @@ func TestPullsOfKubeProxyAreAsManyAsThoseOfKubelets(t *testing.T) {
 
 	inCluster(t, given, func(r *rig) {
 		w := r.Worker("run-1")
-		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			if call.Method == "PullComponent" {
-				time.Sleep(slow)
-			}
-
-			return next(ctx)
-		})
+		w.Client.Intercept(delayed("PullComponent", slow))
 
 		request := kube(toKubernetes)
 		request.Policy.Kubernetes.Manifests.Sync = true

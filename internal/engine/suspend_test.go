@@ -573,19 +573,13 @@ func TestSuspensionHoldsWhatWaitsForItsTurn(t *testing.T) {
 
 	inCluster(t, given, func(r *rig) {
 		w := r.Worker("run-1")
-		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			if call.Method == "NodesNow" {
-				time.Sleep(slow)
-			}
-
-			return next(ctx)
-		})
+		w.Client.Intercept(delayed("NodesNow", slow))
 
 		ended := make(chan error, 1)
 
 		go func() { ended <- w.Apply(context.Background(), sharing(t, toLifecycle, "50%")) }()
 
-		for len(r.Judge.Of(history.KindCordon)) == 0 {
+		for len(r.Judge.Of(history.KindCordon)) == 0 && len(ended) == 0 {
 			time.Sleep(time.Second)
 		}
 

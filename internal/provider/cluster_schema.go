@@ -429,7 +429,7 @@ func kubernetesSchema() schema.Attribute {
 		MarkdownDescription: "How `kubernetes_version` is reached.",
 		Optional:            true,
 		Computed:            true,
-		PlanModifiers:       []planmodifier.Object{otherwise{kubernetesValue(policy, types.BoolUnknown())}},
+		PlanModifiers:       []planmodifier.Object{unlessConfigured{kubernetesValue(policy, types.BoolUnknown())}},
 		Attributes: map[string]schema.Attribute{
 			attrImages: imagesSchema(),
 			attrUnavailableKubelets: schema.StringAttribute{
@@ -470,7 +470,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 			"They are brought up to date at the end of every roll in which `kubernetes_version` is set; see `sync`.",
 		Optional:      true,
 		Computed:      true,
-		PlanModifiers: []planmodifier.Object{otherwise{manifestsValue(policy, types.BoolUnknown())}},
+		PlanModifiers: []planmodifier.Object{unlessConfigured{manifestsValue(policy, types.BoolUnknown())}},
 		Attributes: map[string]schema.Attribute{
 			attrSync: schema.BoolAttribute{
 				MarkdownDescription: "Bring the objects in the cluster to what Talos renders. Default: `true` where `kubernetes_version` is set, `false` where it is not. With `false`, kube-proxy and CoreDNS stay as they are.",

@@ -127,21 +127,21 @@ func (m keepSpelling) PlanModifyList(_ context.Context, req planmodifier.ListReq
 	}
 }
 
-// otherwise plans an object that the configuration does not have. As a default an object
+// unlessConfigured plans an object that the configuration does not have. As a default an object
 // with a value that is not known yet would differ from the state, and have every computed
 // value planned anew, of each node, although nothing has changed.
-type otherwise struct{ value types.Object }
+type unlessConfigured struct{ value types.Object }
 
 // Description implements [planmodifier.Object].
-func (otherwise) Description(context.Context) string { return "Has a default." }
+func (unlessConfigured) Description(context.Context) string { return "Has a default." }
 
 // MarkdownDescription implements [planmodifier.Object].
-func (o otherwise) MarkdownDescription(ctx context.Context) string { return o.Description(ctx) }
+func (u unlessConfigured) MarkdownDescription(ctx context.Context) string { return u.Description(ctx) }
 
 // PlanModifyObject implements [planmodifier.Object].
-func (o otherwise) PlanModifyObject(_ context.Context, req planmodifier.ObjectRequest, resp *planmodifier.ObjectResponse) {
+func (u unlessConfigured) PlanModifyObject(_ context.Context, req planmodifier.ObjectRequest, resp *planmodifier.ObjectResponse) {
 	if req.ConfigValue.IsNull() {
-		resp.PlanValue = o.value
+		resp.PlanValue = u.value
 	}
 }
 
