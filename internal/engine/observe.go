@@ -382,7 +382,7 @@ func addVersions(nodes []cluster.Node) {
 		}
 
 		for component, pod := range node.Pods {
-			if found := imageVersion(pod.Image); !found.IsZero() {
+			if found := image.Version(pod.Image); !found.IsZero() {
 				node.Versions[component] = found
 			}
 		}
@@ -391,21 +391,6 @@ func addVersions(nodes []cluster.Node) {
 			shared[runs] = node.Versions
 		}
 	}
-}
-
-// imageVersion is the version that the tag of an image stands for; zero for none.
-func imageVersion(named string) version.Version {
-	_, tag, err := image.Split(named)
-	if err != nil {
-		return version.Version{}
-	}
-
-	running, err := image.TagVersion(tag)
-	if err != nil {
-		return version.Version{}
-	}
-
-	return running
 }
 
 // inventory is who belongs to the cluster: Kubernetes nodes and discovery

@@ -24,3 +24,19 @@ func TagVersion(tag string) (version.Version, error) {
 
 	return version.Parse(match[1] + match[2])
 }
+
+// Version is the version that a component image is named by, with [TagVersion]; zero where
+// its tag stands for none, as that of "stable".
+func Version(reference string) version.Version {
+	_, tag, err := Split(reference)
+	if err != nil {
+		return version.Version{}
+	}
+
+	named, err := TagVersion(tag)
+	if err != nil {
+		return version.Version{}
+	}
+
+	return named
+}

@@ -76,7 +76,8 @@ func (p *planner) componentStates(s *plannedNode) []componentState {
 		}
 
 		t := componentState{component: component, image: config.Images[component], running: s.Versions[component]}
-		t.named = namedVersion(t.image)
+		// Where its tag stands for no version, what runs has to be enough.
+		t.named = image.Version(t.image)
 
 		switch {
 		case component != cluster.Proxy:
@@ -92,22 +93,6 @@ func (p *planner) componentStates(s *plannedNode) []componentState {
 	}
 
 	return parts
-}
-
-// namedVersion is the version of an image; zero where its tag is none, as that of
-// "stable", and what runs has to be enough.
-func namedVersion(reference string) version.Version {
-	_, tag, err := image.Split(reference)
-	if err != nil {
-		return version.Version{}
-	}
-
-	named, err := image.TagVersion(tag)
-	if err != nil {
-		return version.Version{}
-	}
-
-	return named
 }
 
 // below is a target that is older than what runs. A suffix that people take for

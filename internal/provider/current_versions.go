@@ -390,12 +390,7 @@ func apartFromConfig(nodes []cluster.Node) []string {
 				continue
 			}
 
-			_, tag, err := image.Split(named)
-			if err != nil {
-				continue
-			}
-
-			if configured, err := image.TagVersion(tag); err == nil && !configured.Equal(running) {
+			if configured := image.Version(named); !configured.IsZero() && !configured.Equal(running) {
 				lines = append(lines, fmt.Sprintf("- %s: %s runs %s, and the machine configuration names %s.", node.Name, each.component, running, named))
 			}
 		}
