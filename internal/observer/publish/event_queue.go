@@ -74,10 +74,11 @@ type eventQueue struct {
 	mutex sync.Mutex
 	// changed tells that something waits, or that the queue is closed.
 	changed sync.Cond
-	waiting []eventText
+	waiting []*eventAttempt
 	// started tells that there is background work, closed that nothing more is taken,
-	// and disowned that what was not written is somebody else's to say.
-	started, closed, disowned bool
+	// ranked that what matters most is written first, and disowned that what was not
+	// written is somebody else's to say.
+	started, closed, ranked, disowned bool
 	// unwritten counts what there was no room or no time for.
 	unwritten int
 
@@ -136,9 +137,9 @@ func (q *eventQueue) add(text eventText) {
 		return
 	}
 
-	if q.waiting = append(q.waiting, text); len(q.waiting) > maxWaiting {
-		least := slices.MinFunc(q.waiting, func(a, b eventText) int { return cmp.Compare(a.rank, b.rank) })
-		index := slices.IndexFunc(q.waiting, func(text eventText) bool { return text.rank == least.rank })
+	if q.waiting = append(q.waiting, &eventAttempt{eventQueue: q, text: text}); len(q.waiting) > maxWaiting {
+		least := slices.MinFunc(q.waiting, func(a, b *eventAttempt) int { return cmp.Compare(a.text.rank, b.text.rank) })
+		index := slices.Index(q.waiting, least)
 
 		q.waiting = slices.Delete(q.waiting, index, index+1)
 		q.unwritten++
@@ -158,17 +159,17 @@ func (q *eventQueue) run() {
 	defer close(q.done)
 
 	for {
-		text, ok := q.next()
+		attempt, ok := q.next()
 		if !ok {
 			return
 		}
 
-		q.write(text)
+		q.write(attempt)
 	}
 }
 
 // next is the oldest that waits, once there is one; not ok where none will come.
-func (q *eventQueue) next() (text eventText, ok bool) {
+func (q *eventQueue) next() (attempt *eventAttempt, ok bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 
@@ -177,17 +178,18 @@ func (q *eventQueue) next() (text eventText, ok bool) {
 	}
 
 	if len(q.waiting) == 0 {
-		return eventText{}, false
+		return nil, false
 	}
 
-	text, q.waiting = q.waiting[0], q.waiting[1:]
+	attempt, q.waiting = q.waiting[0], q.waiting[1:]
 
-	return text, true
+	return attempt, true
 }
 
-// write tries until the Event is written, cannot be, or nothing more may be written.
-func (q *eventQueue) write(text eventText) {
-	attempt, backoff := eventAttempt{eventQueue: q, text: text}, newBackoff(minEventBackoff, maxEventBackoff)
+// write tries until the Event is written, cannot be, nothing more may be written, or
+// another one has to be written first.
+func (q *eventQueue) write(attempt *eventAttempt) {
+	backoff := newBackoff(minEventBackoff, maxEventBackoff)
 
 	for attempt.again() {
 		pause := max(backoff.Step(), min(attempt.asked, maxAsked))
@@ -201,9 +203,33 @@ func (q *eventQueue) write(text eventText) {
 			return
 		case <-time.After(pause):
 		case <-q.hurry:
+			if q.yields(attempt) {
+				return
+			}
+
 			backoff = newBackoff(minEventBackoff, maxEventBackoff)
 		}
 	}
+}
+
+// yields puts an attempt back where something that waits matters more.
+func (q *eventQueue) yields(attempt *eventAttempt) bool {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+
+	if !q.ranked || len(q.waiting) == 0 || q.waiting[0].text.rank <= attempt.text.rank {
+		return false
+	}
+
+	q.waiting = slices.Insert(q.waiting, 0, attempt)
+	q.rank()
+
+	return true
+}
+
+// rank has what matters most written first, and the older of what matters as much.
+func (q *eventQueue) rank() {
+	slices.SortStableFunc(q.waiting, func(a, b *eventAttempt) int { return cmp.Compare(b.text.rank, a.text.rank) })
 }
 
 // finish returns when nothing waits to be written, or when the context ends. Nothing
@@ -215,8 +241,8 @@ func (q *eventQueue) finish(ctx context.Context) {
 	q.closed = true
 	started := q.started
 
-	if len(q.waiting) > maxOrderly {
-		slices.SortStableFunc(q.waiting, func(a, b eventText) int { return cmp.Compare(b.rank, a.rank) })
+	if q.ranked = len(q.waiting) > maxOrderly; q.ranked {
+		q.rank()
 	}
 
 	q.changed.Signal()
