@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,9 +33,9 @@ func (p *play) reconcileBlock(ctx context.Context, node string) error {
 
 	sets := p.client.AppsV1().ReplicaSets(namespaceWorkload)
 
-	set, err := sets.Get(ctx, blockName(node), metav1.GetOptions{})
+	_, err := sets.Get(ctx, blockName(node), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		set, err = sets.Create(ctx, newBlockSet(node), metav1.CreateOptions{})
+		_, err = sets.Create(ctx, newBlockSet(node), metav1.CreateOptions{})
 	}
 
 	if err != nil {
@@ -45,55 +44,13 @@ func (p *play) reconcileBlock(ctx context.Context, node string) error {
 
 	budgets := p.client.PolicyV1().PodDisruptionBudgets(namespaceWorkload)
 
-	budget, err := budgets.Get(ctx, blockName(node), metav1.GetOptions{})
+	_, err = budgets.Get(ctx, blockName(node), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		budget, err = budgets.Create(ctx, newBlockBudget(node), metav1.CreateOptions{})
+		_, err = budgets.Create(ctx, newBlockBudget(node), metav1.CreateOptions{})
 	}
 
 	if err != nil {
 		return fmt.Errorf("creating the budget that blocks the drain of %s: %w", node, err)
-	}
-
-	if p.options.Pods > 0 {
-		return nil
-	}
-
-	return p.controlBlock(ctx, set, budget, node)
-}
-
-// controlBlock does what kube-controller-manager would do if it ran.
-func (p *play) controlBlock(
-	ctx context.Context, set *appsv1.ReplicaSet, budget *policyv1.PodDisruptionBudget, node string,
-) error {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespaceWorkload, Name: blockName(node), Labels: set.Spec.Template.Labels,
-			OwnerReferences: []metav1.OwnerReference{
-				*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")),
-			},
-		},
-		Spec: *set.Spec.Template.Spec.DeepCopy(),
-	}
-
-	_, err := p.client.CoreV1().Pods(namespaceWorkload).Create(ctx, pod, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("starting the pod that blocks the drain of %s: %w", node, err)
-	}
-
-	status := policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: budget.Generation,
-		ExpectedPods:       1, DesiredHealthy: 1, CurrentHealthy: 1,
-		Conditions: budget.Status.Conditions,
-	}
-	if equality.Semantic.DeepEqual(budget.Status, status) {
-		return nil
-	}
-
-	budget.Status = status
-
-	_, err = p.client.PolicyV1().PodDisruptionBudgets(namespaceWorkload).UpdateStatus(ctx, budget, metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("counting for the budget that blocks the drain of %s: %w", node, err)
 	}
 
 	return nil

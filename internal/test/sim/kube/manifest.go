@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,13 +109,8 @@ func (p *play) createMissing(ctx context.Context, object *unstructured.Unstructu
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 
-	switch named := (key{namespace: object.GetNamespace(), name: object.GetName()}); object.GetKind() {
-	case "DaemonSet":
-		named.kind = kindDaemons
-		p.workloads[named] = true
-	case "Deployment":
-		named.kind = kindDeployment
-		p.workloads[named] = true
+	if made := kind(object.GetKind()); made == kindDaemonSet || made == kindDeployment {
+		p.workloads[key{kind: made, namespace: object.GetNamespace(), name: object.GetName()}] = true
 	}
 
 	return nil
@@ -146,7 +140,7 @@ func (p *play) unsettledManifests() string {
 // rolledOut tells whether a workload of the manifests has its pods. Those of a
 // DaemonSet need not be ready: their nodes may not be.
 func (p *play) rolledOut(k key) bool {
-	if k.kind == kindDaemons {
+	if k.kind == kindDaemonSet {
 		set, err := p.informers.Apps().V1().DaemonSets().Lister().DaemonSets(k.namespace).Get(k.name)
 
 		return err == nil && set.Status.ObservedGeneration == set.Generation &&
@@ -177,36 +171,4 @@ func replicasOf(deployment *appsv1.Deployment) int32 {
 	}
 
 	return *deployment.Spec.Replicas
-}
-
-// wakeOwner has the controller of a pod look again; the pods of the system are
-// those whose controllers are played here.
-func (p *play) wakeOwner(pod *corev1.Pod) {
-	owner := metav1.GetControllerOf(pod)
-
-	switch {
-	case owner == nil || pod.Namespace != namespaceSystem:
-	case owner.Kind == "DaemonSet":
-		p.queue.Add(key{kind: kindDaemons, namespace: pod.Namespace, name: owner.Name})
-	case owner.Kind == "ReplicaSet":
-		p.queue.Add(key{kind: kindReplicas, namespace: pod.Namespace, name: owner.Name})
-	}
-}
-
-// podsOf lists the pods of the system with a controller, of whatever UID.
-func (p *play) podsOf(k key, kind string) []*corev1.Pod {
-	var found []*corev1.Pod
-
-	for _, object := range p.pods.List() {
-		pod, ok := object.(*corev1.Pod)
-		if !ok || pod.Namespace != k.namespace {
-			continue
-		}
-
-		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == kind && owner.Name == k.name {
-			found = append(found, pod)
-		}
-	}
-
-	return found
 }

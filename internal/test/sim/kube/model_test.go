@@ -45,7 +45,7 @@ func TestModelAndKubernetesAgree(t *testing.T) {
 
 	server, err := New(Options{
 		World: FromModel(world), Clock: clock, Recorder: notes, Dir: t.TempDir(), Seed: 1,
-		Binaries: Binaries{APIServer: binaries.APIServer, Etcd: binaries.Etcd},
+		Binaries: Binaries{APIServer: binaries.APIServer, ControllerManager: binaries.ControllerManager, Etcd: binaries.Etcd},
 	})
 	if err != nil {
 		t.Fatal(err)

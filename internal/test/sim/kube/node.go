@@ -25,43 +25,10 @@ func (p *play) nodeSeen(node *corev1.Node) {
 	p.ledger.observeNode(node)
 	p.queue.Add(key{kind: kindNode, name: node.Name})
 
-	if p.reshaped(node) {
-		p.wakeDaemons()
-	}
-
 	// Room may have come up, or gone, for pods that wait for a node.
 	for _, pod := range p.podsOn("") {
 		p.queue.Add(podKey(pod))
 	}
-}
-
-func (p *play) nodeGone(node *corev1.Node) {
-	p.nodeSeen(node)
-
-	p.mutex.Lock()
-	delete(p.shapes, node.Name)
-	p.mutex.Unlock()
-
-	p.wakeDaemons()
-}
-
-// reshaped tells whether anything of a node has changed that decides about the pods of
-// DaemonSets: its status does not.
-func (p *play) reshaped(node *corev1.Node) bool {
-	shape := fmt.Sprint(node.UID, node.DeletionTimestamp != nil, node.Labels)
-	for _, taint := range node.Spec.Taints {
-		if !daemonsIgnore(taint) {
-			shape += " " + taint.ToString()
-		}
-	}
-
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-
-	known := p.shapes[node.Name] == shape
-	p.shapes[node.Name] = shape
-
-	return !known
 }
 
 // reconcileNode does what the kubelet of a node, or the node controller where

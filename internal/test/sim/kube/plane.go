@@ -25,8 +25,8 @@ const (
 	startAttempts = 3
 )
 
-// plane is the real part of the cluster: etcd, kube-apiserver and, where
-// workloads need it, kube-controller-manager.
+// plane is the real part of the cluster: etcd, kube-apiserver and, where there are
+// machines, kube-controller-manager.
 type plane struct {
 	binaries Binaries
 	dir      string

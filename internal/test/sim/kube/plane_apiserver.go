@@ -107,9 +107,9 @@ func (p *plane) startAPIServer(ctx context.Context, port int) error {
 	return child.serves(ctx, prober.transport, "https://"+p.address+"/readyz")
 }
 
-// startControllers brings up kube-controller-manager with what workloads and
-// their budgets need, and nothing that would take over a part the simulator
-// plays.
+// startControllers brings up kube-controller-manager with what workloads, their
+// budgets and the manifests of Talos need, and nothing that would take over a part
+// the simulator plays.
 func (p *plane) startControllers() error {
 	identity, err := p.ca.client(userControllers, groupAdmins)
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *plane) startControllers() error {
 
 	child, err := startProcess(p.logs, "kube-controller-manager", p.binaries.ControllerManager, nil,
 		"--kubeconfig="+p.file("controllers.kubeconfig"),
-		"--controllers=deployment-controller,replicaset-controller,disruption-controller",
+		"--controllers=deployment-controller,replicaset-controller,daemonset-controller,disruption-controller,garbage-collector-controller",
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
 		"--kube-api-qps=1000", "--kube-api-burst=2000",
 	)

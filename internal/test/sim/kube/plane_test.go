@@ -18,7 +18,7 @@ import (
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	whole := Options{
 		World: newFakeWorld(1, 0), Clock: fastClock{}, Recorder: &notebook{}, Dir: "somewhere",
-		Binaries: Binaries{APIServer: "kube-apiserver", Etcd: "etcd"},
+		Binaries: Binaries{APIServer: "kube-apiserver", Etcd: "etcd", ControllerManager: "kube-controller-manager"},
 	}
 
 	for name, test := range map[string]struct {
@@ -28,8 +28,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"no world":           {func(o *Options) { o.World = nil }, "a world"},
 		"no clock":           {func(o *Options) { o.Clock = nil }, "a clock"},
 		"no directory":       {func(o *Options) { o.Dir = "" }, "a directory"},
-		"no binaries":        {func(o *Options) { o.Binaries = Binaries{} }, "kube-apiserver and etcd"},
-		"pods alone":         {func(o *Options) { o.Pods = 3 }, "kube-controller-manager"},
+		"no binaries":        {func(o *Options) { o.Binaries = Binaries{} }, "kube-apiserver, kube-controller-manager and etcd"},
 		"fewer than no pods": {func(o *Options) { o.Pods = -1 }, "negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestDeathOfTheAPIServerIsReported(t *testing.T) {
 func TestStartThatFailsLeavesNothingBehind(t *testing.T) {
 	server, err := New(Options{
 		World: newFakeWorld(1, 0), Clock: fastClock{start: time.Now()}, Recorder: &notebook{}, Dir: t.TempDir(),
-		Binaries: Binaries{APIServer: "/nonexistent/kube-apiserver", Etcd: "/nonexistent/etcd"},
+		Binaries: Binaries{APIServer: "/nonexistent/kube-apiserver", Etcd: "/nonexistent/etcd", ControllerManager: "/nonexistent/kube-controller-manager"},
 	})
 	if err != nil {
 		t.Fatal(err)

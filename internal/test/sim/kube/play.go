@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,13 +34,15 @@ const (
 type kind string
 
 const (
-	kindNode       kind = "node"
-	kindPod        kind = "pod"
-	kindDaemons    kind = "daemons"
-	kindDeployment kind = "deployment"
-	kindReplicas   kind = "replicas"
-	kindBlock      kind = "block"
-	indexNodeName       = "spec.nodeName"
+	kindNode  kind = "node"
+	kindPod   kind = "pod"
+	kindProxy kind = "kube-proxy"
+	kindBlock kind = "block"
+	// Those that kube-controller-manager looks after.
+	kindDaemonSet  kind = "DaemonSet"
+	kindDeployment kind = "Deployment"
+
+	indexNodeName = "spec.nodeName"
 )
 
 // key is one thing that is looked after.
@@ -49,9 +52,7 @@ type key struct {
 }
 
 // play is everything that the simulator does as a part of Kubernetes: the
-// kubelets, the scheduler, the node controller, the DaemonSet controller, the
-// Talos of a control plane and, where kube-controller-manager does not run, the
-// Deployment controller.
+// kubelets, the scheduler, the node controller, and the Talos of a control plane.
 // Each of them looks at the present state of a thing and brings it forward, so
 // nothing depends on seeing each change.
 type play struct {
@@ -77,8 +78,6 @@ type play struct {
 	assumed map[string]string
 	// proxies holds, by node, the container of kube-proxy that the world knows of.
 	proxies map[string]string
-	// shapes holds what of each node decides about the pods of DaemonSets.
-	shapes map[string]string
 	// founded tells that the machines may create their manifests; rendered
 	// holds, by control plane, from which configuration it did, and workloads
 	// what of them has pods.
@@ -106,7 +105,6 @@ func newPlay(options Options, client *client, ledger *ledger) *play {
 		registered: map[string]string{},
 		assumed:    map[string]string{},
 		proxies:    map[string]string{},
-		shapes:     map[string]string{},
 		rendered:   map[string]string{},
 		workloads:  map[key]bool{},
 	}
@@ -180,11 +178,10 @@ func (p *play) listen(ctx context.Context) error {
 
 	apps := p.informers.Apps().V1()
 	registrations := []error{
-		handle(apps.DaemonSets().Informer(), p.daemonsSeen, p.daemonsSeen),
-		handle(apps.Deployments().Informer(), p.deploymentSeen, p.deploymentSeen),
-		handle(apps.ReplicaSets().Informer(), p.replicasSeen, p.replicasGone),
+		handle(apps.DaemonSets().Informer(), func(*appsv1.DaemonSet) {}, p.daemonsGone),
+		handle(apps.Deployments().Informer(), func(*appsv1.Deployment) {}, func(*appsv1.Deployment) {}),
 		handle(pods, p.podSeen, p.podGone),
-		handle(p.informers.Core().V1().Nodes().Informer(), p.nodeSeen, p.nodeGone),
+		handle(p.informers.Core().V1().Nodes().Informer(), p.nodeSeen, p.nodeSeen),
 		handle(p.informers.Policy().V1().PodDisruptionBudgets().Informer(),
 			p.budgetSeen, func(object *policyv1.PodDisruptionBudget) { p.ledger.budgets.remove(object) }),
 	}
@@ -279,12 +276,10 @@ func (p *play) reconcile(next key) error {
 		return p.reconcileNode(ctx, next)
 	case kindPod:
 		return p.reconcilePod(ctx, next)
-	case kindDaemons:
-		return p.reconcileDaemons(ctx, next)
-	case kindDeployment:
-		return p.reconcileDeployment(ctx, next)
-	case kindReplicas:
-		return p.reconcileReplicas(ctx, next)
+	case kindProxy:
+		p.reconcileProxy(next)
+
+		return nil
 	case kindBlock:
 		return p.reconcileBlock(ctx, next.name)
 	default:

@@ -30,7 +30,7 @@ func podKey(pod *corev1.Pod) key {
 func (p *play) podSeen(pod *corev1.Pod) {
 	p.ledger.observePod(pod)
 	p.queue.Add(podKey(pod))
-	p.wakeOwner(pod)
+	p.proxySeen(pod)
 }
 
 func (p *play) podGone(pod *corev1.Pod) {
@@ -40,7 +40,7 @@ func (p *play) podGone(pod *corev1.Pod) {
 	delete(p.assumed, string(pod.UID))
 	p.mutex.Unlock()
 
-	p.wakeOwner(pod)
+	p.proxySeen(pod)
 
 	switch {
 	case mirrors(pod):
@@ -153,22 +153,6 @@ func (p *play) finishPod(ctx context.Context, k key, pod *corev1.Pod, machine Ma
 	}
 
 	return p.removePod(ctx, pod)
-}
-
-// deletePod has a pod end on its node, as controllers do.
-func (p *play) deletePod(ctx context.Context, pod *corev1.Pod) error {
-	if pod.DeletionTimestamp != nil {
-		return nil
-	}
-
-	err := p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &pod.UID},
-	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-
-	return nil
 }
 
 // removePod deletes a pod for good.

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // candidate is a node that could take a pod.
@@ -160,37 +163,29 @@ func attached(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labelControlPlane })
 }
 
-// fits tells whether a node may run a pod: it is Ready, not cordoned, wanted by
-// the pod and has no taint that the pod does not tolerate.
+// fits tells whether a node may run a pod: it is wanted by the pod, and the pod
+// tolerates its taints, a cordon, and that it is not ready.
 func fits(pod *corev1.Pod, node *corev1.Node) bool {
-	if readyStatus(node) != corev1.ConditionTrue || node.Spec.Unschedulable || node.DeletionTimestamp != nil {
+	if node.DeletionTimestamp != nil {
 		return false
 	}
 
-	if !labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) {
+	// The node controller adds these a moment later.
+	taints := slices.Clone(node.Spec.Taints)
+	if node.Spec.Unschedulable {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	if readyStatus(node) != corev1.ConditionTrue {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	keepsOut := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
+	if _, kept := scheduling.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations, keepsOut, false); kept {
 		return false
 	}
 
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
-			return false
-		}
-	}
+	wanted, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
 
-	return true
-}
-
-func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
-	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-		switch {
-		case t.Effect != "" && t.Effect != taint.Effect:
-			return false
-		case t.Key == "":
-			return t.Operator == corev1.TolerationOpExists
-		case t.Key != taint.Key:
-			return false
-		default:
-			return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
-		}
-	})
+	return err == nil && wanted
 }

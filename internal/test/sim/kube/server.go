@@ -16,9 +16,7 @@ import (
 
 // Binaries are paths of the programs that run.
 type Binaries struct {
-	APIServer, Etcd string
-	// ControllerManager is needed for Options.Pods only.
-	ControllerManager string
+	APIServer, Etcd, ControllerManager string
 }
 
 // Options describe one simulated Kubernetes.
@@ -31,8 +29,7 @@ type Options struct {
 	// processes say. The data of an earlier simulation in it is dropped.
 	Dir string
 	// Pods is the number of workload pods; they belong to Deployments of up
-	// to three, each with a PodDisruptionBudget. With none of them
-	// kube-controller-manager does not run.
+	// to three, each with a PodDisruptionBudget.
 	Pods int
 	// CustomResources installs those of the operators that upgrade clusters.
 	CustomResources bool
@@ -86,10 +83,8 @@ func New(options Options) (*Server, error) {
 		return nil, errors.New("a simulated Kubernetes needs a directory for its data")
 	case options.Pods < 0:
 		return nil, fmt.Errorf("%d workload pods cannot run: the number must not be negative", options.Pods)
-	case options.Binaries.APIServer == "" || options.Binaries.Etcd == "":
-		return nil, errors.New("a simulated Kubernetes needs the paths of kube-apiserver and etcd")
-	case options.Pods > 0 && options.Binaries.ControllerManager == "":
-		return nil, errors.New("workload pods need kube-controller-manager: no path to it was given")
+	case options.Binaries.APIServer == "" || options.Binaries.Etcd == "" || options.Binaries.ControllerManager == "":
+		return nil, errors.New("a simulated Kubernetes needs the paths of kube-apiserver, kube-controller-manager and etcd")
 	}
 
 	dir, err := filepath.Abs(options.Dir)
@@ -200,10 +195,8 @@ func (s *Server) startPlane(ctx context.Context) error {
 		return err
 	}
 
-	if s.options.Pods > 0 {
-		if err := s.plane.startControllers(); err != nil {
-			return err
-		}
+	if err := s.plane.startControllers(); err != nil {
+		return err
 	}
 
 	for _, child := range s.plane.processes {

@@ -45,20 +45,16 @@ func rolled(set *appsv1.DaemonSet, nodes int32) bool {
 		status.NumberReady == nodes && status.NumberAvailable == nodes && status.NumberUnavailable == 0
 }
 
-func patchProxies(t *testing.T, client kubernetes.Interface, patch string) {
+func setProxyImage(t *testing.T, client kubernetes.Interface, image string) {
 	t.Helper()
+
+	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"kube-proxy","image":"` + image + `"}]}}}}`
 
 	_, err := client.AppsV1().DaemonSets(namespaceSystem).
 		Patch(t.Context(), nameProxy, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func setProxyImage(t *testing.T, client kubernetes.Interface, image string) {
-	t.Helper()
-
-	patchProxies(t, client, `{"spec":{"template":{"spec":{"containers":[{"name":"kube-proxy","image":"`+image+`"}]}}}}`)
 }
 
 // proxyVersions are the versions that the world was told of, each once.
@@ -73,96 +69,26 @@ func (w *fakeWorld) proxyVersions() []string {
 	return slices.Compact(versions)
 }
 
-func TestDaemonSetIsRolledNodeByNode(t *testing.T) {
+func TestProxy_TheWorldIsToldOfEachImage(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
-	const image = "mirror.example:5000/kube-proxy:v1.35.0@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
 	until(t, "kube-proxy to be there", func() bool { return rolled(getProxies(t, client), 5) })
 
-	before := proxyPods(t, client)
-	setProxyImage(t, client, image)
-
-	until(t, "the new image to be everywhere", func() bool {
-		serving := 0
-
-		for _, pod := range proxyPods(t, client) {
-			if podReady(&pod) && pod.DeletionTimestamp == nil {
-				serving++
-			}
-		}
-
-		if serving < 4 {
-			t.Fatalf("%d of 5 pods serve, while one may be away", serving)
-		}
-
-		return rolled(getProxies(t, client), 5) && slices.Equal(s.world.proxyVersions(), []string{"1.35.0"})
-	})
-
-	for _, pod := range proxyPods(t, client) {
-		if pod.Spec.Containers[0].Image != image || pod.Labels["tier"] != "node" || pod.Labels["k8s-app"] != nameProxy {
-			t.Errorf("pod %s has image %s and labels %v", pod.Name, pod.Spec.Containers[0].Image, pod.Labels)
-		}
-	}
-
-	again := proxyPods(t, client)
-
-	// What is no part of the template moves nothing.
-	patchProxies(t, client, `{"metadata":{"labels":{"example.org/touched":"yes"}}}`)
-	until(t, "the DaemonSet to be looked at", func() bool { return rolled(getProxies(t, client), 5) })
-
-	uids := func(pods []corev1.Pod) []types.UID {
-		var found []types.UID
-		for _, pod := range pods {
-			found = append(found, pod.UID)
-		}
-
-		slices.Sort(found)
-
-		return found
-	}
-
-	if after := proxyPods(t, client); !slices.Equal(uids(after), uids(again)) || slices.Equal(uids(after), uids(before)) {
-		t.Error("a label of the DaemonSet moved its pods, or the image did not")
+	for image, version := range map[string]string{
+		"mirror.example:5000/kube-proxy:v1.35.0@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef": "1.35.0",
+		"registry.k8s.io/kube-proxy:v1.34.2": "1.34.2",
+	} {
+		setProxyImage(t, client, image)
+		until(t, image+" to be everywhere", func() bool {
+			return rolled(getProxies(t, client), 5) && slices.Equal(s.world.proxyVersions(), []string{version})
+		})
 	}
 
 	setProxyImage(t, client, "registry.k8s.io/kube-proxy:v1.34.2")
 	until(t, "the old image to be everywhere", func() bool {
 		return rolled(getProxies(t, client), 5) && slices.Equal(s.world.proxyVersions(), []string{"1.34.2"})
 	})
-}
-
-func TestDaemonSetWaitsForANodeThatIsAway(t *testing.T) {
-	s := need(t)
-	client := s.as(t, "test")
-
-	s.world.takeDown("worker-1")
-	t.Cleanup(func() { s.world.bringUp("worker-1", "worker-1-boot-0", "1.12.6") })
-
-	until(t, "the pod of worker-1 to be not ready", func() bool { return getProxies(t, client).Status.NumberAvailable == 4 })
-
-	setProxyImage(t, client, "registry.k8s.io/kube-proxy:v1.34.3")
-	until(t, "the change to be noticed", func() bool {
-		set := getProxies(t, client)
-
-		return set.Status.ObservedGeneration == set.Generation
-	})
-
-	// Far longer than the roll takes, in simulated time.
-	if err := s.clock.Sleep(t.Context(), 2*nodeGrace); err != nil {
-		t.Fatal(err)
-	}
-
-	if status := getProxies(t, client).Status; status.NumberAvailable != 4 || status.UpdatedNumberScheduled != 0 || status.NumberUnavailable != 1 {
-		t.Errorf("status %+v, want the four others untouched", status)
-	}
-
-	s.world.bringUp("worker-1", "worker-1-boot-0", "1.12.6")
-	until(t, "the image to be everywhere", func() bool { return rolled(getProxies(t, client), 5) })
-
-	setProxyImage(t, client, "registry.k8s.io/kube-proxy:v1.34.2")
-	until(t, "the old image to be everywhere", func() bool { return rolled(getProxies(t, client), 5) })
 }
 
 func TestMachinesCreateWhatIsMissingAndLeaveTheRest(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -96,9 +95,8 @@ func TestCoreDNSRunsOnTwoControlPlanes(t *testing.T) {
 	patchNode(t, client, node, uncordonPatch, metav1.PatchOptions{})
 }
 
-// TestClusterWithoutKubeProxyAndControllers has a server of its own: the
-// Deployment controller is played here as well.
-func TestClusterWithoutKubeProxyAndControllers(t *testing.T) {
+// TestClusterWithoutKubeProxy has a server of its own.
+func TestClusterWithoutKubeProxy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real API server")
 	}
@@ -146,48 +144,7 @@ func TestClusterWithoutKubeProxyAndControllers(t *testing.T) {
 	s.bornWithInventory(t, client, slices.DeleteFunc(inventoryKeys(), func(key string) bool {
 		return strings.Contains(key, nameProxy)
 	}))
-	rollDNS(t, client)
 	replaceDNS(t, client)
-}
-
-// rollDNS gives CoreDNS another image.
-func rollDNS(t *testing.T, client kubernetes.Interface) {
-	t.Helper()
-
-	const image = "registry.k8s.io/coredns/coredns:v1.14.0"
-
-	_, err := client.AppsV1().Deployments(namespaceSystem).Patch(t.Context(), "coredns", types.StrategicMergePatchType,
-		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"coredns","image":"`+image+`"}]}}}}`), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	until(t, "CoreDNS to be rolled", func() bool {
-		pods := dnsPods(t, client)
-
-		if len(nodesOf(pods)) < 1 || len(pods) > 4 {
-			t.Fatalf("%d pods, on %v", len(pods), nodesOf(pods))
-		}
-
-		return available(getDNS(t, client)) && len(pods) == 2 && pods[0].Spec.Containers[0].Image == image &&
-			pods[1].Spec.Containers[0].Image == image
-	})
-
-	sets, err := client.AppsV1().ReplicaSets(namespaceSystem).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, set := range sets.Items {
-		want := int32(0)
-		if set.Spec.Template.Spec.Containers[0].Image == image {
-			want = 2
-		}
-
-		if *set.Spec.Replicas != want || set.Status.Replicas != want || set.Status.ReadyReplicas != want {
-			t.Errorf("ReplicaSet %s wants %d and has %+v, want %d", set.Name, *set.Spec.Replicas, set.Status, want)
-		}
-	}
 }
 
 // replaceDNS deletes CoreDNS in the way that waits for what belongs to it, and
