@@ -16,7 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-	"github.com/siderolabs/talos/pkg/machinery/resources/time"
+	timeres "github.com/siderolabs/talos/pkg/machinery/resources/time"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -43,7 +43,7 @@ func samples() []meta.ResourceWithRD {
 		runtime.NewMachineStatus(), runtime.NewExtensionStatus(runtime.NamespaceName, ""),
 		runtime.NewPlatformMetadataSpec(runtime.NamespaceName, ""), runtime.NewSecurityStateSpec(runtime.NamespaceName),
 		runtime.NewMetaKey(runtime.NamespaceName, ""), runtime.NewVersion(), runtime.NewBootID(),
-		runtime.NewImageFactorySchematic(runtime.NamespaceName, ""), time.NewStatus(),
+		runtime.NewImageFactorySchematic(runtime.NamespaceName, ""), timeres.NewStatus(),
 		v1alpha1.NewService(""),
 	}
 }
@@ -160,7 +160,7 @@ func toldResources(state model.NodeState) []resource.Resource {
 	}
 
 	if clock := state.Vitals.Time; clock != nil {
-		status := time.NewStatus()
+		status := timeres.NewStatus()
 		status.TypedSpec().Synced, status.TypedSpec().SyncDisabled = clock.Synced, clock.Disabled
 		list = append(list, status)
 	}
