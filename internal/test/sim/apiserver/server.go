@@ -5,6 +5,8 @@ package apiserver
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -17,6 +19,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
@@ -26,7 +29,7 @@ import (
 type Server struct {
 	cluster   *ports.Cluster
 	options   Options
-	authority *authority
+	authority *certificate.Authority
 	network   *network
 	http      *http.Server
 	codec     *codec
@@ -74,7 +77,7 @@ func New(cluster *ports.Cluster, options Options) (*Server, error) {
 		return nil, fmt.Errorf("apiserver: %w", err)
 	}
 
-	if s.authority, err = newAuthority(time.Now()); err != nil {
+	if s.authority, err = certificate.NewAuthority(pkix.Name{CommonName: "kubernetes"}); err != nil {
 		return nil, fmt.Errorf("apiserver: %w", err)
 	}
 
@@ -86,7 +89,14 @@ func New(cluster *ports.Cluster, options Options) (*Server, error) {
 		}
 	}
 
-	certificate, err := s.authority.server(addresses)
+	pair, err := s.authority.Issue(x509.Certificate{
+		Subject: pkix.Name{CommonName: "kube-apiserver"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: addresses,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("apiserver: %w", err)
+	}
+
+	serving, err := pair.TLS()
 	if err != nil {
 		return nil, fmt.Errorf("apiserver: %w", err)
 	}
@@ -94,8 +104,8 @@ func New(cluster *ports.Cluster, options Options) (*Server, error) {
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.serve),
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate},
-			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: s.authority.pool(),
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{serving},
+			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: s.authority.Pool(),
 		},
 		ReadHeaderTimeout: time.Minute,
 		ConnContext:       withLink,
@@ -151,7 +161,10 @@ func (s *Server) Kubeconfig() []byte { return s.KubeconfigFor(s.options.Client) 
 // KubeconfigFor is Kubeconfig for somebody else. It is empty if no certificate can
 // be made.
 func (s *Server) KubeconfigFor(client string) []byte {
-	certificate, key, err := s.authority.client(client)
+	identity, err := s.authority.Issue(x509.Certificate{
+		Subject:     pkix.Name{CommonName: client, Organization: []string{"system:masters"}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 	if err != nil {
 		return nil
 	}
@@ -162,11 +175,11 @@ func (s *Server) KubeconfigFor(client string) []byte {
 		"apiVersion": "v1", "kind": "Config", "current-context": name,
 		"clusters": []any{map[string]any{"name": name, "cluster": map[string]any{
 			"server":                     "https://" + net.JoinHostPort(anywhere, port),
-			"certificate-authority-data": base64.StdEncoding.EncodeToString(s.authority.pem),
+			"certificate-authority-data": base64.StdEncoding.EncodeToString(s.authority.PEM),
 		}}},
 		"users": []any{map[string]any{"name": client, "user": map[string]any{
-			"client-certificate-data": base64.StdEncoding.EncodeToString(certificate),
-			"client-key-data":         base64.StdEncoding.EncodeToString(key),
+			"client-certificate-data": base64.StdEncoding.EncodeToString(identity.Certificate),
+			"client-key-data":         base64.StdEncoding.EncodeToString(identity.Key),
 		}}},
 		"contexts": []any{map[string]any{"name": name, "context": map[string]any{"cluster": name, "user": client}}},
 	})

@@ -26,7 +26,7 @@ func (s *Server) Config() (*rest.Config, error) {
 		return nil, errors.New("the simulated Kubernetes has not been started")
 	}
 
-	identity, err := s.ca.client(userAdmin, groupAdmins)
+	identity, err := identify(s.ca, userAdmin, groupAdmins)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +49,10 @@ func (s *Server) KubeconfigFor(node string) ([]byte, error) {
 }
 
 func (s *Server) kubeconfig(port int) ([]byte, error) {
-	identity, err := s.ca.client(userAdmin, groupAdmins)
+	identity, err := identify(s.ca, userAdmin, groupAdmins)
 	if err != nil {
 		return nil, err
 	}
 
-	return encodeKubeconfig("https://"+hostPort(port), s.ca.pem, identity, simulated(userAdmin))
+	return encodeKubeconfig("https://"+hostPort(port), s.ca.PEM, identity, simulated(userAdmin))
 }

@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
@@ -29,7 +31,7 @@ type ManagementOptions struct {
 type Management struct {
 	options ManagementOptions
 
-	ca        *authority
+	ca        *certificate.Authority
 	plane     *plane
 	gate      *gate
 	auditor   *auditor
@@ -66,7 +68,7 @@ func NewManagement(options ManagementOptions) (*Management, error) {
 
 	options.Dir = dir
 
-	ca, err := newAuthority()
+	ca, err := certificate.NewAuthority(pkix.Name{CommonName: "talossim kubernetes"})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +115,7 @@ func (m *Management) start(ctx context.Context) error {
 		m.wait.Go(func() { m.watch(child) })
 	}
 
-	identity, err := m.ca.client(userSimulator, groupAdmins)
+	identity, err := identify(m.ca, userSimulator, groupAdmins)
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func (m *Management) start(ctx context.Context) error {
 
 // admit opens the way for clients.
 func (m *Management) admit() error {
-	identity, err := m.ca.client(userAdmin, groupAdmins)
+	identity, err := identify(m.ca, userAdmin, groupAdmins)
 	if err != nil {
 		return err
 	}
@@ -144,7 +146,7 @@ func (m *Management) admit() error {
 		return err
 	}
 
-	m.admin, err = encodeKubeconfig("https://"+hostPort(m.gate.port), m.ca.pem, identity, kubeconfigNames{
+	m.admin, err = encodeKubeconfig("https://"+hostPort(m.gate.port), m.ca.PEM, identity, kubeconfigNames{
 		cluster: managementName, user: userAdmin, context: managementName,
 	})
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 )
 
 const (
@@ -31,7 +33,7 @@ type plane struct {
 	binaries Binaries
 	dir      string
 	logs     string
-	ca       *authority
+	ca       *certificate.Authority
 	audit    io.Writer
 
 	etcdURL   string
@@ -154,7 +156,7 @@ func probe(ctx context.Context, transport http.RoundTripper, url string) error {
 
 // config is the configuration of a client that talks to the API server
 // directly, whatever the state of the simulated machines.
-func (p *plane) config(identity pair, agent string) *rest.Config {
+func (p *plane) config(identity certificate.Pair, agent string) *rest.Config {
 	return &rest.Config{
 		Host:      "https://" + p.address,
 		UserAgent: agent,
@@ -162,9 +164,9 @@ func (p *plane) config(identity pair, agent string) *rest.Config {
 		// with the speed of the simulation.
 		QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData:   p.ca.pem,
-			CertData: identity.certificate,
-			KeyData:  identity.key,
+			CAData:   p.ca.PEM,
+			CertData: identity.Certificate,
+			KeyData:  identity.Key,
 		},
 	}
 }

@@ -4,13 +4,18 @@ package kube
 
 import (
 	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 )
 
 const (
@@ -40,7 +45,7 @@ func (p *plane) writeFiles() error {
 		}
 	}
 
-	if err := os.WriteFile(p.file("ca.crt"), p.ca.pem, 0o600); err != nil {
+	if err := os.WriteFile(p.file("ca.crt"), p.ca.PEM, 0o600); err != nil {
 		return fmt.Errorf("writing the certificate authority: %w", err)
 	}
 
@@ -48,21 +53,24 @@ func (p *plane) writeFiles() error {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 
-	serving, err := p.ca.server()
+	serving, err := p.ca.Issue(x509.Certificate{
+		Subject: pkix.Name{CommonName: "kube-apiserver"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost", "kubernetes", "kubernetes.default.svc"},
+	})
 	if err != nil {
 		return err
 	}
 
-	if err := serving.write(p.file("apiserver")); err != nil {
+	if err := serving.Write(p.file("apiserver")); err != nil {
 		return err
 	}
 
-	accounts, err := p.ca.client("service-accounts")
+	accounts, err := identify(p.ca, "service-accounts")
 	if err != nil {
 		return err
 	}
 
-	return accounts.write(p.file("service-accounts"))
+	return accounts.Write(p.file("service-accounts"))
 }
 
 func (p *plane) startAPIServer(ctx context.Context, port int) error {
@@ -93,7 +101,7 @@ func (p *plane) startAPIServer(ctx context.Context, port int) error {
 
 	p.processes = append(p.processes, child)
 
-	identity, err := p.ca.client(userSimulator, groupAdmins)
+	identity, err := identify(p.ca, userSimulator, groupAdmins)
 	if err != nil {
 		return err
 	}
@@ -111,12 +119,12 @@ func (p *plane) startAPIServer(ctx context.Context, port int) error {
 // budgets and the manifests of Talos need, and nothing that would take over a part
 // the simulator plays.
 func (p *plane) startControllers() error {
-	identity, err := p.ca.client(userControllers, groupAdmins)
+	identity, err := identify(p.ca, userControllers, groupAdmins)
 	if err != nil {
 		return err
 	}
 
-	config, err := encodeKubeconfig("https://"+p.address, p.ca.pem, identity, simulated(userControllers))
+	config, err := encodeKubeconfig("https://"+p.address, p.ca.PEM, identity, simulated(userControllers))
 	if err != nil {
 		return err
 	}
@@ -140,6 +148,13 @@ func (p *plane) startControllers() error {
 	return nil
 }
 
+// identify issues the certificate of a user, who belongs to the groups.
+func identify(ca *certificate.Authority, user string, groups ...string) (certificate.Pair, error) {
+	return ca.Issue(x509.Certificate{
+		Subject: pkix.Name{CommonName: user, Organization: groups}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
 // kubeconfigNames are what the entries of a kubeconfig are called.
 type kubeconfigNames struct{ cluster, user, context string }
 
@@ -149,12 +164,12 @@ func simulated(user string) kubeconfigNames {
 }
 
 // encodeKubeconfig is a kubeconfig with everything inline.
-func encodeKubeconfig(server string, ca []byte, identity pair, names kubeconfigNames) ([]byte, error) {
+func encodeKubeconfig(server string, ca []byte, identity certificate.Pair, names kubeconfigNames) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[names.cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	config.AuthInfos[names.user] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: identity.certificate,
-		ClientKeyData:         identity.key,
+		ClientCertificateData: identity.Certificate,
+		ClientKeyData:         identity.Key,
 	}
 	config.Contexts[names.context] = &clientcmdapi.Context{Cluster: names.cluster, AuthInfo: names.user, Namespace: "default"}
 	config.CurrentContext = names.context

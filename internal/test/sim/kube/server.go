@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
@@ -45,7 +47,7 @@ type Options struct {
 type Server struct {
 	options Options
 
-	ca      *authority
+	ca      *certificate.Authority
 	plane   *plane
 	front   *front
 	auditor *auditor
@@ -98,7 +100,7 @@ func New(options Options) (*Server, error) {
 		options.Stamp = time.Now
 	}
 
-	ca, err := newAuthority()
+	ca, err := certificate.NewAuthority(pkix.Name{CommonName: "talossim kubernetes"})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +211,7 @@ func (s *Server) startPlane(ctx context.Context) error {
 // connect creates the clients that this package writes with.
 func (s *Server) connect() error {
 	for user, place := range map[string]**client{userSimulator: &s.simulator, userMachine: &s.machine} {
-		identity, err := s.ca.client(user, groupAdmins)
+		identity, err := identify(s.ca, user, groupAdmins)
 		if err != nil {
 			return err
 		}

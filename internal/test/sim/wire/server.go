@@ -4,12 +4,14 @@ package wire
 
 import (
 	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
@@ -49,8 +51,8 @@ type Server struct {
 	intercept  Interceptor
 	lines      *lines
 	network    network
-	authority  *authority
-	foreign    *authority
+	authority  *certificate.Authority
+	foreign    *certificate.Authority
 	dead       string
 	shared     *sharedResources
 
@@ -99,11 +101,11 @@ func (s *Server) prepare() error {
 
 	var err error
 
-	if s.authority, err = newAuthority(time.Now()); err != nil {
+	if s.authority, err = certificate.NewAuthority(pkix.Name{Organization: []string{"talos"}}); err != nil {
 		return err
 	}
 
-	if s.foreign, err = newAuthority(time.Now()); err != nil {
+	if s.foreign, err = certificate.NewAuthority(pkix.Name{Organization: []string{"talos"}}); err != nil {
 		return err
 	}
 
@@ -131,12 +133,20 @@ func (s *Server) admit(state model.NodeState) (*station, error) {
 		return nil, err
 	}
 
-	certificate, err := s.authority.server(time.Now(), state.Name, state.Address)
+	pair, err := s.authority.Issue(x509.Certificate{
+		Subject: pkix.Name{CommonName: state.Name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{state.Name, "localhost"}, IPAddresses: []net.IP{net.ParseIP(state.Address), net.IPv4(127, 0, 0, 1)},
+	})
 	if err != nil {
 		return nil, err
 	}
 
-	added := newStation(s, state, address, certificate)
+	serving, err := pair.TLS()
+	if err != nil {
+		return nil, err
+	}
+
+	added := newStation(s, state, address, serving)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -192,7 +192,7 @@ func (s *station) front(local *grpc.ClientConn) *grpc.Server {
 			MinVersion:   tls.VersionTLS13,
 			Certificates: []tls.Certificate{s.certificate},
 			ClientAuth:   tls.RequireAndVerifyClientCert,
-			ClientCAs:    s.server.authority.pool(),
+			ClientCAs:    s.server.authority.Pool(),
 		})),
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
 		grpc.WaitForHandlers(true),

@@ -3,6 +3,8 @@
 package wire
 
 import (
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"fmt"
 	"time"
@@ -10,6 +12,7 @@ import (
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
@@ -41,14 +44,14 @@ func (s *Server) Talosconfig() ([]byte, error) {
 	planes, workers := s.endpointsOf(model.ControlPlane), s.endpointsOf(model.Worker)
 	name := s.world.ClusterName()
 	now := time.Now()
-	from, to := now.Add(-backdate), now.Add(clientLifetime)
+	from, to := now.Add(-certificate.Backdate), now.Add(clientLifetime)
 
 	config := &clientconfig.Config{Context: name, Contexts: map[string]*clientconfig.Context{}}
 
 	for _, entry := range []struct {
 		suffix    string
 		endpoints []string
-		issuer    *authority
+		issuer    *certificate.Authority
 		role      role.Role
 		from, to  time.Time
 	}{
@@ -57,7 +60,7 @@ func (s *Server) Talosconfig() ([]byte, error) {
 		{ContextReader, planes, s.authority, role.Reader, from, to},
 		{ContextBackup, planes, s.authority, role.EtcdBackup, from, to},
 		{ContextWorker, workers[:min(1, len(workers))], s.authority, role.Admin, from, to},
-		{ContextExpired, planes, s.authority, role.Admin, now.Add(-2 * backdate), now.Add(-backdate)},
+		{ContextExpired, planes, s.authority, role.Admin, now.Add(-2 * certificate.Backdate), now.Add(-certificate.Backdate)},
 		{ContextForeign, planes, s.foreign, role.Admin, from, to},
 		{ContextDead, []string{s.dead}, s.authority, role.Admin, from, to},
 	} {
@@ -65,16 +68,19 @@ func (s *Server) Talosconfig() ([]byte, error) {
 			continue
 		}
 
-		pair, err := entry.issuer.client(entry.role, entry.from, entry.to)
+		pair, err := entry.issuer.Issue(x509.Certificate{
+			Subject: pkix.Name{Organization: []string{string(entry.role)}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			NotBefore: entry.from, NotAfter: entry.to,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("talosconfig: %w", err)
 		}
 
 		config.Contexts[name+entry.suffix] = &clientconfig.Context{
 			Endpoints: entry.endpoints,
-			CA:        base64.StdEncoding.EncodeToString(entry.issuer.pem),
-			Crt:       base64.StdEncoding.EncodeToString(pair.certificate),
-			Key:       base64.StdEncoding.EncodeToString(pair.key),
+			CA:        base64.StdEncoding.EncodeToString(entry.issuer.PEM),
+			Crt:       base64.StdEncoding.EncodeToString(pair.Certificate),
+			Key:       base64.StdEncoding.EncodeToString(pair.Key),
 		}
 	}
 
