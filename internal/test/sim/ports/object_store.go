@@ -3,13 +3,15 @@
 package ports
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -89,7 +91,7 @@ func (c *Cluster) query(query cluster.ObjectQuery) ([]map[string]any, error) {
 		return nil, fmt.Errorf("%s: %w: secrets are not read", what, cluster.ErrRefused)
 	}
 
-	chosen, err := parseSelector(query.Selector)
+	chosen, err := labels.Parse(query.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", what, cluster.ErrRefused, err)
 	}
@@ -115,7 +117,7 @@ func (c *Cluster) query(query cluster.ObjectQuery) ([]map[string]any, error) {
 		switch {
 		case query.Namespace != "" && namespace != query.Namespace:
 		case query.Name != "" && name != query.Name:
-		case !chosen.matches(labelsOf(kept[key])):
+		case !chosen.Matches(labels.Set(labelsOf(kept[key]))):
 		default:
 			found = append(found, jsonCopy(kept[key]))
 		}
@@ -131,13 +133,13 @@ func byNamespaceAndName(a, b string) int {
 func labelsOf(object map[string]any) map[string]string {
 	metadata, _ := object["metadata"].(map[string]any)
 	given, _ := metadata["labels"].(map[string]any)
-	labels := make(map[string]string, len(given))
+	read := make(map[string]string, len(given))
 
 	for key, value := range given {
-		labels[key], _ = value.(string)
+		read[key], _ = value.(string)
 	}
 
-	return labels
+	return read
 }
 
 // jsonCopy is an object as it would come over the wire: whole numbers are int64,
@@ -148,44 +150,10 @@ func jsonCopy(object map[string]any) map[string]any {
 		return nil
 	}
 
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-
 	var read map[string]any
-	if decoder.Decode(&read) != nil {
+	if utiljson.Unmarshal(text, &read) != nil {
 		return nil
 	}
 
-	for key, value := range read {
-		read[key] = numbers(value)
-	}
-
 	return read
-}
-
-// numbers replaces what stands for a number in a decoded value.
-func numbers(value any) any {
-	switch typed := value.(type) {
-	case map[string]any:
-		for key, member := range typed {
-			typed[key] = numbers(member)
-		}
-	case []any:
-		for i, member := range typed {
-			typed[i] = numbers(member)
-		}
-	case json.Number:
-		if whole, err := typed.Int64(); err == nil {
-			return whole
-		}
-
-		fraction, err := typed.Float64()
-		if err != nil {
-			return nil
-		}
-
-		return fraction
-	}
-
-	return value
 }
