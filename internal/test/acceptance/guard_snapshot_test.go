@@ -121,7 +121,7 @@ func TestAccSnapshotBeforeAnythingIsTouched(t *testing.T) {
 	// The snapshot comes before the first cordon.
 	events := s.history()
 	streamed := slices.IndexFunc(events, func(e history.Event) bool {
-		return e.Kind == history.KindRPC && strings.HasSuffix(e.Detail["method"], "EtcdSnapshot")
+		return e.Kind == history.KindSnapshot && e.Detail["whole"] == "true"
 	})
 	cordoned := slices.IndexFunc(events, func(e history.Event) bool {
 		return e.Kind == history.KindCordon && e.Detail["by"] == "client"

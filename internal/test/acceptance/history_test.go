@@ -4,8 +4,6 @@ package acceptance
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,16 +18,9 @@ func (s *simulated) history() []history.Event {
 	// Judging completes the history.
 	s.verdict()
 
-	file, err := os.Open(filepath.Join(s.Dir(), sim.HistoryFile))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-
-	defer func() { _ = file.Close() }()
-
 	var events []history.Event
 
-	if err := history.Read(file, func(event history.Event) { events = append(events, event) }); err != nil {
+	if err := sim.ReadHistory(s.Dir(), func(event history.Event) { events = append(events, event) }); err != nil {
 		s.t.Fatal(err)
 	}
 

@@ -114,19 +114,7 @@ func (s *simulated) verdict() checker.Verdict {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), awaitPatience)
 	defer cancel()
 
-	// It completes the history, which is then judged once more.
-	if _, err := s.Verdict(ctx); err != nil {
-		s.t.Fatal(err)
-	}
-
-	content, err := os.Open(filepath.Join(s.Dir(), sim.HistoryFile))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-
-	defer func() { _ = content.Close() }()
-
-	judged, err := checker.Read(content, s.policy...)
+	judged, err := s.Verdict(ctx, s.policy...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

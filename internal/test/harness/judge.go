@@ -27,7 +27,7 @@ func (j *Judge) Record(node string, kind history.Kind, detail map[string]string)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
-	event := history.Event{Seq: int64(len(j.events) + 1), Node: node, Kind: kind, Detail: detail}
+	event := history.Event{Node: node, Kind: kind, Detail: detail}
 	if j.world != nil {
 		event.Sim = j.world.Now().Seconds()
 	}

@@ -8,21 +8,33 @@ import (
 	"path/filepath"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
 // Verdict is what a history amounts to.
 type Verdict = checker.Verdict
 
-// ReadVerdict judges the history in a simulator's directory, whether the
-// simulator runs or not. The options say which policy was in force, which the
-// history does not tell.
-func ReadVerdict(dir string, policy ...checker.Option) (Verdict, error) {
+// ReadHistory calls each with every event of the history in a simulator's directory, in
+// order, whether the simulator runs or not.
+func ReadHistory(dir string, each func(history.Event)) error {
 	file, err := os.Open(filepath.Join(dir, HistoryFile))
 	if err != nil {
-		return Verdict{}, fmt.Errorf("reading the history: %w", err)
+		return fmt.Errorf("reading the history: %w", err)
 	}
 
 	defer func() { _ = file.Close() }()
 
-	return checker.Read(file, policy...)
+	return history.Read(file, each)
+}
+
+// ReadVerdict judges the history in a simulator's directory, whether the
+// simulator runs or not. The options say which policy was in force, which the
+// history does not tell.
+func ReadVerdict(dir string, policy ...checker.Option) (Verdict, error) {
+	judge := checker.New(policy...)
+	if err := ReadHistory(dir, judge.Add); err != nil {
+		return Verdict{}, err
+	}
+
+	return judge.Verdict(), nil
 }

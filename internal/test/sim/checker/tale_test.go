@@ -40,9 +40,7 @@ func (t *tale) tell(node string, kind history.Kind, pairs ...string) {
 	}
 
 	t.now++
-	t.events = append(t.events, history.Event{
-		Seq: int64(len(t.events) + 1), Sim: t.now, Node: node, Kind: kind, Detail: detail,
-	})
+	t.events = append(t.events, history.Event{Sim: t.now, Node: node, Kind: kind, Detail: detail})
 }
 
 func (t *tale) wait(seconds float64) { t.now += seconds }

@@ -3,10 +3,8 @@
 package checker
 
 import (
-	"io"
 	"slices"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -98,16 +96,4 @@ func (v Verdict) Broken() []Invariant {
 	slices.Sort(broken)
 
 	return broken
-}
-
-// Read judges a whole history, or as much of it as was written: a last line
-// without an end is left out. The error names the line that is damaged.
-func Read(in io.Reader, given ...Option) (Verdict, error) {
-	checker := New(given...)
-
-	if err := history.Read(in, checker.Add); err != nil {
-		return Verdict{}, err
-	}
-
-	return checker.Verdict(), nil
 }

@@ -6,8 +6,6 @@
 // after it stopped.
 package history
 
-import "time"
-
 // Kind says what an event is about. Its detail keys are listed beside it; all
 // values are strings, booleans are "true" and "false".
 type Kind string
@@ -113,21 +111,18 @@ const (
 	KindRead Kind = "read"
 )
 
-// Event is one line of history.jsonl.
+// Event is something that happened. A line of history.jsonl is an object with the
+// time, the node and the kind, and beside them what the detail says.
 type Event struct {
-	// Seq counts from 1 without gaps.
-	Seq int64 `json:"seq"`
-	// Real is the wall clock of the machine the simulator runs on.
-	Real time.Time `json:"real"`
 	// Sim is the simulated time since the simulation began, in seconds.
 	Sim float64 `json:"sim"`
 	// Node is the Kubernetes node name, empty for cluster-wide events.
 	Node   string            `json:"node,omitempty"`
 	Kind   Kind              `json:"kind"`
-	Detail map[string]string `json:"detail,omitempty"`
+	Detail map[string]string `json:"-"`
 }
 
-// Recorder receives events; it stamps Seq and Real, and Sim where it is zero.
+// Recorder receives events, and stamps them with the simulated time.
 // Implementations are safe for concurrent use.
 type Recorder interface {
 	Record(node string, kind Kind, detail map[string]string)

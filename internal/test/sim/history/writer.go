@@ -12,25 +12,28 @@ import (
 	"time"
 )
 
-// Writer records events as lines of JSON, each complete before Record returns.
+// Writer records events as lines of JSON, each complete before Record returns. Most
+// calls of an upgrade change nothing and are made again and again: what the lines so
+// far say already is left out.
 type Writer struct {
 	now func() time.Duration
 
 	mu   sync.Mutex
-	seq  int64
 	out  io.Writer
 	err  error
 	each []func(Event)
+	// looks are those at nodes that were written since anything else was.
+	looks map[string]bool
 }
 
 // NewWriter writes to out and stamps events with the simulated time that now
-// returns.
+// returns, to the millisecond.
 func NewWriter(out io.Writer, now func() time.Duration) *Writer {
-	return &Writer{out: out, now: now}
+	return &Writer{out: out, now: now, looks: map[string]bool{}}
 }
 
-// OnEvent calls fn with every further event, in order, while it is recorded;
-// fn must not block and must not record.
+// OnEvent calls fn with every further event, written or not, in order, while it is
+// recorded; fn must not block and must not record.
 func (w *Writer) OnEvent(fn func(Event)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,9 +46,42 @@ func (w *Writer) Record(node string, kind Kind, detail map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.seq++
-	event := Event{Seq: w.seq, Real: time.Now().UTC(), Sim: w.now().Seconds(), Node: node, Kind: kind, Detail: detail}
+	event := Event{Sim: float64(w.now().Milliseconds()) / 1000, Node: node, Kind: kind, Detail: detail}
 
+	if !w.repeats(event) {
+		w.write(event)
+	}
+
+	for _, fn := range w.each {
+		fn(event)
+	}
+}
+
+// repeats tells whether the lines so far say as much as the event: it is a call that
+// was answered and changes nothing, which the look that it takes has told of; or it is
+// a look at a node, or such a call that failed, as there was since anything else
+// happened. A look at the Node objects counts by its time too, so each is written.
+func (w *Writer) repeats(event Event) bool {
+	reading := event.Kind == KindRPC && event.Detail["mutating"] == "false"
+
+	switch code := event.Detail["code"]; {
+	case reading && (code == "OK" || code == "NotFound"):
+		return true
+	case reading, event.Kind == KindRead && event.Node != "":
+	default:
+		clear(w.looks)
+
+		return false
+	}
+
+	look := fmt.Sprint(event.Node, event.Kind, event.Detail)
+	told := w.looks[look]
+	w.looks[look] = true
+
+	return told
+}
+
+func (w *Writer) write(event Event) {
 	line, err := json.Marshal(event)
 	if err == nil {
 		_, err = w.out.Write(append(line, '\n'))
@@ -53,10 +89,6 @@ func (w *Writer) Record(node string, kind Kind, detail map[string]string) {
 
 	if w.err == nil && err != nil {
 		w.err = fmt.Errorf("recording the history: %w", err)
-	}
-
-	for _, fn := range w.each {
-		fn(event)
 	}
 }
 
@@ -66,6 +98,38 @@ func (w *Writer) Err() error {
 	defer w.mu.Unlock()
 
 	return w.err
+}
+
+// fixed is what every line has.
+type fixed Event
+
+// MarshalJSON implements [json.Marshaler].
+func (e Event) MarshalJSON() ([]byte, error) {
+	line, err := json.Marshal(fixed(e))
+	if err != nil || len(e.Detail) == 0 {
+		return line, err
+	}
+
+	detail, err := json.Marshal(e.Detail)
+
+	return append(append(line[:len(line)-1], ','), detail[1:]...), err
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (e *Event) UnmarshalJSON(line []byte) error {
+	var all map[string]any
+
+	err := errors.Join(json.Unmarshal(line, (*fixed)(e)), json.Unmarshal(line, &all))
+
+	e.Detail = map[string]string{}
+
+	for key, value := range all {
+		if text, is := value.(string); is && key != "node" && key != "kind" {
+			e.Detail[key] = text
+		}
+	}
+
+	return err
 }
 
 // lineMost bounds one event; a journal entry with an installer's output is the

@@ -225,9 +225,7 @@ func (n *notebook) Record(node string, kind history.Kind, detail map[string]stri
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 
-	n.events = append(n.events, history.Event{
-		Seq: int64(len(n.events) + 1), Real: time.Now(), Node: node, Kind: kind, Detail: detail,
-	})
+	n.events = append(n.events, history.Event{Node: node, Kind: kind, Detail: detail})
 }
 
 // since lists the events after the first count of them.

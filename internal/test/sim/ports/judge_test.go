@@ -22,7 +22,6 @@ type judge struct {
 	mu      sync.Mutex
 	checker *checker.Checker
 	world   *model.World
-	count   int64
 }
 
 // Record implements [history.Recorder].
@@ -30,8 +29,7 @@ func (j *judge) Record(node string, kind history.Kind, detail map[string]string)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 
-	j.count++
-	event := history.Event{Seq: j.count, Node: node, Kind: kind, Detail: detail}
+	event := history.Event{Node: node, Kind: kind, Detail: detail}
 
 	if j.world != nil {
 		event.Sim = j.world.Now().Seconds()

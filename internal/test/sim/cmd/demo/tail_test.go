@@ -16,7 +16,7 @@ import (
 
 func TestTailFollowsAFileToItsEndAndNoFurther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
-	if err := os.WriteFile(path, []byte(`{"seq":1,"node":"a","kind":"down"}`+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"node":"a","kind":"down"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -31,10 +31,10 @@ func TestTailFollowsAFileToItsEndAndNoFurther(t *testing.T) {
 
 		switch event.Node {
 		case "a":
-			appendTo(t, path, `{"seq":2,"node":"b","kind":"down"}`+"\n")
+			appendTo(t, path, `{"node":"b","kind":"down"}`+"\n")
 		case "b":
 			// What was written before the end is still read.
-			appendTo(t, path, `{"seq":3,"node":"c","kind":"down"}`+"\n"+`{"seq":4,`)
+			appendTo(t, path, `{"node":"c","kind":"down"}`+"\n"+`{"no`)
 			stop()
 		}
 	})
@@ -69,7 +69,7 @@ func TestFollowerPutsALineTogetherFromItsParts(t *testing.T) {
 
 	cut := follower{each: func(event history.Event) { seen = append(seen, event.Node) }}
 
-	for _, part := range []string{`{"seq":1,"no`, `de":"a"}`, "\n{\"seq\":2,\"node\":\"b\"}\n"} {
+	for _, part := range []string{`{"no`, `de":"a"}`, "\n{\"node\":\"b\"}\n"} {
 		if err := cut.read(strings.NewReader(part)); err != nil {
 			t.Fatal(err)
 		}
