@@ -6,7 +6,6 @@ package acceptance
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,12 +88,14 @@ func TestAccTheEndToEndRunRefusesOtherClusters(t *testing.T) {
 		}
 	}
 
-	if _, err := s.Verdict(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	if changed := changes(t, s); len(changed) > 0 {
-		t.Errorf("it was refused, and yet there was written:\n%s", strings.Join(changed, "\n"))
+	for _, event := range s.history() {
+		switch event.Kind {
+		case history.KindNode, history.KindRead, history.KindStage, history.KindEtcd, history.KindKubelet, history.KindComponent:
+		default:
+			if event.Detail["mutating"] != "false" {
+				t.Errorf("it was refused, and yet somebody changed something: %s", event)
+			}
+		}
 	}
 }
 
@@ -141,35 +142,4 @@ func rename(t *testing.T, from, to, old, name string) {
 	if err := config.Save(to); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// changes are the lines of the history about something that somebody changed.
-func changes(t *testing.T, s *simulated) []string {
-	t.Helper()
-
-	content, err := os.ReadFile(filepath.Join(s.Dir(), sim.HistoryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var found []string
-
-	for line := range strings.Lines(string(content)) {
-		var event history.Event
-		if err := json.Unmarshal([]byte(line), &event); err != nil {
-			t.Fatal(err)
-		}
-
-		switch event.Kind {
-		case history.KindNode, history.KindRead, history.KindStage, history.KindEtcd, history.KindKubelet, history.KindComponent:
-		case history.KindRPC:
-			if event.Detail["mutating"] == "true" {
-				found = append(found, line)
-			}
-		default:
-			found = append(found, line)
-		}
-	}
-
-	return found
 }

@@ -5,8 +5,7 @@ package acceptance
 import (
 	"context"
 	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,30 +80,15 @@ func (s *simulated) end() {
 	}
 
 	if s.t.Failed() {
-		s.t.Logf("the end of the history:\n%s", s.tail(60))
+		const most = 60
+
+		told := slices.DeleteFunc(s.history(), history.Event.Idle)
+		s.t.Logf("the end of the history:\n%s", history.Table(told[max(0, len(told)-most):]))
 	}
 
 	if err := s.Stop(); err != nil {
 		s.t.Errorf("stopping the simulator: %v", err)
 	}
-}
-
-// tail is the end of the history without what was only read.
-func (s *simulated) tail(lines int) string {
-	content, err := os.ReadFile(filepath.Join(s.Dir(), sim.HistoryFile))
-	if err != nil {
-		return err.Error()
-	}
-
-	var kept []string
-
-	for line := range strings.Lines(string(content)) {
-		if !strings.Contains(line, `"kind":"rpc"`) && !strings.Contains(line, `"kind":"read"`) && !strings.Contains(line, `"action":"renew"`) {
-			kept = append(kept, line)
-		}
-	}
-
-	return strings.Join(kept[max(0, len(kept)-lines):], "")
 }
 
 // verdict judges the history under the policy of the test.

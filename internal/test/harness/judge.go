@@ -3,10 +3,7 @@
 package harness
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
@@ -59,20 +56,7 @@ func (j *Judge) Text() string {
 
 	const most = 150
 
-	var lines []string
+	told := slices.DeleteFunc(slices.Clone(j.events), history.Event.Idle)
 
-	for _, event := range j.events {
-		if event.Kind == history.KindRead || event.Kind == history.KindRPC && event.Detail["mutating"] == "false" {
-			continue
-		}
-
-		line := fmt.Sprintf("%9.3f %-9s %s", event.Sim, event.Node, event.Kind)
-		for _, key := range slices.Sorted(maps.Keys(event.Detail)) {
-			line += " " + key + "=" + event.Detail[key]
-		}
-
-		lines = append(lines, line)
-	}
-
-	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+	return history.Table(told[max(0, len(told)-most):])
 }

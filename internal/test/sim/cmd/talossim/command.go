@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
@@ -96,6 +97,50 @@ func verdict(args []string, out, progress io.Writer) error {
 	encoder.SetIndent("", "  ")
 
 	return encoder.Encode(judged)
+}
+
+// printHistory prints what happened, as a table.
+func printHistory(args []string, out, progress io.Writer) error {
+	set, dir := flags("history", progress)
+	node := set.String("node", "", "only what happened to the node of this name")
+	kinds := set.String("kind", "", "only events of these kinds, as the lines of the history name them, separated by commas; by default all that changed something")
+
+	if err := parse(set, args, dir, 0); err != nil {
+		return err
+	}
+
+	var (
+		told         []history.Event
+		nodes, known = map[string]bool{}, map[string]bool{}
+		wanted       = names(*kinds)
+	)
+
+	err := sim.ReadHistory(*dir, func(event history.Event) {
+		nodes[event.Node], known[string(event.Kind)] = true, true
+
+		if (*node == "" || event.Node == *node) && (slices.Contains(wanted, string(event.Kind)) || len(wanted) == 0 && !event.Idle()) {
+			told = append(told, event)
+		}
+	})
+	if err != nil {
+		return err
+	}
+
+	delete(nodes, "")
+
+	if *node != "" && !nodes[*node] {
+		return fmt.Errorf("--node: the cluster has no node %q, only %s", *node, strings.Join(slices.Sorted(maps.Keys(nodes)), ", "))
+	}
+
+	for _, kind := range wanted {
+		if !known[kind] {
+			return fmt.Errorf("--kind: the history has nothing of the kind %q, only of %s", kind, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+
+	_, err = fmt.Fprint(out, history.Table(told))
+
+	return err
 }
 
 // names are the names in a list that is separated by commas.

@@ -19,6 +19,7 @@ const usage = `talossim runs a simulated Talos cluster that speaks the real prot
 
   talossim up --dir DIR [flags]        run a cluster in the foreground until SIGINT or SIGTERM
   talossim verdict --dir DIR [flags]   print, as JSON, what its history amounts to
+  talossim history --dir DIR [flags]   print, as a table, what happened
   talossim add-node --dir DIR [flags]  let a machine join a running cluster
   talossim set-image --dir DIR [flags] change a component's image on a node by hand, as talosctl would
   talossim faults --dir DIR FILE       replace the fault script of a running cluster ("-": standard input)
@@ -59,6 +60,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, progress io.Writ
 		return up(ctx, rest, out, progress)
 	case "verdict":
 		return verdict(rest, out, progress)
+	case "history":
+		return printHistory(rest, out, progress)
 	case "add-node":
 		return addNode(ctx, rest, out, progress)
 	case "set-image":

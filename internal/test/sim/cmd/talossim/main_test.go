@@ -93,6 +93,11 @@ func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 		t.Errorf("while it runs the verdict has %d nodes and the violations %v, want 3 and none", len(running.Nodes), running.Violations)
 	}
 
+	var table bytes.Buffer
+	if err := run(ctx, []string{"history", "--dir", dir, "--node", "worker-1"}, nil, &table, io.Discard); err != nil || !strings.Contains(table.String(), "worker-1  joins as a worker") {
+		t.Errorf("history printed %q, %v; want the node that joined", table.String(), err)
+	}
+
 	stop()
 
 	if err := <-ended; err != nil {
@@ -125,6 +130,8 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"speed of nothing":    {[]string{"up", "--dir", t.TempDir(), "--speed", "0"}, "--speed 0"},
 		"fault script absent": {[]string{"up", "--dir", t.TempDir(), "--faults", "absent.yaml"}, "absent.yaml"},
 		"no history":          {[]string{"verdict", "--dir", t.TempDir()}, "history"},
+		"nobody's history":    {[]string{"history", "--dir", tell(t), "--node", "cp-7"}, `no node "cp-7", only cp-0, worker-0, worker-1`},
+		"no such kind":        {[]string{"history", "--dir", tell(t), "--kind", "node,boots"}, `nothing of the kind "boots", only of cordon, lease, node`},
 		"no worker may go":    {[]string{"verdict", "--dir", t.TempDir(), "--max-unavailable", "0"}, "--max-unavailable 0"},
 		"image of nothing":    {[]string{"set-image", "--dir", t.TempDir(), "--node", "cp-0", "--image", "a:b"}, "--component is required"},
 		"image of nobody":     {[]string{"set-image", "--dir", t.TempDir(), "--node", "cp-0", "--component", "kubelet", "--image", "a:b"}, "no simulator runs in"},

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Table is a table of events for people: the simulated time in seconds, the node, and
+// what happened.
+func Table(events []Event) string {
+	var text strings.Builder
+
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+
+	fmt.Fprintf(table, "%10s\tNODE\tWHAT\n", "TIME")
+
+	for _, event := range events {
+		fmt.Fprintf(table, "%10.3f\t%s\t%s\n", event.Sim, cmp.Or(event.Node, "-"), event)
+	}
+
+	_ = table.Flush() // A builder takes everything.
+
+	return text.String()
+}
+
+// Idle tells whether an event shows only that somebody looked, or goes on to hold the
+// lease.
+func (e Event) Idle() bool {
+	return e.Kind == KindRead || e.Detail["mutating"] == "false" || e.Detail["action"] == "renew"
+}
+
+// sentence says what an event of a kind is, with values of its detail; $who is who did
+// it. One with a condition, as "key=value", is for those events alone.
+type sentence struct {
+	kind            Kind
+	condition, text string
+}
+
+// sentences are in the order in which they are tried. Identities, and the text of
+// journal entries, are left to the history.
+func sentences() []sentence {
+	return []sentence{
+		{KindNode, "joins=true", "joins as a $role with Talos $talos and kubelet $kubelet"},
+		{KindNode, "", "is a $role with Talos $talos and kubelet $kubelet"},
+		{KindRPC, "", "call of $method$who: $code"},
+		{KindPull, "ok=true", "pulled $image"},
+		{KindPull, "", "could not pull $image"},
+		{KindInstall, "exit=0", "installed $talos into slot $slot$who"},
+		{KindInstall, "", "the installer of $talos, run$who, failed with exit code $exit"},
+		{KindStage, "ready=true", "went from $from to $to$who, ready"},
+		{KindStage, "", "went from $from to $to$who, not ready"},
+		{KindDown, "", "taken down$who"},
+		{KindBoot, "", "booted $talos from slot $slot ($cause)"},
+		{KindEtcd, "", "etcd member $state, leader $leader"},
+		{KindKubelet, "ready=true", "kubelet $version ready"},
+		{KindKubelet, "", "kubelet $version not ready"},
+		{KindComponent, "", "component $component $version: $state"},
+		{KindCordon, "unschedulable=true", "cordoned$who"},
+		{KindCordon, "", "uncordoned$who"},
+		{KindEvict, "outcome=blocked", "eviction of $namespace/$pod$who: blocked by the budget $budget"},
+		{KindEvict, "", "eviction of $namespace/$pod$who: $outcome"},
+		{KindDelete, "budget=", "deleted $namespace/$pod$who"},
+		{KindDelete, "", "deleted $namespace/$pod$who, against the budget $budget"},
+		{KindLease, "action=renew", "lease renewed$who, holder $holder"},
+		{KindLease, "holder=", "lease given back$who"},
+		{KindLease, "", "lease taken$who, holder $holder"},
+		{KindJournal, "value=", "journal$who: $key removed"},
+		{KindJournal, "phase=", "journal$who: $key is $value"},
+		{KindJournal, "", "journal$who: $phase, of $run"},
+		{KindAnnotation, "value=", "annotation $key of $object$who: removed"},
+		{KindAnnotation, "", "annotation $key of $object$who: $value"},
+		{KindConfig, "dry_run=true", "tried a configuration of $changed$who, $mode: $code"},
+		{KindConfig, "", "configured $changed$who, $mode: $code"},
+		{KindSnapshot, "whole=false", "snapshot of etcd, broken off after $bytes bytes"},
+		{KindSnapshot, "", "snapshot of etcd, $bytes bytes"},
+		{KindFault, "outcome=over", "fault is over: $step $effect"},
+		{KindFault, "", "fault: $step $effect $info"},
+	}
+}
+
+// String is what happened, on one line.
+func (e Event) String() string {
+	values := maps.Clone(e.Detail)
+	if who := cmp.Or(values["client"], values["by"]); who != "" {
+		values["who"] = " by " + who
+	}
+
+	text := string(e.Kind)
+	for _, key := range slices.Sorted(maps.Keys(e.Detail)) {
+		text += " " + key + "=" + e.Detail[key]
+	}
+
+	for _, one := range sentences() {
+		if key, value, _ := strings.Cut(one.condition, "="); one.kind == e.Kind && values[key] == value {
+			text = regexp.MustCompile(`\$[a-z]+`).ReplaceAllStringFunc(one.text, func(name string) string { return values[name[1:]] })
+
+			break
+		}
+	}
+
+	return strings.Join(strings.Fields(text), " ")
+}
