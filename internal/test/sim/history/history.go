@@ -3,7 +3,8 @@
 // Package history is the simulator's record of everything that happened: one
 // [Event] per line of JSON. The checker and the verdict are functions of this
 // record alone, so they give the same answer while the simulator runs and
-// after it stopped.
+// after it stopped. The file leaves out what the lines before say already
+// ([Writer]); [Table] is for people.
 package history
 
 // Kind says what an event is about. Its detail keys are listed beside it; all
