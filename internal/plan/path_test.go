@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -225,6 +227,8 @@ func TestPathsThatCannotBeSayWhatBlocks(t *testing.T) {
 				t.Fatalf("path %s, error %v; want %v", printed(got), err, test.reason)
 			}
 
+			wording.NoteFindings(t, []cluster.Finding{{Check: cluster.CheckVersions, Found: err.Error(), Remedy: refused.Remedy}})
+
 			if refused.Product != test.axis || refused.Remedy == "" {
 				t.Errorf("axis %q, remedy %q; want %q and a remedy", refused.Product, refused.Remedy, test.axis)
 			}
@@ -246,4 +250,22 @@ func walkThrough(texts ...string) plan.Walk {
 	}
 
 	return walk
+}
+
+// TestPairThatTheMatrixDoesNotKnowIsRefused: unless unknown versions are allowed.
+func TestPairThatTheMatrixDoesNotKnowIsRefused(t *testing.T) {
+	t.Parallel()
+
+	talos, kubernetes := version.MustParse("1.99.0"), version.MustParse("1.34.2")
+
+	refused := plan.Walk{}.CheckPair(talos, kubernetes)
+	if refused == nil || !errors.Is(refused, compat.ErrNewer) {
+		t.Fatalf("got %v, want Talos to be newer than the matrix", refused)
+	}
+
+	wording.NoteFindings(t, []cluster.Finding{{Check: cluster.CheckCompatibility, Found: refused.Reason, Remedy: refused.Remedy}})
+
+	if allowed := (plan.Walk{AllowUnknown: true}).CheckPair(talos, kubernetes); allowed != nil {
+		t.Errorf("got %v although unknown versions are allowed", allowed)
+	}
 }

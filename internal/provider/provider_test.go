@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(wording.Runner{Name: "provider", Last: regexp.MustCompile(`Password`), Tests: m, Update: update})
+	goleak.VerifyTestMain(wording.Runner{Name: "provider", Tests: m, Update: update})
 }
 
 func serve(t *testing.T) (tfprotov6.ProviderServer, *tfprotov6.GetProviderSchemaResponse) {

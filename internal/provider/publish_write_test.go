@@ -288,8 +288,8 @@ func TestWhatCouldNotBePublishedIsSaidOnce(t *testing.T) {
 	}{
 		"nothing":       {nil, nil, "", nil},
 		"neither":       {cluster.ErrNotFound, cluster.ErrDenied, progress, []string{"Not found", "The upgrade status in KubernetesCluster a/b", "Permission denied."}},
-		"only progress": {cluster.ErrNotFound, nil, progress, []string{"Not found", "The upgrade status in KubernetesCluster a/b"}},
-		"only Events":   {nil, cluster.ErrDenied, told, []string{"Permission denied."}},
+		"only progress": {cluster.ErrDenied, nil, progress, []string{"Permission denied", "The upgrade status in KubernetesCluster a/b", "Allow the credentials to get and patch it"}},
+		"only Events":   {nil, cluster.ErrUnreachable, told, []string{"Unreachable.", "those of this run are lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			diagnostics := noted(t, unsaid(test.published, test.told, of, "prod"))

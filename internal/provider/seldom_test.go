@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -100,15 +101,18 @@ func TestClusterThatIsGoneAfterTheLookIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	clusters.settings.dial = func(context.Context, *settings, credentials, string, kubeconfigCache) (*connection, error) {
-		return nil, fmt.Errorf("endpoint 10.5.0.2: %w", cluster.ErrUnreachable)
-	}
-
 	planned := desired("1.13.4", "")
 	made := plan.Make(seen.Observation, cluster.Target{Talos: version.MustParse("1.13.4")}, cluster.DefaultPolicy())
-	examined := clusters.examine(t.Context(), *planned, seen, made)
 
-	check(t, noted(t, planFindings(cluster.Blocking(examined.Findings), true, seen)), outcome{diag.SeverityWarning, "the cluster could not be asked what stands in the way"})
+	for remedy, because := range map[string]error{"up and reachable from here": cluster.ErrUnreachable, "Run the plan again": io.ErrUnexpectedEOF} {
+		clusters.settings.dial = func(context.Context, *settings, credentials, string, kubeconfigCache) (*connection, error) {
+			return nil, fmt.Errorf("endpoint 10.5.0.2: %w", because)
+		}
+
+		found := noted(t, planFindings(cluster.Blocking(clusters.examine(t.Context(), *planned, seen, made).Findings), true, seen))
+		check(t, found, outcome{diag.SeverityWarning, "the cluster could not be asked what stands in the way"})
+		check(t, found, outcome{diag.SeverityWarning, remedy})
+	}
 }
 
 func TestClusterThatIsKnownByWhoLendsItsCredentialsIsCalledByThem(t *testing.T) {

@@ -5,8 +5,8 @@
 // provider. It is for tests alone.
 //
 // The tests of a package note what the code said while they ran it ([Note]). What
-// they noted is shown in testdata, one page for each package, and [Run] compares
-// the page with it. [Scan] finds in the sources every text that can become part of
-// one of them. The tests of this package see to it that all of those are on a page,
-// that the pages keep to the shape, and that the guide speaks of everything.
+// they noted is shown in testdata, one page for each package, and [Runner] compares
+// the page with it. The tests of this package see to it that every text of the sources
+// ([Texts]) is on a page, that the pages keep to the shape, and that the guide speaks of
+// everything.
 package wording

@@ -11,15 +11,15 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// Kind is what an entry is.
+// Kind is what an entry is: the title of the part of a page that shows it.
 type Kind string
 
 // The kinds, in the order in which a page shows them.
 const (
-	KindFailure Kind = "failure"
-	KindError   Kind = "error"
-	KindWarning Kind = "warning"
-	KindFinding Kind = "finding"
+	KindFailure Kind = "Failures of a run"
+	KindError   Kind = "Errors"
+	KindWarning Kind = "Warnings"
+	KindFinding Kind = "Findings of checks"
 )
 
 // Entry is something that was said to a person.

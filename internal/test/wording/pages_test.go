@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
@@ -34,27 +35,44 @@ func shown(t *testing.T) []wording.Entry {
 	return all
 }
 
-// TestEveryTextIsShown: whoever adds a failure, a finding or a diagnostic has a test
-// bring it about, and shows it.
+// texts are what people may read, by the sources.
+func texts(t *testing.T) []wording.Text {
+	t.Helper()
+
+	var all []wording.Text
+
+	for _, name := range speakers() {
+		some, err := wording.Texts(root, name)
+		if err != nil || len(some) == 0 {
+			t.Fatalf("%d texts in %s, %v", len(some), name, err)
+		}
+
+		all = append(all, some...)
+	}
+
+	return all
+}
+
+// TestEveryTextIsShown: whoever adds a failure, a finding or a diagnostic, or words an
+// error, has a test bring it about, and shows it.
 func TestEveryTextIsShown(t *testing.T) {
 	t.Parallel()
 
-	texts, err := wording.Scan(root, speakers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries, all := shown(t), texts(t)
 
-	entries, missing := shown(t), 0
-
-	for _, text := range texts {
+	for _, text := range all {
 		if !slices.ContainsFunc(entries, text.In) {
-			missing++
-
 			t.Errorf("%s: no page shows %q", text.At, text.Said)
 		}
 	}
 
-	t.Logf("%d texts, %d of them not shown, %d entries", len(texts), missing, len(entries))
+	for _, check := range cluster.Checks() {
+		if !slices.ContainsFunc(entries, func(said wording.Entry) bool { return said.Kind == wording.KindFinding && said.Summary == check.Name }) {
+			t.Errorf("no page shows what the check %s finds", check.Name)
+		}
+	}
+
+	t.Logf("%d texts, %d entries", len(all), len(entries))
 }
 
 func TestEverythingShownHasTheShape(t *testing.T) {
@@ -71,13 +89,10 @@ func TestEverythingShownHasTheShape(t *testing.T) {
 func TestNothingIsShownThatNobodySays(t *testing.T) {
 	t.Parallel()
 
-	texts, err := wording.Scan(root, speakers())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := texts(t)
 
 	for _, said := range shown(t) {
-		if !slices.ContainsFunc(texts, func(text wording.Text) bool { return text.In(said) }) {
+		if !slices.ContainsFunc(all, func(text wording.Text) bool { return text.In(said) }) {
 			t.Errorf("%s shows what is in no source: %s", said.Test, said.Summary)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"testing"
 )
@@ -18,16 +19,12 @@ import (
 type Runner struct {
 	// Name is the package's, from internal.
 	Name string
-	// Packages are those whose texts its page has to show, from internal; none is
-	// the package itself.
-	Packages []string
-	// Last are the names of tests whose words are used where no others will do, and
-	// may differ from run to run: in which order nodes are named, say. Nil is of none.
-	Last *regexp.Regexp
-	// Varies tells that in which order things happen differs from run to run, and with
-	// it which words a test brings about: those on the page are then compared with the
-	// sources alone.
+	// Varies tells that the order in which things happen differs from run to run, and
+	// with it which words a test brings about, so that the page is not compared.
 	Varies bool
+	// Last are the names of tests whose words are shown where no others will do,
+	// because they differ from run to run the most. Nil is of none.
+	Last *regexp.Regexp
 	// Tests are what runs.
 	Tests *testing.M
 	// Update tells whether to write the page; it is asked after the tests ran.
@@ -78,45 +75,44 @@ func whole() bool {
 		}
 	}
 
-	return !testing.Short() && !raceEnabled
+	return !testing.Short() && !raced()
 }
 
-// compare looks for what the page shows in what its tests noted. What did not run
-// cannot have noted anything.
+// raced tells whether the race detector is on, with which some tests do less, or nothing.
+func raced() bool {
+	built, ok := debug.ReadBuildInfo()
+
+	return ok && slices.Contains(built.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// gone tells whether a test that ran does not bring about any more what the page shows.
+func gone(shown Entry) bool {
+	noted, ran := notes.byTest[shown.Test]
+
+	return !noted[shown] && (ran || whole())
+}
+
+// compare looks for what the page shows in what the tests noted.
 func (r Runner) compare() error {
 	shown, err := ReadPage(filepath.Join(r.root(), Page(r.Name)))
-	if err != nil {
+	if err != nil || raced() {
 		return err
 	}
 
 	notes.Lock()
 	defer notes.Unlock()
 
-	for _, said := range shown {
-		noted, ran := notes.byTest[said.Test]
-
-		switch {
-		case r.Last != nil && r.Last.MatchString(said.Test):
-			// That its texts are still those of the sources is a test of this package.
-		case !ran && whole():
-			return fmt.Errorf("%s notes nothing any more; run the tests with -update", said.Test)
-		case ran && !noted[said]:
-			return fmt.Errorf("%s did not see this any more; if that is wanted, run the tests with -update:\n%s\n%s", said.Test, said.Summary, said.Detail)
-		}
+	if at := slices.IndexFunc(shown, gone); at >= 0 {
+		return fmt.Errorf("%s did not see this any more; if that is wanted, run the tests with -update:\n%s\n%s", shown[at].Test, shown[at].Summary, shown[at].Detail)
 	}
 
 	return nil
 }
 
-// write chooses, for each text in the sources, what shows it best. What the page
-// shows of tests that did not run now stays.
+// write leaves on the page what is noted still, and adds the shortest that shows what is
+// new: a text in the sources that nothing on the page shows.
 func (r Runner) write() error {
-	packages := r.Packages
-	if len(packages) == 0 {
-		packages = []string{r.Name}
-	}
-
-	texts, err := Scan(r.root(), packages)
+	texts, err := Texts(r.root(), r.Name)
 	if err != nil {
 		return err
 	}
@@ -124,20 +120,11 @@ func (r Runner) write() error {
 	notes.Lock()
 	defer notes.Unlock()
 
-	var all []Entry
-	for _, noted := range notes.byTest {
-		all = slices.AppendSeq(all, maps.Keys(noted))
+	var noted []Entry
+	for _, some := range notes.byTest {
+		noted = slices.AppendSeq(noted, maps.Keys(some))
 	}
 
-	if shown, err := ReadPage(filepath.Join(r.root(), Page(r.Name))); err == nil && !whole() {
-		all = append(all, slices.DeleteFunc(shown, func(said Entry) bool { return notes.byTest[said.Test] != nil })...)
-	}
-
-	return os.WriteFile(filepath.Join(r.root(), Page(r.Name)), []byte(printed(r.Name, r.chosen(all, texts))), 0o600)
-}
-
-// chosen are the shortest entries that show all texts that can be shown.
-func (r Runner) chosen(all []Entry, texts []Text) []Entry {
 	late := func(said Entry) int {
 		if r.Last != nil && r.Last.MatchString(said.Test) {
 			return 1
@@ -146,21 +133,21 @@ func (r Runner) chosen(all []Entry, texts []Text) []Entry {
 		return 0
 	}
 
-	slices.SortFunc(all, func(a, b Entry) int {
+	slices.SortFunc(noted, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(len(a.Detail), len(b.Detail)), cmp.Compare(a.Test, b.Test), cmp.Compare(a.text(), b.text()))
 	})
 
-	var kept []Entry
+	page := filepath.Join(r.root(), Page(r.Name))
+
+	// A page that was edited by hand is put in order.
+	shown, _ := ReadPage(page)
+	shown = slices.DeleteFunc(shown, gone)
 
 	for _, text := range texts {
-		if slices.ContainsFunc(kept, text.In) {
-			continue
-		}
-
-		if at := slices.IndexFunc(all, text.In); at >= 0 {
-			kept = append(kept, all[at])
+		if at := slices.IndexFunc(noted, text.In); at >= 0 && !slices.ContainsFunc(shown, text.In) {
+			shown = append(shown, noted[at])
 		}
 	}
 
-	return kept
+	return os.WriteFile(page, []byte(printed(r.Name, shown)), 0o600)
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package wording
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Text is a literal in the sources that people may read.
+type Text struct {
+	// At is the file and the line.
+	At string
+	// Said is the text, with … for what fmt fills in.
+	Said string
+
+	pattern *regexp.Regexp
+}
+
+// In tells whether the entry shows it.
+func (t Text) In(said Entry) bool { return t.pattern.MatchString(said.text()) }
+
+// Where people read a literal is told by the names around it: of the field, the variable,
+// the constant or the function that it is for, and of the call that makes a finding or a
+// diagnostic of it.
+var (
+	heldBy = regexp.MustCompile(`^(?i:summary)$|(?i:detail|seen|state(?:text)?|remedy|found|advice|cure)$`)
+	madeBy = regexp.MustCompile(`(?i)(finding|error|warning|diagnostic|problem|unknown)$`)
+)
+
+// Texts are those of a package below internal of the module at the root.
+func Texts(root, name string) ([]Text, error) {
+	files, err := filepath.Glob(filepath.Join(root, "internal", name, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+
+	var texts []Text
+
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+
+		set := token.NewFileSet()
+
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+
+		take := func(node ast.Node) bool {
+			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				at := fmt.Sprintf("%s:%d", filepath.Join(name, filepath.Base(path)), set.Position(literal.Pos()).Line)
+				texts = append(texts, readText(at, literal.Value)...)
+			}
+
+			return true
+		}
+
+		ast.Inspect(file, func(node ast.Node) bool {
+			for _, part := range spoken(node) {
+				ast.Inspect(part, take)
+			}
+
+			return true
+		})
+	}
+
+	slices.SortFunc(texts, func(a, b Text) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Said, b.Said)) })
+
+	return slices.CompactFunc(texts, func(a, b Text) bool { return a.At == b.At && a.Said == b.Said }), nil
+}
+
+// spoken are the parts of the node whose literals people read.
+func spoken(node ast.Node) (parts []ast.Node) {
+	held := func(by ast.Expr, part ast.Node) {
+		if heldBy.MatchString(nameOf(by)) {
+			parts = append(parts, part)
+		}
+	}
+
+	switch node := node.(type) {
+	case *ast.KeyValueExpr:
+		held(node.Key, node.Value)
+	case *ast.AssignStmt:
+		for index, by := range node.Lhs {
+			held(by, node.Rhs[min(index, len(node.Rhs)-1)])
+		}
+	case *ast.ValueSpec:
+		for index, value := range node.Values {
+			held(node.Names[index], value)
+		}
+	case *ast.FuncDecl:
+		held(node.Name, node.Body)
+	case *ast.CallExpr:
+		if madeBy.MatchString(nameOf(node.Fun)) {
+			for _, argument := range node.Args {
+				parts = append(parts, argument)
+			}
+		}
+	}
+
+	return parts
+}
+
+func nameOf(expression ast.Expr) string {
+	switch expression := expression.(type) {
+	case *ast.Ident:
+		return expression.Name
+	case *ast.SelectorExpr:
+		return expression.Sel.Name
+	default:
+		return ""
+	}
+}
+
+// verb is what fmt fills in.
+var verb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[0-9]*(\.[0-9]+)?[a-zA-Z]`)
+
+// lettersLeast is how many letters a text needs, in two words, to be told from others.
+const lettersLeast = 6
+
+func readText(at, literal string) []Text {
+	said, err := strconv.Unquote(literal)
+	if err != nil {
+		return nil
+	}
+
+	// What is filled in at an end may be nothing.
+	said = strings.Trim(verb.ReplaceAllString(strings.ReplaceAll(said, "%%", "%"), "…"), "… \n")
+
+	letters := strings.FieldsFunc(said, func(r rune) bool { return !unicode.IsLetter(r) })
+	if len(letters) < 2 || len(strings.Join(letters, "")) < lettersLeast || !strings.Contains(said, " ") {
+		return nil
+	}
+
+	// Without the first letter, which is a capital where a sentence begins with it.
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(string([]rune(said)[1:])), "…", ".*?")
+
+	return []Text{{At: at, Said: said, pattern: regexp.MustCompile("(?s)" + pattern)}}
+}
