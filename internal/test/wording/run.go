@@ -7,11 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -109,8 +111,40 @@ func (r Runner) compare() error {
 	return nil
 }
 
-// write leaves on the page what is noted still, and adds the shortest that shows what is
-// new: a text in the sources that nothing on the page shows.
+// successor is what was noted in the place of an entry that is gone: the same of another
+// test, or what its own says under the same summary with the most words in common.
+func successor(of Entry, noted []Entry) (Entry, bool) {
+	if len(noted) == 0 {
+		return Entry{}, false
+	}
+
+	words := strings.Fields(of.Detail)
+	likeness := func(said Entry) (common int) {
+		switch {
+		case said.Kind != of.Kind || said.Summary != of.Summary:
+			return 0
+		case said.Detail == of.Detail:
+			return math.MaxInt
+		case said.Test != of.Test:
+			return 0
+		}
+
+		for word := range strings.FieldsSeq(said.Detail) {
+			if slices.Contains(words, word) {
+				common++
+			}
+		}
+
+		return common
+	}
+
+	best := slices.MaxFunc(noted, func(a, b Entry) int { return cmp.Compare(likeness(a), likeness(b)) })
+
+	return best, likeness(best) > 0
+}
+
+// write leaves on the page what is noted still, or what was noted in its place, and adds
+// the shortest that shows what is new: a text in the sources that nothing on the page shows.
 func (r Runner) write() error {
 	texts, err := Texts(r.root(), r.Name)
 	if err != nil {
@@ -140,8 +174,20 @@ func (r Runner) write() error {
 	page := filepath.Join(r.root(), Page(r.Name))
 
 	// A page that was edited by hand is put in order.
-	shown, _ := ReadPage(page)
-	shown = slices.DeleteFunc(shown, gone)
+	before, _ := ReadPage(page)
+
+	var shown []Entry
+
+	for _, said := range before {
+		stays := true
+		if gone(said) {
+			said, stays = successor(said, noted)
+		}
+
+		if stays && !slices.Contains(shown, said) {
+			shown = append(shown, said)
+		}
+	}
 
 	for _, text := range texts {
 		if at := slices.IndexFunc(noted, text.In); at >= 0 && !slices.ContainsFunc(shown, text.In) {

@@ -34,7 +34,7 @@ func (t Text) In(said Entry) bool { return t.pattern.MatchString(said.text()) }
 // diagnostic of it.
 var (
 	heldBy = regexp.MustCompile(`^(?i:summary)$|(?i:detail|seen|state(?:text)?|remedy|found|advice|cure)$`)
-	madeBy = regexp.MustCompile(`(?i)(finding|error|warning|diagnostic|problem|unknown)$`)
+	madeBy = regexp.MustCompile(`(?i)(finding|error(?:at)?|warning|diagnostic|detail|problem|unknown|unusable)$`)
 )
 
 // Texts are those of a package below internal of the module at the root.
