@@ -94,6 +94,10 @@ func TestInstallImageFollowsAfterACrash(t *testing.T) {
 				r.At(toLifecycle)
 				r.Once()
 
+				if changes := r.configured(); len(changes) != 2 {
+					t.Errorf("the configurations were changed %v, want each once", changes)
+				}
+
 				for _, node := range r.World().Nodes() {
 					if !strings.HasSuffix(node.InstallImage, ":v"+toLifecycle) {
 						t.Errorf("the configuration of %s names %s", node.Name, node.InstallImage)

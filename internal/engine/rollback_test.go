@@ -190,6 +190,30 @@ func TestRollbackThatIsNotSafeIsNotDone(t *testing.T) {
 	})
 }
 
+func TestNodeOfWhichNobodySawTheInstallerEndIsNotRolledBack(t *testing.T) {
+	lost := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectConnectionLostEarly, Times: 1}
+
+	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{lost, neverReady("worker-0")}}}, func(r *rig) {
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), returning(to(toLifecycle))), engine.ErrUnhealthy, "worker-0")
+		if !strings.Contains(failed.State, "It was not rolled back: that is not safe: nobody saw the end of the installer") {
+			t.Errorf("the state is %q", failed.State)
+		}
+
+		r.Sound()
+		r.stopped("worker-0", true)
+
+		if r.rollbacks() > 0 {
+			t.Error("the node was rolled back")
+		}
+
+		r.World().SetFaults(nil)
+		r.Until("healthy", time.Hour, r.whole)
+		r.Must(r.Worker("run-2"), returning(to(toLifecycle)))
+		r.At(toLifecycle)
+		r.Once()
+	})
+}
+
 // TestRollbackIsNotBegunWhileAnotherControlPlaneIsAway: the one that is ill is
 // missing already.
 func TestRollbackIsNotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // interval is a window that is open once.
@@ -88,6 +89,40 @@ func TestRunStopsResumableWhenTheWindowCloses(t *testing.T) {
 				r.Must(r.Worker("run-2"), within(0, 5*time.Hour))
 				r.At(toLifecycle)
 				r.Once()
+			})
+		})
+	}
+}
+
+// TestWindowClosesBetweenComponents: the component in progress is finished, the next run
+// goes on with the one after it, and nothing is configured twice.
+func TestWindowClosesBetweenComponents(t *testing.T) {
+	for _, length := range []time.Duration{5 * time.Minute, 8 * time.Minute, 11 * time.Minute} {
+		t.Run(length.String(), func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
+				request := kube(toKubernetes)
+				request.Window = interval{to: time.Now().Add(length)}
+
+				err := r.Worker("run-1").Apply(context.Background(), request)
+				if !errors.Is(err, engine.ErrWindow) || !strings.Contains(err.Error(), "The next would have been") || !strings.Contains(err.Error(), "every node is in service") {
+					t.Fatalf("got %v, want the end of the window", err)
+				}
+
+				r.Sound()
+				r.Tidy()
+
+				if len(r.configured()) == 0 {
+					t.Error("nothing was done while the window was open")
+				}
+
+				request.Window = interval{to: time.Now().Add(5 * time.Hour)}
+				r.Must(r.Worker("run-2"), request)
+				r.atKubernetes(toKubernetes, request)
+
+				changes := r.configured()
+				if once := slices.Compact(slices.Sorted(slices.Values(changes))); len(once) != len(changes) {
+					t.Errorf("some components were configured more than once: %v", changes)
+				}
 			})
 		})
 	}
