@@ -35,39 +35,35 @@ func TestAccFrozenHolderChangesNothingMore(t *testing.T) {
 	// cordon before anything is noticed.
 	const slow = 60
 
-	for _, moment := range []string{"installed", "going down"} {
-		t.Run(moment, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Speed: slow})
-			pace := fmt.Sprintf("%s=%d", serveVariable, slow)
-			first, second := newWorkspace(t, pace), newWorkspace(t, pace)
-			first.write(use(s), `talos_version = "1.13.4"`)
-			second.write(use(s), `talos_version = "1.13.4"`)
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Speed: slow})
+	pace := fmt.Sprintf("%s=%d", serveVariable, slow)
+	first, second := newWorkspace(t, pace), newWorkspace(t, pace)
+	first.write(use(s), `talos_version = "1.13.4"`)
+	second.write(use(s), `talos_version = "1.13.4"`)
 
-			s.forget()
+	s.forget()
 
-			frozen := first.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await(moment, moments()[moment].match)
-			frozen.signal(syscall.SIGSTOP)
+	frozen := first.background("apply", "-json", "-auto-approve", "-input=false")
+	s.await("the install", installed)
+	frozen.signal(syscall.SIGSTOP)
 
-			// Should the test end early, whoever is frozen has to hear of it.
-			t.Cleanup(func() { _ = syscall.Kill(-frozen.cmd.Process.Pid, syscall.SIGCONT) })
+	// Should the test end early, whoever is frozen has to hear of it.
+	t.Cleanup(func() { _ = syscall.Kill(-frozen.cmd.Process.Pid, syscall.SIGCONT) })
 
-			s.forget()
+	s.forget()
 
-			successor := second.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await("worker-1 being cordoned", func(e history.Event) bool {
-				return e.Kind == history.KindCordon && e.Node == "worker-1" && e.Detail["unschedulable"] == "true"
-			})
+	successor := second.background("apply", "-json", "-auto-approve", "-input=false")
+	s.await("worker-1 being cordoned", func(e history.Event) bool {
+		return e.Kind == history.KindCordon && e.Node == "worker-1" && e.Detail["unschedulable"] == "true"
+	})
 
-			frozen.signal(syscall.SIGCONT)
-			frozen.wait().mustFail("held by", "terraform resource talosupgrade_cluster", "worker-0")
+	frozen.signal(syscall.SIGCONT)
+	frozen.wait().mustFail("held by", "terraform resource talosupgrade_cluster", "worker-0")
 
-			successor.wait().mustSucceed(0).mustWarn("Taking over the lease of")
-			s.wantUpgraded(talosTarget, nil)
-			s.times(once(1, 2))
-			second.plan().mustSucceed(0)
-		})
-	}
+	successor.wait().mustSucceed(0).mustWarn("Taking over the lease of")
+	s.wantUpgraded(talosTarget, nil)
+	s.times(once(1, 2))
+	second.plan().mustSucceed(0)
 }
 
 // TestAccLeaseIsTakenAwayFromARun: somebody deletes the lease of a run that is
@@ -106,12 +102,8 @@ func TestAccLeaseOfADeadRunIsFreed(t *testing.T) {
 	s.forget()
 
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	s.await("the install", moments()["installed"].match)
-	run.signal(syscall.SIGKILL)
-
-	if killed := run.wait(); killed.exit == 0 {
-		t.Fatal("the run came to its end before it was killed")
-	}
+	s.await("the install", installed)
+	run.kill()
 
 	w.plan().mustSucceed(2).mustWarn("terraform resource talosupgrade_cluster")
 	s.free()
@@ -122,68 +114,21 @@ func TestAccLeaseOfADeadRunIsFreed(t *testing.T) {
 	s.times(once(1, 1))
 }
 
-// TestAccLeaseOfSomebodyElse is about leases that were not written by a run of
-// this provider, whole or not.
+// TestAccLeaseOfSomebodyElse is a lease that a person wrote, not whole.
 func TestAccLeaseOfSomebodyElse(t *testing.T) {
 	full(t)
 
-	for title, test := range map[string]struct {
-		spec coordinationv1.LeaseSpec
-		// warns is empty where nothing is taken from anybody.
-		warns string
-	}{
-		"a person's": {coordinationv1.LeaseSpec{HolderIdentity: ptr("somebody on call")}, "Taking over the lease of somebody on call"},
-		"nobody's":   {coordinationv1.LeaseSpec{}, ""},
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
+	s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
 
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "talosupgrade"}, Spec: test.spec}
-			if _, err := s.someone().CoordinationV1().Leases("kube-system").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+	person := "somebody on call"
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "talosupgrade"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &person}}
 
-			w := newWorkspace(t)
-			w.write(use(s), `talos_version = "1.13.4"`)
-
-			applied := w.apply().mustSucceed(0)
-			if test.warns == "" {
-				applied.mustNotWarn("Taking over")
-			} else {
-				applied.mustWarn(test.warns)
-			}
-
-			s.wantUpgraded(talosTarget, once(1, 0))
-		})
-	}
-}
-
-func ptr(text string) *string { return &text }
-
-// TestAccTwoAppliesAtTheSameMoment: neither was there first.
-func TestAccTwoAppliesAtTheSameMoment(t *testing.T) {
-	full(t)
-
-	// As in TestAccSecondWriterIsRefused.
-	const slow = 30
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Speed: slow})
-	pace := fmt.Sprintf("%s=%d", serveVariable, slow)
-
-	var runs []*running
-
-	for range 2 {
-		w := newWorkspace(t, pace)
-		w.write(use(s), `talos_version = "1.13.4"`)
-		runs = append(runs, w.background("apply", "-json", "-auto-approve", "-input=false"))
+	if _, err := s.someone().CoordinationV1().Leases("kube-system").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 
-	won, lost := runs[0].wait(), runs[1].wait()
-	if won.exit != 0 {
-		won, lost = lost, won
-	}
-
-	won.mustSucceed(0).mustNotWarn("Taking over")
-	lost.mustFail("another upgrade is running", "terraform resource talosupgrade_cluster", "Nothing was touched")
-	s.wantUpgraded(talosTarget, once(1, 1))
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.13.4"`)
+	w.apply().mustSucceed(0).mustWarn("Taking over the lease of " + person)
+	s.wantUpgraded(talosTarget, once(1, 0))
 }

@@ -87,3 +87,15 @@ func (s *simulated) onlyOursSince(count int) {
 		}
 	}
 }
+
+// turn tells which events are moments in the turn of worker-0: those of the kind that have
+// the value under the key, which may be empty.
+func turn(kind history.Kind, key, value string) func(history.Event) bool {
+	return func(e history.Event) bool {
+		return e.Kind == kind && e.Node == "worker-0" && (key == "" || e.Detail[key] == value)
+	}
+}
+
+// installed and cordoned are two of them.
+func installed(e history.Event) bool { return turn(history.KindInstall, "", "")(e) }
+func cordoned(e history.Event) bool  { return turn(history.KindCordon, "unschedulable", "true")(e) }

@@ -7,7 +7,6 @@ package acceptance
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -95,6 +94,16 @@ func (r *running) wait() result {
 	return r.w.read(r.output.Bytes(), err)
 }
 
+// kill kills the CLI and the provider, and waits for their end.
+func (r *running) kill() {
+	r.w.t.Helper()
+	r.signal(syscall.SIGKILL)
+
+	if killed := r.wait(); killed.exit == 0 {
+		r.w.t.Fatal("the run came to its end before it was killed")
+	}
+}
+
 // interrupted drops what the CLI itself says about an interrupt.
 func (r result) interrupted() result {
 	r.errors = slices.DeleteFunc(r.errors, func(d diagnostic) bool { return d.Summary == "execution halted" })
@@ -102,59 +111,42 @@ func (r result) interrupted() result {
 	return r
 }
 
-// moments at which a run is cut off, in the turn of worker-0 or of cp-1.
-func moments() map[string]struct {
-	from  string
-	match func(history.Event) bool
-} {
-	return map[string]struct {
-		from  string
-		match func(history.Event) bool
-	}{
-		"cordoned": {talosModern, func(e history.Event) bool {
-			return e.Kind == history.KindCordon && e.Node == "worker-0" && e.Detail["unschedulable"] == "true"
-		}},
-		"intent written": {talosModern, func(e history.Event) bool {
-			return e.Kind == history.KindJournal && e.Node == "worker-0" && e.Detail["phase"] == "intent"
-		}},
-		"installed":  {talosModern, func(e history.Event) bool { return e.Kind == history.KindInstall && e.Node == "worker-0" }},
-		"going down": {talosModern, func(e history.Event) bool { return e.Kind == history.KindDown && e.Node == "worker-0" }},
-		"booted":     {talosModern, func(e history.Event) bool { return e.Kind == history.KindBoot && e.Node == "worker-0" }},
-		"legacy upgrade accepted": {talosLegacy, func(e history.Event) bool {
-			return e.Kind == history.KindStage && e.Node == "worker-0" && e.Detail["to"] == "upgrading"
-		}},
-		"control plane down": {talosLegacy, func(e history.Event) bool { return e.Kind == history.KindDown && e.Node == "cp-1" }},
-	}
-}
-
-// TestAccKilled kills the command line and the provider at the moments that differ for
-// them; every moment there is is swept in virtual time.
+// TestAccKilled kills the command line and the provider in either half; every moment there
+// is is swept in virtual time.
 func TestAccKilled(t *testing.T) {
 	full(t)
 
-	for _, title := range []string{"intent written", "installed", "legacy upgrade accepted", "control plane down"} {
-		moment := moments()[title]
-
+	for title, half := range map[string]struct {
+		from, wanted string
+		match        func(history.Event) bool
+		upgraded     func(*simulated)
+	}{
+		"Talos": {
+			talosLegacy, `talos_version = "1.13.4"`, turn(history.KindStage, "to", "upgrading"),
+			// A node whose install was in doubt reboots once more, but is never installed over.
+			func(s *simulated) { s.wantUpgraded(talosTarget, nil); s.times(once(1, 1)) },
+		},
+		"Kubernetes": {
+			talosTarget, `kubernetes_version = "` + kubernetesTarget + `"`,
+			func(e history.Event) bool {
+				return turn(history.KindComponent, "component", "kubelet")(e) && e.Detail["state"] == "stopped"
+			},
+			func(s *simulated) { s.wantKubernetes(kubernetesTarget); s.notRebooted() },
+		},
+	} {
 		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: 3, Workers: 1, Talos: moment.from, Pods: 1})
+			s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: half.from, Pods: 1})
 			w := newWorkspace(t)
-			w.write(use(s), `talos_version = "1.13.4"`)
+			w.write(use(s), half.wanted)
 
 			s.forget()
 
 			run := w.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await(title, moment.match)
-			run.signal(syscall.SIGKILL)
-
-			if killed := run.wait(); killed.exit == 0 {
-				t.Fatal("the run came to its end before it was killed")
-			}
+			s.await("the moment in "+title, half.match)
+			run.kill()
 
 			w.apply().mustSucceed(0)
-			// A node whose install was in doubt reboots once more, but is never
-			// installed over.
-			s.wantUpgraded(talosTarget, nil)
-			s.times(once(3, 1))
+			half.upgraded(s)
 			w.plan().mustSucceed(0)
 		})
 	}
@@ -170,7 +162,7 @@ func TestAccProviderKilled(t *testing.T) {
 	s.forget()
 
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	s.await("the install", moments()["installed"].match)
+	s.await("the install", installed)
 	run.killProviders()
 
 	if killed := run.wait(); killed.exit == 0 {
@@ -195,9 +187,8 @@ func TestAccDestroyKeepsAnUnfinishedJournal(t *testing.T) {
 	s.forget()
 
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	s.await("the install", moments()["installed"].match)
-	run.signal(syscall.SIGKILL)
-	run.wait()
+	s.await("the install", installed)
+	run.kill()
 
 	w.destroy().mustSucceed(0).mustWarn("journal")
 
@@ -208,55 +199,4 @@ func TestAccDestroyKeepsAnUnfinishedJournal(t *testing.T) {
 	w.apply().mustSucceed(0)
 	s.wantUpgraded(talosTarget, nil)
 	s.times(once(1, 1))
-}
-
-func TestAccInterrupted(t *testing.T) {
-	full(t)
-
-	for _, title := range []string{"cordoned", "installed", "legacy upgrade accepted"} {
-		moment := moments()[title]
-
-		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: moment.from, Pods: 2})
-			w := newWorkspace(t)
-			w.write(use(s), `talos_version = "1.13.4"`)
-
-			s.forget()
-
-			run := w.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await(title, moment.match)
-			run.signal(syscall.SIGINT)
-			run.wait().interrupted().mustFail("worker-0", "Run terraform apply again")
-
-			// Whoever was interrupted leaves no lock behind: another one can
-			// start at once, and it finishes the job.
-			w.apply().mustSucceed(0)
-			s.wantUpgraded(talosTarget, nil)
-			s.times(once(1, 2))
-		})
-	}
-}
-
-func TestAccSecondWriterIsRefused(t *testing.T) {
-	full(t)
-
-	// A lease lives for 30 seconds. Both sides must get the processor often
-	// enough to see that it is alive, so this one runs slowly.
-	const slow = 20
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Speed: slow})
-	pace := fmt.Sprintf("%s=%d", serveVariable, slow)
-	first, second := newWorkspace(t, pace), newWorkspace(t, pace)
-	first.write(use(s), `talos_version = "1.13.4"`)
-	second.write(use(s), `talos_version = "1.13.4"`)
-
-	s.forget()
-
-	run := first.background("apply", "-json", "-auto-approve", "-input=false")
-	s.await("the cordon", moments()["cordoned"].match)
-	second.apply().mustFail("terraform resource talosupgrade_cluster")
-
-	run.wait().mustSucceed(0)
-	second.apply().mustSucceed(0)
-	s.wantUpgraded(talosTarget, once(1, 1))
 }

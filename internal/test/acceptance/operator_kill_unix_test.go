@@ -29,12 +29,8 @@ func TestAccDirectKilled(t *testing.T) {
 	o.forget()
 
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	o.await("the install", moments()["installed"].match)
-	run.signal(syscall.SIGKILL)
-
-	if killed := run.wait(); killed.exit == 0 {
-		t.Fatal("the run came to its end before it was killed")
-	}
+	o.await("the install", installed)
+	run.kill()
 
 	left := o.annotation(keyHold)
 	if !strings.HasPrefix(left, "talosupgrade-") {
@@ -76,11 +72,7 @@ func TestAccDirectKilledAtTheEnd(t *testing.T) {
 	o.await("the uncordon", func(e history.Event) bool {
 		return e.Kind == history.KindCordon && e.Node == "cp-0" && e.Detail["unschedulable"] == "false"
 	})
-	run.signal(syscall.SIGKILL)
-
-	if killed := run.wait(); killed.exit == 0 {
-		t.Fatal("the run came to its end before it was killed")
-	}
+	run.kill()
 
 	w.apply().mustSucceed(0).mustNotWarn(o.of.String())
 	o.wantUpgraded(talosTarget, once(1, 0))
@@ -140,11 +132,7 @@ func TestAccDelegateKilled(t *testing.T) {
 
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
 	o.await("worker-0 going down", func(e history.Event) bool { return e.Kind == history.KindDown && e.Node == "worker-0" })
-	run.signal(syscall.SIGKILL)
-
-	if killed := run.wait(); killed.exit == 0 {
-		t.Fatal("the run came to its end before it was killed")
-	}
+	run.kill()
 
 	w.apply().mustSucceed(0)
 	o.wantUpgradedTo(talosTarget, kubernetesTarget)

@@ -5,64 +5,45 @@
 package acceptance
 
 import (
-	"syscall"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// TestAccKilledInARollback: the next run finds out whether the node was told to go
-// back, sees it arrive, and does not tell it twice, which would bring the new
-// system up again.
+// TestAccKilledInARollback: the next run finds out that the node was told to go back,
+// sees it arrive, and does not tell it twice, which would bring the new system up again.
 func TestAccKilledInARollback(t *testing.T) {
 	full(t)
 
-	told := false
+	s := startSmall(t, talosModern)
+	// A reboot alone does not cure it.
+	s.faults(`faults: [{node: worker-1, step: boot, effect: not-ready, times: 0, talos: "1.13.4"}]`)
 
-	for title, match := range map[string]func(history.Event) bool{
-		"about to be told": func(e history.Event) bool {
-			return e.Kind == history.KindJournal && e.Node == faulty && e.Detail["phase"] == "rolling-back"
-		},
-		"told": func(e history.Event) bool {
-			told = told || e.Kind == history.KindJournal && e.Node == faulty && e.Detail["phase"] == "rolling-back"
+	w := newWorkspace(t)
+	w.write(use(s), rollingBack)
+	s.forget()
 
-			return told && e.Kind == history.KindStage && e.Node == faulty && e.Detail["to"] == "rebooting"
-		},
-		"back": func(e history.Event) bool {
-			return e.Kind == history.KindBoot && e.Node == faulty && e.Detail["cause"] == "rollback"
-		},
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := startSmall(t, talosModern)
-			// A reboot alone does not cure it.
-			s.faults(`faults: [{node: worker-1, step: boot, effect: not-ready, times: 0, talos: "1.13.4"}]`)
+	run := w.background("apply", "-json", "-auto-approve", "-input=false")
+	s.await("the record of the rollback", func(e history.Event) bool {
+		return e.Kind == history.KindJournal && e.Node == faulty && e.Detail["phase"] == "rolling-back"
+	})
+	s.await("the rollback", func(e history.Event) bool {
+		return e.Kind == history.KindStage && e.Node == faulty && e.Detail["to"] == "rebooting"
+	})
+	run.kill()
 
-			w := newWorkspace(t)
-			w.write(use(s), rollingBack)
-			s.forget()
+	w.apply().mustFail(faulty, "rolled back to Talos "+talosModern, "retry_boot_id = ")
+	s.wantRunning(talosModern, faulty)
+	s.wantCordoned()
+	s.times(map[string]int{"worker-0": 1, faulty: 1})
 
-			run := w.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await(title, match)
-			run.signal(syscall.SIGKILL)
+	s.faults("")
 
-			if killed := run.wait(); killed.exit == 0 {
-				t.Fatal("the run came to its end before it was killed")
-			}
+	refused := w.apply().mustFail(faulty, "rolled back", "node_overrides")
 
-			w.apply().mustFail(faulty, "rolled back to Talos "+talosModern, "retry_boot_id = ")
-			s.wantRunning(talosModern, faulty)
-			s.wantCordoned()
-			s.times(map[string]int{"worker-0": 1, faulty: 1})
-
-			s.faults("")
-
-			refused := w.apply().mustFail(faulty, "rolled back", "node_overrides")
-
-			w.write(use(s), rollingBack+refused.told(t, faulty))
-			w.apply().mustSucceed(0)
-			s.wantUpgraded(talosTarget, nil)
-			s.nothingLeft()
-			w.mustPlan()
-		})
-	}
+	w.write(use(s), rollingBack+refused.told(t, faulty))
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, nil)
+	s.nothingLeft()
+	w.mustPlan()
 }

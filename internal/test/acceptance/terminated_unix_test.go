@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
 // providersGone waits until no provider of the workspace is left.
@@ -55,87 +56,69 @@ func (r *running) providersGone() {
 	}
 }
 
+// cancelSpeed is so many simulated seconds in a real one that the provider gets the
+// processor in the 15 seconds that it has to stand down, by its own clock.
+const cancelSpeed = 60
+
 // TestAccTerminated: timeout, systemd and many CI systems send SIGTERM to the whole
 // process group, provider and all. That is a cancel like a Ctrl-C.
 func TestAccTerminated(t *testing.T) {
 	full(t)
 
-	// As in TestAccCancelLeavesOnlyWhatHasToStay.
-	const slow = 60
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Pods: 2, Speed: cancelSpeed})
+	w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, cancelSpeed))
+	w.write(use(s), `talos_version = "1.13.4"`)
+	s.forget()
 
-	for title, moment := range interruptions() {
-		if title != "cordoned" && title != "going down" {
-			continue
-		}
+	run := w.background("apply", "-json", "-auto-approve", "-input=false")
+	s.await("worker-0 going down", turn(history.KindDown, "", ""))
+	run.signal(syscall.SIGTERM)
+	run.wait().interrupted().mustFail("worker-0", "its cordon stays", "cancelled", "Run terraform apply again")
+	run.providersGone()
 
-		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Pods: 2, Speed: slow})
-			w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, slow))
-			w.write(use(s), `talos_version = "1.13.4"`)
-			s.forget()
-
-			run := w.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await(title, moment.match)
-			run.signal(syscall.SIGTERM)
-			run.wait().interrupted().mustFail(append(moment.says, "cancelled", "Run terraform apply again")...)
-			run.providersGone()
-
-			if !s.released() {
-				t.Error("the lease was not given back")
-			}
-
-			s.wantCordoned(moment.cordoned...)
-
-			w.apply().mustSucceed(0).mustNotWarn("Taking over the lease of")
-			s.wantUpgraded(talosTarget, nil)
-			s.times(once(1, 1))
-			s.nothingLeft()
-		})
+	if !s.released() {
+		t.Error("the lease was not given back")
 	}
+
+	s.wantCordoned("worker-0")
+
+	w.apply().mustSucceed(0).mustNotWarn("Taking over the lease of")
+	s.wantUpgraded(talosTarget, nil)
+	s.times(once(1, 1))
+	s.nothingLeft()
 }
 
 // TestAccOrphanedProviderEnds: the command line alone is killed, and nobody tells the
-// provider anything. It stops as if it had been cancelled, and gives the lease back,
-// also where its log goes to nobody any more.
+// provider anything. It stops as if it had been cancelled, takes its cordon back and gives
+// the lease back, also where its log goes to nobody any more.
 func TestAccOrphanedProviderEnds(t *testing.T) {
 	full(t)
 
-	// As in TestAccCancelLeavesOnlyWhatHasToStay.
-	const slow = 60
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Pods: 2, Speed: cancelSpeed})
+	w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, cancelSpeed), "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+t.TempDir()+"/log")
+	w.write(use(s), `talos_version = "1.13.4"`)
+	s.forget()
 
-	for title, moment := range interruptions() {
-		if title != "cordoned" && title != "going down" {
-			continue
-		}
+	run := w.background("apply", "-json", "-auto-approve", "-input=false")
+	s.await("the cordon", cordoned)
 
-		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Pods: 2, Speed: slow})
-			w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, slow), "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+t.TempDir()+"/log")
-			w.write(use(s), `talos_version = "1.13.4"`)
-			s.forget()
-
-			run := w.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await(title, moment.match)
-
-			if err := run.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-
-			if killed := run.wait(); killed.exit == 0 {
-				t.Fatal("the run came to its end before it was killed")
-			}
-
-			run.providersGone()
-
-			if !s.released() {
-				t.Error("the lease was not given back")
-			}
-
-			s.wantCordoned(moment.cordoned...)
-
-			w.apply("-lock=false").mustSucceed(0).mustNotWarn("Taking over the lease of")
-			s.wantUpgraded(talosTarget, nil)
-			s.times(once(1, 1))
-		})
+	if err := run.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
 	}
+
+	if killed := run.wait(); killed.exit == 0 {
+		t.Fatal("the run came to its end before it was killed")
+	}
+
+	run.providersGone()
+
+	if !s.released() {
+		t.Error("the lease was not given back")
+	}
+
+	s.wantCordoned()
+
+	w.apply("-lock=false").mustSucceed(0).mustNotWarn("Taking over the lease of")
+	s.wantUpgraded(talosTarget, nil)
+	s.times(once(1, 1))
 }
