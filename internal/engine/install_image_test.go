@@ -63,6 +63,27 @@ func TestInstallImageIsLeftAloneUnlessAskedFor(t *testing.T) {
 	})
 }
 
+// A configuration without an image means Talos' own choice.
+func TestInstallImageThatIsUnsetStaysUnset(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		before := r.State("worker-0").InstallImage
+
+		err := r.World().SetConfigByHand("worker-0", func(old string) (string, error) {
+			return strings.Replace(old, "    image: "+before+"\n", "", 1), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		r.Must(r.Worker("run-1"), naming(toLifecycle))
+		r.At(toLifecycle)
+
+		if after := r.State("worker-0").InstallImage; before == "" || after != "" {
+			t.Errorf("the configuration names %q, named %q and then nothing", after, before)
+		}
+	})
+}
+
 // A fallback is no confirmed upgrade.
 func TestInstallImageDoesNotFollowAFallback(t *testing.T) {
 	faults := []model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback}}
