@@ -15,39 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
-
-// TestAccCanaryThatLeaves: the turns of three workers have begun when the canary is
-// not Ready any more. None of them is cordoned or installed after that was seen.
-func TestAccCanaryThatLeaves(t *testing.T) {
-	full(t)
-
-	for title, from := range map[string]string{"modern": talosModern, "legacy": talosLegacy} {
-		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: 1, Workers: 4, Talos: from})
-			s.policy = []checker.Option{checker.MaxUnavailable(3), checker.Canary("worker-0")}
-
-			w := newWorkspace(t)
-			w.write(use(s), "talos_version = \"1.13.4\"\nmax_unavailable = \"3\"\ncanary = [\"worker-0\"]")
-			s.forget()
-
-			run := w.background("apply", "-json", "-auto-approve", "-input=false")
-			s.await("the cordon of a worker after the canary", func(e history.Event) bool {
-				return e.Kind == history.KindCordon && e.Node != "worker-0" && e.Detail["unschedulable"] == "true"
-			})
-			s.faults(`faults: [{node: worker-0, step: kubelet, effect: not-ready}]`)
-			run.wait().mustFail("worker-0: this canary", "is not Ready")
-
-			s.SetFaults(nil)
-			s.awaitReady("worker-0")
-			w.apply().mustSucceed(0)
-			s.wantUpgraded(talosTarget, once(1, 4))
-		})
-	}
-}
 
 // TestAccControlCharactersAreNotPrinted: whoever may write a Lease must not be able
 // to write to the terminal of whoever upgrades.

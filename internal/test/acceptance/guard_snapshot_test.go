@@ -77,7 +77,7 @@ func verified(t *testing.T, dir string) string {
 func TestAccSnapshotBeforeAnythingIsTouched(t *testing.T) {
 	full(t)
 
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Pods: 2})
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	s.policy = []checker.Option{checker.SnapshotFirst()}
 	dir := filepath.Join(t.TempDir(), "of", "etcd")
 	w := newWorkspace(t)
@@ -90,12 +90,11 @@ func TestAccSnapshotBeforeAnythingIsTouched(t *testing.T) {
 		t.Errorf("the plan left %q", names)
 	}
 
-	// The run that takes it fails later on: every error says where it is.
-	s.faults(`faults: [{node: worker-1, step: boot, effect: never-returns}]`)
-	w.apply().mustFail("worker-1", dir, ".db")
+	// The run that takes it fails later on, and the error says where it is.
+	s.faults(`faults: [{node: worker-0, step: boot, effect: never-returns}]`)
+	w.apply().mustFail("worker-0", dir, ".db")
 
 	path := verified(t, dir)
-	w.apply().mustFail("worker-1", path)
 
 	// It is not taken again by whoever goes on, and the state has it.
 	s.faults("")
@@ -115,7 +114,7 @@ func TestAccSnapshotBeforeAnythingIsTouched(t *testing.T) {
 		t.Errorf("the snapshot in state is of %v", got)
 	}
 
-	s.wantUpgraded(talosTarget, once(1, 2))
+	s.wantUpgraded(talosTarget, once(1, 1))
 	w.plan().mustSucceed(0)
 
 	// The snapshot comes before the first cordon.
@@ -140,30 +139,18 @@ func TestAccSnapshotThatFailsStopsEverything(t *testing.T) {
 	w := newWorkspace(t)
 	w.write(use(s), "talos_version = \"1.13.4\"\netcd_snapshot = { directory = "+quote(dir)+" }")
 
-	for _, effect := range []string{"fail", "cut", "connection-lost", "corrupt"} {
-		t.Run(effect, func(t *testing.T) {
-			w.t = t
-			s.faults("faults: [{node: cp-0, step: etcd-snapshot, effect: " + effect + ", times: 0}]")
-			w.apply().mustFail("Unable to take a snapshot of etcd", "No node was disturbed")
+	s.faults("faults: [{node: cp-0, step: etcd-snapshot, effect: cut, times: 0}]")
+	w.apply().mustFail("Unable to take a snapshot of etcd", "No node was disturbed")
 
-			if names := saved(t, dir); len(names) != 0 {
-				t.Errorf("left %q", names)
-			}
-		})
+	if names := saved(t, dir); len(names) != 0 {
+		t.Errorf("left %q", names)
 	}
-
-	w.t = t
 
 	s.untouched("cp-0", "worker-0")
 
 	if cordons := s.cordons(); cordons != 0 {
 		t.Errorf("%d nodes were cordoned", cordons)
 	}
-
-	s.faults("")
-	w.apply().mustSucceed(0)
-	verified(t, dir)
-	s.wantUpgraded(talosTarget, once(1, 1))
 }
 
 func TestAccSnapshotThatCannotBeSaved(t *testing.T) {

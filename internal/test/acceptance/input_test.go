@@ -145,24 +145,6 @@ func TestAccEqualVersionTouchesNothing(t *testing.T) {
 	s.unchanged()
 }
 
-func TestAccUnreachableNode(t *testing.T) {
-	full(t)
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern})
-	s.faults(`faults: [{node: worker-1, step: observe, effect: unreachable, times: 0}]`)
-
-	w := newWorkspace(t)
-	w.write(use(s), `talos_version = "1.13.4"`)
-
-	w.plan().mustSucceed(2).mustWarn("worker-1")
-	w.apply().mustFail("worker-1")
-	s.unchanged()
-
-	s.faults(``)
-	w.apply().mustSucceed(0)
-	s.wantUpgraded(talosTarget, once(1, 2))
-}
-
 func TestAccStateOfAnotherCluster(t *testing.T) {
 	full(t)
 

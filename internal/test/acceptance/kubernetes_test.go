@@ -89,7 +89,7 @@ func TestAccKubernetesAlone(t *testing.T) {
 func TestAccBothHalvesInOneApply(t *testing.T) {
 	full(t)
 
-	s := start(t, sim.Options{ControlPlanes: 3, Workers: 2, Talos: talosLegacy, Pods: 4})
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy})
 	w := newWorkspace(t)
 	w.write(use(s), "talos_version = \"1.13.4\"\nkubernetes_version = \"1.36.1\"")
 	w.plan().mustFail("kubernetes_version", "1.35", "allow_intermediate_versions")
@@ -103,7 +103,7 @@ func TestAccBothHalvesInOneApply(t *testing.T) {
 	s.unchanged()
 
 	w.apply().mustSucceed(0)
-	s.wantUpgraded(talosTarget, once(3, 2))
+	s.wantUpgraded(talosTarget, once(1, 1))
 	s.wantKubernetes("1.36.1")
 	w.plan().mustSucceed(0)
 
@@ -148,39 +148,6 @@ func (s *simulated) configs() map[string]string {
 	}
 
 	return configs
-}
-
-func TestAccOneKubeletSetBack(t *testing.T) {
-	full(t)
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosTarget})
-	w := newWorkspace(t)
-	w.write(use(s), `kubernetes_version = "`+kubernetes+`"`)
-	w.apply().mustSucceed(0)
-
-	const old = "1.34.0"
-
-	s.forget()
-
-	if err := s.World.SetImage("worker-1", model.KubeletName, "ghcr.io/siderolabs/kubelet:v"+old); err != nil {
-		t.Fatal(err)
-	}
-
-	s.await("the kubelet of worker-1 running "+old, func(event history.Event) bool {
-		return event.Kind == history.KindComponent && event.Node == "worker-1" && event.Detail["version"] == old && event.Detail["state"] == "ready"
-	})
-
-	planned := w.plan().mustSucceed(2)
-	planned.mustWarn("worker-1")
-	planned.mustWarn(old)
-
-	w.apply().mustSucceed(0)
-	s.wantKubernetes(kubernetes)
-	w.plan().mustSucceed(0)
-
-	if got := s.configured(); !slices.Equal(got, []string{"kubelet on worker-1"}) {
-		t.Errorf("configured %v, want the kubelet of worker-1 alone", got)
-	}
 }
 
 func TestAccKubeletsBesideEachOther(t *testing.T) {
@@ -229,35 +196,4 @@ func TestAccUnpinnedComponentsAreNotMovedByTalos(t *testing.T) {
 	w.plan().mustSucceed(2).mustWarn("component-images")
 	w.apply().mustFail("component-images", "talosctl", "patch machineconfig", "ghcr.io/siderolabs/kubelet:v1.35.0")
 	s.unchanged()
-}
-
-func TestAccWithoutScheduler(t *testing.T) {
-	full(t)
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosTarget, Disabled: []string{model.SchedulerName}})
-	w := newWorkspace(t)
-	w.write(use(s), `kubernetes_version = "`+kubernetesTarget+`"`)
-	w.apply().mustSucceed(0)
-	w.plan().mustSucceed(0)
-
-	if slices.ContainsFunc(s.configured(), func(change string) bool { return strings.Contains(change, model.SchedulerName) }) {
-		t.Errorf("the scheduler is switched off and was configured: %v", s.configured())
-	}
-}
-
-func TestAccWithoutProxy(t *testing.T) {
-	full(t)
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosTarget, ProxyDisabled: true})
-	w := newWorkspace(t)
-	w.write(use(s), "kubernetes_version = \""+kubernetesTarget+"\"\nkubernetes = { images = { kube_proxy = \"mirror.example/kube-proxy\" } }")
-	w.plan().mustFail("kube-proxy is disabled")
-
-	w.write(use(s), `kubernetes_version = "`+kubernetesTarget+`"`)
-	w.apply().mustSucceed(0)
-	w.plan().mustSucceed(0)
-
-	if slices.ContainsFunc(s.configured(), func(change string) bool { return strings.Contains(change, "kube-proxy") }) {
-		t.Errorf("kube-proxy is disabled and was configured: %v", s.configured())
-	}
 }

@@ -22,7 +22,7 @@ import (
 func TestAccOtherProviderAppliesTheImagesThatRun(t *testing.T) {
 	full(t)
 
-	s := start(t, sim.Options{ControlPlanes: 3, Workers: 1, Talos: talosTarget})
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosTarget})
 	generated := s.configs()
 
 	w := newWorkspace(t)

@@ -40,28 +40,15 @@ func TestAccFirstRoll(t *testing.T) {
 	s.onlyOursSince(before)
 }
 
-func TestAccTopologies(t *testing.T) {
+// TestAccManyNodes is a larger cluster, whose nodes have many addresses.
+func TestAccManyNodes(t *testing.T) {
 	full(t)
 
-	for title, test := range map[string]struct {
-		controlPlanes, workers int
-		from                   string
-		addresses              bool
-	}{
-		"1+1 legacy":              {1, 1, talosLegacy, false},
-		"1+1 with many addresses": {1, 1, talosModern, true},
-		"1+0 legacy":              {1, 0, talosLegacy, false},
-		"1+0 modern":              {1, 0, talosModern, false},
-		"5+5 modern":              {5, 5, talosModern, false},
-	} {
-		t.Run(title, func(t *testing.T) {
-			s := start(t, sim.Options{ControlPlanes: test.controlPlanes, Workers: test.workers, Talos: test.from, Pods: 2 * test.workers, ManyAddresses: test.addresses})
-			w := newWorkspace(t)
-			w.write(use(s), `talos_version = "v1.13.4"`)
+	s := start(t, sim.Options{ControlPlanes: 5, Workers: 5, Talos: talosModern, Pods: 10, ManyAddresses: true})
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "v1.13.4"`)
 
-			w.apply().mustSucceed(0)
-			s.wantUpgraded(talosTarget, once(test.controlPlanes, test.workers))
-			w.plan().mustSucceed(0)
-		})
-	}
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(5, 5))
+	w.plan().mustSucceed(0)
 }
