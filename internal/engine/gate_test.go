@@ -126,6 +126,10 @@ func TestGateThatStaysClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
 			answer: func(string) (bool, string, error) { return false, "", cluster.ErrNotFound },
 			says:   []string{"gates[0] (test) cannot be judged", "not found"}, within: time.Second,
 		},
+		"the API server refuses the question": {
+			answer: func(string) (bool, string, error) { return false, "", cluster.ErrRefused },
+			says:   []string{"gates[0] (test) cannot be judged", "refused"}, within: time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
