@@ -83,19 +83,6 @@ func TestAccWaysToGiveCredentials(t *testing.T) {
 	s.unchanged()
 }
 
-func TestAccReaderSeesNoChangeInAConvergedCluster(t *testing.T) {
-	full(t)
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosTarget})
-	w := newWorkspace(t)
-	w.write(use(s), `talos_version = "1.13.4"`)
-	w.apply().mustSucceed(0)
-
-	w.write(use(s)+"\ncontext = \"talossim-reader\"", `talos_version = "1.13.4"`)
-	w.plan().mustSucceed(0)
-	s.unchanged()
-}
-
 // TestAccUnknownCredentials is about a provider block that depends on a
 // resource of the same apply.
 func TestAccUnknownCredentials(t *testing.T) {
@@ -136,21 +123,4 @@ resource "talosupgrade_cluster" "this" {
 	if got := s.verdict().Nodes[joined].Talos; got != talosTarget {
 		t.Errorf("%s runs %s after the apply, want %s", joined, got, talosTarget)
 	}
-}
-
-// TestAccKubeconfigOfAnotherCluster: two sites that use the same names and
-// addresses must not be mixed up.
-func TestAccKubeconfigOfAnotherCluster(t *testing.T) {
-	full(t)
-
-	first := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
-	second := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Seed: 2})
-
-	w := newWorkspace(t)
-	w.write(use(first)+"\nkubeconfig_path = "+quote(second.Kubeconfig()), `talos_version = "1.13.4"`)
-
-	w.plan().mustSucceed(2).mustWarn("as if they belonged to two clusters")
-	w.apply().mustFail("cluster-identity")
-	first.unchanged()
-	second.unchanged()
 }

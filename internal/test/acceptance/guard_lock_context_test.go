@@ -50,7 +50,7 @@ func twice(t *testing.T, s *simulated, contexts ...string) string {
 
 // TestAccOneClusterThroughTwoContexts is the mistake of a for_each over contexts
 // of which two are the same cluster. One resource upgrades it; the other one says
-// what is wrong, already in the plan.
+// what is wrong, already in the plan. Two that want it at two versions are refused there.
 func TestAccOneClusterThroughTwoContexts(t *testing.T) {
 	full(t)
 
@@ -62,6 +62,13 @@ func TestAccOneClusterThroughTwoContexts(t *testing.T) {
 			"resource \"talosupgrade_cluster\" \"this\" {\n for_each = toset([%s])\n context = each.key\n talos_version = \"1.13.4\"\n}\n",
 			twice(t, s, "blue", "green"), contexts))
 	}
+
+	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n\n" +
+		"resource \"talosupgrade_cluster\" \"one\" {\n  talos_version = \"1.13.4\"\n}\n\n" +
+		"resource \"talosupgrade_cluster\" \"two\" {\n  talos_version = \"1.13.3\"\n}\n")
+	w.plan().mustFail("another talosupgrade_cluster resource of the same provider block", "Keep one resource per cluster")
+	w.apply().mustFail("Keep one resource per cluster")
+	s.unchanged()
 
 	configuration(`"blue", "green"`)
 	w.plan().mustSucceed(2).mustWarn("another talosupgrade_cluster resource upgrades this cluster")

@@ -119,27 +119,6 @@ func TestAccPreflightOfTheResource(t *testing.T) {
 	s.wantUpgraded(talosTarget, once(1, 1))
 }
 
-func TestAccChecksThatCannotBeSkipped(t *testing.T) {
-	full(t)
-
-	s := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
-	w := newWorkspace(t)
-
-	for title, test := range map[string]struct{ name, says string }{
-		"firm":    {"etcd-quorum", "etcd-quorum"},
-		"unknown": {"etcd-alarm", "etcd-alarms"},
-	} {
-		t.Run(title, func(t *testing.T) {
-			w.t = t
-			w.write(use(s), "talos_version = \"1.13.4\"\npreflight = { skip = [\""+test.name+"\"] }")
-			w.plan().mustFail(test.says)
-		})
-	}
-
-	w.t = t
-	s.unchanged()
-}
-
 // TestAccSecureBootIsKept: an image that does not boot the way the node does is
 // refused, whoever names it.
 func TestAccSecureBootIsKept(t *testing.T) {

@@ -70,22 +70,29 @@ func badInputs(t *testing.T, s *simulated) map[string]badInput {
 			use(s), upgrade + "\ncontext = \"nowhere\"", nil, false,
 			[]string{`"nowhere"`, `"talossim"`},
 		},
-		"no endpoint answers":   {context("-dead"), upgrade, nil, true, []string{"No endpoint of talosconfig context \"talossim-dead\" answered: ", "refused", "Check that at least one endpoint"}},
-		"expired certificate":   {context("-expired"), upgrade, nil, false, []string{"expired", "Waiting does not help"}},
-		"foreign certificate":   {context("-foreign"), upgrade, nil, false, []string{"Waiting does not help"}},
-		"reader":                {context("-reader"), upgrade, nil, true, []string{"os:reader", "os:admin"}},
-		"operator":              {context("-operator"), upgrade, nil, true, []string{"os:operator", "os:admin"}},
-		"backup of etcd":        {context("-etcd-backup"), upgrade, nil, false, []string{"os:etcd:backup", "os:reader", "os:admin"}},
-		"worker as endpoint":    {context("-worker"), upgrade, nil, false, []string{"control plane"}},
-		"no version":            {use(s), ``, nil, false, []string{"talos_version", "kubernetes_version"}},
-		"word as version":       {use(s), `talos_version = "latest"`, nil, false, []string{"Malformed", "latest", "1.13.4", "talos_version"}},
-		"release line":          {use(s), `talos_version = "1.13"`, nil, false, []string{"MAJOR.MINOR.PATCH"}},
-		"older than the nodes":  {use(s), `talos_version = "1.12.5"`, nil, false, []string{"newer than the target 1.12.5", "worker-0"}},
-		"skipped release line":  {use(s), `talos_version = "1.14.1"`, nil, false, []string{"1.13"}},
-		"image with tag":        {use(s), upgrade + "\ninstaller_image = \"ghcr.io/siderolabs/installer:v1.13.4\"", nil, false, []string{"tag"}},
-		"time that is none":     {use(s), upgrade + "\nnode_timeout = \"soon\"", nil, false, []string{"node_timeout"}},
-		"limit of zero":         {use(s), upgrade + "\ntimeouts = { create = \"0s\" }", nil, false, []string{"above zero"}},
-		"order that is none":    {use(s), upgrade + "\norder = \"random\"", nil, false, []string{"workers-first"}},
+		"no endpoint answers":  {context("-dead"), upgrade, nil, true, []string{"No endpoint of talosconfig context \"talossim-dead\" answered: ", "refused", "Check that at least one endpoint"}},
+		"expired certificate":  {context("-expired"), upgrade, nil, false, []string{"expired", "Waiting does not help"}},
+		"foreign certificate":  {context("-foreign"), upgrade, nil, false, []string{"Waiting does not help"}},
+		"reader":               {context("-reader"), upgrade, nil, true, []string{"os:reader", "os:admin"}},
+		"operator":             {context("-operator"), upgrade, nil, true, []string{"os:operator", "os:admin"}},
+		"backup of etcd":       {context("-etcd-backup"), upgrade, nil, false, []string{"os:etcd:backup", "os:reader", "os:admin"}},
+		"worker as endpoint":   {context("-worker"), upgrade, nil, false, []string{"control plane"}},
+		"no version":           {use(s), ``, nil, false, []string{"talos_version", "kubernetes_version"}},
+		"word as version":      {use(s), `talos_version = "latest"`, nil, false, []string{"Malformed", "latest", "1.13.4", "talos_version"}},
+		"release line":         {use(s), `talos_version = "1.13"`, nil, false, []string{"MAJOR.MINOR.PATCH"}},
+		"older than the nodes": {use(s), `talos_version = "1.12.5"`, nil, false, []string{"newer than the target 1.12.5", "worker-0"}},
+		"skipped release line": {use(s), `talos_version = "1.14.1"`, nil, false, []string{"1.13"}},
+		"image with tag":       {use(s), upgrade + "\ninstaller_image = \"ghcr.io/siderolabs/installer:v1.13.4\"", nil, false, []string{"tag"}},
+		"time that is none":    {use(s), upgrade + "\nnode_timeout = \"soon\"", nil, false, []string{"node_timeout"}},
+		"limit of zero":        {use(s), upgrade + "\ntimeouts = { create = \"0s\" }", nil, false, []string{"above zero"}},
+		"order that is none":   {use(s), upgrade + "\norder = \"random\"", nil, false, []string{"workers-first"}},
+		"check that is firm":   {use(s), upgrade + "\npreflight = { skip = [\"etcd-quorum\"] }", nil, false, []string{"etcd-quorum"}},
+		"check that is none":   {use(s), upgrade + "\npreflight = { skip = [\"etcd-alarm\"] }", nil, false, []string{"etcd-alarms"}},
+		"unknown Kubernetes":   {use(s), `kubernetes_version = "1.99.0"`, nil, false, []string{"1.99"}},
+		"older Kubernetes":     {use(s), `kubernetes_version = "1.33.1"`, nil, false, []string{"1.33.1", kubernetes, "downgrade"}},
+		"beyond the Talos": {
+			use(s), "kubernetes_version = \"1.37.0\"\nallow_intermediate_versions = true", nil, false, []string{"1.37", "Talos 1.12"},
+		},
 		"drain of legacy nodes": {use(s), upgrade + "\ndrain = { enabled = false }", nil, false, []string{"drain.enabled", "1.13"}},
 	}
 }
@@ -139,17 +146,28 @@ func TestAccEqualVersionTouchesNothing(t *testing.T) {
 	w.write(use(s), `talos_version = "1.13.4"`)
 	w.plan().mustSucceed(0)
 
+	// Nor does who may only read see a change.
+	w.write(use(s)+"\ncontext = \"talossim-reader\"", `talos_version = "1.13.4"`)
+	w.plan().mustSucceed(0)
+
 	w.write(use(s), "talos_version = \"1.13.4\"\norder = \"control-planes-first\"\ncontext = \"talossim\"")
 	w.plan().mustSucceed(2)
 	w.apply().mustSucceed(0)
 	s.unchanged()
 }
 
-func TestAccStateOfAnotherCluster(t *testing.T) {
+// TestAccTwoClustersAreNotMixedUp: neither the credentials of two sites that use the same
+// names and addresses, nor a state and another cluster.
+func TestAccTwoClustersAreNotMixedUp(t *testing.T) {
 	full(t)
 
 	first := start(t, sim.Options{ControlPlanes: 1, Talos: talosTarget, Seed: 1})
 	second := start(t, sim.Options{ControlPlanes: 1, Talos: talosModern, Seed: 2})
+
+	mixed := newWorkspace(t)
+	mixed.write(use(second)+"\nkubeconfig_path = "+quote(first.Kubeconfig()), `talos_version = "1.13.4"`)
+	mixed.plan().mustSucceed(2).mustWarn("as if they belonged to two clusters")
+	mixed.apply().mustFail("cluster-identity")
 
 	w := newWorkspace(t)
 	w.write(use(first), `talos_version = "1.13.4"`)
@@ -162,6 +180,7 @@ func TestAccStateOfAnotherCluster(t *testing.T) {
 	w.run("apply", "-json", "-auto-approve", "-refresh=false").mustFail("The state belongs to cluster")
 	w.destroy().mustFail("The state belongs to cluster")
 	w.run("destroy", "-json", "-auto-approve", "-refresh=false").mustFail("The state belongs to cluster")
+	first.unchanged()
 	second.unchanged()
 
 	if after := w.attributes(); after["id"] != before["id"] {

@@ -20,18 +20,6 @@ func wrongRolls() map[string]wrongRoll {
 	const other = "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
 	return map[string]wrongRoll{
-		"no percentage": {
-			"", `max_unavailable = "0%"`,
-			[]string{"max_unavailable", `"0%"`, "from 1% to 100%"},
-		},
-		"more than all": {
-			"", `max_unavailable = "101%"`,
-			[]string{"max_unavailable", `"101%"`, "from 1% to 100%"},
-		},
-		"no worker": {
-			"", `max_unavailable = "0"`,
-			[]string{"max_unavailable", `"0"`, "from 1 on"},
-		},
 		"a part of a worker": {
 			"", `max_unavailable = "1.5"`,
 			[]string{"max_unavailable", `"1.5"`, "whole number"},
@@ -59,6 +47,14 @@ func wrongRolls() map[string]wrongRoll {
 		"image of a node that does not exist": {
 			"", `node_overrides = { "nobody" = { installer_image = "` + other + `" } }`,
 			[]string{`node_overrides["nobody"]`, "no node nobody", "kubectl get nodes"},
+		},
+		"image without the schematic of the nodes": {
+			"", `installer_image = "ghcr.io/siderolabs/installer"`,
+			[]string{"installer_image", schematic},
+		},
+		"image for another platform": {
+			"", `installer_image = "factory.talos.dev/aws-installer/` + schematic + `"`,
+			[]string{"installer_image", "aws", "metal"},
 		},
 		"image without the schematic of its node": {
 			"", `node_overrides = { "worker-0" = { installer_image = "ghcr.io/siderolabs/installer" } }`,

@@ -126,21 +126,6 @@ func TestAccRollIsData(t *testing.T) {
 	w.mustPlan()
 }
 
-// TestAccTwoResourcesWithTwoTargets: nothing of them is applied.
-func TestAccTwoResourcesWithTwoTargets(t *testing.T) {
-	full(t)
-
-	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
-	w := newWorkspace(t)
-	w.raw("provider \"talosupgrade\" {\n" + use(s) + "\n}\n\n" +
-		"resource \"talosupgrade_cluster\" \"one\" {\n  talos_version = \"1.13.4\"\n}\n\n" +
-		"resource \"talosupgrade_cluster\" \"two\" {\n  talos_version = \"1.13.3\"\n}\n")
-
-	w.plan().mustFail("another talosupgrade_cluster resource of the same provider block", "Keep one resource per cluster")
-	w.apply().mustFail("Keep one resource per cluster")
-	s.unchanged()
-}
-
 // TestAccTypoCostsNoNode: what is left of a misspelt hold upgrades no node.
 func TestAccTypoCostsNoNode(t *testing.T) {
 	smoke(t)
