@@ -35,12 +35,12 @@ const seedPublish = "\npublish_to = { kind = \"KubernetesCluster\", namespace = 
 
 // seedCluster is the cluster of that document with its object, a workspace for it,
 // and a kubectl.
-func seedCluster(t *testing.T, controlPlanes, workers int) (*simulated, *workspace, *kubectl) {
+func seedCluster(t *testing.T) (*simulated, *workspace, *kubectl) {
 	t.Helper()
 
 	s := start(t, sim.Options{
 		Speed:         unhurried,
-		ControlPlanes: controlPlanes, Workers: workers, Talos: seedTalosBefore, Kubernetes: seedKubernetesBefore, CustomResources: true,
+		ControlPlanes: 3, Workers: 2, Talos: seedTalosBefore, Kubernetes: seedKubernetesBefore, CustomResources: true,
 	})
 	k := newKubectl(t, s.Kubeconfig())
 
@@ -131,7 +131,7 @@ func (k *kubectl) wantsAnnotations(line string, want map[string]string) {
 func TestAccSeedCommands(t *testing.T) {
 	full(t)
 
-	s, w, k := seedCluster(t, 3, 2)
+	s, w, k := seedCluster(t)
 	w.write(seedProvider(s), seedArguments(seedTalosBefore, ""))
 	w.apply().mustSucceed(0)
 

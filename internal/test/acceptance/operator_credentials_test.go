@@ -3,7 +3,6 @@
 package acceptance
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,83 +46,16 @@ func TestAccCredentialsFromTheObject(t *testing.T) {
 
 	w.plan().mustFail("credentials_from", "KubernetesCluster tenant-a/prod", "Secret")
 
-	for _, test := range []struct {
-		data map[string][]byte
-		says []string
-	}{
-		{map[string][]byte{"kube.config": o.file(o.Kubeconfig()), "talos_version": []byte(talosTarget)}, []string{"credentials_from", "talosconfig", keeping}},
-		{map[string][]byte{"talosconfig": []byte("context: [s3cret"), "kube.config": nil}, []string{"talosconfig"}},
-		{map[string][]byte{"talosconfig": o.file(o.Talosconfig()), "kube.config": []byte("s3cret: [")}, []string{"kubeconfig"}},
-	} {
-		o.keepSecret(test.data)
-
-		failed := w.plan().mustFail(test.says...)
-		if strings.Contains(failed.String(), "s3cret") {
-			t.Errorf("the content of a Secret is in the error: %s", failed)
-		}
-
-		if err := secrets.Delete(t.Context(), keeping, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-
 	// Without a kubeconfig in the Secret the Talos API is asked for one.
 	o.keepSecret(map[string][]byte{"talosconfig": o.file(o.Talosconfig())})
 	w.mustPlan()
 }
 
-// TestAccCredentialsFromNothing is about an object, a Secret and a management
-// cluster that are not there.
-func TestAccCredentialsFromNothing(t *testing.T) {
-	full(t)
-
-	o := startOperated(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
-	w := newUnhurried(t)
-
-	const wanted = `talos_version = "1.13.4"`
-
-	w.write(credentialsFrom(o.ManagementKubeconfig(), "nobody"), wanted)
-	w.plan().mustFail("credentials_from", "tenant-a/nobody")
-
-	// A Secret of that very name will do.
-	o.keepNamed("nobody", map[string][]byte{"talosconfig": o.file(o.Talosconfig())})
-	w.plan().mustSucceed(2).mustWarn("Rolling upgrade of 1 of 1 nodes")
-
-	w.write(credentialsFrom("/nowhere/kubeconfig", owned), wanted)
-	w.plan().mustFail("management.kubeconfig_path", "/nowhere/kubeconfig")
-
-	// Where no cluster is needed none is asked.
-	w.raw("provider \"talosupgrade\" {\n" + credentialsFrom("/nowhere/kubeconfig", owned) + "\n}\n\ndata \"talosupgrade_compatibility\" \"this\" {}\n")
-	w.plan().mustSucceed(0)
-
-	broken := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(broken, []byte("s3cret: ["), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	w.write(credentialsFrom(broken, owned), wanted)
-
-	if failed := w.plan().mustFail("management"); strings.Contains(failed.String(), "s3cret") {
-		t.Errorf("the content of a kubeconfig is in the error: %s", failed)
-	}
-
-	if err := o.ManagementDown(true); err != nil {
-		t.Fatal(err)
-	}
-
-	w.write(credentialsFrom(o.ManagementKubeconfig(), owned), wanted)
-	w.plan().mustSucceed(2).mustWarn("credentials_from = tenant-a/prod")
-	w.apply().mustFail("credentials_from = tenant-a/prod", "management in the provider block")
-	o.unchanged()
-}
-
 // keepSecret makes the operator's Secret with the data.
-func (o *operated) keepSecret(data map[string][]byte) { o.keepNamed(keeping, data) }
-
-func (o *operated) keepNamed(name string, data map[string][]byte) {
+func (o *operated) keepSecret(data map[string][]byte) {
 	o.t.Helper()
 
-	err := o.objects.CreateSecret(o.t.Context(), cluster.Secret{Namespace: tenant, Name: name, Data: data},
+	err := o.objects.CreateSecret(o.t.Context(), cluster.Secret{Namespace: tenant, Name: keeping, Data: data},
 		map[string]string{"cluster.vitistack.io/cluster-id": clusterID})
 	if err != nil {
 		o.t.Fatal(err)

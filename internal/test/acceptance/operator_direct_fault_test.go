@@ -6,13 +6,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -54,41 +52,27 @@ func TestAccDirectWithoutAnObject(t *testing.T) {
 	full(t)
 
 	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
-	nothing := filepath.Join(t.TempDir(), "kubeconfig")
-
-	config, err := clientcmd.LoadFromFile(o.ManagementKubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for _, server := range config.Clusters {
-		server.Server = "https://127.0.0.1:9"
-	}
-
-	if err := clientcmd.WriteToFile(*config, nothing); err != nil {
-		t.Fatal(err)
-	}
-
 	w := newUnhurried(t)
 
-	for _, step := range []struct{ to, provider, publish, says string }{
-		{"1.13.1", o.provider(), publishTo("", "KubernetesCluster", tenant, "nobody"), "KubernetesCluster tenant-a/nobody"},
-		{"1.13.2", o.provider(), publishTo("example.com/v1", "Cluster", tenant, owned), "Cluster tenant-a/prod"},
-		{"1.13.3", use(o.simulated) + manage(nothing), o.publishTo(), "127.0.0.1:9"},
+	for says, test := range map[string]struct{ provider, publish string }{
+		"Cluster tenant-a/prod": {o.provider(), publishTo("example.com/v1", "Cluster", tenant, owned)},
 		// Without a management cluster it is looked for in the upgraded one.
-		{talosTarget, use(o.simulated), o.publishTo(), "KubernetesCluster tenant-a/prod"},
+		"KubernetesCluster tenant-a/prod": {use(o.simulated), o.publishTo()},
 	} {
-		w.write(step.provider, "talos_version = "+quote(step.to)+step.publish)
-		w.plan().mustSucceed(2).mustWarn(step.says)
-
-		applied := w.apply().mustSucceed(0)
-		applied.mustWarn(step.says)
-		applied.mustNotWarn("Unable to write Kubernetes Events")
-		o.wantUpgraded(step.to, nil)
-		w.plan().mustSucceed(0)
+		w.write(test.provider, `talos_version = "1.13.4"`+test.publish)
+		w.plan().mustSucceed(2).mustWarn(says)
 	}
 
-	o.times(map[string]int{"cp-0": 4, "worker-0": 4})
+	const missing = "KubernetesCluster tenant-a/nobody"
+
+	w.write(o.provider(), `talos_version = "1.13.4"`+publishTo("", "KubernetesCluster", tenant, "nobody"))
+	w.plan().mustSucceed(2).mustWarn(missing)
+
+	applied := w.apply().mustSucceed(0)
+	applied.mustWarn(missing)
+	applied.mustNotWarn("Unable to write Kubernetes Events")
+	o.wantUpgraded(talosTarget, once(1, 1))
+	w.plan().mustSucceed(0)
 }
 
 // TestAccDirectAgainstAnotherWriter: an operator that respects no hold writes the
@@ -121,34 +105,20 @@ func TestAccDirectAgainstAnotherWriter(t *testing.T) {
 	}
 }
 
-// TestAccDirectWhileTheManagementClusterIsAway: an upgrade does not wait for it. If
-// it comes back in time everything is made true, otherwise the next apply does it.
+// TestAccDirectWhileTheManagementClusterIsAway: an upgrade does not wait for it. What
+// it could not be told the next apply makes true.
 func TestAccDirectWhileTheManagementClusterIsAway(t *testing.T) {
 	full(t)
 
-	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern})
+	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	o.keep(nil)
 
 	w := newUnhurried(t)
-	w.write(o.provider(), `talos_version = "1.13.2"`+o.publishTo())
-
-	away := o.duringApply(w, func(e history.Event) bool { return e.Kind == history.KindInstall && e.Node == "worker-0" }, func() {
-		o.cutOff(true)
-		o.await("cp-0 going down", func(e history.Event) bool { return e.Kind == history.KindDown && e.Node == "cp-0" })
-		o.cutOff(false)
-	})
-	away.mustSucceed(0)
-	o.wantUpgraded("1.13.2", once(1, 2))
-	o.wantAnnotations(map[string]string{"talos-current": "1.13.2", "talos-status": "completed", keyHold: ""})
-	o.wantSecret(map[string]string{"talos_version": "v1.13.2"})
-
 	w.write(o.provider(), `talos_version = "1.13.4"`+o.publishTo())
 
-	gone := o.duringApply(w, func(e history.Event) bool { return e.Kind == history.KindInstall && e.Node == "worker-0" }, func() { o.cutOff(true) })
-	gone.mustSucceed(0)
-	gone.mustWarn("do-not-reconcile")
+	o.duringApply(w, installed, func() { o.cutOff(true) }).mustSucceed(0).mustWarn("do-not-reconcile")
 	o.cutOff(false)
-	o.wantUpgraded(talosTarget, nil)
+	o.wantUpgraded(talosTarget, once(1, 1))
 
 	if hold := o.annotation(keyHold); !strings.HasPrefix(hold, "talosupgrade-") {
 		t.Errorf("the hold is %q", hold)
@@ -161,7 +131,7 @@ func TestAccDirectWhileTheManagementClusterIsAway(t *testing.T) {
 	w.apply().mustSucceed(0)
 	o.wantAnnotations(map[string]string{"talos-current": talosTarget, "talos-status": "completed", keyHold: ""})
 	o.wantSecret(map[string]string{"talos_version": "v" + talosTarget})
-	o.times(map[string]int{"cp-0": 2, "worker-0": 2, "worker-1": 2})
+	o.times(once(1, 1))
 	w.mustPlan()
 }
 

@@ -154,11 +154,7 @@ func TestAccDirectIsRefused(t *testing.T) {
 		says   []string
 	}{
 		{map[string]string{"talos-target": "v1.13.2"}, []string{"1.13.2", "talos-target-"}},
-		{map[string]string{"kubernetes-target": "1.35.0"}, []string{"1.35.0", "kubernetes-target-"}},
 		{map[string]string{"talos-status": "in-progress", "talos-message": "Upgrading node cp-0 (1/2)"}, []string{"in-progress", "Upgrading node cp-0 (1/2)"}},
-		{map[string]string{"kubernetes-status": "rolling-back"}, []string{"rolling-back"}},
-		// Whoever holds it cannot know what it will do when it is free.
-		{map[string]string{keyHold: "per@example.com", "talos-target": "1.13.3"}, []string{"1.13.3"}},
 	} {
 		o.annotate(test.stands)
 
@@ -175,46 +171,12 @@ func TestAccDirectIsRefused(t *testing.T) {
 		}
 	}
 
-	// Its Secret says that it is at work, whatever somebody did to the annotations.
-	busy := map[string]string{"upgrade_in_progress": "true", "upgrade_type": "talos", "upgrade_target": "1.13.2"}
-	if err := o.objects.WriteSecret(t.Context(), tenant, keeping, busy); err != nil {
-		t.Fatal(err)
-	}
-
-	w.apply().mustFail("1.13.2", o.of.String())
-
-	o.patch("", map[string]any{"metadata": map[string]any{"finalizers": []any{"example.com/keep"}}})
-	o.remove()
-	w.plan().mustSucceed(2).mustWarn("is being deleted")
-	w.apply().mustFail("is being deleted", o.of.String())
-	o.patch("", map[string]any{"metadata": map[string]any{"finalizers": nil}})
-
 	o.untouched("cp-0", "worker-0")
 
 	for _, key := range []string{keyHold, "talos-status", "talos-message", "talos-current"} {
 		if values := o.written(key, true); len(values) > 0 {
 			t.Errorf("we wrote %s: %v", key, values)
 		}
-	}
-}
-
-// TestAccDirectHeldBySomebodyElse: the operator is kept from acting by a person,
-// who has reasons. It stays that way.
-func TestAccDirectHeldBySomebodyElse(t *testing.T) {
-	full(t)
-
-	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
-	o.keep(map[string]string{keyHold: "per@example.com"})
-	o.play(operator.Habits{})
-
-	w := newUnhurried(t)
-	w.write(o.provider(), `talos_version = "1.13.4"`+o.publishTo())
-	w.apply().mustSucceed(0).mustWarn("per@example.com")
-	o.wantUpgraded(talosTarget, once(1, 1))
-	o.wantAnnotations(map[string]string{keyHold: "per@example.com", "talos-status": "completed", "talos-current": talosTarget})
-
-	if values := o.written(keyHold, true); len(values) > 0 {
-		t.Errorf("we wrote the hold of somebody else: %v", values)
 	}
 }
 
@@ -258,72 +220,45 @@ func TestAccDirectThatFails(t *testing.T) {
 	o.wantIdleOperator()
 }
 
-// TestAccPublishTo goes through what else can be published to, in the management
-// cluster and in the upgraded one.
+// TestAccPublishTo goes from an object to another one, and to none.
 func TestAccPublishTo(t *testing.T) {
 	full(t)
 
-	t.Run("management", func(t *testing.T) {
-		o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
-		w := newUnhurried(t)
+	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	w := newUnhurried(t)
 
-		// Objects without any status that could be kept.
-		o.configMap("progress")
+	// An object without any status that could be kept.
+	o.configMap("progress")
 
-		o.of = cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: tenant, Name: "progress"}
-		w.write(o.provider(), `talos_version = "1.13.2"`+o.publishTo())
-		w.apply().mustSucceed(0).mustNotWarn(o.of.String())
-		o.wantAnnotations(map[string]string{"talos-current": "1.13.2", "talos-status": "completed", keyHold: ""})
+	o.of = cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: tenant, Name: "progress"}
+	w.write(o.provider(), `talos_version = "1.13.3"`+o.publishTo())
+	w.apply().mustSucceed(0).mustNotWarn(o.of.String())
+	o.wantAnnotations(map[string]string{"talos-current": "1.13.3", "talos-status": "completed", keyHold: ""})
 
-		if held := o.written(keyHold, true); len(held) > 0 {
-			t.Errorf("an object on which nothing acts was held: %v", held)
-		}
+	if held := o.written(keyHold, true); len(held) > 0 {
+		t.Errorf("an object on which nothing acts was held: %v", held)
+	}
 
-		// Somebody has filled this one: there is room for what matters most.
-		o.configMap("full")
+	// Another object: nothing is to be rolled, but it is to be told.
+	o.keep(nil)
+	w.write(o.provider(), `talos_version = "1.13.3"`+o.publishTo())
+	w.mustPlan("update").mustNotWarn("Rolling upgrade")
+	w.apply().mustSucceed(0).mustNotWarn(o.of.String())
+	o.wantAnnotations(map[string]string{"talos-current": "1.13.3", "talos-status": "idle", "kubernetes-current": kubernetes, keyHold: ""})
+	o.times(once(1, 1))
+	w.mustPlan()
 
-		o.of.Name = "full"
-		o.fill(480)
-		w.write(o.provider(), `talos_version = "1.13.3"`+o.publishTo())
-		w.apply().mustSucceed(0).mustWarn("256 KiB")
-		o.wantAnnotations(map[string]string{"talos-current": "1.13.3", "talos-status": "completed"})
+	changed := len(o.changes())
+	w.apply().mustSucceed(0)
 
-		// Another object: nothing is to be rolled, but it is to be told.
-		o.keep(nil)
-		w.write(o.provider(), `talos_version = "1.13.3"`+o.publishTo())
-		w.mustPlan("update").mustNotWarn("Rolling upgrade")
-		w.apply().mustSucceed(0).mustNotWarn(o.of.String())
-		o.wantAnnotations(map[string]string{"talos-current": "1.13.3", "talos-status": "idle", "kubernetes-current": kubernetes, keyHold: ""})
-		o.times(map[string]int{"cp-0": 2, "worker-0": 2})
-		w.mustPlan()
+	if later := o.changes()[changed:]; len(later) > 0 {
+		t.Errorf("an apply without anything to do changed %v", later)
+	}
 
-		changed := len(o.changes())
-		w.apply().mustSucceed(0)
-
-		if later := o.changes()[changed:]; len(later) > 0 {
-			t.Errorf("an apply without anything to do changed %v", later)
-		}
-
-		// Back to the ConfigMap in the upgraded cluster, and away.
-		w.write(o.provider(), `talos_version = "1.13.4"`)
-		w.apply().mustSucceed(0)
-		o.wantAnnotations(map[string]string{"talos-current": "1.13.3"})
-		w.destroy().mustSucceed(0)
-		o.wantAnnotations(map[string]string{"talos-current": "1.13.3", "talos-status": "idle"})
-	})
-
-	t.Run("upgraded cluster", func(t *testing.T) {
-		o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, CustomResources: true})
-		o.keep(nil)
-		o.play(operator.Habits{})
-
-		w := newUnhurried(t)
-		w.write(use(o.simulated), both(talosTarget, kubernetesTarget)+o.publishTo())
-		w.apply().mustSucceed(0).mustNotWarn(o.of.String())
-		o.wantDone(talosTarget, kubernetesTarget, nil)
-		o.wantPhase("Ready", map[string]string{"TalosUpgrade": "False Completed"})
-		o.wantUpgraded(talosTarget, once(1, 1))
-		o.wantHeld()
-		o.wantIdleOperator()
-	})
+	// Back to the ConfigMap in the upgraded cluster, and away.
+	w.write(o.provider(), `talos_version = "1.13.4"`)
+	w.apply().mustSucceed(0)
+	o.wantAnnotations(map[string]string{"talos-current": "1.13.3"})
+	w.destroy().mustSucceed(0)
+	o.wantAnnotations(map[string]string{"talos-current": "1.13.3", "talos-status": "idle"})
 }

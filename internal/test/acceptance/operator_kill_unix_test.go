@@ -5,7 +5,6 @@
 package acceptance
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,92 +52,6 @@ func TestAccDirectKilled(t *testing.T) {
 	o.wantAnnotations(map[string]string{"talos-status": "completed", "talos-current": talosTarget, "talos-progress": "3/3"})
 	o.wantSecret(map[string]string{"talos_version": "v" + talosTarget})
 	o.nothingLeft()
-	w.mustPlan()
-}
-
-// TestAccDirectKilledAtTheEnd: every node is done, and the run dies before it can
-// free the operator. The next apply has nothing to roll and does that.
-func TestAccDirectKilledAtTheEnd(t *testing.T) {
-	full(t)
-
-	o := startOperated(t, sim.Options{ControlPlanes: 1, Talos: talosModern})
-	o.keep(nil)
-
-	w := newUnhurried(t)
-	w.write(o.provider(), `talos_version = "1.13.4"`+o.publishTo())
-	o.forget()
-
-	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	o.await("the uncordon", func(e history.Event) bool {
-		return e.Kind == history.KindCordon && e.Node == "cp-0" && e.Detail["unschedulable"] == "false"
-	})
-	run.kill()
-
-	w.apply().mustSucceed(0).mustNotWarn(o.of.String())
-	o.wantUpgraded(talosTarget, once(1, 0))
-	o.wantAnnotations(map[string]string{"talos-status": "completed", "talos-current": talosTarget, keyHold: ""})
-	o.wantSecret(map[string]string{"talos_version": "v" + talosTarget})
-	o.nothingLeft()
-}
-
-// TestAccDirectInterrupted: Ctrl-C frees the operator, which then finds what it
-// remembers.
-func TestAccDirectInterrupted(t *testing.T) {
-	full(t)
-
-	// A cancelled run has seconds to end the hold, and those are simulated.
-	const slow = 15
-
-	o := startOperated(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern, Speed: slow})
-	o.keep(nil)
-	o.play(operator.Habits{})
-
-	w := newWorkspace(t, fmt.Sprintf("%s=%d", serveVariable, slow))
-	w.write(o.provider(), `talos_version = "1.13.4"`+o.publishTo())
-	o.forget()
-
-	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	o.await("worker-1 being cordoned", func(e history.Event) bool {
-		return e.Kind == history.KindCordon && e.Node == "worker-1" && e.Detail["unschedulable"] == "true"
-	})
-	run.signal(syscall.SIGINT)
-	run.wait().interrupted().mustFail("worker-1", "cancelled")
-
-	if !o.released() {
-		t.Error("the lease was not given back")
-	}
-
-	o.wantAnnotations(map[string]string{keyHold: "", "talos-target": "", "talos-progress": "1/3", "talos-current": talosModern})
-	o.wantHeld()
-
-	w.apply().mustSucceed(0)
-	o.wantUpgraded(talosTarget, once(1, 2))
-	o.wantIdleOperator()
-	o.wantAnnotations(map[string]string{keyHold: "", "talos-status": "completed"})
-}
-
-// TestAccDelegateKilled: the operator goes on without us, and the next apply
-// follows it to the end.
-func TestAccDelegateKilled(t *testing.T) {
-	full(t)
-
-	o := startDelegated(t, sim.Options{ControlPlanes: 3, Workers: 1, Talos: talosModern})
-	o.keep(nil)
-	o.play(operator.Habits{})
-
-	w := newUnhurried(t)
-	w.write(o.provider(), both(talosTarget, kubernetesTarget)+o.publishTo()+delegating)
-	o.forget()
-
-	run := w.background("apply", "-json", "-auto-approve", "-input=false")
-	o.await("worker-0 going down", func(e history.Event) bool { return e.Kind == history.KindDown && e.Node == "worker-0" })
-	run.kill()
-
-	w.apply().mustSucceed(0)
-	o.wantUpgradedTo(talosTarget, kubernetesTarget)
-	o.wantDone(talosTarget, kubernetesTarget, nil)
-	o.asked("talos-target", talosTarget)
-	o.asked("kubernetes-target", kubernetesTarget)
 	w.mustPlan()
 }
 

@@ -4,7 +4,6 @@ package acceptance
 
 import (
 	"maps"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -207,18 +206,4 @@ func (o *operated) wantDone(talos, kubernetes string, more map[string]string) {
 	}
 	maps.Copy(want, more)
 	o.wantAnnotations(want)
-}
-
-// fill adds an annotation to an object without any that leaves so many bytes for
-// others.
-func (o *operated) fill(room int) {
-	o.t.Helper()
-
-	// What the annotations of an object may have together, keys included.
-	const (
-		most = 256 << 10
-		key  = "example.com/full"
-	)
-
-	o.patch("", map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: strings.Repeat("x", most-len(key)-room)}}})
 }

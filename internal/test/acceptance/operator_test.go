@@ -202,14 +202,3 @@ func (o *operated) configMap(name string) {
 		o.t.Fatal(err)
 	}
 }
-
-// remove deletes the object, which goes once nothing keeps it.
-func (o *operated) remove() {
-	o.t.Helper()
-
-	err := o.core.CoreV1().RESTClient().Delete().
-		AbsPath("/apis", o.of.APIVersion, "namespaces", o.of.Namespace, "kubernetesclusters", o.of.Name).Do(o.t.Context()).Error()
-	if err != nil {
-		o.t.Fatal(err)
-	}
-}
