@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // schematic is one with extensions in it, as far as its ID tells.
@@ -29,6 +31,41 @@ func TestAccNodesKeepTheirSchematic(t *testing.T) {
 	if got := at(w.attributes(), "nodes", "cp-0", "schematic"); got != schematic {
 		t.Errorf("the schematic in state is %v", got)
 	}
+}
+
+// TestAccPlatformIsKept: a UKI of the installer that everybody gets is built for
+// metal. The plan says which one is used instead, and an override that would lose
+// the platform is refused.
+func TestAccPlatformIsKept(t *testing.T) {
+	full(t)
+
+	const factory = "factory.talos.dev/aws-installer/" + model.EmptySchematic
+
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern, Platform: "aws", UKI: true})
+	w := newWorkspace(t)
+
+	w.write(use(s), "talos_version = \"1.13.4\"\ninstaller_image = \"ghcr.io/siderolabs/installer\"")
+	w.apply().mustFail("ghcr.io/siderolabs/installer", "metal", "aws")
+	s.unchanged()
+
+	w.write(use(s), `talos_version = "1.13.4"`)
+	w.plan().mustSucceed(2).mustWarn(factory)
+	w.apply().mustSucceed(0)
+	s.wantUpgraded(talosTarget, once(1, 1))
+
+	for _, install := range s.installs() {
+		if install.Detail["image"] != factory+":v"+talosTarget {
+			t.Errorf("%s: %v", install.Node, install.Detail)
+		}
+	}
+
+	for _, boot := range s.history() {
+		if boot.Kind == history.KindBoot && boot.Detail["platform"] != "aws" {
+			t.Errorf("%s: %v", boot.Node, boot.Detail)
+		}
+	}
+
+	w.plan().mustSucceed(0)
 }
 
 func TestAccTimeLimitStopsBetweenNodes(t *testing.T) {
