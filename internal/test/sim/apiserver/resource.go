@@ -3,14 +3,24 @@
 package apiserver
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -303,4 +313,203 @@ func invalid(of *resource, name, why string) error {
 	status.ErrStatus.Message += ": " + why
 
 	return status
+}
+
+// pageLife is for how long a list can be continued: etcd forgets older states.
+const pageLife = 5 * time.Minute
+
+// page is what is left of a list.
+type page struct {
+	rest    []object
+	version string
+	until   time.Time
+}
+
+// pages are the lists that can be continued, by their tokens.
+type pages map[string]page
+
+// listed is the part of the objects that a client asks for, as a list.
+func (s *Server) listed(of *resource, namespace string, query url.Values) (runtime.Object, error) {
+	now := s.cluster.World().Clock().Now()
+
+	for token, one := range s.pages {
+		if now.After(one.until) {
+			delete(s.pages, token)
+		}
+	}
+
+	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))
+	if err != nil || limit < 0 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("limit %q is no number of objects", query.Get("limit")))
+	}
+
+	current := page{}
+
+	if token := query.Get("continue"); token != "" {
+		var known bool
+		if current, known = s.pages[token]; !known && !strings.HasPrefix(token, "from-") {
+			return nil, apierrors.NewBadRequest("continue key is not valid")
+		} else if !known {
+			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
+		}
+	} else if current, err = s.chosen(of, namespace, query); err != nil {
+		return nil, err
+	}
+
+	list := of.list()
+
+	access, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	if limit > 0 && len(current.rest) > limit {
+		left := int64(len(current.rest) - limit)
+		token := fmt.Sprintf("from-%s-%d-of-%s-%d", of.name, left, current.version, limit)
+		s.pages[token] = page{rest: current.rest[limit:], version: current.version, until: now.Add(pageLife)}
+		current.rest = current.rest[:limit]
+
+		access.SetContinue(token)
+		access.SetRemainingItemCount(&left)
+	}
+
+	access.SetResourceVersion(current.version)
+
+	items := make([]runtime.Object, 0, len(current.rest))
+	for _, one := range current.rest {
+		items = append(items, one)
+	}
+
+	if err := meta.SetList(list, items); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	return list, nil
+}
+
+// chosen are the objects that the selectors of a query want, in order.
+func (s *Server) chosen(of *resource, namespace string, query url.Values) (page, error) {
+	byLabel, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		return page{}, apierrors.NewBadRequest(err.Error())
+	}
+
+	byField, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return page{}, apierrors.NewBadRequest(err.Error())
+	}
+
+	for _, requirement := range byField.Requirements() {
+		if !of.selectable(requirement.Field) {
+			return page{}, apierrors.NewBadRequest("field label not supported: " + requirement.Field)
+		}
+	}
+
+	objects, err := s.stamped(of)
+	if err != nil {
+		return page{}, err
+	}
+
+	objects = slices.DeleteFunc(objects, func(one object) bool {
+		return namespace != "" && one.GetNamespace() != namespace ||
+			!byLabel.Matches(labels.Set(one.GetLabels())) || !byField.Matches(fieldsOf(one))
+	})
+
+	slices.SortFunc(objects, func(a, b object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+
+	return page{rest: objects, version: s.cluster.NextVersion()}, nil
+}
+
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+	fieldNode      = "spec.nodeName"
+	fieldPhase     = "status.phase"
+)
+
+// selectable tells whether a field selector may ask for a field.
+func (r *resource) selectable(field string) bool {
+	switch field {
+	case fieldName:
+		return true
+	case fieldNamespace:
+		return r.namespaced
+	case fieldNode, fieldPhase:
+		return r.name == resourcePods
+	default:
+		return false
+	}
+}
+
+func fieldsOf(one object) fields.Set {
+	set := fields.Set{fieldName: one.GetName(), fieldNamespace: one.GetNamespace()}
+
+	if pod, ok := one.(*corev1.Pod); ok {
+		set[fieldNode], set[fieldPhase] = pod.Spec.NodeName, string(pod.Status.Phase)
+	}
+
+	return set
+}
+
+// object is what has metadata.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// revision is what an API server knows about an object besides its content.
+type revision struct {
+	uid     types.UID
+	created metav1.Time
+	version string
+	sum     [sha256.Size]byte
+}
+
+// revisions are those of all objects that exist, by resource and
+// "namespace/name". The cluster changes most of them without telling, so an
+// object has a new resource version when it looks different.
+type revisions map[string]map[string]*revision
+
+// stamp gives the objects of a resource their UIDs, creation times and resource
+// versions, unless they have their own, and forgets those that are gone.
+func (r revisions) stamp(resource string, objects []object, now time.Time, next func() string) error {
+	known := r[resource]
+	present := make(map[string]*revision, len(objects))
+
+	for _, one := range objects {
+		text, err := json.Marshal(one)
+		if err != nil {
+			return err
+		}
+
+		key, sum := one.GetNamespace()+"/"+one.GetName(), sha256.Sum256(text)
+
+		standing := known[key]
+		if standing == nil || one.GetUID() != "" && one.GetUID() != standing.uid {
+			standing = &revision{uid: one.GetUID(), created: metav1.NewTime(now.Truncate(time.Second))}
+		}
+
+		if standing.sum != sum {
+			standing.sum, standing.version = sum, one.GetResourceVersion()
+			if standing.version == "" {
+				standing.version = next()
+			}
+		}
+
+		if standing.uid == "" {
+			standing.uid = types.UID(fmt.Sprintf("uid-of-%s-%s-%s", resource, one.GetName(), standing.version))
+		}
+
+		one.SetUID(standing.uid)
+		one.SetCreationTimestamp(standing.created)
+		one.SetResourceVersion(standing.version)
+
+		present[key] = standing
+	}
+
+	r[resource] = present
+
+	return nil
 }

@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
+// Package apiserver is a Kubernetes API server in memory: HTTP/2 over TLS, in
+// JSON and protobuf, over pipes, so that the real adapter can be used inside a
+// testing/synctest bubble. It serves what [ports.Cluster] holds, so the model,
+// the history and the ports see one truth, and it is as strict as the real one
+// where a client depends on it: resource versions, preconditions, selectors,
+// pages that expire, dry runs, and evictions that ask the budgets.
+//
+//	server, err := apiserver.New(cluster, apiserver.Options{Client: "run-1", Intercept: ...})
+//	server.Start()
+//	defer server.Stop()
+//	kubeapi.New(server.Kubeconfig(), "", kubeapi.Options{DialContext: server.DialContext, ...})
+//
+// It serves the requests that the packages kubeapi and publish make, and answers
+// all others with 404, 405 or 415. Nodes can be watched, with the versions, bookmarks
+// and ends of the real one, and nothing else; there is no server-side apply.
 package apiserver
 
 import (
@@ -15,12 +30,15 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
@@ -236,4 +254,289 @@ func linkOf(ctx context.Context) *link {
 	found, _ := ctx.Value(linkKey{}).(*link)
 
 	return found
+}
+
+// Options of a [Server].
+type Options struct {
+	// Client is the name under which the history shows who uses Kubeconfig.
+	Client string
+	// Intercept, when not nil, decides about each request before it is handled,
+	// also about those that will be refused. It is called from several
+	// goroutines, and may block until the context ends, which it does when the
+	// client gives up or the connection breaks.
+	Intercept func(ctx context.Context, request Request) Strike
+	// Older refuses a watch that is to begin with the objects that there are, as API
+	// servers do that do not know that.
+	Older bool
+}
+
+// Request is a request that arrived.
+type Request struct {
+	// Client is the name under which the history shows who makes it.
+	Client string
+	// Verb is get, list, watch, create, update, patch, delete or evict.
+	Verb string
+	// Resource is the plural of the kind, in lower case.
+	Resource string
+	// Namespace and Name are those of the object, empty in a list; of a create,
+	// the name is only known to its body and is empty as well.
+	Namespace, Name string
+	// Node is the name of the node concerned: that of a Node object, or where the
+	// pod runs; empty otherwise.
+	Node string
+	// Number counts the server's requests from 1.
+	Number int
+	// Mutation counts those that may change something from 1; 0 for the others,
+	// dry runs among them.
+	Mutation int
+}
+
+// String names a request the way a person finds it again.
+func (r Request) String() string {
+	name := r.Resource
+	if r.Name != "" {
+		name += " " + r.Name
+	}
+
+	return fmt.Sprintf("%s %s (request %d, mutation %d)", r.Verb, name, r.Number, r.Mutation)
+}
+
+// Strike is what becomes of a request. The zero value lets it pass.
+type Strike struct {
+	Cut Cut
+	// RetryAfter, when not zero, has the request refused with 429 and these seconds.
+	RetryAfter time.Duration
+	// Replied, when not nil, is called once the reply of a request that was not
+	// cut is on its way; whether the client has read it is open.
+	Replied func()
+}
+
+// Cut is when the connection of a request breaks. All other requests over it
+// break with it.
+type Cut int
+
+const (
+	// CutNot leaves the connection alone.
+	CutNot Cut = iota
+	// CutBefore breaks it before the request is handled.
+	CutBefore
+	// CutAfter breaks it when the request has been handled, without a reply.
+	CutAfter
+)
+
+// Connections counts the connections of clients that are open.
+func (s *Server) Connections() int {
+	s.network.mu.Lock()
+	defer s.network.mu.Unlock()
+
+	return len(s.network.open)
+}
+
+const (
+	// anywhere is the address that leads to whichever API server runs, like a
+	// virtual IP. Clients never ask a proxy about it.
+	anywhere = "127.0.0.1"
+	port     = "6443"
+	pipeSize = 64 << 10
+)
+
+// network leads clients to the API servers of the control planes, and breaks
+// the connections to those that stop. It is the listener of the HTTP server.
+type network struct {
+	world    *model.World
+	arriving chan net.Conn
+	done     chan struct{}
+
+	mu    sync.Mutex
+	open  map[*link]struct{}
+	ended bool
+}
+
+func newNetwork(world *model.World) *network {
+	return &network{world: world, arriving: make(chan net.Conn), done: make(chan struct{}), open: map[*link]struct{}{}}
+}
+
+// Accept implements net.Listener.
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case conn := <-n.arriving:
+		return conn, nil
+	case <-n.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr implements net.Listener.
+func (n *network) Addr() net.Addr { return pipeAddr(net.JoinHostPort(anywhere, port)) }
+
+// dial connects to a control plane by its address, or to whichever answers. It
+// fails as TCP does where no API server listens.
+func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED, Addr: pipeAddr(address)}
+
+	host, at, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+
+	machine := n.machine(host)
+	if machine == "" || at != port {
+		return nil, refused
+	}
+
+	near, far, err := pipes()
+	if err != nil {
+		return nil, err
+	}
+
+	made := n.add(far, machine)
+	if made == nil {
+		return nil, errors.Join(refused, near.Close(), far.Close())
+	}
+
+	select {
+	case n.arriving <- made:
+		// It may have stopped before the connection was known.
+		n.follow(machine)
+
+		return &patient{Conn: near}, nil
+	case <-n.done:
+		return nil, errors.Join(refused, near.Close(), made.Close())
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), near.Close(), made.Close())
+	}
+}
+
+// pipes are the two ends of a connection.
+func pipes() (near, far net.Conn, err error) {
+	listener := pipe.Listen(pipeSize)
+	accepted := make(chan net.Conn, 1)
+
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			accepted <- conn
+		}
+
+		close(accepted)
+	}()
+
+	near, err = listener.Dial()
+	if err != nil {
+		return nil, nil, errors.Join(err, listener.Close())
+	}
+
+	return near, <-accepted, listener.Close()
+}
+
+// machine is the control plane behind an address whose API server runs; empty
+// for none.
+func (n *network) machine(host string) string {
+	for _, state := range n.world.Nodes() {
+		if state.Role == model.ControlPlane && (host == anywhere || host == state.Address || host == state.Other) && n.world.APIServerUp(state.Name) {
+			return state.Name
+		}
+	}
+
+	return ""
+}
+
+// add keeps a connection in mind; nil when the network has ended.
+func (n *network) add(conn net.Conn, machine string) *link {
+	made := &link{Conn: conn, network: n, machine: machine}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if n.ended {
+		return nil
+	}
+
+	n.open[made] = struct{}{}
+
+	return made
+}
+
+// follow breaks the connections to API servers that do not run any more, also
+// those whose machines have not changed themselves: etcd may have lost quorum.
+func (n *network) follow(string) {
+	n.sever(func(l *link) bool { return !n.world.APIServerUp(l.machine) })
+}
+
+func (n *network) sever(condemned func(*link) bool) {
+	n.mu.Lock()
+
+	open := make([]*link, 0, len(n.open))
+	for one := range n.open {
+		open = append(open, one)
+	}
+	n.mu.Unlock()
+
+	for _, one := range open {
+		if condemned(one) {
+			_ = one.Close()
+		}
+	}
+}
+
+// Close implements net.Listener: it breaks all connections as well.
+func (n *network) Close() error {
+	n.mu.Lock()
+	first := !n.ended
+	n.ended = true
+	n.mu.Unlock()
+
+	if first {
+		close(n.done)
+	}
+
+	n.sever(func(*link) bool { return true })
+
+	return nil
+}
+
+type pipeAddr string
+
+func (a pipeAddr) Network() string { return "tcp" }
+func (a pipeAddr) String() string  { return string(a) }
+
+// link is a machine's end of a connection.
+type link struct {
+	net.Conn
+	network *network
+	machine string
+}
+
+// Close implements net.Conn.
+func (l *link) Close() error {
+	l.network.mu.Lock()
+	delete(l.network.open, l)
+	l.network.mu.Unlock()
+
+	return l.Conn.Close()
+}
+
+// patient is a client's end of a pipe that, like a TCP socket, still takes what
+// is written after the other side has closed: what that side said last can be
+// read before the connection ends.
+type patient struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+// Write implements net.Conn.
+func (p *patient) Write(content []byte) (int, error) {
+	written, err := p.Conn.Write(content)
+	if errors.Is(err, io.ErrClosedPipe) && !p.closed.Load() {
+		return len(content), nil
+	}
+
+	return written, err
+}
+
+// Close implements net.Conn.
+func (p *patient) Close() error {
+	p.closed.Store(true)
+
+	return p.Conn.Close()
 }

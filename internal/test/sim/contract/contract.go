@@ -9,7 +9,20 @@
 package contract
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -101,4 +114,211 @@ func Test(t *testing.T, open func(t *testing.T) Fixture) {
 	for _, one := range Cases() {
 		t.Run(one.Name, func(t *testing.T) { one.Run(t, open(t)) })
 	}
+}
+
+const (
+	// workloads is where the pods of the clauses run.
+	workloads = "default"
+	// cordonMark is what a cordon of ours leaves on a node.
+	cordonMark = "talosupgrade.vitistack.io/cordoned-by"
+	// livePoll is the time between two looks at what the cluster does by itself.
+	livePoll = 100 * time.Millisecond
+)
+
+// Live is a cluster with a real API server, which the clauses share with whatever
+// else runs there: each one leaves it as it was found, but for the records of an
+// upgrade, which are gone after the first.
+type Live struct {
+	// Adapter is what is held to the contract.
+	Adapter API
+	// Other arranges and looks at things.
+	Other kubernetes.Interface
+	// ID is the cluster's, Known the machines behind it.
+	ID    string
+	Known []Machine
+	// Image is what the pods of the clauses run: something that starts, stays and
+	// is small.
+	Image string
+	// Patience bounds the wait for what the cluster does by itself.
+	Patience time.Duration
+}
+
+// Open is a fixture for one clause. What the clause leaves behind is taken away
+// when it ends.
+func (l *Live) Open(t *testing.T) WireFixture {
+	t.Helper()
+
+	// The context of a test is over when it is cleaned up.
+	t.Cleanup(func() { l.sweep(context.WithoutCancel(t.Context()), t) })
+
+	return &liveFixture{Live: l, covered: map[string]int{}}
+}
+
+// Sweep takes the records of an upgrade, and what is left of cordons, away.
+func (l *Live) Sweep(t *testing.T) {
+	t.Helper()
+	l.sweep(t.Context(), t)
+}
+
+func (l *Live) sweep(ctx context.Context, t *testing.T) {
+	t.Helper()
+
+	for _, err := range []error{
+		l.Other.CoordinationV1().Leases(namespace).Delete(ctx, leaseName, metav1.DeleteOptions{}),
+		l.Other.CoreV1().ConfigMaps(namespace).Delete(ctx, journalName, metav1.DeleteOptions{}),
+		l.Other.CoreV1().ConfigMaps(namespace).Delete(ctx, publishedName, metav1.DeleteOptions{}),
+	} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+
+	nodes, err := l.Adapter.Nodes(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+
+	for _, node := range nodes {
+		if !node.Unschedulable {
+			continue
+		}
+
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}},"spec":{"unschedulable":null}}`, cordonMark)
+		if _, err := l.Other.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// liveFixture arranges things for one clause.
+type liveFixture struct {
+	*Live
+
+	// covered counts the pods of each app.
+	covered map[string]int
+}
+
+func (f *liveFixture) API() API                   { return f.Adapter }
+func (f *liveFixture) Wire() kubernetes.Interface { return f.Other }
+func (f *liveFixture) Machines() []Machine        { return f.Known }
+func (f *liveFixture) ClusterID() string          { return f.ID }
+
+func (f *liveFixture) CordonAsPerson(t *testing.T, node string, on bool) {
+	t.Helper()
+
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, on)
+
+	if _, err := f.Other.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *liveFixture) Pod(t *testing.T, app, node string) cluster.Pod {
+	t.Helper()
+
+	f.covered[app]++
+
+	pods := f.Other.CoreV1().Pods(workloads)
+	grace, token, none := int64(1), false, int64(0)
+
+	added, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: app + "-", Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{
+			NodeName: node, Containers: []corev1.Container{{Name: "c", Image: f.Image}},
+			TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &token,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	name := added.Name
+
+	t.Cleanup(func() {
+		err := pods.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: &none})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+
+	f.Eventually(t, "pod "+name+" to be ready", func() (bool, error) {
+		found, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+
+		return slices.ContainsFunc(found.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		}), nil
+	})
+
+	return cluster.Pod{Namespace: workloads, Name: name, UID: string(added.UID)}
+}
+
+func (f *liveFixture) Budget(t *testing.T, app, name string, minAvailable int) {
+	t.Helper()
+
+	least := intstr.FromInt(minAvailable)
+	budgets := f.Other.PolicyV1().PodDisruptionBudgets(workloads)
+
+	_, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := budgets.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+
+	f.Eventually(t, "the numbers of budget "+name, func() (bool, error) {
+		found, err := budgets.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+
+		return found.Status.ObservedGeneration == found.Generation && int(found.Status.CurrentHealthy) == f.covered[app], nil
+	})
+}
+
+func (f *liveFixture) DropLease(t *testing.T) {
+	t.Helper()
+
+	err := f.Other.CoordinationV1().Leases(namespace).Delete(t.Context(), leaseName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+func (f *liveFixture) DropJournal(t *testing.T) {
+	t.Helper()
+
+	err := f.Other.CoreV1().ConfigMaps(namespace).Delete(t.Context(), journalName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+func (f *liveFixture) Eventually(t *testing.T, what string, holds func() (bool, error)) {
+	t.Helper()
+
+	ticker := time.NewTicker(livePoll)
+	defer ticker.Stop()
+
+	var err error
+
+	for deadline := time.Now().Add(f.Patience); time.Now().Before(deadline); <-ticker.C {
+		var held bool
+		if held, err = holds(); err == nil && held {
+			return
+		}
+	}
+
+	t.Fatal(errors.Join(fmt.Errorf("waited in vain for %s", what), err))
 }

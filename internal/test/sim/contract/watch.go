@@ -5,11 +5,14 @@ package contract
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // changesAreWatched watches the nodes from the version of a list.
@@ -115,4 +118,181 @@ func objectVersion(t *testing.T, text string) int64 {
 	}
 
 	return number
+}
+
+// followedNodesAreNew wants each look at followed nodes to say what was done before.
+func followedNodesAreNew(t *testing.T, f Fixture) {
+	stop := f.API().FollowNodes(t.Context())
+	defer stop()
+
+	listed, err := f.API().Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	cordoned := listed[len(listed)-1].Name
+	defer f.CordonAsPerson(t, cordoned, false)
+
+	const often = 20
+
+	for i := range often {
+		f.CordonAsPerson(t, cordoned, i%2 == 0)
+
+		now, err := f.API().NodesNow(t.Context(), listed[i%len(listed)].Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		at := slices.IndexFunc(now, func(node cluster.KubeNode) bool { return node.Name == cordoned })
+		if at < 0 || now[at].Unschedulable != (i%2 == 0) {
+			t.Errorf("look %d does not say what was done to %s before it: %+v", i, cordoned, now)
+		}
+	}
+
+	if now, err := f.API().NodesNow(t.Context(), "nobody"); err != nil || len(now) != len(listed) {
+		t.Errorf("a claim onto a node that does not exist: %d nodes, %v", len(now), err)
+	}
+}
+
+// What a look at followed nodes writes, and as whom. Both are written down here a second
+// time on purpose.
+const (
+	claimAnnotation = "talosupgrade.vitistack.io/claim"
+	claimManager    = "talosupgrade-claim"
+)
+
+// claimsAreWritten wants a look at followed nodes to cost one write onto the node that
+// is named, which undoes nothing and nobody takes for a write of somebody else, and no list.
+func claimsAreWritten(t *testing.T, f WireFixture) {
+	nodes := f.Wire().CoreV1().Nodes()
+
+	listed, err := f.API().Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	claimed := listed[len(listed)-1].Name
+	claim := func() string {
+		node, err := nodes.Get(t.Context(), claimed, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return node.Annotations[claimAnnotation]
+	}
+
+	stood := claim()
+
+	if _, err := f.API().NodesNow(t.Context(), claimed); err != nil || claim() != stood {
+		t.Errorf("nodes that nobody follows: %v, and the claim %q, want %q", err, claim(), stood)
+	}
+
+	stop := f.API().FollowNodes(t.Context())
+	defer stop()
+
+	f.Eventually(t, "a claim", func() (bool, error) {
+		_, err := f.API().NodesNow(t.Context(), claimed)
+
+		return claim() != stood, err
+	})
+
+	before := claim()
+
+	if now, err := f.API().NodesNow(t.Context(), claimed); err != nil || claim() == before || !slices.Equal(namesOf(now), namesOf(listed)) {
+		t.Errorf("a second look: %v, %v, and the claim %q, want another one", namesOf(now), err, claim())
+	}
+
+	if _, err := f.API().Cordon(t.Context(), claimed, "run-1"); err != nil {
+		t.Fatal(err)
+	}
+
+	now, err := f.API().NodesNow(t.Context(), claimed)
+
+	at := slices.IndexFunc(now, func(node cluster.KubeNode) bool { return node.Name == claimed })
+	if err != nil || at < 0 || now[at].CordonedBy != "run-1" || now[at].LastWriter == claimManager {
+		t.Errorf("a claim after a cordon of ours: %v, %+v", err, now)
+	}
+
+	if err := f.API().Uncordon(t.Context(), claimed); err != nil || claim() != "" {
+		t.Errorf("an uncordon: %v, and the claim %q is left", err, claim())
+	}
+}
+
+// forget forgets a cluster and compares what is kept: one reason each, with these
+// words in it.
+func forget(t *testing.T, f Fixture, id string, kept ...string) {
+	t.Helper()
+
+	reasons, err := f.API().Forget(t.Context(), id)
+	if err != nil || len(reasons) != len(kept) {
+		t.Errorf("kept %q, %v, want %q", reasons, err, kept)
+	}
+
+	for i := range min(len(kept), len(reasons)) {
+		if !strings.Contains(reasons[i], kept[i]) {
+			t.Errorf("kept %q, want %q", reasons[i], kept[i])
+		}
+	}
+}
+
+// expectRecords looks whether there is a lease and a journal.
+func expectRecords(t *testing.T, f Fixture, lease, journal bool) {
+	t.Helper()
+
+	if found := readLease(t, f).ResourceVersion != ""; found != lease {
+		t.Errorf("there is a lease: %t, want %t", found, lease)
+	}
+
+	if found := readJournal(t, f).ResourceVersion != ""; found != journal {
+		t.Errorf("there is a journal: %t, want %t", found, journal)
+	}
+}
+
+func forgetNothing(t *testing.T, f Fixture) {
+	forget(t, f, f.ClusterID())
+	expectRecords(t, f, false, false)
+}
+
+func forgetFinished(t *testing.T, f Fixture) {
+	// Its holder has died: nobody renews it.
+	writeLease(t, f, wholeLease())
+	writeJournal(t, f, cluster.Journal{Holder: "run-1"}.With("uuid-1", wholeEntry(cluster.PhaseFallback)).
+		With("uuid-2", wholeEntry(cluster.PhaseRolledBack)).WithSnapshot(wholeSnapshot()))
+
+	forget(t, f, f.ClusterID())
+	expectRecords(t, f, false, false)
+}
+
+func forgetUnfinished(t *testing.T, f Fixture) {
+	for _, phase := range []cluster.Phase{cluster.PhaseIntent, cluster.PhaseInstalled, cluster.PhaseRebooting, cluster.PhaseRollingBack} {
+		writeLease(t, f, cluster.Lease{})
+
+		journal := cluster.Journal{}.With("uuid-1", wholeEntry(phase))
+		writeJournal(t, f, journal)
+
+		forget(t, f, f.ClusterID(), "the upgrade of node worker-0")
+		expectRecords(t, f, false, true)
+		expectJournal(t, f, journal)
+
+		f.DropJournal(t)
+	}
+}
+
+func forgetManifests(t *testing.T, f Fixture) {
+	writeJournal(t, f, cluster.Journal{}.WithManifests(&cluster.ManifestsDue{Run: "run-7", Written: moment(0)}))
+
+	forget(t, f, f.ClusterID(), "the bootstrap manifests have not been synced since the roll of run run-7")
+	expectRecords(t, f, false, true)
+}
+
+func forgetForeign(t *testing.T, f Fixture) {
+	writeLease(t, f, cluster.Lease{})
+	writeJournal(t, f, cluster.Journal{})
+
+	kept, err := f.API().Forget(t.Context(), "another-cluster")
+	if err != nil || len(kept) == 0 || !strings.Contains(kept[0], "belongs to cluster "+f.ClusterID()) {
+		t.Errorf("kept %q, %v, want what belongs to cluster %s", kept, err, f.ClusterID())
+	}
+
+	expectRecords(t, f, true, true)
 }

@@ -3,11 +3,17 @@
 package kube
 
 import (
+	"encoding/json"
+	"maps"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -241,4 +247,497 @@ func (l *ledger) nodeWritten(event auditEvent) bool {
 	})
 
 	return true
+}
+
+// What the record of the lease says was done with it.
+const (
+	leaseAcquired = "acquire"
+	leaseRenewed  = "renew"
+	leaseReleased = "release"
+)
+
+// change is a key of a map whose value is another one now; empty when the key
+// is gone.
+type change struct{ key, value string }
+
+// changesBetween lists what differs, sorted by key.
+func changesBetween(before, now map[string]string) []change {
+	keys := map[string]bool{}
+	for key := range before {
+		keys[key] = true
+	}
+
+	for key := range now {
+		keys[key] = true
+	}
+
+	var changes []change
+
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		old, had := before[key]
+
+		value, has := now[key]
+		if had != has || old != value {
+			changes = append(changes, change{key, value})
+		}
+	}
+
+	return changes
+}
+
+// leaseWritten tells who holds the lease now. A request that changed neither
+// holder nor time means nothing.
+func (l *ledger) leaseWritten(event auditEvent) bool {
+	var holder, renewed string
+
+	if event.Verb != "delete" {
+		object := event.object()
+		holder, renewed = object.Spec.HolderIdentity, object.Spec.RenewTime
+	}
+
+	action := leaseRenewed
+
+	// Each cluster has a log of its own, and a lease is given back after everything
+	// else.
+	if holder != l.holder {
+		l.awaitElsewhere()
+	}
+
+	switch {
+	case holder == l.holder && (renewed == l.renewed || holder == ""):
+		return false
+	case holder == "":
+		action = leaseReleased
+	case holder != l.holder:
+		action = leaseAcquired
+	}
+
+	l.holder, l.renewed = holder, renewed
+	l.recorder.Record("", history.KindLease, map[string]string{"holder": holder, "action": action, "by": event.by()})
+
+	return true
+}
+
+func (l *ledger) awaitElsewhere() {
+	l.mutex.Lock()
+	wait := l.elsewhere
+	l.mutex.Unlock()
+
+	if wait != nil {
+		wait()
+	}
+}
+
+// journalWritten tells of each entry that changed. It does not know the format
+// beyond the two fields that the history names.
+func (l *ledger) journalWritten(event auditEvent) bool {
+	var now map[string]string
+
+	switch object := event.object(); {
+	case event.Verb == "delete":
+	case object.Kind == "Table":
+		// The client wanted no object in answer.
+		now = event.dataOver(l.journal)
+	default:
+		now = object.Data
+	}
+
+	changes := changesBetween(l.journal, now)
+	for _, change := range changes {
+		written, run := change.value, journalRun(change.value)
+		if written == "" {
+			run = journalRun(l.journal[change.key])
+		}
+
+		node := l.machineName(change.key)
+		l.touch(event, node)
+		l.recorder.Record(node, history.KindJournal, map[string]string{
+			"key": change.key, "phase": journalPhase(written), "run": run, "value": written, "by": event.by(),
+		})
+	}
+
+	l.journal = now
+
+	return len(changes) > 0
+}
+
+func journalPhase(value string) string {
+	phase, _ := journalFields(value)
+
+	return phase
+}
+
+func journalRun(value string) string {
+	_, run := journalFields(value)
+
+	return run
+}
+
+func journalFields(value string) (phase, run string) {
+	var entry struct {
+		Phase string `json:"phase"`
+		Run   string `json:"run"`
+	}
+
+	// What cannot be read has neither; its value is in the history as it is.
+	if json.Unmarshal([]byte(value), &entry) != nil {
+		return "", ""
+	}
+
+	return entry.Phase, entry.Run
+}
+
+// deleted tells of a pod that a client removed without asking its budgets.
+func (l *ledger) deleted(event auditEvent) {
+	namespace, name := event.ObjectRef.Namespace, event.name()
+	pod := l.place(namespace, name)
+	detail := map[string]string{"namespace": namespace, "pod": name, "by": event.by()}
+
+	l.touch(event, pod.node)
+
+	if exhausted := l.budgets.exhausted(namespace, pod.labels, event.Received); len(exhausted) > 0 {
+		detail["budget"] = exhausted[0].String()
+	}
+
+	l.recorder.Record(pod.node, history.KindDelete, detail)
+}
+
+// evicted tells how an eviction ended.
+func (l *ledger) evicted(event auditEvent) {
+	namespace, name := event.ObjectRef.Namespace, event.name()
+	pod := l.place(namespace, name)
+	outcome := evictionOutcome(event)
+
+	if outcome == outcomeEvicted {
+		l.touch(event, pod.node)
+	}
+
+	detail := map[string]string{"namespace": namespace, "pod": name, "by": event.by(), "outcome": outcome}
+
+	if outcome == outcomeFailed {
+		detail["code"] = strconv.Itoa(int(event.ResponseStatus.Code))
+	}
+
+	if outcome == outcomeBlocked {
+		exhausted := l.budgets.exhausted(namespace, pod.labels, event.Received)
+		if len(exhausted) > 0 {
+			detail["budget"] = exhausted[0].String()
+		} else {
+			detail["budget"] = budgetNamed(namespace, event)
+		}
+
+		l.strike(pod.node, exhausted)
+	}
+
+	l.recorder.Record(pod.node, history.KindEvict, detail)
+}
+
+// strike tells, once, of a fault that has blocked a drain.
+func (l *ledger) strike(node string, exhausted []*budget) {
+	for _, budget := range exhausted {
+		if budget.fault == "" || l.struck[budget] {
+			continue
+		}
+
+		l.struck[budget] = true
+		l.recorder.Record(node, history.KindFault, map[string]string{
+			"step": "drain", "effect": "blocked-by-budget", "info": budget.String(),
+		})
+	}
+}
+
+// How an eviction can end. The API server answers 500 for a pod with more than
+// one budget, which no retry cures.
+const (
+	outcomeEvicted = "evicted"
+	outcomeBlocked = "blocked"
+	outcomeGone    = "gone"
+	outcomeDryRun  = "dry-run"
+	outcomeFailed  = "failed"
+)
+
+func evictionOutcome(event auditEvent) string {
+	status := event.ResponseStatus
+
+	switch {
+	case event.dryRun():
+		return outcomeDryRun
+	case event.succeeded():
+		return outcomeEvicted
+	case status.Code == http.StatusTooManyRequests && blockedByBudget(event) != nil:
+		return outcomeBlocked
+	case status.Code == http.StatusNotFound,
+		// Another pod with the same name: the one that was meant is gone.
+		status.Code == http.StatusConflict && strings.Contains(status.Message, "UID"):
+		return outcomeGone
+	default:
+		return outcomeFailed
+	}
+}
+
+// blockedByBudget is the cause that the API server gives when a budget, and
+// not the load, is why it answers 429.
+func blockedByBudget(event auditEvent) *metav1.StatusCause {
+	if event.ResponseStatus.Details == nil {
+		return nil
+	}
+
+	for _, cause := range event.ResponseStatus.Details.Causes {
+		if cause.Type == policyv1.DisruptionBudgetCause {
+			return &cause
+		}
+	}
+
+	return nil
+}
+
+// budgetNamed reads the name out of the API server's message: "The disruption
+// budget NAME needs 2 healthy pods and has 2 currently".
+func budgetNamed(namespace string, event auditEvent) string {
+	cause := blockedByBudget(event)
+	if cause == nil {
+		return ""
+	}
+
+	_, rest, _ := strings.Cut(cause.Message, "disruption budget ")
+	name, _, _ := strings.Cut(rest, " ")
+
+	return namespace + "/" + name
+}
+
+// noted is a key of the protocol on an object, as of a resource version.
+type noted struct {
+	value   string
+	stands  bool
+	version uint64
+}
+
+// annotated tells of each key of the protocol that a request changed on an object.
+// Of a patch these are the keys that it is about, and no other ones: what else the
+// resulting object shows, somebody else has written, and that is told of when its
+// own line is read. Lines may be read in another order than the writes were done.
+func (l *ledger) annotated(event auditEvent) bool {
+	name, object := objectName(event), event.object()
+	known := l.annotations[name]
+
+	if event.Verb == "delete" {
+		delete(l.annotations, name)
+
+		return l.tellAnnotations(event, name, changesBetween(standing(known), nil))
+	}
+
+	now := protocolKeys(object.Metadata.Annotations)
+
+	asked, partial := patchedKeys(event)
+	if !partial {
+		asked = slices.Concat(slices.Collect(maps.Keys(standing(known))), slices.Collect(maps.Keys(now)))
+	}
+
+	if known == nil {
+		known = map[string]noted{}
+		l.annotations[name] = known
+	}
+
+	before, after := map[string]string{}, map[string]string{}
+	version := object.version()
+
+	for _, key := range asked {
+		was := known[key]
+		if version < was.version {
+			continue
+		}
+
+		value, stands := now[key]
+		known[key] = noted{value, stands, version}
+
+		if was.stands {
+			before[key] = was.value
+		}
+
+		if stands {
+			after[key] = value
+		}
+	}
+
+	return l.tellAnnotations(event, name, changesBetween(before, after))
+}
+
+func (l *ledger) tellAnnotations(event auditEvent, name string, changes []change) bool {
+	node := ""
+	if event.ObjectRef.Resource == "nodes" {
+		node = event.name()
+	}
+
+	for _, change := range changes {
+		l.recorder.Record(node, history.KindAnnotation, map[string]string{
+			"object": name, "key": change.key, "value": change.value, "by": event.by(),
+		})
+	}
+
+	return len(changes) > 0
+}
+
+// standing are the values that an object has.
+func standing(known map[string]noted) map[string]string {
+	values := map[string]string{}
+
+	for key, noted := range known {
+		if noted.stands {
+			values[key] = noted.value
+		}
+	}
+
+	return values
+}
+
+// protocolKeys are the annotations of the protocol, without their prefix.
+func protocolKeys(annotations map[string]string) map[string]string {
+	keys := map[string]string{}
+
+	for key, value := range annotations {
+		if short, ours := strings.CutPrefix(key, annotationPrefix); ours {
+			keys[short] = value
+		}
+	}
+
+	return keys
+}
+
+// patchedKeys are the keys of the protocol that a patch is about; partial is false
+// where the request says how the whole object is to be, or where nobody can tell.
+func patchedKeys(event auditEvent) (keys []string, partial bool) {
+	if event.Verb != "patch" {
+		return nil, false
+	}
+
+	var body struct {
+		Metadata struct {
+			Annotations map[string]json.RawMessage `json:"annotations"`
+		} `json:"metadata"`
+	}
+
+	if json.Unmarshal(event.RequestObject, &body) != nil {
+		return nil, false
+	}
+
+	for key := range body.Metadata.Annotations {
+		if short, ours := strings.CutPrefix(key, annotationPrefix); ours {
+			keys = append(keys, short)
+		}
+	}
+
+	return keys, true
+}
+
+// objectName is "KubernetesCluster/tenant-a/prod".
+func objectName(event auditEvent) string {
+	kind := map[string]string{
+		"nodes": "Node", "configmaps": "ConfigMap", "kubernetesclusters": "KubernetesCluster",
+		"taloscontrolplanes": "TalosControlPlane", "talosworkers": "TalosWorker", "talosmachines": "TalosMachine",
+	}[event.ObjectRef.Resource]
+
+	return strings.Join([]string{kind, event.ObjectRef.Namespace, event.name()}, "/")
+}
+
+// resultStatus is what the status of a custom resource has that the history
+// tells of.
+type resultStatus struct {
+	Phase      string            `json:"phase"`
+	State      string            `json:"state"`
+	Message    string            `json:"message"`
+	Conditions []resultCondition `json:"conditions"`
+}
+
+type resultCondition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// status is what is known of the status of an object, as of a resource version.
+type status struct {
+	fields     map[string]string
+	conditions map[string]resultCondition
+	version    uint64
+}
+
+func newStatus(object resultObject) status {
+	told := object.Status
+	made := status{
+		fields:     map[string]string{"phase": told.Phase, "state": told.State, "message": told.Message},
+		conditions: map[string]resultCondition{},
+		version:    object.version(),
+	}
+
+	maps.DeleteFunc(made.fields, func(_, value string) bool { return value == "" })
+
+	for _, condition := range told.Conditions {
+		made.conditions[condition.Type] = condition
+	}
+
+	return made
+}
+
+// statusWritten tells of what a request changed in a status. A line that is read
+// after that of a later write says nothing new.
+func (l *ledger) statusWritten(event auditEvent) bool {
+	name := objectName(event)
+	before, now := l.statuses[name], newStatus(event.object())
+
+	if now.version < before.version {
+		return false
+	}
+
+	l.statuses[name] = now
+
+	changes := changesBetween(before.fields, now.fields)
+	for _, change := range changes {
+		l.recorder.Record("", history.KindStatus, map[string]string{
+			"object": name, "field": change.key, "value": change.value, "by": event.by(),
+		})
+	}
+
+	return l.conditionsChanged(event, before, now) || len(changes) > 0
+}
+
+func (l *ledger) conditionsChanged(event auditEvent, before, now status) bool {
+	types := map[string]bool{}
+	for kind := range before.conditions {
+		types[kind] = true
+	}
+
+	for kind := range now.conditions {
+		types[kind] = true
+	}
+
+	changed := false
+
+	for _, kind := range slices.Sorted(maps.Keys(types)) {
+		condition := now.conditions[kind]
+		if condition == before.conditions[kind] {
+			continue
+		}
+
+		changed = true
+
+		l.recorder.Record("", history.KindStatus, map[string]string{
+			"object": objectName(event), "condition": kind,
+			"status": condition.Status, "reason": condition.Reason, "message": condition.Message, "by": event.by(),
+		})
+	}
+
+	return changed
+}
+
+// UnmarshalJSON decodes a status that may have any shape.
+func (s *resultStatus) UnmarshalJSON(text []byte) error {
+	type plain resultStatus
+
+	// The status of a Node or of a failed request is another one.
+	if json.Unmarshal(text, (*plain)(s)) != nil {
+		*s = resultStatus{}
+	}
+
+	return nil
 }

@@ -4,14 +4,22 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa/object"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
@@ -171,4 +179,197 @@ func replicasOf(deployment *appsv1.Deployment) int32 {
 	}
 
 	return *deployment.Spec.Replicas
+}
+
+const (
+	inventoryNamespace = constants.KubernetesInventoryNamespace
+	inventoryName      = constants.KubernetesBootstrapManifestsInventoryName
+
+	// annotationInventory names the inventory of an object that was created
+	// along with its entry there.
+	annotationInventory = "config.k8s.io/owning-inventory"
+)
+
+// inventory is what machines, from Talos 1.13 on, and syncs have brought into the
+// cluster: a ConfigMap with a key for each object and no values.
+type inventory map[string]string
+
+// createUnlisted creates the objects that neither exist nor are in the inventory
+// and lists all of them there. What is listed is left alone even where it is
+// gone; what exists and is not listed stays unmarked until a sync adopts it.
+func (p *play) createUnlisted(ctx context.Context, objects []*unstructured.Unstructured, machine Machine) error {
+	known, err := p.readInventory(ctx)
+	if err != nil {
+		return err
+	}
+
+	var failed error
+
+	added := inventory{}
+
+	for _, next := range objects {
+		reference, err := object.RuntimeToObjMeta(next)
+		if err != nil {
+			failed = fmt.Errorf("naming %s %s for the inventory: %w", next.GetKind(), next.GetName(), err)
+
+			break
+		}
+
+		if _, listed := known[reference.String()]; listed {
+			continue
+		}
+
+		mark(next)
+
+		if failed = p.createMissing(ctx, next, machine); failed != nil {
+			break
+		}
+
+		added[reference.String()] = ""
+	}
+
+	// Also what was created before something failed.
+	return errors.Join(failed, p.addToInventory(ctx, added))
+}
+
+// mark makes an object one of the inventory.
+func mark(object *unstructured.Unstructured) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+
+	annotations[annotationInventory] = inventoryName
+	object.SetAnnotations(annotations)
+}
+
+// readInventory creates an empty one where there is none.
+func (p *play) readInventory(ctx context.Context) (inventory, error) {
+	stored, err := p.client.CoreV1().ConfigMaps(inventoryNamespace).Get(ctx, inventoryName, metav1.GetOptions{})
+	if err == nil {
+		return stored.Data, nil
+	}
+
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading the inventory: %w", err)
+	}
+
+	empty := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: inventoryNamespace, Name: inventoryName}}
+
+	_, err = p.client.CoreV1().ConfigMaps(inventoryNamespace).Create(ctx, empty, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating the inventory: %w", err)
+	}
+
+	return nil, nil
+}
+
+// addToInventory writes nothing but the new keys: other machines and syncs may
+// have added theirs since it was read, and there is no lock between them.
+func (p *play) addToInventory(ctx context.Context, added inventory) error {
+	if len(added) == 0 {
+		return nil
+	}
+
+	patch, err := json.Marshal(map[string]any{"data": added})
+	if err != nil {
+		return fmt.Errorf("encoding the inventory: %w", err)
+	}
+
+	_, err = p.client.CoreV1().ConfigMaps(inventoryNamespace).
+		Patch(ctx, inventoryName, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("writing the inventory: %w", err)
+	}
+
+	return nil
+}
+
+// nameProxy is the DaemonSet whose pods count as a component of Kubernetes.
+const nameProxy = "kube-proxy"
+
+// proxySeen has the world told which kube-proxy its node runs.
+func (p *play) proxySeen(pod *corev1.Pod) {
+	if isProxy(pod) && pod.Spec.NodeName != "" {
+		p.queue.Add(key{kind: kindProxy, name: pod.Spec.NodeName})
+	}
+}
+
+func (p *play) daemonsGone(set *appsv1.DaemonSet) {
+	if set.Namespace != namespaceSystem || set.Name != nameProxy {
+		return
+	}
+
+	for _, machine := range p.options.World.Machines() {
+		p.queue.Add(key{kind: kindProxy, name: machine.Name})
+	}
+}
+
+func isProxy(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+
+	return owner != nil && owner.Kind == "DaemonSet" && owner.Name == nameProxy && pod.Namespace == namespaceSystem
+}
+
+// reconcileProxy tells the world which kube-proxy runs on a node: the one that was
+// started last in the present boot; none once the DaemonSet and its pod are gone.
+func (p *play) reconcileProxy(k key) {
+	machine, found := p.options.World.Machine(k.name)
+	if !found {
+		return
+	}
+
+	pods := slices.DeleteFunc(p.podsOn(k.name), func(pod *corev1.Pod) bool { return !isProxy(pod) })
+	if len(pods) == 0 {
+		_, err := p.informers.Apps().V1().DaemonSets().Lister().DaemonSets(namespaceSystem).Get(nameProxy)
+		if err != nil && machine.Proxy != "" {
+			p.tells(k.name, "")
+			p.options.World.SetProxy(k.name, "")
+		}
+
+		return
+	}
+
+	for _, pod := range pods {
+		if !podReady(pod) || startedAs(pod) != containerID(pod, machine.BootID) || !p.tells(k.name, startedAs(pod)) {
+			continue
+		}
+
+		if version := imageVersion(proxyImage(pod)); version != "" && version != machine.Proxy {
+			p.options.World.SetProxy(k.name, version)
+		}
+	}
+}
+
+// tells notes the container by which the world is told of the kube-proxy of a node;
+// false where that is the one by which it knows already.
+func (p *play) tells(node, container string) bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	known := p.proxies[node] == container
+	p.proxies[node] = container
+
+	return !known
+}
+
+func proxyImage(pod *corev1.Pod) string {
+	index := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == nameProxy })
+	if index < 0 {
+		return ""
+	}
+
+	return pod.Spec.Containers[index].Image
+}
+
+// imageVersion is the tag of an image without its v; empty where it has none.
+func imageVersion(image string) string {
+	name, _, _ := strings.Cut(image, "@")
+
+	colon := strings.LastIndex(name, ":")
+	if colon < 0 || colon < strings.LastIndex(name, "/") {
+		return ""
+	}
+
+	return strings.TrimPrefix(name[colon+1:], "v")
 }

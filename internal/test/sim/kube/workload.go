@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -216,4 +219,243 @@ func newBudget(name string) *policyv1.PodDisruptionBudget {
 			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{labelApp: name}},
 		},
 	}
+}
+
+// labelBlocked marks what the scripted fault "a PodDisruptionBudget blocks the
+// drain" consists of; its value is the node.
+const labelBlocked = "talossim.vitistack.io/blocks-drain-of"
+
+func blockName(node string) string { return "blocks-drain-of-" + node }
+
+// reconcileBlock keeps a pod on the node that may not be evicted, for as long
+// as the script says so. The pod belongs to a ReplicaSet, since a drain treats
+// pods of nobody differently, and can run on this node only.
+func (p *play) reconcileBlock(ctx context.Context, node string) error {
+	if !slices.Contains(p.options.World.BlockedDrains(), node) {
+		return p.removeBlock(ctx, node)
+	}
+
+	sets := p.client.AppsV1().ReplicaSets(namespaceWorkload)
+
+	_, err := sets.Get(ctx, blockName(node), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = sets.Create(ctx, newBlockSet(node), metav1.CreateOptions{})
+	}
+
+	if err != nil {
+		return fmt.Errorf("creating the pod that blocks the drain of %s: %w", node, err)
+	}
+
+	budgets := p.client.PolicyV1().PodDisruptionBudgets(namespaceWorkload)
+
+	_, err = budgets.Get(ctx, blockName(node), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = budgets.Create(ctx, newBlockBudget(node), metav1.CreateOptions{})
+	}
+
+	if err != nil {
+		return fmt.Errorf("creating the budget that blocks the drain of %s: %w", node, err)
+	}
+
+	return nil
+}
+
+// removeBlock takes away what there is.
+func (p *play) removeBlock(ctx context.Context, node string) error {
+	budget, err := p.informers.Policy().V1().PodDisruptionBudgets().Lister().
+		PodDisruptionBudgets(namespaceWorkload).Get(blockName(node))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+
+	if err != nil {
+		return fmt.Errorf("looking for the budget that blocks the drain of %s: %w", node, err)
+	}
+
+	// The ReplicaSet first, or its controller would start another pod; the
+	// budget last, since it is what is looked for.
+	err = p.client.AppsV1().ReplicaSets(namespaceWorkload).Delete(ctx, blockName(node), metav1.DeleteOptions{})
+	failed := gone(err)
+
+	for _, pod := range p.blockPods(node) {
+		failed = errors.Join(failed, p.removePod(ctx, pod))
+	}
+
+	if failed == nil {
+		err = p.client.PolicyV1().PodDisruptionBudgets(namespaceWorkload).Delete(ctx, budget.Name, metav1.DeleteOptions{})
+		failed = gone(err)
+	}
+
+	if failed != nil {
+		return fmt.Errorf("removing what blocks the drain of %s: %w", node, failed)
+	}
+
+	return nil
+}
+
+// gone forgives the deletion of what does not exist.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+
+	return err
+}
+
+func (p *play) blockPods(node string) []*corev1.Pod {
+	pods, err := p.informers.Core().V1().Pods().Lister().Pods(namespaceWorkload).
+		List(labels.SelectorFromSet(labels.Set{labelBlocked: node}))
+	if err != nil {
+		// The lister of a cache has nothing that could fail.
+		return nil
+	}
+
+	return pods
+}
+
+// blockStands tells whether an eviction on the node would be refused now.
+func (p *play) blockStands(node string) bool {
+	budget, err := p.informers.Policy().V1().PodDisruptionBudgets().Lister().
+		PodDisruptionBudgets(namespaceWorkload).Get(blockName(node))
+	if err != nil || budget.Status.ObservedGeneration != budget.Generation || budget.Status.ExpectedPods == 0 {
+		return false
+	}
+
+	return slices.ContainsFunc(p.blockPods(node), podReady)
+}
+
+func newBlockSet(node string) *appsv1.ReplicaSet {
+	set := map[string]string{labelBlocked: node}
+	one := int32(1)
+
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceWorkload, Name: blockName(node), Labels: set},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &one,
+			Selector: &metav1.LabelSelector{MatchLabels: set},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: set},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{corev1.LabelHostname: node},
+					Tolerations: []corev1.Toleration{{
+						Key: labelControlPlane, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+					}},
+					Containers: []corev1.Container{workloadContainer()},
+				},
+			},
+		},
+	}
+}
+
+func newBlockBudget(node string) *policyv1.PodDisruptionBudget {
+	one := intstr.FromInt32(1)
+	set := map[string]string{labelBlocked: node}
+
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceWorkload, Name: blockName(node), Labels: set},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &one,
+			Selector:     &metav1.LabelSelector{MatchLabels: set},
+		},
+	}
+}
+
+// budgets remembers what each PodDisruptionBudget allowed at which moment. A
+// request is in the audit log after it took effect, when its budget may say
+// something else already.
+type budgets struct {
+	mutex sync.Mutex
+	known map[string]*budget
+}
+
+type budget struct {
+	namespace, name string
+	selector        labels.Selector
+	// fault is the node whose drain the budget was made to block.
+	fault   string
+	allowed []allowance
+}
+
+type allowance struct {
+	since time.Time
+	// disruptions may still be taken.
+	disruptions int32
+}
+
+func newBudgets() *budgets { return &budgets{known: map[string]*budget{}} }
+
+func (b *budget) String() string { return b.namespace + "/" + b.name }
+
+// observe takes a new state of a budget.
+func (b *budgets) observe(object *policyv1.PodDisruptionBudget) {
+	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
+	if err != nil {
+		// Such a budget covers nothing, which is what the API server thinks too.
+		return
+	}
+
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+
+	key := object.Namespace + "/" + object.Name
+
+	known := b.known[key]
+	if known == nil {
+		known = &budget{namespace: object.Namespace, name: object.Name, fault: object.Labels[labelBlocked]}
+		b.known[key] = known
+	}
+
+	known.selector = selector
+
+	last := len(known.allowed) - 1
+	if last < 0 || known.allowed[last].disruptions != object.Status.DisruptionsAllowed {
+		known.allowed = append(known.allowed, allowance{time.Now(), object.Status.DisruptionsAllowed})
+		known.allowed = known.allowed[max(0, len(known.allowed)-allowancesKept):]
+	}
+}
+
+// allowancesKept is how many states of a budget are remembered: more than can
+// come about between a request and its line in the audit log.
+const allowancesKept = 64
+
+func (b *budgets) remove(object *policyv1.PodDisruptionBudget) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+
+	delete(b.known, object.Namespace+"/"+object.Name)
+}
+
+// exhausted lists the budgets that cover a pod and had nothing to give at the
+// moment, sorted.
+func (b *budgets) exhausted(namespace string, pod labels.Set, moment time.Time) []*budget {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+
+	var found []*budget
+
+	for _, known := range b.known {
+		if known.namespace == namespace && known.selector.Matches(pod) && known.at(moment) <= 0 {
+			found = append(found, known)
+		}
+	}
+
+	slices.SortFunc(found, func(a, b *budget) int { return strings.Compare(a.name, b.name) })
+
+	return found
+}
+
+// at is what the budget allowed at the moment; before the first observation it
+// is what was observed first.
+func (b *budget) at(moment time.Time) int32 {
+	allowed := b.allowed[0].disruptions
+
+	for _, later := range b.allowed[1:] {
+		if later.since.After(moment) {
+			break
+		}
+
+		allowed = later.disruptions
+	}
+
+	return allowed
 }

@@ -4,7 +4,16 @@ package model
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/jxskiss/base62"
 )
 
 // Clock is the only time the model knows. All durations are simulated ones.
@@ -76,4 +85,171 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// spawn runs fn in the background until it returns; its context ends with the
+// given life or with the world.
+func (w *World) spawn(life context.Context, fn func(ctx context.Context)) {
+	if w.stopped.Load() {
+		return
+	}
+
+	w.work.Go(func() { fn(life) })
+}
+
+// later runs fn under the lock after a while, unless life ends before.
+func (w *World) later(life context.Context, after time.Duration, fn func()) {
+	w.spawn(life, func(ctx context.Context) {
+		if w.clock.Sleep(ctx, after) != nil {
+			return
+		}
+
+		w.locked(func() {
+			if ctx.Err() == nil {
+				fn()
+			}
+		})
+	})
+}
+
+// step is something that happens to a machine at a time after its start.
+type step struct {
+	at time.Duration
+	do func()
+}
+
+// perform carries out steps in their order of time; it returns false when
+// life ended before the last.
+func (w *World) perform(ctx context.Context, timeline []step) bool {
+	var passed time.Duration
+
+	for _, next := range timeline {
+		if w.clock.Sleep(ctx, next.at-passed) != nil {
+			return false
+		}
+
+		passed = next.at
+
+		w.locked(func() {
+			if ctx.Err() == nil {
+				next.do()
+			}
+		})
+	}
+
+	return ctx.Err() == nil
+}
+
+// await blocks until cond, asked under the lock, holds. It returns false when
+// the context ended before.
+func (w *World) await(ctx context.Context, cond func() bool) bool {
+	for {
+		w.mu.Lock()
+		holds, changed := cond(), w.changed
+		w.mu.Unlock()
+
+		if holds {
+			return ctx.Err() == nil
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// call is one client's request to a machine while it is under way.
+type call struct {
+	ctx  context.Context
+	link context.Context
+	end  context.CancelFunc
+}
+
+// begin ties a client's context to its connection to the machine: whichever
+// breaks first ends the call. The lock is held.
+func begin(ctx context.Context, n *node) call {
+	tied, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(n.link, cancel)
+
+	return call{ctx: tied, link: n.link, end: func() { stop(); cancel() }}
+}
+
+// broken tells whether the client will not see the answer. The link is asked
+// itself as well: the tied context ends a moment later.
+func (c call) broken() bool { return c.ctx.Err() != nil || c.link.Err() != nil }
+
+// err is what a client sees of a call that was cut short.
+func (c call) err(client context.Context) error {
+	if err := client.Err(); err != nil {
+		return err
+	}
+
+	return ErrConnectionLost
+}
+
+// draw is a deterministic 32-byte value for the seed and a name.
+func draw(seed uint64, parts ...string) [sha256.Size]byte {
+	var head [8]byte
+
+	binary.BigEndian.PutUint64(head[:], seed)
+
+	return sha256.Sum256(append(head[:], strings.Join(parts, "\x00")...))
+}
+
+func drawUint(seed uint64, parts ...string) uint64 {
+	sum := draw(seed, parts...)
+
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// drawUUID has the form of a random UUID.
+func drawUUID(seed uint64, parts ...string) string {
+	sum := draw(seed, parts...)
+	sum[6] = sum[6]&0x0f | 0x40
+	sum[8] = sum[8]&0x3f | 0x80
+
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// drawIdentity is the identity of a node as Talos keeps it, in base62, and the
+// /etc/machine-id that Talos makes of that: its first half, in hexadecimal digits.
+func drawIdentity(seed uint64, parts ...string) (identity, machineID string) {
+	sum := draw(seed, parts...)
+
+	return base62.EncodeToString(sum[:]), hex.EncodeToString(sum[:len(sum)/2])
+}
+
+// drawToken is base64 as Talos prints the identity of a cluster.
+func drawToken(seed uint64, parts ...string) string {
+	sum := draw(seed, parts...)
+
+	return base64.URLEncoding.EncodeToString(sum[:])
+}
+
+// spread is how long something takes on a machine this time: between low and
+// high, the same for the same seed, machine, purpose and repetition. The odd
+// microseconds keep durations off every poll interval, and apart from one
+// another on different machines.
+func (w *World) spread(n *node, purpose string, low, high time.Duration) time.Duration {
+	n.drawn[purpose]++
+
+	const steps = 1 << 16
+
+	share := drawUint(w.options.Seed, n.name, purpose, fmt.Sprint(n.drawn[purpose])) % steps
+	length := low + time.Duration(share)*(high-low)/steps
+
+	return length.Truncate(100*time.Millisecond) + 37*time.Millisecond +
+		100*time.Microsecond + time.Duration(n.index+1)*1300*time.Nanosecond
+}
+
+// spreadOf is [World.spread] for one of the components of a machine, which keep
+// apart from one another too.
+func (w *World) spreadOf(n *node, component, purpose string, low, high time.Duration) time.Duration {
+	const apart = 131 * time.Nanosecond
+
+	place := slices.Index(componentNames(), component) + 1
+
+	return w.spread(n, component+" "+purpose, low, high) + time.Duration(place)*apart
 }

@@ -3,10 +3,18 @@
 package model
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/template"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // MachineConfig is a machine's configuration as it was applied last: YAML with
@@ -115,4 +123,712 @@ func (n *node) configuredNames() []string {
 	}
 
 	return []string{KubeletName}
+}
+
+// machineConfig is a configuration in one document, as every version of Talos
+// reads it.
+const machineConfig = `version: v1alpha1 # Indicates the schema used to decode the contents.
+debug: false
+persist: true
+machine:
+  type: {{ .Type }} # Defines the role of the machine within the cluster.
+  token: abcdef.0123456789abcdef
+  certSANs: []
+  kubelet:
+{{- with index .Images "kubelet" }}
+    image: {{ . }} # Changed together with the control plane.
+{{- end }}
+    defaultRuntimeSeccompProfileEnabled: true
+    disableManifestsDirectory: true
+{{- with and .ControlPlane .Disabled }}
+  controlPlane:
+{{- if index . "kube-controller-manager" }}
+    controllerManager:
+      disabled: true
+{{- end }}
+{{- if index . "kube-scheduler" }}
+    scheduler:
+      disabled: true
+{{- end }}
+{{- end }}
+  install:
+    disk: /dev/sda # The disk used for installations.
+    image: {{ .Install }}
+    wipe: false
+{{- if .GrubUseUKICmdline }}
+    grubUseUKICmdline: true
+{{- end }}
+` + machineCluster + `{{- if .ControlPlane }}
+  apiServer:
+{{- with index .Images "kube-apiserver" }}
+    image: {{ . }}
+{{- end }}
+    certSANs:
+      - {{ .Endpoint }}
+  controllerManager:
+{{- with index .Images "kube-controller-manager" }}
+    image: {{ . }}
+{{- else }} {}
+{{- end }}
+  proxy:
+{{- if .ProxyDisabled }}
+    disabled: true
+{{- end }}
+{{- with index .Images "kube-proxy" }}
+    image: {{ . }}
+{{- else }}{{ if not .ProxyDisabled }} {}{{ end }}
+{{- end }}
+  scheduler:
+{{- with index .Images "kube-scheduler" }}
+    image: {{ . }}
+{{- else }} {}
+{{- end }}
+{{- with index .Images "coredns" }}
+  coreDNS:
+    image: {{ . }}
+{{- end }}
+{{- end }}
+  discovery:
+    enabled: true
+`
+
+// machineCluster is what both forms have in common.
+const machineCluster = `  features:
+    rbac: true
+    # Set by the platform team.
+    kubePrism:
+      enabled: true
+      port: 7445
+cluster:
+  id: {{ .ClusterID }}
+  secret: {{ .Secret }}
+  controlPlane:
+    endpoint: https://{{ .APIServer }}
+  clusterName: {{ .ClusterName }}
+  network:
+    dnsDomain: cluster.local
+    podSubnets:
+      - 10.244.0.0/16
+    serviceSubnets:
+      - 10.96.0.0/12
+  token: abcdef.0123456789abcdef
+`
+
+// machineDocuments is a configuration as Talos generates it from 1.14 on: what
+// remains of the one document, and a document for each component.
+const machineDocuments = `version: v1alpha1 # Indicates the schema used to decode the contents.
+debug: false
+persist: true
+machine:
+  type: {{ .Type }} # Defines the role of the machine within the cluster.
+  token: abcdef.0123456789abcdef
+  certSANs: []
+` + machineCluster + `  discovery:
+    enabled: true
+---
+# The name comes from the inventory.
+apiVersion: v1alpha1
+kind: HostnameConfig
+hostname: {{ .Name }}
+---
+apiVersion: v1alpha1
+kind: UnattendedInstallConfig
+installer:
+  image: {{ .Install }}
+provisioning:
+  diskSelector:
+    match: disk.dev_path == "/dev/sda" # The disk used for installations.
+  wipe: false
+---
+apiVersion: v1alpha1
+kind: KubeletConfig
+{{- with index .Images "kubelet" }}
+image: {{ . }} # Changed together with the control plane.
+{{- end }}
+defaultRuntimeSeccompProfileEnabled: true
+{{- if .ControlPlane }}
+---
+# Served to everybody through the endpoint.
+apiVersion: v1alpha1
+kind: KubeAPIServerConfig
+{{- with index .Images "kube-apiserver" }}
+image: {{ . }}
+{{- end }}
+certExtraSANs:
+  - {{ .Endpoint }}
+---
+apiVersion: v1alpha1
+kind: KubeControllerManagerConfig
+{{- if index .Disabled "kube-controller-manager" }}
+enabled: false
+{{- end }}
+{{- with index .Images "kube-controller-manager" }}
+image: {{ . }}
+{{- end }}
+---
+apiVersion: v1alpha1
+kind: KubeSchedulerConfig
+{{- if index .Disabled "kube-scheduler" }}
+enabled: false
+{{- end }}
+{{- with index .Images "kube-scheduler" }}
+image: {{ . }}
+{{- end }}
+---
+apiVersion: v1alpha1
+kind: KubeProxyConfig
+{{- if .ProxyDisabled }}
+enabled: false
+{{- end }}
+{{- with index .Images "kube-proxy" }}
+image: {{ . }}
+{{- end }}
+{{- with index .Images "coredns" }}
+---
+apiVersion: v1alpha1
+kind: KubeCoreDNSConfig
+image: {{ . }}
+{{- end }}
+{{- end }}
+`
+
+// configuration is what the model understands of a machine configuration.
+type configuration struct {
+	main      map[string]any
+	documents map[string]map[string]any // by kind; the last one wins
+	kinds     []string                  // in their order
+}
+
+// place is where a component stands in a configuration.
+type place struct {
+	section string // of the configuration in one document: "machine" or "cluster"
+	field   string
+	kind    string // of its own document
+}
+
+func placeOf(component string) place {
+	return map[string]place{
+		KubeletName:           {"machine", "kubelet", "KubeletConfig"},
+		APIServerName:         {"cluster", "apiServer", "KubeAPIServerConfig"},
+		ControllerManagerName: {"cluster", "controllerManager", "KubeControllerManagerConfig"},
+		SchedulerName:         {"cluster", "scheduler", "KubeSchedulerConfig"},
+		ProxyName:             {"cluster", "proxy", "KubeProxyConfig"},
+		CoreDNSName:           {"cluster", "coreDNS", "KubeCoreDNSConfig"},
+		InstallerName:         {"machine", "install", installKind}, // there below installer
+	}[component]
+}
+
+const installKind = "UnattendedInstallConfig"
+
+// errNoMainDocument is a configuration of documents of kinds only.
+var errNoMainDocument = errors.New("the applied machine configuration doesn't contain v1alpha1 config")
+
+// readConfiguration reads all documents. Its errors are those of a machine that
+// cannot decode what it was given.
+func readConfiguration(text []byte) (*configuration, error) {
+	config := &configuration{documents: map[string]map[string]any{}}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+
+	for {
+		var document map[string]any
+
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("error decoding document: %w", err)
+		}
+
+		if document == nil {
+			continue
+		}
+
+		if err := config.add(document); err != nil {
+			return nil, err
+		}
+	}
+
+	if config.main == nil {
+		return nil, errNoMainDocument
+	}
+
+	return config, nil
+}
+
+func (c *configuration) add(document map[string]any) error {
+	kind, isDocument := document["kind"].(string)
+	if !isDocument {
+		return c.addMain(document)
+	}
+
+	if document["apiVersion"] != "v1alpha1" {
+		return fmt.Errorf("error decoding document %v/%s/: %q %q: not registered", document["apiVersion"], kind, kind, document["apiVersion"])
+	}
+
+	c.documents[kind] = document
+	c.kinds = append(c.kinds, kind)
+
+	return nil
+}
+
+func (c *configuration) addMain(document map[string]any) error {
+	if c.main != nil {
+		return errors.New("error decoding document: not allowed to have more than one v1alpha1 config")
+	}
+
+	known := []string{"version", "debug", "persist", "machine", "cluster"}
+
+	for _, field := range slices.Sorted(maps.Keys(document)) {
+		if !slices.Contains(known, field) {
+			return fmt.Errorf("unknown keys found during decoding:\n%s: %v", field, document[field])
+		}
+	}
+
+	if document["version"] != "v1alpha1" {
+		return fmt.Errorf("error decoding document: unknown version %v", document["version"])
+	}
+
+	c.main = document
+
+	return nil
+}
+
+// section is what the configuration says of a component, in whichever form; nil
+// where it says nothing.
+func (c *configuration) section(component string) map[string]any {
+	at := placeOf(component)
+	if document, found := c.documents[at.kind]; found {
+		return document
+	}
+
+	return child(child(c.main, at.section), at.field)
+}
+
+// image is the one that the configuration names for a component, empty where it
+// names none.
+func (c *configuration) image(component string) string {
+	image, _ := c.section(component)["image"].(string)
+
+	return image
+}
+
+// disabled tells whether the configuration switches a component off.
+func (c *configuration) disabled(component string) bool {
+	at := placeOf(component)
+	if document, found := c.documents[at.kind]; found {
+		enabled, given := document["enabled"].(bool)
+
+		return given && !enabled
+	}
+
+	if component == ControllerManagerName || component == SchedulerName {
+		return child(child(child(c.main, "machine"), "controlPlane"), at.field)["disabled"] == true
+	}
+
+	return c.section(component)["disabled"] == true
+}
+
+// install is the installer image of the configuration.
+func (c *configuration) install() string {
+	section := child(child(c.main, "machine"), "install")
+	if document, found := c.documents[installKind]; found {
+		section = child(document, "installer")
+	}
+
+	image, _ := section["image"].(string)
+
+	return image
+}
+
+// ukiArguments tells whether an installer of that version has GRUB take the kernel
+// arguments from the UKI.
+func (c *configuration) ukiArguments(talos string) bool {
+	section, found := child(c.main, "machine")["install"].(map[string]any)
+
+	switch _, unattended := c.documents[installKind]; {
+	case unattended:
+		return true
+	case !found:
+		return AtLeast(talos, 1, 14)
+	default:
+		return section["grubUseUKICmdline"] == true
+	}
+}
+
+// rest is everything about a component but its image, to be compared.
+func (c *configuration) rest(component string) string {
+	section := maps.Clone(c.section(component))
+	delete(section, "image")
+
+	return canonical(section)
+}
+
+// slow is everything that takes a reboot below Talos 1.14, by its path.
+func (c *configuration) slow() map[string]string {
+	immediate := []string{
+		"time", "ca", "acceptedCAs", "certSANs", "install", "network", "nodeAnnotations", "nodeLabels", "nodeTaints",
+		"sysfs", "sysctls", "logging", "controlPlane", "kubelet", "kernel", "registries", "pods", "seccompProfiles", "features",
+	}
+	slow := map[string]string{}
+
+	for field, value := range c.main {
+		if field != "machine" && field != "cluster" && field != "debug" {
+			slow["."+field] = canonical(value)
+		}
+	}
+
+	for field, value := range child(c.main, "machine") {
+		if !slices.Contains(immediate, field) {
+			slow[".machine."+field] = canonical(value)
+		}
+	}
+
+	return slow
+}
+
+// slowChanges lists what differs from another configuration and takes a reboot,
+// as a difference is printed.
+func (c *configuration) slowChanges(to *configuration) []string {
+	before, after := c.slow(), to.slow()
+	paths := slices.Sorted(maps.Keys(before))
+
+	for _, path := range slices.Sorted(maps.Keys(after)) {
+		if _, found := before[path]; !found {
+			paths = append(paths, path)
+		}
+	}
+
+	var lines []string
+
+	for _, path := range paths {
+		if before[path] != after[path] {
+			lines = append(lines, fmt.Sprintf("-%s: %s", path, before[path]), fmt.Sprintf("+%s: %s", path, after[path]))
+		}
+	}
+
+	return lines
+}
+
+func child(of map[string]any, field string) map[string]any {
+	found, _ := of[field].(map[string]any)
+
+	return found
+}
+
+// canonical is text that is equal for equal values, whatever their order and
+// comments were.
+func canonical(value any) string {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+
+	return strings.TrimSpace(string(text))
+}
+
+// defaultImage is what Talos runs for a component of which the configuration
+// names no image.
+func defaultImage(component, kubernetes string) string {
+	if component == KubeletName {
+		return "ghcr.io/siderolabs/kubelet:v" + kubernetes
+	}
+
+	return "registry.k8s.io/" + component + ":v" + kubernetes
+}
+
+// defaultCoreDNS is the image of CoreDNS that a version of Talos brings.
+func defaultCoreDNS(talos string) string {
+	const repository = "registry.k8s.io/coredns/coredns:"
+
+	v, err := parseVersion(talos)
+	if err != nil {
+		return ""
+	}
+
+	switch minor := v.Minor(); {
+	case minor >= 14:
+		return repository + "v1.14.0"
+	case minor == 13:
+		return repository + "v1.13.2"
+	case minor == 12:
+		return repository + "v1.13.1"
+	case minor == 11:
+		return repository + "v1.12.3"
+	default:
+		return repository + "v1.12.0"
+	}
+}
+
+// image is the one that a machine means to run for a component: what its
+// configuration names, or Talos' own.
+func (n *node) image(component string) string { return n.imageIn(n.configured, component) }
+
+func (n *node) imageIn(config *configuration, component string) string {
+	switch image := config.image(component); {
+	case image != "":
+		return image
+	case component == CoreDNSName:
+		return defaultCoreDNS(n.running().talos)
+	default:
+		return defaultImage(component, n.unpinned)
+	}
+}
+
+// rendered is the image in a manifest that control planes render, empty where
+// the machine renders none.
+func (n *node) rendered(component string) string {
+	if n.role != ControlPlane || n.configured.disabled(component) {
+		return ""
+	}
+
+	return n.image(component)
+}
+
+// splitImage takes a reference apart; a digest is dropped, and the tag is empty
+// where there is none.
+func splitImage(image string) (repository, tag string) {
+	name, _, _ := strings.Cut(image, "@")
+
+	colon := strings.LastIndex(name, ":")
+	if colon < strings.LastIndex(name, "/") || colon < 0 {
+		return name, ""
+	}
+
+	return name[:colon], name[colon+1:]
+}
+
+// imageVersion is the version of Kubernetes, without v, that an image holds,
+// from its tag: kubelets come with and without tools, as -fat and -slim.
+func imageVersion(image string) (*semver.Version, error) {
+	_, tag := splitImage(image)
+
+	for _, suffix := range []string{"-slim", "-fat"} {
+		tag = strings.TrimSuffix(tag, suffix)
+	}
+
+	number, marked := strings.CutPrefix(tag, "v")
+	if !marked {
+		return nil, fmt.Errorf("image %q has no version for a tag", image)
+	}
+
+	return parseVersion(number)
+}
+
+// versionOf is [imageVersion] as text, empty for an image without a version.
+func versionOf(image string) string {
+	v, err := imageVersion(image)
+	if err != nil {
+		return ""
+	}
+
+	return v.String()
+}
+
+// imageExists tells whether a registry could have an image of a component.
+func imageExists(image string) bool {
+	const oldest, newest = 23, 38
+
+	v, err := imageVersion(image)
+
+	return err == nil && v.Major() == 1 && v.Minor() >= oldest && v.Minor() <= newest
+}
+
+// checkSupport is the look at a version of Kubernetes that a machine takes from
+// Talos 1.14 on, before it accepts an image of it.
+func checkSupport(talos, image string) error {
+	const newest, lines = 23, 5 // Talos 1.14 runs Kubernetes 1.32 to 1.37, and so on.
+
+	running, err := parseVersion(talos)
+	if err != nil {
+		return err
+	}
+
+	v, err := imageVersion(image)
+	if err != nil {
+		return fmt.Errorf("error parsing Kubernetes version from image: %w", err)
+	}
+
+	switch most := running.Minor() + newest; {
+	case v.Major() != 1 || v.Minor() > most:
+		return fmt.Errorf("version of Kubernetes %s is too new to be used with Talos %s", v, running)
+	case v.Minor()+lines < most:
+		return fmt.Errorf("version of Kubernetes %s is too old to be used with Talos %s", v, running)
+	default:
+		return nil
+	}
+}
+
+// accept makes a configuration that of the machine, of its next boot, or both.
+// Writing the same text again is a write, too.
+func (w *World) accept(n *node, next *application) {
+	w.touch(n)
+	n.store(next)
+
+	if next.reply.Mode == ApplyStaged {
+		return
+	}
+
+	n.config, n.configured = next.text, next.config
+	n.configVersion++
+
+	if next.reply.Mode == ApplyReboot {
+		n.restarting = true
+		w.startReboot(n, RebootDefault, causeReboot)
+
+		return
+	}
+
+	const least, most = 300 * time.Millisecond, time.Second
+
+	w.later(n.life, w.spread(n, "reconcile", least, most), func() { w.reconcile(n) })
+}
+
+// store keeps for the next boot what a configuration leaves for it: one that is
+// only tried leaves the one from before. Nothing but a boot, or another one,
+// takes it back.
+func (n *node) store(next *application) {
+	switch {
+	case next.mode == ApplyTry && n.staged == nil:
+		n.staged = n.config
+	case next.mode == ApplyTry:
+	case next.reply.Mode == ApplyStaged:
+		n.persistent, n.staged = next.text, next.text
+	default:
+		n.persistent, n.staged = next.text, nil
+	}
+}
+
+// persistentConfig is what the machine shows of it.
+func (n *node) persistentConfig() []byte {
+	if !AtLeast(n.running().talos, 1, 10) {
+		return nil
+	}
+
+	return bytes.Clone(n.persistent)
+}
+
+// overwrite is somebody else who writes what was there before.
+func (w *World) overwrite(n *node, text []byte) {
+	other := &application{
+		text: append(bytes.Clone(text), "# Changed by somebody else.\n"...),
+		mode: ApplyNoReboot, by: "fault", reply: ApplyReply{Mode: ApplyNoReboot},
+	}
+
+	config, err := readConfiguration(other.text)
+	if err != nil {
+		return
+	}
+
+	other.config = config
+	w.recordApply(n, other, n.configured, nil)
+	w.accept(n, other)
+}
+
+// SetImage is a person who changes the image of one component in the
+// configuration of a machine, as [World.SetConfigByHand] does; what else the
+// configuration says stays as it is, comments too.
+func (w *World) SetImage(node, component, image string) error {
+	if placeOf(component).kind == "" || image == "" {
+		return fmt.Errorf("component %q, image %q: want a component and an image", component, image)
+	}
+
+	return w.SetConfigByHand(node, func(old string) (string, error) { return withImage(old, component, image) })
+}
+
+// withImage is a configuration that names another image for a component.
+func withImage(text, component, image string) (string, error) {
+	section, err := findSection(text, component)
+	if err != nil {
+		return "", err
+	}
+
+	lines := strings.SplitAfter(text, "\n")
+
+	switch value := field(section, "image"); {
+	case value != nil:
+		at, column := value.Line-1, value.Column-1
+		length := len(value.Value)
+
+		if value.Style == yaml.DoubleQuotedStyle || value.Style == yaml.SingleQuotedStyle {
+			length += 2
+		}
+
+		lines[at] = lines[at][:column] + image + lines[at][column+length:]
+	case len(section.Content) == 0:
+		at, column := section.Line-1, section.Column-1
+		lines[at] = lines[at][:column] + "{image: " + quoted(image) + "}" + strings.TrimPrefix(lines[at][column:], "{}")
+	case section.Style == yaml.FlowStyle:
+		at, column := section.Line-1, section.Column-1
+		lines[at] = lines[at][:column] + "{image: " + quoted(image) + ", " + lines[at][column+1:]
+	default:
+		last := section.Content[len(section.Content)-2]
+		if first := section.Content[0]; first.Value != "apiVersion" {
+			last = first
+		}
+
+		line := strings.Repeat(" ", last.Column-1) + "image: " + image + "\n"
+		lines = slices.Insert(lines, last.Line-1, line)
+	}
+
+	return strings.Join(lines, ""), nil
+}
+
+// quoted is an image for use between braces.
+func quoted(image string) string { return `"` + image + `"` }
+
+// findSection is the mapping in which the image of a component stands, or would
+// stand.
+func findSection(text, component string) (*yaml.Node, error) {
+	at := placeOf(component)
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+
+	var found *yaml.Node
+
+	for {
+		var document yaml.Node
+
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		root := document.Content[0]
+
+		switch kind := field(root, "kind"); {
+		case kind == nil:
+			if section := field(field(root, at.section), at.field); section != nil && section.Kind == yaml.MappingNode {
+				found = section
+			}
+		case kind.Value == at.kind && component == InstallerName:
+			found = field(root, "installer")
+		case kind.Value == at.kind:
+			return root, nil
+		}
+	}
+
+	if found == nil {
+		return nil, fmt.Errorf("the configuration says nothing about %s", component)
+	}
+
+	return found, nil
+}
+
+func field(of *yaml.Node, name string) *yaml.Node {
+	if of == nil {
+		return nil
+	}
+
+	for i := 0; i+1 < len(of.Content); i += 2 {
+		if of.Content[i].Value == name {
+			return of.Content[i+1]
+		}
+	}
+
+	return nil
 }

@@ -3,8 +3,11 @@
 package model
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -111,4 +114,212 @@ func (o Options) installerFor(talos, schematic string) string {
 	}
 
 	return fmt.Sprintf("%s/%s%s/%s:v%s", factoryHost, o.Platform, flavour, schematic, talos)
+}
+
+// registry is what the registries have of installers. Under a tag there is what its
+// name says, until somebody pushes another build.
+type registry struct {
+	tags     map[string]system // by reference with a tag
+	contents map[string]system // by reference with a digest
+}
+
+func newRegistry() *registry {
+	return &registry{tags: map[string]system{}, contents: map[string]system{}}
+}
+
+// resolve finds what the registries have under a reference now. What was pushed over
+// is still there under its digest.
+func (r *registry) resolve(reference string) (system, error) {
+	reference = normalised(reference)
+
+	if strings.Contains(reference, "@") {
+		content, found := r.contents[reference]
+		if !found {
+			return system{}, missingImage(reference)
+		}
+
+		content.image = reference
+
+		return content, nil
+	}
+
+	if content, found := r.tags[reference]; found {
+		return content, nil
+	}
+
+	content, err := parseInstaller(reference)
+	if err != nil {
+		return system{}, err
+	}
+
+	return r.put(content, digest(reference)), nil
+}
+
+func (r *registry) put(content system, digested string) system {
+	_, content.digest, _ = strings.Cut(digested, "@")
+	r.tags[content.image], r.contents[digested] = content, content
+
+	return content
+}
+
+// PushImage replaces the installer under a tag by another build of it, and returns
+// its digest. broken is what its installer fails with, empty for one that works.
+func (w *World) PushImage(tagged, broken string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	before, err := w.registry.resolve(tagged)
+	if err != nil {
+		return "", err
+	}
+
+	content := before
+	content.broken = broken
+	repository, _ := splitImage(tagged)
+	_, sum, _ := strings.Cut(digest(before.digest), "@")
+
+	return w.registry.put(content, repository+"@"+sum).digest, nil
+}
+
+// ImageDigest is the digest that the registries have for a reference now.
+func (w *World) ImageDigest(reference string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	content, err := w.registry.resolve(reference)
+
+	return content.digest, err
+}
+
+// normalised is a reference as containerd stores it: a digest takes the place of a tag.
+func normalised(reference string) string {
+	_, sum, digested := strings.Cut(reference, "@")
+	if !digested {
+		return reference
+	}
+
+	repository, _ := splitImage(reference)
+
+	return repository + "@" + sum
+}
+
+// digest is what a reference with a tag stands for, unless somebody pushed another
+// image there.
+func digest(tagged string) string {
+	repository, _ := splitImage(tagged)
+
+	return fmt.Sprintf("%s@sha256:%x", repository, draw(0, "image", tagged))
+}
+
+// imageStore are installers on a machine, by the references under which they are found.
+type imageStore map[string]storedImage
+
+type storedImage struct {
+	content system
+	pulled  time.Time
+}
+
+// put stores an image under its reference and under its digest.
+func (s imageStore) put(content system, now time.Time) {
+	repository, _ := splitImage(content.image)
+
+	s[content.image] = storedImage{content, now}
+	s[repository+"@"+content.digest] = storedImage{content, now}
+}
+
+// find is what a store has under exactly that reference, unless nothing ran it for
+// too long.
+func (s imageStore) find(reference string, now time.Time) (system, bool) {
+	stored, there := s[reference]
+	stored.content.image = reference
+
+	return stored.content, there && now.Sub(stored.pulled) <= imageLifetime
+}
+
+// Image is one that a machine has in its containerd.
+type Image struct {
+	// Name is a tag, or a digest that somebody asked for.
+	Name, Digest string
+	Size         int64
+	Created      time.Time
+}
+
+// Images lists what a machine has in a namespace of the containerd of its kubelet, or
+// in the one of Talos itself, by name.
+func (w *World) Images(ctx context.Context, name string, in ImageNamespace) (list []Image, err error) {
+	if in != NamespaceSystem && in != NamespaceCRI && in != NamespaceOwn {
+		return nil, fmt.Errorf("namespace %q: %w", in, ErrUnsupported)
+	}
+
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+
+	add := func(image, sum string, pulled time.Time) {
+		list = append(list, Image{Name: image, Digest: sum, Size: imageSize, Created: pulled})
+	}
+
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.observe(name, "images"); err != nil {
+			return
+		}
+
+		for image, pulled := range n.pulled {
+			if image.namespace == in {
+				_, sum, _ := strings.Cut(referenceByDigest(image.image), "@")
+				add(image.image, sum, pulled)
+			}
+		}
+
+		for image, stored := range w.fresh(n.installers(in)) {
+			add(image, stored.content.digest, stored.pulled)
+		}
+	})
+
+	slices.SortFunc(list, func(a, b Image) int { return strings.Compare(a.Name, b.Name) })
+
+	return list, err
+}
+
+// installers are those of a machine in a namespace; nil where there are none.
+func (n *node) installers(in ImageNamespace) imageStore {
+	switch in {
+	case NamespaceSystem:
+		return n.images
+	case NamespaceOwn:
+		return n.ownImages
+	default:
+		return nil
+	}
+}
+
+// RemoveImage takes an image away from a machine: one reference, whatever else
+// stands for the same content. Without it, what is under that reference is downloaded anew.
+func (w *World) RemoveImage(ctx context.Context, name, image string, in ImageNamespace) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.reach(name); err != nil {
+			return
+		}
+
+		_, component := n.pulled[runtimeImage{in, image}]
+		_, installer := n.installers(in)[image]
+
+		if !component && !installer {
+			err = fmt.Errorf("image %s not found: %w", image, ErrImageNotFound)
+		}
+
+		delete(n.pulled, runtimeImage{in, image})
+		delete(n.installers(in), image)
+		w.touch(n)
+	})
+
+	return err
 }

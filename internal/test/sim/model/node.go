@@ -4,7 +4,12 @@ package model
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/Masterminds/semver/v3"
 )
 
 // node is one machine. Everything but its name, role and address is guarded by
@@ -137,5 +142,130 @@ func (n *node) relink() {
 func (n *node) cut() {
 	if n.unlink != nil {
 		n.unlink()
+	}
+}
+
+// SetUUID changes what the firmware of a machine, found by name or address, tells
+// as the UUID of the hardware. Cheap boards share one, and some have zeros alone.
+func (w *World) SetUUID(nameOrAddress, uuid string) (err error) {
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.find(nameOrAddress); err == nil {
+			n.uuid = uuid
+			w.touch(n)
+		}
+	})
+
+	return err
+}
+
+// WipeStateByHand is a person who resets the STATE partition of a machine and
+// gives it its configuration again: the machine reboots into the system that it
+// has, with the name that it had, and has another identity.
+func (w *World) WipeStateByHand(nameOrAddress string) error {
+	if err := w.RebootByHand(nameOrAddress, RebootDefault); err != nil {
+		return err
+	}
+
+	return w.identify(nameOrAddress, func(n *node) (identity, machineID string) {
+		return drawIdentity(w.options.Seed, "identity", n.name, n.bootID, strconv.Itoa(n.boots))
+	})
+}
+
+// CloneState gives a machine the identity of another one, as the copy of a disk
+// does.
+func (w *World) CloneState(from, to string) error {
+	original, err := w.Node(from)
+	if err != nil {
+		return err
+	}
+
+	return w.identify(to, func(*node) (identity, machineID string) { return original.Identity, original.MachineID })
+}
+
+func (w *World) identify(nameOrAddress string, as func(*node) (identity, machineID string)) (err error) {
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.find(nameOrAddress); err == nil {
+			n.identity, n.machineID = as(n)
+			w.touch(n)
+		}
+	})
+
+	return err
+}
+
+func parseVersion(text string) (*semver.Version, error) {
+	version, err := semver.StrictNewVersion(strings.TrimPrefix(text, "v"))
+	if err != nil {
+		return nil, fmt.Errorf("want MAJOR.MINOR.PATCH: %w", err)
+	}
+
+	return version, nil
+}
+
+// AtLeast tells whether a Talos version is of the given minor or a later one.
+// Pre-releases count as their release. A version that cannot be read is of no
+// minor at all.
+func AtLeast(version string, major, minor uint64) bool {
+	v, err := parseVersion(version)
+	if err != nil {
+		return false
+	}
+
+	return v.Major() > major || v.Major() == major && v.Minor() >= minor
+}
+
+// defaultKubernetes is the Kubernetes version a Talos version installs when
+// the machine configuration names none.
+func defaultKubernetes(talos string) string {
+	v, err := parseVersion(talos)
+	if err != nil {
+		return ""
+	}
+
+	const offset = 23 // Talos 1.11 came with Kubernetes 1.34, and so on, one by one.
+
+	return fmt.Sprintf("1.%d.0", v.Minor()+offset)
+}
+
+// hostRange is from which host versions an installer accepts to upgrade:
+// from the first one up to, but without, the second.
+type hostRange struct {
+	from, below uint64
+}
+
+// hostRangeOf knows, by the minor of the installer, the minors of its hosts.
+func hostRangeOf(minor uint64) (hostRange, bool) {
+	accepted, known := map[uint64]hostRange{
+		2: {0, 3}, 3: {0, 5}, 4: {0, 6}, 5: {2, 7}, 6: {3, 8}, 7: {4, 9}, 8: {5, 10}, 9: {8, 11},
+		10: {8, 12}, 11: {9, 13}, 12: {10, 14}, 13: {11, 15}, 14: {12, 16}, 15: {13, 17},
+	}[minor]
+
+	return accepted, known
+}
+
+// released tells whether an installer of that version could exist at all.
+func released(version *semver.Version) bool {
+	_, known := hostRangeOf(version.Minor())
+
+	return version.Major() == 1 && known
+}
+
+// checkHost is the installer's first step: may it replace what runs there?
+func checkHost(installer, host *semver.Version) error {
+	accepted, known := hostRangeOf(installer.Minor())
+
+	switch {
+	case !known || installer.Major() != 1:
+		return fmt.Errorf("upgrades to version %s are not supported", installer)
+	case host.Minor() < accepted.from:
+		return fmt.Errorf("host version %s is too old to upgrade to Talos %s", host, installer)
+	case host.Minor() >= accepted.below:
+		return fmt.Errorf("host version %s is too new to downgrade to Talos %s", host, installer)
+	default:
+		return nil
 	}
 }

@@ -6,12 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // The calls as the history names them.
@@ -333,4 +337,376 @@ func (c *Client) Logs(ctx context.Context, address, service string, lines int) (
 	})
 
 	return text, err
+}
+
+// machines is what machines do in the Kubernetes API during a legacy upgrade.
+type machines struct{ cluster *Cluster }
+
+// Cordon implements [model.Kubernetes].
+func (m machines) Cordon(_ context.Context, node string, on bool) error {
+	c := m.cluster
+	if err := c.serving(); err != nil {
+		return err
+	}
+
+	c.mu.Lock()
+
+	object, found := c.nodes[node]
+	if !found || on == object.unschedulable || !on && !object.byMachine {
+		c.mu.Unlock()
+
+		return nil
+	}
+
+	object.set(on)
+	object.byMachine = on
+	c.recordCordon(node, on, map[string]string{"by": "machine"})
+	c.mu.Unlock()
+
+	c.world.SetUnschedulable(node, on)
+
+	return nil
+}
+
+// drainPause is how often a machine looks whether its pods are gone.
+const drainPause = 1013 * time.Millisecond
+
+// Drain implements [model.Kubernetes].
+func (m machines) Drain(ctx context.Context, node string, timeout time.Duration) error {
+	c := m.cluster
+	deadline := c.now().Add(timeout)
+
+	for {
+		left := 1
+
+		if c.serving() == nil {
+			pods := c.podsOn(node)
+			left = len(pods)
+
+			for _, pod := range pods {
+				if !pod.Terminating {
+					// A budget that says no is asked again.
+					_ = c.evict(actor{by: "machine"}, pod)
+				}
+			}
+		}
+
+		if left == 0 {
+			return nil
+		}
+
+		if c.now().After(deadline) {
+			return fmt.Errorf("draining %s: %d pods left after %s", node, left, timeout)
+		}
+
+		if err := c.world.Clock().Sleep(ctx, drainPause); err != nil {
+			return err
+		}
+	}
+}
+
+// machine is what the adapter makes of everything it reads from a machine.
+func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
+	tag := ""
+
+	talos, err := version.Parse(state.TalosTag)
+	if err != nil {
+		tag = state.TalosTag
+	}
+
+	machine := cluster.Machine{
+		Address: state.Address, NodeName: state.Name, MachineID: state.MachineID, UUID: state.UUID, Role: cluster.Role(state.Role),
+		Talos: talos, TalosTag: tag, Schematic: state.Schematic, Platform: state.Platform,
+		SecureBoot: state.SecureBoot && !state.SecurityUnknown, BootUnknown: state.SecurityUnknown,
+		BootedWithUKI: state.BootedWithUKI && !state.SecurityUnknown,
+		BootID:        state.BootID, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
+		// The running system does not see what an installer has just written.
+		UpgradePending: state.UpgradePending && !state.Armed,
+	}
+
+	for _, unmet := range state.Unmet {
+		machine.Unmet = append(machine.Unmet, unmet.Name+": "+unmet.Reason)
+	}
+
+	if state.Role == model.ControlPlane {
+		machine.PodsSince, machine.FilesVersion = state.BootedAt, strconv.Itoa(state.StaticPods[model.APIServerName].FilesVersion)
+	}
+
+	if c.admin() {
+		machine.Config, err = c.cluster.summaries.of(state.Config)
+		if err != nil {
+			return cluster.Machine{}, err
+		}
+	}
+
+	return machine, nil
+}
+
+func (c *Client) admin() bool {
+	for _, role := range c.roles {
+		if role == "os:admin" {
+			return true
+		}
+	}
+
+	return false
+}
+
+// etcd is etcd as one control plane sees it. Of a learner that is its status: it
+// answers nothing else.
+func (c *Client) etcd(ctx context.Context, address string, listed bool) (cluster.EtcdView, error) {
+	status, err := c.cluster.world.EtcdStatus(ctx, address)
+	if err != nil {
+		return cluster.EtcdView{}, err
+	}
+
+	var (
+		members   []model.EtcdMember
+		noMembers error
+	)
+
+	if listed {
+		members, noMembers = c.cluster.world.EtcdMembers(ctx, address)
+	}
+
+	if err := noMembers; err != nil && (!status.Learner || ctx.Err() != nil) {
+		return cluster.EtcdView{}, err
+	}
+
+	view := cluster.EtcdView{Status: cluster.EtcdStatus{
+		MemberID: status.Member, Leader: status.Leader, Term: status.Term, Index: status.Index, Applied: status.Applied,
+		Learner: status.Learner, Errors: status.Errors, DBSize: status.DBSize, Version: status.Version,
+	}}
+
+	for _, member := range members {
+		view.Members = append(view.Members, cluster.EtcdMember{
+			ID: member.ID, Name: member.Name, Learner: member.Learner, PeerAddresses: []string{member.Address},
+		})
+	}
+
+	return view, nil
+}
+
+const methodSnapshot = "/machine.MachineService/EtcdSnapshot"
+
+// Vitals implements [cluster.Talos].
+func (c *Client) Vitals(ctx context.Context, address string) (vitals cluster.Vitals, err error) {
+	err = c.read(ctx, "Vitals", address, func(ctx context.Context) error {
+		return c.ask(ctx, "ask "+address+" about its disk and its clock", func(ctx context.Context) (err error) {
+			vitals, err = c.vitals(ctx, address)
+
+			return err
+		})
+	})
+	if err != nil {
+		return cluster.Vitals{}, err
+	}
+
+	return vitals, nil
+}
+
+// vitals are of a machine that may be slow to tell about its disk: as for the
+// adapter, that is no reason not to know about its clock.
+func (c *Client) vitals(ctx context.Context, address string) (vitals cluster.Vitals, err error) {
+	bounded, stop := context.WithCancelCause(ctx)
+
+	var watching sync.WaitGroup
+
+	watching.Go(func() {
+		if c.cluster.world.Clock().Sleep(bounded, mountsLimit) == nil {
+			stop(errSlow)
+		}
+	})
+
+	told, err := c.cluster.world.Vitals(bounded, address)
+	slow := err != nil && errors.Is(context.Cause(bounded), errSlow)
+
+	stop(nil)
+	watching.Wait()
+
+	disk := told.Disk
+	if told.Containerd != nil {
+		disk = told.Containerd
+	}
+
+	what := "unable to read the mounts of " + address
+
+	switch {
+	case slow:
+		vitals.DiskError = fmt.Errorf("%s: %w", what, errSlow)
+	case err != nil:
+		return cluster.Vitals{}, err
+	case disk == nil:
+		vitals.DiskError = fmt.Errorf("%s: input/output error", what)
+	default:
+		vitals.Disk = &cluster.DiskSpace{Size: disk.Size, Available: disk.Available}
+	}
+
+	if told.Time != nil {
+		vitals.Time = &cluster.TimeSync{Synced: told.Time.Synced, Disabled: told.Time.Disabled}
+	}
+
+	return vitals, nil
+}
+
+// mountsLimit is how long the answer about mounts may take.
+const mountsLimit = 3 * time.Second
+
+var errSlow = fmt.Errorf("%w: no answer within %s", cluster.ErrUnreachable, mountsLimit)
+
+// EtcdSnapshot implements [cluster.Talos]. The history tells of it as of any
+// other call: with the code OK, the stream was read to its end.
+func (c *Client) EtcdSnapshot(ctx context.Context, address string, to io.Writer) error {
+	what := "take a snapshot of etcd on " + address
+
+	return c.read(ctx, "EtcdSnapshot", address, func(ctx context.Context) error {
+		if !c.hasRole("os:admin", "os:operator", "os:etcd:backup") {
+			return fmt.Errorf("unable to %s: %w: not authorized", what, cluster.ErrDenied)
+		}
+
+		return c.ask(ctx, what, func(ctx context.Context) error { return c.snapshot(ctx, address, to) })
+	})
+}
+
+func (c *Client) snapshot(ctx context.Context, address string, to io.Writer) error {
+	watched, stop := context.WithCancelCause(ctx)
+	progress := &progress{to: to, now: c.cluster.now, last: c.cluster.now()}
+
+	var watching sync.WaitGroup
+
+	watching.Go(func() { progress.watch(watched, c.cluster.world.Clock(), stop) })
+
+	err := c.cluster.world.EtcdSnapshot(watched, address, progress)
+	ended := code(watched, err)
+
+	if stalled := context.Cause(watched); err != nil && errors.Is(stalled, errStalled) {
+		err = fmt.Errorf("%w: %w", stalled, err)
+	}
+
+	stop(nil)
+	watching.Wait()
+
+	if !errors.Is(err, model.ErrUnreachable) && !errors.Is(err, model.ErrUnknownNode) {
+		c.cluster.record(c.cluster.nameOf(address), history.KindRPC, map[string]string{
+			"method": methodSnapshot, "role": c.roles[0], "code": ended, "mutating": "false", "client": c.name,
+		})
+	}
+
+	return err
+}
+
+// stallLimit is how long a stream may bring nothing.
+const stallLimit = time.Minute
+
+var errStalled = fmt.Errorf("%w: nothing came for %s", cluster.ErrUnreachable, stallLimit)
+
+// progress is a writer that knows when it was last written to.
+type progress struct {
+	to  io.Writer
+	now func() time.Time
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (p *progress) Write(chunk []byte) (int, error) {
+	p.mu.Lock()
+	p.last = p.now()
+	p.mu.Unlock()
+
+	return p.to.Write(chunk)
+}
+
+// watch ends a stream that brings nothing.
+func (p *progress) watch(ctx context.Context, clock model.Clock, stop context.CancelCauseFunc) {
+	for {
+		p.mu.Lock()
+		left := stallLimit - p.now().Sub(p.last)
+		p.mu.Unlock()
+
+		if left <= 0 {
+			stop(errStalled)
+
+			return
+		}
+
+		if clock.Sleep(ctx, left) != nil {
+			return
+		}
+	}
+}
+
+func (c *Client) hasRole(roles ...string) bool {
+	return slices.ContainsFunc(c.roles, func(role string) bool { return slices.Contains(roles, role) })
+}
+
+// Upgrade implements [cluster.Talos].
+func (c *Client) Upgrade(
+	ctx context.Context, address, image string, mode cluster.RebootMode, accept func(),
+) (result cluster.Installation, err error) {
+	what := "upgrade " + address + " to " + image
+
+	err = c.change(ctx, "Upgrade", address, func(ctx context.Context) error {
+		var actor string
+
+		accepted := c.order(ctx, address, what, methodUpgrade, func(ctx context.Context) error {
+			var err error
+
+			actor, err = c.cluster.world.LegacyUpgrade(ctx, address, model.LegacyOptions{Image: image, Mode: model.RebootMode(mode)})
+
+			return err
+		})
+		if accepted != nil {
+			return accepted
+		}
+
+		if accept != nil {
+			accept()
+		}
+
+		var followed error
+		if result, followed = c.follow(ctx, address, actor); followed != nil {
+			return fmt.Errorf("unable to %s: %w: its events broke off: %w", what, cluster.ErrOutcomeUnknown, followed)
+		}
+
+		return nil
+	})
+
+	return result, err
+}
+
+// errFollowed ends the events of an upgrade whose installer has ended.
+var errFollowed = errors.New("the installer has ended")
+
+// follow reads the machine's events until those of the actor tell how the
+// installer ended.
+func (c *Client) follow(ctx context.Context, address, actor string) (cluster.Installation, error) {
+	var (
+		result     cluster.Installation
+		installing bool
+	)
+
+	err := c.cluster.world.Follow(ctx, address, model.Tail{Count: -1}, func(event model.Event) error {
+		switch {
+		case event.Actor != actor:
+			return nil
+		case event.Kind == model.EventSequence && event.Error != "":
+			result = cluster.Installation{Exit: 1, Output: []string{event.Error}}
+
+			return errFollowed
+		case event.Kind != model.EventPhase:
+			return nil
+		case installing:
+			return errFollowed
+		}
+
+		installing = event.Name == "upgrade"
+
+		return nil
+	})
+	if errors.Is(err, errFollowed) {
+		return result, nil
+	}
+
+	return cluster.Installation{}, err
 }

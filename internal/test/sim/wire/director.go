@@ -4,21 +4,31 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/siderolabs/grpc-proxy/proxy"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
 // director routes the calls that reach one endpoint while its machine is up.
@@ -276,3 +286,289 @@ func streamed(method string) bool {
 
 // forwards tells which machines have the certificate to call others.
 func forwards(role model.Role) bool { return role == model.ControlPlane }
+
+// backend leads a proxied call to one machine's services.
+type backend struct {
+	// target is the machine as the caller named it, empty for the endpoint's own.
+	target string
+	// roles are the caller's.
+	roles []string
+	// connect finds the machine's services; its error is a gRPC status.
+	connect func(context.Context) (*grpc.ClientConn, error)
+}
+
+// String implements proxy.Backend.
+func (b *backend) String() string { return b.target }
+
+// GetConnection implements proxy.Backend. Routing keys end here, and the
+// caller's roles are those the endpoint vouches for.
+func (b *backend) GetConnection(ctx context.Context, _ string) (context.Context, *grpc.ClientConn, error) {
+	incoming, _ := metadata.FromIncomingContext(ctx)
+	outgoing := incoming.Copy()
+
+	for _, key := range []string{":authority", "node", "nodes", "proxyfrom"} {
+		delete(outgoing, key)
+	}
+
+	outgoing.Set(constants.APIAuthzRoleMetadataKey, b.roles...)
+
+	conn, err := b.connect(ctx)
+
+	return metadata.NewOutgoingContext(ctx, outgoing), conn, err
+}
+
+// AppendInfo implements proxy.Backend: it puts the machine's name into the
+// field metadata of a response. Responses of unary calls hold one message in
+// their first field; those of streams are the message itself. As the field is
+// not set yet, appending it to the encoded message is enough.
+func (b *backend) AppendInfo(streaming bool, response []byte) ([]byte, error) {
+	info, err := proto.Marshal(&common.Empty{
+		Metadata: &common.Metadata{Hostname: b.target}, //nolint:staticcheck // what Talos sends
+	})
+	if err != nil || streaming {
+		return append(response, info...), err
+	}
+
+	const messages = 1
+
+	field, kind, tagged := protowire.ConsumeTag(response)
+	if tagged < 0 || field != messages || kind != protowire.BytesType {
+		return nil, fmt.Errorf("a response of %s is not a list of messages", b.target)
+	}
+
+	message, length := protowire.ConsumeBytes(response[tagged:])
+	if length < 0 {
+		return nil, protowire.ParseError(length)
+	}
+
+	named := protowire.AppendTag(nil, messages, protowire.BytesType)
+	named = protowire.AppendBytes(named, slices.Concat(message, info))
+
+	return append(named, response[tagged+length:]...), nil
+}
+
+// BuildError implements proxy.Backend: in one-to-many calls an error is a
+// message with nothing but metadata.
+func (b *backend) BuildError(streaming bool, failure error) ([]byte, error) {
+	empty := &common.Empty{
+		Metadata: &common.Metadata{ //nolint:staticcheck // what Talos sends
+			Hostname: b.target,                        //nolint:staticcheck // what Talos sends
+			Error:    failure.Error(),                 //nolint:staticcheck // what Talos sends
+			Status:   status.Convert(failure).Proto(), //nolint:staticcheck // what Talos sends
+		},
+	}
+
+	if streaming {
+		return proto.Marshal(empty)
+	}
+
+	return proto.Marshal(&common.EmptyResponse{Messages: []*common.Empty{empty}})
+}
+
+// apid is where a machine is asked.
+func apid(address string) string {
+	return net.JoinHostPort(strings.Trim(address, "[]"), strconv.Itoa(constants.ApidPort))
+}
+
+// refused is what a proxy says of a machine it cannot connect to.
+func refused(address string) error {
+	return status.Errorf(codes.Unavailable,
+		"connection error: desc = \"transport: Error while dialing: dial tcp %s: connect: connection refused\"",
+		apid(address))
+}
+
+// timedOut is what a proxy says of a machine that is silent.
+func timedOut(address string) error {
+	return status.Errorf(codes.Unavailable,
+		"connection error: desc = \"transport: Error while dialing: dial tcp %s: i/o timeout\"",
+		apid(address))
+}
+
+// unroutable is what a proxy says of an address without a machine.
+func unroutable(address string) error {
+	return status.Errorf(codes.Unavailable,
+		"connection error: desc = \"transport: Error while dialing: dial tcp %s: connect: no route to host\"",
+		apid(address))
+}
+
+// station is where one machine is served. Whenever the machine's API answers
+// it has an outlet.
+type station struct {
+	server      *Server
+	node        string
+	role        model.Role
+	address     string // of the machine
+	endpoint    string // of its endpoint
+	certificate tls.Certificate
+	resources   *nodeResources
+	wake        chan struct{}
+
+	mu     sync.Mutex
+	outlet *outlet
+}
+
+// outlet is a machine's API while it answers: the services, and the endpoint
+// in front of them.
+type outlet struct {
+	bootID   string
+	services *grpc.Server
+	conn     *grpc.ClientConn
+	front    *grpc.Server
+	listener *cuttable
+	serving  sync.WaitGroup
+}
+
+func newStation(s *Server, state model.NodeState, endpoint string, certificate tls.Certificate) *station {
+	return &station{
+		server: s, node: state.Name, role: state.Role, address: state.Address,
+		endpoint: endpoint, certificate: certificate,
+		resources: newNodeResources(s.world, state.Name, s.shared),
+		wake:      make(chan struct{}, 1),
+	}
+}
+
+// notice tells the station that its machine has changed.
+func (s *station) notice() {
+	s.resources.stale.Store(true)
+	signal(s.wake)
+}
+
+// run follows the machine until the server stops or the machine is removed.
+func (s *station) run(ctx context.Context) {
+	defer s.close()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+
+		if _, err := s.server.world.Node(s.address); err != nil {
+			return
+		}
+
+		// A listener that cannot be opened again is tried at the next change.
+		_ = s.follow()
+	}
+}
+
+// follow opens or closes the outlet as the machine's state demands, and brings
+// its resources up to date for those who watch them.
+func (s *station) follow() error {
+	state, err := s.server.world.Node(s.address)
+	if err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	current := s.outlet
+	s.mu.Unlock()
+
+	if current != nil && (!state.Reachable || current.bootID != state.BootID) {
+		s.close()
+
+		current = nil
+	}
+
+	if !state.Reachable {
+		return nil
+	}
+
+	if err := s.resources.refresh(context.Background()); err != nil {
+		return err
+	}
+
+	if current != nil {
+		return nil
+	}
+
+	return s.open(state)
+}
+
+func (s *station) close() {
+	s.mu.Lock()
+	current := s.outlet
+	s.outlet = nil
+	s.mu.Unlock()
+
+	if current == nil {
+		return
+	}
+
+	// The connections of clients break first, as those of a machine do.
+	current.listener.cut()
+	current.front.Stop()
+	current.services.Stop()
+	_ = current.conn.Close()
+	current.serving.Wait()
+}
+
+// connection leads to the machine's services, nil while it has none.
+func (s *station) connection() *grpc.ClientConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.outlet == nil {
+		return nil
+	}
+
+	return s.outlet.conn
+}
+
+func (s *station) open(state model.NodeState) error {
+	listener, err := s.server.network.listen(s.endpoint)
+	if err != nil {
+		return fmt.Errorf("endpoint %s: %w", s.endpoint, err)
+	}
+
+	inner := pipe.Listen(pipeSize)
+
+	conn, err := grpc.NewClient("passthrough:///"+s.address,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return inner.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize),
+			grpc.ForceCodecV2(proxy.Codec())),
+	)
+	if err != nil {
+		_ = listener.Close()
+
+		return fmt.Errorf("services of %s: %w", s.node, err)
+	}
+
+	opened := &outlet{bootID: state.BootID, conn: conn, services: s.services(state), listener: newCuttable(s.server.lines.over(listener))}
+	opened.front = s.front(conn)
+
+	opened.serving.Go(func() { _ = opened.services.Serve(inner) })
+	opened.serving.Go(func() { _ = opened.front.Serve(opened.listener) })
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.outlet = opened
+
+	return nil
+}
+
+// front is the endpoint: it asks for a certificate and proxies.
+func (s *station) front(local *grpc.ClientConn) *grpc.Server {
+	route := &director{
+		server: s.server, own: s.address, forward: forwards(s.role), local: local,
+		peers: map[string]*pause{}, dials: map[string]time.Duration{},
+	}
+
+	return grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(&tls.Config{
+			MinVersion:   tls.VersionTLS13,
+			Certificates: []tls.Certificate{s.certificate},
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+			ClientCAs:    s.server.authority.Pool(),
+		})),
+		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize),
+		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(proxy.Codec()),
+		grpc.StreamInterceptor(s.strikes()),
+		grpc.UnknownServiceHandler(proxy.TransparentHandler(route.direct, proxy.WithStreamedDetector(streamed))),
+	)
+}

@@ -1,18 +1,36 @@
 // SPDX-License-Identifier: MPL-2.0
 
+// Package wire serves a simulated cluster over the real Talos API: gRPC with
+// mutual TLS, one endpoint per machine. As on Talos, an endpoint is a proxy
+// that knows the caller's roles from its certificate and routes by the
+// metadata keys node and nodes; behind it each machine has its own services,
+// those of its own version. An endpoint refuses connections while its machine
+// is down or its API does not answer, and comes back at the same address.
 package wire
 
 import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
+	"strconv"
 	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/role"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
 // Options of a [Server].
@@ -287,4 +305,321 @@ func (s *Server) Endpoints() []Endpoint {
 // memory, as grpc.WithContextDialer.
 func (s *Server) Dialer() func(ctx context.Context, address string) (net.Conn, error) {
 	return s.network.dial
+}
+
+// cuttable is a listener that can break everything it ever accepted, also
+// connections whose handshake is not over.
+type cuttable struct {
+	net.Listener
+
+	mu    sync.Mutex
+	open  map[*tracked]struct{}
+	ended bool
+}
+
+func newCuttable(listener net.Listener) *cuttable {
+	return &cuttable{Listener: listener, open: map[*tracked]struct{}{}}
+}
+
+// Accept implements net.Listener.
+func (c *cuttable) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+
+	accepted := &tracked{Conn: conn, owner: c}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.ended {
+		return nil, errors.Join(net.ErrClosed, conn.Close())
+	}
+
+	c.open[accepted] = struct{}{}
+
+	return accepted, nil
+}
+
+// cut stops listening and breaks all connections.
+func (c *cuttable) cut() {
+	_ = c.Close()
+
+	c.mu.Lock()
+	c.ended = true
+	open := c.open
+	c.open = map[*tracked]struct{}{}
+	c.mu.Unlock()
+
+	for conn := range open {
+		_ = conn.Conn.Close()
+	}
+}
+
+// tracked is an accepted connection.
+type tracked struct {
+	net.Conn
+	owner *cuttable
+}
+
+// Close implements net.Conn.
+func (t *tracked) Close() error {
+	t.owner.mu.Lock()
+	delete(t.owner.open, t)
+	t.owner.mu.Unlock()
+
+	return t.Conn.Close()
+}
+
+// network is where endpoints listen: on sockets of this host, or in memory.
+type network interface {
+	// reserve takes an address for a machine for as long as the server lives;
+	// nothing listens there until listen.
+	reserve(machine string) (address string, err error)
+	listen(address string) (net.Listener, error)
+	dial(ctx context.Context, address string) (net.Conn, error)
+	// close gives all addresses back.
+	close()
+}
+
+// sockets listens on random ports of the loopback interface.
+type sockets struct {
+	mu    sync.Mutex
+	holds []func()
+}
+
+func (s *sockets) reserve(string) (string, error) {
+	port, release, err := holdPort()
+	if err != nil {
+		return "", fmt.Errorf("no free port on 127.0.0.1: %w", err)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.holds = append(s.holds, release)
+
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
+
+func (s *sockets) listen(address string) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		return sharePort(raw)
+	}}
+
+	return config.Listen(context.Background(), "tcp", address)
+}
+
+func (s *sockets) dial(ctx context.Context, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+func (s *sockets) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, release := range s.holds {
+		release()
+	}
+
+	s.holds = nil
+}
+
+// memory connects by pipes, at the machines' own addresses. It works inside a
+// testing/synctest bubble.
+type memory struct {
+	// answers tells whether the machine at an address has an API just now.
+	answers func(address string) bool
+	// silent machines that do not answer refuse nothing.
+	silent bool
+
+	mu        sync.Mutex
+	listeners map[string]*pipe.Listener
+}
+
+const pipeSize = 64 << 10
+
+func newMemory(answers func(address string) bool, silent bool) *memory {
+	return &memory{answers: answers, silent: silent, listeners: map[string]*pipe.Listener{}}
+}
+
+func (m *memory) reserve(machine string) (string, error) { return machine, nil }
+
+func (m *memory) listen(address string) (net.Listener, error) {
+	listener := pipe.Listen(pipeSize)
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	m.listeners[address] = listener
+
+	return &memoryListener{Listener: listener, network: m, address: address}, nil
+}
+
+func (m *memory) dial(ctx context.Context, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = address, strconv.Itoa(constants.ApidPort)
+	}
+
+	m.mu.Lock()
+	listener := m.listeners[host]
+	m.mu.Unlock()
+
+	refused := &net.OpError{
+		Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED,
+		Addr: memoryAddr(net.JoinHostPort(host, port)),
+	}
+
+	if m.silent && !m.answers(host) {
+		<-ctx.Done()
+
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded, Addr: refused.Addr}
+	}
+
+	if listener == nil || !m.answers(host) || port != strconv.Itoa(constants.ApidPort) {
+		return nil, refused
+	}
+
+	conn, err := listener.DialContext(ctx)
+	if err != nil {
+		return nil, refused
+	}
+
+	return &patient{Conn: conn}, nil
+}
+
+func (m *memory) close() {}
+
+// memoryListener is gone from its network once it is closed.
+type memoryListener struct {
+	*pipe.Listener
+	network *memory
+	address string
+}
+
+// Close implements net.Listener.
+func (l *memoryListener) Close() error {
+	l.network.mu.Lock()
+
+	if l.network.listeners[l.address] == l.Listener {
+		delete(l.network.listeners, l.address)
+	}
+	l.network.mu.Unlock()
+
+	return l.Listener.Close()
+}
+
+type memoryAddr string
+
+func (a memoryAddr) Network() string { return "tcp" }
+func (a memoryAddr) String() string  { return string(a) }
+
+// patient is a client's end of a pipe that, like a TCP socket, still takes
+// what is written after the other side has closed: what that side said last
+// can be read before the connection ends.
+type patient struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+// Write implements net.Conn.
+func (p *patient) Write(content []byte) (int, error) {
+	written, err := p.Conn.Write(content)
+	if errors.Is(err, io.ErrClosedPipe) && !p.closed.Load() {
+		return len(content), nil
+	}
+
+	return written, err
+}
+
+// Close implements net.Conn.
+func (p *patient) Close() error {
+	p.closed.Store(true)
+
+	return p.Conn.Close()
+}
+
+// Contexts of the talosconfig besides the cluster's own; each name is the
+// cluster's name with one of these behind it.
+const (
+	// ContextOperator and ContextReader have certificates of those roles.
+	ContextOperator = "-operator"
+	ContextReader   = "-reader"
+	// ContextBackup may ask etcd, and take a snapshot of it, and nothing else.
+	ContextBackup = "-etcd-backup"
+	// ContextWorker has only a worker as endpoint.
+	ContextWorker = "-worker"
+	// ContextExpired has a certificate that is no longer valid.
+	ContextExpired = "-expired"
+	// ContextForeign belongs to another cluster altogether, by its
+	// certificates; its endpoints are this one's.
+	ContextForeign = "-foreign"
+	// ContextDead has an endpoint where nothing ever listens.
+	ContextDead = "-dead"
+)
+
+const clientLifetime = 365 * 24 * time.Hour
+
+// Talosconfig is the client configuration, as YAML. Its current context is
+// the cluster's name: role admin, with all control planes as endpoints. The
+// Context constants name the others; ContextWorker exists with a worker only.
+func (s *Server) Talosconfig() ([]byte, error) {
+	planes, workers := s.endpointsOf(model.ControlPlane), s.endpointsOf(model.Worker)
+	name := s.world.ClusterName()
+	now := time.Now()
+	from, to := now.Add(-certificate.Backdate), now.Add(clientLifetime)
+
+	config := &clientconfig.Config{Context: name, Contexts: map[string]*clientconfig.Context{}}
+
+	for _, entry := range []struct {
+		suffix    string
+		endpoints []string
+		issuer    *certificate.Authority
+		role      role.Role
+		from, to  time.Time
+	}{
+		{"", planes, s.authority, role.Admin, from, to},
+		{ContextOperator, planes, s.authority, role.Operator, from, to},
+		{ContextReader, planes, s.authority, role.Reader, from, to},
+		{ContextBackup, planes, s.authority, role.EtcdBackup, from, to},
+		{ContextWorker, workers[:min(1, len(workers))], s.authority, role.Admin, from, to},
+		{ContextExpired, planes, s.authority, role.Admin, now.Add(-2 * certificate.Backdate), now.Add(-certificate.Backdate)},
+		{ContextForeign, planes, s.foreign, role.Admin, from, to},
+		{ContextDead, []string{s.dead}, s.authority, role.Admin, from, to},
+	} {
+		if len(entry.endpoints) == 0 {
+			continue
+		}
+
+		pair, err := entry.issuer.Issue(x509.Certificate{
+			Subject: pkix.Name{Organization: []string{string(entry.role)}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			NotBefore: entry.from, NotAfter: entry.to,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("talosconfig: %w", err)
+		}
+
+		config.Contexts[name+entry.suffix] = &clientconfig.Context{
+			Endpoints: entry.endpoints,
+			CA:        base64.StdEncoding.EncodeToString(entry.issuer.PEM),
+			Crt:       base64.StdEncoding.EncodeToString(pair.Certificate),
+			Key:       base64.StdEncoding.EncodeToString(pair.Key),
+		}
+	}
+
+	return config.Bytes()
+}
+
+func (s *Server) endpointsOf(role model.Role) []string {
+	var addresses []string
+
+	for _, endpoint := range s.Endpoints() {
+		if endpoint.Role == role {
+			addresses = append(addresses, endpoint.Address)
+		}
+	}
+
+	return addresses
 }

@@ -1,0 +1,638 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+)
+
+// Slot is one of a machine's two systems.
+type Slot struct {
+	// Name is A or B.
+	Name string
+	// Image is empty for a slot nothing was ever installed to.
+	Image, Talos, Schematic string
+}
+
+// KubeState is the part of [NodeState] that Kubernetes shows of a machine, and what it
+// depends on. It costs little to copy.
+type KubeState struct {
+	// Name is both hostname and Kubernetes node name.
+	Name string
+	Role Role
+	// Address has no port. Of a machine with several, Outer is the one under which
+	// nothing answers, and Other one more that does. Addresses are all of them, in the
+	// order in which discovery names them.
+	Address, Outer, Other string
+	Addresses             []string
+	UUID                  string
+	// Identity is the discovery identity of the machine, MachineID its
+	// /etc/machine-id, which Talos makes of it.
+	Identity, MachineID string
+	// BootID, Talos and so on are those of the last boot while it is down.
+	BootID, Talos, Schematic, Platform string
+
+	Kubelet    Kubelet
+	Components Components
+	// ConfigVersion counts how often the machine configuration was written since the
+	// boot, which counts as the first time.
+	ConfigVersion int
+	// APIServerUp is the kube-apiserver on this machine.
+	APIServerUp bool
+	// StaticPods are those of a control plane, by component.
+	StaticPods map[string]StaticPod
+	// PodsReported tells that the kubelet has said since the boot how they are.
+	// Until then Kubernetes shows what it said before.
+	PodsReported bool
+	// DiskPressure is a condition that the kubelet reports of its node while it runs.
+	DiskPressure bool
+}
+
+// NodeState is a copy of everything the outside may know of a machine.
+type NodeState struct {
+	KubeState
+
+	// Up tells that a kernel runs, Reachable that the Talos API answers too.
+	Up, Reachable bool
+	// Dead is a machine that hangs at its start.
+	Dead  bool
+	Stage Stage
+	Ready bool
+	Unmet []Condition
+	// Image is what the machine was installed with, as of its last boot.
+	Image string
+	// TalosTag is what it calls its version: v and Talos, mostly.
+	TalosTag   string
+	SecureBoot bool
+	// BootedWithUKI tells that the machine booted the UKI of what was installed.
+	BootedWithUKI bool
+	// SecurityUnknown tells that the machine does not say how it booted; what
+	// SecureBoot says is true all the same.
+	SecurityUnknown bool
+	// BootedAt and DownAt are simulated instants; DownAt is zero while up.
+	BootedAt, DownAt time.Time
+
+	// Booted and Next name the slot that runs and the one the bootloader
+	// starts next. UpgradePending is the META tag that an upgrade leaves
+	// until it is confirmed.
+	Slots          [2]Slot
+	Booted, Next   string
+	UpgradePending bool
+	// Armed tells that an installer wrote a slot since the last boot.
+	Armed      bool
+	Installing bool
+	// InstallImage is machine.install.image of the configuration.
+	InstallImage string
+	// Images are what is on the machine, sorted: what was pulled and not yet
+	// dropped, of installers and of components alike. OwnImages are installers in
+	// the store of Talos itself, which only its legacy upgrade uses.
+	Images, OwnImages []string
+
+	// Config is the machine configuration in effect.
+	Config []byte
+	// PersistentConfig is the configuration that was stored for the next boot
+	// since the last one; nil where none was, and below Talos 1.10, which does
+	// not show it. It differs from Config where one is staged or being tried.
+	PersistentConfig []byte
+	KubeletService   KubeletService
+	// ProxyImage is the image of kube-proxy that a control plane renders, empty
+	// where kube-proxy is disabled or the machine is a worker; CoreDNSImage that
+	// of CoreDNS, which follows Talos unless the configuration pins it.
+	ProxyImage, CoreDNSImage string
+	// PulledComponents are the images of Kubernetes on the machine, sorted.
+	PulledComponents map[ImageNamespace][]string
+	// EtcdID is 0 on workers. EtcdHealthy is a started voter, EtcdServed what
+	// the machine's own probe found last.
+	EtcdID                               uint64
+	EtcdRunning, EtcdHealthy, EtcdServed bool
+	// Vitals are what [World.Vitals] tells without waiting.
+	Vitals Vitals
+	// Unschedulable is what the Kubernetes face last said of the node.
+	Unschedulable bool
+
+	// Installs and Reboots count since the simulation began.
+	Installs, Reboots int
+}
+
+// Nodes copies the state of all machines, control planes first, each in order
+// of joining.
+func (w *World) Nodes() []NodeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	states := make([]NodeState, len(w.nodes))
+	for i, n := range w.nodes {
+		states[i] = w.state(n)
+	}
+
+	slices.SortStableFunc(states, func(a, b NodeState) int {
+		return roleOrder(a.Role) - roleOrder(b.Role)
+	})
+
+	return states
+}
+
+// NodesOf observes the machines of one role, as [World.Nodes] does.
+func (w *World) NodesOf(role Role) []NodeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	var states []NodeState
+
+	for _, n := range w.nodes {
+		if n.role == role {
+			states = append(states, w.state(n))
+		}
+	}
+
+	return states
+}
+
+// Has tells whether there is a machine of the role.
+func (w *World) Has(role Role) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.role == role })
+}
+
+func roleOrder(role Role) int {
+	if role == ControlPlane {
+		return 0
+	}
+
+	return 1
+}
+
+// Joined counts the machines that were ever part of the cluster.
+func (w *World) Joined() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.joined
+}
+
+// Node copies the state of one machine, found by name or address, whether it
+// answers or not.
+func (w *World) Node(nameOrAddress string) (NodeState, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return NodeState{}, err
+	}
+
+	return w.state(n), nil
+}
+
+// NameOf is the name of the machine with that name or address; false where there
+// is none.
+func (w *World) NameOf(nameOrAddress string) (string, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return "", false
+	}
+
+	return n.name, true
+}
+
+// KubeStates copies what Kubernetes shows of all machines, in the order of
+// [World.Nodes].
+func (w *World) KubeStates() []KubeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	states := make([]KubeState, 0, len(w.nodes))
+
+	for _, role := range []Role{ControlPlane, Worker} {
+		for _, n := range w.nodes {
+			if n.role == role {
+				states = append(states, w.kubeState(n))
+			}
+		}
+	}
+
+	return states
+}
+
+// KubeState copies what Kubernetes shows of one machine, found by name or address.
+func (w *World) KubeState(nameOrAddress string) (KubeState, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return KubeState{}, err
+	}
+
+	return w.kubeState(n), nil
+}
+
+func (w *World) kubeState(n *node) KubeState {
+	running := n.running()
+
+	return KubeState{
+		Name: n.name, Role: n.role, Address: n.address, Outer: n.outer, Other: n.other, Addresses: n.addresses(),
+		UUID: n.uuid, Identity: n.identity, MachineID: n.machineID,
+		BootID: n.bootID, Talos: running.talos, Schematic: running.schematic, Platform: n.platform(),
+		Components: n.components, ConfigVersion: n.configVersion, APIServerUp: w.apiServerUp(n),
+		Kubelet: n.kubelet, StaticPods: n.staticPods(), PodsReported: n.podsReported,
+		DiskPressure: n.kubelet.Running && n.suffers(StepDisk, EffectPressure),
+	}
+}
+
+func (w *World) state(n *node) NodeState {
+	running := n.running()
+	unmet := n.unmet()
+
+	state := NodeState{
+		KubeState: w.kubeState(n),
+		Up:        n.up, Reachable: n.reachable(), Dead: n.dead != nil,
+		Stage: n.stage, Ready: len(unmet) == 0, Unmet: unmet,
+		Image:    running.image,
+		TalosTag: cmp.Or(running.tag, "v"+running.talos), SecureBoot: n.secure, BootedWithUKI: n.uki, BootedAt: n.bootedAt, DownAt: n.downAt,
+		SecurityUnknown: n.suffers(StepSecurityState, EffectUnreadable),
+		Booted:          slotName(n.booted), Next: slotName(n.next), UpgradePending: n.tag >= 0, Armed: n.armed,
+		Installing: n.installing, InstallImage: n.configured.install(), Images: w.cached(n), OwnImages: slices.Sorted(maps.Keys(w.fresh(n.ownImages))),
+		Config: slices.Clone(n.config), PersistentConfig: n.persistentConfig(),
+		KubeletService: n.kubeletService(),
+		ProxyImage:     n.rendered(ProxyName), CoreDNSImage: n.rendered(CoreDNSName),
+		PulledComponents: w.pulledComponents(n),
+		Unschedulable:    n.unschedulable,
+		Vitals:           w.vitals(n),
+		Installs:         n.installs, Reboots: n.reboots,
+	}
+
+	for i, slot := range n.slots {
+		state.Slots[i] = Slot{Name: slotName(i), Image: slot.image, Talos: slot.talos, Schematic: slot.schematic}
+	}
+
+	if n.etcd != nil {
+		state.EtcdID, state.EtcdHealthy = n.etcd.id, n.etcd.healthy()
+		state.EtcdRunning, state.EtcdServed = n.etcd.running, n.etcd.served
+	}
+
+	return state
+}
+
+// APIServerUp tells whether the kube-apiserver on a machine, found by name or
+// address, serves.
+func (w *World) APIServerUp(nameOrAddress string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	n, err := w.find(nameOrAddress)
+
+	return err == nil && w.apiServerUp(n)
+}
+
+// apiServerUp tells whether the kube-apiserver of a machine serves; the member
+// beside it is the only one that it knows.
+func (w *World) apiServerUp(n *node) bool {
+	return n.up && n.podReady(APIServerName) && n.etcd != nil && n.etcd.running && w.quorum()
+}
+
+// Serving tells whether any kube-apiserver does.
+func (w *World) Serving() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.anyAPIServer()
+}
+
+// Routing tells whether any control plane answers, through which others can be
+// reached.
+func (w *World) Routing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.role == ControlPlane && n.reachable() })
+}
+
+func (w *World) anyAPIServer() bool {
+	return slices.ContainsFunc(w.nodes, w.apiServerUp)
+}
+
+// EtcdQuorum tells whether more than half of the members run.
+func (w *World) EtcdQuorum() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.quorum()
+}
+
+func (w *World) find(nameOrAddress string) (*node, error) {
+	if n := w.named[nameOrAddress]; n != nil {
+		return n, nil
+	}
+
+	return nil, fmt.Errorf("%q: %w", nameOrAddress, ErrUnknownNode)
+}
+
+// reach finds a machine whose API answers.
+func (w *World) reach(nameOrAddress string) (*node, error) {
+	n, err := w.find(nameOrAddress)
+	if err != nil {
+		return nil, err
+	}
+
+	if !n.reachable() {
+		return nil, fmt.Errorf("dial tcp %s: connect: %w", hostPort(n.address, "50000"), ErrUnreachable)
+	}
+
+	return n, nil
+}
+
+// fresh is a store without what nothing ran for too long.
+func (w *World) fresh(store imageStore) imageStore {
+	now := w.clock.Now()
+
+	maps.DeleteFunc(store, func(_ string, image storedImage) bool {
+		return now.Sub(image.pulled) > imageLifetime
+	})
+
+	return store
+}
+
+func (w *World) cached(n *node) []string {
+	all := slices.Collect(maps.Keys(w.fresh(n.images)))
+
+	for image := range n.pulled {
+		if w.hasComponent(n, image) {
+			all = append(all, image.image)
+		}
+	}
+
+	slices.Sort(all)
+
+	return slices.Compact(all)
+}
+
+// The components, named as their containers are.
+const (
+	KubeletName           = "kubelet"
+	APIServerName         = "kube-apiserver"
+	ControllerManagerName = "kube-controller-manager"
+	SchedulerName         = "kube-scheduler"
+	ProxyName             = "kube-proxy"
+	CoreDNSName           = "coredns"
+	// InstallerName is the image that a machine would be installed from anew. It
+	// stands in the configuration only.
+	InstallerName = "installer"
+)
+
+// ApplyMode is how a machine configuration takes effect.
+type ApplyMode string
+
+// The modes of an apply, spelled as talosctl spells them.
+const (
+	ApplyReboot   ApplyMode = "reboot"
+	ApplyAuto     ApplyMode = "auto"
+	ApplyNoReboot ApplyMode = "no-reboot"
+	ApplyStaged   ApplyMode = "staged"
+	ApplyTry      ApplyMode = "try"
+)
+
+// ApplyReply is what a machine answers to a new configuration.
+type ApplyReply struct {
+	// Mode is the one that was used.
+	Mode     ApplyMode
+	Details  string
+	Warnings []string
+}
+
+// StaticPod is one of the static pods of a control plane: what its
+// configuration asks for, and what runs.
+type StaticPod struct {
+	// Image and ConfigVersion are those of the configuration resource that pods
+	// are made from, of which versions count from 1 after each boot.
+	Image         string
+	ConfigVersion int
+	// SourceVersion is the version of what the machine configuration says of the
+	// component. Below Talos 1.14 pods are made from that, and it is equal to
+	// ConfigVersion. From there on it is another resource: it counts every write
+	// of the machine configuration, while ConfigVersion counts only those that
+	// change something about the pod.
+	SourceVersion int
+	// FilesVersion is the version of the files beside the pod of an API server, which
+	// is made anew with each of them. Below Talos 1.14 those of the scheduler count
+	// as well.
+	FilesVersion int
+	// Disabled tells that the configuration switches the component off: there is
+	// no pod, and PodImage is empty.
+	Disabled bool
+	// PodImage, PodConfigVersion and PodFilesVersion are those that the pod was made
+	// from.
+	PodImage                          string
+	PodConfigVersion, PodFilesVersion int
+	// Ready tells that the pod serves, Started since when its container runs.
+	Ready   bool
+	Started time.Time
+	// Trouble is why the container does not run, empty where nothing is wrong.
+	Trouble string
+}
+
+// KubeletService is the service that runs the kubelet.
+type KubeletService struct {
+	// Image is the one that the configuration asks for.
+	Image            string
+	Running, Healthy bool
+	// Since is when the service was created; it is zero while there is none,
+	// that is in the middle of a restart.
+	Since time.Time
+}
+
+// ImageNamespace is where the container runtime keeps an image.
+type ImageNamespace string
+
+// The namespaces: kubelets run from the one, pods from the other. The last one is the
+// containerd of Talos itself.
+const (
+	NamespaceSystem ImageNamespace = "system"
+	NamespaceCRI    ImageNamespace = "cri"
+	NamespaceOwn    ImageNamespace = "inmem"
+)
+
+// Observe is a client's question to a machine: it is recorded under what, may
+// be struck by a fault, and returns the state when the machine answers.
+func (w *World) Observe(ctx context.Context, name, what string) (state NodeState, err error) {
+	if err := ctx.Err(); err != nil {
+		return NodeState{}, err
+	}
+
+	w.locked(func() {
+		var n *node
+
+		if n, err = w.observe(name, what); err == nil {
+			state = w.state(n)
+		}
+	})
+
+	return state, err
+}
+
+// ReadBootID is the kernel's boot ID.
+func (w *World) ReadBootID(ctx context.Context, name string) (string, error) {
+	state, err := w.Observe(ctx, name, "boot_id")
+
+	return state.BootID, err
+}
+
+// Version is the Talos version that runs, without v.
+func (w *World) Version(ctx context.Context, name string) (string, error) {
+	state, err := w.Observe(ctx, name, "version")
+
+	return state.Talos, err
+}
+
+// MachineStatus is stage, readiness and unmet conditions; the rest of the
+// state comes along.
+func (w *World) MachineStatus(ctx context.Context, name string) (NodeState, error) {
+	return w.Observe(ctx, name, "machine")
+}
+
+// observe finds a machine that answers, after the faults had their say. The
+// lock is held.
+func (w *World) observe(name, what string) (*node, error) {
+	n, err := w.reach(name)
+	if err != nil {
+		return nil, err
+	}
+
+	if fault, found := w.takeFault(n.name, StepObserve); found {
+		w.fallSilent(n, fault, 0)
+
+		return w.reach(name)
+	}
+
+	w.record(n.name, history.KindRead, map[string]string{"what": what})
+
+	return n, nil
+}
+
+// The file systems below /var, in bytes: how large each is and how much of it is
+// free, the one that [Options.ContainerdVolume] gives the images at last, and how
+// much [EffectFull] leaves free.
+const (
+	DiskSize       = 24 << 30
+	DiskFree       = 17 << 30
+	ContainerdSize = 40 << 30
+	ContainerdFree = 29 << 30
+	FullDisk       = 100 << 20
+)
+
+// Vitals are what a machine tells about its disk and its clock.
+type Vitals struct {
+	// Disk is the file system below /var, nil where that is not told.
+	Disk *Disk
+	// Containerd is the one below /var/lib/containerd, where images are, nil where
+	// they share the one below /var or that is not told.
+	Containerd *Disk
+	// Time is nil where that is not told.
+	Time *Clocking
+}
+
+// Disk is in bytes.
+type Disk struct{ Size, Available int64 }
+
+// Clocking is how a clock is kept.
+type Clocking struct {
+	// Synced tells that it is synchronised, or not meant to be; Disabled tells
+	// those two apart.
+	Synced, Disabled bool
+}
+
+// Vitals asks a machine, found by name or address. With [EffectStall] of its disk
+// it answers when that is over. A caller that gives up before, or loses its
+// connection, has the error of that, and in Time what a machine tells all the
+// same.
+func (w *World) Vitals(ctx context.Context, name string) (vitals Vitals, err error) {
+	if err := ctx.Err(); err != nil {
+		return Vitals{}, err
+	}
+
+	var (
+		asked   *node
+		current call
+		stalled <-chan struct{}
+	)
+
+	w.locked(func() {
+		if asked, err = w.observe(name, "vitals"); err != nil {
+			return
+		}
+
+		current, stalled = begin(ctx, asked), asked.stalled
+		vitals = w.vitals(asked)
+	})
+
+	if err != nil {
+		return Vitals{}, err
+	}
+
+	defer current.end()
+
+	if stalled == nil {
+		return vitals, nil
+	}
+
+	select {
+	case <-stalled:
+	case <-current.ctx.Done():
+	}
+
+	if current.broken() {
+		return vitals, current.err(ctx)
+	}
+
+	w.locked(func() { vitals = w.vitals(asked) })
+
+	return vitals, nil
+}
+
+func (w *World) vitals(n *node) Vitals {
+	vitals := Vitals{Time: &Clocking{Synced: true}}
+
+	if !n.suffers(StepDisk, EffectUnreadable) && !n.suffers(StepDisk, EffectStall) {
+		vitals.Disk, vitals.Containerd = w.disks(n)
+	}
+
+	switch {
+	case n.suffers(StepClock, EffectUnreadable):
+		vitals.Time = nil
+	case n.suffers(StepClock, EffectUnsynced):
+		vitals.Time.Synced = false
+	case n.suffers(StepClock, EffectDisabled):
+		vitals.Time.Disabled = true
+	}
+
+	return vitals
+}
+
+// disks are the file system below /var and that of the images, if that is another.
+func (w *World) disks(n *node) (disk, containerd *Disk) {
+	disk = &Disk{Size: DiskSize, Available: DiskFree}
+	images := disk
+
+	if w.options.ContainerdVolume {
+		containerd = &Disk{Size: ContainerdSize, Available: ContainerdFree}
+		images = containerd
+	}
+
+	if n.suffers(StepDisk, EffectFull) {
+		images.Available = FullDisk
+	}
+
+	return disk, containerd
+}
