@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -377,4 +378,320 @@ func TestDeclarativeOperatorIsFollowed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDelegatedRunTakesOneSnapshot: a run that goes on where another one stopped takes none, and the failure says where it is.
+func TestDelegatedRunTakesOneSnapshot(t *testing.T) {
+	besideOperator(t, asking(setup{}), &played.Habits{FailOn: "worker-1", FailTimes: 1, StaysFailed: true}, func(o *owned) {
+		store := ports.NewVault()
+		err := o.delegate(context.Background(), o.beside("1"), saving(store))
+		if saved := store.Saved(); err != nil && len(saved) == 1 && !strings.Contains(err.Error(), saved[0].Path) {
+			t.Errorf("the failure does not say where the snapshot is")
+		}
+
+		pass(time.Minute)
+		if err := o.delegate(context.Background(), o.beside("2"), saving(store)); err != nil {
+			t.Error(err)
+		}
+
+		if saved := store.Saved(); len(saved) != 1 {
+			t.Errorf("%d snapshots for one target", len(saved))
+		}
+
+		if s := o.Journal().Snapshot; s == nil || !s.Closed || s.Run != cluster.RunPrefix+"1" {
+			t.Errorf("recorded %+v", s)
+		}
+	})
+}
+
+// TestNothingIsLeftToAskForWhenTheWindowCloses: somebody has moved a component past the target meanwhile, so that there is no next leg to speak of.
+func TestNothingIsLeftToAskForWhenTheWindowCloses(t *testing.T) {
+	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+		request := to(toLifecycle)
+		request.Target.Kubernetes = version.MustParse(kubernetes)
+		request.Window = interval{from: time.Now().Add(-time.Hour), to: time.Now().Add(4 * time.Minute)}
+		go func() {
+			pass(5 * time.Minute)
+			if err := o.World().SetImage("worker-0", "kubelet", "ghcr.io/siderolabs/kubelet:v1.35.9"); err != nil {
+				t.Error(err)
+			}
+		}()
+
+		_ = o.delegate(context.Background(), o.beside("1"), request)
+	})
+}
+
+// TestNoNodeIsTakenBackByALegOfTheOthers: an operator brings all nodes to the one version that it is asked for.
+func TestNoNodeIsTakenBackByALegOfTheOthers(t *testing.T) {
+	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.11.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
+		if _, err := o.World().AddNode(model.NodeOptions{Name: "worker-9", Role: model.Worker, Talos: "1.13.4", Kubernetes: "1.33.4"}); err != nil {
+			t.Fatal(err)
+		}
+
+		pass(10 * time.Minute)
+		request := to("1.13.4")
+		request.Policy.AllowIntermediate = true
+		lowered := ""
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil {
+				pass(5 * time.Second)
+				if now := o.State("worker-9").Talos; now != "" && now != "1.13.4" && lowered == "" {
+					lowered = now
+				}
+			}
+		}()
+
+		_ = o.delegate(ctx, o.beside("1"), request)
+		cancel()
+		pass(6 * time.Second)
+		if lowered != "" {
+			t.Errorf("worker-9 was taken from 1.13.4 to %s", lowered)
+		}
+
+		o.Sound()
+	})
+}
+
+// TestGateBetweenTwoLegsDoesNotDenyTheFirst: every node was moved by then.
+func TestGateBetweenTwoLegsDoesNotDenyTheFirst(t *testing.T) {
+	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.12.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
+		begun := time.Now()
+		gate := &userGate{timeout: time.Minute, answer: func(string) (bool, string, error) {
+			return time.Since(begun) < 2*time.Minute, "Volume a/b is degraded", nil
+		}}
+		request := to("1.13.4")
+		request.Target.Kubernetes = version.MustParse("1.34.1")
+		request.Gates = []cluster.Gate{gate}
+		err := o.delegate(context.Background(), o.beside("1"), request)
+		if err == nil {
+			t.Fatal("no error")
+		}
+
+		if errors.Is(err, engine.ErrNotBegun) || strings.Contains(err.Error(), "No node was disturbed") {
+			t.Errorf("all nodes were moved to Talos 1.13.4 (worker-0 runs %s), and it says: %v", o.State("worker-0").Talos, err)
+		}
+	})
+}
+
+// TestForgottenTargetIsTakenBack: by a run that died, or by an operator that does not clean up.
+func TestForgottenTargetIsTakenBack(t *testing.T) {
+	t.Run("reached", func(t *testing.T) {
+		besideOperator(t, asking(setup{}), &played.Habits{Forgetful: true}, func(o *owned) {
+			o.annotate(keyTarget, toLifecycle) // by a run that died
+			pass(time.Hour)
+			o.AllRun(toLifecycle)
+			if err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle)); err != nil {
+				t.Error(err)
+			}
+
+			o.wantFree()
+		})
+	})
+
+	t.Run("intermediate", func(t *testing.T) {
+		besideOperator(t, asking(setup{Options: model.Options{Talos: "1.13.4", Kubernetes: "1.33.4"}}), &played.Habits{Forgetful: true}, func(o *owned) {
+			request := to("1.13.4")
+			request.Target.Kubernetes = version.MustParse("1.35.2")
+			request.Policy.AllowIntermediate = true
+			ctx, end := context.WithCancel(context.Background())
+			defer end()
+			killed := newStrike(dieBefore, atWill, end)
+			w := o.beside("1")
+			w.Client.Intercept(killed.Intercept)
+			o.dead(killed, nil)
+
+			go func() { pass(3 * time.Minute); killed.Kill() }()
+
+			if err := o.delegate(ctx, w, request); err == nil {
+				t.Error("it was not killed")
+			}
+
+			o.api.Inject(nil)
+			pass(2 * time.Hour)
+			for range 2 {
+				if err := o.delegate(context.Background(), o.beside("2"), request); err != nil {
+					t.Errorf("does not converge: %v", err)
+				}
+			}
+
+			o.wantFree()
+		})
+	})
+}
+
+// TestWhatHappensToTheObjectEndsTheFollowing: the object is deleted, held, or asks for something else.
+func TestWhatHappensToTheObjectEndsTheFollowing(t *testing.T) {
+	for name, test := range map[string]struct {
+		do   func(o *owned)
+		says string
+	}{
+		"deleted":  {func(o *owned) { _ = o.api.Delete(o.of, "example.org/keep") }, "is being deleted"},
+		"held":     {func(o *owned) { o.annotate(keyHold, "maintenance") }, "maintenance"},
+		"replaced": {func(o *owned) { o.annotate(keyTarget, "1.13.6") }, "1.13.6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+				go func() { pass(3 * time.Minute); test.do(o) }()
+				begun := time.Now()
+				err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
+				took := time.Since(begun)
+				if err == nil || took > 10*time.Minute || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("after %s: %v", took, err)
+				}
+			})
+		})
+	}
+}
+
+// TestDeadHoldIsEndedHoweverHardItIs: one read fails just then.
+func TestDeadHoldIsEndedHoweverHardItIs(t *testing.T) {
+	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
+		o.annotate(keyHold, cluster.RunPrefix+"dead")
+		reads := 0
+		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
+			if op.By == "client" && op.Verb == "get" && op.Of.Kind != "Secret" {
+				if reads++; reads == 3 {
+					return cluster.ErrUnreachable
+				}
+			}
+
+			return next()
+		})
+
+		if err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle)); err != nil {
+			t.Errorf("%v; hold %q", err, o.annotation(keyHold))
+		}
+	})
+}
+
+// TestOperatorAtWorkOverAnOpenEntryIsFollowed: a direct run was killed in the middle of a node, and somebody had the operator go on.
+func TestOperatorAtWorkOverAnOpenEntryIsFollowed(t *testing.T) {
+	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+		ctx, end := context.WithCancel(context.Background())
+		defer end()
+		o.killed(ctx, end, newStrike(dieAfter, 9, end))
+		o.annotate(keyHold, "")
+		o.annotate(keyStatus, "")
+		o.annotate(keyTarget, toLifecycle)
+		pass(30 * time.Second)
+		begun := time.Now()
+		err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle))
+		t.Logf("after %s: %v", time.Since(begun), err)
+		if err != nil && strings.Contains(err.Error(), "the cluster is not") {
+			t.Errorf("worker-0 runs %s", o.State("worker-0").Talos)
+		}
+	})
+}
+
+// TestDelegateAfterADirectRunThatDied: its word "in-progress" stands on the object.
+func TestDelegateAfterADirectRunThatDied(t *testing.T) {
+	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+		ctx, end := context.WithCancel(context.Background())
+		defer end()
+		w := o.publishing("0")
+		killed := harness.NewStrike(dieBefore, func(call ports.Call) bool { return call.Method == "Cordon" && call.Node == "worker-1" }, end)
+		w.Client.Intercept(killed.Intercept)
+		o.dead(killed, nil)
+
+		_ = w.apply(ctx, to(toLifecycle))
+		o.api.Inject(nil)
+
+		for range 2 {
+			if err := o.delegate(context.Background(), o.beside("2"), to(toLifecycle)); err != nil {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// TestStaleFailureIsNotBelieved: there is no operator, and a node joins meanwhile.
+func TestStaleFailureIsNotBelieved(t *testing.T) {
+	besideOperator(t, setup{}, nil, func(o *owned) {
+		o.annotate(keyStatus, "failed")
+		o.annotate(keyMessage, "Talos upgrade failed: last week")
+		go func() {
+			pass(2 * time.Minute)
+			if _, err := o.World().AddNode(model.NodeOptions{Name: "worker-9", Role: model.Worker, Talos: toLifecycle, Kubernetes: kubernetes}); err != nil {
+				t.Error(err)
+			}
+		}()
+
+		err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
+		if err == nil || strings.Contains(err.Error(), "says that it failed") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestRequestThatLandsAfterACancelIsTakenBack: a request that is cut off by a cancel may take effect a moment later.
+func TestRequestThatLandsAfterACancelIsTakenBack(t *testing.T) {
+	besideOperator(t, asking(setup{}), nil, func(o *owned) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		seen := 0
+		o.api.Inject(func(c context.Context, op played.Operation, next func() error) error {
+			if op.By == "client" && op.Mutation > 0 {
+				if seen++; seen == 1 {
+					go func() {
+						pass(1500 * time.Millisecond)
+						o.annotate(keyTarget, toLifecycle)
+					}()
+
+					cancel()
+					<-c.Done()
+					return errors.Join(cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+				}
+			}
+
+			return next()
+		})
+
+		_ = o.delegate(ctx, o.beside("1"), to(toLifecycle))
+		pass(time.Minute)
+		o.wantFree()
+	})
+}
+
+// TestFreedLeaseIsNoReasonToLeaveTheRequest: nor is there anybody who would take a request back.
+func TestFreedLeaseIsNoReasonToLeaveTheRequest(t *testing.T) {
+	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+		w := o.beside("1")
+		go func() { pass(3 * time.Minute); o.DeleteLeaseAsPerson() }()
+		err := o.delegate(context.Background(), w, to(toLifecycle))
+		var f *engine.Failure
+		errors.As(err, &f)
+		if f == nil || f.State == "" {
+			t.Errorf("no state: %v; target %q", err, o.annotation(keyTarget))
+		}
+	})
+}
+
+// TestCancelWhileTakingBackStillTakesBack: what was reached is asked for no more.
+func TestCancelWhileTakingBackStillTakesBack(t *testing.T) {
+	besideOperator(t, asking(setup{}), &played.Habits{Forgetful: true}, func(o *owned) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var healed time.Time
+		patches := 0
+		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
+			if op.By == "client" && op.Mutation > 0 {
+				if patches++; patches == 2 {
+					healed = time.Now().Add(3 * time.Second)
+					time.AfterFunc(time.Second, cancel)
+				}
+
+				if patches >= 2 && time.Now().Before(healed) {
+					return cluster.ErrUnreachable
+				}
+			}
+
+			return next()
+		})
+
+		w := o.beside("1")
+		_ = o.delegate(ctx, w, to(toLifecycle))
+		o.wantFree()
+	})
 }

@@ -5,10 +5,15 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -66,4 +71,325 @@ func TestJournal_OneWriteForManyUpgrades(t *testing.T) {
 			})
 		})
 	}
+}
+
+const noUUID = "00000000-0000-0000-0000-000000000000"
+
+// sharedUUID gives all machines the same UUID.
+func (r *rig) sharedUUID(uuid string) {
+	r.T.Helper()
+
+	for _, state := range r.World().Nodes() {
+		if err := r.World().SetUUID(state.Name, uuid); err != nil {
+			r.T.Fatal(err)
+		}
+	}
+}
+
+// installsNothing has a run refuse to go on, in these words, and install nothing.
+func (r *rig) installsNothing(w *worker, request engine.Request, says ...string) {
+	r.T.Helper()
+
+	installs := map[string]int{}
+	for _, state := range r.World().Nodes() {
+		installs[state.Name] = state.Installs
+	}
+
+	err := w.Apply(context.Background(), request)
+	for _, part := range says {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			r.T.Errorf("it does not say %q: %v", part, err)
+		}
+	}
+
+	for _, state := range r.World().Nodes() {
+		if state.Installs != installs[state.Name] {
+			r.T.Errorf("%s was installed %d times instead of %d", state.Name, state.Installs, installs[state.Name])
+		}
+	}
+
+	r.Sound()
+}
+
+// TestMachinesThatShareAUUIDAreUpgraded, also where a run was killed in between.
+func TestMachinesThatShareAUUIDAreUpgraded(t *testing.T) {
+	for _, uuid := range []string{noUUID, "03000200-0400-0500-0006-000700080009"} {
+		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+			r.sharedUUID(uuid)
+			r.killedAt("run-1", "Reboot", 2, to(toLifecycle))
+			r.Must(r.Worker("run-2"), to(toLifecycle))
+			r.At(toLifecycle)
+			r.Once()
+		})
+	}
+}
+
+// TestTheJournalOfAnEarlierVersionIsGoneOnFrom: its entries stand under UUIDs of
+// the hardware, and stand under machine IDs when they are written again.
+func TestTheJournalOfAnEarlierVersionIsGoneOnFrom(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+			if shared {
+				r.sharedUUID(noUUID)
+			}
+
+			r.killedAt("run-1", "Reboot", 2, to(toLifecycle))
+
+			unfinished := 0
+
+			r.EditJournalAsPerson(func(journal cluster.Journal) cluster.Journal {
+				for key, entry := range journal.Entries {
+					journal = journal.Without(key).With(r.State(entry.Node).UUID, entry)
+					unfinished++
+				}
+
+				return journal
+			})
+
+			if unfinished != 1 {
+				t.Fatalf("%d entries are open, want 1", unfinished)
+			}
+
+			w := r.Worker("run-2")
+
+			w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+				err := next(ctx)
+
+				if call.Method == "WriteJournal" && err == nil {
+					for key, entry := range r.Journal().Entries {
+						if entry.Run == "run-2" && key != r.State(entry.Node).MachineID {
+							t.Errorf("the entry of %s stands under %s", entry.Node, key)
+						}
+					}
+				}
+
+				return err
+			})
+
+			r.Must(w, to(toLifecycle))
+			r.At(toLifecycle)
+			r.Once()
+		})
+	}
+}
+
+// TestWithoutDiscoveryMachinesAreKnown: their identity does not depend on it.
+func TestWithoutDiscoveryMachinesAreKnown(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+		for _, step := range []struct {
+			run    string
+			reboot int32
+		}{{"run-1", 2}, {"run-2", 0}} {
+			client := r.Client(step.run)
+			over := &undiscovered{client}
+			w := r.WorkerOver(client, over, client)
+
+			if step.reboot > 0 {
+				r.killed(w, "Reboot", step.reboot, to(toLifecycle))
+			} else {
+				r.Must(w, to(toLifecycle))
+			}
+		}
+
+		r.At(toLifecycle)
+		r.Once()
+	})
+}
+
+// undiscovered is a cluster whose discovery is off.
+type undiscovered struct{ *ports.Client }
+
+func (*undiscovered) Members(context.Context) ([]cluster.Member, error) { return nil, nil }
+
+func (*undiscovered) ClusterID(context.Context) (string, error) { return "", nil }
+
+// TestAWipedStateInTheMiddleOfAnUpgradeIsRefused: nobody knows any more which
+// machine the journal speaks of.
+func TestAWipedStateInTheMiddleOfAnUpgradeIsRefused(t *testing.T) {
+	for _, method := range []string{"Install", "Reboot"} {
+		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+			r.killedAt("run-1", method, 1, to(toLifecycle))
+
+			before := r.State("worker-0")
+			if err := r.World().WipeStateByHand("worker-0"); err != nil {
+				t.Fatal(err)
+			}
+
+			r.Until("back", 10*time.Minute, func() bool { now := r.State("worker-0"); return now.Ready && now.BootID != before.BootID })
+
+			r.installsNothing(r.Worker("run-2"), to(toLifecycle),
+				"worker-0", "under "+before.MachineID, "has the ID "+r.State("worker-0").MachineID, "STATE partition was wiped", "remove the key "+before.MachineID)
+
+			// What it says helps.
+			r.EditJournalAsPerson(func(journal cluster.Journal) cluster.Journal { return journal.Without(before.MachineID) })
+			r.Must(r.Worker("run-3"), to(toLifecycle))
+			r.AllRun(toLifecycle)
+		})
+	}
+}
+
+func TestACloneIsRefused(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+		if err := r.World().CloneState("worker-0", "worker-1"); err != nil {
+			t.Fatal(err)
+		}
+
+		r.installsNothing(r.Worker("run-1"), to(toLifecycle), "worker-1", "same machine ID as worker-0 ("+r.State("worker-0").MachineID+")")
+	})
+}
+
+// TestAnUnfinishedNodeIsNotGone although its kubelet has registered another
+// machine ID than Talos told, or none, or its entry is of an earlier version and
+// the kubelet registered another UUID.
+func TestAnUnfinishedNodeIsNotGone(t *testing.T) {
+	for _, registered := range []cluster.KubeNode{
+		{}, {MachineID: "0123456789abcdef0123456789abcdef"}, {SystemUUID: noUUID},
+	} {
+		for _, earlier := range []bool{false, true} {
+			inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+				r.killedAt("run-1", "Reboot", 1, to(toLifecycle))
+
+				if earlier {
+					r.EditJournalAsPerson(func(journal cluster.Journal) cluster.Journal {
+						state := r.State("worker-0")
+
+						return journal.Without(state.MachineID).With(state.UUID, journal.Entries[state.MachineID])
+					})
+				}
+
+				r.loseForGood("worker-0")
+				time.Sleep(time.Hour)
+
+				if members := r.World().Members(); len(members) != 4 {
+					t.Fatalf("discovery lists %d machines, want 4", len(members))
+				}
+
+				client := r.Client("run-2")
+				w := r.WorkerOver(client, client, &registering{client, "worker-0", registered})
+
+				request := to(toLifecycle)
+				request.Policy.NodeTimeout = 20 * time.Minute
+
+				r.installsNothing(w, request, "worker-0")
+			})
+		}
+	}
+}
+
+// registering is a cluster in which the kubelet of a node has registered something
+// else.
+type registering struct {
+	*ports.Client
+
+	node string
+	as   cluster.KubeNode
+}
+
+func (r *registering) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return r.Nodes(ctx)
+}
+
+func (r *registering) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return named(ctx, name, r.Nodes)
+}
+
+func (r *registering) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	nodes, err := r.Client.Nodes(ctx)
+
+	for i := range nodes {
+		if nodes[i].Name == r.node {
+			nodes[i].MachineID, nodes[i].SystemUUID = r.as.MachineID, r.as.SystemUUID
+		}
+	}
+
+	return nodes, err
+}
+
+// TestAJournalThatCannotBeReadMeansNoInstall, such as one of a later version.
+func TestAJournalThatCannotBeReadMeansNoInstall(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+		client := r.Client("run-1")
+		r.installsNothing(r.WorkerOver(client, client, &unreadable{client}), to(toLifecycle), `has the format "3"`)
+	})
+}
+
+type unreadable struct{ *ports.Client }
+
+func (*unreadable) Journal(context.Context) (cluster.Journal, error) {
+	return cluster.Journal{}, fmt.Errorf("the ConfigMap has the format %q", "3")
+}
+
+// TestIntentAloneDoesNotArmTheNode: the journal takes so long to be written that
+// the guards are asked again, and then do not hold. Nothing was installed, so
+// the turn has no more patience than before, and leaves nothing behind.
+func TestIntentAloneDoesNotArmTheNode(t *testing.T) {
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 51}}, func(r *rig) {
+				var (
+					once  sync.Once
+					begun time.Time
+				)
+
+				w := r.Worker("run-1")
+				w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					err := next(ctx)
+
+					if call.Method == "WriteJournal" && !stamps(call) {
+						once.Do(func() {
+							r.World().SetFaults(silent("cp-2"))
+							time.Sleep(15 * time.Second)
+
+							begun = time.Now()
+						})
+					}
+
+					return err
+				})
+
+				_ = failure(t, w.Apply(context.Background(), bare(to(hop.to))), engine.ErrGuard, "worker-0")
+
+				if took := time.Since(begun); took > 7*time.Minute {
+					t.Errorf("it took %s to give up", took)
+				}
+
+				r.Sound()
+				r.stopped("worker-0", false)
+				r.Tidy()
+			})
+		})
+	}
+}
+
+// TestJournalIsNotWrittenOnALeaseThatRanOutMeanwhile: a turn waits for another
+// one that writes the journal, for longer than the lease lasts.
+func TestJournalIsNotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
+	inCluster(t, pairs(59), func(r *rig) {
+		var (
+			stalled atomic.Bool
+			writes  atomic.Int32
+		)
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			switch {
+			case call.Method == "WriteJournal" && !stamps(call) && writes.Add(1) == 1:
+				stalled.Store(true)
+				time.AfterFunc(time.Minute, func() { stalled.Store(false) })
+				time.Sleep(40 * time.Second)
+
+				return fmt.Errorf("written too late: %w", cluster.ErrUnreachable)
+			case call.Method == "WriteLease" && stalled.Load():
+				return fmt.Errorf("no leases: %w", cluster.ErrUnreachable)
+			}
+
+			return next(ctx)
+		})
+
+		r.Must(w, sharing(t, toLifecycle, "2"))
+		r.At(toLifecycle)
+		r.Once()
+	})
 }

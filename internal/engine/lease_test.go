@@ -4,13 +4,16 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
@@ -154,4 +157,419 @@ func ofKubernetes(method string) bool {
 	default:
 		return true
 	}
+}
+
+func TestOnlyOneOfTwoRunsWorks(t *testing.T) {
+	for name, later := range map[string]time.Duration{"at once": 0, "in mid-roll": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.Worker("run-1")
+
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(later + time.Millisecond)
+
+				second := r.Worker("run-2")
+				err := second.Apply(context.Background(), to(toLifecycle))
+				failed := failure(t, err, engine.ErrLocked, "")
+
+				if !strings.Contains(failed.Detail(), "run-1 (talosupgrade_cluster.test)") {
+					t.Errorf("the holder is not named: %v", failed)
+				}
+
+				if _, mutating := second.Client.Calls(); mutating != 0 {
+					t.Errorf("the run without the lease made %d mutating calls", mutating)
+				}
+
+				if err := <-ended; err != nil {
+					t.Errorf("the run with the lease failed: %v", err)
+				}
+
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+	}
+}
+
+func TestRunStopsWhenItsLeaseIsTaken(t *testing.T) {
+	for _, moment := range []time.Duration{30 * time.Second, 80 * time.Second, 150 * time.Second, 7 * time.Minute} {
+		t.Run(moment.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.Worker("run-1")
+
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(moment)
+
+				if err := r.HoldLease("intruder"); err != nil {
+					t.Fatal(err)
+				}
+
+				err := <-ended
+				if !errors.Is(err, engine.ErrLeaseLost) || !strings.Contains(err.Error(), "intruder") {
+					t.Errorf("got %v, want the loss of the lease to intruder", err)
+				}
+
+				if holder := r.Lease().Holder; holder != "intruder" {
+					t.Errorf("the lease is held by %q, want it left to the intruder", holder)
+				}
+
+				if err := r.HoldLease(""); err != nil {
+					t.Fatal(err)
+				}
+
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.AllRun(toLifecycle)
+
+				r.Sound()
+			})
+		})
+	}
+}
+
+// TestDeletedLeaseLetsNobodyElseInstall: somebody deletes the lease of a run that is
+// alive, and starts another one.
+func TestDeletedLeaseLetsNobodyElseInstall(t *testing.T) {
+	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 3*time.Second + 70*time.Millisecond {
+		t.Run(moment.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.Worker("run-1")
+
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(moment)
+				r.DeleteLeaseAsPerson()
+
+				second := r.Worker("run-2")
+				r.Must(second, to(toLifecycle))
+
+				err := <-ended
+				if !errors.Is(err, engine.ErrLeaseLost) {
+					t.Errorf("the first run ended with %v, want the loss of its lease", err)
+				}
+
+				if warned := strings.Join(second.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "run-1 (talosupgrade_cluster.test)") {
+					t.Errorf("nobody was told who held the lease before: %q", warned)
+				}
+
+				r.singleWriter()
+				r.AllRun(toLifecycle)
+				r.Tidy()
+			})
+		})
+	}
+}
+
+// TestLeaseThatASuspensionMadeIsNobodysToTake: somebody deletes the lease of a run that is
+// alive, somebody suspends the upgrades and lets them go on, and another run starts. That
+// there is a lease again does not mean that the first run gave it back.
+func TestLeaseThatASuspensionMadeIsNobodysToTake(t *testing.T) {
+	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 13*time.Second + 70*time.Millisecond {
+		t.Run(moment.String(), func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended := make(chan error, 1)
+				first := r.Worker("run-1")
+
+				go func() { ended <- first.Apply(context.Background(), to(toLifecycle)) }()
+
+				time.Sleep(moment)
+				r.DeleteLeaseAsPerson()
+
+				brake := r.Worker("ola").Engine
+				if _, err := brake.Suspend(context.Background(), "ola: storage is degraded"); err != nil {
+					t.Fatal(err)
+				}
+
+				if _, err := brake.Resume(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+
+				second := r.Worker("run-2")
+				r.Must(second, to(toLifecycle))
+
+				if err := <-ended; !errors.Is(err, engine.ErrLeaseLost) {
+					t.Errorf("the first run ended with %v, want the loss of its lease", err)
+				}
+
+				if warned := strings.Join(second.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "run-1 (talosupgrade_cluster.test), which held it last") {
+					t.Errorf("nobody was told who held the lease before: %q", warned)
+				}
+
+				r.singleWriter()
+				r.AllRun(toLifecycle)
+			})
+		})
+	}
+}
+
+// TestRunThatWasOvertakenInstallsNothing: the journal is gone as well, so that the
+// second run begins at once, while the first is about to write its intent and has
+// no reason to doubt its lease yet.
+func TestRunThatWasOvertakenInstallsNothing(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		var cordoned, overtaken atomic.Bool
+
+		ended, took := make(chan error, 1), make(chan struct{})
+		first, second := r.Worker("run-1"), r.Worker("run-2")
+
+		second.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			err := next(ctx)
+			if call.Method == "WriteJournal" && overtaken.CompareAndSwap(false, true) {
+				close(took)
+			}
+
+			return err
+		})
+
+		first.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			switch {
+			case call.Method == "Cordon":
+				cordoned.Store(true)
+			case call.Method == "WriteJournal" && cordoned.CompareAndSwap(true, false):
+				r.DeleteLeaseAsPerson()
+				r.DeleteJournalAsPerson()
+
+				go func() { ended <- second.Apply(context.Background(), to(toLifecycle)) }()
+
+				<-took
+			}
+
+			return next(ctx)
+		})
+
+		if err := first.Apply(context.Background(), to(toLifecycle)); !errors.Is(err, engine.ErrLeaseLost) {
+			t.Errorf("the first run ended with %v, want the loss of its lease", err)
+		}
+
+		if err := <-ended; err != nil {
+			t.Errorf("the second run failed: %v", err)
+		}
+
+		r.singleWriter()
+		r.AllRun(toLifecycle)
+		r.Once()
+	})
+}
+
+// singleWriter fails the test where two runs acted at the same time. A run whose lease
+// was deleted acts without one until it notices that.
+func (r *rig) singleWriter() {
+	r.T.Helper()
+
+	for _, broken := range r.Judge.Verdict().Violations {
+		if broken.Invariant != checker.S12 {
+			r.T.Errorf("%+v\n%s", broken, r.Judge.Text())
+		}
+	}
+}
+
+// withCall answers all calls of a method with an error, from a time on.
+func withCall(method string, answer error) ports.Interceptor {
+	return func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method == method {
+			return answer
+		}
+
+		return next(ctx)
+	}
+}
+
+func TestNothingIsInstalledWithoutAJournal(t *testing.T) {
+	for name, given := range map[string]struct {
+		method string
+		answer error
+		want   error
+	}{
+		"unreadable":   {"Journal", cluster.ErrDenied, engine.ErrBlocked},
+		"forbidden":    {"WriteJournal", cluster.ErrDenied, cluster.ErrDenied},
+		"conflicting":  {"WriteJournal", cluster.ErrConflict, context.DeadlineExceeded},
+		"out of reach": {"WriteJournal", cluster.ErrUnreachable, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				w := r.Worker("run-1")
+				w.Client.Intercept(withCall(given.method, given.answer))
+
+				err := w.Apply(context.Background(), to(toLifecycle))
+				if !errors.Is(err, given.want) || !strings.Contains(err.Error(), "journal") {
+					t.Errorf("got %v, want %v and the journal named", err, given.want)
+				}
+
+				if installs := r.Judge.Of(history.KindInstall); len(installs) != 0 {
+					t.Errorf("installed without a journal: %+v", installs)
+				}
+
+				r.Sound()
+				r.leftClean()
+				r.Must(r.Worker("run-2"), to(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+	}
+}
+
+func TestLeaseOfTheDeadIsTakenOver(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		if err := r.HoldLease("long gone"); err != nil {
+			t.Fatal(err)
+		}
+
+		w := r.Worker("run-1")
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
+
+		if warnings := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warnings, "long gone") {
+			t.Errorf("nobody was told of the takeover: %q", warnings)
+		}
+	})
+}
+
+// TestLockStatusIsJudgedByWatching: whoever renews the lease is alive, whoever does not for
+// as long as it is good for is gone, and nobody's clock is asked.
+func TestLockStatusIsJudgedByWatching(t *testing.T) {
+	var ended chan error
+
+	for name, test := range map[string]struct {
+		before func(r *rig)
+		after  func()
+		holder string
+		alive  bool
+		longer time.Duration
+	}{
+		"nobody has upgraded it yet": {before: func(*rig) {}},
+		"nobody upgrades it now": {before: func(r *rig) {
+			r.Must(r.Worker("run-1"), to(toLifecycle))
+		}},
+		"a run is alive": {before: func(r *rig) {
+			run := r.Worker("run-1")
+
+			go func() { ended <- run.Apply(context.Background(), to(toLifecycle)) }()
+
+			time.Sleep(time.Minute)
+		}, after: func() {
+			if err := <-ended; err != nil {
+				t.Errorf("the run ended with %v", err)
+			}
+		}, holder: "run-1 (talosupgrade_cluster.test)", alive: true, longer: time.Second},
+		"a run is gone": {before: func(r *rig) {
+			if err := r.HoldLease("run-1"); err != nil {
+				t.Fatal(err)
+			}
+		}, holder: "run-1", longer: 30 * time.Second},
+		"a run ends meanwhile": {before: func(r *rig) {
+			if err := r.HoldLease("run-1"); err != nil {
+				t.Fatal(err)
+			}
+
+			go func() {
+				time.Sleep(15 * time.Second)
+
+				_ = r.HoldLease("")
+			}()
+		}, longer: 15 * time.Second},
+		"another run takes it over meanwhile": {before: func(r *rig) {
+			if err := r.HoldLease("run-1"); err != nil {
+				t.Fatal(err)
+			}
+
+			go func() {
+				time.Sleep(15 * time.Second)
+
+				_ = r.HoldLease("run-2")
+			}()
+		}, holder: "run-2", alive: true, longer: 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{}, func(r *rig) {
+				ended = make(chan error, 1)
+
+				test.before(r)
+
+				asked := r.Worker("asked")
+				began := time.Now()
+
+				status, err := asked.Engine.LockStatus(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				took := time.Since(began)
+
+				if status.Lease.Holder != test.holder || status.Alive != test.alive {
+					t.Errorf("%q holds it, alive: %t; want %q, alive: %t", status.Lease.Holder, status.Alive, test.holder, test.alive)
+				}
+
+				if took < test.longer || took > test.longer+11*time.Second {
+					t.Errorf("it took %s, want %s and a renewal at most", took, test.longer)
+				}
+
+				if watched := strings.Join(asked.Texts(cluster.EventWaiting), "\n"); (test.longer > 0) != strings.Contains(watched, "watching for 30s") {
+					t.Errorf("a person is told %q", watched)
+				}
+
+				if test.after != nil {
+					test.after()
+				}
+
+				if _, changed := asked.Client.Calls(); changed != 0 {
+					t.Errorf("%d calls changed something", changed)
+				}
+			})
+		})
+	}
+}
+
+// TestLockStatusTellsWhatWasLeft: the journal is part of it, and what cannot be read is an
+// error.
+func TestLockStatusTellsWhatWasLeft(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		ctx, kill := context.WithCancelCause(context.Background())
+		run := r.Worker("run-1")
+
+		time.AfterFunc(100*time.Second, func() { kill(errors.New("killed")) })
+
+		_ = run.Apply(ctx, to(toLifecycle))
+
+		status, err := r.Worker("asked").Engine.LockStatus(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if status.LastHolder != "" {
+			t.Errorf("the lease that %s gave back is said to be deleted", status.LastHolder)
+		}
+
+		r.DeleteLeaseAsPerson()
+
+		deleted, err := r.Worker("asked").Engine.LockStatus(context.Background())
+		if err != nil || !strings.HasPrefix(deleted.LastHolder, "run-1") {
+			t.Errorf("the lease was deleted, and held last by %q: %v", deleted.LastHolder, err)
+		}
+
+		if len(status.Journal.Entries) == 0 || !strings.HasPrefix(status.Journal.Holder, "run-1") {
+			t.Errorf("the journal is %+v", status.Journal)
+		}
+	})
+}
+
+// TestLockStatusEndsWithItsContext, and with an API server that refuses.
+func TestLockStatusEndsWithItsContext(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		if err := r.HoldLease("run-1"); err != nil {
+			t.Fatal(err)
+		}
+
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+
+		if _, err := r.Worker("asked").Engine.LockStatus(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
 }

@@ -4,7 +4,9 @@ package plan_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
@@ -235,4 +237,254 @@ func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 			t.Errorf("finding: %v", finding)
 		}
 	})
+}
+
+func TestStartableFillsTheBudgetAndNoMore(t *testing.T) {
+	t.Parallel()
+
+	budget := func(s *scene, text string) *scene {
+		s.policy.MaxUnavailable = share(text)
+
+		return s
+	}
+
+	cpsFirst := func(s *scene) *scene {
+		s.policy.Order = cluster.ControlPlanesFirst
+
+		return s
+	}
+
+	for behaviour, test := range map[string]struct {
+		scene *scene
+		// busy are nodes whose turn of the plan has begun.
+		busy string
+		want string
+	}{
+		"one worker by default":                             {scene: newScene(3, 3), want: "worker-1"},
+		"nothing beside it by default":                      {scene: newScene(3, 3), busy: "worker-1"},
+		"as many workers as the budget allows":              {scene: budget(newScene(3, 3), "2"), want: "worker-1 worker-2"},
+		"a slot is refilled":                                {scene: budget(newScene(3, 3), "2"), busy: "worker-1", want: "worker-2"},
+		"all workers, but no control plane beside them":     {scene: budget(newScene(3, 3), "100%"), want: "worker-1 worker-2 worker-3"},
+		"no control plane while a worker is busy":           {scene: budget(newScene(3, 1), "3"), busy: "worker-1"},
+		"one control plane at a time":                       {scene: budget(newScene(3, 0), "3"), want: "cp-1"},
+		"no second control plane":                           {scene: budget(newScene(3, 0), "3"), busy: "cp-1"},
+		"no worker beside a control plane":                  {scene: budget(cpsFirst(newScene(3, 3)), "3"), busy: "cp-1"},
+		"control planes first, and nothing beside":          {scene: budget(cpsFirst(newScene(3, 3)), "3"), want: "cp-1"},
+		"an unavailable worker costs nothing":               {scene: budget(newScene(3, 3).notReady("worker-3"), "2"), want: "worker-3 worker-1"},
+		"an unavailable worker is busy all the same":        {scene: newScene(3, 3).notReady("worker-3"), want: "worker-3"},
+		"half of six with one away":                         {scene: budget(newScene(3, 6).notReady("worker-6"), "50%"), want: "worker-6 worker-1 worker-2"},
+		"a foreign cordon takes a slot":                     {scene: budget(newScene(3, 3).runs("1.13.4", "worker-3").cordoned("worker-3", ""), "2"), want: "worker-1"},
+		"a held worker that is away takes a slot":           {scene: budget(newScene(3, 3).holds("worker-3").notReady("worker-3"), "2"), want: "worker-1"},
+		"a worker that is gone takes none":                  {scene: budget(newScene(3, 3).gone("worker-3"), "2"), want: "worker-1 worker-2"},
+		"canaries alone":                                    {scene: budget(newScene(3, 3).canary("worker-3"), "3"), want: "worker-3"},
+		"canaries beside each other":                        {scene: budget(newScene(3, 4).canary("worker-3", "worker-4"), "3"), want: "worker-3 worker-4"},
+		"nothing else while a canary is busy":               {scene: budget(newScene(3, 3).canary("worker-3"), "3"), busy: "worker-3"},
+		"what an earlier run left goes alone":               {scene: budget(newScene(3, 3).cordoned("worker-2", "run-1"), "3"), want: "worker-2"},
+		"a control plane that an earlier run left is first": {scene: budget(newScene(3, 3).entry("cp-1", cluster.PhaseInstalled, "b"), "3"), want: "cp-1"},
+		"nothing beside what is being finished":             {scene: budget(newScene(3, 3).cordoned("worker-2", "run-1"), "3"), busy: "worker-2"},
+		"only the first hop":                                {scene: budget(newScene(0, 3).walks().runs("1.11.2", "worker-2"), "3"), want: "worker-2"},
+		"no second hop before the first is done":            {scene: budget(newScene(0, 3).walks().runs("1.11.2", "worker-2"), "3"), busy: "worker-2"},
+		"a component, and nothing beside it":                {scene: budget(newScene(3, 3).runs("1.13.4").asserts("1.35.0"), "3"), want: "cp-1"},
+		"nothing beside a component":                        {scene: budget(newScene(3, 3).runs("1.13.4").asserts("1.35.0"), "3"), busy: "cp-1"},
+		"nothing where there is nothing to do":              {scene: newScene(3, 3).runs("1.13.4")},
+		"no control plane goes before a worker without a slot": {
+			scene: newScene(3, 3).runs("1.13.4", "worker-3").notReady("worker-3"),
+		},
+		"a worker that costs nothing does": {
+			scene: newScene(3, 3).notReady("worker-3").canary("worker-1").cordoned("worker-1", ""), want: "worker-1",
+		},
+		"an unavailable worker is bounded by its turn alone": {scene: budget(newScene(3, 3).notReady("worker-1").notReady("worker-2").notReady("worker-3"), "2"), want: "worker-1 worker-2"},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			made := test.scene.said(t)
+
+			var busy []plan.Step
+
+			for _, name := range strings.Fields(test.busy) {
+				index := slices.IndexFunc(made.Steps, func(s plan.Step) bool { return s.Node == name })
+				busy = append(busy, made.Steps[index])
+			}
+
+			if got := stepNames(plan.Plan{Steps: made.Startable(test.scene.snapshot, busy)}); got != test.want {
+				t.Errorf("startable: %q, want %q, of\n%s", got, test.want, render(made))
+			}
+		})
+	}
+}
+
+// TestStartableKnowsTheBusyInALaterPlan makes the plan anew while turns are
+// going on: their nodes show as unfinished, or not at all, or in the next hop.
+func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
+	t.Parallel()
+
+	begun := func(s *scene) []plan.Step { return s.said(t).Steps[:1] }
+	wide := func(s *scene) *scene {
+		s.policy.MaxUnavailable = share("3")
+
+		return s
+	}
+
+	walk := wide(newScene(0, 3).walks().runs("1.11.2", "worker-1").runs("1.12.9", "worker-2", "worker-3"))
+
+	for behaviour, test := range map[string]struct {
+		busy  []plan.Step
+		later *scene
+		want  string
+	}{
+		"cordoned by us, it looks unfinished": {
+			busy: begun(newScene(3, 4)), later: wide(newScene(3, 4).cordoned("worker-1", "run-1")), want: "worker-2 worker-3",
+		},
+		"away, it looks unfinished": {
+			busy: begun(newScene(3, 4)), later: wide(newScene(3, 4).silent("worker-1").notReady("worker-1").entry("worker-1", cluster.PhaseRebooting, "b")),
+			want: "worker-2 worker-3",
+		},
+		"back in the cluster, it is not in the plan any more": {
+			busy: begun(newScene(3, 4)), later: wide(newScene(3, 4).runs("1.13.4", "worker-1")), want: "worker-2 worker-3",
+		},
+		"at the end of its hop, the next hop has to wait to end": {
+			busy: begun(walk), later: wide(newScene(0, 3).walks().runs("1.12.9")),
+		},
+		"another unfinished node waits for it": {
+			busy: begun(newScene(3, 4)), later: wide(newScene(3, 4).cordoned("worker-1", "run-1").cordoned("worker-2", "run-0")),
+		},
+		"a busy canary holds back the others when it is not in the plan any more": {
+			busy: begun(newScene(3, 4).canary("worker-1")), later: wide(newScene(3, 4).canary("worker-1").runs("1.13.4", "worker-1")),
+		},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if got := stepNames(plan.Plan{Steps: test.later.said(t).Startable(test.later.snapshot, test.busy)}); got != test.want {
+				t.Errorf("startable: %q, want %q, of\n%s", got, test.want, render(test.later.said(t)))
+			}
+		})
+	}
+}
+
+func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
+	t.Parallel()
+
+	turn := newScene(1, 0).said(t).Steps[0].Estimate
+
+	settled := newScene(1, 4)
+	settled.policy.MaxUnavailable, settled.policy.Settle = share("2"), time.Minute
+
+	const (
+		kubelet = 40 * time.Second
+		server  = 150 * time.Second
+		static  = 25 * time.Second
+		// others are the controller manager, kube-proxy and the kubelet.
+		others = static + 10*time.Second + kubelet
+	)
+
+	for behaviour, test := range map[string]struct {
+		scene *scene
+		want  time.Duration
+	}{
+		"nothing to do":                      {newScene(3, 2).runs("1.13.4"), 0},
+		"one after the other":                {newScene(3, 2).unsynced(), 5 * turn},
+		"with the manifests":                 {newScene(3, 2), 5*turn + time.Minute},
+		"two workers at a time, and settled": {settled.unsynced(), 3 * (turn + time.Minute)},
+		"canaries before the others":         {newScene(0, 2).canary("worker-2").unsynced(), 2 * turn},
+		"twice through two hops":             {newScene(1, 1).walks().runs("1.11.2").unsynced(), 4 * turn},
+		"kubelets one after the other":       {behind(newScene(1, 5), "1"), 5*kubelet + time.Minute},
+		"kubelets two at a time":             {behind(newScene(1, 5), "2"), 3*kubelet + time.Minute},
+		"kubelets, and settled":              {settling(behind(newScene(1, 5), "2")), 3*(kubelet+time.Minute) + time.Minute},
+		"kubelets with the canary before":    {behind(newScene(1, 5).canary("worker-5"), "2"), 3*kubelet + time.Minute},
+		// Below Talos 1.14 the API server is made anew with the scheduler as well.
+		"Kubernetes on one control plane":             {newScene(1, 0).runs("1.13.4").asserts("1.35.0"), 2*server + others + time.Minute},
+		"Kubernetes on three control planes":          {newScene(3, 0).runs("1.13.4").asserts("1.35.0"), 3*(2*server+others) + time.Minute},
+		"Kubernetes from Talos 1.14 on":               {newScene(3, 0).aims("1.14.1").runs("1.14.1").asserts("1.35.0"), 3*(server+static+others) + time.Minute},
+		"Kubernetes after the nodes reach Talos 1.14": {newScene(3, 0).aims("1.14.1").runs("1.13.4").asserts("1.35.0"), 3*(turn+server+static+others) + time.Minute},
+	} {
+		if got := test.scene.said(t).Estimate(); got != test.want {
+			t.Errorf("%s: %s, want %s", behaviour, got, test.want)
+		}
+	}
+}
+
+func TestComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
+	t.Parallel()
+
+	made := newScene(2, 2).runs("1.13.4").canary("worker-2").asserts("1.35.0").said(t)
+
+	var got []string
+
+	for _, step := range made.Steps {
+		if step.From.String() != "1.34.2" || step.To.String() != "1.35.0" {
+			t.Errorf("step: %+v", step)
+		}
+
+		got = append(got, string(step.Component)+" "+step.Node)
+	}
+
+	want := []string{
+		"kube-apiserver cp-1", "kube-apiserver cp-2", "kube-controller-manager cp-1", "kube-controller-manager cp-2", "kube-scheduler cp-1", "kube-scheduler cp-2",
+		"kube-proxy cp-1", "kube-proxy cp-2",
+		"kubelet worker-2", "kubelet cp-1", "kubelet cp-2", "kubelet worker-1", "manifests ",
+	}
+
+	if !slices.Equal(got, want) {
+		t.Errorf("order:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A node whose release line a hop only crosses is spared the reboot.
+func TestNodesAheadOfAHopAreSparedIt(t *testing.T) {
+	t.Parallel()
+
+	made := newScene(0, 3).walks().runs("1.11.2", "worker-1").runs("1.12.0", "worker-2").runs("1.13.0", "worker-3").said(t)
+
+	hops := map[string]int{}
+	for _, step := range made.Steps {
+		hops[step.Node]++
+	}
+
+	if len(made.Hops) != 2 || hops["worker-1"] != 2 || hops["worker-2"] != 1 || hops["worker-3"] != 1 || made.Total() != 3 {
+		t.Errorf("plan:\n%s", render(made))
+	}
+}
+
+func TestAnotherSchematicComesBeforeKubernetes(t *testing.T) {
+	t.Parallel()
+
+	made := newScene(3, 1).runs("1.13.4").gets("worker-1", overrideB).asserts("1.35.0").said(t)
+	if first := made.Steps[0]; len(made.Hops) != 2 || made.Hops[0].Product != version.Talos || first.Node != "worker-1" || first.Component != "" {
+		t.Errorf("plan:\n%s", render(made))
+	}
+}
+
+func TestWhatIsUnfinishedComesBeforeKubernetes(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(1, 2).runs("1.13.5").kubernetes("1.31.5").aims("1.14.0").asserts("1.32.4").cordoned("worker-2", "run-1")
+	made := s.said(t)
+
+	if made.Hops[0].Product != version.Kubernetes {
+		t.Fatalf("Kubernetes does not move first:\n%s", render(made))
+	}
+
+	if first := made.Steps[0]; first.Node != "worker-2" || !first.Finish || !first.Done || first.Hop != 0 {
+		t.Errorf("plan:\n%s", render(made))
+	}
+}
+
+func settling(s *scene) *scene {
+	s.policy.Settle = time.Minute
+
+	return s
+}
+
+// behind leaves the kubelets of all workers a release line behind, and lets so
+// many of them restart at a time.
+func behind(s *scene, kubelets string) *scene {
+	s.kubernetes("1.35.0").asserts("1.35.0").runs("1.13.4").policy.Kubernetes.MaxUnavailableKubelets = share(kubelets)
+
+	for _, node := range s.snapshot.Workers() {
+		s.component(node.Name, cluster.Kubelet, "1.34.2")
+	}
+
+	return s
 }

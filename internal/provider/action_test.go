@@ -4,7 +4,12 @@ package provider
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,11 +18,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // said is what an action told the command line, in order.
@@ -321,4 +330,342 @@ func TestLinesThatNobodyTakesEndNothing(t *testing.T) {
 
 		close(taken)
 	})
+}
+
+func TestLockStatusOfAClusterThatNobodyUpgrades(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.1")
+
+	told := fake.invoke(t.Context(), t, "lock_status", nil, nil).well(t)
+	if diff := cmp.Diff([]string{
+		"Nobody holds the lease kube-system/talosupgrade.",
+		"Upgrades of this cluster are not suspended.",
+		"No node is in the middle of an upgrade.",
+	}, told.lines); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+// TestLockStatusSaysWhatItFound in sentences that tell what comes next.
+func TestLockStatusSaysWhatItFound(t *testing.T) {
+	at := time.Date(2026, 11, 25, 3, 10, 0, 0, time.UTC)
+	held := cluster.Lease{Holder: "run-1 (terraform)", Acquired: at, ResourceVersion: "7"}
+
+	for name, test := range map[string]struct {
+		status engine.LockStatus
+		want   string
+	}{
+		"alive": {
+			engine.LockStatus{Lease: held, Alive: true},
+			"The lease kube-system/talosupgrade is held by run-1 (terraform) since 2026-11-25T03:10:00Z and is being renewed: that run is alive.",
+		},
+		"gone": {
+			engine.LockStatus{Lease: held},
+			"The lease kube-system/talosupgrade is held by run-1 (terraform) since 2026-11-25T03:10:00Z, and stood still for as long as it is good for: that run is gone, and the next apply takes it over.",
+		},
+		"given back": {
+			engine.LockStatus{Lease: cluster.Lease{Acquired: at, ResourceVersion: "8"}, Journal: cluster.Journal{Holder: "run-1"}},
+			"Nobody holds the lease kube-system/talosupgrade.",
+		},
+		"deleted": {
+			engine.LockStatus{LastHolder: "run-1", Journal: cluster.Journal{Holder: "run-1"}},
+			"Nobody holds the lease kube-system/talosupgrade. run-1 held it last, and did not give it back: the next apply waits for half a minute before it takes it.",
+		},
+	} {
+		if got := lockLines(test.status)[0]; got != test.want {
+			t.Errorf("%s: %s\nwant %s", name, got, test.want)
+		}
+	}
+
+	status := engine.LockStatus{
+		Lease: cluster.Lease{Suspended: &cluster.Suspension{Reason: "ola: storage is degraded", By: "kubectl-annotate", Since: at}},
+		Journal: cluster.Journal{
+			Entries: map[string]cluster.Entry{
+				"b": {Node: "worker-1", Phase: cluster.PhaseFallback, Target: version.MustParse("1.13.4"), Previous: version.MustParse("1.12.6")},
+				"a": {Node: "cp-0", Phase: cluster.PhaseInstalled, Target: version.MustParse("1.13.4")},
+			},
+			Manifests: &cluster.ManifestsDue{Run: "run-1"},
+		},
+	}
+
+	if diff := cmp.Diff([]string{
+		"Upgrades of this cluster are suspended since 2026-11-25T03:10:00Z (kubectl-annotate): ola: storage is degraded.",
+		"cp-0: its upgrade to Talos 1.13.4 is unfinished (phase installed).",
+		"worker-1: Talos 1.13.4 failed on it, and it runs 1.12.6 again (phase fallback). It is left alone until it is to be tried again.",
+		"The bootstrap manifests have not been synced since the roll of run-1.",
+	}, lockLines(status)[1:]); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+// TestLockStatusCannotBeRead: it says why, as an apply does.
+func TestLockStatusCannotBeRead(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.1")
+	fake.leaseErr = fmt.Errorf("unable to read the lease kube-system/talosupgrade: %w", cluster.ErrDenied)
+
+	failed := fake.invoke(t.Context(), t, "lock_status", nil, nil).failed(t)
+	if failed.Summary != "Unable to read the lease kube-system/talosupgrade" {
+		t.Errorf("it says %s: %s", failed.Summary, failed.Detail)
+	}
+}
+
+func TestActionsAboutANodeThatThereIsNot(t *testing.T) {
+	for name, summary := range map[string]string{
+		"rollback": "Unable to roll back node worker-9", "retry_node": "Unable to allow another try on node worker-9",
+	} {
+		fake := threeNodes("1.12.6", "1.34.1")
+
+		failed := fake.invoke(t.Context(), t, name, map[string]tftypes.Value{"node": wireText("worker-9")}, nil).failed(t)
+		if failed.Summary != summary || !strings.Contains(failed.Detail, `No node of this cluster is called "worker-9". There are: `) || !strings.Contains(failed.Detail, "Nothing was touched.") {
+			t.Errorf("%s says %s: %s", name, failed.Summary, failed.Detail)
+		}
+	}
+}
+
+// TestActionsAboutANodeSayWhatIsMissing: nothing was ever upgraded by an apply.
+func TestActionsAboutANodeSayWhatIsMissing(t *testing.T) {
+	for name, want := range map[string]string{
+		"rollback": "it remembers that of nodes that terraform apply has upgraded", "retry_node": "no image is kept from it",
+	} {
+		fake := threeNodes("1.12.6", "1.34.1")
+		fake.journal = cluster.Journal{}
+
+		failed := fake.invoke(t.Context(), t, name, map[string]tftypes.Value{"node": wireText("worker-0")}, nil).failed(t)
+		if !strings.Contains(failed.Detail, want) {
+			t.Errorf("%s says %s: %s", name, failed.Summary, failed.Detail)
+		}
+	}
+}
+
+// TestRollbackRefusesWhatIsNoDrain, before anything is asked.
+func TestRollbackRefusesWhatIsNoDrain(t *testing.T) {
+	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"enabled": tftypes.Bool, "timeout": tftypes.String, "on_timeout": tftypes.String}}
+	fake := threeNodes("1.12.6", "1.34.1")
+
+	for name, value := range map[string]string{"timeout": "soon", "on_timeout": "hope"} {
+		values := map[string]tftypes.Value{"enabled": tftypes.NewValue(tftypes.Bool, nil), "timeout": tftypes.NewValue(tftypes.String, nil), "on_timeout": tftypes.NewValue(tftypes.String, nil)}
+		values[name] = wireText(value)
+
+		failed := fake.invoke(t.Context(), t, "rollback", map[string]tftypes.Value{"node": wireText("worker-0"), "drain": tftypes.NewValue(kind, values)}, nil).failed(t)
+		if !strings.Contains(failed.Detail, "drain."+name) || fake.dialled > 0 {
+			t.Errorf("it says %q at %s, and dialled %d times", failed.Detail, failed.Attribute, fake.dialled)
+		}
+	}
+}
+
+// WriteSuspension implements [cluster.Kubernetes].
+func (f *fakeCluster) WriteSuspension(_ context.Context, _ cluster.Lease, reason *string) (cluster.Lease, error) {
+	if f.leaseErr != nil {
+		return cluster.Lease{}, f.leaseErr
+	}
+
+	f.lease.Suspended, f.lease.ResourceVersion = nil, "8"
+	if reason != nil {
+		f.lease.Suspended = &cluster.Suspension{Reason: *reason, By: "talosupgrade_suspend", Since: time.Date(2026, 11, 25, 3, 10, 0, 0, time.UTC)}
+	}
+
+	return f.lease, nil
+}
+
+func TestSuspendAndResumeSayWhoSuspended(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.1")
+	reason := map[string]tftypes.Value{attrReason: wireText("ola: storage is degraded")}
+
+	for _, step := range []struct {
+		action string
+		set    map[string]tftypes.Value
+		says   string
+	}{
+		{"resume", nil, "Upgrades of this cluster were not suspended."},
+		{"suspend", reason, "Upgrades of this cluster are suspended: ola: storage is degraded."},
+		{"suspend", map[string]tftypes.Value{attrReason: wireText("kari")}, "Upgrades of this cluster were suspended already, since 2026-11-25T03:10:00Z (talosupgrade_suspend): ola: storage is degraded. " +
+			"That stays as it is: talosupgrade_resume takes it away."},
+		{"resume", nil, "Upgrades of this cluster are no longer suspended. They had been suspended since 2026-11-25T03:10:00Z (talosupgrade_suspend): ola: storage is degraded."},
+	} {
+		if told := fake.invoke(t.Context(), t, step.action, step.set, nil).well(t); !slices.Equal(told.lines, []string{step.says}) {
+			t.Errorf("%s says %q, want %q", step.action, told.lines, step.says)
+		}
+	}
+
+	fake.leaseErr = cluster.ErrDenied
+
+	for action, set := range map[string]map[string]tftypes.Value{"suspend": reason, "resume": nil} {
+		if failed := fake.invoke(t.Context(), t, action, set, nil).failed(t); !strings.Contains(failed.Detail, "patch leases in kube-system") {
+			t.Errorf("%s says %s: %s", action, failed.Summary, failed.Detail)
+		}
+	}
+}
+
+func TestReasonsThatSuspendNothingAreRefused(t *testing.T) {
+	for reason, says := range map[string]string{
+		" ": "reason is empty", "": "reason is empty", "false": "as good as no suspension", strings.Repeat("x", 501): "has 501 characters, and 500 are allowed",
+	} {
+		fake := threeNodes("1.12.6", "1.34.1")
+
+		failed := fake.invoke(t.Context(), t, "suspend", map[string]tftypes.Value{attrReason: wireText(reason)}, nil).failed(t)
+		if !strings.Contains(failed.Detail, says) || fake.dialled > 0 {
+			t.Errorf("%q: %s", reason, failed.Detail)
+		}
+	}
+}
+
+func TestPreflightActionFailsWhereAnApplyWouldBeRefused(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.1")
+
+	passed := fake.invoke(t.Context(), t, "preflight", map[string]tftypes.Value{attrTalosVersion: wireText("1.13.4")}, nil)
+	if !strings.Contains(passed.text(), "Planned: Rolling upgrade of 3 of 3 nodes") || !strings.Contains(passed.text(), "Passed: ") {
+		t.Errorf("it says %s", passed.text())
+	}
+
+	failed := fake.invoke(t.Context(), t, "preflight", map[string]tftypes.Value{attrTalosVersion: wireText("1.11.0")}, nil)
+	if refused := failed.failed(t); !strings.Contains(refused.Summary, "an apply would be refused") || !strings.Contains(refused.Detail, "Nothing was touched.") {
+		t.Errorf("it says %s", failed.text())
+	}
+
+	if !strings.Contains(strings.Join(failed.lines, "\n"), "would stop an apply: ") {
+		t.Errorf("it says %s", failed.text())
+	}
+
+	contradiction := map[string]tftypes.Value{attrTalosVersion: wireText("1.13.4"), attrKubernetesVersion: wireText("1.20.0")}
+	if refused := fake.invoke(t.Context(), t, "preflight", contradiction, nil); len(refused.diagnostics) == 0 {
+		t.Errorf("it says %s", refused.text())
+	}
+}
+
+func TestSnapshotActionSaysWhatItSaved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "snapshots")
+	set := map[string]tftypes.Value{attrDirectory: wireText(dir)}
+
+	fake := threeNodes("1.12.6", "1.34.1")
+	if failed := fake.invoke(t.Context(), t, "etcd_snapshot", set, nil).failed(t); failed.Summary != "Unable to take a snapshot of etcd" {
+		t.Errorf("it says %s: %s", failed.Summary, failed.Detail)
+	}
+
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	set[attrDirectory] = wireText(file)
+	if failed := fake.invoke(t.Context(), t, "etcd_snapshot", set, nil).failed(t); failed.Summary != "Unable to save a snapshot of etcd" {
+		t.Errorf("it says %s: %s", failed.Summary, failed.Detail)
+	}
+}
+
+// steppedClock moves on with each look.
+type steppedClock struct {
+	engine.Clock
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+// Now implements [engine.Clock].
+func (c *steppedClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.now = c.now.Add(3 * time.Second)
+
+	return c.now
+}
+
+// TestSnapshotActionCountsWhatHasCome, every few seconds.
+func TestSnapshotActionCountsWhatHasCome(t *testing.T) {
+	var lines []string
+
+	on := &invocation{lines: newProgressLines(func(line string) { lines = append(lines, line) })}
+	counted := countedStore{on: on, clock: &steppedClock{}}
+	writer := &countedWriter{Writer: io.Discard, store: counted, said: counted.clock.Now()}
+
+	for range 4 {
+		if _, err := writer.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	on.lines.close()
+
+	if want := []string{"2.0 MiB so far", "4.0 MiB so far"}; !slices.Equal(lines, want) {
+		t.Errorf("it says %q, want %q", lines, want)
+	}
+}
+
+// board is where a run publishes.
+type board map[string]string
+
+func (b board) Patch(context.Context, map[string]*string) error {
+	return errors.New("nobody is to write it")
+}
+
+func (b board) Read(context.Context) (map[string]string, error) { return b, nil }
+
+func (b board) String() string { return "ConfigMap kube-system/talosupgrade" }
+
+// TestFollowTellsHowTheRunEnded by what it published, and not by what an earlier one did.
+func TestFollowTellsHowTheRunEnded(t *testing.T) {
+	talos, kubernetes := protocol.KeyTalosStatus, protocol.KeyKubernetesStatus
+
+	for name, test := range map[string]struct {
+		first, last board
+		end         engine.FollowEnd
+		fails       string
+		says        string
+	}{
+		"completed":                 {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusCompleted, protocol.KeyTalosMessage: "now running 1.13.4"}, engine.RunEnded, "", "Talos completed: now running 1.13.4"},
+		"failed":                    {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusFailed, protocol.KeyTalosMessage: "Talos upgrade failed", protocol.KeyFailedNodes: "worker-0"}, engine.RunEnded, "the run that was followed failed", "Talos failed"},
+		"an earlier one had failed": {board{kubernetes: protocol.StatusFailed}, board{kubernetes: protocol.StatusFailed, talos: protocol.StatusCompleted}, engine.RunEnded, "", "The upgrade has ended."},
+		"without a word":            {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusInProgress, protocol.KeyLastUpdate: "2026-11-25T03:10:00Z"}, engine.RunEnded, "Unable to tell how the upgrade ended", ""},
+		"dead":                      {board{talos: protocol.StatusInProgress}, board{talos: protocol.StatusInProgress}, engine.RunDied, "the run is gone", ""},
+		"nothing published":         {board{}, board{}, engine.RunEnded, "", "It published nothing in ConfigMap kube-system/talosupgrade."},
+		"nobody":                    {board{}, board{}, engine.NobodyRuns, "", "Nobody upgrades this cluster now."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+
+			on := &invocation{lines: newProgressLines(func(line string) { lines = append(lines, line) })}
+			told := &published{store: test.first, on: on}
+
+			if err := told.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			told.store = test.last
+			if err := told.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			err := told.ended(test.end)
+			on.lines.close()
+
+			if (err != nil) != (test.fails != "") {
+				t.Fatalf("it ended with %v", err)
+			}
+
+			if err != nil {
+				found := noted(t, diag.Diagnostics{problem("follow the upgrade of the cluster", credentials{}, err)})
+				if !strings.Contains(found[0].Summary(), test.fails) {
+					t.Errorf("it says %s: %s", found[0].Summary(), found[0].Detail())
+				}
+			}
+
+			if !strings.Contains(strings.Join(lines, "\n"), test.says) {
+				t.Errorf("it says %q, want %q", lines, test.says)
+			}
+		})
+	}
+}
+
+func TestFollowEndsAtOnceWhereNobodyRuns(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.1")
+	fake.store = board{protocol.KeyTalosStatus: protocol.StatusCompleted, protocol.KeyTalosMessage: "Talos upgrade completed"}
+
+	told := fake.invoke(t.Context(), t, "follow", nil, nil).well(t)
+	if !slices.Contains(told.lines, "Nobody upgrades this cluster now.") {
+		t.Errorf("it says %q", told.lines)
+	}
+
+	fake.store = nil
+	if failed := fake.invoke(t.Context(), t, "follow", nil, nil).failed(t); !strings.Contains(failed.Detail, "which holds") {
+		t.Errorf("it says %s", failed.Detail)
+	}
 }

@@ -3,11 +3,15 @@
 package provider
 
 import (
+	"errors"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -17,6 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/gate"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // order is everything that leaves the model for somebody who acts on it.
@@ -279,5 +284,485 @@ func TestEveryFieldIsAChoice(t *testing.T) {
 
 	if !slices.Equal(want, got) {
 		t.Errorf("the choices are %q, and the user sets %q", got, want)
+	}
+}
+
+func TestModelBecomesPolicy(t *testing.T) {
+	parse := func(text string) cluster.Share {
+		share, err := cluster.ParseShare(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return share
+	}
+
+	for name, test := range map[string]struct {
+		change func(*clusterModel)
+		want   func(*cluster.Policy)
+	}{
+		"a configuration that says nothing means the defaults": {func(*clusterModel) {}, func(*cluster.Policy) {}},
+		"values that are null mean the defaults": {func(m *clusterModel) {
+			m.AllowIntermediate, m.AllowUnknown, m.MaxUnavailable, m.Settle = types.BoolNull(), types.BoolNull(), types.StringNull(), types.StringNull()
+			m.Drain, m.NodeTimeout = types.ObjectNull(drainTypes()), types.StringNull()
+		}, func(*cluster.Policy) {}},
+		"path": {func(m *clusterModel) {
+			m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown = types.BoolValue(true), texts("v1.12.8", "1.33.4"), types.BoolValue(true)
+		}, func(p *cluster.Policy) {
+			p.AllowIntermediate, p.AllowUnknown = true, true
+			p.Intermediate = []version.Version{version.MustParse("1.12.8"), version.MustParse("1.33.4")}
+		}},
+		"number of workers": {unavailable("3"), func(p *cluster.Policy) { p.MaxUnavailable = parse("3") }},
+		"share of workers":  {unavailable("25%"), func(p *cluster.Policy) { p.MaxUnavailable = parse("25%") }},
+		"canary and settle": {func(m *clusterModel) {
+			m.Canary, m.Settle = texts("worker-1", "worker-0"), types.StringValue("5m")
+		}, func(p *cluster.Policy) { p.Canary, p.Settle = []string{"worker-1", "worker-0"}, 5*time.Minute }},
+		"overrides": {func(m *clusterModel) {
+			m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{
+				"worker-0": {InstallerImage: types.StringValue(genericImage), RetryBootID: types.StringValue("boot-1")},
+				"worker-1": {Hold: types.BoolValue(true)},
+				"worker-2": {},
+			})
+		}, func(p *cluster.Policy) {
+			p.Images["worker-0"], p.Retry["worker-0"] = genericImage, "boot-1"
+			p.Hold["worker-0"], p.Hold["worker-1"], p.Hold["worker-2"] = false, true, false
+		}},
+		"images": {inKubernetes(t, func(k *kubernetesModel) {
+			k.Images = overriding(t, map[string]string{attrKubelet: "registry.example.com/kubelet", attrAPIServer: "registry.example.com/apiserver", attrProxy: ""})
+		}), func(p *cluster.Policy) {
+			p.Kubernetes.Images = map[cluster.Component]string{cluster.Kubelet: "registry.example.com/kubelet", cluster.APIServer: "registry.example.com/apiserver"}
+		}},
+		"every image has its component": {inKubernetes(t, func(k *kubernetesModel) {
+			k.Images = overriding(t, map[string]string{attrKubelet: "k", attrAPIServer: "a", attrControllerManager: "c", attrScheduler: "s", attrProxy: "p"})
+		}), func(p *cluster.Policy) {
+			p.Kubernetes.Images = map[cluster.Component]string{
+				cluster.Kubelet: "k", cluster.APIServer: "a", cluster.ControllerManager: "c", cluster.Scheduler: "s", cluster.Proxy: "p",
+			}
+		}},
+		"kubelets at a time": {inKubernetes(t, func(k *kubernetesModel) { k.UnavailableKubelets = types.StringValue("50%") }), func(p *cluster.Policy) {
+			p.Kubernetes.MaxUnavailableKubelets = parse("50%")
+		}},
+		"manifests": {inManifests(t, func(m *manifestsModel) {
+			m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.StringValue("90s")
+		}), func(p *cluster.Policy) {
+			p.Kubernetes.Manifests = cluster.ManifestPolicy{Sync: true, Prune: true, Force: true, Timeout: 90 * time.Second}
+		}},
+		"manifests that nobody waits for": {inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("0s") }), func(p *cluster.Policy) {
+			p.Kubernetes.Manifests.Timeout = 0
+		}},
+		"no manifests": {inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(false) }), func(p *cluster.Policy) {
+			p.Kubernetes.Manifests.Sync = false
+		}},
+		"manifests of a Kubernetes that is not managed": {func(m *clusterModel) {
+			m.KubernetesVersion, m.Kubernetes = types.StringNull(), types.ObjectNull(kubernetesTypes())
+		}, func(p *cluster.Policy) {
+			p.Kubernetes.Manifests.Sync = false
+		}},
+		"manifests of a Kubernetes that is not managed, asked for": {func(m *clusterModel) {
+			inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(true) })(m)
+			m.KubernetesVersion = types.StringNull()
+		}, func(*cluster.Policy) {}},
+		"checks that are skipped": {func(m *clusterModel) {
+			m.Preflight = skippingChecks(types.StringValue(cluster.CheckEtcdAlarms), types.StringValue(cluster.CheckDrain))
+		}, func(p *cluster.Policy) {
+			p.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true, cluster.CheckDrain: true}
+		}},
+		"no check is skipped": {func(m *clusterModel) { m.Preflight = skippingChecks() }, func(*cluster.Policy) {}},
+		"checks that are null": {func(m *clusterModel) {
+			m.Preflight = types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetNull(types.StringType)})
+		}, func(*cluster.Policy) {}},
+		"install image": {func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(true) }, func(p *cluster.Policy) { p.SyncInstallImage = true }},
+		"rollback":      {failing("rollback"), func(p *cluster.Policy) { p.OnFailure = cluster.RollBackOnFailure }},
+		"stop":          {failing("stop"), func(*cluster.Policy) {}},
+		"suspended": {func(m *clusterModel) { m.OnSuspend = types.StringValue("stop") }, func(p *cluster.Policy) {
+			p.OnSuspend = cluster.StopOnSuspend
+		}},
+		"retry": {repeating(times(5), types.StringValue("90s")), func(p *cluster.Policy) {
+			p.Repeat = cluster.Repeat{Attempts: 5, Backoff: 90 * time.Second}
+		}},
+		"no repetition, and no pause": {repeating(times(1), types.StringValue("0s")), func(p *cluster.Policy) {
+			p.Repeat = cluster.Repeat{Attempts: 1}
+		}},
+		"retry that says nothing": {repeating(types.NumberNull(), types.StringNull()), func(*cluster.Policy) {}},
+		"Kubernetes that is null": {func(m *clusterModel) { m.Kubernetes = types.ObjectNull(kubernetesTypes()) }, func(*cluster.Policy) {}},
+		"manifests that are null": {inKubernetes(t, func(k *kubernetesModel) {
+			k.Manifests, k.UnavailableKubelets = types.ObjectNull(manifestsTypes()), types.StringNull()
+		}), func(*cluster.Policy) {}},
+		"an override that is null": {func(m *clusterModel) {
+			kind := types.ObjectType{AttrTypes: nodeOverrideTypes()}
+			m.NodeOverrides = types.MapValueMust(kind, map[string]attr.Value{"worker-0": types.ObjectNull(kind.AttrTypes)})
+		}, func(p *cluster.Policy) { p.Hold["worker-0"] = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired("1.13.4", "1.35.2")
+			test.change(model)
+
+			got, diagnostics := model.policy(t.Context())
+			wellDone(t, diagnostics)
+
+			want := cluster.DefaultPolicy()
+			want.Retry, want.Hold, want.Images = map[string]string{}, map[string]bool{}, map[string]string{}
+			test.want(&want)
+
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got\n%+v, want\n%+v", got, want)
+			}
+		})
+	}
+}
+
+// TestPolicyOfRubbishNamesThePlace: state may hold what no validator has seen.
+func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
+	model := desired("1.13.4", "")
+	model.MaxUnavailable, model.Settle, model.IntermediateVersions = types.StringValue("none"), types.StringValue("soon"), texts("1.12.8", "latest")
+	repeating(times(0), types.StringValue("soon"))(model)
+
+	inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("soon") })(model)
+
+	_, diagnostics := model.policy(t.Context())
+
+	var at []string
+	for _, diagnostic := range diagnostics {
+		at = append(at, pathText(diagnostic))
+	}
+
+	if !slices.Equal(at, []string{"settle", "max_unavailable", "retry", "retry", "intermediate_versions[1]", "kubernetes"}) {
+		t.Errorf("got %v", at)
+	}
+}
+
+// TestEveryUnknownValuePostponesThePlan: what is not known decides about the
+// roll all the same.
+func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
+	unknownElement := types.ListValueMust(types.StringType, []attr.Value{types.StringUnknown()})
+
+	for name, change := range map[string]func(*clusterModel){
+		"allow_intermediate_versions": func(m *clusterModel) { m.AllowIntermediate = types.BoolUnknown() },
+		"intermediate_versions":       func(m *clusterModel) { m.IntermediateVersions = types.ListUnknown(types.StringType) },
+		"intermediate_versions[0]":    func(m *clusterModel) { m.IntermediateVersions = unknownElement },
+		"allow_unknown_versions":      func(m *clusterModel) { m.AllowUnknown = types.BoolUnknown() },
+		"parallel_pulls":              func(m *clusterModel) { m.ParallelPulls = types.NumberUnknown() },
+		"max_unavailable":             func(m *clusterModel) { m.MaxUnavailable = types.StringUnknown() },
+		"canary":                      func(m *clusterModel) { m.Canary = types.ListUnknown(types.StringType) },
+		"canary[0]":                   func(m *clusterModel) { m.Canary = unknownElement },
+		"canary_selector":             func(m *clusterModel) { m.CanarySelector = types.StringUnknown() },
+		"selector_overrides": func(m *clusterModel) {
+			m.SelectorOverrides = types.ListUnknown(m.SelectorOverrides.ElementType(t.Context()))
+		},
+		"selector_overrides[0].selector":  selecting(t, selectorOverrideModel{Selector: types.StringUnknown(), Hold: types.BoolValue(true)}),
+		"selector_overrides[0].hold":      selecting(t, selectorOverrideModel{Selector: types.StringValue("a=b"), Hold: types.BoolUnknown()}),
+		"pools":                           func(m *clusterModel) { m.Pools = types.MapUnknown(m.Pools.ElementType(t.Context())) },
+		"pools[n].selector":               inPools(t, poolModel{Selector: types.StringUnknown(), MaxUnavailable: types.StringValue("1")}),
+		"settle":                          func(m *clusterModel) { m.Settle = types.StringUnknown() },
+		"kubernetes":                      func(m *clusterModel) { m.Kubernetes = types.ObjectUnknown(kubernetesTypes()) },
+		"kubernetes.images":               inKubernetes(t, func(k *kubernetesModel) { k.Images = types.ObjectUnknown(overrideImageTypes()) }),
+		"kubernetes.manifests.prune":      inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolUnknown() }),
+		"node_overrides":                  func(m *clusterModel) { m.NodeOverrides = types.MapUnknown(m.NodeOverrides.ElementType(t.Context())) },
+		"node_overrides[n].hold":          override(t, nodeOverrideModel{Hold: types.BoolUnknown()}),
+		"node_overrides[n].image":         override(t, nodeOverrideModel{InstallerImage: types.StringUnknown()}),
+		"preflight":                       func(m *clusterModel) { m.Preflight = types.ObjectUnknown(skipTypes()) },
+		"preflight.skip":                  func(m *clusterModel) { m.Preflight = skippingChecks(types.StringUnknown()) },
+		"etcd_snapshot.directory":         func(m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringUnknown()) },
+		"gates":                           func(m *clusterModel) { m.Gates = types.ListUnknown(m.Gates.ElementType(t.Context())) },
+		"gates[0].expr":                   gated(t, gateModel{APIVersion: types.StringValue("v1"), Kind: types.StringValue("Node"), Expr: types.StringUnknown()}),
+		"maintenance_window.cron":         windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringValue("1h")}),
+		"sync_install_image":              func(m *clusterModel) { m.SyncInstallImage = types.BoolUnknown() },
+		"on_failure":                      func(m *clusterModel) { m.OnFailure = types.StringUnknown() },
+		"on_suspend":                      func(m *clusterModel) { m.OnSuspend = types.StringUnknown() },
+		"retry":                           func(m *clusterModel) { m.Retry = types.ObjectUnknown(retryTypes()) },
+		"retry.attempts":                  repeating(types.NumberUnknown(), types.StringNull()),
+		"retry.backoff":                   repeating(times(2), types.StringUnknown()),
+		"node_overrides[n].retry_boot_id": override(t, nodeOverrideModel{RetryBootID: types.StringUnknown()}),
+		"everything else stays decided":   nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.12.6", "1.34.2")
+			plan := desired("1.13.4", "")
+
+			if change == nil {
+				_, _ = planned(t, fake.clusters(t), nil, plan)
+
+				if fake.dialled == 0 {
+					t.Error("the cluster was not looked at")
+				}
+
+				return
+			}
+
+			change(plan)
+
+			_, diagnostics := planned(t, fake.clusters(t), nil, plan)
+			check(t, diagnostics)
+
+			if fake.dialled != 0 {
+				t.Error("the cluster was looked at")
+			}
+		})
+	}
+}
+
+func override(t *testing.T, model nodeOverrideModel) func(*clusterModel) {
+	t.Helper()
+
+	return func(m *clusterModel) { m.NodeOverrides = overrides(t, map[string]nodeOverrideModel{"worker-0": model}) }
+}
+
+// skippingChecks is preflight with checks that are skipped.
+func skippingChecks(names ...attr.Value) types.Object {
+	return types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetValueMust(types.StringType, names)})
+}
+
+// savedIn is etcd_snapshot with a directory.
+func savedIn(directory types.String) types.Object {
+	return types.ObjectValueMust(directoryTypes(), map[string]attr.Value{attrDirectory: directory})
+}
+
+// gated sets gates.
+func gated(t *testing.T, gates ...gateModel) func(*clusterModel) {
+	t.Helper()
+
+	value, diagnostics := types.ListValueFrom(t.Context(), types.ObjectType{AttrTypes: gateTypes()}, gates)
+	wellDone(t, diagnostics)
+
+	return func(m *clusterModel) { m.Gates = value }
+}
+
+// windowed sets maintenance_window.
+func windowed(window windowModel) func(*clusterModel) {
+	return func(m *clusterModel) {
+		m.MaintenanceWindow = types.ObjectValueMust(windowTypes(), map[string]attr.Value{
+			attrCron: window.Cron, attrDuration: window.Duration, attrTimeZone: window.TimeZone,
+		})
+	}
+}
+
+func longhorn() gateModel {
+	return gateModel{Preset: types.StringValue("longhorn"), Timeout: types.StringValue("5m")}
+}
+
+// inConfigMap is a gate over a ConfigMap.
+func inConfigMap(expr string) gateModel {
+	return gateModel{
+		APIVersion: types.StringValue("v1"), Kind: types.StringValue("ConfigMap"), Namespace: types.StringValue("default"), Name: types.StringValue("go"),
+		Expr: types.StringValue(expr),
+	}
+}
+
+func nightly() windowModel {
+	return windowModel{Cron: types.StringValue("0 22 * * 1-5"), Duration: types.StringValue("6h"), TimeZone: types.StringValue("Europe/Oslo")}
+}
+
+func TestModelBecomesRequest(t *testing.T) {
+	directory := t.TempDir()
+
+	model := desired("1.13.4", "1.34.2")
+	model.EtcdSnapshot = savedIn(types.StringValue(directory))
+	gated(t, longhorn(), inConfigMap("object.data.go == 'yes'"))(model)
+	windowed(nightly())(model)
+
+	fake := threeNodes("1.12.6", "1.34.2")
+	fake.objects = []map[string]any{{"kind": "ConfigMap", "metadata": map[string]any{"name": "go", "namespace": "default"}, "data": map[string]any{"go": "yes"}}}
+
+	got, diagnostics := model.request(t.Context(), "factory.example.com", fake)
+	wellDone(t, diagnostics)
+
+	if got.Target.Talos.String() != "1.13.4" || got.Target.Kubernetes.String() != "1.34.2" || got.Target.ImageFactory != "factory.example.com" {
+		t.Errorf("target %+v", got.Target)
+	}
+
+	if len(got.Gates) != 2 {
+		t.Fatalf("%d gates, want 2", len(got.Gates))
+	}
+
+	if got.Gates[0].Timeout() != 5*time.Minute || got.Gates[1].Timeout() != gate.DefaultTimeout {
+		t.Errorf("timeouts %s and %s", got.Gates[0].Timeout(), got.Gates[1].Timeout())
+	}
+
+	if !strings.Contains(got.Gates[0].String(), "gates[0]") || !strings.Contains(got.Gates[1].String(), "gates[1]") {
+		t.Errorf("called %s and %s", got.Gates[0], got.Gates[1])
+	}
+
+	if holds, seen, err := got.Gates[1].Holds(t.Context(), ""); !holds || err != nil {
+		t.Errorf("the gate holds: %t, %s, %v", holds, seen, err)
+	}
+
+	// Monday, 2026-03-16: 22:30 in Oslo is 21:30 UTC.
+	night := time.Date(2026, time.March, 16, 21, 30, 0, 0, time.UTC)
+	if open, _ := got.Window.Open(night); !open {
+		t.Error("the window is closed at night")
+	}
+
+	if open, _ := got.Window.Open(night.Add(-time.Hour)); open {
+		t.Error("the window is open too early")
+	}
+
+	if exposed, err := got.Snapshots.Check(t.Context()); err != nil {
+		t.Errorf("the store: %q, %v", exposed, err)
+	}
+
+	if left, _ := filepath.Glob(directory + "/*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestRequestOfAConfigurationThatSaysNothingHoldsNothingUp(t *testing.T) {
+	got, diagnostics := desired("1.13.4", "").request(t.Context(), "", nil)
+	wellDone(t, diagnostics)
+
+	if got.Gates != nil || got.Window != nil || got.Snapshots != nil || got.Policy.SkipChecks != nil || got.Policy.SyncInstallImage {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestGatesOfAClusterOutOfReachDoNotHold: nobody can tell, which is not the same
+// as nothing being wrong.
+func TestGatesOfAClusterOutOfReachDoNotHold(t *testing.T) {
+	model := desired("1.13.4", "")
+	gated(t, longhorn())(model)
+
+	got, diagnostics := model.request(t.Context(), "", nil)
+	wellDone(t, diagnostics)
+
+	holds, _, err := got.Gates[0].Holds(t.Context(), "worker-0")
+	if holds || !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("holds: %t, %v", holds, err)
+	}
+}
+
+// TestRequestOfRubbishNamesThePlace: state may hold what no validator has seen.
+func TestRequestOfRubbishNamesThePlace(t *testing.T) {
+	model := desired("1.13.4", "")
+
+	slow := longhorn()
+	slow.Timeout = types.StringValue("soon")
+
+	gated(t, slow, inConfigMap("object.data ="))(model)
+	windowed(windowModel{Cron: types.StringValue("0 22 * *"), Duration: types.StringValue("6h")})(model)
+
+	_, diagnostics := model.request(t.Context(), "", nil)
+	check(t, diagnostics,
+		outcome{diag.SeverityError, `gates[0].timeout is "soon"`}, outcome{diag.SeverityError, "gates[1].expr"}, outcome{diag.SeverityError, "maintenance_window.cron"})
+}
+
+func savedSnapshot(path string) *cluster.EtcdSnapshot {
+	return &cluster.EtcdSnapshot{
+		Path: path, Size: 4096 + 32, SHA256: "0f343b0931126a20f133d67c2b018a3b", Run: "run",
+		Taken:  time.Date(2026, time.March, 14, 2, 59, 26, 0, time.FixedZone("CET", 3600)),
+		Target: cluster.Target{Talos: version.MustParse("1.13.4")},
+	}
+}
+
+func TestSnapshotIsWhatTheJournalRemembers(t *testing.T) {
+	first, second := &cluster.Journal{Snapshot: savedSnapshot("/a.db")}, &cluster.Journal{Snapshot: savedSnapshot("/b.db")}
+	none, unknown := types.ObjectNull(snapshotTypes()), types.ObjectUnknown(snapshotTypes())
+	earlier := snapshotValue(first, none)
+
+	want := map[string]string{
+		"path": `"/a.db"`, "size": "4128", "sha256": `"0f343b0931126a20f133d67c2b018a3b"`, "taken": `"2026-03-14T01:59:26Z"`,
+		"talos_version": `"1.13.4"`, "kubernetes_version": "<null>",
+	}
+	for name, value := range earlier.Attributes() {
+		if value.String() != want[name] {
+			t.Errorf("%s is %s, want %s", name, value, want[name])
+		}
+	}
+
+	if len(earlier.Attributes()) != len(want) {
+		t.Errorf("got %s", earlier)
+	}
+
+	for name, test := range map[string]struct {
+		journal       *cluster.Journal
+		earlier, want types.Object
+	}{
+		"a new one replaces the earlier":         {second, earlier, snapshotValue(second, none)},
+		"an unreadable journal keeps it":         {nil, earlier, earlier},
+		"a journal without one keeps it":         {&cluster.Journal{}, earlier, earlier},
+		"there never was one":                    {&cluster.Journal{}, none, none},
+		"what was planned as unknown gets known": {&cluster.Journal{}, unknown, none},
+		"so does it without a journal":           {nil, unknown, none},
+	} {
+		if got := snapshotValue(test.journal, test.earlier); !got.Equal(test.want) {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+// TestSnapshotReachesTheState: after a create, after an update whether it failed
+// or not, and with a refresh.
+func TestSnapshotReachesTheState(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	prior := stored(t, fake, "1.13.4", "")
+
+	if !prior.Snapshot.IsNull() {
+		t.Fatalf("there is a snapshot: %s", prior.Snapshot)
+	}
+
+	fake.journal.Snapshot = savedSnapshot("/a.db")
+	fake.journal.Snapshot.Closed = true
+	want := snapshotValue(&fake.journal, prior.Snapshot)
+
+	created, diagnostics := create(t, fake.clusters(t), desired("1.13.4", ""))
+	check(t, diagnostics)
+
+	updated, diagnostics := apply(t, fake.clusters(t), prior, desired("1.13.4", ""))
+	check(t, diagnostics)
+
+	refreshed, diagnostics := read(t.Context(), t, fake.clusters(t), prior)
+	check(t, diagnostics)
+
+	for name, got := range map[string]*clusterModel{"create": created, "update": updated, "refresh": refreshed} {
+		if !got.Snapshot.Equal(want) {
+			t.Errorf("after the %s it is %s", name, got.Snapshot)
+		}
+	}
+
+	fake.nodes[1].talos, fake.roles = "1.13.0", []string{"os:reader"}
+
+	failed, diagnostics := apply(t, fake.clusters(t), prior, desired("1.13.4", ""))
+	check(t, diagnostics, outcome{diag.SeverityError, "os:reader"})
+
+	if !failed.Snapshot.Equal(want) {
+		t.Errorf("after a failed update it is %s", failed.Snapshot)
+	}
+
+	fake.kubernetesDown = cluster.ErrUnreachable
+
+	away, _ := read(t.Context(), t, fake.clusters(t), refreshed)
+	if !away.Snapshot.Equal(want) {
+		t.Errorf("without a journal it is %s", away.Snapshot)
+	}
+
+	fake.kubernetesDown, fake.journal.Snapshot = nil, nil
+
+	gone, _ := read(t.Context(), t, fake.clusters(t), refreshed)
+	if !gone.Snapshot.Equal(want) {
+		t.Errorf("with a journal that lost it, it is %s", gone.Snapshot)
+	}
+}
+
+// TestSnapshotIsPlannedWithTheRest: an upgrade may take one, and a plan that
+// changes nothing must leave the one in state alone.
+func TestSnapshotIsPlannedWithTheRest(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	fake.journal.Snapshot = savedSnapshot("/a.db")
+	fake.journal.Snapshot.Closed = true
+	state := stored(t, fake, "1.13.4", "")
+
+	plan := desired("1.13.4", "")
+	plan.ID = state.ID
+
+	got, diagnostics := planned(t, fake.clusters(t), state, plan)
+	check(t, diagnostics)
+
+	if !got.Snapshot.Equal(state.Snapshot) {
+		t.Errorf("a plan of nothing plans %s", got.Snapshot)
+	}
+
+	fake.nodes[1].talos = "1.13.0"
+
+	got, _ = planned(t, fake.clusters(t), state, state)
+	if !got.Snapshot.IsUnknown() {
+		t.Errorf("a roll plans %s", got.Snapshot)
 	}
 }

@@ -3,6 +3,10 @@
 package provider
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +15,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // outcome is a diagnostic as a test expects it.
@@ -336,4 +342,378 @@ func TestNodesKeepTheirNames(t *testing.T) {
 
 	_, diagnostics := planned(t, fake.clusters(t), nil, plan)
 	check(t, diagnostics, outcome{diag.SeverityError, "alpha is a control plane"})
+}
+
+func TestRollThatOutlastsItsLimitIsAWarning(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+	for name, test := range map[string]struct {
+		estimate time.Duration
+		first    bool
+		change   func(*clusterModel)
+		expires  time.Time
+		want     []outcome
+		at       string
+	}{
+		"fits":               {4 * time.Hour, true, func(*clusterModel) {}, now.Add(5 * time.Hour), nil, ""},
+		"nobody knows":       {0, true, limited("create", "1s"), now, nil, ""},
+		"no certificate":     {time.Hour, true, func(*clusterModel) {}, time.Time{}, nil, ""},
+		"limit of an update": {2 * time.Hour, true, limited("update", "1h"), time.Time{}, nil, ""},
+		"limit not known": {24 * time.Hour, true, func(m *clusterModel) {
+			m.Timeouts.Object = types.ObjectUnknown(timeoutTypes())
+		}, time.Time{}, nil, ""},
+		"longer than the default": {
+			4*time.Hour + time.Minute, true, func(*clusterModel) {},
+			time.Time{},
+			[]outcome{{diag.SeverityWarning, "about 4 hours 1 minute (an estimate from typical durations, not a promise), and timeouts.create is 4h."}},
+			"timeouts",
+		},
+		"longer than the limit of a first apply": {
+			time.Hour, true, limited("create", "30m"),
+			time.Time{},
+			[]outcome{{diag.SeverityWarning, "timeouts.create is 30m"}},
+			"timeouts",
+		},
+		"longer than the limit of an update": {
+			2 * time.Hour, false, limited("update", "1h"),
+			time.Time{},
+			[]outcome{{diag.SeverityWarning, "Raise timeouts.update"}},
+			"timeouts",
+		},
+		"outlives the certificate": {
+			time.Hour, false, func(*clusterModel) {}, now.Add(59 * time.Minute),
+			[]outcome{{diag.SeverityWarning, `certificate of talosconfig context "demo" expires on 2026-11-21T12:59:00Z, and the upgrade takes about 1 hour`}},
+			"",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired("1.13.4", "")
+			test.change(model)
+
+			seen := observation{Observation: cluster.Observation{Taken: now}, name: `talosconfig context "demo"`, expires: test.expires}
+
+			diagnostics := model.limitWarnings(t.Context(), seen, test.estimate, test.first)
+			check(t, diagnostics, test.want...)
+
+			for _, diagnostic := range diagnostics {
+				if at := pathText(diagnostic); at != test.at {
+					t.Errorf("points at %s, want %s", at, test.at)
+				}
+			}
+		})
+	}
+}
+
+// TestPlanLooksAtTheLimits: the estimate of any roll is longer than a second.
+func TestPlanLooksAtTheLimits(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.2")
+	fake.expires = time.Now().Add(time.Second)
+
+	plan := desired("1.13.4", "")
+	limited("create", "1s")(plan)
+
+	_, diagnostics := planned(t, fake.clusters(t), nil, plan)
+	check(t, diagnostics,
+		outcome{diag.SeverityWarning, "one control plane"},
+		outcome{diag.SeverityWarning, "Rolling upgrade of 3 of 3 nodes"},
+		outcome{diag.SeverityWarning, "timeouts.create is 1s"},
+		outcome{diag.SeverityWarning, "expires on"})
+}
+
+// leapDay is a window that is closed on nearly every day.
+func leapDay() windowModel {
+	return windowModel{Cron: types.StringValue("0 0 29 2 *"), Duration: types.StringValue("1m"), TimeZone: types.StringValue("UTC")}
+}
+
+// TestWhatGuardsFindIsAWarningAtPlan: tonight's apply may be planned by day, and a
+// plan writes nothing.
+func TestWhatGuardsFindIsAWarningAtPlan(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	missing := filepath.Join(t.TempDir(), "not", "there", "yet")
+
+	advice := outcome{diag.SeverityWarning, "one control plane"}
+	roll := outcome{diag.SeverityWarning, "Rolling upgrade of 3 of 3 nodes"}
+	refused := func(text string) []outcome { return []outcome{{diag.SeverityWarning, text}, advice, roll} }
+
+	for name, test := range map[string]struct {
+		change func(*fakeCluster, *clusterModel)
+		want   []outcome
+	}{
+		"nothing": {func(*fakeCluster, *clusterModel) {}, []outcome{advice, roll}},
+		"a node that hides its disk and its clock": {
+			func(f *fakeCluster, _ *clusterModel) { f.vitalsErr = errors.New("no mounts") },
+			[]outcome{refused("check time-sync")[0], {diag.SeverityWarning, "(check disk-space). Its kubelet reports no DiskPressure"}, roll},
+		},
+		"a skipped check": {func(f *fakeCluster, m *clusterModel) {
+			f.crowded = true
+			m.Preflight = skippingChecks(types.StringValue(cluster.CheckDiskSpace))
+		}, refused("(check disk-space, skipped)")},
+		"an image that is missing": {func(f *fakeCluster, _ *clusterModel) { f.imageErr = cluster.ErrNotFound }, refused("check installer-image")},
+		"a closed window":          {func(_ *fakeCluster, m *clusterModel) { windowed(leapDay())(m) }, refused("the maintenance window (0 0 29 2 * for 1m, UTC) is closed")},
+		"a closed gate": {func(f *fakeCluster, m *clusterModel) {
+			f.objects = []map[string]any{{"metadata": map[string]any{"name": "go"}, "data": map[string]any{"go": "no"}}}
+			gated(t, inConfigMap("object.data.go == 'yes'"))(m)
+		}, refused("gates[0]")},
+		"an open gate": {func(f *fakeCluster, m *clusterModel) {
+			f.objects = []map[string]any{{"metadata": map[string]any{"name": "go"}, "data": map[string]any{"go": "yes"}}}
+			gated(t, inConfigMap("object.data.go == 'yes'"))(m)
+		}, []outcome{advice, roll}},
+		"a snapshot that has nowhere to go": {func(_ *fakeCluster, m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringValue(file)) }, refused("check etcd-snapshot")},
+		"a directory that is still to be made": {
+			func(_ *fakeCluster, m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringValue(missing)) }, []outcome{advice, roll},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.12.6", "1.34.2")
+			fake.store = refusing{t}
+
+			plan := desired("1.13.4", "")
+			test.change(fake, plan)
+
+			_, diagnostics := planned(t, fake.clusters(t), nil, plan)
+			check(t, diagnostics, test.want...)
+		})
+	}
+
+	if _, err := os.Stat(filepath.Dir(filepath.Dir(missing))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the plan made a directory: %v", err)
+	}
+}
+
+// TestSkippedChecksAreToldApart: an apply is not refused because of them, and what
+// refuses it is not hidden among them.
+func TestSkippedChecksAreToldApart(t *testing.T) {
+	skipped := cluster.Finding{Check: cluster.CheckEtcdAlarms, Node: "cp-0", Severity: cluster.Advice, Skipped: true, Found: "etcd raised NOSPACE"}
+	observed := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Observed, Found: "the lease is held"}
+	permanent := cluster.Finding{Check: cluster.CheckVersions, Severity: cluster.Permanent, Found: "that is a downgrade"}
+
+	const says = "cp-0: etcd raised NOSPACE (check etcd-alarms, skipped).\n\nAn apply continues despite them, because preflight.skip names their checks."
+
+	for name, work := range map[string]bool{"work": true, "nothing to do": false} {
+		t.Run(name, func(t *testing.T) {
+			seen := observation{name: "demo"}
+
+			check(t, planFindings([]cluster.Finding{skipped}, work, seen), outcome{diag.SeverityWarning, says})
+
+			got := planFindings([]cluster.Finding{skipped, observed, permanent}, work, seen)
+			check(t, got, outcome{diag.SeverityError, "downgrade"}, outcome{diag.SeverityWarning, "the lease is held"}, outcome{diag.SeverityWarning, says})
+
+			if strings.Contains(got[1].Detail(), "NOSPACE") {
+				t.Error("a skipped check is among those that refuse an apply")
+			}
+		})
+	}
+}
+
+// TestPlanThatHasNothingToDoAsksNoGuard: gates and registries are asked before
+// something happens, not with every refresh.
+func TestPlanThatHasNothingToDoAsksNoGuard(t *testing.T) {
+	for name, talos := range map[string]string{"nothing to do": "1.12.6", "refused": "1.11.0"} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.12.6", "1.34.2")
+			plan := desired(talos, "")
+			gated(t, inConfigMap("object.data.go == 'yes'"))(plan)
+
+			_, _ = planned(t, fake.clusters(t), nil, plan)
+
+			if fake.gated.Load() > 0 {
+				t.Errorf("a gate was asked %d times", fake.gated.Load())
+			}
+		})
+	}
+}
+
+// TestClosedWindowRefusesTheApply: what a plan only warns of.
+func TestClosedWindowRefusesTheApply(t *testing.T) {
+	fake := threeNodes("1.12.6", "1.34.2")
+	fake.store = refusing{t}
+
+	plan := desired("1.13.4", "")
+	windowed(leapDay())(plan)
+
+	_, diagnostics := create(t, fake.clusters(t), plan)
+	check(t, diagnostics, outcome{diag.SeverityError, "maintenance window"})
+
+	if got := pathText(diagnostics[0]); got != attrMaintenanceWindow {
+		t.Errorf("points at %q", got)
+	}
+}
+
+// TestOneKubeletSetBackIsDrift: it is found at the refresh, and only that one is
+// brought back.
+func TestOneKubeletSetBackIsDrift(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	state := stored(t, fake, "1.13.4", "1.34.2")
+	fake.nodes[1].kubelet, fake.nodes[1].images = "1.34.1", map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.34.1"}
+
+	refreshed, diagnostics := read(t.Context(), t, fake.clusters(t), state)
+	check(t, diagnostics)
+
+	got, diagnostics := planned(t, fake.clusters(t), refreshed, refreshed)
+	check(t, diagnostics, outcome{diag.SeverityWarning, "Rolling upgrade of 1 of 3 nodes"})
+
+	if !got.Status.IsUnknown() || !got.Nodes.IsUnknown() {
+		t.Error("computed values are planned as known")
+	}
+
+	if text := diagnostics[0].Detail(); !strings.Contains(text, "kubelet              worker-0") || strings.Contains(text, "cp-0") || strings.Contains(text, "kube-apiserver") {
+		t.Errorf("the plan is\n%s", text)
+	}
+}
+
+func TestPlanSaysWhatStandsInTheWayOfKubernetes(t *testing.T) {
+	gate := cluster.Removal{
+		Kind: "feature gate", Name: "SizeMemoryBackedVolumes", Address: address(0), Component: cluster.APIServer, In: version.MustParse("1.35.0"),
+	}
+	change := cluster.ManifestChange{Object: "DaemonSet/kube-system/kube-proxy", Action: cluster.ManifestConfigured, Diff: "-  image: old\n+  image: new\n"}
+	roll := outcome{diag.SeverityWarning, "Kubernetes 1.34.2 -> 1.35.0"}
+
+	for name, test := range map[string]struct {
+		change            func(*fakeCluster)
+		talos, kubernetes string
+		want              []outcome
+		asked             bool
+	}{
+		"nothing": {func(*fakeCluster) {}, "", "1.35.0", []outcome{roll}, true},
+		"what is removed is a warning": {
+			func(f *fakeCluster) { f.removals = []cluster.Removal{gate} }, "", "1.35.0",
+			[]outcome{{diag.SeverityWarning, "cp-0: its kube-apiserver uses the feature gate SizeMemoryBackedVolumes"}, roll},
+			true,
+		},
+		"manifests that differ are shown": {
+			func(f *fakeCluster) { f.changes = []cluster.ManifestChange{change} }, "", "1.35.0",
+			[]outcome{{diag.SeverityWarning, "  change DaemonSet/kube-system/kube-proxy\n      -  image: old\n      +  image: new\n"}},
+			true,
+		},
+		"manifests follow Kubernetes into a roll of Talos": {
+			func(f *fakeCluster) { f.changes = []cluster.ManifestChange{change} }, "1.13.4", "1.34.2",
+			[]outcome{{diag.SeverityWarning, "one control plane"}, {diag.SeverityWarning, "change DaemonSet/kube-system/kube-proxy"}},
+			true,
+		},
+		"a plan that is refused is not looked at": {
+			func(f *fakeCluster) { f.removals = []cluster.Removal{gate} }, "", "1.36.0",
+			[]outcome{{diag.SeverityError, "1.36.0 is asked for"}},
+			false,
+		},
+		"a cluster with nothing to do is not looked at": {
+			func(f *fakeCluster) { f.changes = []cluster.ManifestChange{change} }, "1.12.6", "1.34.2", nil, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.12.6", "1.34.2")
+			fake.store = refusing{t}
+			test.change(fake)
+
+			_, diagnostics := planned(t, fake.clusters(t), nil, desired(test.talos, test.kubernetes))
+			check(t, diagnostics, test.want...)
+
+			if asked := fake.inspected.Load() > 0; asked != test.asked {
+				t.Errorf("the cluster was asked: %t", asked)
+			}
+		})
+	}
+}
+
+// TestBothHalvesAreShownInTheirOrder: what moves first comes first.
+func TestBothHalvesAreShownInTheirOrder(t *testing.T) {
+	plan := desired("1.13.4", "1.36.0")
+	plan.AllowIntermediate = types.BoolValue(true)
+
+	_, diagnostics := planned(t, threeNodes("1.12.6", "1.34.2").clusters(t), nil, plan)
+
+	text := diagnostics[len(diagnostics)-1].Detail()
+	last := -1
+
+	for _, heading := range []string{"Hop 1 of 3: Talos 1.12.6 -> 1.13.4", "Hop 2 of 3: Kubernetes 1.34.2 -> 1.35.", "Hop 3 of 3: Kubernetes 1.35.", "bootstrap manifests"} {
+		at := strings.LastIndex(text, heading)
+		if at <= last {
+			t.Errorf("%q is not where it should be in\n%s", heading, text)
+		}
+
+		last = at
+	}
+}
+
+func TestManifestChangesStayReadable(t *testing.T) {
+	if got := changeTexts(nil); got != nil {
+		t.Errorf("nothing is %q", got)
+	}
+
+	var changes []cluster.ManifestChange
+
+	for number := range 200 {
+		changes = append(changes, cluster.ManifestChange{
+			Object: fmt.Sprintf("ConfigMap/kube-system/map-%d", number), Action: cluster.ManifestCreated, Diff: strings.Repeat("+ a line\n", 300),
+		})
+	}
+
+	text := strings.Join(changeTexts(changes), "\n")
+	if lines := strings.Count(text, "\n"); lines > 140 {
+		t.Errorf("%d lines", lines)
+	}
+
+	for _, want := range []string{"  create ConfigMap/kube-system/map-19\n", "... 280 more lines", "... 300 more lines", "... 180 more objects"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+
+	const adoption = "--- a/v1.Service/x\n+++ b/v1.Service/x\n@@ -1,3 +1,5 @@\n kind: Service\n metadata:\n+  annotations:\n+    config.k8s.io/owning-inventory: y\n   name: x\n"
+
+	adopted := []cluster.ManifestChange{
+		{Object: "Service/x", Action: cluster.ManifestConfigured, Diff: adoption},
+		{Object: "Service/y", Action: cluster.ManifestConfigured, Diff: adoption + "+  more: z\n"},
+		{Object: "Service/z", Action: cluster.ManifestConfigured, Diff: adoption},
+		// Of a Secret, only labels and annotations are ever shown.
+		{Object: "Secret/kube-system/a", Action: cluster.ManifestConfigured, Diff: strings.ReplaceAll(adoption, "Service", "Secret")},
+		{Object: "Secret/kube-system/b", Action: cluster.ManifestConfigured, Diff: "(the content of a Secret is not shown)\n"},
+	}
+	want := "  change Service/y\n      @@ -1,3 +1,5 @@\n       kind: Service\n       metadata:\n      +  annotations:\n" +
+		"      +    config.k8s.io/owning-inventory: y\n         name: x\n      +  more: z\n" +
+		"  change Secret/kube-system/b\n      (the content of a Secret is not shown)\n" +
+		"  adopt 3 objects: nothing but the annotation config.k8s.io/owning-inventory is added to them"
+
+	if got := changeTexts(adopted); got[1] != want {
+		t.Errorf("got\n%s\nwant\n%s", got[1], want)
+	}
+
+	for _, diff := range []string{"", "\n", "+ one", "+ one\n+ two\n"} {
+		if got, want := len(diffLines(diff, 1)), strings.Count(strings.Trim(diff, "\n"), "+"); got != want {
+			t.Errorf("%q has %d lines, want %d", diff, got, want)
+		}
+	}
+}
+
+// TestPlanSaysWhyManifestsStay: who does not manage Kubernetes is told that nothing of
+// it is synced, and how to have it synced all the same.
+func TestPlanSaysWhyManifestsStay(t *testing.T) {
+	sync := func(on bool) func(*clusterModel) {
+		return inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(on) })
+	}
+
+	for name, test := range map[string]struct {
+		kubernetes string
+		change     func(*clusterModel)
+		says       string
+	}{
+		"Kubernetes is not managed":                 {"", nothingElse, "because kubernetes_version is unset; kubernetes.manifests.sync = true brings them up to date."},
+		"Kubernetes is not managed, and they are":   {"", sync(true), ""},
+		"Kubernetes is managed":                     {"1.34.2", nothingElse, ""},
+		"Kubernetes is managed, and they are not":   {"1.34.2", sync(false), "because kubernetes.manifests.sync is false."},
+		"somebody else upgrades, and knows of none": {"", func(m *clusterModel) { m.Mode = types.StringValue(modeDelegate) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired("1.13.4", test.kubernetes)
+			test.change(model)
+
+			text := noted(t, diag.Diagnostics{rollWarning(plan.Plan{}, "demo", nil, model.unsynced())})[0].Detail()
+			if test.says == "" && strings.Contains(text, "stay as they are") || !strings.Contains(text, test.says) {
+				t.Errorf("got\n%s", text)
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"math/big"
 	"strings"
 	"testing"
 
@@ -10,9 +11,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -321,4 +324,561 @@ func TestEmptyTimeoutsAreAWarning(t *testing.T) {
 
 func pulling(nodes float64) func(*clusterModel) {
 	return func(m *clusterModel) { m.ParallelPulls = times(nodes) }
+}
+
+// failing is a change to what happens when something fails; repeating is one to
+// how often it is tried before.
+func failing(how string) func(*clusterModel) {
+	return func(m *clusterModel) { m.OnFailure = types.StringValue(how) }
+}
+
+func repeating(attempts types.Number, backoff types.String) func(*clusterModel) {
+	return func(m *clusterModel) {
+		m.Retry = types.ObjectValueMust(retryTypes(), map[string]attr.Value{attrAttempts: attempts, attrBackoff: backoff})
+	}
+}
+
+func times(count float64) types.Number { return types.NumberValue(big.NewFloat(count)) }
+
+func TestValidationOfFailures(t *testing.T) {
+	attempts := func(count float64) func(*clusterModel) { return repeating(times(count), types.StringNull()) }
+	backoff := func(text string) func(*clusterModel) { return repeating(types.NumberNull(), types.StringValue(text)) }
+
+	checkValidation(t, map[string]validationCase{
+		"stop":     {failing("stop"), "", ""},
+		"rollback": {failing("rollback"), "", ""},
+		"nothing is known": {func(m *clusterModel) {
+			m.TalosVersion, m.OnFailure, m.Retry = types.StringUnknown(), types.StringUnknown(), types.ObjectUnknown(retryTypes())
+		}, "", ""},
+		"values are not known":           {repeating(types.NumberUnknown(), types.StringUnknown()), "", ""},
+		"retry that says nothing":        {repeating(types.NumberNull(), types.StringNull()), "", ""},
+		"one attempt without a pause":    {repeating(times(1), types.StringValue("0s")), "", ""},
+		"as many attempts as there are":  {repeating(times(maxAttempts), types.StringValue("1h30m")), "", ""},
+		"another word":                   {failing("revert"), attrOnFailure, `on_failure is "revert".` + "\n\n" + `Write "stop" to leave`},
+		"almost the word":                {failing("roll-back"), attrOnFailure, `on_failure is "roll-back". Did you mean "rollback"?`},
+		"other capitals":                 {failing("Stop"), attrOnFailure, `Did you mean "stop"?`},
+		"no word":                        {failing(""), attrOnFailure, `on_failure is ""`},
+		"rollback of Kubernetes":         {onlyKubernetes("rollback"), attrOnFailure, "without talos_version no node gets another one"},
+		"Kubernetes that stops":          {onlyKubernetes("stop"), "", ""},
+		"no attempt":                     {attempts(0), attrRetry, "retry.attempts is 0: value must be a whole number from 1 to 10.\n\nThe first attempt counts: write 1"},
+		"fewer attempts than none":       {attempts(-3), attrRetry, "retry.attempts is -3"},
+		"half an attempt":                {attempts(1.5), attrRetry, "retry.attempts is 1.5: value must be a whole number"},
+		"attempts without end":           {attempts(1e30), attrRetry, "retry.attempts is 1e+30"},
+		"more attempts than of any use":  {attempts(11), attrRetry, "retry.attempts is 11: value must be a whole number from 1 to 10.\n\nWhat fails that often"},
+		"pause without a unit":           {backoff("30"), attrRetry, `retry.backoff is "30": value must be a duration such as "0s"`},
+		"pause that goes back in time":   {backoff("-1s"), attrRetry, `retry.backoff is "-1s"`},
+		"pause that is said with a word": {backoff("soon"), attrRetry, `retry.backoff is "soon"`},
+	})
+}
+
+func onlyKubernetes(how string) func(*clusterModel) {
+	return func(m *clusterModel) {
+		m.TalosVersion, m.KubernetesVersion, m.OnFailure = types.StringNull(), types.StringValue("1.35.2"), types.StringValue(how)
+	}
+}
+
+// TestRetryIsPlannedWithItsDefaults: state says what will be done, whatever of it
+// the configuration leaves out.
+func TestRetryIsPlannedWithItsDefaults(t *testing.T) {
+	d := drive(t, threeNodes("1.13.4", "1.34.2"))
+	state := d.refreshed()
+	retry := d.object(d.kind.AttributeTypes[attrRetry])
+	number := func(value int64) tftypes.Value { return tftypes.NewValue(tftypes.Number, value) }
+	text := func(value string) tftypes.Value { return tftypes.NewValue(tftypes.String, value) }
+
+	for name, test := range map[string]struct {
+		given    map[string]tftypes.Value
+		attempts tftypes.Value
+		backoff  tftypes.Value
+	}{
+		"nothing":  {nil, number(2), text("30s")},
+		"attempts": {map[string]tftypes.Value{attrAttempts: number(4)}, number(4), text("30s")},
+		"backoff":  {map[string]tftypes.Value{attrBackoff: text("1m")}, number(2), text("1m")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := map[string]tftypes.Value{attrTalosVersion: text("1.13.4"), attrOnFailure: text("rollback"), attrRetry: empty(retry, test.given)}
+
+			proposed := map[string]tftypes.Value{}
+			if err := d.value(state).As(&proposed); err != nil {
+				t.Fatal(err)
+			}
+
+			proposed[attrOnFailure], proposed[attrRetry] = given[attrOnFailure], given[attrRetry]
+
+			resp, err := d.server.PlanResourceChange(t.Context(), &tfprotov6.PlanResourceChangeRequest{
+				TypeName: typeName + "_cluster", PriorState: state, ProposedNewState: d.dynamic(tftypes.NewValue(d.kind, proposed)), Config: d.dynamic(empty(d.kind, given)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			// It says how, not what: a plan in which nodes move would say which.
+			d.silent(resp.Diagnostics)
+
+			planned := d.value(resp.PlannedState)
+			want := empty(retry, map[string]tftypes.Value{attrAttempts: test.attempts, attrBackoff: test.backoff})
+
+			if got := d.attribute(planned, attrRetry); !got.Equal(want) {
+				t.Errorf("retry is planned as %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestValidationOfGuards(t *testing.T) {
+	skips := func(names ...string) func(*clusterModel) {
+		values := make([]attr.Value, 0, len(names))
+		for _, name := range names {
+			values = append(values, types.StringValue(name))
+		}
+
+		return func(m *clusterModel) { m.Preflight = skippingChecks(values...) }
+	}
+	saved := func(directory string) func(*clusterModel) {
+		return func(m *clusterModel) { m.EtcdSnapshot = savedIn(types.StringValue(directory)) }
+	}
+	night := func(change func(*windowModel)) func(*clusterModel) {
+		window := nightly()
+		change(&window)
+
+		return windowed(window)
+	}
+	gate := func(change func(*gateModel)) func(*clusterModel) {
+		made := inConfigMap("object.data.go == 'yes'")
+		change(&made)
+
+		return gated(t, longhorn(), made)
+	}
+
+	checkValidation(t, map[string]validationCase{
+		"all of them": {func(m *clusterModel) {
+			skips(cluster.CheckEtcdAlarms, cluster.CheckDrain)(m)
+			saved("snapshots")(m)
+			gate(func(*gateModel) {})(m)
+			windowed(nightly())(m)
+			m.SyncInstallImage = types.BoolValue(true)
+		}, "", ""},
+		"nothing is known": {func(m *clusterModel) {
+			m.Preflight, m.EtcdSnapshot = types.ObjectUnknown(skipTypes()), types.ObjectUnknown(directoryTypes())
+			m.Gates, m.MaintenanceWindow = types.ListUnknown(m.Gates.ElementType(t.Context())), types.ObjectUnknown(windowTypes())
+			m.SyncInstallImage = types.BoolUnknown()
+		}, "", ""},
+		"values are not known": {func(m *clusterModel) {
+			m.Preflight, m.EtcdSnapshot = skippingChecks(types.StringUnknown()), savedIn(types.StringUnknown())
+			gate(func(g *gateModel) {
+				unknown := types.StringUnknown()
+				*g = gateModel{APIVersion: unknown, Kind: unknown, Namespace: unknown, Name: unknown, Selector: unknown, Expr: unknown, Timeout: unknown}
+			})(m)
+			windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringUnknown(), TimeZone: types.StringUnknown()})(m)
+		}, "", ""},
+		"a preset that is not known": {
+			gate(func(g *gateModel) { *g = gateModel{Preset: types.StringUnknown(), Expr: types.StringUnknown()} }), "", "",
+		},
+		"a preset in a namespace that is not known": {
+			gate(func(g *gateModel) {
+				*g = gateModel{Preset: types.StringValue("longhorn"), Namespace: types.StringUnknown()}
+			}), "", "",
+		},
+		"an expression over something that is not known": {gate(func(g *gateModel) {
+			g.Expr, g.APIVersion, g.Kind, g.Namespace = types.StringValue("object.data.go ="), types.StringUnknown(), types.StringUnknown(), types.StringUnknown()
+		}), "gates[1]", "expr:1:16"},
+		"no cron in a time zone that is not known": {
+			night(func(w *windowModel) { w.Cron, w.TimeZone = types.StringValue("never"), types.StringUnknown() }), "maintenance_window", "maintenance_window.cron",
+		},
+		"a time zone for a window that is not known": {
+			windowed(windowModel{Cron: types.StringUnknown(), Duration: types.StringUnknown(), TimeZone: types.StringValue("Mars")}), "maintenance_window", "maintenance_window.time_zone",
+		},
+		"a gate that is not known": {func(m *clusterModel) {
+			m.Gates = types.ListValueMust(m.Gates.ElementType(t.Context()), []attr.Value{types.ObjectUnknown(gateTypes())})
+		}, "", ""},
+
+		"no check is skipped": {skips(), "", ""},
+		"unknown check":       {skips("etcd-alarm"), "preflight", `preflight.skip names "etcd-alarm", which is no check. Did you mean "etcd-alarms"?`},
+		"nothing like a check": {
+			skips("everything"), "preflight", "which is no check.\n\nChecks that can be skipped: etcd-alarms,",
+		},
+		"firm check": {skips("etcd-quorum"), "preflight", `names "etcd-quorum" (a majority of etcd is healthy with one member gone), which cannot be skipped: the cluster could lose its quorum`},
+		"check that is null": {
+			func(m *clusterModel) { m.Preflight = skippingChecks(types.StringNull()) }, "preflight", "null",
+		},
+
+		"empty directory":         {saved(""), "etcd_snapshot", "etcd_snapshot.directory is empty"},
+		"blank directory":         {saved(" "), "etcd_snapshot", "is empty"},
+		"home directory":          {saved("~/snapshots"), "etcd_snapshot", `pathexpand("~/snapshots")`},
+		"address":                 {saved("s3://bucket/snapshots"), "etcd_snapshot", "which is an address"},
+		"directory of two lines":  {saved("a\nb"), "etcd_snapshot", "no path can hold"},
+		"directory named ~backup": {saved("~backup"), "", ""},
+
+		"gate that is null": {func(m *clusterModel) {
+			m.Gates = types.ListValueMust(m.Gates.ElementType(t.Context()), []attr.Value{types.ObjectNull(gateTypes())})
+		}, "gates[0]", "null"},
+		"expression that does not compile": {gate(func(g *gateModel) { g.Expr = types.StringValue("object.data.go =") }), "gates[1]", "expr:1:16"},
+		"expression that is not boolean":   {gate(func(g *gateModel) { g.Expr = types.StringValue("size(objects)") }), "gates[1]", "gates[1].expr"},
+		"no expression":                    {gate(func(g *gateModel) { g.Expr = types.StringNull() }), "gates[1]", "gates[1].expr"},
+		"unknown preset":                   {gate(func(g *gateModel) { *g = gateModel{Preset: types.StringValue("rook")} }), "gates[1]", "gates[1].preset"},
+		"preset with an expression":        {gate(func(g *gateModel) { g.Preset = types.StringValue("longhorn") }), "gates[1]", "gates[1]."},
+		"no kind":                          {gate(func(g *gateModel) { g.Kind = types.StringNull() }), "gates[1]", "gates[1].kind"},
+		"Secrets":                          {gate(func(g *gateModel) { g.Kind = types.StringValue("Secret") }), "gates[1]", "Secret"},
+		"name and selector":                {gate(func(g *gateModel) { g.Selector = types.StringValue("a=b") }), "gates[1]", "gates[1].selector"},
+		"timeout that is no duration":      {gate(func(g *gateModel) { g.Timeout = types.StringValue("soon") }), "gates[1]", `gates[1].timeout is "soon"`},
+		"timeout of nothing":               {gate(func(g *gateModel) { g.Timeout = types.StringValue("0s") }), "gates[1]", `gates[1].timeout is "0s"`},
+
+		"cron of four fields": {night(func(w *windowModel) { w.Cron = types.StringValue("0 22 * *") }), "maintenance_window", "maintenance_window.cron"},
+		"cron that never is":  {night(func(w *windowModel) { w.Cron = types.StringValue("0 0 30 2 *") }), "maintenance_window", "maintenance_window.cron"},
+		"unknown time zone":   {night(func(w *windowModel) { w.TimeZone = types.StringValue("Europe/Atlantis") }), "maintenance_window", "maintenance_window.time_zone"},
+		"window that opens for no time": {
+			night(func(w *windowModel) { w.Duration = types.StringValue("0s") }), "maintenance_window", `maintenance_window.duration is "0s"`,
+		},
+		"window of a fortnight": {night(func(w *windowModel) { w.Duration = types.StringValue("336h") }), "maintenance_window", "maintenance_window.duration"},
+		"window in UTC":         {night(func(w *windowModel) { w.TimeZone = types.StringNull() }), "", ""},
+	})
+}
+
+// TestExpressionIsShownAsTheCompilerSaysIt: its mark must stay below what it is
+// about.
+func TestExpressionIsShownAsTheCompilerSaysIt(t *testing.T) {
+	model := desired("1.13.4", "")
+	model.Kubernetes = types.ObjectNull(kubernetesTypes())
+	gated(t, inConfigMap("object.data.go ="))(model)
+
+	diagnostics := validated(t, model)
+	if len(diagnostics) != 1 {
+		t.Fatalf("%d diagnostics, want 1", len(diagnostics))
+	}
+
+	_, source, found := strings.Cut(diagnostics[0].Detail, "| object.data.go =\n")
+	if mark := strings.IndexByte(source, '^'); !found || mark < 0 || strings.ContainsFunc(source[:mark], func(r rune) bool { return !strings.ContainsRune(" |.", r) }) {
+		t.Errorf("got\n%s", diagnostics[0].Detail)
+	}
+}
+
+// inKubernetes changes the kubernetes object of a model, which says nothing but
+// the defaults where it is null.
+func inKubernetes(t *testing.T, change func(*kubernetesModel)) func(*clusterModel) {
+	t.Helper()
+
+	return func(model *clusterModel) {
+		made := kubernetesModel{
+			Images: types.ObjectNull(overrideImageTypes()), UnavailableKubelets: types.StringNull(), Manifests: types.ObjectNull(manifestsTypes()),
+		}
+		if !model.Kubernetes.IsNull() {
+			wellDone(t, model.Kubernetes.As(t.Context(), &made, basetypes.ObjectAsOptions{}))
+		}
+
+		change(&made)
+
+		value, diagnostics := types.ObjectValueFrom(t.Context(), kubernetesTypes(), made)
+		wellDone(t, diagnostics)
+
+		model.Kubernetes = value
+	}
+}
+
+// inManifests changes kubernetes.manifests of a model.
+func inManifests(t *testing.T, change func(*manifestsModel)) func(*clusterModel) {
+	t.Helper()
+
+	return inKubernetes(t, func(kubernetes *kubernetesModel) {
+		made := manifestsModel{Sync: types.BoolNull(), Prune: types.BoolNull(), Timeout: types.StringNull(), Force: types.BoolNull()}
+		if !kubernetes.Manifests.IsNull() {
+			wellDone(t, kubernetes.Manifests.As(t.Context(), &made, basetypes.ObjectAsOptions{}))
+		}
+
+		change(&made)
+
+		value, diagnostics := types.ObjectValueFrom(t.Context(), manifestsTypes(), made)
+		wellDone(t, diagnostics)
+
+		kubernetes.Manifests = value
+	})
+}
+
+// overriding is kubernetes.images; what is not given is null.
+func overriding(t *testing.T, repositories map[string]string) types.Object {
+	t.Helper()
+
+	values := map[string]attr.Value{}
+	for _, image := range imageAttributes() {
+		values[image.name] = textValue(repositories[image.name])
+	}
+
+	return types.ObjectValueMust(overrideImageTypes(), values)
+}
+
+func managing(change func(*clusterModel)) func(*clusterModel) {
+	return func(model *clusterModel) {
+		model.KubernetesVersion = types.StringValue("1.35.2")
+
+		change(model)
+	}
+}
+
+func TestValidationOfKubernetes(t *testing.T) {
+	image := func(name, repository string) func(*clusterModel) {
+		return inKubernetes(t, func(k *kubernetesModel) { k.Images = overriding(t, map[string]string{name: repository}) })
+	}
+
+	kubelets := func(share string) func(*clusterModel) {
+		return inKubernetes(t, func(k *kubernetesModel) { k.UnavailableKubelets = types.StringValue(share) })
+	}
+
+	off := func(change func(*manifestsModel)) func(*clusterModel) {
+		return inManifests(t, func(m *manifestsModel) {
+			m.Sync = types.BoolValue(false)
+
+			change(m)
+		})
+	}
+
+	everything := func(model *clusterModel) {
+		image(attrProxy, "registry.example.com:5000/kube-proxy")(model)
+		kubelets("25%")(model)
+		inManifests(t, func(m *manifestsModel) {
+			m.Sync, m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.BoolValue(true), types.StringValue("0s")
+		})(model)
+	}
+
+	checkValidation(t, map[string]validationCase{
+		"everything":                  {managing(everything), "", ""},
+		"image with a tag":            {managing(image(attrKubelet, "ghcr.io/siderolabs/kubelet:v1.35.2")), "kubernetes", "kubernetes.images.kubelet: not an image reference without tag"},
+		"the tag has another owner":   {managing(image(attrKubelet, "ghcr.io/siderolabs/kubelet:v1.35.2")), "kubernetes", "the tag is chosen by kubernetes_version"},
+		"image with a digest":         {managing(image(attrProxy, "r.io/p@sha256:376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba")), "kubernetes", "kubernetes.images.kube_proxy"},
+		"image that is none":          {managing(image(attrScheduler, "Not A Reference")), "kubernetes", "not an image reference"},
+		"half a kubelet":              {managing(kubelets("0.5")), "kubernetes", "kubernetes.max_unavailable_kubelets"},
+		"timeout without unit":        {managing(inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("5") })), "kubernetes", "kubernetes.manifests.timeout"},
+		"timeout below zero":          {managing(inManifests(t, func(m *manifestsModel) { m.Timeout = types.StringValue("-5m") })), "kubernetes", `"0s"`},
+		"image without a version":     {image(attrAPIServer, "registry.example.com/apiserver"), "kubernetes", "kubernetes.images.kube_apiserver"},
+		"kubelets without a version":  {kubelets("2"), "kubernetes", "set kubernetes_version"},
+		"no image without a version":  {inKubernetes(t, func(k *kubernetesModel) { k.Images = overriding(t, nil) }), "", ""},
+		"manifests without a version": {inManifests(t, func(m *manifestsModel) { m.Prune = types.BoolValue(true) }), "kubernetes", "without kubernetes_version the bootstrap manifests are not synced unless kubernetes.manifests.sync = true says so"},
+		"manifests without a version, asked for": {inManifests(t, func(m *manifestsModel) {
+			m.Sync, m.Prune = types.BoolValue(true), types.BoolValue(true)
+		}), "", ""},
+		"no sync":                {off(func(*manifestsModel) {}), "", ""},
+		"no sync, and no prune":  {off(func(m *manifestsModel) { m.Prune, m.Force = types.BoolValue(false), types.BoolValue(false) }), "", ""},
+		"no sync with prune":     {off(func(m *manifestsModel) { m.Prune = types.BoolValue(true) }), "kubernetes", "kubernetes.manifests says sync = false"},
+		"no sync with force":     {off(func(m *manifestsModel) { m.Force = types.BoolValue(true) }), "kubernetes", "force = true"},
+		"no sync with a timeout": {off(func(m *manifestsModel) { m.Timeout = types.StringValue("5m") }), "kubernetes", "remove timeout"},
+		"no sync with all of them": {off(func(m *manifestsModel) {
+			m.Prune, m.Force, m.Timeout = types.BoolValue(true), types.BoolValue(true), types.StringValue("5m")
+		}), "kubernetes", "prune = true and force = true and timeout"},
+		"nothing is known": {func(model *clusterModel) { model.Kubernetes = types.ObjectUnknown(kubernetesTypes()) }, "", ""},
+		"nothing in it is known": {inKubernetes(t, func(k *kubernetesModel) {
+			k.Images, k.UnavailableKubelets, k.Manifests = types.ObjectUnknown(overrideImageTypes()), types.StringUnknown(), types.ObjectUnknown(manifestsTypes())
+		}), "", ""},
+		"whether to sync is not known": {inManifests(t, func(m *manifestsModel) {
+			m.Sync, m.Prune = types.BoolUnknown(), types.BoolValue(true)
+		}), "", ""},
+		"what not to sync is not known": {off(func(m *manifestsModel) { m.Prune, m.Timeout = types.BoolUnknown(), types.StringUnknown() }), "", ""},
+		"the version is not known": {func(model *clusterModel) {
+			everything(model)
+
+			model.KubernetesVersion = types.StringUnknown()
+		}, "", ""},
+	})
+}
+
+// publishedTo is publish_to; a part that is empty is not set.
+func publishedTo(apiVersion, kind, namespace, name string) types.Object {
+	return types.ObjectValueMust(publishToTypes(), map[string]attr.Value{
+		attrAPIVersion: textValue(apiVersion), attrKind: textValue(kind), attrNamespace: textValue(namespace), attrName: textValue(name),
+	})
+}
+
+// publishing is a change to where progress is published.
+func publishing(to types.Object) func(*clusterModel) {
+	return func(m *clusterModel) { m.PublishTo = to }
+}
+
+// delegating is a configuration that leaves everything to the operator of the
+// object that may be left to it, but for the change.
+func delegating(to types.Object, change func(*clusterModel)) func(*clusterModel) {
+	return func(m *clusterModel) {
+		m.PublishTo, m.Mode = to, types.StringValue(modeDelegate)
+		m.Order, m.RebootMode, m.MaxUnavailable, m.Settle = types.StringNull(), types.StringNull(), types.StringNull(), types.StringNull()
+		m.Drain, m.SyncInstallImage = types.ObjectNull(drainTypes()), types.BoolNull()
+		m.OnFailure, m.Retry = types.StringNull(), types.ObjectNull(retryTypes())
+
+		change(m)
+	}
+}
+
+func nothingElse(*clusterModel) {}
+
+func TestValidationOfPublishing(t *testing.T) {
+	vitistack := publishedTo("", "KubernetesCluster", "tenant-a", "prod")
+	declarative := publishedTo("", "TalosControlPlane", "tenant-a", "prod")
+	mode := func(value types.String) func(*clusterModel) { return func(m *clusterModel) { m.Mode = value } }
+	part := func(name string, value types.String) func(*clusterModel) {
+		return func(m *clusterModel) {
+			parts := vitistack.Attributes()
+			parts[name] = value
+			m.PublishTo = types.ObjectValueMust(publishToTypes(), parts)
+		}
+	}
+
+	checkValidation(t, map[string]validationCase{
+		"a KubernetesCluster":        {publishing(vitistack), "", ""},
+		"one of another API version": {publishing(publishedTo("vitistack.io/v1", "KubernetesCluster", "tenant-a", "prod")), "", ""},
+		"a ConfigMap":                {publishing(publishedTo("", "ConfigMap", "kube-system", "progress")), "", ""},
+		"another kind":               {publishing(publishedTo("example.com/v1beta1", "Site", "tenant-a", "prod.example")), "", ""},
+		"nothing is known": {func(m *clusterModel) {
+			m.PublishTo, m.Mode = types.ObjectUnknown(publishToTypes()), types.StringUnknown()
+		}, "", ""},
+		"an unknown kind":                  {part(attrKind, types.StringUnknown()), "", ""},
+		"an unknown API version":           {part(attrAPIVersion, types.StringUnknown()), "", ""},
+		"an unknown name":                  {part(attrName, types.StringUnknown()), "", ""},
+		"direct":                           {mode(types.StringValue("direct")), "", ""},
+		"direct beside an operator":        {func(m *clusterModel) { m.PublishTo, m.Mode = vitistack, types.StringValue("direct") }, "", ""},
+		"a kind without an API version":    {publishing(publishedTo("", "Site", "tenant-a", "prod")), attrPublishTo, `publish_to.kind is "Site", and the API version of that kind is not known`},
+		"almost a kind":                    {publishing(publishedTo("", "KubernetesClusters", "tenant-a", "prod")), attrPublishTo, `Did you mean "KubernetesCluster"?`},
+		"a kind in other capitals":         {publishing(publishedTo("", "kubernetesCluster", "tenant-a", "prod")), attrPublishTo, `Did you mean "KubernetesCluster"?`},
+		"no kind":                          {part(attrKind, types.StringValue("")), attrPublishTo, `publish_to.kind is ""`},
+		"a Secret":                         {publishing(publishedTo("v1", "Secret", "tenant-a", "prod")), attrPublishTo, "Secrets are neither read nor written"},
+		"a name with a path":               {part(attrName, types.StringValue("../secrets/prod")), attrPublishTo, `publish_to.name is "../secrets/prod"`},
+		"no name":                          {part(attrName, types.StringValue("")), attrPublishTo, `publish_to.name is ""`},
+		"a name without end":               {part(attrName, types.StringValue(strings.Repeat("a", 254))), attrPublishTo, "must be the name of an object"},
+		"no namespace":                     {part(attrNamespace, types.StringValue("")), attrPublishTo, `publish_to.namespace is ""`},
+		"an API version without a version": {part(attrAPIVersion, types.StringValue("vitistack.io")), attrPublishTo, `publish_to.api_version is "vitistack.io"`},
+		"an API version with a path":       {part(attrAPIVersion, types.StringValue("a/b/v1")), attrPublishTo, "must be an API version such as v1"},
+		"another mode":                     {mode(types.StringValue("operator")), attrMode, `mode is "operator".` + "\n\n" + `Write "direct"`},
+		"almost a mode":                    {mode(types.StringValue("delegated")), attrMode, `Did you mean "delegate"?`},
+		"delegate without an object":       {delegating(types.ObjectNull(publishToTypes()), nothingElse), attrMode, "without publish_to there is none to ask"},
+		"delegate to a ConfigMap":          {delegating(publishedTo("", "ConfigMap", "a", "b"), nothingElse), attrMode, "acts on a ConfigMap"},
+		"delegate to another kind":         {delegating(publishedTo("example.com/v1", "Site", "a", "b"), nothingElse), attrMode, "acts on a Site"},
+		"delegate to an unknown object":    {delegating(types.ObjectUnknown(publishToTypes()), nothingElse), "", ""},
+		"delegate to Vitistack":            {delegating(vitistack, nothingElse), "", ""},
+		"delegate to the other operator":   {delegating(declarative, nothingElse), "", ""},
+		"one that cannot be held":          {publishing(declarative), attrPublishTo, `Set mode = "delegate"`},
+		"one that may be asked":            {func(m *clusterModel) { m.PublishTo, m.Mode = declarative, types.StringUnknown() }, "", ""},
+		"one that cannot be held, directly": {
+			func(m *clusterModel) { m.PublishTo, m.Mode = declarative, types.StringValue("direct") },
+			attrPublishTo, "cannot be held",
+		},
+		"delegate with what is allowed": {delegating(vitistack, func(m *clusterModel) {
+			m.AllowIntermediate, m.IntermediateVersions, m.AllowUnknown = types.BoolValue(true), texts("1.12.8"), types.BoolValue(true)
+			m.NodeTimeout = types.StringValue("10m")
+			m.Preflight, m.EtcdSnapshot = skippingChecks(types.StringValue(cluster.CheckDiskSpace)), saving("snapshots")
+			windowed(leapDay())(m)
+		}), "", ""},
+	})
+}
+
+func saving(directory string) types.Object {
+	return types.ObjectValueMust(directoryTypes(), map[string]attr.Value{attrDirectory: types.StringValue(directory)})
+}
+
+// TestDelegationTakesNoOrders: an attribute that nothing looks at would be a
+// promise that is not kept.
+func TestDelegationTakesNoOrders(t *testing.T) {
+	vitistack := publishedTo("", "KubernetesCluster", "tenant-a", "prod")
+	defaults := desired("1.13.4", "")
+	cases := map[string]validationCase{}
+
+	for name, change := range map[string]func(*clusterModel){
+		attrOrder:          func(m *clusterModel) { m.Order = defaults.Order },
+		attrRebootMode:     func(m *clusterModel) { m.RebootMode = defaults.RebootMode },
+		attrDrain:          func(m *clusterModel) { m.Drain = defaults.Drain },
+		attrInstallerImage: func(m *clusterModel) { m.InstallerImage = types.StringValue("ghcr.io/siderolabs/installer") },
+		attrMaxUnavailable: func(m *clusterModel) { m.MaxUnavailable = defaults.MaxUnavailable },
+		attrParallelPulls:  func(m *clusterModel) { m.ParallelPulls = times(7) },
+		attrCanary:         func(m *clusterModel) { m.Canary = texts("worker-0") },
+		attrSettle:         func(m *clusterModel) { m.Settle = defaults.Settle },
+		attrNodeOverrides:  func(m *clusterModel) { m.NodeOverrides = holding(t, "worker-0") },
+		attrKubernetes: func(m *clusterModel) {
+			m.KubernetesVersion, m.Kubernetes = types.StringValue("1.35.2"), desired("1.13.4", "1.35.2").Kubernetes
+		},
+		attrSyncInstallImage: func(m *clusterModel) { m.SyncInstallImage = types.BoolValue(false) },
+		attrOnFailure:        failing("stop"),
+		attrRetry:            repeating(times(1), types.StringNull()),
+	} {
+		cases[name] = validationCase{delegating(vitistack, change), name, "nothing looks at " + name + "."}
+	}
+
+	cases["several of them"] = validationCase{
+		delegating(vitistack, func(m *clusterModel) { m.Order, m.OnFailure = defaults.Order, types.StringValue("rollback") }),
+		attrOrder, "Remove order, on_failure, or set",
+	}
+
+	checkValidation(t, cases)
+}
+
+func TestObjectIsCompleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		to        types.Object
+		mode      string
+		want      string
+		version   string
+		delegated bool
+	}{
+		"default":           {types.ObjectNull(publishToTypes()), "", defaultObject, "", false},
+		"KubernetesCluster": {publishedTo("", "KubernetesCluster", "a", "b"), "", "KubernetesCluster a/b", "vitistack.io/v1alpha1", false},
+		"as written":        {publishedTo("vitistack.io/v1", "KubernetesCluster", "a", "b"), modeDirect, "KubernetesCluster a/b", "vitistack.io/v1", false},
+		"delegated":         {publishedTo("", "TalosControlPlane", "a", "b"), modeDelegate, "TalosControlPlane a/b", "talos.alperen.cloud/v1alpha1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := clusterModel{optionsModel: optionsModel{PublishTo: test.to, Mode: textValue(test.mode)}}
+
+			got := model.publication()
+			if got.String() != test.want || got.delegated != test.delegated {
+				t.Errorf("got %s, delegated %t", got, got.delegated)
+			}
+
+			if got.to != nil && got.to.APIVersion != test.version {
+				t.Errorf("API version %s, want %s", got.to.APIVersion, test.version)
+			}
+
+			if !model.PublishTo.Equal(test.to) {
+				t.Error("what was written changed")
+			}
+		})
+	}
+}
+
+// TestPublicationDecidesAboutTheUpdate: who names another object has it told of the
+// cluster by the next apply, and who leaves it out sees no change.
+func TestPublicationDecidesAboutTheUpdate(t *testing.T) {
+	before := desired("1.13.4", "")
+
+	for name, change := range map[string]func(*clusterModel){
+		"object": publishing(publishedTo("", "KubernetesCluster", "a", "b")),
+		"mode":   func(m *clusterModel) { m.Mode = types.StringValue(modeDelegate) },
+	} {
+		after := desired("1.13.4", "")
+		if !after.sameAs(*before) {
+			t.Fatal("two models of the same configuration differ")
+		}
+
+		change(after)
+
+		if after.sameAs(*before) {
+			t.Errorf("another %s is no change", name)
+		}
+	}
+
+	unknown := desired("1.13.4", "")
+	unknown.PublishTo = basetypes.NewObjectUnknown(publishToTypes())
+
+	if unknown.known(t.Context()) {
+		t.Error("an object that is not known counts as known")
+	}
+}
+
+func TestNearestNameIsWhatSomebodyMeant(t *testing.T) {
+	for written, want := range map[string]string{
+		"etcd-alarm":      "etcd-alarms",
+		"etcd_alarms":     "etcd-alarms",
+		"disk-spcae":      "disk-space",
+		"drian":           "",
+		"drains":          "drain",
+		"installer-imgae": "installer-image",
+		"schematics":      "schematic",
+		"":                "",
+		"x":               "",
+		"everything":      "",
+	} {
+		if got := nearest(written, checkNames()); got != want {
+			t.Errorf("%q is taken for %q, want %q", written, got, want)
+		}
+	}
 }

@@ -3,13 +3,34 @@
 package provider
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflogtest"
+	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/report"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // create runs Create on a plan.
@@ -151,5 +172,386 @@ func TestImport(t *testing.T) {
 				t.Errorf("imported %s", resp.State.Raw)
 			}
 		})
+	}
+}
+
+// bootClock is a clock on which nothing but pauses takes time. Each of them is told.
+type bootClock struct {
+	engine.Clock
+
+	now    time.Time
+	paused func(until time.Time)
+}
+
+func (c *bootClock) Now() time.Time { return c.now }
+
+func (c *bootClock) Sleep(ctx context.Context, d time.Duration) error {
+	c.now = c.now.Add(d)
+	c.paused(c.now)
+
+	return ctx.Err()
+}
+
+// WithTimeout ends with the pause in which the time is used up.
+func (c *bootClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	bounded, cancel := context.WithCancel(ctx)
+	until, told := c.now.Add(d), c.paused
+
+	c.paused = func(now time.Time) {
+		told(now)
+
+		if !now.Before(until) {
+			cancel()
+		}
+	}
+
+	return bounded, cancel
+}
+
+// TestFirstApplyWaitsForAClusterThatComesUp: machines that were bootstrapped a moment ago
+// take minutes until they answer.
+func TestFirstApplyWaitsForAClusterThatComesUp(t *testing.T) {
+	none := func(*fakeCluster) {}
+
+	for name, test := range map[string]struct {
+		before, after func(*fakeCluster)
+		limit         time.Duration
+		// waits is how long it waits.
+		waits time.Duration
+	}{
+		"it answers":                           {none, none, time.Hour, 0},
+		"nothing answers yet":                  {func(f *fakeCluster) { f.down = cluster.ErrUnreachable }, func(f *fakeCluster) { f.down = nil }, time.Hour, time.Minute},
+		"the Kubernetes API does not, yet":     {func(f *fakeCluster) { f.kubernetesDown = cluster.ErrUnreachable }, func(f *fakeCluster) { f.kubernetesDown = nil }, time.Hour, time.Minute},
+		"it never answers":                     {func(f *fakeCluster) { f.down = cluster.ErrUnreachable }, none, time.Hour, bootstrapPatience},
+		"it never answers within the limit":    {func(f *fakeCluster) { f.down = cluster.ErrUnreachable }, none, 2 * time.Minute, 2 * time.Minute},
+		"it refuses, which no waiting changes": {func(f *fakeCluster) { f.down = cluster.ErrDenied }, none, time.Hour, 0},
+		"the certificate has expired":          {func(f *fakeCluster) { f.down = cluster.ErrCredentials }, none, time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+			test.before(fake)
+
+			began := time.Date(2026, 3, 14, 1, 0, 0, 0, time.UTC)
+			clock := &bootClock{now: began, paused: func(now time.Time) {
+				if now.Sub(began) >= time.Minute {
+					test.after(fake)
+				}
+			}}
+
+			clusters := fake.clusters(t)
+			clusters.settings.clock, clusters.settings.patience = clock, bootstrapPatience
+
+			left := clusters.await(t.Context(), "", test.limit)
+			if waited := clock.now.Sub(began); waited != test.waits || left != max(test.limit-waited, 1) {
+				t.Errorf("it waited %s, want %s; %s of %s are left", waited, test.waits, left, test.limit)
+			}
+		})
+	}
+}
+
+// TestReportWithoutAPlaceFailsThePlan: and where nothing is to be done, nobody draws one.
+func TestReportWithoutAPlaceFailsThePlan(t *testing.T) {
+	directory := t.TempDir()
+	foreign := filepath.Join(directory, "letter.html")
+
+	if err := os.WriteFile(foreign, []byte("Dear Sir or Madam"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	single, roll := outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"}
+
+	for name, test := range map[string]struct {
+		path, talos string
+		want        []outcome
+	}{
+		"a directory":              {directory, "1.13.4", []outcome{{diag.SeverityError, "it is a directory"}, single}},
+		"a device":                 {os.DevNull, "1.13.4", []outcome{{diag.SeverityError, "it is a device, a pipe or a socket, and no file"}, single}},
+		"somebody else's file":     {foreign, "1.13.4", []outcome{{diag.SeverityError, "it is there already and is no report of this provider"}, single}},
+		"a file that can be":       {filepath.Join(directory, "made", "later", "report.html"), "1.13.4", []outcome{single, roll}},
+		"nothing is to be drawn":   {foreign, "1.12.6", nil},
+		"it is not known yet what": {"", "1.13.4", []outcome{single, roll}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := desired(test.talos, "")
+			model.ReportPath = types.StringValue(test.path)
+
+			if test.path == "" {
+				model.ReportPath = types.StringUnknown()
+			}
+
+			_, diagnostics := planned(t, threeNodes("1.12.6", "1.34.2").clusters(t), nil, model)
+			check(t, diagnostics, test.want...)
+
+			if _, err := os.Stat(filepath.Join(directory, "made")); err == nil {
+				t.Error("the plan made a directory")
+			}
+		})
+	}
+}
+
+func TestPathsThatNoReportCanHaveAreRefused(t *testing.T) {
+	for path, says := range map[string]string{
+		"":                            "is empty",
+		"a\nb":                        "no path can hold",
+		"~/upgrade.html":              `pathexpand("~/upgrade.html")`,
+		"https://example.com/up.html": "is an address",
+		"reports/":                    `such as "reports/upgrade.html"`,
+	} {
+		t.Run(says, func(t *testing.T) {
+			check(t, judged(reportPathValidator{}, path)(t), outcome{diag.SeverityError, says})
+		})
+	}
+
+	check(t, judged(reportPathValidator{}, "reports/upgrade.html")(t))
+}
+
+// TestReportWithoutAPlaceStopsTheUpgrade before it looks at the cluster.
+func TestReportWithoutAPlaceStopsTheUpgrade(t *testing.T) {
+	fake := threeNodes("1.13.0", "1.34.2")
+	wanted := desired("1.13.4", "")
+	wanted.ReportPath = types.StringValue(filepath.Join(t.TempDir(), "upgrade.html"))
+
+	clusters := fake.clusters(t)
+	if !clusters.claims.write(wanted.ReportPath.ValueString(), "another resource") {
+		t.Fatal("nobody has the file, and it cannot be had")
+	}
+
+	state, diagnostics := create(t, clusters, wanted)
+	check(t, diagnostics, outcome{diag.SeverityError, "another talosupgrade_cluster resource writes its own report there"})
+
+	if state != nil || diagnostics[0].Summary() != "Unable to write the report" || !strings.Contains(diagnostics[0].Detail(), "Nothing was touched.") {
+		t.Errorf("got %v", diagnostics)
+	}
+}
+
+// TestReportThatCannotBeWrittenSaysSoOnce has the whole text.
+func TestReportThatCannotBeWrittenSaysSoOnce(t *testing.T) {
+	directory := t.TempDir()
+	wanted := desired("1.13.4", "")
+	wanted.ReportPath = types.StringValue(directory)
+
+	_, diagnostics := create(t, threeNodes("1.13.0", "1.34.2").clusters(t), wanted)
+
+	want := directory + " cannot be written: it is a directory. Nothing was touched.\n\n" +
+		"Let report_path name a file that can be written on the machine that runs this, one for each resource, or remove it; then run the command again."
+	if got := diagnostics[0]; got.Summary() != "Unable to write the report" || !strings.HasPrefix(got.Detail(), want) {
+		t.Errorf("%s: %s\nwant %s", got.Summary(), got.Detail(), want)
+	}
+}
+
+func TestReportThatCannotBeWrittenInTheEndIsAWarning(t *testing.T) {
+	out := &runObservers{report: report.New(report.Options{Path: filepath.Join(t.TempDir(), "gone", "upgrade.html")})}
+	out.report.Observe(cluster.Event{Kind: cluster.EventRunStarted, Time: time.Now()})
+
+	check(t, noted(t, out.undrawn(t.Context(), endingOf(cluster.Observation{}, nil))("prod")), outcome{diag.SeverityWarning, "no such file or directory"})
+}
+
+// collector keeps the spans that it is sent, and points the environment to itself.
+type collector struct {
+	mutex sync.Mutex
+	spans []*tracepb.Span
+}
+
+func collecting(t *testing.T) *collector {
+	t.Helper()
+
+	made := &collector{}
+	server := httptest.NewServer(made)
+	t.Cleanup(server.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+
+	return made
+}
+
+// ServeHTTP implements [http.Handler].
+func (c *collector) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+
+	message := &coltracepb.ExportTraceServiceRequest{}
+
+	if body, err := io.ReadAll(req.Body); err != nil || proto.Unmarshal(body, message) != nil {
+		return
+	}
+
+	for _, of := range message.GetResourceSpans() {
+		for _, scope := range of.GetScopeSpans() {
+			c.spans = append(c.spans, scope.GetSpans()...)
+		}
+	}
+}
+
+// TestRefusedUpgradeIsARootWithAnError, although nothing of it was ever begun.
+func TestRefusedUpgradeIsARootWithAnError(t *testing.T) {
+	to := collecting(t)
+	fake := threeNodes("1.12.6", "1.34.2")
+	fake.roles = []string{"os:reader"}
+
+	_, diagnostics := create(t, fake.clusters(t), desired("1.13.4", ""))
+	check(t, diagnostics, outcome{diag.SeverityError, "Terraform stores nothing of this resource"})
+
+	if len(to.spans) != 1 {
+		t.Fatalf("%d spans", len(to.spans))
+	}
+
+	root := to.spans[0]
+	if status := root.GetStatus(); status.GetCode() != tracepb.Status_STATUS_CODE_ERROR || status.GetMessage() != diagnostics.Errors()[0].Summary() {
+		t.Errorf("the root says %v", root)
+	}
+
+	for _, one := range root.GetAttributes() {
+		if one.GetKey() == "error.type" && one.GetValue().GetStringValue() != "blocked" {
+			t.Errorf("the error is of type %v", one.GetValue())
+		}
+	}
+}
+
+// TestTraceThatCannotBeHadIsAWarning, and the upgrade goes on without it.
+func TestTraceThatCannotBeHadIsAWarning(t *testing.T) {
+	for title, test := range map[string]struct{ name, value, says string }{
+		"an exporter": {"OTEL_TRACES_EXPORTER", "console", "standard output"},
+		"nobody":      {"OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1", "1 of 1 spans of the trace did not arrive"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Setenv(test.name, test.value)
+
+			got, diagnostics := create(t, threeNodes("1.13.4", "1.34.2").clusters(t), desired("1.13.4", ""))
+			check(t, noted(t, diagnostics), outcome{diag.SeverityWarning, test.says})
+
+			if got == nil {
+				t.Error("nothing was stored")
+			}
+
+			if !strings.HasPrefix(diagnostics[0].Summary(), "Unable to trace the upgrade") || !strings.Contains(diagnostics[0].Detail(), "does not depend on it") {
+				t.Errorf("got %v", diagnostics)
+			}
+		})
+	}
+}
+
+// TestEndOfATraceHurriesAfterACancel: the collector hangs.
+func TestEndOfATraceHurriesAfterACancel(t *testing.T) {
+	var config net.ListenConfig
+
+	hangs, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() { _ = hangs.Close() }()
+
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+hangs.Addr().String())
+
+	fake := threeNodes("1.13.4", "1.34.2").clusters(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	traced := fake.trace(ctx, "cluster-a", engine.Options{ClusterName: "prod", Run: "run-1"}, engine.Request{}, publication{})
+
+	cancel()
+
+	began := time.Now()
+	diagnostics := (&runObservers{trace: traced}).close(ctx, publication{}, "prod", cluster.Observation{}, errors.New("the upgrade was cancelled"))
+
+	if took := time.Since(began); took > hurriedFlush+time.Second {
+		t.Errorf("it took %s", took)
+	}
+
+	check(t, diagnostics, outcome{diag.SeverityWarning, "did not take them in time"})
+}
+
+func TestEventsAreLogged(t *testing.T) {
+	var written bytes.Buffer
+
+	log := progressLog{ctx: tflogtest.RootLogger(t.Context(), &written)}
+	half := cluster.Progress{Managed: true, Done: 2, Total: 5}
+
+	log.Observe(cluster.Event{Kind: cluster.EventNodeStarted, Node: "cp-0", Component: cluster.APIServer, Step: cluster.StepConfigure, Talos: half, Kubernetes: half})
+	log.Observe(cluster.Event{Kind: cluster.EventRollingBack, Node: "worker-1", To: version.MustParse("1.13.0"), Text: "not\x1b ready", Err: errors.New("late\r")})
+	log.Observe(cluster.Event{Kind: cluster.EventNodeStep, Node: "worker-1", Step: cluster.StepRollback})
+	log.Observe(cluster.Event{Kind: cluster.EventRunFailed, Component: cluster.Manifests, Text: "why", Err: errors.New("because"), Talos: cluster.Progress{Done: 2, Total: 5}})
+
+	entries, err := tflogtest.MultilineJSONDecode(&written)
+	if err != nil || len(entries) != 4 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+
+	for index, want := range []map[string]any{
+		{
+			"@level": "info", "@message": "upgrade: node-started", "node": "cp-0", "component": "kube-apiserver", "step": "configure",
+			"talos_progress": "2/5", "kubernetes_progress": "2/5", "error": nil, "to": nil,
+		},
+		{"@level": "warn", "@message": "upgrade: rolling-back: not\\x1b ready", "node": "worker-1", "to": "1.13.0", "error": `late\r`},
+		{"@level": "info", "@message": "upgrade: node-step", "node": "worker-1", "step": "rollback"},
+		{
+			"@level": "warn", "@message": "upgrade: run-failed: why", "node": nil, "component": "manifests", "error": "because",
+			"talos_progress": nil, "kubernetes_progress": nil,
+		},
+	} {
+		for field, value := range want {
+			if got := entries[index][field]; got != value {
+				t.Errorf("entry %d: %s is %v, want %v", index, field, got, value)
+			}
+		}
+	}
+}
+
+func TestWarningsOfARunAreShownAtItsEnd(t *testing.T) {
+	warn := func(node, text string) cluster.Event {
+		return cluster.Event{Kind: cluster.EventWarning, Node: node, Text: text}
+	}
+	finding := cluster.Finding{Check: cluster.CheckEtcdAlarms, Node: "cp-0", Found: "etcd raised NOSPACE", Remedy: "Defragment it.", Skipped: true}
+
+	for name, test := range map[string]struct {
+		events []cluster.Event
+		want   string
+	}{
+		"nothing": {nil, ""},
+		"nothing worth a warning": {[]cluster.Event{
+			{Kind: cluster.EventNodeDone, Node: "cp-0", Text: "done"}, {Kind: cluster.EventWaiting, Text: "waiting"}, {Kind: cluster.EventRunFailed, Text: "failed"},
+		}, ""},
+		"takeover":      {[]cluster.Event{warn("", "taking over the lease of ci-7, which has not been renewed for 30s")}, "- Taking over the lease of ci-7, which has not been renewed for 30s."},
+		"skipped check": {[]cluster.Event{warn(finding.Node, finding.String())}, "- cp-0: etcd raised NOSPACE (check etcd-alarms, skipped). Defragment it."},
+		"rollback": {[]cluster.Event{
+			{Kind: cluster.EventRollingBack, Node: "worker-1", To: version.MustParse("1.13.0"), Text: "not ready"},
+			{Kind: cluster.EventRollingBack, Node: "worker-1", To: version.MustParse("1.13.0"), Text: "not ready"},
+		}, "- worker-1: to be sent back to Talos 1.13.0, because it did not become healthy with its new system."},
+		"lines of a log": {
+			[]cluster.Event{warn("worker-1", "the log ends with\nfailed to start\n  controller=x")},
+			"- worker-1: the log ends with\n    failed to start\n      controller=x.",
+		},
+		"the same of several nodes": {[]cluster.Event{
+			warn("worker-0", "only cordoned"), warn("", "only cordoned"), warn("worker-1", "only cordoned"), warn("worker-0", "only cordoned"),
+		}, "- worker-0, worker-1: only cordoned.\n- Only cordoned."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told warningLog
+
+			for _, event := range test.events {
+				told.Observe(event)
+			}
+
+			got := told.diagnostics("demo")
+			if test.want == "" {
+				check(t, got)
+
+				return
+			}
+
+			if len(got) != 1 || got[0].Summary() != "Worth knowing about what was done (demo)" || got[0].Detail() != test.want {
+				t.Errorf("got %v, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWarningsOfALongRunStayReadable(t *testing.T) {
+	var told warningLog
+
+	for index := range 1000 {
+		told.Observe(cluster.Event{Kind: cluster.EventWarning, Text: fmt.Sprintf("trouble %d", index)})
+	}
+
+	lines := strings.Split(told.diagnostics("demo")[0].Detail(), "\n")
+	if len(lines) != 21 || lines[20] != "- and 980 more, which are in the log (TF_LOG_PROVIDER=WARN)" {
+		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
 }

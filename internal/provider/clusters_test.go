@@ -3,8 +3,17 @@
 package provider
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 func TestOperationsAtTheSameTimeShareOneConnection(t *testing.T) {
@@ -79,4 +88,231 @@ func TestPlanUsesWhatTheRefreshJustSaw(t *testing.T) {
 	if clusters.shared("").last != nil {
 		t.Error("an upgrade left an observation behind")
 	}
+}
+
+func TestClaimsKeepResourcesOfOneClusterApart(t *testing.T) {
+	claims := newClaims()
+
+	for _, step := range []struct {
+		cluster, claimant string
+		refused           bool
+	}{
+		{"a", "first", false},
+		{"b", "second", false},
+		{"a", "second", true},
+		{"a", "first", false},
+	} {
+		if err := claims.claim(step.cluster, step.claimant); errors.Is(err, errClaimed) != step.refused || (err != nil) != step.refused {
+			t.Errorf("%s claims %s: %v", step.claimant, step.cluster, err)
+		}
+	}
+
+	claims.release("a", "second")
+
+	if claims.claim("a", "second") == nil {
+		t.Error("the claim of another resource was given up")
+	}
+
+	claims.release("a", "first")
+
+	if err := claims.claim("a", "second"); err != nil {
+		t.Errorf("after the release: %v", err)
+	}
+}
+
+// TestSecondResourceOfAClusterIsRefused: whether the first one is done or not,
+// and whatever came of it.
+func TestSecondResourceOfAClusterIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*fakeCluster)
+		first  diag.Severity
+	}{
+		"after the first is done": {func(*fakeCluster) {}, diag.SeverityInvalid},
+		"after the first failed":  {func(f *fakeCluster) { f.nodes[1].talos, f.roles = "1.13.0", []string{"os:reader"} }, diag.SeverityError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := threeNodes("1.13.4", "1.34.2")
+			prior := stored(t, fake, "1.13.4", "")
+			test.change(fake)
+
+			clusters := fake.clusters(t)
+
+			_, diagnostics := create(t, clusters, inContext("north"))
+			if diagnostics.HasError() != (test.first == diag.SeverityError) {
+				t.Fatalf("the first: %v", diagnostics)
+			}
+
+			got, diagnostics := create(t, clusters, inContext("south"))
+			check(t, diagnostics, outcome{diag.SeverityError, "South is cluster cluster-a: another talosupgrade_cluster resource has upgraded it in this apply, or is upgrading it. Nothing was touched for this one.\n\nKeep one resource per cluster"})
+
+			if strings.Contains(diagnostics[0].Detail(), "run apply again") {
+				t.Error("another apply is no cure")
+			}
+
+			if got != nil {
+				t.Error("something was stored, which taints the resource")
+			}
+
+			after, diagnostics := apply(t, clusters, prior, desired("1.13.4", ""))
+			check(t, diagnostics, outcome{diag.SeverityError, "another resource does"})
+
+			if !stateOf(t, after).Raw.Equal(stateOf(t, prior).Raw) {
+				t.Error("the state of a resource that was refused changed")
+			}
+		})
+	}
+}
+
+// TestSecondResourceOfAClusterIsAWarningAtPlan: where contexts tell the two apart.
+func TestSecondResourceOfAClusterIsAWarningAtPlan(t *testing.T) {
+	fake := threeNodes("1.13.0", "1.34.2")
+	clusters := fake.clusters(t)
+
+	for _, name := range []string{"north", "north", "other cluster", "south", "north"} {
+		fake.id = "cluster-a"
+		if name == "other cluster" {
+			fake.id = "cluster-b"
+		}
+
+		want := []outcome{{diag.SeverityWarning, "one control plane"}, {diag.SeverityWarning, "Rolling upgrade"}}
+		if name == "south" {
+			want = append([]outcome{{diag.SeverityWarning, "another talosupgrade_cluster resource upgrades this cluster, which it reaches through north"}}, want...)
+		}
+
+		_, diagnostics := planned(t, clusters, nil, inContext(name))
+		check(t, diagnostics, want...)
+	}
+}
+
+// TestSecondResourceWithAnotherTargetIsAnErrorAtPlan: also where one of the two is at its
+// target already, and would be at work against the other with the next apply.
+func TestSecondResourceWithAnotherTargetIsAnErrorAtPlan(t *testing.T) {
+	for name, targets := range map[string][2]*clusterModel{
+		"another Talos":            {desired("1.13.4", ""), desired("1.13.3", "")},
+		"Talos that runs":          {desired("1.13.0", ""), desired("1.13.3", "")},
+		"each manages one product": {desired("1.13.4", ""), desired("", "1.34.2")},
+		"another Kubernetes":       {desired("1.13.4", "1.34.2"), desired("1.13.4", "1.34.3")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clusters := threeNodes("1.13.0", "1.34.2").clusters(t)
+
+			if _, diagnostics := planned(t, clusters, nil, targets[0]); diagnostics.HasError() {
+				t.Fatalf("the first: %v", diagnostics)
+			}
+
+			_, diagnostics := planned(t, clusters, nil, targets[1])
+			if diagnostics.ErrorsCount() != 1 {
+				t.Fatalf("the second: %v", diagnostics)
+			}
+
+			if detail := noted(t, diagnostics).Errors()[0].Detail(); !strings.Contains(detail, "another talosupgrade_cluster resource of the same provider block brings it to") || !strings.Contains(detail, "Keep one resource per cluster.") {
+				t.Errorf("it says %s", detail)
+			}
+		})
+	}
+}
+
+func TestResourcesOfTwoClustersGoAheadTogether(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	clusters := fake.clusters(t)
+
+	_, diagnostics := create(t, clusters, inContext("north"))
+	check(t, diagnostics)
+
+	fake.id = "cluster-b"
+
+	_, diagnostics = create(t, clusters, inContext("south"))
+	check(t, diagnostics)
+}
+
+// TestResourceOfAnotherClusterClaimsNothing: it is refused itself, and must not
+// be in the way of the one that is right.
+func TestResourceOfAnotherClusterClaimsNothing(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	prior := stored(t, fake, "1.13.4", "")
+	fake.id = "cluster-b"
+
+	clusters := fake.clusters(t)
+
+	_, diagnostics := apply(t, clusters, prior, prior)
+	check(t, diagnostics, outcome{diag.SeverityError, "The state belongs to cluster cluster-a, this provider reaches cluster-b"})
+
+	_, diagnostics = create(t, clusters, desired("1.13.4", ""))
+	check(t, diagnostics)
+}
+
+// TestClustersWithoutIDAreToldApartByName: the lease in the cluster keeps the
+// others away.
+func TestClustersWithoutIDAreToldApartByName(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	fake.id, fake.idErr = "", cluster.ErrUnreachable
+
+	clusters := fake.clusters(t)
+
+	for _, name := range []string{"north", "south"} {
+		if _, diagnostics := create(t, clusters, inContext(name)); diagnostics.HasError() {
+			t.Errorf("%s: %v", name, diagnostics)
+		}
+	}
+
+	_, diagnostics := create(t, clusters, inContext("south"))
+	check(t, diagnostics, outcome{diag.SeverityError, "South is cluster south: another"})
+}
+
+// inContext is the plan of a resource that reaches its cluster through a context.
+func inContext(name string) *clusterModel {
+	model := desired("1.13.4", "")
+	model.Context = types.StringValue(name)
+
+	return model
+}
+
+// kept is the private state of a resource.
+type kept map[string][]byte
+
+func (k *kept) GetKey(_ context.Context, key string) ([]byte, diag.Diagnostics) {
+	if k == nil {
+		return nil, nil
+	}
+
+	return (*k)[key], nil
+}
+
+func (k *kept) SetKey(_ context.Context, key string, value []byte) diag.Diagnostics {
+	(*k)[key] = value
+
+	return nil
+}
+
+func TestResourceKeepsItsClaimForLife(t *testing.T) {
+	first, second := &kept{}, &kept{}
+
+	name, diagnostics := claimantIn(t.Context(), first)
+	wellDone(t, diagnostics)
+
+	if again, _ := claimantIn(t.Context(), first); again != name || name == "" {
+		t.Errorf("%q became %q", name, again)
+	}
+
+	if other, _ := claimantIn(t.Context(), second); other == name {
+		t.Error("two resources share a claim")
+	}
+
+	if anonymous, _ := claimantIn(t.Context(), (*kept)(nil)); anonymous == "" || anonymous == name {
+		t.Errorf("without a private state it is %q", anonymous)
+	}
+}
+
+// TestReplacedResourceIsCreatedAgain: Terraform deletes it first.
+func TestReplacedResourceIsCreatedAgain(t *testing.T) {
+	fake := threeNodes("1.13.4", "1.34.2")
+	clusters := fake.clusters(t)
+	prior := stored(t, fake, "1.13.4", "")
+
+	resp := resource.DeleteResponse{State: stateOf(t, prior)}
+	(&clusterResource{clusters: clusters}).Delete(t.Context(), resource.DeleteRequest{State: stateOf(t, prior)}, &resp)
+	check(t, resp.Diagnostics)
+
+	_, diagnostics := create(t, clusters, desired("1.13.4", ""))
+	check(t, diagnostics)
 }

@@ -3,17 +3,31 @@
 package provider
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 )
 
@@ -162,5 +176,641 @@ func TestARoleThatReadsNothingIsRefusedAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestOtherAPIServersAreOnTheControlPlanes(t *testing.T) {
+	seen := cluster.Observation{Nodes: []cluster.Node{
+		{Name: "worker-0", Role: cluster.Worker, Address: "10.5.0.9"},
+		{Name: "cp-0", Role: cluster.ControlPlane, Address: "10.5.0.2"},
+		{Name: "cp-1", Role: cluster.ControlPlane, Address: "fd00::3"},
+		{Name: "cp-2", Role: cluster.ControlPlane},
+	}}
+
+	for name, test := range map[string]struct {
+		tell func(*serverAddresses)
+		want []string
+	}{
+		"nothing is known": {func(*serverAddresses) {}, nil},
+		"endpoints of Talos": {func(b *serverAddresses) {
+			b.expect("cp.example.com", "10.5.0.2:50000", "fd00::3", "[fd00::4]:50000", "https://talos.example.com:443", "[fd00::5]")
+			b.at("https://vip.example.com:6443")
+		}, []string{"cp.example.com:6443", "10.5.0.2:6443", "[fd00::3]:6443", "[fd00::4]:6443", "talos.example.com:6443", "[fd00::5]:6443"}},
+		"behind a load balancer": {func(b *serverAddresses) {
+			b.expect("10.5.0.2", "10.5.0.3")
+			b.at("https://vip.example.com")
+		}, []string{"10.5.0.2:6443", "10.5.0.3:6443", "10.5.0.2:443", "10.5.0.3:443"}},
+		"observed": {func(b *serverAddresses) {
+			b.expect("vip.example.com")
+			b.at("https://vip.example.com:6443")
+			b.notice(seen)
+			b.expect("vip.example.com")
+		}, []string{"10.5.0.2:6443", "[fd00::3]:6443"}},
+		"behind a tunnel": {func(b *serverAddresses) {
+			b.at("https://127.0.0.1:7443")
+			b.notice(seen)
+		}, nil},
+		"an observation of nothing": {func(b *serverAddresses) {
+			b.expect("vip.example.com")
+			b.notice(cluster.Observation{})
+		}, []string{"vip.example.com:6443"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var book serverAddresses
+
+			test.tell(&book)
+
+			if got := book.addresses(); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// kubeconfigUntil is a kubeconfig whose client certificate expires then.
+func kubeconfigUntil(t *testing.T, expires time.Time) string {
+	t.Helper()
+
+	signed := signedUntil(t, expires)
+
+	return fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:7443'}}]\n"+
+		"users: [{name: a, user: {client-certificate-data: %s, client-key-data: %s}}]\n"+
+		"contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n", signed.Cert, signed.Key)
+}
+
+func TestARememberedKubeconfigIsUsedWhileItLasts(t *testing.T) {
+	t.Parallel()
+
+	const fresh = "fresh"
+
+	// Certificates know seconds only.
+	now := time.Now().Truncate(time.Second)
+	lasting := kubeconfigUntil(t, now.Add(certificateReserve+time.Second))
+	short := kubeconfigUntil(t, now.Add(certificateReserve))
+	expired := kubeconfigUntil(t, now)
+	withToken := "apiVersion: v1\nkind: Config\nusers: [{name: a, user: {token: t}}]\n"
+	down := errors.New("down")
+
+	for name, test := range map[string]struct {
+		remembered string
+		down       error
+		want       string
+		asks       int
+	}{
+		"none":                         {"", nil, fresh, 1},
+		"none, and none to be had":     {"", down, "", 1},
+		"lasting":                      {lasting, down, lasting, 0},
+		"soon to expire":               {short, nil, fresh, 1},
+		"soon to expire, nothing else": {short, down, short, 1},
+		"expired":                      {expired, nil, fresh, 1},
+		"expired, nothing else":        {expired, down, "", 1},
+		"without a certificate":        {withToken, down, withToken, 0},
+	} {
+		var (
+			remembered kubeconfigCache
+			asked      int
+		)
+
+		if test.remembered != "" {
+			remembered.kubeconfig = []byte(test.remembered)
+		}
+
+		got, err := remembered.kubeconfigAt(t.Context(), now, func(context.Context) ([]byte, error) {
+			asked++
+
+			if test.down != nil {
+				return nil, test.down
+			}
+
+			return []byte(fresh), nil
+		})
+
+		if string(got) != test.want || asked != test.asks || (err != nil) != (test.want == "") {
+			t.Errorf("%s: asked %d times, %v, got %q", name, asked, err, got)
+		}
+	}
+}
+
+// TestAKubeconfigOfTheUserIsLeftAlone: only what the Talos API gave can be asked for
+// again.
+func TestAKubeconfigOfTheUserIsLeftAlone(t *testing.T) {
+	given := kubeconfigUntil(t, time.Now().Add(-time.Minute))
+	access := credentials{Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: given}
+
+	reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &serverAddresses{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if string(reached.kubeconfig) != given || reached.removals == nil {
+		t.Error("it is not used")
+	}
+
+	if err := reached.close(); err != nil {
+		t.Error(err)
+	}
+
+	// The same one, remembered, would be asked for, in vain.
+	access.Kubeconfig = ""
+
+	reached, err = dial(t.Context(), testSettings(), access, "", kubeconfigCache{kubeconfig: []byte(given), servers: &serverAddresses{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if reached.removals != nil {
+		t.Error("one that expired is used again")
+	}
+
+	if err := reached.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// managementAPI is as much of the API of a management cluster as credentials_from
+// asks for: a KubernetesCluster tenant-a/prod with a Secret beside it.
+type managementAPI struct {
+	*httptest.Server
+
+	// data is in the Secret; nil is a Secret that is not there.
+	data map[string]string
+	// status is the answer about Secrets instead; 0 is none.
+	status int
+}
+
+const managementToken = "dG9rZW4tb2YtdGhlLW1hbmFnZW1lbnQtY2x1c3Rlcg"
+
+func newManagementAPI(t *testing.T, data map[string]string) *managementAPI {
+	t.Helper()
+
+	api := &managementAPI{data: data}
+	api.Server = httptest.NewServer(http.HandlerFunc(api.answer))
+	t.Cleanup(api.Close)
+
+	return api
+}
+
+func (a *managementAPI) answer(w http.ResponseWriter, r *http.Request) {
+	const (
+		root    = "/apis/vitistack.io/v1alpha1"
+		secrets = "/api/v1/namespaces/tenant-a/secrets"
+	)
+
+	switch path := r.URL.Path; {
+	case r.Method != http.MethodGet:
+		refuse(w, http.StatusMethodNotAllowed)
+	case path == root:
+		write(w, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "vitistack.io/v1alpha1", "resources": []any{
+			map[string]any{"name": "kubernetesclusters", "kind": "KubernetesCluster", "namespaced": true, "verbs": []string{"get"}},
+		}})
+	case path == root+"/namespaces/tenant-a/kubernetesclusters/prod":
+		write(w, map[string]any{
+			"apiVersion": "vitistack.io/v1alpha1", "kind": "KubernetesCluster", "metadata": map[string]any{"namespace": "tenant-a", "name": "prod"},
+			"spec": map[string]any{"data": map[string]any{"clusterId": "c-1"}},
+		})
+	case strings.HasPrefix(path, secrets) && a.status != 0:
+		refuse(w, a.status)
+	case path == secrets && a.data != nil:
+		write(w, map[string]any{"kind": "SecretList", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{a.secret()}})
+	case path == secrets:
+		write(w, map[string]any{"kind": "SecretList", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
+	default:
+		refuse(w, http.StatusNotFound)
+	}
+}
+
+func (a *managementAPI) secret() map[string]any {
+	encoded := map[string]string{}
+	for key, value := range a.data {
+		encoded[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "data": encoded,
+		"metadata": map[string]any{"namespace": "tenant-a", "name": "c-1", "resourceVersion": "1", "labels": map[string]string{"cluster.vitistack.io/cluster-id": "c-1"}},
+	}
+}
+
+func write(w http.ResponseWriter, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func refuse(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+
+	reason := map[int]string{http.StatusNotFound: "NotFound", http.StatusForbidden: "Forbidden", http.StatusUnauthorized: "Unauthorized"}[status]
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "reason": reason})
+}
+
+func kubeconfigOf(server string) string {
+	return "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: '" + server + "'}}]\n" +
+		"users: [{name: a, user: {token: " + managementToken + "}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n"
+}
+
+func talosconfigOf(certificate *clientCertificate) string {
+	return fmt.Sprintf("context: admin@prod\ncontexts:\n  admin@prod:\n    endpoints: [127.0.0.1:1]\n    ca: %s\n    crt: %s\n    key: %s\n",
+		certificate.CA, certificate.Cert, certificate.Key)
+}
+
+func lentBy(kubeconfig string) credentials {
+	return credentials{Management: &managementAccess{Kubeconfig: kubeconfig}, From: &credentialsSource{Namespace: "tenant-a", Name: "prod"}}
+}
+
+// TestCredentialsComeFromTheManagementCluster: TALOSCONFIG names another cluster,
+// and is not looked at.
+func TestCredentialsComeFromTheManagementCluster(t *testing.T) {
+	t.Setenv(talosconfigEnv, "does/not/exist")
+
+	api := newManagementAPI(t, map[string]string{"talosconfig": talosconfigOf(selfSigned(t)), "kube.config": kubeconfigOf("https://127.0.0.1:1")})
+
+	var servers serverAddresses
+
+	reached, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "", kubeconfigCache{servers: &servers})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if reached.context != "admin@prod" || reached.own == nil || reached.management == nil || string(reached.kubeconfig) != kubeconfigOf("https://127.0.0.1:1") {
+		t.Errorf("reached %s, own %v, management %v", reached.name, reached.own, reached.management)
+	}
+
+	if err := reached.close(); err != nil {
+		t.Error(err)
+	}
+
+	if _, err := dial(t.Context(), testSettings(), lentBy(kubeconfigOf(api.URL)), "another", kubeconfigCache{servers: &servers}); !errors.Is(err, errUnusable) ||
+		!strings.Contains(err.Error(), `Secret tenant-a/c-1`) || !strings.Contains(err.Error(), `"another"`) {
+		t.Errorf("another context: %v", err)
+	}
+}
+
+// TestCredentialsThatCannotBeLent: the message says which attribute and which
+// object it is about, and holds nothing of what is secret.
+func TestCredentialsThatCannotBeLent(t *testing.T) {
+	t.Setenv(talosconfigEnv, "")
+
+	usable := talosconfigOf(selfSigned(t))
+	malformed := filepath.Join(t.TempDir(), "kubeconfig")
+
+	if err := os.WriteFile(malformed, []byte("clusters: [unclosed "+managementToken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+
+	for name, test := range map[string]struct {
+		data       map[string]string
+		status     int
+		management *managementAccess
+		from       *credentialsSource
+		is         error
+		says       []string
+		// curable tells that a plan goes on.
+		curable bool
+	}{
+		"no object": {
+			data: map[string]string{"talosconfig": usable}, from: &credentialsSource{"tenant-a", "staging"}, is: cluster.ErrNotFound,
+			says: []string{"credentials_from = tenant-a/staging", "Correct credentials_from and management"},
+		},
+		"no Secret": {is: cluster.ErrNotFound, says: []string{"credentials_from = tenant-a/prod", "The Secret beside it is there once"}},
+		"no key": {
+			data: map[string]string{"kube.config": secret, "talos_version": "1.12.0"}, is: errLent,
+			says: []string{"credentials_from = tenant-a/prod", "Secret tenant-a/c-1", "talosconfig"},
+		},
+		"no permission":       {status: http.StatusForbidden, is: cluster.ErrDenied, says: []string{"credentials_from = tenant-a/prod", "get and list Secrets"}},
+		"an odd answer":       {status: http.StatusConflict, is: errLent, curable: true, says: []string{"credentials_from = tenant-a/prod", "Look at that Secret"}},
+		"an unknown user":     {status: http.StatusUnauthorized, is: cluster.ErrCredentials, says: []string{"kubeconfig of management"}},
+		"malformed":           {data: map[string]string{"talosconfig": "contexts: [unclosed " + secret}, is: errUnusable, says: []string{"talosconfig in Secret tenant-a/c-1, where credentials_from leads"}},
+		"a broken key":        {data: map[string]string{"talosconfig": strings.ReplaceAll(usable, "key: ", "key: "+secret)}, is: errUnusable, says: []string{"Secret tenant-a/c-1"}},
+		"a broken kubeconfig": {data: map[string]string{"talosconfig": usable, "kube.config": "clusters: [unclosed " + secret}, is: errUnusable, says: []string{"kubeconfig in Secret tenant-a/c-1, where credentials_from leads"}},
+		"nothing answers": {
+			management: &managementAccess{Kubeconfig: kubeconfigOf(gone.URL)}, is: cluster.ErrUnreachable, curable: true,
+			says: []string{"credentials_from = tenant-a/prod", "API server in the kubeconfig of management"},
+		},
+		"no file":           {management: &managementAccess{KubeconfigPath: "does/not/exist"}, is: errUnusable, says: []string{"provider attribute management.kubeconfig_path: open does/not/exist"}},
+		"a malformed file":  {management: &managementAccess{KubeconfigPath: malformed}, is: errUnusable, says: []string{"provider attribute management.kubeconfig_path"}},
+		"a context of none": {management: &managementAccess{Kubeconfig: kubeconfigOf(gone.URL), Context: "b"}, is: errUnusable, says: []string{"provider attribute management.kubeconfig", `"b"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newManagementAPI(t, test.data)
+			api.status = test.status
+
+			access := lentBy(kubeconfigOf(api.URL))
+			if test.management != nil {
+				access.Management = test.management
+			}
+
+			if test.from != nil {
+				access.From = test.from
+			}
+
+			var servers serverAddresses
+
+			_, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &servers})
+			if !errors.Is(err, test.is) {
+				t.Fatalf("got %v, want %v", err, test.is)
+			}
+
+			shown := unplannable(access, err, "prod")
+			noted(t, diag.Diagnostics{shown})
+			if curable := shown.Severity().String() == "Warning"; curable != test.curable {
+				t.Errorf("a plan says a %s", shown.Severity())
+			}
+
+			noted(t, diag.Diagnostics{problem("upgrade the cluster", access, err)})
+
+			for _, text := range test.says {
+				if !strings.Contains(shown.Detail(), text) {
+					t.Errorf("does not say %q:\n%s\n%s", text, shown.Summary(), shown.Detail())
+				}
+			}
+
+			for _, hidden := range []string{secret, managementToken} {
+				if strings.Contains(shown.Summary()+shown.Detail(), hidden) {
+					t.Errorf("a secret is in the message:\n%s", shown.Detail())
+				}
+			}
+		})
+	}
+}
+
+// TestManagementClusterIsOnlyNeededWhereItIsUsed: whoever upgrades another cluster
+// with the same provider block does not miss it.
+func TestManagementClusterIsOnlyNeededWhereItIsUsed(t *testing.T) {
+	access := credentials{
+		Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: kubeconfigOf("https://127.0.0.1:1"),
+		Management: &managementAccess{KubeconfigPath: "does/not/exist"},
+	}
+
+	var servers serverAddresses
+
+	reached, err := dial(t.Context(), testSettings(), access, "", kubeconfigCache{servers: &servers})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() {
+		if err := reached.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	to := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
+
+	if _, err := reached.operator(to); !errors.Is(err, errUnusable) {
+		t.Errorf("an object in a management cluster out of reach: %v", err)
+	}
+
+	if beside, err := reached.operator(publication{}); beside != nil || err != nil {
+		t.Errorf("the default object: %v, %v", beside, err)
+	}
+
+	if store, err := reached.storeOf("id", publication{}); err != nil || store == nil || store.String() != defaultObject {
+		t.Errorf("the default is published to %v, %v", store, err)
+	}
+}
+
+// TestObjectIsLookedForWhereItIs: the default is in the upgraded cluster whatever
+// else is known, and what somebody names in the management cluster.
+func TestObjectIsLookedForWhereItIs(t *testing.T) {
+	own, management := &managementCluster{access: &fakeHome{}}, &managementCluster{access: &fakeHome{}}
+	named := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
+
+	for name, test := range map[string]struct {
+		reached connection
+		of      publication
+		want    *managementCluster
+	}{
+		"default":                         {connection{own: own}, publication{}, own},
+		"default beside a management":     {connection{own: own, management: management}, publication{}, own},
+		"named":                           {connection{own: own}, named, own},
+		"named, with a management":        {connection{own: own, management: management}, named, management},
+		"named, without a Kubernetes API": {connection{}, named, nil},
+		"default beside one of no use":    {connection{own: own, unmanaged: errUnusable}, publication{}, own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := test.reached.home(test.of); got != test.want || err != nil {
+				t.Errorf("got %v, %v", got, err)
+			}
+
+			beside, err := test.reached.operator(test.of)
+			if want := test.of.to != nil && test.want != nil; (beside != nil) != want || err != nil {
+				t.Errorf("operator %v, %v", beside, err)
+			}
+		})
+	}
+}
+
+// configuredBlock are the diagnostics of a provider block, once validated and once configured.
+func configuredBlock(t *testing.T, given map[string]tftypes.Value) (validated, configured []*tfprotov6.Diagnostic) {
+	t.Helper()
+
+	server, schemas := serve(t)
+	d := driven{T: t, server: server}
+	config := d.dynamic(empty(d.object(schemas.Provider.ValueType()), given))
+
+	one, err := server.ValidateProviderConfig(t.Context(), &tfprotov6.ValidateProviderConfigRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	two, err := server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return notedOnWire(t, one.Diagnostics), notedOnWire(t, two.Diagnostics)
+}
+
+// TestUnusableCredentialsAreSaidOfTheirAttribute: once for all resources of the provider
+// block, before any of them is looked at. What is in a context is found out by its use.
+func TestUnusableCredentialsAreSaidOfTheirAttribute(t *testing.T) {
+	const (
+		kubeconfig  = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\ncontexts: []\n"
+		talosconfig = "context: a\ncontexts: {a: {endpoints: [10.5.0.2]}}\n"
+	)
+
+	file := func(content string) string {
+		path := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		return path
+	}
+
+	for name, test := range map[string]struct {
+		attribute, value string
+		says             string
+	}{
+		"a kubeconfig as talosconfig":           {attrTalosconfig, kubeconfig, "provider attribute talosconfig: talosconfig not usable: it is a kubeconfig"},
+		"a kubeconfig file as talosconfig":      {attrTalosconfigPath, file(kubeconfig), "it is a kubeconfig"},
+		"a talosconfig as kubeconfig":           {attrKubeconfig, talosconfig, "it is a talosconfig"},
+		"a talosconfig file as kubeconfig":      {attrKubeconfigPath, file(talosconfig), "it is a talosconfig"},
+		"malformed":                             {attrTalosconfig, "contexts: [unclosed", "malformed YAML"},
+		"a file that is not there":              {attrTalosconfigPath, filepath.Join(t.TempDir(), "none"), "no such file"},
+		"a talosconfig whose context is no use": {attrTalosconfig, talosconfig, ""},
+		"none":                                  {attrTalosconfig, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			validated, configured := configuredBlock(t, map[string]tftypes.Value{test.attribute: tftypes.NewValue(tftypes.String, test.value)})
+			if len(validated) > 0 {
+				t.Errorf("validation says %v", validated)
+			}
+
+			if test.says == "" {
+				if len(configured) > 0 {
+					t.Errorf("it says %v", configured[0])
+				}
+
+				return
+			}
+
+			if len(configured) != 1 || configured[0].Summary != "Unusable credentials" || attributeText(t, configured[0]) != test.attribute || !strings.Contains(configured[0].Detail, test.says) {
+				t.Errorf("it says %v", configured)
+			}
+		})
+	}
+}
+
+// TestEndpointsAreNoURLs: one with https:// is most likely that of the Kubernetes API.
+func TestEndpointsAreNoURLs(t *testing.T) {
+	for written, want := range map[string]string{
+		"https://10.5.0.2:6443":      `Write "10.5.0.2"`,
+		"https://api.example.com/":   `Write "api.example.com"`,
+		"10.5.0.2":                   "",
+		"10.5.0.2:50000":             "",
+		"[2001:db8::1]:50000":        "",
+		"https://[2001:db8::1]:6443": `Write "2001:db8::1"`,
+	} {
+		text := tftypes.NewValue(tftypes.String, written)
+		certificate := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String}}
+
+		validated, _ := configuredBlock(t, map[string]tftypes.Value{
+			attrEndpoints: tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{text}),
+			attrClientConfiguration: tftypes.NewValue(certificate, map[string]tftypes.Value{
+				"ca_certificate": text, "client_certificate": text, "client_key": text,
+			}),
+		})
+
+		if want == "" {
+			if len(validated) > 0 {
+				t.Errorf("%s: %v", written, validated[0])
+			}
+
+			continue
+		}
+
+		if len(validated) != 1 || validated[0].Summary != "Invalid endpoint" || attributeText(t, validated[0]) != "endpoints[0]" || !strings.Contains(validated[0].Detail, want) {
+			t.Errorf("%s: %v", written, validated)
+		}
+	}
+}
+
+// TestUnusableClientConfigurationIsSaidOfIt: unless a part of it is not known yet.
+func TestUnusableClientConfigurationIsSaidOfIt(t *testing.T) {
+	certificate := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String}}
+
+	for name, test := range map[string]struct {
+		key  any
+		says string
+	}{
+		"no base64":     {"***", "endpoints and client_configuration: "},
+		"not known yet": {tftypes.UnknownValue, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, configured := configuredBlock(t, map[string]tftypes.Value{
+				attrEndpoints: tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{tftypes.NewValue(tftypes.String, "10.5.0.2")}),
+				attrClientConfiguration: tftypes.NewValue(certificate, map[string]tftypes.Value{
+					"ca_certificate": tftypes.NewValue(tftypes.String, "***"), "client_certificate": tftypes.NewValue(tftypes.String, "***"),
+					"client_key": tftypes.NewValue(tftypes.String, test.key),
+				}),
+			})
+
+			switch {
+			case test.says == "":
+				if len(configured) > 0 {
+					t.Errorf("it says %v", configured[0])
+				}
+			case len(configured) != 1 || attributeText(t, configured[0]) != attrClientConfiguration || !strings.Contains(configured[0].Detail, test.says):
+				t.Errorf("it says %v", configured)
+			}
+		})
+	}
+}
+
+// secret stands for key material that must not show up anywhere.
+const secret = "c2VjcmV0LWtleS1tYXRlcmlhbA=="
+
+func TestCredentialsThatCannotBeUsed(t *testing.T) {
+	malformed := filepath.Join(t.TempDir(), "talosconfig")
+	if err := os.WriteFile(malformed, []byte("contexts: [unclosed "+secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	const text = "context: a\ncontexts:\n  a:\n    endpoints: [10.5.0.2]\n    ca: " + secret + "\n    crt: " + secret + "\n    key: " + secret + "\n"
+
+	for name, test := range map[string]struct {
+		access credentials
+		env    string
+		wanted string
+		is     error
+		says   string
+	}{
+		"nothing given":          {credentials{}, "", "", errMissing, "no credentials"},
+		"not known yet":          {credentials{Unknown: []string{"talosconfig"}}, "", "", errUnknown, "talosconfig"},
+		"path that is not there": {credentials{TalosconfigPath: "does/not/exist"}, "", "", errUnusable, "provider attribute talosconfig_path"},
+		"variable names nothing": {credentials{}, "does/not/exist", "", errUnusable, "environment variable TALOSCONFIG"},
+		"malformed file":         {credentials{TalosconfigPath: malformed}, "", "", errUnusable, "talosconfig_path"},
+		"malformed text":         {credentials{Talosconfig: "{"}, "", "", errUnusable, "provider attribute talosconfig"},
+		"attribute wins":         {credentials{Talosconfig: "{"}, malformed, "", errUnusable, "provider attribute talosconfig"},
+		"unknown context":        {credentials{Talosconfig: text}, "", "b", errUnusable, `"b"`},
+		"provider's context":     {credentials{Talosconfig: text, Context: "c"}, "", "", errUnusable, `"c"`},
+		"certificate is not PEM": {credentials{Talosconfig: text}, "", "", errUnusable, "PEM"},
+		"context without talosconfig": {
+			credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &clientCertificate{CA: secret, Cert: secret, Key: secret}},
+			"", "prod",
+			errUnusable, "remove context",
+		},
+		"broken certificate": {
+			credentials{Endpoints: []string{"10.5.0.2"}, Certificate: &clientCertificate{CA: secret, Cert: secret, Key: secret}},
+			"", "",
+			errUnusable, "client_configuration",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(talosconfigEnv, test.env)
+
+			_, err := test.access.talos(test.wanted)
+			if !errors.Is(err, test.is) {
+				t.Fatalf("got %v, want %v", err, test.is)
+			}
+
+			if !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%q does not say %q", err, test.says)
+			}
+
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the secret is in the error: %s", err)
+			}
+		})
+	}
+}
+
+func TestKubeconfigIsOptional(t *testing.T) {
+	if data, err := (credentials{}).kubeconfig(); data != nil || err != nil {
+		t.Errorf("got %q, %v", data, err)
+	}
+
+	if data, err := (credentials{Kubeconfig: "text"}).kubeconfig(); string(data) != "text" || err != nil {
+		t.Errorf("got %q, %v", data, err)
+	}
+
+	if _, err := (credentials{KubeconfigPath: "does/not/exist"}).kubeconfig(); !errors.Is(err, errUnusable) {
+		t.Errorf("got %v", err)
 	}
 }

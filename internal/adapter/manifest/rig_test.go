@@ -3,6 +3,8 @@
 package manifest_test
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,11 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -281,4 +285,56 @@ func (w *wire) taken() []string {
 
 func writes(request *http.Request) bool {
 	return request.Method != http.MethodGet && request.URL.Query().Get("dryRun") != "All"
+}
+
+// suite is one simulated cluster with a real API server, which the tests share:
+// starting it takes seconds. Talos 1.12 leaves the inventory to a sync.
+var suite *sim.Simulator
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+
+	code, err := run(m)
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+
+		code = 1
+	}
+
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if testing.Short() {
+		return m.Run(), nil
+	}
+
+	dir, err := os.MkdirTemp("", "manifest")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+
+	// Building Kubernetes, where nobody has yet, takes minutes.
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+
+	suite, err = start(ctx, "1.12.6", dir)
+	if err != nil {
+		return 1, err
+	}
+
+	code = m.Run()
+
+	return code, suite.Stop()
+}
+
+func start(ctx context.Context, talos, dir string) (*sim.Simulator, error) {
+	return sim.Start(ctx, sim.Options{
+		ControlPlanes: 1, Talos: talos, Kubernetes: "1.34.2", Seed: 1, Dir: dir, Progress: os.Stderr,
+	})
 }

@@ -3,14 +3,20 @@
 package talosapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -127,3 +133,168 @@ func TestEtcdOfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 		}
 	})
 }
+
+// tape is a node that streams a snapshot of etcd, with a pause before each
+// piece, and hangs up when its caller does.
+type tape struct {
+	machineapi.MachineServiceClient
+	grpc.ClientStream
+
+	ctx    context.Context
+	pieces []piece
+	end    error
+	// endless keeps the stream open behind the last piece.
+	endless bool
+	opening error
+}
+
+type piece struct {
+	pause   time.Duration
+	bytes   string
+	trouble string
+}
+
+func (t *tape) EtcdSnapshot(
+	ctx context.Context, _ *machineapi.EtcdSnapshotRequest, _ ...grpc.CallOption,
+) (grpc.ServerStreamingClient[common.Data], error) {
+	t.ctx = ctx
+
+	return t, t.opening
+}
+
+func (t *tape) Recv() (*common.Data, error) {
+	if len(t.pieces) == 0 {
+		if t.endless {
+			<-t.ctx.Done()
+
+			return nil, status.FromContextError(t.ctx.Err()).Err()
+		}
+
+		return nil, t.end
+	}
+
+	next := t.pieces[0]
+	t.pieces = t.pieces[1:]
+
+	select {
+	case <-time.After(next.pause):
+	case <-t.ctx.Done():
+		return nil, status.FromContextError(t.ctx.Err()).Err()
+	}
+
+	data := &common.Data{Bytes: []byte(next.bytes)}
+	if next.trouble != "" {
+		data.Metadata = &common.Metadata{Error: next.trouble} //nolint:staticcheck // what a proxy writes
+	}
+
+	return data, nil
+}
+
+// sink takes its time for each piece, and breaks where it is told to.
+type sink struct {
+	bytes.Buffer
+
+	pause time.Duration
+	room  int
+}
+
+var errFull = errors.New("no space left on device")
+
+func (s *sink) Write(data []byte) (int, error) {
+	time.Sleep(s.pause)
+
+	if s.room > 0 && s.Len()+len(data) > s.room {
+		return 0, errFull
+	}
+
+	return s.Buffer.Write(data)
+}
+
+func TestSnapshotsAreHandedOnAsTheyCome(t *testing.T) {
+	const hour = time.Hour
+
+	denied := status.Error(codes.PermissionDenied, "not authorized")
+	lost := status.Error(codes.Unavailable, "connection reset")
+
+	for name, test := range map[string]struct {
+		tape  tape
+		sink  sink
+		want  string
+		fails codes.Code
+		says  string
+		// after is how long it takes.
+		after time.Duration
+	}{
+		"pieces":                   {tape: tape{pieces: []piece{{bytes: "one"}, {bytes: "two"}}, end: io.EOF}, want: "onetwo"},
+		"nothing":                  {tape: tape{end: io.EOF}},
+		"empty pieces in between":  {tape: tape{pieces: []piece{{}, {bytes: "one"}, {}, {bytes: "two"}}, end: io.EOF}, want: "onetwo"},
+		"a slow node":              {tape: tape{pieces: []piece{{50 * time.Second, "one", ""}, {50 * time.Second, "two", ""}}, end: io.EOF}, want: "onetwo", after: 100 * time.Second},
+		"a slow disk":              {tape: tape{pieces: []piece{{bytes: "one"}, {bytes: "two"}}, end: io.EOF}, sink: sink{pause: hour}, want: "onetwo", after: 2 * hour},
+		"denied":                   {tape: tape{opening: denied}, fails: codes.PermissionDenied, says: "not authorized"},
+		"broken":                   {tape: tape{pieces: []piece{{bytes: "one"}}, end: lost}, want: "one", fails: codes.Unavailable, says: "reset"},
+		"an error beside the data": {tape: tape{pieces: []piece{{bytes: "one"}, {trouble: "context deadline exceeded"}}, end: io.EOF}, want: "one", fails: codes.Unavailable, says: "deadline"},
+		"never anything":           {tape: tape{endless: true}, fails: codes.DeadlineExceeded, says: "no data came for 1m0s, after 0 bytes", after: time.Minute},
+		"stalled":                  {tape: tape{pieces: []piece{{30 * time.Second, "one", ""}}, endless: true}, want: "one", fails: codes.DeadlineExceeded, says: "after 3 bytes", after: 90 * time.Second},
+		"a stall with empty pieces": {
+			tape: tape{pieces: []piece{{bytes: "one"}, {pause: 40 * time.Second}, {pause: 40 * time.Second}}, endless: true},
+			want: "one", fails: codes.DeadlineExceeded, says: "after 3 bytes", after: time.Minute,
+		},
+		"a full disk": {tape: tape{pieces: []piece{{bytes: "one"}, {bytes: "two"}}, end: io.EOF}, sink: sink{room: 4}, want: "one", fails: codes.Unknown, says: "no space"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				target := &counter{to: &test.sink}
+				start := time.Now()
+
+				err := receive(t.Context(), &test.tape, target)
+				if status.Code(err) != test.fails || err != nil && !strings.Contains(err.Error(), test.says) {
+					t.Errorf("%v, want %s, saying %q", err, test.fails, test.says)
+				}
+
+				if got := test.sink.String(); got != test.want || target.count != int64(len(test.want)) {
+					t.Errorf("%q and a count of %d, want %q", got, target.count, test.want)
+				}
+
+				if (target.failure != nil) != (test.sink.room > 0) {
+					t.Errorf("failure of the writer: %v", target.failure)
+				}
+
+				if took := time.Since(start); took != test.after {
+					t.Errorf("it took %s, want %s", took, test.after)
+				}
+
+				// The stream would leak otherwise.
+				if test.tape.ctx.Err() == nil {
+					t.Error("the stream was left open")
+				}
+			})
+		})
+	}
+}
+
+func TestASnapshotEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+
+		start := time.Now()
+
+		err := receive(ctx, &tape{endless: true}, &counter{to: io.Discard})
+		if status.Code(err) != codes.DeadlineExceeded || strings.Contains(err.Error(), "no data") || time.Since(start) != 10*time.Second {
+			t.Errorf("%v after %s, want the deadline of the caller", err, time.Since(start))
+		}
+	})
+}
+
+func TestAWriterThatTakesLessThanItWasGivenFails(t *testing.T) {
+	t.Parallel()
+
+	target := &counter{to: short{}}
+	if _, err := target.Write([]byte("abc")); !errors.Is(err, io.ErrShortWrite) || target.failure == nil || target.count != 2 {
+		t.Errorf("%v, count %d", err, target.count)
+	}
+}
+
+type short struct{}
+
+func (short) Write(data []byte) (int, error) { return len(data) - 1, nil }

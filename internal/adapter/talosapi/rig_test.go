@@ -3,11 +3,26 @@
 package talosapi_test
 
 import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"go.uber.org/goleak"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -203,3 +218,178 @@ func isUp(state model.NodeState) bool {
 }
 
 func isDown(state model.NodeState) bool { return !state.Up }
+
+// through is a client with some of the endpoints only.
+func (r *rig) through(endpoints ...string) *talosapi.Client {
+	r.Helper()
+
+	text, err := r.server.Talosconfig()
+	if err != nil {
+		r.Fatal(err)
+	}
+
+	contexts, err := clientconfig.FromBytes(text)
+	if err != nil {
+		r.Fatal(err)
+	}
+
+	contexts.Contexts[r.world.ClusterName()].Endpoints = endpoints
+
+	if text, err = contexts.Bytes(); err != nil {
+		r.Fatal(err)
+	}
+
+	config, err := talosapi.ParseConfig(text, r.world.ClusterName())
+	if err != nil {
+		r.Fatal(err)
+	}
+
+	made, err := talosapi.New(config, talosapi.Options{DialContext: r.server.Dialer()})
+	if err != nil {
+		r.Fatal(err)
+	}
+
+	r.Cleanup(func() {
+		if err := made.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+
+	return made
+}
+
+// install brings the next system onto a node and reboots into it.
+func (r *rig) install(c *talosapi.Client, address string) {
+	r.Helper()
+
+	if err := c.Pull(r.Context(), address, nextImage, cluster.LifecycleAPI); err != nil {
+		r.Fatal(err)
+	}
+
+	if done, err := c.Install(r.Context(), address, nextImage); err != nil || done.Exit != 0 {
+		r.Fatalf("install: %+v, %v", done, err)
+	}
+
+	if err := c.Reboot(r.Context(), address, cluster.RebootDefault); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// answers asks a node again and again until it answers, and returns when that
+// was. Until then nothing else may come back than that it is unreachable.
+func (r *rig) answers(c *talosapi.Client, address string, most time.Duration, seen func(cluster.Machine) bool) time.Time {
+	r.Helper()
+
+	ticker := time.NewTicker(503 * time.Millisecond)
+	defer ticker.Stop()
+
+	for deadline := time.Now().Add(most); time.Now().Before(deadline); <-ticker.C {
+		machine, err := c.Machine(r.Context(), address, nil)
+
+		switch {
+		case err == nil && seen(machine):
+			return time.Now()
+		case err != nil && (!errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrOutcomeUnknown) || !strings.Contains(err.Error(), address)):
+			r.Fatalf("on the way: %v, want it unreachable and named", err)
+		}
+	}
+
+	r.Fatalf("%s does not answer within %s", address, most)
+
+	return time.Time{}
+}
+
+// booted tells a machine on another boot than before.
+func booted(before cluster.Machine) func(cluster.Machine) bool {
+	return func(now cluster.Machine) bool { return now.BootID != before.BootID && now.Settled() }
+}
+
+func (r *rig) fault(node string, step model.Step, effect model.Effect) {
+	r.world.SetFaults([]model.Fault{{Node: node, Step: step, Effect: effect, Times: 1}})
+}
+
+// idle waits until no installer runs on a node.
+func (r *rig) idle(c *talosapi.Client, address string) {
+	r.Helper()
+
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+
+	for range 60 {
+		<-ticker.C
+
+		if idle, err := c.InstallerIdle(r.Context(), address); err != nil {
+			r.Fatal(err)
+		} else if idle {
+			return
+		}
+	}
+
+	r.Fatalf("the installer on %s never ended", address)
+}
+
+// refuse is a dialler that must not be used.
+func refuse(t *testing.T) func(context.Context, string) (net.Conn, error) {
+	t.Helper()
+
+	return func(_ context.Context, address string) (net.Conn, error) {
+		t.Errorf("%s was dialled", address)
+
+		return nil, net.ErrClosed
+	}
+}
+
+// material is base64 of PEM, as a talosconfig holds it.
+type material struct{ ca, crt, key string }
+
+// mint makes a CA and a client certificate with the given roles.
+func mint(t *testing.T, notAfter time.Time, roles ...string) material {
+	t.Helper()
+
+	caKey, ca := issue(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, NotAfter: notAfter,
+	}, nil, nil)
+
+	authority, err := x509.ParseCertificate(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	key, leaf := issue(t, &x509.Certificate{Subject: pkix.Name{Organization: roles}, NotAfter: notAfter}, authority, caKey)
+
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return material{ca: armour("CERTIFICATE", ca), crt: armour("CERTIFICATE", leaf), key: armour("PRIVATE KEY", der)}
+}
+
+func issue(t *testing.T, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte) {
+	t.Helper()
+
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	template.SerialNumber = big.NewInt(1)
+	template.NotBefore = time.Now().Add(-time.Hour)
+
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return key, der
+}
+
+func armour(kind string, der []byte) string {
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,6 +3,7 @@
 package story_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,7 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
@@ -213,4 +217,277 @@ func (s *stage) close() {
 	}
 
 	s.Stop()
+}
+
+// apply is a run of the engine.
+type apply struct {
+	name    string
+	request engine.Request
+	worker  *harness.Worker
+	strike  *harness.Strike
+	cancel  context.CancelFunc
+	begun   time.Time
+	// done is closed when the run has returned and said its last word.
+	done chan struct{}
+	// cancelAt is the mutating call after which the run is cancelled, 0 for none.
+	cancelAt int
+	// examined belongs to the story, the rest to both.
+	examined bool
+
+	mu                  sync.Mutex
+	err                 error
+	cancelled, returned time.Time
+	// cut is until when nothing gets through to the cluster.
+	cut time.Time
+}
+
+// state tells how the run ended, if it has.
+func (a *apply) state() (ended time.Time, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.returned, a.err
+}
+
+func (a *apply) dead() bool {
+	select {
+	case <-a.strike.Killed():
+		return true
+	default:
+		return false
+	}
+}
+
+// alive tells whether the run can still do something.
+func (a *apply) alive() bool {
+	ended, _ := a.state()
+
+	return ended.IsZero() && !a.dead()
+}
+
+// interrupt cancels the run.
+func (a *apply) interrupt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	if a.cancelled.IsZero() {
+		a.cancelled = time.Now()
+	}
+
+	a.cancel()
+}
+
+// interrupted is when the run was cancelled, zero if it was not.
+func (a *apply) interrupted() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.cancelled
+}
+
+// cutOff has nothing get through for a while.
+func (a *apply) cutOff(until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.cut = until
+}
+
+// intercept stands between the run and the cluster.
+func (a *apply) intercept(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+	a.mu.Lock()
+	cut := time.Now().Before(a.cut)
+	a.mu.Unlock()
+
+	switch {
+	case !cut || a.dead():
+		err := a.strike.Intercept(ctx, call, next)
+
+		if call.Mutation > 0 && call.Mutation == a.cancelAt {
+			a.interrupt()
+		}
+
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case call.Mutation > 0:
+		return fmt.Errorf("%w: %w: i/o timeout", cluster.ErrOutcomeUnknown, cluster.ErrUnreachable)
+	default:
+		return fmt.Errorf("%w: i/o timeout", cluster.ErrUnreachable)
+	}
+}
+
+// living are the runs that go on.
+func (s *stage) living() []*apply {
+	var living []*apply
+
+	for _, run := range s.runs {
+		if run.alive() {
+			living = append(living, run)
+		}
+	}
+
+	return living
+}
+
+// cancelled is one more way in which a run can be struck.
+const cancelled harness.Crash = "cancelled after the call"
+
+// blow is how a run is struck, and at which of its mutating calls; 0 is none.
+type blow struct {
+	kind     harness.Crash
+	mutation int
+}
+
+// begin starts a run on a machine of its own.
+func (s *stage) begin(request engine.Request, struck blow) *apply {
+	ctx, cancel := context.WithCancel(context.Background())
+
+	run := &apply{
+		name: fmt.Sprintf("run-%d", len(s.runs)+1), request: request, cancel: cancel, begun: time.Now(), done: make(chan struct{}),
+	}
+	run.strike = harness.NewStrike(struck.kind, func(call ports.Call) bool {
+		return struck.kind != cancelled && struck.mutation > 0 && call.Mutation == struck.mutation
+	}, cancel)
+
+	if struck.kind == cancelled {
+		run.cancelAt = struck.mutation
+	}
+
+	run.worker = s.Worker(run.name)
+	run.worker.Client.Intercept(run.intercept)
+
+	if s.bug != nil {
+		run.worker.Client.Intercept(s.bug(s, run))
+	}
+
+	s.runs = append(s.runs, run)
+
+	go func() {
+		defer close(run.done)
+
+		_, err := run.worker.Upgrade(ctx, request)
+
+		run.mu.Lock()
+		run.returned, run.err = time.Now(), err
+		run.mu.Unlock()
+
+		run.worker.Notes.Finish()
+	}()
+
+	return run
+}
+
+// again is the request with leave to try again what has fallen back.
+func (s *stage) again(request engine.Request) engine.Request {
+	request.Policy.Retry = map[string]string{}
+
+	for _, entry := range s.Journal().Entries {
+		if entry.Returned() {
+			request.Policy.Retry[entry.Node] = entry.BootID
+		}
+	}
+
+	return s.named(request)
+}
+
+// named leaves out the nodes that are not there any more: a configuration that
+// names one is refused, and a person puts it right.
+func (s *stage) named(request engine.Request) engine.Request {
+	var canaries []string
+
+	for _, name := range request.Policy.Canary {
+		if _, err := s.World().Node(name); err == nil {
+			canaries = append(canaries, name)
+		}
+	}
+
+	request.Policy.Canary = canaries
+
+	for name := range request.Policy.Retry {
+		if _, err := s.World().Node(name); err != nil {
+			delete(request.Policy.Retry, name)
+		}
+	}
+
+	return request
+}
+
+// apply starts a run, unless two are going on.
+func (s *stage) apply(t *rapid.T) {
+	s.pass(t)
+
+	request := s.request(rapid.IntRange(0, 4).Draw(t, "target") == 4)
+	if rapid.IntRange(0, 3).Draw(t, "deadline") == 3 {
+		request.Deadline = time.Duration(rapid.IntRange(1, 15).Draw(t, "minutes")) * time.Minute
+	}
+
+	if rapid.Bool().Draw(t, "told to retry") {
+		request = s.again(request)
+	}
+
+	struck := blow{rapid.SampledFrom(append(harness.Crashes(), cancelled)).Draw(t, "crash"), s.drawMutation(t)}
+
+	if len(s.living()) > 1 {
+		return
+	}
+
+	run := s.begin(s.named(request), struck)
+	s.tell("apply", "%s to %s, deadline %s, retry %v, struck at mutation %d: %s",
+		run.name, wanted(request.Target), request.Deadline, request.Policy.Retry, struck.mutation, struck.kind)
+}
+
+// drawMutation draws at which of its mutating calls a run is struck: 0 is none of
+// them. Plain numbers would nearly all be small ones.
+func (s *stage) drawMutation(t *rapid.T) int {
+	const perNode, parts = 40, 20
+
+	if rapid.Bool().Draw(t, "not struck") {
+		return 0
+	}
+
+	part := rapid.IntRange(0, parts-1).Draw(t, "part")
+	size := perNode * (s.controlPlanes + s.workers) / parts
+
+	return 1 + part*size + rapid.IntRange(0, size-1).Draw(t, "mutation")
+}
+
+func wanted(target cluster.Target) string {
+	return fmt.Sprintf("Talos %s Kubernetes %s", target.Talos, target.Kubernetes)
+}
+
+// oneOf draws a run that goes on; nil where there is none.
+func (s *stage) oneOf(t *rapid.T) *apply {
+	number := rapid.IntRange(0, 1).Draw(t, "run")
+
+	living := s.living()
+	if len(living) == 0 {
+		return nil
+	}
+
+	return living[number%len(living)]
+}
+
+// kill ends the process of a run at once.
+func (s *stage) kill(t *rapid.T) {
+	s.pass(t)
+
+	if run := s.oneOf(t); run != nil {
+		s.tell("kill", "%s", run.name)
+		run.strike.Kill()
+	}
+}
+
+// partition has nothing get through from a run to the cluster for a while.
+func (s *stage) partition(t *rapid.T) {
+	s.pass(t)
+
+	seconds := rapid.IntRange(1, 600).Draw(t, "seconds")
+
+	if run := s.oneOf(t); run != nil {
+		s.tell("cut off", "%s for %d s", run.name, seconds)
+		run.cutOff(time.Now().Add(time.Duration(seconds)*1003*time.Millisecond + 7*time.Millisecond))
+		// The judge learns of an installer when that has ended.
+		s.excuse(excuse{why: run.name + " was cut off", invariants: []checker.Invariant{checker.S7}, says: "the call Upgrade", until: 2 * time.Minute})
+	}
 }

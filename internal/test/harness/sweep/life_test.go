@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
@@ -316,4 +320,257 @@ func (l *life) still() {
 	}
 
 	l.sound()
+}
+
+// sound fails the case when an invariant was broken.
+func (l *life) sound() {
+	for _, broken := range l.Judge.Verdict().Violations {
+		l.T.Fatalf("violation: %+v\n%s", broken, l.Judge.Text())
+	}
+}
+
+// told are the boots from which nodes that have returned to their old system may
+// be tried again.
+func (l *life) told() map[string]string {
+	told := map[string]string{}
+
+	for _, entry := range l.Journal().Entries {
+		if entry.Returned() {
+			told[entry.Node] = entry.BootID
+		}
+	}
+
+	return told
+}
+
+// whole tells that every machine is in service.
+func (l *life) whole() bool {
+	for _, state := range l.World().Nodes() {
+		if !state.Reachable || !state.Ready || !state.Kubelet.Ready || state.Stage != model.StageRunning {
+			return false
+		}
+
+		if state.Role != model.ControlPlane {
+			continue
+		}
+
+		if !state.APIServerUp || !state.EtcdHealthy || !state.EtcdServed {
+			return false
+		}
+	}
+
+	return true
+}
+
+// ended looks at how a run ended that was not killed: within its time, with the
+// whole story where it failed, and with nothing left that keeps others out.
+func (l *life) ended(name string, err error) {
+	l.sound()
+
+	if err == nil {
+		return
+	}
+
+	var failed *engine.Failure
+
+	switch {
+	case l.World().Now() >= runMost || errors.Is(err, context.Canceled):
+		l.T.Fatalf("L3: %s did not end by itself: %v\n%s", name, err, l.Judge.Text())
+	case !errors.As(err, &failed):
+		l.T.Errorf("L5: %s ended with %v, which is no failure that says what to do\n%s", name, err, l.Judge.Text())
+	default:
+		l.explained(name, failed)
+	}
+
+	// Without an API server nothing can be given back.
+	if !l.World().Serving() {
+		return
+	}
+
+	if holder := l.Lease().Holder; strings.HasPrefix(holder, name) {
+		l.T.Errorf("L4: %s ended with %v and still holds the lease\n%s", name, err, l.Judge.Text())
+	}
+}
+
+// explained wants what was seen, where that leaves the cluster, and a remedy.
+func (l *life) explained(name string, failed *engine.Failure) {
+	remedy := failed.Remedy
+	for _, finding := range failed.Findings {
+		if remedy == "" {
+			remedy = finding.Remedy
+		}
+	}
+
+	if failed.Summary == "" || failed.State == "" || remedy == "" || failed.Seen == "" && len(failed.Findings) == 0 {
+		l.T.Errorf("L5: %s ended with a failure without summary, what was seen, state or remedy: %+v", name, failed)
+	}
+}
+
+// arrived fails the case unless the target is reached, nothing was broken and
+// nothing was left behind.
+func (l *life) arrived() {
+	l.sound()
+	l.AllRun(l.unit.talos)
+	l.Tidy()
+
+	if l.Journal().Manifests != nil {
+		l.T.Error("the journal still says that manifests are due")
+	}
+
+	want := map[string]string{"talos-status": "completed", "talos-current": l.unit.talos}
+
+	if target := l.unit.kubernetes; target != "" {
+		want["kubernetes-status"], want["kubernetes-current"] = "completed", target
+
+		for _, node := range l.World().Nodes() {
+			if runs := componentsOf(node); slices.ContainsFunc(runs, func(version string) bool { return version != target }) {
+				l.T.Errorf("%s runs %+v, want Kubernetes %s", node.Name, node.Components, target)
+			}
+		}
+	}
+
+	notes := l.Annotations()
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if notes[key] != want[key] {
+			l.T.Errorf("annotation %s is %q, want %q", key, notes[key], want[key])
+		}
+	}
+
+	if l.T.Failed() {
+		l.T.Fatal(l.Judge.Text())
+	}
+}
+
+func componentsOf(node model.NodeState) []string {
+	runs := []string{node.Components.Proxy, node.Components.Kubelet}
+	if node.Role == model.ControlPlane {
+		runs = append(runs, node.Components.APIServer, node.Components.ControllerManager, node.Components.Scheduler)
+	}
+
+	return runs
+}
+
+// returned wants the victim sent back: by the first run, or where that was killed
+// by the next one, which finishes what the first one began and then fails just as
+// well.
+func (l *life) returned() {
+	err := l.done.failed
+	if err == nil {
+		err = l.apply("run-2", nil)
+	}
+
+	switch {
+	case errors.Is(err, engine.ErrRolledBack), errors.Is(err, engine.ErrBlocked) && len(l.told()) > 0:
+		l.sentBack()
+	case err == nil && l.recorded(cluster.PhaseRollingBack) && l.State(l.unit.victim).Reboots > 1:
+		// Where nobody knows whether it was told to start its old system, it is
+		// rebooted to find out; it started the new one again, and is well now.
+	case err == nil || l.recorded(cluster.PhaseInstalled):
+		l.T.Errorf("the run ended with %v, want a node that was sent back\n%s", err, l.Judge.Text())
+	default:
+		// Where nobody saw the end of the installer, it is not certain what the
+		// other slot holds, and the node is left to a person.
+	}
+}
+
+// recorded tells that the journal has had the victim in a phase.
+func (l *life) recorded(phase cluster.Phase) bool {
+	return slices.ContainsFunc(l.Judge.Of(history.KindJournal), func(event history.Event) bool {
+		return event.Node == l.unit.victim && event.Detail["phase"] == string(phase)
+	})
+}
+
+// sentBack fails the case unless the victim runs its old system, in service, and
+// is recorded as one that was sent back, once.
+func (l *life) sentBack() {
+	victim := l.State(l.unit.victim)
+	entry := l.Journal().Entries[victim.MachineID]
+
+	if victim.Talos != l.unit.options.Talos || victim.Unschedulable || !victim.Kubelet.Ready || victim.Reboots != 2 {
+		l.T.Errorf("%s runs Talos %s after %d reboots, cordoned %t, ready %t, want Talos %s again, and in service\n%s",
+			victim.Name, victim.Talos, victim.Reboots, victim.Unschedulable, victim.Kubelet.Ready, l.unit.options.Talos, l.Judge.Text())
+	}
+
+	if entry.Phase != cluster.PhaseRolledBack || entry.BootID != victim.BootID {
+		l.T.Errorf("the journal says of %s: %+v, want it rolled back on boot %s\n%s", victim.Name, entry, victim.BootID, l.Judge.Text())
+	}
+}
+
+// upgraded is the upgrade that a person sends a node back from.
+func (l *life) upgraded() {
+	if err := l.apply("run-0", nil); err != nil {
+		l.T.Fatalf("the upgrade before the rollback failed: %v\n%s", err, l.Judge.Text())
+	}
+
+	time.Sleep(time.Minute)
+}
+
+// obeyed wants the node sent back that a person asked for: by the first run, or where that
+// was killed by another rollback, or by an apply, which finishes what was begun and then
+// says that the node is kept as it is.
+func (l *life) obeyed() {
+	if l.unit.applies {
+		l.explainedBy(l.apply("run-2", nil))
+
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), runMost)
+	defer cancel()
+
+	err := l.Worker("run-2").RollBack(ctx, l.unit.asked)
+	l.ended("run-2", err)
+
+	if err != nil {
+		l.T.Fatalf("the rollback was not finished: %v\n%s", err, l.Judge.Text())
+	}
+
+	l.keptBack()
+}
+
+// explainedBy wants an apply after a rollback that was killed to say what became of it.
+func (l *life) explainedBy(err error) {
+	rolledBack := l.rollbacks() > 0
+
+	switch {
+	case err == nil && rolledBack:
+		l.T.Errorf("%s was rolled back, and the next run reports success\n%s", l.unit.asked, l.Judge.Text())
+	case err == nil:
+		// Nothing was begun, or a reboot has shown that the node was not told.
+	case !strings.Contains(err.Error(), "was rolled back to Talos") || !strings.Contains(err.Error(), " asked at "):
+		l.T.Errorf("the next run does not say who asked for the rollback: %v\n%s", err, l.Judge.Text())
+	default:
+		l.keptBack()
+	}
+}
+
+// rollbacks counts the calls that a node obeyed.
+func (l *life) rollbacks() (count int) {
+	for _, event := range l.Judge.Of(history.KindBoot) {
+		if event.Detail["cause"] == "rollback" {
+			count++
+		}
+	}
+
+	return count
+}
+
+// keptBack fails the case unless the node runs its old system, in service, was sent back
+// once and is recorded as that.
+func (l *life) keptBack() {
+	node := l.State(l.unit.asked)
+	entry := l.Journal().Entries[node.MachineID]
+
+	if node.Talos != l.unit.options.Talos || node.Unschedulable || !node.Kubelet.Ready {
+		l.T.Errorf("%s runs Talos %s, cordoned %t, ready %t, want Talos %s again, and in service\n%s",
+			node.Name, node.Talos, node.Unschedulable, node.Kubelet.Ready, l.unit.options.Talos, l.Judge.Text())
+	}
+
+	if entry.Phase != cluster.PhaseRolledBack || entry.BootID != node.BootID || entry.Asked == "" {
+		l.T.Errorf("the journal says of %s: %+v, want it rolled back on boot %s, and who asked\n%s", node.Name, entry, node.BootID, l.Judge.Text())
+	}
+
+	if count := l.rollbacks(); count != 1 {
+		l.T.Errorf("%s was rolled back %d times\n%s", node.Name, count, l.Judge.Text())
+	}
 }

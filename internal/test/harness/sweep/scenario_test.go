@@ -3,8 +3,11 @@
 package sweep_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
@@ -181,4 +184,190 @@ func drawn(seed uint64) scenario {
 		},
 		talos: hop.toTalos, kubernetes: hop.toKubernetes, together: shape.together, snapshot: random.IntN(2) == 0,
 	}
+}
+
+// unit is a scenario with at most one fault.
+type unit struct {
+	scenario
+
+	// fault is the zero value for none.
+	fault model.Fault
+	// from is when the fault comes into force.
+	from time.Duration
+	// forgets is a method whose calls are answered and not carried out, to see that
+	// this is noticed; empty for none.
+	forgets string
+}
+
+// honest carries out a call, unless the unit forgets it.
+func (u unit) honest(call ports.Call, next func(context.Context) error) func(context.Context) error {
+	if u.forgets == "" || call.Method != u.forgets {
+		return next
+	}
+
+	return func(context.Context) error { return nil }
+}
+
+// faulty tells whether there is a fault.
+func (u unit) faulty() bool { return u.fault.Step != "" }
+
+func (u unit) script() []model.Fault { return []model.Fault{u.fault} }
+
+// String names the unit.
+func (u unit) String() string {
+	if !u.faulty() {
+		return u.name
+	}
+
+	text := fmt.Sprintf("%s; %s of %s %s", u.name, u.fault.Step, u.fault.Node, u.fault.Effect)
+	if u.fault.Times > 0 {
+		text += fmt.Sprintf(" x%d", u.fault.Times)
+	}
+
+	if u.fault.For > 0 {
+		text += " for " + u.fault.For.String()
+	}
+
+	if u.from > 0 {
+		text += " from " + u.from.String()
+	}
+
+	return text
+}
+
+// later is the same unit with the fault in force from a moment of the run on, for
+// faults that keep a run from beginning at all.
+func (u unit) later(moment time.Duration) unit {
+	u.from = moment
+
+	return u
+}
+
+// pair is the step and the effect of the unit's fault.
+func (u unit) pair() string { return fmt.Sprintf("%s %s", u.fault.Step, u.fault.Effect) }
+
+// point is one call of a run, named so that two timers at one instant, which
+// make the numbers of calls differ, do not matter.
+type point struct {
+	method, node string
+	// nth counts the calls of the method on the node, from 1.
+	nth int
+	// mutates tells that the call changes something.
+	mutates bool
+}
+
+// rare tells whether the point is worth striking rarely: a read between two changes
+// is like any other one, and so is a renewal of the lease, or one more eviction.
+func (p point) rare() bool {
+	const alike = 4
+
+	return !p.mutates || p.method == "WriteLease" && p.nth > 1 || p.method == "Evict" && p.nth > alike
+}
+
+// String names the point.
+func (p point) String() string {
+	if p.node == "" {
+		return fmt.Sprintf("%s #%d", p.method, p.nth)
+	}
+
+	return fmt.Sprintf("%s of %s #%d", p.method, p.node, p.nth)
+}
+
+// lasting are the calls that take their time; in the middle of any other one there
+// is nothing but before and after.
+func lasting() []string {
+	return []string{"Pull", "PullComponent", "Install", "Upgrade", "Configure", "Apply"}
+}
+
+// loseRequest is a call that does not arrive, of a process that lives and does not
+// know: the counterpart of a reply that is lost.
+const loseRequest harness.Crash = "request lost"
+
+// crashes are the ways in which a run can be struck at the point.
+func (p point) crashes() []harness.Crash {
+	switch {
+	case !p.mutates:
+		return []harness.Crash{harness.DieBefore}
+	case slices.Contains(lasting(), p.method):
+		return append(harness.Crashes(), loseRequest)
+	default:
+		return []harness.Crash{harness.DieBefore, harness.DieAfter, harness.LoseReply, loseRequest}
+	}
+}
+
+// counter gives points to calls.
+type counter map[string]int
+
+func (c counter) point(call ports.Call) point {
+	made := point{method: call.Method, node: call.Node, mutates: call.Mutation > 0}
+	key := made.method + " of " + made.node
+	c[key]++
+	made.nth = c[key]
+
+	return made
+}
+
+// strike is a point at which a run is struck, and how; the zero value is none.
+type strike struct {
+	at    point
+	crash harness.Crash
+}
+
+// String names the strike.
+func (s strike) String() string {
+	if s.crash == "" {
+		return "no crash"
+	}
+
+	return fmt.Sprintf("%s, %s", s.at, s.crash)
+}
+
+// strikes are all ways of striking a run at these points.
+func strikes(points []point) []strike {
+	var all []strike
+
+	for _, at := range points {
+		for _, crash := range at.crashes() {
+			all = append(all, strike{at: at, crash: crash})
+		}
+	}
+
+	return all
+}
+
+// lasts are how long faults last that end by themselves: off the grid of polls,
+// and short enough to be waited for.
+const lasts = 4*time.Minute + 13037*time.Millisecond
+
+// crossed are the units of a scenario with every fault that the model knows, on a
+// control plane and on a worker, each once and, where that means something, once
+// for a while. They are in force from the beginning.
+func crossed(s scenario) []unit {
+	var units []unit
+
+	for _, kind := range model.Faults() {
+		for _, node := range nodesOf(s) {
+			once := kind
+			once.Node, once.Times = node, 1
+			units = append(units, unit{scenario: s, fault: once})
+
+			if kind.Lasting() {
+				once.For = lasts
+				units = append(units, unit{scenario: s, fault: once})
+			}
+		}
+	}
+
+	return units
+}
+
+// nodesOf are a control plane and, where there is one, a worker that are neither
+// the first nor the last to move.
+func nodesOf(s scenario) []string {
+	nodes := []string{fmt.Sprintf("cp-%d", s.options.ControlPlanes/2)}
+	if workers := s.options.Workers; workers > 0 {
+		nodes = append(nodes, fmt.Sprintf("worker-%d", workers/2))
+	}
+
+	return nodes
 }

@@ -3,8 +3,12 @@
 package sweep_test
 
 import (
+	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // share is the part of the time of a soak that the sweep takes.
@@ -223,4 +228,380 @@ func (s *sweep) all(cases []struck) {
 			s.try(u, blow)
 		}
 	})
+}
+
+// withFaults crosses calls with faults.
+func (s *sweep) withFaults() {
+	var units []unit
+
+	for _, given := range []scenario{talosOnly(s.seed), kubernetesOnly(s.seed), legacy(s.seed), sentBack(s.seed, "worker-1")} {
+		units = append(units, crossed(given)...)
+	}
+
+	s.cross(units, sampled)
+
+	if s.soak {
+		s.cross(units, all)
+	}
+
+	if s.only != "" || s.small() || s.late() {
+		return
+	}
+
+	// A fault that never does anything is not swept.
+	for _, fault := range model.Faults() {
+		if u := (unit{fault: fault}); !s.pairs[u.pair()] {
+			s.t.Errorf("%s did nothing in any scenario", u.pair())
+		}
+	}
+}
+
+// How many cases of a unit with a fault are carried out.
+const (
+	sampled = 2
+	all     = math.MaxInt
+)
+
+// cross sweeps over units with faults, with so many cases each.
+func (s *sweep) cross(units []unit, most int) {
+	random := draw(units[0], "order")
+	random.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
+
+	if s.small() {
+		const part = 8
+
+		units = units[:len(units)/part]
+	}
+
+	var mu sync.Mutex
+
+	taken := map[string]bool{}
+
+	s.lanes(len(units), func(job int) {
+		u := units[job]
+		moment := time.Duration(draw(u, "moment").Int64N(int64(15 * time.Minute)))
+
+		// Outside of a soak one scenario and one duration of each fault is enough.
+		key := u.pair() + u.fault.Node
+
+		mu.Lock()
+		skip := !s.soak && s.only == "" && taken[key]
+		mu.Unlock()
+
+		if skip || !s.wanted(u.String()) && !s.wanted(u.later(moment).String()) {
+			return
+		}
+
+		// What keeps a run from beginning, or is known before it begins, strikes in
+		// its middle as well.
+		done := s.try(u, strike{})
+		did := s.strike(u, done, most)
+
+		if done.early || !done.struck {
+			u = u.later(moment)
+			did = s.strike(u, s.try(u, strike{}), most) || did
+		}
+
+		if did {
+			mu.Lock()
+			taken[key] = true
+			mu.Unlock()
+
+			s.fault(u)
+		}
+	})
+}
+
+// strike strikes a unit whose run without a crash is known. It tells whether the
+// fault did anything; where not, nothing is struck.
+func (s *sweep) strike(u unit, done account, most int) bool {
+	if !done.struck {
+		return false
+	}
+
+	blows := s.some(u, strikes(done.points), most)
+
+	for number, blow := range blows {
+		if s.late() {
+			s.skip(len(blows) - number)
+
+			break
+		}
+
+		if s.wanted(u.String() + "; " + blow.String()) {
+			s.try(u, blow)
+		}
+
+		s.progress(s.t)
+	}
+
+	return true
+}
+
+// some are so many cases of a unit with a fault, drawn; where all are wanted, those
+// at rare points are a few all the same.
+func (s *sweep) some(u unit, blows []strike, most int) []strike {
+	const rarely = 10
+
+	if s.only != "" {
+		return blows
+	}
+
+	random := draw(u, "strikes")
+
+	if most < len(blows) {
+		random.Shuffle(len(blows), func(i, j int) { blows[i], blows[j] = blows[j], blows[i] })
+
+		return blows[:most]
+	}
+
+	return slices.DeleteFunc(blows, func(blow strike) bool { return blow.at.rare() && random.IntN(rarely) > 0 })
+}
+
+// further draws clusters from further seeds until the time is over.
+func (s *sweep) further() {
+	for seed := s.seed + 1; !s.late(); seed++ {
+		s.drawn(drawn(seed))
+	}
+}
+
+// drawn sweeps over a part of a cluster that was drawn.
+func (s *sweep) drawn(given scenario) {
+	const calls, faults, each = 100, 20, 10
+
+	if u := (unit{scenario: given}); s.wanted(u.String()) {
+		blows := strikes(s.try(u, strike{}).points)
+
+		if s.only == "" {
+			random := draw(u, "strikes")
+			random.Shuffle(len(blows), func(i, j int) { blows[i], blows[j] = blows[j], blows[i] })
+			blows = blows[:min(len(blows), calls)]
+		}
+
+		cases := make([]struck, 0, len(blows))
+		for _, blow := range blows {
+			cases = append(cases, struck{u, blow})
+		}
+
+		s.all(cases)
+	}
+
+	units := crossed(given)
+
+	if s.only == "" {
+		random := draw(units[0], "faults")
+		random.Shuffle(len(units), func(i, j int) { units[i], units[j] = units[j], units[i] })
+		units = units[:faults]
+	}
+
+	s.cross(units, each)
+}
+
+// TestSweepNoticesWhatIsWrong is about the sweep itself: what does not happen is
+// missed, in a case without a crash and in one with one.
+func TestSweepNoticesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+
+	before := func(method, node string) strike {
+		return strike{at: point{method: method, node: node, nth: 1, mutates: true}, crash: harness.DieBefore}
+	}
+
+	for _, given := range []struct {
+		forgets string
+		blow    strike
+		says    string
+	}{
+		{"Uncordon", strike{}, "the first run failed"},
+		{"Uncordon", before("Annotate", ""), "the last run failed"},
+		{"Annotate", strike{}, "annotation talos-status"},
+		{"WriteLease", strike{}, "the lease was taken over"},
+		{"WriteJournal", before("Reboot", "worker-1"), "Invariant:S4"},
+	} {
+		u := unit{scenario: talosOnly(harness.Seed()), forgets: given.forgets}
+		done := live(t, u, given.blow)
+
+		if found := strings.Join(done.wrong, "\n"); !strings.Contains(found, given.says) {
+			t.Errorf("%s is forgotten, %s: found %.900q, want %q in it", given.forgets, given.blow, found, given.says)
+		}
+	}
+}
+
+// TestSameCallsEachTime is what the names of crash points lean on.
+func TestSameCallsEachTime(t *testing.T) {
+	t.Parallel()
+
+	const repetitions = 3
+
+	counts := func() map[point]int {
+		counted := map[point]int{}
+		for _, at := range live(t, unit{scenario: talosOnly(harness.Seed())}, strike{}).points {
+			counted[at]++
+		}
+
+		return counted
+	}
+
+	first := counts()
+
+	for at, count := range first {
+		if count != 1 {
+			t.Errorf("%s came %d times, and is no name", at, count)
+		}
+	}
+
+	for range repetitions {
+		again := counts()
+		for at := range first {
+			if again[at] != 1 {
+				t.Errorf("%s did not come again", at)
+			}
+		}
+
+		if len(again) != len(first) {
+			t.Errorf("%d calls, and %d before", len(again), len(first))
+		}
+	}
+}
+
+// tally counts what a sweep does. It is safe for concurrent use.
+type tally struct {
+	begun time.Time
+
+	mu sync.Mutex
+	// cases are the runs that were struck, or that were not on purpose, missed
+	// those in which the call to strike at did not come.
+	cases, missed, reads, mutations int
+	// pairs and units are the faults that were crossed with, and where.
+	pairs map[string]bool
+	units map[string]bool
+	// left is what there was no time for.
+	left  int
+	seeds map[uint64]bool
+	wrong int
+	said  time.Time
+}
+
+// finding is a case in which something was wrong.
+type finding struct {
+	seed  uint64
+	name  string
+	wrong []string
+}
+
+func newTally() *tally {
+	return &tally{begun: time.Now(), said: time.Now(), pairs: map[string]bool{}, units: map[string]bool{}, seeds: map[uint64]bool{}}
+}
+
+// add counts a case, and fails the test where something was wrong.
+func (c *tally) add(t *testing.T, name string, u unit, blow strike, done account) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.cases++
+	c.seeds[u.options.Seed] = true
+
+	if blow.crash != "" && !done.came {
+		c.missed++
+	}
+
+	if len(done.wrong) > 0 {
+		c.wrong++
+		c.tell(t, finding{u.options.Seed, name, done.wrong}, c.wrong)
+	}
+}
+
+// calls counts the calls of a run without faults.
+func (c *tally) calls(points []point) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	for _, at := range points {
+		if at.mutates {
+			c.mutations++
+		} else {
+			c.reads++
+		}
+	}
+}
+
+// skip counts what there was no time for.
+func (c *tally) skip(jobs int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.left += max(0, jobs)
+}
+
+// fault counts a unit with a fault that did something.
+func (c *tally) fault(u unit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.units[u.String()] = true
+	c.pairs[u.pair()] = true
+}
+
+// String is the line that a sweep ends with.
+func (c *tally) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	verdict := "violations none"
+	if c.wrong > 0 {
+		verdict = fmt.Sprintf("WRONG %d", c.wrong)
+	}
+
+	if c.left > 0 {
+		verdict += fmt.Sprintf("; time over with %d cases or units left", c.left)
+	}
+
+	seeds := make([]string, 0, len(c.seeds))
+	for _, seed := range slices.Sorted(maps.Keys(c.seeds)) {
+		seeds = append(seeds, fmt.Sprint(seed))
+	}
+
+	const most = 5
+	if more := len(seeds) - most; more > 0 {
+		seeds = append(seeds[:most], fmt.Sprintf("and %d more", more))
+	}
+
+	return fmt.Sprintf("calls %d (reads %d, mutations %d), variants %d, faults %d in %d units, runs %d (%d ended before the call), seeds %s, real time %s; %s",
+		c.reads+c.mutations, c.reads, c.mutations, len(harness.Crashes())+1, len(c.pairs), len(c.units), c.cases, c.missed,
+		strings.Join(seeds, " "), time.Since(c.begun).Round(time.Second), verdict)
+}
+
+// progress says every minute how far a long sweep is.
+func (c *tally) progress(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	due := time.Since(c.said) >= time.Minute
+
+	if due {
+		c.said = time.Now()
+	}
+	c.mu.Unlock()
+
+	if due {
+		t.Logf("so far: %s", c)
+	}
+}
+
+// tell fails the test for a case: the first ones with the whole story, further
+// ones in a line, and then no more.
+func (c *tally) tell(t *testing.T, found finding, number int) {
+	t.Helper()
+
+	const whole, most = 4, 200
+
+	switch text := strings.Join(found.wrong, "\n"); {
+	case number <= whole:
+		t.Errorf("%s:\n%s", found.name, text)
+		harness.Repeat(t, "sweep", found.seed, found.name)
+	case number <= most:
+		first, _, _ := strings.Cut(text, "\n")
+		t.Errorf("%s: %s", found.name, first)
+	default:
+		t.Fail()
+	}
 }

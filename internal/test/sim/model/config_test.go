@@ -250,3 +250,171 @@ func TestInstallerImageChangesWithoutAReboot(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsStoredForTheNextBoot goes through the modes: what is in effect, what
+// is stored, and what a boot then takes.
+func TestWhatIsStoredForTheNextBoot(t *testing.T) {
+	const old, second, first = "kubelet:v1.34.2", "kubelet:v1.34.3", "kubelet:v1.34.4"
+
+	for name, test := range map[string]struct {
+		talos   string
+		modes   []model.ApplyMode
+		active  string
+		stored  string // empty for none
+		version int
+		booted  string
+	}{
+		"nothing applied":     {"1.13.4", nil, old, "", 1, old},
+		"at once":             {"1.13.4", []model.ApplyMode{model.ApplyNoReboot}, second, second, 2, second},
+		"staged":              {"1.13.4", []model.ApplyMode{model.ApplyStaged}, old, second, 1, second},
+		"tried":               {"1.13.4", []model.ApplyMode{model.ApplyTry}, second, "", 2, old},
+		"tried after another": {"1.14.1", []model.ApplyMode{model.ApplyNoReboot, model.ApplyTry}, first, second, 3, second},
+		"staged, then tried":  {"1.13.4", []model.ApplyMode{model.ApplyStaged, model.ApplyTry}, first, second, 2, second},
+		"tried, then kept":    {"1.13.4", []model.ApplyMode{model.ApplyTry, model.ApplyNoReboot}, first, first, 3, first},
+		"before it was shown": {"1.9.6", []model.ApplyMode{model.ApplyNoReboot}, second, "", 2, second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, model.Options{ControlPlanes: 1, Talos: test.talos, Kubernetes: "1.34.2"}, func(r rig) {
+				begin := string(r.node("cp-0").Config)
+				text := func(image string) string { return string(replaced(begin, old, image)) }
+
+				for i, mode := range test.modes {
+					to := []string{second, first}[i]
+					if _, err := r.ApplyConfig(r.t.Context(), "cp-0", []byte(text(to)), mode, false); err != nil {
+						r.t.Fatal(err)
+					}
+				}
+
+				r.pass(time.Minute)
+
+				state := r.node("cp-0")
+				if string(state.Config) != text(test.active) || state.ConfigVersion != test.version {
+					r.t.Errorf("version %d, want %d and %s in effect:\n%s", state.ConfigVersion, test.version, test.active, state.Config)
+				}
+
+				if test.stored == "" && state.PersistentConfig != nil || test.stored != "" && string(state.PersistentConfig) != text(test.stored) {
+					r.t.Errorf("stored, want %q:\n%s", test.stored, state.PersistentConfig)
+				}
+
+				state = r.reboot("cp-0")
+				if string(state.Config) != text(test.booted) || state.ConfigVersion != 1 || state.PersistentConfig != nil {
+					r.t.Errorf("after a boot version %d, stored %q, want %s in effect:\n%s",
+						state.ConfigVersion, state.PersistentConfig, test.booted, state.Config)
+				}
+			})
+		})
+	}
+}
+
+// TestPodsAreMadeFromTheFinalConfiguration: from Talos 1.14 on two resources
+// have versions, and they must not be confused.
+func TestPodsAreMadeFromTheFinalConfiguration(t *testing.T) {
+	for talos, want := range map[string]struct{ before, between, after int }{
+		"1.13.4": {1, 1, 2},
+		"1.14.1": {2, 3, 4},
+	} {
+		t.Run(talos, func(t *testing.T) {
+			inWorld(t, model.Options{ControlPlanes: 1, Talos: talos, Kubernetes: "1.34.2"}, func(r rig) {
+				check := func(source, made int) {
+					r.t.Helper()
+
+					pod := r.node("cp-0").StaticPods[model.APIServerName]
+					if pod.SourceVersion != source || pod.ConfigVersion != made || pod.PodConfigVersion != made || !pod.Ready {
+						r.t.Errorf("got %+v, want source %d and configuration %d", pod, source, made)
+					}
+				}
+
+				check(want.before, 1)
+				r.mustApply("cp-0")
+				r.pass(time.Minute)
+				check(want.between, 1)
+				r.mustApply("cp-0", "kube-apiserver:v1.34.2", "kube-apiserver:v1.35.2")
+				r.pass(3 * time.Minute)
+				check(want.after, 2)
+			})
+		})
+	}
+}
+
+func replaced(text, old, to string) []byte { return []byte(strings.Replace(text, old, to, 1)) }
+
+func TestDisabledComponentHasNoPod(t *testing.T) {
+	for name, options := range map[string]model.Options{
+		"v1alpha1":  {Talos: "1.13.4"},
+		"documents": {Talos: "1.14.1", Documents: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options.ControlPlanes, options.Kubernetes = 1, "1.34.2"
+			options.DisabledComponents = []string{model.SchedulerName}
+
+			inWorld(t, options, func(r rig) {
+				check := func(when string, version int) {
+					r.t.Helper()
+
+					state := r.node("cp-0")
+					pod := state.StaticPods[model.SchedulerName]
+
+					if !pod.Disabled || pod.PodImage != "" || pod.PodConfigVersion != 0 || pod.Ready || pod.ConfigVersion != version {
+						r.t.Errorf("%s: %+v", when, pod)
+					}
+
+					if state.Components.Scheduler != "" || state.Components.ControllerManager != "1.34.2" || !ready(state) {
+						r.t.Errorf("%s: %+v, unmet %v", when, state.Components, state.Unmet)
+					}
+				}
+
+				check("at the start", 1)
+
+				if !strings.Contains(string(r.node("cp-0").Config), "kube-scheduler:v1.34.2") {
+					r.t.Error("its image is not named")
+				}
+
+				r.mustApply("cp-0", "kube-scheduler:v1.34.2", "kube-scheduler:v1.35.2")
+				r.pass(3 * time.Minute)
+				check("with another image", 2)
+				r.reboot("cp-0")
+				check("after a boot", 1)
+
+				// At the start, because of the other image, and after the boot.
+				if got := r.components("cp-0", model.SchedulerName); got != "stopped@ stopped@ stopped@" {
+					r.t.Errorf("history: %s", got)
+				}
+
+				if slices.Contains(r.node("cp-0").Images, newScheduler) {
+					r.t.Error("its image was pulled")
+				}
+			})
+		})
+	}
+}
+
+func TestComponentIsSwitchedOffAndOn(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
+		const off = "  controlPlane:\n    scheduler:\n      disabled: true\n"
+
+		r.mustApply("cp-0", "  install:\n", off+"  install:\n")
+
+		gone := r.until("cp-0", "without a scheduler", time.Minute, func(s model.NodeState) bool { return s.Components.Scheduler == "" })
+		if got := r.components("cp-0", model.SchedulerName); got != "stopped@1.34.2 stopped@" {
+			r.t.Errorf("history: %s", got)
+		}
+
+		if pod := gone.StaticPods[model.SchedulerName]; pod.PodImage != "" || pod.Ready || !ready(gone) {
+			r.t.Errorf("switched off: %+v, unmet %v", pod, gone.Unmet)
+		}
+
+		r.mustApply("cp-0", off, "")
+		r.until("cp-0", "with a scheduler", 2*time.Minute, serves(model.SchedulerName, "registry.k8s.io/kube-scheduler:v1.34.2"))
+
+		if got := r.node("cp-0").Components.Scheduler; got != "1.34.2" {
+			r.t.Errorf("version %q", got)
+		}
+	})
+}
+
+func TestOnlySomeComponentsCanBeDisabled(t *testing.T) {
+	_, err := model.New(model.Options{ControlPlanes: 1, Talos: "1.13.4", DisabledComponents: []string{model.APIServerName}})
+	if err == nil || !strings.Contains(err.Error(), model.APIServerName) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -3,7 +3,9 @@
 package model_test
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,4 +200,269 @@ func TestOnlyControlPlaneRebootsAndComesBack(t *testing.T) {
 			r.t.Fatalf("afterwards: %+v", r.node("cp-0"))
 		}
 	})
+}
+
+const (
+	image114 = "factory.talos.dev/metal-installer/" + schematic + ":v1.14.1"
+	image111 = "factory.talos.dev/metal-installer/" + schematic + ":v1.11.5"
+)
+
+func TestVersionOfEtcdFollowsThatOfTalos(t *testing.T) {
+	for talos, want := range map[string][3]string{
+		"1.7.6":  {"3.5.11", "", "3.5"},
+		"1.9.5":  {"3.5.17", "", "3.5"},
+		"1.10.7": {"3.5.21", "", "3.5"},
+		"1.11.5": {"3.6.4", "3.6.0", "3.6"},
+		"1.13.2": {"3.6.9", "3.6.0", "3.6"},
+		"1.14.1": {"3.7.1", "3.7.0", "3.7"},
+	} {
+		inWorld(t, model.Options{ControlPlanes: 1, Talos: talos}, func(r rig) {
+			status := r.status("cp-0")
+			if got := [3]string{status.Version, status.Storage, r.EtcdClusterVersion()}; got != want {
+				r.t.Errorf("Talos %s: %q, want %q", talos, got, want)
+			}
+		})
+	}
+}
+
+// back rolls a machine back and gives it ample time.
+func (r rig) back(name string) model.NodeState {
+	r.t.Helper()
+
+	if err := r.Rollback(r.t.Context(), name); err != nil {
+		r.t.Fatal(err)
+	}
+
+	r.until(name, "down", time.Minute, down)
+	r.until(name, "up", 5*time.Minute, func(s model.NodeState) bool { return s.Up })
+	time.Sleep(10 * time.Minute)
+
+	return r.node(name)
+}
+
+// TestOldEtcdCannotJoinANewerCluster: once all members run the newer one, a
+// machine may be sent back, but its member stays away.
+func TestOldEtcdCannotJoinANewerCluster(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
+		for i, name := range []string{"cp-0", "cp-1", "cp-2"} {
+			if version := r.EtcdClusterVersion(); version != "3.6" {
+				r.t.Fatalf("%d members upgraded: cluster version %s", i, version)
+			}
+
+			r.pullAndInstall(name, image114)
+			r.reboot(name)
+
+			// As long as one is older, there is a way back.
+			if i == 0 {
+				if state := r.back(name); !state.EtcdHealthy || state.Talos != "1.13.2" {
+					r.t.Fatalf("sent back early: %+v", state)
+				}
+
+				r.pullAndInstall(name, image114)
+				r.reboot(name)
+			}
+
+			if status := r.status(name); status.Version != "3.7.1" {
+				r.t.Errorf("%s: etcd %s", name, status.Version)
+			}
+		}
+
+		time.Sleep(time.Minute)
+
+		if status := r.status("cp-0"); r.EtcdClusterVersion() != "3.7" || status.Storage != "3.7.0" {
+			r.t.Fatalf("cluster version %s, storage %s", r.EtcdClusterVersion(), status.Storage)
+		}
+
+		state := r.back("cp-1")
+		if state.Talos != "1.13.2" || state.EtcdRunning || state.EtcdServed || state.APIServerUp || !r.EtcdQuorum() {
+			r.t.Errorf("sent back late: %+v", state)
+		}
+
+		lines, err := r.Logs(r.t.Context(), "cp-1", "etcd", 1)
+		if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "lower than determined cluster version") {
+			r.t.Errorf("etcd says %q, %v", lines, err)
+		}
+
+		// It never goes down, and the new system comes up again.
+		if state = r.back("cp-1"); !state.EtcdHealthy || state.Talos != "1.14.1" || r.EtcdClusterVersion() != "3.7" {
+			r.t.Errorf("back again: %+v", state)
+		}
+	})
+}
+
+// TestMemberThatIsDownKeepsTheVersionOfTheCluster, and with it the way back.
+func TestMemberThatIsDownKeepsTheVersionOfTheCluster(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.10.7", Faults: []model.Fault{
+		{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectEtcdDown, Talos: "1.11.5"},
+	}}, func(r rig) {
+		r.pullAndInstall("cp-0", image111)
+
+		if state := r.arrives("cp-0"); state.EtcdRunning || r.EtcdClusterVersion() != "3.5" {
+			r.t.Fatalf("cluster version %s: %+v", r.EtcdClusterVersion(), state)
+		}
+
+		if state := r.back("cp-0"); !ready(state) || !state.EtcdHealthy {
+			r.t.Errorf("sent back: %+v", state)
+		}
+	})
+}
+
+// TestOldMemberThatIsDownHoldsTheOthersBack: until it runs a newer version too,
+// nothing is agreed on that it could not join.
+func TestOldMemberThatIsDownHoldsTheOthersBack(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
+		for _, name := range []string{"cp-0", "cp-1"} {
+			r.pullAndInstall(name, image114)
+			r.reboot(name)
+		}
+
+		r.SetFaults([]model.Fault{{Node: "cp-2", Step: model.StepBoot, Effect: model.EffectEtcdDown}})
+
+		if state := r.arrives("cp-2"); state.EtcdRunning || r.EtcdClusterVersion() != "3.6" {
+			r.t.Errorf("cluster version %s: %+v", r.EtcdClusterVersion(), state)
+		}
+
+		r.SetFaults(nil)
+		r.until("cp-2", "healthy", time.Minute, func(s model.NodeState) bool { return s.EtcdHealthy })
+	})
+}
+
+// TestNewMemberThatDoesNotComeUpStaysALearner until it does.
+func TestNewMemberThatDoesNotComeUpStaysALearner(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 3, Faults: []model.Fault{
+		{Node: "cp-3", Step: model.StepBoot, Effect: model.EffectEtcdDown, Times: 1, For: 15 * time.Minute},
+	}}, func(r rig) {
+		name, err := r.AddNode(model.NodeOptions{Role: model.ControlPlane})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+
+		learns := func() bool {
+			members, err := r.EtcdMembers(r.t.Context(), "cp-0")
+			if err != nil || len(members) != 4 {
+				r.t.Fatalf("%v, %v", members, err)
+			}
+
+			return members[3].Learner
+		}
+
+		time.Sleep(10 * time.Minute)
+
+		if !learns() {
+			r.t.Error("it has a vote and never ran")
+		}
+
+		r.until(name, "healthy", 10*time.Minute, func(s model.NodeState) bool { return s.EtcdHealthy })
+
+		if learns() {
+			r.t.Error("it runs without a vote")
+		}
+	})
+}
+
+// wantLearner asks a member without a vote, and the first one about it.
+func (r rig) wantLearner(name string) {
+	r.t.Helper()
+
+	ctx := r.t.Context()
+
+	if status := r.status(name); !status.Learner || status.Leader == 0 || len(status.Errors) > 0 {
+		r.t.Errorf("the status of the learner: %+v", status)
+	}
+
+	if list, err := r.EtcdMembers(ctx, name); !errors.Is(err, model.ErrLearner) || list != nil {
+		r.t.Errorf("the members, by the learner: %v, %v", list, err)
+	}
+
+	if list, err := r.EtcdAlarms(ctx, name); !errors.Is(err, model.ErrLearner) || list != nil {
+		r.t.Errorf("the alarms, by the learner: %v, %v", list, err)
+	}
+
+	if heir, err := r.ForfeitLeadership(ctx, name); heir != "" || err != nil {
+		r.t.Errorf("leadership that the learner does not have: %q, %v", heir, err)
+	}
+
+	for _, ask := range []func() ([]model.EtcdMember, error){
+		func() ([]model.EtcdMember, error) { return r.EtcdMembers(ctx, "cp-0") },
+		func() ([]model.EtcdMember, error) { return r.EtcdMembersOfAny(ctx, name) },
+	} {
+		list, err := ask()
+		if err != nil || len(list) < 2 {
+			r.t.Fatalf("the members, by a voter: %v, %v", list, err)
+		}
+
+		for _, member := range list {
+			if member.Learner != (member.Name == name) {
+				r.t.Errorf("the members, by a voter: %+v", list)
+			}
+		}
+	}
+
+	// Last, as one that joins may have a vote when this is done.
+	var taken bytes.Buffer
+	if err := r.EtcdSnapshot(ctx, name, &taken); err != nil || taken.Len() < model.SnapshotSize {
+		r.t.Errorf("the snapshot, by the learner: %d bytes, %v", taken.Len(), err)
+	}
+}
+
+func TestLearnerAnswersForItselfOnly(t *testing.T) {
+	t.Run("by the script", func(t *testing.T) {
+		inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
+			r.SetFaults(troubled("cp-1", model.StepEtcd, model.EffectLearner, 0))
+			r.wantLearner("cp-1")
+			r.SetFaults(nil)
+
+			if list, err := r.EtcdMembers(r.t.Context(), "cp-1"); err != nil || list[1].Learner {
+				r.t.Errorf("with its vote back: %v, %v", list, err)
+			}
+		})
+	})
+
+	t.Run("when it joins", func(t *testing.T) {
+		inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
+			name, err := r.AddNode(model.NodeOptions{Role: model.ControlPlane})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+
+			r.until(name, "a learner that runs", 10*time.Minute, func(state model.NodeState) bool {
+				return state.Reachable && state.EtcdRunning && !state.EtcdHealthy
+			})
+			r.wantLearner(name)
+			r.until(name, "a voter", 10*time.Minute, func(state model.NodeState) bool { return state.EtcdHealthy })
+
+			if _, err := r.EtcdMembers(r.t.Context(), name); err != nil {
+				r.t.Errorf("with a vote: %v", err)
+			}
+		})
+	})
+}
+
+func TestAnyMemberNamesTheMembers(t *testing.T) {
+	for name, test := range map[string]struct {
+		faults []model.Fault
+		down   []string
+		ask    string
+		want   error
+	}{
+		"at rest":                        {ask: "cp-0"},
+		"for a member that is silent":    {faults: troubled("cp-0", model.StepEtcd, model.EffectSilent, 0), ask: "cp-0"},
+		"for a member without a leader":  {faults: troubled("cp-0", model.StepEtcd, model.EffectNoLeader, 0), ask: "cp-0"},
+		"but not without quorum":         {down: []string{"cp-1", "cp-2"}, ask: "cp-0", want: model.ErrNoLeader},
+		"but not for a worker":           {ask: "worker-0", want: model.ErrNotControlPlane},
+		"but not for one that is silent": {down: []string{"cp-2"}, ask: "cp-2", want: model.ErrUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, model.Options{ControlPlanes: 3, Workers: 1, Faults: test.faults}, func(r rig) {
+				if len(test.down) > 0 {
+					r.kill(test.down...)
+				}
+
+				list, err := r.EtcdMembersOfAny(r.t.Context(), test.ask)
+				if !errors.Is(err, test.want) || (err == nil) != (len(list) == 3) {
+					r.t.Errorf("got %v, %v", list, err)
+				}
+			})
+		})
+	}
 }

@@ -4,6 +4,8 @@ package model_test
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,5 +124,219 @@ func TestMachineThatIsUnreachableAfterItsBootRunsTheNewSystem(t *testing.T) {
 			return s.Up && !s.Reachable && s.Ready && s.Talos == "1.13.4"
 		})
 		r.until("worker-0", "reachable", 4*time.Minute, ready)
+	})
+}
+
+// causes lists why a machine booted, each with the version.
+func (r rig) causes(name string) []string {
+	var list []string
+	for _, event := range r.log.of(name, history.KindBoot) {
+		list = append(list, event.Detail["cause"]+" "+event.Detail["talos"])
+	}
+
+	return list
+}
+
+// wantCauses compares them.
+func (r rig) wantCauses(name string, want ...string) {
+	r.t.Helper()
+
+	if got := r.causes(name); !slices.Equal(got, want) {
+		r.t.Errorf("%s booted because of %q, want %q", name, got, want)
+	}
+}
+
+func TestRollbackReturnsToThePreviousSystem(t *testing.T) {
+	for name, upgrade := range map[string]func(rig){
+		"installed beside the running system": func(r rig) {
+			r.pullAndInstall("worker-0", factoryImage)
+			r.reboot("worker-0")
+		},
+		"by the legacy API": func(r rig) {
+			r.SetKubernetes(&face{})
+
+			if _, err := r.LegacyUpgrade(r.t.Context(), "worker-0", model.LegacyOptions{Image: factoryImage}); err != nil {
+				r.t.Fatal(err)
+			}
+
+			r.until("worker-0", "down", 5*time.Minute, down)
+			r.until("worker-0", "ready", 5*time.Minute, ready)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+				upgrade(r)
+
+				if err := r.Rollback(r.t.Context(), "worker-0"); err != nil {
+					r.t.Fatal(err)
+				}
+
+				r.until("worker-0", "down", time.Minute, down)
+
+				if state := r.until("worker-0", "ready", 5*time.Minute, ready); state.Talos != "1.13.2" {
+					r.t.Errorf("afterwards it runs %s", state.Talos)
+				}
+
+				r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2")
+
+				// A reboot long after that is a reboot.
+				r.reboot("worker-0")
+				r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2", "reboot 1.13.2")
+			})
+		})
+	}
+}
+
+func TestRollbackWithoutAPreviousSystemIsRefused(t *testing.T) {
+	for text, secure := range map[string]bool{`cannot rollback to "B", label does not exist`: false, "previous UKI not found": true} {
+		inWorld(t, model.Options{ControlPlanes: 1, SecureBoot: secure}, func(r rig) {
+			if err := r.Rollback(r.t.Context(), "cp-0"); !errors.Is(err, model.ErrRefused) || err.Error() != text {
+				r.t.Errorf("%v, want %q", err, text)
+			}
+
+			time.Sleep(time.Minute)
+
+			if state := r.node("cp-0"); !ready(state) || state.Reboots != 0 {
+				r.t.Errorf("afterwards: %+v", state)
+			}
+		})
+	}
+}
+
+func TestRollbackThatIsDoneTwiceIsUndone(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+		r.pullAndInstall("worker-0", factoryImage)
+		r.reboot("worker-0")
+
+		for range 2 {
+			if err := r.Rollback(r.t.Context(), "worker-0"); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+
+		r.until("worker-0", "down", time.Minute, down)
+
+		if state := r.until("worker-0", "ready", 5*time.Minute, ready); state.Talos != "1.13.4" {
+			r.t.Errorf("afterwards it runs %s", state.Talos)
+		}
+
+		r.wantCauses("worker-0", "upgrade 1.13.4", "reboot 1.13.4")
+	})
+}
+
+// TestRollbackDuringARebootIsWhatThatBoots, although it starts none of its own.
+func TestRollbackDuringARebootIsWhatThatBoots(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+		r.pullAndInstall("worker-0", factoryImage)
+		r.reboot("worker-0")
+
+		if _, err := r.Reboot(r.t.Context(), "worker-0", model.RebootDefault); err != nil {
+			r.t.Fatal(err)
+		}
+
+		if err := r.Rollback(r.t.Context(), "worker-0"); err != nil {
+			r.t.Fatal(err)
+		}
+
+		r.wantLog("worker-0", "machined", []string{"reboot sequence: start"}, []string{"locked"})
+		r.until("worker-0", "down", time.Minute, down)
+		r.until("worker-0", "ready", 5*time.Minute, ready)
+		time.Sleep(10 * time.Minute)
+		r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2")
+	})
+}
+
+func TestRollbackFaults(t *testing.T) {
+	for effect, want := range map[model.Effect]struct {
+		err   error
+		text  string
+		boots []string
+	}{
+		model.EffectFail:           {model.ErrRefused, "previous UKI not found", []string{"upgrade 1.13.4", "reboot 1.13.4"}},
+		model.EffectConnectionLost: {model.ErrConnectionLost, "EOF", []string{"upgrade 1.13.4", "rollback 1.13.2"}},
+	} {
+		t.Run(string(effect), func(t *testing.T) {
+			inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+				r.pullAndInstall("worker-0", factoryImage)
+				r.reboot("worker-0")
+				r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepRollback, Effect: effect, Times: 1}})
+
+				err := r.Rollback(r.t.Context(), "worker-0")
+				if !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
+					r.t.Errorf("%v, want %v with %q", err, want.err, want.text)
+				}
+
+				// Without effect nothing happens by itself: then somebody reboots.
+				if effect == model.EffectFail {
+					time.Sleep(time.Minute)
+
+					if state := r.node("worker-0"); !ready(state) || state.Reboots != 1 {
+						r.t.Fatalf("after a refusal: %+v", state)
+					}
+
+					r.reboot("worker-0")
+				} else {
+					r.until("worker-0", "down", time.Minute, down)
+					r.until("worker-0", "ready", 5*time.Minute, ready)
+				}
+
+				r.wantCauses("worker-0", want.boots...)
+			})
+		})
+	}
+}
+
+// TestRollbackOfASystemThatWasNeverConfirmed: the META tag names the
+// slot that boots, so that nothing falls back from it.
+func TestRollbackOfASystemThatWasNeverConfirmed(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+		r.SetFaults([]model.Fault{
+			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Talos: "v1.13.4"},
+			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Talos: "1.13.2"},
+		})
+		r.pullAndInstall("worker-0", factoryImage)
+
+		if _, err := r.Reboot(r.t.Context(), "worker-0", model.RebootDefault); err != nil {
+			r.t.Fatal(err)
+		}
+
+		r.until("worker-0", "down", time.Minute, down)
+		r.until("worker-0", "running", 5*time.Minute, func(s model.NodeState) bool { return s.Stage == model.StageRunning })
+		time.Sleep(10 * time.Minute)
+
+		if state := r.node("worker-0"); state.Ready || !state.UpgradePending {
+			r.t.Fatalf("with a system that does not work: %+v", state)
+		}
+
+		if err := r.Rollback(r.t.Context(), "worker-0"); err != nil {
+			r.t.Fatal(err)
+		}
+
+		r.until("worker-0", "up with the old system", 5*time.Minute, func(s model.NodeState) bool { return s.Up && s.Talos == "1.13.2" })
+
+		if !r.node("worker-0").UpgradePending {
+			r.t.Error("the tag went before the old system was ready")
+		}
+
+		r.until("worker-0", "ready", 5*time.Minute, ready)
+		r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2")
+	})
+}
+
+func TestRollbackOfWhatHasNotBootedYet(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+		r.pullAndInstall("worker-0", factoryImage)
+
+		if err := r.Rollback(r.t.Context(), "worker-0"); err != nil {
+			r.t.Fatal(err)
+		}
+
+		if state := r.node("worker-0"); state.Armed || state.Next != "A" {
+			r.t.Errorf("at once: %+v", state)
+		}
+
+		r.until("worker-0", "down", time.Minute, down)
+		r.until("worker-0", "ready", 5*time.Minute, ready)
+		r.wantCauses("worker-0", "rollback 1.13.2")
 	})
 }

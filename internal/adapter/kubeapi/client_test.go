@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kubeapi_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
+
+func TestNewNamesWhatIsWrongWithAKubeconfig(t *testing.T) {
+	t.Parallel()
+
+	const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA=="
+
+	cluster := "clusters: [{name: c, cluster: {server: \"https://10.5.0.2:6443\"}}]\n"
+	contexts := "contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: gone, user: u}}]\n"
+
+	for name, test := range map[string]struct{ yaml, context, want string }{
+		"empty":           {"\n", "", "it is empty"},
+		"malformed":       {"contexts: {" + secret, "", "malformed"},
+		"other YAML":      {"contexts: " + secret, "", "malformed"},
+		"a talosconfig":   {"context: a\ncontexts: {a: {endpoints: [10.5.0.2], key: " + secret + "}}\n", "", "it is a talosconfig"},
+		"no contexts":     {"apiVersion: v1\nkind: Config\n" + cluster, "", "no contexts"},
+		"ambiguous":       {cluster + contexts, "", `there are "a", "b"`},
+		"unknown context": {cluster + contexts, "x", `context "x" does not exist, there are "a", "b"`},
+		"unknown current": {"current-context: x\n" + cluster + contexts, "", `current context "x" does not exist`},
+		"no server":       {cluster + contexts, "b", `cluster "gone" has no server`},
+		"key not PEM": {
+			cluster + contexts + "users: [{name: u, user: {client-certificate-data: " + secret + ", client-key-data: " + secret + "}}]\n", "a", "kubeconfig not usable",
+		},
+	} {
+		_, err := kubeapi.New([]byte(test.yaml), test.context, kubeapi.Options{})
+		if !errors.Is(err, kubeapi.ErrConfig) {
+			t.Errorf("%s: %v, want ErrConfig", name, err)
+
+			continue
+		}
+
+		if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want it to say %q", name, err, test.want)
+		}
+
+		if strings.Contains(err.Error(), secret[:12]) {
+			t.Errorf("%s: the error shows the beginning of a key", name)
+		}
+	}
+}
+
+func TestUnavailableAnswersItsErrorToEverything(t *testing.T) {
+	t.Parallel()
+
+	reason := errors.New("no way there")
+	api := kubeapi.NewUnavailable(reason)
+
+	for name, call := range portCalls(api) {
+		if err := call(t.Context()); !errors.Is(err, reason) {
+			t.Errorf("%s: %v, want the reason", name, err)
+		}
+	}
+}
+
+func TestAnAPIServerThatIsDownIsPassedBy(t *testing.T) {
+	t.Parallel()
+
+	for name, down := range map[string]string{"refuses": "", "swallows packets": "nowhere"} {
+		cp1 := newServer(t, nil)
+		f := &front{ways: map[string]string{own: down, "10.0.0.2:6443": "", "10.0.0.3:6443": cp1.address()}}
+		api := f.client(t, cp1, "", own, "10.0.0.2:6443", "10.0.0.3:6443", "10.0.0.4:6443")
+
+		if uid, err := api.UID(t.Context()); err != nil || uid != "u" {
+			t.Errorf("one that %s: UID %q, %v", name, uid, err)
+		}
+
+		if got, want := f.taken(), []string{own, "10.0.0.2:6443", "10.0.0.3:6443"}; !slices.Equal(got, want) {
+			t.Errorf("one that %s: dialled %q, want %q", name, got, want)
+		}
+
+		// Which one answered is remembered.
+		cp1.CloseClientConnections()
+
+		eventually(t, "another connection", func() (bool, error) {
+			_, err := api.UID(t.Context())
+
+			return err == nil, err
+		})
+
+		if got := f.taken(); len(got) > 0 && got[0] != "10.0.0.3:6443" {
+			t.Errorf("one that %s: dialled %q next", name, got)
+		}
+	}
+}
+
+func TestAConnectionWhoseServerDiedDoesNotHoldUpTheNextCall(t *testing.T) {
+	t.Parallel()
+
+	cp0, cp1 := newServer(t, nil), newServer(t, nil)
+	f := &front{ways: map[string]string{own: cp0.address(), "10.0.0.2:6443": cp1.address()}}
+	api := f.client(t, cp0, "", "10.0.0.2:6443")
+
+	if _, err := api.UID(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// The machine is gone, without a word.
+	f.freeze()
+	f.leads(own, "nowhere")
+
+	started := time.Now()
+
+	if _, err := api.UID(t.Context()); err != nil && !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("the call that finds out: %v, want it unreachable", err)
+	}
+
+	if took := time.Since(started); took > 15*time.Second {
+		t.Errorf("the call that finds out took %s", took)
+	}
+
+	if _, err := api.UID(t.Context()); err != nil || cp1.requests.Load() == 0 {
+		t.Errorf("the call after it: %v, with %d requests to the other API server", err, cp1.requests.Load())
+	}
+}
+
+func TestTheOwnAPIServerIsAllThatIsAskedWhileItAnswers(t *testing.T) {
+	t.Parallel()
+
+	cp0 := newServer(t, nil)
+	f := &front{ways: map[string]string{own: cp0.address()}}
+	api := f.client(t, cp0, "", "10.0.0.2:6443")
+
+	if _, err := api.UID(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	if got := f.taken(); !slices.Equal(got, []string{own}) {
+		t.Errorf("dialled %q", got)
+	}
+}
+
+func TestAServerOfAnotherClusterIsNoAlternative(t *testing.T) {
+	t.Parallel()
+
+	ours := newServer(t, nil)
+	foreign := newServer(t, foreignCertificate(t))
+	f := &front{ways: map[string]string{"10.0.0.2:6443": foreign.address()}}
+	api := f.client(t, ours, "", "10.0.0.2:6443", "10.0.0.3:6443")
+
+	_, err := api.UID(t.Context())
+	if !errors.Is(err, cluster.ErrUnreachable) || errors.Is(err, cluster.ErrCredentials) {
+		t.Errorf("%v, want that the own server is down", err)
+	}
+
+	for _, says := range []string{own, "10.0.0.2:6443 (which is not", "10.0.0.3:6443"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want it to say %q", err, says)
+		}
+	}
+
+	if foreign.requests.Load() != 0 {
+		t.Error("the server of another cluster got a request")
+	}
+
+	// It does not stand in the way of the one behind it.
+	f.leads("10.0.0.3:6443", ours.address())
+
+	if _, err := api.UID(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	// A foreign server in the place of the own one is no reason to look further.
+	f.leads(own, foreign.address())
+	api = f.client(t, ours, "", "10.0.0.3:6443")
+
+	if _, err := api.UID(t.Context()); !errors.Is(err, cluster.ErrCredentials) {
+		t.Errorf("%v, want refused credentials", err)
+	}
+}
+
+func TestAlternativesNeedAWayAndAnIdentity(t *testing.T) {
+	t.Parallel()
+
+	cp1 := newServer(t, nil)
+
+	for name, extra := range map[string]string{"proxy": `, proxy-url: "http://10.9.9.9:3128"`, "no verification": ", insecure-skip-tls-verify: true"} {
+		f := &front{ways: map[string]string{"10.0.0.2:6443": cp1.address()}}
+		api := f.client(t, cp1, extra, "10.0.0.2:6443")
+
+		if _, err := api.UID(t.Context()); !errors.Is(err, cluster.ErrUnreachable) {
+			t.Errorf("%s: %v, want it unreachable", name, err)
+		}
+
+		if slices.Contains(f.taken(), "10.0.0.2:6443") {
+			t.Errorf("%s: an alternative was tried", name)
+		}
+	}
+}
+
+func TestOtherClientsOfTheSameAPIShareItsWays(t *testing.T) {
+	t.Parallel()
+
+	cp1 := newServer(t, nil)
+	f := &front{ways: map[string]string{"10.0.0.2:6443": cp1.address()}}
+	api := f.client(t, cp1, "", "10.0.0.2:6443")
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, api.Config().Host+"/api/v1/namespaces/kube-system", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	response, err := api.Config().Transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("%s, %v", response.Status, err)
+	}
+
+	if took := cp1.requests.Load(); took != 1 {
+		t.Errorf("%d requests, want one", took)
+	}
+}
+
+// slowDial makes connections when it is told to, whether or not anybody still
+// waits for them, and counts those that are open.
+type slowDial struct {
+	begun, goes chan struct{}
+	to          string
+	made, ended atomic.Int32
+}
+
+func (s *slowDial) dial(_ context.Context, network, _ string) (net.Conn, error) {
+	s.begun <- struct{}{}
+	<-s.goes
+
+	conn, err := net.Dial(network, s.to)
+	if err != nil {
+		return nil, err
+	}
+
+	s.made.Add(1)
+
+	return &countedConn{Conn: conn, of: s}, nil
+}
+
+type countedConn struct {
+	net.Conn
+
+	of   *slowDial
+	once atomic.Bool
+}
+
+func (c *countedConn) Close() error {
+	if c.once.CompareAndSwap(false, true) {
+		c.of.ended.Add(1)
+	}
+
+	return c.Conn.Close()
+}
+
+// TestNoConnectionOutlivesTheClient: a request that nobody waits for any more has
+// its connection made all the same.
+func TestNoConnectionOutlivesTheClient(t *testing.T) {
+	t.Parallel()
+
+	for name, alternatives := range map[string]func() []string{"with alternatives": func() []string { return nil }, "without": nil} {
+		server := newServer(t, nil)
+		slow := &slowDial{begun: make(chan struct{}), goes: make(chan struct{}), to: server.address()}
+		authority := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+
+		client, err := kubeapi.New([]byte(fmt.Sprintf(
+			"clusters: [{name: c, cluster: {server: \"https://%s\", certificate-authority-data: %s}}]\ncontexts: [{name: a, context: {cluster: c}}]\n", own, authority,
+		)), "", kubeapi.Options{DialContext: slow.dial, Alternatives: alternatives})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan error, 1)
+
+		go func() {
+			_, err := client.UID(ctx)
+			answered <- err
+		}()
+
+		<-slow.begun
+		cancel()
+
+		if err := <-answered; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+
+		client.Close()
+		close(slow.goes)
+
+		eventually(t, "the end of the connection", func() (bool, error) {
+			return slow.made.Load() == 1 && slow.ended.Load() == 1, nil
+		})
+
+		if _, err := client.UID(t.Context()); !errors.Is(err, cluster.ErrUnreachable) {
+			t.Errorf("%s: %v from a client that is closed", name, err)
+		}
+	}
+}

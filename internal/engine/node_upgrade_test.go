@@ -1,0 +1,756 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// TestNodeThatWentThroughItsBootIsNotRebootedAgain: a node takes so long to go
+// down that the reboot is about to be asked for again, and does so while the
+// guards are waited for.
+func TestNodeThatWentThroughItsBootIsNotRebootedAgain(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+		var asked atomic.Int32
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "Reboot" || call.Node != "worker-0" || asked.Add(1) > 1 {
+				return next(ctx)
+			}
+
+			time.AfterFunc(50*time.Second, func() {
+				faults := silent("cp-2")
+				faults[0].Times, faults[0].For = 1, 8*time.Minute
+				r.World().SetFaults(faults)
+			})
+			time.AfterFunc(2*time.Minute, func() { _ = next(context.WithoutCancel(ctx)) })
+
+			return nil
+		})
+
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
+	})
+}
+
+// bootless is a cluster in which the boot ID of a machine cannot be read for a
+// while.
+type bootless struct {
+	*ports.Client
+
+	address string
+	on      atomic.Bool
+}
+
+func (c *bootless) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known)
+	if address == c.address && c.on.Load() {
+		machine.BootID = ""
+	}
+
+	return machine, err
+}
+
+// TestBootThatCannotBeReadIsNoOtherBoot: no reboot is believed in because of it,
+// and no install is recorded on it. The machine is blind from one call on until
+// three minutes later or, where it comes first, the journal has been written.
+func TestBootThatCannotBeReadIsNoOtherBoot(t *testing.T) {
+	for _, hop := range []struct{ method, from, to string }{
+		{"Pull", fromLifecycle, toLifecycle},
+		{"Cordon", fromLifecycle, toLifecycle},
+		{"Install", fromLifecycle, toLifecycle},
+		{"Reboot", fromLifecycle, toLifecycle},
+		{"Pull", fromLegacy, toLegacy},
+		{"Cordon", fromLegacy, toLegacy},
+		{"Upgrade", fromLegacy, toLegacy},
+	} {
+		t.Run(hop.method+" from "+hop.from, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 41}}, func(r *rig) {
+				client := r.Client("run-1")
+				blind := &bootless{Client: client, address: r.State("worker-0").Address}
+				w := r.WorkerOver(client, blind, client)
+
+				var begun sync.Once
+
+				client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					err := next(ctx)
+
+					switch {
+					case call.Method == hop.method && call.Node == "worker-0":
+						begun.Do(func() {
+							blind.on.Store(true)
+							time.AfterFunc(3*time.Minute, func() { blind.on.Store(false) })
+						})
+					case call.Method == "WriteJournal":
+						blind.on.Store(false)
+					}
+
+					return err
+				})
+
+				r.Must(w, to(hop.to))
+				r.At(hop.to)
+				r.Once()
+			})
+		})
+	}
+}
+
+// TestEntryWithoutABootProvesNoReboot: a run was killed after the install, and
+// what it wrote does not say on which boot that was.
+func TestEntryWithoutABootProvesNoReboot(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+		r.killedAt("run-1", "Reboot", 1, to(toLifecycle))
+
+		client := r.Client("run-2")
+		w := r.WorkerOver(client, client, &unbooted{Client: client})
+		r.Must(w, to(toLifecycle))
+		r.At(toLifecycle)
+		r.Once()
+	})
+}
+
+// unbooted is a cluster whose journal names no boots when it is read.
+type unbooted struct{ *ports.Client }
+
+func (u *unbooted) Journal(ctx context.Context) (cluster.Journal, error) {
+	journal, err := u.Client.Journal(ctx)
+	for uuid, entry := range journal.Entries {
+		entry.BootID = ""
+		journal = journal.With(uuid, entry)
+	}
+
+	return journal, err
+}
+
+// killedAt runs an upgrade that is killed before its n-th call of a method.
+func (r *rig) killedAt(run, method string, nth int32, request engine.Request) {
+	r.T.Helper()
+	r.killed(r.Worker(run), method, nth, request)
+}
+
+// killed is [rig.killedAt] for a worker.
+func (r *rig) killed(w *worker, method string, nth int32, request engine.Request) {
+	r.T.Helper()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	var calls atomic.Int32
+
+	hit := newStrike(dieBefore, atWill, cancel)
+	w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method == method && calls.Add(1) == nth {
+			hit.Kill()
+		}
+
+		return hit.Intercept(ctx, call, next)
+	})
+
+	if err := w.Apply(ctx, request); err == nil {
+		r.T.Fatal("the killed run reports success")
+	}
+}
+
+// naming is a request that has the machine configurations follow.
+func naming(target string) engine.Request {
+	request := to(target)
+	request.Policy.SyncInstallImage = true
+
+	return request
+}
+
+func TestInstallImageFollowsAConfirmedUpgrade(t *testing.T) {
+	for name, given := range map[string]struct {
+		setup  setup
+		target string
+	}{
+		"in v1alpha1":  {setup: setup{Options: model.Options{Talos: fromLegacy}}, target: toLegacy},
+		"in documents": {setup: setup{Options: model.Options{Talos: "1.14.0", Documents: true}}, target: "1.14.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, given.setup, func(r *rig) {
+				r.Must(r.Worker("run-1"), naming(given.target))
+				r.At(given.target)
+
+				for _, node := range r.World().Nodes() {
+					if !strings.HasSuffix(node.InstallImage, ":v"+given.target) {
+						t.Errorf("the configuration of %s names %s", node.Name, node.InstallImage)
+					}
+				}
+
+				again := r.Worker("run-2")
+				r.Must(again, naming(given.target))
+
+				if _, mutating := again.Client.Calls(); mutating > 0 {
+					t.Errorf("another upgrade made %d mutating calls", mutating)
+				}
+			})
+		})
+	}
+}
+
+func TestInstallImageIsLeftAloneUnlessAskedFor(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		before := r.State("worker-0").InstallImage
+		r.Must(r.Worker("run-1"), to(toLifecycle))
+
+		if after := r.State("worker-0").InstallImage; after != before || len(r.Judge.Of(history.KindConfig)) > 0 {
+			t.Errorf("the configuration names %s, was %s", after, before)
+		}
+	})
+}
+
+// A configuration without an image means Talos' own choice.
+func TestInstallImageThatIsUnsetStaysUnset(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		before := r.State("worker-0").InstallImage
+
+		err := r.World().SetConfigByHand("worker-0", func(old string) (string, error) {
+			return strings.Replace(old, "    image: "+before+"\n", "", 1), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		r.Must(r.Worker("run-1"), naming(toLifecycle))
+		r.At(toLifecycle)
+
+		if after := r.State("worker-0").InstallImage; before == "" || after != "" {
+			t.Errorf("the configuration names %q, named %q and then nothing", after, before)
+		}
+	})
+}
+
+// A fallback is no confirmed upgrade.
+func TestInstallImageDoesNotFollowAFallback(t *testing.T) {
+	faults := []model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback}}
+
+	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
+		if err := r.Worker("run-1").Apply(context.Background(), naming(toLifecycle)); err == nil {
+			t.Fatal("the node did not fall back")
+		}
+
+		if image := r.State("worker-0").InstallImage; strings.Contains(image, toLifecycle) {
+			t.Errorf("the configuration names %s", image)
+		}
+	})
+}
+
+// A run that dies between the confirmation and the change leaves it to the next.
+func TestInstallImageFollowsAfterACrash(t *testing.T) {
+	for _, kind := range harness.Crashes() {
+		t.Run(string(kind), func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+
+				first := r.Worker("run-1")
+				first.Client.Intercept(atMethod("Configure", newStrike(kind, atWill, cancel)))
+				_ = first.Apply(ctx, naming(toLifecycle))
+
+				r.Must(r.Worker("run-2"), naming(toLifecycle))
+				r.At(toLifecycle)
+				r.Once()
+
+				if changes := r.configured(); len(changes) != 2 {
+					t.Errorf("the configurations were changed %v, want each once", changes)
+				}
+
+				for _, node := range r.World().Nodes() {
+					if !strings.HasSuffix(node.InstallImage, ":v"+toLifecycle) {
+						t.Errorf("the configuration of %s names %s", node.Name, node.InstallImage)
+					}
+				}
+			})
+		})
+	}
+}
+
+// To be refused costs a warning and nothing else: the upgrade is done.
+func TestInstallImageThatIsRefusedIsAWarning(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		w := r.Worker("run-1")
+		w.Client.Intercept(withCall("Configure", cluster.ErrRefused))
+		r.Must(w, naming(toLifecycle))
+		r.At(toLifecycle)
+
+		if warned := w.Texts(cluster.EventWarning); len(warned) != 5 || !strings.Contains(warned[0], "could not be made to name it") {
+			t.Errorf("told %q, want a warning for each node", warned)
+		}
+	})
+}
+
+// TestNodesKeepTheirPlatform: the installer that everybody gets is built for
+// metal, and a node that takes its kernel arguments from there must not get it.
+func TestNodesKeepTheirPlatform(t *testing.T) {
+	const generic, factory = "ghcr.io/siderolabs/installer:v", "factory.talos.dev/aws-installer/" + model.EmptySchematic + ":v"
+
+	for name, test := range map[string]struct {
+		options  model.Options
+		to, want string
+	}{
+		"a UKI":                             {model.Options{UKI: true}, toLifecycle, factory},
+		"a UKI, from a version without it":  {model.Options{UKI: true, Talos: fromLegacy}, toLegacy, factory},
+		"GRUB that reads the UKI":           {model.Options{GrubUseUKICmdline: true}, toLifecycle, factory},
+		"GRUB with kernel arguments of its": {model.Options{}, toLifecycle, generic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.options.Platform = "aws"
+			inCluster(t, setup{Options: test.options}, func(r *rig) {
+				r.Must(r.Worker("run-1"), to(test.to))
+				r.At(test.to)
+				r.Once()
+
+				for _, node := range r.World().Nodes() {
+					if node.Platform != "aws" || node.Image != test.want+test.to {
+						t.Errorf("%s runs %s on platform %s", node.Name, node.Image, node.Platform)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestRollStopsAtANodeThatLostItsPlatform: the name of an image does not say what
+// it is built for. The node that came back on another platform is the only one, it
+// stays as it is, also for the next run, and goes on from its old system.
+func TestRollStopsAtANodeThatLostItsPlatform(t *testing.T) {
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle},
+		"legacy":    {fromLegacy, toLegacy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: hop.from, Platform: "aws", UKI: true}}, func(r *rig) {
+				request := to(hop.to)
+				request.Target.InstallerImage = "registry.example.com/talos/installer"
+
+				for _, run := range []string{"run-1", "run-2"} {
+					err := r.Worker(run).Apply(context.Background(), request)
+					if !errors.Is(err, engine.ErrPlatform) {
+						t.Fatalf("%s: %v", run, err)
+					}
+
+					for _, part := range []string{
+						"ran on platform aws and came back on metal", request.Target.InstallerImage + ":v" + hop.to,
+						"talosctl -n " + r.State("worker-0").Address + " rollback", "its cordon stays",
+					} {
+						if !strings.Contains(err.Error(), part) {
+							t.Errorf("%s does not say %q: %v", run, part, err)
+						}
+					}
+
+					for node, found := range r.Judge.Verdict().Nodes {
+						if hit := node == "worker-0"; (found.Installs > 0) != hit || found.Cordoned != hit {
+							t.Errorf("%s: %s: %d installs, cordoned %t", run, node, found.Installs, found.Cordoned)
+						}
+					}
+				}
+
+				if broken := r.Judge.Verdict().Broken(); !slices.Equal(broken, []checker.Invariant{checker.S5}) {
+					t.Errorf("broke %v", broken)
+				}
+
+				if err := r.World().Rollback(context.Background(), "worker-0"); err != nil {
+					t.Fatal(err)
+				}
+
+				r.Until("back", 10*time.Minute, func() bool { return r.State("worker-0").Talos == hop.from && r.State("worker-0").Ready })
+
+				request.Target.InstallerImage = "registry.example.com/talos/aws-installer"
+				if err := r.Worker("run-3").Apply(context.Background(), request); !errors.Is(err, engine.ErrFallback) {
+					t.Fatalf("run-3, which finds the node back with its old system: %v", err)
+				}
+
+				r.Must(r.Worker("run-4"), request)
+				r.AllRun(hop.to)
+				r.Tidy()
+
+				for _, node := range r.World().Nodes() {
+					if node.Platform != "aws" {
+						t.Errorf("%s runs on platform %s", node.Name, node.Platform)
+					}
+				}
+			})
+		})
+	}
+}
+
+// restless is a cluster in which a person reboots a node in mid-drain, and the
+// run is killed as soon as the installer has ended.
+type restless struct {
+	*ports.Client
+
+	rig      *rig
+	rebooted atomic.Bool
+	kill     context.CancelFunc
+}
+
+func (r *restless) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, error) {
+	if !r.rebooted.Swap(true) {
+		before := r.rig.State(node).BootID
+
+		if _, err := r.rig.World().Reboot(ctx, node, model.RebootDefault); err != nil {
+			return nil, err
+		}
+
+		for r.rig.State(node).BootID == before || !r.rig.State(node).Ready {
+			if err := r.rig.World().Clock().Sleep(ctx, 1777*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+	}
+
+	return r.Client.PodsToEvict(ctx, node)
+}
+
+func (r *restless) Install(ctx context.Context, address, image string) (cluster.Installation, error) {
+	_, _ = r.Client.Install(ctx, address, image)
+	r.kill()
+
+	return cluster.Installation{}, cluster.ErrOutcomeUnknown
+}
+
+// TestRebootInMidTurnIsNotTakenForTheOneAfterTheInstall: the journal must name
+// the boot on which the installer ran. Naming an earlier one, it would let the
+// next run believe that the node has been through its reboot, and install again.
+func TestRebootInMidTurnIsNotTakenForTheOneAfterTheInstall(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		disturbed := &restless{Client: r.Client("run-1"), rig: r, kill: cancel}
+		first := r.WorkerOver(disturbed.Client, disturbed, disturbed)
+
+		if _, err := first.Upgrade(ctx, to(toLifecycle)); err == nil {
+			t.Error("the killed run reports success")
+		}
+
+		first.Notes.Finish()
+
+		r.Must(r.Worker("run-2"), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Sound()
+
+		for name, found := range r.Judge.Verdict().Nodes {
+			if found.Installs != 1 {
+				t.Errorf("%s was installed %d times", name, found.Installs)
+			}
+		}
+	})
+}
+
+// slow is a cluster whose members take their time to be listed until the run
+// has begun.
+type slow struct {
+	*ports.Client
+
+	looks atomic.Int32
+}
+
+func (s *slow) Members(ctx context.Context) ([]cluster.Member, error) {
+	if s.looks.Add(1) <= 2 {
+		if err := engine.RealClock().Sleep(ctx, 45*time.Second); err != nil {
+			return nil, err
+		}
+	}
+
+	return s.Client.Members(ctx)
+}
+
+// TestSlowClusterIsStillObserved: a look is not cut off because it takes longer
+// than a lease lasts, as it may where many nodes are away.
+func TestSlowClusterIsStillObserved(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		client := r.Client("run-1")
+
+		r.Must(r.WorkerOver(client, &slow{Client: client}, client), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Sound()
+	})
+}
+
+// pulledFirst fails the test when an installer ran on a node after a boot, or
+// after the run before, without a pull of its image in between.
+func (r *rig) pulledFirst(since float64) {
+	r.T.Helper()
+
+	pulled := map[string]bool{}
+
+	for _, event := range r.Judge.Of(history.KindPull, history.KindInstall) {
+		key := event.Node + " " + event.Detail["image"]
+
+		switch {
+		case event.Sim < since:
+		case event.Kind == history.KindPull:
+			pulled[key] = true
+		case !pulled[key]:
+			r.T.Errorf("%s was installed without a pull\n%s", key, r.Judge.Text())
+		}
+	}
+}
+
+// TestInstallThatNeverTookIsPlannedAnew: a run was killed on its way into the
+// installer. What the next one installs instead is what its plan then says, and
+// its image is there before.
+func TestInstallThatNeverTookIsPlannedAnew(t *testing.T) {
+	for _, given := range []struct {
+		from, target, next string
+		pause              time.Duration
+	}{
+		{fromLifecycle, toLifecycle, toLifecycle, 0},
+		{fromLifecycle, toLifecycle, toLifecycle, 8 * time.Hour},
+		{fromLifecycle, toLifecycle, "1.13.5", 0},
+		{fromLegacy, toLegacy, "1.13.5", 0},
+	} {
+		t.Run(fmt.Sprintf("%s, after %s to %s", given.from, given.pause, given.next), func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Talos: given.from, Seed: 7}}, func(r *rig) {
+				method := "Install"
+				if given.from == fromLegacy {
+					method = "Upgrade"
+				}
+
+				r.killedAt("run-1", method, 1, to(given.target))
+				time.Sleep(given.pause)
+
+				begun := r.World().Now().Seconds()
+				second := r.Worker("run-2")
+				r.Must(second, to(given.next))
+				r.At(given.next)
+				r.pulledFirst(begun)
+
+				// What is left for the next plan is not said to be done.
+				for _, event := range second.Events() {
+					if event.Kind == cluster.EventNodeDone && event.Component == "" && event.To.String() != given.next {
+						t.Errorf("%s is said to be done with %s", event.Node, event.To)
+					}
+				}
+
+				for name, node := range r.Judge.Verdict().Nodes {
+					if node.Installs != 1 {
+						t.Errorf("%s was installed %d times", name, node.Installs)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestManyInstallsThatNeverTookAreFinishedInOneApply is about a run that was
+// killed while the connection to all its nodes stood still.
+func TestManyInstallsThatNeverTookAreFinishedInOneApply(t *testing.T) {
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 5}, Judging: []checker.Option{checker.MaxUnavailable(4)}}
+
+	inCluster(t, given, func(r *rig) {
+		const together = 4
+
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		var calls atomic.Int32
+
+		hit := newStrike(dieBefore, atWill, cancel)
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "Install" {
+				return hit.Intercept(ctx, call, next)
+			}
+
+			if calls.Add(1) == together {
+				hit.Kill()
+			}
+
+			<-hit.Killed()
+
+			return harness.ErrKilled
+		})
+
+		if err := w.Apply(ctx, sharing(t, toLifecycle, "4")); err == nil {
+			t.Error("the killed run reports success")
+		}
+
+		if entries := r.Journal().Entries; len(entries) != together {
+			t.Fatalf("the journal holds %+v", entries)
+		}
+
+		time.Sleep(8 * time.Hour)
+
+		begun := r.World().Now().Seconds()
+		r.Must(r.Worker("run-2"), sharing(t, toLifecycle, "4"))
+		r.At(toLifecycle)
+		r.pulledFirst(begun)
+	})
+}
+
+// trying is a cluster in which a machine seems to boot the new system, until it
+// turns out to have returned to the old one long ago.
+type trying struct {
+	*ports.Client
+
+	address string
+	on      atomic.Bool
+}
+
+func (c *trying) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	machine, err := c.Client.Machine(ctx, address, known)
+	if err == nil && address == c.address && c.on.Load() {
+		machine.Talos, machine.Stage, machine.Ready, machine.UpgradePending = version.MustParse("1.12.6"), cluster.StageBooting, false, true
+	}
+
+	return machine, err
+}
+
+// TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt: the plan takes the node
+// to be on the system that it could not boot, so an install from it would skip
+// a release line, or have no image at all.
+func TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt(t *testing.T) {
+	for name, order := range map[string]cluster.Order{"first of its hop": cluster.WorkersFirst, "last of its hop": cluster.ControlPlanesFirst} {
+		t.Run(name, func(t *testing.T) {
+			fallen := model.Fault{Node: "worker-2", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
+			given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Talos: walkFrom, Seed: 79, Faults: []model.Fault{fallen}}}
+
+			inCluster(t, given, func(r *rig) {
+				request := walk(t, "1")
+				request.Policy.Order = order
+
+				r.killedAfter("run-1", "Upgrade", "worker-2", request)
+
+				entry := r.entryOf("worker-2")
+				r.Until("back on the old system", 20*time.Minute, func() bool {
+					node := r.State("worker-2")
+
+					return node.Reachable && node.BootID != entry.BootID
+				})
+
+				client := r.Client("run-2")
+				tries := &trying{Client: client, address: r.State("worker-2").Address}
+				tries.on.Store(true)
+
+				second := r.WorkerOver(client, tries, client)
+				client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method == "Machine" && call.Node == "worker-2" && len(second.Texts(cluster.EventNodeStarted)) > 0 {
+						tries.on.Store(false)
+					}
+
+					return next(ctx)
+				})
+
+				r.Must(second, request)
+				r.AllRun(walkTo)
+				r.Tidy()
+
+				for _, violation := range r.Judge.Verdict().Violations {
+					// What is told of the cluster is as true as what the node says.
+					if violation.Invariant != checker.S8 {
+						t.Errorf("%+v", violation)
+					}
+				}
+
+				if walked := r.walked("worker-2"); !slices.Equal(walked[len(walked)-3:], []string{"1.12.6", "1.13.4", walkTo}) {
+					t.Errorf("worker-2 booted %v", walked)
+				}
+			})
+		})
+	}
+}
+
+// entryOf is what the journal holds about a node.
+func (r *rig) entryOf(node string) cluster.Entry {
+	r.T.Helper()
+
+	for _, entry := range r.Journal().Entries {
+		if entry.Node == node {
+			return entry
+		}
+	}
+
+	r.T.Fatalf("the journal holds nothing about %s: %+v", node, r.Journal().Entries)
+
+	return cluster.Entry{}
+}
+
+// killedAfter runs an upgrade that is killed after its first call of a method on
+// a node.
+func (r *rig) killedAfter(run, method, node string, request engine.Request) {
+	r.T.Helper()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	var once atomic.Bool
+
+	hit := newStrike(dieBefore, atWill, cancel)
+	w := r.Worker(run)
+	w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+		if call.Method == method && call.Node == node && !once.Swap(true) {
+			_ = next(ctx)
+
+			hit.Kill()
+		}
+
+		return hit.Intercept(ctx, call, next)
+	})
+
+	if err := w.Apply(ctx, request); err == nil {
+		r.T.Fatal("the killed run reports success")
+	}
+}
+
+// TestNodeIsSaidToHaveReachedWhatItRuns: a turn that only closes what an earlier
+// run left open is no proof of the version that comes next.
+func TestNodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: walkFrom, Seed: 79}}, func(r *rig) {
+		r.killedAfter("run-1", "Uncordon", "cp-2", walk(t, "1"))
+
+		second := r.Worker("run-2")
+		r.Must(second, walk(t, "1"))
+		r.At(walkTo)
+
+		for _, event := range second.Events() {
+			if event.Kind == cluster.EventNodeDone {
+				if event.Node != "cp-2" || event.To.String() != "1.12.6" {
+					t.Errorf("%s was first said to have reached %s, want cp-2 and 1.12.6", event.Node, event.To)
+				}
+
+				return
+			}
+		}
+	})
+}
+
+// TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries: a node on which nothing was
+// installed yet goes back into service and waits, as all others do.
+func TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries(t *testing.T) {
+	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 7}, Judging: []checker.Option{checker.Canary("worker-2")}}
+
+	inCluster(t, given, func(r *rig) {
+		r.AddApp("web", 4, nil)
+		r.killedAt("run-1", "Evict", 1, to(toLifecycle))
+
+		request := to(toLifecycle)
+		request.Policy.Canary = []string{"worker-2"}
+
+		r.Must(r.Worker("run-2"), request)
+		r.At(toLifecycle)
+		r.Once()
+	})
+}

@@ -1,0 +1,1092 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
+)
+
+// status changes what a member of etcd says about itself.
+func (s *scene) status(name string, change func(*cluster.EtcdStatus)) *scene {
+	view := *s.node(name).Etcd
+	change(&view.Status)
+	s.node(name).Etcd = &view
+
+	return s
+}
+
+// alarmed has control planes tell of an alarm, as etcd does in the status of a member.
+func (s *scene) alarmed(alarm string, names ...string) *scene {
+	for _, name := range names {
+		view := *s.node(name).Etcd
+		view.Status.Errors = append(slices.Clone(view.Status.Errors), reported(alarm))
+		s.node(name).Etcd = &view
+	}
+
+	return s
+}
+
+// reported is how a status repeats an alarm such as "NOSPACE on member 1f".
+func reported(alarm string) string {
+	var (
+		member uint64
+		kind   string
+	)
+
+	if _, err := fmt.Sscanf(alarm, "%s on member %x", &kind, &member); err != nil {
+		return alarm
+	}
+
+	return fmt.Sprintf("memberID:%d alarm:%s ", member, kind)
+}
+
+// members changes the list of members that every control plane sees.
+func (s *scene) members(change func([]cluster.EtcdMember)) *scene {
+	for i := range s.snapshot.Nodes {
+		if node := &s.snapshot.Nodes[i]; node.Etcd != nil {
+			view := *node.Etcd
+			view.Members = append([]cluster.EtcdMember(nil), view.Members...)
+			change(view.Members)
+			node.Etcd = &view
+		}
+	}
+
+	return s
+}
+
+// lags has a member be 5,000 entries behind all others.
+func (s *scene) lags(name string) *scene {
+	for _, node := range s.snapshot.ControlPlanes() {
+		s.status(node.Name, func(e *cluster.EtcdStatus) {
+			e.Index, e.Applied = 8000, 8000
+			if node.Name == name {
+				e.Applied = 3000
+			}
+		})
+	}
+
+	return s
+}
+
+func (s *scene) sized(name string, mebibytes int64) *scene {
+	return s.status(name, func(e *cluster.EtcdStatus) { e.DBSize = mebibytes << 20 })
+}
+
+func (s *scene) quota(name string, mebibytes int64) *scene {
+	s.node(name).Machine.Config.EtcdQuota = mebibytes << 20
+
+	return s
+}
+
+func (s *scene) stage(name string, stage cluster.Stage) *scene {
+	s.node(name).Machine.Stage, s.node(name).Machine.Ready = stage, false
+
+	return s
+}
+
+// unconfirmed is a machine whose new system has not confirmed itself.
+func (s *scene) unconfirmed(name string) *scene {
+	s.node(name).Machine.UpgradePending, s.node(name).Machine.Ready = true, false
+
+	return s
+}
+
+// cordonedByTalos as a machine does that goes down by itself.
+func (s *scene) cordonedByTalos(name string) *scene {
+	s.node(name).Kube.Unschedulable, s.node(name).Kube.CordonedByTalos = true, true
+
+	return s
+}
+
+func (s *scene) pressed(name string, pressure ...string) *scene {
+	s.node(name).Kube.Pressure = pressure
+
+	return s
+}
+
+func (s *scene) missing(name string, component cluster.Component) *scene {
+	delete(s.node(name).Pods, component)
+
+	return s
+}
+
+// skips turns checks into warnings.
+func (s *scene) skips(checks ...string) *scene {
+	s.policy.SkipChecks = map[string]bool{}
+	for _, check := range checks {
+		s.policy.SkipChecks[check] = true
+	}
+
+	return s
+}
+
+const alarmNoSpace = "NOSPACE on member 1f"
+
+func TestTroubleOfEtcdStopsAnApply(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"an alarm is named once": {
+			scene: newScene(3, 1).identified("cp-2", 0x1f).alarmed(alarmNoSpace, "cp-1", "cp-2", "cp-3"), check: "etcd-alarms", severity: cluster.Observed, node: "cp-2",
+			says: []string{"etcd raised " + alarmNoSpace + " (check", "talosctl etcd alarm disarm"},
+		},
+		"an alarm in the status alone": {
+			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:CORRUPT "} }), check: "etcd-alarms", severity: cluster.Observed,
+			says: []string{"etcd raised CORRUPT on member 1f (check", "Replace the member"},
+		},
+		"an alarm is no other error": {
+			scene: newScene(3, 1).alarmed(alarmNoSpace, "cp-1", "cp-2", "cp-3").status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:NOSPACE "} }),
+			check: "etcd-alarms", severity: cluster.Observed,
+		},
+		"a member that reports an error": {
+			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"etcdserver: request timed out"} }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-2",
+			says: []string{"reports: etcdserver: request timed out", "talosctl"},
+		},
+		"a member without a leader": {
+			scene: newScene(3, 1).status("cp-3", func(e *cluster.EtcdStatus) { e.Leader = 0 }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-3", says: []string{"follows no leader"},
+		},
+		"a member with another leader": {
+			scene: newScene(3, 1).status("cp-1", func(e *cluster.EtcdStatus) { e.Leader = 0x2f }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-1",
+			says: []string{"do not agree on a leader", "000000000000002f", "0000000000000001"},
+		},
+		"a member that lags": {
+			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Index, e.Applied = 6000, 6000 }).
+				status("cp-1", func(e *cluster.EtcdStatus) { e.Applied = 5000 }).status("cp-3", func(e *cluster.EtcdStatus) { e.Applied = 4999 }),
+			check: "etcd-raft-lag", severity: cluster.Observed, node: "cp-3", says: []string{"applied entry 4999 of 6000", "talosctl -n 10.0.0.3 etcd status"},
+		},
+		"a learner that answers nothing else": {
+			scene: func() *scene {
+				s := newScene(3, 1)
+				view := s.node("cp-2").Etcd
+				view.Members, view.Status.Learner = nil, true
+
+				return s
+			}(), check: "etcd-members", severity: cluster.Observed, node: "cp-2", says: []string{"cp-2 of etcd is still a learner"},
+		},
+		"a learner is named at its own node": {
+			scene: newScene(3, 1).members(func(m []cluster.EtcdMember) { m[1].Learner = true }), check: "etcd-members", severity: cluster.Observed, node: "cp-2", says: []string{"cp-2 of etcd is still a learner"},
+		},
+		"a member that has never started": {
+			scene: newScene(3, 1).members(func(m []cluster.EtcdMember) { m[2].Name = "" }), check: "etcd-members", severity: cluster.Observed, node: "cp-3", says: []string{"has never started"},
+		},
+		"a database near its default quota": {
+			scene: newScene(3, 1).sized("cp-2", 1850), check: "etcd-db-size", severity: cluster.Observed, node: "cp-2",
+			says: []string{"1.81 GiB", "90 % of its quota of 2.00 GiB (the default of etcd)", "talosctl -n 10.0.0.2 etcd defrag"},
+		},
+		"a database near a quota of its own": {
+			scene: newScene(3, 1).sized("cp-2", 470).quota("cp-2", 512), check: "etcd-db-size", severity: cluster.Observed, node: "cp-2", says: []string{"470 MiB", "91 % of its quota of 512 MiB"},
+		},
+		"a database that grows": {
+			scene: newScene(3, 1).sized("cp-2", 1540), check: "etcd-db-size", severity: cluster.Advice, node: "cp-2", says: []string{"75 %"},
+		},
+		"a database that is large, but not for its quota": {
+			scene: newScene(3, 1).sized("cp-2", 6200).quota("cp-2", 8192), check: "etcd-db-size", severity: cluster.Advice, node: "cp-2", says: []string{"6.05 GiB", "quota-backend-bytes"},
+		},
+	})
+}
+
+func TestTroubleOfNodesStopsAnApply(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"a control plane that is not Ready": {
+			scene: newScene(3, 1).notReady("cp-2"), check: "nodes-ready", severity: cluster.Observed, node: "cp-2", says: []string{"not Ready in Kubernetes", "kubectl describe node cp-2"},
+		},
+		"a held control plane that is not Ready": {
+			scene: newScene(3, 1).notReady("cp-2").holds("cp-2"), check: "nodes-ready", severity: cluster.Observed, node: "cp-2",
+		},
+		"a static pod that is not Ready, at no target": {
+			scene: newScene(3, 1).ailing("cp-2", cluster.Scheduler, "CrashLoopBackOff"), check: "control-plane-components", severity: cluster.Observed, node: "cp-2",
+			says: []string{"kube-scheduler (CrashLoopBackOff)", "kubectl"},
+		},
+		"a static pod that is not Ready, at the target, is said once": {
+			scene: newScene(3, 1).asserts("1.34.2").ailing("cp-2", cluster.Scheduler, ""), check: "control-plane-components", severity: cluster.Observed, node: "cp-2",
+		},
+		"a static pod that is not known": {
+			scene: newScene(3, 1).missing("cp-3", cluster.APIServer), check: "control-plane-components", severity: cluster.Observed, node: "cp-3", says: []string{"no pod of kube-apiserver is known on this control plane"},
+		},
+		"a reboot of somebody else": {
+			scene: newScene(3, 2).stage("worker-2", cluster.StageRebooting), check: "external-changes", severity: cluster.Observed, node: "worker-2",
+			says: []string{"the machine is rebooting", "talosctl -n 10.0.1.2 get machinestatus"},
+		},
+		"a legacy upgrade of somebody else": {
+			scene: newScene(3, 2).stage("cp-1", cluster.StageUpgrading), check: "external-changes", severity: cluster.Observed, node: "cp-1",
+			says: []string{"upgrading", "likely talosctl upgrade, a talos_machine of the provider siderolabs/talos, Omni or tuppr", "let one program alone"},
+		},
+		"a node that somebody else moved": {
+			scene: newScene(3, 2).unconfirmed("worker-2"), check: "external-changes", severity: cluster.Observed, node: "worker-2",
+			says: []string{"has just come up with Talos 1.12.6", "no run of this provider installed it", "a talos_machine of the provider siderolabs/talos", "let one program alone"},
+		},
+		"a reset of somebody else at the target": {
+			scene: newScene(3, 2).runs("1.13.4", "worker-2").stage("worker-2", cluster.StageResetting), check: "external-changes", severity: cluster.Observed, node: "worker-2",
+		},
+		"a machine that cordoned its node": {
+			scene: newScene(3, 2).runs("1.13.4", "worker-1").cordonedByTalos("cp-1"), check: "external-changes", severity: cluster.Observed, node: "cp-1",
+			says: []string{"cordoned its own node", "talos.dev/cordoned", "likely talosctl upgrade"},
+		},
+		"a fallback of ours is no excuse": {
+			scene: newScene(3, 2).stage("worker-2", cluster.StageShuttingDown).entry("worker-2", cluster.PhaseFallback, "b").image("worker-2", generic+":v1.13.3"),
+			check: "external-changes", severity: cluster.Observed, node: "worker-2", says: []string{"shutting down"},
+		},
+		"a full disk": {
+			scene: newScene(3, 2).pressed("worker-1", "DiskPressure"), check: "disk-space", severity: cluster.Observed, node: "worker-1", says: []string{"DiskPressure", "kubectl describe node worker-1"},
+		},
+		"other pressure is for people to weigh": {
+			scene: newScene(3, 2).pressed("worker-1", "MemoryPressure").pressed("cp-1", "PIDPressure"), check: "nodes-ready", severity: cluster.Advice,
+			says: []string{"worker-1 (MemoryPressure), cp-1 (PIDPressure)"},
+		},
+	})
+}
+
+// TestTroubleThatIsNoneOfTheRollsIsNotMentioned: what an earlier run left in the
+// middle is finished, and where nothing is done nothing is in the way.
+func TestTroubleThatIsNoneOfTheRollsIsNotMentioned(t *testing.T) {
+	t.Parallel()
+
+	open := func() *scene { return newScene(3, 2).entry("cp-2", cluster.PhaseRebooting, "b") }
+	lag := func(s *scene) *scene {
+		return s.status("cp-1", func(e *cluster.EtcdStatus) { e.Index, e.Applied = 9000, 9000 }).status("cp-3", func(e *cluster.EtcdStatus) { e.Applied = 9000 })
+	}
+
+	for behaviour, s := range map[string]*scene{
+		"an unfinished control plane that is not Ready":        open().notReady("cp-2"),
+		"our own cordon on one that is not Ready":              newScene(3, 2).notReady("cp-2").cordoned("cp-2", "run-1"),
+		"an unfinished control plane without its pods":         open().missing("cp-2", cluster.APIServer).ailing("cp-2", cluster.Scheduler, ""),
+		"an unfinished control plane that reboots":             open().stage("cp-2", cluster.StageRebooting),
+		"an unfinished node that Talos cordoned":               open().cordonedByTalos("cp-2"),
+		"our own cordon where that of Talos was before":        newScene(3, 2).cordonedByTalos("worker-1").cordoned("worker-1", "run-1"),
+		"an unfinished control plane that has to catch up":     lag(open()),
+		"an unfinished control plane that looks for a leader":  open().status("cp-2", func(e *cluster.EtcdStatus) { e.Leader = 0 }),
+		"an unfinished control plane that joins":               open().members(func(m []cluster.EtcdMember) { m[1].Learner = true }),
+		"an unfinished node with a full disk":                  open().pressed("cp-2", "DiskPressure"),
+		"a control plane whose turn is the first":              newScene(3, 0).notReady("cp-2").ailing("cp-2", cluster.Scheduler, ""),
+		"a component whose turn may be the cure":               newScene(3, 0).unmanaged().asserts("1.35.0").ailing("cp-2", cluster.Scheduler, ""),
+		"a held worker that reboots":                           newScene(3, 2).stage("worker-2", cluster.StageRebooting).holds("worker-2"),
+		"a machine that boots":                                 newScene(3, 2).stage("worker-2", cluster.StageBooting),
+		"a full disk of a node that stays":                     newScene(3, 2).runs("1.13.4", "worker-1").pressed("worker-1", "DiskPressure", "MemoryPressure"),
+		"a component that is switched off":                     newScene(3, 1).disabled("cp-1", cluster.Scheduler).missing("cp-1", cluster.Scheduler),
+		"a small database":                                     newScene(3, 1).sized("cp-2", 1535),
+		"members as far behind as may be":                      newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Index, e.Applied = 1000, 1000 }),
+		"trouble of every kind, and nothing to do":             newScene(3, 2).runs("1.13.4").notReady("cp-1").ailing("cp-2", cluster.Scheduler, "").stage("cp-3", cluster.StageRebooting).cordonedByTalos("worker-1").pressed("worker-2", "DiskPressure").alarmed(alarmNoSpace, "cp-1").sized("cp-1", 2040),
+		"an unknown way to boot, and nothing to do":            newScene(3, 2).runs("1.13.4").bootUnknown("worker-1"),
+		"an unknown way to boot of an unfinished node":         newScene(3, 2).entry("worker-1", cluster.PhaseRebooting, "b").stage("worker-1", cluster.StageBooting).bootUnknown("worker-1"),
+		"a control plane that is not Ready, where it is alone": newScene(1, 0).runs("1.13.3").notReady("cp-1"),
+	} {
+		if got := cluster.Blocking(s.said(t).Findings); len(got) > 0 {
+			t.Errorf("%s: %v", behaviour, got)
+		}
+	}
+}
+
+// findingCase expects one finding of a check, and no other that blocks.
+type findingCase struct {
+	scene    *scene
+	check    string
+	severity cluster.Severity
+	node     string
+	// says are parts of the printed finding: what was found, and what to do.
+	says []string
+}
+
+func runFindings(t *testing.T, cases map[string]findingCase) {
+	t.Helper()
+
+	for behaviour, test := range cases {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			findings := test.scene.said(t).Findings
+			got, ok := find(findings, test.check)
+			if !ok || got.Severity != test.severity || got.Node != test.node {
+				t.Fatalf("findings: %v; want %s of severity %d at node %q", findings, test.check, test.severity, test.node)
+			}
+
+			for _, part := range test.says {
+				if !strings.Contains(got.String(), part) {
+					t.Errorf("the finding does not say %q: %s", part, got)
+				}
+			}
+
+			if got.Severity != cluster.Advice && got.Remedy == "" {
+				t.Errorf("no remedy: %s", got)
+			}
+
+			for _, other := range cluster.Blocking(findings) {
+				if other.Check != test.check {
+					t.Errorf("unexpected: %s", other)
+				}
+			}
+		})
+	}
+}
+
+func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"a downgrade names the node": {
+			scene: newScene(3, 2).runs("1.13.4").runs("1.13.5", "cp-2"), check: "versions", severity: cluster.Permanent, node: "cp-2",
+			says: []string{"1.13.5", "newer than the target 1.13.4", "Set talos_version to 1.13.5"},
+		},
+		"a suffix makes the target a pre-release": {
+			scene: newScene(3, 2).runs("1.13.4").aims("1.13.4-slim"), check: "versions", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"runs Talos 1.13.4, which is newer than the target 1.13.4-slim (a pre-release, which comes before 1.13.4)"},
+		},
+		"a suffix makes the target of Kubernetes a pre-release": {
+			scene: newScene(3, 2).asserts("1.34.2-slim"), check: "versions", severity: cluster.Permanent,
+			says: []string{"newer than the target 1.34.2-slim (a pre-release, which comes before 1.34.2)", "Set kubernetes_version to 1.34.2 or newer"},
+		},
+		"another major": {
+			scene: newScene(3, 2).aims("2.0.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"Talos 2.0.0 is of another major version", "Choose a version of Talos 1"},
+		},
+		"a skipped minor names the line in between": {
+			scene: newScene(3, 2).runs("1.13.4").runs("1.11.6", "worker-1"), check: "versions", severity: cluster.Permanent,
+			says: []string{
+				"from Talos 1.11.6 to 1.13.4 would skip the release line 1.12", "Talos 1.11.6, Kubernetes 1.34.2 -> Talos 1.12.", "-> Talos 1.13.4",
+				"Set allow_intermediate_versions = true", "set talos_version to 1.12.",
+			},
+		},
+		"a minor that the matrix does not know": {
+			scene: newScene(3, 0).runs("1.15.2").aims("1.16.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"1.16", "not in the support matrix", "Choose a version"},
+		},
+		"Kubernetes too old for the target": {
+			scene: newScene(3, 1).kubernetes("1.30.4"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{
+				"Talos 1.13.4 needs Kubernetes 1.31 or newer, the cluster runs 1.30.4, and kubernetes_version is not set", "Bring Kubernetes into that range first",
+			},
+		},
+		"Kubernetes too new for the target": {
+			scene: newScene(3, 1).kubernetes("1.37.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"Talos 1.13.4 needs Kubernetes 1.36 or older, the cluster runs 1.37.0", "or choose another talos_version"},
+		},
+		"one old kubelet is enough": {
+			scene: func() *scene {
+				return newScene(3, 1).component("worker-1", cluster.Kubelet, "1.30.9")
+			}(), check: "compatibility", severity: cluster.Permanent, says: []string{"1.30.9"},
+		},
+		"Talos below what is managed": {
+			scene: newScene(3, 0).runs("1.7.7").aims("1.8.4").kubernetes("1.30.0"), check: "versions", severity: cluster.Permanent,
+			says: []string{"Talos 1.7.7 are too old", "1.8.0 or newer with talosctl"},
+		},
+		"Talos below what is tested": {
+			scene: newScene(3, 0).runs("1.10.5").aims("1.11.6").kubernetes("1.32.0"), check: "versions", severity: cluster.Advice,
+			says: []string{"1.10.5", "tested from 1.11.0"},
+		},
+		"one new kubelet is enough": {
+			scene: newScene(3, 1).component("worker-1", cluster.Kubelet, "1.37.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"Talos 1.13.4 needs Kubernetes 1.36 or older, and some components of the cluster run 1.37.0", "Bring all components to one version first"},
+		},
+		"a skipped minor of Kubernetes": {
+			scene: newScene(3, 0).asserts("1.36.0"), check: "versions", severity: cluster.Permanent,
+			says: []string{
+				"from Kubernetes 1.34.2 to 1.36.0 would skip the release line 1.35", "Talos 1.12.6, Kubernetes 1.34.2 -> Talos 1.13.4 -> Kubernetes 1.35.",
+				"set kubernetes_version to 1.35.",
+			},
+		},
+		"a component that would go down names its node": {
+			scene: newScene(3, 1).asserts("1.34.2").component("worker-1", cluster.Kubelet, "1.34.3"), check: "versions", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"runs kubelet 1.34.3, newer than the target 1.34.2", "Set kubernetes_version to 1.34.3 or newer"},
+		},
+		"components that would go down on many nodes are one finding": {
+			scene: newScene(3, 10).asserts("1.34.1"), check: "versions", severity: cluster.Permanent,
+			says: []string{"Kubernetes up to 1.34.2 runs on worker-1, worker-2,", "worker-10 and 3 more, newer than the target 1.34.1"},
+		},
+		"a version that the matrix does not know is accepted on request only": {
+			scene: newScene(3, 0).runs("1.15.2").aims("1.16.0").kubernetes("1.36.0"), check: "compatibility", severity: cluster.Permanent,
+			says: []string{"talos 1.16", "1.2 to 1.15", "allow_unknown_versions = true"},
+		},
+		"a legacy node cannot leave out the drain": {
+			scene: func() *scene {
+				s := newScene(0, 0)
+				s.add(cluster.Worker, "worker-1", "10.0.1.1")
+				s.add(cluster.ControlPlane, "cp-1", "10.0.0.1")
+				s.policy.Drain.Enabled = false
+
+				return s.runs("1.13.1", "cp-1").elect()
+			}(), check: "versions", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"1.12.6", "always drains itself", "Leave drain.enabled at true"},
+		},
+	})
+}
+
+func TestNodeImagesThatCannotBeChosenArePermanent(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"extensions that the generic installer lacks": {
+			scene: func() *scene {
+				s := newScene(3, 1)
+				s.node("worker-1").Machine.Extensions = []string{"drbd"}
+
+				return s
+			}(), check: "schematic", severity: cluster.Permanent, node: "worker-1",
+			says: []string{"drbd", "Set installer_image"},
+		},
+		"an install image that is none": {
+			scene: func() *scene {
+				s := newScene(3, 1)
+				s.node("cp-1").Machine.Config.InstallImage = "Not An Image"
+
+				return s
+			}(), check: "installer-image", severity: cluster.Permanent, node: "cp-1",
+			says: []string{"machine.install.image", "Not An Image", "Correct machine.install.image"},
+		},
+		"an installer_image with a tag": {
+			scene: func() *scene {
+				s := newScene(1, 0)
+				s.target.InstallerImage = generic + ":v1.13.4"
+
+				return s
+			}(), check: "installer-image", severity: cluster.Permanent, node: "cp-1",
+			says: []string{generic + ":v1.13.4", "give the repository alone", "Correct installer_image"},
+		},
+	})
+}
+
+func TestWhatCanBeOrderedIsNotHeldAgainstATarget(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, s := range map[string]*scene{
+		"the next minor":                         newScene(3, 2),
+		"the same minor":                         newScene(3, 2).runs("1.13.0"),
+		"a pre-release of the same version":      newScene(3, 2).runs("1.13.4-rc.0"),
+		"a mix of both minors":                   newScene(3, 2).runs("1.13.4", "worker-1"),
+		"the asserted Kubernetes version runs":   newScene(3, 2).asserts("1.34.2"),
+		"lifecycle nodes need not be drained":    newScene(3, 2).runs("1.13.1").undrained(),
+		"legacy nodes at the target do not move": newScene(3, 2).aims("1.12.6").undrained(),
+		"roles that are unknown":                 newScene(3, 2).roles(),
+		"an administrator among other roles":     newScene(3, 2).roles("os:reader", adminRole),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if got := s.said(t).Findings; len(got) > 0 {
+				t.Errorf("findings: %v", got)
+			}
+		})
+	}
+}
+
+// TestAWayOfSeveralHopsIsObjectedToOnce looks at what concerns every turn of a
+// node in the same way.
+func TestAWayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
+	t.Parallel()
+
+	findings := func() []cluster.Finding {
+		s := newScene(3, 1).walks().runs("1.11.2").unpinned("worker-1").undrained()
+		s.node("worker-1").Machine.Extensions = []string{"drbd"}
+
+		return s.said(t).Findings
+	}()
+
+	seen := map[string]int{}
+	for _, finding := range findings {
+		seen[finding.Node+" "+finding.Check]++
+	}
+
+	for _, want := range []string{"worker-1 schematic", "worker-1 component-images", "worker-1 versions", "cp-1 versions"} {
+		if seen[want] != 1 {
+			t.Errorf("%s is said %d times in %v", want, seen[want], findings)
+		}
+	}
+}
+
+// Nothing finishes the turn of a node while Talos is not managed, so the node is
+// missed.
+func TestASilentNodeIsMissedWhereTalosIsNotManaged(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(3, 2).silent("worker-1").entry("worker-1", cluster.PhaseRebooting, "b").asserts("1.35.0")
+	s.target.Talos = version.Version{}
+
+	made := s.said(t)
+	if finding, ok := find(made.Findings, "talos-api"); !ok || finding.Node != "worker-1" || strings.Join(made.Elsewhere, " ") != "worker-1" {
+		t.Errorf("plan:\n%s", render(made))
+	}
+}
+
+func (s *scene) aims(talos string) *scene {
+	s.target.Talos = version.MustParse(talos)
+
+	return s
+}
+
+func (s *scene) asserts(kubernetes string) *scene {
+	s.target.Kubernetes = version.MustParse(kubernetes)
+
+	return s
+}
+
+func (s *scene) undrained() *scene {
+	s.policy.Drain.Enabled = false
+
+	return s
+}
+
+func (s *scene) roles(roles ...string) *scene {
+	s.snapshot.Roles = roles
+
+	return s
+}
+
+// TestKubernetesOfAnotherClusterIsRefused: two sites may use the same addresses,
+// and then only the boots of their machines tell one from the other.
+func TestKubernetesOfAnotherClusterIsRefused(t *testing.T) {
+	t.Parallel()
+
+	for title, test := range map[string]struct {
+		change func(*scene)
+		want   bool
+	}{
+		"the same":               {func(*scene) {}, false},
+		"one just rebooted":      {func(s *scene) { s.node("worker-1").Machine.BootID = "boot-new" }, false},
+		"all are of another":     {func(s *scene) { s.elsewhere() }, true},
+		"another, some silent":   {func(s *scene) { s.elsewhere().silent("worker-1") }, true},
+		"one is in its turn":     {func(s *scene) { s.elsewhere().entry("worker-1", cluster.PhaseRebooting, "b") }, false},
+		"Kubernetes is silent":   {func(s *scene) { s.elsewhere(); s.cutOff() }, false},
+		"boots are not told":     {func(s *scene) { s.bootless() }, false},
+		"another, nothing to do": {func(s *scene) { s.elsewhere().runs("1.13.4") }, false},
+	} {
+		s := newScene(3, 2)
+		test.change(s)
+
+		finding, found := find(s.said(t).Findings, "cluster-identity")
+		if found != test.want {
+			t.Errorf("%s: found %t, want %t", title, found, test.want)
+		}
+
+		if found && (finding.Severity != cluster.Observed || finding.Remedy == "") {
+			t.Errorf("%s: %+v", title, finding)
+		}
+	}
+}
+
+// elsewhere makes Kubernetes tell of other boots than the machines do.
+func (s *scene) elsewhere() *scene {
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Kube.BootID = "boot-elsewhere-" + s.snapshot.Nodes[i].Name
+	}
+
+	return s
+}
+
+func (s *scene) cutOff() {
+	s.snapshot.KubernetesError = errAway
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Kube = nil
+	}
+}
+
+func (s *scene) bootless() {
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Kube.BootID = ""
+	}
+}
+
+// TestReaderThatKubernetesTellsNothingIsTold: that no image is named is not what
+// is wrong.
+func TestReaderThatKubernetesTellsNothingIsTold(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(1, 0).runs("1.13.4").asserts("1.35.0").unreadable("cp-1").kubeless("cp-1").roles("os:reader")
+	s.cutOff()
+
+	got, ok := find(s.said(t).Findings, "component-images")
+	if !ok || got.Severity != cluster.Observed || got.Node != "cp-1" || !errors.Is(got.Err, errAway) {
+		t.Fatalf("finding: %v", got)
+	}
+
+	for _, part := range []string{
+		"kube-apiserver", "Kubernetes does not tell what runs", "does not show its machine configuration to these credentials (os:reader)",
+		"Set kubeconfig", adminRole,
+	} {
+		if !strings.Contains(got.String(), part) {
+			t.Errorf("the finding does not say %q: %s", part, got)
+		}
+	}
+
+	if strings.Contains(got.String(), "no image is named") {
+		t.Errorf("the finding says what nobody looked at: %s", got)
+	}
+}
+
+// TestFindingsAboutAllNodesNameTenOfThem: they are read by people.
+func TestFindingsAboutAllNodesNameTenOfThem(t *testing.T) {
+	t.Parallel()
+
+	unread := newScene(3, 40)
+	unread.target.InstallerImage = generic
+	for i := range unread.snapshot.Nodes {
+		unread.snapshot.Nodes[i].Machine.Config = nil
+	}
+
+	foreign := newScene(3, 1)
+	for i := range 40 {
+		foreign.snapshot.Foreign = append(foreign.snapshot.Foreign, fmt.Sprintf("flatcar-%d", i+1))
+	}
+
+	runFindings(t, map[string]findingCase{
+		"unreadable": {scene: unread, check: "component-images", severity: cluster.Observed, says: []string{"worker-1, worker-2,", "worker-10 and 33 more (check"}},
+		"foreign":    {scene: foreign, check: "talos-api", severity: cluster.Advice, says: []string{"flatcar-1, flatcar-2,", "flatcar-10 and 30 more (check"}},
+	})
+}
+
+func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"a worker that does not answer": {
+			scene: newScene(3, 2).silent("worker-2"), check: "talos-api", severity: cluster.Observed, node: "worker-2",
+			says: []string{"this worker at 10.0.1.2", "unreachable", "Bring the node back"},
+		},
+		"a control plane that does not answer": {
+			scene: newScene(3, 2).silent("cp-2"), check: "talos-api", severity: cluster.Observed, node: "cp-2",
+			says: []string{"this control plane at 10.0.0.2", "unreachable", "Bring the node back"},
+		},
+		"a silent node is missed though it once fell back": {
+			scene: newScene(3, 2).silent("cp-2").entry("cp-2", cluster.PhaseFallback, "b"), check: "talos-api", severity: cluster.Observed, node: "cp-2",
+		},
+		"a member without a Node object": {
+			scene: func() *scene {
+				s := newScene(3, 2)
+				s.node("worker-1").Kube = nil
+
+				return s
+			}(), check: "nodes-ready", severity: cluster.Observed, node: "worker-1",
+			says: []string{"no Node object in Kubernetes", "Let it join"},
+		},
+		"the Kubernetes API is away": {
+			scene: func() *scene {
+				s := newScene(3, 2)
+				s.snapshot.KubernetesError, s.snapshot.Journal, s.snapshot.JournalError = errAway, nil, errAway
+				for i := range s.snapshot.Nodes {
+					s.snapshot.Nodes[i].Kube = nil
+				}
+
+				return s
+			}(), check: "kubernetes-api", severity: cluster.Observed,
+			says: []string{"connection refused", "Make the Kubernetes API answer"},
+		},
+		"the journal cannot be read": {
+			scene: func() *scene {
+				s := newScene(3, 2)
+				s.snapshot.Journal, s.snapshot.JournalError = nil, errAway
+
+				return s
+			}(), check: "pending-install", severity: cluster.Observed,
+			says: []string{"kube-system/talosupgrade-journal", "connection refused", "Make it readable"},
+		},
+		"credentials that may only read": {
+			scene: newScene(3, 2).roles("os:reader", "os:operator"), check: "roles", severity: cluster.Observed,
+			says: []string{"os:reader, os:operator", adminRole, "talosconfig of an administrator"},
+		},
+		"etcd that does not answer": {
+			scene: func() *scene {
+				s := newScene(3, 2)
+				s.node("cp-2").Etcd, s.node("cp-2").EtcdError = nil, errAway
+
+				return s
+			}(), check: "etcd-quorum", severity: cluster.Observed, node: "cp-2",
+			says: []string{"connection refused", "talosctl"},
+		},
+		"two machines with one machine ID": {
+			scene: newScene(3, 2).cloned("worker-1", "worker-2"), check: "pending-install", severity: cluster.Observed, node: "worker-2",
+			says: []string{"same machine ID as worker-1 (id-worker-1)", "talosctl -n 10.0.1.2 reset --system-labels-to-wipe STATE", "delete the Node object of the old name"},
+		},
+		"one of two with one machine ID is done": {
+			scene: newScene(3, 2).running("worker-1", "1.13.4").cloned("worker-1", "worker-2"), check: "pending-install", severity: cluster.Observed, node: "worker-2",
+			says: []string{"same machine ID as worker-1"},
+		},
+		"a machine ID that nobody tells": {
+			scene: newScene(3, 2).unidentified("worker-1"), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"neither Talos nor Kubernetes reports its machine ID", "kubectl get node worker-1"},
+		},
+		"STATE was wiped in the middle of an upgrade": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "boot-before").machineID("worker-1", "id-after"),
+			check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{
+				"an unfinished upgrade to Talos 1.13.4 of a node of this name under id-worker-1", "has the ID id-after", "STATE partition was wiped",
+				"rebooted after 0001-01-01", "remove the key id-worker-1: kubectl -n kube-system edit configmap talosupgrade-journal",
+			},
+		},
+		"STATE was wiped, and the kubelet has not registered since": {
+			scene: func() *scene {
+				s := newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "boot-before")
+				s.node("worker-1").Machine.MachineID = "id-after"
+
+				return s
+			}(), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{"under id-worker-1", "has the ID id-after"},
+		},
+		"two members of etcd": {
+			scene: newScene(2, 1), check: "two-members", severity: cluster.Observed,
+			says: []string{"two members", "no quorum", "Add a third control plane"},
+		},
+		"a certificate that expired": {
+			scene: func() *scene {
+				s := newScene(3, 2).silent("worker-2")
+				s.node("worker-2").Unreachable = fmt.Errorf("unable to read the boot ID of node 10.0.1.2: %w: the client certificate expired on 2026-03-04", cluster.ErrCredentials)
+
+				return s
+			}(), check: "talos-api", severity: cluster.Observed, node: "worker-2",
+			says: []string{"its Talos API does not accept the credentials: the client certificate expired on 2026-03-04 (", "waiting does not help"},
+		},
+		"components that are not pinned": {
+			scene: func() *scene {
+				s := newScene(3, 2)
+				delete(s.node("worker-1").Machine.Config.Images, cluster.Kubelet)
+
+				return s
+			}(), check: "component-images", severity: cluster.Observed, node: "worker-1",
+			says: []string{"does not pin the image of kubelet,", `talosctl -n 10.0.1.1 patch machineconfig --patch '{"machine":{"kubelet":{"image":"ghcr.io/siderolabs/kubelet:v1.34.2"}}}'`},
+		},
+		"no control plane to be found": {
+			scene: newScene(0, 2), check: "etcd-members", severity: cluster.Observed,
+			says: []string{"no control plane", "Check that the endpoints"},
+		},
+		"no control plane to be found, and nothing to do": {
+			scene: newScene(0, 2).runs("1.13.4", "worker-1").runs("1.13.4", "worker-2"), check: "etcd-members", severity: cluster.Observed,
+			says: []string{"no control plane", "talosctl get members"},
+		},
+		"workers that keep the budget to themselves": {
+			scene: newScene(3, 2).runs("1.13.4", "worker-1").notReady("worker-1"), check: "nodes-ready", severity: cluster.Observed,
+			says: []string{"worker-1 (not ready)", "kubectl describe node"},
+		},
+		"Kubernetes shows what was before a boot": {
+			scene: newScene(3, 2).outdated("cp-2", cluster.APIServer).outdated("cp-2", cluster.Scheduler), check: cluster.CheckControlPlane, severity: cluster.Observed, node: "cp-2",
+			says: []string{"still shows kube-apiserver, kube-scheduler as they were before", "Wait: its kubelet", "talosctl -n 10.0.0.2 logs kubelet"},
+		},
+		"a cordon of somebody else keeps the budget": {
+			scene: newScene(3, 3).cordoned("worker-2", ""), check: "nodes-ready", severity: cluster.Observed,
+			says: []string{"worker-2 (cordoned)", "kubectl uncordon"},
+		},
+		"an image from which the node fell back": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-9"), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+			says: []string{generic + ":v1.13.4", "fell back to Talos 1.12.6", `node_overrides = { "worker-1" = { retry_boot_id = "boot-9" } }`},
+		},
+		"a retry with the boot ID of an earlier fallback": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-9").retry("worker-1", "boot-8"),
+			check: "pending-install", severity: cluster.Observed, node: "worker-1",
+		},
+		"a retry for another node": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-9").retry("worker-2", "boot-9"),
+			check: "pending-install", severity: cluster.Observed, node: "worker-1",
+		},
+		"a fallback whose boot ID was not recorded": {
+			scene: newScene(3, 2).entry("worker-1", cluster.PhaseFallback, ""), check: "pending-install", severity: cluster.Observed, node: "worker-1",
+		},
+	})
+}
+
+func TestAdviceStopsNothing(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"a single control plane": {
+			scene: newScene(1, 1), check: "single-control-plane", severity: cluster.Advice, node: "cp-1",
+			says: []string{"one control plane", "away while it reboots"},
+		},
+		"a node that is gone": {
+			scene: func() *scene {
+				s := newScene(3, 2).silent("worker-1").notReady("worker-1")
+				s.node("worker-1").Gone = true
+
+				return s
+			}(), check: "nodes-ready", severity: cluster.Advice, node: "worker-1",
+			says: []string{"gone", "5 minutes", "Delete its Node object"},
+		},
+		"a worker that only discovery still lists": {
+			scene: newScene(3, 2).left("worker-1"), check: "nodes-ready", severity: cluster.Advice, node: "worker-1",
+			says: []string{"no Node object", "10.0.1.1", "does not answer", "within 30 minutes"},
+		},
+		"nodes of another operating system": {
+			scene: func() *scene {
+				s := newScene(3, 2)
+				s.snapshot.Foreign = []string{"flatcar-1", "windows-1"}
+
+				return s
+			}(), check: "talos-api", severity: cluster.Advice,
+			says: []string{"not running Talos", "flatcar-1, windows-1"},
+		},
+	})
+}
+
+func TestWhatDoesNotStandInTheWayIsNotMentioned(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, s := range map[string]*scene{
+		"an unfinished worker that does not answer":          newScene(3, 2).silent("worker-1").notReady("worker-1").entry("worker-1", cluster.PhaseRebooting, "b"),
+		"an unfinished control plane that does not answer":   newScene(3, 2).silent("cp-1").notReady("cp-1").entry("cp-1", cluster.PhaseInstalled, "b"),
+		"another image after a fallback":                     newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "b").image("worker-1", generic+":v1.13.3"),
+		"a retry that the user asks for":                     newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-9").retry("worker-1", "boot-9"),
+		"a node at the target that once fell back":           newScene(3, 2).runs("1.13.4", "worker-1").entry("worker-1", cluster.PhaseFallback, "b"),
+		"kube-proxy that Talos does not manage":              newScene(3, 2).proxyless(),
+		"two members of etcd while only workers move":        newScene(2, 2).runs("1.13.4", "cp-1", "cp-2"),
+		"one control plane at the target":                    newScene(1, 2).runs("1.13.4", "cp-1"),
+		"an unavailable worker that the roll brings back":    newScene(3, 2).notReady("worker-2"),
+		"components that are switched off are not missed":    newScene(3, 2).disabled("cp-1", cluster.Scheduler, cluster.ControllerManager),
+		"a held control plane without kube-proxy":            newScene(3, 2).withoutProxy("cp-1").holds("cp-1"),
+		"without kube-proxy but for a held control plane":    newScene(3, 2).proxyless().holds("cp-1").enabled("cp-1"),
+		"control planes that disagree, and no sync":          newScene(3, 2).withoutProxy("cp-1").unsynced(),
+		"control planes that disagree, and nothing to do":    newScene(3, 2).withoutProxy("cp-1").runs("1.13.4"),
+		"an old kube-proxy is named, and no sync":            newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).unsynced(),
+		"an old kube-proxy is named, and nothing to do":      newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).runs("1.13.4"),
+		"an old kube-proxy is named by a held control plane": newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).holds("cp-1"),
+		"an old kube-proxy is named, and brought up":         newScene(3, 2).namesComponent("cp-1", cluster.Proxy, oldProxy).asserts("1.34.2").walks(),
+		"an open entry, and nothing to do with Kubernetes":   newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "b").unmanaged().asserts("1.34.2"),
+		"our own cordon of an earlier run":                   newScene(3, 2).cordoned("worker-2", "run-1"),
+		"a spent budget while only control planes move":      newScene(3, 2).runs("1.13.4", "worker-1", "worker-2").cordoned("worker-1", ""),
+		"the only workers to move are unavailable already":   newScene(3, 2).runs("1.13.4", "worker-1").cordoned("worker-2", ""),
+		"a reader, unpinned images and two members, no work": newScene(2, 0).runs("1.13.4").unpinned("cp-1").roles("os:reader"),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if got := s.said(t).Findings; len(got) > 0 {
+				t.Errorf("findings: %v", got)
+			}
+		})
+	}
+}
+
+func TestControlPlanesMustEqualTheMembersOfEtcd(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"a member that is no control plane": {
+			scene: func() *scene {
+				s := newScene(3, 0)
+				view := s.node("cp-2").Etcd
+				s.node("cp-2").Etcd = &cluster.EtcdView{Status: view.Status, Members: append(view.Members[:3:3], cluster.EtcdMember{ID: 0xabc, Name: "old-cp", PeerAddresses: []string{"10.9.9.9"}})}
+
+				return s
+			}(), check: "etcd-members", severity: cluster.Observed, node: "cp-2",
+			says: []string{"4 members as seen from cp-2", "3 control planes", "old-cp (0000000000000abc)", "talosctl etcd remove-member"},
+		},
+		"a control plane that is no member": {
+			scene: func() *scene {
+				s := newScene(3, 0)
+				s.node("cp-1").Etcd = &cluster.EtcdView{Status: s.node("cp-1").Etcd.Status, Members: s.node("cp-1").Etcd.Members[:2]}
+
+				return s
+			}(), check: "etcd-members", severity: cluster.Observed, node: "cp-1",
+			says: []string{"2 members as seen from cp-1", "3 control planes", "Let members join"},
+		},
+		"a member replaced by another of the same number": {
+			scene: func() *scene {
+				s := newScene(3, 0)
+				members := append([]cluster.EtcdMember{{ID: 0xdef, Name: "old-cp", PeerAddresses: []string{"10.9.9.9"}}}, s.node("cp-1").Etcd.Members[1:]...)
+				s.node("cp-3").Etcd = &cluster.EtcdView{Status: s.node("cp-3").Etcd.Status, Members: members}
+
+				return s
+			}(), check: "etcd-members", severity: cluster.Observed, node: "cp-3", says: []string{"old-cp"},
+		},
+	})
+
+	t.Run("a member is known by its ID where its address differs", func(t *testing.T) {
+		t.Parallel()
+
+		s := newScene(3, 0)
+		for i := range s.snapshot.Nodes {
+			s.snapshot.Nodes[i].Address = "fd00::" + s.snapshot.Nodes[i].Name
+		}
+
+		if got := s.said(t).Findings; len(got) > 0 {
+			t.Errorf("findings: %v", got)
+		}
+	})
+}
+
+func TestUnpinnedComponentsAreThoseThatTheRoleRuns(t *testing.T) {
+	t.Parallel()
+
+	findings := newScene(1, 1).unpinned("worker-1").unpinned("cp-1").said(t).Findings
+
+	want := map[string]string{
+		"worker-1": "the image of kubelet,",
+		"cp-1":     "the image of kubelet, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy,",
+	}
+
+	for _, finding := range findings {
+		if finding.Check != "component-images" {
+			continue
+		}
+
+		if !strings.Contains(finding.Found, want[finding.Node]) {
+			t.Errorf("%s lacks %q", finding, want[finding.Node])
+		}
+
+		delete(want, finding.Node)
+	}
+
+	if len(want) > 0 {
+		t.Errorf("no finding for %v", want)
+	}
+}
+
+// enabled switches everything on again.
+func (s *scene) enabled(node string) *scene {
+	s.node(node).Machine.Config.Disabled = nil
+
+	return s
+}
+
+// oldProxy is an image of kube-proxy from before what runs.
+const oldProxy = "mirror.example.com:5000/kube-proxy:v1.33.0"
+
+func (s *scene) retry(node, bootID string) *scene {
+	s.policy.Retry = map[string]string{node: bootID}
+
+	return s
+}
+
+// image changes the image of the node's journal entry.
+func (s *scene) image(node, reference string) *scene {
+	entry := s.snapshot.Journal.Entries["id-"+node]
+	entry.Image = reference
+	s.snapshot.Journal.Entries["id-"+node] = entry
+
+	return s
+}
+
+func (s *scene) unpinned(node string) *scene {
+	s.node(node).Machine.Config.Images = nil
+
+	return s
+}
+
+func (s *scene) withoutProxy(node string) *scene {
+	delete(s.node(node).Machine.Config.Images, cluster.Proxy)
+	s.node(node).Machine.Config.Disabled = map[cluster.Component]bool{cluster.Proxy: true}
+
+	return s
+}
+
+func (s *scene) unreadable(node string) *scene {
+	s.node(node).Machine.Config = nil
+
+	return s
+}
+
+// machineID gives the node another machine ID.
+func (s *scene) machineID(name, id string) *scene {
+	if s.node(name).Machine != nil {
+		s.node(name).Machine.MachineID = id
+	}
+
+	s.node(name).Kube.MachineID = id
+
+	return s
+}
+
+func (s *scene) unidentified(name string) *scene { return s.machineID(name, "") }
+
+// cloned gives the node the machine ID of another one.
+func (s *scene) cloned(from, to string) *scene { return s.machineID(to, s.node(from).MachineID()) }
+
+func (s *scene) running(name, talos string) *scene {
+	s.node(name).Machine.Talos = version.MustParse(talos)
+
+	return s
+}
+
+// TestHardwareMayShareAUUIDOrHaveNone: the journal does not go by it.
+func TestHardwareMayShareAUUIDOrHaveNone(t *testing.T) {
+	t.Parallel()
+
+	want := len(newScene(3, 2).make().Steps)
+
+	for _, uuid := range []string{"", "00000000-0000-0000-0000-000000000000", "03000200-0400-0500-0006-000700080009"} {
+		s := newScene(3, 2)
+
+		for i := range s.snapshot.Nodes {
+			s.snapshot.Nodes[i].Machine.UUID, s.snapshot.Nodes[i].Kube.SystemUUID = uuid, uuid
+		}
+
+		if made := s.said(t); len(cluster.Blocking(made.Findings)) > 0 || len(made.Steps) != want {
+			t.Errorf("UUID %q: %d steps, findings %v", uuid, len(made.Steps), made.Findings)
+		}
+	}
+}
+
+// TestACloneIsSeenWhileItDoesNotAnswer: Kubernetes tells its machine ID too.
+func TestACloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+
+	findings := newScene(3, 2).cloned("worker-1", "worker-2").silent("worker-1").make().Findings
+
+	if !slices.ContainsFunc(findings, func(f cluster.Finding) bool {
+		return f.Node == "worker-2" && f.Severity == cluster.Observed && strings.Contains(f.Found, "same machine ID as worker-1")
+	}) {
+		t.Errorf("findings: %v", findings)
+	}
+}
+
+// TestKubernetesTellsTheMachineIDWhereTalosDoesNot: of a node that is down, or too
+// old to tell.
+func TestKubernetesTellsTheMachineIDWhereTalosDoesNot(t *testing.T) {
+	t.Parallel()
+
+	old := newScene(3, 2).entry("worker-1", cluster.PhaseRebooting, "boot-before")
+	old.node("worker-1").Machine.MachineID = ""
+
+	for title, s := range map[string]*scene{
+		"down": newScene(3, 2).entry("worker-1", cluster.PhaseRebooting, "boot-before").silent("worker-1"),
+		"old":  old,
+	} {
+		made := s.said(t)
+		if blocking := cluster.Blocking(made.Findings); len(blocking) > 0 {
+			t.Errorf("%s: %v", title, blocking)
+		}
+
+		if first := made.Steps[0]; first.Node != "worker-1" || !first.Finish || first.Key != "id-worker-1" {
+			t.Errorf("%s: the first step is %+v", title, first)
+		}
+	}
+}
+
+// TestASilentNodeIsInTheMiddleOfTheUpgradeThatHasItsName: what its kubelet has
+// registered, if anything, may be of another installation.
+func TestASilentNodeIsInTheMiddleOfTheUpgradeThatHasItsName(t *testing.T) {
+	t.Parallel()
+
+	for _, registered := range []string{"", "id-of-another-installation"} {
+		s := newScene(3, 2).entry("worker-1", cluster.PhaseRebooting, "boot-before").silent("worker-1").machineID("worker-1", registered)
+
+		made := s.said(t)
+		if blocking := cluster.Blocking(made.Findings); len(blocking) > 0 {
+			t.Errorf("registered as %q: %v", registered, blocking)
+		}
+
+		if first := made.Steps[0]; first.Node != "worker-1" || !first.Finish || first.Key != "id-worker-1" {
+			t.Errorf("registered as %q: the first step is %+v", registered, first)
+		}
+	}
+}
+
+// TestWhatLeftTheClusterIsNobodysUpgrade: neither a node that is there under
+// another name, nor an upgrade that ended.
+func TestWhatLeftTheClusterIsNobodysUpgrade(t *testing.T) {
+	t.Parallel()
+
+	renamed := newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "boot-worker-1")
+	renamed.machineID("worker-2", "id-worker-1").machineID("worker-1", "id-new")
+
+	for title, s := range map[string]*scene{
+		"the machine is there under another name": renamed,
+		"the machine fell back before it left":    newScene(3, 2).entry("worker-1", cluster.PhaseFallback, "boot-before").machineID("worker-1", "id-after"),
+	} {
+		if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) > 0 {
+			t.Errorf("%s: %v", title, blocking)
+		}
+	}
+}
