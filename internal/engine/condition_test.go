@@ -618,3 +618,13 @@ func TestTwoMembersAreUpgradedOnlyWhereThatIsAskedFor(t *testing.T) {
 		})
 	})
 }
+
+// The room that an image takes once it is there is not missing any more.
+func TestRoomThatTheImagesTookIsNotMissed(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		client := r.Client("run-1")
+		between := &narrow{liar: liar{Client: client}, pulled: map[string]bool{}}
+		r.Must(r.WorkerOver(client, between, between), to(toLifecycle))
+		r.At(toLifecycle)
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -693,5 +694,106 @@ func TestCancelWhileTakingBackStillTakesBack(t *testing.T) {
 		w := o.beside("1")
 		_ = o.delegate(ctx, w, to(toLifecycle))
 		o.wantFree()
+	})
+}
+
+// TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn: it would not know of it.
+func TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn(t *testing.T) {
+	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+		o.dieBehind("Install", o.Worker("run-0"), to(toLifecycle))
+		time.Sleep(time.Minute)
+
+		err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
+		o.wantFailure(err, engine.ErrBlocked, "left the node in the middle of its upgrade", `mode = "direct"`)
+	})
+}
+
+// TestOperatorThatIsDoneByThenIsNotAskedAgain: it came to its end while the lease was waited for.
+func TestOperatorThatIsDoneByThenIsNotAskedAgain(t *testing.T) {
+	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+		o.annotate(keyTarget, toLifecycle)
+		for o.annotation(keyPrefix+"talos-progress") != "4/5" {
+			pass(time.Second)
+		}
+
+		w := o.beside("2")
+		var once sync.Once
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "WriteLease" {
+				once.Do(func() {
+					pass(20 * time.Second)
+					for o.annotation(keyStatus) != "completed" && ctx.Err() == nil {
+						pass(time.Second)
+					}
+				})
+			}
+
+			return next(ctx)
+		})
+
+		asks := 0
+		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
+			before := o.annotation(keyTarget)
+			err := next()
+			if op.By == "client" && before == "" && o.annotation(keyTarget) != "" {
+				asks++
+			}
+
+			return err
+		})
+
+		_ = o.delegate(context.Background(), w, to(toLifecycle))
+		if asks > 0 {
+			t.Errorf("asked %d times for what runs already", asks)
+		}
+
+		o.wantFree()
+	})
+}
+
+// TestOperatorIsNeverAskedToGoBack: somebody went further while the lease was waited for.
+func TestOperatorIsNeverAskedToGoBack(t *testing.T) {
+	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+		o.annotate(keyTarget, toLifecycle)
+		for o.annotation(keyPrefix+"talos-progress") != "4/5" {
+			pass(time.Second)
+		}
+
+		w := o.beside("2")
+		var once sync.Once
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "WriteLease" {
+				once.Do(func() {
+					for o.annotation(keyStatus) != "completed" && ctx.Err() == nil {
+						pass(time.Second)
+					}
+
+					o.annotate(keyTarget, "1.13.6")
+					for o.annotation(keyPrefix+"talos-current") != "1.13.6" && ctx.Err() == nil {
+						pass(time.Second)
+					}
+				})
+			}
+
+			return next(ctx)
+		})
+
+		var asked []string
+		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
+			before := o.annotation(keyTarget)
+			err := next()
+			if now := o.annotation(keyTarget); op.By == "client" && now != before {
+				asked = append(asked, now)
+			}
+
+			return err
+		})
+
+		_ = o.delegate(context.Background(), w, to(toLifecycle))
+		for _, a := range asked {
+			if a == toLifecycle {
+				t.Errorf("the operator was asked to go back from 1.13.6 to %s", a)
+			}
+		}
 	})
 }

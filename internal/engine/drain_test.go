@@ -375,3 +375,19 @@ func (r *rig) uncordons(ctx context.Context, node string, times int) {
 		}
 	}
 }
+
+// Pods that two budgets cover are never evicted; with on_timeout = "delete" they
+// are deleted in the end.
+func TestOverlappingBudgetsEndInADeletionWhereThatIsAskedFor(t *testing.T) {
+	judging := []checker.Option{checker.DrainDelete(5 * time.Minute)}
+
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
+		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 0})
+		r.AddBudget(ports.Budget{App: "precious", Name: "second"})
+
+		request := to(toLifecycle)
+		request.Policy.Drain.OnTimeout = cluster.DrainDelete
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+	})
+}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -365,16 +364,6 @@ func (n *narrow) Vitals(ctx context.Context, address string) (cluster.Vitals, er
 	return found, err
 }
 
-// The room that an image takes once it is there is not missing any more.
-func TestRoomThatTheImagesTookIsNotMissed(t *testing.T) {
-	inCluster(t, setup{}, func(r *rig) {
-		client := r.Client("run-1")
-		between := &narrow{liar: liar{Client: client}, pulled: map[string]bool{}}
-		r.Must(r.WorkerOver(client, between, between), to(toLifecycle))
-		r.At(toLifecycle)
-	})
-}
-
 // shutDown has a person shut a worker down with talosctl.
 type shutDown struct{ liar }
 
@@ -396,42 +385,6 @@ func (s *shutDown) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	}
 
 	return nodes, err
-}
-
-func TestHeldWorkerThatIsShutDownIsItsOwnersAffair(t *testing.T) {
-	judging := append(twoAtATime(), checker.Held("worker-1"))
-
-	inCluster(t, setup{Judging: judging}, func(r *rig) {
-		client := r.Client("run-1")
-		between := &shutDown{liar: liar{Client: client}}
-
-		request := bare(sharing(t, toLifecycle, "2"))
-		request.Policy.Hold = map[string]bool{"worker-1": true}
-		r.Must(r.WorkerOver(client, between, between), request)
-		r.Sound()
-
-		if node := r.State("worker-0"); node.Talos != toLifecycle {
-			t.Errorf("worker-0 runs %s", node.Talos)
-		}
-	})
-}
-
-// A confirmed upgrade is none that failed because there was no time left to write
-// the image into a configuration.
-func TestInstallImageMayOutlastTheTimeOfTheNode(t *testing.T) {
-	inCluster(t, setup{}, func(r *rig) {
-		request := naming(toLifecycle)
-		request.Policy.NodeTimeout = 4 * time.Minute
-
-		w := r.Worker("run-1")
-		w.Client.Intercept(withCall("Configure", cluster.ErrUnreachable))
-		r.Must(w, request)
-		r.At(toLifecycle)
-
-		if warned := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "could not be made to name it") {
-			t.Errorf("told %q", warned)
-		}
-	})
 }
 
 // A snapshot belongs to a roll. Another one, be it to the same versions, is not
@@ -502,34 +455,6 @@ func (r *rig) alive(holder string) (stop func()) {
 	}
 }
 
-// A closed window says which node it keeps waiting.
-func TestRefusalNamesTheNodeThatWaits(t *testing.T) {
-	inCluster(t, setup{}, func(r *rig) {
-		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
-
-		err := r.Worker("run-2").Apply(context.Background(), within(time.Hour, 2*time.Hour))
-		if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "worker-0 is left in the middle of its upgrade") {
-			t.Errorf("got %v, want the window and the node", err)
-		}
-	})
-}
-
-// Pods that two budgets cover are never evicted; with on_timeout = "delete" they
-// are deleted in the end.
-func TestOverlappingBudgetsEndInADeletionWhereThatIsAskedFor(t *testing.T) {
-	judging := []checker.Option{checker.DrainDelete(5 * time.Minute)}
-
-	inCluster(t, setup{Judging: judging}, func(r *rig) {
-		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 0})
-		r.AddBudget(ports.Budget{App: "precious", Name: "second"})
-
-		request := to(toLifecycle)
-		request.Policy.Drain.OnTimeout = cluster.DrainDelete
-		r.Must(r.Worker("run-1"), request)
-		r.At(toLifecycle)
-	})
-}
-
 // A roll may come to its end in another way than by a run. What is applied after
 // that does not offer its snapshot any more.
 func TestSnapshotOfARollThatEndedElsewhereIsClosed(t *testing.T) {
@@ -592,27 +517,23 @@ func TestSnapshotThatWasSavedIsRecordedWhateverEndsTheRun(t *testing.T) {
 	})
 }
 
-// The state of a node that is back in service is not told as if it were not.
-func TestNodeInServiceIsToldAsSuch(t *testing.T) {
+// TestSnapshotThatCannotBeRecordedIsNamed: it is there all the same.
+func TestSnapshotThatCannotBeRecordedIsNamed(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
-		var back atomic.Bool
-
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			if call.Method == "Uncordon" {
-				back.Store(true)
-			}
-
-			if back.Load() && call.Method == "WriteJournal" {
-				return cluster.ErrUnreachable
+			if call.Method == "WriteJournal" && !stamps(call) {
+				return cluster.ErrDenied
 			}
 
 			return next(ctx)
 		})
 
-		err := w.Apply(context.Background(), to(toLifecycle))
-		if err == nil || !strings.Contains(err.Error(), "is in service; only its entry in the journal is still open") {
-			t.Errorf("got %v, want the node in service", err)
+		err := w.Apply(context.Background(), saving(ports.NewVault()))
+		if err == nil || !strings.Contains(err.Error(), "Unable to record the snapshot of etcd") || !strings.Contains(err.Error(), "No node was disturbed. The snapshot is in") {
+			t.Errorf("got %v", err)
 		}
+
+		r.Sound()
 	})
 }

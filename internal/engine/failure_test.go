@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
-	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
@@ -310,68 +310,27 @@ func TestRunThatCannotBeginSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestSnapshotThatCannotBeRecordedIsNamed: it is there all the same.
-func TestSnapshotThatCannotBeRecordedIsNamed(t *testing.T) {
+// The state of a node that is back in service is not told as if it were not.
+func TestNodeInServiceIsToldAsSuch(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
+		var back atomic.Bool
+
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			if call.Method == "WriteJournal" && !stamps(call) {
-				return cluster.ErrDenied
+			if call.Method == "Uncordon" {
+				back.Store(true)
+			}
+
+			if back.Load() && call.Method == "WriteJournal" {
+				return cluster.ErrUnreachable
 			}
 
 			return next(ctx)
 		})
 
-		err := w.Apply(context.Background(), saving(ports.NewVault()))
-		if err == nil || !strings.Contains(err.Error(), "Unable to record the snapshot of etcd") || !strings.Contains(err.Error(), "No node was disturbed. The snapshot is in") {
-			t.Errorf("got %v", err)
+		err := w.Apply(context.Background(), to(toLifecycle))
+		if err == nil || !strings.Contains(err.Error(), "is in service; only its entry in the journal is still open") {
+			t.Errorf("got %v, want the node in service", err)
 		}
-
-		r.Sound()
-	})
-}
-
-// TestSyncThatIsForbiddenAtLastNamesTheRights: they may be taken away in the middle.
-func TestSyncThatIsForbiddenAtLastNamesTheRights(t *testing.T) {
-	inCluster(t, setup{Options: model.Options{Talos: toLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
-		w := r.Worker("run-1")
-		w.Client.Intercept(withCall("Apply", cluster.ErrDenied))
-
-		_ = failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrManifests, "")
-	})
-}
-
-// TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn: it would not know of it.
-func TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn(t *testing.T) {
-	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
-		o.dieBehind("Install", o.Worker("run-0"), to(toLifecycle))
-		time.Sleep(time.Minute)
-
-		err := o.delegate(context.Background(), o.beside("1"), to(toLifecycle))
-		o.wantFailure(err, engine.ErrBlocked, "left the node in the middle of its upgrade", `mode = "direct"`)
-	})
-}
-
-// TestOperatorThatCannotBeHeldIsNamed: the object may be read and not written. The
-// upgrade goes on, with a warning.
-func TestOperatorThatCannotBeHeldIsNamed(t *testing.T) {
-	besideOperator(t, setup{}, nil, func(o *owned) {
-		o.api.Inject(func(_ context.Context, operation played.Operation, next func() error) error {
-			if operation.By == "client" && operation.Mutation > 0 {
-				return cluster.ErrDenied
-			}
-
-			return next()
-		})
-
-		w := o.publishing("1")
-		o.must(w, to(toLifecycle))
-
-		if !warned(w.worker, "could not be kept from acting: permission denied") {
-			t.Errorf("nobody was told: %q", w.Texts(cluster.EventWarning))
-		}
-
-		o.Sound()
-		o.AllRun(toLifecycle)
 	})
 }

@@ -846,3 +846,15 @@ func TestWindowIsWhatStopsARun(t *testing.T) {
 		r.Sound()
 	})
 }
+
+// A closed window says which node it keeps waiting.
+func TestRefusalNamesTheNodeThatWaits(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
+
+		err := r.Worker("run-2").Apply(context.Background(), within(time.Hour, 2*time.Hour))
+		if !errors.Is(err, engine.ErrBlocked) || !strings.Contains(err.Error(), "worker-0 is left in the middle of its upgrade") {
+			t.Errorf("got %v, want the window and the node", err)
+		}
+	})
+}

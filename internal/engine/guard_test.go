@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -83,34 +82,4 @@ func TestCancelInAnyWaitOfTheGuardsEndsIt(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestPreflightIsBoundedInTime: a port that does not answer holds up nothing but
-// its own check.
-func TestPreflightIsBoundedInTime(t *testing.T) {
-	inCluster(t, setup{}, func(r *rig) {
-		e := newExamined(r)
-		e.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			if call.Method != "Vitals" && call.Method != "Workloads" {
-				return next(ctx)
-			}
-
-			<-ctx.Done()
-
-			return context.Cause(ctx)
-		})
-
-		begun := time.Now()
-		found := e.examine()
-
-		if took := time.Since(begun); took > 2*time.Minute {
-			t.Errorf("it took %s", took)
-		}
-
-		for _, check := range []string{cluster.CheckDiskSpace, cluster.CheckDrain} {
-			if got, _ := verdict(found, check); got != untold {
-				t.Errorf("%s is %s, want %s", check, got, untold)
-			}
-		}
-	})
 }

@@ -378,41 +378,6 @@ func withCall(method string, answer error) ports.Interceptor {
 	}
 }
 
-func TestNothingIsInstalledWithoutAJournal(t *testing.T) {
-	for name, given := range map[string]struct {
-		method string
-		answer error
-		want   error
-	}{
-		"unreadable":   {"Journal", cluster.ErrDenied, engine.ErrBlocked},
-		"forbidden":    {"WriteJournal", cluster.ErrDenied, cluster.ErrDenied},
-		"conflicting":  {"WriteJournal", cluster.ErrConflict, context.DeadlineExceeded},
-		"out of reach": {"WriteJournal", cluster.ErrUnreachable, context.DeadlineExceeded},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, setup{}, func(r *rig) {
-				w := r.Worker("run-1")
-				w.Client.Intercept(withCall(given.method, given.answer))
-
-				err := w.Apply(context.Background(), to(toLifecycle))
-				if !errors.Is(err, given.want) || !strings.Contains(err.Error(), "journal") {
-					t.Errorf("got %v, want %v and the journal named", err, given.want)
-				}
-
-				if installs := r.Judge.Of(history.KindInstall); len(installs) != 0 {
-					t.Errorf("installed without a journal: %+v", installs)
-				}
-
-				r.Sound()
-				r.leftClean()
-				r.Must(r.Worker("run-2"), to(toLifecycle))
-				r.At(toLifecycle)
-				r.Once()
-			})
-		})
-	}
-}
-
 func TestLeaseOfTheDeadIsTakenOver(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("long gone"); err != nil {

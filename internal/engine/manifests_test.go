@@ -12,8 +12,10 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // TestManifestThatNeverRendersDoesNotHoldUpTheRest has the control planes fail to
@@ -123,26 +125,199 @@ func TestRolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 	})
 }
 
-// TestNewerReleaseCuresABrokenComponent chooses a newer patch because the first
-// does not come up.
-func TestNewerReleaseCuresABrokenComponent(t *testing.T) {
+// TestSyncThatIsForbiddenAtLastNamesTheRights: they may be taken away in the middle.
+func TestSyncThatIsForbiddenAtLastNamesTheRights(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{Talos: toLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
+		w := r.Worker("run-1")
+		w.Client.Intercept(withCall("Apply", cluster.ErrDenied))
+
+		_ = failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrManifests, "")
+	})
+}
+
+// TestSyncFollowsTheLastLegWhicheverThatIs has the last of several syncs refused
+// once, which the next run must make up for.
+func TestSyncFollowsTheLastLegWhicheverThatIs(t *testing.T) {
+	for _, given := range []struct{ talos, kubernetes, toTalos, toKubernetes string }{
+		{"1.13.4", "1.31.4", "1.14.1", "1.32.1"},
+		{"1.12.6", "1.30.4", "1.14.1", "1.32.1"},
+		{fromLegacy, fromKubernetes, "1.13.4", toKubernetes},
+	} {
+		t.Run(given.talos+" to "+given.toTalos, func(t *testing.T) {
+			t.Parallel()
+
+			inCluster(t, setup{Options: model.Options{Talos: given.talos, Kubernetes: given.kubernetes}}, func(r *rig) {
+				request := both(given.toTalos, given.toKubernetes)
+				client := r.Client("run-1")
+
+				client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+					if call.Method == "Apply" && r.runsTalos(given.toTalos) {
+						return fmt.Errorf("%w: a field that may not change", cluster.ErrRefused)
+					}
+
+					return next(ctx)
+				})
+
+				_ = failure(t, r.WorkerOver(client, client, client).Apply(context.Background(), request), engine.ErrManifests, "")
+				r.Must(r.Worker("run-2"), request)
+				r.At(given.toTalos)
+				r.atKubernetes(given.toKubernetes, request)
+
+				pending, err := r.Client("reader").Diff(context.Background(), r.State("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
+				if err != nil || len(pending) > 0 {
+					t.Errorf("after the roll manifests differ: %+v, %v", pending, err)
+				}
+			})
+		})
+	}
+}
+
+func TestSyncThatDoesNotWaitIsDoneOnce(t *testing.T) {
 	t.Parallel()
 
-	fault := model.Fault{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: model.SchedulerName, Times: 1}
+	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 6}}, func(r *rig) {
+		request := kube(toKubernetes)
+		request.Policy.Kubernetes.Manifests.Timeout = 0
 
-	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 1, Faults: []model.Fault{fault}}}, func(r *rig) {
-		_ = failure(t, r.Worker("run-1").Apply(context.Background(), kube("1.35.1")), context.DeadlineExceeded, "cp-0")
+		r.Must(r.Worker("run-1"), request)
+		r.Sound()
+		r.Until("rolled out", 5*time.Minute, func() bool { return r.State("worker-5").Components.Proxy == toKubernetes })
+		r.Must(r.Worker("run-2"), request)
+		r.Sound()
+		r.Tidy()
+	})
+}
 
-		w := r.Worker("run-2")
+func TestDeniedManifestsRefuseTheRollBeforeItBegins(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{}, func(r *rig) {
+		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-			err := next(ctx)
-			if call.Method == "Configure" && strings.Contains(strings.Join(r.configured(), ","), "kube-controller-manager") {
-				r.World().SetFaults(nil)
+			if call.Method == "Diff" || call.Method == "Apply" {
+				return fmt.Errorf("%w: daemonsets.apps is forbidden", cluster.ErrDenied)
 			}
 
-			return err
+			return next(ctx)
+		})
+
+		failed := failure(t, w.Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, "")
+		if !strings.Contains(failed.Error(), "kubernetes.manifests.sync = false") {
+			t.Error(failed)
+		}
+
+		if _, mutating := w.Client.Calls(); mutating != 0 {
+			t.Errorf("the refused run made %d mutating calls", mutating)
+		}
+
+		r.Must(r.Worker("run-2"), bare(to(toLifecycle)))
+	})
+}
+
+// TestQuestionThatGotLostIsAskedAgain loses the answer to what a release removes.
+func TestQuestionThatGotLostIsAskedAgain(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
+		w := r.Worker("run-1")
+
+		var asked atomic.Int32
+
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Removals" && asked.Add(1) == 1 {
+				return fmt.Errorf("%w: EOF", cluster.ErrUnreachable)
+			}
+
+			return next(ctx)
 		})
 		r.Must(w, kube(toKubernetes))
 		r.atKubernetes(toKubernetes, kube(toKubernetes))
+	})
+}
+
+func TestRemovalsInUseStopARunBeforeItBegins(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
+		gone := version.MustParse(toKubernetes)
+		r.SetRemovals([]cluster.Removal{
+			{Kind: "flag", Name: "pod-infra-container-image", Address: r.State("worker-0").Address, Component: cluster.Kubelet, In: gone},
+			{Kind: "API", Name: "widgets.v1beta1.example.io", Objects: 3, In: gone},
+		})
+
+		w := r.Worker("run-1")
+		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrBlocked, "worker-0")
+
+		for _, want := range []string{"pod-infra-container-image", "3 objects of widgets.v1beta1.example.io", "worker-0"} {
+			if !strings.Contains(failed.Error(), want) {
+				t.Errorf("the failure does not speak of %q: %v", want, failed)
+			}
+		}
+
+		if _, mutating := w.Client.Calls(); mutating != 0 {
+			t.Errorf("the refused run made %d mutating calls", mutating)
+		}
+	})
+}
+
+// TestRolloutThatDoesNotEndStopsTheRun keeps the pods of kube-proxy on a worker
+// from being replaced.
+func TestRolloutThatDoesNotEndStopsTheRun(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
+		w := r.Worker("run-1")
+		stuck := true
+
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Apply" && stuck {
+				stuck = false
+
+				// A node goes away right then.
+				r.World().SetFaults([]model.Fault{{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectNeverReturns}})
+
+				if _, err := r.World().Reboot(ctx, "worker-1", model.RebootDefault); err != nil {
+					t.Error(err)
+				}
+			}
+
+			return next(ctx)
+		})
+
+		failed := failure(t, w.Apply(context.Background(), kube(toKubernetes)), engine.ErrManifests, "")
+		for _, want := range []string{"5m0s", "worker-1", "kubernetes.manifests.timeout"} {
+			if !strings.Contains(failed.Error(), want) {
+				t.Errorf("the failure does not speak of %q: %v", want, failed)
+			}
+		}
+
+		if r.Journal().Manifests == nil {
+			t.Error("the journal does not remember that manifests are due")
+		}
+
+		r.World().SetFaults(nil)
+		r.Until("back", 10*time.Minute, func() bool { return r.State("worker-1").Kubelet.Ready })
+
+		before := len(r.Judge.Of(history.KindConfig))
+		r.Must(r.Worker("run-2"), kube(toKubernetes))
+		r.atKubernetes(toKubernetes, kube(toKubernetes))
+
+		if after := len(r.Judge.Of(history.KindConfig)); after != before {
+			t.Error("the next run configured machines again")
+		}
+	})
+}
+
+func TestManifestsFollowARollOfTalosAlone(t *testing.T) {
+	t.Parallel()
+
+	inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {
+		r.Must(r.Worker("run-1"), to(toLegacy))
+		r.At(toLegacy)
+
+		pending, err := r.Client("reader").Diff(context.Background(), r.State("cp-0").Address, cluster.ManifestOptions{ServerSide: true})
+		if err != nil || len(pending) != 0 {
+			t.Errorf("after the roll manifests differ: %+v, %v", pending, err)
+		}
 	})
 }

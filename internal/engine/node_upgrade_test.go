@@ -477,18 +477,6 @@ func (s *slow) Members(ctx context.Context) ([]cluster.Member, error) {
 	return s.Client.Members(ctx)
 }
 
-// TestSlowClusterIsStillObserved: a look is not cut off because it takes longer
-// than a lease lasts, as it may where many nodes are away.
-func TestSlowClusterIsStillObserved(t *testing.T) {
-	inCluster(t, setup{}, func(r *rig) {
-		client := r.Client("run-1")
-
-		r.Must(r.WorkerOver(client, &slow{Client: client}, client), to(toLifecycle))
-		r.At(toLifecycle)
-		r.Sound()
-	})
-}
-
 // pulledFirst fails the test when an installer ran on a node after a boot, or
 // after the run before, without a pull of its image in between.
 func (r *rig) pulledFirst(since float64) {
@@ -752,5 +740,88 @@ func TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries(t *testing.T) {
 		r.Must(r.Worker("run-2"), request)
 		r.At(toLifecycle)
 		r.Once()
+	})
+}
+
+// A confirmed upgrade is none that failed because there was no time left to write
+// the image into a configuration.
+func TestInstallImageMayOutlastTheTimeOfTheNode(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		request := naming(toLifecycle)
+		request.Policy.NodeTimeout = 4 * time.Minute
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(withCall("Configure", cluster.ErrUnreachable))
+		r.Must(w, request)
+		r.At(toLifecycle)
+
+		if warned := strings.Join(w.Texts(cluster.EventWarning), "\n"); !strings.Contains(warned, "could not be made to name it") {
+			t.Errorf("told %q", warned)
+		}
+	})
+}
+
+// TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays: the boot after it
+// shows the old system, although the end of the installer was not seen.
+func TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
+	for _, test := range []struct {
+		lost, attempts int
+		over, heard    bool
+		says           string
+	}{
+		{1, 1, false, false, "the node was asked once to install"},
+		{1, 2, true, false, ""},
+		{2, 3, true, true, ""},
+		{2, 2, false, false, "the node was asked 2 times to install"},
+		{2, 2, false, true, "was installed 2 times and did not take"},
+	} {
+		t.Run(fmt.Sprintf("%d of %d, heard %t", test.lost, test.attempts, test.heard), func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+				w := r.Worker("run-1")
+				between := &lossy{Talos: w.Client, left: test.lost, heard: test.heard}
+				w = r.WorkerOver(w.Client, between, w.Client)
+
+				err := w.Apply(context.Background(), repeating(test.attempts, 31*time.Second))
+				r.Sound()
+
+				if !test.over {
+					if failed := failure(t, err, engine.ErrInstaller, "worker-0"); !strings.Contains(failed.Seen, test.says) {
+						t.Errorf("seen is %q, want %q in it", failed.Seen, test.says)
+					}
+
+					r.stopped("worker-0", false)
+
+					return
+				}
+
+				if err != nil {
+					t.Fatalf("the run did not get over it: %v\n%s", err, r.Judge.Text())
+				}
+
+				r.At(toLifecycle)
+
+				if reboots := r.Judge.Verdict().Nodes["worker-0"].Reboots; reboots != test.lost+1 {
+					t.Errorf("%d reboots, want %d", reboots, test.lost+1)
+				}
+			})
+		})
+	}
+}
+
+// TestInstallThatHasNoTimeLeftToBeRepeatedSaysSo: the time of the node is up while
+// the next attempt is waited for.
+func TestInstallThatHasNoTimeLeftToBeRepeatedSaysSo(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
+		w := r.Worker("run-1")
+		w = r.WorkerOver(w.Client, &lossy{Talos: w.Client, left: 1}, w.Client)
+
+		failed := failure(t, w.Apply(context.Background(), repeating(2, 40*time.Minute)), context.DeadlineExceeded, "worker-0")
+		if !strings.Contains(failed.Seen, "the node was asked once to install ghcr.io/siderolabs/installer:v1.13.4, and whether it began is not known, and another attempt was to follow after 40m0s") {
+			t.Errorf("seen is %q", failed.Seen)
+		}
+
+		r.Sound()
+		r.stopped("worker-0", false)
+		r.Tidy()
 	})
 }

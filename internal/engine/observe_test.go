@@ -372,3 +372,15 @@ func TestSilentMachineStopsTheRunInItsTime(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowClusterIsStillObserved: a look is not cut off because it takes longer
+// than a lease lasts, as it may where many nodes are away.
+func TestSlowClusterIsStillObserved(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		client := r.Client("run-1")
+
+		r.Must(r.WorkerOver(client, &slow{Client: client}, client), to(toLifecycle))
+		r.At(toLifecycle)
+		r.Sound()
+	})
+}

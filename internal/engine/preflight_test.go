@@ -532,3 +532,33 @@ func operatorExaminations() []examination {
 		{check: cluster.CheckOperator, condition: "it would be asked, and there is no such object", prepare: delegated(refusing(cluster.ErrNotFound)), want: untold, says: []string{"can only be asked through it"}},
 	}
 }
+
+// TestPreflightIsBoundedInTime: a port that does not answer holds up nothing but
+// its own check.
+func TestPreflightIsBoundedInTime(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		e := newExamined(r)
+		e.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method != "Vitals" && call.Method != "Workloads" {
+				return next(ctx)
+			}
+
+			<-ctx.Done()
+
+			return context.Cause(ctx)
+		})
+
+		begun := time.Now()
+		found := e.examine()
+
+		if took := time.Since(begun); took > 2*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+
+		for _, check := range []string{cluster.CheckDiskSpace, cluster.CheckDrain} {
+			if got, _ := verdict(found, check); got != untold {
+				t.Errorf("%s is %s, want %s", check, got, untold)
+			}
+		}
+	})
+}

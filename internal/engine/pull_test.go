@@ -535,53 +535,6 @@ func TestSecondDownloadOfALegacyNodeIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays: the boot after it
-// shows the old system, although the end of the installer was not seen.
-func TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
-	for _, test := range []struct {
-		lost, attempts int
-		over, heard    bool
-		says           string
-	}{
-		{1, 1, false, false, "the node was asked once to install"},
-		{1, 2, true, false, ""},
-		{2, 3, true, true, ""},
-		{2, 2, false, false, "the node was asked 2 times to install"},
-		{2, 2, false, true, "was installed 2 times and did not take"},
-	} {
-		t.Run(fmt.Sprintf("%d of %d, heard %t", test.lost, test.attempts, test.heard), func(t *testing.T) {
-			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
-				w := r.Worker("run-1")
-				between := &lossy{Talos: w.Client, left: test.lost, heard: test.heard}
-				w = r.WorkerOver(w.Client, between, w.Client)
-
-				err := w.Apply(context.Background(), repeating(test.attempts, 31*time.Second))
-				r.Sound()
-
-				if !test.over {
-					if failed := failure(t, err, engine.ErrInstaller, "worker-0"); !strings.Contains(failed.Seen, test.says) {
-						t.Errorf("seen is %q, want %q in it", failed.Seen, test.says)
-					}
-
-					r.stopped("worker-0", false)
-
-					return
-				}
-
-				if err != nil {
-					t.Fatalf("the run did not get over it: %v\n%s", err, r.Judge.Text())
-				}
-
-				r.At(toLifecycle)
-
-				if reboots := r.Judge.Verdict().Nodes["worker-0"].Reboots; reboots != test.lost+1 {
-					t.Errorf("%d reboots, want %d", reboots, test.lost+1)
-				}
-			})
-		})
-	}
-}
-
 // lossy is a connection on which calls of the installer get lost before they
 // arrive, without anybody being able to tell, or where the installer was heard
 // and wrote nothing all the same.

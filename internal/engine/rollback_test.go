@@ -526,21 +526,3 @@ func TestWhatIsNoLongerWantedMayFail(t *testing.T) {
 		}
 	})
 }
-
-// TestInstallThatHasNoTimeLeftToBeRepeatedSaysSo: the time of the node is up while
-// the next attempt is waited for.
-func TestInstallThatHasNoTimeLeftToBeRepeatedSaysSo(t *testing.T) {
-	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
-		w := r.Worker("run-1")
-		w = r.WorkerOver(w.Client, &lossy{Talos: w.Client, left: 1}, w.Client)
-
-		failed := failure(t, w.Apply(context.Background(), repeating(2, 40*time.Minute)), context.DeadlineExceeded, "worker-0")
-		if !strings.Contains(failed.Seen, "the node was asked once to install ghcr.io/siderolabs/installer:v1.13.4, and whether it began is not known, and another attempt was to follow after 40m0s") {
-			t.Errorf("seen is %q", failed.Seen)
-		}
-
-		r.Sound()
-		r.stopped("worker-0", false)
-		r.Tidy()
-	})
-}

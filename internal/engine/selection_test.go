@@ -891,3 +891,21 @@ func cordoned(r *rig, node string) (leave, back func()) {
 			}
 		}
 }
+
+func TestHeldWorkerThatIsShutDownIsItsOwnersAffair(t *testing.T) {
+	judging := append(twoAtATime(), checker.Held("worker-1"))
+
+	inCluster(t, setup{Judging: judging}, func(r *rig) {
+		client := r.Client("run-1")
+		between := &shutDown{liar: liar{Client: client}}
+
+		request := bare(sharing(t, toLifecycle, "2"))
+		request.Policy.Hold = map[string]bool{"worker-1": true}
+		r.Must(r.WorkerOver(client, between, between), request)
+		r.Sound()
+
+		if node := r.State("worker-0"); node.Talos != toLifecycle {
+			t.Errorf("worker-0 runs %s", node.Talos)
+		}
+	})
+}

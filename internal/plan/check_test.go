@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -128,69 +129,6 @@ func (s *scene) skips(checks ...string) *scene {
 }
 
 const alarmNoSpace = "NOSPACE on member 1f"
-
-func TestTroubleOfEtcdStopsAnApply(t *testing.T) {
-	t.Parallel()
-
-	runFindings(t, map[string]findingCase{
-		"an alarm is named once": {
-			scene: newScene(3, 1).identified("cp-2", 0x1f).alarmed(alarmNoSpace, "cp-1", "cp-2", "cp-3"), check: "etcd-alarms", severity: cluster.Observed, node: "cp-2",
-			says: []string{"etcd raised " + alarmNoSpace + " (check", "talosctl etcd alarm disarm"},
-		},
-		"an alarm in the status alone": {
-			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:CORRUPT "} }), check: "etcd-alarms", severity: cluster.Observed,
-			says: []string{"etcd raised CORRUPT on member 1f (check", "Replace the member"},
-		},
-		"an alarm is no other error": {
-			scene: newScene(3, 1).alarmed(alarmNoSpace, "cp-1", "cp-2", "cp-3").status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:NOSPACE "} }),
-			check: "etcd-alarms", severity: cluster.Observed,
-		},
-		"a member that reports an error": {
-			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"etcdserver: request timed out"} }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-2",
-			says: []string{"reports: etcdserver: request timed out", "talosctl"},
-		},
-		"a member without a leader": {
-			scene: newScene(3, 1).status("cp-3", func(e *cluster.EtcdStatus) { e.Leader = 0 }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-3", says: []string{"follows no leader"},
-		},
-		"a member with another leader": {
-			scene: newScene(3, 1).status("cp-1", func(e *cluster.EtcdStatus) { e.Leader = 0x2f }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-1",
-			says: []string{"do not agree on a leader", "000000000000002f", "0000000000000001"},
-		},
-		"a member that lags": {
-			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Index, e.Applied = 6000, 6000 }).
-				status("cp-1", func(e *cluster.EtcdStatus) { e.Applied = 5000 }).status("cp-3", func(e *cluster.EtcdStatus) { e.Applied = 4999 }),
-			check: "etcd-raft-lag", severity: cluster.Observed, node: "cp-3", says: []string{"applied entry 4999 of 6000", "talosctl -n 10.0.0.3 etcd status"},
-		},
-		"a learner that answers nothing else": {
-			scene: func() *scene {
-				s := newScene(3, 1)
-				view := s.node("cp-2").Etcd
-				view.Members, view.Status.Learner = nil, true
-
-				return s
-			}(), check: "etcd-members", severity: cluster.Observed, node: "cp-2", says: []string{"cp-2 of etcd is still a learner"},
-		},
-		"a learner is named at its own node": {
-			scene: newScene(3, 1).members(func(m []cluster.EtcdMember) { m[1].Learner = true }), check: "etcd-members", severity: cluster.Observed, node: "cp-2", says: []string{"cp-2 of etcd is still a learner"},
-		},
-		"a member that has never started": {
-			scene: newScene(3, 1).members(func(m []cluster.EtcdMember) { m[2].Name = "" }), check: "etcd-members", severity: cluster.Observed, node: "cp-3", says: []string{"has never started"},
-		},
-		"a database near its default quota": {
-			scene: newScene(3, 1).sized("cp-2", 1850), check: "etcd-db-size", severity: cluster.Observed, node: "cp-2",
-			says: []string{"1.81 GiB", "90 % of its quota of 2.00 GiB (the default of etcd)", "talosctl -n 10.0.0.2 etcd defrag"},
-		},
-		"a database near a quota of its own": {
-			scene: newScene(3, 1).sized("cp-2", 470).quota("cp-2", 512), check: "etcd-db-size", severity: cluster.Observed, node: "cp-2", says: []string{"470 MiB", "91 % of its quota of 512 MiB"},
-		},
-		"a database that grows": {
-			scene: newScene(3, 1).sized("cp-2", 1540), check: "etcd-db-size", severity: cluster.Advice, node: "cp-2", says: []string{"75 %"},
-		},
-		"a database that is large, but not for its quota": {
-			scene: newScene(3, 1).sized("cp-2", 6200).quota("cp-2", 8192), check: "etcd-db-size", severity: cluster.Advice, node: "cp-2", says: []string{"6.05 GiB", "quota-backend-bytes"},
-		},
-	})
-}
 
 func TestTroubleOfNodesStopsAnApply(t *testing.T) {
 	t.Parallel()
@@ -1087,6 +1025,144 @@ func TestWhatLeftTheClusterIsNobodysUpgrade(t *testing.T) {
 	} {
 		if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) > 0 {
 			t.Errorf("%s: %v", title, blocking)
+		}
+	}
+}
+
+// TestWhatCannotBeSkippedStays: firm checks, and what leaves nothing to go on with.
+func TestWhatCannotBeSkippedStays(t *testing.T) {
+	t.Parallel()
+
+	lost := newScene(3, 2).runs("1.13.4").aims("1.14.0")
+	lost.target.ImageFactory = "factory"
+
+	var everything []string
+	for _, check := range cluster.Checks() {
+		everything = append(everything, check.Name)
+	}
+
+	for behaviour, test := range map[string]struct {
+		scene *scene
+		check string
+	}{
+		"an image that is none":         {newScene(3, 2).gets("worker-1", "Not An Image"), "installer-image"},
+		"an install image that is none": {newScene(3, 2).installs("worker-1", ":NO:"), "installer-image"},
+		"an image for another platform": {newScene(3, 2).gets("worker-1", "factory.talos.dev/aws-installer/"+schematicA), "installer-image"},
+		"an install image for another platform": {
+			newScene(3, 2).built(schematicA).installs("worker-1", "factory.talos.dev/aws-installer/"+schematicA+":v1.12.6"), "installer-image",
+		},
+		"another platform behind another way to boot": {
+			newScene(3, 2).secure("worker-1").gets("worker-1", "factory.talos.dev/aws-installer/"+schematicA), "installer-image",
+		},
+		"corrupt data":                      {newScene(3, 2).alarmed("CORRUPT on member 1", "cp-1"), "etcd-alarms"},
+		"a factory that is none":            {lost, "installer-image"},
+		"a configuration that is not read":  {newScene(3, 2).unreadable("worker-1"), "component-images"},
+		"a member that lags":                {newScene(3, 2).status("cp-1", func(e *cluster.EtcdStatus) { e.Index = 9000 }), "etcd-raft-lag"},
+		"etcd that does not answer":         {newScene(3, 2).quiet("cp-1"), "etcd-quorum"},
+		"a control plane that is not Ready": {newScene(3, 2).notReady("cp-1"), "nodes-ready"},
+		"two members that refuse by themselves": {
+			newScene(2, 2), "etcd-quorum",
+		},
+	} {
+		made := test.scene.skips(everything...).said(t)
+
+		// Skipping once more changes nothing.
+		got, found := find(cluster.Blocking(test.scene.policy.Skip(made.Findings)), test.check)
+		if !found || got.Skipped {
+			t.Errorf("%s: %v", behaviour, made.Findings)
+		}
+	}
+
+	two := newScene(2, 0).runs("1.13.1", "cp-1").skips("two-members").said(t)
+	if blocking := cluster.Blocking(cluster.Policy{SkipChecks: map[string]bool{"two-members": true, "etcd-quorum": true}}.Skip(two.Findings)); len(blocking) != 1 || blocking[0].Node != "cp-2" || !strings.Contains(blocking[0].String(), "bring both to Talos 1.13 by hand") {
+		t.Errorf("of two members the one below 1.13 refuses: %v", two.Findings)
+	}
+}
+
+// TestWhatCouldNotBeFoundOutSaysSo: unknown is not the same as wrong.
+func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
+	t.Parallel()
+
+	untold := newScene(3, 2)
+	untold.node("worker-1").Machine.Talos = newScene(0, 0).target.Kubernetes
+
+	unread := newScene(3, 2)
+	unread.snapshot.Journal, unread.snapshot.JournalError = nil, errAway
+
+	nameless := newScene(3, 2)
+	nameless.node("worker-1").Machine.MachineID, nameless.node("worker-1").Kube.MachineID = "", ""
+
+	for check, s := range map[string]*scene{
+		"versions of talos-api":    untold,
+		"pending-install":          unread,
+		"uuid of pending-install":  nameless,
+		"schematic":                newScene(3, 2).unreadable("worker-1"),
+		"component-images":         newScene(3, 2).unreadable("worker-1"),
+		"etcd-quorum":              newScene(3, 2).quiet("cp-2"),
+		"secure-boot":              newScene(3, 2).bootUnknown("worker-1"),
+		"control-plane-components": newScene(3, 2).missing("cp-2", cluster.Scheduler),
+	} {
+		name := check[strings.LastIndexByte(check, ' ')+1:]
+
+		if finding, found := find(s.said(t).Findings, name); !found || !finding.Unknown || finding.Severity != cluster.Observed {
+			t.Errorf("%s: %+v", check, finding)
+		}
+	}
+
+	away, leaderless := newScene(3, 2), newScene(3, 2).quiet("cp-2")
+	away.cutOff()
+
+	// It does answer, and says what is wrong.
+	leaderless.node("cp-2").EtcdError = cluster.ErrQuorum
+
+	for check, s := range map[string]*scene{
+		"talos-api":                newScene(3, 2).silent("worker-1"),
+		"kubernetes-api":           away,
+		"leader of etcd-quorum":    leaderless,
+		"secure-boot":              newScene(3, 2).built(schematicA).secure("worker-1"),
+		"control-plane-components": newScene(3, 2).ailing("cp-2", cluster.Scheduler, ""),
+		"etcd-quorum":              newScene(3, 2).status("cp-2", func(e *cluster.EtcdStatus) { e.Leader = 0 }),
+		"installer-image":          newScene(3, 2).gets("worker-1", "Not An Image"),
+	} {
+		finding, found := find(s.said(t).Findings, check[strings.LastIndexByte(check, ' ')+1:])
+		if !found || finding.Unknown {
+			t.Errorf("%s: %+v", check, finding)
+		}
+
+		if check == "installer-image" && !errors.Is(finding.Err, image.ErrReference) {
+			t.Errorf("%s: %v", check, finding.Err)
+		}
+	}
+}
+
+// TestNodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
+// with them.
+func TestNodesThatCannotBeUpgradedSayWhy(t *testing.T) {
+	t.Parallel()
+
+	vendor := func() *scene {
+		s := newScene(3, 2)
+		s.node("worker-1").Machine.Talos, s.node("worker-1").Machine.TalosTag = version.Version{}, "acme-2026.11"
+
+		return s
+	}
+
+	runFindings(t, map[string]findingCase{
+		"a version that is none": {
+			scene: vendor(), check: "talos-api", severity: cluster.Permanent, node: "worker-1",
+			says: []string{`worker at 10.0.1.1 runs Talos "acme-2026.11"`, "not a semantic version", `node_overrides = { "worker-1" = { hold = true } }`},
+		},
+		"a container": {
+			scene: newScene(1, 1).on("container"), check: "versions", severity: cluster.Permanent,
+			says: []string{"no upgrade where it runs in a container", "worker-1, cp-1", "leave talos_version out"},
+		},
+	})
+
+	for name, scene := range map[string]*scene{
+		"held": vendor().holds("worker-1"), "containers at the target": newScene(1, 1).on("container").runs("1.13.4"),
+	} {
+		if blocking := cluster.Blocking(scene.said(t).Findings); len(blocking) > 0 {
+			t.Errorf("%s: %v", name, blocking)
 		}
 	}
 }

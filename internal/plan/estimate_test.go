@@ -5,6 +5,7 @@ package plan_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -99,4 +100,46 @@ func TestProgressAgreesWithTheSteps(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
+	t.Parallel()
+
+	turn := newScene(1, 0).said(t).Steps[0].Estimate
+
+	settled := newScene(1, 4)
+	settled.policy.MaxUnavailable, settled.policy.Settle = share("2"), time.Minute
+
+	const (
+		kubelet = 40 * time.Second
+		server  = 150 * time.Second
+		static  = 25 * time.Second
+		// others are the controller manager, kube-proxy and the kubelet.
+		others = static + 10*time.Second + kubelet
+	)
+
+	for behaviour, test := range map[string]struct {
+		scene *scene
+		want  time.Duration
+	}{
+		"nothing to do":                      {newScene(3, 2).runs("1.13.4"), 0},
+		"one after the other":                {newScene(3, 2).unsynced(), 5 * turn},
+		"with the manifests":                 {newScene(3, 2), 5*turn + time.Minute},
+		"two workers at a time, and settled": {settled.unsynced(), 3 * (turn + time.Minute)},
+		"canaries before the others":         {newScene(0, 2).canary("worker-2").unsynced(), 2 * turn},
+		"twice through two hops":             {newScene(1, 1).walks().runs("1.11.2").unsynced(), 4 * turn},
+		"kubelets one after the other":       {behind(newScene(1, 5), "1"), 5*kubelet + time.Minute},
+		"kubelets two at a time":             {behind(newScene(1, 5), "2"), 3*kubelet + time.Minute},
+		"kubelets, and settled":              {settling(behind(newScene(1, 5), "2")), 3*(kubelet+time.Minute) + time.Minute},
+		"kubelets with the canary before":    {behind(newScene(1, 5).canary("worker-5"), "2"), 3*kubelet + time.Minute},
+		// Below Talos 1.14 the API server is made anew with the scheduler as well.
+		"Kubernetes on one control plane":             {newScene(1, 0).runs("1.13.4").asserts("1.35.0"), 2*server + others + time.Minute},
+		"Kubernetes on three control planes":          {newScene(3, 0).runs("1.13.4").asserts("1.35.0"), 3*(2*server+others) + time.Minute},
+		"Kubernetes from Talos 1.14 on":               {newScene(3, 0).aims("1.14.1").runs("1.14.1").asserts("1.35.0"), 3*(server+static+others) + time.Minute},
+		"Kubernetes after the nodes reach Talos 1.14": {newScene(3, 0).aims("1.14.1").runs("1.13.4").asserts("1.35.0"), 3*(turn+server+static+others) + time.Minute},
+	} {
+		if got := test.scene.said(t).Estimate(); got != test.want {
+			t.Errorf("%s: %s, want %s", behaviour, got, test.want)
+		}
+	}
 }

@@ -130,3 +130,66 @@ func TestWhatEtcdDoesNotTellIsUnknown(t *testing.T) {
 		}
 	}
 }
+
+func TestTroubleOfEtcdStopsAnApply(t *testing.T) {
+	t.Parallel()
+
+	runFindings(t, map[string]findingCase{
+		"an alarm is named once": {
+			scene: newScene(3, 1).identified("cp-2", 0x1f).alarmed(alarmNoSpace, "cp-1", "cp-2", "cp-3"), check: "etcd-alarms", severity: cluster.Observed, node: "cp-2",
+			says: []string{"etcd raised " + alarmNoSpace + " (check", "talosctl etcd alarm disarm"},
+		},
+		"an alarm in the status alone": {
+			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:CORRUPT "} }), check: "etcd-alarms", severity: cluster.Observed,
+			says: []string{"etcd raised CORRUPT on member 1f (check", "Replace the member"},
+		},
+		"an alarm is no other error": {
+			scene: newScene(3, 1).alarmed(alarmNoSpace, "cp-1", "cp-2", "cp-3").status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:NOSPACE "} }),
+			check: "etcd-alarms", severity: cluster.Observed,
+		},
+		"a member that reports an error": {
+			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"etcdserver: request timed out"} }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-2",
+			says: []string{"reports: etcdserver: request timed out", "talosctl"},
+		},
+		"a member without a leader": {
+			scene: newScene(3, 1).status("cp-3", func(e *cluster.EtcdStatus) { e.Leader = 0 }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-3", says: []string{"follows no leader"},
+		},
+		"a member with another leader": {
+			scene: newScene(3, 1).status("cp-1", func(e *cluster.EtcdStatus) { e.Leader = 0x2f }), check: "etcd-quorum", severity: cluster.Observed, node: "cp-1",
+			says: []string{"do not agree on a leader", "000000000000002f", "0000000000000001"},
+		},
+		"a member that lags": {
+			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Index, e.Applied = 6000, 6000 }).
+				status("cp-1", func(e *cluster.EtcdStatus) { e.Applied = 5000 }).status("cp-3", func(e *cluster.EtcdStatus) { e.Applied = 4999 }),
+			check: "etcd-raft-lag", severity: cluster.Observed, node: "cp-3", says: []string{"applied entry 4999 of 6000", "talosctl -n 10.0.0.3 etcd status"},
+		},
+		"a learner that answers nothing else": {
+			scene: func() *scene {
+				s := newScene(3, 1)
+				view := s.node("cp-2").Etcd
+				view.Members, view.Status.Learner = nil, true
+
+				return s
+			}(), check: "etcd-members", severity: cluster.Observed, node: "cp-2", says: []string{"cp-2 of etcd is still a learner"},
+		},
+		"a learner is named at its own node": {
+			scene: newScene(3, 1).members(func(m []cluster.EtcdMember) { m[1].Learner = true }), check: "etcd-members", severity: cluster.Observed, node: "cp-2", says: []string{"cp-2 of etcd is still a learner"},
+		},
+		"a member that has never started": {
+			scene: newScene(3, 1).members(func(m []cluster.EtcdMember) { m[2].Name = "" }), check: "etcd-members", severity: cluster.Observed, node: "cp-3", says: []string{"has never started"},
+		},
+		"a database near its default quota": {
+			scene: newScene(3, 1).sized("cp-2", 1850), check: "etcd-db-size", severity: cluster.Observed, node: "cp-2",
+			says: []string{"1.81 GiB", "90 % of its quota of 2.00 GiB (the default of etcd)", "talosctl -n 10.0.0.2 etcd defrag"},
+		},
+		"a database near a quota of its own": {
+			scene: newScene(3, 1).sized("cp-2", 470).quota("cp-2", 512), check: "etcd-db-size", severity: cluster.Observed, node: "cp-2", says: []string{"470 MiB", "91 % of its quota of 512 MiB"},
+		},
+		"a database that grows": {
+			scene: newScene(3, 1).sized("cp-2", 1540), check: "etcd-db-size", severity: cluster.Advice, node: "cp-2", says: []string{"75 %"},
+		},
+		"a database that is large, but not for its quota": {
+			scene: newScene(3, 1).sized("cp-2", 6200).quota("cp-2", 8192), check: "etcd-db-size", severity: cluster.Advice, node: "cp-2", says: []string{"6.05 GiB", "quota-backend-bytes"},
+		},
+	})
+}

@@ -3,7 +3,6 @@
 package plan_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 // bootUnknown has a node not say how it booted.
@@ -128,38 +126,6 @@ func TestImagesForThePlatformAreChosenAndSaid(t *testing.T) {
 	}
 }
 
-// TestNodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
-// with them.
-func TestNodesThatCannotBeUpgradedSayWhy(t *testing.T) {
-	t.Parallel()
-
-	vendor := func() *scene {
-		s := newScene(3, 2)
-		s.node("worker-1").Machine.Talos, s.node("worker-1").Machine.TalosTag = version.Version{}, "acme-2026.11"
-
-		return s
-	}
-
-	runFindings(t, map[string]findingCase{
-		"a version that is none": {
-			scene: vendor(), check: "talos-api", severity: cluster.Permanent, node: "worker-1",
-			says: []string{`worker at 10.0.1.1 runs Talos "acme-2026.11"`, "not a semantic version", `node_overrides = { "worker-1" = { hold = true } }`},
-		},
-		"a container": {
-			scene: newScene(1, 1).on("container"), check: "versions", severity: cluster.Permanent,
-			says: []string{"no upgrade where it runs in a container", "worker-1, cp-1", "leave talos_version out"},
-		},
-	})
-
-	for name, scene := range map[string]*scene{
-		"held": vendor().holds("worker-1"), "containers at the target": newScene(1, 1).on("container").runs("1.13.4"),
-	} {
-		if blocking := cluster.Blocking(scene.said(t).Findings); len(blocking) > 0 {
-			t.Errorf("%s: %v", name, blocking)
-		}
-	}
-}
-
 // TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad: what it runs on now is
 // what went wrong.
 func TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad(t *testing.T) {
@@ -254,116 +220,10 @@ func TestOneSkipAcceptsNothingElse(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeSkippedStays: firm checks, and what leaves nothing to go on with.
-func TestWhatCannotBeSkippedStays(t *testing.T) {
-	t.Parallel()
-
-	lost := newScene(3, 2).runs("1.13.4").aims("1.14.0")
-	lost.target.ImageFactory = "factory"
-
-	var everything []string
-	for _, check := range cluster.Checks() {
-		everything = append(everything, check.Name)
-	}
-
-	for behaviour, test := range map[string]struct {
-		scene *scene
-		check string
-	}{
-		"an image that is none":         {newScene(3, 2).gets("worker-1", "Not An Image"), "installer-image"},
-		"an install image that is none": {newScene(3, 2).installs("worker-1", ":NO:"), "installer-image"},
-		"an image for another platform": {newScene(3, 2).gets("worker-1", "factory.talos.dev/aws-installer/"+schematicA), "installer-image"},
-		"an install image for another platform": {
-			newScene(3, 2).built(schematicA).installs("worker-1", "factory.talos.dev/aws-installer/"+schematicA+":v1.12.6"), "installer-image",
-		},
-		"another platform behind another way to boot": {
-			newScene(3, 2).secure("worker-1").gets("worker-1", "factory.talos.dev/aws-installer/"+schematicA), "installer-image",
-		},
-		"corrupt data":                      {newScene(3, 2).alarmed("CORRUPT on member 1", "cp-1"), "etcd-alarms"},
-		"a factory that is none":            {lost, "installer-image"},
-		"a configuration that is not read":  {newScene(3, 2).unreadable("worker-1"), "component-images"},
-		"a member that lags":                {newScene(3, 2).status("cp-1", func(e *cluster.EtcdStatus) { e.Index = 9000 }), "etcd-raft-lag"},
-		"etcd that does not answer":         {newScene(3, 2).quiet("cp-1"), "etcd-quorum"},
-		"a control plane that is not Ready": {newScene(3, 2).notReady("cp-1"), "nodes-ready"},
-		"two members that refuse by themselves": {
-			newScene(2, 2), "etcd-quorum",
-		},
-	} {
-		made := test.scene.skips(everything...).said(t)
-
-		// Skipping once more changes nothing.
-		got, found := find(cluster.Blocking(test.scene.policy.Skip(made.Findings)), test.check)
-		if !found || got.Skipped {
-			t.Errorf("%s: %v", behaviour, made.Findings)
-		}
-	}
-
-	two := newScene(2, 0).runs("1.13.1", "cp-1").skips("two-members").said(t)
-	if blocking := cluster.Blocking(cluster.Policy{SkipChecks: map[string]bool{"two-members": true, "etcd-quorum": true}}.Skip(two.Findings)); len(blocking) != 1 || blocking[0].Node != "cp-2" || !strings.Contains(blocking[0].String(), "bring both to Talos 1.13 by hand") {
-		t.Errorf("of two members the one below 1.13 refuses: %v", two.Findings)
-	}
-}
-
 func (s *scene) quiet(name string) *scene {
 	s.node(name).Etcd, s.node(name).EtcdError = nil, errAway
 
 	return s
-}
-
-// TestWhatCouldNotBeFoundOutSaysSo: unknown is not the same as wrong.
-func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
-	t.Parallel()
-
-	untold := newScene(3, 2)
-	untold.node("worker-1").Machine.Talos = newScene(0, 0).target.Kubernetes
-
-	unread := newScene(3, 2)
-	unread.snapshot.Journal, unread.snapshot.JournalError = nil, errAway
-
-	nameless := newScene(3, 2)
-	nameless.node("worker-1").Machine.MachineID, nameless.node("worker-1").Kube.MachineID = "", ""
-
-	for check, s := range map[string]*scene{
-		"versions of talos-api":    untold,
-		"pending-install":          unread,
-		"uuid of pending-install":  nameless,
-		"schematic":                newScene(3, 2).unreadable("worker-1"),
-		"component-images":         newScene(3, 2).unreadable("worker-1"),
-		"etcd-quorum":              newScene(3, 2).quiet("cp-2"),
-		"secure-boot":              newScene(3, 2).bootUnknown("worker-1"),
-		"control-plane-components": newScene(3, 2).missing("cp-2", cluster.Scheduler),
-	} {
-		name := check[strings.LastIndexByte(check, ' ')+1:]
-
-		if finding, found := find(s.said(t).Findings, name); !found || !finding.Unknown || finding.Severity != cluster.Observed {
-			t.Errorf("%s: %+v", check, finding)
-		}
-	}
-
-	away, leaderless := newScene(3, 2), newScene(3, 2).quiet("cp-2")
-	away.cutOff()
-
-	// It does answer, and says what is wrong.
-	leaderless.node("cp-2").EtcdError = cluster.ErrQuorum
-
-	for check, s := range map[string]*scene{
-		"talos-api":                newScene(3, 2).silent("worker-1"),
-		"kubernetes-api":           away,
-		"leader of etcd-quorum":    leaderless,
-		"secure-boot":              newScene(3, 2).built(schematicA).secure("worker-1"),
-		"control-plane-components": newScene(3, 2).ailing("cp-2", cluster.Scheduler, ""),
-		"etcd-quorum":              newScene(3, 2).status("cp-2", func(e *cluster.EtcdStatus) { e.Leader = 0 }),
-		"installer-image":          newScene(3, 2).gets("worker-1", "Not An Image"),
-	} {
-		finding, found := find(s.said(t).Findings, check[strings.LastIndexByte(check, ' ')+1:])
-		if !found || finding.Unknown {
-			t.Errorf("%s: %+v", check, finding)
-		}
-
-		if check == "installer-image" && !errors.Is(finding.Err, image.ErrReference) {
-			t.Errorf("%s: %v", check, finding.Err)
-		}
-	}
 }
 
 // TestNodeThatTellsNeitherHowItBootsNorWithWhatGetsNoImage says both.

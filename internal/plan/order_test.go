@@ -363,48 +363,6 @@ func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
 	}
 }
 
-func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
-	t.Parallel()
-
-	turn := newScene(1, 0).said(t).Steps[0].Estimate
-
-	settled := newScene(1, 4)
-	settled.policy.MaxUnavailable, settled.policy.Settle = share("2"), time.Minute
-
-	const (
-		kubelet = 40 * time.Second
-		server  = 150 * time.Second
-		static  = 25 * time.Second
-		// others are the controller manager, kube-proxy and the kubelet.
-		others = static + 10*time.Second + kubelet
-	)
-
-	for behaviour, test := range map[string]struct {
-		scene *scene
-		want  time.Duration
-	}{
-		"nothing to do":                      {newScene(3, 2).runs("1.13.4"), 0},
-		"one after the other":                {newScene(3, 2).unsynced(), 5 * turn},
-		"with the manifests":                 {newScene(3, 2), 5*turn + time.Minute},
-		"two workers at a time, and settled": {settled.unsynced(), 3 * (turn + time.Minute)},
-		"canaries before the others":         {newScene(0, 2).canary("worker-2").unsynced(), 2 * turn},
-		"twice through two hops":             {newScene(1, 1).walks().runs("1.11.2").unsynced(), 4 * turn},
-		"kubelets one after the other":       {behind(newScene(1, 5), "1"), 5*kubelet + time.Minute},
-		"kubelets two at a time":             {behind(newScene(1, 5), "2"), 3*kubelet + time.Minute},
-		"kubelets, and settled":              {settling(behind(newScene(1, 5), "2")), 3*(kubelet+time.Minute) + time.Minute},
-		"kubelets with the canary before":    {behind(newScene(1, 5).canary("worker-5"), "2"), 3*kubelet + time.Minute},
-		// Below Talos 1.14 the API server is made anew with the scheduler as well.
-		"Kubernetes on one control plane":             {newScene(1, 0).runs("1.13.4").asserts("1.35.0"), 2*server + others + time.Minute},
-		"Kubernetes on three control planes":          {newScene(3, 0).runs("1.13.4").asserts("1.35.0"), 3*(2*server+others) + time.Minute},
-		"Kubernetes from Talos 1.14 on":               {newScene(3, 0).aims("1.14.1").runs("1.14.1").asserts("1.35.0"), 3*(server+static+others) + time.Minute},
-		"Kubernetes after the nodes reach Talos 1.14": {newScene(3, 0).aims("1.14.1").runs("1.13.4").asserts("1.35.0"), 3*(turn+server+static+others) + time.Minute},
-	} {
-		if got := test.scene.said(t).Estimate(); got != test.want {
-			t.Errorf("%s: %s, want %s", behaviour, got, test.want)
-		}
-	}
-}
-
 func TestComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 	t.Parallel()
 
@@ -487,4 +445,157 @@ func behind(s *scene, kubelets string) *scene {
 	}
 
 	return s
+}
+
+func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
+	t.Parallel()
+
+	budget := func(s *scene, text string) *scene {
+		s.policy.MaxUnavailable = share(text)
+
+		return s
+	}
+
+	for text, want := range map[string]int{"1": 1, "3": 3, "25%": 1, "50%": 3, "100%": 6} {
+		if got := budget(newScene(3, 6).holds("worker-6"), text).said(t).Budget; got != want {
+			t.Errorf("%s of 6 workers is %d, want %d", text, got, want)
+		}
+	}
+
+	unset := newScene(3, 6)
+	unset.policy.MaxUnavailable = cluster.Share{}
+
+	if got := unset.said(t).Budget; got != 1 {
+		t.Errorf("without a policy the budget is %d, want 1", got)
+	}
+
+	runPaths(t, map[string]pathCase{
+		"taken up to the last": {
+			scene: budget(newScene(3, 6).cordoned("worker-1", "").cordoned("worker-2", "").cordoned("worker-3", ""), "50%"), severity: cluster.Observed,
+			says: []string{"max_unavailable = 50% of 6 workers is 3", "worker-1 (cordoned), worker-2 (cordoned), worker-3 (cordoned)"},
+		},
+		"taken up by a worker whose turn comes after the canary's": {
+			scene: newScene(3, 3).canary("worker-1").notReady("worker-2"), severity: cluster.Observed, says: []string{"worker-2 (not ready)"},
+		},
+		"taken up by a worker whose turn comes in a later hop": {
+			scene: newScene(3, 3).walks().runs("1.11.2").runs("1.12.0", "worker-3").notReady("worker-3"), severity: cluster.Observed, says: []string{"worker-3 (not ready)"},
+		},
+		"without a policy": {
+			scene: func() *scene {
+				s := newScene(3, 2).cordoned("worker-1", "")
+				s.policy.MaxUnavailable = cluster.Share{}
+
+				return s
+			}(), severity: cluster.Observed, says: []string{"max_unavailable = 1 of 2 workers is 1"},
+		},
+	})
+
+	crowd := budget(newScene(3, 30), "15")
+	for _, node := range crowd.snapshot.Workers()[:15] {
+		crowd.cordoned(node.Name, "").runs("1.13.4", node.Name)
+	}
+
+	runPaths(t, map[string]pathCase{
+		"cordoned": {
+			scene: newScene(3, 2).runs("1.13.4", "worker-1").cordoned("worker-1", ""), severity: cluster.Observed,
+			says: []string{"taken up by worker-1 (cordoned) (check nodes-ready). Take their cordons away (kubectl uncordon), or raise max_unavailable."},
+		},
+		"not ready": {
+			scene: newScene(3, 2).runs("1.13.4", "worker-1").notReady("worker-1"), severity: cluster.Observed,
+			says: []string{"worker-1 (not ready) (check nodes-ready). Bring back those that are not ready (kubectl describe node) or remove them from the cluster, or raise max_unavailable."},
+		},
+		"some of each": {
+			scene: budget(newScene(3, 4).runs("1.13.4", "worker-1").cordoned("worker-1", "").runs("1.13.4", "worker-2").notReady("worker-2"), "2"), severity: cluster.Observed,
+			says: []string{"Take their cordons away (kubectl uncordon), bring back those that are not ready (kubectl describe node) or remove them from the cluster, or raise max_unavailable."},
+		},
+		"more than anybody reads": {
+			scene: crowd, severity: cluster.Observed, says: []string{"worker-10 (cordoned) and 5 more"},
+		},
+	})
+
+	for behaviour, s := range map[string]*scene{
+		"one slot is left":                       budget(newScene(3, 6).cordoned("worker-1", "").cordoned("worker-2", ""), "50%"),
+		"the canary itself is the one away":      newScene(3, 3).canary("worker-2").notReady("worker-2"),
+		"the worker away has its turn first":     newScene(3, 3).notReady("worker-3"),
+		"a worker that is gone takes up nothing": newScene(3, 3).gone("worker-3"),
+		"a worker that has left does neither":    newScene(3, 3).left("worker-3"),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) > 0 {
+				t.Errorf("findings: %v", blocking)
+			}
+		})
+	}
+}
+
+// TestLastNodeThatTakesPodsStays: somebody has cordoned the others, and the pods of
+// the last one would have nowhere to go. Nobody is led there either.
+func TestLastNodeThatTakesPodsStays(t *testing.T) {
+	t.Parallel()
+
+	const drained = true
+
+	two := func(most string, drains bool, change func(*scene)) *scene {
+		s := newScene(3, 2)
+		s.policy.MaxUnavailable, s.policy.Drain.Enabled = share(most), drains
+
+		for index := range s.snapshot.Nodes {
+			if node := &s.snapshot.Nodes[index]; node.Role == cluster.ControlPlane {
+				node.Kube.ExcludesWorkloads = true
+			}
+		}
+
+		change(s)
+
+		return s
+	}
+
+	cordoned := func(s *scene) { s.cordoned("worker-1", "") }
+
+	runPaths(t, map[string]pathCase{
+		"as many may be unavailable as there are": {
+			scene: two("2", drained, cordoned), severity: cluster.Observed, node: "worker-2",
+			says: []string{
+				"it is the only node that takes pods", "cordoned by somebody else: worker-1 (check drain). Take a cordon away (kubectl uncordon), or add a node that takes pods.",
+			},
+		},
+		"it is not ready, and back before it moves once more": {
+			scene: two("2", drained, func(s *scene) {
+				s.policy.AllowIntermediate = true
+				s.runs("1.11.3").cordoned("worker-1", "").notReady("worker-2")
+			}), severity: cluster.Observed, node: "worker-2",
+			says: []string{"it is the only node that takes pods", "cordoned by somebody else: worker-1 (check drain)."},
+		},
+		"fewer may be": {
+			scene: two("1", drained, cordoned), severity: cluster.Observed,
+			says: []string{"taken up by worker-1 (cordoned) (check nodes-ready). Take their cordons away (kubectl uncordon)."},
+		},
+		"fewer may be, and one is not ready": {
+			scene: two("1", drained, func(s *scene) { s.cordoned("worker-1", "").notReady("worker-1") }), severity: cluster.Observed,
+			says: []string{"Take their cordons away (kubectl uncordon), or bring back those that are not ready (kubectl describe node) or remove them from the cluster."},
+		},
+	})
+
+	for behaviour, s := range map[string]*scene{
+		"nothing is drained":                two("2", !drained, func(s *scene) { s.runs("1.13.0").cordoned("worker-1", "") }),
+		"an earlier run cordoned the other": two("2", drained, func(s *scene) { s.cordoned("worker-1", "run-0") }),
+		"the other is not ready":            two("2", drained, func(s *scene) { s.notReady("worker-1") }),
+		"it stays as it is":                 two("2", drained, func(s *scene) { s.cordoned("worker-1", "").runs("1.13.4", "worker-2") }),
+		"it is not ready and moves once":    two("2", drained, func(s *scene) { s.cordoned("worker-1", "").notReady("worker-2") }),
+		"there is no other":                 two("2", drained, func(s *scene) { s.gone("worker-1") }),
+		"the cordoned one is not ready":     two("2", drained, func(s *scene) { s.cordoned("worker-1", "").notReady("worker-1") }),
+		"the cordoned one takes no pods": two("2", drained, func(s *scene) {
+			s.cordoned("worker-1", "").node("worker-1").Kube.ExcludesWorkloads = true
+		}),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if blocking := cluster.Blocking(s.said(t).Findings); len(blocking) > 0 {
+				t.Errorf("findings: %v", blocking)
+			}
+		})
+	}
 }

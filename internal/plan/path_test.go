@@ -413,3 +413,52 @@ func checkPath(t *testing.T, from, to plan.State, hops map[plan.State]int) {
 func beyond(before, after version.Version) bool {
 	return after.Minor().Compare(before.Minor().Next()) > 0
 }
+
+func TestVersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
+	t.Parallel()
+
+	at := func(i int) []cluster.Within { return []cluster.Within{cluster.Index(i)} }
+	walk := func() *scene { return newScene(3, 0).runs("1.11.2") }
+
+	runPaths(t, map[string]pathCase{
+		"beyond the target": {
+			scene: walk().through("1.12.1", "1.14.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
+			says: []string{"1.14.0 is not on the path to Talos 1.13.4"},
+		},
+		"of the release line of the target": {
+			scene: walk().through("1.13.0"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
+			says: []string{"1.13.0 is of the release line 1.13, in which the path to Talos 1.13.4 ends"},
+		},
+		"two of one release line": {
+			scene: walk().through("1.12.1", "1.12.3"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(1),
+			says: []string{"1.12.1 and 1.12.3", "Keep one of them"},
+		},
+		"of Kubernetes, which is not managed": {
+			scene: walk().through("1.33.1"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
+		},
+		"of neither Talos nor Kubernetes": {
+			scene: walk().through("1.20.1").asserts("1.34.2"), severity: cluster.Permanent, attribute: "intermediate_versions", within: at(0),
+			says: []string{"is not on the path to Talos 1.13.4, Kubernetes 1.34.2"},
+		},
+	})
+
+	for behaviour, s := range map[string]*scene{
+		"on the way":              walk().through("1.12.1"),
+		"behind the cluster":      newScene(3, 0).runs("1.12.1").through("1.12.1"),
+		"at the target":           newScene(3, 0).runs("1.13.4").through("1.12.1"),
+		"behind, of Kubernetes":   newScene(3, 0).through("1.33.1").asserts("1.34.2"),
+		"a pre-release by choice": walk().through("1.12.0-rc.1"),
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			if got := s.said(t).Findings; len(got) > 0 {
+				t.Errorf("findings: %v", got)
+			}
+		})
+	}
+
+	if step := walk().through("1.12.1").said(t).Steps[0]; step.To.String() != "1.12.1" {
+		t.Errorf("the first turn leads to %s, want 1.12.1", step.To)
+	}
+}
