@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestChecksHaveNamesThatPeopleCanWrite(t *testing.T) {
+func TestCheck_NamesCanBeWrittenByPeople(t *testing.T) {
 	t.Parallel()
 
 	spelling, seen := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`), map[string]bool{}
@@ -31,7 +31,7 @@ func TestChecksHaveNamesThatPeopleCanWrite(t *testing.T) {
 	}
 }
 
-func TestSkippingTurnsIntoAdviceWhatIsNotFirm(t *testing.T) {
+func TestCheck_SkippingTurnsIntoAdviceWhatIsNotFirm(t *testing.T) {
 	t.Parallel()
 
 	policy := cluster.Policy{SkipChecks: map[string]bool{cluster.CheckTwoMembers: true, cluster.CheckEtcdQuorum: true, cluster.CheckDrain: true}}

@@ -35,9 +35,9 @@ func open(node string) cluster.Entry {
 	return cluster.Entry{Node: node, Phase: cluster.PhaseInstalled, BootID: "boot-of-" + node}
 }
 
-// TestEntriesOfEarlierVersionsAreMatchedAndMigrated: they stand under the UUIDs of
+// TestJournal_EntriesOfEarlierVersionsAreMatchedAndMigrated: they stand under the UUIDs of
 // the hardware.
-func TestEntriesOfEarlierVersionsAreMatchedAndMigrated(t *testing.T) {
+func TestJournal_EntriesOfEarlierVersionsAreMatchedAndMigrated(t *testing.T) {
 	a, b := machine("a", "id-a", hardware), machine("b", "id-b", zero)
 	override := machine("b", "id-b", hardware)
 	override.Kube.SystemUUID = zero
@@ -74,7 +74,7 @@ func TestEntriesOfEarlierVersionsAreMatchedAndMigrated(t *testing.T) {
 	}
 }
 
-func TestANodeIsKnownByItsMachineIDOrAsLongAsItIsSilentByItsName(t *testing.T) {
+func TestJournal_NodeIsKnownByMachineIDOrWhileSilentByName(t *testing.T) {
 	journal := cluster.Journal{}.With("id-a", open("a")).With("id-b", open("before")).
 		With("id-0", cluster.Entry{Node: "c", Phase: cluster.PhaseFallback}).With("id-1", open("c"))
 	unnamed := machine("c", "", "")
@@ -101,7 +101,7 @@ func TestANodeIsKnownByItsMachineIDOrAsLongAsItIsSilentByItsName(t *testing.T) {
 	}
 }
 
-func TestAStrayEntryIsOneThatNoMachineIDLeadsTo(t *testing.T) {
+func TestJournal_StrayEntryIsOneThatNoMachineIDLeadsTo(t *testing.T) {
 	journal := cluster.Journal{}.With("id-a", open("a")).With(hardware, open("b")).With("id-c", cluster.Entry{Node: "c", Phase: cluster.PhaseRolledBack})
 	a := machine("a", "id-a", "")
 
@@ -122,9 +122,9 @@ func TestAStrayEntryIsOneThatNoMachineIDLeadsTo(t *testing.T) {
 	}
 }
 
-// TestWhatWasConfirmedIsForgottenInTime: with the next entry of the machine, and where it has
+// TestJournal_ConfirmedIsForgottenInTime: with the next entry of the machine, and where it has
 // left.
-func TestWhatWasConfirmedIsForgottenInTime(t *testing.T) {
+func TestJournal_ConfirmedIsForgottenInTime(t *testing.T) {
 	a, b := machine("a", "id-a", ""), machine("b", "id-b", "")
 	first := cluster.Journal{}.With("id-a", open("a")).WithConfirmed("id-a", open("a"), []cluster.Node{a})
 

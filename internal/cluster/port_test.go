@@ -12,7 +12,7 @@ import (
 
 // Only an installer of Talos 1.14 tells by its code what it did; one that crashed
 // tells nothing.
-func TestInstallerRefusedTellsWhatItsCodeMeans(t *testing.T) {
+func TestInstallation_RefusedTellsWhatTheExitCodeMeans(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -38,7 +38,7 @@ func TestInstallerRefusedTellsWhatItsCodeMeans(t *testing.T) {
 	}
 }
 
-func TestMemberIsLookedForInsideFirst(t *testing.T) {
+func TestMember_LookedForAtItsInnerAddressFirst(t *testing.T) {
 	t.Parallel()
 
 	for addresses, want := range map[string]string{

@@ -19,9 +19,9 @@ import (
 // go.mod knows; the matrix may be ahead of it, never behind.
 const machineryNewest = 14
 
-// TestMatrixAgreesWithMachinery holds every cell that machinery can answer to
+// TestMatrix_AgreesWithMachinery holds every cell that machinery can answer to
 // its answer: hosts and Kubernetes versions on both sides of every border.
-func TestMatrixAgreesWithMachinery(t *testing.T) {
+func TestMatrix_AgreesWithMachinery(t *testing.T) {
 	t.Parallel()
 
 	_, newest := compat.TalosMinors()
@@ -61,7 +61,7 @@ func TestMatrixAgreesWithMachinery(t *testing.T) {
 	}
 }
 
-func TestAnswersTellUnknownFromNewerFromUnsupported(t *testing.T) {
+func TestMatrix_AnswersTellUnknownFromNewerFromUnsupported(t *testing.T) {
 	t.Parallel()
 
 	upgrade := func(from, to string) error { return compat.Upgradeable(version.MustParse(from), version.MustParse(to)) }
@@ -104,8 +104,8 @@ func TestAnswersTellUnknownFromNewerFromUnsupported(t *testing.T) {
 	}
 }
 
-// TestTalosMinorsForAgreesWithTheTable reads the table the other way round.
-func TestTalosMinorsForAgreesWithTheTable(t *testing.T) {
+// TestMatrix_TalosMinorsForAgreesWithTheTable reads the table the other way round.
+func TestMatrix_TalosMinorsForAgreesWithTheTable(t *testing.T) {
 	t.Parallel()
 
 	oldest, newest := compat.KubernetesRange()
@@ -134,9 +134,9 @@ func TestTalosMinorsForAgreesWithTheTable(t *testing.T) {
 	}
 }
 
-// TestTheMatrixHasNoHoles is what finding a row by its number relies on, and
+// TestMatrix_HasNoHoles is what finding a row by its number relies on, and
 // planning on the newest Kubernetes never going down.
-func TestTheMatrixHasNoHoles(t *testing.T) {
+func TestMatrix_HasNoHoles(t *testing.T) {
 	t.Parallel()
 
 	lines := compat.Lines()

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestReleasesAreStableAndInOrder(t *testing.T) {
+func TestReleases_AreStableAndInOrder(t *testing.T) {
 	t.Parallel()
 
 	talos, kubernetes := compat.Releases()
@@ -34,9 +34,9 @@ func TestReleasesAreStableAndInOrder(t *testing.T) {
 	}
 }
 
-// TestEveryReleasedLineOfTheMatrixHasARelease allows the lines at the end of
+// TestReleases_CoverEveryReleasedLineOfTheMatrix allows the lines at the end of
 // the matrix to have none: they are known before their release.
-func TestEveryReleasedLineOfTheMatrixHasARelease(t *testing.T) {
+func TestReleases_CoverEveryReleasedLineOfTheMatrix(t *testing.T) {
 	t.Parallel()
 
 	talos, kubernetes := compat.Releases()
@@ -78,7 +78,7 @@ func TestEveryReleasedLineOfTheMatrixHasARelease(t *testing.T) {
 
 // A release line that is the beginning of another's number must not be taken
 // for it.
-func TestNewestIsNotThatOfALineWithALongerNumber(t *testing.T) {
+func TestReleases_NewestIsNotThatOfALineWithALongerNumber(t *testing.T) {
 	t.Parallel()
 
 	if newest, found := compat.NewestTalos(version.Minor{Major: 1, Minor: 1}); found {
@@ -90,7 +90,7 @@ func TestNewestIsNotThatOfALineWithALongerNumber(t *testing.T) {
 	}
 }
 
-func TestTheListOfReleasesHasADate(t *testing.T) {
+func TestReleases_HaveADate(t *testing.T) {
 	t.Parallel()
 
 	if _, err := time.Parse(time.DateOnly, compat.ReleasesAsOf()); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// TestRetryIsRefusedWhereNothingIsKept, and where the node is in the middle of something.
-func TestRetryIsRefusedWhereNothingIsKept(t *testing.T) {
+// TestAllowRetry_RefusedWhereNothingIsKept, and where the node is in the middle of something.
+func TestAllowRetry_RefusedWhereNothingIsKept(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -51,8 +51,8 @@ func TestRetryIsRefusedWhereNothingIsKept(t *testing.T) {
 	})
 }
 
-// TestRetryLastsUntilTheNextFallback, and changes that one entry.
-func TestRetryLastsUntilTheNextFallback(t *testing.T) {
+// TestAllowRetry_LastsUntilTheNextFallback, and changes that one entry.
+func TestAllowRetry_LastsUntilTheNextFallback(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		apply := func(run string) error { return r.Worker(run).Apply(context.Background(), returning(to(toLifecycle))) }
 

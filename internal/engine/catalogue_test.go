@@ -27,7 +27,7 @@ func once(step model.Step, effect model.Effect, lasts time.Duration) model.Fault
 // soon is when a run has to have failed that cannot succeed.
 const soon = 2 * time.Minute
 
-func TestCatalogue01UnreachableNodeRefusesTheRun(t *testing.T) {
+func TestCatalogue01_UnreachableNodeRefusesTheRun(t *testing.T) {
 	row{
 		fault: once(model.StepObserve, model.EffectUnreachable, 0),
 		want:  engine.ErrBlocked, says: []string{"did not answer", "Nothing was touched"}, untouched: true, most: soon,
@@ -35,7 +35,7 @@ func TestCatalogue01UnreachableNodeRefusesTheRun(t *testing.T) {
 }
 
 // A look at a node that swallows packets takes its time; it ends all the same.
-func TestCatalogue02BlackHoledNodeRefusesTheRun(t *testing.T) {
+func TestCatalogue02_BlackHoledNodeRefusesTheRun(t *testing.T) {
 	row{
 		twist: func(_ *rig, seen *twisted) {
 			seen.machine = func(*cluster.Machine) error {
@@ -48,11 +48,11 @@ func TestCatalogue02BlackHoledNodeRefusesTheRun(t *testing.T) {
 	}.tried(t)
 }
 
-func TestCatalogue03BackOffAfterTheBootIsWaitedFor(t *testing.T) {
+func TestCatalogue03_BackOffAfterTheBootIsWaitedFor(t *testing.T) {
 	row{fault: once(model.StepBoot, model.EffectUnreachable, 15*time.Second)}.tried(t)
 }
 
-func TestCatalogue04MissingImageFailsAtOnce(t *testing.T) {
+func TestCatalogue04_MissingImageFailsAtOnce(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		row{
 			legacy: legacy, fault: model.Fault{Step: model.StepPull, Effect: model.EffectNotFound},
@@ -61,7 +61,7 @@ func TestCatalogue04MissingImageFailsAtOnce(t *testing.T) {
 	}
 }
 
-func TestCatalogue05RegistryIsAskedAgain(t *testing.T) {
+func TestCatalogue05_RegistryIsAskedAgain(t *testing.T) {
 	row{fault: once(model.StepPull, model.EffectFail, 0)}.tried(t)
 	row{
 		fault: model.Fault{Step: model.StepPull, Effect: model.EffectFail},
@@ -78,7 +78,7 @@ func TestCatalogue05RegistryIsAskedAgain(t *testing.T) {
 	}.tried(t)
 }
 
-func TestCatalogue06DeniedSignatureFailsAtOnce(t *testing.T) {
+func TestCatalogue06_DeniedSignatureFailsAtOnce(t *testing.T) {
 	var seen *twisted
 
 	row{
@@ -94,7 +94,7 @@ func TestCatalogue06DeniedSignatureFailsAtOnce(t *testing.T) {
 	}
 }
 
-func TestCatalogue07SlowPullIsWaitedFor(t *testing.T) {
+func TestCatalogue07_SlowPullIsWaitedFor(t *testing.T) {
 	row{fault: once(model.StepPull, model.EffectStall, 20*time.Minute)}.tried(t)
 	row{
 		fault: model.Fault{Step: model.StepPull, Effect: model.EffectStall},
@@ -103,7 +103,7 @@ func TestCatalogue07SlowPullIsWaitedFor(t *testing.T) {
 }
 
 // An image that is gone again when its turn comes arms nothing.
-func TestCatalogue08ImageGoneBeforeTheInstall(t *testing.T) {
+func TestCatalogue08_ImageGoneBeforeTheInstallArmsNothing(t *testing.T) {
 	row{
 		twist: answers("Install", 1, saying(cluster.ErrRefused, `installer image "x" not found in containerd store`)),
 		want:  cluster.ErrRefused, says: []string{"not found in containerd store"},
@@ -112,7 +112,7 @@ func TestCatalogue08ImageGoneBeforeTheInstall(t *testing.T) {
 
 // An install that certainly wrote nothing leaves the node as it was: in service,
 // with nothing open in the journal, and without a reboot.
-func TestCatalogue08InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
+func TestCatalogue08_InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
 	for name, given := range map[string]row{
 		"no container for the installer": {
 			fault: once(model.StepInstall, model.EffectNotStarted, 0), want: cluster.ErrRefused, says: []string{"failed to create container", "is not cordoned by this run"},
@@ -126,7 +126,7 @@ func TestCatalogue08InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
 	}
 }
 
-func TestCatalogue09RefusalOfTheInstallerIsTold(t *testing.T) {
+func TestCatalogue09_RefusalOfTheInstallerIsTold(t *testing.T) {
 	const text = "host version 1.10.0 is too old to upgrade to Talos 1.13.0"
 
 	fault := once(model.StepInstall, model.EffectFail, 0)
@@ -137,7 +137,7 @@ func TestCatalogue09RefusalOfTheInstallerIsTold(t *testing.T) {
 
 // What a crashed installer has written nobody knows, so that its node counts as
 // armed. Where even that is not known, a reboot tells.
-func TestCatalogue10CrashedInstallerMayHaveArmed(t *testing.T) {
+func TestCatalogue10_CrashedInstallerMayHaveArmed(t *testing.T) {
 	row{
 		fault: once(model.StepInstall, model.EffectFailArmed, 0), want: engine.ErrInstaller,
 		says: []string{"exited with code", "stays cordoned"}, armed: true, again: true,
@@ -145,14 +145,14 @@ func TestCatalogue10CrashedInstallerMayHaveArmed(t *testing.T) {
 	row{twist: answers("Install", 1, saying(nil, "upgrade failed: task exited with error")), again: true}.tried(t)
 }
 
-func TestCatalogue11InstallerOfSomebodyElse(t *testing.T) {
+func TestCatalogue11_InstallerOfSomebodyElseIsNamed(t *testing.T) {
 	row{
 		twist: answers("Install", 1, saying(cluster.ErrBusy, "another installation/upgrade is already in progress")),
 		want:  cluster.ErrBusy, says: []string{"already in progress", "Somebody else is installing on this node"},
 	}.tried(t)
 }
 
-func TestCatalogue13UpgradeMutexIsNamed(t *testing.T) {
+func TestCatalogue13_UpgradeMutexIsNamed(t *testing.T) {
 	row{
 		legacy: true,
 		twist:  answers("Upgrade", 1, saying(cluster.ErrRefused, "failed to acquire upgrade mutex: mutex: Locked by another session")),
@@ -160,7 +160,7 @@ func TestCatalogue13UpgradeMutexIsNamed(t *testing.T) {
 	}.tried(t)
 }
 
-func TestCatalogue18NodeThatNeverReturnsIsNamed(t *testing.T) {
+func TestCatalogue18_NodeThatNeverReturnsIsNamed(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		row{
 			legacy: legacy, fault: once(model.StepBoot, model.EffectNeverReturns, 0), want: engine.ErrNeverReturned, armed: true,
@@ -170,7 +170,7 @@ func TestCatalogue18NodeThatNeverReturnsIsNamed(t *testing.T) {
 }
 
 // A node that fell back is not sent into the same boot again.
-func TestCatalogue19FallbackIsNamedAndNotRepeated(t *testing.T) {
+func TestCatalogue19_FallbackIsNamedAndNotRepeated(t *testing.T) {
 	for _, node := range []string{"worker-1", "cp-1"} {
 		fault := once(model.StepBoot, model.EffectFallback, 0)
 		fault.Node = node
@@ -190,7 +190,7 @@ func TestCatalogue19FallbackIsNamedAndNotRepeated(t *testing.T) {
 	}
 }
 
-func TestCatalogue20FailedSequenceIsNamed(t *testing.T) {
+func TestCatalogue20_FailedSequenceIsNamed(t *testing.T) {
 	row{
 		legacy: true, fault: once(model.StepInstall, model.EffectFail, 0), want: engine.ErrInstaller,
 		says: []string{"sequence failed", "upgrade sequence"}, again: true,
@@ -199,7 +199,7 @@ func TestCatalogue20FailedSequenceIsNamed(t *testing.T) {
 
 // An upgrade that was accepted and never begun is begun again, once that is
 // certain; one that the node says it is too busy for is not.
-func TestCatalogue21LockedSequenceLeavesNothingBehind(t *testing.T) {
+func TestCatalogue21_LockedSequenceLeavesNothingBehind(t *testing.T) {
 	row{legacy: true, twist: answers("Upgrade", 1, lostReply("it had not begun after 1m30s"))}.tried(t)
 	row{
 		legacy: true, twist: answers("Upgrade", 1, saying(cluster.ErrBusy, "sequence not started: locked")),
@@ -207,19 +207,19 @@ func TestCatalogue21LockedSequenceLeavesNothingBehind(t *testing.T) {
 	}.tried(t)
 }
 
-func TestCatalogue22ReplyLostInTheReboot(t *testing.T) {
+func TestCatalogue22_ReplyLostInTheRebootIsLookedInto(t *testing.T) {
 	row{fault: once(model.StepReboot, model.EffectConnectionLost, 0)}.tried(t)
 	row{legacy: true, fault: once(model.StepLegacyUpgrade, model.EffectConnectionLost, 0)}.tried(t)
 }
 
-func TestCatalogue25ReplyLostInTheInstall(t *testing.T) {
+func TestCatalogue25_ReplyLostInTheInstallIsLookedInto(t *testing.T) {
 	row{fault: once(model.StepInstall, model.EffectConnectionLostEarly, 0)}.tried(t)
 	row{fault: once(model.StepInstall, model.EffectConnectionLost, 0)}.tried(t)
 }
 
 // The installer that a cancelled run has begun runs on; the next run waits for
 // it and reboots, and installs nothing.
-func TestCatalogue26CancelledWhileInstalling(t *testing.T) {
+func TestCatalogue26_InstallerOfACancelledRunIsWaitedFor(t *testing.T) {
 	for _, node := range []string{"worker-1", "cp-1"} {
 		inCluster(t, setup{Options: model.Options{Seed: 3}}, func(r *rig) {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -256,7 +256,7 @@ func TestCatalogue26CancelledWhileInstalling(t *testing.T) {
 
 // Nodes below Talos 1.13 refuse what the guards refuse before they ask: of two
 // members neither may go, and none while another has not started.
-func TestCatalogue12EtcdIsCheckedBeforeTheNodesDo(t *testing.T) {
+func TestCatalogue12_EtcdIsCheckedBeforeTheNodesDo(t *testing.T) {
 	for _, talos := range []string{fromLegacy, fromLifecycle} {
 		inCluster(t, setup{Options: model.Options{Talos: talos, ControlPlanes: 2, Workers: 1}}, func(r *rig) {
 			w := r.Worker("run-1")
@@ -290,21 +290,21 @@ func TestCatalogue12EtcdIsCheckedBeforeTheNodesDo(t *testing.T) {
 	}
 }
 
-func TestCatalogue14EtcdWithoutLeaderIsNotTouched(t *testing.T) {
+func TestCatalogue14_EtcdWithoutLeaderIsNotTouched(t *testing.T) {
 	row{
 		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectNoLeader}, want: engine.ErrBlocked,
 		says: []string{"leader", "talosctl"}, untouched: true, most: soon,
 	}.tried(t)
 }
 
-func TestCatalogue15AlarmIsNotRolledOver(t *testing.T) {
+func TestCatalogue15_AlarmIsNotRolledOver(t *testing.T) {
 	row{
 		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace}, want: engine.ErrBlocked,
 		says: []string{"NOSPACE", "talosctl etcd alarm disarm"}, untouched: true, most: soon,
 	}.tried(t)
 }
 
-func TestCatalogue16LearnerIsNotRolledOver(t *testing.T) {
+func TestCatalogue16_LearnerIsNotRolledOver(t *testing.T) {
 	row{
 		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectLearner}, want: engine.ErrBlocked,
 		says: []string{"learner", "talosctl etcd members"}, untouched: true, most: soon,
@@ -338,7 +338,7 @@ func absent(lasts time.Duration) func(*rig, *twisted) {
 }
 
 // No other control plane is touched before the member is back.
-func TestCatalogue17MemberIsWaitedFor(t *testing.T) {
+func TestCatalogue17_MemberIsWaitedFor(t *testing.T) {
 	row{node: "cp-1", twist: absent(12 * time.Minute)}.tried(t)
 	row{
 		node: "cp-1", twist: absent(0), armed: true, want: context.DeadlineExceeded,
@@ -346,7 +346,7 @@ func TestCatalogue17MemberIsWaitedFor(t *testing.T) {
 	}.tried(t)
 }
 
-func TestCatalogue29RolesAreLookedAtFirst(t *testing.T) {
+func TestCatalogue29_MissingRoleIsNamedBeforeAnyCall(t *testing.T) {
 	for _, role := range []string{"os:reader", "os:operator"} {
 		inCluster(t, setup{}, func(r *rig) {
 			client := r.Client("run-1").WithRoles(role)
@@ -366,7 +366,7 @@ func TestCatalogue29RolesAreLookedAtFirst(t *testing.T) {
 	}
 }
 
-func TestCatalogue33BusyConfigurationIsAskedAgain(t *testing.T) {
+func TestCatalogue33_BusyConfigurationIsAskedAgain(t *testing.T) {
 	row{kubernetes: true, fault: model.Fault{Step: model.StepApply, Effect: model.EffectBusy, Times: 2}}.tried(t)
 	row{
 		kubernetes: true, fault: once(model.StepApply, model.EffectFail, 0), want: cluster.ErrRefused,
@@ -374,21 +374,21 @@ func TestCatalogue33BusyConfigurationIsAskedAgain(t *testing.T) {
 	}.tried(t)
 }
 
-func TestCatalogue34OtherWriterIsNamed(t *testing.T) {
+func TestCatalogue34_OtherWriterIsNamed(t *testing.T) {
 	row{
 		node: "cp-1", kubernetes: true, fault: once(model.StepApply, model.EffectOverwritten, 0), want: engine.ErrForeignWriter,
 		says: []string{"data.talosupgrade_current_versions"},
 	}.tried(t)
 }
 
-func TestCatalogue35FlappingAPIServerIsWaitedFor(t *testing.T) {
+func TestCatalogue35_FlappingAPIServerIsWaitedFor(t *testing.T) {
 	for _, kubernetes := range []bool{false, true} {
 		row{node: "cp-1", kubernetes: kubernetes, fault: model.Fault{Step: model.StepAPIServer, Effect: model.EffectFlap, Times: 2, For: 45 * time.Second}}.tried(t)
 		row{kubernetes: kubernetes, fault: model.Fault{Step: model.StepPatch, Effect: model.EffectConnectionLost, Times: 3}}.tried(t)
 	}
 }
 
-func TestCatalogue36StaticPodThatNeverUpdates(t *testing.T) {
+func TestCatalogue36_StaticPodThatNeverUpdatesIsNamed(t *testing.T) {
 	for effect, says := range map[model.Effect]string{model.EffectNeverReady: "kube-apiserver", model.EffectCrashLoop: "CrashLoopBackOff"} {
 		fault := once(model.StepStaticPod, effect, 0)
 		fault.Component = model.APIServerName
@@ -397,7 +397,7 @@ func TestCatalogue36StaticPodThatNeverUpdates(t *testing.T) {
 	}
 }
 
-func TestCatalogue37KubeletThatIsNotReady(t *testing.T) {
+func TestCatalogue37_KubeletThatIsNotReadyIsNamed(t *testing.T) {
 	row{kubernetes: true, node: "worker-1", fault: once(model.StepKubeletRestart, model.EffectStaysDown, 0), want: context.DeadlineExceeded, says: []string{"kubelet"}}.tried(t)
 	row{kubernetes: true, node: "worker-1", fault: once(model.StepKubeletRestart, model.EffectNotReady, 0), want: context.DeadlineExceeded, says: []string{"KubeletNotReady"}}.tried(t)
 	row{
@@ -406,7 +406,7 @@ func TestCatalogue37KubeletThatIsNotReady(t *testing.T) {
 	}.tried(t)
 }
 
-func TestCatalogue38BlockedDrainIsNamed(t *testing.T) {
+func TestCatalogue38_BlockedDrainIsNamed(t *testing.T) {
 	fault := model.Fault{Node: "worker-1", Step: model.StepDrain, Effect: model.EffectBlockedByBudget}
 
 	inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{fault}}}, func(r *rig) {
@@ -431,7 +431,7 @@ func TestCatalogue38BlockedDrainIsNamed(t *testing.T) {
 
 // A machine that registers no Node object cannot be cordoned, drained or seen to
 // be Ready, so that it is named and left to its owner.
-func TestCatalogue39MachineWithoutNodeObject(t *testing.T) {
+func TestCatalogue39_MachineWithoutNodeObjectIsNamed(t *testing.T) {
 	row{
 		node: "worker-1", want: engine.ErrBlocked, says: []string{"no Node object", "Let it join, or take it out"}, untouched: true, most: soon,
 		twist: func(_ *rig, seen *twisted) {
@@ -459,7 +459,7 @@ func without(nodes []cluster.KubeNode, name string) []cluster.KubeNode {
 
 // What discovery says is late: it misses machines that are there, and lists those
 // that are not. Versions and addresses come from elsewhere.
-func TestCatalogue44DiscoveryLags(t *testing.T) {
+func TestCatalogue44_LateDiscoveryLeadsNobodyAstray(t *testing.T) {
 	row{node: "worker-1", twist: func(_ *rig, seen *twisted) {
 		seen.members = func(members []cluster.Member) ([]cluster.Member, error) {
 			var left []cluster.Member
@@ -514,7 +514,7 @@ func TestCatalogue44DiscoveryLags(t *testing.T) {
 
 // Credentials that are refused in the middle of a turn end it at once, and what
 // was begun is finished with better ones.
-func TestCatalogue27ExpiredCredentialsFailFast(t *testing.T) {
+func TestCatalogue27_ExpiredCredentialsFailFast(t *testing.T) {
 	row{
 		twist: answers("Reboot", always, saying(cluster.ErrCredentials, "tls: expired certificate")), armed: true,
 		want: cluster.ErrCredentials, says: []string{"expired certificate", "Renew or correct the credentials"}, most: 30 * time.Minute,
@@ -561,7 +561,7 @@ func unmet(stage cluster.Stage, condition string) func(*cluster.Machine) {
 
 // A clock that is not synchronised holds up a machine, which is told before it is
 // touched and waited for after its boot.
-func TestCatalogue28UnsynchronisedClock(t *testing.T) {
+func TestCatalogue28_UnsynchronisedClockIsWaitedFor(t *testing.T) {
 	row{
 		fault: model.Fault{Step: model.StepClock, Effect: model.EffectUnsynced}, want: engine.ErrBlocked,
 		says: []string{"clock is not synchronised", "talosctl time"}, untouched: true, most: 30 * time.Minute,
@@ -569,21 +569,21 @@ func TestCatalogue28UnsynchronisedClock(t *testing.T) {
 	row{twist: booting(3*time.Minute, unmet(cluster.StageBooting, "time: time is not synced"))}.tried(t)
 }
 
-func TestCatalogue30CallThatTheNodeDoesNotHave(t *testing.T) {
+func TestCatalogue30_CallThatTheNodeDoesNotHaveIsNamed(t *testing.T) {
 	row{
 		twist: answers("Install", 1, saying(cluster.ErrUnsupported, "unknown service machine.LifecycleService")),
 		want:  cluster.ErrUnsupported, says: []string{"unknown service machine.LifecycleService"},
 	}.tried(t)
 }
 
-func TestCatalogue32ContainerModeRefusesTheInstall(t *testing.T) {
+func TestCatalogue32_ContainerModeRefusesTheInstall(t *testing.T) {
 	row{
 		twist: answers("Install", always, saying(cluster.ErrRefused, "method is not supported in container mode")),
 		want:  cluster.ErrRefused, says: []string{"container mode"},
 	}.tried(t)
 }
 
-func TestCatalogue40FullDiskIsNamed(t *testing.T) {
+func TestCatalogue40_FullDiskIsNamed(t *testing.T) {
 	row{
 		fault: model.Fault{Step: model.StepDisk, Effect: model.EffectFull}, want: engine.ErrBlocked,
 		says: []string{"free for images", "Free space there"}, untouched: true, most: soon,
@@ -596,17 +596,17 @@ func TestCatalogue40FullDiskIsNamed(t *testing.T) {
 
 // A node with a mount that hangs, such as that of an NFS server that is gone, does
 // not tell about its disk. Its kubelet does.
-func TestCatalogue40DiskThatCannotBeToldStopsNothing(t *testing.T) {
+func TestCatalogue40_UnknownDiskStopsNothing(t *testing.T) {
 	row{fault: model.Fault{Step: model.StepDisk, Effect: model.EffectStall}}.tried(t)
 	row{fault: model.Fault{Step: model.StepDisk, Effect: model.EffectUnreadable}}.tried(t)
 }
 
 // A person's staged upgrade boots twice. The first boot is none that counts.
-func TestCatalogue41InstallingBootIsWaitedOut(t *testing.T) {
+func TestCatalogue41_InstallingBootIsWaitedOut(t *testing.T) {
 	row{twist: booting(2*time.Minute, func(machine *cluster.Machine) { machine.Stage = cluster.StageInstalling })}.tried(t)
 }
 
-func TestCatalogue42StuckInBooting(t *testing.T) {
+func TestCatalogue42_NodeStuckInBootingIsNamed(t *testing.T) {
 	row{
 		twist: booting(0, unmet(cluster.StageBooting, "network: waiting on: connectivity")), armed: true,
 		want: engine.ErrUnhealthy, says: []string{"network: waiting on: connectivity", "booting"}, most: time.Hour + 30*time.Minute,
@@ -615,7 +615,7 @@ func TestCatalogue42StuckInBooting(t *testing.T) {
 }
 
 // What was sent into a connection that a node closed is looked for.
-func TestCatalogue43ClosedConnectionIsLookedInto(t *testing.T) {
+func TestCatalogue43_ClosedConnectionIsLookedInto(t *testing.T) {
 	row{twist: answers("Reboot", 1, lostReply("ENHANCE_YOUR_CALM, debug data: too_many_pings"))}.tried(t)
 }
 

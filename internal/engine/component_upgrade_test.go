@@ -93,9 +93,9 @@ func (r *rig) atKubernetes(target string, request engine.Request) {
 	}
 }
 
-// TestSchedulerIsFollowedWhenTheAPIServerIsBack: below Talos 1.14 the scheduler takes
+// TestComponent_SchedulerIsFollowedWhenTheAPIServerIsBack: below Talos 1.14 the scheduler takes
 // the API server of its node along.
-func TestSchedulerIsFollowedWhenTheAPIServerIsBack(t *testing.T) {
+func TestComponent_SchedulerIsFollowedWhenTheAPIServerIsBack(t *testing.T) {
 	for talos, starts := range map[string]int{"1.13.4": 2, "1.14.1": 1} {
 		t.Run(talos, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: talos, Kubernetes: fromKubernetes, Seed: 7}}, func(r *rig) {
@@ -152,7 +152,7 @@ func (r *rig) configured() []string {
 	return changes
 }
 
-func TestKubernetesMovesComponentByComponent(t *testing.T) {
+func TestComponent_MovesOneAfterTheOther(t *testing.T) {
 	for _, given := range []setup{
 		{Options: model.Options{Kubernetes: fromKubernetes}},
 		{Options: model.Options{Kubernetes: fromKubernetes, Talos: fromLegacy}},
@@ -182,7 +182,7 @@ func TestKubernetesMovesComponentByComponent(t *testing.T) {
 	}
 }
 
-func TestComponentsMoveInOrder(t *testing.T) {
+func TestComponent_MovesInOrder(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -203,7 +203,7 @@ func TestComponentsMoveInOrder(t *testing.T) {
 	})
 }
 
-func TestBothHalvesInOneRun(t *testing.T) {
+func TestComponent_BothHalvesMoveInOneRun(t *testing.T) {
 	t.Parallel()
 
 	given := setup{Options: model.Options{Talos: fromLegacy, Kubernetes: fromKubernetes}}
@@ -216,7 +216,7 @@ func TestBothHalvesInOneRun(t *testing.T) {
 	})
 }
 
-func TestKubernetesBeforeTalosWhereTheMatrixDemandsIt(t *testing.T) {
+func TestComponent_MovesBeforeTalosWhereTheMatrixDemandsIt(t *testing.T) {
 	t.Parallel()
 
 	// Talos 1.14 does not run Kubernetes 1.31 any more.
@@ -230,7 +230,7 @@ func TestKubernetesBeforeTalosWhereTheMatrixDemandsIt(t *testing.T) {
 	})
 }
 
-func TestOneKubeletSetBackIsTheOnlyOneThatIsMoved(t *testing.T) {
+func TestComponent_OneKubeletSetBackIsTheOnlyOneThatIsMoved(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: toKubernetes}}, func(r *rig) {
@@ -249,7 +249,7 @@ func TestOneKubeletSetBackIsTheOnlyOneThatIsMoved(t *testing.T) {
 	})
 }
 
-func TestRegistriesOfOthersSurvive(t *testing.T) {
+func TestComponent_RegistriesOfOthersSurvive(t *testing.T) {
 	t.Parallel()
 
 	given := setup{Options: model.Options{Kubernetes: fromKubernetes, ConfiguredImages: map[string]string{
@@ -277,7 +277,7 @@ func TestRegistriesOfOthersSurvive(t *testing.T) {
 	})
 }
 
-func TestKubeletsMoveBesideEachOther(t *testing.T) {
+func TestComponent_KubeletsMoveBesideEachOther(t *testing.T) {
 	t.Parallel()
 
 	given := setup{
@@ -331,7 +331,7 @@ func (r *rig) mostRestarting() int {
 	return most
 }
 
-func TestWithoutProxyAndWithoutManifests(t *testing.T) {
+func TestComponent_MovesWithoutProxyAndWithoutManifests(t *testing.T) {
 	t.Parallel()
 
 	given := setup{Options: model.Options{Kubernetes: fromKubernetes, ProxyDisabled: true}}
@@ -381,9 +381,9 @@ func (r *rig) kubelets() []string {
 	return slices.DeleteFunc(r.configured(), func(change string) bool { return !strings.HasPrefix(change, "kubelet on worker-") })
 }
 
-// TestKubeletsThatDoNotComeUpAreNotFollowedByOthers applies again and again, as
+// TestComponent_KubeletsThatDoNotComeUpAreNotFollowedByOthers applies again and again, as
 // pipelines do.
-func TestKubeletsThatDoNotComeUpAreNotFollowedByOthers(t *testing.T) {
+func TestComponent_KubeletsThatDoNotComeUpAreNotFollowedByOthers(t *testing.T) {
 	for name, given := range map[string]struct {
 		canary []string
 		share  string
@@ -416,7 +416,7 @@ func TestKubeletsThatDoNotComeUpAreNotFollowedByOthers(t *testing.T) {
 	}
 }
 
-func TestBrokenStaticPodIsNotFollowedByTheNextComponent(t *testing.T) {
+func TestComponent_BrokenStaticPodIsNotFollowedByTheNext(t *testing.T) {
 	t.Parallel()
 
 	fault := model.Fault{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: model.SchedulerName, Times: 1}
@@ -441,7 +441,7 @@ func (r *rig) runsTalos(version string) bool {
 	return !slices.ContainsFunc(r.World().Nodes(), func(node model.NodeState) bool { return node.Talos != version })
 }
 
-func TestManyKubeletsDoNotStarveEachOther(t *testing.T) {
+func TestComponent_ManyKubeletsDoNotStarveEachOther(t *testing.T) {
 	t.Parallel()
 
 	given := setup{
@@ -461,7 +461,7 @@ func TestManyKubeletsDoNotStarveEachOther(t *testing.T) {
 	})
 }
 
-func TestNodesSettleAfterTheirKubelets(t *testing.T) {
+func TestComponent_NodesSettleAfterTheirKubelets(t *testing.T) {
 	t.Parallel()
 
 	const settle = 10 * time.Minute
@@ -487,7 +487,7 @@ func TestNodesSettleAfterTheirKubelets(t *testing.T) {
 	})
 }
 
-func TestNodeThatIsAlwaysBusySaysSo(t *testing.T) {
+func TestComponent_BusyNodeIsBlamedOnAnotherWriter(t *testing.T) {
 	t.Parallel()
 
 	busy := model.Fault{Node: "cp-0", Step: model.StepApply, Effect: model.EffectBusy}
@@ -500,7 +500,7 @@ func TestNodeThatIsAlwaysBusySaysSo(t *testing.T) {
 	})
 }
 
-func TestRefusalStopsTheKubeletsThatHaveNotBegun(t *testing.T) {
+func TestComponent_RefusalStopsKubeletsThatHaveNotBegun(t *testing.T) {
 	t.Parallel()
 
 	given := setup{
@@ -598,7 +598,7 @@ func componentFaults() []componentFault {
 	}
 }
 
-func TestFaultsOfComponentsAreNamedAndSafe(t *testing.T) {
+func TestComponent_FaultsAreNamedAndSafe(t *testing.T) {
 	for _, given := range componentFaults() {
 		t.Run(given.name, func(t *testing.T) {
 			t.Parallel()
@@ -632,7 +632,7 @@ func TestFaultsOfComponentsAreNamedAndSafe(t *testing.T) {
 	}
 }
 
-func TestHeldWorkerThatIsDownIsLeftBehind(t *testing.T) {
+func TestComponent_HeldWorkerThatIsDownIsLeftBehind(t *testing.T) {
 	t.Parallel()
 
 	faults := []model.Fault{{Node: "worker-1", Step: model.StepObserve, Effect: model.EffectUnreachable, Times: 1}}
@@ -655,9 +655,9 @@ func TestHeldWorkerThatIsDownIsLeftBehind(t *testing.T) {
 	})
 }
 
-// TestCrashAnywhereInTheKubernetesHalfThenApplyAgainConverges strikes a run at
+// TestComponent_CrashAnywhereThenApplyAgainConverges strikes a run at
 // every mutating call in every way, and applies once more.
-func TestCrashAnywhereInTheKubernetesHalfThenApplyAgainConverges(t *testing.T) {
+func TestComponent_CrashAnywhereThenApplyAgainConverges(t *testing.T) {
 	for _, given := range []setup{
 		{Options: model.Options{Kubernetes: fromKubernetes, Seed: 7}},
 		{Options: model.Options{Kubernetes: fromKubernetes, Talos: "1.14.1", Documents: true, ControlPlanes: 1, Workers: 1, Seed: 8}},
@@ -724,7 +724,7 @@ func crashKubernetesOnce(t *testing.T, given setup, kind crash, mutation int) {
 	})
 }
 
-func TestNothingOfAConfigurationChangesButImages(t *testing.T) {
+func TestComponent_NothingOfAConfigurationChangesButImages(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -749,9 +749,9 @@ func TestNothingOfAConfigurationChangesButImages(t *testing.T) {
 	})
 }
 
-// TestCancelAtAnyMomentOfTheKubernetesHalf cancels runs at random moments and
+// TestComponent_CancelAtAnyMomentLeavesNothingBehind cancels runs at random moments and
 // applies again.
-func TestCancelAtAnyMomentOfTheKubernetesHalf(t *testing.T) {
+func TestComponent_CancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 	moments := 30
 	if testing.Short() || raceEnabled {
 		moments = 5
@@ -797,9 +797,9 @@ func TestCancelAtAnyMomentOfTheKubernetesHalf(t *testing.T) {
 	}
 }
 
-// TestNothingIsConfiguredUnderTheLeaseOfSomebodyElse takes the lease away in the
+// TestComponent_NothingIsConfiguredUnderTheLeaseOfOthers takes the lease away in the
 // middle of the turn of a component.
-func TestNothingIsConfiguredUnderTheLeaseOfSomebodyElse(t *testing.T) {
+func TestComponent_NothingIsConfiguredUnderTheLeaseOfOthers(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -831,9 +831,9 @@ func TestNothingIsConfiguredUnderTheLeaseOfSomebodyElse(t *testing.T) {
 	})
 }
 
-// TestGuardsOfComponentsAreNeeded takes each of them away in turn: the checker
+// TestComponent_EachGuardIsNeeded takes each of them away in turn: the checker
 // has to notice what comes of it.
-func TestGuardsOfComponentsAreNeeded(t *testing.T) {
+func TestComponent_EachGuardIsNeeded(t *testing.T) {
 	t.Parallel()
 
 	// The API server of cp-0 goes away again once it has been replaced.
@@ -862,7 +862,7 @@ func TestGuardsOfComponentsAreNeeded(t *testing.T) {
 	})
 }
 
-func TestCanaryKubeletsGoFirst(t *testing.T) {
+func TestComponent_CanaryKubeletsGoFirst(t *testing.T) {
 	t.Parallel()
 
 	given := setup{
@@ -884,9 +884,9 @@ func TestCanaryKubeletsGoFirst(t *testing.T) {
 	})
 }
 
-// TestNewerReleaseCuresABrokenComponent chooses a newer patch because the first
+// TestComponent_NewerReleaseCuresABrokenOne chooses a newer patch because the first
 // does not come up.
-func TestNewerReleaseCuresABrokenComponent(t *testing.T) {
+func TestComponent_NewerReleaseCuresABrokenOne(t *testing.T) {
 	t.Parallel()
 
 	fault := model.Fault{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: model.SchedulerName, Times: 1}

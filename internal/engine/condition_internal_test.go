@@ -12,9 +12,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestNodeIsKeptForThePodsOfOthers is about a node whose pods could go to one
+// TestRoom_NodeIsKeptForThePodsOfOthers is about a node whose pods could go to one
 // other node at most.
-func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
+func TestRoom_NodeIsKeptForThePodsOfOthers(t *testing.T) {
 	t.Parallel()
 
 	for name, given := range map[string]struct {
@@ -64,9 +64,9 @@ func TestNodeIsKeptForThePodsOfOthers(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAdvisedToLeaveNoNodeForPods: a larger max_unavailable would take the last
+// TestRoom_NobodyIsAdvisedToLeaveNoNodeForPods: a larger max_unavailable would take the last
 // node out of service that takes any.
-func TestNobodyIsAdvisedToLeaveNoNodeForPods(t *testing.T) {
+func TestRoom_NobodyIsAdvisedToLeaveNoNodeForPods(t *testing.T) {
 	t.Parallel()
 
 	seen := guardInput{
@@ -92,9 +92,9 @@ func (o ofPool) Matches(labels map[string]string) bool { return labels["pool"] =
 
 func (o ofPool) String() string { return "pool=" + string(o) }
 
-// TestGuardsJudgeLabelsOfTheMoment: the labels of the observation decide, whatever the
+// TestGuard_JudgesLabelsOfTheMoment: the labels of the observation decide, whatever the
 // plan was made with.
-func TestGuardsJudgeLabelsOfTheMoment(t *testing.T) {
+func TestGuard_JudgesLabelsOfTheMoment(t *testing.T) {
 	t.Parallel()
 
 	older, newer := version.MustParse("1.34.2"), version.MustParse("1.35.2")

@@ -71,9 +71,9 @@ func at(observed cluster.Observation, name string) *cluster.Node {
 	return &observed.Nodes[index]
 }
 
-// TestEveryGuardSaysWhatToDo breaks one thing after the other and wants the
+// TestGuard_EachSaysWhatToDo breaks one thing after the other and wants the
 // guard for it to speak up, with node, reason and remedy.
-func TestEveryGuardSaysWhatToDo(t *testing.T) {
+func TestGuard_EachSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 
 	away := errors.New("connection refused")
@@ -155,9 +155,9 @@ func TestEveryGuardSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestBudgetCountsOtherTurnsOnce is about the border between what may be
+// TestGuard_BudgetCountsOtherTurnsOnce is about the border between what may be
 // unavailable and what may not.
-func TestBudgetCountsOtherTurnsOnce(t *testing.T) {
+func TestGuard_BudgetCountsOtherTurnsOnce(t *testing.T) {
 	t.Parallel()
 
 	unready := func(n *cluster.Node) { n.Kube.Ready = false }
@@ -212,9 +212,9 @@ func TestBudgetCountsOtherTurnsOnce(t *testing.T) {
 	}
 }
 
-// TestCanaryThatIsNotDoneAndInServiceHoldsUpEverybodyElse is about what the guards
+// TestGuard_CanaryNotDoneAndInServiceHoldsUpEverybodyElse is about what the guards
 // see of a canary on the very observation on which a node would be disturbed.
-func TestCanaryThatIsNotDoneAndInServiceHoldsUpEverybodyElse(t *testing.T) {
+func TestGuard_CanaryNotDoneAndInServiceHoldsUpEverybodyElse(t *testing.T) {
 	t.Parallel()
 
 	other := plan.Step{Node: "worker-1", Role: cluster.Worker, From: version.MustParse(fromLifecycle), To: version.MustParse(toLifecycle)}
@@ -355,10 +355,10 @@ func careless() engine.Request {
 	return request
 }
 
-// TestEachGuardIsNeeded has something go wrong in the middle of a turn: with the
+// TestGuard_EachIsNeeded has something go wrong in the middle of a turn: with the
 // guard the run stops or waits and breaks nothing, without it the checker sees
 // what it must not.
-func TestEachGuardIsNeeded(t *testing.T) {
+func TestGuard_EachIsNeeded(t *testing.T) {
 	for _, given := range neededGuards() {
 		t.Run(given.name, func(t *testing.T) {
 			if given.request == nil {
@@ -436,9 +436,9 @@ func (c *reserved) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	return nodes, err
 }
 
-// TestOneNodeStaysForThePods: however many workers may be unavailable, no drain
+// TestRoom_OneNodeStaysForThePods: however many workers may be unavailable, no drain
 // is left out because the run itself has all the others.
-func TestOneNodeStaysForThePods(t *testing.T) {
+func TestRoom_OneNodeStaysForThePods(t *testing.T) {
 	for name, given := range map[string]struct {
 		workers  int
 		free     []string
@@ -503,9 +503,9 @@ func (r *rig) startedOnce(w *worker, node string) {
 	}
 }
 
-// TestOnlyWorkerIsNotDrainedIntoNothing: where no other node ever takes pods, a
+// TestRoom_OnlyWorkerIsNotDrainedIntoNothing: where no other node ever takes pods, a
 // drain would wait for ever.
-func TestOnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
+func TestRoom_OnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1})
 
@@ -520,11 +520,11 @@ func TestOnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
 	})
 }
 
-// TestLastNodeThatTakesPodsIsNotTakenWithACordonedOne: of two workers one is cordoned
+// TestRoom_LastNodeForPodsIsNotTakenBesideACordonedOne: of two workers one is cordoned
 // by a person, and both may be unavailable. Before anything is touched it is said that
 // the pods of the other one would have nowhere to go; who accepts that has them moved
 // one after the other at least.
-func TestLastNodeThatTakesPodsIsNotTakenWithACordonedOne(t *testing.T) {
+func TestRoom_LastNodeForPodsIsNotTakenBesideACordonedOne(t *testing.T) {
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Seed: 223}, Judging: []checker.Option{checker.MaxUnavailable(2)}}
 
 	inCluster(t, given, func(r *rig) {
@@ -567,9 +567,9 @@ func TestLastNodeThatTakesPodsIsNotTakenWithACordonedOne(t *testing.T) {
 	})
 }
 
-// TestTwoMembersAreUpgradedOnlyWhereThatIsAskedFor: while one of two reboots the
+// TestGuard_TwoMembersAreUpgradedOnlyWhereAskedFor: while one of two reboots the
 // other has no quorum, and with that nothing can be written.
-func TestTwoMembersAreUpgradedOnlyWhereThatIsAskedFor(t *testing.T) {
+func TestGuard_TwoMembersAreUpgradedOnlyWhereAskedFor(t *testing.T) {
 	two := model.Options{ControlPlanes: 2, Workers: 1}
 
 	t.Run("refused", func(t *testing.T) {
@@ -620,7 +620,7 @@ func TestTwoMembersAreUpgradedOnlyWhereThatIsAskedFor(t *testing.T) {
 }
 
 // The room that an image takes once it is there is not missing any more.
-func TestRoomThatTheImagesTookIsNotMissed(t *testing.T) {
+func TestGuard_DiskThatTheImagesTookIsNotMissed(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		client := r.Client("run-1")
 		between := &narrow{liar: liar{Client: client}, pulled: map[string]bool{}}

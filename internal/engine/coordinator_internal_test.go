@@ -11,9 +11,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// TestStepIsClaimedOnANewLookOnly: whoever looked before another turn did
+// TestCoordinator_StepIsClaimedOnANewLookOnly: whoever looked before another turn did
 // something has to look again.
-func TestStepIsClaimedOnANewLookOnly(t *testing.T) {
+func TestCoordinator_StepIsClaimedOnANewLookOnly(t *testing.T) {
 	t.Parallel()
 
 	between := newCoordinator()
@@ -39,9 +39,9 @@ func TestStepIsClaimedOnANewLookOnly(t *testing.T) {
 	}
 }
 
-// TestWorkersOutOfServiceDoNotHoldEachOtherUp: what happens to a control plane
+// TestCoordinator_WorkersOutOfServiceDoNotHoldEachOtherUp: what happens to a control plane
 // still does.
-func TestWorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
+func TestCoordinator_WorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
 	t.Parallel()
 
 	between := newCoordinator()
@@ -60,7 +60,7 @@ func TestWorkersOutOfServiceDoNotHoldEachOtherUp(t *testing.T) {
 	}
 }
 
-func TestTurnsKnowWhoBeganBeforeThem(t *testing.T) {
+func TestCoordinator_TurnsKnowWhoBeganBeforeThem(t *testing.T) {
 	t.Parallel()
 
 	between := newCoordinator()
@@ -86,7 +86,7 @@ func TestTurnsKnowWhoBeganBeforeThem(t *testing.T) {
 	}
 }
 
-func TestGateCanBeGivenUpOn(t *testing.T) {
+func TestCoordinator_SemaphoreCanBeGivenUpOn(t *testing.T) {
 	t.Parallel()
 
 	errTired := errors.New("tired")

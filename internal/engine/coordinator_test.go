@@ -18,10 +18,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestManyWorkersMoveSideBySide is about clusters so large, and so slow to
+// TestCoordinator_ManyWorkersMoveSideBySide is about clusters so large, and so slow to
 // answer, that all the looks before the cordons take longer than one turn waits
 // for its guards.
-func TestManyWorkersMoveSideBySide(t *testing.T) {
+func TestCoordinator_ManyWorkersMoveSideBySide(t *testing.T) {
 	const latency = 6 * time.Second
 
 	for workers, together := range map[int]int{20: 19, 70: 60} {
@@ -53,9 +53,9 @@ func TestManyWorkersMoveSideBySide(t *testing.T) {
 	}
 }
 
-// TestSlowMachinesHoldUpNobodyElse: the Talos API of a tenth of the workers takes its time
+// TestCoordinator_SlowMachinesHoldUpNobodyElse: the Talos API of a tenth of the workers takes its time
 // for each answer. The others take as long as they do where all are quick.
-func TestSlowMachinesHoldUpNobodyElse(t *testing.T) {
+func TestCoordinator_SlowMachinesHoldUpNobodyElse(t *testing.T) {
 	slow := []string{"worker-3", "worker-13"}
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 20, Seed: 43},
@@ -95,10 +95,10 @@ func TestSlowMachinesHoldUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestWaitingForOthersIsNotTakenFromTheTimeOfANode: where a look takes long and
+// TestCoordinator_WaitingForOthersIsNotTakenFromNodeTimeout: where a look takes long and
 // many workers queue for their cordons, the last of them still has all of its
 // time once it is cordoned.
-func TestWaitingForOthersIsNotTakenFromTheTimeOfANode(t *testing.T) {
+func TestCoordinator_WaitingForOthersIsNotTakenFromNodeTimeout(t *testing.T) {
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 40, Seed: 41}, Judging: []checker.Option{checker.MaxUnavailable(39)}}
 
 	inCluster(t, given, func(r *rig) {
@@ -122,9 +122,9 @@ func TestWaitingForOthersIsNotTakenFromTheTimeOfANode(t *testing.T) {
 	})
 }
 
-// TestRetryAfterAFallbackIsNotDoubted: a node that fell back in an earlier run,
+// TestCoordinator_RetryAfterAFallbackHoldsNobodyBack: a node that fell back in an earlier run,
 // was rebooted by a person and is to be tried again holds nobody else back.
-func TestRetryAfterAFallbackIsNotDoubted(t *testing.T) {
+func TestCoordinator_RetryAfterAFallbackHoldsNobodyBack(t *testing.T) {
 	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
 		if err := r.Worker("run-1").Apply(context.Background(), sharing(t, toLifecycle, "2")); err == nil {
 			t.Fatal("the run whose node fell back reports success")
@@ -196,9 +196,9 @@ func (r *rig) untouched(node string) {
 	}
 }
 
-// TestTurnThatHasNotTouchedItsNodeStandsDown: its image takes long to pull, and
+// TestCoordinator_TurnThatHasNotTouchedItsNodeStandsDown: its image takes long to pull, and
 // meanwhile the run must not begin another node.
-func TestTurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
+func TestCoordinator_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 	const pull = 20 * time.Minute
 
 	broken := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}
@@ -252,9 +252,9 @@ func TestTurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 	})
 }
 
-// TestNothingStartsBesideATurnThatIsSeenToFail: its node is long on its way back
+// TestCoordinator_NothingStartsBesideATurnThatIsSeenToFail: its node is long on its way back
 // with the old system, and nobody doubts how that ends.
-func TestNothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
+func TestCoordinator_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 	for name, given := range map[string]struct {
 		from, to string
 		kind     error
@@ -287,9 +287,9 @@ func TestNothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 	}
 }
 
-// TestInstallThatNobodyKnowsOfHoldsOthersBack: the reply was lost, and no node
+// TestCoordinator_UncertainInstallHoldsOthersBack: the reply was lost, and no node
 // begins before the reboot has shown that the install took. Then all go on.
-func TestInstallThatNobodyKnowsOfHoldsOthersBack(t *testing.T) {
+func TestCoordinator_UncertainInstallHoldsOthersBack(t *testing.T) {
 	inCluster(t, pairs(57), func(r *rig) {
 		var lost atomic.Bool
 

@@ -44,8 +44,8 @@ func (o *owned) arrivedAt(target string) {
 	}
 }
 
-// TestOperatorDoesWhatItIsAskedFor, with all its habits.
-func TestOperatorDoesWhatItIsAskedFor(t *testing.T) {
+// TestDelegate_OperatorDoesWhatItIsAskedFor, with all its habits.
+func TestDelegate_OperatorDoesWhatItIsAskedFor(t *testing.T) {
 	for name, habits := range map[string]played.Habits{
 		"as it is":                 {},
 		"versions with v":          {WithV: true},
@@ -80,9 +80,9 @@ func TestOperatorDoesWhatItIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestOperatorIsAskedForOneLegAfterTheOther: Talos first, then Kubernetes, one
+// TestDelegate_AsksForOneLegAfterTheOther: Talos first, then Kubernetes, one
 // minor at a time.
-func TestOperatorIsAskedForOneLegAfterTheOther(t *testing.T) {
+func TestDelegate_AsksForOneLegAfterTheOther(t *testing.T) {
 	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.12.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
 		var asked []string
 
@@ -118,9 +118,9 @@ func TestOperatorIsAskedForOneLegAfterTheOther(t *testing.T) {
 	})
 }
 
-// TestOperatorThatDoesNotGetThereIsAskedNoMore: whatever it says, its target is
+// TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore: whatever it says, its target is
 // taken back, and the failure says what was seen.
-func TestOperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
+func TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
 	for name, test := range map[string]struct {
 		habits played.Habits
 		within time.Duration
@@ -156,8 +156,8 @@ func TestOperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
 	}
 }
 
-// TestFailedUpgradeOfTheOperatorIsAskedForAnew, in the way its protocol wants.
-func TestFailedUpgradeOfTheOperatorIsAskedForAnew(t *testing.T) {
+// TestDelegate_FailedUpgradeIsAskedForAnew, in the way its protocol wants.
+func TestDelegate_FailedUpgradeIsAskedForAnew(t *testing.T) {
 	habits := played.Habits{FailOn: "worker-1", FailTimes: 1, StaysFailed: true}
 
 	besideOperator(t, asking(setup{}), &habits, func(o *owned) {
@@ -173,8 +173,8 @@ func TestFailedUpgradeOfTheOperatorIsAskedForAnew(t *testing.T) {
 	})
 }
 
-// TestTargetOfACutOffRunIsFollowed: the process died, the operator did not.
-func TestTargetOfACutOffRunIsFollowed(t *testing.T) {
+// TestDelegate_TargetOfACutOffRunIsFollowed: the process died, the operator did not.
+func TestDelegate_TargetOfACutOffRunIsFollowed(t *testing.T) {
 	for name, stands := range map[string]map[string]string{
 		"at work":           {keyTarget: toLifecycle},
 		"failed, not taken": {keyTarget: toLifecycle, keyStatus: "failed", keyMessage: "Talos upgrade failed: node worker-0 did not come back online"},
@@ -195,9 +195,9 @@ func TestTargetOfACutOffRunIsFollowed(t *testing.T) {
 	}
 }
 
-// TestHoldOfADeadRunDoesNotKeepTheOperatorFromBeingAsked: the run before was a
+// TestDelegate_HoldOfADeadRunDoesNotKeepItFromAsking: the run before was a
 // direct one.
-func TestHoldOfADeadRunDoesNotKeepTheOperatorFromBeingAsked(t *testing.T) {
+func TestDelegate_HoldOfADeadRunDoesNotKeepItFromAsking(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -217,8 +217,8 @@ func TestHoldOfADeadRunDoesNotKeepTheOperatorFromBeingAsked(t *testing.T) {
 	})
 }
 
-// TestOperatorThatMayNotBeAskedIsLeftAlone.
-func TestOperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
+// TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone.
+func TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 	for name, test := range map[string]struct {
 		stands map[string]string
 		reason error
@@ -272,8 +272,8 @@ func TestOperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestCancelTakesBackWhatTheOperatorIsAskedFor in time.
-func TestCancelTakesBackWhatTheOperatorIsAskedFor(t *testing.T) {
+// TestDelegate_CancelTakesTheRequestBackInTime.
+func TestDelegate_CancelTakesTheRequestBackInTime(t *testing.T) {
 	for _, moment := range []time.Duration{time.Second, 7 * time.Second, 3 * time.Minute} {
 		besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 			ctx, cancel := context.WithTimeout(context.Background(), moment)
@@ -295,8 +295,8 @@ func TestCancelTakesBackWhatTheOperatorIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestTimeIsUpForTheOperatorToo.
-func TestTimeIsUpForTheOperatorToo(t *testing.T) {
+// TestDelegate_TimeIsUpForTheOperatorToo.
+func TestDelegate_TimeIsUpForTheOperatorToo(t *testing.T) {
 	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 		request := to(toLifecycle)
 		request.Deadline = 4 * time.Minute
@@ -306,8 +306,8 @@ func TestTimeIsUpForTheOperatorToo(t *testing.T) {
 	})
 }
 
-// TestLostRepliesOfTheOperatorsAPI do not lead astray.
-func TestLostRepliesOfTheOperatorsAPI(t *testing.T) {
+// TestDelegate_LostRepliesDoNotLeadAstray.
+func TestDelegate_LostRepliesDoNotLeadAstray(t *testing.T) {
 	for lost := 1; lost <= 4; lost++ {
 		besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 			changes := 0
@@ -334,8 +334,8 @@ func TestLostRepliesOfTheOperatorsAPI(t *testing.T) {
 	}
 }
 
-// TestDeclarativeOperatorIsFollowed to the end of both halves, and its failures.
-func TestDeclarativeOperatorIsFollowed(t *testing.T) {
+// TestDelegate_DeclarativeOperatorIsFollowed to the end of both halves, and its failures.
+func TestDelegate_DeclarativeOperatorIsFollowed(t *testing.T) {
 	t.Run("both halves", func(t *testing.T) {
 		besideDeclarative(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 			request := to(toLifecycle)
@@ -381,8 +381,8 @@ func TestDeclarativeOperatorIsFollowed(t *testing.T) {
 	}
 }
 
-// TestDelegatedRunTakesOneSnapshot: a run that goes on where another one stopped takes none, and the failure says where it is.
-func TestDelegatedRunTakesOneSnapshot(t *testing.T) {
+// TestDelegate_TakesOneSnapshot: a run that goes on where another one stopped takes none, and the failure says where it is.
+func TestDelegate_TakesOneSnapshot(t *testing.T) {
 	besideOperator(t, asking(setup{}), &played.Habits{FailOn: "worker-1", FailTimes: 1, StaysFailed: true}, func(o *owned) {
 		store := ports.NewVault()
 		err := o.delegate(context.Background(), o.beside("1"), saving(store))
@@ -405,8 +405,8 @@ func TestDelegatedRunTakesOneSnapshot(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeftToAskForWhenTheWindowCloses: somebody has moved a component past the target meanwhile, so that there is no next leg to speak of.
-func TestNothingIsLeftToAskForWhenTheWindowCloses(t *testing.T) {
+// TestDelegate_WindowMayCloseWithNoLegLeft: somebody has moved a component past the target meanwhile, so that there is no next leg to speak of.
+func TestDelegate_WindowMayCloseWithNoLegLeft(t *testing.T) {
 	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 		request := to(toLifecycle)
 		request.Target.Kubernetes = version.MustParse(kubernetes)
@@ -422,8 +422,8 @@ func TestNothingIsLeftToAskForWhenTheWindowCloses(t *testing.T) {
 	})
 }
 
-// TestNoNodeIsTakenBackByALegOfTheOthers: an operator brings all nodes to the one version that it is asked for.
-func TestNoNodeIsTakenBackByALegOfTheOthers(t *testing.T) {
+// TestDelegate_NoNodeIsTakenBackByALegOfTheOthers: an operator brings all nodes to the one version that it is asked for.
+func TestDelegate_NoNodeIsTakenBackByALegOfTheOthers(t *testing.T) {
 	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.11.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
 		if _, err := o.World().AddNode(model.NodeOptions{Name: "worker-9", Role: model.Worker, Talos: "1.13.4", Kubernetes: "1.33.4"}); err != nil {
 			t.Fatal(err)
@@ -455,8 +455,8 @@ func TestNoNodeIsTakenBackByALegOfTheOthers(t *testing.T) {
 	})
 }
 
-// TestGateBetweenTwoLegsDoesNotDenyTheFirst: every node was moved by then.
-func TestGateBetweenTwoLegsDoesNotDenyTheFirst(t *testing.T) {
+// TestDelegate_GateBetweenTwoLegsDoesNotDenyTheFirst: every node was moved by then.
+func TestDelegate_GateBetweenTwoLegsDoesNotDenyTheFirst(t *testing.T) {
 	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.12.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
 		begun := time.Now()
 		gate := &userGate{timeout: time.Minute, answer: func(string) (bool, string, error) {
@@ -476,8 +476,8 @@ func TestGateBetweenTwoLegsDoesNotDenyTheFirst(t *testing.T) {
 	})
 }
 
-// TestForgottenTargetIsTakenBack: by a run that died, or by an operator that does not clean up.
-func TestForgottenTargetIsTakenBack(t *testing.T) {
+// TestDelegate_ForgottenTargetIsTakenBack: by a run that died, or by an operator that does not clean up.
+func TestDelegate_ForgottenTargetIsTakenBack(t *testing.T) {
 	t.Run("reached", func(t *testing.T) {
 		besideOperator(t, asking(setup{}), &played.Habits{Forgetful: true}, func(o *owned) {
 			o.annotate(keyTarget, toLifecycle) // by a run that died
@@ -522,8 +522,8 @@ func TestForgottenTargetIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestWhatHappensToTheObjectEndsTheFollowing: the object is deleted, held, or asks for something else.
-func TestWhatHappensToTheObjectEndsTheFollowing(t *testing.T) {
+// TestDelegate_InterferenceWithTheObjectEndsTheFollowing: the object is deleted, held, or asks for something else.
+func TestDelegate_InterferenceWithTheObjectEndsTheFollowing(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(o *owned)
 		says string
@@ -546,8 +546,8 @@ func TestWhatHappensToTheObjectEndsTheFollowing(t *testing.T) {
 	}
 }
 
-// TestDeadHoldIsEndedHoweverHardItIs: one read fails just then.
-func TestDeadHoldIsEndedHoweverHardItIs(t *testing.T) {
+// TestDelegate_HoldOfADeadRunIsEndedThoughAReadFails: one read fails just then.
+func TestDelegate_HoldOfADeadRunIsEndedThoughAReadFails(t *testing.T) {
 	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 		o.annotate(keyHold, cluster.RunPrefix+"dead")
 		reads := 0
@@ -567,8 +567,8 @@ func TestDeadHoldIsEndedHoweverHardItIs(t *testing.T) {
 	})
 }
 
-// TestOperatorAtWorkOverAnOpenEntryIsFollowed: a direct run was killed in the middle of a node, and somebody had the operator go on.
-func TestOperatorAtWorkOverAnOpenEntryIsFollowed(t *testing.T) {
+// TestDelegate_OperatorAtWorkOverAnOpenEntryIsFollowed: a direct run was killed in the middle of a node, and somebody had the operator go on.
+func TestDelegate_OperatorAtWorkOverAnOpenEntryIsFollowed(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -586,8 +586,8 @@ func TestOperatorAtWorkOverAnOpenEntryIsFollowed(t *testing.T) {
 	})
 }
 
-// TestDelegateAfterADirectRunThatDied: its word "in-progress" stands on the object.
-func TestDelegateAfterADirectRunThatDied(t *testing.T) {
+// TestDelegate_SucceedsAfterADirectRunThatDied: its word "in-progress" stands on the object.
+func TestDelegate_SucceedsAfterADirectRunThatDied(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -607,8 +607,8 @@ func TestDelegateAfterADirectRunThatDied(t *testing.T) {
 	})
 }
 
-// TestStaleFailureIsNotBelieved: there is no operator, and a node joins meanwhile.
-func TestStaleFailureIsNotBelieved(t *testing.T) {
+// TestDelegate_StaleFailureIsNotBelieved: there is no operator, and a node joins meanwhile.
+func TestDelegate_StaleFailureIsNotBelieved(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		o.annotate(keyStatus, "failed")
 		o.annotate(keyMessage, "Talos upgrade failed: last week")
@@ -626,8 +626,8 @@ func TestStaleFailureIsNotBelieved(t *testing.T) {
 	})
 }
 
-// TestRequestThatLandsAfterACancelIsTakenBack: a request that is cut off by a cancel may take effect a moment later.
-func TestRequestThatLandsAfterACancelIsTakenBack(t *testing.T) {
+// TestDelegate_RequestThatLandsAfterACancelIsTakenBack: a request that is cut off by a cancel may take effect a moment later.
+func TestDelegate_RequestThatLandsAfterACancelIsTakenBack(t *testing.T) {
 	besideOperator(t, asking(setup{}), nil, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -655,8 +655,8 @@ func TestRequestThatLandsAfterACancelIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestFreedLeaseIsNoReasonToLeaveTheRequest: nor is there anybody who would take a request back.
-func TestFreedLeaseIsNoReasonToLeaveTheRequest(t *testing.T) {
+// TestDelegate_RequestIsTakenBackThoughTheLeaseWasFreed: nor is there anybody who would take a request back.
+func TestDelegate_RequestIsTakenBackThoughTheLeaseWasFreed(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.beside("1")
 		go func() { pass(3 * time.Minute); o.DeleteLeaseAsPerson() }()
@@ -669,8 +669,8 @@ func TestFreedLeaseIsNoReasonToLeaveTheRequest(t *testing.T) {
 	})
 }
 
-// TestCancelWhileTakingBackStillTakesBack: what was reached is asked for no more.
-func TestCancelWhileTakingBackStillTakesBack(t *testing.T) {
+// TestDelegate_CancelWhileTakingBackStillTakesBack: what was reached is asked for no more.
+func TestDelegate_CancelWhileTakingBackStillTakesBack(t *testing.T) {
 	besideOperator(t, asking(setup{}), &played.Habits{Forgetful: true}, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -697,8 +697,8 @@ func TestCancelWhileTakingBackStillTakesBack(t *testing.T) {
 	})
 }
 
-// TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn: it would not know of it.
-func TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn(t *testing.T) {
+// TestDelegate_NothingIsAskedInTheMiddleOfATurn: it would not know of it.
+func TestDelegate_NothingIsAskedInTheMiddleOfATurn(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.dieBehind("Install", o.Worker("run-0"), to(toLifecycle))
 		time.Sleep(time.Minute)
@@ -708,8 +708,8 @@ func TestNothingIsAskedOfAnOperatorInTheMiddleOfATurn(t *testing.T) {
 	})
 }
 
-// TestOperatorThatIsDoneByThenIsNotAskedAgain: it came to its end while the lease was waited for.
-func TestOperatorThatIsDoneByThenIsNotAskedAgain(t *testing.T) {
+// TestDelegate_OperatorDoneBeforeTheLeaseIsNotAskedAgain: it came to its end while the lease was waited for.
+func TestDelegate_OperatorDoneBeforeTheLeaseIsNotAskedAgain(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.annotate(keyTarget, toLifecycle)
 		for o.annotation(keyPrefix+"talos-progress") != "4/5" {
@@ -751,8 +751,8 @@ func TestOperatorThatIsDoneByThenIsNotAskedAgain(t *testing.T) {
 	})
 }
 
-// TestOperatorIsNeverAskedToGoBack: somebody went further while the lease was waited for.
-func TestOperatorIsNeverAskedToGoBack(t *testing.T) {
+// TestDelegate_OperatorIsNeverAskedToGoBack: somebody went further while the lease was waited for.
+func TestDelegate_OperatorIsNeverAskedToGoBack(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.annotate(keyTarget, toLifecycle)
 		for o.annotation(keyPrefix+"talos-progress") != "4/5" {

@@ -28,7 +28,7 @@ func undrained(request engine.Request) engine.Request {
 
 // Before anything is touched a budget that never gives is named; a transient
 // shortage is waited for.
-func TestBudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
+func TestDrain_BudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
 	for name, given := range map[string]struct {
 		prepare func(*rig)
 		refused bool
@@ -81,7 +81,7 @@ func TestBudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
 	}
 }
 
-func TestBudgetThatNeverGivesStopsTheRun(t *testing.T) {
+func TestDrain_BudgetThatNeverGivesStopsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
 
@@ -108,9 +108,9 @@ func TestBudgetThatNeverGivesStopsTheRun(t *testing.T) {
 	})
 }
 
-// TestDrainThatTheTimeOfTheNodeEndsNamesBoth: what is left, what keeps it, and which
+// TestDrain_CutOffByNodeTimeoutNamesPodsAndLimit: what is left, what keeps it, and which
 // time was over.
-func TestDrainThatTheTimeOfTheNodeEndsNamesBoth(t *testing.T) {
+func TestDrain_CutOffByNodeTimeoutNamesPodsAndLimit(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &ports.Budget{MinAvailable: 1})
 
@@ -130,9 +130,9 @@ func TestDrainThatTheTimeOfTheNodeEndsNamesBoth(t *testing.T) {
 	})
 }
 
-// TestDrainThatWaitsForAPodThatStopsNamesNoBudget: what was told to stop is kept by no
+// TestDrain_PodThatIsStoppingIsBlamedOnNoBudget: what was told to stop is kept by no
 // budget, and is not told again by deleting it.
-func TestDrainThatWaitsForAPodThatStopsNamesNoBudget(t *testing.T) {
+func TestDrain_PodThatIsStoppingIsBlamedOnNoBudget(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("slow", "worker-1", nil)
 
@@ -152,7 +152,7 @@ func TestDrainThatWaitsForAPodThatStopsNamesNoBudget(t *testing.T) {
 	})
 }
 
-func TestPodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
+func TestDrain_PodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
 	judging := []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {
@@ -170,7 +170,7 @@ func TestPodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
 	})
 }
 
-func TestLegacyUpgradeCannotLeaveTheDrainOut(t *testing.T) {
+func TestDrain_LegacyUpgradeCannotLeaveItOut(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {
 		request := to(toLegacy)
 		request.Policy.Drain.Enabled = false
@@ -188,7 +188,7 @@ func TestLegacyUpgradeCannotLeaveTheDrainOut(t *testing.T) {
 	})
 }
 
-func TestDisabledDrainEvictsNothing(t *testing.T) {
+func TestDrain_DisabledEvictsNothing(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddApp("web", 4, nil)
 
@@ -204,7 +204,7 @@ func TestDisabledDrainEvictsNothing(t *testing.T) {
 	})
 }
 
-func TestCordonOfAPersonSurvives(t *testing.T) {
+func TestCordon_OfAPersonSurvives(t *testing.T) {
 	for name, given := range map[string]struct {
 		options model.Options
 		node    string
@@ -235,7 +235,7 @@ func TestCordonOfAPersonSurvives(t *testing.T) {
 	}
 }
 
-func TestCordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
+func TestCordon_CordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.CordonAsPerson("worker-0", true); err != nil {
 			t.Fatal(err)
@@ -262,9 +262,9 @@ func TestCordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 	})
 }
 
-// TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet: nobody is there to
+// TestDrain_OfANotReadyNodeDoesNotWaitForItsKubelet: nobody is there to
 // confirm that a pod has stopped, and a budget holds all the same.
-func TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet(t *testing.T) {
+func TestDrain_OfANotReadyNodeDoesNotWaitForItsKubelet(t *testing.T) {
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -294,9 +294,9 @@ func TestDrainOfANodeThatIsNotReadyDoesNotWaitForItsKubelet(t *testing.T) {
 	}
 }
 
-// TestDrainLooksAfterItsCordon: somebody uncordons the node while it is being
+// TestDrain_LooksAfterItsCordon: somebody uncordons the node while it is being
 // drained, and the pods that were evicted would come back again and again.
-func TestDrainLooksAfterItsCordon(t *testing.T) {
+func TestDrain_LooksAfterItsCordon(t *testing.T) {
 	const replicas = 3
 
 	for name, given := range map[string]struct {
@@ -378,7 +378,7 @@ func (r *rig) uncordons(ctx context.Context, node string, times int) {
 
 // Pods that two budgets cover are never evicted; with on_timeout = "delete" they
 // are deleted in the end.
-func TestOverlappingBudgetsEndInADeletionWhereThatIsAskedFor(t *testing.T) {
+func TestDrain_OverlappingBudgetsEndInADeletionWhereAskedFor(t *testing.T) {
 	judging := []checker.Option{checker.DrainDelete(5 * time.Minute)}
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {

@@ -30,7 +30,7 @@ func saving(store cluster.SnapshotStore) engine.Request {
 	return request
 }
 
-func TestSnapshotIsTakenBeforeAnythingIsTouched(t *testing.T) {
+func TestSnapshot_TakenBeforeAnythingIsTouched(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 		first := r.Worker("run-1")
@@ -58,7 +58,7 @@ func TestSnapshotIsTakenBeforeAnythingIsTouched(t *testing.T) {
 	})
 }
 
-func TestSnapshotIsTakenOncePerTarget(t *testing.T) {
+func TestSnapshot_TakenOncePerTarget(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 
@@ -80,7 +80,7 @@ func TestSnapshotIsTakenOncePerTarget(t *testing.T) {
 	})
 }
 
-func TestSnapshotThatFailsStopsEverything(t *testing.T) {
+func TestSnapshot_FailureStopsEverything(t *testing.T) {
 	for name, given := range map[string]struct {
 		effect model.Effect
 		says   []string
@@ -130,9 +130,9 @@ func (noSpace) Error() string { return "unable to write a snapshot of etcd: no s
 
 func (noSpace) Unwrap() []error { return []error{cluster.ErrRefused, cluster.ErrUnsaved} }
 
-// TestDiskOfTheRunnerIsNotBlamedOnEtcd: no member can do anything about it, and none
+// TestSnapshot_FullDiskOfTheRunnerIsNotBlamedOnEtcd: no member can do anything about it, and none
 // of the others is asked.
-func TestDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
+func TestSnapshot_FullDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := saving(ports.NewVault())
 		request.Snapshots = full{ports.NewVault()}
@@ -150,7 +150,7 @@ func TestDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
 	})
 }
 
-func TestSnapshotIsTakenFromAnotherMemberWhenOneFails(t *testing.T) {
+func TestSnapshot_TakenFromAnotherMemberWhenOneFails(t *testing.T) {
 	for _, broken := range [][]string{{"cp-0"}, {"cp-1", "cp-2"}} {
 		t.Run(strings.Join(broken, " and "), func(t *testing.T) {
 			var faults []model.Fault
@@ -171,7 +171,7 @@ func TestSnapshotIsTakenFromAnotherMemberWhenOneFails(t *testing.T) {
 	}
 }
 
-func TestLaterErrorsSayWhereTheSnapshotIs(t *testing.T) {
+func TestSnapshot_LaterErrorsSayWhereItIs(t *testing.T) {
 	faults := []model.Fault{{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectFallback}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -192,7 +192,7 @@ func TestLaterErrorsSayWhereTheSnapshotIs(t *testing.T) {
 }
 
 // A run that stops before the first node has the snapshot in what it reports.
-func TestSnapshotIsReportedWhereNoNodeMoved(t *testing.T) {
+func TestSnapshot_ReportedWhereNoNodeMoved(t *testing.T) {
 	faults := []model.Fault{{Node: "worker-1", Step: model.StepPull, Effect: model.EffectNotFound}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -207,7 +207,7 @@ func TestSnapshotIsReportedWhereNoNodeMoved(t *testing.T) {
 	})
 }
 
-func TestPlaceThatTakesNoSnapshotIsFoundBeforeTheLease(t *testing.T) {
+func TestSnapshot_UnusablePlaceIsFoundBeforeTheLease(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 		store.Refuse(errors.New("permission denied"))
@@ -225,7 +225,7 @@ func TestPlaceThatTakesNoSnapshotIsFoundBeforeTheLease(t *testing.T) {
 	})
 }
 
-func TestCancelledSnapshotLeavesNothingBehind(t *testing.T) {
+func TestSnapshot_CancelledLeavesNothingBehind(t *testing.T) {
 	faults := []model.Fault{{Node: model.AnyNode, Step: model.StepEtcdSnapshot, Effect: model.EffectStall}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -242,8 +242,8 @@ func TestCancelledSnapshotLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// TestSnapshotFirstIsSeen shows that the checker sees a run that takes none.
-func TestSnapshotFirstIsSeen(t *testing.T) {
+// TestSnapshot_CheckerSeesARunThatTakesNone: where a snapshot is asked for.
+func TestSnapshot_CheckerSeesARunThatTakesNone(t *testing.T) {
 	judging := []checker.Option{checker.SnapshotFirst()}
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {
@@ -260,9 +260,9 @@ func TestSnapshotFirstIsSeen(t *testing.T) {
 	})
 }
 
-// TestSnapshotIsSavedBesideARun: by itself, one takes no lease, and no journal remembers it,
+// TestSnapshot_SavedByItselfBesideARun: by itself, one takes no lease, and no journal remembers it,
 // so that a roll takes its own.
-func TestSnapshotIsSavedBesideARun(t *testing.T) {
+func TestSnapshot_SavedByItselfBesideARun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("run-1"); err != nil {
 			t.Fatal(err)
@@ -298,8 +298,8 @@ func TestSnapshotIsSavedBesideARun(t *testing.T) {
 	})
 }
 
-// TestSnapshotThatCannotBeSavedByItself says what is wrong with what.
-func TestSnapshotThatCannotBeSavedByItself(t *testing.T) {
+// TestSnapshot_FailureByItselfSaysWhatIsWrong, and with what.
+func TestSnapshot_FailureByItselfSaysWhatIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(store *ports.Vault, asked *harness.Worker)
 		want  error
@@ -389,7 +389,7 @@ func (s *shutDown) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 
 // A snapshot belongs to a roll. Another one, be it to the same versions, is not
 // to be told of the snapshot of long ago.
-func TestNextRollTakesASnapshotOfItsOwn(t *testing.T) {
+func TestSnapshot_NextRollTakesItsOwn(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Schematic: schematicOfTests}}, func(r *rig) {
 		store := ports.NewVault()
 		r.Must(r.Worker("run-1"), saving(store))
@@ -414,7 +414,7 @@ func TestNextRollTakesASnapshotOfItsOwn(t *testing.T) {
 }
 
 // Whatever refuses the next run, the snapshot of the one before is named.
-func TestRunThatIsLockedOutNamesTheSnapshot(t *testing.T) {
+func TestSnapshot_NamedByARunThatIsLockedOut(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 		r.dieBehind("Install", r.Worker("run-1"), saving(store))
@@ -457,7 +457,7 @@ func (r *rig) alive(holder string) (stop func()) {
 
 // A roll may come to its end in another way than by a run. What is applied after
 // that does not offer its snapshot any more.
-func TestSnapshotOfARollThatEndedElsewhereIsClosed(t *testing.T) {
+func TestSnapshot_OfARollThatEndedElsewhereIsClosed(t *testing.T) {
 	inCluster(t, setup{Judging: []checker.Option{checker.Held("worker-1")}}, func(r *rig) {
 		store := ports.NewVault()
 		first := saving(store)
@@ -490,7 +490,7 @@ func TestSnapshotOfARollThatEndedElsewhereIsClosed(t *testing.T) {
 }
 
 // A cancel behind the last byte loses no snapshot.
-func TestSnapshotThatWasSavedIsRecordedWhateverEndsTheRun(t *testing.T) {
+func TestSnapshot_SavedOneIsRecordedWhateverEndsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -517,8 +517,8 @@ func TestSnapshotThatWasSavedIsRecordedWhateverEndsTheRun(t *testing.T) {
 	})
 }
 
-// TestSnapshotThatCannotBeRecordedIsNamed: it is there all the same.
-func TestSnapshotThatCannotBeRecordedIsNamed(t *testing.T) {
+// TestSnapshot_ThatCannotBeRecordedIsNamed: it is there all the same.
+func TestSnapshot_ThatCannotBeRecordedIsNamed(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {

@@ -16,9 +16,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestWhatARunSeldomEndsWithIsWorded is about ends that take a cluster in which
+// TestFailure_RareEndsOfARunAreWorded is about ends that take a cluster in which
 // something else is at work all the time.
-func TestWhatARunSeldomEndsWithIsWorded(t *testing.T) {
+func TestFailure_RareEndsOfARunAreWorded(t *testing.T) {
 	t.Parallel()
 
 	old, next := version.MustParse("1.13.2"), version.MustParse("1.13.4")
@@ -99,9 +99,9 @@ func asFailure(t *testing.T, err error) *Failure {
 	return failed
 }
 
-// TestWhatIsSeldomFoundIsWorded brings each check to what the clusters of the other
+// TestFailure_RareFindingsAreWorded brings each check to what the clusters of the other
 // tests do not show.
-func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
+func TestFailure_RareFindingsAreWorded(t *testing.T) {
 	t.Parallel()
 
 	next := version.MustParse("1.35.2")
@@ -136,9 +136,9 @@ func TestWhatIsSeldomFoundIsWorded(t *testing.T) {
 	}
 }
 
-// TestABootThatNamesNothingLeavesNothingOpen is about a node that was sent into
+// TestBoot_NothingUnmetIsSaidWhereItNamesNothing is about a node that was sent into
 // another reboot before it had told what it waits for.
-func TestABootThatNamesNothingLeavesNothingOpen(t *testing.T) {
+func TestBoot_NothingUnmetIsSaidWhereItNamesNothing(t *testing.T) {
 	t.Parallel()
 
 	machine := cluster.Machine{Talos: version.MustParse("1.13.4"), Stage: cluster.StageRebooting}
@@ -155,7 +155,7 @@ func TestABootThatNamesNothingLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-func TestTextsEndOnce(t *testing.T) {
+func TestFailure_TextsEndInOneFullStop(t *testing.T) {
 	for text, want := range map[string]string{
 		"waited 30m0s for it to be safe":     "waited 30m0s for it to be safe.",
 		"Bring etcd back (talosctl).":        "Bring etcd back (talosctl).",

@@ -30,7 +30,7 @@ func leaves(t *testing.T, failed *engine.Failure, want string) {
 const worker0Unfinished = "worker-0 is left in the middle of its upgrade and is recorded in the journal; the next run begins with it. " +
 	"No other node is being upgraded"
 
-func TestFailureNamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
+func TestFailure_NamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 	dead := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}
 
 	t.Run("deadline", func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFailureNamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 	})
 }
 
-func TestFailureNamesNodesThatAreNotInService(t *testing.T) {
+func TestFailure_NamesNodesThatAreNotInService(t *testing.T) {
 	inCluster(t, pairs(51, model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}), func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
@@ -81,9 +81,9 @@ func TestFailureNamesNodesThatAreNotInService(t *testing.T) {
 	})
 }
 
-// TestFallbackIsInServiceOnlyWhenItIs: the kubelet does not come up with the old
+// TestFailure_FallbackIsSaidInServiceOnlyWhenItIs: the kubelet does not come up with the old
 // system either.
-func TestFallbackIsInServiceOnlyWhenItIs(t *testing.T) {
+func TestFailure_FallbackIsSaidInServiceOnlyWhenItIs(t *testing.T) {
 	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
 		var once sync.Once
 
@@ -106,9 +106,9 @@ func TestFallbackIsInServiceOnlyWhenItIs(t *testing.T) {
 	})
 }
 
-// TestLostLeaseSpeaksForItsOwnRunOnly: what nodes are doing is no longer ours to
+// TestFailure_LostLeaseSpeaksForItsOwnRunOnly: what nodes are doing is no longer ours to
 // say.
-func TestLostLeaseSpeaksForItsOwnRunOnly(t *testing.T) {
+func TestFailure_LostLeaseSpeaksForItsOwnRunOnly(t *testing.T) {
 	inCluster(t, pairs(59), func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Reboot", "worker-1", func() {
@@ -143,9 +143,9 @@ func (r *rig) push(talos, broken string) string {
 	return digest
 }
 
-// TestTagThatIsPushedAgainIsExplainedAndGotOver: a node does not download a tag that
+// TestTag_PushedAgainIsExplainedAndGotOver: a node does not download a tag that
 // it has. Who reads the failure finds both ways out in it.
-func TestTagThatIsPushedAgainIsExplainedAndGotOver(t *testing.T) {
+func TestTag_PushedAgainIsExplainedAndGotOver(t *testing.T) {
 	const tagged = installer + ":v" + toLifecycle
 
 	for name, mend := range map[string]func(r *rig, digest string) engine.Request{
@@ -194,9 +194,9 @@ func TestTagThatIsPushedAgainIsExplainedAndGotOver(t *testing.T) {
 	}
 }
 
-// TestImageThatCannotBePushedOverIsNotExplained: under a digest there is one image for
+// TestTag_NotBlamedWhereAnImageCannotBePushedOver: under a digest there is one image for
 // ever, and a node below Talos 1.13 downloads a tag for each upgrade.
-func TestImageThatCannotBePushedOverIsNotExplained(t *testing.T) {
+func TestTag_NotBlamedWhereAnImageCannotBePushedOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, to string
 		pinned   bool
@@ -228,8 +228,8 @@ func TestImageThatCannotBePushedOverIsNotExplained(t *testing.T) {
 	}
 }
 
-// TestOneImageByItsDigestIsRefusedForTwoSteps: it is of one version.
-func TestOneImageByItsDigestIsRefusedForTwoSteps(t *testing.T) {
+// TestTag_OneDigestIsRefusedForTwoSteps: it is of one version.
+func TestTag_OneDigestIsRefusedForTwoSteps(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Talos: "1.11.5"}}, func(r *rig) {
 		request := to("1.13.4")
 		request.Policy.AllowIntermediate = true
@@ -242,9 +242,9 @@ func TestOneImageByItsDigestIsRefusedForTwoSteps(t *testing.T) {
 	})
 }
 
-// TestImageThatDidNotComeUpIsNamedByItsDigest: whoever allows it to be tried again wants
+// TestTag_ImageThatDidNotComeUpIsNamedByItsDigest: whoever allows it to be tried again wants
 // to know what that would be.
-func TestImageThatDidNotComeUpIsNamedByItsDigest(t *testing.T) {
+func TestTag_ImageThatDidNotComeUpIsNamedByItsDigest(t *testing.T) {
 	fault := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Talos: fromLifecycle, Faults: []model.Fault{fault}}}, func(r *rig) {
@@ -270,8 +270,8 @@ func withCalls(answer error, methods ...string) ports.Interceptor {
 	}
 }
 
-// TestRunThatCannotBeginSaysWhatToDo, and touches nothing.
-func TestRunThatCannotBeginSaysWhatToDo(t *testing.T) {
+// TestFailure_RunThatCannotBeginSaysWhatToDo, and touches nothing.
+func TestFailure_RunThatCannotBeginSaysWhatToDo(t *testing.T) {
 	for name, given := range map[string]struct {
 		cluster string
 		wrong   ports.Interceptor
@@ -311,7 +311,7 @@ func TestRunThatCannotBeginSaysWhatToDo(t *testing.T) {
 }
 
 // The state of a node that is back in service is not told as if it were not.
-func TestNodeInServiceIsToldAsSuch(t *testing.T) {
+func TestFailure_NodeInServiceIsToldAsSuch(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		var back atomic.Bool
 

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 )
 
-// TestFollowEndsWithTheRun that somebody else has begun, or at once where there is none.
-func TestFollowEndsWithTheRun(t *testing.T) {
+// TestFollow_EndsWithTheRun that somebody else has begun, or at once where there is none.
+func TestFollow_EndsWithTheRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(r *rig) (after func())
 		want   engine.FollowEnd
@@ -82,9 +82,9 @@ func TestFollowEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// TestFollowOutlastsAnAPIServerThatIsAway, as the run does that it follows, and not one that
+// TestFollow_OutlastsAnAPIServerThatIsAway, as the run does that it follows, and not one that
 // refuses.
-func TestFollowOutlastsAnAPIServerThatIsAway(t *testing.T) {
+func TestFollow_OutlastsAnAPIServerThatIsAway(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("run-1"); err != nil {
 			t.Fatal(err)

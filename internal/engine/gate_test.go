@@ -70,7 +70,7 @@ func after(begun time.Time, wait time.Duration) func(string) (bool, string, erro
 	return func(string) (bool, string, error) { return time.Since(begun) >= wait, "Volume a/b is degraded", nil }
 }
 
-func TestGatesAreAskedBeforeTheRollAndBeforeEachNode(t *testing.T) {
+func TestGate_AskedBeforeTheRollAndBeforeEachNode(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return true, "", nil }}
 		r.Must(r.Worker("run-1"), gated(gate))
@@ -82,7 +82,7 @@ func TestGatesAreAskedBeforeTheRollAndBeforeEachNode(t *testing.T) {
 	})
 }
 
-func TestGateThatOpensInTimeIsWaitedFor(t *testing.T) {
+func TestGate_ThatOpensInTimeIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: 10 * time.Minute, answer: after(time.Now(), 7*time.Minute)}
 		w := r.Worker("run-1")
@@ -110,7 +110,7 @@ func (r *rig) firstDisturbance() float64 {
 	return events[0].Sim
 }
 
-func TestGateThatStaysClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
+func TestGate_StayingClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
 	for name, given := range map[string]struct {
 		answer func(string) (bool, string, error)
 		says   []string
@@ -165,7 +165,7 @@ func TestGateThatStaysClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
 
 // A gate is asked once more on the observation on which the node is cordoned:
 // between that and the wait for it somebody may have closed it.
-func TestGateThatClosesInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
+func TestGate_ClosingInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: 2 * time.Minute, answer: func(node string) (bool, string, error) {
 			return node != "cp-1", "Volume a/b is degraded", nil
@@ -193,7 +193,7 @@ func TestGateThatClosesInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
 
 // What keeps a gate closed may be the very node that an earlier run left out of
 // service.
-func TestUnfinishedNodeIsFinishedWhateverTheGatesSay(t *testing.T) {
+func TestGate_UnfinishedNodeIsFinishedWhateverItSays(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
 
@@ -243,7 +243,7 @@ func atMethod(method string, hit *strike) ports.Interceptor {
 	}
 }
 
-func TestGatesHoldUpComponentsAsWell(t *testing.T) {
+func TestGate_HoldsUpComponentsAsWell(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
 			return node != "worker-1", "Volume a/b is degraded", nil
@@ -266,7 +266,7 @@ func TestGatesHoldUpComponentsAsWell(t *testing.T) {
 }
 
 // Nothing else holds a run up than its gates.
-func TestSkippedGatesHoldNothingUp(t *testing.T) {
+func TestGate_SkippedHoldsNothingUp(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "closed", nil }})
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckGates: true}
@@ -276,7 +276,7 @@ func TestSkippedGatesHoldNothingUp(t *testing.T) {
 	})
 }
 
-func TestLostAPIServerIsNoOpenGate(t *testing.T) {
+func TestGate_LostAPIServerIsNoOpenOne(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
 		gate := &userGate{timeout: 20 * time.Minute, answer: func(string) (bool, string, error) {
 			if !r.World().Serving() {
@@ -293,7 +293,7 @@ func TestLostAPIServerIsNoOpenGate(t *testing.T) {
 
 // A gate may take its time to answer. What happens meanwhile must be seen before
 // the node is cordoned.
-func TestSlowGateDoesNotMakeAnOldObservationCount(t *testing.T) {
+func TestGate_SlowAnswerDoesNotMakeAnOldObservationCount(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}}, func(r *rig) {
 		asked := 0
 		gate := &userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
@@ -323,7 +323,7 @@ func TestSlowGateDoesNotMakeAnOldObservationCount(t *testing.T) {
 
 // What a node of this run does to a gate must not use up the time of another
 // node's gate, and waiting for it holds up nobody.
-func TestGateThatTheRunItselfClosesIsWaitedFor(t *testing.T) {
+func TestGate_ClosedByTheRunItselfIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: nil}, func(r *rig) {
 		var last time.Time
 
@@ -346,7 +346,7 @@ func TestGateThatTheRunItselfClosesIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestParallelWorkersWaitForAGateOutsideOfTheGuards(t *testing.T) {
+func TestGate_ParallelWorkersWaitForItOutsideOfTheGuards(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}, Judging: twoAtATime()}, func(r *rig) {
 		var last time.Time
 
@@ -369,7 +369,7 @@ func TestParallelWorkersWaitForAGateOutsideOfTheGuards(t *testing.T) {
 }
 
 // The time of a gate begins anew when it was open in between.
-func TestGateThatFlapsHasItsWholeTimeAgain(t *testing.T) {
+func TestGate_ThatFlapsHasItsWholeTimeAgain(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		begun := time.Now()
 		flapping := &userGate{timeout: 5 * time.Minute, answer: func(string) (bool, string, error) {
@@ -388,7 +388,7 @@ func TestGateThatFlapsHasItsWholeTimeAgain(t *testing.T) {
 
 // A gate that is open whenever it is waited for, and closed whenever it counts,
 // ends with the time of the run.
-func TestGateThatIsNeverOpenWhenItCountsEndsTheRun(t *testing.T) {
+func TestGate_NeverOpenWhenItCountsEndsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		asked := map[string]int{}
 		request := gated(&userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
@@ -410,7 +410,7 @@ func TestGateThatIsNeverOpenWhenItCountsEndsTheRun(t *testing.T) {
 	})
 }
 
-func TestWaitForAGateEndsWhereNobodyCanBeAsked(t *testing.T) {
+func TestGate_WaitEndsWhereNobodyCanBeAsked(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		var away atomic.Bool
 
@@ -438,7 +438,7 @@ func TestWaitForAGateEndsWhereNobodyCanBeAsked(t *testing.T) {
 	})
 }
 
-func TestWaitForAGateEndsWithTheTimeOfTheRun(t *testing.T) {
+func TestGate_WaitEndsWithTheTimeOfTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := gated(&userGate{timeout: 10 * time.Hour, answer: func(string) (bool, string, error) { return false, "degraded", nil }})
 		request.Deadline = time.Hour
@@ -456,7 +456,7 @@ func TestWaitForAGateEndsWithTheTimeOfTheRun(t *testing.T) {
 
 // A node that a dead run has only cordoned is still in service: nothing is done
 // to it without its gates, and it is put back where these do not open.
-func TestNodeThatWasOnlyCordonedHasItsGates(t *testing.T) {
+func TestGate_HoldsForANodeThatWasOnlyCordoned(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
 
@@ -478,7 +478,7 @@ func TestNodeThatWasOnlyCordonedHasItsGates(t *testing.T) {
 }
 
 // A component is not restarted on an answer that is older than the guards.
-func TestComponentIsNotRestartedBehindAGateThatClosed(t *testing.T) {
+func TestGate_ComponentIsNotRestartedAfterItClosed(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		var closed, away atomic.Bool
 
@@ -516,7 +516,7 @@ func TestComponentIsNotRestartedBehindAGateThatClosed(t *testing.T) {
 }
 
 // A cluster that is where it should be waits for nothing, whoever left a lease.
-func TestNothingToDoWaitsForNothing(t *testing.T) {
+func TestGate_NothingToDoWaitsForNothing(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Talos: toLifecycle}}, func(r *rig) {
 		r.Must(r.Worker("run-0"), to(toLifecycle))
 
@@ -539,7 +539,7 @@ func TestNothingToDoWaitsForNothing(t *testing.T) {
 }
 
 // What is skipped is told, also where it comes up in the middle of the run.
-func TestSkippedIsNeverSilent(t *testing.T) {
+func TestSkip_ToldOnceAlsoInMidRun(t *testing.T) {
 	inCluster(t, setup{Judging: skipping(cluster.CheckEtcdAlarms)}, func(r *rig) {
 		request := gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "Volume a/b is degraded", nil }})
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true, cluster.CheckGates: true}
@@ -566,7 +566,7 @@ func TestSkippedIsNeverSilent(t *testing.T) {
 }
 
 // Corruption spreads: that alarm stops a run whatever is skipped.
-func TestAlarmOfCorruptionCannotBeSkipped(t *testing.T) {
+func TestSkip_AlarmOfCorruptionCannotBeSkipped(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := to(toLifecycle)
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true}
@@ -592,7 +592,7 @@ func TestAlarmOfCorruptionCannotBeSkipped(t *testing.T) {
 
 // The node that a dead run left cordoned may be what keeps the gate closed: when
 // the window ends it is put back, and the next night begins anew.
-func TestWindowThatEndsPutsACordonedNodeBack(t *testing.T) {
+func TestWindow_EndPutsACordonedNodeBack(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
 
@@ -628,7 +628,7 @@ func TestWindowThatEndsPutsACordonedNodeBack(t *testing.T) {
 
 // A turn for which there is no room and whose gate is closed steps back from both,
 // and holds up nobody.
-func TestNoRoomAndAClosedGateAreWaitedForElsewhere(t *testing.T) {
+func TestGate_TurnWithoutRoomAndGateHoldsUpNobody(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, Judging: twoAtATime()}, func(r *rig) {
 		gate := &userGate{timeout: 2 * time.Hour, answer: func(string) (bool, string, error) {
 			for _, node := range r.Judge.Verdict().Nodes {
@@ -662,7 +662,7 @@ type secondGate struct{ *userGate }
 
 func (secondGate) String() string { return "gates[1] (second)" }
 
-func TestEverySkippedGateIsTold(t *testing.T) {
+func TestGate_EverySkippedOneIsTold(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		no := func(string) (bool, string, error) { return false, "closed", nil }
 		first := &userGate{timeout: time.Minute, answer: no}
@@ -711,7 +711,7 @@ func within(from, to time.Duration) engine.Request {
 
 func aim() engine.Request { return to(toLifecycle) }
 
-func TestNothingIsTouchedOutsideTheWindow(t *testing.T) {
+func TestWindow_NothingIsTouchedOutsideOfIt(t *testing.T) {
 	for name, given := range map[string]struct {
 		from, to time.Duration
 		says     string
@@ -736,7 +736,7 @@ func TestNothingIsTouchedOutsideTheWindow(t *testing.T) {
 	}
 }
 
-func TestRunStopsResumableWhenTheWindowCloses(t *testing.T) {
+func TestWindow_RunStopsResumableWhenItCloses(t *testing.T) {
 	for _, length := range []time.Duration{time.Minute, 4 * time.Minute, 7 * time.Minute, 11 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -763,9 +763,9 @@ func TestRunStopsResumableWhenTheWindowCloses(t *testing.T) {
 	}
 }
 
-// TestWindowClosesBetweenComponents: the component in progress is finished, the next run
+// TestWindow_ClosesBetweenComponents: the component in progress is finished, the next run
 // goes on with the one after it, and nothing is configured twice.
-func TestWindowClosesBetweenComponents(t *testing.T) {
+func TestWindow_ClosesBetweenComponents(t *testing.T) {
 	for _, length := range []time.Duration{5 * time.Minute, 8 * time.Minute, 11 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -808,7 +808,7 @@ func (r *rig) startedBefore(moment time.Duration) {
 	}
 }
 
-func TestWindowClosesWhileAGateIsWaitedFor(t *testing.T) {
+func TestWindow_ClosesWhileAGateIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := within(0, 5*time.Minute)
 		request.Gates = gated(&userGate{timeout: time.Hour, answer: after(time.Now(), 20*time.Minute)}).Gates
@@ -824,9 +824,9 @@ func TestWindowClosesWhileAGateIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestWindowIsWhatStopsARun shows that the checker sees a run that does not look
+// TestWindow_CheckerSeesARunThatDoesNotLookAtIt shows that the checker sees a run that does not look
 // at its window, and that it has nothing to say of one that does.
-func TestWindowIsWhatStopsARun(t *testing.T) {
+func TestWindow_CheckerSeesARunThatDoesNotLookAtIt(t *testing.T) {
 	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	judging := []checker.Option{checker.Window(begin, checker.Opening{From: begin, To: begin.Add(4 * time.Minute)})}
 
@@ -848,7 +848,7 @@ func TestWindowIsWhatStopsARun(t *testing.T) {
 }
 
 // A closed window says which node it keeps waiting.
-func TestRefusalNamesTheNodeThatWaits(t *testing.T) {
+func TestWindow_RefusalNamesTheNodeThatWaits(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
 

@@ -15,9 +15,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestCancelInAnyWaitOfTheGuardsEndsIt: what is waited for may take long, and a
+// TestGuard_CancelEndsAnyWait: what is waited for may take long, and a
 // person who cancels does not wait for it.
-func TestCancelInAnyWaitOfTheGuardsEndsIt(t *testing.T) {
+func TestGuard_CancelEndsAnyWait(t *testing.T) {
 	closedFor := func(node string) engine.Request {
 		return gated(&userGate{timeout: time.Hour, answer: func(asked string) (bool, string, error) { return asked != node, "closed", nil }})
 	}

@@ -111,8 +111,8 @@ func (r *rig) installsNothing(w *worker, request engine.Request, says ...string)
 	r.Sound()
 }
 
-// TestMachinesThatShareAUUIDAreUpgraded, also where a run was killed in between.
-func TestMachinesThatShareAUUIDAreUpgraded(t *testing.T) {
+// TestIdentity_MachinesThatShareAUUIDAreUpgraded, also where a run was killed in between.
+func TestIdentity_MachinesThatShareAUUIDAreUpgraded(t *testing.T) {
 	for _, uuid := range []string{noUUID, "03000200-0400-0500-0006-000700080009"} {
 		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 			r.sharedUUID(uuid)
@@ -124,9 +124,9 @@ func TestMachinesThatShareAUUIDAreUpgraded(t *testing.T) {
 	}
 }
 
-// TestTheJournalOfAnEarlierVersionIsGoneOnFrom: its entries stand under UUIDs of
+// TestIdentity_RunGoesOnFromAJournalOfAnEarlierVersion: its entries stand under UUIDs of
 // the hardware, and stand under machine IDs when they are written again.
-func TestTheJournalOfAnEarlierVersionIsGoneOnFrom(t *testing.T) {
+func TestIdentity_RunGoesOnFromAJournalOfAnEarlierVersion(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 			if shared {
@@ -173,8 +173,8 @@ func TestTheJournalOfAnEarlierVersionIsGoneOnFrom(t *testing.T) {
 	}
 }
 
-// TestWithoutDiscoveryMachinesAreKnown: their identity does not depend on it.
-func TestWithoutDiscoveryMachinesAreKnown(t *testing.T) {
+// TestIdentity_MachinesAreKnownWithoutDiscovery: their identity does not depend on it.
+func TestIdentity_MachinesAreKnownWithoutDiscovery(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		for _, step := range []struct {
 			run    string
@@ -203,9 +203,9 @@ func (*undiscovered) Members(context.Context) ([]cluster.Member, error) { return
 
 func (*undiscovered) ClusterID(context.Context) (string, error) { return "", nil }
 
-// TestAWipedStateInTheMiddleOfAnUpgradeIsRefused: nobody knows any more which
+// TestIdentity_WipedStateInMidUpgradeIsRefused: nobody knows any more which
 // machine the journal speaks of.
-func TestAWipedStateInTheMiddleOfAnUpgradeIsRefused(t *testing.T) {
+func TestIdentity_WipedStateInMidUpgradeIsRefused(t *testing.T) {
 	for _, method := range []string{"Install", "Reboot"} {
 		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 			r.killedAt("run-1", method, 1, to(toLifecycle))
@@ -228,7 +228,7 @@ func TestAWipedStateInTheMiddleOfAnUpgradeIsRefused(t *testing.T) {
 	}
 }
 
-func TestACloneIsRefused(t *testing.T) {
+func TestIdentity_CloneIsRefused(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		if err := r.World().CloneState("worker-0", "worker-1"); err != nil {
 			t.Fatal(err)
@@ -238,10 +238,10 @@ func TestACloneIsRefused(t *testing.T) {
 	})
 }
 
-// TestAnUnfinishedNodeIsNotGone although its kubelet has registered another
+// TestIdentity_UnfinishedNodeIsNotGone although its kubelet has registered another
 // machine ID than Talos told, or none, or its entry is of an earlier version and
 // the kubelet registered another UUID.
-func TestAnUnfinishedNodeIsNotGone(t *testing.T) {
+func TestIdentity_UnfinishedNodeIsNotGone(t *testing.T) {
 	for _, registered := range []cluster.KubeNode{
 		{}, {MachineID: "0123456789abcdef0123456789abcdef"}, {SystemUUID: noUUID},
 	} {
@@ -305,8 +305,8 @@ func (r *registering) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 	return nodes, err
 }
 
-// TestAJournalThatCannotBeReadMeansNoInstall, such as one of a later version.
-func TestAJournalThatCannotBeReadMeansNoInstall(t *testing.T) {
+// TestJournal_UnreadableMeansNoInstall, such as one of a later version.
+func TestJournal_UnreadableMeansNoInstall(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		client := r.Client("run-1")
 		r.installsNothing(r.WorkerOver(client, client, &unreadable{client}), to(toLifecycle), `has the format "3"`)
@@ -319,10 +319,10 @@ func (*unreadable) Journal(context.Context) (cluster.Journal, error) {
 	return cluster.Journal{}, fmt.Errorf("the ConfigMap has the format %q", "3")
 }
 
-// TestIntentAloneDoesNotArmTheNode: the journal takes so long to be written that
+// TestJournal_IntentAloneDoesNotArmTheNode: the journal takes so long to be written that
 // the guards are asked again, and then do not hold. Nothing was installed, so
 // the turn has no more patience than before, and leaves nothing behind.
-func TestIntentAloneDoesNotArmTheNode(t *testing.T) {
+func TestJournal_IntentAloneDoesNotArmTheNode(t *testing.T) {
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -363,9 +363,9 @@ func TestIntentAloneDoesNotArmTheNode(t *testing.T) {
 	}
 }
 
-// TestJournalIsNotWrittenOnALeaseThatRanOutMeanwhile: a turn waits for another
+// TestJournal_NotWrittenOnALeaseThatRanOutMeanwhile: a turn waits for another
 // one that writes the journal, for longer than the lease lasts.
-func TestJournalIsNotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
+func TestJournal_NotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
 	inCluster(t, pairs(59), func(r *rig) {
 		var (
 			stalled atomic.Bool
@@ -394,7 +394,7 @@ func TestJournalIsNotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
 	})
 }
 
-func TestNothingIsInstalledWithoutAJournal(t *testing.T) {
+func TestJournal_NothingIsInstalledWithoutIt(t *testing.T) {
 	for name, given := range map[string]struct {
 		method string
 		answer error

@@ -18,10 +18,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestSlowReplyDoesNotMakeTheLeaseFresher: what counts is when a renewal was
+// TestLease_SlowReplyDoesNotMakeItFresher: what counts is when a renewal was
 // asked for. A reply that took half a minute is about a lease that anybody may
 // have taken by now.
-func TestSlowReplyDoesNotMakeTheLeaseFresher(t *testing.T) {
+func TestLease_SlowReplyDoesNotMakeItFresher(t *testing.T) {
 	const late = 25 * time.Second
 
 	inCluster(t, setup{}, func(r *rig) {
@@ -51,9 +51,9 @@ func TestSlowReplyDoesNotMakeTheLeaseFresher(t *testing.T) {
 	})
 }
 
-// TestOutageIsNotTakenForTheDeathOfAHolder: while the lease cannot be read, its
+// TestLease_OutageIsNotTakenForTheDeathOfItsHolder: while the lease cannot be read, its
 // holder cannot renew it either.
-func TestOutageIsNotTakenForTheDeathOfAHolder(t *testing.T) {
+func TestLease_OutageIsNotTakenForTheDeathOfItsHolder(t *testing.T) {
 	const (
 		renewal = 10 * time.Second
 		begins  = 3 * time.Second
@@ -98,9 +98,9 @@ func TestOutageIsNotTakenForTheDeathOfAHolder(t *testing.T) {
 	})
 }
 
-// TestCancelReturnsInTimeWhereNothingAnswers is about an API server that takes
+// TestLease_CancelReturnsInTimeWhereNothingAnswers is about an API server that takes
 // every request and answers none.
-func TestCancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
+func TestLease_CancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
 	const call = time.Minute
 
 	for _, moment := range []time.Duration{70 * time.Second, 95 * time.Second, 110 * time.Second, 3 * time.Minute, 8 * time.Minute} {
@@ -159,7 +159,7 @@ func ofKubernetes(method string) bool {
 	}
 }
 
-func TestOnlyOneOfTwoRunsWorks(t *testing.T) {
+func TestLease_OnlyOneOfTwoRunsWorks(t *testing.T) {
 	for name, later := range map[string]time.Duration{"at once": 0, "in mid-roll": 3 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -193,7 +193,7 @@ func TestOnlyOneOfTwoRunsWorks(t *testing.T) {
 	}
 }
 
-func TestRunStopsWhenItsLeaseIsTaken(t *testing.T) {
+func TestLease_RunStopsWhenItIsTaken(t *testing.T) {
 	for _, moment := range []time.Duration{30 * time.Second, 80 * time.Second, 150 * time.Second, 7 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -230,9 +230,9 @@ func TestRunStopsWhenItsLeaseIsTaken(t *testing.T) {
 	}
 }
 
-// TestDeletedLeaseLetsNobodyElseInstall: somebody deletes the lease of a run that is
+// TestLease_DeletedLetsNobodyElseInstall: somebody deletes the lease of a run that is
 // alive, and starts another one.
-func TestDeletedLeaseLetsNobodyElseInstall(t *testing.T) {
+func TestLease_DeletedLetsNobodyElseInstall(t *testing.T) {
 	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 3*time.Second + 70*time.Millisecond {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -264,10 +264,10 @@ func TestDeletedLeaseLetsNobodyElseInstall(t *testing.T) {
 	}
 }
 
-// TestLeaseThatASuspensionMadeIsNobodysToTake: somebody deletes the lease of a run that is
+// TestLease_MadeByASuspensionProvesNoRelease: somebody deletes the lease of a run that is
 // alive, somebody suspends the upgrades and lets them go on, and another run starts. That
 // there is a lease again does not mean that the first run gave it back.
-func TestLeaseThatASuspensionMadeIsNobodysToTake(t *testing.T) {
+func TestLease_MadeByASuspensionProvesNoRelease(t *testing.T) {
 	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 13*time.Second + 70*time.Millisecond {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -306,10 +306,10 @@ func TestLeaseThatASuspensionMadeIsNobodysToTake(t *testing.T) {
 	}
 }
 
-// TestRunThatWasOvertakenInstallsNothing: the journal is gone as well, so that the
+// TestLease_RunThatWasOvertakenInstallsNothing: the journal is gone as well, so that the
 // second run begins at once, while the first is about to write its intent and has
 // no reason to doubt its lease yet.
-func TestRunThatWasOvertakenInstallsNothing(t *testing.T) {
+func TestLease_RunThatWasOvertakenInstallsNothing(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		var cordoned, overtaken atomic.Bool
 
@@ -378,7 +378,7 @@ func withCall(method string, answer error) ports.Interceptor {
 	}
 }
 
-func TestLeaseOfTheDeadIsTakenOver(t *testing.T) {
+func TestLease_OfADeadRunIsTakenOver(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("long gone"); err != nil {
 			t.Fatal(err)
@@ -395,9 +395,9 @@ func TestLeaseOfTheDeadIsTakenOver(t *testing.T) {
 	})
 }
 
-// TestLockStatusIsJudgedByWatching: whoever renews the lease is alive, whoever does not for
+// TestLockStatus_JudgedByWatching: whoever renews the lease is alive, whoever does not for
 // as long as it is good for is gone, and nobody's clock is asked.
-func TestLockStatusIsJudgedByWatching(t *testing.T) {
+func TestLockStatus_JudgedByWatching(t *testing.T) {
 	var ended chan error
 
 	for name, test := range map[string]struct {
@@ -490,9 +490,9 @@ func TestLockStatusIsJudgedByWatching(t *testing.T) {
 	}
 }
 
-// TestLockStatusTellsWhatWasLeft: the journal is part of it, and what cannot be read is an
+// TestLockStatus_TellsWhatWasLeft: the journal is part of it, and what cannot be read is an
 // error.
-func TestLockStatusTellsWhatWasLeft(t *testing.T) {
+func TestLockStatus_TellsWhatWasLeft(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, kill := context.WithCancelCause(context.Background())
 		run := r.Worker("run-1")
@@ -523,8 +523,8 @@ func TestLockStatusTellsWhatWasLeft(t *testing.T) {
 	})
 }
 
-// TestLockStatusEndsWithItsContext, and with an API server that refuses.
-func TestLockStatusEndsWithItsContext(t *testing.T) {
+// TestLockStatus_EndsWithItsContext, and with an API server that refuses.
+func TestLockStatus_EndsWithItsContext(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("run-1"); err != nil {
 			t.Fatal(err)

@@ -18,9 +18,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestManifestThatNeverRendersDoesNotHoldUpTheRest has the control planes fail to
+// TestManifests_OneThatNeverRendersDoesNotHoldUpTheRest has the control planes fail to
 // download one of them for good.
-func TestManifestThatNeverRendersDoesNotHoldUpTheRest(t *testing.T) {
+func TestManifests_OneThatNeverRendersDoesNotHoldUpTheRest(t *testing.T) {
 	t.Parallel()
 
 	for _, prune := range []bool{false, true} {
@@ -69,9 +69,9 @@ func (i incomplete) Apply(ctx context.Context, address string, options cluster.M
 	return i.Client.Apply(ctx, address, options)
 }
 
-// TestSyncThatDoesNotWaitIsDoneAfterEachLeg is about two syncs of one version of
+// TestManifests_SyncThatDoesNotWaitIsDoneAfterEachLeg is about two syncs of one version of
 // Kubernetes: one after it has moved, one after Talos has.
-func TestSyncThatDoesNotWaitIsDoneAfterEachLeg(t *testing.T) {
+func TestManifests_SyncThatDoesNotWaitIsDoneAfterEachLeg(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Talos: "1.13.4", Kubernetes: "1.31.4"}}, func(r *rig) {
@@ -103,7 +103,7 @@ func (f flapping) Unready(context.Context, string) ([]string, error) {
 	return []string{fmt.Sprintf("DaemonSet/kube-system/flappy: look %d", f.looks.Add(1))}, nil
 }
 
-func TestRolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
+func TestManifests_RolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Talos: toLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -125,8 +125,8 @@ func TestRolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 	})
 }
 
-// TestSyncThatIsForbiddenAtLastNamesTheRights: they may be taken away in the middle.
-func TestSyncThatIsForbiddenAtLastNamesTheRights(t *testing.T) {
+// TestManifests_SyncForbiddenAtLastNamesTheRights: they may be taken away in the middle.
+func TestManifests_SyncForbiddenAtLastNamesTheRights(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Talos: toLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(withCall("Apply", cluster.ErrDenied))
@@ -135,9 +135,9 @@ func TestSyncThatIsForbiddenAtLastNamesTheRights(t *testing.T) {
 	})
 }
 
-// TestSyncFollowsTheLastLegWhicheverThatIs has the last of several syncs refused
+// TestManifests_SyncFollowsTheLastLegWhicheverThatIs has the last of several syncs refused
 // once, which the next run must make up for.
-func TestSyncFollowsTheLastLegWhicheverThatIs(t *testing.T) {
+func TestManifests_SyncFollowsTheLastLegWhicheverThatIs(t *testing.T) {
 	for _, given := range []struct{ talos, kubernetes, toTalos, toKubernetes string }{
 		{"1.13.4", "1.31.4", "1.14.1", "1.32.1"},
 		{"1.12.6", "1.30.4", "1.14.1", "1.32.1"},
@@ -172,7 +172,7 @@ func TestSyncFollowsTheLastLegWhicheverThatIs(t *testing.T) {
 	}
 }
 
-func TestSyncThatDoesNotWaitIsDoneOnce(t *testing.T) {
+func TestManifests_SyncThatDoesNotWaitIsDoneOnce(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 6}}, func(r *rig) {
@@ -188,7 +188,7 @@ func TestSyncThatDoesNotWaitIsDoneOnce(t *testing.T) {
 	})
 }
 
-func TestDeniedManifestsRefuseTheRollBeforeItBegins(t *testing.T) {
+func TestManifests_DenialRefusesTheRollBeforeItBegins(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{}, func(r *rig) {
@@ -214,8 +214,8 @@ func TestDeniedManifestsRefuseTheRollBeforeItBegins(t *testing.T) {
 	})
 }
 
-// TestQuestionThatGotLostIsAskedAgain loses the answer to what a release removes.
-func TestQuestionThatGotLostIsAskedAgain(t *testing.T) {
+// TestManifests_LostAnswerAboutRemovalsIsAskedForAgain loses the answer to what a release removes.
+func TestManifests_LostAnswerAboutRemovalsIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -235,7 +235,7 @@ func TestQuestionThatGotLostIsAskedAgain(t *testing.T) {
 	})
 }
 
-func TestRemovalsInUseStopARunBeforeItBegins(t *testing.T) {
+func TestManifests_RemovalsInUseStopARunBeforeItBegins(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -260,9 +260,9 @@ func TestRemovalsInUseStopARunBeforeItBegins(t *testing.T) {
 	})
 }
 
-// TestRolloutThatDoesNotEndStopsTheRun keeps the pods of kube-proxy on a worker
+// TestManifests_RolloutThatDoesNotEndStopsTheRun keeps the pods of kube-proxy on a worker
 // from being replaced.
-func TestRolloutThatDoesNotEndStopsTheRun(t *testing.T) {
+func TestManifests_RolloutThatDoesNotEndStopsTheRun(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -308,7 +308,7 @@ func TestRolloutThatDoesNotEndStopsTheRun(t *testing.T) {
 	})
 }
 
-func TestManifestsFollowARollOfTalosAlone(t *testing.T) {
+func TestManifests_FollowARollOfTalosAlone(t *testing.T) {
 	t.Parallel()
 
 	inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {

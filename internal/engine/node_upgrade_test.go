@@ -23,10 +23,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestNodeThatWentThroughItsBootIsNotRebootedAgain: a node takes so long to go
+// TestBoot_NodeThatWentThroughItIsNotRebootedAgain: a node takes so long to go
 // down that the reboot is about to be asked for again, and does so while the
 // guards are waited for.
-func TestNodeThatWentThroughItsBootIsNotRebootedAgain(t *testing.T) {
+func TestBoot_NodeThatWentThroughItIsNotRebootedAgain(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		var asked atomic.Int32
 
@@ -70,10 +70,10 @@ func (c *bootless) Machine(ctx context.Context, address string, known *cluster.M
 	return machine, err
 }
 
-// TestBootThatCannotBeReadIsNoOtherBoot: no reboot is believed in because of it,
+// TestBoot_UnreadableIsNoOtherBoot: no reboot is believed in because of it,
 // and no install is recorded on it. The machine is blind from one call on until
 // three minutes later or, where it comes first, the journal has been written.
-func TestBootThatCannotBeReadIsNoOtherBoot(t *testing.T) {
+func TestBoot_UnreadableIsNoOtherBoot(t *testing.T) {
 	for _, hop := range []struct{ method, from, to string }{
 		{"Pull", fromLifecycle, toLifecycle},
 		{"Cordon", fromLifecycle, toLifecycle},
@@ -115,9 +115,9 @@ func TestBootThatCannotBeReadIsNoOtherBoot(t *testing.T) {
 	}
 }
 
-// TestEntryWithoutABootProvesNoReboot: a run was killed after the install, and
+// TestBoot_EntryWithoutOneProvesNoReboot: a run was killed after the install, and
 // what it wrote does not say on which boot that was.
-func TestEntryWithoutABootProvesNoReboot(t *testing.T) {
+func TestBoot_EntryWithoutOneProvesNoReboot(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		r.killedAt("run-1", "Reboot", 1, to(toLifecycle))
 
@@ -179,7 +179,7 @@ func naming(target string) engine.Request {
 	return request
 }
 
-func TestInstallImageFollowsAConfirmedUpgrade(t *testing.T) {
+func TestInstallImage_FollowsAConfirmedUpgrade(t *testing.T) {
 	for name, given := range map[string]struct {
 		setup  setup
 		target string
@@ -209,7 +209,7 @@ func TestInstallImageFollowsAConfirmedUpgrade(t *testing.T) {
 	}
 }
 
-func TestInstallImageIsLeftAloneUnlessAskedFor(t *testing.T) {
+func TestInstallImage_LeftAloneUnlessAskedFor(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		before := r.State("worker-0").InstallImage
 		r.Must(r.Worker("run-1"), to(toLifecycle))
@@ -221,7 +221,7 @@ func TestInstallImageIsLeftAloneUnlessAskedFor(t *testing.T) {
 }
 
 // A configuration without an image means Talos' own choice.
-func TestInstallImageThatIsUnsetStaysUnset(t *testing.T) {
+func TestInstallImage_UnsetStaysUnset(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		before := r.State("worker-0").InstallImage
 
@@ -242,7 +242,7 @@ func TestInstallImageThatIsUnsetStaysUnset(t *testing.T) {
 }
 
 // A fallback is no confirmed upgrade.
-func TestInstallImageDoesNotFollowAFallback(t *testing.T) {
+func TestInstallImage_DoesNotFollowAFallback(t *testing.T) {
 	faults := []model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -257,7 +257,7 @@ func TestInstallImageDoesNotFollowAFallback(t *testing.T) {
 }
 
 // A run that dies between the confirmation and the change leaves it to the next.
-func TestInstallImageFollowsAfterACrash(t *testing.T) {
+func TestInstallImage_FollowsAfterACrash(t *testing.T) {
 	for _, kind := range harness.Crashes() {
 		t.Run(string(kind), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
@@ -287,7 +287,7 @@ func TestInstallImageFollowsAfterACrash(t *testing.T) {
 }
 
 // To be refused costs a warning and nothing else: the upgrade is done.
-func TestInstallImageThatIsRefusedIsAWarning(t *testing.T) {
+func TestInstallImage_RefusalIsAWarning(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(withCall("Configure", cluster.ErrRefused))
@@ -300,9 +300,9 @@ func TestInstallImageThatIsRefusedIsAWarning(t *testing.T) {
 	})
 }
 
-// TestNodesKeepTheirPlatform: the installer that everybody gets is built for
+// TestPlatform_NodesKeepTheirs: the installer that everybody gets is built for
 // metal, and a node that takes its kernel arguments from there must not get it.
-func TestNodesKeepTheirPlatform(t *testing.T) {
+func TestPlatform_NodesKeepTheirs(t *testing.T) {
 	const generic, factory = "ghcr.io/siderolabs/installer:v", "factory.talos.dev/aws-installer/" + model.EmptySchematic + ":v"
 
 	for name, test := range map[string]struct {
@@ -331,10 +331,10 @@ func TestNodesKeepTheirPlatform(t *testing.T) {
 	}
 }
 
-// TestRollStopsAtANodeThatLostItsPlatform: the name of an image does not say what
+// TestPlatform_RollStopsAtANodeThatLostIts: the name of an image does not say what
 // it is built for. The node that came back on another platform is the only one, it
 // stays as it is, also for the next run, and goes on from its old system.
-func TestRollStopsAtANodeThatLostItsPlatform(t *testing.T) {
+func TestPlatform_RollStopsAtANodeThatLostIts(t *testing.T) {
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle},
 		"legacy":    {fromLegacy, toLegacy},
@@ -430,10 +430,10 @@ func (r *restless) Install(ctx context.Context, address, image string) (cluster.
 	return cluster.Installation{}, cluster.ErrOutcomeUnknown
 }
 
-// TestRebootInMidTurnIsNotTakenForTheOneAfterTheInstall: the journal must name
+// TestBoot_RebootInMidTurnIsNotTheOneAfterTheInstall: the journal must name
 // the boot on which the installer ran. Naming an earlier one, it would let the
 // next run believe that the node has been through its reboot, and install again.
-func TestRebootInMidTurnIsNotTakenForTheOneAfterTheInstall(t *testing.T) {
+func TestBoot_RebootInMidTurnIsNotTheOneAfterTheInstall(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -497,10 +497,10 @@ func (r *rig) pulledFirst(since float64) {
 	}
 }
 
-// TestInstallThatNeverTookIsPlannedAnew: a run was killed on its way into the
+// TestInstall_ThatNeverTookIsPlannedAnew: a run was killed on its way into the
 // installer. What the next one installs instead is what its plan then says, and
 // its image is there before.
-func TestInstallThatNeverTookIsPlannedAnew(t *testing.T) {
+func TestInstall_ThatNeverTookIsPlannedAnew(t *testing.T) {
 	for _, given := range []struct {
 		from, target, next string
 		pause              time.Duration
@@ -543,9 +543,9 @@ func TestInstallThatNeverTookIsPlannedAnew(t *testing.T) {
 	}
 }
 
-// TestManyInstallsThatNeverTookAreFinishedInOneApply is about a run that was
+// TestInstall_ManyThatNeverTookAreFinishedInOneApply is about a run that was
 // killed while the connection to all its nodes stood still.
-func TestManyInstallsThatNeverTookAreFinishedInOneApply(t *testing.T) {
+func TestInstall_ManyThatNeverTookAreFinishedInOneApply(t *testing.T) {
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 5}, Judging: []checker.Option{checker.MaxUnavailable(4)}}
 
 	inCluster(t, given, func(r *rig) {
@@ -607,10 +607,10 @@ func (c *trying) Machine(ctx context.Context, address string, known *cluster.Mac
 	return machine, err
 }
 
-// TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt: the plan takes the node
+// TestInstall_NotFromAPlanOlderThanTheReturnOfTheNode: the plan takes the node
 // to be on the system that it could not boot, so an install from it would skip
 // a release line, or have no image at all.
-func TestNodeThatReturnedAfterThePlanIsNotInstalledFromIt(t *testing.T) {
+func TestInstall_NotFromAPlanOlderThanTheReturnOfTheNode(t *testing.T) {
 	for name, order := range map[string]cluster.Order{"first of its hop": cluster.WorkersFirst, "last of its hop": cluster.ControlPlanesFirst} {
 		t.Run(name, func(t *testing.T) {
 			fallen := model.Fault{Node: "worker-2", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
@@ -703,9 +703,9 @@ func (r *rig) killedAfter(run, method, node string, request engine.Request) {
 	}
 }
 
-// TestNodeIsSaidToHaveReachedWhatItRuns: a turn that only closes what an earlier
+// TestNodeUpgrade_NodeIsSaidToHaveReachedWhatItRuns: a turn that only closes what an earlier
 // run left open is no proof of the version that comes next.
-func TestNodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
+func TestNodeUpgrade_NodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: walkFrom, Seed: 79}}, func(r *rig) {
 		r.killedAfter("run-1", "Uncordon", "cp-2", walk(t, "1"))
 
@@ -725,9 +725,9 @@ func TestNodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
 	})
 }
 
-// TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries: a node on which nothing was
+// TestNodeUpgrade_CordonOfAnEarlierRunIsNoWayAroundCanaries: a node on which nothing was
 // installed yet goes back into service and waits, as all others do.
-func TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries(t *testing.T) {
+func TestNodeUpgrade_CordonOfAnEarlierRunIsNoWayAroundCanaries(t *testing.T) {
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 7}, Judging: []checker.Option{checker.Canary("worker-2")}}
 
 	inCluster(t, given, func(r *rig) {
@@ -745,7 +745,7 @@ func TestCordonOfAnEarlierRunIsNoWayAroundTheCanaries(t *testing.T) {
 
 // A confirmed upgrade is none that failed because there was no time left to write
 // the image into a configuration.
-func TestInstallImageMayOutlastTheTimeOfTheNode(t *testing.T) {
+func TestInstallImage_MayOutlastTheTimeOfTheNode(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := naming(toLifecycle)
 		request.Policy.NodeTimeout = 4 * time.Minute
@@ -761,9 +761,9 @@ func TestInstallImageMayOutlastTheTimeOfTheNode(t *testing.T) {
 	})
 }
 
-// TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays: the boot after it
+// TestInstall_ThatNeverTookIsRepeatedAsOftenAsThePolicySays: the boot after it
 // shows the old system, although the end of the installer was not seen.
-func TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
+func TestInstall_ThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 	for _, test := range []struct {
 		lost, attempts int
 		over, heard    bool
@@ -808,9 +808,9 @@ func TestInstallThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 	}
 }
 
-// TestInstallThatHasNoTimeLeftToBeRepeatedSaysSo: the time of the node is up while
+// TestInstall_WithoutTimeToBeRepeatedSaysSo: the time of the node is up while
 // the next attempt is waited for.
-func TestInstallThatHasNoTimeLeftToBeRepeatedSaysSo(t *testing.T) {
+func TestInstall_WithoutTimeToBeRepeatedSaysSo(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		w := r.Worker("run-1")
 		w = r.WorkerOver(w.Client, &lossy{Talos: w.Client, left: 1}, w.Client)

@@ -19,9 +19,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestMachinesAreReachedByTheirInnerAddress: discovery and Kubernetes name one from
+// TestObserve_MachinesAreReachedByTheirInnerAddress: discovery and Kubernetes name one from
 // outside first, under which nothing answers.
-func TestMachinesAreReachedByTheirInnerAddress(t *testing.T) {
+func TestObserve_MachinesAreReachedByTheirInnerAddress(t *testing.T) {
 	for _, planes := range []int{3, 1} {
 		t.Run(fmt.Sprintf("%d control planes", planes), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: planes, Workers: 2, ManyAddresses: true}}, func(r *rig) {
@@ -67,9 +67,9 @@ func TestMachinesAreReachedByTheirInnerAddress(t *testing.T) {
 	}
 }
 
-// TestNodeThatTheConfigurationNamesMayLeave: the run began with it there, and
+// TestObserve_NodeThatTheConfigurationNamesMayLeave: the run began with it there, and
 // goes on without it.
-func TestNodeThatTheConfigurationNamesMayLeave(t *testing.T) {
+func TestObserve_NodeThatTheConfigurationNamesMayLeave(t *testing.T) {
 	for name, policy := range map[string]cluster.Policy{
 		"canary": {Canary: []string{"worker-0"}},
 		"hold":   {Hold: map[string]bool{"worker-0": true}},
@@ -107,9 +107,9 @@ func TestNodeThatTheConfigurationNamesMayLeave(t *testing.T) {
 	}
 }
 
-// TestRemovedWorkerInDiscoveryStopsNobody: discovery lists it for half an hour, in
+// TestObserve_RemovedWorkerInDiscoveryStopsNobody: discovery lists it for half an hour, in
 // which it neither blocks a run nor uses up what may be unavailable.
-func TestRemovedWorkerInDiscoveryStopsNobody(t *testing.T) {
+func TestObserve_RemovedWorkerInDiscoveryStopsNobody(t *testing.T) {
 	both := to(toLifecycle)
 	both.Target.Kubernetes = version.MustParse(toKubernetes)
 
@@ -150,9 +150,9 @@ func (r *rig) look(w *worker, name string) cluster.Node {
 	return node
 }
 
-// TestWorkerInDiscoveryThatMayComeBackIsNotGone: what looks like one that was
+// TestObserve_WorkerThatMayComeBackIsNotGone: what looks like one that was
 // removed is none where anything else speaks for it.
-func TestWorkerInDiscoveryThatMayComeBackIsNotGone(t *testing.T) {
+func TestObserve_WorkerThatMayComeBackIsNotGone(t *testing.T) {
 	for name, given := range map[string]struct {
 		node    string
 		journal map[string]cluster.Entry
@@ -199,9 +199,9 @@ func TestWorkerInDiscoveryThatMayComeBackIsNotGone(t *testing.T) {
 	}
 }
 
-// TestWorkerThatVanishesInItsTurnIsNotGone: the run that has begun with it is told
+// TestObserve_WorkerThatVanishesInItsTurnIsNotGone: the run that has begun with it is told
 // that it does not answer, and does not go on as if there were one worker less.
-func TestWorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
+func TestObserve_WorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 29}}, func(r *rig) {
 		w := r.Worker("run-1")
 
@@ -242,9 +242,9 @@ func TestWorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
 	})
 }
 
-// TestClusterOfWhichNothingIsKnownIsNotDone: discovery is off, and somebody has deleted
+// TestObserve_ClusterOfWhichNothingIsKnownIsNotDone: discovery is off, and somebody has deleted
 // every Node object. Nothing to do is not the same as all is done.
-func TestClusterOfWhichNothingIsKnownIsNotDone(t *testing.T) {
+func TestObserve_ClusterOfWhichNothingIsKnownIsNotDone(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1, DiscoveryOff: true}}, func(r *rig) {
 		for _, node := range []string{"cp-0", "worker-0"} {
 			if err := r.DeleteNodeAsPerson(node); err != nil {
@@ -315,10 +315,10 @@ func besideOneThatIsOff(t *testing.T, workers, together int, silent bool) (lengt
 	return length, asked
 }
 
-// TestSilentMachineCostsEachLookOneTimeout: a machine that is off refuses nothing, and
+// TestObserve_SilentMachineCostsEachLookOneTimeout: a machine that is off refuses nothing, and
 // whoever asks it waits. All others are asked meanwhile, and nothing is asked for more
 // often because of it.
-func TestSilentMachineCostsEachLookOneTimeout(t *testing.T) {
+func TestObserve_SilentMachineCostsEachLookOneTimeout(t *testing.T) {
 	const timeout = 10 * time.Second
 
 	for name, test := range map[string]struct{ workers, together int }{
@@ -338,9 +338,9 @@ func TestSilentMachineCostsEachLookOneTimeout(t *testing.T) {
 	}
 }
 
-// TestSilentMachineStopsTheRunInItsTime: one that does not come back uses up its own
+// TestObserve_SilentMachineStopsTheRunInItsTime: one that does not come back uses up its own
 // time, and not that of the run.
-func TestSilentMachineStopsTheRunInItsTime(t *testing.T) {
+func TestObserve_SilentMachineStopsTheRunInItsTime(t *testing.T) {
 	const limit = 30 * time.Minute
 
 	for _, node := range []string{"worker-0", "cp-0"} {
@@ -373,9 +373,9 @@ func TestSilentMachineStopsTheRunInItsTime(t *testing.T) {
 	}
 }
 
-// TestSlowClusterIsStillObserved: a look is not cut off because it takes longer
+// TestObserve_SlowClusterIsStillObserved: a look is not cut off because it takes longer
 // than a lease lasts, as it may where many nodes are away.
-func TestSlowClusterIsStillObserved(t *testing.T) {
+func TestObserve_SlowClusterIsStillObserved(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		client := r.Client("run-1")
 

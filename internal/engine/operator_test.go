@@ -20,9 +20,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestOperatorIsHeldAndSetFree: it is kept from acting before anything is
+// TestOperatorHold_SetBeforeAndEndedAfterARun: it is kept from acting before anything is
 // disturbed, knows the versions when it may act again, and does nothing.
-func TestOperatorIsHeldAndSetFree(t *testing.T) {
+func TestOperatorHold_SetBeforeAndEndedAfterARun(t *testing.T) {
 	besideOperator(t, holding(setup{}), &played.Habits{Undoes: true}, func(o *owned) {
 		w := o.publishing("1")
 		free := 0
@@ -53,9 +53,9 @@ func TestOperatorIsHeldAndSetFree(t *testing.T) {
 	})
 }
 
-// TestUpgradeOfTheOperatorIsNotDisturbed: somebody who asked it for something, or
+// TestOperatorHold_UpgradeOfTheOperatorIsNotDisturbed: somebody who asked it for something, or
 // an operator that is at work, has the cluster to itself.
-func TestUpgradeOfTheOperatorIsNotDisturbed(t *testing.T) {
+func TestOperatorHold_UpgradeOfTheOperatorIsNotDisturbed(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		says        string
@@ -90,8 +90,8 @@ func TestUpgradeOfTheOperatorIsNotDisturbed(t *testing.T) {
 	}
 }
 
-// TestHoldOfSomebodyElseStays: it is relied on, and is not ours to end.
-func TestHoldOfSomebodyElseStays(t *testing.T) {
+// TestOperatorHold_OfSomebodyElseStays: it is relied on, and is not ours to end.
+func TestOperatorHold_OfSomebodyElseStays(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.annotate(keyHold, "maintenance, ask ops")
 
@@ -111,8 +111,8 @@ func TestHoldOfSomebodyElseStays(t *testing.T) {
 	})
 }
 
-// TestHoldOfADeadRunIsTakenOver at whatever call the run before died.
-func TestHoldOfADeadRunIsTakenOver(t *testing.T) {
+// TestOperatorHold_OfADeadRunIsTakenOver at whatever call the run before died.
+func TestOperatorHold_OfADeadRunIsTakenOver(t *testing.T) {
 	for _, mutation := range []int{3, 5, 9, 14, 20, 31} {
 		besideOperator(t, holding(setup{}), &played.Habits{Undoes: true}, func(o *owned) {
 			ctx, end := context.WithCancel(context.Background())
@@ -150,8 +150,8 @@ func (o *owned) killed(ctx context.Context, end context.CancelFunc, killed *stri
 	o.api.Inject(nil)
 }
 
-// TestHoldIsEndedHoweverTheRunEnds also where nothing is left to do.
-func TestHoldIsEndedHoweverTheRunEnds(t *testing.T) {
+// TestOperatorHold_EndedHoweverTheRunEnds also where nothing is left to do.
+func TestOperatorHold_EndedHoweverTheRunEnds(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		besideOperator(t, holding(setup{}), &played.Habits{}, func(o *owned) {
 			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
@@ -196,8 +196,8 @@ func TestHoldIsEndedHoweverTheRunEnds(t *testing.T) {
 	})
 }
 
-// TestOperatorOutOfReachStopsNoUpgrade, and is held as soon as it can be.
-func TestOperatorOutOfReachStopsNoUpgrade(t *testing.T) {
+// TestOperatorHold_OperatorOutOfReachStopsNoUpgrade, and is held as soon as it can be.
+func TestOperatorHold_OperatorOutOfReachStopsNoUpgrade(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{Undoes: true}, func(o *owned) {
 		away := time.Now().Add(3 * time.Minute)
 
@@ -233,9 +233,9 @@ func TestOperatorOutOfReachStopsNoUpgrade(t *testing.T) {
 	})
 }
 
-// TestOperatorThatWakesUpStopsTheRun: somebody ends the hold and asks the operator
+// TestOperatorHold_OperatorThatWakesUpStopsTheRun: somebody ends the hold and asks the operator
 // while the run goes on.
-func TestOperatorThatWakesUpStopsTheRun(t *testing.T) {
+func TestOperatorHold_OperatorThatWakesUpStopsTheRun(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.publishing("1")
 		afterFirst(w.worker, "Reboot", func() {
@@ -256,8 +256,8 @@ func TestOperatorThatWakesUpStopsTheRun(t *testing.T) {
 	})
 }
 
-// TestHoldThatIsTakenAwayIsSetAgain where nobody asks the operator for anything.
-func TestHoldThatIsTakenAwayIsSetAgain(t *testing.T) {
+// TestOperatorHold_TakenAwayIsSetAgain where nobody asks the operator for anything.
+func TestOperatorHold_TakenAwayIsSetAgain(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{Undoes: true}, func(o *owned) {
 		w := o.publishing("1")
 		afterFirst(w.worker, "Reboot", func() { o.annotate(keyHold, "") })
@@ -268,9 +268,9 @@ func TestHoldThatIsTakenAwayIsSetAgain(t *testing.T) {
 	})
 }
 
-// TestVersionsThatCannotBeRecordedAreNamed, and the operator is set free all the
+// TestOperatorHold_VersionsThatCannotBeRecordedAreNamed, and the operator is set free all the
 // same.
-func TestVersionsThatCannotBeRecordedAreNamed(t *testing.T) {
+func TestOperatorHold_VersionsThatCannotBeRecordedAreNamed(t *testing.T) {
 	besideOperator(t, holding(setup{}), &played.Habits{}, func(o *owned) {
 		o.api.Inject(func(_ context.Context, operation played.Operation, next func() error) error {
 			if operation.Of.Kind == "Secret" && operation.By == "client" && operation.Mutation > 0 {
@@ -290,8 +290,8 @@ func TestVersionsThatCannotBeRecordedAreNamed(t *testing.T) {
 	})
 }
 
-// TestOperatorAtWorkIsNotForgotten: what was seen counts until it is seen to be over, also when the object cannot be read now and then.
-func TestOperatorAtWorkIsNotForgotten(t *testing.T) {
+// TestOperatorHold_OperatorAtWorkIsNotForgotten: what was seen counts until it is seen to be over, also when the object cannot be read now and then.
+func TestOperatorHold_OperatorAtWorkIsNotForgotten(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		var mu sync.Mutex
@@ -341,8 +341,8 @@ func TestOperatorAtWorkIsNotForgotten(t *testing.T) {
 	})
 }
 
-// TestNothingIsPublishedOverAnOperatorAtWork: the last word is the operator's, once it was seen to act.
-func TestNothingIsPublishedOverAnOperatorAtWork(t *testing.T) {
+// TestOperatorHold_NothingIsPublishedOverAnOperatorAtWork: the last word is the operator's, once it was seen to act.
+func TestOperatorHold_NothingIsPublishedOverAnOperatorAtWork(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.publishing("1")
 		var mu sync.Mutex
@@ -385,8 +385,8 @@ func TestNothingIsPublishedOverAnOperatorAtWork(t *testing.T) {
 	})
 }
 
-// TestDeadHoldAndATargetAreBothNamed: one keeps the operator from doing what the other asks for, and only a person knows which of them is meant.
-func TestDeadHoldAndATargetAreBothNamed(t *testing.T) {
+// TestOperatorHold_DeadHoldAndTargetAreBothNamed: one keeps the operator from doing what the other asks for, and only a person knows which of them is meant.
+func TestOperatorHold_DeadHoldAndTargetAreBothNamed(t *testing.T) {
 	for name, target := range map[string]string{"idle": fromLifecycle, "work": toLifecycle} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
@@ -399,8 +399,8 @@ func TestDeadHoldAndATargetAreBothNamed(t *testing.T) {
 	}
 }
 
-// TestOwnStatusAfterTheHoldWasEndedByHand: the run was killed, and a person did as the guide says.
-func TestOwnStatusAfterTheHoldWasEndedByHand(t *testing.T) {
+// TestOperatorHold_OwnStatusIsNoObstacleOnceEndedByHand: the run was killed, and a person did as the guide says.
+func TestOperatorHold_OwnStatusIsNoObstacleOnceEndedByHand(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -413,8 +413,8 @@ func TestOwnStatusAfterTheHoldWasEndedByHand(t *testing.T) {
 	})
 }
 
-// TestNothingIsSettledWhileTheOperatorIsFree: what it remembers then is its own.
-func TestNothingIsSettledWhileTheOperatorIsFree(t *testing.T) {
+// TestOperatorHold_NoVersionsAreWrittenWhileTheOperatorIsFree: what it remembers then is its own.
+func TestOperatorHold_NoVersionsAreWrittenWhileTheOperatorIsFree(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		afterFirst(w, "Uncordon", func() {
@@ -435,8 +435,8 @@ func TestNothingIsSettledWhileTheOperatorIsFree(t *testing.T) {
 	})
 }
 
-// TestThereAreNeverTwoUpgraders: the operator is played, and one read of its object fails.
-func TestThereAreNeverTwoUpgraders(t *testing.T) {
+// TestOperatorHold_NeverTwoUpgraders: the operator is played, and one read of its object fails.
+func TestOperatorHold_NeverTwoUpgraders(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.beside("1")
 		var mu sync.Mutex
@@ -492,8 +492,8 @@ func TestThereAreNeverTwoUpgraders(t *testing.T) {
 	})
 }
 
-// TestRequestThatWasTakenBackIsStillBeingDone: the operator has begun, and goes on although nobody asks it any more.
-func TestRequestThatWasTakenBackIsStillBeingDone(t *testing.T) {
+// TestOperatorHold_RequestTakenBackMayStillBeUnderWay: the operator has begun, and goes on although nobody asks it any more.
+func TestOperatorHold_RequestTakenBackMayStillBeUnderWay(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		p := o.publishing("1")
 		w := p.worker
@@ -537,8 +537,8 @@ func TestRequestThatWasTakenBackIsStillBeingDone(t *testing.T) {
 	})
 }
 
-// TestRequestBesideALiveHoldIsNotBlamedOnADeadRun: the run that holds is this one.
-func TestRequestBesideALiveHoldIsNotBlamedOnADeadRun(t *testing.T) {
+// TestOperatorHold_LiveOneIsNotBlamedOnADeadRun: the run that holds is this one.
+func TestOperatorHold_LiveOneIsNotBlamedOnADeadRun(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		p := o.publishing("1")
 		afterFirst(p.worker, "Uncordon", func() { o.annotate(keyTarget, toLifecycle) })
@@ -551,8 +551,8 @@ func TestRequestBesideALiveHoldIsNotBlamedOnADeadRun(t *testing.T) {
 	})
 }
 
-// TestStatusOfARunThatDiedIsEndedWithItsHold: whoever ends the hold.
-func TestStatusOfARunThatDiedIsEndedWithItsHold(t *testing.T) {
+// TestOperatorHold_StatusOfADeadRunEndsWithItsHold: whoever ends the hold.
+func TestOperatorHold_StatusOfADeadRunEndsWithItsHold(t *testing.T) {
 	for n := 1; n < 14; n++ {
 		besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 			ctx, end := context.WithCancel(context.Background())
@@ -578,8 +578,8 @@ func TestStatusOfARunThatDiedIsEndedWithItsHold(t *testing.T) {
 	}
 }
 
-// TestHoldThatLandsAfterACancelIsEnded: the same is so for the hold.
-func TestHoldThatLandsAfterACancelIsEnded(t *testing.T) {
+// TestOperatorHold_ThatLandsAfterACancelIsEnded: the same is so for the hold.
+func TestOperatorHold_ThatLandsAfterACancelIsEnded(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -608,8 +608,8 @@ func TestHoldThatLandsAfterACancelIsEnded(t *testing.T) {
 	})
 }
 
-// TestHoldIsEndedWhenSomebodyFreesTheLease: there is nobody else who would end it.
-func TestHoldIsEndedWhenSomebodyFreesTheLease(t *testing.T) {
+// TestOperatorHold_EndedWhenSomebodyFreesTheLease: there is nobody else who would end it.
+func TestOperatorHold_EndedWhenSomebodyFreesTheLease(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.publishing("1")
 		afterFirst(w.worker, "Uncordon", func() { o.DeleteLeaseAsPerson() })
@@ -621,8 +621,8 @@ func TestHoldIsEndedWhenSomebodyFreesTheLease(t *testing.T) {
 	})
 }
 
-// TestHoldIsEndedForAsLongAsThereIsTime: the API of the object is away for nine seconds after the cancel.
-func TestHoldIsEndedForAsLongAsThereIsTime(t *testing.T) {
+// TestOperatorHold_EndIsTriedForAsLongAsThereIsTime: the API of the object is away for nine seconds after the cancel.
+func TestOperatorHold_EndIsTriedForAsLongAsThereIsTime(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -659,8 +659,8 @@ func TestHoldIsEndedForAsLongAsThereIsTime(t *testing.T) {
 	})
 }
 
-// TestHoldIsEndedAfterASlowCancel: every request for the object takes its time, and so does all else.
-func TestHoldIsEndedAfterASlowCancel(t *testing.T) {
+// TestOperatorHold_EndedAfterASlowCancel: every request for the object takes its time, and so does all else.
+func TestOperatorHold_EndedAfterASlowCancel(t *testing.T) {
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -691,8 +691,8 @@ func TestHoldIsEndedAfterASlowCancel(t *testing.T) {
 	})
 }
 
-// TestHoldThatStaysIsSaidHowToEnd: whoever reads the warning can end it.
-func TestHoldThatStaysIsSaidHowToEnd(t *testing.T) {
+// TestOperatorHold_WarningSaysHowToEndOneThatStays: whoever reads the warning can end it.
+func TestOperatorHold_WarningSaysHowToEndOneThatStays(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
@@ -710,8 +710,8 @@ func TestHoldThatStaysIsSaidHowToEnd(t *testing.T) {
 	})
 }
 
-// TestRefusalIsSaidOnce: in one sentence.
-func TestRefusalIsSaidOnce(t *testing.T) {
+// TestOperatorHold_RefusalIsSaidOnce: in one sentence.
+func TestOperatorHold_RefusalIsSaidOnce(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
@@ -731,8 +731,8 @@ func TestRefusalIsSaidOnce(t *testing.T) {
 	})
 }
 
-// TestSilentSecretLeavesTimeForTheRelease: the Secret cannot be reached, the object can.
-func TestSilentSecretLeavesTimeForTheRelease(t *testing.T) {
+// TestOperatorHold_SilentSecretLeavesTimeForItsEnd: the Secret cannot be reached, the object can.
+func TestOperatorHold_SilentSecretLeavesTimeForItsEnd(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
@@ -753,8 +753,8 @@ func TestSilentSecretLeavesTimeForTheRelease(t *testing.T) {
 	})
 }
 
-// TestKilledAtAnyChangeOfTheObject: those of the publisher are among them.
-func TestKilledAtAnyChangeOfTheObject(t *testing.T) {
+// TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood: those of the publisher are among them.
+func TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood(t *testing.T) {
 	for number := 1; number <= 60; number++ {
 		for _, kind := range []crash{dieBefore, dieAfter} {
 			ended := false
@@ -818,8 +818,8 @@ func TestKilledAtAnyChangeOfTheObject(t *testing.T) {
 	}
 }
 
-// TestCancelIsOverInTimeWhateverHangs: everything does, but the clock.
-func TestCancelIsOverInTimeWhateverHangs(t *testing.T) {
+// TestOperatorHold_CancelIsOverInTimeWhateverHangs: everything does, but the clock.
+func TestOperatorHold_CancelIsOverInTimeWhateverHangs(t *testing.T) {
 	for name, delegate := range map[string]bool{"direct": false, "delegate": true} {
 		for _, moment := range []time.Duration{500 * time.Millisecond, 5 * time.Second, 40 * time.Second, 2 * time.Minute, 4 * time.Minute} {
 			besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
@@ -868,11 +868,11 @@ func TestCancelIsOverInTimeWhateverHangs(t *testing.T) {
 	}
 }
 
-// TestEveryCallToTheOperatorMayBeTheLast: at each change that a run makes for the
+// TestOperatorHold_CrashAtAnyChangeIsMadeGood: at each change that a run makes for the
 // operator's sake, to hold it, to tell it the versions and to set it free, the
 // process dies before or after it, or does not learn that it was made. The next run
 // leaves everything as it should be.
-func TestEveryCallToTheOperatorMayBeTheLast(t *testing.T) {
+func TestOperatorHold_CrashAtAnyChangeIsMadeGood(t *testing.T) {
 	const changes = 3
 
 	for number := 1; number <= changes; number++ {
@@ -959,9 +959,9 @@ func (o *owned) struckAt(number int, kind crash) bool {
 	return struck
 }
 
-// TestOperatorThatCannotBeHeldIsNamed: the object may be read and not written. The
+// TestOperatorHold_ThatCannotBeSetIsNamed: the object may be read and not written. The
 // upgrade goes on, with a warning.
-func TestOperatorThatCannotBeHeldIsNamed(t *testing.T) {
+func TestOperatorHold_ThatCannotBeSetIsNamed(t *testing.T) {
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		o.api.Inject(func(_ context.Context, operation played.Operation, next func() error) error {
 			if operation.By == "client" && operation.Mutation > 0 {

@@ -66,9 +66,9 @@ func plantedBugs() []planted {
 	)
 }
 
-// TestPlantedBugIsCaught shows that the checker sees what it is there for: each
+// TestPlanted_BugIsCaught shows that the checker sees what it is there for: each
 // sentence that it can say is said of some bug.
-func TestPlantedBugIsCaught(t *testing.T) {
+func TestPlanted_BugIsCaught(t *testing.T) {
 	said := newSayings(t)
 	bugs := plantedBugs()
 
@@ -481,9 +481,9 @@ func neglects(t *testing.T) []neglect {
 	}
 }
 
-// TestRulesInTimeAreLookedAfter shows of each assertion that it fails where the
+// TestPlanted_RulesInTimeAreLookedAfter shows of each assertion that it fails where the
 // rule is broken, and holds where it is not.
-func TestRulesInTimeAreLookedAfter(t *testing.T) {
+func TestPlanted_RulesInTimeAreLookedAfter(t *testing.T) {
 	all := neglects(t)
 
 	for _, given := range all {

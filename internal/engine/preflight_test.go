@@ -111,8 +111,8 @@ func verdict(found engine.Examination, check string) (verdictOf, cluster.Finding
 	return worst, said
 }
 
-// TestEveryCheckPassesOnAHealthyCluster also shows that every check is made.
-func TestEveryCheckPassesOnAHealthyCluster(t *testing.T) {
+// TestPreflight_EveryCheckPassesOnAHealthyCluster also shows that every check is made.
+func TestPreflight_EveryCheckPassesOnAHealthyCluster(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		e := newExamined(r)
 		e.request = both(toLifecycle, toKubernetes)
@@ -138,9 +138,9 @@ func TestEveryCheckPassesOnAHealthyCluster(t *testing.T) {
 	})
 }
 
-// TestEveryCheckTellsWhatItFinds drives each check to a failure and, where there
+// TestPreflight_EveryCheckTellsWhatItFinds drives each check to a failure and, where there
 // is something that it could fail to learn, to not knowing.
-func TestEveryCheckTellsWhatItFinds(t *testing.T) {
+func TestPreflight_EveryCheckTellsWhatItFinds(t *testing.T) {
 	rows := slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations(), operatorExaminations())
 
 	for _, row := range rows {
@@ -188,9 +188,9 @@ func TestEveryCheckTellsWhatItFinds(t *testing.T) {
 	}
 }
 
-// TestSkippedChecksAreAdvice shows for each failure that the policy may skip that
+// TestPreflight_SkippedChecksAreAdvice shows for each failure that the policy may skip that
 // it stops an apply, and that skipping makes it advice which is still told.
-func TestSkippedChecksAreAdvice(t *testing.T) {
+func TestPreflight_SkippedChecksAreAdvice(t *testing.T) {
 	for _, row := range slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations(), operatorExaminations()) {
 		if row.want != failed && row.want != untold {
 			continue
@@ -533,9 +533,9 @@ func operatorExaminations() []examination {
 	}
 }
 
-// TestPreflightIsBoundedInTime: a port that does not answer holds up nothing but
+// TestPreflight_BoundedInTime: a port that does not answer holds up nothing but
 // its own check.
-func TestPreflightIsBoundedInTime(t *testing.T) {
+func TestPreflight_BoundedInTime(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		e := newExamined(r)
 		e.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {

@@ -116,9 +116,9 @@ func (r *rig) pulledBefore() (nodes []string, cordoned, ended float64) {
 	return slices.Compact(nodes), cordoned, ended
 }
 
-// TestPullsDoNotHoldTheRollUp: of a hundred nodes few pull before the first cordon, and
+// TestPull_DoesNotHoldTheRollUp: of a hundred nodes few pull before the first cordon, and
 // the others while nodes are on their way, even where the registry is slow.
-func TestPullsDoNotHoldTheRollUp(t *testing.T) {
+func TestPull_DoesNotHoldTheRollUp(t *testing.T) {
 	for name, slower := range map[string]time.Duration{"a registry": 0, "a slow registry": 70 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			given := setup{
@@ -157,9 +157,9 @@ func TestPullsDoNotHoldTheRollUp(t *testing.T) {
 	}
 }
 
-// TestWorkerThatCannotPullIsNotCordoned: those before it are upgraded, and the run fails
+// TestPull_WorkerThatCannotIsNotCordoned: those before it are upgraded, and the run fails
 // when its turn has come.
-func TestWorkerThatCannotPullIsNotCordoned(t *testing.T) {
+func TestPull_WorkerThatCannotIsNotCordoned(t *testing.T) {
 	given := setup{
 		Options: model.Options{
 			ControlPlanes: 1, Workers: 12, Faults: []model.Fault{{Node: "worker-7", Step: model.StepPull, Effect: model.EffectNotFound}},
@@ -225,9 +225,9 @@ func (m *mirrored) Machine(ctx context.Context, address string, known *cluster.M
 	return machine, nil
 }
 
-// TestSamplesPullBeforeTheFirstCordon: each way to get an image is tried once, and all
+// TestPull_SamplesBeforeTheFirstCordon: each way to get an image is tried once, and all
 // that fails is said together.
-func TestSamplesPullBeforeTheFirstCordon(t *testing.T) {
+func TestPull_SamplesBeforeTheFirstCordon(t *testing.T) {
 	samples := func(t *testing.T, request engine.Request, want ...string) {
 		t.Helper()
 
@@ -271,9 +271,9 @@ func equalSets(got, want []string) bool {
 	return slices.Equal(got, want)
 }
 
-// TestNothingIsPulledWhenNothingMoreBegins: neither a cancel nor the end of the time
+// TestPull_NothingWhenNothingMoreBegins: neither a cancel nor the end of the time
 // leaves a pull behind, and neither waits for one.
-func TestNothingIsPulledWhenNothingMoreBegins(t *testing.T) {
+func TestPull_NothingWhenNothingMoreBegins(t *testing.T) {
 	const slow = 20 * time.Minute
 
 	// Before the first cordon the registry answers, and after it hardly.
@@ -351,8 +351,8 @@ func TestNothingIsPulledWhenNothingMoreBegins(t *testing.T) {
 	})
 }
 
-// TestParallelPullsBoundsPulls: the policy decides, before the first cordon and after it.
-func TestParallelPullsBoundsPulls(t *testing.T) {
+// TestPull_ParallelPullsBoundsThem: the policy decides, before the first cordon and after it.
+func TestPull_ParallelPullsBoundsThem(t *testing.T) {
 	for _, most := range []int{1, 3} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 6}}, func(r *rig) {
@@ -374,9 +374,9 @@ func TestParallelPullsBoundsPulls(t *testing.T) {
 	}
 }
 
-// TestPullsOfKubeProxyAreAsManyAsThoseOfKubelets: what is left to pull when the last kubelet
+// TestPull_OfKubeProxyByAsManyAsOfKubelets: what is left to pull when the last kubelet
 // has restarted is pulled by as many nodes at a time as before.
-func TestPullsOfKubeProxyAreAsManyAsThoseOfKubelets(t *testing.T) {
+func TestPull_OfKubeProxyByAsManyAsOfKubelets(t *testing.T) {
 	const (
 		workers = 60
 		slow    = time.Minute
@@ -428,9 +428,9 @@ func repeating(attempts int, backoff time.Duration) engine.Request {
 	return request
 }
 
-// TestPullIsRepeatedForFiveMinutesAndAsOftenAsThePolicySays: a node of Talos 1.14
+// TestPull_RepeatedForFiveMinutesAndAsOftenAsThePolicySays: a node of Talos 1.14
 // tries once when it is asked. It also looks at the pauses, which are in seconds.
-func TestPullIsRepeatedForFiveMinutesAndAsOftenAsThePolicySays(t *testing.T) {
+func TestPull_RepeatedForFiveMinutesAndAsOftenAsThePolicySays(t *testing.T) {
 	for _, test := range []struct {
 		fails, attempts int
 		backoff         time.Duration
@@ -488,9 +488,9 @@ func TestPullIsRepeatedForFiveMinutesAndAsOftenAsThePolicySays(t *testing.T) {
 	}
 }
 
-// TestSecondDownloadOfALegacyNodeIsNotCounted: it begins its upgrade with one, into
+// TestPull_SecondDownloadOfALegacyNodeIsNotCounted: it begins its upgrade with one, into
 // a store that nothing else fills. What the node does after that is counted.
-func TestSecondDownloadOfALegacyNodeIsNotCounted(t *testing.T) {
+func TestPull_SecondDownloadOfALegacyNodeIsNotCounted(t *testing.T) {
 	for name, test := range map[string]struct {
 		step   model.Step
 		effect model.Effect

@@ -32,7 +32,7 @@ func (r *rig) remembered(node string) (entry cluster.Entry, found bool) {
 	return entry, found
 }
 
-func TestNodeIsRolledBackWhereAPersonAsks(t *testing.T) {
+func TestRollBackNode_WhereAPersonAsks(t *testing.T) {
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -115,8 +115,8 @@ func (r *rig) keptUntilTold(node, from, target string) {
 	r.Settled(target)
 }
 
-// TestSuspendedRollbackIsRefused: nothing new is begun, whoever asks for it.
-func TestSuspendedRollbackIsRefused(t *testing.T) {
+// TestRollBackNode_RefusedWhileSuspended: nothing new is begun, whoever asks for it.
+func TestRollBackNode_RefusedWhileSuspended(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 		r.brake()
@@ -142,9 +142,9 @@ func (r *rig) untouchedBy(talos string) {
 	}
 }
 
-// TestRollbackIsRefusedWhereItIsNotCertain is about each reason against one: said in one
+// TestRollBackNode_RefusedWhereItIsNotCertain is about each reason against one: said in one
 // sentence, before anything is touched.
-func TestRollbackIsRefusedWhereItIsNotCertain(t *testing.T) {
+func TestRollBackNode_RefusedWhereItIsNotCertain(t *testing.T) {
 	const node = "worker-0"
 
 	forget := func(change func(*cluster.Entry)) func(*rig) {
@@ -246,9 +246,9 @@ func TestRollbackIsRefusedWhereItIsNotCertain(t *testing.T) {
 	}
 }
 
-// TestRollbackWaitsForItsGuards, and gives up where they do not come to hold: another
+// TestRollBackNode_WaitsForItsGuards, and gives up where they do not come to hold: another
 // control plane is away, or another worker.
-func TestRollbackWaitsForItsGuards(t *testing.T) {
+func TestRollBackNode_WaitsForItsGuards(t *testing.T) {
 	for node, away := range map[string]string{"cp-1": "cp-2", "worker-0": "worker-1"} {
 		t.Run(node, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -275,8 +275,8 @@ func TestRollbackWaitsForItsGuards(t *testing.T) {
 	}
 }
 
-// TestRollbackBesideAnotherRunIsRefused: it takes the same lease.
-func TestRollbackBesideAnotherRunIsRefused(t *testing.T) {
+// TestRollBackNode_RefusedBesideAnotherRun: it takes the same lease.
+func TestRollBackNode_RefusedBesideAnotherRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -296,8 +296,8 @@ func TestRollbackBesideAnotherRunIsRefused(t *testing.T) {
 	})
 }
 
-// TestRefusedRollbackLeavesTheNodeInService: the node has no other system.
-func TestRefusedRollbackLeavesTheNodeInService(t *testing.T) {
+// TestRollBackNode_RefusalLeavesTheNodeInService: the node has no other system.
+func TestRollBackNode_RefusalLeavesTheNodeInService(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 		r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepRollback, Effect: model.EffectFail}})
@@ -321,8 +321,8 @@ func TestRefusedRollbackLeavesTheNodeInService(t *testing.T) {
 	})
 }
 
-// TestNodeThatStartsTheNewSystemAgainIsSaid: it was told, and did not obey.
-func TestNodeThatStartsTheNewSystemAgainIsSaid(t *testing.T) {
+// TestRollBackNode_NodeThatStartsTheNewSystemAgainIsNamed: it was told, and did not obey.
+func TestRollBackNode_NodeThatStartsTheNewSystemAgainIsNamed(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -344,9 +344,9 @@ func TestNodeThatStartsTheNewSystemAgainIsSaid(t *testing.T) {
 	})
 }
 
-// TestRollbackThatAPersonAskedForGoesOnWhereItWasKilled strikes it at each of its calls
+// TestRollBackNode_GoesOnWhereItWasKilled strikes it at each of its calls
 // that change something, in every way. Another rollback finishes it, or another apply.
-func TestRollbackThatAPersonAskedForGoesOnWhereItWasKilled(t *testing.T) {
+func TestRollBackNode_GoesOnWhereItWasKilled(t *testing.T) {
 	for _, node := range []string{"worker-0", "cp-1"} {
 		for _, next := range []string{"rollback", "apply"} {
 			t.Run(node+" then "+next, func(t *testing.T) {
@@ -442,8 +442,8 @@ func killedInRollback(t *testing.T, node, next string, kind crash, mutation int)
 	return came
 }
 
-// TestCancelledRollbackSaysWhereTheNodeIs, and the next one goes on there.
-func TestCancelledRollbackSaysWhereTheNodeIs(t *testing.T) {
+// TestRollBackNode_CancelledSaysWhereTheNodeIs, and the next one goes on there.
+func TestRollBackNode_CancelledSaysWhereTheNodeIs(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -471,8 +471,8 @@ func TestCancelledRollbackSaysWhereTheNodeIs(t *testing.T) {
 	})
 }
 
-// TestNodeThatDoesNotReturnFromItsRollbackIsSaid, with how long it was waited for.
-func TestNodeThatDoesNotReturnFromItsRollbackIsSaid(t *testing.T) {
+// TestRollBackNode_NodeThatDoesNotReturnIsNamed, with how long it was waited for.
+func TestRollBackNode_NodeThatDoesNotReturnIsNamed(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 		r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}})
@@ -490,9 +490,9 @@ func TestNodeThatDoesNotReturnFromItsRollbackIsSaid(t *testing.T) {
 	})
 }
 
-// TestKubernetesAloneWaitsForARollbackThatIsUnfinished: whatever reboots the node shows what
+// TestRollBackNode_KubernetesAloneWaitsForAnUnfinishedOne: whatever reboots the node shows what
 // became of it.
-func TestKubernetesAloneWaitsForARollbackThatIsUnfinished(t *testing.T) {
+func TestRollBackNode_KubernetesAloneWaitsForAnUnfinishedOne(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 

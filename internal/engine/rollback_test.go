@@ -71,7 +71,7 @@ func (r *rig) sentBack(node, from string) {
 	}
 }
 
-func TestNodeThatDoesNotBecomeHealthyIsRolledBackWhenAsked(t *testing.T) {
+func TestRollback_OfAnUnhealthyNodeWhenAsked(t *testing.T) {
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -119,9 +119,9 @@ func TestNodeThatDoesNotBecomeHealthyIsRolledBackWhenAsked(t *testing.T) {
 	}
 }
 
-// TestNodeIsUnhealthyAlsoWhereALookAtItIsCutOff: the time is up while the node is
+// TestRollback_AlsoWhereTheLastLookIsCutOff: the time is up while the node is
 // being asked, as nearly always over a network.
-func TestNodeIsUnhealthyAlsoWhereALookAtItIsCutOff(t *testing.T) {
+func TestRollback_AlsoWhereTheLastLookIsCutOff(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
 		const slow = 47 * time.Second
 
@@ -156,7 +156,7 @@ func TestNodeIsUnhealthyAlsoWhereALookAtItIsCutOff(t *testing.T) {
 	})
 }
 
-func TestNodeThatDoesNotBecomeHealthyIsLeftAloneUnlessAsked(t *testing.T) {
+func TestRollback_NotUnlessAsked(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
 		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrUnhealthy, "worker-0")
 		if !strings.Contains(failed.State, "runs the new system") {
@@ -172,8 +172,8 @@ func TestNodeThatDoesNotBecomeHealthyIsLeftAloneUnlessAsked(t *testing.T) {
 	})
 }
 
-// TestRollbackThatIsNotSafeIsNotDone: the etcd of the old system could not join.
-func TestRollbackThatIsNotSafeIsNotDone(t *testing.T) {
+// TestRollback_NotWhereItIsNotSafe: the etcd of the old system could not join.
+func TestRollback_NotWhereItIsNotSafe(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("cp-1")}}}, func(r *rig) {
 		w := r.Worker("run-1")
 		forgetful := &liar{Client: w.Client, etcd: func(view *cluster.EtcdView) { view.Status.Version = "" }}
@@ -193,7 +193,7 @@ func TestRollbackThatIsNotSafeIsNotDone(t *testing.T) {
 	})
 }
 
-func TestNodeOfWhichNobodySawTheInstallerEndIsNotRolledBack(t *testing.T) {
+func TestRollback_NotOfANodeWhoseInstallerNobodySawEnd(t *testing.T) {
 	lost := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectConnectionLostEarly, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{lost, neverReady("worker-0")}}}, func(r *rig) {
@@ -217,9 +217,9 @@ func TestNodeOfWhichNobodySawTheInstallerEndIsNotRolledBack(t *testing.T) {
 	})
 }
 
-// TestRollbackIsNotBegunWhileAnotherControlPlaneIsAway: the one that is ill is
+// TestRollback_NotBegunWhileAnotherControlPlaneIsAway: the one that is ill is
 // missing already.
-func TestRollbackIsNotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {
+func TestRollback_NotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("cp-1")}}}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Logs", "cp-1", func() {
@@ -239,8 +239,8 @@ func TestRollbackIsNotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {
 	})
 }
 
-// TestRollbackIsNeverAskedForTwiceInOneBoot: a second one would undo the first.
-func TestRollbackIsNeverAskedForTwiceInOneBoot(t *testing.T) {
+// TestRollback_NotAskedTwicePerBoot: a second one would undo the first.
+func TestRollback_NotAskedTwicePerBoot(t *testing.T) {
 	for name, fault := range map[string]model.Fault{
 		"reply lost": {Node: "worker-0", Step: model.Step("rollback"), Effect: model.EffectConnectionLost, Times: 1},
 	} {
@@ -258,7 +258,7 @@ func TestRollbackIsNeverAskedForTwiceInOneBoot(t *testing.T) {
 	}
 }
 
-func TestRollbackThatIsRefusedLeavesTheNodeAsItIs(t *testing.T) {
+func TestRollback_RefusalLeavesTheNodeAsItIs(t *testing.T) {
 	fault := model.Fault{Node: "worker-0", Step: model.Step("rollback"), Effect: model.EffectFail}
 
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0"), fault}}}, func(r *rig) {
@@ -281,8 +281,8 @@ func TestRollbackThatIsRefusedLeavesTheNodeAsItIs(t *testing.T) {
 	})
 }
 
-// TestNodeThatHealsInTimeIsNotRolledBack is about one that is slow.
-func TestNodeThatHealsInTimeIsNotRolledBack(t *testing.T) {
+// TestRollback_NotOfANodeThatHealsInTime is about one that is slow.
+func TestRollback_NotOfANodeThatHealsInTime(t *testing.T) {
 	fault := neverReady("worker-0")
 	fault.For = 20 * time.Minute
 
@@ -293,10 +293,10 @@ func TestNodeThatHealsInTimeIsNotRolledBack(t *testing.T) {
 	})
 }
 
-// TestRollbackGoesOnWhereItWasKilled strikes a rollback at each of its calls that
+// TestRollback_GoesOnWhereItWasKilled strikes a rollback at each of its calls that
 // change something, in every way. Another run finishes it, with the same policy
 // or without.
-func TestRollbackGoesOnWhereItWasKilled(t *testing.T) {
+func TestRollback_GoesOnWhereItWasKilled(t *testing.T) {
 	for _, node := range []string{"worker-0", "cp-1"} {
 		t.Run(node, func(t *testing.T) {
 			for mutation, kind := 1, 0; ; kind++ {
@@ -371,9 +371,9 @@ func killedRollingBack(t *testing.T, node string, kind crash, mutation int) bool
 	return came
 }
 
-// TestNodeThatIsWellIsNotRolledBack: what keeps it from service is the Kubernetes
+// TestRollback_NotOfANodeThatIsWell: what keeps it from service is the Kubernetes
 // API, which is away until the time of the node is up.
-func TestNodeThatIsWellIsNotRolledBack(t *testing.T) {
+func TestRollback_NotOfANodeThatIsWell(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}}, func(r *rig) {
 		var (
 			since    time.Time
@@ -407,9 +407,9 @@ func TestNodeThatIsWellIsNotRolledBack(t *testing.T) {
 	})
 }
 
-// TestControlPlaneThatIsWellIsNotRolledBack: it is the member of another one that
+// TestRollback_NotOfAControlPlaneThatIsWell: it is the member of another one that
 // complains.
-func TestControlPlaneThatIsWellIsNotRolledBack(t *testing.T) {
+func TestRollback_NotOfAControlPlaneThatIsWell(t *testing.T) {
 	for name, long := range map[string]time.Duration{"for a while": 45 * time.Minute, "for good": 100 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
@@ -475,9 +475,9 @@ func (d *heedless) Rollback(context.Context, string) error {
 	return nil
 }
 
-// TestRollbackWithoutAnyEffectIsNotTriedAgain: a node that was told and starts the
+// TestRollback_WithoutAnyEffectIsNotTriedAgain: a node that was told and starts the
 // new system again has a bootloader that nobody understands.
-func TestRollbackWithoutAnyEffectIsNotTriedAgain(t *testing.T) {
+func TestRollback_WithoutAnyEffectIsNotTriedAgain(t *testing.T) {
 	fault := neverReady("worker-0")
 	fault.Times = 0
 
@@ -509,9 +509,9 @@ func TestRollbackWithoutAnyEffectIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// TestWhatIsNoLongerWantedMayFail: the target was set back to what runs while the
+// TestRollback_FailureIsAWarningOnceTheTargetIsSetBack: the target was set back to what runs while the
 // node was on its way back.
-func TestWhatIsNoLongerWantedMayFail(t *testing.T) {
+func TestRollback_FailureIsAWarningOnceTheTargetIsSetBack(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
 		r.killedAfter("run-1", "Rollback", "worker-0", returning(to(toLifecycle)))
 		time.Sleep(15 * time.Minute)

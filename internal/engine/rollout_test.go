@@ -95,7 +95,7 @@ func ofRole(spans []span, prefix string) []span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s span) bool { return !strings.HasPrefix(s.node, prefix) })
 }
 
-func TestWorkersMoveSideBySide(t *testing.T) {
+func TestParallel_WorkersMoveSideBySide(t *testing.T) {
 	for _, given := range []struct {
 		share    string
 		workers  int
@@ -134,9 +134,9 @@ func TestWorkersMoveSideBySide(t *testing.T) {
 	}
 }
 
-// TestSlotIsRefilledWithoutBatches: a node that takes its time holds back
+// TestParallel_SlotIsRefilledWithoutBatches: a node that takes its time holds back
 // nobody but itself.
-func TestSlotIsRefilledWithoutBatches(t *testing.T) {
+func TestParallel_SlotIsRefilledWithoutBatches(t *testing.T) {
 	slow := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 15 * time.Minute}
 	judged := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 5, Seed: 43, Faults: []model.Fault{slow}},
@@ -169,9 +169,9 @@ func TestSlotIsRefilledWithoutBatches(t *testing.T) {
 	})
 }
 
-// TestWorkerThatIsAwayAnywayGoesFirstAndCostsItsPlace is about a worker that is
+// TestParallel_WorkerThatIsAwayGoesFirstAndCostsItsPlace is about a worker that is
 // not ready before anything is done to it, and becomes ready with its upgrade.
-func TestWorkerThatIsAwayAnywayGoesFirstAndCostsItsPlace(t *testing.T) {
+func TestParallel_WorkerThatIsAwayGoesFirstAndCostsItsPlace(t *testing.T) {
 	sick := model.Fault{Node: "worker-4", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1}
 	judged := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 47, Faults: []model.Fault{sick}},
@@ -215,7 +215,7 @@ func (r *rig) installed() map[string]bool {
 	return nodes
 }
 
-func TestFailureLetsOthersFinishAndStartsNone(t *testing.T) {
+func TestParallel_FailureLetsOthersFinishAndStartsNone(t *testing.T) {
 	slow := model.Fault{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 10 * time.Minute}
 	broken := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}
 
@@ -243,7 +243,7 @@ func TestFailureLetsOthersFinishAndStartsNone(t *testing.T) {
 	})
 }
 
-func TestSecondFailureIsNamedInTheFirst(t *testing.T) {
+func TestParallel_SecondFailureIsNamedInTheFirst(t *testing.T) {
 	faults := []model.Fault{
 		{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1},
 		{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},
@@ -275,9 +275,9 @@ func TestSecondFailureIsNamedInTheFirst(t *testing.T) {
 	})
 }
 
-// TestLeaseLostWithTwoOnTheirWayStopsBoth wants nothing done by the run from a
+// TestParallel_LostLeaseStopsBothOnTheirWay wants nothing done by the run from a
 // moment after the loss on, wherever its turns are.
-func TestLeaseLostWithTwoOnTheirWayStopsBoth(t *testing.T) {
+func TestParallel_LostLeaseStopsBothOnTheirWay(t *testing.T) {
 	for _, moment := range []time.Duration{95 * time.Second, 130 * time.Second, 170 * time.Second, 5 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, pairs(59), func(r *rig) {
@@ -316,9 +316,9 @@ func TestLeaseLostWithTwoOnTheirWayStopsBoth(t *testing.T) {
 	}
 }
 
-// TestCancelWithTwoOnTheirWayTidiesUpBoth cancels a parallel roll every few
+// TestParallel_CancelTidiesUpBothOnTheirWay cancels a parallel roll every few
 // seconds of its length.
-func TestCancelWithTwoOnTheirWayTidiesUpBoth(t *testing.T) {
+func TestParallel_CancelTidiesUpBothOnTheirWay(t *testing.T) {
 	stride := 7 * time.Second
 	if testing.Short() || raceEnabled {
 		stride = time.Minute
@@ -344,9 +344,9 @@ func TestCancelWithTwoOnTheirWayTidiesUpBoth(t *testing.T) {
 	}
 }
 
-// TestCrashWithTwoOnTheirWayThenApplyAgainConverges is the sweep of crashes over
+// TestParallel_CrashThenApplyAgainConverges is the sweep of crashes over
 // a parallel roll.
-func TestCrashWithTwoOnTheirWayThenApplyAgainConverges(t *testing.T) {
+func TestParallel_CrashThenApplyAgainConverges(t *testing.T) {
 	stride := 3
 	if testing.Short() || raceEnabled {
 		stride = 23
@@ -374,10 +374,10 @@ func TestCrashWithTwoOnTheirWayThenApplyAgainConverges(t *testing.T) {
 	}
 }
 
-// TestWorkerThatHasNoRoomStandsBack: where a third worker falls ill after two
+// TestParallel_WorkerThatHasNoRoomStandsBack: where a third worker falls ill after two
 // turns were started and before the second one has cordoned its node, that one
 // waits for the first instead of failing.
-func TestWorkerThatHasNoRoomStandsBack(t *testing.T) {
+func TestParallel_WorkerThatHasNoRoomStandsBack(t *testing.T) {
 	inCluster(t, pairs(71), func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(r.fallsIll("worker-4"))
@@ -411,10 +411,10 @@ func (r *rig) fallsIll(node string) ports.Interceptor {
 	}
 }
 
-// TestTwoTurnsDoNotBothTakeTheLastPlace: a worker falls ill when two turns are
+// TestParallel_TwoTurnsDoNotBothTakeTheLastPlace: a worker falls ill when two turns are
 // about to cordon, and there is room for one of them. Guards take their time, so
 // that each turn would see the other one's node available still.
-func TestTwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
+func TestParallel_TwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 	const thought, faded, atOnce = 2 * time.Second, 80 * time.Second, 8
 
 	inCluster(t, pairs(149), func(r *rig) {
@@ -448,9 +448,9 @@ func TestTwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 	})
 }
 
-// TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers: a worker that is being
+// TestParallel_SilentNodeOnItsWayHoldsBackNobody: a worker that is being
 // drained for long, and does not answer meanwhile, is its own turn's affair.
-func TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers(t *testing.T) {
+func TestParallel_SilentNodeOnItsWayHoldsBackNobody(t *testing.T) {
 	inCluster(t, pairs(151), func(r *rig) {
 		r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1})
 
@@ -479,11 +479,11 @@ func TestNodeOnItsWayThatFallsSilentDoesNotHoldBackOthers(t *testing.T) {
 	})
 }
 
-// TestLastOneGivesItsPlaceBackThatOthersUsedUp: three workers are cordoned, as many
+// TestParallel_LastOneGivesBackAPlaceThatOthersUsedUp: three workers are cordoned, as many
 // as may be unavailable, and then somebody cordons a fourth. The last of the three
 // goes back into service, without anything having been installed, and has its turn
 // when there is room again.
-func TestLastOneGivesItsPlaceBackThatOthersUsedUp(t *testing.T) {
+func TestParallel_LastOneGivesBackAPlaceThatOthersUsedUp(t *testing.T) {
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 217},
 		Judging: []checker.Option{checker.MaxUnavailable(3)},
@@ -527,9 +527,9 @@ func TestLastOneGivesItsPlaceBackThatOthersUsedUp(t *testing.T) {
 	})
 }
 
-// TestDeadlineLetsOthersFinish: when the time is up the nodes that are on their
+// TestParallel_DeadlineLetsOthersFinish: when the time is up the nodes that are on their
 // way finish, and none is started.
-func TestDeadlineLetsOthersFinish(t *testing.T) {
+func TestParallel_DeadlineLetsOthersFinish(t *testing.T) {
 	inCluster(t, pairs(163), func(r *rig) {
 		request := sharing(t, toLifecycle, "2")
 		request.Deadline = 3 * time.Minute
@@ -555,10 +555,10 @@ func TestDeadlineLetsOthersFinish(t *testing.T) {
 	})
 }
 
-// TestObstacleBesideATurnIsWaitedOut: a worker that has not moved yet falls
+// TestParallel_ObstacleBesideATurnIsWaitedOut: a worker that has not moved yet falls
 // silent while another one takes its time. It is waited for when its own turn comes;
 // when it does not answer, the run ends once the other one is done.
-func TestObstacleBesideATurnIsWaitedOut(t *testing.T) {
+func TestParallel_ObstacleBesideATurnIsWaitedOut(t *testing.T) {
 	for name, given := range map[string]struct {
 		silence time.Duration
 		passes  bool
@@ -641,7 +641,7 @@ func ofCluster(request engine.Request, id string) engine.Request {
 	return request
 }
 
-func TestRunsThatMustNotBeginChangeNothing(t *testing.T) {
+func TestRollout_RunsThatMustNotBeginChangeNothing(t *testing.T) {
 	for name, given := range map[string]struct {
 		options model.Options
 		roles   []string
@@ -686,7 +686,7 @@ func (r *rig) during(w *worker, method, node string, do func()) {
 	})
 }
 
-func TestNodesThatJoinMoveLast(t *testing.T) {
+func TestRollout_NodesThatJoinMoveLast(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-0", func() {
@@ -705,7 +705,7 @@ func TestNodesThatJoinMoveLast(t *testing.T) {
 	})
 }
 
-func TestNodesThatLeaveAreDropped(t *testing.T) {
+func TestRollout_NodesThatLeaveAreDropped(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-0", func() {
@@ -723,9 +723,9 @@ func TestNodesThatLeaveAreDropped(t *testing.T) {
 	})
 }
 
-// TestControlPlaneIsDoneWhenItsPodsAreToldOf: after a boot Kubernetes shows the
+// TestRollout_ControlPlaneIsDoneWhenItsPodsAreToldOf: after a boot Kubernetes shows the
 // static pods as they were before, until the kubelet has come to them.
-func TestControlPlaneIsDoneWhenItsPodsAreToldOf(t *testing.T) {
+func TestRollout_ControlPlaneIsDoneWhenItsPodsAreToldOf(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 5, Workers: 1, Seed: 7}}, func(r *rig) {
 		w := r.Worker("run-1")
 		back := 0
@@ -751,9 +751,9 @@ func TestControlPlaneIsDoneWhenItsPodsAreToldOf(t *testing.T) {
 	})
 }
 
-// TestApplyWaitsForPodsToBeToldOf: a control plane that somebody has rebooted is
+// TestRollout_WaitsForPodsToBeToldOf: a control plane that somebody has rebooted is
 // well, and only Kubernetes does not show it yet.
-func TestApplyWaitsForPodsToBeToldOf(t *testing.T) {
+func TestRollout_WaitsForPodsToBeToldOf(t *testing.T) {
 	for _, given := range []struct {
 		name  string
 		never bool
@@ -794,10 +794,10 @@ func TestApplyWaitsForPodsToBeToldOf(t *testing.T) {
 	}
 }
 
-// TestStatusThatIsNotAvailableYetIsWaitedFor: the node behind the endpoint of the
+// TestRollout_StatusThatIsNotAvailableYetIsWaitedFor: the node behind the endpoint of the
 // cluster cannot say for a while after its boot whether it is Ready. That is no news
 // to anybody.
-func TestStatusThatIsNotAvailableYetIsWaitedFor(t *testing.T) {
+func TestRollout_StatusThatIsNotAvailableYetIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Workers: 1, Seed: 7}}, func(r *rig) {
 		const unavailable = `nodeReady: node "cp-1" status is not available yet`
 
@@ -839,7 +839,7 @@ func silent(node string) []model.Fault {
 	return []model.Fault{{Node: node, Step: model.StepObserve, Effect: model.EffectUnreachable}}
 }
 
-func TestControlPlaneThatFallsSilentStopsTheRunWhereItIs(t *testing.T) {
+func TestRollout_SilentControlPlaneStopsTheRunWhereItIs(t *testing.T) {
 	for name, given := range map[string]struct {
 		after string
 		armed bool
@@ -875,9 +875,9 @@ func TestControlPlaneThatFallsSilentStopsTheRunWhereItIs(t *testing.T) {
 	}
 }
 
-// TestControlPlaneThatFallsSilentForAWhileIsWaitedFor is about an armed node,
+// TestRollout_ControlPlaneSilentForAWhileIsWaitedFor is about an armed node,
 // whose whole time is worth waiting for.
-func TestControlPlaneThatFallsSilentForAWhileIsWaitedFor(t *testing.T) {
+func TestRollout_ControlPlaneSilentForAWhileIsWaitedFor(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
@@ -892,7 +892,7 @@ func TestControlPlaneThatFallsSilentForAWhileIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestEtcdAlarmStopsTheRun(t *testing.T) {
+func TestRollout_EtcdAlarmStopsTheRun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		first := r.Worker("run-1")
 
@@ -921,7 +921,7 @@ func TestEtcdAlarmStopsTheRun(t *testing.T) {
 	})
 }
 
-func TestDeadlineStopsBetweenNodes(t *testing.T) {
+func TestRollout_DeadlineStopsBetweenNodes(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := to(toLifecycle)
 		request.Deadline = 4 * time.Minute
@@ -939,7 +939,7 @@ func TestDeadlineStopsBetweenNodes(t *testing.T) {
 	})
 }
 
-func TestControlPlanesFirstWhenAsked(t *testing.T) {
+func TestRollout_ControlPlanesFirstWhenAsked(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		request := to(toLifecycle)
 		request.Policy.Order = cluster.ControlPlanesFirst

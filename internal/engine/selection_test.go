@@ -147,7 +147,7 @@ func (r *rig) left(nodes ...string) {
 	}
 }
 
-func TestSelectorHoldsNodesAndWhoIsHeldIsNoWork(t *testing.T) {
+func TestSelection_HoldsNodesAndLeavesThemNoWork(t *testing.T) {
 	for name, nodes := range map[string][]string{"worker": {"worker-2"}, "control plane": {"cp-1"}, "both": {"cp-2", "worker-0"}} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, labelled(5), func(r *rig) {
@@ -172,10 +172,10 @@ func TestSelectorHoldsNodesAndWhoIsHeldIsNoWork(t *testing.T) {
 	}
 }
 
-// TestLabelThatComesInMidRollHoldsWhatHasNotBegun: it comes while the first worker is
+// TestSelection_LabelInMidRollHoldsWhatHasNotBegun: it comes while the first worker is
 // upgraded, and right before the last look at the node itself, when its upgrade has begun
 // and its node is as it was.
-func TestLabelThatComesInMidRollHoldsWhatHasNotBegun(t *testing.T) {
+func TestSelection_LabelInMidRollHoldsWhatHasNotBegun(t *testing.T) {
 	for name, at := range map[string]event{
 		"another node is cordoned": {method: "Cordon", node: "worker-0"},
 		"the node is judged":       {method: "Vitals", node: "worker-2", installed: "worker-1"},
@@ -203,8 +203,8 @@ func TestLabelThatComesInMidRollHoldsWhatHasNotBegun(t *testing.T) {
 	}
 }
 
-// TestLabelThatComesAfterTheCordonLetsTheNodeBeFinished
-func TestLabelThatComesAfterTheCordonLetsTheNodeBeFinished(t *testing.T) {
+// TestSelection_LabelAfterTheCordonLetsTheNodeBeFinished
+func TestSelection_LabelAfterTheCordonLetsTheNodeBeFinished(t *testing.T) {
 	inCluster(t, labelled(3), func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-1", func() {
@@ -218,9 +218,9 @@ func TestLabelThatComesAfterTheCordonLetsTheNodeBeFinished(t *testing.T) {
 	})
 }
 
-// TestLabelThatGoesAwayInMidRollReleasesNothing: neither one that was there from the
+// TestSelection_LabelThatGoesAwayInMidRollReleasesNothing: neither one that was there from the
 // beginning nor one that came meanwhile. The next apply decides anew.
-func TestLabelThatGoesAwayInMidRollReleasesNothing(t *testing.T) {
+func TestSelection_LabelThatGoesAwayInMidRollReleasesNothing(t *testing.T) {
 	for name, before := range map[string]bool{"from the beginning": true, "came meanwhile": false} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, labelled(4), func(r *rig) {
@@ -252,9 +252,9 @@ func TestLabelThatGoesAwayInMidRollReleasesNothing(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutNodeObjectCountsAsHeld: nobody knows its labels, so the run does not
+// TestSelection_NodeWithoutNodeObjectCountsAsHeld: nobody knows its labels, so the run does not
 // begin; and where it loses its Node object in mid-roll it is left.
-func TestNodeWithoutNodeObjectCountsAsHeld(t *testing.T) {
+func TestSelection_NodeWithoutNodeObjectCountsAsHeld(t *testing.T) {
 	inCluster(t, labelled(3), func(r *rig) {
 		if err := r.DeleteNodeAsPerson("worker-1"); err != nil {
 			t.Fatal(err)
@@ -286,9 +286,9 @@ func TestNodeWithoutNodeObjectCountsAsHeld(t *testing.T) {
 	})
 }
 
-// TestKubernetesThatIsAwayHoldsNoNode: what nobody can read is never taken for a cluster
+// TestSelection_KubernetesThatIsAwayHoldsNoNode: what nobody can read is never taken for a cluster
 // in which nothing is to be done.
-func TestKubernetesThatIsAwayHoldsNoNode(t *testing.T) {
+func TestSelection_KubernetesThatIsAwayHoldsNoNode(t *testing.T) {
 	inCluster(t, labelled(2), func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
@@ -330,7 +330,7 @@ func (r *rig) before(canaries []string, but ...string) {
 	}
 }
 
-func TestCanariesBySelectorMoveBeforeTheOthers(t *testing.T) {
+func TestSelection_CanariesMoveBeforeTheOthers(t *testing.T) {
 	inCluster(t, labelled(5, checker.Canary("worker-1")), func(r *rig) {
 		r.give(leading, "worker-3", "worker-4", "cp-0")
 
@@ -344,9 +344,9 @@ func TestCanariesBySelectorMoveBeforeTheOthers(t *testing.T) {
 	})
 }
 
-// TestLabelOfACanaryInMidRollStopsTheOthersUntilItIsThrough: whatever has begun is
+// TestSelection_CanaryLabelInMidRollStopsOthersUntilItIsDone: whatever has begun is
 // finished, also one that was cordoned and waits in its drain.
-func TestLabelOfACanaryInMidRollStopsTheOthersUntilItIsThrough(t *testing.T) {
+func TestSelection_CanaryLabelInMidRollStopsOthersUntilItIsDone(t *testing.T) {
 	for name, method := range map[string]string{"cordoned": "Cordon", "installed": "Install", "judged": "Vitals"} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, labelled(5), func(r *rig) {
@@ -365,8 +365,8 @@ func TestLabelOfACanaryInMidRollStopsTheOthersUntilItIsThrough(t *testing.T) {
 	}
 }
 
-// TestCanaryStaysOneWhenItsLabelGoes
-func TestCanaryStaysOneWhenItsLabelGoes(t *testing.T) {
+// TestSelection_CanaryStaysOneWhenItsLabelGoes
+func TestSelection_CanaryStaysOneWhenItsLabelGoes(t *testing.T) {
 	inCluster(t, labelled(4), func(r *rig) {
 		r.give(leading, "worker-2")
 
@@ -379,9 +379,9 @@ func TestCanaryStaysOneWhenItsLabelGoes(t *testing.T) {
 	})
 }
 
-// TestCanaryThatIsHeldInMidRollStopsTheOthers: it protects them no more. One that has
+// TestSelection_CanaryHeldInMidRollStopsTheOthers: it protects them no more. One that has
 // moved has done what it is there for.
-func TestCanaryThatIsHeldInMidRollStopsTheOthers(t *testing.T) {
+func TestSelection_CanaryHeldInMidRollStopsTheOthers(t *testing.T) {
 	both := func(request engine.Request) engine.Request { return restraining(led(request)) }
 
 	// It has one label for both, so what holds it makes it no canary any more.
@@ -419,7 +419,7 @@ func TestCanaryThatIsHeldInMidRollStopsTheOthers(t *testing.T) {
 	})
 }
 
-func TestPoolsBoundTheirWorkersWithinTheGlobalBound(t *testing.T) {
+func TestSelection_PoolsBoundTheirWorkersWithinTheGlobalBound(t *testing.T) {
 	given := labelled(8, checker.MaxUnavailable(4), inPool(1))
 
 	inCluster(t, given, func(r *rig) {
@@ -450,9 +450,9 @@ func TestPoolsBoundTheirWorkersWithinTheGlobalBound(t *testing.T) {
 	})
 }
 
-// TestWorkerThatIsAwayTakesUpItsPool: the others of the pool wait for it, those of others
+// TestSelection_WorkerThatIsAwayTakesUpItsPool: the others of the pool wait for it, those of others
 // go on, and where it does not come back the run says so.
-func TestWorkerThatIsAwayTakesUpItsPool(t *testing.T) {
+func TestSelection_WorkerThatIsAwayTakesUpItsPool(t *testing.T) {
 	inCluster(t, labelled(6, inPool(1)), func(r *rig) {
 		r.give(storage, "worker-0", "worker-1")
 		r.give(compute, "worker-2", "worker-3")
@@ -483,7 +483,7 @@ func TestWorkerThatIsAwayTakesUpItsPool(t *testing.T) {
 	})
 }
 
-func TestPoolsBoundKubeletsAsWell(t *testing.T) {
+func TestSelection_PoolsBoundKubeletsAsWell(t *testing.T) {
 	given := setup{
 		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 6},
 		Judging: []checker.Option{checker.MaxUnavailableKubelets(3), inPool(1)},
@@ -502,9 +502,9 @@ func TestPoolsBoundKubeletsAsWell(t *testing.T) {
 	})
 }
 
-// TestLabelsHoldKubeletsAndLeadThem: of a node that is held no component is replaced, and
+// TestSelection_LabelsHoldKubeletsAndLeadThem: of a node that is held no component is replaced, and
 // kubelets wait for that of the canary.
-func TestLabelsHoldKubeletsAndLeadThem(t *testing.T) {
+func TestSelection_LabelsHoldKubeletsAndLeadThem(t *testing.T) {
 	given := setup{
 		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 4},
 		Judging: []checker.Option{checker.HeldBy(restrained.Matches), checker.CanaryBy(leading.Matches)},
@@ -543,8 +543,8 @@ func TestLabelsHoldKubeletsAndLeadThem(t *testing.T) {
 	})
 }
 
-// TestContradictingLabelsAreRefused before anything is touched.
-func TestContradictingLabelsAreRefused(t *testing.T) {
+// TestSelection_ContradictingLabelsAreRefused before anything is touched.
+func TestSelection_ContradictingLabelsAreRefused(t *testing.T) {
 	other := func(request engine.Request) engine.Request {
 		request.Policy.SelectorOverrides = []cluster.SelectorOverride{
 			{Selector: storage, Image: "example.com/a/installer"}, {Selector: label{"disk", "nvme"}, Image: "example.com/b/installer"},
@@ -600,8 +600,8 @@ func TestContradictingLabelsAreRefused(t *testing.T) {
 	}
 }
 
-// TestSelectorThatMatchesNothingIsSaid and stops nothing.
-func TestSelectorThatMatchesNothingIsSaid(t *testing.T) {
+// TestSelection_SelectorThatMatchesNothingIsSaid and stops nothing.
+func TestSelection_SelectorThatMatchesNothingIsSaid(t *testing.T) {
 	inCluster(t, labelled(2), func(r *rig) {
 		w := r.Worker("run-1")
 		r.Must(w, pooled(t, led(restraining(sharing(t, toLifecycle, "2"))), "1", "1"))
@@ -616,7 +616,7 @@ func TestSelectorThatMatchesNothingIsSaid(t *testing.T) {
 	})
 }
 
-func TestCanariesMoveBeforeEverythingElse(t *testing.T) {
+func TestCanary_MovesBeforeEverythingElse(t *testing.T) {
 	for _, order := range []cluster.Order{cluster.WorkersFirst, cluster.ControlPlanesFirst} {
 		t.Run(string(order), func(t *testing.T) {
 			given := pairs(109)
@@ -653,7 +653,7 @@ func TestCanariesMoveBeforeEverythingElse(t *testing.T) {
 	}
 }
 
-func TestCanaryThatFailsStopsTheRest(t *testing.T) {
+func TestCanary_FailureStopsTheRest(t *testing.T) {
 	for name, fault := range map[string]model.Fault{
 		"installer": {Step: model.StepInstall, Effect: model.EffectFail, Times: 1},
 		"fallback":  {Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},
@@ -705,7 +705,7 @@ func held(request engine.Request, nodes ...string) engine.Request {
 	return request
 }
 
-func TestHeldNodesAreLeftAlone(t *testing.T) {
+func TestHeld_NodesAreLeftAlone(t *testing.T) {
 	for name, nodes := range map[string][]string{
 		"worker": {"worker-2"}, "control plane": {"cp-1"}, "both": {"cp-2", "worker-0"},
 	} {
@@ -745,9 +745,9 @@ func TestHeldNodesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestHeldWorkerThatIsSilentIsNoObstacle: it costs its place in the budget and
+// TestHeld_SilentWorkerIsNoObstacle: it costs its place in the budget and
 // nothing else.
-func TestHeldWorkerThatIsSilentIsNoObstacle(t *testing.T) {
+func TestHeld_SilentWorkerIsNoObstacle(t *testing.T) {
 	given := pairs(131, append(silent("worker-2"), model.Fault{
 		Node: "worker-2", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1,
 	})...)
@@ -815,10 +815,10 @@ func (a *attack) intercept(ctx context.Context, call ports.Call, next func(conte
 	return err
 }
 
-// TestCanaryThatLeavesStopsTurnsThatHaveBegun: its turn is over, those of three
+// TestCanary_LeavingServiceStopsTurnsThatHaveBegun: its turn is over, those of three
 // workers have begun, and then it is not Ready any more, or cordoned. None of the
 // others is cordoned or installed from then on.
-func TestCanaryThatLeavesStopsTurnsThatHaveBegun(t *testing.T) {
+func TestCanary_LeavingServiceStopsTurnsThatHaveBegun(t *testing.T) {
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -892,7 +892,7 @@ func cordoned(r *rig, node string) (leave, back func()) {
 		}
 }
 
-func TestHeldWorkerThatIsShutDownIsItsOwnersAffair(t *testing.T) {
+func TestHeld_WorkerThatIsShutDownHoldsUpNobody(t *testing.T) {
 	judging := append(twoAtATime(), checker.Held("worker-1"))
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {

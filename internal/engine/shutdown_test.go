@@ -22,9 +22,9 @@ import (
 // cancelMost is how long a cancelled run may take to return.
 const cancelMost = 15 * time.Second
 
-// TestCancelAtAnyMomentLeavesNothingBehind cancels rolls at random moments and
+// TestCancel_AtAnyMomentLeavesNothingBehind cancels rolls at random moments and
 // applies again.
-func TestCancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
+func TestCancel_AtAnyMomentLeavesNothingBehind(t *testing.T) {
 	moments := 80
 	if testing.Short() || raceEnabled {
 		moments = 10
@@ -138,9 +138,9 @@ func (r *rig) leftClean() {
 	}
 }
 
-// TestCallThatIsUnderWayAtACancelEndsUnderTheLease: one that was cut off could take
+// TestCancel_CallUnderWayEndsUnderTheLease: one that was cut off could take
 // effect when the lease is somebody else's.
-func TestCallThatIsUnderWayAtACancelEndsUnderTheLease(t *testing.T) {
+func TestCancel_CallUnderWayEndsUnderTheLease(t *testing.T) {
 	for method, request := range map[string]func() (talos, kubernetes string){
 		"Configure": func() (string, string) { return "", "1.35.2" },
 		"Reboot":    func() (string, string) { return toLifecycle, "" },
@@ -214,8 +214,8 @@ func TestCallThatIsUnderWayAtACancelEndsUnderTheLease(t *testing.T) {
 	}
 }
 
-// TestNoPodIsEvictedAfterACancel: the node has many, and each takes its time.
-func TestNoPodIsEvictedAfterACancel(t *testing.T) {
+// TestCancel_NoPodIsEvictedAfterIt: the node has many, and each takes its time.
+func TestCancel_NoPodIsEvictedAfterIt(t *testing.T) {
 	for name, stop := range map[string]func(*rig, context.CancelFunc){
 		"cancelled": func(_ *rig, cancel context.CancelFunc) { cancel() },
 		"the lease taken": func(r *rig, _ context.CancelFunc) {
@@ -295,9 +295,9 @@ func TestNoPodIsEvictedAfterACancel(t *testing.T) {
 // leaseRenewal is how often a lease is renewed.
 const leaseRenewal = 10 * time.Second
 
-// TestTimeThatIsUpEarlierCostsALaterCancelNothing: a drain that timed out in the
+// TestCancel_EarlierTimeoutDoesNotShortenItsGrace: a drain that timed out in the
 // middle of a call is none that had to stop the run.
-func TestTimeThatIsUpEarlierCostsALaterCancelNothing(t *testing.T) {
+func TestCancel_EarlierTimeoutDoesNotShortenItsGrace(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}}, func(r *rig) {
 		r.AddPod("slow", "worker-0", nil)
 
@@ -343,9 +343,9 @@ func TestTimeThatIsUpEarlierCostsALaterCancelNothing(t *testing.T) {
 	})
 }
 
-// TestCancelIsHeardAfterAFailureToo: the Kubernetes API hangs while a run that
+// TestCancel_HeardAfterAFailureToo: the Kubernetes API hangs while a run that
 // failed looks at the cluster for the last time.
-func TestCancelIsHeardAfterAFailureToo(t *testing.T) {
+func TestCancel_HeardAfterAFailureToo(t *testing.T) {
 	given := setup{Options: model.Options{Faults: []model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}}}}
 
 	inCluster(t, given, func(r *rig) {
@@ -392,8 +392,8 @@ func TestCancelIsHeardAfterAFailureToo(t *testing.T) {
 	})
 }
 
-// TestCancelInTheRecordOfAnIntentLeavesNothing: the node was never asked.
-func TestCancelInTheRecordOfAnIntentLeavesNothing(t *testing.T) {
+// TestCancel_WhileAnIntentIsWrittenLeavesNothing: the node was never asked.
+func TestCancel_WhileAnIntentIsWrittenLeavesNothing(t *testing.T) {
 	for name, from := range map[string]string{"lifecycle": fromLifecycle, "legacy": fromLegacy} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: from}}, func(r *rig) {

@@ -12,9 +12,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
-// TestMovedNodesSpeakForThemselves is about what a turn of another node is told of a
+// TestSoak_MovedNodesSpeakForThemselves is about what a turn of another node is told of a
 // node that was moved, before it has touched its own and afterwards.
-func TestMovedNodesSpeakForThemselves(t *testing.T) {
+func TestSoak_MovedNodesSpeakForThemselves(t *testing.T) {
 	t.Parallel()
 
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -44,7 +44,7 @@ func (r *rig) rested(pause time.Duration) {
 	}
 }
 
-func TestNextNodeWaitsUntilTheLastHasSettled(t *testing.T) {
+func TestSoak_NextNodeWaitsUntilTheLastHasSettled(t *testing.T) {
 	const settle = 4 * time.Minute
 
 	for share, together := range map[string]int{"1": 1, "2": 2} {
@@ -81,9 +81,9 @@ func TestNextNodeWaitsUntilTheLastHasSettled(t *testing.T) {
 	}
 }
 
-// TestNodeThatFallsIllWhileItSettlesBeginsAgain is about a node that is not
+// TestSoak_NodeThatFallsIllBeginsAgain is about a node that is not
 // ready once more, half a minute after it was: for long, or between two looks.
-func TestNodeThatFallsIllWhileItSettlesBeginsAgain(t *testing.T) {
+func TestSoak_NodeThatFallsIllBeginsAgain(t *testing.T) {
 	const settle = 3 * time.Minute
 
 	for _, length := range []time.Duration{100 * time.Second, 300 * time.Millisecond} {
@@ -119,9 +119,9 @@ func (r *rig) lastReady(node string) float64 {
 	return last
 }
 
-// TestNodeThatDoesNotSettleStopsTheRun is about a canary and another node, which
+// TestSoak_NodeThatDoesNotSettleStopsTheRun is about a canary and another node, which
 // are ready for a moment only.
-func TestNodeThatDoesNotSettleStopsTheRun(t *testing.T) {
+func TestSoak_NodeThatDoesNotSettleStopsTheRun(t *testing.T) {
 	const settle = 2 * time.Minute
 
 	for name, canaries := range map[string][]string{"canary": {"worker-1"}, "any node": nil} {
@@ -162,9 +162,9 @@ func TestNodeThatDoesNotSettleStopsTheRun(t *testing.T) {
 	}
 }
 
-// TestKilledRunDoesNotForgetWhoHasToSettle: the next run waits for the rest of
+// TestSoak_SurvivesAKilledRun: the next run waits for the rest of
 // the time before it disturbs another node.
-func TestKilledRunDoesNotForgetWhoHasToSettle(t *testing.T) {
+func TestSoak_SurvivesAKilledRun(t *testing.T) {
 	const settle = 10 * time.Minute
 
 	for name, node := range map[string]string{"worker": "worker-0", "canary": "worker-1"} {
@@ -209,9 +209,9 @@ func TestKilledRunDoesNotForgetWhoHasToSettle(t *testing.T) {
 	}
 }
 
-// TestLongSettleEndsWithTheTimeOfTheRun: the deadline does not wait for nodes
+// TestSoak_EndsWithTheTimeOfTheRun: the deadline does not wait for nodes
 // to settle.
-func TestLongSettleEndsWithTheTimeOfTheRun(t *testing.T) {
+func TestSoak_EndsWithTheTimeOfTheRun(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 107}}, func(r *rig) {
 		request := resting(t, "1", time.Hour)
 		request.Deadline = 20 * time.Minute
@@ -228,9 +228,9 @@ func TestLongSettleEndsWithTheTimeOfTheRun(t *testing.T) {
 	})
 }
 
-// TestTurnThatHasBegunWaitsForOthersToSettle: it was begun beside another one, and
+// TestSoak_TurnThatHasBegunWaitsForOthersToSettle: it was begun beside another one, and
 // that is over before it comes to its own node.
-func TestTurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
+func TestSoak_TurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
 	const settle = 4 * time.Minute
 
 	given := setup{
@@ -255,10 +255,10 @@ func TestTurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
 	})
 }
 
-// TestNodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun: it had stayed healthy for
+// TestSoak_NodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun: it had stayed healthy for
 // long enough, and is not Ready once more when another one's turn has begun. A node
 // that is not cordoned yet stays in service, and on one that is nothing is installed.
-func TestNodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun(t *testing.T) {
+func TestSoak_NodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun(t *testing.T) {
 	const settle, ill = 20 * time.Second, 2 * time.Minute
 
 	for name, moment := range map[string]string{"before the cordon": "Vitals", "behind the cordon": "Cordon"} {
@@ -316,10 +316,10 @@ func TestNodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun(t *testing.T) {
 	}
 }
 
-// TestKilledRunDoesNotForgetWhoHasToSettleBeforeTheNextHop: the last node of a
+// TestSoak_SurvivesAKilledRunBeforeTheNextHop: the last node of a
 // hop was moved when the run was killed, so that all nodes run what the next hop
 // begins with.
-func TestKilledRunDoesNotForgetWhoHasToSettleBeforeTheNextHop(t *testing.T) {
+func TestSoak_SurvivesAKilledRunBeforeTheNextHop(t *testing.T) {
 	const settle = 10 * time.Minute
 
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: walkFrom, Seed: 79}}, func(r *rig) {

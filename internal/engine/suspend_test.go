@@ -70,9 +70,9 @@ func (r *rig) disturbances(after time.Time) []string {
 // epoch is when time begins in a bubble.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestNothingNewBeginsWhileUpgradesAreSuspended: whenever somebody suspends them, what is
+// TestSuspension_NothingNewBegins: whenever somebody suspends them, what is
 // on its way is finished, nothing else begins, and the run goes on when they are resumed.
-func TestNothingNewBeginsWhileUpgradesAreSuspended(t *testing.T) {
+func TestSuspension_NothingNewBegins(t *testing.T) {
 	requests := map[string]engine.Request{
 		"Talos": to(toLifecycle), "in pairs": sharing(t, toLifecycle, "2"), "Kubernetes": kube(toKubernetes),
 	}
@@ -128,7 +128,7 @@ func TestNothingNewBeginsWhileUpgradesAreSuspended(t *testing.T) {
 	}
 }
 
-func TestSuspensionStopsARunThatDoesNotWait(t *testing.T) {
+func TestSuspension_StopsARunThatDoesNotWait(t *testing.T) {
 	for _, moment := range []time.Duration{40 * time.Second, 2 * time.Minute, 5 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -165,9 +165,9 @@ func TestSuspensionStopsARunThatDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestSuspendedClusterIsNotTouched: a run that finds the upgrades suspended takes no
+// TestSuspension_ClusterIsNotTouched: a run that finds the upgrades suspended takes no
 // snapshot, pulls nothing and moves nothing.
-func TestSuspendedClusterIsNotTouched(t *testing.T) {
+func TestSuspension_ClusterIsNotTouched(t *testing.T) {
 	for name, given := range map[string]struct {
 		request engine.Request
 		cause   error
@@ -220,9 +220,9 @@ func bounded(request engine.Request, most time.Duration) engine.Request {
 	return request
 }
 
-// TestSuspensionLeavesNoNodeInTheMiddle: a node that a killed run left in the middle of its
+// TestSuspension_LeavesNoNodeInTheMiddle: a node that a killed run left in the middle of its
 // upgrade is finished, and one that it has only cordoned is put back.
-func TestSuspensionLeavesNoNodeInTheMiddle(t *testing.T) {
+func TestSuspension_LeavesNoNodeInTheMiddle(t *testing.T) {
 	for _, method := range []string{"Cordon", "Install", "Reboot", "Uncordon"} {
 		t.Run(method, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -261,9 +261,9 @@ func TestSuspensionLeavesNoNodeInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestSuspensionHoldsWhatWaitsForItsGate: an upgrade that has begun and not touched its node
+// TestSuspension_HoldsWhatWaitsForItsGate: an upgrade that has begun and not touched its node
 // yet is as new as one that has not begun.
-func TestSuspensionHoldsWhatWaitsForItsGate(t *testing.T) {
+func TestSuspension_HoldsWhatWaitsForItsGate(t *testing.T) {
 	for name, request := range map[string]engine.Request{"a node": to(toLifecycle), "a component": kube(toKubernetes)} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: fromLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -301,9 +301,9 @@ func TestSuspensionHoldsWhatWaitsForItsGate(t *testing.T) {
 	}
 }
 
-// TestSuspendedOperatorIsAskedForNothing: with mode = "delegate" the operator is asked when
+// TestSuspension_OperatorIsAskedForNothing: with mode = "delegate" the operator is asked when
 // the upgrades are resumed, and not at all where the run is cancelled before that.
-func TestSuspendedOperatorIsAskedForNothing(t *testing.T) {
+func TestSuspension_OperatorIsAskedForNothing(t *testing.T) {
 	for name, cancelled := range map[string]bool{"resumed": false, "cancelled": true} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
@@ -348,9 +348,9 @@ func TestSuspendedOperatorIsAskedForNothing(t *testing.T) {
 	}
 }
 
-// TestNothingBeginsWhereNobodyKnowsWhetherUpgradesAreSuspended: what cannot be read counts
+// TestSuspension_UnknownCountsAsSuspended: what cannot be read counts
 // as suspended.
-func TestNothingBeginsWhereNobodyKnowsWhetherUpgradesAreSuspended(t *testing.T) {
+func TestSuspension_UnknownCountsAsSuspended(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		begun := time.Now()
 		request := gated(&userGate{timeout: time.Hour, answer: func(node string) (bool, string, error) {
@@ -377,9 +377,9 @@ func TestNothingBeginsWhereNobodyKnowsWhetherUpgradesAreSuspended(t *testing.T) 
 	})
 }
 
-// TestASuspensionCostsNothingButItsLease: however many nodes there are, nobody asks them
+// TestSuspension_CostsNothingButItsLease: however many nodes there are, nobody asks them
 // while upgrades are suspended.
-func TestASuspensionCostsNothingButItsLease(t *testing.T) {
+func TestSuspension_CostsNothingButItsLease(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		r.braked()
 
@@ -413,9 +413,9 @@ func TestASuspensionCostsNothingButItsLease(t *testing.T) {
 	})
 }
 
-// TestSuspensionIsWrittenBesideARun: whoever holds the lease keeps it, renews it and finds
+// TestSuspension_WrittenBesideARun: whoever holds the lease keeps it, renews it and finds
 // the suspension; what stands already stays, and is told.
-func TestSuspensionIsWrittenBesideARun(t *testing.T) {
+func TestSuspension_WrittenBesideARun(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		ended := make(chan error, 1)
 		run := r.Worker("run-1")
@@ -465,8 +465,8 @@ func TestSuspensionIsWrittenBesideARun(t *testing.T) {
 	})
 }
 
-// TestSuspensionBeforeTheFirstRunIsHonoured: there is no lease to annotate yet.
-func TestSuspensionBeforeTheFirstRunIsHonoured(t *testing.T) {
+// TestSuspension_BeforeTheFirstRunIsHonoured: there is no lease to annotate yet.
+func TestSuspension_BeforeTheFirstRunIsHonoured(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		brake := r.Worker("ola").Engine
 
@@ -494,9 +494,9 @@ func TestSuspensionBeforeTheFirstRunIsHonoured(t *testing.T) {
 	})
 }
 
-// TestSuspensionOutlastsLostRepliesAndConflicts: it is written once, and what it finds is
+// TestSuspension_OutlastsLostRepliesAndConflicts: it is written once, and what it finds is
 // what others wrote.
-func TestSuspensionOutlastsLostRepliesAndConflicts(t *testing.T) {
+func TestSuspension_OutlastsLostRepliesAndConflicts(t *testing.T) {
 	for name, answer := range map[string]error{"a lost reply": cluster.ErrOutcomeUnknown, "a conflict": cluster.ErrConflict, "an API server that is away": cluster.ErrUnreachable} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -531,8 +531,8 @@ func TestSuspensionOutlastsLostRepliesAndConflicts(t *testing.T) {
 	}
 }
 
-// TestSuspensionThatMayNotBeWrittenSaysWhatToAllow.
-func TestSuspensionThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
+// TestSuspension_ThatMayNotBeWrittenSaysWhatToAllow.
+func TestSuspension_ThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
 	inCluster(t, setup{}, func(r *rig) {
 		denied := r.Worker("ola")
 		denied.Client.Intercept(withCall("WriteSuspension", cluster.ErrDenied))
@@ -558,9 +558,9 @@ func TestSuspensionThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
 	})
 }
 
-// TestSuspensionHoldsWhatWaitsForItsTurn: upgrades take turns in looking at the cluster
+// TestSuspension_HoldsWhatWaitsForItsTurn: upgrades take turns in looking at the cluster
 // before a cordon, and what they asked before a long wait says nothing about now.
-func TestSuspensionHoldsWhatWaitsForItsTurn(t *testing.T) {
+func TestSuspension_HoldsWhatWaitsForItsTurn(t *testing.T) {
 	const (
 		workers = 60
 		slow    = 8 * time.Second

@@ -25,7 +25,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestRollReachesTheTarget(t *testing.T) {
+func TestUpgrade_ReachesTheTarget(t *testing.T) {
 	topologies := []struct{ controlPlanes, workers int }{{3, 2}, {1, 1}, {1, 0}, {5, 5}, {3, 0}}
 	hops := []struct{ from, to string }{
 		{"1.13.2", "1.13.4"}, {"1.13.4", "1.14.1"}, {"1.12.6", "1.13.4"}, {"1.11.5", "1.12.6"},
@@ -82,7 +82,7 @@ func (r *rig) walked(node string) []string {
 	return versions
 }
 
-func TestWalkOverThreeReleaseLines(t *testing.T) {
+func TestHop_WalkOverThreeReleaseLines(t *testing.T) {
 	for share, together := range map[string]int{"1": 1, "50%": 2} {
 		t.Run(share, func(t *testing.T) {
 			given := setup{
@@ -112,8 +112,8 @@ func TestWalkOverThreeReleaseLines(t *testing.T) {
 	}
 }
 
-// TestCanariesLeadEachHop: in each release line everything waits for them.
-func TestCanariesLeadEachHop(t *testing.T) {
+// TestHop_CanariesLeadEach: in each release line everything waits for them.
+func TestHop_CanariesLeadEach(t *testing.T) {
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 4, Talos: walkFrom, Seed: 157},
 		Judging: []checker.Option{checker.MaxUnavailable(2), checker.Canary("worker-2"), checker.Held("worker-3")},
@@ -180,8 +180,8 @@ func tellsOfEachHop(t testing.TB, w *worker, versions []string, nodes int) {
 	}
 }
 
-// TestWalkGoesOnAfterACrash strikes a walk in each of its hops.
-func TestWalkGoesOnAfterACrash(t *testing.T) {
+// TestHop_WalkGoesOnAfterACrash strikes a walk in each of its hops.
+func TestHop_WalkGoesOnAfterACrash(t *testing.T) {
 	stride := 31
 	if testing.Short() || raceEnabled {
 		stride = 131
@@ -218,9 +218,9 @@ func (m *missing) Pull(ctx context.Context, address, image string, api cluster.U
 	return m.Client.Pull(ctx, address, image, api)
 }
 
-// TestImageOfALaterHopIsMissedBeforeTheFirstCordon: what the last hop needs is
+// TestHop_ImageOfALaterOneIsMissedBeforeTheFirstCordon: what the last hop needs is
 // found out before the first one has begun.
-func TestImageOfALaterHopIsMissedBeforeTheFirstCordon(t *testing.T) {
+func TestHop_ImageOfALaterOneIsMissedBeforeTheFirstCordon(t *testing.T) {
 	for _, tag := range []string{":v1.13.4", ":v" + walkTo} {
 		t.Run(tag, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: walkFrom, Seed: 83}}, func(r *rig) {
@@ -336,9 +336,9 @@ func faultCases() []faultCase {
 	}
 }
 
-// TestFaultIsSafeNamedAndGotOver strikes a worker and a control plane with each
+// TestFault_SafeNamedAndGotOver strikes a worker and a control plane with each
 // fault, looks at how the run ends, takes the fault away and applies again.
-func TestFaultIsSafeNamedAndGotOver(t *testing.T) {
+func TestFault_SafeNamedAndGotOver(t *testing.T) {
 	for _, node := range []string{"worker-1", "cp-1"} {
 		for _, given := range faultCases() {
 			t.Run(node+" "+given.name, func(t *testing.T) { strikeWithFault(t, node, given) })
@@ -417,7 +417,7 @@ func (r *rig) stopped(node string, armed bool) {
 	}
 }
 
-func TestFallbackIsNotTriedAgainUntilTold(t *testing.T) {
+func TestFallback_NotTriedAgainUntilTold(t *testing.T) {
 	for name, hop := range map[string]struct {
 		from, to string
 		step     model.Step
@@ -453,7 +453,7 @@ func TestFallbackIsNotTriedAgainUntilTold(t *testing.T) {
 	}
 }
 
-func TestUnreachableNodeRefusesTheRun(t *testing.T) {
+func TestFault_UnreachableNodeRefusesTheRun(t *testing.T) {
 	for _, node := range []string{"worker-0", "cp-0"} {
 		t.Run(node, func(t *testing.T) {
 			fault := model.Fault{Node: node, Step: model.StepObserve, Effect: model.EffectUnreachable, Times: 1}
@@ -515,7 +515,7 @@ func outside(t *testing.T, seed uint64, ports func(*ports.Client) cluster.Talos,
 
 func plainly(client *ports.Client) cluster.Talos { return client }
 
-func TestNothingLeaks(t *testing.T) {
+func TestLeak_NoneAfterAnUpgrade(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 
 	err := outside(t, 0, plainly, func(*model.ScaledClock, *ports.Client, context.CancelFunc) {})
@@ -524,8 +524,8 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// TestNothingLeaksWhereverItIsCancelled cancels runs at random moments.
-func TestNothingLeaksWhereverItIsCancelled(t *testing.T) {
+// TestLeak_NoneWhereverItIsCancelled cancels runs at random moments.
+func TestLeak_NoneWhereverItIsCancelled(t *testing.T) {
 	const (
 		moments = 10
 		length  = 4 * time.Minute
@@ -550,9 +550,9 @@ func TestNothingLeaksWhereverItIsCancelled(t *testing.T) {
 	}
 }
 
-// TestNothingLeaksWhereTheConnectionDies has every call fail from some mutating
+// TestLeak_NoneWhereTheConnectionDies has every call fail from some mutating
 // call on, which hangs until its context ends.
-func TestNothingLeaksWhereTheConnectionDies(t *testing.T) {
+func TestLeak_NoneWhereTheConnectionDies(t *testing.T) {
 	const moments, calls = 10, 25
 
 	random := rand.New(rand.NewPCG(31, 37)) //nolint:gosec // moments, not secrets
@@ -645,9 +645,9 @@ func leaksInBubble(t *testing.T) (seen string) {
 	return ""
 }
 
-// TestSameSeedTellsTheSameStory is what every other test of this kind leans on:
+// TestUpgrade_SameSeedTellsTheSameStory is what every other test of this kind leans on:
 // a failure can be had again.
-func TestSameSeedTellsTheSameStory(t *testing.T) {
+func TestUpgrade_SameSeedTellsTheSameStory(t *testing.T) {
 	const repetitions = 5
 
 	for name, hop := range map[string]struct{ from, to string }{

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 )
 
-func TestEvictionsThatFailAreForeseen(t *testing.T) {
+func TestBudget_EvictionsThatFailAreForeseen(t *testing.T) {
 	t.Parallel()
 
 	many := newYard()
@@ -93,9 +93,9 @@ func TestEvictionsThatFailAreForeseen(t *testing.T) {
 	})
 }
 
-// TestBudgetsThatGiveNothingForAWhile: a number of minAvailable is compared with
+// TestBudget_ThatGivesNothingForAWhileIsTold: a number of minAvailable is compared with
 // the pods there are now, which are less than there are to be while one is away.
-func TestBudgetsThatGiveNothingForAWhile(t *testing.T) {
+func TestBudget_ThatGivesNothingForAWhileIsTold(t *testing.T) {
 	t.Parallel()
 
 	of := func(owner string, replicas int) func(*cluster.WorkloadPod) {
@@ -141,9 +141,9 @@ func TestBudgetsThatGiveNothingForAWhile(t *testing.T) {
 	})
 }
 
-// TestBudgetsThatCannotCount: a percentage and maxUnavailable count what the
+// TestBudget_ThatCannotCountIsTold: a percentage and maxUnavailable count what the
 // controllers of the pods want.
-func TestBudgetsThatCannotCount(t *testing.T) {
+func TestBudget_ThatCannotCountIsTold(t *testing.T) {
 	t.Parallel()
 
 	const why = "found no controllers for pod \"db-0\""
@@ -185,9 +185,9 @@ func TestBudgetsThatCannotCount(t *testing.T) {
 	})
 }
 
-// TestBudgetOfPodsWithoutAControllerIsForeseen: the pods are worth a warning of
+// TestBudget_OfPodsWithoutAControllerIsForeseen: the pods are worth a warning of
 // their own.
-func TestBudgetOfPodsWithoutAControllerIsForeseen(t *testing.T) {
+func TestBudget_OfPodsWithoutAControllerIsForeseen(t *testing.T) {
 	t.Parallel()
 
 	found := newYard().pod("worker-1", "own-0", unowned).budget("own", 0, 1, 0, 0, "own-0").foresee()
@@ -202,8 +202,8 @@ func TestBudgetOfPodsWithoutAControllerIsForeseen(t *testing.T) {
 	}
 }
 
-// TestBudgetThatCountsNothingIsNamed: a percentage is of what controllers want.
-func TestBudgetThatCountsNothingIsNamed(t *testing.T) {
+// TestBudget_ThatCountsNothingIsNamed: a percentage is of what controllers want.
+func TestBudget_ThatCountsNothingIsNamed(t *testing.T) {
 	t.Parallel()
 
 	found := newYard().pod("worker-1", "debug", unowned).budget("all", 0, 0, 0, 0, "debug").foresee()

@@ -141,7 +141,7 @@ func check(t *testing.T, cases map[string]sight) {
 	}
 }
 
-func TestWhatIsLostOrHasNoPlaceIsMentioned(t *testing.T) {
+func TestDrain_LostDataAndPodsWithoutAPlaceAreMentioned(t *testing.T) {
 	t.Parallel()
 
 	check(t, map[string]sight{
@@ -197,7 +197,7 @@ func TestWhatIsLostOrHasNoPlaceIsMentioned(t *testing.T) {
 	})
 }
 
-func TestWhatADrainGetsOverIsNotMentioned(t *testing.T) {
+func TestDrain_WhatItGetsOverIsNotMentioned(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, y := range map[string]*yard{
@@ -232,8 +232,8 @@ func TestWhatADrainGetsOverIsNotMentioned(t *testing.T) {
 	}
 }
 
-// TestEverythingIsFoundAtOnce: people mend what they know of.
-func TestEverythingIsFoundAtOnce(t *testing.T) {
+// TestDrain_EverythingIsFoundAtOnce: people mend what they know of.
+func TestDrain_EverythingIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 
 	y := newYard().

@@ -39,9 +39,9 @@ func threeMembers() []cluster.Node {
 	return nodes
 }
 
-// TestEtcdIsJudged: what each judgement finds in an etcd with one thing wrong, and that
+// TestEtcd_EachJudgementFindsWhatIsWrong: what each judgement finds in an etcd with one thing wrong, and that
 // it finds nothing in a healthy one.
-func TestEtcdIsJudged(t *testing.T) {
+func TestEtcd_EachJudgementFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 
 	judge := func(nodes []cluster.Node, exempt string) []cluster.Finding {

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestComponentImagesKeepWhatPeopleChose(t *testing.T) {
+func TestComponent_KeepsWhatPeopleChose(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -48,7 +48,7 @@ func TestComponentImagesKeepWhatPeopleChose(t *testing.T) {
 	}
 }
 
-func TestComponentImagesThatCannotBeReadAreRefused(t *testing.T) {
+func TestComponent_UnreadableIsRefused(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct{ current, override, says string }{
@@ -75,7 +75,7 @@ func TestComponentImagesThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-func TestImagesOfOneRepositoryAreToldByItsName(t *testing.T) {
+func TestComponent_RepositoryIsToldByItsName(t *testing.T) {
 	t.Parallel()
 
 	for _, test := range []struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestFactoriesAreHostsWithPortAndPath(t *testing.T) {
+func TestFactory_IsAHostWithPortAndPath(t *testing.T) {
 	t.Parallel()
 
 	for _, host := range []string{
@@ -31,7 +31,7 @@ func TestFactoriesAreHostsWithPortAndPath(t *testing.T) {
 	}
 }
 
-func TestFactoriesThatWouldBeLookedForElsewhereAreRefused(t *testing.T) {
+func TestFactory_ThatWouldBeLookedForElsewhereIsRefused(t *testing.T) {
 	t.Parallel()
 
 	for host, says := range map[string]string{
@@ -68,8 +68,8 @@ func TestFactoriesThatWouldBeLookedForElsewhereAreRefused(t *testing.T) {
 	}
 }
 
-// TestOddPlatformsAreNotTheFactorysFault: a node says which platform it is on.
-func TestOddPlatformsAreNotTheFactorysFault(t *testing.T) {
+// TestFactory_NotBlamedForOddPlatforms: a node says which platform it is on.
+func TestFactory_NotBlamedForOddPlatforms(t *testing.T) {
 	t.Parallel()
 
 	_, err := image.Factory{Platform: "no platform", Schematic: schematicA}.Repository(image.FactoryHost)
@@ -78,7 +78,7 @@ func TestOddPlatformsAreNotTheFactorysFault(t *testing.T) {
 	}
 }
 
-func TestResolveBlamesTheFactoryWhereItIsAtFault(t *testing.T) {
+func TestFactory_BlamedByResolveWhereItIsAtFault(t *testing.T) {
 	t.Parallel()
 
 	_, err := image.Resolve(image.Running{Platform: "metal"}, version.MustParse("1.14.0"), image.Wish{Factory: "factory"})
@@ -87,9 +87,9 @@ func TestResolveBlamesTheFactoryWhereItIsAtFault(t *testing.T) {
 	}
 }
 
-// TestErrorsNeverRepeatCredentials holds every entrance of the package to it,
+// TestFactory_ErrorsNeverRepeatCredentials holds every entrance of the package to it,
 // with text that people paste from a browser or from a configuration.
-func TestErrorsNeverRepeatCredentials(t *testing.T) {
+func TestFactory_ErrorsNeverRepeatCredentials(t *testing.T) {
 	t.Parallel()
 
 	for _, text := range []string{

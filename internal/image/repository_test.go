@@ -17,7 +17,7 @@ const (
 	digest     = "sha256:cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 )
 
-func TestParseRepositoryReadsNamesOfEveryRegistry(t *testing.T) {
+func TestParseRepository_ReadsNamesOfEveryRegistry(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]string{
@@ -40,7 +40,7 @@ func TestParseRepositoryReadsNamesOfEveryRegistry(t *testing.T) {
 	}
 }
 
-func TestParseRepositoryRefusesAndQuotesWhatIsNoRepository(t *testing.T) {
+func TestParseRepository_RefusesAndQuotesWhatIsNoRepository(t *testing.T) {
 	t.Parallel()
 
 	for text, hint := range map[string]string{
@@ -69,7 +69,7 @@ func TestParseRepositoryRefusesAndQuotesWhatIsNoRepository(t *testing.T) {
 	}
 }
 
-func TestSplitSeparatesTheTagAndDropsTheDigest(t *testing.T) {
+func TestSplit_SeparatesTheTagAndDropsTheDigest(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string][2]string{
@@ -93,7 +93,7 @@ func TestSplitSeparatesTheTagAndDropsTheDigest(t *testing.T) {
 	}
 }
 
-func TestFactoryIsRecognisedBehindMirrors(t *testing.T) {
+func TestRepository_FactoryIsRecognisedBehindMirrors(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]image.Factory{
@@ -117,7 +117,7 @@ func TestFactoryIsRecognisedBehindMirrors(t *testing.T) {
 	}
 }
 
-func TestOtherNamesAreNoFactoryImages(t *testing.T) {
+func TestRepository_OtherNamesAreNoFactoryImages(t *testing.T) {
 	t.Parallel()
 
 	for _, text := range []string{
@@ -144,7 +144,7 @@ func TestOtherNamesAreNoFactoryImages(t *testing.T) {
 	}
 }
 
-func TestFactoryNamesItsImagesAsTheFactoryDoes(t *testing.T) {
+func TestRepository_FactoryNamesItsImagesAsTheFactoryDoes(t *testing.T) {
 	t.Parallel()
 
 	for want, factory := range map[string]image.Factory{
@@ -164,7 +164,7 @@ func TestFactoryNamesItsImagesAsTheFactoryDoes(t *testing.T) {
 	}
 }
 
-func TestRepositoryAtCarriesTheTagWithV(t *testing.T) {
+func TestRepository_AtCarriesTheTagWithV(t *testing.T) {
 	t.Parallel()
 
 	repository, err := image.ParseRepository("registry.example.com:5000/talos/installer")

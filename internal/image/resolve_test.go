@@ -18,7 +18,7 @@ const (
 	empty   = image.EmptySchematic
 )
 
-func TestResolveKeepsWhatTheNodeRuns(t *testing.T) {
+func TestResolve_KeepsWhatTheNodeRuns(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -173,7 +173,7 @@ func TestResolveKeepsWhatTheNodeRuns(t *testing.T) {
 	}
 }
 
-func TestResolveRefusesWhatWouldCostTheNodeSomething(t *testing.T) {
+func TestResolve_RefusesWhatWouldCostTheNodeSomething(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -302,9 +302,9 @@ func TestResolveRefusesWhatWouldCostTheNodeSomething(t *testing.T) {
 	}
 }
 
-// TestRefusedOverrideStillTellsItsDemand: otherwise a node with the right
+// TestResolve_RefusedOverrideStillTellsItsDemand: otherwise a node with the right
 // version and another schematic would pass for finished.
-func TestRefusedOverrideStillTellsItsDemand(t *testing.T) {
+func TestResolve_RefusedOverrideStillTellsItsDemand(t *testing.T) {
 	t.Parallel()
 
 	got, err := image.Resolve(image.Running{Platform: "metal", Schematic: schematicA}, targetOf(""), image.Wish{Repository: factory + "aws-installer/" + schematicB})
@@ -322,9 +322,9 @@ func targetOf(text string) version.Version {
 	return version.MustParse(text)
 }
 
-// TestImagesThatNothingNamesComeFromTheFactoryThatIsWishedFor: behind an air
+// TestResolve_UnnamedImagesComeFromTheChosenFactory: behind an air
 // gap the public one is out of reach.
-func TestImagesThatNothingNamesComeFromTheFactoryThatIsWishedFor(t *testing.T) {
+func TestResolve_UnnamedImagesComeFromTheChosenFactory(t *testing.T) {
 	t.Parallel()
 
 	for title, node := range map[string]image.Running{
@@ -350,10 +350,10 @@ func TestImagesThatNothingNamesComeFromTheFactoryThatIsWishedFor(t *testing.T) {
 	}
 }
 
-// TestResolveKeepsThePlatform: from Talos 1.10 on an installer holds a UKI of one
+// TestResolve_KeepsThePlatform: from Talos 1.10 on an installer holds a UKI of one
 // platform, and a node that takes its kernel arguments from there runs on that one
 // afterwards.
-func TestResolveKeepsThePlatform(t *testing.T) {
+func TestResolve_KeepsThePlatform(t *testing.T) {
 	t.Parallel()
 
 	const mirror = "harbor.example.com:8443/proxy/"

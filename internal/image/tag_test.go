@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestTagVersionDropsWhatVendorsAdd(t *testing.T) {
+func TestTagVersion_DropsWhatVendorsAdd(t *testing.T) {
 	t.Parallel()
 
 	for tag, want := range map[string]string{

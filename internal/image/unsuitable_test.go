@@ -9,10 +9,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
 )
 
-// TestRefusalsAreToldApartAndAcceptedOneByOne: another schematic and another way
+// TestUnsuitable_ReasonsAreToldApartAndAcceptedOneByOne: another schematic and another way
 // to boot can each be accepted, and then an image comes of it; another platform
 // cannot.
-func TestRefusalsAreToldApartAndAcceptedOneByOne(t *testing.T) {
+func TestUnsuitable_ReasonsAreToldApartAndAcceptedOneByOne(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -95,9 +95,9 @@ func TestRefusalsAreToldApartAndAcceptedOneByOne(t *testing.T) {
 	}
 }
 
-// TestANodeThatDoesNotSayHowItBootsIsNotContradicted: what its own image says is
+// TestUnsuitable_NodeThatDoesNotSayHowItBootsIsNotContradicted: what its own image says is
 // the better guess.
-func TestANodeThatDoesNotSayHowItBootsIsNotContradicted(t *testing.T) {
+func TestUnsuitable_NodeThatDoesNotSayHowItBootsIsNotContradicted(t *testing.T) {
 	t.Parallel()
 
 	for _, flavour := range []string{"metal-installer/", "metal-installer-secureboot/"} {

@@ -20,9 +20,9 @@ func (s *scene) wide() *scene {
 	return s
 }
 
-// TestACanaryThatFaltersStopsTheOthers is about canaries that had their turn, or
+// TestCanary_ThatFaltersStopsTheOthers is about canaries that had their turn, or
 // need none: the others find out by them whether they may move.
-func TestACanaryThatFaltersStopsTheOthers(t *testing.T) {
+func TestCanary_ThatFaltersStopsTheOthers(t *testing.T) {
 	t.Parallel()
 
 	at := func(i int) []cluster.Within { return []cluster.Within{cluster.Index(i)} }
@@ -66,7 +66,7 @@ func TestACanaryThatFaltersStopsTheOthers(t *testing.T) {
 	})
 }
 
-func TestCanariesThatAreToMoveOrAreWellStopNothing(t *testing.T) {
+func TestCanary_ToMoveOrWellStopsNothing(t *testing.T) {
 	t.Parallel()
 
 	kubernetesAlone := newScene(3, 3).wide().canary("worker-1").runs("1.13.4").asserts("1.35.0").notReady("worker-1")
@@ -90,9 +90,9 @@ func TestCanariesThatAreToMoveOrAreWellStopNothing(t *testing.T) {
 	}
 }
 
-// TestACordonThatOutlastsTheCanarysTurnIsToldBefore: the run would move it, and
+// TestCanary_CordonThatOutlastsItsTurnIsToldBefore: the run would move it, and
 // stop.
-func TestACordonThatOutlastsTheCanarysTurnIsToldBefore(t *testing.T) {
+func TestCanary_CordonThatOutlastsItsTurnIsToldBefore(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -107,7 +107,7 @@ func TestACordonThatOutlastsTheCanarysTurnIsToldBefore(t *testing.T) {
 	}
 }
 
-func TestNothingStartsBehindACanaryThatFalters(t *testing.T) {
+func TestCanary_NothingStartsBehindOneThatFalters(t *testing.T) {
 	t.Parallel()
 
 	ill := func() *scene { return newScene(3, 4).wide().canary("worker-1", "worker-2").notReady("worker-1") }
@@ -132,9 +132,9 @@ func TestNothingStartsBehindACanaryThatFalters(t *testing.T) {
 	}
 }
 
-// TestCanaryKeepsAStepFromBeingTaken is about what is seen of a canary right before
+// TestCanary_KeepsAStepFromBeingTaken is about what is seen of a canary right before
 // another node is disturbed.
-func TestCanaryKeepsAStepFromBeingTaken(t *testing.T) {
+func TestCanary_KeepsAStepFromBeingTaken(t *testing.T) {
 	t.Parallel()
 
 	step := plan.Step{Node: "worker-1", From: version.MustParse("1.13.2"), To: version.MustParse("1.13.4")}

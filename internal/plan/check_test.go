@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -130,7 +131,7 @@ func (s *scene) skips(checks ...string) *scene {
 
 const alarmNoSpace = "NOSPACE on member 1f"
 
-func TestTroubleOfNodesStopsAnApply(t *testing.T) {
+func TestCheck_TroubleOfNodesStopsAnApply(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -183,9 +184,9 @@ func TestTroubleOfNodesStopsAnApply(t *testing.T) {
 	})
 }
 
-// TestTroubleThatIsNoneOfTheRollsIsNotMentioned: what an earlier run left in the
+// TestCheck_HarmlessTroubleIsNotMentioned: what an earlier run left in the
 // middle is finished, and where nothing is done nothing is in the way.
-func TestTroubleThatIsNoneOfTheRollsIsNotMentioned(t *testing.T) {
+func TestCheck_HarmlessTroubleIsNotMentioned(t *testing.T) {
 	t.Parallel()
 
 	open := func() *scene { return newScene(3, 2).entry("cp-2", cluster.PhaseRebooting, "b") }
@@ -265,7 +266,7 @@ func runFindings(t *testing.T, cases map[string]findingCase) {
 	}
 }
 
-func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
+func TestCheck_ImpossibleTargetsArePermanent(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -356,7 +357,7 @@ func TestTargetsThatNoWaitingMakesPossibleArePermanent(t *testing.T) {
 	})
 }
 
-func TestNodeImagesThatCannotBeChosenArePermanent(t *testing.T) {
+func TestCheck_NodeImagesThatCannotBeChosenArePermanent(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -390,7 +391,7 @@ func TestNodeImagesThatCannotBeChosenArePermanent(t *testing.T) {
 	})
 }
 
-func TestWhatCanBeOrderedIsNotHeldAgainstATarget(t *testing.T) {
+func TestCheck_PossibleTargetsHaveNoFindings(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, s := range map[string]*scene{
@@ -414,9 +415,9 @@ func TestWhatCanBeOrderedIsNotHeldAgainstATarget(t *testing.T) {
 	}
 }
 
-// TestAWayOfSeveralHopsIsObjectedToOnce looks at what concerns every turn of a
+// TestCheck_WayOfSeveralHopsIsObjectedToOnce looks at what concerns every turn of a
 // node in the same way.
-func TestAWayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
+func TestCheck_WayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
 	t.Parallel()
 
 	findings := func() []cluster.Finding {
@@ -440,7 +441,7 @@ func TestAWayOfSeveralHopsIsObjectedToOnce(t *testing.T) {
 
 // Nothing finishes the turn of a node while Talos is not managed, so the node is
 // missed.
-func TestASilentNodeIsMissedWhereTalosIsNotManaged(t *testing.T) {
+func TestCheck_SilentNodeIsMissedWhereTalosIsNotManaged(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(3, 2).silent("worker-1").entry("worker-1", cluster.PhaseRebooting, "b").asserts("1.35.0")
@@ -476,9 +477,9 @@ func (s *scene) roles(roles ...string) *scene {
 	return s
 }
 
-// TestKubernetesOfAnotherClusterIsRefused: two sites may use the same addresses,
+// TestCheck_KubernetesOfAnotherClusterIsRefused: two sites may use the same addresses,
 // and then only the boots of their machines tell one from the other.
-func TestKubernetesOfAnotherClusterIsRefused(t *testing.T) {
+func TestCheck_KubernetesOfAnotherClusterIsRefused(t *testing.T) {
 	t.Parallel()
 
 	for title, test := range map[string]struct {
@@ -530,9 +531,9 @@ func (s *scene) bootless() {
 	}
 }
 
-// TestReaderThatKubernetesTellsNothingIsTold: that no image is named is not what
+// TestCheck_ReaderIsToldThatKubernetesTellsNothing: that no image is named is not what
 // is wrong.
-func TestReaderThatKubernetesTellsNothingIsTold(t *testing.T) {
+func TestCheck_ReaderIsToldThatKubernetesTellsNothing(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 0).runs("1.13.4").asserts("1.35.0").unreadable("cp-1").kubeless("cp-1").roles("os:reader")
@@ -557,8 +558,8 @@ func TestReaderThatKubernetesTellsNothingIsTold(t *testing.T) {
 	}
 }
 
-// TestFindingsAboutAllNodesNameTenOfThem: they are read by people.
-func TestFindingsAboutAllNodesNameTenOfThem(t *testing.T) {
+// TestCheck_FindingsAboutAllNodesNameTenOfThem: they are read by people.
+func TestCheck_FindingsAboutAllNodesNameTenOfThem(t *testing.T) {
 	t.Parallel()
 
 	unread := newScene(3, 40)
@@ -578,7 +579,7 @@ func TestFindingsAboutAllNodesNameTenOfThem(t *testing.T) {
 	})
 }
 
-func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
+func TestCheck_WhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -725,7 +726,7 @@ func TestWhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 	})
 }
 
-func TestAdviceStopsNothing(t *testing.T) {
+func TestCheck_AdviceStopsNothing(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -758,7 +759,7 @@ func TestAdviceStopsNothing(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotStandInTheWayIsNotMentioned(t *testing.T) {
+func TestCheck_WhatDoesNotStandInTheWayIsNotMentioned(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, s := range map[string]*scene{
@@ -796,7 +797,7 @@ func TestWhatDoesNotStandInTheWayIsNotMentioned(t *testing.T) {
 	}
 }
 
-func TestControlPlanesMustEqualTheMembersOfEtcd(t *testing.T) {
+func TestCheck_ControlPlanesMustEqualTheMembersOfEtcd(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -844,7 +845,7 @@ func TestControlPlanesMustEqualTheMembersOfEtcd(t *testing.T) {
 	})
 }
 
-func TestUnpinnedComponentsAreThoseThatTheRoleRuns(t *testing.T) {
+func TestCheck_UnpinnedComponentsAreThoseThatTheRoleRuns(t *testing.T) {
 	t.Parallel()
 
 	findings := newScene(1, 1).unpinned("worker-1").unpinned("cp-1").said(t).Findings
@@ -937,8 +938,8 @@ func (s *scene) running(name, talos string) *scene {
 	return s
 }
 
-// TestHardwareMayShareAUUIDOrHaveNone: the journal does not go by it.
-func TestHardwareMayShareAUUIDOrHaveNone(t *testing.T) {
+// TestIdentity_HardwareMayShareAUUIDOrHaveNone: the journal does not go by it.
+func TestIdentity_HardwareMayShareAUUIDOrHaveNone(t *testing.T) {
 	t.Parallel()
 
 	want := len(newScene(3, 2).make().Steps)
@@ -956,8 +957,8 @@ func TestHardwareMayShareAUUIDOrHaveNone(t *testing.T) {
 	}
 }
 
-// TestACloneIsSeenWhileItDoesNotAnswer: Kubernetes tells its machine ID too.
-func TestACloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
+// TestIdentity_CloneIsSeenWhileItDoesNotAnswer: Kubernetes tells its machine ID too.
+func TestIdentity_CloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 
 	findings := newScene(3, 2).cloned("worker-1", "worker-2").silent("worker-1").make().Findings
@@ -969,9 +970,9 @@ func TestACloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestKubernetesTellsTheMachineIDWhereTalosDoesNot: of a node that is down, or too
+// TestIdentity_KubernetesTellsTheMachineIDWhereTalosDoesNot: of a node that is down, or too
 // old to tell.
-func TestKubernetesTellsTheMachineIDWhereTalosDoesNot(t *testing.T) {
+func TestIdentity_KubernetesTellsTheMachineIDWhereTalosDoesNot(t *testing.T) {
 	t.Parallel()
 
 	old := newScene(3, 2).entry("worker-1", cluster.PhaseRebooting, "boot-before")
@@ -992,9 +993,9 @@ func TestKubernetesTellsTheMachineIDWhereTalosDoesNot(t *testing.T) {
 	}
 }
 
-// TestASilentNodeIsInTheMiddleOfTheUpgradeThatHasItsName: what its kubelet has
+// TestIdentity_SilentNodeHasTheOpenUpgradeOfItsName: what its kubelet has
 // registered, if anything, may be of another installation.
-func TestASilentNodeIsInTheMiddleOfTheUpgradeThatHasItsName(t *testing.T) {
+func TestIdentity_SilentNodeHasTheOpenUpgradeOfItsName(t *testing.T) {
 	t.Parallel()
 
 	for _, registered := range []string{"", "id-of-another-installation"} {
@@ -1011,9 +1012,9 @@ func TestASilentNodeIsInTheMiddleOfTheUpgradeThatHasItsName(t *testing.T) {
 	}
 }
 
-// TestWhatLeftTheClusterIsNobodysUpgrade: neither a node that is there under
+// TestIdentity_EntryOfWhatLeftTheClusterBlocksNothing: neither a node that is there under
 // another name, nor an upgrade that ended.
-func TestWhatLeftTheClusterIsNobodysUpgrade(t *testing.T) {
+func TestIdentity_EntryOfWhatLeftTheClusterBlocksNothing(t *testing.T) {
 	t.Parallel()
 
 	renamed := newScene(3, 2).entry("worker-1", cluster.PhaseInstalled, "boot-worker-1")
@@ -1029,8 +1030,8 @@ func TestWhatLeftTheClusterIsNobodysUpgrade(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeSkippedStays: firm checks, and what leaves nothing to go on with.
-func TestWhatCannotBeSkippedStays(t *testing.T) {
+// TestSkip_FirmChecksStay: firm checks, and what leaves nothing to go on with.
+func TestSkip_FirmChecksStay(t *testing.T) {
 	t.Parallel()
 
 	lost := newScene(3, 2).runs("1.13.4").aims("1.14.0")
@@ -1079,8 +1080,8 @@ func TestWhatCannotBeSkippedStays(t *testing.T) {
 	}
 }
 
-// TestWhatCouldNotBeFoundOutSaysSo: unknown is not the same as wrong.
-func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
+// TestCheck_UnknownIsToldFromWrong: unknown is not the same as wrong.
+func TestCheck_UnknownIsToldFromWrong(t *testing.T) {
 	t.Parallel()
 
 	untold := newScene(3, 2)
@@ -1135,9 +1136,9 @@ func TestWhatCouldNotBeFoundOutSaysSo(t *testing.T) {
 	}
 }
 
-// TestNodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
+// TestCheck_NodesThatCannotBeUpgradedSayWhy: no waiting helps, and nothing else is wrong
 // with them.
-func TestNodesThatCannotBeUpgradedSayWhy(t *testing.T) {
+func TestCheck_NodesThatCannotBeUpgradedSayWhy(t *testing.T) {
 	t.Parallel()
 
 	vendor := func() *scene {
@@ -1164,5 +1165,82 @@ func TestNodesThatCannotBeUpgradedSayWhy(t *testing.T) {
 		if blocking := cluster.Blocking(scene.said(t).Findings); len(blocking) > 0 {
 			t.Errorf("%s: %v", name, blocking)
 		}
+	}
+}
+
+// TestSkip_ChecksBecomeWarningsAndTheRollGoesOn: a check that is skipped must not
+// leave a node without an image.
+func TestSkip_ChecksBecomeWarningsAndTheRollGoesOn(t *testing.T) {
+	t.Parallel()
+
+	for behaviour, test := range map[string]struct {
+		scene *scene
+		check string
+		// image is the one that worker-1 then gets.
+		image string
+	}{
+		"schematic": {newScene(3, 2).extended("worker-1", "drbd"), "schematic", generic + ":v1.13.4"},
+		"schematic of an override": {
+			newScene(3, 2).built(schematicA).gets("worker-1", "registry.example.com/talos"), "schematic", "registry.example.com/talos:v1.13.4",
+		},
+		"schematic of a node's own image": {
+			newScene(3, 2).built(schematicA).installs("worker-1", overrideB+":v1.12.6"), "schematic", overrideB + ":v1.13.4",
+		},
+		"secure-boot": {
+			newScene(3, 2).built(schematicA).secure("worker-1"), "secure-boot", "factory.talos.dev/metal-installer/" + schematicA + ":v1.13.4",
+		},
+		"secure-boot that is not told": {newScene(3, 2).bootUnknown("worker-1"), "secure-boot", generic + ":v1.13.4"},
+		"alarms":                       {newScene(3, 2).alarmed(alarmNoSpace, "cp-1"), "etcd-alarms", generic + ":v1.13.4"},
+		"size":                         {newScene(3, 2).sized("cp-1", 2040), "etcd-db-size", generic + ":v1.13.4"},
+		"components":                   {newScene(3, 2).missing("cp-1", cluster.APIServer), "control-plane-components", generic + ":v1.13.4"},
+		"disk":                         {newScene(3, 2).pressed("worker-1", "DiskPressure"), "disk-space", generic + ":v1.13.4"},
+		"external":                     {newScene(3, 2).stage("cp-1", cluster.StageRebooting), "external-changes", generic + ":v1.13.4"},
+		"two-members": {
+			newScene(2, 2).runs("1.13.1"), "two-members", generic + ":v1.13.4",
+		},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+
+			refused, found := find(test.scene.said(t).Findings, test.check)
+			if !found || refused.Severity == cluster.Advice || refused.Skipped {
+				t.Fatalf("without skipping: %v", test.scene.said(t).Findings)
+			}
+
+			made := test.scene.skips(test.check).said(t)
+
+			got, found := find(made.Findings, test.check)
+			if !found || got.Severity != cluster.Advice || !got.Skipped || got.Found != refused.Found || got.Unknown != refused.Unknown {
+				t.Errorf("skipped: %+v, want %+v as advice", got, refused)
+			}
+
+			if blocking := cluster.Blocking(made.Findings); len(blocking) > 0 {
+				t.Errorf("it still stops: %v", blocking)
+			}
+
+			first := slices.IndexFunc(made.Steps, func(s plan.Step) bool { return s.Node == "worker-1" })
+			if first < 0 || made.Steps[first].Image != test.image {
+				t.Errorf("worker-1 is to get another image than %s:\n%s", test.image, render(made))
+			}
+		})
+	}
+}
+
+// TestSkip_OneAcceptsNothingElse: an image may fail several checks.
+func TestSkip_OneAcceptsNothingElse(t *testing.T) {
+	t.Parallel()
+
+	s := newScene(3, 1).built(schematicA).installs("worker-1", overrideB+":v1.12.6").secure("worker-1").skips("schematic")
+
+	made := s.said(t)
+	schematic, _ := find(made.Findings, "schematic")
+	boot, _ := find(made.Findings, "secure-boot")
+
+	if !schematic.Skipped || boot.Severity != cluster.Permanent || made.Steps[0].Image != "" {
+		t.Errorf("plan:\n%s", render(made))
+	}
+
+	if made := s.skips("schematic", "secure-boot").said(t); len(cluster.Blocking(made.Findings)) > 0 || made.Steps[0].Image != overrideB+":v1.13.4" {
+		t.Errorf("with both skipped:\n%s", render(made))
 	}
 }

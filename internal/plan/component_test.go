@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestKubeletsOfWorkersRestartBesideEachOther(t *testing.T) {
+func TestComponent_KubeletsOfWorkersRestartBesideEachOther(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -67,8 +67,8 @@ func budgeted(s *scene, text string) *scene {
 	return s
 }
 
-// TestManifestsAreSyncedAlone: they come last, when nothing else goes on.
-func TestManifestsAreSyncedAlone(t *testing.T) {
+// TestComponent_ManifestsAreSyncedAlone: they come last, when nothing else goes on.
+func TestComponent_ManifestsAreSyncedAlone(t *testing.T) {
 	t.Parallel()
 
 	s := behind(newScene(1, 1), "2")
@@ -91,7 +91,7 @@ func TestManifestsAreSyncedAlone(t *testing.T) {
 	}
 }
 
-func TestManifestsAreAStepOfNoNode(t *testing.T) {
+func TestComponent_ManifestsAreAStepOfNoNode(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -177,9 +177,9 @@ func TestManifestsAreAStepOfNoNode(t *testing.T) {
 	}
 }
 
-// TestComponentsCountWithTheLowerOfWhatRunsAndWhatIsNamed is about single
+// TestComponent_CountsWithTheLowerOfWhatRunsAndWhatIsNamed is about single
 // components on a cluster that is at the target otherwise.
-func TestComponentsCountWithTheLowerOfWhatRunsAndWhatIsNamed(t *testing.T) {
+func TestComponent_CountsWithTheLowerOfWhatRunsAndWhatIsNamed(t *testing.T) {
 	t.Parallel()
 
 	met := func() *scene { return newScene(1, 2).runs("1.13.4").kubernetes("1.35.2").asserts("1.35.2") }
@@ -235,8 +235,8 @@ func TestComponentsCountWithTheLowerOfWhatRunsAndWhatIsNamed(t *testing.T) {
 	}
 }
 
-// TestImagesFollowEachOtherThroughTheHops: what one step names, the next finds.
-func TestImagesFollowEachOtherThroughTheHops(t *testing.T) {
+// TestComponent_ImagesFollowEachOtherThroughTheHops: what one step names, the next finds.
+func TestComponent_ImagesFollowEachOtherThroughTheHops(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(0, 1).runs("1.13.4").asserts("1.36.0").through("1.35.1").unsynced().wants(cluster.Kubelet, "mirror.example.com:5000/kubelet")
@@ -258,9 +258,9 @@ func TestImagesFollowEachOtherThroughTheHops(t *testing.T) {
 	}
 }
 
-// TestAnotherRepositoryIsDemandedOnlyWithATarget: without one nothing says that
+// TestComponent_AnotherRepositoryIsDemandedOnlyWithATarget: without one nothing says that
 // components are ours.
-func TestAnotherRepositoryIsDemandedOnlyWithATarget(t *testing.T) {
+func TestComponent_AnotherRepositoryIsDemandedOnlyWithATarget(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(3, 2).runs("1.13.4").wants(cluster.Kubelet, "mirror.example.com/kubelet")
@@ -281,9 +281,9 @@ func TestAnotherRepositoryIsDemandedOnlyWithATarget(t *testing.T) {
 	}
 }
 
-// TestNothingIsDemandedWhileNobodyKnowsWhatRuns: there is no version to demand it
+// TestComponent_NothingIsDemandedWhileNobodyKnowsWhatRuns: there is no version to demand it
 // in.
-func TestNothingIsDemandedWhileNobodyKnowsWhatRuns(t *testing.T) {
+func TestComponent_NothingIsDemandedWhileNobodyKnowsWhatRuns(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 0).runs("1.13.4").asserts("1.35.0").unpinned("cp-1").kubeless("cp-1").wants(cluster.Kubelet, "mirror.example.com/k")
@@ -297,7 +297,7 @@ func imageOf(field cluster.Field) []cluster.Within {
 	return []cluster.Within{cluster.Field("images"), field}
 }
 
-func TestImagesOfComponentsThatCannotBeAreRefused(t *testing.T) {
+func TestComponent_ImpossibleImagesAreRefused(t *testing.T) {
 	t.Parallel()
 
 	rolls := func() *scene { return newScene(3, 2).runs("1.13.4").asserts("1.35.0") }
@@ -359,9 +359,9 @@ func TestImagesOfComponentsThatCannotBeAreRefused(t *testing.T) {
 	})
 }
 
-// TestImagesThatAHopPinsAreNotMissed: they are unset now, and not any more when
+// TestComponent_ImagesThatAHopPinsAreNotMissed: they are unset now, and not any more when
 // Talos moves.
-func TestImagesThatAHopPinsAreNotMissed(t *testing.T) {
+func TestComponent_ImagesThatAHopPinsAreNotMissed(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(3, 1).runs("1.13.5").kubernetes("1.31.5").aims("1.14.0").asserts("1.32.4").unpinned("worker-1").unpinned("cp-1")
@@ -372,8 +372,8 @@ func TestImagesThatAHopPinsAreNotMissed(t *testing.T) {
 	}
 }
 
-// TestUnpinnedImagesOfWhatDoesNotRunNameTheirPlace: there is no version to pin.
-func TestUnpinnedImagesOfWhatDoesNotRunNameTheirPlace(t *testing.T) {
+// TestComponent_UnpinnedImageOfOneThatDoesNotRunNamesItsPlace: there is no version to pin.
+func TestComponent_UnpinnedImageOfOneThatDoesNotRunNamesItsPlace(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 1).namesComponent("cp-1", cluster.Scheduler, "")
@@ -385,7 +385,7 @@ func TestUnpinnedImagesOfWhatDoesNotRunNameTheirPlace(t *testing.T) {
 	}
 }
 
-func TestAdviceAboutImages(t *testing.T) {
+func TestComponent_OddImagesAreAdvice(t *testing.T) {
 	t.Parallel()
 
 	rolls := func() *scene { return newScene(3, 3).runs("1.13.4").asserts("1.35.0") }
@@ -438,9 +438,9 @@ func (s *scene) documented(name string) *scene {
 	return s
 }
 
-// TestRemediesNameWhatTheConfigurationHas: a patch of v1alpha1 would be refused
+// TestComponent_RemediesNameWhatTheConfigurationHas: a patch of v1alpha1 would be refused
 // where a document is there for the same.
-func TestRemediesNameWhatTheConfigurationHas(t *testing.T) {
+func TestComponent_RemediesNameWhatTheConfigurationHas(t *testing.T) {
 	t.Parallel()
 
 	rolls := func() *scene { return newScene(3, 1).runs("1.13.4").asserts("1.35.0") }

@@ -8,9 +8,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// TestWhatIsAtTheTargetAndDoesNotServeIsMentioned: no step is left that would find
+// TestControlPlane_AtTheTargetAndNotServingIsMentioned: no step is left that would find
 // out.
-func TestWhatIsAtTheTargetAndDoesNotServeIsMentioned(t *testing.T) {
+func TestControlPlane_AtTheTargetAndNotServingIsMentioned(t *testing.T) {
 	t.Parallel()
 
 	met := func() *scene { return newScene(3, 2).runs("1.13.4").kubernetes("1.35.0").asserts("1.35.0") }
@@ -72,9 +72,9 @@ func (s *scene) upTo(kubernetes string, components ...cluster.Component) *scene 
 	return s
 }
 
-// TestRollsThatBeginWithKubernetesWantTheControlPlanesWhole: the turns of
+// TestControlPlane_WholeBeforeRollsThatBeginWithKubernetes: the turns of
 // components cure what they replace, and nothing else.
-func TestRollsThatBeginWithKubernetesWantTheControlPlanesWhole(t *testing.T) {
+func TestControlPlane_WholeBeforeRollsThatBeginWithKubernetes(t *testing.T) {
 	t.Parallel()
 
 	const crashes = "CrashLoopBackOff"
@@ -154,8 +154,8 @@ func TestRollsThatBeginWithKubernetesWantTheControlPlanesWhole(t *testing.T) {
 	}
 }
 
-// TestWhatKubernetesDoesNotTellIsUnknown: no answer is not the same as Ready.
-func TestWhatKubernetesDoesNotTellIsUnknown(t *testing.T) {
+// TestControlPlane_NoAnswerOfKubernetesIsUnknown: no answer is not the same as Ready.
+func TestControlPlane_NoAnswerOfKubernetesIsUnknown(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, s := range map[string]*scene{"Talos moves": newScene(3, 2), "Kubernetes moves": kubernetesFirst()} {

@@ -13,9 +13,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestProgressClaimsNoMoreThanTheTruth reads "done/total steps lowest" of both
+// TestProgress_ClaimsNoMoreThanTheTruth reads "done/total steps lowest" of both
 // halves, in brackets where a half is not managed.
-func TestProgressClaimsNoMoreThanTheTruth(t *testing.T) {
+func TestProgress_ClaimsNoMoreThanTheTruth(t *testing.T) {
 	t.Parallel()
 
 	both := func() *scene { return newScene(1, 2).runs("1.13.4").kubernetes("1.35.2").asserts("1.35.2") }
@@ -71,7 +71,7 @@ func (s *scene) kubeless(name string) *scene {
 	return s
 }
 
-func TestProgressAgreesWithTheSteps(t *testing.T) {
+func TestProgress_AgreesWithTheSteps(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -102,7 +102,7 @@ func TestProgressAgreesWithTheSteps(t *testing.T) {
 	})
 }
 
-func TestEstimatesCountTurnsBesideEachOtherOnce(t *testing.T) {
+func TestEstimate_CountsTurnsBesideEachOtherOnce(t *testing.T) {
 	t.Parallel()
 
 	turn := newScene(1, 0).said(t).Steps[0].Estimate

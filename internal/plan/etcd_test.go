@@ -16,8 +16,8 @@ func (s *scene) reports(name, text string) *scene {
 	return s.status(name, func(e *cluster.EtcdStatus) { e.Errors = append(e.Errors, text) })
 }
 
-// TestAlarmsNameTheControlPlaneThatRaisedThem whoever tells of them.
-func TestAlarmsNameTheControlPlaneThatRaisedThem(t *testing.T) {
+// TestEtcd_AlarmsNameTheControlPlaneThatRaisedThem whoever tells of them.
+func TestEtcd_AlarmsNameTheControlPlaneThatRaisedThem(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -55,8 +55,8 @@ func (s *scene) identified(name string, id uint64) *scene {
 	return s.status(name, func(e *cluster.EtcdStatus) { e.MemberID = id })
 }
 
-// TestCorruptDataCannotBeSkipped: with it, a restart may lose what is whole.
-func TestCorruptDataCannotBeSkipped(t *testing.T) {
+// TestEtcd_CorruptDataCannotBeSkipped: with it, a restart may lose what is whole.
+func TestEtcd_CorruptDataCannotBeSkipped(t *testing.T) {
 	t.Parallel()
 
 	for alarm, firm := range map[string]bool{"NOSPACE on member 2": false, "CORRUPT on member 2": true, "CORRUPT on member 1f": true} {
@@ -80,8 +80,8 @@ func TestCorruptDataCannotBeSkipped(t *testing.T) {
 	}
 }
 
-// TestWhatEtcdDoesNotTellIsUnknown: no answer is not the same as no trouble.
-func TestWhatEtcdDoesNotTellIsUnknown(t *testing.T) {
+// TestEtcd_NoAnswerIsUnknown: no answer is not the same as no trouble.
+func TestEtcd_NoAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 
 	checks := []string{"etcd-members", "etcd-alarms", "etcd-raft-lag", "etcd-db-size"}
@@ -131,7 +131,7 @@ func TestWhatEtcdDoesNotTellIsUnknown(t *testing.T) {
 	}
 }
 
-func TestTroubleOfEtcdStopsAnApply(t *testing.T) {
+func TestEtcd_TroubleStopsAnApply(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{

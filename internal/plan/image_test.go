@@ -3,13 +3,11 @@
 package plan_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/image"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
 )
 
 // bootUnknown has a node not say how it booted.
@@ -39,7 +37,7 @@ func (s *scene) extended(name string, extensions ...string) *scene {
 	return s
 }
 
-func TestImagesAreRefusedUnderTheCheckTheyFail(t *testing.T) {
+func TestImage_RefusedUnderTheCheckItFails(t *testing.T) {
 	t.Parallel()
 
 	factory := "factory.talos.dev/metal-installer/" + schematicA
@@ -86,8 +84,8 @@ func (s *scene) on(platform string) *scene {
 	return s
 }
 
-// TestImagesForThePlatformAreChosenAndSaid: once, however many nodes get them.
-func TestImagesForThePlatformAreChosenAndSaid(t *testing.T) {
+// TestImage_ForThePlatformIsChosenAndSaid: once, however many nodes get them.
+func TestImage_ForThePlatformIsChosenAndSaid(t *testing.T) {
 	t.Parallel()
 
 	const metal = "factory.talos.dev/installer/" + schematicA
@@ -126,9 +124,9 @@ func TestImagesForThePlatformAreChosenAndSaid(t *testing.T) {
 	}
 }
 
-// TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad: what it runs on now is
+// TestImage_UnfinishedNodeGetsThatOfThePlatformThatItHad: what it runs on now is
 // what went wrong.
-func TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad(t *testing.T) {
+func TestImage_UnfinishedNodeGetsThatOfThePlatformThatItHad(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 1).entry("worker-1", cluster.PhaseRebooting, "boot-of-old").runs("1.13.2", "worker-1").aims("1.13.4").gets("worker-1", "factory.talos.dev/aws-installer/"+image.EmptySchematic)
@@ -143,91 +141,14 @@ func TestUnfinishedNodeGetsTheImageOfThePlatformThatItHad(t *testing.T) {
 	}
 }
 
-// TestSkippedChecksAreWarningsAndTheRollGoesOn: a check that is skipped must not
-// leave a node without an image.
-func TestSkippedChecksAreWarningsAndTheRollGoesOn(t *testing.T) {
-	t.Parallel()
-
-	for behaviour, test := range map[string]struct {
-		scene *scene
-		check string
-		// image is the one that worker-1 then gets.
-		image string
-	}{
-		"schematic": {newScene(3, 2).extended("worker-1", "drbd"), "schematic", generic + ":v1.13.4"},
-		"schematic of an override": {
-			newScene(3, 2).built(schematicA).gets("worker-1", "registry.example.com/talos"), "schematic", "registry.example.com/talos:v1.13.4",
-		},
-		"schematic of a node's own image": {
-			newScene(3, 2).built(schematicA).installs("worker-1", overrideB+":v1.12.6"), "schematic", overrideB + ":v1.13.4",
-		},
-		"secure-boot": {
-			newScene(3, 2).built(schematicA).secure("worker-1"), "secure-boot", "factory.talos.dev/metal-installer/" + schematicA + ":v1.13.4",
-		},
-		"secure-boot that is not told": {newScene(3, 2).bootUnknown("worker-1"), "secure-boot", generic + ":v1.13.4"},
-		"alarms":                       {newScene(3, 2).alarmed(alarmNoSpace, "cp-1"), "etcd-alarms", generic + ":v1.13.4"},
-		"size":                         {newScene(3, 2).sized("cp-1", 2040), "etcd-db-size", generic + ":v1.13.4"},
-		"components":                   {newScene(3, 2).missing("cp-1", cluster.APIServer), "control-plane-components", generic + ":v1.13.4"},
-		"disk":                         {newScene(3, 2).pressed("worker-1", "DiskPressure"), "disk-space", generic + ":v1.13.4"},
-		"external":                     {newScene(3, 2).stage("cp-1", cluster.StageRebooting), "external-changes", generic + ":v1.13.4"},
-		"two-members": {
-			newScene(2, 2).runs("1.13.1"), "two-members", generic + ":v1.13.4",
-		},
-	} {
-		t.Run(behaviour, func(t *testing.T) {
-			t.Parallel()
-
-			refused, found := find(test.scene.said(t).Findings, test.check)
-			if !found || refused.Severity == cluster.Advice || refused.Skipped {
-				t.Fatalf("without skipping: %v", test.scene.said(t).Findings)
-			}
-
-			made := test.scene.skips(test.check).said(t)
-
-			got, found := find(made.Findings, test.check)
-			if !found || got.Severity != cluster.Advice || !got.Skipped || got.Found != refused.Found || got.Unknown != refused.Unknown {
-				t.Errorf("skipped: %+v, want %+v as advice", got, refused)
-			}
-
-			if blocking := cluster.Blocking(made.Findings); len(blocking) > 0 {
-				t.Errorf("it still stops: %v", blocking)
-			}
-
-			first := slices.IndexFunc(made.Steps, func(s plan.Step) bool { return s.Node == "worker-1" })
-			if first < 0 || made.Steps[first].Image != test.image {
-				t.Errorf("worker-1 is to get another image than %s:\n%s", test.image, render(made))
-			}
-		})
-	}
-}
-
-// TestOneSkipAcceptsNothingElse: an image may fail several checks.
-func TestOneSkipAcceptsNothingElse(t *testing.T) {
-	t.Parallel()
-
-	s := newScene(3, 1).built(schematicA).installs("worker-1", overrideB+":v1.12.6").secure("worker-1").skips("schematic")
-
-	made := s.said(t)
-	schematic, _ := find(made.Findings, "schematic")
-	boot, _ := find(made.Findings, "secure-boot")
-
-	if !schematic.Skipped || boot.Severity != cluster.Permanent || made.Steps[0].Image != "" {
-		t.Errorf("plan:\n%s", render(made))
-	}
-
-	if made := s.skips("schematic", "secure-boot").said(t); len(cluster.Blocking(made.Findings)) > 0 || made.Steps[0].Image != overrideB+":v1.13.4" {
-		t.Errorf("with both skipped:\n%s", render(made))
-	}
-}
-
 func (s *scene) quiet(name string) *scene {
 	s.node(name).Etcd, s.node(name).EtcdError = nil, errAway
 
 	return s
 }
 
-// TestNodeThatTellsNeitherHowItBootsNorWithWhatGetsNoImage says both.
-func TestNodeThatTellsNeitherHowItBootsNorWithWhatGetsNoImage(t *testing.T) {
+// TestImage_NoneForANodeThatTellsNeitherBootNorImage: the finding says both.
+func TestImage_NoneForANodeThatTellsNeitherBootNorImage(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(3, 1).bootUnknown("worker-1")

@@ -9,9 +9,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// TestASyncTakesNothingBack is about what control planes name for kube-proxy,
+// TestManifests_SyncTakesNothingBack is about what control planes name for kube-proxy,
 // where no step brings it up before the manifests are synced.
-func TestASyncTakesNothingBack(t *testing.T) {
+func TestManifests_SyncTakesNothingBack(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -53,7 +53,7 @@ func TestASyncTakesNothingBack(t *testing.T) {
 	}
 }
 
-func TestMissedSyncsAreMentioned(t *testing.T) {
+func TestManifests_MissedSyncsAreMentioned(t *testing.T) {
 	t.Parallel()
 
 	runFindings(t, map[string]findingCase{
@@ -80,9 +80,9 @@ func TestMissedSyncsAreMentioned(t *testing.T) {
 	}
 }
 
-// TestPodsThatNobodyWaitsForDoNotLengthenTheWay: they would have a plan refused
+// TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay: they would have a plan refused
 // that walks through one release line only.
-func TestPodsThatNobodyWaitsForDoNotLengthenTheWay(t *testing.T) {
+func TestManifests_PodsThatNobodyWaitsForDoNotLengthenTheWay(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 1).runs("1.13.4").pods("1.33.7").asserts("1.35.0")
@@ -96,9 +96,9 @@ func TestPodsThatNobodyWaitsForDoNotLengthenTheWay(t *testing.T) {
 	}
 }
 
-// TestNothingOvertakesWhatIsUnknown is about components of which neither what runs
+// TestManifests_NothingOvertakesAnUnknownVersion is about components of which neither what runs
 // nor what is named tells a version.
-func TestNothingOvertakesWhatIsUnknown(t *testing.T) {
+func TestManifests_NothingOvertakesAnUnknownVersion(t *testing.T) {
 	t.Parallel()
 
 	digest := "@sha256:" + strings.Repeat("c", 64)

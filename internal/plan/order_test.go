@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestStepsComeInTheOrderThatCostsLeast(t *testing.T) {
+func TestOrder_StepsComeInTheOrderThatCostsLeast(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -82,7 +82,7 @@ func TestStepsComeInTheOrderThatCostsLeast(t *testing.T) {
 	}
 }
 
-func TestWithoutATalosTargetTalosStays(t *testing.T) {
+func TestOrder_TalosStaysWithoutATarget(t *testing.T) {
 	t.Parallel()
 
 	for _, running := range []string{"1.34.1", "1.34.2"} {
@@ -106,7 +106,7 @@ func TestWithoutATalosTargetTalosStays(t *testing.T) {
 	}
 }
 
-func TestStepsSayHowTheirNodeMoves(t *testing.T) {
+func TestOrder_StepsSayHowTheirNodeMoves(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 1).runs("1.13.1", "worker-1")
@@ -140,7 +140,7 @@ func TestStepsSayHowTheirNodeMoves(t *testing.T) {
 	}
 }
 
-func TestUnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
+func TestOrder_UnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
 	t.Parallel()
 
 	t.Run("silent after the reboot: version and image are the journal's", func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestUnfinishedNodesKeepWhatTheJournalKnows(t *testing.T) {
 	})
 }
 
-func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
+func TestOrder_DemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 	t.Parallel()
 
 	demand := func(s *scene, schematic string) *scene {
@@ -239,7 +239,7 @@ func TestADemandedSchematicMovesNodesOfTheRightVersion(t *testing.T) {
 	})
 }
 
-func TestStartableFillsTheBudgetAndNoMore(t *testing.T) {
+func TestStartable_FillsTheBudgetAndNoMore(t *testing.T) {
 	t.Parallel()
 
 	budget := func(s *scene, text string) *scene {
@@ -314,9 +314,9 @@ func TestStartableFillsTheBudgetAndNoMore(t *testing.T) {
 	}
 }
 
-// TestStartableKnowsTheBusyInALaterPlan makes the plan anew while turns are
+// TestStartable_KnowsTheBusyInALaterPlan makes the plan anew while turns are
 // going on: their nodes show as unfinished, or not at all, or in the next hop.
-func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
+func TestStartable_KnowsTheBusyInALaterPlan(t *testing.T) {
 	t.Parallel()
 
 	begun := func(s *scene) []plan.Step { return s.said(t).Steps[:1] }
@@ -363,7 +363,7 @@ func TestStartableKnowsTheBusyInALaterPlan(t *testing.T) {
 	}
 }
 
-func TestComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
+func TestOrder_ComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 	t.Parallel()
 
 	made := newScene(2, 2).runs("1.13.4").canary("worker-2").asserts("1.35.0").said(t)
@@ -390,7 +390,7 @@ func TestComponentsMoveInTheOrderOfTheSkewPolicy(t *testing.T) {
 }
 
 // A node whose release line a hop only crosses is spared the reboot.
-func TestNodesAheadOfAHopAreSparedIt(t *testing.T) {
+func TestOrder_NodesAheadOfAHopAreSparedIt(t *testing.T) {
 	t.Parallel()
 
 	made := newScene(0, 3).walks().runs("1.11.2", "worker-1").runs("1.12.0", "worker-2").runs("1.13.0", "worker-3").said(t)
@@ -405,7 +405,7 @@ func TestNodesAheadOfAHopAreSparedIt(t *testing.T) {
 	}
 }
 
-func TestAnotherSchematicComesBeforeKubernetes(t *testing.T) {
+func TestOrder_AnotherSchematicComesBeforeKubernetes(t *testing.T) {
 	t.Parallel()
 
 	made := newScene(3, 1).runs("1.13.4").gets("worker-1", overrideB).asserts("1.35.0").said(t)
@@ -414,7 +414,7 @@ func TestAnotherSchematicComesBeforeKubernetes(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnfinishedComesBeforeKubernetes(t *testing.T) {
+func TestOrder_UnfinishedNodesComeBeforeKubernetes(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(1, 2).runs("1.13.5").kubernetes("1.31.5").aims("1.14.0").asserts("1.32.4").cordoned("worker-2", "run-1")
@@ -447,7 +447,7 @@ func behind(s *scene, kubelets string) *scene {
 	return s
 }
 
-func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
+func TestBudget_IsAShareOfAllWorkers(t *testing.T) {
 	t.Parallel()
 
 	budget := func(s *scene, text string) *scene {
@@ -530,9 +530,9 @@ func TestTheBudgetIsAShareOfAllWorkers(t *testing.T) {
 	}
 }
 
-// TestLastNodeThatTakesPodsStays: somebody has cordoned the others, and the pods of
+// TestBudget_LastNodeThatTakesPodsStays: somebody has cordoned the others, and the pods of
 // the last one would have nowhere to go. Nobody is led there either.
-func TestLastNodeThatTakesPodsStays(t *testing.T) {
+func TestBudget_LastNodeThatTakesPodsStays(t *testing.T) {
 	t.Parallel()
 
 	const drained = true

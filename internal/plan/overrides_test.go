@@ -48,7 +48,7 @@ func runPaths(t *testing.T, cases map[string]pathCase) {
 	}
 }
 
-func TestNodesThatTheConfigurationNamesMustBeThere(t *testing.T) {
+func TestOverrides_NodesThatTheyNameMustBeThere(t *testing.T) {
 	t.Parallel()
 
 	index := func(i int) []cluster.Within { return []cluster.Within{cluster.Index(i)} }
@@ -98,7 +98,7 @@ func TestNodesThatTheConfigurationNamesMustBeThere(t *testing.T) {
 	})
 }
 
-func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
+func TestOverrides_ImageOfOneNodeIsItsOwn(t *testing.T) {
 	t.Parallel()
 
 	const pinnedDigest = "sha256:" + schematicA
@@ -162,7 +162,7 @@ func TestImagesOfOneNodeAreItsOwn(t *testing.T) {
 	})
 }
 
-func TestHeldNodesAreLeftAloneAndStillCount(t *testing.T) {
+func TestOverrides_HeldNodesAreLeftAloneAndStillCount(t *testing.T) {
 	t.Parallel()
 
 	t.Run("they are neither moved nor counted as the target's", func(t *testing.T) {

@@ -67,7 +67,7 @@ func printed(states []plan.State) string {
 	return strings.Join(texts, " -> ")
 }
 
-func TestPathsMoveTalosFirstUnlessTheMatrixDemandsTheOpposite(t *testing.T) {
+func TestPath_MovesTalosFirstUnlessTheMatrixDemandsTheOpposite(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -139,7 +139,7 @@ func TestPathsMoveTalosFirstUnlessTheMatrixDemandsTheOpposite(t *testing.T) {
 	}
 }
 
-func TestPathsThatCannotBeSayWhatBlocks(t *testing.T) {
+func TestPath_ImpossibleSaysWhatBlocks(t *testing.T) {
 	t.Parallel()
 
 	for behaviour, test := range map[string]struct {
@@ -253,8 +253,8 @@ func walkThrough(texts ...string) plan.Walk {
 	return walk
 }
 
-// TestPairThatTheMatrixDoesNotKnowIsRefused: unless unknown versions are allowed.
-func TestPairThatTheMatrixDoesNotKnowIsRefused(t *testing.T) {
+// TestPath_PairThatTheMatrixDoesNotKnowIsRefused: unless unknown versions are allowed.
+func TestPath_PairThatTheMatrixDoesNotKnowIsRefused(t *testing.T) {
 	t.Parallel()
 
 	talos, kubernetes := version.MustParse("1.99.0"), version.MustParse("1.34.2")
@@ -331,11 +331,11 @@ func fewest(from plan.State, allTalos, allKubernetes []version.Version) map[plan
 	return hops
 }
 
-// TestNoWayIsShorterOverAllPairsOfTheMatrix holds every path, from every pair
+// TestPath_NoneIsShorterOverAllPairsOfTheMatrix holds every path, from every pair
 // of release lines to every other, against a search that tries everything:
 // there is a path exactly where there is a way, no way is shorter, each state
 // is a hop from the one before, and from every state the path is the rest.
-func TestNoWayIsShorterOverAllPairsOfTheMatrix(t *testing.T) {
+func TestPath_NoneIsShorterOverAllPairsOfTheMatrix(t *testing.T) {
 	t.Parallel()
 
 	oldestTalos, newestTalos := compat.TalosMinors()
@@ -414,7 +414,7 @@ func beyond(before, after version.Version) bool {
 	return after.Minor().Compare(before.Minor().Next()) > 0
 }
 
-func TestVersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
+func TestPath_VersionsToWalkThroughMustLieOnTheWay(t *testing.T) {
 	t.Parallel()
 
 	at := func(i int) []cluster.Within { return []cluster.Within{cluster.Index(i)} }

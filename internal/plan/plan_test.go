@@ -21,10 +21,10 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
-// TestPlansReadAsWritten shows whole plans, so that a change of order, path,
+// TestPlan_ReadsAsWritten shows whole plans, so that a change of order, path,
 // image or wording is seen in review. Each archive in testdata holds a scene, as
 // stage reads it, and the plan for it.
-func TestPlansReadAsWritten(t *testing.T) {
+func TestPlan_ReadsAsWritten(t *testing.T) {
 	t.Parallel()
 
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
@@ -353,8 +353,8 @@ func growth(small, big *scene) float64 {
 	return allocs(big) / allocs(small)
 }
 
-// TestAllocationsGrowLinearly leaves some room above ten for maps that double.
-func TestAllocationsGrowLinearly(t *testing.T) {
+// TestPlan_AllocationsGrowLinearly leaves some room above ten for maps that double.
+func TestPlan_AllocationsGrowLinearly(t *testing.T) {
 	if got := growth(large(1000), large(10_000)); got > 11 {
 		t.Errorf("ten times the nodes take %.1f times the allocations", got)
 	}

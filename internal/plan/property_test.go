@@ -183,7 +183,7 @@ func drawMachine(rt *rapid.T, node *cluster.Node) {
 	}
 }
 
-func TestEveryManagedNodeIsMovedAtTheTargetOrNamedElsewhere(t *testing.T) {
+func TestProperty_EveryNodeIsMovedAtTheTargetOrNamedElsewhere(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -217,7 +217,7 @@ func TestEveryManagedNodeIsMovedAtTheTargetOrNamedElsewhere(t *testing.T) {
 	})
 }
 
-func TestPlansDependOnTheObservationAlone(t *testing.T) {
+func TestProperty_PlansDependOnTheObservationAlone(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -236,7 +236,7 @@ func TestPlansDependOnTheObservationAlone(t *testing.T) {
 	})
 }
 
-func TestNodesWithNothingToDoHaveNoTurn(t *testing.T) {
+func TestProperty_NodesWithNothingToDoHaveNoTurn(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -271,7 +271,7 @@ func TestNodesWithNothingToDoHaveNoTurn(t *testing.T) {
 	})
 }
 
-func TestStepsAreOrderedByUnfinishedRoleAvailabilityAndName(t *testing.T) {
+func TestProperty_StepsByUnfinishedRoleAvailabilityAndName(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -314,7 +314,7 @@ func TestStepsAreOrderedByUnfinishedRoleAvailabilityAndName(t *testing.T) {
 	})
 }
 
-func TestWhatStandsInTheWayIsSaidInFull(t *testing.T) {
+func TestProperty_FindingsAreComplete(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -357,7 +357,7 @@ func TestWhatStandsInTheWayIsSaidInFull(t *testing.T) {
 	})
 }
 
-func TestPlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
+func TestProperty_PlanningAgainAfterAStepYieldsTheRest(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -428,9 +428,9 @@ func essence(steps []plan.Step) []string {
 	return texts
 }
 
-// TestWhatIsLeftAfterSkippingIsSkippedByNobody: others skip the same findings once
+// TestProperty_SkippingAgainChangesNothing: others skip the same findings once
 // more, together with their own.
-func TestWhatIsLeftAfterSkippingIsSkippedByNobody(t *testing.T) {
+func TestProperty_SkippingAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {
@@ -449,9 +449,9 @@ func TestWhatIsLeftAfterSkippingIsSkippedByNobody(t *testing.T) {
 	})
 }
 
-// TestNoRollBeginsBesideAControlPlaneThatDoesNotServe unless its own turn comes, or
+// TestProperty_NoRollBeginsBesideAControlPlaneThatDoesNotServe unless its own turn comes, or
 // was the last one, whichever half moves first.
-func TestNoRollBeginsBesideAControlPlaneThatDoesNotServe(t *testing.T) {
+func TestProperty_NoRollBeginsBesideAControlPlaneThatDoesNotServe(t *testing.T) {
 	t.Parallel()
 
 	begun := 0
@@ -589,7 +589,7 @@ type roll struct {
 	machines map[string]*cluster.Machine
 }
 
-func TestRollsAreSafeAtEveryMoment(t *testing.T) {
+func TestProperty_RollsAreSafeAtEveryMoment(t *testing.T) {
 	t.Parallel()
 
 	rapid.Check(t, func(rt *rapid.T) {

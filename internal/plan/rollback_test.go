@@ -39,7 +39,7 @@ func returnable() (cluster.Observation, cluster.Entry) {
 	}
 }
 
-func TestRollbackNeedsEveryCondition(t *testing.T) {
+func TestRollback_NeedsEveryCondition(t *testing.T) {
 	of := func(observed *cluster.Observation, name string) *cluster.Node {
 		for i := range observed.Nodes {
 			if observed.Nodes[i].Name == name {
@@ -111,7 +111,7 @@ func TestRollbackNeedsEveryCondition(t *testing.T) {
 	}
 }
 
-func TestOnlyMemberOfEtcdHasToAnswer(t *testing.T) {
+func TestRollback_OnlyMemberOfEtcdHasToAnswer(t *testing.T) {
 	observed, entry := returnable()
 	observed.Nodes = observed.Nodes[:2]
 	observed.Nodes[1].Etcd = nil
@@ -121,8 +121,8 @@ func TestOnlyMemberOfEtcdHasToAnswer(t *testing.T) {
 	}
 }
 
-// TestAPersonMaySendANodeBackOnlyWhereItIsCertain what is in its other slot.
-func TestAPersonMaySendANodeBackOnlyWhereItIsCertain(t *testing.T) {
+// TestRollback_PersonMaySendBackOnlyWhereItIsCertain what is in its other slot.
+func TestRollback_PersonMaySendBackOnlyWhereItIsCertain(t *testing.T) {
 	const name = "worker-0"
 
 	for title, test := range map[string]struct {

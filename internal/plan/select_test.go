@@ -46,7 +46,7 @@ func override(selector cluster.Selector, image string) cluster.SelectorOverride 
 	return cluster.SelectorOverride{Selector: selector, Hold: image == "", Image: image}
 }
 
-func TestSelectorsChooseWhatLabelsSay(t *testing.T) {
+func TestSelect_ChoosesWhatLabelsSay(t *testing.T) {
 	t.Parallel()
 
 	controlPlane := named("cp-0", "first", "storage", "held")
@@ -93,9 +93,9 @@ func TestSelectorsChooseWhatLabelsSay(t *testing.T) {
 	}
 }
 
-// TestSelectionKeepsWhatEarlierLooksChose, and chooses nothing of a cluster whose
+// TestSelect_KeepsWhatEarlierLooksChose, and chooses nothing of a cluster whose
 // Kubernetes API is away.
-func TestSelectionKeepsWhatEarlierLooksChose(t *testing.T) {
+func TestSelect_KeepsWhatEarlierLooksChose(t *testing.T) {
 	t.Parallel()
 
 	policy := cluster.DefaultPolicy()
@@ -127,7 +127,7 @@ func TestSelectionKeepsWhatEarlierLooksChose(t *testing.T) {
 	}
 }
 
-func TestSelectorsThatContradictAreFindings(t *testing.T) {
+func TestSelect_ContradictionsAreFindings(t *testing.T) {
 	t.Parallel()
 
 	for says, given := range map[string]struct {
@@ -174,8 +174,8 @@ func TestSelectorsThatContradictAreFindings(t *testing.T) {
 	}
 }
 
-// TestHeldCanaryIsInTheWay: one that labels hold after the run began protects nobody.
-func TestHeldCanaryIsInTheWay(t *testing.T) {
+// TestSelect_HeldCanaryIsInTheWay: one that labels hold after the run began protects nobody.
+func TestSelect_HeldCanaryIsInTheWay(t *testing.T) {
 	t.Parallel()
 
 	policy := cluster.DefaultPolicy()

@@ -9,9 +9,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestATargetBelowWhatANodeMayBootIsRefused: the node's next boot would take it
+// TestTalos_TargetBelowWhatANodeMayBootIsRefused: the node's next boot would take it
 // past the target, where nothing brings it back from.
-func TestATargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
+func TestTalos_TargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
 	t.Parallel()
 
 	for title, test := range map[string]struct {
@@ -48,9 +48,9 @@ func TestATargetBelowWhatANodeMayBootIsRefused(t *testing.T) {
 	}
 }
 
-// TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos: whatever reboots the node
+// TestTalos_KubernetesAloneWaitsForAnUnfinishedUpgrade: whatever reboots the node
 // would start another Talos in the middle of it.
-func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
+func TestTalos_KubernetesAloneWaitsForAnUnfinishedUpgrade(t *testing.T) {
 	t.Parallel()
 
 	alone := func(phase cluster.Phase) *scene {
@@ -116,9 +116,9 @@ func TestKubernetesAloneWaitsForAnUnfinishedUpgradeOfTalos(t *testing.T) {
 	}
 }
 
-// TestOneDeadUnfinishedNodeDoesNotKeepTheOthersUnfinished: what answers and is
+// TestTalos_OneDeadUnfinishedNodeDoesNotBlockTheOthers: what answers and is
 // out of service is brought back first, whatever its name, role or canary says.
-func TestOneDeadUnfinishedNodeDoesNotKeepTheOthersUnfinished(t *testing.T) {
+func TestTalos_OneDeadUnfinishedNodeDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 
 	s := newScene(3, 4).

@@ -178,8 +178,8 @@ func (f *fakeCluster) invoke(ctx context.Context, t *testing.T, name string, set
 	return told
 }
 
-// TestEveryActionExplainsItself: one that is new is bounded, and documented.
-func TestEveryActionExplainsItself(t *testing.T) {
+// TestAction_EachIsDocumentedAndBounded: one that is new is bounded, and documented.
+func TestAction_EachIsDocumentedAndBounded(t *testing.T) {
 	_, schema := serve(t)
 
 	for name, action := range schema.ActionSchemas {
@@ -212,9 +212,9 @@ func TestEveryActionExplainsItself(t *testing.T) {
 	}
 }
 
-// TestActionsWaitForWhatIsNotKnown: a value of the provider block or of the action that only
+// TestAction_WaitsForUnknownValues: a value of the provider block or of the action that only
 // an apply will know is no reason to ask the wrong cluster, or any.
-func TestActionsWaitForWhatIsNotKnown(t *testing.T) {
+func TestAction_WaitsForUnknownValues(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 	unknown := tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
 
@@ -224,8 +224,8 @@ func TestActionsWaitForWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestActionsRefuseADurationThatIsNone, before anything is asked.
-func TestActionsRefuseADurationThatIsNone(t *testing.T) {
+// TestAction_RefusesAnInvalidDuration, before anything is asked.
+func TestAction_RefusesAnInvalidDuration(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 
 	failed := fake.invoke(t.Context(), t, "lock_status", map[string]tftypes.Value{"timeout": wireText("soon")}, nil).failed(t)
@@ -234,8 +234,8 @@ func TestActionsRefuseADurationThatIsNone(t *testing.T) {
 	}
 }
 
-// TestActionsReachTheContextThatTheyName.
-func TestActionsReachTheContextThatTheyName(t *testing.T) {
+// TestAction_ReachesTheContextItNames.
+func TestAction_ReachesTheContextItNames(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 	fake.kubernetesDown = cluster.ErrDenied
 
@@ -245,8 +245,8 @@ func TestActionsReachTheContextThatTheyName(t *testing.T) {
 	}
 }
 
-// TestAnActionThatIsInterruptedSaysSo, and one that takes too long says what to raise.
-func TestAnActionThatIsInterruptedSaysSo(t *testing.T) {
+// TestAction_SaysThatItWasInterrupted, and one that takes too long says what to raise.
+func TestAction_SaysThatItWasInterrupted(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
 		fake := threeNodes("1.12.6", "1.34.1")
 		fake.lease = cluster.Lease{Holder: "run-1", ResourceVersion: "7"}
@@ -275,9 +275,9 @@ func TestAnActionThatIsInterruptedSaysSo(t *testing.T) {
 	})
 }
 
-// TestLinesArriveInOrder, all of them before the last word, and nobody waits for whoever
+// TestAction_LinesArriveInOrder, all of them before the last word, and nobody waits for whoever
 // reads them.
-func TestLinesArriveInOrder(t *testing.T) {
+func TestAction_LinesArriveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			mu   sync.Mutex
@@ -312,8 +312,8 @@ func TestLinesArriveInOrder(t *testing.T) {
 	})
 }
 
-// TestLinesThatNobodyTakesEndNothing: the command line has gone.
-func TestLinesThatNobodyTakesEndNothing(t *testing.T) {
+// TestAction_GoesOnWhenNobodyTakesItsLines: the command line has gone.
+func TestAction_GoesOnWhenNobodyTakesItsLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken := make(chan struct{})
 		lines := newProgressLines(func(string) { <-taken })
@@ -332,7 +332,7 @@ func TestLinesThatNobodyTakesEndNothing(t *testing.T) {
 	})
 }
 
-func TestLockStatusOfAClusterThatNobodyUpgrades(t *testing.T) {
+func TestLockStatus_OfAClusterThatNobodyUpgrades(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 
 	told := fake.invoke(t.Context(), t, "lock_status", nil, nil).well(t)
@@ -345,8 +345,8 @@ func TestLockStatusOfAClusterThatNobodyUpgrades(t *testing.T) {
 	}
 }
 
-// TestLockStatusSaysWhatItFound in sentences that tell what comes next.
-func TestLockStatusSaysWhatItFound(t *testing.T) {
+// TestLockStatus_SaysWhatItFound in sentences that tell what comes next.
+func TestLockStatus_SaysWhatItFound(t *testing.T) {
 	at := time.Date(2026, 11, 25, 3, 10, 0, 0, time.UTC)
 	held := cluster.Lease{Holder: "run-1 (terraform)", Acquired: at, ResourceVersion: "7"}
 
@@ -397,8 +397,8 @@ func TestLockStatusSaysWhatItFound(t *testing.T) {
 	}
 }
 
-// TestLockStatusCannotBeRead: it says why, as an apply does.
-func TestLockStatusCannotBeRead(t *testing.T) {
+// TestLockStatus_SaysWhyItCannotBeRead: it says why, as an apply does.
+func TestLockStatus_SaysWhyItCannotBeRead(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 	fake.leaseErr = fmt.Errorf("unable to read the lease kube-system/talosupgrade: %w", cluster.ErrDenied)
 
@@ -408,7 +408,7 @@ func TestLockStatusCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestActionsAboutANodeThatThereIsNot(t *testing.T) {
+func TestAction_NamesANodeThatDoesNotExist(t *testing.T) {
 	for name, summary := range map[string]string{
 		"rollback": "Unable to roll back node worker-9", "retry_node": "Unable to allow another try on node worker-9",
 	} {
@@ -421,8 +421,8 @@ func TestActionsAboutANodeThatThereIsNot(t *testing.T) {
 	}
 }
 
-// TestActionsAboutANodeSayWhatIsMissing: nothing was ever upgraded by an apply.
-func TestActionsAboutANodeSayWhatIsMissing(t *testing.T) {
+// TestAction_SaysWhenNothingWasEverUpgraded: nothing was ever upgraded by an apply.
+func TestAction_SaysWhenNothingWasEverUpgraded(t *testing.T) {
 	for name, want := range map[string]string{
 		"rollback": "it remembers that of nodes that terraform apply has upgraded", "retry_node": "no image is kept from it",
 	} {
@@ -436,8 +436,8 @@ func TestActionsAboutANodeSayWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestRollbackRefusesWhatIsNoDrain, before anything is asked.
-func TestRollbackRefusesWhatIsNoDrain(t *testing.T) {
+// TestRollback_RefusesInvalidDrainSettings, before anything is asked.
+func TestRollback_RefusesInvalidDrainSettings(t *testing.T) {
 	kind := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"enabled": tftypes.Bool, "timeout": tftypes.String, "on_timeout": tftypes.String}}
 	fake := threeNodes("1.12.6", "1.34.1")
 
@@ -466,7 +466,7 @@ func (f *fakeCluster) WriteSuspension(_ context.Context, _ cluster.Lease, reason
 	return f.lease, nil
 }
 
-func TestSuspendAndResumeSayWhoSuspended(t *testing.T) {
+func TestSuspend_AndResumeSayWhoSuspended(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 	reason := map[string]tftypes.Value{attrReason: wireText("ola: storage is degraded")}
 
@@ -495,7 +495,7 @@ func TestSuspendAndResumeSayWhoSuspended(t *testing.T) {
 	}
 }
 
-func TestReasonsThatSuspendNothingAreRefused(t *testing.T) {
+func TestSuspend_RefusesUnusableReasons(t *testing.T) {
 	for reason, says := range map[string]string{
 		" ": "reason is empty", "": "reason is empty", "false": "as good as no suspension", strings.Repeat("x", 501): "has 501 characters, and 500 are allowed",
 	} {
@@ -508,7 +508,7 @@ func TestReasonsThatSuspendNothingAreRefused(t *testing.T) {
 	}
 }
 
-func TestPreflightActionFailsWhereAnApplyWouldBeRefused(t *testing.T) {
+func TestPreflightAction_FailsWhereAnApplyWouldBeRefused(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 
 	passed := fake.invoke(t.Context(), t, "preflight", map[string]tftypes.Value{attrTalosVersion: wireText("1.13.4")}, nil)
@@ -531,7 +531,7 @@ func TestPreflightActionFailsWhereAnApplyWouldBeRefused(t *testing.T) {
 	}
 }
 
-func TestSnapshotActionSaysWhatItSaved(t *testing.T) {
+func TestSnapshotAction_SaysWhatItSaved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "snapshots")
 	set := map[string]tftypes.Value{attrDirectory: wireText(dir)}
 
@@ -569,8 +569,8 @@ func (c *steppedClock) Now() time.Time {
 	return c.now
 }
 
-// TestSnapshotActionCountsWhatHasCome, every few seconds.
-func TestSnapshotActionCountsWhatHasCome(t *testing.T) {
+// TestSnapshotAction_ReportsProgressEveryFewSeconds, every few seconds.
+func TestSnapshotAction_ReportsProgressEveryFewSeconds(t *testing.T) {
 	var lines []string
 
 	on := &invocation{lines: newProgressLines(func(line string) { lines = append(lines, line) })}
@@ -601,8 +601,8 @@ func (b board) Read(context.Context) (map[string]string, error) { return b, nil 
 
 func (b board) String() string { return "ConfigMap kube-system/talosupgrade" }
 
-// TestFollowTellsHowTheRunEnded by what it published, and not by what an earlier one did.
-func TestFollowTellsHowTheRunEnded(t *testing.T) {
+// TestFollow_TellsHowTheRunEnded by what it published, and not by what an earlier one did.
+func TestFollow_TellsHowTheRunEnded(t *testing.T) {
 	talos, kubernetes := protocol.KeyTalosStatus, protocol.KeyKubernetesStatus
 
 	for name, test := range map[string]struct {
@@ -655,7 +655,7 @@ func TestFollowTellsHowTheRunEnded(t *testing.T) {
 	}
 }
 
-func TestFollowEndsAtOnceWhereNobodyRuns(t *testing.T) {
+func TestFollow_EndsAtOnceWhereNobodyRuns(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.1")
 	fake.store = board{protocol.KeyTalosStatus: protocol.StatusCompleted, protocol.KeyTalosMessage: "Talos upgrade completed"}
 

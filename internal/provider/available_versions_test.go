@@ -131,7 +131,7 @@ func someReleases() tftypes.Value {
 	})
 }
 
-func TestAvailableVersionsOfAGivenPair(t *testing.T) {
+func TestAvailableVersions_OfAGivenPair(t *testing.T) {
 	got, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{
 		"talos_version": textOf("v1.12.6"), "kubernetes_version": textOf("1.31.4"), "release_source": someReleases(),
 	})
@@ -159,7 +159,7 @@ func TestAvailableVersionsOfAGivenPair(t *testing.T) {
 	}
 }
 
-func TestPreReleasesOnRequest(t *testing.T) {
+func TestAvailableVersions_PreReleasesOnRequest(t *testing.T) {
 	got, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{
 		"talos_version": textOf("1.14.2"), "kubernetes_version": textOf("1.35.10"), "release_source": someReleases(),
 		"include_prereleases": tftypes.NewValue(tftypes.Bool, true),
@@ -171,7 +171,7 @@ func TestPreReleasesOnRequest(t *testing.T) {
 	}
 }
 
-func TestTalosAloneSaysNothingAboutKubernetes(t *testing.T) {
+func TestAvailableVersions_TalosAloneSaysNothingAboutKubernetes(t *testing.T) {
 	got, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{"talos_version": textOf("1.12.6"), "release_source": someReleases()})
 	check(t, diagnostics)
 
@@ -188,7 +188,7 @@ func TestTalosAloneSaysNothingAboutKubernetes(t *testing.T) {
 	}
 }
 
-func TestAvailableVersionsOfACluster(t *testing.T) {
+func TestAvailableVersions_OfACluster(t *testing.T) {
 	fake := threeNodes("1.12.0", "1.34.2")
 	fake.nodes[1].talos = "1.12.12"
 
@@ -205,7 +205,7 @@ func TestAvailableVersionsOfACluster(t *testing.T) {
 	}
 }
 
-func TestTheLatestIsWhatRunsWhereNothingIsAhead(t *testing.T) {
+func TestAvailableVersions_LatestIsWhatRunsWhereNothingIsAhead(t *testing.T) {
 	fake := threeNodes("1.14.2", "1.37.2")
 
 	got, diagnostics := readAvailable(t, fake.clusters(t), map[string]tftypes.Value{"release_source": someReleases()})
@@ -231,7 +231,7 @@ func (silentKubernetes) ComponentPods(context.Context) ([]cluster.ComponentPod, 
 	return nil, cluster.ErrUnreachable
 }
 
-func TestAClusterThatHidesKubernetes(t *testing.T) {
+func TestAvailableVersions_OfAClusterThatHidesKubernetes(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 
 	hidden := func(ctx context.Context, shared *settings, access credentials, wanted string, remembered kubeconfigCache) (*connection, error) {
@@ -255,7 +255,7 @@ func TestAClusterThatHidesKubernetes(t *testing.T) {
 	}
 }
 
-func TestASilentClusterIsAnErrorOfAvailableVersions(t *testing.T) {
+func TestAvailableVersions_SilentClusterIsAnError(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 	fake.down = cluster.ErrUnreachable
 
@@ -263,7 +263,7 @@ func TestASilentClusterIsAnErrorOfAvailableVersions(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "No cluster is needed where talos_version and kubernetes_version say what to start from."})
 }
 
-func TestAnUnsupportedStartIsSaidAndLedOutOf(t *testing.T) {
+func TestAvailableVersions_LeadOutOfAnUnsupportedStart(t *testing.T) {
 	got, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{
 		"talos_version": textOf("1.13.0"), "kubernetes_version": textOf("1.30.1"), "release_source": someReleases(),
 	})
@@ -274,7 +274,7 @@ func TestAnUnsupportedStartIsSaidAndLedOutOf(t *testing.T) {
 	}
 }
 
-func TestTheEmbeddedListIsTheDefault(t *testing.T) {
+func TestAvailableVersions_EmbeddedListIsTheDefault(t *testing.T) {
 	got, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{"talos_version": textOf("1.12.0"), "kubernetes_version": textOf("1.32.0")})
 	check(t, diagnostics)
 
@@ -309,7 +309,7 @@ func defaults(t *testing.T, url types.String, source tftypes.Value) releaseDefau
 	return releaseDefaults{factoryURL: url, source: value}
 }
 
-func TestTheDataSourceOverridesTheProviderHalfByHalf(t *testing.T) {
+func TestAvailableVersions_OverrideTheProviderHalfByHalf(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, `["v1.13.7"]`) }))
 	t.Cleanup(server.Close)
 
@@ -341,7 +341,7 @@ func TestTheDataSourceOverridesTheProviderHalfByHalf(t *testing.T) {
 	}
 }
 
-func TestASourceThatAnswersRubbishIsNamed(t *testing.T) {
+func TestAvailableVersions_NameASourceThatAnswersRubbish(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, `<html>Sign in</html>`) }))
 	t.Cleanup(server.Close)
 
@@ -362,7 +362,7 @@ func TestASourceThatAnswersRubbishIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnUnknownSourceIsAskedForOnlyWhereItIsNeeded(t *testing.T) {
+func TestAvailableVersions_UnknownSourceMattersOnlyWhereNeeded(t *testing.T) {
 	source := sourceOf(nil)
 	clusters := noCluster(t)
 	clusters.releases = defaults(t, types.StringUnknown(), tftypes.NewValue(source.Type(), tftypes.UnknownValue))
@@ -385,7 +385,7 @@ func TestAnUnknownSourceIsAskedForOnlyWhereItIsNeeded(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "image_factory_url"})
 }
 
-func TestInputOfAvailableVersionsIsValidated(t *testing.T) {
+func TestAvailableVersions_ValidateTheirInput(t *testing.T) {
 	unknown := tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
 	withNull := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{textOf("1.13.0"), tftypes.NewValue(tftypes.String, nil)})
 
@@ -420,7 +420,7 @@ func TestInputOfAvailableVersionsIsValidated(t *testing.T) {
 	}
 }
 
-func TestReleaseAttributesOfTheProviderAreValidated(t *testing.T) {
+func TestAvailableVersions_ValidateTheProvidersReleases(t *testing.T) {
 	for name, test := range map[string]struct {
 		set  map[string]tftypes.Value
 		want int
@@ -442,8 +442,8 @@ func TestReleaseAttributesOfTheProviderAreValidated(t *testing.T) {
 	}
 }
 
-// TestAMissingReleaseIsNamed: it may have been unknown when it was validated.
-func TestAMissingReleaseIsNamed(t *testing.T) {
+// TestAvailableVersions_NameAMissingRelease: it may have been unknown when it was validated.
+func TestAvailableVersions_NameAMissingRelease(t *testing.T) {
 	_, diagnostics := readAvailable(t, noCluster(t), map[string]tftypes.Value{
 		"talos_version": textOf("1.13.0"),
 		"release_source": sourceOf(map[string]tftypes.Value{"talos_versions": tftypes.NewValue(
@@ -457,9 +457,9 @@ func oldestOfEachMinor(versions []version.Version) []version.Version {
 	return slices.CompactFunc(slices.Clone(versions), func(a, b version.Version) bool { return a.Minor() == b.Minor() })
 }
 
-// TestReachIsWhatThePlannerSays holds the short cuts to the planner: from every
+// TestAvailableVersions_ReachIsWhatThePlannerSays holds the short cuts to the planner: from every
 // pair of release lines, asked for each pair of releases.
-func TestReachIsWhatThePlannerSays(t *testing.T) {
+func TestAvailableVersions_ReachIsWhatThePlannerSays(t *testing.T) {
 	t.Parallel()
 
 	talos, kubernetes := compat.Releases()
@@ -513,9 +513,9 @@ func TestReachIsWhatThePlannerSays(t *testing.T) {
 	}
 }
 
-// TestReachLeadsThroughListedReleasesAlone: what is not listed was not approved,
+// TestAvailableVersions_ReachUsesListedReleasesAlone: what is not listed was not approved,
 // or is in no mirror.
-func TestReachLeadsThroughListedReleasesAlone(t *testing.T) {
+func TestAvailableVersions_ReachUsesListedReleasesAlone(t *testing.T) {
 	t.Parallel()
 
 	list := func(texts ...string) []version.Version {
@@ -577,7 +577,7 @@ func TestReachLeadsThroughListedReleasesAlone(t *testing.T) {
 	}
 }
 
-func TestTheWayLeadsThroughTheNewestListedRelease(t *testing.T) {
+func TestAvailableVersions_PathUsesTheNewestListedRelease(t *testing.T) {
 	t.Parallel()
 
 	from := plan.State{Talos: version.MustParse("1.11.0"), Kubernetes: version.MustParse("1.33.0")}

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestDelete(t *testing.T) {
+func TestDelete_OfAResource(t *testing.T) {
 	for name, test := range map[string]struct {
 		change    func(*fakeCluster)
 		want      []outcome
@@ -58,8 +58,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDestroyHasALimit: three minutes, or what timeouts.delete says.
-func TestDestroyHasALimit(t *testing.T) {
+// TestDelete_HasATimeLimit: three minutes, or what timeouts.delete says.
+func TestDelete_HasATimeLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		change      func(*clusterModel)
 		over, limit time.Duration

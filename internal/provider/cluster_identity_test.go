@@ -93,9 +93,9 @@ func (d driven) identityData(id string) *tfprotov6.ResourceIdentityData {
 	return &tfprotov6.ResourceIdentityData{IdentityData: d.dynamic(tftypes.NewValue(kind, map[string]tftypes.Value{attrID: tftypes.NewValue(tftypes.String, id)}))}
 }
 
-// TestIdentityIsStoredWhateverWasStoredBefore goes through the framework, which takes a
+// TestIdentity_IsStoredWhateverWasStoredBefore goes through the framework, which takes a
 // missing identity for a failure after the work was done.
-func TestIdentityIsStoredWhateverWasStoredBefore(t *testing.T) {
+func TestIdentity_IsStoredWhateverWasStoredBefore(t *testing.T) {
 	away := func(f *fakeCluster) { f.down = cluster.ErrUnreachable }
 	nameless := func(f *fakeCluster) { f.id, f.kubernetesDown = "", cluster.ErrUnreachable }
 	unchanged := func(*fakeCluster) {}
@@ -149,9 +149,9 @@ func TestIdentityIsStoredWhateverWasStoredBefore(t *testing.T) {
 	}
 }
 
-// TestUpdateStoresTheIdentity: a command line that knows no identities hands over none,
+// TestIdentity_IsStoredByAnUpdate: a command line that knows no identities hands over none,
 // and a plan without a refresh has none either.
-func TestUpdateStoresTheIdentity(t *testing.T) {
+func TestIdentity_IsStoredByAnUpdate(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fakeCluster)
 		fails  bool
@@ -185,9 +185,9 @@ func TestUpdateStoresTheIdentity(t *testing.T) {
 	}
 }
 
-// TestFirstApplyStoresAnIdentity: also of a cluster that tells nobody which one it is,
+// TestIdentity_IsStoredByTheFirstApply: also of a cluster that tells nobody which one it is,
 // because a create that fails after the work was done taints the resource.
-func TestFirstApplyStoresAnIdentity(t *testing.T) {
+func TestIdentity_IsStoredByTheFirstApply(t *testing.T) {
 	for id, change := range map[string]func(*fakeCluster){
 		"cluster-a":          func(*fakeCluster) {},
 		"uid-of-kube-system": func(f *fakeCluster) { f.id = "" },
@@ -217,9 +217,9 @@ func TestFirstApplyStoresAnIdentity(t *testing.T) {
 	}
 }
 
-// TestRefreshThroughARenamedContextKeepsTheState: the configuration may have the new name
+// TestIdentity_KeepsTheStateWhenAContextIsRenamed: the configuration may have the new name
 // already, which only the plan sees.
-func TestRefreshThroughARenamedContextKeepsTheState(t *testing.T) {
+func TestIdentity_KeepsTheStateWhenAContextIsRenamed(t *testing.T) {
 	clusters := newClusters(&settings{dial: dial}, credentials{Talosconfig: "contexts:\n  uno: {}\n  due: {}\n"})
 	state := stored(t, threeNodes("1.13.4", "1.34.2"), "1.13.4", "")
 	state.Context = types.StringValue("north")
@@ -248,7 +248,7 @@ func byIdentity(ctx context.Context, t *testing.T, clusters *clusters, id string
 	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
 }
 
-func TestImportByIdentityFindsTheContext(t *testing.T) {
+func TestImport_ByIdentityFindsTheContext(t *testing.T) {
 	for name, test := range map[string]struct {
 		own  string
 		want types.String
@@ -276,7 +276,7 @@ func TestImportByIdentityFindsTheContext(t *testing.T) {
 	}
 }
 
-func TestImportByIdentityThatNoContextReaches(t *testing.T) {
+func TestImport_ByIdentityThatNoContextReaches(t *testing.T) {
 	contexts := fleet("east", "north", "south")
 	contexts["east"].down = cluster.ErrUnreachable
 	contexts["south"].id, contexts["south"].uidErr = "", cluster.ErrDenied
@@ -291,9 +291,9 @@ func TestImportByIdentityThatNoContextReaches(t *testing.T) {
 Correct the ID`})
 }
 
-// TestManyImportsAskEachContextOnce: one that does not answer would keep each of them
+// TestImport_ManyAtOnceAskEachContextOnce: one that does not answer would keep each of them
 // waiting.
-func TestManyImportsAskEachContextOnce(t *testing.T) {
+func TestImport_ManyAtOnceAskEachContextOnce(t *testing.T) {
 	contexts := fleet("east", "north", "south")
 	contexts["east"].down = cluster.ErrUnreachable
 	clusters := contexts.clusters(t, "")
@@ -308,7 +308,7 @@ func TestManyImportsAskEachContextOnce(t *testing.T) {
 	}
 }
 
-func TestInterruptedImportByIdentity(t *testing.T) {
+func TestImport_ByIdentityIsInterrupted(t *testing.T) {
 	contexts := fleet("north")
 	contexts["north"].down = context.Canceled
 	clusters := contexts.clusters(t, "")
@@ -326,16 +326,16 @@ func TestInterruptedImportByIdentity(t *testing.T) {
 	}
 }
 
-func TestImportByIdentityWithoutCredentials(t *testing.T) {
+func TestImport_ByIdentityWithoutCredentials(t *testing.T) {
 	t.Setenv(talosconfigEnv, "")
 
 	_, diagnostics := byIdentity(t.Context(), t, newClusters(&settings{dial: dial}, credentials{}), "id-of-north")
 	check(t, diagnostics, outcome{diag.SeverityError, "Missing credentials for the Talos API"})
 }
 
-// TestContextsWithinReach: credentials that belong to one cluster have no contexts to
+// TestImport_ContextsWithinReach: credentials that belong to one cluster have no contexts to
 // choose from.
-func TestContextsWithinReach(t *testing.T) {
+func TestImport_ContextsWithinReach(t *testing.T) {
 	t.Setenv(talosconfigEnv, "")
 
 	const two = "context: b\ncontexts:\n  a: {}\n  b: {}\n"

@@ -87,7 +87,7 @@ func query(ctx context.Context, t *testing.T, clusters *clusters, of listing) (n
 	return names, models, noted(t, said)
 }
 
-func TestListOfTheClustersOfATalosconfig(t *testing.T) {
+func TestList_OfTheClustersOfATalosconfig(t *testing.T) {
 	names, models, said := query(t.Context(), t, fleet("east", "north", "south").clusters(t, "north"), listing{})
 	check(t, said)
 
@@ -104,8 +104,8 @@ func TestListOfTheClustersOfATalosconfig(t *testing.T) {
 	}
 }
 
-// TestListWithoutResourcesOnlyAsksWhichClustersThereAre: their nodes need not answer.
-func TestListWithoutResourcesOnlyAsksWhichClustersThereAre(t *testing.T) {
+// TestList_WithoutResourcesAsksNoNodes: their nodes need not answer.
+func TestList_WithoutResourcesAsksNoNodes(t *testing.T) {
 	contexts := fleet("north")
 	for index := range contexts["north"].nodes {
 		contexts["north"].nodes[index].unreachable = cluster.ErrUnreachable
@@ -119,9 +119,9 @@ func TestListWithoutResourcesOnlyAsksWhichClustersThereAre(t *testing.T) {
 	}
 }
 
-// TestContextThatCannotBeListedHidesNoOther: neither one that says nothing, nor one that
+// TestList_UnusableContextHidesNoOther: neither one that says nothing, nor one that
 // does not say which cluster it reaches, nor one of whose nodes none answers.
-func TestContextThatCannotBeListedHidesNoOther(t *testing.T) {
+func TestList_UnusableContextHidesNoOther(t *testing.T) {
 	contexts := fleet("a", "b", "c", "d", "e")
 	contexts["a"].down = cluster.ErrUnreachable
 	contexts["b"].id, contexts["b"].uidErr = "", cluster.ErrDenied
@@ -144,7 +144,7 @@ func TestContextThatCannotBeListedHidesNoOther(t *testing.T) {
 	}
 }
 
-func TestSeveralContextsOfOneClusterAreListedOnce(t *testing.T) {
+func TestList_SeveralContextsOfOneClusterAppearOnce(t *testing.T) {
 	for own, want := range map[string]string{"": "admin", "reader": "reader"} {
 		contexts := fleet("admin", "north", "reader")
 		contexts["admin"].id, contexts["reader"].id = "id-of-both", "id-of-both"
@@ -158,7 +158,7 @@ func TestSeveralContextsOfOneClusterAreListedOnce(t *testing.T) {
 	}
 }
 
-func TestListOfChosenContexts(t *testing.T) {
+func TestList_OfChosenContexts(t *testing.T) {
 	contexts := fleet("east", "north", "south")
 
 	names, _, said := query(t.Context(), t, contexts.clusters(t, "north"), listing{contexts: []string{"south", "north"}, bare: true})
@@ -172,8 +172,8 @@ func TestListOfChosenContexts(t *testing.T) {
 	check(t, said, outcome{diag.SeverityError, `contexts names "west", which is no context of the talosconfig: there are "east", "north", "south".`})
 }
 
-// TestListOfTheOneClusterOfCredentials: where there are no contexts there is one cluster.
-func TestListOfTheOneClusterOfCredentials(t *testing.T) {
+// TestList_OfTheOneClusterOfCredentials: where there are no contexts there is one cluster.
+func TestList_OfTheOneClusterOfCredentials(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)
 	clusters.access.From = &credentialsSource{Namespace: "tenants", Name: "prod"}
@@ -189,7 +189,7 @@ func TestListOfTheOneClusterOfCredentials(t *testing.T) {
 	check(t, said, outcome{diag.SeverityError, "one cluster, without contexts"})
 }
 
-func TestListStopsWhereEnoughIsListed(t *testing.T) {
+func TestList_StopsWhereEnoughIsListed(t *testing.T) {
 	contexts := fleet("east", "north", "south")
 
 	names, _, said := query(t.Context(), t, contexts.clusters(t, ""), listing{limit: 2})
@@ -200,7 +200,7 @@ func TestListStopsWhereEnoughIsListed(t *testing.T) {
 	}
 }
 
-func TestInterruptedListIsAnError(t *testing.T) {
+func TestList_InterruptedIsAnError(t *testing.T) {
 	contexts := fleet("east", "north")
 	contexts["east"].down = context.Canceled
 
@@ -215,7 +215,7 @@ func TestInterruptedListIsAnError(t *testing.T) {
 	}
 }
 
-func TestListWithoutCredentialsIsAnError(t *testing.T) {
+func TestList_WithoutCredentialsIsAnError(t *testing.T) {
 	t.Setenv(talosconfigEnv, "")
 
 	_, _, said := query(t.Context(), t, newClusters(&settings{dial: dial}, credentials{}), listing{})

@@ -107,10 +107,10 @@ func inPools(t *testing.T, one poolModel) func(*clusterModel) {
 	return func(m *clusterModel) { m.Pools = value }
 }
 
-// TestEveryAttributeCounts: an attribute that changes alone is a change of the
+// TestModel_EveryAttributeCountsAsAChange: an attribute that changes alone is a change of the
 // resource, and whoever acts on it is told. An attribute that is new fails here
 // until it has a row, and its row fails until the attribute does something.
-func TestEveryAttributeCounts(t *testing.T) {
+func TestModel_EveryAttributeCountsAsAChange(t *testing.T) {
 	text := types.StringValue
 	drain := func(change func(*drainModel)) func(*clusterModel) {
 		return func(m *clusterModel) {
@@ -265,8 +265,8 @@ func TestEveryAttributeCounts(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsAChoice: what a user sets is listed with what it decides about.
-func TestEveryFieldIsAChoice(t *testing.T) {
+// TestModel_EveryFieldIsListedAsAChoice: what a user sets is listed with what it decides about.
+func TestModel_EveryFieldIsListedAsAChoice(t *testing.T) {
 	var want, got []string
 
 	for name, attribute := range testSchema(t).Attributes {
@@ -287,7 +287,7 @@ func TestEveryFieldIsAChoice(t *testing.T) {
 	}
 }
 
-func TestModelBecomesPolicy(t *testing.T) {
+func TestModel_BecomesAPolicy(t *testing.T) {
 	parse := func(text string) cluster.Share {
 		share, err := cluster.ParseShare(text)
 		if err != nil {
@@ -411,8 +411,8 @@ func TestModelBecomesPolicy(t *testing.T) {
 	}
 }
 
-// TestPolicyOfRubbishNamesThePlace: state may hold what no validator has seen.
-func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
+// TestModel_InvalidPolicyNamesThePlace: state may hold what no validator has seen.
+func TestModel_InvalidPolicyNamesThePlace(t *testing.T) {
 	model := desired("1.13.4", "")
 	model.MaxUnavailable, model.Settle, model.IntermediateVersions = types.StringValue("none"), types.StringValue("soon"), texts("1.12.8", "latest")
 	repeating(times(0), types.StringValue("soon"))(model)
@@ -431,9 +431,9 @@ func TestPolicyOfRubbishNamesThePlace(t *testing.T) {
 	}
 }
 
-// TestEveryUnknownValuePostponesThePlan: what is not known decides about the
+// TestModel_EveryUnknownValuePostponesThePlan: what is not known decides about the
 // roll all the same.
-func TestEveryUnknownValuePostponesThePlan(t *testing.T) {
+func TestModel_EveryUnknownValuePostponesThePlan(t *testing.T) {
 	unknownElement := types.ListValueMust(types.StringType, []attr.Value{types.StringUnknown()})
 
 	for name, change := range map[string]func(*clusterModel){
@@ -552,7 +552,7 @@ func nightly() windowModel {
 	return windowModel{Cron: types.StringValue("0 22 * * 1-5"), Duration: types.StringValue("6h"), TimeZone: types.StringValue("Europe/Oslo")}
 }
 
-func TestModelBecomesRequest(t *testing.T) {
+func TestModel_BecomesARequest(t *testing.T) {
 	directory := t.TempDir()
 
 	model := desired("1.13.4", "1.34.2")
@@ -605,7 +605,7 @@ func TestModelBecomesRequest(t *testing.T) {
 	}
 }
 
-func TestRequestOfAConfigurationThatSaysNothingHoldsNothingUp(t *testing.T) {
+func TestModel_EmptyConfigurationHoldsNothingUp(t *testing.T) {
 	got, diagnostics := desired("1.13.4", "").request(t.Context(), "", nil)
 	wellDone(t, diagnostics)
 
@@ -614,9 +614,9 @@ func TestRequestOfAConfigurationThatSaysNothingHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestGatesOfAClusterOutOfReachDoNotHold: nobody can tell, which is not the same
+// TestModel_GatesOfAClusterOutOfReachDoNotHold: nobody can tell, which is not the same
 // as nothing being wrong.
-func TestGatesOfAClusterOutOfReachDoNotHold(t *testing.T) {
+func TestModel_GatesOfAClusterOutOfReachDoNotHold(t *testing.T) {
 	model := desired("1.13.4", "")
 	gated(t, longhorn())(model)
 
@@ -629,8 +629,8 @@ func TestGatesOfAClusterOutOfReachDoNotHold(t *testing.T) {
 	}
 }
 
-// TestRequestOfRubbishNamesThePlace: state may hold what no validator has seen.
-func TestRequestOfRubbishNamesThePlace(t *testing.T) {
+// TestModel_InvalidRequestNamesThePlace: state may hold what no validator has seen.
+func TestModel_InvalidRequestNamesThePlace(t *testing.T) {
 	model := desired("1.13.4", "")
 
 	slow := longhorn()
@@ -652,7 +652,7 @@ func savedSnapshot(path string) *cluster.EtcdSnapshot {
 	}
 }
 
-func TestSnapshotIsWhatTheJournalRemembers(t *testing.T) {
+func TestSnapshot_IsWhatTheJournalRemembers(t *testing.T) {
 	first, second := &cluster.Journal{Snapshot: savedSnapshot("/a.db")}, &cluster.Journal{Snapshot: savedSnapshot("/b.db")}
 	none, unknown := types.ObjectNull(snapshotTypes()), types.ObjectUnknown(snapshotTypes())
 	earlier := snapshotValue(first, none)
@@ -688,9 +688,9 @@ func TestSnapshotIsWhatTheJournalRemembers(t *testing.T) {
 	}
 }
 
-// TestSnapshotReachesTheState: after a create, after an update whether it failed
+// TestSnapshot_ReachesTheState: after a create, after an update whether it failed
 // or not, and with a refresh.
-func TestSnapshotReachesTheState(t *testing.T) {
+func TestSnapshot_ReachesTheState(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	prior := stored(t, fake, "1.13.4", "")
 
@@ -741,9 +741,9 @@ func TestSnapshotReachesTheState(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsPlannedWithTheRest: an upgrade may take one, and a plan that
+// TestSnapshot_IsPlannedWithTheRest: an upgrade may take one, and a plan that
 // changes nothing must leave the one in state alone.
-func TestSnapshotIsPlannedWithTheRest(t *testing.T) {
+func TestSnapshot_IsPlannedWithTheRest(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.journal.Snapshot = savedSnapshot("/a.db")
 	fake.journal.Snapshot.Closed = true

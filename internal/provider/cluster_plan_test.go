@@ -48,7 +48,7 @@ func check(t *testing.T, got diag.Diagnostics, want ...outcome) {
 	}
 }
 
-func TestPlanOfAConvergedClusterIsEmpty(t *testing.T) {
+func TestPlan_OfAConvergedClusterIsEmpty(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 
@@ -60,7 +60,7 @@ func TestPlanOfAConvergedClusterIsEmpty(t *testing.T) {
 	}
 }
 
-func TestSpellingIsNoChangeEvenAfterTheFrameworkMarkedComputedValues(t *testing.T) {
+func TestPlan_SpellingIsNoChangeAfterTheFrameworkMarkedValues(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 	plan := desired("1.13.4", "")
@@ -74,9 +74,9 @@ func TestSpellingIsNoChangeEvenAfterTheFrameworkMarkedComputedValues(t *testing.
 	}
 }
 
-// TestHeldNodeIsNoDrift: the plan after a roll around a held node is empty, and
+// TestPlan_HeldNodeIsNoDrift: the plan after a roll around a held node is empty, and
 // so is the one after a refresh.
-func TestHeldNodeIsNoDrift(t *testing.T) {
+func TestPlan_HeldNodeIsNoDrift(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.nodes[2].talos = "1.12.6"
 
@@ -106,7 +106,7 @@ func TestHeldNodeIsNoDrift(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityWarning, "Rolling upgrade of 1 of 3 nodes"})
 }
 
-func TestDriftMakesComputedValuesUnknownAndShowsTheRoll(t *testing.T) {
+func TestPlan_DriftMakesValuesUnknownAndShowsTheRoll(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 	fake.nodes = append(fake.nodes, fakeNode{name: "worker-2", role: cluster.Worker, talos: "1.13.0", kubernetes: "1.34.2"})
@@ -123,7 +123,7 @@ func TestDriftMakesComputedValuesUnknownAndShowsTheRoll(t *testing.T) {
 	}
 }
 
-func TestChangedOptionsMakeComputedValuesUnknown(t *testing.T) {
+func TestPlan_ChangedOptionsMakeComputedValuesUnknown(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 	plan := *state
@@ -137,7 +137,7 @@ func TestChangedOptionsMakeComputedValuesUnknown(t *testing.T) {
 	}
 }
 
-func TestPlanDiagnostics(t *testing.T) {
+func TestPlan_Diagnostics(t *testing.T) {
 	reader := threeNodes("1.12.6", "1.34.2")
 	reader.roles = []string{"os:reader"}
 
@@ -187,7 +187,7 @@ func TestPlanDiagnostics(t *testing.T) {
 	}
 }
 
-func TestPlanOfAnotherClusterIsRefused(t *testing.T) {
+func TestPlan_OfAnotherClusterIsRefused(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 	fake.id = "cluster-b"
@@ -196,7 +196,7 @@ func TestPlanOfAnotherClusterIsRefused(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "The state belongs to cluster cluster-a, but this provider reaches cluster cluster-b"})
 }
 
-func TestUnknownValuesAreTolerated(t *testing.T) {
+func TestPlan_ToleratesUnknownValues(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	plan := desired("1.13.4", "")
 	plan.TalosVersion = types.StringUnknown()
@@ -215,16 +215,16 @@ func TestUnknownValuesAreTolerated(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityWarning, "known only after an apply (talosconfig)"})
 }
 
-func TestDestroyIsAnnounced(t *testing.T) {
+func TestPlan_AnnouncesADestroy(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 
 	_, diagnostics := planned(t, fake.clusters(t), stored(t, fake, "1.13.4", ""), nil)
 	check(t, diagnostics, outcome{diag.SeverityWarning, "changes nothing on the nodes"})
 }
 
-// TestWarningsNameTheirCluster: the command line folds warnings with the same
+// TestPlan_WarningsNameTheirCluster: the command line folds warnings with the same
 // summary, and only one of them would be read.
-func TestWarningsNameTheirCluster(t *testing.T) {
+func TestPlan_WarningsNameTheirCluster(t *testing.T) {
 	silent := func(fake *fakeCluster) { fake.down = cluster.ErrUnreachable }
 	unknown := func(*fakeCluster) {}
 
@@ -292,9 +292,9 @@ func TestWarningsNameTheirCluster(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeLookedAtIsAppliedLater: Terraform applies no resource whose
+// TestPlan_LeavesAnUnreachableClusterToTheApply: Terraform applies no resource whose
 // plan changes nothing, and then nothing would ever be looked at.
-func TestWhatCannotBeLookedAtIsAppliedLater(t *testing.T) {
+func TestPlan_LeavesAnUnreachableClusterToTheApply(t *testing.T) {
 	for name, change := range map[string]func(*clusters, *fakeCluster){
 		"provider not known": func(clusters *clusters, _ *fakeCluster) { clusters.access.Unknown = []string{attrTalosconfig} },
 		"factory not known":  func(clusters *clusters, _ *fakeCluster) { clusters.releases.factoryURL = types.StringUnknown() },
@@ -332,8 +332,8 @@ func TestWhatCannotBeLookedAtIsAppliedLater(t *testing.T) {
 	}
 }
 
-// TestNodesKeepTheirNames: kubectl knows no node Alpha.
-func TestNodesKeepTheirNames(t *testing.T) {
+// TestPlan_NodesKeepTheirNames: kubectl knows no node Alpha.
+func TestPlan_NodesKeepTheirNames(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	fake.nodes[0].name = "alpha"
 
@@ -344,7 +344,7 @@ func TestNodesKeepTheirNames(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "alpha is a control plane"})
 }
 
-func TestRollThatOutlastsItsLimitIsAWarning(t *testing.T) {
+func TestPlan_WarnsOfARollThatOutlastsItsLimit(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 	for name, test := range map[string]struct {
@@ -404,8 +404,8 @@ func TestRollThatOutlastsItsLimitIsAWarning(t *testing.T) {
 	}
 }
 
-// TestPlanLooksAtTheLimits: the estimate of any roll is longer than a second.
-func TestPlanLooksAtTheLimits(t *testing.T) {
+// TestPlan_LooksAtTheLimits: the estimate of any roll is longer than a second.
+func TestPlan_LooksAtTheLimits(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	fake.expires = time.Now().Add(time.Second)
 
@@ -425,9 +425,9 @@ func leapDay() windowModel {
 	return windowModel{Cron: types.StringValue("0 0 29 2 *"), Duration: types.StringValue("1m"), TimeZone: types.StringValue("UTC")}
 }
 
-// TestWhatGuardsFindIsAWarningAtPlan: tonight's apply may be planned by day, and a
+// TestPlan_GuardFindingsAreWarnings: tonight's apply may be planned by day, and a
 // plan writes nothing.
-func TestWhatGuardsFindIsAWarningAtPlan(t *testing.T) {
+func TestPlan_GuardFindingsAreWarnings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -484,9 +484,9 @@ func TestWhatGuardsFindIsAWarningAtPlan(t *testing.T) {
 	}
 }
 
-// TestSkippedChecksAreToldApart: an apply is not refused because of them, and what
+// TestPlan_SkippedChecksAreToldApart: an apply is not refused because of them, and what
 // refuses it is not hidden among them.
-func TestSkippedChecksAreToldApart(t *testing.T) {
+func TestPlan_SkippedChecksAreToldApart(t *testing.T) {
 	skipped := cluster.Finding{Check: cluster.CheckEtcdAlarms, Node: "cp-0", Severity: cluster.Advice, Skipped: true, Found: "etcd raised NOSPACE"}
 	observed := cluster.Finding{Check: cluster.CheckLock, Severity: cluster.Observed, Found: "the lease is held"}
 	permanent := cluster.Finding{Check: cluster.CheckVersions, Severity: cluster.Permanent, Found: "that is a downgrade"}
@@ -509,9 +509,9 @@ func TestSkippedChecksAreToldApart(t *testing.T) {
 	}
 }
 
-// TestPlanThatHasNothingToDoAsksNoGuard: gates and registries are asked before
+// TestPlan_WithNothingToDoAsksNoGuard: gates and registries are asked before
 // something happens, not with every refresh.
-func TestPlanThatHasNothingToDoAsksNoGuard(t *testing.T) {
+func TestPlan_WithNothingToDoAsksNoGuard(t *testing.T) {
 	for name, talos := range map[string]string{"nothing to do": "1.12.6", "refused": "1.11.0"} {
 		t.Run(name, func(t *testing.T) {
 			fake := threeNodes("1.12.6", "1.34.2")
@@ -527,8 +527,8 @@ func TestPlanThatHasNothingToDoAsksNoGuard(t *testing.T) {
 	}
 }
 
-// TestClosedWindowRefusesTheApply: what a plan only warns of.
-func TestClosedWindowRefusesTheApply(t *testing.T) {
+// TestPlan_ClosedWindowWarnsAndRefusesTheApply: what a plan only warns of.
+func TestPlan_ClosedWindowWarnsAndRefusesTheApply(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	fake.store = refusing{t}
 
@@ -543,9 +543,9 @@ func TestClosedWindowRefusesTheApply(t *testing.T) {
 	}
 }
 
-// TestOneKubeletSetBackIsDrift: it is found at the refresh, and only that one is
+// TestPlan_OneKubeletSetBackIsDrift: it is found at the refresh, and only that one is
 // brought back.
-func TestOneKubeletSetBackIsDrift(t *testing.T) {
+func TestPlan_OneKubeletSetBackIsDrift(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "1.34.2")
 	fake.nodes[1].kubelet, fake.nodes[1].images = "1.34.1", map[cluster.Component]string{cluster.Kubelet: "ghcr.io/siderolabs/kubelet:v1.34.1"}
@@ -565,7 +565,7 @@ func TestOneKubeletSetBackIsDrift(t *testing.T) {
 	}
 }
 
-func TestPlanSaysWhatStandsInTheWayOfKubernetes(t *testing.T) {
+func TestPlan_SaysWhatStandsInTheWayOfKubernetes(t *testing.T) {
 	gate := cluster.Removal{
 		Kind: "feature gate", Name: "SizeMemoryBackedVolumes", Address: address(0), Component: cluster.APIServer, In: version.MustParse("1.35.0"),
 	}
@@ -618,8 +618,8 @@ func TestPlanSaysWhatStandsInTheWayOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestBothHalvesAreShownInTheirOrder: what moves first comes first.
-func TestBothHalvesAreShownInTheirOrder(t *testing.T) {
+// TestPlan_BothHalvesAreShownInTheirOrder: what moves first comes first.
+func TestPlan_BothHalvesAreShownInTheirOrder(t *testing.T) {
 	plan := desired("1.13.4", "1.36.0")
 	plan.AllowIntermediate = types.BoolValue(true)
 
@@ -638,7 +638,7 @@ func TestBothHalvesAreShownInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestManifestChangesStayReadable(t *testing.T) {
+func TestPlan_ManifestChangesStayReadable(t *testing.T) {
 	if got := changeTexts(nil); got != nil {
 		t.Errorf("nothing is %q", got)
 	}
@@ -688,9 +688,9 @@ func TestManifestChangesStayReadable(t *testing.T) {
 	}
 }
 
-// TestPlanSaysWhyManifestsStay: who does not manage Kubernetes is told that nothing of
+// TestPlan_SaysWhyManifestsStay: who does not manage Kubernetes is told that nothing of
 // it is synced, and how to have it synced all the same.
-func TestPlanSaysWhyManifestsStay(t *testing.T) {
+func TestPlan_SaysWhyManifestsStay(t *testing.T) {
 	sync := func(on bool) func(*clusterModel) {
 		return inManifests(t, func(m *manifestsModel) { m.Sync = types.BoolValue(on) })
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
-func TestReadKeepsTheStateOfAClusterOutOfReach(t *testing.T) {
+func TestRead_KeepsTheStateOfAClusterOutOfReach(t *testing.T) {
 	for name, failure := range map[string]error{
 		"no endpoint answers":     fmt.Errorf("endpoint 10.5.0.2: %w", cluster.ErrUnreachable),
 		"expired certificate":     fmt.Errorf("certificate expired: %w", cluster.ErrCredentials),
@@ -38,7 +38,7 @@ func TestReadKeepsTheStateOfAClusterOutOfReach(t *testing.T) {
 	}
 }
 
-func TestReadWithoutCredentialsIsAnError(t *testing.T) {
+func TestRead_WithoutCredentialsIsAnError(t *testing.T) {
 	t.Setenv(talosconfigEnv, "")
 
 	fake := threeNodes("1.13.4", "1.34.2")
@@ -53,7 +53,7 @@ func TestReadWithoutCredentialsIsAnError(t *testing.T) {
 	}
 }
 
-func TestReadOfAnotherClusterIsRefused(t *testing.T) {
+func TestRead_OfAnotherClusterIsRefused(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 	fake.id = "cluster-b"
@@ -66,7 +66,7 @@ func TestReadOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
-func TestReadFollowsTheClusterButNotTheDesiredVersions(t *testing.T) {
+func TestRead_FollowsTheClusterButNotTheDesiredVersions(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 
@@ -89,7 +89,7 @@ func TestReadFollowsTheClusterButNotTheDesiredVersions(t *testing.T) {
 	}
 }
 
-func TestNodeThatIsAwayDoesNotFlapInState(t *testing.T) {
+func TestRead_NodeThatIsAwayDoesNotFlapInState(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 	fake.nodes[1].unreachable = cluster.ErrUnreachable
@@ -102,7 +102,7 @@ func TestNodeThatIsAwayDoesNotFlapInState(t *testing.T) {
 	}
 }
 
-func TestReadIsBounded(t *testing.T) {
+func TestRead_IsBounded(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 
@@ -117,7 +117,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-func TestFailedPhaseStaysUntilTheNodesRunWhatIsDesired(t *testing.T) {
+func TestRead_KeepsFailedUntilTheNodesRunWhatIsDesired(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.nodes[1].talos = "1.13.0"
 
@@ -139,7 +139,7 @@ func TestFailedPhaseStaysUntilTheNodesRunWhatIsDesired(t *testing.T) {
 	}
 }
 
-func TestKubernetesThatIsAwayDoesNotFlapInState(t *testing.T) {
+func TestRead_KubernetesThatIsAwayDoesNotFlapInState(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "1.34.2")
 	fake.kubernetesDown = cluster.ErrUnreachable
@@ -152,8 +152,8 @@ func TestKubernetesThatIsAwayDoesNotFlapInState(t *testing.T) {
 	}
 }
 
-// TestVersionThatIsNoneIsShownAsItIs: a vendor names its builds as it likes.
-func TestVersionThatIsNoneIsShownAsItIs(t *testing.T) {
+// TestRead_ShowsAnUnparsableVersionAsItIs: a vendor names its builds as it likes.
+func TestRead_ShowsAnUnparsableVersionAsItIs(t *testing.T) {
 	t.Parallel()
 
 	node := cluster.Node{Machine: &cluster.Machine{TalosTag: "acme-2026.11"}}
@@ -162,10 +162,10 @@ func TestVersionThatIsNoneIsShownAsItIs(t *testing.T) {
 	}
 }
 
-// TestNodesThatNothingListsStay: while the Kubernetes API is away, and discovery
+// TestRead_KeepsNodesThatNothingLists: while the Kubernetes API is away, and discovery
 // lists only a part of the nodes or none, the state keeps what it knows, and a plan
 // says what it does not.
-func TestNodesThatNothingListsStay(t *testing.T) {
+func TestRead_KeepsNodesThatNothingLists(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.nodes[2].talos = "1.12.6"
 	state := stored(t, fake, "1.13.4", "")

@@ -34,9 +34,9 @@ func (d driven) planOf(given map[string]tftypes.Value) tftypes.Value {
 	return d.value(resp.PlannedState)
 }
 
-// TestPlanHasEveryDefault: what an apply goes by is in the plan, and a module that
+// TestSchema_EveryDefaultIsInThePlan: what an apply goes by is in the plan, and a module that
 // passes objects of nulls on gets the same as one that passes nothing.
-func TestPlanHasEveryDefault(t *testing.T) {
+func TestSchema_EveryDefaultIsInThePlan(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
 	versions := map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}
 	plain := d.planOf(versions)
@@ -73,9 +73,9 @@ func TestPlanHasEveryDefault(t *testing.T) {
 	}
 }
 
-// TestManifestsFollowKubernetesInThePlan: whether they are synced is decided by
+// TestSchema_ManifestsFollowKubernetesInThePlan: whether they are synced is decided by
 // kubernetes_version where nothing else says so.
-func TestManifestsFollowKubernetesInThePlan(t *testing.T) {
+func TestSchema_ManifestsFollowKubernetesInThePlan(t *testing.T) {
 	kinds := drive(t, threeNodes("1.13.4", "1.34.2"))
 	kind := kinds.object(kinds.kind.AttributeTypes[attrKubernetes])
 	manifests := kinds.object(kind.AttributeTypes[attrManifests])
@@ -115,9 +115,9 @@ func TestManifestsFollowKubernetesInThePlan(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreKnown: a default of which something is unknown differs from every state,
+// TestSchema_DefaultsAreKnown: a default of which something is unknown differs from every state,
 // so that a plan that changes nothing works through each value of each node.
-func TestDefaultsAreKnown(t *testing.T) {
+func TestSchema_DefaultsAreKnown(t *testing.T) {
 	var walk func(at path.Path, attributes map[string]schema.Attribute) (found int)
 
 	walk = func(at path.Path, attributes map[string]schema.Attribute) (found int) {

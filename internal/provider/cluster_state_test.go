@@ -160,9 +160,9 @@ func (d driven) attribute(of tftypes.Value, name string) tftypes.Value {
 // default.
 var presets = []string{attrMode, attrOnFailure, attrOnSuspend, attrRetry, attrSyncInstallImage}
 
-// TestStateOfAnEarlierVersionNeedsNoChange: who only upgrades the provider must
+// TestState_OfAnEarlierVersionNeedsNoChange: who only upgrades the provider must
 // not be shown anything, in the refresh or in the plan.
-func TestStateOfAnEarlierVersionNeedsNoChange(t *testing.T) {
+func TestState_OfAnEarlierVersionNeedsNoChange(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
 	state := d.refreshed()
 	refreshed := d.value(state)
@@ -201,9 +201,9 @@ func TestStateOfAnEarlierVersionNeedsNoChange(t *testing.T) {
 	}
 }
 
-// TestOneResourceMayBeUpdatedMoreThanOnce: test runs of Terraform update a resource
+// TestState_OneResourceMayBeUpdatedMoreThanOnce: test runs of Terraform update a resource
 // again through the same provider. It is told from others by its private state.
-func TestOneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
+func TestState_OneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
 	config := d.dynamic(empty(d.kind, map[string]tftypes.Value{attrTalosVersion: tftypes.NewValue(tftypes.String, "1.13.4")}))
 	state := d.refreshed()
@@ -230,10 +230,10 @@ func TestOneResourceMayBeUpdatedMoreThanOnce(t *testing.T) {
 	}
 }
 
-// TestStateOfVersion0IsRead: an apply before 0.1.0 has stored the first file, but for the
+// TestState_OfVersion0IsRead: an apply before 0.1.0 has stored the first file, but for the
 // identity of the cluster and the directory of its snapshots, and the
 // second has what that one left unset as well.
-func TestStateOfVersion0IsRead(t *testing.T) {
+func TestState_OfVersion0IsRead(t *testing.T) {
 	for _, name := range []string{"cluster-state-version-0", "cluster-state-version-0-every-attribute"} {
 		t.Run(name, func(t *testing.T) { readState(t, "testdata/"+name+".json") })
 	}
@@ -286,9 +286,9 @@ func readState(t *testing.T, path string) {
 	}
 }
 
-// TestRenamedAttributesKeepTheirValues: what a user wrote under an earlier name is in
+// TestState_RenamedAttributesKeepTheirValues: what a user wrote under an earlier name is in
 // state under the one of today.
-func TestRenamedAttributesKeepTheirValues(t *testing.T) {
+func TestState_RenamedAttributesKeepTheirValues(t *testing.T) {
 	stored, err := os.ReadFile("testdata/cluster-state-version-0-every-attribute.json")
 	if err != nil {
 		t.Fatal(err)
@@ -312,8 +312,8 @@ func TestRenamedAttributesKeepTheirValues(t *testing.T) {
 	}
 }
 
-// TestStateThatIsNoneIsRefused: a state that another tool wrote fails in words.
-func TestStateThatIsNoneIsRefused(t *testing.T) {
+// TestState_OfAnotherToolIsRefused: a state that another tool wrote fails in words.
+func TestState_OfAnotherToolIsRefused(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
 
 	resp, err := d.server.UpgradeResourceState(t.Context(), &tfprotov6.UpgradeResourceStateRequest{

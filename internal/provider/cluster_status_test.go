@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
+func TestStatus_FollowsFromObservationAndDesire(t *testing.T) {
 	journal := func(phase cluster.Phase) cluster.Journal {
 		return cluster.Journal{Entries: map[string]cluster.Entry{"id-worker-0": {Node: "worker-0", Phase: phase}}}
 	}
@@ -81,7 +81,7 @@ func TestStatusFollowsFromObservationAndDesire(t *testing.T) {
 	}
 }
 
-func TestStatusOfTheKubernetesHalf(t *testing.T) {
+func TestStatus_OfTheKubernetesHalf(t *testing.T) {
 	due := cluster.Journal{Manifests: &cluster.ManifestsDue{Run: "run"}}
 	behind := func(f *fakeCluster) { f.nodes[2].kubelet = "1.34.1" }
 
@@ -135,8 +135,8 @@ func TestStatusOfTheKubernetesHalf(t *testing.T) {
 	}
 }
 
-// TestTheHalfThatFailedIsRemembered: until it is where it should be, and no other.
-func TestTheHalfThatFailedIsRemembered(t *testing.T) {
+// TestStatus_RemembersTheHalfThatFailed: until it is where it should be, and no other.
+func TestStatus_RemembersTheHalfThatFailed(t *testing.T) {
 	stop := errors.New("kube-apiserver on cp-0 did not become ready")
 
 	for name, test := range map[string]struct {
@@ -196,9 +196,9 @@ func TestTheHalfThatFailedIsRemembered(t *testing.T) {
 	}
 }
 
-// TestWhatNeverBeganDidNotFail: the cluster is as it was, and nobody needs to be
+// TestStatus_RunThatNeverBeganDidNotFail: the cluster is as it was, and nobody needs to be
 // woken.
-func TestWhatNeverBeganDidNotFail(t *testing.T) {
+func TestStatus_RunThatNeverBeganDidNotFail(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	prior := stored(t, fake, "1.13.4", "")
 
@@ -225,8 +225,8 @@ func TestWhatNeverBeganDidNotFail(t *testing.T) {
 	}
 }
 
-// TestManifestsAfterARollOfTalosFailInThatHalf: there is no other.
-func TestManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
+// TestStatus_ManifestsAfterARollOfTalosFailInThatHalf: there is no other.
+func TestStatus_ManifestsAfterARollOfTalosFailInThatHalf(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 
 	seen, err := fake.clusters(t).observe(t.Context(), "")
@@ -251,7 +251,7 @@ func text(object types.Object, name string) string {
 	return value.ValueString()
 }
 
-func TestHeldNodesDoNotCount(t *testing.T) {
+func TestStatus_HeldNodesDoNotCount(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*fakeCluster)
 		phase   string
@@ -326,7 +326,7 @@ func BenchmarkStateOf1000Nodes(b *testing.B) {
 	}
 }
 
-func TestStatusSaysWhatBecameOfTheNodesInTheJournal(t *testing.T) {
+func TestStatus_SaysWhatBecameOfTheNodesInTheJournal(t *testing.T) {
 	for name, test := range map[string]struct {
 		phases  map[string]cluster.Phase
 		phase   string

@@ -75,7 +75,7 @@ func validated(t *testing.T, model *clusterModel) []*tfprotov6.Diagnostic {
 	return notedOnWire(t, resp.Diagnostics)
 }
 
-func TestValidation(t *testing.T) {
+func TestValidate_Configuration(t *testing.T) {
 	checkValidation(t, map[string]validationCase{
 		"nothing but a version": {func(*clusterModel) {}, "", ""},
 		"everything": {func(m *clusterModel) {
@@ -286,8 +286,8 @@ func attributeText(t *testing.T, diagnostic *tfprotov6.Diagnostic) string {
 	return at.String()
 }
 
-// TestEmptyTimeoutsAreAWarning: what is left of a misspelt limit is said, and refuses nothing.
-func TestEmptyTimeoutsAreAWarning(t *testing.T) {
+// TestValidate_EmptyTimeoutsAreAWarning: what is left of a misspelt limit is said, and refuses nothing.
+func TestValidate_EmptyTimeoutsAreAWarning(t *testing.T) {
 	limits := func(update types.String) timeouts.Value {
 		return timeouts.Value{Object: types.ObjectValueMust(timeoutTypes(), map[string]attr.Value{
 			"create": types.StringNull(), "read": types.StringNull(), "update": update, "delete": types.StringNull(),
@@ -340,7 +340,7 @@ func repeating(attempts types.Number, backoff types.String) func(*clusterModel) 
 
 func times(count float64) types.Number { return types.NumberValue(big.NewFloat(count)) }
 
-func TestValidationOfFailures(t *testing.T) {
+func TestValidate_Failures(t *testing.T) {
 	attempts := func(count float64) func(*clusterModel) { return repeating(times(count), types.StringNull()) }
 	backoff := func(text string) func(*clusterModel) { return repeating(types.NumberNull(), types.StringValue(text)) }
 
@@ -377,9 +377,9 @@ func onlyKubernetes(how string) func(*clusterModel) {
 	}
 }
 
-// TestRetryIsPlannedWithItsDefaults: state says what will be done, whatever of it
+// TestValidate_RetryIsPlannedWithItsDefaults: state says what will be done, whatever of it
 // the configuration leaves out.
-func TestRetryIsPlannedWithItsDefaults(t *testing.T) {
+func TestValidate_RetryIsPlannedWithItsDefaults(t *testing.T) {
 	d := drive(t, threeNodes("1.13.4", "1.34.2"))
 	state := d.refreshed()
 	retry := d.object(d.kind.AttributeTypes[attrRetry])
@@ -425,7 +425,7 @@ func TestRetryIsPlannedWithItsDefaults(t *testing.T) {
 	}
 }
 
-func TestValidationOfGuards(t *testing.T) {
+func TestValidate_Guards(t *testing.T) {
 	skips := func(names ...string) func(*clusterModel) {
 		values := make([]attr.Value, 0, len(names))
 		for _, name := range names {
@@ -534,9 +534,9 @@ func TestValidationOfGuards(t *testing.T) {
 	})
 }
 
-// TestExpressionIsShownAsTheCompilerSaysIt: its mark must stay below what it is
+// TestValidate_ExpressionIsShownAsTheCompilerSaysIt: its mark must stay below what it is
 // about.
-func TestExpressionIsShownAsTheCompilerSaysIt(t *testing.T) {
+func TestValidate_ExpressionIsShownAsTheCompilerSaysIt(t *testing.T) {
 	model := desired("1.13.4", "")
 	model.Kubernetes = types.ObjectNull(kubernetesTypes())
 	gated(t, inConfigMap("object.data.go ="))(model)
@@ -613,7 +613,7 @@ func managing(change func(*clusterModel)) func(*clusterModel) {
 	}
 }
 
-func TestValidationOfKubernetes(t *testing.T) {
+func TestValidate_Kubernetes(t *testing.T) {
 	image := func(name, repository string) func(*clusterModel) {
 		return inKubernetes(t, func(k *kubernetesModel) { k.Images = overriding(t, map[string]string{name: repository}) })
 	}
@@ -705,7 +705,7 @@ func delegating(to types.Object, change func(*clusterModel)) func(*clusterModel)
 
 func nothingElse(*clusterModel) {}
 
-func TestValidationOfPublishing(t *testing.T) {
+func TestValidate_Publishing(t *testing.T) {
 	vitistack := publishedTo("", "KubernetesCluster", "tenant-a", "prod")
 	declarative := publishedTo("", "TalosControlPlane", "tenant-a", "prod")
 	mode := func(value types.String) func(*clusterModel) { return func(m *clusterModel) { m.Mode = value } }
@@ -768,9 +768,9 @@ func saving(directory string) types.Object {
 	return types.ObjectValueMust(directoryTypes(), map[string]attr.Value{attrDirectory: types.StringValue(directory)})
 }
 
-// TestDelegationTakesNoOrders: an attribute that nothing looks at would be a
+// TestValidate_DelegationRefusesUnusedAttributes: an attribute that nothing looks at would be a
 // promise that is not kept.
-func TestDelegationTakesNoOrders(t *testing.T) {
+func TestValidate_DelegationRefusesUnusedAttributes(t *testing.T) {
 	vitistack := publishedTo("", "KubernetesCluster", "tenant-a", "prod")
 	defaults := desired("1.13.4", "")
 	cases := map[string]validationCase{}
@@ -803,7 +803,7 @@ func TestDelegationTakesNoOrders(t *testing.T) {
 	checkValidation(t, cases)
 }
 
-func TestObjectIsCompleted(t *testing.T) {
+func TestValidate_ObjectIsCompleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		to        types.Object
 		mode      string
@@ -835,9 +835,9 @@ func TestObjectIsCompleted(t *testing.T) {
 	}
 }
 
-// TestPublicationDecidesAboutTheUpdate: who names another object has it told of the
+// TestValidate_PublicationDecidesAboutTheUpdate: who names another object has it told of the
 // cluster by the next apply, and who leaves it out sees no change.
-func TestPublicationDecidesAboutTheUpdate(t *testing.T) {
+func TestValidate_PublicationDecidesAboutTheUpdate(t *testing.T) {
 	before := desired("1.13.4", "")
 
 	for name, change := range map[string]func(*clusterModel){
@@ -864,7 +864,7 @@ func TestPublicationDecidesAboutTheUpdate(t *testing.T) {
 	}
 }
 
-func TestNearestNameIsWhatSomebodyMeant(t *testing.T) {
+func TestValidate_SuggestsTheNearestName(t *testing.T) {
 	for written, want := range map[string]string{
 		"etcd-alarm":      "etcd-alarms",
 		"etcd_alarms":     "etcd-alarms",

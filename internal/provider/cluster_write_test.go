@@ -57,7 +57,7 @@ func apply(t *testing.T, clusters *clusters, prior, plan *clusterModel) (*cluste
 	return modelOf(t, resp.State), noted(t, resp.Diagnostics)
 }
 
-func TestCreateOnAConvergedClusterStoresWhatRuns(t *testing.T) {
+func TestCreate_OnAConvergedClusterStoresWhatRuns(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 
 	got, diagnostics := create(t, fake.clusters(t), desired("v1.13.4", ""))
@@ -69,7 +69,7 @@ func TestCreateOnAConvergedClusterStoresWhatRuns(t *testing.T) {
 	}
 }
 
-func TestCreateThatIsRefusedStoresNothing(t *testing.T) {
+func TestCreate_StoresNothingWhenRefused(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	fake.roles = []string{"os:reader"}
 
@@ -81,7 +81,7 @@ func TestCreateThatIsRefusedStoresNothing(t *testing.T) {
 	}
 }
 
-func TestUpdateThatIsRefusedKeepsTheDesiredVersionsAndStoresWhatRuns(t *testing.T) {
+func TestUpdate_RefusedKeepsTheTargetAndStoresWhatRuns(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	prior := stored(t, fake, "1.12.6", "")
 	fake.nodes[1].talos = "1.13.4"
@@ -109,7 +109,7 @@ func TestUpdateThatIsRefusedKeepsTheDesiredVersionsAndStoresWhatRuns(t *testing.
 	}
 }
 
-func TestUpdateOutOfReachKeepsTheState(t *testing.T) {
+func TestUpdate_OutOfReachKeepsTheState(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	prior := stored(t, fake, "1.12.6", "")
 	fake.down = cluster.ErrUnreachable
@@ -125,7 +125,7 @@ func TestUpdateOutOfReachKeepsTheState(t *testing.T) {
 	}
 }
 
-func TestUpdateOfAnotherClusterIsRefused(t *testing.T) {
+func TestUpdate_OfAnotherClusterIsRefused(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	prior := stored(t, fake, "1.12.6", "")
 	fake.id = "cluster-b"
@@ -141,7 +141,7 @@ func TestUpdateOfAnotherClusterIsRefused(t *testing.T) {
 	}
 }
 
-func TestImport(t *testing.T) {
+func TestImport_OfACluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		id   string
 		want []outcome
@@ -208,9 +208,9 @@ func (c *bootClock) WithTimeout(ctx context.Context, d time.Duration) (context.C
 	return bounded, cancel
 }
 
-// TestFirstApplyWaitsForAClusterThatComesUp: machines that were bootstrapped a moment ago
+// TestCreate_WaitsForAClusterThatComesUp: machines that were bootstrapped a moment ago
 // take minutes until they answer.
-func TestFirstApplyWaitsForAClusterThatComesUp(t *testing.T) {
+func TestCreate_WaitsForAClusterThatComesUp(t *testing.T) {
 	none := func(*fakeCluster) {}
 
 	for name, test := range map[string]struct {
@@ -249,8 +249,8 @@ func TestFirstApplyWaitsForAClusterThatComesUp(t *testing.T) {
 	}
 }
 
-// TestReportWithoutAPlaceFailsThePlan: and where nothing is to be done, nobody draws one.
-func TestReportWithoutAPlaceFailsThePlan(t *testing.T) {
+// TestReport_WithoutAPlaceFailsThePlan: and where nothing is to be done, nobody draws one.
+func TestReport_WithoutAPlaceFailsThePlan(t *testing.T) {
 	directory := t.TempDir()
 	foreign := filepath.Join(directory, "letter.html")
 
@@ -289,7 +289,7 @@ func TestReportWithoutAPlaceFailsThePlan(t *testing.T) {
 	}
 }
 
-func TestPathsThatNoReportCanHaveAreRefused(t *testing.T) {
+func TestReport_RefusesUnusablePaths(t *testing.T) {
 	for path, says := range map[string]string{
 		"":                            "is empty",
 		"a\nb":                        "no path can hold",
@@ -305,8 +305,8 @@ func TestPathsThatNoReportCanHaveAreRefused(t *testing.T) {
 	check(t, judged(reportPathValidator{}, "reports/upgrade.html")(t))
 }
 
-// TestReportWithoutAPlaceStopsTheUpgrade before it looks at the cluster.
-func TestReportWithoutAPlaceStopsTheUpgrade(t *testing.T) {
+// TestReport_WithoutAPlaceStopsTheUpgrade before it looks at the cluster.
+func TestReport_WithoutAPlaceStopsTheUpgrade(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 	wanted := desired("1.13.4", "")
 	wanted.ReportPath = types.StringValue(filepath.Join(t.TempDir(), "upgrade.html"))
@@ -324,8 +324,8 @@ func TestReportWithoutAPlaceStopsTheUpgrade(t *testing.T) {
 	}
 }
 
-// TestReportThatCannotBeWrittenSaysSoOnce has the whole text.
-func TestReportThatCannotBeWrittenSaysSoOnce(t *testing.T) {
+// TestReport_SaysOnceThatItCannotBeWritten has the whole text.
+func TestReport_SaysOnceThatItCannotBeWritten(t *testing.T) {
 	directory := t.TempDir()
 	wanted := desired("1.13.4", "")
 	wanted.ReportPath = types.StringValue(directory)
@@ -339,7 +339,7 @@ func TestReportThatCannotBeWrittenSaysSoOnce(t *testing.T) {
 	}
 }
 
-func TestReportThatCannotBeWrittenInTheEndIsAWarning(t *testing.T) {
+func TestReport_UnwritableAtTheEndIsAWarning(t *testing.T) {
 	out := &runObservers{report: report.New(report.Options{Path: filepath.Join(t.TempDir(), "gone", "upgrade.html")})}
 	out.report.Observe(cluster.Event{Kind: cluster.EventRunStarted, Time: time.Now()})
 
@@ -381,8 +381,8 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// TestRefusedUpgradeIsARootWithAnError, although nothing of it was ever begun.
-func TestRefusedUpgradeIsARootWithAnError(t *testing.T) {
+// TestTrace_RefusedUpgradeIsARootWithAnError, although nothing of it was ever begun.
+func TestTrace_RefusedUpgradeIsARootWithAnError(t *testing.T) {
 	to := collecting(t)
 	fake := threeNodes("1.12.6", "1.34.2")
 	fake.roles = []string{"os:reader"}
@@ -406,8 +406,8 @@ func TestRefusedUpgradeIsARootWithAnError(t *testing.T) {
 	}
 }
 
-// TestTraceThatCannotBeHadIsAWarning, and the upgrade goes on without it.
-func TestTraceThatCannotBeHadIsAWarning(t *testing.T) {
+// TestTrace_UnavailableIsAWarning, and the upgrade goes on without it.
+func TestTrace_UnavailableIsAWarning(t *testing.T) {
 	for title, test := range map[string]struct{ name, value, says string }{
 		"an exporter": {"OTEL_TRACES_EXPORTER", "console", "standard output"},
 		"nobody":      {"OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1", "1 of 1 spans of the trace did not arrive"},
@@ -429,8 +429,8 @@ func TestTraceThatCannotBeHadIsAWarning(t *testing.T) {
 	}
 }
 
-// TestEndOfATraceHurriesAfterACancel: the collector hangs.
-func TestEndOfATraceHurriesAfterACancel(t *testing.T) {
+// TestTrace_EndsQuicklyAfterACancel: the collector hangs.
+func TestTrace_EndsQuicklyAfterACancel(t *testing.T) {
 	var config net.ListenConfig
 
 	hangs, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -458,7 +458,7 @@ func TestEndOfATraceHurriesAfterACancel(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityWarning, "did not take them in time"})
 }
 
-func TestEventsAreLogged(t *testing.T) {
+func TestObserver_LogsEvents(t *testing.T) {
 	var written bytes.Buffer
 
 	log := progressLog{ctx: tflogtest.RootLogger(t.Context(), &written)}
@@ -494,7 +494,7 @@ func TestEventsAreLogged(t *testing.T) {
 	}
 }
 
-func TestWarningsOfARunAreShownAtItsEnd(t *testing.T) {
+func TestObserver_WarningsAreShownAtTheEndOfARun(t *testing.T) {
 	warn := func(node, text string) cluster.Event {
 		return cluster.Event{Kind: cluster.EventWarning, Node: node, Text: text}
 	}
@@ -543,7 +543,7 @@ func TestWarningsOfARunAreShownAtItsEnd(t *testing.T) {
 	}
 }
 
-func TestWarningsOfALongRunStayReadable(t *testing.T) {
+func TestObserver_WarningsOfALongRunStayReadable(t *testing.T) {
 	var told warningLog
 
 	for index := range 1000 {

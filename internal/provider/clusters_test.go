@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestOperationsAtTheSameTimeShareOneConnection(t *testing.T) {
+func TestClusters_ConcurrentOperationsShareOneConnection(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)
 
@@ -58,7 +58,7 @@ func TestOperationsAtTheSameTimeShareOneConnection(t *testing.T) {
 	}
 }
 
-func TestPlanUsesWhatTheRefreshJustSaw(t *testing.T) {
+func TestClusters_PlanUsesWhatTheRefreshJustSaw(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)
 	state := stored(t, fake, "1.13.4", "")
@@ -90,7 +90,7 @@ func TestPlanUsesWhatTheRefreshJustSaw(t *testing.T) {
 	}
 }
 
-func TestClaimsKeepResourcesOfOneClusterApart(t *testing.T) {
+func TestClaim_KeepsResourcesOfOneClusterApart(t *testing.T) {
 	claims := newClaims()
 
 	for _, step := range []struct {
@@ -120,9 +120,9 @@ func TestClaimsKeepResourcesOfOneClusterApart(t *testing.T) {
 	}
 }
 
-// TestSecondResourceOfAClusterIsRefused: whether the first one is done or not,
+// TestClaim_SecondResourceIsRefused: whether the first one is done or not,
 // and whatever came of it.
-func TestSecondResourceOfAClusterIsRefused(t *testing.T) {
+func TestClaim_SecondResourceIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fakeCluster)
 		first  diag.Severity
@@ -163,8 +163,8 @@ func TestSecondResourceOfAClusterIsRefused(t *testing.T) {
 	}
 }
 
-// TestSecondResourceOfAClusterIsAWarningAtPlan: where contexts tell the two apart.
-func TestSecondResourceOfAClusterIsAWarningAtPlan(t *testing.T) {
+// TestClaim_SecondResourceIsAWarningAtPlan: where contexts tell the two apart.
+func TestClaim_SecondResourceIsAWarningAtPlan(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 	clusters := fake.clusters(t)
 
@@ -184,9 +184,9 @@ func TestSecondResourceOfAClusterIsAWarningAtPlan(t *testing.T) {
 	}
 }
 
-// TestSecondResourceWithAnotherTargetIsAnErrorAtPlan: also where one of the two is at its
+// TestClaim_SecondResourceWithAnotherTargetIsAnErrorAtPlan: also where one of the two is at its
 // target already, and would be at work against the other with the next apply.
-func TestSecondResourceWithAnotherTargetIsAnErrorAtPlan(t *testing.T) {
+func TestClaim_SecondResourceWithAnotherTargetIsAnErrorAtPlan(t *testing.T) {
 	for name, targets := range map[string][2]*clusterModel{
 		"another Talos":            {desired("1.13.4", ""), desired("1.13.3", "")},
 		"Talos that runs":          {desired("1.13.0", ""), desired("1.13.3", "")},
@@ -212,7 +212,7 @@ func TestSecondResourceWithAnotherTargetIsAnErrorAtPlan(t *testing.T) {
 	}
 }
 
-func TestResourcesOfTwoClustersGoAheadTogether(t *testing.T) {
+func TestClaim_TwoClustersGoAheadTogether(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)
 
@@ -225,9 +225,9 @@ func TestResourcesOfTwoClustersGoAheadTogether(t *testing.T) {
 	check(t, diagnostics)
 }
 
-// TestResourceOfAnotherClusterClaimsNothing: it is refused itself, and must not
+// TestClaim_ResourceOfAnotherClusterClaimsNothing: it is refused itself, and must not
 // be in the way of the one that is right.
-func TestResourceOfAnotherClusterClaimsNothing(t *testing.T) {
+func TestClaim_ResourceOfAnotherClusterClaimsNothing(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	prior := stored(t, fake, "1.13.4", "")
 	fake.id = "cluster-b"
@@ -241,9 +241,9 @@ func TestResourceOfAnotherClusterClaimsNothing(t *testing.T) {
 	check(t, diagnostics)
 }
 
-// TestClustersWithoutIDAreToldApartByName: the lease in the cluster keeps the
+// TestClaim_ClustersWithoutIDAreToldApartByName: the lease in the cluster keeps the
 // others away.
-func TestClustersWithoutIDAreToldApartByName(t *testing.T) {
+func TestClaim_ClustersWithoutIDAreToldApartByName(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.id, fake.idErr = "", cluster.ErrUnreachable
 
@@ -284,7 +284,7 @@ func (k *kept) SetKey(_ context.Context, key string, value []byte) diag.Diagnost
 	return nil
 }
 
-func TestResourceKeepsItsClaimForLife(t *testing.T) {
+func TestClaim_IsKeptForTheLifeOfTheResource(t *testing.T) {
 	first, second := &kept{}, &kept{}
 
 	name, diagnostics := claimantIn(t.Context(), first)
@@ -303,8 +303,8 @@ func TestResourceKeepsItsClaimForLife(t *testing.T) {
 	}
 }
 
-// TestReplacedResourceIsCreatedAgain: Terraform deletes it first.
-func TestReplacedResourceIsCreatedAgain(t *testing.T) {
+// TestClaim_ReplacedResourceIsCreatedAgain: Terraform deletes it first.
+func TestClaim_ReplacedResourceIsCreatedAgain(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	clusters := fake.clusters(t)
 	prior := stored(t, fake, "1.13.4", "")

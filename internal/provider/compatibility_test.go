@@ -60,7 +60,7 @@ func readCompatibility(t *testing.T, set map[string]tftypes.Value) (compatibilit
 	return model, noted(t, resp.Diagnostics)
 }
 
-func TestTheWholeMatrix(t *testing.T) {
+func TestCompatibility_WholeMatrix(t *testing.T) {
 	got, diagnostics := readCompatibility(t, nil)
 	check(t, diagnostics)
 
@@ -85,7 +85,7 @@ func TestTheWholeMatrix(t *testing.T) {
 	}
 }
 
-func TestARowOfTheMatrix(t *testing.T) {
+func TestCompatibility_OneRow(t *testing.T) {
 	for _, text := range []string{"1.13", "v1.13", "1.13.4", "v1.13.4", "1.13.0-rc.1"} {
 		got, diagnostics := readCompatibility(t, map[string]tftypes.Value{"talos_version": textOf(text)})
 		check(t, diagnostics)
@@ -106,7 +106,7 @@ func TestARowOfTheMatrix(t *testing.T) {
 	}
 }
 
-func TestRowsThatRunAKubernetesVersion(t *testing.T) {
+func TestCompatibility_RowsThatRunAKubernetesVersion(t *testing.T) {
 	for name, test := range map[string]struct {
 		set  map[string]tftypes.Value
 		want string
@@ -131,7 +131,7 @@ func TestRowsThatRunAKubernetesVersion(t *testing.T) {
 	}
 }
 
-func TestNoRowIsAWarning(t *testing.T) {
+func TestCompatibility_NoRowIsAWarning(t *testing.T) {
 	for name, set := range map[string]map[string]tftypes.Value{
 		"too new":             {"talos_version": textOf("1.99")},
 		"too old":             {"kubernetes_version": textOf("1.9.3")},
@@ -148,7 +148,7 @@ func TestNoRowIsAWarning(t *testing.T) {
 	}
 }
 
-func TestInputOfTheMatrixIsValidated(t *testing.T) {
+func TestCompatibility_ValidatesItsInput(t *testing.T) {
 	for text, valid := range map[string]bool{
 		"1.13": true, "v1.13.4": true, "1": false, "": false, "1.13.": false, "1.x": false, "latest": false, "1.13-rc.1": false, "1.13.4.5": false, "v": false,
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestImagesAreThoseOnWhichAllConfigurationsAgree(t *testing.T) {
+func TestComponent_ImagesAreThoseAllConfigurationsAgreeOn(t *testing.T) {
 	const kubelet, mirrored = "registry.k8s.io/kubelet:v1.34.2", "registry.example.com/kubelet:v1.34.2"
 
 	set := func(index int, component cluster.Component, image string) func(*fakeCluster) {
@@ -78,7 +78,7 @@ func TestImagesAreThoseOnWhichAllConfigurationsAgree(t *testing.T) {
 	}
 }
 
-func TestEveryNodeShowsTheImagesItDecidesAbout(t *testing.T) {
+func TestComponent_EveryNodeShowsTheImagesItDecidesAbout(t *testing.T) {
 	got, diagnostics := readCurrent(t, threeNodes("1.13.4", "1.34.2").clusters(t))
 	check(t, diagnostics)
 
@@ -93,9 +93,9 @@ func TestEveryNodeShowsTheImagesItDecidesAbout(t *testing.T) {
 	}
 }
 
-// TestImageWarningsOfManyNodesStayReadable: whoever has a thousand nodes reads no
+// TestComponent_ImageWarningsOfManyNodesStayReadable: whoever has a thousand nodes reads no
 // thousand lines either.
-func TestImageWarningsOfManyNodesStayReadable(t *testing.T) {
+func TestComponent_ImageWarningsOfManyNodesStayReadable(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 
 	for number := range 300 {

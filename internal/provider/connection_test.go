@@ -79,9 +79,9 @@ func testSettings() *settings {
 	return &settings{version: "test", clock: engine.RealClock()}
 }
 
-// TestConnectionHasWhatKubernetesTakes: without the Kubernetes API there is
+// TestConnection_HasWhatKubernetesTakes: without the Kubernetes API there is
 // nothing to look for removals in, and nothing to apply manifests to.
-func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
+func TestConnection_HasWhatKubernetesTakes(t *testing.T) {
 	access := credentials{
 		Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t),
 		Kubeconfig: "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://vip.example.com:7443'}}]\n" +
@@ -124,8 +124,8 @@ func TestConnectionHasWhatKubernetesTakes(t *testing.T) {
 	}
 }
 
-// TestEngineCallsTheClusterByItsContext: snapshots of etcd are named after it.
-func TestEngineCallsTheClusterByItsContext(t *testing.T) {
+// TestConnection_ClusterIsCalledByItsContext: snapshots of etcd are named after it.
+func TestConnection_ClusterIsCalledByItsContext(t *testing.T) {
 	reaching := newClusters(testSettings(), credentials{})
 
 	for want, reached := range map[string]*connection{
@@ -138,9 +138,9 @@ func TestEngineCallsTheClusterByItsContext(t *testing.T) {
 	}
 }
 
-// TestARoleThatReadsNothingIsRefusedAtOnce: with os:etcd:backup every node would
+// TestConnection_RefusesARoleThatReadsNothing: with os:etcd:backup every node would
 // seem to be silent.
-func TestARoleThatReadsNothingIsRefusedAtOnce(t *testing.T) {
+func TestConnection_RefusesARoleThatReadsNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		roles []string
 		want  string
@@ -179,7 +179,7 @@ func TestARoleThatReadsNothingIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestOtherAPIServersAreOnTheControlPlanes(t *testing.T) {
+func TestConnection_OtherAPIServersAreOnTheControlPlanes(t *testing.T) {
 	seen := cluster.Observation{Nodes: []cluster.Node{
 		{Name: "worker-0", Role: cluster.Worker, Address: "10.5.0.9"},
 		{Name: "cp-0", Role: cluster.ControlPlane, Address: "10.5.0.2"},
@@ -238,7 +238,7 @@ func kubeconfigUntil(t *testing.T, expires time.Time) string {
 		"contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n", signed.Cert, signed.Key)
 }
 
-func TestARememberedKubeconfigIsUsedWhileItLasts(t *testing.T) {
+func TestConnection_KubeconfigIsRememberedWhileItLasts(t *testing.T) {
 	t.Parallel()
 
 	const fresh = "fresh"
@@ -291,9 +291,9 @@ func TestARememberedKubeconfigIsUsedWhileItLasts(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigOfTheUserIsLeftAlone: only what the Talos API gave can be asked for
+// TestConnection_KubeconfigOfTheUserIsLeftAlone: only what the Talos API gave can be asked for
 // again.
-func TestAKubeconfigOfTheUserIsLeftAlone(t *testing.T) {
+func TestConnection_KubeconfigOfTheUserIsLeftAlone(t *testing.T) {
 	given := kubeconfigUntil(t, time.Now().Add(-time.Minute))
 	access := credentials{Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: given}
 
@@ -419,9 +419,9 @@ func lentBy(kubeconfig string) credentials {
 	return credentials{Management: &managementAccess{Kubeconfig: kubeconfig}, From: &credentialsSource{Namespace: "tenant-a", Name: "prod"}}
 }
 
-// TestCredentialsComeFromTheManagementCluster: TALOSCONFIG names another cluster,
+// TestCredentials_ComeFromTheManagementCluster: TALOSCONFIG names another cluster,
 // and is not looked at.
-func TestCredentialsComeFromTheManagementCluster(t *testing.T) {
+func TestCredentials_ComeFromTheManagementCluster(t *testing.T) {
 	t.Setenv(talosconfigEnv, "does/not/exist")
 
 	api := newManagementAPI(t, map[string]string{"talosconfig": talosconfigOf(selfSigned(t)), "kube.config": kubeconfigOf("https://127.0.0.1:1")})
@@ -447,9 +447,9 @@ func TestCredentialsComeFromTheManagementCluster(t *testing.T) {
 	}
 }
 
-// TestCredentialsThatCannotBeLent: the message says which attribute and which
+// TestCredentials_ThatCannotBeLentNameAttributeAndObject: the message says which attribute and which
 // object it is about, and holds nothing of what is secret.
-func TestCredentialsThatCannotBeLent(t *testing.T) {
+func TestCredentials_ThatCannotBeLentNameAttributeAndObject(t *testing.T) {
 	t.Setenv(talosconfigEnv, "")
 
 	usable := talosconfigOf(selfSigned(t))
@@ -538,9 +538,9 @@ func TestCredentialsThatCannotBeLent(t *testing.T) {
 	}
 }
 
-// TestManagementClusterIsOnlyNeededWhereItIsUsed: whoever upgrades another cluster
+// TestManagementCluster_IsOnlyNeededWhereItIsUsed: whoever upgrades another cluster
 // with the same provider block does not miss it.
-func TestManagementClusterIsOnlyNeededWhereItIsUsed(t *testing.T) {
+func TestManagementCluster_IsOnlyNeededWhereItIsUsed(t *testing.T) {
 	access := credentials{
 		Endpoints: []string{"127.0.0.1:1"}, Certificate: selfSigned(t), Kubeconfig: kubeconfigOf("https://127.0.0.1:1"),
 		Management: &managementAccess{KubeconfigPath: "does/not/exist"},
@@ -574,9 +574,9 @@ func TestManagementClusterIsOnlyNeededWhereItIsUsed(t *testing.T) {
 	}
 }
 
-// TestObjectIsLookedForWhereItIs: the default is in the upgraded cluster whatever
+// TestManagementCluster_HoldsTheObjectThatSomebodyNames: the default is in the upgraded cluster whatever
 // else is known, and what somebody names in the management cluster.
-func TestObjectIsLookedForWhereItIs(t *testing.T) {
+func TestManagementCluster_HoldsTheObjectThatSomebodyNames(t *testing.T) {
 	own, management := &managementCluster{access: &fakeHome{}}, &managementCluster{access: &fakeHome{}}
 	named := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
 
@@ -626,9 +626,9 @@ func configuredBlock(t *testing.T, given map[string]tftypes.Value) (validated, c
 	return notedOnWire(t, one.Diagnostics), notedOnWire(t, two.Diagnostics)
 }
 
-// TestUnusableCredentialsAreSaidOfTheirAttribute: once for all resources of the provider
+// TestCredentials_UnusableOnesNameTheirAttribute: once for all resources of the provider
 // block, before any of them is looked at. What is in a context is found out by its use.
-func TestUnusableCredentialsAreSaidOfTheirAttribute(t *testing.T) {
+func TestCredentials_UnusableOnesNameTheirAttribute(t *testing.T) {
 	const (
 		kubeconfig  = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\ncontexts: []\n"
 		talosconfig = "context: a\ncontexts: {a: {endpoints: [10.5.0.2]}}\n"
@@ -677,8 +677,8 @@ func TestUnusableCredentialsAreSaidOfTheirAttribute(t *testing.T) {
 	}
 }
 
-// TestEndpointsAreNoURLs: one with https:// is most likely that of the Kubernetes API.
-func TestEndpointsAreNoURLs(t *testing.T) {
+// TestCredentials_EndpointsAreNoURLs: one with https:// is most likely that of the Kubernetes API.
+func TestCredentials_EndpointsAreNoURLs(t *testing.T) {
 	for written, want := range map[string]string{
 		"https://10.5.0.2:6443":      `Write "10.5.0.2"`,
 		"https://api.example.com/":   `Write "api.example.com"`,
@@ -711,8 +711,8 @@ func TestEndpointsAreNoURLs(t *testing.T) {
 	}
 }
 
-// TestUnusableClientConfigurationIsSaidOfIt: unless a part of it is not known yet.
-func TestUnusableClientConfigurationIsSaidOfIt(t *testing.T) {
+// TestCredentials_UnusableClientConfigurationIsNamed: unless a part of it is not known yet.
+func TestCredentials_UnusableClientConfigurationIsNamed(t *testing.T) {
 	certificate := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"ca_certificate": tftypes.String, "client_certificate": tftypes.String, "client_key": tftypes.String}}
 
 	for name, test := range map[string]struct {
@@ -746,7 +746,7 @@ func TestUnusableClientConfigurationIsSaidOfIt(t *testing.T) {
 // secret stands for key material that must not show up anywhere.
 const secret = "c2VjcmV0LWtleS1tYXRlcmlhbA=="
 
-func TestCredentialsThatCannotBeUsed(t *testing.T) {
+func TestCredentials_ThatCannotBeUsedAreRefused(t *testing.T) {
 	malformed := filepath.Join(t.TempDir(), "talosconfig")
 	if err := os.WriteFile(malformed, []byte("contexts: [unclosed "+secret), 0o600); err != nil {
 		t.Fatal(err)
@@ -801,7 +801,7 @@ func TestCredentialsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestKubeconfigIsOptional(t *testing.T) {
+func TestCredentials_KubeconfigIsOptional(t *testing.T) {
 	if data, err := (credentials{}).kubeconfig(); data != nil || err != nil {
 		t.Errorf("got %q, %v", data, err)
 	}

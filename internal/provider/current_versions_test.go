@@ -40,7 +40,7 @@ func readCurrent(t *testing.T, clusters *clusters) (currentVersionsModel, diag.D
 	return model, noted(t, resp.Diagnostics)
 }
 
-func TestCurrentVersionsListNodesThatDoNotAnswer(t *testing.T) {
+func TestCurrentVersions_ListNodesThatDoNotAnswer(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.nodes[0].talos = "1.13.0"
 	fake.nodes[2].unreachable = cluster.ErrUnreachable
@@ -62,7 +62,7 @@ func TestCurrentVersionsListNodesThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-func TestCurrentVersionsOfASilentClusterAreAnError(t *testing.T) {
+func TestCurrentVersions_OfASilentClusterAreAnError(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	for index := range fake.nodes {
 		fake.nodes[index].unreachable = cluster.ErrUnreachable

@@ -29,7 +29,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
+func TestDiagnostic_SaysWhatToDo(t *testing.T) {
 	t.Setenv(talosconfigEnv, "")
 
 	for name, test := range map[string]struct {
@@ -115,7 +115,7 @@ func TestErrorsBecomeDiagnosticsThatSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestFailureOfManyNodesStaysReadable(t *testing.T) {
+func TestDiagnostic_FailureOfManyNodesStaysReadable(t *testing.T) {
 	failure := &engine.Failure{Summary: "Unable to upgrade the cluster", Seen: "Seen.", State: "State.", Remedy: "Remedy."}
 
 	for index := range 1000 {
@@ -134,9 +134,9 @@ func TestFailureOfManyNodesStaysReadable(t *testing.T) {
 	}
 }
 
-// TestLinesOfALogStayAsTheyAre: the command line wraps what is not indented, and a
+// TestDiagnostic_LinesOfALogStayAsTheyAre: the command line wraps what is not indented, and a
 // list is only one while its elements stand out.
-func TestLinesOfALogStayAsTheyAre(t *testing.T) {
+func TestDiagnostic_LinesOfALogStayAsTheyAre(t *testing.T) {
 	failure := &engine.Failure{
 		Summary: "Unable to upgrade node worker-1", Seen: "It is not ready.", State: "It was rolled back.", Remedy: "Look at it.",
 		Excerpts: []engine.Excerpt{{Source: "the log of machined on worker-1", Lines: []string{"[talos] task startAllServices failed", "  error=\"timeout\""}}},
@@ -157,7 +157,7 @@ func TestLinesOfALogStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestFailurePointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
+func TestDiagnostic_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	blame := func(attributes ...string) *engine.Failure {
 		failure := &engine.Failure{Summary: "Unable to upgrade the cluster"}
 		for _, attribute := range attributes {
@@ -202,7 +202,7 @@ func TestFailurePointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	}
 }
 
-func TestFailedCreationExplainsTheState(t *testing.T) {
+func TestDiagnostic_FailedCreationExplainsTheState(t *testing.T) {
 	located := creation(diag.NewAttributeErrorDiagnostic(path.Root("drain"), "Unable", "Because."))
 	if at, ok := located.(diag.DiagnosticWithPath); !ok || !at.Path().Equal(path.Root("drain")) {
 		t.Error("the attribute got lost")
@@ -215,7 +215,7 @@ func TestFailedCreationExplainsTheState(t *testing.T) {
 	}
 }
 
-func TestTheSameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
+func TestDiagnostic_SameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
 	got := findingList([]cluster.Finding{
 		{Check: "component-images", Node: "worker-0", Found: "not pinned", Remedy: "Pin it."},
 		{Check: "talos-api", Found: "no answer"},
@@ -228,9 +228,9 @@ func TestTheSameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestOneCauseIsOneFinding: a reader may neither read machine configurations nor have a
+// TestDiagnostic_OneCauseIsOneFinding: a reader may neither read machine configurations nor have a
 // kubeconfig, and hears of the role alone.
-func TestOneCauseIsOneFinding(t *testing.T) {
+func TestDiagnostic_OneCauseIsOneFinding(t *testing.T) {
 	reader := threeNodes("1.12.6", "1.34.2")
 	reader.roles, reader.kubernetesDown = []string{"os:reader"}, fmt.Errorf("%w: %w", cluster.ErrNoKubeconfig, cluster.ErrDenied)
 
@@ -256,9 +256,9 @@ func TestOneCauseIsOneFinding(t *testing.T) {
 		outcome{diag.SeverityWarning, "one control plane"}, outcome{diag.SeverityWarning, "Rolling upgrade"})
 }
 
-// TestEndpointsThatDoNotAnswerAreNamed once each, with what came of them, in words that
+// TestDiagnostic_NamesEachEndpointThatDoesNotAnswerOnce once each, with what came of them, in words that
 // say nothing of gRPC or of resources.
-func TestEndpointsThatDoNotAnswerAreNamed(t *testing.T) {
+func TestDiagnostic_NamesEachEndpointThatDoesNotAnswerOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		endpoints []string
 		want      string
@@ -293,7 +293,7 @@ func pathText(diagnostic diag.Diagnostic) string {
 	return located.Path().String()
 }
 
-func TestFindingsPointIntoTheConfiguration(t *testing.T) {
+func TestFinding_PointsIntoTheConfiguration(t *testing.T) {
 	for want, finding := range map[string]cluster.Finding{
 		"":              {},
 		"talos_version": {Attribute: "talos_version"},
@@ -314,9 +314,9 @@ func TestFindingsPointIntoTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestDiagnosticsPointAtWhatTheCommandLineFinds: it shows the first line of the
+// TestDiagnostic_PointsAtWhatTheCommandLineFinds: it shows the first line of the
 // resource for anything deeper than an element.
-func TestDiagnosticsPointAtWhatTheCommandLineFinds(t *testing.T) {
+func TestDiagnostic_PointsAtWhatTheCommandLineFinds(t *testing.T) {
 	node := path.Root("node_overrides").AtMapKey("worker-0")
 
 	for want, at := range map[string]path.Path{
@@ -345,7 +345,7 @@ func TestDiagnosticsPointAtWhatTheCommandLineFinds(t *testing.T) {
 	}
 }
 
-func TestFindingsAreGroupedByPlace(t *testing.T) {
+func TestFinding_IsGroupedByPlace(t *testing.T) {
 	at := func(node, found string, within ...cluster.Within) cluster.Finding {
 		return cluster.Finding{Check: "x", Severity: cluster.Permanent, Node: node, Attribute: "canary", Within: within, Found: found, Remedy: "Correct it."}
 	}
@@ -369,9 +369,9 @@ func TestFindingsAreGroupedByPlace(t *testing.T) {
 	}
 }
 
-// TestEveryFindingPointsAtSomethingThatExists: whatever a configuration asks
+// TestFinding_PointsAtAnAttributeThatExists: whatever a configuration asks
 // for, the plan's objections point at a value that is in it.
-func TestEveryFindingPointsAtSomethingThatExists(outer *testing.T) {
+func TestFinding_PointsAtAnAttributeThatExists(outer *testing.T) {
 	schema := testSchema(outer)
 
 	rapid.Check(outer, func(t *rapid.T) {
@@ -456,9 +456,9 @@ func absent(finding cluster.Finding, policy cluster.Policy) string {
 	return ""
 }
 
-// TestFindingsOfManyNodesStayReadable: what is alike is said once, and what is
+// TestFinding_OfManyNodesStaysReadable: what is alike is said once, and what is
 // not alike is counted from some number on.
-func TestFindingsOfManyNodesStayReadable(t *testing.T) {
+func TestFinding_OfManyNodesStaysReadable(t *testing.T) {
 	t.Parallel()
 
 	var alike, different []cluster.Finding
@@ -496,8 +496,8 @@ func TestFindingsOfManyNodesStayReadable(t *testing.T) {
 	}
 }
 
-// TestExpiredCertificateIsSaidOnce, naming the nodes.
-func TestExpiredCertificateIsSaidOnce(t *testing.T) {
+// TestFinding_ExpiredCertificateIsSaidOnce, naming the nodes.
+func TestFinding_ExpiredCertificateIsSaidOnce(t *testing.T) {
 	var findings []cluster.Finding
 
 	for _, node := range []cluster.Node{{Name: "cp-0", Address: "10.5.0.2"}, {Name: "cp-1", Address: "10.5.0.3"}, {Name: "worker-0", Address: "10.5.0.4"}} {
@@ -514,7 +514,7 @@ func TestExpiredCertificateIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestSentencesBeginAsTheyMust(t *testing.T) {
+func TestDiagnostic_SentencesCapitalizeWordsButNoNames(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]string{
@@ -536,9 +536,9 @@ func TestSentencesBeginAsTheyMust(t *testing.T) {
 	}
 }
 
-// TestSourcesThatGiveNoListSayWhatToDo asks an Image Factory that answers in every
+// TestDiagnostic_SourceThatGivesNoListSaysWhatToDo asks an Image Factory that answers in every
 // way but the right one.
-func TestSourcesThatGiveNoListSayWhatToDo(t *testing.T) {
+func TestDiagnostic_SourceThatGivesNoListSaysWhatToDo(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		answer string
@@ -567,7 +567,7 @@ func TestSourcesThatGiveNoListSayWhatToDo(t *testing.T) {
 	check(t, noted(t, diag.Diagnostics{unlisted(version.Talos, context.Canceled)}), outcome{diag.SeverityError, "Interrupted before the source answered"})
 }
 
-func TestImportOfAClusterOutOfReachSaysWhatToDo(t *testing.T) {
+func TestDiagnostic_ImportOutOfReachSaysWhatToDo(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.down = cluster.ErrUnreachable
 
@@ -577,23 +577,23 @@ func TestImportOfAClusterOutOfReachSaysWhatToDo(t *testing.T) {
 	check(t, noted(t, resp.Diagnostics), outcome{diag.SeverityError, "talosctl version --nodes"})
 }
 
-func TestProviderDataOfSomethingElseIsADefect(t *testing.T) {
+func TestDiagnostic_ForeignProviderDataIsADefect(t *testing.T) {
 	var diagnostics diag.Diagnostics
 
 	configured("something else", &diagnostics)
 	check(t, noted(t, diagnostics), outcome{diag.SeverityError, "please report it"})
 }
 
-// TestDurationThatNobodyValidatedIsRefused: values that are unknown at first come
+// TestDiagnostic_UnvalidatedDurationIsRefused: values that are unknown at first come
 // past the validators.
-func TestDurationThatNobodyValidatedIsRefused(t *testing.T) {
+func TestDiagnostic_UnvalidatedDurationIsRefused(t *testing.T) {
 	var diagnostics diag.Diagnostics
 
 	duration(path.Root(attrNodeTimeout), types.StringValue("soon"), time.Minute, &diagnostics)
 	check(t, noted(t, diagnostics), outcome{diag.SeverityError, `node_timeout is "soon": value must be a duration`})
 }
 
-func TestObjectionToOneNodeNamesIt(t *testing.T) {
+func TestDiagnostic_ObjectionToOneNodeNamesIt(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	fake.nodes[1].talos = "1.13.5"
 
@@ -601,9 +601,9 @@ func TestObjectionToOneNodeNamesIt(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "Unable to plan the upgrade of node worker-0"})
 }
 
-// TestClusterThatIsGoneAfterTheLookIsNamed: the plan stands, and says what nobody
+// TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook: the plan stands, and says what nobody
 // could look at.
-func TestClusterThatIsGoneAfterTheLookIsNamed(t *testing.T) {
+func TestDiagnostic_NamesAClusterThatIsGoneAfterTheLook(t *testing.T) {
 	fake := threeNodes("1.13.0", "1.34.2")
 	clusters := fake.clusters(t)
 
@@ -626,7 +626,7 @@ func TestClusterThatIsGoneAfterTheLookIsNamed(t *testing.T) {
 	}
 }
 
-func TestClusterThatIsKnownByWhoLendsItsCredentialsIsCalledByThem(t *testing.T) {
+func TestDiagnostic_ClusterIsNamedAfterWhoLendsItsCredentials(t *testing.T) {
 	clusters := threeNodes("1.13.4", "1.34.2").clusters(t)
 	clusters.access.From = &credentialsSource{"tenant-a", "prod"}
 
@@ -637,8 +637,8 @@ func TestClusterThatIsKnownByWhoLendsItsCredentialsIsCalledByThem(t *testing.T) 
 	check(t, diagnostics, outcome{diag.SeverityWarning, "(cluster of tenant-a/prod)"})
 }
 
-// TestManifestsThatAreDueAreAPlanOfTheirOwn: no node has anything to do.
-func TestManifestsThatAreDueAreAPlanOfTheirOwn(t *testing.T) {
+// TestDiagnostic_DueManifestsAreAPlanOfTheirOwn: no node has anything to do.
+func TestDiagnostic_DueManifestsAreAPlanOfTheirOwn(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "1.34.2")
 	fake.journal = cluster.Journal{Manifests: &cluster.ManifestsDue{Run: "run"}}
@@ -647,8 +647,8 @@ func TestManifestsThatAreDueAreAPlanOfTheirOwn(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityWarning, "Planned: Sync of the bootstrap manifests"})
 }
 
-// TestSomebodyWhoWritesTheSameIsTold: the notes of the publisher become a warning.
-func TestSomebodyWhoWritesTheSameIsTold(t *testing.T) {
+// TestDiagnostic_AnotherWriterOfTheObjectIsAWarning: the notes of the publisher become a warning.
+func TestDiagnostic_AnotherWriterOfTheObjectIsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		board := &noticeboard{annotations: map[string]any{}}
 		of := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "tenant-a", Name: "prod"}}

@@ -83,9 +83,9 @@ func skipping(t *testing.T, names ...string) attr.Value {
 	return types.ObjectValueMust(skipTypes(), map[string]attr.Value{attrSkip: types.SetValueMust(types.StringType, elements)})
 }
 
-// TestPreflightTakesWhatTheResourceTakes: an option that is new in the resource, and that
+// TestPreflight_TakesWhatTheResourceTakes: an option that is new in the resource, and that
 // shapes the roll, is one of the data source as well.
-func TestPreflightTakesWhatTheResourceTakes(t *testing.T) {
+func TestPreflight_TakesWhatTheResourceTakes(t *testing.T) {
 	taken, resource := preflightSchema(t.Context()), clusterSchema(t.Context())
 	inputs := map[string]bool{attrTimeouts: true}
 
@@ -119,9 +119,9 @@ func TestPreflightTakesWhatTheResourceTakes(t *testing.T) {
 	}
 }
 
-// TestPreflightFillsInEveryDefault: a configuration that says nothing asks for what the
+// TestPreflight_FillsInEveryDefault: a configuration that says nothing asks for what the
 // resource plans for one.
-func TestPreflightFillsInEveryDefault(t *testing.T) {
+func TestPreflight_FillsInEveryDefault(t *testing.T) {
 	var model preflightModel
 
 	wellDone(t, preflighting(t, map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")}).Get(t.Context(), &model))
@@ -139,9 +139,9 @@ func TestPreflightFillsInEveryDefault(t *testing.T) {
 	}
 }
 
-// TestPreflightGivesTheWholeRoll: what the table of the plan folds and cuts short is
+// TestPreflight_GivesTheWholeRoll: what the table of the plan folds and cuts short is
 // complete here.
-func TestPreflightGivesTheWholeRoll(t *testing.T) {
+func TestPreflight_GivesTheWholeRoll(t *testing.T) {
 	got, diagnostics := readPreflight(t, threeNodes("1.12.6", "1.34.2").clusters(t), map[string]attr.Value{
 		attrTalosVersion: types.StringValue("1.13.4"), attrKubernetesVersion: types.StringValue("1.35.2"),
 		attrCanary: texts("worker-1"), attrNodeOverrides: overrides(t, map[string]nodeOverrideModel{"worker-0": {Hold: types.BoolValue(true)}}),
@@ -195,9 +195,9 @@ func TestPreflightGivesTheWholeRoll(t *testing.T) {
 	}
 }
 
-// TestPreflightOfNothingIsEmpty: lists that a policy looks at are there also where
+// TestPreflight_OfNothingIsEmpty: lists that a policy looks at are there also where
 // nothing is in them.
-func TestPreflightOfNothingIsEmpty(t *testing.T) {
+func TestPreflight_OfNothingIsEmpty(t *testing.T) {
 	got, diagnostics := readPreflight(t, threeNodes("1.13.4", "1.34.2").clusters(t), map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")})
 	check(t, diagnostics)
 
@@ -206,7 +206,7 @@ func TestPreflightOfNothingIsEmpty(t *testing.T) {
 	}
 }
 
-func TestPreflightHasTheDefaultsOfTheResource(t *testing.T) {
+func TestPreflight_HasTheDefaultsOfTheResource(t *testing.T) {
 	drain := types.ObjectValueMust(drainTypes(), map[string]attr.Value{
 		"enabled": types.BoolNull(), "timeout": types.StringValue("1m"), "on_timeout": types.StringNull(),
 	})
@@ -248,7 +248,7 @@ func gateValue(set map[string]string) attr.Value {
 	return types.ObjectValueMust(gateTypes(), values)
 }
 
-func TestPreflightListsWhatItFinds(t *testing.T) {
+func TestPreflight_ListsWhatItFinds(t *testing.T) {
 	lost := threeNodes("1.12.6", "1.34.2")
 	lost.nodes[2].unreachable = cluster.ErrUnreachable
 
@@ -308,7 +308,7 @@ func TestPreflightListsWhatItFinds(t *testing.T) {
 	}
 }
 
-func TestPreflightWithoutAClusterIsAnError(t *testing.T) {
+func TestPreflight_WithoutAClusterIsAnError(t *testing.T) {
 	version := map[string]attr.Value{attrTalosVersion: types.StringValue("1.13.4")}
 
 	silent := threeNodes("1.12.6", "1.34.2")
@@ -326,7 +326,7 @@ func TestPreflightWithoutAClusterIsAnError(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "known only after an apply (talosconfig)"})
 }
 
-func TestPreflightRefusesWhatTheResourceRefuses(t *testing.T) {
+func TestPreflight_RefusesWhatTheResourceRefuses(t *testing.T) {
 	list := func(texts ...string) attr.Value {
 		elements := make([]attr.Value, 0, len(texts))
 		for _, text := range texts {
@@ -367,9 +367,9 @@ func TestPreflightRefusesWhatTheResourceRefuses(t *testing.T) {
 	}
 }
 
-// TestTheGuideNamesEveryCheck keeps the table of the documentation at what the
+// TestPreflight_GuideNamesEveryCheck keeps the table of the documentation at what the
 // catalogue says.
-func TestTheGuideNamesEveryCheck(t *testing.T) {
+func TestPreflight_GuideNamesEveryCheck(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join("..", "..", "templates", "guides", "guards.md.tmpl"))
 	if err != nil {
 		t.Fatal(err)
@@ -410,7 +410,7 @@ func rows(models []checkModel) []row {
 	return got
 }
 
-func TestFindingsBecomeRowsInTheOrderOfTheCatalogue(t *testing.T) {
+func TestPreflight_FindingsBecomeRowsInCatalogueOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		finding cluster.Finding
 		want    row
@@ -469,7 +469,7 @@ func TestFindingsBecomeRowsInTheOrderOfTheCatalogue(t *testing.T) {
 	}
 }
 
-func TestSummaryOfChecks(t *testing.T) {
+func TestPreflight_SummaryOfChecks(t *testing.T) {
 	made := []string{"roles", "etcd-alarms", "lock"}
 	odd := func(check string, severity cluster.Severity) cluster.Finding {
 		return cluster.Finding{Check: check, Severity: severity, Found: "odd"}

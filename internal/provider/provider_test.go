@@ -56,7 +56,7 @@ func serve(t *testing.T) (tfprotov6.ProviderServer, *tfprotov6.GetProviderSchema
 	return server, schema
 }
 
-func TestSchemasOfferWhatTheDocumentationPromises(t *testing.T) {
+func TestProvider_SchemasOfferWhatTheDocumentationPromises(t *testing.T) {
 	_, schema := serve(t)
 
 	want := map[string]struct {
@@ -96,7 +96,7 @@ func TestSchemasOfferWhatTheDocumentationPromises(t *testing.T) {
 	}
 }
 
-func TestSecretsAreSensitive(t *testing.T) {
+func TestProvider_SecretsAreSensitive(t *testing.T) {
 	_, schema := serve(t)
 
 	sensitive := map[string]bool{}
@@ -150,7 +150,7 @@ func validateProvider(ctx context.Context, t *testing.T, set map[string]tftypes.
 	return notedOnWire(t, resp.Diagnostics)
 }
 
-func TestContradictoryCredentialsAreRefused(t *testing.T) {
+func TestProvider_RefusesContradictoryCredentials(t *testing.T) {
 	text := func(value string) tftypes.Value { return tftypes.NewValue(tftypes.String, value) }
 	endpoints := tftypes.NewValue(tftypes.List{ElementType: tftypes.String}, []tftypes.Value{text("10.5.0.2")})
 	certificateType := tftypes.Object{AttributeTypes: map[string]tftypes.Type{
@@ -195,7 +195,7 @@ func TestContradictoryCredentialsAreRefused(t *testing.T) {
 	}
 }
 
-func TestEveryFunctionExplainsItself(t *testing.T) {
+func TestProvider_EveryFunctionExplainsItself(t *testing.T) {
 	t.Parallel()
 
 	_, schema := serve(t)
@@ -225,7 +225,7 @@ func credentialsFromType() tftypes.Object {
 	return tftypes.Object{AttributeTypes: map[string]tftypes.Type{"namespace": tftypes.String, "name": tftypes.String}}
 }
 
-func TestValidationOfTheManagementCluster(t *testing.T) {
+func TestManagementCluster_IsValidated(t *testing.T) {
 	unknown := tftypes.NewValue(tftypes.String, tftypes.UnknownValue)
 	management := func(set map[string]tftypes.Value) tftypes.Value { return empty(managementType(), set) }
 	usable := management(map[string]tftypes.Value{"kubeconfig_path": textOf("a"), "context": textOf("b")})
@@ -288,9 +288,9 @@ func TestValidationOfTheManagementCluster(t *testing.T) {
 	}
 }
 
-// TestUnknownValuesOfTheManagementClusterAreNamed: a provider block that is not
+// TestManagementCluster_UnknownValuesAreNamed: a provider block that is not
 // known yet is configured all the same, and says what it waits for once.
-func TestUnknownValuesOfTheManagementClusterAreNamed(t *testing.T) {
+func TestManagementCluster_UnknownValuesAreNamed(t *testing.T) {
 	managementTypes := map[string]attr.Type{attrKubeconfig: types.StringType, attrKubeconfigPath: types.StringType, attrContext: types.StringType}
 	fromTypes := map[string]attr.Type{attrNamespace: types.StringType, attrName: types.StringType}
 
@@ -334,9 +334,9 @@ func TestUnknownValuesOfTheManagementClusterAreNamed(t *testing.T) {
 	}
 }
 
-// TestTheManagementKubeconfigIsSensitive: the one of the upgraded cluster is too,
+// TestManagementCluster_KubeconfigIsSensitive: the one of the upgraded cluster is too,
 // and has the same name.
-func TestTheManagementKubeconfigIsSensitive(t *testing.T) {
+func TestManagementCluster_KubeconfigIsSensitive(t *testing.T) {
 	_, schema := serve(t)
 
 	for _, attribute := range schema.Provider.Block.Attributes {
@@ -360,9 +360,9 @@ func TestTheManagementKubeconfigIsSensitive(t *testing.T) {
 	t.Error("there is no management")
 }
 
-// TestNoMessageRepeatsAPassword: output of Terraform is kept by pipelines, and
+// TestProvider_NoMessageRepeatsAPassword: output of Terraform is kept by pipelines, and
 // an address with a password is a mistake that is easily made.
-func TestNoMessageRepeatsAPassword(t *testing.T) {
+func TestProvider_NoMessageRepeatsAPassword(t *testing.T) {
 	for _, address := range []string{
 		"oci://user:s3cret@registry.example.com/foo",
 		"oci://user:s3cret@registry.example.com/Foo Bar",
@@ -451,11 +451,11 @@ func judged(by validator.String, value string) func(*testing.T) diag.Diagnostics
 	}
 }
 
-// TestEveryAttributeHasAnExample: who looks for an attribute in the documentation
+// TestExample_CoversEveryAttribute: who looks for an attribute in the documentation
 // finds it in use. What can be set is set somewhere below examples, at its own
 // place; what can only be read is read in a file that has its resource or data
 // source; and each function is called.
-func TestEveryAttributeHasAnExample(t *testing.T) {
+func TestExample_CoversEveryAttribute(t *testing.T) {
 	answer, err := providerserver.NewProtocol6(New("test")())().GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
 	if err != nil {
 		t.Fatal(err)

@@ -27,10 +27,10 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// TestStatusAfterADelegationThatFailed: it failed in the half that the operator was
+// TestDelegation_StatusAfterOneThatFailed: it failed in the half that the operator was
 // asked for last, whatever the error is made of, and where it was asked for nothing
 // the cluster is as it was.
-func TestStatusAfterADelegationThatFailed(t *testing.T) {
+func TestDelegation_StatusAfterOneThatFailed(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	prior := stored(t, fake, "1.13.4", "1.34.2")
 
@@ -68,9 +68,9 @@ func TestStatusAfterADelegationThatFailed(t *testing.T) {
 	}
 }
 
-// TestDelegationToAnOperatorThatDoesNotAnswer fails in the end, is remembered, and
+// TestDelegation_IsTakenBackFromAnOperatorThatIsSilent fails in the end, is remembered, and
 // what was asked for is taken back.
-func TestDelegationToAnOperatorThatDoesNotAnswer(t *testing.T) {
+func TestDelegation_IsTakenBackFromAnOperatorThatIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := threeNodes("1.12.6", "1.34.2")
 		board := &noticeboard{annotations: map[string]any{}}
@@ -109,9 +109,9 @@ const (
 	leftHold = "upgrade.vitistack.io/do-not-reconcile"
 )
 
-// TestWhatAnEarlierApplyLeftIsWork: without a change in the plan nothing would be
+// TestPublication_LeftByAnEarlierApplyIsWork: without a change in the plan nothing would be
 // applied, and the operator be held for good.
-func TestWhatAnEarlierApplyLeftIsWork(t *testing.T) {
+func TestPublication_LeftByAnEarlierApplyIsWork(t *testing.T) {
 	const talosTarget = "upgrade.vitistack.io/talos-target"
 
 	held := "KubernetesCluster tenant-a/prod is still held by " + leftRun
@@ -165,8 +165,8 @@ func TestWhatAnEarlierApplyLeftIsWork(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeEndedIsNoWork: a plan would show it for ever.
-func TestWhatCannotBeEndedIsNoWork(t *testing.T) {
+// TestPublication_ThatCannotBeEndedIsNoWork: a plan would show it for ever.
+func TestPublication_ThatCannotBeEndedIsNoWork(t *testing.T) {
 	leaving := annotated(nil)
 	leaving["metadata"] = map[string]any{"annotations": map[string]any{leftHold: leftRun}, "deletionTimestamp": "2026-03-01T10:00:00Z"}
 
@@ -205,9 +205,9 @@ func TestWhatCannotBeEndedIsNoWork(t *testing.T) {
 	}
 }
 
-// TestWhatOnlySaysWhatIsToRunIsNotLeft: it cannot be taken back, and its operator may
+// TestPublication_OfATargetAloneIsNotLeftOver: it cannot be taken back, and its operator may
 // be slow to notice that it is reached.
-func TestWhatOnlySaysWhatIsToRunIsNotLeft(t *testing.T) {
+func TestPublication_OfATargetAloneIsNotLeftOver(t *testing.T) {
 	report := cluster.OperatorReport{Talos: cluster.OperatorProduct{Target: "1.13.4"}, Kubernetes: cluster.OperatorProduct{Target: "1.35.0"}}
 	target := cluster.Target{Talos: version.MustParse("1.13.4"), Kubernetes: version.MustParse("1.35.0")}
 
@@ -221,8 +221,8 @@ func TestWhatOnlySaysWhatIsToRunIsNotLeft(t *testing.T) {
 	}
 }
 
-// TestPlanDoesNotWaitForAManagementClusterThatIsAway for longer than a moment.
-func TestPlanDoesNotWaitForAManagementClusterThatIsAway(t *testing.T) {
+// TestPublication_PlanDoesNotWaitForTheManagementCluster for longer than a moment.
+func TestPublication_PlanDoesNotWaitForTheManagementCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := threeNodes("1.13.4", "1.34.2")
 		fake.home, fake.managed = &fakeHome{away: true}, true
@@ -241,9 +241,9 @@ func TestPlanDoesNotWaitForAManagementClusterThatIsAway(t *testing.T) {
 	})
 }
 
-// TestApplyEndsWhatAnEarlierOneLeft: the hold is gone, and what the object says is
+// TestPublication_LeftByAnEarlierApplyIsEnded: the hold is gone, and what the object says is
 // true, in a cluster in which nothing is to be upgraded.
-func TestApplyEndsWhatAnEarlierOneLeft(t *testing.T) {
+func TestPublication_LeftByAnEarlierApplyIsEnded(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	board := &noticeboard{annotations: map[string]any{
 		leftHold: leftRun, protocol.KeyTalosStatus: "in-progress", protocol.KeyLastUpdate: "2026-03-01T10:00:00Z", protocol.KeyTalosCurrent: "1.12.0",
@@ -271,9 +271,9 @@ func TestApplyEndsWhatAnEarlierOneLeft(t *testing.T) {
 	check(t, diagnostics)
 }
 
-// TestDefaultObjectThatSomebodyNames is the one that is made where it is missing,
+// TestPublication_DefaultObjectThatIsNamedIsMadeAndRemoved is the one that is made where it is missing,
 // and removed by a destroy.
-func TestDefaultObjectThatSomebodyNames(t *testing.T) {
+func TestPublication_DefaultObjectThatIsNamedIsMadeAndRemoved(t *testing.T) {
 	const missing, stays = "ConfigMap kube-system/talosupgrade cannot be read", "ConfigMap kube-system/talosupgrade stays as it is"
 
 	for name, test := range map[string]struct {
@@ -337,7 +337,7 @@ func versionsOf(texts ...string) []version.Version {
 	return versions
 }
 
-func TestNextIsTheNewestReleaseOneStepAway(t *testing.T) {
+func TestPublication_NextIsTheNewestReleaseOneStepAway(t *testing.T) {
 	talos := versionsOf("1.11.3", "1.11.6", "1.12.0", "1.12.8", "1.13.4")
 	kubernetes := versionsOf("1.33.1", "1.33.4", "1.34.2", "1.35.0", "1.35.2", "1.36.0")
 
@@ -372,9 +372,9 @@ func TestNextIsTheNewestReleaseOneStepAway(t *testing.T) {
 	}
 }
 
-// TestReleasesThatNeedNoNetworkAreKnownAtOnce: an upgrade announces what is ahead
+// TestPublication_ReleasesWithoutNetworkAreKnownAtOnce: an upgrade announces what is ahead
 // with its first word.
-func TestReleasesThatNeedNoNetworkAreKnownAtOnce(t *testing.T) {
+func TestPublication_ReleasesWithoutNetworkAreKnownAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		defaults        releaseDefaults
 		wantTalosIsJust string
@@ -410,9 +410,9 @@ func TestReleasesThatNeedNoNetworkAreKnownAtOnce(t *testing.T) {
 	}
 }
 
-// TestSourceThatDoesNotAnswerHoldsNothingUp: what is ahead is only not known then,
+// TestPublication_SilentReleaseSourceHoldsNothingUp: what is ahead is only not known then,
 // and nobody waits for the source in the end.
-func TestSourceThatDoesNotAnswerHoldsNothingUp(t *testing.T) {
+func TestPublication_SilentReleaseSourceHoldsNothingUp(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked <- struct{}{}
@@ -447,8 +447,8 @@ func annotated(annotations map[string]any) map[string]any {
 	}
 }
 
-// TestWhatTheOperatorDoesIsAWarningAtPlan: it may be done by the time of the apply.
-func TestWhatTheOperatorDoesIsAWarningAtPlan(t *testing.T) {
+// TestPublication_BusyOperatorIsAWarningAtPlan: it may be done by the time of the apply.
+func TestPublication_BusyOperatorIsAWarningAtPlan(t *testing.T) {
 	advice := outcome{diag.SeverityWarning, "one control plane"}
 	roll := outcome{diag.SeverityWarning, "Rolling upgrade of 3 of 3 nodes"}
 	refused := func(text string) []outcome { return []outcome{{diag.SeverityWarning, text}, advice, roll} }
@@ -491,8 +491,8 @@ func TestWhatTheOperatorDoesIsAWarningAtPlan(t *testing.T) {
 	}
 }
 
-// TestManagementClusterOfNoUseIsAnErrorAtPlan: waiting does not make a kubeconfig.
-func TestManagementClusterOfNoUseIsAnErrorAtPlan(t *testing.T) {
+// TestPublication_UnusableManagementClusterIsAnErrorAtPlan: waiting does not make a kubeconfig.
+func TestPublication_UnusableManagementClusterIsAnErrorAtPlan(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	fake.unmanaged = fmt.Errorf("%w: provider attribute management.kubeconfig_path: no such file", errUnusable)
 
@@ -514,9 +514,9 @@ func TestManagementClusterOfNoUseIsAnErrorAtPlan(t *testing.T) {
 	check(t, diagnostics, outcome{diag.SeverityError, "management.kubeconfig_path: no such file"})
 }
 
-// TestObjectIsLookedAtOnce: an object that is misspelled shows where it is named, and
+// TestPublication_PlanLooksOnceAtANewObject: an object that is misspelled shows where it is named, and
 // one that was named before is no reason to say anything.
-func TestObjectIsLookedAtOnce(t *testing.T) {
+func TestPublication_PlanLooksOnceAtANewObject(t *testing.T) {
 	named := publishedTo("", "KubernetesCluster", "tenant-a", "prod")
 	other := publishedTo("", "KubernetesCluster", "tenant-a", "staging")
 	none := types.ObjectNull(publishToTypes())
@@ -559,7 +559,7 @@ func TestObjectIsLookedAtOnce(t *testing.T) {
 	}
 }
 
-func TestDelegationWithoutAKubernetesAPIIsRefused(t *testing.T) {
+func TestDelegation_WithoutAKubernetesAPIIsRefused(t *testing.T) {
 	plan := desired("1.13.4", "")
 	plan.PublishTo, plan.Mode = publishedTo("", "KubernetesCluster", "tenant-a", "prod"), types.StringValue(modeDelegate)
 
@@ -571,8 +571,8 @@ func TestDelegationWithoutAKubernetesAPIIsRefused(t *testing.T) {
 	}
 }
 
-// TestDestroyLeavesTheObjectOfOthers says so before it is done.
-func TestDestroyLeavesTheObjectOfOthers(t *testing.T) {
+// TestPublication_DestroyLeavesTheObjectOfOthers says so before it is done.
+func TestPublication_DestroyLeavesTheObjectOfOthers(t *testing.T) {
 	fake := threeNodes("1.13.4", "1.34.2")
 	state := stored(t, fake, "1.13.4", "")
 	state.PublishTo = publishedTo("", "KubernetesCluster", "tenant-a", "prod")
@@ -590,8 +590,8 @@ func TestDestroyLeavesTheObjectOfOthers(t *testing.T) {
 	}
 }
 
-// TestPlanOfADelegationShowsNoManifests: Talos renders them for the operator.
-func TestPlanOfADelegationShowsNoManifests(t *testing.T) {
+// TestDelegation_PlanShowsNoManifests: Talos renders them for the operator.
+func TestDelegation_PlanShowsNoManifests(t *testing.T) {
 	fake := threeNodes("1.12.6", "1.34.2")
 	fake.home = &fakeHome{object: annotated(nil)}
 	fake.changes = []cluster.ManifestChange{{Object: "DaemonSet kube-system/kube-flannel"}}
@@ -722,9 +722,9 @@ func beside(held *leased, board *noticeboard) *clusters {
 	return newClusters(shared, credentials{})
 }
 
-// TestNamingAnObjectTellsItOfTheCluster: nothing is upgraded for that, and what is
+// TestPublication_NamingAnObjectTellsItOfTheCluster: nothing is upgraded for that, and what is
 // not ours to write stays.
-func TestNamingAnObjectTellsItOfTheCluster(t *testing.T) {
+func TestPublication_NamingAnObjectTellsItOfTheCluster(t *testing.T) {
 	fake := threeNodes("1.12.0", "1.33.0")
 	board := &noticeboard{annotations: map[string]any{"example.com/owner": "team-a"}}
 	held := &leased{fakeCluster: fake}
@@ -782,9 +782,9 @@ func releasesOf(t *testing.T, product string) []version.Version {
 	return known.kubernetes
 }
 
-// TestWhatCouldNotBePublishedIsSaid: the upgrade was done all the same, and nobody
+// TestPublication_FailureIsAWarning: the upgrade was done all the same, and nobody
 // waits long for an API that does not answer.
-func TestWhatCouldNotBePublishedIsSaid(t *testing.T) {
+func TestPublication_FailureIsAWarning(t *testing.T) {
 	for name, test := range map[string]struct {
 		of     publication
 		cancel bool
@@ -842,9 +842,9 @@ func (unwritable) Read(context.Context) (map[string]string, error) { return nil,
 
 func (unwritable) String() string { return defaultObject }
 
-// TestDelegatedRequestSaysSo: what Talos renders into the cluster is the operator's
+// TestDelegation_RequestSaysSo: what Talos renders into the cluster is the operator's
 // affair then.
-func TestDelegatedRequestSaysSo(t *testing.T) {
+func TestDelegation_RequestSaysSo(t *testing.T) {
 	plan := desired("1.13.4", "")
 
 	request, diagnostics := plan.request(t.Context(), "", nil)
@@ -864,9 +864,9 @@ func TestDelegatedRequestSaysSo(t *testing.T) {
 	}
 }
 
-// TestWhatCouldNotBePublishedIsSaidOnce: an object that is not there keeps two from
+// TestPublication_FailureIsSaidOnce: an object that is not there keeps two from
 // speaking, and is one thing to know.
-func TestWhatCouldNotBePublishedIsSaidOnce(t *testing.T) {
+func TestPublication_FailureIsSaidOnce(t *testing.T) {
 	of := publication{to: &cluster.Reference{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Namespace: "a", Name: "b"}}
 
 	const progress, told = "Unable to publish the progress (prod)", "Unable to write Kubernetes Events (prod)"

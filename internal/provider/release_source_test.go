@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// TestReleaseSourceOfTheProviderReachesTheDataSource goes through the protocol,
+// TestReleaseSource_OfTheProviderReachesTheDataSource goes through the protocol,
 // without credentials, as Terraform does.
-func TestReleaseSourceOfTheProviderReachesTheDataSource(t *testing.T) {
+func TestReleaseSource_OfTheProviderReachesTheDataSource(t *testing.T) {
 	server, schema := serve(t)
 
 	object, ok := schema.Provider.ValueType().(tftypes.Object)
@@ -70,10 +70,10 @@ func TestReleaseSourceOfTheProviderReachesTheDataSource(t *testing.T) {
 	}
 }
 
-// TestImagesComeFromTheFactoryOfTheProviderBlock: from Talos 1.14 on there is
+// TestImageFactory_OfTheProviderBlockIsUsed: from Talos 1.14 on there is
 // no generic installer, and a private factory is there to be used instead of
 // the public one.
-func TestImagesComeFromTheFactoryOfTheProviderBlock(t *testing.T) {
+func TestImageFactory_OfTheProviderBlockIsUsed(t *testing.T) {
 	t.Parallel()
 
 	for url, want := range map[string]string{
@@ -93,8 +93,8 @@ func TestImagesComeFromTheFactoryOfTheProviderBlock(t *testing.T) {
 	}
 }
 
-// TestUnknownFactoryIsLookedAtDuringApply: which image a node gets depends on it.
-func TestUnknownFactoryIsLookedAtDuringApply(t *testing.T) {
+// TestImageFactory_UnknownIsLookedAtDuringApply: which image a node gets depends on it.
+func TestImageFactory_UnknownIsLookedAtDuringApply(t *testing.T) {
 	t.Parallel()
 
 	clusters := threeNodes("1.13.4", "1.34.2").clusters(t)

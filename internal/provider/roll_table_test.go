@@ -100,7 +100,7 @@ func names(prefix string, count int) []string {
 	return made
 }
 
-func TestRollIsShownAsATable(t *testing.T) {
+func TestRollTable_ShowsTheRoll(t *testing.T) {
 	for name, build := range map[string]func(*plan.Plan){
 		"roll_one_hop": func(made *plan.Plan) {
 			talosHop(made, "1.12.6", "1.13.4", genericImage, "worker-10", "worker-2", "cp-0")
@@ -176,9 +176,9 @@ func TestRollIsShownAsATable(t *testing.T) {
 	}
 }
 
-// TestRollOfThousandNodesStaysReadable: what is not indented is wrapped, what
+// TestRollTable_OfThousandNodesStaysReadable: what is not indented is wrapped, what
 // is too long is not read.
-func TestRollOfThousandNodesStaysReadable(t *testing.T) {
+func TestRollTable_OfThousandNodesStaysReadable(t *testing.T) {
 	var made plan.Plan
 
 	talosHop(&made, "1.11.3", "1.12.8", factoryImage, append(names("worker", 997), names("cp", 3)...)...)
@@ -200,7 +200,7 @@ func TestRollOfThousandNodesStaysReadable(t *testing.T) {
 	}
 }
 
-func TestLongDurationsAreWords(t *testing.T) {
+func TestRollTable_LongDurationsAreWords(t *testing.T) {
 	for want, given := range map[string]time.Duration{
 		"1 minute":            20 * time.Second,
 		"25 minutes":          24*time.Minute + time.Second,

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-func TestValidatorsOfSingleValues(t *testing.T) {
+func TestValue_Validators(t *testing.T) {
 	for name, test := range map[string]struct {
 		validator validator.String
 		value     types.String
@@ -69,7 +69,7 @@ func TestValidatorsOfSingleValues(t *testing.T) {
 	}
 }
 
-func TestSpellingOfAVersionIsKept(t *testing.T) {
+func TestValue_SpellingOfAVersionIsKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		state, plan, want types.String
 	}{
@@ -92,7 +92,7 @@ func TestSpellingOfAVersionIsKept(t *testing.T) {
 	}
 }
 
-func TestSpellingOfADurationIsKept(t *testing.T) {
+func TestValue_SpellingOfADurationIsKept(t *testing.T) {
 	for name, test := range map[string]struct{ state, plan, want string }{
 		"another unit":  {"60s", "1m", "60s"},
 		"zero":          {"0s", "0m", "0s"},
@@ -113,7 +113,7 @@ func TestSpellingOfADurationIsKept(t *testing.T) {
 	}
 }
 
-func TestSpellingOfVersionsInAListIsKept(t *testing.T) {
+func TestValue_SpellingOfVersionsInAListIsKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		state, plan, want types.List
 	}{
@@ -136,7 +136,7 @@ func TestSpellingOfVersionsInAListIsKept(t *testing.T) {
 	}
 }
 
-func TestDurationsArePrintedAsPeopleWriteThem(t *testing.T) {
+func TestValue_DurationsArePrintedAsPeopleWriteThem(t *testing.T) {
 	for want, duration := range map[string]time.Duration{
 		"30m": 30 * time.Minute, "1h30m": 90 * time.Minute, "4h": 4 * time.Hour, "90s": 90 * time.Second, "10m30s": 630 * time.Second,
 	} {
@@ -151,9 +151,9 @@ func TestDurationsArePrintedAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-// TestEveryDurationMayBeSpelledOtherwise: whoever rewrites 60s to 1m changes
+// TestValue_EveryDurationMayBeSpelledOtherwise: whoever rewrites 60s to 1m changes
 // nothing about the cluster.
-func TestEveryDurationMayBeSpelledOtherwise(t *testing.T) {
+func TestValue_EveryDurationMayBeSpelledOtherwise(t *testing.T) {
 	attributes := testSchema(t).Attributes
 
 	for name, of := range map[string]map[string]schema.Attribute{

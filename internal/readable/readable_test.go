@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
-func TestPrintableShowsWhatATerminalWouldObey(t *testing.T) {
+func TestPrintable_ShowsWhatATerminalWouldObey(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "",
 		"Ønskede noder: 節点 – ok":     "Ønskede noder: 節点 – ok",
@@ -35,7 +35,7 @@ func TestPrintableShowsWhatATerminalWouldObey(t *testing.T) {
 	}
 }
 
-func TestWordStaysInItsLine(t *testing.T) {
+func TestWord_StaysInItsLine(t *testing.T) {
 	if got, want := readable.Word("run-1\n\tError: \x1b[1m"), `run-1\n\tError: \x1b[1m`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

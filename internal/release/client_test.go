@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestTheFactoryListsVersions(t *testing.T) {
+func TestFactory_ListsVersions(t *testing.T) {
 	t.Parallel()
 
 	var path, agent string
@@ -37,7 +37,7 @@ func TestTheFactoryListsVersions(t *testing.T) {
 	}
 }
 
-func TestRedirectsAndPathsOfAFactoryAreFollowed(t *testing.T) {
+func TestFactory_RedirectsAndPathsAreFollowed(t *testing.T) {
 	t.Parallel()
 
 	mux := http.NewServeMux()
@@ -89,7 +89,7 @@ func status(code int, text string) http.HandlerFunc {
 	}
 }
 
-func TestRubbishIsOneErrorThatNamesTheSource(t *testing.T) {
+func TestClient_RubbishIsOneErrorThatNamesTheSource(t *testing.T) {
 	t.Parallel()
 
 	const page = "<html>\n<title>Sign in to the hotel</title>"
@@ -166,7 +166,7 @@ func (u *unwrapped) Write(text []byte) (int, error) {
 
 func (u *unwrapped) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
-func TestAnEndlessChainOfPagesIsCutOff(t *testing.T) {
+func TestClient_EndlessChainOfPagesIsCutOff(t *testing.T) {
 	t.Parallel()
 
 	page := `{"tags": [` + strings.Repeat(`"v1.13.4", `, 1<<15) + `"v1.13.5"]}`
@@ -178,7 +178,7 @@ func TestAnEndlessChainOfPagesIsCutOff(t *testing.T) {
 	refused(t, source, release.ErrAnswer, "larger than 4 MiB")
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestClient_SourceThatNobodyServesIsUnreachable(t *testing.T) {
 	t.Parallel()
 
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -188,7 +188,7 @@ func TestNobodyListens(t *testing.T) {
 	refused(t, open(t, version.Talos, release.OCI+host(server)+"/talos/installer", release.Options{}), release.ErrUnreachable, "refused")
 }
 
-func TestACertificateThatIsNotTrusted(t *testing.T) {
+func TestClient_CertificateThatIsNotTrusted(t *testing.T) {
 	t.Parallel()
 
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -199,7 +199,7 @@ func TestACertificateThatIsNotTrusted(t *testing.T) {
 	refused(t, open(t, version.Talos, release.Factory, release.Options{FactoryURL: server.URL}), release.ErrUnreachable, "certificate")
 }
 
-func TestCancelIsNoTimeout(t *testing.T) {
+func TestClient_CancelIsNoTimeout(t *testing.T) {
 	t.Parallel()
 
 	for name, source := range map[string]release.Source{

@@ -104,7 +104,7 @@ func registryOf(repository string) string {
 
 const answering = `echo '{"Username": "reader", "Secret": "s3cret"}'`
 
-func TestCredentialsComeFromAHelper(t *testing.T) {
+func TestKeychain_CredentialsComeFromAHelper(t *testing.T) {
 	repository := newImage(t, basic)
 	helper(t, answering, registryOf(repository))
 
@@ -117,7 +117,7 @@ func TestCredentialsComeFromAHelper(t *testing.T) {
 	}
 }
 
-func TestAHelperThatFailsLeavesAPublicRegistryOpen(t *testing.T) {
+func TestKeychain_FailingHelperLeavesAPublicRegistryOpen(t *testing.T) {
 	public, private := newImage(t, unguarded), newImage(t, basic)
 
 	for name, test := range map[string]struct{ script, says string }{
@@ -153,7 +153,7 @@ func TestAHelperThatFailsLeavesAPublicRegistryOpen(t *testing.T) {
 	}
 }
 
-func TestAHelperThatHangsKeepsNobodyWaiting(t *testing.T) {
+func TestKeychain_HangingHelperKeepsNobodyWaiting(t *testing.T) {
 	public, private, other := newImage(t, unguarded), newImage(t, basic), newImage(t, unguarded)
 	dir := hangs(t, registryOf(public), registryOf(private))
 	registry := release.NewRegistry(release.Options{Timeout: 10 * time.Second})
@@ -200,7 +200,7 @@ func TestAHelperThatHangsKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-func TestACallerWhoStopsDoesNotWaitForAHelper(t *testing.T) {
+func TestKeychain_CallerWhoStopsDoesNotWaitForAHelper(t *testing.T) {
 	repository := newImage(t, unguarded)
 	dir := hangs(t, registryOf(repository))
 	stopped := errors.New("stopped by hand")
@@ -230,7 +230,7 @@ func TestACallerWhoStopsDoesNotWaitForAHelper(t *testing.T) {
 	}
 }
 
-func TestAHelperThatRecoversIsAskedAgain(t *testing.T) {
+func TestKeychain_HelperThatRecoversIsAskedAgain(t *testing.T) {
 	repository := newImage(t, basic)
 	dir := helper(t, "[ -e fit ] || exit 1\n"+answering, registryOf(repository))
 	registry := release.NewRegistry(release.Options{})

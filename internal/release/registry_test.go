@@ -90,7 +90,7 @@ func (o *watch) guard(backend http.Handler) http.Handler {
 	})
 }
 
-func TestImagesThatAreThereAreFoundWithoutADownload(t *testing.T) {
+func TestRegistry_ImageIsFoundWithoutADownload(t *testing.T) {
 	t.Parallel()
 
 	seen := &watch{methods: map[string]int{}}
@@ -116,7 +116,7 @@ func TestImagesThatAreThereAreFoundWithoutADownload(t *testing.T) {
 	}
 }
 
-func TestImagesThatAreNotThereAreNotFound(t *testing.T) {
+func TestRegistry_MissingImageIsNotFound(t *testing.T) {
 	t.Parallel()
 
 	repository := newImage(t, unguarded)
@@ -137,7 +137,7 @@ func TestImagesThatAreNotThereAreNotFound(t *testing.T) {
 	missing(t, registry.Image(t.Context(), page), cluster.ErrNotFound, page, "404 Not Found")
 }
 
-func TestReferencesThatAreNoneAreNotFound(t *testing.T) {
+func TestRegistry_InvalidReferenceIsNotFound(t *testing.T) {
 	t.Parallel()
 
 	registry := release.NewRegistry(release.Options{})
@@ -156,7 +156,7 @@ func TestReferencesThatAreNoneAreNotFound(t *testing.T) {
 	}
 }
 
-func TestRegistriesThatDoNotAnswerAHeadInFullAreAskedForTheManifest(t *testing.T) {
+func TestRegistry_IncompleteHeadIsFollowedByTheManifest(t *testing.T) {
 	t.Parallel()
 
 	head := func(answer func(http.ResponseWriter)) func(http.Handler) http.Handler {
@@ -191,7 +191,7 @@ func TestRegistriesThatDoNotAnswerAHeadInFullAreAskedForTheManifest(t *testing.T
 	}
 }
 
-func TestOneFailureOfARegistryIsForgiven(t *testing.T) {
+func TestRegistry_OneFailureIsForgiven(t *testing.T) {
 	t.Parallel()
 
 	for failures, want := range map[int64]error{1: nil, 3: cluster.ErrUnreachable} {
@@ -219,7 +219,7 @@ func TestOneFailureOfARegistryIsForgiven(t *testing.T) {
 	}
 }
 
-func TestACancelledLookHasTheCallersReason(t *testing.T) {
+func TestRegistry_CancelledLookHasTheCallersReason(t *testing.T) {
 	t.Parallel()
 
 	stopped := errors.New("stopped by hand")
@@ -237,7 +237,7 @@ func TestACancelledLookHasTheCallersReason(t *testing.T) {
 	missing(t, err, stopped)
 }
 
-func TestOneRegistryServesManyCallers(t *testing.T) {
+func TestRegistry_ServesManyCallers(t *testing.T) {
 	t.Parallel()
 
 	repository := newImage(t, unguarded)
@@ -261,7 +261,7 @@ func TestOneRegistryServesManyCallers(t *testing.T) {
 	group.Wait()
 }
 
-func TestRegistriesTakeCredentialsFromTheKeychain(t *testing.T) {
+func TestRegistry_TakesCredentialsFromTheKeychain(t *testing.T) {
 	for name, guard := range map[string]func(http.Handler) http.Handler{"basic": basic, "bearer": bearer} {
 		t.Run(name, func(t *testing.T) {
 			repository := newImage(t, guard)
@@ -288,7 +288,7 @@ func TestRegistriesTakeCredentialsFromTheKeychain(t *testing.T) {
 	}
 }
 
-func TestAnswersOfRegistriesHaveAMeaning(t *testing.T) {
+func TestRegistry_AnswersHaveAMeaning(t *testing.T) {
 	t.Parallel()
 
 	says := func(status int, body string) http.HandlerFunc {
@@ -339,7 +339,7 @@ func signed(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/elsewhere?signature=s3cret", http.StatusTemporaryRedirect)
 }
 
-func TestWhatIsNoRegistryIsUnreachable(t *testing.T) {
+func TestRegistry_AnotherServerIsUnreachable(t *testing.T) {
 	t.Parallel()
 
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -368,7 +368,7 @@ func TestWhatIsNoRegistryIsUnreachable(t *testing.T) {
 	}
 }
 
-func TestRegistriesThatHangAreUnreachableInTime(t *testing.T) {
+func TestRegistry_ThatHangsIsUnreachableInTime(t *testing.T) {
 	t.Parallel()
 
 	reference := answers(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

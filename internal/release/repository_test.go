@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestTagsThatAreNoReleaseAreSkipped(t *testing.T) {
+func TestRepository_TagsThatAreNoReleaseAreSkipped(t *testing.T) {
 	t.Parallel()
 
 	location := newRegistry(t, unguarded,
@@ -38,7 +38,7 @@ func TestTagsThatAreNoReleaseAreSkipped(t *testing.T) {
 	}
 }
 
-func TestAnAnswerSaysWhereItComesFrom(t *testing.T) {
+func TestRepository_AnswerSaysWhereItComesFrom(t *testing.T) {
 	t.Parallel()
 
 	location := newRegistry(t, unguarded, "v1.13.4")
@@ -53,7 +53,7 @@ func TestAnAnswerSaysWhereItComesFrom(t *testing.T) {
 	}
 }
 
-func TestPagesOfTagsAreFollowed(t *testing.T) {
+func TestRepository_PagesOfTagsAreFollowed(t *testing.T) {
 	t.Parallel()
 
 	source := brokenRegistry(t, func(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +110,7 @@ func bearer(backend http.Handler) http.Handler {
 	})
 }
 
-func TestCredentialsComeFromTheKeychain(t *testing.T) {
+func TestRepository_CredentialsComeFromTheKeychain(t *testing.T) {
 	for name, guard := range map[string]func(http.Handler) http.Handler{"basic": basic, "bearer": bearer} {
 		t.Run(name, func(t *testing.T) {
 			location := newRegistry(t, guard, "v1.13.4")
@@ -135,7 +135,7 @@ func TestCredentialsComeFromTheKeychain(t *testing.T) {
 	}
 }
 
-func TestARepositoryThatDoesNotExistIsNamed(t *testing.T) {
+func TestRepository_MissingOneIsNamed(t *testing.T) {
 	t.Parallel()
 
 	location := newRegistry(t, unguarded, "v1.13.4") + "/nobody"

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestLocations(t *testing.T) {
+func TestSource_Locations(t *testing.T) {
 	t.Parallel()
 
 	for location, test := range map[string]struct {
@@ -52,7 +52,7 @@ func TestLocations(t *testing.T) {
 	}
 }
 
-func TestFactoryURLs(t *testing.T) {
+func TestSource_FactoryURLs(t *testing.T) {
 	t.Parallel()
 
 	for text, valid := range map[string]bool{
@@ -93,7 +93,7 @@ func TestFactoryURLs(t *testing.T) {
 	}
 }
 
-func TestTheEmbeddedListSaysHowOldItIs(t *testing.T) {
+func TestSource_EmbeddedListSaysHowOldItIs(t *testing.T) {
 	t.Parallel()
 
 	for _, product := range []version.Product{version.Talos, version.Kubernetes} {
@@ -116,7 +116,7 @@ func TestTheEmbeddedListSaysHowOldItIs(t *testing.T) {
 	}
 }
 
-func TestAGivenListIsSortedAndHasNoPreReleasesUnlessAskedFor(t *testing.T) {
+func TestSource_GivenListIsSortedWithoutPreReleases(t *testing.T) {
 	t.Parallel()
 
 	versions := []version.Version{

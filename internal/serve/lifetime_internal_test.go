@@ -36,7 +36,7 @@ func (l *living) leftAfter(t *testing.T, want time.Duration) {
 	}
 }
 
-func TestIdleProcessEndsAtOnce(t *testing.T) {
+func TestLifetime_IdleProcessEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLiving()
 
@@ -53,9 +53,9 @@ func TestIdleProcessEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestProcessEndsWithTheLastThingItDoes: everything is cancelled, what begins later
+// TestLifetime_ProcessEndsWithTheLastThingItDoes: everything is cancelled, what begins later
 // as well, and its answers have the time to arrive.
-func TestProcessEndsWithTheLastThingItDoes(t *testing.T) {
+func TestLifetime_ProcessEndsWithTheLastThingItDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLiving()
 
@@ -86,7 +86,7 @@ func TestProcessEndsWithTheLastThingItDoes(t *testing.T) {
 	})
 }
 
-func TestProcessDoesNotWaitForeverForWhatHangs(t *testing.T) {
+func TestLifetime_ProcessDoesNotWaitForeverForAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLiving()
 		l.begin(t.Context())
@@ -95,7 +95,7 @@ func TestProcessDoesNotWaitForeverForWhatHangs(t *testing.T) {
 	})
 }
 
-func TestWhatIsDoneEndsWithItsOwnContextToo(t *testing.T) {
+func TestLifetime_CallEndsWithItsOwnContextToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLiving()
 

@@ -46,8 +46,8 @@ func (h talker) ListResource(ctx context.Context, _ *tfprotov6.ListResourceReque
 	}}, nil
 }
 
-// TestListIsGoingOnUntilItsLastResultHasLeft: the process must not end before that.
-func TestListIsGoingOnUntilItsLastResultHasLeft(t *testing.T) {
+// TestServer_ListGoesOnUntilItsLastResultHasLeft: the process must not end before that.
+func TestServer_ListGoesOnUntilItsLastResultHasLeft(t *testing.T) {
 	life := newLifetime(func() {})
 	s := newServer(talker{}, life)
 
@@ -100,10 +100,10 @@ func (h talker) StopProvider(context.Context, *tfprotov6.StopProviderRequest) (*
 	return &tfprotov6.StopProviderResponse{}, nil
 }
 
-// TestAnInterruptedActionHasTheLastWord: the command line leaves an action that says
+// TestServer_InterruptedActionHasTheLastWord: the command line leaves an action that says
 // anything else once it was interrupted, and the framework passes nothing on once the
 // provider has been stopped.
-func TestAnInterruptedActionHasTheLastWord(t *testing.T) {
+func TestServer_InterruptedActionHasTheLastWord(t *testing.T) {
 	for name, interrupt := range map[string]func(*server){
 		"by the command line": func(s *server) { _, _ = s.StopProvider(context.Background(), &tfprotov6.StopProviderRequest{}) },
 		"by a signal":         func(s *server) { s.life.stop() },
@@ -153,8 +153,8 @@ func TestAnInterruptedActionHasTheLastWord(t *testing.T) {
 	}
 }
 
-// TestAnActionThatNobodyListensToEnds: its command line has gone.
-func TestAnActionThatNobodyListensToEnds(t *testing.T) {
+// TestServer_ActionThatNobodyListensToEnds: its command line has gone.
+func TestServer_ActionThatNobodyListensToEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(talker{}, newLifetime(func() {}))
 
@@ -175,8 +175,8 @@ func TestAnActionThatNobodyListensToEnds(t *testing.T) {
 	})
 }
 
-// TestAHangingActionDoesNotKeepTheProvider: it is told to stop all the same.
-func TestAHangingActionDoesNotKeepTheProvider(t *testing.T) {
+// TestServer_HangingActionDoesNotKeepTheProvider: it is told to stop all the same.
+func TestServer_HangingActionDoesNotKeepTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(talker{}, newLifetime(func() {}))
 		s.note(&invocation{cancel: func() {}, over: make(chan struct{})})
@@ -190,7 +190,7 @@ func TestAHangingActionDoesNotKeepTheProvider(t *testing.T) {
 	})
 }
 
-func TestCallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
+func TestServer_CallsAreCancelledAndTheirWordsPrintable(t *testing.T) {
 	life := newLifetime(func() {})
 	s := newServer(talker{diagnostics: []*tfprotov6.Diagnostic{
 		{Summary: "held by \x1b[2Jnobody", Detail: "one\n\ttwo\r"}, {Summary: "well", Detail: "known"},

@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestParseAcceptsVersionsWithAndWithoutV(t *testing.T) {
+func TestParse_AcceptsVersionsWithAndWithoutV(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]string{
@@ -36,7 +36,7 @@ func TestParseAcceptsVersionsWithAndWithoutV(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatIsNoVersion(t *testing.T) {
+func TestParse_RefusesWhatIsNoVersion(t *testing.T) {
 	t.Parallel()
 
 	for _, text := range []string{"", "v", "latest", "1.13", "1", "vv1.13.4", "1.13.4 ", " 1.13.4", "1.13.4+build", "1.013.4", "1.13.4.5", "-1.2.3", "1.13.x"} {
@@ -53,7 +53,7 @@ func TestParseRefusesWhatIsNoVersion(t *testing.T) {
 	}
 }
 
-func TestCompareOrdersReleasesAndTreatsZeroAsOldest(t *testing.T) {
+func TestCompare_OrdersReleasesAndTreatsZeroAsOldest(t *testing.T) {
 	t.Parallel()
 
 	ordered := []version.Version{
@@ -76,7 +76,7 @@ func TestCompareOrdersReleasesAndTreatsZeroAsOldest(t *testing.T) {
 	}
 }
 
-func TestLowestAndHighestIgnoreUnknownVersions(t *testing.T) {
+func TestCompare_LowestAndHighestIgnoreUnknownVersions(t *testing.T) {
 	t.Parallel()
 
 	older, newer := version.MustParse("1.12.6"), version.MustParse("1.13.4")
@@ -94,7 +94,7 @@ func TestLowestAndHighestIgnoreUnknownVersions(t *testing.T) {
 	}
 }
 
-func TestAtLeastComparesMinorLines(t *testing.T) {
+func TestCompare_AtLeastComparesMinorLines(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]bool{"1.12.9": false, "1.13.0-beta.0": true, "1.13.0": true, "2.0.0": true} {

@@ -70,7 +70,7 @@ func compiled(t *testing.T, spec gate.Spec) *gate.Rule {
 	return rule
 }
 
-func TestExpressionIsAskedOfTheObjects(t *testing.T) {
+func TestGate_ExpressionIsAskedOfTheObjects(t *testing.T) {
 	const ready = "object.status.readyReplicas == object.spec.replicas"
 
 	for name, given := range map[string]struct {
@@ -123,7 +123,7 @@ func TestExpressionIsAskedOfTheObjects(t *testing.T) {
 	}
 }
 
-func TestQueryReachesTheCluster(t *testing.T) {
+func TestGate_QueryReachesTheCluster(t *testing.T) {
 	query := cluster.ObjectQuery{APIVersion: "v1", Kind: "Pod", Namespace: "kube-system", Selector: "app in (a, b)"}
 
 	for name, given := range map[string]struct {
@@ -145,7 +145,7 @@ func TestQueryReachesTheCluster(t *testing.T) {
 	}
 }
 
-func TestNamedObjectHasToBeThere(t *testing.T) {
+func TestGate_NamedObjectHasToExist(t *testing.T) {
 	for _, expr := range []string{"object.spec.replicas == 3", "objects.all(o, o.spec.replicas == 3)", "node != 'x'"} {
 		spec := deploymentGate(expr)
 		spec.Query.Namespace, spec.Query.Name = "default", "wbe"
@@ -157,7 +157,7 @@ func TestNamedObjectHasToBeThere(t *testing.T) {
 	}
 }
 
-func TestSelectorWithoutObjectsIsTold(t *testing.T) {
+func TestGate_SelectorWithoutObjectsIsReported(t *testing.T) {
 	spec := deploymentGate("object.spec.replicas == 3")
 	spec.Query.Namespace, spec.Query.Selector = "default", "app=wbe"
 
@@ -167,7 +167,7 @@ func TestSelectorWithoutObjectsIsTold(t *testing.T) {
 	}
 }
 
-func TestNobodyCanTell(t *testing.T) {
+func TestGate_IsUnknownWhenItCannotBeAsked(t *testing.T) {
 	nameless := []map[string]any{{"kind": "Deployment"}}
 
 	for name, given := range map[string]struct {
@@ -229,7 +229,7 @@ func TestNobodyCanTell(t *testing.T) {
 	}
 }
 
-func TestEvaluationEndsWithItsContext(t *testing.T) {
+func TestGate_EvaluationEndsWithItsContext(t *testing.T) {
 	// The loop is one that runs for a second, within its limit.
 	const loop = "lists.range(30000).all(i, i >= 0 && objects.size() > 0)"
 
@@ -270,7 +270,7 @@ func (e *ending) Objects(ctx context.Context, query cluster.ObjectQuery) ([]map[
 	return e.shelf.Objects(ctx, query)
 }
 
-func TestGateIsRecognised(t *testing.T) {
+func TestGate_IsRecognised(t *testing.T) {
 	for want, spec := range map[string]gate.Spec{
 		"gates[0] (preset longhorn)":               {Label: "gates[0]", Preset: "longhorn"},
 		"gates[0] (preset rook-ceph in ceph)":      {Label: "gates[0]", Preset: "rook-ceph", Query: cluster.ObjectQuery{Namespace: "ceph"}},
@@ -287,7 +287,7 @@ func TestGateIsRecognised(t *testing.T) {
 	}
 }
 
-func TestTimeoutIsTheGatesOwn(t *testing.T) {
+func TestGate_TimeoutIsItsOwn(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{0: gate.DefaultTimeout, time.Minute: time.Minute} {
 		if got := compiled(t, gate.Spec{Preset: "longhorn", Timeout: given}).On(&shelf{}).Timeout(); got != want {
 			t.Errorf("Timeout() = %s, want %s", got, want)
@@ -303,7 +303,7 @@ func secretive() []map[string]any {
 	}}
 }
 
-func TestErrorOfAnExpressionShowsNoValue(t *testing.T) {
+func TestGate_ErrorOfAnExpressionShowsNoValue(t *testing.T) {
 	for expr, want := range map[string]string{
 		// The operand is dropped.
 		"timestamp(object.data.password) == timestamp(0)":                         "expr:1:10: invalid RFC 3339 timestamp",
@@ -362,7 +362,7 @@ func TestErrorOfAnExpressionShowsNoValue(t *testing.T) {
 	}
 }
 
-func TestErrorOfAnExpressionIsShort(t *testing.T) {
+func TestGate_ErrorOfAnExpressionIsShort(t *testing.T) {
 	key := strings.Repeat("k", 5000)
 
 	_, _, err := compiled(t, deploymentGate("object['"+key+"'] == 1")).On(&shelf{objects: deployments(1)}).Holds(t.Context(), "")
@@ -371,7 +371,7 @@ func TestErrorOfAnExpressionIsShort(t *testing.T) {
 	}
 }
 
-func TestDetailOfAPresetIsShort(t *testing.T) {
+func TestGate_DetailOfAPresetIsShort(t *testing.T) {
 	long := postgres("db", `"readyInstances": 2, "phase": "`+strings.Repeat("x ", 5000)+`"`)
 
 	holds, seen, err := compiled(t, gate.Spec{Preset: "cloudnative-pg"}).On(&shelf{objects: decode(t, "["+long+"]")}).Holds(t.Context(), "")
@@ -380,7 +380,7 @@ func TestDetailOfAPresetIsShort(t *testing.T) {
 	}
 }
 
-func TestOneAskHasOneBudget(t *testing.T) {
+func TestGate_OneAskHasOneBudget(t *testing.T) {
 	// To look for the word in the text costs 100,000: a hundred objects are what
 	// one ask may do, and ten are what one evaluation may.
 	const work = "object.text.contains(object.word)"

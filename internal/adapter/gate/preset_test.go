@@ -48,7 +48,7 @@ func postgres(name, status string) string {
 	}`
 }
 
-func TestPresetHoldsWhereTheStorageIsHealthy(t *testing.T) {
+func TestPreset_HoldsWhereTheStorageIsHealthy(t *testing.T) {
 	const (
 		healthy = `"phase": "Cluster in healthy state", "readyInstances": 3`
 		asleep  = `"phase": "Cluster in healthy state", "conditions": [{"type": "Ready", "status": "False"}, {"type": "cnpg.io/hibernation", "status": "True"}]`
@@ -96,7 +96,7 @@ func TestPresetHoldsWhereTheStorageIsHealthy(t *testing.T) {
 	}
 }
 
-func TestPresetsAreThese(t *testing.T) {
+func TestPreset_ListIsComplete(t *testing.T) {
 	if want := []string{"longhorn", "rook-ceph", "cloudnative-pg"}; !slices.Equal(gate.Presets(), want) {
 		t.Errorf("Presets() = %v, want %v", gate.Presets(), want)
 	}

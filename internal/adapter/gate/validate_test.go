@@ -32,7 +32,7 @@ func refusal(t *testing.T, err error) *gate.Error {
 	return problem
 }
 
-func TestGateThatCannotBeIsRefused(t *testing.T) {
+func TestValidate_RefusesAnInvalidGate(t *testing.T) {
 	whole := func(change func(*gate.Spec)) gate.Spec {
 		spec := deploymentGate("object.spec.replicas == 3")
 		change(&spec)
@@ -89,7 +89,7 @@ func TestGateThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestUnknownPresetNamesTheKnown(t *testing.T) {
+func TestValidate_UnknownPresetNamesTheKnown(t *testing.T) {
 	_, err := gate.Compile(gate.Spec{Preset: "ceph"})
 
 	for _, known := range gate.Presets() {
@@ -99,7 +99,7 @@ func TestUnknownPresetNamesTheKnown(t *testing.T) {
 	}
 }
 
-func TestExpressionThatCannotBeIsRefused(t *testing.T) {
+func TestValidate_RefusesAnInvalidExpression(t *testing.T) {
 	for name, given := range map[string]struct {
 		expr  string
 		found string
@@ -143,7 +143,7 @@ func TestExpressionThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestGateNeedsNoMoreThanItSays(t *testing.T) {
+func TestValidate_GateNeedsNoMoreThanItSays(t *testing.T) {
 	for name, spec := range map[string]gate.Spec{
 		"a kind of the core":      {Query: cluster.ObjectQuery{APIVersion: "v1", Kind: "Node"}, Expr: "objects.size() > 2"},
 		"a set-based selector":    {Query: cluster.ObjectQuery{APIVersion: "v1", Kind: "Pod", Selector: "tier notin (a, b),!canary"}, Expr: "objects == []"},

@@ -41,7 +41,7 @@ func instant(t *testing.T, text string) time.Time {
 	return at
 }
 
-func TestWindowIsOpen(t *testing.T) {
+func TestWindow_IsOpen(t *testing.T) {
 	for name, given := range map[string]struct {
 		cron     string
 		duration time.Duration
@@ -104,7 +104,7 @@ func TestWindowIsOpen(t *testing.T) {
 	}
 }
 
-func TestWindowRemembersNothingWrong(t *testing.T) {
+func TestWindow_ReusedAnswersLikeANewOne(t *testing.T) {
 	const cron, zone = "0 1,2 * * *", "Europe/Oslo"
 
 	asked := newWindow(t, cron, time.Hour, zone)
@@ -124,7 +124,7 @@ func TestWindowRemembersNothingWrong(t *testing.T) {
 	}
 }
 
-func TestWindowThatIsAlwaysOpenStaysSo(t *testing.T) {
+func TestWindow_AlwaysOpenStaysSo(t *testing.T) {
 	always := newWindow(t, "0 * * * *", time.Hour, "Europe/Oslo")
 
 	for year := range 12 {
@@ -135,7 +135,7 @@ func TestWindowThatIsAlwaysOpenStaysSo(t *testing.T) {
 	}
 }
 
-func TestWindowTellsTimesInItsZone(t *testing.T) {
+func TestWindow_TellsTimesInItsZone(t *testing.T) {
 	w := newWindow(t, "0 22 * * 1-5", 4*time.Hour, "Europe/Oslo")
 
 	for at, want := range map[string]string{"2025-06-11T12:00:00Z": "2025-06-11 22:00 CEST", "2025-01-08T22:00:00Z": "2025-01-09 02:00 CET"} {
@@ -145,7 +145,7 @@ func TestWindowTellsTimesInItsZone(t *testing.T) {
 	}
 }
 
-func TestWindowIsRecognised(t *testing.T) {
+func TestWindow_IsRecognised(t *testing.T) {
 	for want, given := range map[string]gate.WindowSpec{
 		"0 22 * * 1-5 for 4h, Europe/Oslo": {Cron: "0 22 * * 1-5", Duration: 4 * time.Hour, TimeZone: "Europe/Oslo"},
 		"0 22 * * * for 1h30m, UTC":        {Cron: "  0  22 * * * ", Duration: 90 * time.Minute},
@@ -164,7 +164,7 @@ func TestWindowIsRecognised(t *testing.T) {
 	}
 }
 
-func TestWindowThatCannotBeIsRefused(t *testing.T) {
+func TestWindow_RefusesAnInvalidOne(t *testing.T) {
 	const cron, duration = "0 22 * * *", time.Hour
 
 	for name, given := range map[string]struct {
@@ -246,9 +246,9 @@ func (m made) starts(at time.Time) bool {
 	return days && m.minute.has(at.Minute()) && m.hour.has(at.Hour()) && m.month.has(int(at.Month()))
 }
 
-// TestWindowIsOpenWhereAStartIsInRange compares a window with what walking
+// TestWindow_IsOpenWhereAStartIsInRange compares a window with what walking
 // through all minutes gives, in zones whose clocks move in many ways.
-func TestWindowIsOpenWhereAStartIsInRange(t *testing.T) {
+func TestWindow_IsOpenWhereAStartIsInRange(t *testing.T) {
 	const ahead = 45 * 24 * time.Hour
 
 	// Clocks move on or soon after these days, somewhere.

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-func TestTheOwnServerGetsItsNextChance(t *testing.T) {
+func TestDial_OwnServerIsTriedAgain(t *testing.T) {
 	t.Parallel()
 
 	now := time.Unix(1000, 0)
@@ -43,9 +43,9 @@ func TestTheOwnServerGetsItsNextChance(t *testing.T) {
 	}
 }
 
-// TestAProxyIsCalledByItsOwnName: the name that the kubeconfig gives the API server
+// TestDial_ProxyIsCalledByItsOwnName: the name that the kubeconfig gives the API server
 // (tls-server-name) is nothing that a proxy can prove.
-func TestAProxyIsCalledByItsOwnName(t *testing.T) {
+func TestDial_ProxyIsCalledByItsOwnName(t *testing.T) {
 	t.Parallel()
 
 	proxy := httptest.NewTLSServer(nil)
@@ -80,7 +80,7 @@ func TestAProxyIsCalledByItsOwnName(t *testing.T) {
 	}
 }
 
-func TestAProxyThatSaysNothingIsNotWaitedFor(t *testing.T) {
+func TestDial_SilentProxyIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestAProxyThatSaysNothingIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestLinesEndTogether(t *testing.T) {
+func TestDial_ConnectionsEndTogether(t *testing.T) {
 	t.Parallel()
 
 	var far []net.Conn

@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestNewNamesWhatIsWrongWithAKubeconfig(t *testing.T) {
+func TestClient_NamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 	t.Parallel()
 
 	const secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA=="
@@ -59,7 +59,7 @@ func TestNewNamesWhatIsWrongWithAKubeconfig(t *testing.T) {
 	}
 }
 
-func TestUnavailableAnswersItsErrorToEverything(t *testing.T) {
+func TestUnavailable_AnswersItsErrorToEverything(t *testing.T) {
 	t.Parallel()
 
 	reason := errors.New("no way there")
@@ -72,7 +72,7 @@ func TestUnavailableAnswersItsErrorToEverything(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatIsDownIsPassedBy(t *testing.T) {
+func TestDial_APIServerThatIsDownIsPassedBy(t *testing.T) {
 	t.Parallel()
 
 	for name, down := range map[string]string{"refuses": "", "swallows packets": "nowhere"} {
@@ -103,7 +103,7 @@ func TestAnAPIServerThatIsDownIsPassedBy(t *testing.T) {
 	}
 }
 
-func TestAConnectionWhoseServerDiedDoesNotHoldUpTheNextCall(t *testing.T) {
+func TestDial_DeadConnectionDoesNotHoldUpTheNextCall(t *testing.T) {
 	t.Parallel()
 
 	cp0, cp1 := newServer(t, nil), newServer(t, nil)
@@ -133,7 +133,7 @@ func TestAConnectionWhoseServerDiedDoesNotHoldUpTheNextCall(t *testing.T) {
 	}
 }
 
-func TestTheOwnAPIServerIsAllThatIsAskedWhileItAnswers(t *testing.T) {
+func TestDial_OnlyTheOwnAPIServerIsAskedWhileItAnswers(t *testing.T) {
 	t.Parallel()
 
 	cp0 := newServer(t, nil)
@@ -149,7 +149,7 @@ func TestTheOwnAPIServerIsAllThatIsAskedWhileItAnswers(t *testing.T) {
 	}
 }
 
-func TestAServerOfAnotherClusterIsNoAlternative(t *testing.T) {
+func TestDial_ServerOfAnotherClusterIsNoAlternative(t *testing.T) {
 	t.Parallel()
 
 	ours := newServer(t, nil)
@@ -188,7 +188,7 @@ func TestAServerOfAnotherClusterIsNoAlternative(t *testing.T) {
 	}
 }
 
-func TestAlternativesNeedAWayAndAnIdentity(t *testing.T) {
+func TestDial_AlternativesNeedAnAddressAndAnIdentity(t *testing.T) {
 	t.Parallel()
 
 	cp1 := newServer(t, nil)
@@ -207,7 +207,7 @@ func TestAlternativesNeedAWayAndAnIdentity(t *testing.T) {
 	}
 }
 
-func TestOtherClientsOfTheSameAPIShareItsWays(t *testing.T) {
+func TestDial_ClientsOfTheSameAPIShareItsAlternatives(t *testing.T) {
 	t.Parallel()
 
 	cp1 := newServer(t, nil)
@@ -270,9 +270,9 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestNoConnectionOutlivesTheClient: a request that nobody waits for any more has
+// TestClient_NoConnectionOutlivesIt: a request that nobody waits for any more has
 // its connection made all the same.
-func TestNoConnectionOutlivesTheClient(t *testing.T) {
+func TestClient_NoConnectionOutlivesIt(t *testing.T) {
 	t.Parallel()
 
 	for name, alternatives := range map[string]func() []string{"with alternatives": func() []string { return nil }, "without": nil} {

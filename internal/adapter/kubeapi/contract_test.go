@@ -11,7 +11,7 @@ import (
 
 // The adapter keeps the contract over a real kube-apiserver, which is what the
 // simulated ones are held to.
-func TestContract(t *testing.T) {
+func TestContract_HoldsOverARealAPIServer(t *testing.T) {
 	contract.Test(t, func(t *testing.T) contract.Fixture {
 		t.Helper()
 
@@ -20,7 +20,7 @@ func TestContract(t *testing.T) {
 }
 
 // So does the protocol itself: the clauses are about the API server.
-func TestWireContract(t *testing.T) {
+func TestContract_OfTheWireHoldsOverARealAPIServer(t *testing.T) {
 	for _, clause := range contract.WireCases() {
 		t.Run(clause.Name, func(t *testing.T) { clause.Run(t, openFixture(t)) })
 	}

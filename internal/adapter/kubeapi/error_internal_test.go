@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPathsOfOneKind(t *testing.T) {
+func TestError_PathsOfOneKind(t *testing.T) {
 	for path, want := range map[string]string{
 		"/api/v1/nodes":                              "api/v1/nodes",
 		"/api/v1/nodes/worker-0":                     "api/v1/nodes/*",

@@ -134,7 +134,7 @@ func status(code int, reason, message string, causes ...map[string]string) http.
 	}
 }
 
-func TestAnswersAreNamedByMeaning(t *testing.T) {
+func TestError_AnswersAreNamedByMeaning(t *testing.T) {
 	t.Parallel()
 
 	pod := cluster.Pod{Namespace: "default", Name: "web", UID: "1"}
@@ -205,7 +205,7 @@ func TestAnswersAreNamedByMeaning(t *testing.T) {
 	}
 }
 
-func TestACordonThatKeepsLosingRacesGivesUp(t *testing.T) {
+func TestError_CordonThatKeepsLosingRacesGivesUp(t *testing.T) {
 	t.Parallel()
 
 	var patches atomic.Int32
@@ -231,7 +231,7 @@ func TestACordonThatKeepsLosingRacesGivesUp(t *testing.T) {
 	}
 }
 
-func TestALostReplyLeavesTheOutcomeOfAWriteUnknown(t *testing.T) {
+func TestError_LostReplyLeavesAWriteUnknown(t *testing.T) {
 	t.Parallel()
 
 	api, requests := connect(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -250,7 +250,7 @@ func TestALostReplyLeavesTheOutcomeOfAWriteUnknown(t *testing.T) {
 	}
 }
 
-func TestARefusedConnectionHasNoEffect(t *testing.T) {
+func TestError_RefusedConnectionHasNoEffect(t *testing.T) {
 	t.Parallel()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -271,7 +271,7 @@ func TestARefusedConnectionHasNoEffect(t *testing.T) {
 	}
 }
 
-func TestTheCallersEndIsNotTheServers(t *testing.T) {
+func TestError_CallersEndIsNotTheServers(t *testing.T) {
 	t.Parallel()
 
 	hanging := make(chan struct{})
@@ -313,7 +313,7 @@ func TestTheCallersEndIsNotTheServers(t *testing.T) {
 	}
 }
 
-func TestAForeignCertificateIsNotAReasonToWait(t *testing.T) {
+func TestError_ForeignCertificateIsNoReasonToWait(t *testing.T) {
 	t.Parallel()
 
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -326,9 +326,9 @@ func TestAForeignCertificateIsNotAReasonToWait(t *testing.T) {
 	}
 }
 
-// TestRefusalOfWhatWasAllowedBeforeMayHeal: an API server that has just started
+// TestError_RefusalOfWhatWasAllowedBeforeMayHeal: an API server that has just started
 // knows nobody's permissions yet.
-func TestRefusalOfWhatWasAllowedBeforeMayHeal(t *testing.T) {
+func TestError_RefusalOfWhatWasAllowedBeforeMayHeal(t *testing.T) {
 	for name, test := range map[string]struct {
 		message, kind string
 		// allowed tells that the request was carried out before.
@@ -441,7 +441,7 @@ func (c catalogued) check(t *testing.T, name string) {
 
 // A database of etcd without space is an error of the API server, after which
 // nobody knows whether it had written.
-func TestCatalogue15DatabaseWithoutSpace(t *testing.T) {
+func TestCatalogue15_DatabaseWithoutSpace(t *testing.T) {
 	t.Parallel()
 
 	catalogued{status(500, "InternalError", "etcdserver: mvcc: database space exceeded"), true, "database space exceeded"}.check(t, "no space")
@@ -461,7 +461,7 @@ func throttled(writer http.ResponseWriter, _ *http.Request) {
 
 // An API server that comes and goes is waited for; what it had not taken has no
 // effect, and what it may have taken is looked for.
-func TestCatalogue35APIServerFlaps(t *testing.T) {
+func TestCatalogue35_APIServerFlaps(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]catalogued{
@@ -533,7 +533,7 @@ func nodeOf(t *testing.T, status corev1.ConditionStatus, reason string, since ti
 }
 
 // Of a node that went away Kubernetes says after 40 s that it does not know.
-func TestCatalogue18NodeOfWhichNothingIsKnown(t *testing.T) {
+func TestCatalogue18_NodeOfWhichNothingIsKnown(t *testing.T) {
 	t.Parallel()
 
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -544,7 +544,7 @@ func TestCatalogue18NodeOfWhichNothingIsKnown(t *testing.T) {
 }
 
 // A kubelet that is not ready leaves its version as it was.
-func TestCatalogue37KubeletNotReady(t *testing.T) {
+func TestCatalogue37_KubeletNotReady(t *testing.T) {
 	t.Parallel()
 
 	if node := nodeOf(t, corev1.ConditionFalse, "KubeletNotReady", time.Now(), "v1.34.2"); node.Ready || node.ReadyReason != "KubeletNotReady" || node.Kubelet.String() != "1.34.2" || node.BootID != "boot-1" {
@@ -554,7 +554,7 @@ func TestCatalogue37KubeletNotReady(t *testing.T) {
 
 // A budget with nothing to give is told from an API server that has too much to
 // do. Neither is asked again from here: the pause is the engine's.
-func TestCatalogue38BudgetBlocksAnEviction(t *testing.T) {
+func TestCatalogue38_BudgetBlocksAnEviction(t *testing.T) {
 	t.Parallel()
 
 	pod := cluster.Pod{Namespace: "default", Name: "web", UID: "1"}

@@ -116,7 +116,7 @@ func (r *followRig) cordoned(nodes []cluster.KubeNode, err error) bool {
 }
 
 // A claim proves nothing to those who ask after it was sent: they share the next one.
-func TestLooksAtOnceShareAClaim(t *testing.T) {
+func TestFollow_ConcurrentLooksShareAClaim(t *testing.T) {
 	const many = 40
 
 	var held chan struct{}
@@ -159,7 +159,7 @@ func TestLooksAtOnceShareAClaim(t *testing.T) {
 
 // Who gives up waits no longer, and neither does who stops to follow; the others get
 // their answer.
-func TestALookEndsWithItsContext(t *testing.T) {
+func TestFollow_LookEndsWithItsContext(t *testing.T) {
 	following(t, 2, apiserver.Options{}, func(r *followRig) {
 		r.server.StallWatches(true)
 
@@ -181,7 +181,7 @@ func TestALookEndsWithItsContext(t *testing.T) {
 
 // A watch that has not delivered a claim in time costs the next looks no wait, and is
 // used again when one delivers something.
-func TestAWatchThatStandsStillIsNotWaitedForTwice(t *testing.T) {
+func TestFollow_StalledWatchIsNotWaitedForTwice(t *testing.T) {
 	following(t, 2, apiserver.Options{}, func(r *followRig) {
 		r.server.StallWatches(true)
 
@@ -213,7 +213,7 @@ func TestAWatchThatStandsStillIsNotWaitedForTwice(t *testing.T) {
 }
 
 // Where the nodes cannot be watched they are listed, and nothing is written.
-func TestNodesThatCannotBeWatchedAreListed(t *testing.T) {
+func TestFollow_NodesThatCannotBeWatchedAreListed(t *testing.T) {
 	following(t, 2, apiserver.Options{Intercept: func(_ context.Context, request apiserver.Request) apiserver.Strike {
 		if request.Verb == "watch" {
 			return apiserver.Strike{RetryAfter: time.Second}
@@ -232,7 +232,7 @@ func TestNodesThatCannotBeWatchedAreListed(t *testing.T) {
 }
 
 // An API server that does not know how to begin a watch with what there is lists first.
-func TestAnOlderAPIServerListsFirst(t *testing.T) {
+func TestFollow_OlderAPIServerListsFirst(t *testing.T) {
 	following(t, 2, apiserver.Options{Older: true}, func(r *followRig) {
 		const often = 5
 
@@ -248,7 +248,7 @@ func TestAnOlderAPIServerListsFirst(t *testing.T) {
 }
 
 // What a look costs does not grow with the nodes.
-func TestALookAtManyNodesCostsNoList(t *testing.T) {
+func TestFollow_LookAtManyNodesCostsNoList(t *testing.T) {
 	const workers, often = 197, 20
 
 	following(t, workers, apiserver.Options{}, func(r *followRig) {

@@ -34,10 +34,10 @@ import (
 // the ID "id-1" was confirmed.
 const confirmedAnnotation = "talosupgrade.vitistack.io/confirmed-2"
 
-// TestWhatWasConfirmedIsNoKeyOfTheJournal: earlier versions of the provider take every
+// TestJournal_ConfirmedRecordsAreNoKeys: earlier versions of the provider take every
 // key that they do not know for a machine with unfinished work. What they write has
 // nothing confirmed.
-func TestWhatWasConfirmedIsNoKeyOfTheJournal(t *testing.T) {
+func TestJournal_ConfirmedRecordsAreNoKeys(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -67,8 +67,8 @@ func TestWhatWasConfirmedIsNoKeyOfTheJournal(t *testing.T) {
 	}
 }
 
-// TestWhatWasConfirmedIsWorthNothingWhereItCannotBeRead, and keeps nobody from upgrading.
-func TestWhatWasConfirmedIsWorthNothingWhereItCannotBeRead(t *testing.T) {
+// TestJournal_UnreadableConfirmedRecordsAreIgnored, and keeps nobody from upgrading.
+func TestJournal_UnreadableConfirmedRecordsAreIgnored(t *testing.T) {
 	for _, damaged := range []string{
 		"", "{", `{}`, `[7]`, `[{"machines":{"id-1":7}}]`, `[{"target":"latest","machines":{"id-1":{}}}]`,
 		`[{"phase":"installed","target":"1.13.4","machines":{"id-1":{}}}]`,
@@ -99,9 +99,9 @@ func TestWhatWasConfirmedIsWorthNothingWhereItCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTheJournalOfALargeClusterIsWritten: of too many machines, and of too long images, the
+// TestJournal_OfALargeClusterLeavesOutTheOldest: of too many machines, and of too long images, the
 // oldest are left out.
-func TestTheJournalOfALargeClusterIsWritten(t *testing.T) {
+func TestJournal_OfALargeClusterLeavesOutTheOldest(t *testing.T) {
 	for name, test := range map[string]struct {
 		image string
 		least int
@@ -140,9 +140,9 @@ func TestTheJournalOfALargeClusterIsWritten(t *testing.T) {
 	}
 }
 
-// TestWhatIsConfirmedNoMoreIsGoneFromTheJournal: before anything is installed, the record of
+// TestJournal_ConfirmedRecordGoesWithTheNextIntent: before anything is installed, the record of
 // what the other boot slot held has to go, with the very write that records the intent.
-func TestWhatIsConfirmedNoMoreIsGoneFromTheJournal(t *testing.T) {
+func TestJournal_ConfirmedRecordGoesWithTheNextIntent(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -232,9 +232,9 @@ func keptJournal() (entries map[string]cluster.Entry, due cluster.ManifestsDue, 
 	}
 }
 
-// TestJournalsOfAllFormatsAreReadAndWrittenInTheNewestOne: clusters hold what
+// TestJournal_AllFormatsAreReadAndTheNewestIsWritten: clusters hold what
 // earlier versions wrote, and a node may be armed.
-func TestJournalsOfAllFormatsAreReadAndWrittenInTheNewestOne(t *testing.T) {
+func TestJournal_AllFormatsAreReadAndTheNewestIsWritten(t *testing.T) {
 	newest := kept(t, "testdata/journal-format-2.yaml")
 	entries, due, taken := keptJournal()
 
@@ -279,9 +279,9 @@ func TestJournalsOfAllFormatsAreReadAndWrittenInTheNewestOne(t *testing.T) {
 	}
 }
 
-// TestAJournalOfAnUnknownFormatIsRefusedAndKept: a later version may mean another
+// TestJournal_UnknownFormatIsRefusedAndKept: a later version may mean another
 // machine by its keys.
-func TestAJournalOfAnUnknownFormatIsRefusedAndKept(t *testing.T) {
+func TestJournal_UnknownFormatIsRefusedAndKept(t *testing.T) {
 	for _, format := range []string{"3", "0", "two", ""} {
 		api, other := live(t)
 
@@ -311,9 +311,9 @@ func TestAJournalOfAnUnknownFormatIsRefusedAndKept(t *testing.T) {
 	}
 }
 
-// TestTheJournalKeepsWhatARollbackNeeds, in every phase, under names that other
+// TestJournal_KeepsWhatARollbackNeeds, in every phase, under names that other
 // versions read.
-func TestTheJournalKeepsWhatARollbackNeeds(t *testing.T) {
+func TestJournal_KeepsWhatARollbackNeeds(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -353,8 +353,8 @@ func TestTheJournalKeepsWhatARollbackNeeds(t *testing.T) {
 	}
 }
 
-// TestAnEntryOfAnEarlierVersionKnowsNoEtcd: it is read as it was written.
-func TestAnEntryOfAnEarlierVersionKnowsNoEtcd(t *testing.T) {
+// TestJournal_EntryOfAnEarlierVersionKnowsNoEtcd: it is read as it was written.
+func TestJournal_EntryOfAnEarlierVersionKnowsNoEtcd(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -378,9 +378,9 @@ func TestAnEntryOfAnEarlierVersionKnowsNoEtcd(t *testing.T) {
 	}
 }
 
-// TestAPhaseOfTheFutureIsRefused, and named with its entry: what it means for the
+// TestJournal_RefusesAnUnknownPhase, and named with its entry: what it means for the
 // node nobody knows here.
-func TestAPhaseOfTheFutureIsRefused(t *testing.T) {
+func TestJournal_RefusesAnUnknownPhase(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -404,8 +404,8 @@ func TestAPhaseOfTheFutureIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsBeingRolledBackIsNotForgotten; what was rolled back is.
-func TestWhatIsBeingRolledBackIsNotForgotten(t *testing.T) {
+// TestJournal_RollbackUnderWayIsNotForgotten; what was rolled back is.
+func TestJournal_RollbackUnderWayIsNotForgotten(t *testing.T) {
 	for phase, want := range map[cluster.Phase][]string{
 		cluster.PhaseRollingBack: {"unfinished (phase rolling-back)"},
 		cluster.PhaseRolledBack:  nil,
@@ -426,9 +426,9 @@ func TestWhatIsBeingRolledBackIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestAWriteOfTheJournalCostsWhatChanged: the writes of one upgrade take the same bytes
+// TestJournal_WriteCostsWhatChanged: the writes of one upgrade take the same bytes
 // whether few or 99 other nodes are on their way and as many are remembered as may be.
-func TestAWriteOfTheJournalCostsWhatChanged(t *testing.T) {
+func TestJournal_WriteCostsWhatChanged(t *testing.T) {
 	_, other := live(t)
 	few, fewSize := upgradeTraffic(t, other, 2, 20)
 
@@ -579,7 +579,7 @@ func upgradeOf(number int, phase cluster.Phase) cluster.Entry {
 	return one
 }
 
-func TestTheJournalRemembersTheSnapshotOfEtcd(t *testing.T) {
+func TestJournal_RemembersTheSnapshotOfEtcd(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -649,8 +649,8 @@ func stillUnderWay(t *testing.T, api *kubeapi.Client, other kubernetes.Interface
 	}
 }
 
-// TestADamagedRecordOfASnapshotIsNamed, and is no unfinished work either.
-func TestADamagedRecordOfASnapshotIsNamed(t *testing.T) {
+// TestJournal_DamagedRecordOfASnapshotIsNamed, and is no unfinished work either.
+func TestJournal_DamagedRecordOfASnapshotIsNamed(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -696,7 +696,7 @@ func forget(t *testing.T, other kubernetes.Interface) {
 	}
 }
 
-func TestTheLeaseHasOneWriter(t *testing.T) {
+func TestLease_HasOneWriter(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -754,7 +754,7 @@ func entry(phase cluster.Phase) cluster.Entry {
 	}
 }
 
-func TestTheJournalKeepsEveryWordOfAnEntry(t *testing.T) {
+func TestJournal_KeepsEveryFieldOfAnEntry(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -807,7 +807,7 @@ func TestTheJournalKeepsEveryWordOfAnEntry(t *testing.T) {
 	}
 }
 
-func TestTheJournalRemembersASyncThatIsDue(t *testing.T) {
+func TestJournal_RemembersASyncThatIsDue(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -841,7 +841,7 @@ func TestTheJournalRemembersASyncThatIsDue(t *testing.T) {
 	}
 }
 
-func TestADamagedJournalIsNotTakenForAnEmptyOne(t *testing.T) {
+func TestJournal_DamagedIsNotTakenForEmpty(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -875,7 +875,7 @@ func TestADamagedJournalIsNotTakenForAnEmptyOne(t *testing.T) {
 	}
 }
 
-func TestForgetRemovesWhatIsOursAndFinished(t *testing.T) {
+func TestForget_RemovesWhatIsOursAndFinished(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 
@@ -922,7 +922,7 @@ func TestForgetRemovesWhatIsOursAndFinished(t *testing.T) {
 	}
 }
 
-func TestForgetLeavesARunningUpgradeAlone(t *testing.T) {
+func TestForget_LeavesARunningUpgradeAlone(t *testing.T) {
 	holder, _ := live(t)
 
 	lease, err := holder.WriteLease(t.Context(), cluster.Lease{Holder: "run-9", Renewed: time.Now(), Duration: 30 * time.Second})
@@ -960,7 +960,7 @@ func TestForgetLeavesARunningUpgradeAlone(t *testing.T) {
 	}
 }
 
-func TestForgetLeavesWhatSomebodyElseUses(t *testing.T) {
+func TestForget_LeavesWhatSomebodyElseUses(t *testing.T) {
 	api, other := live(t)
 	defer forget(t, other)
 

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 )
 
-func TestSuspensionOfALease(t *testing.T) {
+func TestLease_Suspension(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 11, 24, 3, 10, 0, 0, time.UTC))
 
 	managed := func(fields string, when *metav1.Time) []metav1.ManagedFieldsEntry {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAListThatExpiresBeginsAnew: the API server forgets old states of a list.
-func TestAListThatExpiresBeginsAnew(t *testing.T) {
+// TestList_BeginsAnewWhenItExpires: the API server forgets old states of a list.
+func TestList_BeginsAnewWhenItExpires(t *testing.T) {
 	t.Parallel()
 
 	var expiries atomic.Int32

@@ -13,7 +13,7 @@ import (
 
 // Internal addresses come first, each kind in the order in which the Node object
 // has them: a cloud may name the external one first.
-func TestInternalAddressesComeFirst(t *testing.T) {
+func TestNode_InternalAddressesComeFirst(t *testing.T) {
 	t.Parallel()
 
 	node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
@@ -29,9 +29,9 @@ func TestInternalAddressesComeFirst(t *testing.T) {
 	}
 }
 
-// TestWhoWroteToANodeSinceWeDid is about what managedFields tell: who added or changed
+// TestNode_TellsWhoWroteToItSinceWeDid is about what managedFields tell: who added or changed
 // something, not who only took something away.
-func TestWhoWroteToANodeSinceWeDid(t *testing.T) {
+func TestNode_TellsWhoWroteToItSinceWeDid(t *testing.T) {
 	t.Parallel()
 
 	const own = "terraform-provider-talosupgrade"

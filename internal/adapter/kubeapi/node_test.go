@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestNodesAreReadAsTheMachinesReportThem(t *testing.T) {
+func TestNode_IsReadAsTheMachineReportsIt(t *testing.T) {
 	api, _ := live(t)
 
 	nodes, err := api.Nodes(t.Context())
@@ -54,7 +54,7 @@ func TestNodesAreReadAsTheMachinesReportThem(t *testing.T) {
 	}
 }
 
-func TestAKubeletThatComplainsIsHeard(t *testing.T) {
+func TestNode_KubeletComplaintIsReported(t *testing.T) {
 	api, _ := live(t)
 
 	suite.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepDisk, Effect: model.EffectPressure}})
@@ -73,7 +73,7 @@ func TestAKubeletThatComplainsIsHeard(t *testing.T) {
 	eventually(t, "the complaint to end", func() (bool, error) { return len(nodeNamed(t, api, "worker-0").Pressure) == 0, nil })
 }
 
-func TestComponentPodsAreThoseOfTheControlPlaneAndTheProxy(t *testing.T) {
+func TestNode_ComponentPodsAreThoseOfControlPlaneAndProxy(t *testing.T) {
 	api, _ := live(t)
 
 	pods, err := api.ComponentPods(t.Context())
@@ -119,7 +119,7 @@ func nodeNamed(t *testing.T, api *kubeapi.Client, name string) cluster.KubeNode 
 	return cluster.KubeNode{}
 }
 
-func TestACordonOfOursIsMarkedAndTakenBack(t *testing.T) {
+func TestNode_OwnCordonIsMarkedAndTakenBack(t *testing.T) {
 	api, _ := live(t)
 
 	ours, err := api.Cordon(t.Context(), "worker-0", "run-1")
@@ -151,7 +151,7 @@ func TestACordonOfOursIsMarkedAndTakenBack(t *testing.T) {
 	}
 }
 
-func TestACordonOfSomebodyElseSurvives(t *testing.T) {
+func TestNode_CordonOfSomebodyElseSurvives(t *testing.T) {
 	api, other := live(t)
 
 	patch := func(body string) {
@@ -196,10 +196,10 @@ func TestACordonOfSomebodyElseSurvives(t *testing.T) {
 	patch(`{"spec":{"unschedulable":null}}`)
 }
 
-// TestACordonOfOursIsNotTheMachinesOwn: kubectl uncordon leaves the annotation of
+// TestNode_OwnCordonIsNotTheMachinesOwn: kubectl uncordon leaves the annotation of
 // a machine that cordoned its own node, which would lift our cordon at its next
 // boot.
-func TestACordonOfOursIsNotTheMachinesOwn(t *testing.T) {
+func TestNode_OwnCordonIsNotTheMachinesOwn(t *testing.T) {
 	api, other := live(t)
 
 	const talos = "talos.dev/cordoned"
@@ -244,7 +244,7 @@ func TestACordonOfOursIsNotTheMachinesOwn(t *testing.T) {
 	}
 }
 
-func TestAMissingNodeIsNoReasonToFailAnUncordon(t *testing.T) {
+func TestNode_MissingOneDoesNotFailAnUncordon(t *testing.T) {
 	api, _ := live(t)
 
 	if err := api.Uncordon(t.Context(), "nobody"); err != nil {
@@ -256,9 +256,9 @@ func TestAMissingNodeIsNoReasonToFailAnUncordon(t *testing.T) {
 	}
 }
 
-// TestKubeletsOfVendorsAreNoPreReleases: one that reports v1.34.2-eks.1 would
+// TestNode_KubeletsOfVendorsAreNoPreReleases: one that reports v1.34.2-eks.1 would
 // otherwise pass for older than 1.34.2.
-func TestKubeletsOfVendorsAreNoPreReleases(t *testing.T) {
+func TestNode_KubeletsOfVendorsAreNoPreReleases(t *testing.T) {
 	t.Parallel()
 
 	want := map[string]string{
@@ -291,7 +291,7 @@ func TestKubeletsOfVendorsAreNoPreReleases(t *testing.T) {
 	}
 }
 
-func TestANodeSaysWhatTroublesItAndWhoCordonedIt(t *testing.T) {
+func TestNode_SaysWhatTroublesItAndWhoCordonedIt(t *testing.T) {
 	t.Parallel()
 
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) corev1.NodeCondition {

@@ -97,7 +97,7 @@ func annotated(changes map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": changes}}
 }
 
-func TestAnObjectIsReadAndChanged(t *testing.T) {
+func TestObject_IsReadAndChanged(t *testing.T) {
 	api, other := live(t)
 
 	if _, err := api.Object(t.Context(), gadget("a")); !errors.Is(err, cluster.ErrNotFound) || !strings.Contains(err.Error(), "serves no such kind") {
@@ -154,7 +154,7 @@ func TestAnObjectIsReadAndChanged(t *testing.T) {
 	}
 }
 
-func TestAStatusHasTheFieldsOfItsKind(t *testing.T) {
+func TestObject_StatusHasTheFieldsOfItsKind(t *testing.T) {
 	api, other := live(t)
 
 	defineGadgets(t, other)
@@ -204,8 +204,8 @@ func TestAStatusHasTheFieldsOfItsKind(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatBecomesTooLargeIsRefused, whichever limit it meets first.
-func TestAnObjectThatBecomesTooLargeIsRefused(t *testing.T) {
+// TestObject_TooLargeIsRefused, whichever limit it meets first.
+func TestObject_TooLargeIsRefused(t *testing.T) {
 	api, other := live(t)
 
 	defineGadgets(t, other)
@@ -227,8 +227,8 @@ func TestAnObjectThatBecomesTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// TestAKindThatMovedIsFoundAgain: what is remembered of it may be out of date.
-func TestAKindThatMovedIsFoundAgain(t *testing.T) {
+// TestObject_KindThatMovedIsFoundAgain: what is remembered of it may be out of date.
+func TestObject_KindThatMovedIsFoundAgain(t *testing.T) {
 	api, other := live(t)
 
 	defineGadgets(t, other)
@@ -295,7 +295,7 @@ func writes(api *kubeapi.Client) map[string]func(context.Context) error {
 	}
 }
 
-func TestChangesAreNamedByMeaningAndSentOnce(t *testing.T) {
+func TestObject_ChangesAreNamedByMeaningAndSentOnce(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -337,7 +337,7 @@ func TestChangesAreNamedByMeaningAndSentOnce(t *testing.T) {
 	}
 }
 
-func TestChangesGoWhereTheyBelong(t *testing.T) {
+func TestObject_ChangesGoToTheRightResource(t *testing.T) {
 	t.Parallel()
 
 	type sent struct{ method, url, kind, body string }
@@ -389,7 +389,7 @@ func TestChangesGoWhereTheyBelong(t *testing.T) {
 	}
 }
 
-func TestWhatMakesNoSenseIsNotSent(t *testing.T) {
+func TestObject_InvalidChangesAreNotSent(t *testing.T) {
 	t.Parallel()
 
 	api, _ := connect(t, workshop(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("sent %s %s", r.Method, r.URL) }))
@@ -451,9 +451,9 @@ func TestWhatMakesNoSenseIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatHidesWhatIsThere: an authorization that denies what it does
+// TestObject_APIServerMayHideKinds: an authorization that denies what it does
 // not name denies the kinds too.
-func TestAnAPIServerThatHidesWhatIsThere(t *testing.T) {
+func TestObject_APIServerMayHideKinds(t *testing.T) {
 	t.Parallel()
 
 	api, _ := connect(t, status(http.StatusForbidden, "Forbidden", "no"))
@@ -471,8 +471,8 @@ func TestAnAPIServerThatHidesWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestAnErrorQuotesNothingOfASecret, also where the answer does.
-func TestAnErrorQuotesNothingOfASecret(t *testing.T) {
+// TestObject_ErrorQuotesNothingOfASecret, also where the answer does.
+func TestObject_ErrorQuotesNothingOfASecret(t *testing.T) {
 	t.Parallel()
 
 	read := cluster.Secret{Namespace: "ns", Name: "s", ResourceVersion: "1", Data: map[string][]byte{"kube.config": []byte("hunter2-of-old")}}
@@ -522,8 +522,8 @@ func everyError(err error) []string {
 	return texts
 }
 
-// TestSecretsAreReadPageByPage and come sorted.
-func TestSecretsAreReadPageByPage(t *testing.T) {
+// TestObject_SecretsAreReadPageByPage and come sorted.
+func TestObject_SecretsAreReadPageByPage(t *testing.T) {
 	t.Parallel()
 
 	api, requests := connect(t, func(w http.ResponseWriter, r *http.Request) {
@@ -577,7 +577,7 @@ func serveThings(t *testing.T, handler http.HandlerFunc) (*kubeapi.Client, *atom
 	})
 }
 
-func TestObjectsComeWithoutWhoWroteThem(t *testing.T) {
+func TestObject_ComesWithoutManagedFields(t *testing.T) {
 	t.Parallel()
 
 	const object = `{"metadata":{"name":"a","managedFields":[{"manager":"kubectl"}],"annotations":
@@ -614,9 +614,9 @@ func TestObjectsComeWithoutWhoWroteThem(t *testing.T) {
 	}
 }
 
-// TestLargeObjectsAreReadInSmallerPages, so that little of them is held at once
+// TestObject_LargeOnesAreReadInSmallerPages, so that little of them is held at once
 // that is not kept.
-func TestLargeObjectsAreReadInSmallerPages(t *testing.T) {
+func TestObject_LargeOnesAreReadInSmallerPages(t *testing.T) {
 	t.Parallel()
 
 	const objects, small, size = 530, 500, 400_000
@@ -676,7 +676,7 @@ func TestLargeObjectsAreReadInSmallerPages(t *testing.T) {
 	}
 }
 
-func TestMoreObjectsThanFitAreRefused(t *testing.T) {
+func TestObject_MoreThanFitAreRefused(t *testing.T) {
 	t.Parallel()
 
 	const page = 6 << 20
@@ -728,9 +728,9 @@ func endless(w http.ResponseWriter, begin, more string) {
 	}
 }
 
-// TestAListThatExpiresIsCountedOnce: what it had read before is not held any
+// TestObject_ListThatExpiresIsCountedOnce: what it had read before is not held any
 // more.
-func TestAListThatExpiresIsCountedOnce(t *testing.T) {
+func TestObject_ListThatExpiresIsCountedOnce(t *testing.T) {
 	t.Parallel()
 
 	const pages, size = 6, 7 << 20
@@ -758,8 +758,8 @@ func TestAListThatExpiresIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestAReadWhoseConnectionBreaksIsRepeated, once, as all reads are.
-func TestAReadWhoseConnectionBreaksIsRepeated(t *testing.T) {
+// TestObject_ReadIsRepeatedWhenItsConnectionBreaks, once, as all reads are.
+func TestObject_ReadIsRepeatedWhenItsConnectionBreaks(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -856,7 +856,7 @@ func names(t *testing.T, objects []map[string]any) string {
 	return strings.Join(found, " ")
 }
 
-func TestObjectsOfAnyKindAreRead(t *testing.T) {
+func TestObject_OfAnyKindIsRead(t *testing.T) {
 	api, other := live(t)
 	volumes := cluster.ObjectQuery{APIVersion: "storage.example.org/v1beta2", Kind: "Volume"}
 
@@ -936,7 +936,7 @@ func with(query cluster.ObjectQuery, namespace, name, selector string) cluster.O
 	return query
 }
 
-func TestObjectsThatGatesMayNotReadAreRefused(t *testing.T) {
+func TestObject_ThatGatesMayNotReadIsRefused(t *testing.T) {
 	api, _ := live(t)
 
 	for name, test := range map[string]struct {
@@ -967,8 +967,8 @@ func TestObjectsThatGatesMayNotReadAreRefused(t *testing.T) {
 	}
 }
 
-// TestManyObjectsAreReadPageByPage, and the kind is looked up once.
-func TestManyObjectsAreReadPageByPage(t *testing.T) {
+// TestObject_ManyAreReadPageByPage, and the kind is looked up once.
+func TestObject_ManyAreReadPageByPage(t *testing.T) {
 	t.Parallel()
 
 	pages := map[string]string{"": "2", "2": "3", "3": ""}
@@ -1007,7 +1007,7 @@ func TestManyObjectsAreReadPageByPage(t *testing.T) {
 	}
 }
 
-func TestObjectsThatMayNotBeReadAreDenied(t *testing.T) {
+func TestObject_ReadWithoutPermissionIsDenied(t *testing.T) {
 	t.Parallel()
 
 	api, _ := connect(t, status(http.StatusForbidden, "Forbidden", "no"))

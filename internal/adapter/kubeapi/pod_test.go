@@ -51,7 +51,7 @@ func controlled(kind, name string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "11111111-0000-0000-0000-000000000000", Controller: &yes}
 }
 
-func TestADrainTakesWhatKubectlTakes(t *testing.T) {
+func TestPod_DrainTakesWhatKubectlTakes(t *testing.T) {
 	api, other := live(t)
 
 	addPod(t, other, "alone", "worker-0")
@@ -102,7 +102,7 @@ func TestADrainTakesWhatKubectlTakes(t *testing.T) {
 	}
 }
 
-func TestAnEvictedPodLeavesAndAnotherOfItsNameStays(t *testing.T) {
+func TestPod_EvictedLeavesAndAnotherOfItsNameStays(t *testing.T) {
 	api, other := live(t)
 	added := addPod(t, other, "leaving", "worker-0")
 
@@ -143,7 +143,7 @@ func TestAnEvictedPodLeavesAndAnotherOfItsNameStays(t *testing.T) {
 	}
 }
 
-func TestADeletedPodLeaves(t *testing.T) {
+func TestPod_DeletedLeaves(t *testing.T) {
 	api, other := live(t)
 	added := addPod(t, other, "deleted", "worker-0")
 
@@ -161,7 +161,7 @@ func TestADeletedPodLeaves(t *testing.T) {
 	})
 }
 
-func TestABudgetThatIsExhaustedIsNamed(t *testing.T) {
+func TestPod_ExhaustedBudgetIsNamed(t *testing.T) {
 	api, other := live(t)
 
 	budgets, err := other.PolicyV1().PodDisruptionBudgets("").List(t.Context(), metav1.ListOptions{})
@@ -204,7 +204,7 @@ func TestABudgetThatIsExhaustedIsNamed(t *testing.T) {
 	})
 }
 
-func TestAPodOfTwoBudgetsIsNotEvicted(t *testing.T) {
+func TestPod_OfTwoBudgetsIsNotEvicted(t *testing.T) {
 	api, other := live(t)
 
 	added := addPod(t, other, "contested", "worker-0")
@@ -245,7 +245,7 @@ func TestAPodOfTwoBudgetsIsNotEvicted(t *testing.T) {
 	}
 }
 
-func TestAPodSaysWhatItWasMadeFromAndWhyItDoesNotRun(t *testing.T) {
+func TestPod_SaysItsImageAndWhyItDoesNotRun(t *testing.T) {
 	t.Parallel()
 
 	waiting := func(reason, message string) corev1.ContainerStatus {

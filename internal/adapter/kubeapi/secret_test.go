@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestASecretIsReadAndChangedAsItWasRead(t *testing.T) {
+func TestSecret_IsReadAndChangedAsItWasRead(t *testing.T) {
 	api, other := live(t)
 	secrets := other.CoreV1().Secrets("default")
 

@@ -31,7 +31,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestAPodFitsTheNodesThatItWantsToleratesAndReaches(t *testing.T) {
+func TestWorkload_PodFitsNodesItSelectsToleratesAndReaches(t *testing.T) {
 	t.Parallel()
 
 	anywhere := func(*corev1.Pod) {}
@@ -112,7 +112,7 @@ func ephemeral(pod *corev1.Pod) {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 }
 
-func TestAPodIsOwnedByWhatBringsItBack(t *testing.T) {
+func TestWorkload_PodIsOwnedByWhatBringsItBack(t *testing.T) {
 	t.Parallel()
 
 	two := int32(2)
@@ -186,7 +186,7 @@ func TestAPodIsOwnedByWhatBringsItBack(t *testing.T) {
 	}
 }
 
-func TestWhatAPodRequestsIsCountedAsTheSchedulerDoes(t *testing.T) {
+func TestWorkload_RequestsAreCountedAsTheSchedulerDoes(t *testing.T) {
 	t.Parallel()
 
 	container := func(cpu, memory string) corev1.Container {
@@ -220,7 +220,7 @@ func TestWhatAPodRequestsIsCountedAsTheSchedulerDoes(t *testing.T) {
 	}
 }
 
-func TestWorkloadsThatMayNotBeListedAreDenied(t *testing.T) {
+func TestWorkload_ListWithoutPermissionIsDenied(t *testing.T) {
 	t.Parallel()
 
 	for _, path := range []string{"/api/v1/pods", "/api/v1/nodes", "/apis/policy/v1/poddisruptionbudgets"} {
@@ -233,7 +233,7 @@ func TestWorkloadsThatMayNotBeListedAreDenied(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAPIThereAreNoWorkloadsAndObjects(t *testing.T) {
+func TestUnavailable_HasNoWorkloadsAndObjects(t *testing.T) {
 	t.Parallel()
 
 	reason := errors.New("no way")
@@ -258,7 +258,7 @@ func TestWithoutAnAPIThereAreNoWorkloadsAndObjects(t *testing.T) {
 	}
 }
 
-func TestABudgetCoversThePodsThatItsSelectorMeans(t *testing.T) {
+func TestWorkload_BudgetCoversThePodsOfItsSelector(t *testing.T) {
 	t.Parallel()
 
 	always := policyv1.AlwaysAllow
@@ -500,7 +500,7 @@ func crowdBudgets(from, to int) runtime.Object {
 	return list
 }
 
-func TestALargeClusterIsReadPageByPage(t *testing.T) {
+func TestWorkload_LargeClusterIsReadPageByPage(t *testing.T) {
 	t.Parallel()
 
 	const nodes, pods = 600, 1203
@@ -550,9 +550,9 @@ func BenchmarkTheWorkloadsOfALargeCluster(b *testing.B) {
 	}
 }
 
-// TestDaemonSetsThatMayNotBeListedAreReadOneByOne: a drain needs no more than
+// TestWorkload_DaemonSetsThatMayNotBeListedAreReadOneByOne: a drain needs no more than
 // that.
-func TestDaemonSetsThatMayNotBeListedAreReadOneByOne(t *testing.T) {
+func TestWorkload_DaemonSetsThatMayNotBeListedAreReadOneByOne(t *testing.T) {
 	t.Parallel()
 
 	const list, agent, gone = "/apis/apps/v1/daemonsets", "/apis/apps/v1/namespaces/default/daemonsets/agent", "/apis/apps/v1/namespaces/default/daemonsets/gone"
@@ -599,9 +599,9 @@ func TestDaemonSetsThatMayNotBeListedAreReadOneByOne(t *testing.T) {
 	}
 }
 
-// TestWorkloadsAndDrainsAgree: what a simulation expects to leave a node is what
+// TestWorkload_AgreesWithTheDrain: what a simulation expects to leave a node is what
 // leaves it.
-func TestWorkloadsAndDrainsAgree(t *testing.T) {
+func TestWorkload_AgreesWithTheDrain(t *testing.T) {
 	api, other := live(t)
 
 	addPod(t, other, "alone", "worker-0")
@@ -706,7 +706,7 @@ func podNamed(t *testing.T, found cluster.Workloads, name string) cluster.Worklo
 	return found.Pods[index]
 }
 
-func TestAPodBelowTwoBudgetsIsInBoth(t *testing.T) {
+func TestWorkload_PodBelowTwoBudgetsIsInBoth(t *testing.T) {
 	api, other := live(t)
 
 	pod, err := other.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
@@ -742,7 +742,7 @@ func TestAPodBelowTwoBudgetsIsInBoth(t *testing.T) {
 	})
 }
 
-func TestAPodWithALocalVolumeFitsItsNodeAlone(t *testing.T) {
+func TestWorkload_PodWithALocalVolumeFitsItsNodeAlone(t *testing.T) {
 	api, other := live(t)
 
 	volumes, claims := other.CoreV1().PersistentVolumes(), other.CoreV1().PersistentVolumeClaims("default")

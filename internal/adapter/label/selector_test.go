@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/label"
 )
 
-func TestSelectorMatchesLabelsAsKubectlDoes(t *testing.T) {
+func TestSelector_MatchesLabelsAsKubectlDoes(t *testing.T) {
 	t.Parallel()
 
 	node := map[string]string{"pool": "gpu", "node-role.kubernetes.io/worker": ""}
@@ -31,7 +31,7 @@ func TestSelectorMatchesLabelsAsKubectlDoes(t *testing.T) {
 	}
 }
 
-func TestSelectorThatIsNoneIsRefused(t *testing.T) {
+func TestSelector_RefusesAnInvalidOne(t *testing.T) {
 	t.Parallel()
 
 	for _, text := range []string{"", " ", "\t"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestSecretsStayOutOfDiffs(t *testing.T) {
+func TestDiff_SecretsStayOut(t *testing.T) {
 	r := newRig(t)
 
 	for _, options := range []cluster.ManifestOptions{serverSide, {}} {
@@ -39,7 +39,7 @@ func TestSecretsStayOutOfDiffs(t *testing.T) {
 	}
 }
 
-func TestLongDiffsAreCutShort(t *testing.T) {
+func TestDiff_LongOnesAreCutShort(t *testing.T) {
 	r := newRig(t)
 
 	data := map[string]string{}
@@ -59,7 +59,7 @@ func TestLongDiffsAreCutShort(t *testing.T) {
 	}
 }
 
-func TestASyncAsBeforeReplacesObjectsAndKeepsNoInventory(t *testing.T) {
+func TestSync_LegacyReplacesObjectsAndKeepsNoInventory(t *testing.T) {
 	r := newRig(t)
 	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"mode": "old"}})
 	r.renders(settings, extra, proxy)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestMoreObjectsTakeMoreTime(t *testing.T) {
+func TestClient_MoreObjectsAreGivenMoreTime(t *testing.T) {
 	t.Parallel()
 
 	for objects, want := range map[int]time.Duration{0: time.Minute, 16: 124 * time.Second, 500: 2060 * time.Second} {

@@ -63,7 +63,7 @@ func revisionNamed(name string, number int64) *appsv1.ControllerRevision {
 	}
 }
 
-func TestOnlyPodsOnReadyNodesHoldUpARollout(t *testing.T) {
+func TestRollout_OnlyPodsOnReadyNodesHoldItUp(t *testing.T) {
 	t.Parallel()
 
 	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
@@ -121,7 +121,7 @@ func TestOnlyPodsOnReadyNodesHoldUpARollout(t *testing.T) {
 	}
 }
 
-func TestADeploymentIsMeasuredByWhatIsAskedFor(t *testing.T) {
+func TestRollout_DeploymentIsMeasuredByItsDesiredReplicas(t *testing.T) {
 	t.Parallel()
 
 	two := int32(2)

@@ -39,7 +39,7 @@ func (b broken) Get(context.Context, resource.Pointer, ...state.GetOption) (reso
 	return nil, b.err
 }
 
-func TestAControlPlaneThatDoesNotAnswerIsNamed(t *testing.T) {
+func TestError_NamesAControlPlaneThatDoesNotAnswer(t *testing.T) {
 	r := newRig(t)
 
 	for _, want := range []error{cluster.ErrUnreachable, cluster.ErrDenied, cluster.ErrUnsupported, cluster.ErrCredentials} {
@@ -57,7 +57,7 @@ func TestAControlPlaneThatDoesNotAnswerIsNamed(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneThatRendersNothingPrunesNothing(t *testing.T) {
+func TestError_ControlPlaneThatRendersNothingPrunesNothing(t *testing.T) {
 	r := newRig(t)
 	r.renders()
 
@@ -67,7 +67,7 @@ func TestAControlPlaneThatRendersNothingPrunesNothing(t *testing.T) {
 	}
 }
 
-func TestAnObjectOfSomebodyElsesInventoryIsRefused(t *testing.T) {
+func TestError_ObjectOfAForeignInventoryIsRefused(t *testing.T) {
 	r := newRig(t)
 	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Annotations: map[string]string{ssa.InventoryAnnotationKey: "theirs"}}})
 	r.renders(settings)
@@ -82,7 +82,7 @@ func TestAnObjectOfSomebodyElsesInventoryIsRefused(t *testing.T) {
 	}
 }
 
-func TestABrokenConnectionIsNotWaitedFor(t *testing.T) {
+func TestError_BrokenConnectionIsNotWaitedFor(t *testing.T) {
 	r := newRig(t)
 	r.renders(settings)
 
@@ -132,7 +132,7 @@ func TestABrokenConnectionIsNotWaitedFor(t *testing.T) {
 	r.expect("sync when it is back", changes, err, "create ConfigMap/NAMESPACE/settings")
 }
 
-func TestACallEndsWithItsCaller(t *testing.T) {
+func TestError_CallEndsWithItsCaller(t *testing.T) {
 	r := newRig(t)
 	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}})
 	r.renders(settings)

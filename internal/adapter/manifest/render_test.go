@@ -30,9 +30,9 @@ func configures(t *testing.T, store state.State, extras ...k8s.ExtraManifest) st
 	return store
 }
 
-// TestAnIncompleteRenderIsNotTakenForAll: a control plane that has just booted renders
+// TestRender_IncompleteIsNotTakenForAll: a control plane that has just booted renders
 // what is its own at once, and what it downloads later.
-func TestAnIncompleteRenderIsNotTakenForAll(t *testing.T) {
+func TestRender_IncompleteIsNotTakenForAll(t *testing.T) {
 	r := newRig(t)
 
 	// Everything that the rig renders has a name of this form.
@@ -81,7 +81,7 @@ func TestAnIncompleteRenderIsNotTakenForAll(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherControlPlaneRendersIsNotPruned(t *testing.T) {
+func TestRender_ObjectsOfAnotherControlPlaneAreNotPruned(t *testing.T) {
 	r := newRig(t)
 
 	const second, third = "10.5.0.3", "10.5.0.4"

@@ -34,7 +34,7 @@ func everyError(err error) []error {
 	return all
 }
 
-func TestErrorsDoNotQuoteSecrets(t *testing.T) {
+func TestSecret_IsNotQuotedByErrors(t *testing.T) {
 	r := newRig(t)
 
 	const (
@@ -91,7 +91,7 @@ func TestErrorsDoNotQuoteSecrets(t *testing.T) {
 	}
 }
 
-func TestOfASecretOnlyItsMarksAreShown(t *testing.T) {
+func TestSecret_OnlyItsMarksAreShown(t *testing.T) {
 	r := newRig(t)
 
 	secrets := r.other.CoreV1().Secrets(r.namespace)

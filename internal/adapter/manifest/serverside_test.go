@@ -72,7 +72,7 @@ func born(t *testing.T, talos string) *rig {
 	return r
 }
 
-func TestAClusterBornOnTalos113HasNothingToSync(t *testing.T) {
+func TestSync_ClusterBornOnTalos113HasNothingToSync(t *testing.T) {
 	r := born(t, "1.13.4")
 
 	keys := r.inventory()
@@ -101,7 +101,7 @@ func TestAClusterBornOnTalos113HasNothingToSync(t *testing.T) {
 	}
 }
 
-func TestTheFirstServerSideSyncAdoptsWhatTalos112Created(t *testing.T) {
+func TestSync_FirstServerSideOneAdoptsWhatTalos112Created(t *testing.T) {
 	r := born(t, "1.12.6")
 
 	if keys := r.inventory(); keys != nil {
@@ -174,7 +174,7 @@ spec:
 `
 )
 
-func TestADiffTellsWhatASyncWouldDoAndWritesNothing(t *testing.T) {
+func TestSync_DiffTellsWhatItWouldDoAndWritesNothing(t *testing.T) {
 	r := newRig(t)
 	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"mode": "old"}})
 	r.renders(settings, role, proxy)
@@ -206,7 +206,7 @@ func TestADiffTellsWhatASyncWouldDoAndWritesNothing(t *testing.T) {
 	}
 }
 
-func TestASyncTakesTurnsWithTalosctl(t *testing.T) {
+func TestSync_TakesTurnsWithTalosctl(t *testing.T) {
 	r := newRig(t)
 	r.renders(settings, role, proxy)
 
@@ -279,7 +279,7 @@ func TestASyncTakesTurnsWithTalosctl(t *testing.T) {
 	r.expect("diff after talosctl", changes, err)
 }
 
-func TestObjectsThatAreNoLongerRenderedGoOnlyOnRequest(t *testing.T) {
+func TestSync_PrunesOnlyOnRequest(t *testing.T) {
 	r := newRig(t)
 	r.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bystander"}})
 	r.renders(settings, extra)
@@ -318,7 +318,7 @@ func TestObjectsThatAreNoLongerRenderedGoOnlyOnRequest(t *testing.T) {
 	}
 }
 
-func TestDefinitionsComeBeforeWhatNeedsThem(t *testing.T) {
+func TestSync_DefinitionsComeBeforeWhatNeedsThem(t *testing.T) {
 	r := newRig(t)
 	r.renders(
 		`{apiVersion: NAMESPACE.example.org/v1, kind: Widget, metadata: {name: one, namespace: NAMESPACE}, spec: {size: 3}}`,
@@ -346,7 +346,7 @@ spec:
 	r.expect("diff after a sync", changes, err)
 }
 
-func TestAnInventoryOfAKindThatIsGoneDoesNotStandInTheWayOfPrune(t *testing.T) {
+func TestSync_InventoryOfAKindThatIsGoneDoesNotBlockPrune(t *testing.T) {
 	r := newRig(t)
 	r.renders(settings)
 
@@ -365,7 +365,7 @@ func TestAnInventoryOfAKindThatIsGoneDoesNotStandInTheWayOfPrune(t *testing.T) {
 	}
 }
 
-func TestOnlyForceRecreatesWhatMayNotChange(t *testing.T) {
+func TestSync_OnlyForceRecreatesImmutableObjects(t *testing.T) {
 	r := newRig(t)
 	r.renders(fmt.Sprintf(fixed, "one"))
 

@@ -26,7 +26,7 @@ const (
 // lost is a reply that never came.
 func lost() error { return errors.Join(cluster.ErrOutcomeUnknown, cluster.ErrUnreachable) }
 
-func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
+func TestAnnotated_ReportIsWhatTheAnnotationsSay(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -111,7 +111,7 @@ func TestAReportIsWhatTheAnnotationsSay(t *testing.T) {
 	}
 }
 
-func TestAMissingObjectIsNotFound(t *testing.T) {
+func TestAnnotated_MissingObjectIsNotFound(t *testing.T) {
 	t.Parallel()
 
 	for _, kind := range []string{"ConfigMap", "KubernetesCluster", "TalosControlPlane"} {
@@ -123,7 +123,7 @@ func TestAMissingObjectIsNotFound(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenToWhatNobodyActsOn(t *testing.T) {
+func TestAnnotated_NothingIsWrittenWhereNoOperatorActs(t *testing.T) {
 	t.Parallel()
 
 	of := cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "talosupgrade"}
@@ -143,7 +143,7 @@ func TestNothingIsWrittenToWhatNobodyActsOn(t *testing.T) {
 	}
 }
 
-func TestOnlyKnownOperatorsAreAsked(t *testing.T) {
+func TestAnnotated_OnlyKnownOperatorsAreAsked(t *testing.T) {
 	t.Parallel()
 
 	for _, apiVersion := range []string{"v1", "example.org/v1"} {
@@ -163,7 +163,7 @@ func TestOnlyKnownOperatorsAreAsked(t *testing.T) {
 	}
 }
 
-func TestAHoldIsSetInPlaceOfTheExpectedOne(t *testing.T) {
+func TestHold_IsSetInPlaceOfTheExpectedOne(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -199,7 +199,7 @@ func TestAHoldIsSetInPlaceOfTheExpectedOne(t *testing.T) {
 	}
 }
 
-func TestAHoldSurvivesOthersThatWriteTheObject(t *testing.T) {
+func TestHold_SurvivesOthersThatWriteTheObject(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -222,7 +222,7 @@ func TestAHoldSurvivesOthersThatWriteTheObject(t *testing.T) {
 	}
 }
 
-func TestAWriterThatNeverStopsEndsTheAttempts(t *testing.T) {
+func TestHold_GivesUpAgainstAWriterThatNeverStops(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -238,7 +238,7 @@ func TestAWriterThatNeverStopsEndsTheAttempts(t *testing.T) {
 	}
 }
 
-func TestAHoldThatSomebodyElseSetMeanwhileIsLeft(t *testing.T) {
+func TestHold_ThatSomebodyElseSetMeanwhileIsLeft(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -255,7 +255,7 @@ func TestAHoldThatSomebodyElseSetMeanwhileIsLeft(t *testing.T) {
 	}
 }
 
-func TestAfterALostReplyTheObjectIsLookedAt(t *testing.T) {
+func TestAnnotated_ObjectIsReadAgainAfterALostReply(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -287,7 +287,7 @@ func TestAfterALostReplyTheObjectIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestAChangeThatNobodyCanLookAtIsUnknown(t *testing.T) {
+func TestAnnotated_ChangeThatCannotBeReadBackIsUnknown(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -307,7 +307,7 @@ func TestAChangeThatNobodyCanLookAtIsUnknown(t *testing.T) {
 	}
 }
 
-func TestWhatIsDeniedIsTriedOnce(t *testing.T) {
+func TestAnnotated_DeniedWriteIsTriedOnce(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -319,7 +319,7 @@ func TestWhatIsDeniedIsTriedOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyTheHoldOfTheRunIsReleased(t *testing.T) {
+func TestHold_OnlyThatOfTheRunIsReleased(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -354,7 +354,7 @@ func TestOnlyTheHoldOfTheRunIsReleased(t *testing.T) {
 	}
 }
 
-func TestWhateverFollowsTheProtocolCanBeHeld(t *testing.T) {
+func TestHold_WorksForAnyOperatorOfTheProtocol(t *testing.T) {
 	t.Parallel()
 
 	of := cluster.Reference{APIVersion: "example.org/v1", Kind: "Cluster", Name: "prod"}
@@ -380,10 +380,10 @@ func TestWhateverFollowsTheProtocolCanBeHeld(t *testing.T) {
 	}
 }
 
-// TestAStatusThatARunLeftIsNoWork: the run died, somebody ended its hold, and the
+// TestAnnotated_StatusThatARunLeftIsNoWork: the run died, somebody ended its hold, and the
 // operator, by its own Secret, is at nothing. Whatever is less certain than that
 // counts as work.
-func TestAStatusThatARunLeftIsNoWork(t *testing.T) {
+func TestAnnotated_StatusThatARunLeftIsNoWork(t *testing.T) {
 	t.Parallel()
 
 	const beat = "2026-11-22T03:04:05Z"

@@ -58,7 +58,7 @@ func (s *store) set(of cluster.Reference, part string, fields map[string]any) {
 	maps.Copy(dig(s.objects[of.String()], part), fields)
 }
 
-func TestTheDeclarativeOperatorIsReported(t *testing.T) {
+func TestDeclarative_IsReported(t *testing.T) {
 	t.Parallel()
 
 	undo := "Set spec.version of TalosControlPlane tenant-a/prod, and of its workers and machines, back to "
@@ -138,7 +138,7 @@ func TestTheDeclarativeOperatorIsReported(t *testing.T) {
 	}
 }
 
-func TestAControlPlaneWithoutMachinesSaysWhatItCan(t *testing.T) {
+func TestDeclarative_ControlPlaneWithoutMachinesSaysWhatItCan(t *testing.T) {
 	t.Parallel()
 
 	for state, want := range map[string]protocol.Status{"Upgrading": protocol.StatusInProgress, "Failed": protocol.StatusFailed, "Ready": protocol.StatusIdle} {
@@ -151,7 +151,7 @@ func TestAControlPlaneWithoutMachinesSaysWhatItCan(t *testing.T) {
 	}
 }
 
-func TestManyMachinesAreCounted(t *testing.T) {
+func TestDeclarative_ManyMachinesAreCounted(t *testing.T) {
 	t.Parallel()
 
 	api := newStore(t, made(plane(), map[string]any{"version": "v1.13.4"}, nil))
@@ -165,9 +165,9 @@ func TestManyMachinesAreCounted(t *testing.T) {
 	}
 }
 
-// TestBeingAskedLooksLikeNoReaction: nothing but the target differs as long as the
+// TestDeclarative_RequestAloneLooksLikeNoReaction: nothing but the target differs as long as the
 // operator does nothing, also where an old failure stands.
-func TestBeingAskedLooksLikeNoReaction(t *testing.T) {
+func TestDeclarative_RequestAloneLooksLikeNoReaction(t *testing.T) {
 	t.Parallel()
 
 	for name, arrange := range map[string]func(*store){
@@ -196,7 +196,7 @@ func TestBeingAskedLooksLikeNoReaction(t *testing.T) {
 	}
 }
 
-func TestEveryObjectOfTheClusterIsToldTheVersion(t *testing.T) {
+func TestDeclarative_EveryObjectIsToldTheVersion(t *testing.T) {
 	t.Parallel()
 
 	for product, test := range map[version.Product]struct {
@@ -234,7 +234,7 @@ func TestEveryObjectOfTheClusterIsToldTheVersion(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAskedChangesNothing(t *testing.T) {
+func TestDeclarative_UnsupportedRequestChangesNothing(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -262,7 +262,7 @@ func TestWhatCannotBeAskedChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAskingGoesOnBesideTheOperator(t *testing.T) {
+func TestDeclarative_RequestSucceedsBesideTheOperatorsWrites(t *testing.T) {
 	t.Parallel()
 
 	for name, arrange := range map[string]func(*store){
@@ -303,7 +303,7 @@ func TestAskingGoesOnBesideTheOperator(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatCannotBeToldIsNamed(t *testing.T) {
+func TestDeclarative_ObjectThatCannotBeToldIsNamed(t *testing.T) {
 	t.Parallel()
 
 	api := fleet(t)
@@ -319,7 +319,7 @@ func TestAnObjectThatCannotBeToldIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheDeclarativeOperatorIsNeitherHeldNorTakenBack(t *testing.T) {
+func TestDeclarative_IsNeitherHeldNorTakenBack(t *testing.T) {
 	t.Parallel()
 
 	api := fleet(t)

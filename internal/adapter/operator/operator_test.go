@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestWhatActsOnAnObjectFollowsFromItsKind(t *testing.T) {
+func TestOperator_FollowsFromTheKindOfTheObject(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -101,7 +101,7 @@ func followed(t *testing.T, of cluster.Operator, product version.Product) (statu
 	return statuses, last
 }
 
-func TestBothHalvesAreFollowedToTheirEnd(t *testing.T) {
+func TestOperator_BothHalvesAreFollowedToTheirEnd(t *testing.T) {
 	t.Parallel()
 
 	for _, test := range []struct {
@@ -140,9 +140,9 @@ func TestBothHalvesAreFollowedToTheirEnd(t *testing.T) {
 	}
 }
 
-// TestAStaleCompletionIsNotTakenForANewOne: the operator forgets to say that it is at
+// TestOperator_StaleCompletionIsNotTakenForANewOne: the operator forgets to say that it is at
 // work, and only its Secret shows it.
-func TestAStaleCompletionIsNotTakenForANewOne(t *testing.T) {
+func TestOperator_StaleCompletionIsNotTakenForANewOne(t *testing.T) {
 	t.Parallel()
 
 	beside(t, played.SeedVitistack, func(t *testing.T, of cluster.Operator, api *played.Memory, options played.Options) {
@@ -169,8 +169,8 @@ func TestAStaleCompletionIsNotTakenForANewOne(t *testing.T) {
 	})
 }
 
-// TestAHeldOperatorWaits until it is released, and is asked for nothing any more.
-func TestAHeldOperatorWaits(t *testing.T) {
+// TestOperator_WaitsWhileHeld until it is released, and is asked for nothing any more.
+func TestOperator_WaitsWhileHeld(t *testing.T) {
 	t.Parallel()
 
 	beside(t, played.SeedVitistack, func(t *testing.T, of cluster.Operator, _ *played.Memory, options played.Options) {

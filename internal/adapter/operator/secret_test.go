@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestCredentialsAreTakenFromTheSecretOfTheCluster(t *testing.T) {
+func TestCredentials_AreTakenFromTheSecretOfTheCluster(t *testing.T) {
 	t.Parallel()
 
 	both := map[string]string{"talosconfig": "talos!", "kube.config": "kube!"}
@@ -44,7 +44,7 @@ func TestCredentialsAreTakenFromTheSecretOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestCredentialsThatAreNotThereAreExplained(t *testing.T) {
+func TestCredentials_ThatAreMissingAreExplained(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {

@@ -37,7 +37,7 @@ func vitistack(t *testing.T, annotations, secret map[string]string) *store {
 	return api
 }
 
-func TestTheOperatorIsAskedInItsOwnWords(t *testing.T) {
+func TestVitistack_IsAskedInItsOwnAnnotations(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -73,7 +73,7 @@ func TestTheOperatorIsAskedInItsOwnWords(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodyAsksForMeanwhileIsNotOverwritten(t *testing.T) {
+func TestVitistack_RequestOfSomebodyElseIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 
 	api := vitistack(t, nil, nil)
@@ -89,7 +89,7 @@ func TestWhatSomebodyAsksForMeanwhileIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestOnlyOurOwnTargetIsWithdrawn(t *testing.T) {
+func TestVitistack_OnlyOurOwnTargetIsWithdrawn(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -119,8 +119,8 @@ func TestOnlyOurOwnTargetIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestATargetThatChangesUnderTheHandIsLeft is the race of taking it back.
-func TestATargetThatChangesUnderTheHandIsLeft(t *testing.T) {
+// TestVitistack_TargetThatChangesMeanwhileIsLeft is the race of taking it back.
+func TestVitistack_TargetThatChangesMeanwhileIsLeft(t *testing.T) {
 	t.Parallel()
 
 	api := vitistack(t, map[string]string{"talos-target": "1.13.4"}, nil)
@@ -136,7 +136,7 @@ func TestATargetThatChangesUnderTheHandIsLeft(t *testing.T) {
 	}
 }
 
-func TestTheSecretIsBroughtUpToDate(t *testing.T) {
+func TestVitistack_SecretIsBroughtUpToDate(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -167,7 +167,7 @@ func TestTheSecretIsBroughtUpToDate(t *testing.T) {
 	}
 }
 
-func TestTheSecretIsChangedBesideAnOperatorThatWritesIt(t *testing.T) {
+func TestVitistack_SecretIsChangedBesideTheOperatorsWrites(t *testing.T) {
 	t.Parallel()
 
 	for name, arrange := range map[string]func(*store){
@@ -195,7 +195,7 @@ func TestTheSecretIsChangedBesideAnOperatorThatWritesIt(t *testing.T) {
 	}
 }
 
-func TestASecretThatCannotBeChangedIsNamedWithoutItsContent(t *testing.T) {
+func TestVitistack_UnchangeableSecretIsNamedWithoutContent(t *testing.T) {
 	t.Parallel()
 
 	of := prod()
@@ -229,7 +229,7 @@ func TestASecretThatCannotBeChangedIsNamedWithoutItsContent(t *testing.T) {
 	}
 }
 
-func TestASecretIsAlsoFoundByItsName(t *testing.T) {
+func TestVitistack_SecretIsAlsoFoundByItsName(t *testing.T) {
 	t.Parallel()
 
 	for name, listed := range map[string]error{"without a label": nil, "without the right to list": cluster.ErrDenied} {
@@ -248,7 +248,7 @@ func TestASecretIsAlsoFoundByItsName(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeThatOnlyTheSecretKnowsOfIsReported(t *testing.T) {
+func TestVitistack_UpgradeThatOnlyTheSecretKnowsIsReported(t *testing.T) {
 	t.Parallel()
 
 	busy := map[string]string{"upgrade_in_progress": "true", "upgrade_type": "talos", "upgrade_target": "v1.13.4"}
@@ -282,7 +282,7 @@ func TestAnUpgradeThatOnlyTheSecretKnowsOfIsReported(t *testing.T) {
 	}
 }
 
-func TestASecretThatMayNotBeReadChangesNoReport(t *testing.T) {
+func TestVitistack_UnreadableSecretChangesNoReport(t *testing.T) {
 	t.Parallel()
 
 	api := vitistack(t, map[string]string{"talos-status": "idle", "kubernetes-target": "1.35.2"}, map[string]string{"upgrade_in_progress": "true", "upgrade_type": "talos"})
@@ -310,9 +310,9 @@ func atWork(half, target, state string) map[string]string {
 	return map[string]string{busyKey: "true", "upgrade_type": half, "upgrade_target": target, stateKey: state}
 }
 
-// TestAnUpgradeThatFailedIsNotWork: the operator leaves its Secret busy then,
+// TestVitistack_FailedUpgradeIsNotWork: the operator leaves its Secret busy then,
 // whatever the annotations say by now.
-func TestAnUpgradeThatFailedIsNotWork(t *testing.T) {
+func TestVitistack_FailedUpgradeIsNotWork(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -341,9 +341,9 @@ func TestAnUpgradeThatFailedIsNotWork(t *testing.T) {
 	}
 }
 
-// TestAnUpgradeThatARunFinishedIsOver: the operator failed at it, and a run of ours
+// TestVitistack_UpgradeThatARunFinishedIsOver: the operator failed at it, and a run of ours
 // brought the cluster there.
-func TestAnUpgradeThatARunFinishedIsOver(t *testing.T) {
+func TestVitistack_UpgradeThatARunFinishedIsOver(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -371,8 +371,8 @@ func TestAnUpgradeThatARunFinishedIsOver(t *testing.T) {
 	}
 }
 
-// TestWhatARunLeftAtWorkIsCutOffWithItsHold: no operator acts on a target beside it.
-func TestWhatARunLeftAtWorkIsCutOffWithItsHold(t *testing.T) {
+// TestVitistack_ReleaseCutsOffWhatARunLeftAtWork: no operator acts on a target beside it.
+func TestVitistack_ReleaseCutsOffWhatARunLeftAtWork(t *testing.T) {
 	t.Parallel()
 
 	const message = "The upgrade was cut off"
@@ -437,8 +437,8 @@ func TestWhatARunLeftAtWorkIsCutOffWithItsHold(t *testing.T) {
 	}
 }
 
-// TestARunIsCutOffAlsoWhereTheSecretCannotBeRead: a release is worth more.
-func TestARunIsCutOffAlsoWhereTheSecretCannotBeRead(t *testing.T) {
+// TestVitistack_ReleaseCutsOffWithoutReadingTheSecret: a release is worth more.
+func TestVitistack_ReleaseCutsOffWithoutReadingTheSecret(t *testing.T) {
 	t.Parallel()
 
 	api := vitistack(t, map[string]string{"do-not-reconcile": run, "talos-status": "in-progress"}, atWork("talos", "1.13.4", ""))

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestRepeatedFlagsAddUp(t *testing.T) {
+func TestCommand_RepeatedFlagsAddUp(t *testing.T) {
 	const address = "10.0.0.1"
 
 	for name, test := range map[string]struct {
@@ -51,7 +51,7 @@ func TestRepeatedFlagsAddUp(t *testing.T) {
 	}
 }
 
-func TestAStaticPodThatIsNoneIsNamed(t *testing.T) {
+func TestCommand_InvalidStaticPodIsNamed(t *testing.T) {
 	node := newNode(t, nil)
 
 	pod := k8s.NewStaticPod(k8s.NamespaceName, k8s.SchedulerID)

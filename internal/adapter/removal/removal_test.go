@@ -96,7 +96,7 @@ func parse(t *testing.T, text string) version.Version {
 	return parsed
 }
 
-func TestWhatALineOfKubernetesDoesWithoutIsFoundInLastingOrder(t *testing.T) {
+func TestRemoval_FindingsComeInAStableOrder(t *testing.T) {
 	cluster0 := nodes{
 		"10.0.0.1": newNode(t, map[string][]string{
 			k8s.APIServerID:         {"kube-apiserver", "--cloud-config=/x", "--feature-gates=CPUManager=true,Other=true", "--enable-admission-plugins=SecurityContextDeny"},
@@ -153,7 +153,7 @@ func TestWhatALineOfKubernetesDoesWithoutIsFoundInLastingOrder(t *testing.T) {
 	}
 }
 
-func TestAStepThatNobodyKnowsIsNotTakenForAHarmlessOne(t *testing.T) {
+func TestRemoval_UnknownStepIsNotTakenForHarmless(t *testing.T) {
 	client := removal.New(nodes{}, &rest.Config{Host: "http://127.0.0.1:1"})
 
 	for _, to := range []string{"1.33.0", "1.36.0", "1.99.0"} {
@@ -175,7 +175,7 @@ func (b broken) Get(context.Context, resource.Pointer, ...state.GetOption) (reso
 	return nil, b.err
 }
 
-func TestAFailedLookIsNoCleanBill(t *testing.T) {
+func TestRemoval_FailedLookIsAnError(t *testing.T) {
 	healthy := newNode(t, nil)
 	reason := errors.New("the run was stopped")
 

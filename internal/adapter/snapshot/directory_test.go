@@ -35,7 +35,7 @@ func place(t *testing.T) string {
 	return root
 }
 
-func TestCheckAndSaveAgreeAboutDirectories(t *testing.T) {
+func TestDirectory_CheckAndSaveAgree(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ path, refusal string }{
@@ -77,7 +77,7 @@ func TestCheckAndSaveAgreeAboutDirectories(t *testing.T) {
 	}
 }
 
-func TestDirectoriesThatMayNotBeWrittenAreRefused(t *testing.T) {
+func TestDirectory_WithoutPermissionIsRefused(t *testing.T) {
 	t.Parallel()
 
 	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
@@ -98,7 +98,7 @@ func TestDirectoriesThatMayNotBeWrittenAreRefused(t *testing.T) {
 }
 
 // A file system that nobody can write to binds the superuser as well.
-func TestFileSystemsThatCannotBeWrittenAreRefused(t *testing.T) {
+func TestDirectory_OnAReadOnlyFileSystemIsRefused(t *testing.T) {
 	t.Parallel()
 
 	if runtime.GOOS != "linux" {
@@ -118,9 +118,9 @@ func TestFileSystemsThatCannotBeWrittenAreRefused(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatOthersMayReadIsNamed: a snapshot holds every secret of its
+// TestDirectory_ThatOthersMayReadIsNamed: a snapshot holds every secret of its
 // cluster.
-func TestADirectoryThatOthersMayReadIsNamed(t *testing.T) {
+func TestDirectory_ThatOthersMayReadIsNamed(t *testing.T) {
 	t.Parallel()
 
 	if runtime.GOOS == "windows" {
@@ -150,7 +150,7 @@ func TestADirectoryThatOthersMayReadIsNamed(t *testing.T) {
 	}
 }
 
-func TestNoDirectoryIsRefused(t *testing.T) {
+func TestDirectory_EmptyIsRefused(t *testing.T) {
 	t.Parallel()
 
 	_, err := snapshot.New("").Check(t.Context())
@@ -159,7 +159,7 @@ func TestNoDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-func TestACancelledCheckTouchesNothing(t *testing.T) {
+func TestDirectory_CancelledCheckTouchesNothing(t *testing.T) {
 	t.Parallel()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +170,7 @@ func TestACancelledCheckTouchesNothing(t *testing.T) {
 	}
 }
 
-func TestPathsAreAbsolute(t *testing.T) {
+func TestDirectory_PathsAreAbsolute(t *testing.T) {
 	t.Chdir(t.TempDir())
 
 	saved, err := snapshot.New("backups").Save(t.Context(), "prod", at(), gives(whole(1), 512))

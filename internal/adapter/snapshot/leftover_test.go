@@ -26,7 +26,7 @@ func leave(t *testing.T, directory, name string, age time.Duration) {
 	}
 }
 
-func TestWhatAKilledSaveLeftIsRemoved(t *testing.T) {
+func TestLeftover_OfAKilledSaveIsRemoved(t *testing.T) {
 	t.Parallel()
 
 	const old, recent = 121 * time.Minute, 119 * time.Minute
@@ -69,7 +69,7 @@ func TestWhatAKilledSaveLeftIsRemoved(t *testing.T) {
 	}
 }
 
-func TestADirectoryInThePlaceOfALeftoverStays(t *testing.T) {
+func TestLeftover_DirectoryInItsPlaceStays(t *testing.T) {
 	t.Parallel()
 
 	directory := t.TempDir()
@@ -93,7 +93,7 @@ func TestADirectoryInThePlaceOfALeftoverStays(t *testing.T) {
 }
 
 // The secrets of a Save that was killed do not outlive one that fails.
-func TestASaveThatFailsRemovesLeftoversToo(t *testing.T) {
+func TestLeftover_IsAlsoRemovedByASaveThatFails(t *testing.T) {
 	t.Parallel()
 
 	directory := t.TempDir()

@@ -68,7 +68,7 @@ func listing(t *testing.T, directory string) []string {
 	return names
 }
 
-func TestSaveKeepsAWholeSnapshotAndItsChecksum(t *testing.T) {
+func TestSave_KeepsAWholeSnapshotAndItsChecksum(t *testing.T) {
 	t.Parallel()
 
 	data := whole(40)
@@ -104,7 +104,7 @@ func TestSaveKeepsAWholeSnapshotAndItsChecksum(t *testing.T) {
 	}
 }
 
-func TestTheChecksumIsOneThatSha256sumReads(t *testing.T) {
+func TestSave_ChecksumIsReadBySha256sum(t *testing.T) {
 	t.Parallel()
 
 	tool, err := exec.LookPath("sha256sum")
@@ -125,7 +125,7 @@ func TestTheChecksumIsOneThatSha256sumReads(t *testing.T) {
 	}
 }
 
-func TestSaveLetsNobodyElseRead(t *testing.T) {
+func TestSave_LetsNobodyElseRead(t *testing.T) {
 	t.Parallel()
 
 	if runtime.GOOS == "windows" {
@@ -146,7 +146,7 @@ func TestSaveLetsNobodyElseRead(t *testing.T) {
 	}
 }
 
-func TestSaveOverwritesNothing(t *testing.T) {
+func TestSave_OverwritesNothing(t *testing.T) {
 	t.Parallel()
 
 	directory := t.TempDir()
@@ -184,7 +184,7 @@ func TestSaveOverwritesNothing(t *testing.T) {
 	}
 }
 
-func TestSnapshotsAtTheSameTimeDoNotDisturbEachOther(t *testing.T) {
+func TestSave_ConcurrentSnapshotsDoNotDisturbEachOther(t *testing.T) {
 	t.Parallel()
 
 	const count = 8
@@ -226,7 +226,7 @@ func TestSnapshotsAtTheSameTimeDoNotDisturbEachOther(t *testing.T) {
 	}
 }
 
-func TestFilesAreNamedAfterWhatIsFitOfAName(t *testing.T) {
+func TestSave_FileNamesKeepOnlySafeCharacters(t *testing.T) {
 	t.Parallel()
 
 	for name, want := range map[string]string{
@@ -257,7 +257,7 @@ func TestFilesAreNamedAfterWhatIsFitOfAName(t *testing.T) {
 	}
 }
 
-func TestWhatFailsLeavesNothingBehind(t *testing.T) {
+func TestSave_LeavesNothingBehindWhenItFails(t *testing.T) {
 	t.Parallel()
 
 	data := whole(3)
@@ -290,7 +290,7 @@ func TestWhatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestStreamsThatBreakOffLeaveNothingBehind(t *testing.T) {
+func TestSave_LeavesNothingBehindWhenTheStreamBreaksOff(t *testing.T) {
 	t.Parallel()
 
 	broken := errors.New("connection broken")
@@ -341,7 +341,7 @@ func TestStreamsThatBreakOffLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestFailuresLeaveWhatWasThereBefore(t *testing.T) {
+func TestSave_FailureLeavesEarlierFiles(t *testing.T) {
 	t.Parallel()
 
 	directory := t.TempDir()

@@ -30,7 +30,7 @@ func (f *full) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-func TestADiskThatIsFullEndsASnapshotForGood(t *testing.T) {
+func TestVerifier_FullDiskEndsASnapshotForGood(t *testing.T) {
 	t.Parallel()
 
 	verifier := newVerifier(t.Context(), &full{room: 1000})
@@ -52,7 +52,7 @@ func TestADiskThatIsFullEndsASnapshotForGood(t *testing.T) {
 }
 
 // A directory in the place of a name is a rename that fails.
-func TestASnapshotThatCannotBeNamedLeavesNothingBehind(t *testing.T) {
+func TestVerifier_FailedRenameLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 
 	for _, blocked := range []string{"x.db", "x.db.sha256"} {

@@ -60,7 +60,7 @@ func sameAnswer(answer wireAnswer) *wireNode {
 }
 
 // A proxy that cannot connect to a node has not done anything to it.
-func TestCatalogue01NodeRefusesConnections(t *testing.T) {
+func TestCatalogue01_NodeRefusesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, text := range []string{dialRefused, noRoute} {
 			node := sameAnswer(ends(codes.Unavailable, text))
@@ -79,7 +79,7 @@ func TestCatalogue01NodeRefusesConnections(t *testing.T) {
 
 // A node that swallows packets costs a look its deadline and no more; the proxy
 // says after 20 s that it cannot connect, and at once as long as it pauses.
-func TestCatalogue02NodeBlackHoled(t *testing.T) {
+func TestCatalogue02_NodeBlackHoled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := after(20*time.Second, ends(codes.Unavailable, dialTimedOut))
 		node := &wireNode{answers: map[string]wireAnswer{
@@ -111,7 +111,7 @@ func TestCatalogue02NodeBlackHoled(t *testing.T) {
 
 // The events of a legacy upgrade end in three ways when the node goes down. None
 // of them says that the installer succeeded, or that it failed.
-func TestCatalogue22RebootBreaksTheEvents(t *testing.T) {
+func TestCatalogue22_RebootBreaksTheEvents(t *testing.T) {
 	installing := &machineapi.PhaseEvent{Phase: installPhase, Action: machineapi.PhaseEvent_START}
 
 	for name, end := range map[string]error{
@@ -137,7 +137,7 @@ func TestCatalogue22RebootBreaksTheEvents(t *testing.T) {
 }
 
 // What the caller gave up on may have happened all the same.
-func TestCatalogue26CallerGivesUp(t *testing.T) {
+func TestCatalogue26_CallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := sameAnswer(after(time.Hour, sends()))
 		reason := errors.New("the run was stopped")
@@ -168,7 +168,7 @@ func TestCatalogue26CallerGivesUp(t *testing.T) {
 
 // A node closes connections that are pinged too often, which takes 40 s of
 // silence. Ours are not: the events of a legacy upgrade may be silent for longer.
-func TestCatalogue43KeepaliveIsNotTooAggressive(t *testing.T) {
+func TestCatalogue43_KeepaliveIsNotTooAggressive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const quiet = followTimeout - time.Minute
 
@@ -222,7 +222,7 @@ func TestCatalogue43KeepaliveIsNotTooAggressive(t *testing.T) {
 }
 
 // A clean end is no success where something has to come first.
-func TestCatalogue22CleanEndHidesWhatIsMissing(t *testing.T) {
+func TestCatalogue22_CleanEndWithoutAResultIsNoSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &wireNode{answers: map[string]wireAnswer{
 			wirePull:    sends(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{}}),
@@ -279,7 +279,7 @@ func refusedUpgrade(t *testing.T, code codes.Code, text string) {
 	})
 }
 
-func TestCatalogue12LegacyEtcdChecks(t *testing.T) {
+func TestCatalogue12_LegacyEtcdChecks(t *testing.T) {
 	for _, text := range []string{
 		"error validating etcd for upgrade: etcd member count(2) is insufficient to maintain quorum if upgrade commences",
 		"error validating etcd for upgrade: etcd member 0000000000000007 is not started, all members must be running to perform an upgrade",
@@ -289,14 +289,14 @@ func TestCatalogue12LegacyEtcdChecks(t *testing.T) {
 	}
 }
 
-func TestCatalogue13UpgradeMutexHeld(t *testing.T) {
+func TestCatalogue13_UpgradeMutexHeld(t *testing.T) {
 	refusedUpgrade(t, codes.Unknown, "failed to acquire upgrade mutex: error trying to lock etcd upgrade mutex: mutex: Locked by another session")
 	refusedUpgrade(t, codes.Unknown, "failed to create etcd client: error building etcd client: context deadline exceeded")
 }
 
 // Without a leader nobody lists members. Of a member that answers all the same,
 // its status says that it follows nobody.
-func TestCatalogue14EtcdWithoutQuorum(t *testing.T) {
+func TestCatalogue14_EtcdWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := etcdNode(map[string]wireAnswer{wireMembers: ends(codes.Unavailable, noLeader)}).client(t).Etcd(t.Context(), catalogueNode, true)
 		only(cluster.ErrQuorum, noLeader).check(t, "no leader", err)
@@ -318,7 +318,7 @@ func TestCatalogue14EtcdWithoutQuorum(t *testing.T) {
 }
 
 // A database without space raises an alarm, which the member repeats.
-func TestCatalogue15NoSpaceAlarm(t *testing.T) {
+func TestCatalogue15_NoSpaceAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const repeated = "memberID:7 alarm:NOSPACE "
 
@@ -338,7 +338,7 @@ func TestCatalogue15NoSpaceAlarm(t *testing.T) {
 }
 
 // A learner refuses linearizable reads; what it says of itself is enough.
-func TestCatalogue16Learner(t *testing.T) {
+func TestCatalogue16_Learner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusal := ends(codes.Unavailable, notForLearners)
 
@@ -355,7 +355,7 @@ func TestCatalogue16Learner(t *testing.T) {
 
 // A member that is on its way back does not answer yet. That is no refusal, and
 // no word about quorum.
-func TestCatalogue17MemberSlowToRejoin(t *testing.T) {
+func TestCatalogue17_MemberSlowToRejoin(t *testing.T) {
 	for text, code := range map[string]codes.Code{
 		"failed to create etcd client: error building etcd client: context deadline exceeded":                                                                codes.Unknown,
 		"failed to create etcd client: context deadline exceeded":                                                                                            codes.Unavailable,
@@ -395,7 +395,7 @@ func pulls(c *Client) map[string]func(context.Context) error {
 }
 
 // Waiting does not bring an image that does not exist, by whichever call.
-func TestCatalogue04ImageNotFound(t *testing.T) {
+func TestCatalogue04_ImageNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &wireNode{answers: map[string]wireAnswer{
 			wirePull:    ends(codes.NotFound, "error pulling image: "+failedPull+"failed to resolve image: "+catalogueWant+": not found"),
@@ -415,7 +415,7 @@ func TestCatalogue04ImageNotFound(t *testing.T) {
 
 // A registry that is down heals or does not; nothing was done either way. Talos
 // 1.13 tries for 20 minutes in silence, 1.14 says so at once.
-func TestCatalogue05RegistryDown(t *testing.T) {
+func TestCatalogue05_RegistryDown(t *testing.T) {
 	for name, text := range map[string]string{
 		"down":   "failed to do request: dial tcp 1.2.3.4:443: connect: connection refused",
 		"broken": "unexpected status from HEAD request: 503 Service Unavailable",
@@ -438,7 +438,7 @@ func TestCatalogue05RegistryDown(t *testing.T) {
 }
 
 // Who may not have an image, or asks for none, is not served by waiting.
-func TestCatalogue05RegistrySaysNo(t *testing.T) {
+func TestCatalogue05_RegistrySaysNo(t *testing.T) {
 	for _, text := range []string{
 		failedPull + "failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
 		failedPull + "unexpected status from HEAD request: 403 Forbidden",
@@ -455,7 +455,7 @@ func TestCatalogue05RegistrySaysNo(t *testing.T) {
 }
 
 // A node that verifies images says no for good.
-func TestCatalogue06SignatureDenied(t *testing.T) {
+func TestCatalogue06_SignatureDenied(t *testing.T) {
 	for _, text := range []string{
 		"verification denied by matched rule (0010-registry)",
 		"image verification failed: no matching signatures: invalid signature when validating ASN.1 encoded signature",
@@ -473,7 +473,7 @@ func TestCatalogue06SignatureDenied(t *testing.T) {
 
 // Frames that are all the same are neither progress nor an end: what counts is
 // the name that comes last, and the deadline.
-func TestCatalogue07SlowPull(t *testing.T) {
+func TestCatalogue07_SlowPull(t *testing.T) {
 	for name, test := range map[string]struct {
 		frames int
 		last   bool
@@ -517,7 +517,7 @@ func TestCatalogue07SlowPull(t *testing.T) {
 }
 
 // An installer image that is not there was not run.
-func TestCatalogue08ImageNotPulled(t *testing.T) {
+func TestCatalogue08_ImageNotPulled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := `upgrade failed: installer image "` + catalogueWant + `" not found in containerd store: image "x": not found`
 		node := &wireNode{answers: map[string]wireAnswer{wireInstall: ends(codes.Internal, text)}}
@@ -559,7 +559,7 @@ func TestCatalogue08ImageNotPulled(t *testing.T) {
 }
 
 // A full disk does not become empty by trying again.
-func TestCatalogue40DiskFull(t *testing.T) {
+func TestCatalogue40_DiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := failedPull + "failed to extract layer sha256:1: write /var/lib/containerd/io.containerd.snapshotter: no space left on device"
 		node := sameAnswer(ends(codes.Unknown, text))
@@ -591,7 +591,7 @@ func decode(t *testing.T, call wireCall, into proto.Message) {
 
 // An installer that refuses says so in its output and ends the call well. What
 // it says comes in chunks.
-func TestCatalogue09InstallerRefusesTheVersion(t *testing.T) {
+func TestCatalogue09_InstallerRefusesTheVersion(t *testing.T) {
 	const refusal = "host version 1.10.0 is too old to upgrade to Talos 1.13.0"
 
 	for _, code := range []int32{1, 4} {
@@ -609,7 +609,7 @@ func TestCatalogue09InstallerRefusesTheVersion(t *testing.T) {
 // An installer that crashed ends with a code of its own, or Talos says that it
 // did. What it wrote before nobody knows, so that it counts as neither refused
 // nor done.
-func TestCatalogue10InstallerCrashes(t *testing.T) {
+func TestCatalogue10_InstallerCrashes(t *testing.T) {
 	for _, code := range []int32{6, 7, 137} {
 		synctest.Test(t, func(t *testing.T) {
 			node := &wireNode{answers: map[string]wireAnswer{wireInstall: sends(said("error writing to /dev/sda: input/output error\n"), exited(code))}}
@@ -637,7 +637,7 @@ func TestCatalogue10InstallerCrashes(t *testing.T) {
 
 // One installer at a time: the second call is refused and changes nothing, and
 // whether the first is done can be asked without beginning another.
-func TestCatalogue11ParallelUpgrade(t *testing.T) {
+func TestCatalogue11_ParallelUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = "another installation/upgrade is already in progress"
 
@@ -668,7 +668,7 @@ func TestCatalogue11ParallelUpgrade(t *testing.T) {
 
 // A stream that breaks while the installer runs tells nothing of its end. The
 // installer goes on, which shows as busy, and is never begun again from here.
-func TestCatalogue25ConnectionLostWhileInstalling(t *testing.T) {
+func TestCatalogue25_ConnectionLostWhileInstalling(t *testing.T) {
 	for name, end := range map[string]error{
 		"broken":    status.Error(codes.Unavailable, "error reading from server: EOF"),
 		"cancelled": status.Error(codes.Canceled, "context canceled"),
@@ -710,7 +710,7 @@ func TestCatalogue25ConnectionLostWhileInstalling(t *testing.T) {
 
 // A legacy upgrade that fails before its installer says so in an event, and the
 // node reboots into its old system.
-func TestCatalogue20SequenceFailsBeforeTheInstall(t *testing.T) {
+func TestCatalogue20_SequenceFailsBeforeTheInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = "sequence failed: error running phase 1 in upgrade sequence: task 1/1: failed, failed to cordon node"
 
@@ -733,7 +733,7 @@ func TestCatalogue20SequenceFailsBeforeTheInstall(t *testing.T) {
 // A legacy upgrade that another sequence keeps from starting was accepted, and
 // never happens: nothing reboots, so nobody may wait for that. Nodes publish the
 // reason without the actor, so that it does not pass the filter.
-func TestCatalogue21SequenceLocked(t *testing.T) {
+func TestCatalogue21_SequenceLocked(t *testing.T) {
 	locked := event(t, &machineapi.SequenceEvent{
 		Sequence: upgradeSequence, Action: machineapi.SequenceEvent_NOOP,
 		Error: &common.Error{Code: common.Code_LOCKED, Message: "sequence not started: locked"},
@@ -774,7 +774,7 @@ func TestCatalogue21SequenceLocked(t *testing.T) {
 
 // Staged upgrades take two boots, and of the switches each turns a check off: we
 // never ask for any of them.
-func TestCatalogue41NeverStaged(t *testing.T) {
+func TestCatalogue41_NeverStaged(t *testing.T) {
 	for mode, want := range map[cluster.RebootMode]machineapi.UpgradeRequest_RebootMode{
 		cluster.RebootDefault:    machineapi.UpgradeRequest_DEFAULT,
 		cluster.RebootPowercycle: machineapi.UpgradeRequest_POWERCYCLE,
@@ -836,7 +836,7 @@ func (m meant) check(t *testing.T, what string, err error) {
 
 // The other side goes by its own clock. Whether it means the clock only its
 // earlier answers tell, and where the certificate is out of date by ours, none.
-func TestCatalogue28OtherSideTakesOursForExpired(t *testing.T) {
+func TestCatalogue28_OtherSideTakesOursForExpired(t *testing.T) {
 	t.Parallel()
 
 	expired := status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: remote error: tls: expired certificate"`)
@@ -861,7 +861,7 @@ func TestCatalogue28OtherSideTakesOursForExpired(t *testing.T) {
 
 // An endpoint that is a worker forwards nothing, which is about the endpoint and
 // not about the node; and a worker has no etcd.
-func TestCatalogue24EndpointIsAWorker(t *testing.T) {
+func TestCatalogue24_EndpointIsAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := sameAnswer(ends(codes.PermissionDenied, "no request forwarding"))
 
@@ -879,7 +879,7 @@ func TestCatalogue24EndpointIsAWorker(t *testing.T) {
 }
 
 // Roles are refused before anything is done, whichever way the call answers.
-func TestCatalogue29RoleMissing(t *testing.T) {
+func TestCatalogue29_RoleMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := sameAnswer(ends(codes.PermissionDenied, "not authorized"))
 
@@ -891,7 +891,7 @@ func TestCatalogue29RoleMissing(t *testing.T) {
 
 // An old node does not know new calls, and denies resources that it has not
 // heard of in the words in which it denies those that are not for us.
-func TestCatalogue30OldNodeNewCall(t *testing.T) {
+func TestCatalogue30_OldNodeNewCall(t *testing.T) {
 	for _, text := range []string{"unknown service machine.LifecycleService", "method Upgrade not implemented"} {
 		synctest.Test(t, func(t *testing.T) {
 			node := &wireNode{answers: map[string]wireAnswer{wireInstall: ends(codes.Unimplemented, text)}}
@@ -927,7 +927,7 @@ func TestCatalogue30OldNodeNewCall(t *testing.T) {
 }
 
 // What a node of an old Talos cannot tell about itself is not known, and is no error.
-func TestOldTalosHasNoIdentityAndNoStaticPods(t *testing.T) {
+func TestCatalogue30_OldTalosHasNoIdentityAndNoStaticPods(t *testing.T) {
 	for text, answer := range map[string]wireAnswer{
 		"no such type": ends(codes.PermissionDenied, `resource type "Identities.cluster.talos.dev" is not supported`),
 		"none there":   ends(codes.NotFound, `resource Identities.cluster.talos.dev(cluster/local@undefined) doesn't exist`),
@@ -958,7 +958,7 @@ func TestOldTalosHasNoIdentityAndNoStaticPods(t *testing.T) {
 
 // A call is about one node. We never send the key that makes it about several,
 // which the new services refuse, and which hides errors within an answer.
-func TestCatalogue31NeverManyNodes(t *testing.T) {
+func TestCatalogue31_NeverManyNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := etcdNode(map[string]wireAnswer{
 			wirePull: sends(pulledImage()), wireInstall: sends(exited(0)), wireOldPull: sends(&machineapi.ImagePullResponse{}),
@@ -1013,7 +1013,7 @@ func TestCatalogue31NeverManyNodes(t *testing.T) {
 }
 
 // A node in a container cannot be upgraded, and says so before it begins.
-func TestCatalogue32ContainerMode(t *testing.T) {
+func TestCatalogue32_ContainerMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const text = "method is not supported in container mode"
 
@@ -1027,7 +1027,7 @@ func TestCatalogue32ContainerMode(t *testing.T) {
 
 // A configuration that comes at a bad time is worth another try, one that is
 // wrong is not; neither was applied.
-func TestCatalogue33ConfigurationRefused(t *testing.T) {
+func TestCatalogue33_ConfigurationRefused(t *testing.T) {
 	for text, test := range map[string]struct {
 		code codes.Code
 		want error

@@ -169,7 +169,7 @@ func (n *clockedNode) failsWith(c *talosapi.Client, want error, says ...string) 
 }
 
 // All of these have the code of a node that reboots, and none of them heals.
-func TestCatalogue27CertificateExpired(t *testing.T) {
+func TestCatalogue27_CertificateExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, now := newClockedNode(t), time.Now()
 
@@ -190,7 +190,7 @@ func TestCatalogue27CertificateExpired(t *testing.T) {
 // A clock that is wrong makes a certificate of today look expired. Where the
 // credentials were never accepted that fails at once and speaks of clocks. Where
 // they were, it is the clock of a node that has just booted, and heals.
-func TestCatalogue28ClockSkew(t *testing.T) {
+func TestCatalogue28_ClockSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, now := newClockedNode(t), time.Now()
 		valid := now.Add(time.Hour)
@@ -234,7 +234,7 @@ func TestCatalogue28ClockSkew(t *testing.T) {
 
 // A proxy that could not reach a node does not try again for up to 15 s, in
 // which it goes on to say that the node is down.
-func TestCatalogue03EndpointStillBacksOff(t *testing.T) {
+func TestCatalogue03_EndpointStillBacksOff(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.through(cp0)
 		before := r.machine(c, worker0)
@@ -258,7 +258,7 @@ func TestCatalogue03EndpointStillBacksOff(t *testing.T) {
 }
 
 // A control plane answers before its etcd has caught up, and says so.
-func TestCatalogue17ControlPlaneAnswersBeforeItsMember(t *testing.T) {
+func TestCatalogue17_ControlPlaneAnswersBeforeItsMember(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 		before := r.machine(c, cp1)
@@ -283,7 +283,7 @@ func TestCatalogue17ControlPlaneAnswersBeforeItsMember(t *testing.T) {
 
 // A node that never returns is unreachable for ever, which each look says in a
 // time of its own.
-func TestCatalogue18NodeNeverReturns(t *testing.T) {
+func TestCatalogue18_NodeNeverReturns(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -309,7 +309,7 @@ func TestCatalogue18NodeNeverReturns(t *testing.T) {
 }
 
 // A fallback is another boot with the old version, and no word about it.
-func TestCatalogue19FallbackIsAnotherBootOfTheOldSystem(t *testing.T) {
+func TestCatalogue19_FallbackIsAnotherBootOfTheOldSystem(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 		before := r.machine(c, worker0)
@@ -327,7 +327,7 @@ func TestCatalogue19FallbackIsAnotherBootOfTheOldSystem(t *testing.T) {
 
 // A reboot of the node that is the only endpoint takes everything away until it
 // is back; where there are others they take over at once.
-func TestCatalogue23EndpointIsTheNodeThatReboots(t *testing.T) {
+func TestCatalogue23_EndpointIsTheNodeThatReboots(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.through(cp0)
 		before := r.machine(c, cp0)
@@ -366,7 +366,7 @@ func TestCatalogue23EndpointIsTheNodeThatReboots(t *testing.T) {
 
 // An installer goes on without us. Whoever asks again is told that one runs, and
 // it is never run twice.
-func TestCatalogue25InstallerRunsOnWithoutUs(t *testing.T) {
+func TestCatalogue25_InstallerRunsOnWithoutUs(t *testing.T) {
 	for _, effect := range []model.Effect{model.EffectConnectionLostEarly, model.EffectConnectionLost} {
 		inBubble(t, model.Options{}, func(r *rig) {
 			c := r.client("")
@@ -400,7 +400,7 @@ func TestCatalogue25InstallerRunsOnWithoutUs(t *testing.T) {
 }
 
 // What a node has begun in the background it goes on with.
-func TestCatalogue26NodeGoesOnWithoutTheCaller(t *testing.T) {
+func TestCatalogue26_NodeGoesOnWithoutTheCaller(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		c := r.client("")
 		ctx, cancel := context.WithCancel(r.Context())
@@ -422,7 +422,7 @@ func TestCatalogue26NodeGoesOnWithoutTheCaller(t *testing.T) {
 }
 
 // An operator may reboot and pull, and nothing else that an upgrade needs.
-func TestCatalogue29OperatorAndReader(t *testing.T) {
+func TestCatalogue29_OperatorAndReader(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		operator, reader := r.client(wire.ContextOperator), r.client(wire.ContextReader)
 
@@ -456,7 +456,7 @@ func TestCatalogue29OperatorAndReader(t *testing.T) {
 }
 
 // A configuration that somebody else overwrites is noticed by reading it again.
-func TestCatalogue34ConfigurationWriteRace(t *testing.T) {
+func TestCatalogue34_ConfigurationWriteRace(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 

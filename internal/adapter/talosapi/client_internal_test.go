@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestSplitEndpointReadsWhatTalosctlReads(t *testing.T) {
+func TestEndpoint_SplitReadsWhatTalosctlReads(t *testing.T) {
 	t.Parallel()
 
 	for text, want := range map[string]string{

@@ -28,7 +28,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestParseConfigPicksTheContext(t *testing.T) {
+func TestConfig_ParsePicksTheContext(t *testing.T) {
 	t.Parallel()
 
 	keys := mint(t, time.Now().Add(time.Hour), "os:admin", "os:etcd:backup")
@@ -61,7 +61,7 @@ func TestParseConfigPicksTheContext(t *testing.T) {
 	}
 }
 
-func TestParseConfigNamesWhatIsWrongAndKeepsSecrets(t *testing.T) {
+func TestConfig_ParseNamesWhatIsWrongAndKeepsSecrets(t *testing.T) {
 	t.Parallel()
 
 	keys := mint(t, time.Now().Add(time.Hour), "os:admin")
@@ -113,7 +113,7 @@ func TestParseConfigNamesWhatIsWrongAndKeepsSecrets(t *testing.T) {
 	}
 }
 
-func TestConfigNeverPrintsItsKey(t *testing.T) {
+func TestConfig_NeverPrintsItsKey(t *testing.T) {
 	t.Parallel()
 
 	keys := mint(t, time.Now().Add(time.Hour), "os:admin")
@@ -130,7 +130,7 @@ func TestConfigNeverPrintsItsKey(t *testing.T) {
 	}
 }
 
-func TestNewDialsNothing(t *testing.T) {
+func TestClient_NewDialsNothing(t *testing.T) {
 	t.Parallel()
 
 	keys := mint(t, time.Now().Add(time.Hour), "os:admin")
@@ -154,7 +154,7 @@ func TestNewDialsNothing(t *testing.T) {
 	}
 }
 
-func TestUselessCredentialsFailFastAndSayWhy(t *testing.T) {
+func TestClient_UselessCredentialsFailFastAndSayWhy(t *testing.T) {
 	for suffix, test := range map[string]struct {
 		want error
 		says string
@@ -186,7 +186,7 @@ func TestUselessCredentialsFailFastAndSayWhy(t *testing.T) {
 	}
 }
 
-func TestAWorkerAsEndpointStillAnswersForItself(t *testing.T) {
+func TestClient_WorkerAsEndpointAnswersForItself(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("-worker")
 
@@ -204,7 +204,7 @@ func TestAWorkerAsEndpointStillAnswersForItself(t *testing.T) {
 	})
 }
 
-func TestKubeconfigComesFromTheTalosAPI(t *testing.T) {
+func TestClient_KubeconfigComesFromTheTalosAPI(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		got, err := r.client("").Kubeconfig(r.Context())
 		if err != nil || string(got) != kubeconfig {
@@ -322,7 +322,7 @@ func (r *rig) clientOver(w *cable) *talosapi.Client {
 	return made
 }
 
-func TestAnEndpointThatSwallowsPacketsDelaysNobody(t *testing.T) {
+func TestEndpoint_ThatSwallowsPacketsDelaysNobody(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		through := newCable(cp0 + ":")
 		through.goSilent()
@@ -338,7 +338,7 @@ func TestAnEndpointThatSwallowsPacketsDelaysNobody(t *testing.T) {
 	})
 }
 
-func TestAnEndpointThatLostItsPowerIsLeft(t *testing.T) {
+func TestEndpoint_ThatLostItsPowerIsLeft(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		through := newCable(cp0 + ":")
 		c := r.clientOver(through)
@@ -365,7 +365,7 @@ func TestAnEndpointThatLostItsPowerIsLeft(t *testing.T) {
 	})
 }
 
-func TestAChangeIsNotRepeatedThroughAnotherEndpoint(t *testing.T) {
+func TestEndpoint_ChangeIsNotRepeatedThroughAnother(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		through := newCable("")
 		c := r.clientOver(through)
@@ -389,7 +389,7 @@ func TestAChangeIsNotRepeatedThroughAnotherEndpoint(t *testing.T) {
 	})
 }
 
-func TestTheIdentityOfAClusterIsNotForgotten(t *testing.T) {
+func TestEndpoint_IdentityOfAClusterIsNotForgotten(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		through := newCable("")
 		c := r.clientOver(through)
@@ -407,10 +407,10 @@ func TestTheIdentityOfAClusterIsNotForgotten(t *testing.T) {
 	})
 }
 
-// TestSilentNodeCostsOneTimeout: it refuses nothing, and a question is given up. What
+// TestSilent_NodeCostsOneTimeout: it refuses nothing, and a question is given up. What
 // would have changed it is tried through each endpoint, for as long as that dials, and has
 // certainly not reached it.
-func TestSilentNodeCostsOneTimeout(t *testing.T) {
+func TestSilent_NodeCostsOneTimeout(t *testing.T) {
 	inBubble(t, model.Options{Silent: true}, func(r *rig) {
 		c := r.client("")
 
@@ -440,8 +440,8 @@ func TestSilentNodeCostsOneTimeout(t *testing.T) {
 	})
 }
 
-// TestSilentEndpointIsPassedOver: the others answer, and are asked first from then on.
-func TestSilentEndpointIsPassedOver(t *testing.T) {
+// TestSilent_EndpointIsPassedOver: the others answer, and are asked first from then on.
+func TestSilent_EndpointIsPassedOver(t *testing.T) {
 	inBubble(t, model.Options{Silent: true}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}})
 
@@ -463,7 +463,7 @@ func TestSilentEndpointIsPassedOver(t *testing.T) {
 	})
 }
 
-func TestStateReadsTheResourcesOfOneNode(t *testing.T) {
+func TestState_ReadsTheResourcesOfOneNode(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -486,9 +486,9 @@ func TestStateReadsTheResourcesOfOneNode(t *testing.T) {
 	})
 }
 
-// TestStateServesUpstreamsLibraries: what Talos renders and what runs is read
+// TestState_ServesUpstreamsLibraries: what Talos renders and what runs is read
 // through it.
-func TestStateServesUpstreamsLibraries(t *testing.T) {
+func TestState_ServesUpstreamsLibraries(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -514,7 +514,7 @@ func TestStateServesUpstreamsLibraries(t *testing.T) {
 	})
 }
 
-func TestStateNamesErrorsForBothSides(t *testing.T) {
+func TestState_NamesErrorsForBothSides(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 		at := resource.NewMetadata(k8s.NamespaceName, k8s.NodenameType, "nobody", resource.VersionUndefined)
@@ -545,7 +545,7 @@ func TestStateNamesErrorsForBothSides(t *testing.T) {
 	})
 }
 
-func TestStateWritesNothing(t *testing.T) {
+func TestState_WritesNothing(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		core, name := r.client("").State(cp1), k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID)
 

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-func TestProxyImageIsThatOfTheDaemonSetOfKubeSystem(t *testing.T) {
+func TestComponent_ProxyImageIsThatOfTheDaemonSetOfKubeSystem(t *testing.T) {
 	t.Parallel()
 
 	object := func(kind, namespace, name, container string) map[string]any {

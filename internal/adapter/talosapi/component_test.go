@@ -25,7 +25,7 @@ func (r *rig) component(c *talosapi.Client, address string, component cluster.Co
 	return status
 }
 
-func TestStaticPodsTellTheirImageAndTheVersionOfTheirConfiguration(t *testing.T) {
+func TestComponent_StaticPodTellsItsImageAndConfigVersion(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -62,10 +62,10 @@ func TestStaticPodsTellTheirImageAndTheVersionOfTheirConfiguration(t *testing.T)
 	})
 }
 
-// TestStaticPodsAreOfTheVersionThatTheyShow: from Talos 1.14 on, what the machine
+// TestComponent_StaticPodIsOfTheVersionItShows: from Talos 1.14 on, what the machine
 // configuration says of a component and what its pod is made from are two
 // resources, with versions of their own.
-func TestStaticPodsAreOfTheVersionThatTheyShow(t *testing.T) {
+func TestComponent_StaticPodIsOfTheVersionItShows(t *testing.T) {
 	for name, options := range map[string]model.Options{
 		"1.12": {Talos: "1.12.6"}, "1.13": {Talos: "1.13.4"}, "1.14": {Talos: "1.14.0"},
 		"1.14 with documents": {Talos: "1.14.0", Documents: true},
@@ -112,7 +112,7 @@ func TestStaticPodsAreOfTheVersionThatTheyShow(t *testing.T) {
 	}
 }
 
-func TestADisabledComponentIsNoComponentOfItsNode(t *testing.T) {
+func TestComponent_DisabledIsNoComponentOfItsNode(t *testing.T) {
 	for name, options := range map[string]model.Options{
 		"1.13":                {Talos: "1.13.4"},
 		"1.14":                {Talos: "1.14.0"},
@@ -140,9 +140,9 @@ func TestADisabledComponentIsNoComponentOfItsNode(t *testing.T) {
 	}
 }
 
-// TestAControlPlaneTellsWhatItRendersForTheProxy is about the one component that
+// TestComponent_ControlPlaneTellsWhatItRendersForTheProxy is about the one component that
 // no machine runs by itself.
-func TestAControlPlaneTellsWhatItRendersForTheProxy(t *testing.T) {
+func TestComponent_ControlPlaneTellsWhatItRendersForTheProxy(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 		before, after := "registry.k8s.io/kube-proxy:v1.34.2", "mirror.example:5000/kube-proxy:v1.35.0"
@@ -174,7 +174,7 @@ func TestAControlPlaneTellsWhatItRendersForTheProxy(t *testing.T) {
 	})
 }
 
-func TestTheKubeletTellsWhenItWasRestarted(t *testing.T) {
+func TestComponent_KubeletTellsWhenItWasRestarted(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -203,7 +203,7 @@ func TestTheKubeletTellsWhenItWasRestarted(t *testing.T) {
 	})
 }
 
-func TestComponentsOfAnUnreachableNode(t *testing.T) {
+func TestComponent_OfAnUnreachableNodeIsAnError(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -227,7 +227,7 @@ func TestComponentsOfAnUnreachableNode(t *testing.T) {
 	})
 }
 
-func TestComponentImagesGoWhereTheirContainersRun(t *testing.T) {
+func TestComponent_ImagesGoWhereTheirContainersRun(t *testing.T) {
 	for talos, call := range map[string]string{
 		"1.12.6": "/machine.MachineService/ImagePull", "1.13.4": "/machine.ImageService/Pull", "1.14.0": "/machine.ImageService/Pull",
 	} {

@@ -20,7 +20,7 @@ import (
 const handshake = `connection error: desc = "transport: authentication handshake failed: `
 
 // The texts are those that Talos and gRPC give.
-func TestExplainNamesErrorsByMeaning(t *testing.T) {
+func TestExplain_NamesErrorsByMeaning(t *testing.T) {
 	t.Parallel()
 
 	read, change := operation{what: "look"}, operation{what: "change", mutates: true}
@@ -157,7 +157,7 @@ func TestExplainNamesErrorsByMeaning(t *testing.T) {
 	}
 }
 
-func TestExplainTreatsAStreamWithoutAnEndAsLost(t *testing.T) {
+func TestExplain_TreatsAStreamWithoutAnEndAsLost(t *testing.T) {
 	t.Parallel()
 
 	c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}}
@@ -170,7 +170,7 @@ func TestExplainTreatsAStreamWithoutAnEndAsLost(t *testing.T) {
 	}
 }
 
-func TestExplainTellsTheCallersOwnEndFromTheNodes(t *testing.T) {
+func TestExplain_TellsTheCallersOwnEndFromTheNodes(t *testing.T) {
 	t.Parallel()
 
 	reason := errors.New("the run was stopped")
@@ -194,7 +194,7 @@ func TestExplainTellsTheCallersOwnEndFromTheNodes(t *testing.T) {
 	}
 }
 
-func TestExplainSaysSinceWhenACertificateIsExpired(t *testing.T) {
+func TestExplain_SaysSinceWhenACertificateIsExpired(t *testing.T) {
 	t.Parallel()
 
 	expiry := time.Now().Add(-time.Hour)
@@ -209,9 +209,9 @@ func TestExplainSaysSinceWhenACertificateIsExpired(t *testing.T) {
 	}
 }
 
-// TestCombineSaysOnceWhatAllEndpointsSay: an expired certificate is one reason,
+// TestCombine_SaysOnceWhatAllEndpointsSay: an expired certificate is one reason,
 // however many endpoints there are.
-func TestCombineSaysOnceWhatAllEndpointsSay(t *testing.T) {
+func TestCombine_SaysOnceWhatAllEndpointsSay(t *testing.T) {
 	t.Parallel()
 
 	expiry := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
@@ -232,7 +232,7 @@ func TestCombineSaysOnceWhatAllEndpointsSay(t *testing.T) {
 	}
 }
 
-func TestCombineLetsTheEndpointThatMayReturnDecide(t *testing.T) {
+func TestCombine_LetsTheEndpointThatMayReturnDecide(t *testing.T) {
 	t.Parallel()
 
 	down := &callError{meanings: []error{cluster.ErrUnreachable}, detail: "down"}
@@ -265,9 +265,9 @@ func TestCombineLetsTheEndpointThatMayReturnDecide(t *testing.T) {
 	}
 }
 
-// TestEndpointsFailInPlainWords: what gRPC says of a connection that could not be made is
+// TestExplain_EndpointsFailInPlainWords: what gRPC says of a connection that could not be made is
 // no help to a person.
-func TestEndpointsFailInPlainWords(t *testing.T) {
+func TestExplain_EndpointsFailInPlainWords(t *testing.T) {
 	for text, want := range map[string]string{
 		dialRefused:  "connection refused",
 		dialTimedOut: "i/o timeout",

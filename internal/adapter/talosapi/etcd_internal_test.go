@@ -46,7 +46,7 @@ func slowly[T any](answer T) func(context.Context) (T, error) {
 	}
 }
 
-func TestEtcdOfALearnerIsItsStatus(t *testing.T) {
+func TestEtcd_OfALearnerIsItsStatus(t *testing.T) {
 	type (
 		members = *machineapi.EtcdMemberListResponse
 		answer  = *machineapi.EtcdStatusResponse
@@ -104,7 +104,7 @@ func TestEtcdOfALearnerIsItsStatus(t *testing.T) {
 }
 
 // Without a status nothing else is of use, so that nobody waits for it.
-func TestEtcdWithoutAStatusIsNotWaitedFor(t *testing.T) {
+func TestEtcd_WithoutAStatusIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connect(t, &nodeFake{
 			members: silence[*machineapi.EtcdMemberListResponse],
@@ -118,7 +118,7 @@ func TestEtcdWithoutAStatusIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestEtcdOfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
+func TestEtcd_OfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -210,7 +210,7 @@ func (s *sink) Write(data []byte) (int, error) {
 	return s.Buffer.Write(data)
 }
 
-func TestSnapshotsAreHandedOnAsTheyCome(t *testing.T) {
+func TestSnapshot_IsHandedOnAsItComes(t *testing.T) {
 	const hour = time.Hour
 
 	denied := status.Error(codes.PermissionDenied, "not authorized")
@@ -272,7 +272,7 @@ func TestSnapshotsAreHandedOnAsTheyCome(t *testing.T) {
 	}
 }
 
-func TestASnapshotEndsWithItsCaller(t *testing.T) {
+func TestSnapshot_EndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -286,7 +286,7 @@ func TestASnapshotEndsWithItsCaller(t *testing.T) {
 	})
 }
 
-func TestAWriterThatTakesLessThanItWasGivenFails(t *testing.T) {
+func TestSnapshot_ShortWriteFails(t *testing.T) {
 	t.Parallel()
 
 	target := &counter{to: short{}}

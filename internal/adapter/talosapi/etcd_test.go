@@ -21,7 +21,7 @@ import (
 
 const snapshotCall = "/machine.MachineService/EtcdSnapshot"
 
-func TestSnapshotsOfEtcdAreSavedWhole(t *testing.T) {
+func TestSnapshot_IsSavedWhole(t *testing.T) {
 	for _, suffix := range []string{"", wire.ContextOperator, wire.ContextBackup} {
 		inBubble(t, model.Options{}, func(r *rig) {
 			c := r.client(suffix)
@@ -41,7 +41,7 @@ func TestSnapshotsOfEtcdAreSavedWhole(t *testing.T) {
 }
 
 // A node that ends its stream early says nothing of it: the store has to.
-func TestSnapshotsOfEtcdThatFailAreNotAskedForAgain(t *testing.T) {
+func TestSnapshot_IsNotAskedForAgainWhenItFails(t *testing.T) {
 	for effect, test := range map[model.Effect]struct {
 		want    error
 		half    bool
@@ -96,7 +96,7 @@ func TestSnapshotsOfEtcdThatFailAreNotAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestSnapshotsOfEtcdHaveTheErrorsOfOtherCalls(t *testing.T) {
+func TestSnapshot_HasTheErrorsOfOtherCalls(t *testing.T) {
 	for name, test := range map[string]struct {
 		context, address string
 		want             error
@@ -129,7 +129,7 @@ func (d *brokenDisk) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-func TestADiskOfOursThatIsFullIsNoFaultOfTheNode(t *testing.T) {
+func TestSnapshot_OwnFullDiskIsNoFaultOfTheNode(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		err := r.client("").EtcdSnapshot(r.Context(), cp1, &brokenDisk{})
 		if !errors.Is(err, errDisk) || errors.Is(err, cluster.ErrUnreachable) || strings.Contains(err.Error(), "endpoint") {
@@ -139,7 +139,7 @@ func TestADiskOfOursThatIsFullIsNoFaultOfTheNode(t *testing.T) {
 }
 
 // The half of a snapshot that came is not followed by a whole one.
-func TestASnapshotIsNotBegunAgainThroughAnotherEndpoint(t *testing.T) {
+func TestSnapshot_IsNotBegunAgainThroughAnotherEndpoint(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		through := newCable(cp0 + ":")
 		c := r.clientOver(through)

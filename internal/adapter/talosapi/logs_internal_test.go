@@ -33,7 +33,7 @@ func (l *logFake) Logs(request *machineapi.LogsRequest, stream grpc.ServerStream
 
 func bytesOf(text string) *common.Data { return &common.Data{Bytes: []byte(text)} }
 
-func TestReadLogTakesNothingButItsEndForAnEnd(t *testing.T) {
+func TestLogs_ReadTakesOnlyItsEndForAnEnd(t *testing.T) {
 	t.Parallel()
 
 	broken := errors.New("connection broken")
@@ -61,9 +61,9 @@ func TestReadLogTakesNothingButItsEndForAnEnd(t *testing.T) {
 	}
 }
 
-// TestRecordsOfCallsAreToldFromWhatMachinedDoes has the lines as machined 1.13.9
+// TestLogs_RecordsOfCallsAreToldFromWhatMachinedDoes has the lines as machined 1.13.9
 // and 1.14.1 write them.
-func TestRecordsOfCallsAreToldFromWhatMachinedDoes(t *testing.T) {
+func TestLogs_RecordsOfCallsAreToldFromWhatMachinedDoes(t *testing.T) {
 	t.Parallel()
 
 	records := []string{
@@ -91,7 +91,7 @@ func TestRecordsOfCallsAreToldFromWhatMachinedDoes(t *testing.T) {
 	}
 }
 
-func TestReadLogIsBounded(t *testing.T) {
+func TestLogs_ReadIsBounded(t *testing.T) {
 	t.Parallel()
 
 	var answers []*common.Data
@@ -117,7 +117,7 @@ func TestReadLogIsBounded(t *testing.T) {
 	}
 }
 
-func TestLogThatStallsIsGivenUpWithWhatCame(t *testing.T) {
+func TestLogs_StalledReadKeepsWhatCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := &logFake{logs: func(request *machineapi.LogsRequest, stream grpc.ServerStreamingServer[common.Data]) error {
 			if request.GetTailLines() != logLines || request.GetFollow() || request.GetNamespace() != "system" || request.GetDriver() != common.ContainerDriver_CONTAINERD {

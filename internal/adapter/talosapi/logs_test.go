@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestLastWordsOfAService(t *testing.T) {
+func TestLogs_LastLinesOfAService(t *testing.T) {
 	inBubble(t, model.Options{Faults: []model.Fault{{
 		Node: "worker-0", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1,
 		Message: "\x1b[31mfailed\x1b[0m\a to set up " + strings.Repeat("ø", 2000),
@@ -43,9 +43,9 @@ func TestLastWordsOfAService(t *testing.T) {
 	})
 }
 
-// TestLastWordsOfMachinedAreNotOurOwnCalls: between a message of machined's and the
+// TestLogs_LastLinesOfMachinedAreNotOurOwnCalls: between a message of machined's and the
 // end of its log there are hundreds of lines about the calls of this provider.
-func TestLastWordsOfMachinedAreNotOurOwnCalls(t *testing.T) {
+func TestLogs_LastLinesOfMachinedAreNotOurOwnCalls(t *testing.T) {
 	for _, talos := range []string{"1.13.2", "1.14.1"} {
 		t.Run(talos, func(t *testing.T) {
 			inBubble(t, model.Options{Talos: talos}, func(r *rig) {
@@ -71,7 +71,7 @@ func TestLastWordsOfMachinedAreNotOurOwnCalls(t *testing.T) {
 	}
 }
 
-func TestLastWordsOfANodeThatIsDown(t *testing.T) {
+func TestLogs_LastLinesOfANodeThatIsDown(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 

@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestEditImageChangesNothingElse(t *testing.T) {
+func TestEditImage_ChangesNothingElse(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range everywhere(editCases()) {
@@ -44,9 +44,9 @@ func TestEditImageChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestParserAndEditorAgreeAboutImages: what one of them reads is what the other
+// TestEditImage_AgreesWithTheParser: what one of them reads is what the other
 // one expects to find.
-func TestParserAndEditorAgreeAboutImages(t *testing.T) {
+func TestEditImage_AgreesWithTheParser(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range editCases() {
@@ -73,7 +73,7 @@ func TestParserAndEditorAgreeAboutImages(t *testing.T) {
 	}
 }
 
-func TestEditImageKeepsRegistriesPortsAndDigests(t *testing.T) {
+func TestEditImage_KeepsRegistriesPortsAndDigests(t *testing.T) {
 	t.Parallel()
 
 	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -98,7 +98,7 @@ func TestEditImageKeepsRegistriesPortsAndDigests(t *testing.T) {
 	}
 }
 
-func TestEditImageRefusesWhatItCannotChangeSafely(t *testing.T) {
+func TestEditImage_RefusesWhatItCannotChangeSafely(t *testing.T) {
 	t.Parallel()
 
 	const secret = "verysecret"
@@ -158,7 +158,7 @@ func TestEditImageRefusesWhatItCannotChangeSafely(t *testing.T) {
 }
 
 // A section with nothing but an image would be an order to install somewhere.
-func TestEditImageAddsNoSectionForAnInstaller(t *testing.T) {
+func TestEditImage_AddsNoSectionForAnInstaller(t *testing.T) {
 	t.Parallel()
 
 	for name, text := range map[string]string{
@@ -195,7 +195,7 @@ func TestEditImageAddsNoSectionForAnInstaller(t *testing.T) {
 	}
 }
 
-func TestEditImageNamesWhatItFoundInstead(t *testing.T) {
+func TestEditImage_NamesWhatItFoundInstead(t *testing.T) {
 	t.Parallel()
 
 	_, err := editImage([]byte("machine: {kubelet: {image: \"other:v1\"}}"), cluster.ImageChange{Component: cluster.Kubelet, From: oldImage, To: newImage})
@@ -204,7 +204,7 @@ func TestEditImageNamesWhatItFoundInstead(t *testing.T) {
 	}
 }
 
-func TestVerifyEditFindsEveryOtherChange(t *testing.T) {
+func TestEditImage_VerifyFindsEveryOtherChange(t *testing.T) {
 	t.Parallel()
 
 	const before = "machine:\n  kubelet:\n    image: a:1\n  x: [1, 2]\n---\nkind: Other\n"
@@ -501,9 +501,9 @@ func imagesOf(t *testing.T, content []byte) map[cluster.Component]string {
 	}
 }
 
-// TestConfigurationsThatTalosGeneratesAreEditedWhereTalosLooks: with all their
+// TestEditImage_GeneratedConfigIsEditedWhereTalosLooks: with all their
 // comments and examples, of both generations.
-func TestConfigurationsThatTalosGeneratesAreEditedWhereTalosLooks(t *testing.T) {
+func TestEditImage_GeneratedConfigIsEditedWhereTalosLooks(t *testing.T) {
 	t.Parallel()
 
 	bundle, err := secrets.NewBundle(secrets.NewClock(), config.TalosVersion1_12)

@@ -14,7 +14,7 @@ import (
 )
 
 // The texts are those that Talos gives.
-func TestAnswersToConfigurationsAreStrippedOfTheirContent(t *testing.T) {
+func TestConfigure_AnswersAreStrippedOfTheirContent(t *testing.T) {
 	t.Parallel()
 
 	const secret = "verysecret"
@@ -53,7 +53,7 @@ func TestAnswersToConfigurationsAreStrippedOfTheirContent(t *testing.T) {
 	}
 }
 
-func TestCompareConfigsFindsOtherWriters(t *testing.T) {
+func TestConfigure_CompareFindsOtherWriters(t *testing.T) {
 	t.Parallel()
 
 	before := storedConfig{text: []byte("a: 1 # one\n"), version: "4"}
@@ -77,7 +77,7 @@ func TestCompareConfigsFindsOtherWriters(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatWaitsForTheNextBootIsNotUndone(t *testing.T) {
+func TestConfigure_StagedConfigurationIsNotUndone(t *testing.T) {
 	t.Parallel()
 
 	active := storedConfig{text: []byte("a: 1 # one\n")}

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestConfigureUndoesNothingThatWaitsOrIsTried(t *testing.T) {
+func TestConfigure_UndoesNothingThatIsStagedOrTried(t *testing.T) {
 	for name, test := range map[string]struct {
 		talos string
 		modes []model.ApplyMode
@@ -122,10 +122,10 @@ func (c slowConn) Write(content []byte) (int, error) {
 	return c.Conn.Write(content)
 }
 
-// TestConfigureStartsOverWhenSomebodyElseWrites: it takes this client more than
+// TestConfigure_StartsOverWhenSomebodyElseWrites: it takes this client more than
 // two seconds from its first look to its last one, and others less than one to
 // write.
-func TestConfigureStartsOverWhenSomebodyElseWrites(t *testing.T) {
+func TestConfigure_StartsOverWhenSomebodyElseWrites(t *testing.T) {
 	const delay = 700 * time.Millisecond
 
 	same := func(old string) (string, error) { return old, nil }
@@ -238,7 +238,7 @@ func (r *rig) applies(node string, want int) {
 	}
 }
 
-func TestConfigureChangesOneImageAndNothingElse(t *testing.T) {
+func TestConfigure_ChangesOneImageAndNothingElse(t *testing.T) {
 	for name, options := range map[string]model.Options{
 		"before 1.13":         {Talos: "1.12.6", Kubernetes: "1.34.2"},
 		"1.13":                {Talos: "1.13.4", Kubernetes: "1.34.2"},
@@ -277,7 +277,7 @@ func TestConfigureChangesOneImageAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestConfigurePinsAnImageThatWasUnset(t *testing.T) {
+func TestConfigure_PinsAnImageThatWasUnset(t *testing.T) {
 	for name, options := range map[string]model.Options{
 		"v1alpha1":  {Talos: "1.13.4", Unpinned: true},
 		"documents": {Talos: "1.14.0", Unpinned: true, Documents: true},
@@ -311,7 +311,7 @@ func TestConfigurePinsAnImageThatWasUnset(t *testing.T) {
 	}
 }
 
-func TestConfigureSendsNothingWhereItExpectedSomethingElse(t *testing.T) {
+func TestConfigure_SendsNothingWhereItExpectedSomethingElse(t *testing.T) {
 	inBubble(t, model.Options{Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -328,10 +328,10 @@ func TestConfigureSendsNothingWhereItExpectedSomethingElse(t *testing.T) {
 	})
 }
 
-// TestConfigureNoticesAnotherWriter: a node of an old version takes two
+// TestConfigure_NoticesAnotherWriter: a node of an old version takes two
 // configurations at a time, and what the first one changed is undone. A node
 // takes between 0.5 and 0.9 seconds for one.
-func TestConfigureNoticesAnotherWriter(t *testing.T) {
+func TestConfigure_NoticesAnotherWriter(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6", Kubernetes: "1.34.2"}, func(r *rig) {
 		written := make(chan error)
 
@@ -364,7 +364,7 @@ func TestConfigureNoticesAnotherWriter(t *testing.T) {
 	})
 }
 
-func TestConfigureNamesWhyANodeDidNotTakeIt(t *testing.T) {
+func TestConfigure_NamesWhyANodeDidNotTakeIt(t *testing.T) {
 	for effect, want := range map[model.Effect]error{
 		model.EffectFail: cluster.ErrRefused,
 		model.EffectBusy: cluster.ErrBusy,
@@ -389,7 +389,7 @@ func TestConfigureNamesWhyANodeDidNotTakeIt(t *testing.T) {
 	}
 }
 
-func TestConfigureLeavesTheOutcomeOpenWhenTheReplyIsLost(t *testing.T) {
+func TestConfigure_LeavesTheOutcomeOpenWhenTheReplyIsLost(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 

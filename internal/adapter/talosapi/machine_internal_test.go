@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-func TestParseMachineConfigReadsBothGenerationsOfDocuments(t *testing.T) {
+func TestMachineConfig_ParseReadsBothGenerationsOfDocuments(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -207,7 +207,7 @@ installer: {image: "factory.talos.dev/metal-installer/abc:v1.14.0"}
 	}
 }
 
-func TestParseMachineConfigErrorsDoNotQuoteTheContent(t *testing.T) {
+func TestMachineConfig_ParseErrorsDoNotQuoteTheContent(t *testing.T) {
 	t.Parallel()
 
 	for name, content := range map[string]string{
@@ -229,7 +229,7 @@ func TestParseMachineConfigErrorsDoNotQuoteTheContent(t *testing.T) {
 }
 
 // The spellings are those that a configuration can have.
-func TestQuotasOfEtcdAreReadAsEtcdDoes(t *testing.T) {
+func TestMachineConfig_EtcdQuotaIsReadAsEtcdDoes(t *testing.T) {
 	t.Parallel()
 
 	for arguments, want := range map[string]int64{
@@ -257,7 +257,7 @@ func TestQuotasOfEtcdAreReadAsEtcdDoes(t *testing.T) {
 	}
 }
 
-func TestStageIsSpelledAsTalosPrintsIt(t *testing.T) {
+func TestMachine_StageIsSpelledAsTalosPrintsIt(t *testing.T) {
 	t.Parallel()
 
 	for number, want := range map[int32]cluster.Stage{
@@ -271,9 +271,9 @@ func TestStageIsSpelledAsTalosPrintsIt(t *testing.T) {
 	}
 }
 
-// TestTheMachineIDIsWhatTalosMakesOfAnIdentity; the first pair is of Talos' own
+// TestMachine_IDIsWhatTalosMakesOfAnIdentity; the first pair is of Talos' own
 // tests.
-func TestTheMachineIDIsWhatTalosMakesOfAnIdentity(t *testing.T) {
+func TestMachine_IDIsWhatTalosMakesOfAnIdentity(t *testing.T) {
 	for identity, want := range map[string]string{
 		"sou7yy34ykX3n373Zw1DXKb8zD7UnyKT6HT3QDsGH6L": "be871ac0d0dd31fa4caca753b0f3f1b2",
 		"":                 "",
@@ -286,7 +286,7 @@ func TestTheMachineIDIsWhatTalosMakesOfAnIdentity(t *testing.T) {
 	}
 }
 
-func TestTheDiskIsThatOfImages(t *testing.T) {
+func TestVitals_DiskIsThatOfImages(t *testing.T) {
 	t.Parallel()
 
 	mount := func(at string, size uint64) *machineapi.MountStat {
@@ -331,8 +331,8 @@ func TestTheDiskIsThatOfImages(t *testing.T) {
 	}
 }
 
-// TestMountsThatHangAreAskedForOnce, and for a short time only.
-func TestMountsThatHangAreAskedForOnce(t *testing.T) {
+// TestVitals_HangingMountsAreAskedForOnce, and for a short time only.
+func TestVitals_HangingMountsAreAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
 )
 
-func TestMachineReadsEverythingAnUpgradeNeeds(t *testing.T) {
+func TestMachine_ReadsEverythingAnUpgradeNeeds(t *testing.T) {
 	for _, talos := range []string{"1.11.5", "1.12.6", "1.13.2", "1.14.0"} {
 		t.Run(talos, func(t *testing.T) {
 			inBubble(t, model.Options{Talos: talos, SecureBoot: true}, func(r *rig) {
@@ -51,9 +51,9 @@ func TestMachineReadsEverythingAnUpgradeNeeds(t *testing.T) {
 	}
 }
 
-// TestMachineTellsWhereItsKernelArgumentsComeFrom: from the UKI of what was
+// TestMachine_TellsWhereItsKernelArgumentsComeFrom: from the UKI of what was
 // installed, or from the bootloader.
-func TestMachineTellsWhereItsKernelArgumentsComeFrom(t *testing.T) {
+func TestMachine_TellsWhereItsKernelArgumentsComeFrom(t *testing.T) {
 	for name, test := range map[string]struct {
 		options     model.Options
 		booted, has bool
@@ -73,9 +73,9 @@ func TestMachineTellsWhereItsKernelArgumentsComeFrom(t *testing.T) {
 	}
 }
 
-// TestVersionThatIsNoneIsTold: a vendor names its builds as it likes, and the node
+// TestMachine_UnparsableVersionIsReported: a vendor names its builds as it likes, and the node
 // answers all the same.
-func TestVersionThatIsNoneIsTold(t *testing.T) {
+func TestMachine_UnparsableVersionIsReported(t *testing.T) {
 	for tag, want := range map[string]string{"acme-2026.11": "acme-2026.11", "v1.13.2+acme": "", "v1.13.2-acme": ""} {
 		inBubble(t, model.Options{Talos: "1.13.2", TalosTag: tag}, func(r *rig) {
 			if got := r.machine(r.client(""), worker0); got.TalosTag != want || got.Talos.IsZero() != (want != "") || got.BootID == "" {
@@ -85,7 +85,7 @@ func TestVersionThatIsNoneIsTold(t *testing.T) {
 	}
 }
 
-func TestMachineTakesFewRoundTrips(t *testing.T) {
+func TestMachine_TakesFewRoundTrips(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		r.machine(r.client(""), worker0)
 
@@ -102,7 +102,7 @@ func TestMachineTakesFewRoundTrips(t *testing.T) {
 
 // Only in this order can nobody take a node that was upgraded meanwhile for one
 // that fell back: its new boot ID never goes with its old version.
-func TestMachineReadsTheBootIDBeforeAnythingElse(t *testing.T) {
+func TestMachine_ReadsTheBootIDBeforeAnythingElse(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		r.machine(r.client(""), worker0)
 
@@ -112,7 +112,7 @@ func TestMachineReadsTheBootIDBeforeAnythingElse(t *testing.T) {
 	})
 }
 
-func TestMachineLeavesOutWhatTheCredentialsMayNotRead(t *testing.T) {
+func TestMachine_LeavesOutWhatTheCredentialsMayNotRead(t *testing.T) {
 	for suffix, roles := range map[string][]string{"-reader": {"os:reader"}, "-operator": {"os:operator"}} {
 		inBubble(t, model.Options{}, func(r *rig) {
 			c := r.client(suffix)
@@ -137,7 +137,7 @@ func TestMachineLeavesOutWhatTheCredentialsMayNotRead(t *testing.T) {
 	}
 }
 
-func TestTheClusterIsKnownToEveryRole(t *testing.T) {
+func TestMachine_ClusterIsKnownToEveryRole(t *testing.T) {
 	for _, suffix := range []string{"", "-reader"} {
 		inBubble(t, model.Options{}, func(r *rig) {
 			c := r.client(suffix)
@@ -169,7 +169,7 @@ func TestTheClusterIsKnownToEveryRole(t *testing.T) {
 	}
 }
 
-func TestEtcdIsSeenFromOneMember(t *testing.T) {
+func TestEtcd_IsSeenFromOneMember(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -193,7 +193,7 @@ func TestEtcdIsSeenFromOneMember(t *testing.T) {
 	})
 }
 
-func TestLeadershipMovesAway(t *testing.T) {
+func TestEtcd_LeadershipMovesAway(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -224,7 +224,7 @@ func TestLeadershipMovesAway(t *testing.T) {
 	})
 }
 
-func TestLostQuorumIsNamed(t *testing.T) {
+func TestEtcd_LostQuorumIsNamed(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -266,7 +266,7 @@ func struck(node string, step model.Step, effect model.Effect) model.Fault {
 	return model.Fault{Node: node, Step: step, Effect: effect, Times: 1}
 }
 
-func TestVitalsAreThoseOfTheNode(t *testing.T) {
+func TestVitals_AreThoseOfTheNode(t *testing.T) {
 	disk := cluster.DiskSpace{Size: model.DiskSize, Available: model.DiskFree}
 	clock := cluster.TimeSync{Synced: true}
 
@@ -326,7 +326,7 @@ func TestVitalsAreThoseOfTheNode(t *testing.T) {
 	}
 }
 
-func TestVitalsThatTheCredentialsMayNotReadAreNotTold(t *testing.T) {
+func TestVitals_ThatCredentialsMayNotReadAreLeftOut(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		vitals, err := r.client(wire.ContextBackup).Vitals(r.Context(), worker0)
 		if err != nil || vitals.Disk != nil || vitals.Time != nil {
@@ -341,7 +341,7 @@ func TestVitalsThatTheCredentialsMayNotReadAreNotTold(t *testing.T) {
 	})
 }
 
-func TestVitalsOfASilentNodeAreAnError(t *testing.T) {
+func TestVitals_OfASilentNodeAreAnError(t *testing.T) {
 	for name, test := range map[string]struct {
 		context string
 		faults  []model.Fault
@@ -380,7 +380,7 @@ func TestVitalsOfASilentNodeAreAnError(t *testing.T) {
 	})
 }
 
-func TestAMachineThatDoesNotTellHowItBootedIsUnknown(t *testing.T) {
+func TestMachine_BootModeThatIsNotToldIsUnknown(t *testing.T) {
 	inBubble(t, model.Options{SecureBoot: true}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{struck("worker-0", model.StepSecurityState, model.EffectUnreadable)})
 
@@ -394,7 +394,7 @@ func TestAMachineThatDoesNotTellHowItBootedIsUnknown(t *testing.T) {
 	})
 }
 
-func TestConfigureBringsTheInstallerAlong(t *testing.T) {
+func TestConfigure_BringsTheInstallerAlong(t *testing.T) {
 	for name, options := range map[string]model.Options{
 		"before 1.13":         {Talos: "1.12.6"},
 		"1.13":                {Talos: "1.13.2"},
@@ -433,7 +433,7 @@ func TestConfigureBringsTheInstallerAlong(t *testing.T) {
 	}
 }
 
-func TestConfigureAddsNoInstallSection(t *testing.T) {
+func TestConfigure_AddsNoInstallSection(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.13.4"}, func(r *rig) {
 		err := r.world.SetConfigByHand("worker-0", func(old string) (string, error) {
 			return strings.Replace(old, "  install:\n", "  sysctls:\n", 1), nil

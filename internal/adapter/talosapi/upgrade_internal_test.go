@@ -41,7 +41,7 @@ func (n *halfNode) ImagePull(_ context.Context, request *machineapi.ImagePullReq
 	return &machineapi.ImagePullResponse{}, nil
 }
 
-func TestAComponentIsPulledTheOldWayWhereTheNewOneIsMissing(t *testing.T) {
+func TestPull_UsesTheOldCallWhereTheNewOneIsMissing(t *testing.T) {
 	t.Parallel()
 
 	node, listener, server := &halfNode{}, bufconn.Listen(1<<16), grpc.NewServer()
@@ -111,7 +111,7 @@ func exited(code int32) *machineapi.LifecycleServiceUpgradeResponse {
 	}}
 }
 
-func TestFollowTakesOnlyAnExitCodeForAnEnd(t *testing.T) {
+func TestStream_FollowTakesOnlyAnExitCodeForAnEnd(t *testing.T) {
 	t.Parallel()
 
 	broken := errors.New("connection broken")
@@ -142,7 +142,7 @@ func TestFollowTakesOnlyAnExitCodeForAnEnd(t *testing.T) {
 	}
 }
 
-func TestDrainTakesOnlyTheNameOfTheImageForSuccess(t *testing.T) {
+func TestStream_DrainTakesOnlyTheImageNameForSuccess(t *testing.T) {
 	t.Parallel()
 
 	progress := &machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_PullProgress{}}
@@ -164,7 +164,7 @@ func TestDrainTakesOnlyTheNameOfTheImageForSuccess(t *testing.T) {
 	}
 }
 
-func TestLinesPutsChunksTogetherAndKeepsTheLast(t *testing.T) {
+func TestStream_LinesJoinsChunksAndKeepsTheLast(t *testing.T) {
 	t.Parallel()
 
 	var output lines

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestUpgradeOfAnEndpointThroughTheOthers(t *testing.T) {
+func TestUpgrade_OfAnEndpointThroughTheOthers(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 		before := r.machine(c, cp0)
@@ -49,7 +49,7 @@ func TestUpgradeOfAnEndpointThroughTheOthers(t *testing.T) {
 	})
 }
 
-func TestLegacyUpgradeOfAnOldNode(t *testing.T) {
+func TestUpgrade_LegacyOfAnOldNode(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		c := r.client("")
 
@@ -83,7 +83,7 @@ func TestLegacyUpgradeOfAnOldNode(t *testing.T) {
 	})
 }
 
-func TestAMissingImageIsNamed(t *testing.T) {
+func TestUpgrade_MissingImageIsNamed(t *testing.T) {
 	const missing = "ghcr.io/siderolabs/installer:v1.14.0"
 
 	for _, talos := range []string{"1.12.6", "1.13.2"} {
@@ -106,9 +106,9 @@ func TestAMissingImageIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhatALegacyNodeRefusesIsNoLostReply: it refuses because a member of etcd did
+// TestUpgrade_LegacyRefusalIsNoLostReply: it refuses because a member of etcd did
 // not answer it in time, and gives that code to us.
-func TestWhatALegacyNodeRefusesIsNoLostReply(t *testing.T) {
+func TestUpgrade_LegacyRefusalIsNoLostReply(t *testing.T) {
 	for name, test := range map[string]struct {
 		node, says string
 	}{
@@ -139,8 +139,8 @@ func TestWhatALegacyNodeRefusesIsNoLostReply(t *testing.T) {
 	}
 }
 
-// TestAnInstallThatWasNotStartedIsRefused: the node could not make a container.
-func TestAnInstallThatWasNotStartedIsRefused(t *testing.T) {
+// TestUpgrade_InstallThatWasNotStartedIsRefused: the node could not make a container.
+func TestUpgrade_InstallThatWasNotStartedIsRefused(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -160,7 +160,7 @@ func TestAnInstallThatWasNotStartedIsRefused(t *testing.T) {
 	})
 }
 
-func TestAnImageThatWasNotPulledIsRefused(t *testing.T) {
+func TestUpgrade_ImageThatWasNotPulledIsRefused(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		if _, err := r.client("").Install(r.Context(), worker0, nextImage); !errors.Is(err, cluster.ErrRefused) {
 			r.Errorf("%v, want it refused", err)
@@ -168,7 +168,7 @@ func TestAnImageThatWasNotPulledIsRefused(t *testing.T) {
 	})
 }
 
-func TestDigestOfAnImageIsTheOneOfTheNode(t *testing.T) {
+func TestUpgrade_DigestOfAnImageIsTheOneOfTheNode(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -195,7 +195,7 @@ func TestDigestOfAnImageIsTheOneOfTheNode(t *testing.T) {
 	})
 }
 
-func TestAFailingInstallerIsAResult(t *testing.T) {
+func TestUpgrade_FailingInstallerIsAResult(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -221,7 +221,7 @@ func (r *rig) unknown(what string, err error) {
 	}
 }
 
-func TestALostReplyLeavesTheOutcomeUnknownAndIsNotRepeated(t *testing.T) {
+func TestUpgrade_LostReplyIsUnknownAndNotRepeated(t *testing.T) {
 	lost := func(step model.Step) []model.Fault {
 		return []model.Fault{{Node: "worker-0", Step: step, Effect: model.EffectConnectionLost, Times: 1}}
 	}
@@ -260,9 +260,9 @@ func TestALostReplyLeavesTheOutcomeUnknownAndIsNotRepeated(t *testing.T) {
 	})
 }
 
-// TestAFailedInstallerBehindALegacyCallIsSeen: the call was accepted long
+// TestUpgrade_FailedInstallerBehindALegacyCallIsSeen: the call was accepted long
 // before, and only the node's events tell.
-func TestAFailedInstallerBehindALegacyCallIsSeen(t *testing.T) {
+func TestUpgrade_FailedInstallerBehindALegacyCallIsSeen(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}})
 
@@ -273,9 +273,9 @@ func TestAFailedInstallerBehindALegacyCallIsSeen(t *testing.T) {
 	})
 }
 
-// TestANodeThatGoesDownWithoutAWordLeavesTheOutcomeOpen: its events break off
+// TestUpgrade_NodeThatGoesDownSilentlyLeavesTheOutcomeOpen: its events break off
 // before they say how the installer ended.
-func TestANodeThatGoesDownWithoutAWordLeavesTheOutcomeOpen(t *testing.T) {
+func TestUpgrade_NodeThatGoesDownSilentlyLeavesTheOutcomeOpen(t *testing.T) {
 	inBubble(t, model.Options{Talos: "1.12.6"}, func(r *rig) {
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepPull, Effect: model.EffectUnreachable, Times: 1, For: 3 * time.Minute}})
 
@@ -284,7 +284,7 @@ func TestANodeThatGoesDownWithoutAWordLeavesTheOutcomeOpen(t *testing.T) {
 	})
 }
 
-func TestABusyInstallerIsSeenAndLeftAlone(t *testing.T) {
+func TestUpgrade_BusyInstallerIsSeenAndLeftAlone(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -331,7 +331,7 @@ func TestABusyInstallerIsSeenAndLeftAlone(t *testing.T) {
 	})
 }
 
-func TestAnUnreachableNodeIsNeverTakenForArmed(t *testing.T) {
+func TestUpgrade_UnreachableNodeIsNeverTakenForArmed(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -355,7 +355,7 @@ func TestAnUnreachableNodeIsNeverTakenForArmed(t *testing.T) {
 	})
 }
 
-func TestRollbackReturnsToThePreviousSystem(t *testing.T) {
+func TestRollback_ReturnsToThePreviousSystem(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 
@@ -422,7 +422,7 @@ func TestRollbackReturnsToThePreviousSystem(t *testing.T) {
 	})
 }
 
-func TestRollbackOfAnEndpointThroughTheOthers(t *testing.T) {
+func TestRollback_OfAnEndpointThroughTheOthers(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")
 

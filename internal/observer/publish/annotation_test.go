@@ -28,9 +28,9 @@ func nothingToDo() []cluster.Event {
 	}
 }
 
-// TestWhatStandsWhereNothingIsToBeDone: each half is idle, unless the object tells
+// TestAnnounce_HalfWithNothingToDoIsIdle: each half is idle, unless the object tells
 // that an upgrade to the very version was completed or begun.
-func TestWhatStandsWhereNothingIsToBeDone(t *testing.T) {
+func TestAnnounce_HalfWithNothingToDoIsIdle(t *testing.T) {
 	idle := map[string]string{
 		talosStatus: "idle", talosMessage: "Up to date: running 1.13.4", talosCurrent: "1.13.4", talosAvailable: "absent", protocol.KeyTalosProgress: "5/5",
 		kubernetesStatus: "idle", kubernetesMessage: "Upgrade available: 1.34.2 → 1.35.2", kubernetesCurrent: "1.34.2", kubernetesAvailable: "1.35.2",
@@ -77,8 +77,8 @@ func TestWhatStandsWhereNothingIsToBeDone(t *testing.T) {
 	}
 }
 
-// TestARunThatMovedSomethingIsCompleted, also the half of it that was there already.
-func TestARunThatMovedSomethingIsCompleted(t *testing.T) {
+// TestAnnounce_RunThatMovedSomethingIsCompleted, also the half of it that was there already.
+func TestAnnounce_RunThatMovedSomethingIsCompleted(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 	events := []cluster.Event{
 		nothingToDo()[0],
@@ -89,9 +89,9 @@ func TestARunThatMovedSomethingIsCompleted(t *testing.T) {
 	expect(t, toldTo(t, publish.Options{}, nil, events...), map[string]string{talosStatus: "completed", "phase": "Ready", kubernetesStatus: "idle"})
 }
 
-// TestSuspendedUpgradesAreSaid: also after what was on its way is done, until they are
+// TestAnnounce_SaysThatUpgradesAreSuspended: also after what was on its way is done, until they are
 // resumed.
-func TestSuspendedUpgradesAreSaid(t *testing.T) {
+func TestAnnounce_SaysThatUpgradesAreSuspended(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 	begun, later := left(4, 0, 5, "1.12.6"), left(4, 1, 5, "1.12.6")
 	events := []cluster.Event{
@@ -113,7 +113,7 @@ func TestSuspendedUpgradesAreSaid(t *testing.T) {
 	}
 }
 
-func TestAHalfThatIsAppliedAndNotShownIsNotIdle(t *testing.T) {
+func TestAnnounce_HalfThatIsAppliedAndNotShownIsNotIdle(t *testing.T) {
 	target := cluster.Target{Kubernetes: version.MustParse("1.35.2")}
 	waits := left(0, 3, 5, "1.34.2")
 
@@ -127,9 +127,9 @@ func TestAHalfThatIsAppliedAndNotShownIsNotIdle(t *testing.T) {
 	}
 }
 
-// TestWhetherThereIsSomethingToAnnounce: only what is untrue is, or not told at all.
+// TestAnnounce_OnlyWhatIsUntrueOrMissing: only what is untrue is, or not told at all.
 // What an operator says in words of its own would be contradicted with every apply.
-func TestWhetherThereIsSomethingToAnnounce(t *testing.T) {
+func TestAnnounce_OnlyWhatIsUntrueOrMissing(t *testing.T) {
 	told := toldTo(t, publish.Options{Available: newest}, nil, nothingToDo()...)
 	working := nothingToDo()[1]
 	working.Talos.Steps = 1
@@ -186,9 +186,9 @@ func TestWhetherThereIsSomethingToAnnounce(t *testing.T) {
 	}
 }
 
-// TestARunThatIsRefusedSaysNothingOfWhatSomebodyElseDoes: it did not begin, because
+// TestAnnounce_RefusedRunSaysNothingOfAnOperatorsWork: it did not begin, because
 // an operator is at work.
-func TestARunThatIsRefusedSaysNothingOfWhatSomebodyElseDoes(t *testing.T) {
+func TestAnnounce_RefusedRunSaysNothingOfAnOperatorsWork(t *testing.T) {
 	const target, hold = "upgrade.vitistack.io/talos-target", "upgrade.vitistack.io/do-not-reconcile"
 
 	beat := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Format(time.RFC3339)
@@ -318,9 +318,9 @@ func expect(t *testing.T, shelf *shelf, want map[string]string) {
 	}
 }
 
-// TestWhatAClusterCouldBeUpgradedTo follows a run that brings Talos along and leaves
+// TestAvailable_VersionsFollowTheRun follows a run that brings Talos along and leaves
 // Kubernetes alone, in the words of the document of the protocol.
-func TestWhatAClusterCouldBeUpgradedTo(t *testing.T) {
+func TestAvailable_VersionsFollowTheRun(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 	kubernetes := aside(5, "1.34.2")
 
@@ -373,9 +373,9 @@ func TestWhatAClusterCouldBeUpgradedTo(t *testing.T) {
 	}
 }
 
-// TestKubernetesIsOfferedWhenTalosIsDone, as the flow of the protocol has it, also
+// TestAvailable_KubernetesIsOfferedWhenTalosIsDone, as the flow of the protocol has it, also
 // before the run has brought it along.
-func TestKubernetesIsOfferedWhenTalosIsDone(t *testing.T) {
+func TestAvailable_KubernetesIsOfferedWhenTalosIsDone(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4"), Kubernetes: version.MustParse("1.35.2")}
 	there, old := left(0, 5, 5, "1.13.4"), left(20, 0, 5, "1.34.2")
 
@@ -411,8 +411,8 @@ func TestKubernetesIsOfferedWhenTalosIsDone(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotKnownIsNotOffered, and what somebody else found out stays.
-func TestWhatIsNotKnownIsNotOffered(t *testing.T) {
+// TestAvailable_UnknownIsNotOffered, and what somebody else found out stays.
+func TestAvailable_UnknownIsNotOffered(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 	before := map[string]string{talosAvailable: "1.13.4", kubernetesAvailable: "1.34.9"}
 
@@ -479,7 +479,7 @@ const (
 	kubernetesProgress                  = protocol.KeyKubernetesProgress
 )
 
-func TestEachHalfIsToldOnItsOwn(t *testing.T) {
+func TestAnnotation_EachHalfIsToldOnItsOwn(t *testing.T) {
 	both := cluster.Target{Talos: version.MustParse("1.13.4"), Kubernetes: version.MustParse("1.35.2")}
 	onlyTalos, onlyKubernetes := cluster.Target{Talos: both.Talos}, cluster.Target{Kubernetes: both.Kubernetes}
 
@@ -613,8 +613,8 @@ func TestEachHalfIsToldOnItsOwn(t *testing.T) {
 	}
 }
 
-// TestARunWithoutTargetsSaysNothing: there is nothing that it could say.
-func TestARunWithoutTargetsSaysNothing(t *testing.T) {
+// TestAnnotation_RunWithoutTargetsSaysNothing: there is nothing that it could say.
+func TestAnnotation_RunWithoutTargetsSaysNothing(t *testing.T) {
 	store := told(t, cluster.Target{}, cluster.Event{Kind: cluster.EventRunDone}, cluster.Event{Kind: cluster.EventRunFailed})
 	if len(store.patches) != 0 {
 		t.Errorf("%d patches", len(store.patches))
@@ -631,9 +631,9 @@ func many(count int) []string {
 	return names
 }
 
-// TestALongListOfFailedNodesIsCutBetweenTwoNames, so that nobody takes what is left
+// TestAnnotation_LongListOfFailedNodesIsCutBetweenNames, so that nobody takes what is left
 // of one for a node, and what is cut is told from what is whole.
-func TestALongListOfFailedNodesIsCutBetweenTwoNames(t *testing.T) {
+func TestAnnotation_LongListOfFailedNodesIsCutBetweenNames(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 
 	for count, want := range map[int]int{1: 1, 127: 127, 128: 128, 129: 127, 1000: 127} {
@@ -655,8 +655,8 @@ func TestALongListOfFailedNodesIsCutBetweenTwoNames(t *testing.T) {
 	}
 }
 
-// TestAnObjectWithoutRoomGetsWhatFits: somebody else has filled it.
-func TestAnObjectWithoutRoomGetsWhatFits(t *testing.T) {
+// TestAnnotation_ObjectWithoutRoomGetsWhatFits: somebody else has filled it.
+func TestAnnotation_ObjectWithoutRoomGetsWhatFits(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 	begun := cluster.Event{Kind: cluster.EventRunStarted, Talos: left(5, 0, 5, "1.12.6"), Kubernetes: aside(5, "1.34.2"), Target: target}
 	failed := cluster.Event{
@@ -720,8 +720,8 @@ func TestAnObjectWithoutRoomGetsWhatFits(t *testing.T) {
 	}
 }
 
-// TestTheHeartBeatsOnAnObjectWithoutRoom: it is how a reader tells a run that lives.
-func TestTheHeartBeatsOnAnObjectWithoutRoom(t *testing.T) {
+// TestAnnotation_HeartbeatGoesOnWithoutRoom: it is how a reader tells a run that lives.
+func TestAnnotation_HeartbeatGoesOnWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf()
 		publisher := publish.New(publish.NewObjectStore(shelf, published()), publish.Options{})
@@ -754,9 +754,9 @@ func TestTheHeartBeatsOnAnObjectWithoutRoom(t *testing.T) {
 	})
 }
 
-// TestANodeThatIsRolledBack is told while it goes on, and then that the run
+// TestRollback_IsToldWhileItGoesOnAndFailsTheRun is told while it goes on, and then that the run
 // failed.
-func TestANodeThatIsRolledBack(t *testing.T) {
+func TestRollback_IsToldWhileItGoesOnAndFailsTheRun(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4"), Kubernetes: version.MustParse("1.35.2")}
 	behind, old := left(5, 1, 5, "1.13.2"), left(20, 0, 5, "1.34.2")
 
@@ -806,7 +806,7 @@ func TestANodeThatIsRolledBack(t *testing.T) {
 	})
 }
 
-func TestARollbackInAHalfThatIsNotManagedIsNotTold(t *testing.T) {
+func TestRollback_InAnUnmanagedHalfIsNotTold(t *testing.T) {
 	store := told(t, cluster.Target{Kubernetes: version.MustParse("1.35.2")},
 		cluster.Event{Kind: cluster.EventRollingBack, Node: "cp-1", To: version.MustParse("1.13.2"), Text: "why"})
 
@@ -817,8 +817,8 @@ func TestARollbackInAHalfThatIsNotManagedIsNotTold(t *testing.T) {
 	}
 }
 
-// TestFailedNodesAreListedUntilARunBeginsOrCompletes, and never as nothing.
-func TestFailedNodesAreListedUntilARunBeginsOrCompletes(t *testing.T) {
+// TestAnnotation_FailedNodesStayUntilARunBeginsOrCompletes, and never as nothing.
+func TestAnnotation_FailedNodesStayUntilARunBeginsOrCompletes(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 
 	for name, test := range map[string]struct {
@@ -857,8 +857,8 @@ func TestFailedNodesAreListedUntilARunBeginsOrCompletes(t *testing.T) {
 	}
 }
 
-// TestARollbackThatAPersonAsksForIsNoUpgrade: what is said is the rollback, and what runs.
-func TestARollbackThatAPersonAsksForIsNoUpgrade(t *testing.T) {
+// TestRollback_ThatAPersonAsksForIsNoUpgrade: what is said is the rollback, and what runs.
+func TestRollback_ThatAPersonAsksForIsNoUpgrade(t *testing.T) {
 	to := version.MustParse("1.13.2")
 	begun := cluster.Event{Kind: cluster.EventRollingBack, Node: "cp-1", To: to, Text: "as ola asked", Asked: true}
 	done := cluster.Event{Kind: cluster.EventRolledBack, Node: "cp-1", To: to, Text: "as ola asked", Talos: cluster.Progress{Lowest: to}}
@@ -890,9 +890,9 @@ func TestARollbackThatAPersonAsksForIsNoUpgrade(t *testing.T) {
 	}
 }
 
-// TestAStatusThatWasLeftBehindIsMadeTrue: a run or an operator that died wrote the
+// TestStale_StatusIsMadeTrue: a run or an operator that died wrote the
 // annotations and not the status, and what the annotations say is kept.
-func TestAStatusThatWasLeftBehindIsMadeTrue(t *testing.T) {
+func TestStale_StatusIsMadeTrue(t *testing.T) {
 	const words = "Talos upgrade completed: now running v1.13.4"
 
 	own := publish.Options{Announce: true, Available: newest}
@@ -965,8 +965,8 @@ func TestAStatusThatWasLeftBehindIsMadeTrue(t *testing.T) {
 	}
 }
 
-// TestAFailureOfAHalfThatIsNotManagedOutlivesARun that moves the other one.
-func TestAFailureOfAHalfThatIsNotManagedOutlivesARun(t *testing.T) {
+// TestStale_FailureOfAnUnmanagedHalfOutlivesARun that moves the other one.
+func TestStale_FailureOfAnUnmanagedHalfOutlivesARun(t *testing.T) {
 	before := map[string]string{
 		kubernetesStatus: "failed", kubernetesMessage: "Kubernetes upgrade failed: node cp-1", kubernetesProgress: "2/5", kubernetesCurrent: "1.34.2", protocol.KeyFailedNodes: "cp-1",
 	}
@@ -991,8 +991,8 @@ func TestAFailureOfAHalfThatIsNotManagedOutlivesARun(t *testing.T) {
 	}
 }
 
-// TestNothingIsClaimedOfNodesThatAreHeld, not even that the cluster is ready.
-func TestNothingIsClaimedOfNodesThatAreHeld(t *testing.T) {
+// TestAnnotation_NothingIsClaimedOfHeldNodes, not even that the cluster is ready.
+func TestAnnotation_NothingIsClaimedOfHeldNodes(t *testing.T) {
 	events := nothingToDo()
 	for i := range events {
 		events[i].Talos, events[i].Kubernetes = left(0, 0, 0, ""), aside(0, "")

@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 )
 
-// TestAnAbsentAPIServerHoldsNothingUp, and everything is told when it is back.
-func TestAnAbsentAPIServerHoldsNothingUp(t *testing.T) {
+// TestEventQueue_AbsentAPIServerHoldsNothingUp, and everything is told when it is back.
+func TestEventQueue_AbsentAPIServerHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{answer: away(time.Now().Add(2 * time.Minute))}
 		events := events(t, api)
@@ -45,8 +45,8 @@ func TestAnAbsentAPIServerHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestTheEndIsNotCrowdedOut by the steps of a long run.
-func TestTheEndIsNotCrowdedOut(t *testing.T) {
+// TestEventQueue_EndIsNotCrowdedOut by the steps of a long run.
+func TestEventQueue_EndIsNotCrowdedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{answer: away(time.Now().Add(time.Hour))}
 		events := events(t, api)
@@ -82,10 +82,10 @@ func TestTheEndIsNotCrowdedOut(t *testing.T) {
 	})
 }
 
-// TestAThousandThrottledEventsHoldNothingUp: an API server that takes one request in eight
+// TestEventQueue_AThousandThrottledHoldNothingUp: an API server that takes one request in eight
 // seconds is asked no more often than it says. What there was no time for is counted, said
 // once, and is not how the run ended.
-func TestAThousandThrottledEventsHoldNothingUp(t *testing.T) {
+func TestEventQueue_AThousandThrottledHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open time.Time
 
@@ -154,8 +154,8 @@ func after(text, at string) string {
 	return rest
 }
 
-// TestAMissingPermissionIsSaidOnce, and asked for no further.
-func TestAMissingPermissionIsSaidOnce(t *testing.T) {
+// TestEventQueue_MissingPermissionIsSaidOnce, and asked for no further.
+func TestEventQueue_MissingPermissionIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{answer: func(_, path string) (int, error) {
 			if strings.Contains(path, "/tenant-a/") {
@@ -188,7 +188,7 @@ func TestAMissingPermissionIsSaidOnce(t *testing.T) {
 	})
 }
 
-func TestWhatMayNotBeCountedIsToldAllTheSame(t *testing.T) {
+func TestEventQueue_EventsAreToldWherePatchingIsDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{answer: func(method, _ string) (int, error) {
 			if method == "PATCH" {
@@ -223,8 +223,8 @@ func TestWhatMayNotBeCountedIsToldAllTheSame(t *testing.T) {
 	})
 }
 
-// TestALostReplyMakesNoSecondEvent, and neither does one that was forgotten.
-func TestALostReplyMakesNoSecondEvent(t *testing.T) {
+// TestEventQueue_LostReplyMakesNoSecondEvent, and neither does one that was forgotten.
+func TestEventQueue_LostReplyMakesNoSecondEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{loses: 1}
 		events := publish.NewEvents(publish.EventTargets{Nodes: sink(t, api)})
@@ -254,8 +254,8 @@ func TestALostReplyMakesNoSecondEvent(t *testing.T) {
 	})
 }
 
-// TestARefusedEventIsGivenUp, and those after it are not.
-func TestARefusedEventIsGivenUp(t *testing.T) {
+// TestEventQueue_RefusedEventIsGivenUp, and those after it are not.
+func TestEventQueue_RefusedEventIsGivenUp(t *testing.T) {
 	for name, code := range map[string]int{"invalid": 422, "an error of its own": 500, "a namespace that is not there": 404} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestARefusedEventIsGivenUp(t *testing.T) {
 }
 
 // TestAFlushIsTheLastWord: the next run may have begun.
-func TestAFlushIsTheLastWordOfEvents(t *testing.T) {
+func TestEventQueue_FlushIsTheLastWord(t *testing.T) {
 	for name, test := range map[string]struct {
 		away time.Duration
 		told int
@@ -336,8 +336,8 @@ func TestAFlushIsTheLastWordOfEvents(t *testing.T) {
 	}
 }
 
-// TestTheEndWaitsForNoPause: an API server that is back need not be waited for.
-func TestTheEndWaitsForNoPause(t *testing.T) {
+// TestEventQueue_EndWaitsForNoPause: an API server that is back need not be waited for.
+func TestEventQueue_EndWaitsForNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(time.Minute)
 		api := &eventAPI{answer: away(back)}

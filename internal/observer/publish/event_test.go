@@ -62,7 +62,7 @@ func observe(events *publish.Events, told []cluster.Event) {
 	}
 }
 
-func TestARunIsToldAboutTheObjectAndTheNodes(t *testing.T) {
+func TestEvent_TellsTheObjectAndTheNodesOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{}
 		events := events(t, api)
@@ -141,9 +141,9 @@ func compare(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// TestNothingIsToldBeforeTheRunHasTheLease, nor of a run that never got it, nor of
+// TestEvent_NothingIsToldBeforeTheLease, nor of a run that never got it, nor of
 // one that has nothing to do.
-func TestNothingIsToldBeforeTheRunHasTheLease(t *testing.T) {
+func TestEvent_NothingIsToldBeforeTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle := cluster.Event{Kind: cluster.EventRunStarted, Talos: progress(2, 2, "1.13.4"), Target: cluster.Target{Talos: version.MustParse("1.13.4")}}
 		over := idle
@@ -202,8 +202,8 @@ func TestNothingIsToldBeforeTheRunHasTheLease(t *testing.T) {
 	})
 }
 
-// TestAnotherRunIsNotSpokenFor: what waits to be written is not, either.
-func TestAnotherRunIsNotSpokenFor(t *testing.T) {
+// TestEvent_LostRunSaysNothingForAnother: what waits to be written is not, either.
+func TestEvent_LostRunSaysNothingForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{answer: away(time.Now().Add(time.Minute))}
 		events := events(t, api)
@@ -223,9 +223,9 @@ func TestAnotherRunIsNotSpokenFor(t *testing.T) {
 	})
 }
 
-// TestWaitsDoNotFloodWithNumbers: one Event says what is being waited for, and how
+// TestEvent_WaitsDoNotFloodWithNumbers: one Event says what is being waited for, and how
 // far it is.
-func TestWaitsDoNotFloodWithNumbers(t *testing.T) {
+func TestEvent_WaitsDoNotFloodWithNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{}
 		events := events(t, api)
@@ -263,8 +263,8 @@ func TestWaitsDoNotFloodWithNumbers(t *testing.T) {
 	})
 }
 
-// TestManyOfAKindAreCombined, as the Events of other components are.
-func TestManyOfAKindAreCombined(t *testing.T) {
+// TestEvent_ManyOfAKindAreCombined, as the Events of other components are.
+func TestEvent_ManyOfAKindAreCombined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{}
 		events := events(t, api)
@@ -298,7 +298,7 @@ func TestManyOfAKindAreCombined(t *testing.T) {
 	})
 }
 
-func TestAMessageIsOneShortLine(t *testing.T) {
+func TestEvent_MessageIsOneShortLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{}
 		events := events(t, api)
@@ -324,8 +324,8 @@ func TestAMessageIsOneShortLine(t *testing.T) {
 	})
 }
 
-// TestTheObjectIsNamedByItsUID, as soon as somebody has made it and says so.
-func TestTheObjectIsNamedByItsUID(t *testing.T) {
+// TestEvent_ObjectIsNamedByItsUID, as soon as somebody has made it and says so.
+func TestEvent_ObjectIsNamedByItsUID(t *testing.T) {
 	many := func(err error) []error { return slices.Repeat([]error{err}, 100) }
 
 	for name, test := range map[string]struct {
@@ -367,8 +367,8 @@ func TestTheObjectIsNamedByItsUID(t *testing.T) {
 	}
 }
 
-// TestEventsOfTwoRunsAtOnceAreApart, also where they begin at the same moment.
-func TestEventsOfTwoRunsAtOnceAreApart(t *testing.T) {
+// TestEvent_TwoRunsAtOnceAreApart, also where they begin at the same moment.
+func TestEvent_TwoRunsAtOnceAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &eventAPI{}
 
@@ -388,8 +388,8 @@ func TestEventsOfTwoRunsAtOnceAreApart(t *testing.T) {
 	})
 }
 
-// TestTheEndOfARunNamesWhatRuns, in one list, and nothing of nodes that are held.
-func TestTheEndOfARunNamesWhatRuns(t *testing.T) {
+// TestEvent_EndOfARunNamesWhatRuns, in one list, and nothing of nodes that are held.
+func TestEvent_EndOfARunNamesWhatRuns(t *testing.T) {
 	talos, kubernetes := progress(2, 2, "1.13.4"), progress(2, 2, "1.35.2")
 
 	for want, test := range map[string]struct{ talos, kubernetes cluster.Progress }{
@@ -475,7 +475,7 @@ func found(t *testing.T, other kubernetes.Interface, namespace, selector, reason
 	return list.Items
 }
 
-func TestEventsAreTakenByAnAPIServer(t *testing.T) {
+func TestEvent_IsAcceptedByARealAPIServer(t *testing.T) {
 	_, other := live(t, "cluster-1")
 
 	made, err := other.CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "progress"}}, metav1.CreateOptions{})

@@ -8,8 +8,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
-// TestWhatIsPublishedIsPrintable, whatever a node or somebody else wrote into it.
-func TestWhatIsPublishedIsPrintable(t *testing.T) {
+// TestText_PublishedIsPrintable, whatever a node or somebody else wrote into it.
+func TestText_PublishedIsPrintable(t *testing.T) {
 	const hostile, shown = "kubelet\x1b]0;owned\a says \u202eno", `kubelet\x1b]0;owned\a says \u202eno`
 
 	said, ok := eventTextOf(cluster.Event{Kind: cluster.EventWarning, Node: "worker-0", Text: hostile})

@@ -28,7 +28,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-func TestOnlyOurAnnotationsAreWritten(t *testing.T) {
+func TestObject_OnlyOurAnnotationsAreWritten(t *testing.T) {
 	shelf := newShelf()
 	shelf.annotate(map[string]any{protocol.KeyFailedNodes: "cp-9", "upgrade.vitistack.io/talos-target": "1.13.4"})
 
@@ -53,7 +53,7 @@ func TestOnlyOurAnnotationsAreWritten(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatIsNotThereIsNotMade(t *testing.T) {
+func TestObject_MissingIsNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		there := shelf.found
@@ -94,8 +94,8 @@ func TestAnObjectThatIsNotThereIsNotMade(t *testing.T) {
 	})
 }
 
-// TestWhatWaitingDoesNotCureIsSaidSoon: an apply is not held up at its end.
-func TestWhatWaitingDoesNotCureIsSaidSoon(t *testing.T) {
+// TestObject_PermanentErrorIsSaidSoon: an apply is not held up at its end.
+func TestObject_PermanentErrorIsSaidSoon(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(*shelf)
 		says  string
@@ -144,7 +144,7 @@ func TestWhatWaitingDoesNotCureIsSaidSoon(t *testing.T) {
 	}
 }
 
-func TestAnObjectOnItsWayOutIsLeftAlone(t *testing.T) {
+func TestObject_BeingDeletedIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		publisher := publish.New(publish.NewObjectStore(shelf, published()), publish.Options{})
@@ -173,8 +173,8 @@ func TestAnObjectOnItsWayOutIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestOneThatReplacesItIsWritten: it has the name that was asked for.
-func TestOneThatReplacesItIsWritten(t *testing.T) {
+// TestObject_ReplacementIsWritten: it has the name that was asked for.
+func TestObject_ReplacementIsWritten(t *testing.T) {
 	shelf := newShelf()
 	shelf.write(map[string]any{"metadata": map[string]any{"deletionTimestamp": "2026-01-01T00:00:00Z"}})
 
@@ -195,9 +195,9 @@ func TestOneThatReplacesItIsWritten(t *testing.T) {
 	}
 }
 
-// TestTheStatusOfWhatComesWithKubernetesIsLeftAlone: a phase is something else
+// TestObject_StatusOfBuiltInKindsIsLeftAlone: a phase is something else
 // there.
-func TestTheStatusOfWhatComesWithKubernetesIsLeftAlone(t *testing.T) {
+func TestObject_StatusOfBuiltInKindsIsLeftAlone(t *testing.T) {
 	shelf := newShelf("phase", "conditions")
 
 	for version, want := range map[string]bool{
@@ -265,7 +265,7 @@ func live(t *testing.T, clusterID string) (*publish.ConfigMapStore, kubernetes.I
 	return store, other
 }
 
-func TestTheConfigMapIsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
+func TestConfigMap_IsMadeAnnotatedAndLeftToItsOwner(t *testing.T) {
 	store, other := live(t, "cluster-1")
 	maps := other.CoreV1().ConfigMaps(publish.ConfigMapNamespace)
 
@@ -369,7 +369,7 @@ func (r refusing) asked(t *testing.T) *publish.ConfigMapStore {
 	return store
 }
 
-func TestWhatTheAPIServerAnswersHasAMeaning(t *testing.T) {
+func TestObject_AnswersOfTheAPIServerHaveAMeaning(t *testing.T) {
 	value := "x"
 
 	for name, test := range map[string]struct {
@@ -400,8 +400,8 @@ func TestWhatTheAPIServerAnswersHasAMeaning(t *testing.T) {
 	}
 }
 
-// TestAForbiddenConfigMapHoldsNothingUp, and one that may only be written is.
-func TestAForbiddenConfigMapHoldsNothingUp(t *testing.T) {
+// TestConfigMap_ForbiddenHoldsNothingUp, and one that may only be written is.
+func TestConfigMap_ForbiddenHoldsNothingUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		patch  int
 		denied bool
@@ -439,8 +439,8 @@ func TestAForbiddenConfigMapHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenIsNotSaidToBeMissing where it cannot be read back.
-func TestWhatIsWrittenIsNotSaidToBeMissing(t *testing.T) {
+// TestConfigMap_WriteOnlyIsNotSaidToBeMissing where it cannot be read back.
+func TestConfigMap_WriteOnlyIsNotSaidToBeMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		shelf.answer = func(call string) error {
@@ -469,9 +469,9 @@ func TestWhatIsWrittenIsNotSaidToBeMissing(t *testing.T) {
 	})
 }
 
-// TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat, and not in a race with the
+// TestObject_ForeignWriteIsCorrectedWithTheHeartbeat, and not in a race with the
 // other writer; who reads the notes learns of it.
-func TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat(t *testing.T) {
+func TestObject_ForeignWriteIsCorrectedWithTheHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf()
 		publisher := publish.New(publish.NewObjectStore(shelf, published()), publish.Options{})
@@ -529,9 +529,9 @@ func TestWhatSomebodyElseWritesIsCorrectedWithTheHeartbeat(t *testing.T) {
 	})
 }
 
-// TestAnObjectThatIsMadeAgainIsNotWrittenBySomebodyElse: all of it is told to the
+// TestObject_MadeAgainIsToldEverythingAndBlamesNobody: all of it is told to the
 // new one, and nobody is blamed.
-func TestAnObjectThatIsMadeAgainIsNotWrittenBySomebodyElse(t *testing.T) {
+func TestObject_MadeAgainIsToldEverythingAndBlamesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		shelf.write(map[string]any{"metadata": map[string]any{"uid": "first"}})
@@ -573,8 +573,8 @@ func TestAnObjectThatIsMadeAgainIsNotWrittenBySomebodyElse(t *testing.T) {
 	})
 }
 
-// TestAFightAtTheEndIsLostInTime, and the error names what is fought for.
-func TestAFightAtTheEndIsLostInTime(t *testing.T) {
+// TestObject_FightAtTheEndIsGivenUpInTime, and the error names what is fought for.
+func TestObject_FightAtTheEndIsGivenUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{after: func(found map[string]string) { found[protocol.KeyTalosStatus] = "idle" }}
 
@@ -600,9 +600,9 @@ func TestAFightAtTheEndIsLostInTime(t *testing.T) {
 	})
 }
 
-// TestAnAttemptThatArrivesLateIsNobodyElse: it was given up, and took effect after
+// TestObject_LateAttemptIsNotTakenForAnotherWriter: it was given up, and took effect after
 // what was written next.
-func TestAnAttemptThatArrivesLateIsNobodyElse(t *testing.T) {
+func TestObject_LateAttemptIsNotTakenForAnotherWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{loses: 1}
 		publisher := publish.New(store, publish.Options{})

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-func TestARunIsToldInTheWordsOfTheProtocol(t *testing.T) {
+func TestPublisher_TellsARunInTheWordsOfTheProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{found: map[string]string{protocol.KeyFailedNodes: "cp-2", "upgrade.vitistack.io/talos-target": "1.13.4"}}
 		publisher := publish.New(store, publish.Options{})
@@ -58,7 +58,7 @@ func TestARunIsToldInTheWordsOfTheProtocol(t *testing.T) {
 	})
 }
 
-func TestAFailureNamesNodeAndReasonInOneLine(t *testing.T) {
+func TestPublisher_FailureNamesNodeAndReasonInOneLine(t *testing.T) {
 	target := cluster.Target{Talos: version.MustParse("1.13.4")}
 
 	for name, test := range map[string]struct {
@@ -95,9 +95,9 @@ func TestAFailureNamesNodeAndReasonInOneLine(t *testing.T) {
 	}
 }
 
-// TestAVersionOnTheWayIsNotTakenForTheTarget: where the way has more than one
+// TestPublisher_VersionOnTheWayIsNotTheTarget: where the way has more than one
 // hop, a node that finished the first is not said to be upgraded.
-func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
+func TestPublisher_VersionOnTheWayIsNotTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		publisher := publish.New(store, publish.Options{})
@@ -125,7 +125,7 @@ func TestAVersionOnTheWayIsNotTakenForTheTarget(t *testing.T) {
 	})
 }
 
-func TestTheHeartBeatsOnlyWhileTheRunLives(t *testing.T) {
+func TestPublisher_HeartbeatOnlyWhileTheRunLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		publisher := publish.New(store, publish.Options{})
@@ -163,7 +163,7 @@ func TestTheHeartBeatsOnlyWhileTheRunLives(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsDownHoldsNothingUpAndGetsTheLatest(t *testing.T) {
+func TestPublisher_StoreThatIsDownGetsTheLatestLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{until: time.Now().Add(2 * time.Minute), takes: 3 * time.Second}
 		publisher := publish.New(store, publish.Options{})
@@ -190,7 +190,7 @@ func TestAStoreThatIsDownHoldsNothingUpAndGetsTheLatest(t *testing.T) {
 	})
 }
 
-func TestALostReplyIsNotTakenForNothing(t *testing.T) {
+func TestPublisher_LostReplyMayHaveTakenEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{loses: 1}
 		publisher := publish.New(store, publish.Options{})
@@ -212,7 +212,7 @@ func TestALostReplyIsNotTakenForNothing(t *testing.T) {
 	})
 }
 
-func TestCloseMakesTheLastWordStand(t *testing.T) {
+func TestPublisher_CloseMakesTheLastWordStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		meddling := 2
 		store := &memory{until: time.Now().Add(5 * time.Second)}
@@ -252,7 +252,7 @@ func TestCloseMakesTheLastWordStand(t *testing.T) {
 	})
 }
 
-func TestCloseGivesUpInTimeAndSaysSo(t *testing.T) {
+func TestPublisher_CloseGivesUpInTimeAndSaysSo(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"the caller's deadline": 4 * time.Second, "its own": 0} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &memory{until: time.Now().Add(time.Hour), takes: 7 * time.Second}
@@ -284,7 +284,7 @@ func TestCloseGivesUpInTimeAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestAPublisherWithoutEventsTouchesNothing(t *testing.T) {
+func TestPublisher_WithoutEventsTouchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		if err := publish.New(store, publish.Options{}).Close(t.Context()); err != nil || len(store.patches) != 0 {
@@ -293,9 +293,9 @@ func TestAPublisherWithoutEventsTouchesNothing(t *testing.T) {
 	})
 }
 
-// TestARunThatLostItsLeaseSaysNothingMore: what stands now belongs to the run
+// TestPublisher_RunThatLostItsLeaseSaysNothingMore: what stands now belongs to the run
 // that took over.
-func TestARunThatLostItsLeaseSaysNothingMore(t *testing.T) {
+func TestPublisher_RunThatLostItsLeaseSaysNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		publisher := publish.New(store, publish.Options{})
@@ -322,8 +322,8 @@ func TestARunThatLostItsLeaseSaysNothingMore(t *testing.T) {
 
 var _ cluster.Flusher = (*publish.Publisher)(nil)
 
-// TestFlushMakesTheLastWordStand: it is the time in which the annotations are ours.
-func TestFlushMakesTheLastWordStand(t *testing.T) {
+// TestFlush_MakesTheLastWordStand: it is the time in which the annotations are ours.
+func TestFlush_MakesTheLastWordStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		meddling := 2
 		store := &memory{until: time.Now().Add(5 * time.Second)}
@@ -353,8 +353,8 @@ func TestFlushMakesTheLastWordStand(t *testing.T) {
 	})
 }
 
-// TestNothingIsWrittenAfterAFlush: the next run may have begun.
-func TestNothingIsWrittenAfterAFlush(t *testing.T) {
+// TestFlush_NothingIsWrittenAfterIt: the next run may have begun.
+func TestFlush_NothingIsWrittenAfterIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		away time.Duration
 		fail bool
@@ -392,8 +392,8 @@ func TestNothingIsWrittenAfterAFlush(t *testing.T) {
 	}
 }
 
-// TestFlushEndsInTime also where an attempt hangs, and where nothing was said.
-func TestFlushEndsInTime(t *testing.T) {
+// TestFlush_EndsInTime also where an attempt hangs, and where nothing was said.
+func TestFlush_EndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		publisher := publish.New(&memory{takes: time.Hour}, publish.Options{})
 		publisher.Flush(t.Context())
@@ -418,8 +418,8 @@ func TestFlushEndsInTime(t *testing.T) {
 	})
 }
 
-// TestFlushOfALostRunSaysNothing: what it wanted to say is somebody else's to say.
-func TestFlushOfALostRunSaysNothing(t *testing.T) {
+// TestFlush_OfALostRunSaysNothing: what it wanted to say is somebody else's to say.
+func TestFlush_OfALostRunSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{until: time.Now().Add(time.Second)}
 
@@ -438,9 +438,9 @@ func TestFlushOfALostRunSaysNothing(t *testing.T) {
 	})
 }
 
-// TestNoAttemptOutlivesTheRun: what is under way when the run ends, or is not ours
+// TestFlush_NoAttemptOutlivesTheRun: what is under way when the run ends, or is not ours
 // any more, does not take effect afterwards.
-func TestNoAttemptOutlivesTheRun(t *testing.T) {
+func TestFlush_NoAttemptOutlivesTheRun(t *testing.T) {
 	for name, end := range map[string]func(*publish.Publisher){
 		"it ends": func(publisher *publish.Publisher) {
 			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
@@ -473,9 +473,9 @@ func TestNoAttemptOutlivesTheRun(t *testing.T) {
 	}
 }
 
-// TestALostRunIsSilentForGood, also of turns that are still being ended, and is
+// TestFlush_LostRunIsSilentForGood, also of turns that are still being ended, and is
 // closed at once where nothing can be written.
-func TestALostRunIsSilentForGood(t *testing.T) {
+func TestFlush_LostRunIsSilentForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		publisher := publish.New(store, publish.Options{})

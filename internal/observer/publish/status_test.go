@@ -35,9 +35,9 @@ func types(shelf *shelf) string {
 	return strings.Join(kinds, " ")
 }
 
-// TestATransitionIsOfTheStatus: the time moves when the status of the condition
+// TestStatus_TransitionTimeMovesWithTheStatusOnly: the time moves when the status of the condition
 // does, and not with its words.
-func TestATransitionIsOfTheStatus(t *testing.T) {
+func TestStatus_TransitionTimeMovesWithTheStatusOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		publisher := publish.New(publish.NewObjectStore(shelf, published()), publish.Options{})
@@ -72,9 +72,9 @@ func TestATransitionIsOfTheStatus(t *testing.T) {
 	})
 }
 
-// TestConditionsOfOthersStay where somebody writes the object between each reading
+// TestStatus_ConditionsOfOthersStay where somebody writes the object between each reading
 // and writing of ours.
-func TestConditionsOfOthersStay(t *testing.T) {
+func TestStatus_ConditionsOfOthersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		shelf.write(conditions(foreign("Valid", "True"), foreign(protocol.ConditionTalos, "False"), foreign("Aged", "False")))
@@ -122,8 +122,8 @@ func TestConditionsOfOthersStay(t *testing.T) {
 	})
 }
 
-// TestAStatusThatAlwaysChangesHoldsNothingUp, and is not tried in a tight loop.
-func TestAStatusThatAlwaysChangesHoldsNothingUp(t *testing.T) {
+// TestStatus_ThatAlwaysChangesHoldsNothingUp, and is not tried in a tight loop.
+func TestStatus_ThatAlwaysChangesHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		attempts := 0
@@ -157,8 +157,8 @@ func TestAStatusThatAlwaysChangesHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestAnnotationsThatFailHoldNoStatusUp.
-func TestAnnotationsThatFailHoldNoStatusUp(t *testing.T) {
+// TestStatus_IsWrittenWhenAnnotationsFail.
+func TestStatus_IsWrittenWhenAnnotationsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		shelf.answer = func(call string) error {
@@ -183,9 +183,9 @@ func TestAnnotationsThatFailHoldNoStatusUp(t *testing.T) {
 	})
 }
 
-// TestWhatAKindDoesNotHave is left out without a word; what it has and refuses is
+// TestStatus_FieldsAKindDoesNotHaveAreLeftOut is left out without a word; what it has and refuses is
 // named, once.
-func TestWhatAKindDoesNotHave(t *testing.T) {
+func TestStatus_FieldsAKindDoesNotHaveAreLeftOut(t *testing.T) {
 	picky := func(field string) func(*shelf) {
 		return func(s *shelf) {
 			s.refuses = field
@@ -257,8 +257,8 @@ func TestWhatAKindDoesNotHave(t *testing.T) {
 	}
 }
 
-// TestThePhaseOfSomebodyElseStands where nothing was done that would change it.
-func TestThePhaseOfSomebodyElseStands(t *testing.T) {
+// TestStatus_PhaseOfSomebodyElseStands where nothing was done that would change it.
+func TestStatus_PhaseOfSomebodyElseStands(t *testing.T) {
 	for before, want := range map[string]struct{ idle, done string }{
 		"": {"Ready", "Ready"}, "UpgradingTalos": {"Ready", "Ready"}, "UpgradeFailed": {"Ready", "Ready"}, "Provisioning": {"Provisioning", "Ready"},
 	} {
@@ -289,9 +289,9 @@ func TestThePhaseOfSomebodyElseStands(t *testing.T) {
 	}
 }
 
-// TestConditionsOfUpgradesThatAreOver do not stand where nothing goes on: only that
+// TestStatus_OnlyCompletedStaysTrueAfterAnUpgrade do not stand where nothing goes on: only that
 // one was completed stays true.
-func TestConditionsOfUpgradesThatAreOver(t *testing.T) {
+func TestStatus_OnlyCompletedStaysTrueAfterAnUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		failed, completed := foreign(protocol.ConditionTalos, "False"), foreign(protocol.ConditionKubernetes, "False")
@@ -313,9 +313,9 @@ func TestConditionsOfUpgradesThatAreOver(t *testing.T) {
 	})
 }
 
-// TestAStatusThatSomebodyElseChangesIsMadeTrue with the next heartbeat, and at the
+// TestStatus_ForeignChangeIsMadeTrueAgain with the next heartbeat, and at the
 // end.
-func TestAStatusThatSomebodyElseChangesIsMadeTrue(t *testing.T) {
+func TestStatus_ForeignChangeIsMadeTrueAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		publisher := publish.New(publish.NewObjectStore(shelf, published()), publish.Options{})
@@ -358,8 +358,8 @@ func TestAStatusThatSomebodyElseChangesIsMadeTrue(t *testing.T) {
 	})
 }
 
-// TestTheStatusOfALostRunIsSomebodyElses.
-func TestTheStatusOfALostRunIsSomebodyElses(t *testing.T) {
+// TestStatus_LostRunWritesNone.
+func TestStatus_LostRunWritesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shelf := newShelf("phase", "conditions")
 		away := true

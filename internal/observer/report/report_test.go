@@ -35,9 +35,9 @@ func outline(nodes ...string) *cluster.Outline {
 	return made
 }
 
-// TestWordsOfOthersAreNoMarkup: whatever a node, a registry or a person says is
+// TestReport_WordsOfOthersAreNoMarkup: whatever a node, a registry or a person says is
 // shown as text.
-func TestWordsOfOthersAreNoMarkup(t *testing.T) {
+func TestReport_WordsOfOthersAreNoMarkup(t *testing.T) {
 	const evil = "\x1b[2J\"><script>alert(1)</script><img src=x onerror=alert(1)>'"
 
 	path := filepath.Join(t.TempDir(), "report.html")
@@ -79,9 +79,9 @@ func TestWordsOfOthersAreNoMarkup(t *testing.T) {
 	}
 }
 
-// TestFileIsWrittenAgainAsTheRunGoesOn, also where nothing happens, so that one that
+// TestReport_IsWrittenAgainAsTheRunGoesOn, also where nothing happens, so that one that
 // was cut off shows.
-func TestFileIsWrittenAgainAsTheRunGoesOn(t *testing.T) {
+func TestReport_IsWrittenAgainAsTheRunGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "new", "deep", "report.html")
 		if _, err := report.Check(path); err != nil {
@@ -122,8 +122,8 @@ func TestFileIsWrittenAgainAsTheRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestManyEventsDoNotKeepTheDiskBusy: between two writes there is a pause.
-func TestManyEventsDoNotKeepTheDiskBusy(t *testing.T) {
+// TestReport_ManyEventsDoNotKeepTheDiskBusy: between two writes there is a pause.
+func TestReport_ManyEventsDoNotKeepTheDiskBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "report.html")
 		made := report.New(options(path))
@@ -149,8 +149,8 @@ func TestManyEventsDoNotKeepTheDiskBusy(t *testing.T) {
 	})
 }
 
-// TestRunWithoutWorkLeavesThePictureOfTheLastOne, and draws one where there is none.
-func TestRunWithoutWorkLeavesThePictureOfTheLastOne(t *testing.T) {
+// TestReport_RunWithoutWorkLeavesThatOfTheLastOne, and draws one where there is none.
+func TestReport_RunWithoutWorkLeavesThatOfTheLastOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	idle := func() string {
 		if err := report.New(options(path)).Close(t.Context(), report.Ending{Outcome: report.Completed}); err != nil {
@@ -176,7 +176,7 @@ func TestRunWithoutWorkLeavesThePictureOfTheLastOne(t *testing.T) {
 	}
 }
 
-func TestFailureWithoutAnyPlanIsShown(t *testing.T) {
+func TestReport_FailureWithoutAnyPlanIsShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	failure := &report.Failure{Summary: "Unable to observe the cluster", Seen: "no node answered", State: "Nothing was touched.", Remedy: "Check the endpoints."}
 
@@ -192,7 +192,7 @@ func TestFailureWithoutAnyPlanIsShown(t *testing.T) {
 	}
 }
 
-func TestPlacesWithoutRoomForAReportAreRefused(t *testing.T) {
+func TestReport_RefusesUnusablePlaces(t *testing.T) {
 	directory := t.TempDir()
 	mine := filepath.Join(directory, "main.tf")
 
@@ -227,7 +227,7 @@ func TestPlacesWithoutRoomForAReportAreRefused(t *testing.T) {
 	}
 }
 
-func TestFileThatCannotBeWrittenIsAnErrorOfTheEnd(t *testing.T) {
+func TestReport_UnwritableFileIsAnErrorAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone", "report.html")
 	made := report.New(options(path))
 	made.Observe(cluster.Event{Kind: cluster.EventPlanned, Time: time.Now(), Outline: outline("worker-0")})
@@ -288,8 +288,8 @@ func BenchmarkThousandNodes(b *testing.B) {
 	}
 }
 
-// TestManyNodesThatAreDoneAreStillShown, folded away.
-func TestManyNodesThatAreDoneAreStillShown(t *testing.T) {
+// TestReport_ManyNodesThatAreDoneAreStillShown, folded away.
+func TestReport_ManyNodesThatAreDoneAreStillShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.html")
 	made := report.New(options(path))
 
@@ -353,7 +353,7 @@ func running(name, talos string) cluster.Node {
 	return cluster.Node{Name: name, Role: cluster.Worker, Machine: &cluster.Machine{Talos: version.MustParse(talos)}}
 }
 
-func TestNodeThatAnOperatorMovedIsNotCalledNotBegun(t *testing.T) {
+func TestStory_NodeThatAnOperatorMovedIsNotCalledNotBegun(t *testing.T) {
 	page := drawn(t, report.Ending{Outcome: report.Completed, Nodes: []cluster.Node{running("w0", "1.13.4")}},
 		planned("w0"), step("w0", cluster.StepSnapshot), cluster.Event{Kind: cluster.EventRunStarted})
 
@@ -362,7 +362,7 @@ func TestNodeThatAnOperatorMovedIsNotCalledNotBegun(t *testing.T) {
 	}
 }
 
-func TestNodeWithoutATurnInACompletedRunNeededNone(t *testing.T) {
+func TestStory_NodeWithoutATurnInACompletedRunNeededNone(t *testing.T) {
 	page := drawn(t, report.Ending{Outcome: report.Completed}, planned("w0", "w1"), cluster.Event{Kind: cluster.EventRunStarted},
 		started("w0"), cluster.Event{Kind: cluster.EventNodeDone, Node: "w0"})
 
@@ -371,7 +371,7 @@ func TestNodeWithoutATurnInACompletedRunNeededNone(t *testing.T) {
 	}
 }
 
-func TestNodesThatJoinedAndLeftAreTold(t *testing.T) {
+func TestStory_NodesThatJoinedAndLeftAreTold(t *testing.T) {
 	page := drawn(t, report.Ending{Outcome: report.Completed, Nodes: []cluster.Node{running("w1", "1.13.4")}}, planned("w0"))
 
 	if !strings.Contains(page, "w0 | worker | 1.13.2 | gone") || !strings.Contains(page, "w1 | worker | 1.13.4 | joined") {
@@ -383,8 +383,8 @@ func TestNodesThatJoinedAndLeftAreTold(t *testing.T) {
 	}
 }
 
-// TestNodeThatWaitsForRoomIsOneTurn however often it begins.
-func TestNodeThatWaitsForRoomIsOneTurn(t *testing.T) {
+// TestStory_NodeThatWaitsForRoomIsOneTurn however often it begins.
+func TestStory_NodeThatWaitsForRoomIsOneTurn(t *testing.T) {
 	events := []cluster.Event{planned("w0"), {Kind: cluster.EventRunStarted}}
 	for range 50 {
 		events = append(events, started("w0"), step("w0", cluster.StepGates), step("w0", cluster.StepPull), cluster.Event{Kind: cluster.EventNodeStopped, Node: "w0", Text: "no room"})
@@ -396,7 +396,7 @@ func TestNodeThatWaitsForRoomIsOneTurn(t *testing.T) {
 	}
 }
 
-func TestWarningsOutliveWaits(t *testing.T) {
+func TestStory_WarningsOutliveWaits(t *testing.T) {
 	events := []cluster.Event{planned("w0")}
 
 	for index := range 2000 {
@@ -412,7 +412,7 @@ func TestWarningsOutliveWaits(t *testing.T) {
 	}
 }
 
-func TestRollbackIsNoFailureOfTheOldSystem(t *testing.T) {
+func TestStory_RollbackIsNoFailureOfTheOldSystem(t *testing.T) {
 	failure := &report.Failure{Summary: "Unable to upgrade node w0 to Talos 1.13.4", Nodes: []string{"w0"}}
 	page := drawn(t, report.Ending{Outcome: report.Failed, Failure: failure}, planned("w0"), cluster.Event{Kind: cluster.EventRunStarted}, started("w0"),
 		step("w0", cluster.StepReturn), step("w0", cluster.StepReady), cluster.Event{Kind: cluster.EventRollingBack, Node: "w0", To: version.MustParse("1.13.2"), Text: "not Ready"},
@@ -424,9 +424,9 @@ func TestRollbackIsNoFailureOfTheOldSystem(t *testing.T) {
 	}
 }
 
-// TestLinkInThePlaceOfWhatIsNotWholeYetIsNotFollowed: in a directory that others may
+// TestReport_LinkInPlaceOfTheTemporaryFileIsNotFollowed: in a directory that others may
 // write to, it could lead to any file.
-func TestLinkInThePlaceOfWhatIsNotWholeYetIsNotFollowed(t *testing.T) {
+func TestReport_LinkInPlaceOfTheTemporaryFileIsNotFollowed(t *testing.T) {
 	directory := t.TempDir()
 	victim, path := filepath.Join(directory, "victim"), filepath.Join(directory, "report.html")
 	partial := filepath.Join(directory, ".report.html.partial")
@@ -462,8 +462,8 @@ func TestLinkInThePlaceOfWhatIsNotWholeYetIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestLinkIsFollowed: what it leads to is written, and the link stays.
-func TestLinkIsFollowed(t *testing.T) {
+// TestReport_LinkInPlaceOfTheReportIsFollowed: what it leads to is written, and the link stays.
+func TestReport_LinkInPlaceOfTheReportIsFollowed(t *testing.T) {
 	directory := t.TempDir()
 	target, link := filepath.Join(directory, "target.html"), filepath.Join(directory, "link.html")
 

@@ -80,9 +80,9 @@ const faint = `(() => {
 // unfold opens everything that is folded away.
 const unfold = `document.querySelectorAll("details").forEach(one => one.open = true)`
 
-// TestPagesFitEveryScreen opens the page of each scene in a real browser: on a phone
+// TestPage_FitsEveryScreen opens the page of each scene in a real browser: on a phone
 // and on a desk, by day and by night.
-func TestPagesFitEveryScreen(t *testing.T) {
+func TestPage_FitsEveryScreen(t *testing.T) {
 	browser := launch(t, browserPath(t))
 
 	for name, played := range scenes() {
@@ -234,9 +234,9 @@ func keep(t *testing.T, name string, shot []byte) {
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
-// TestPagesSayWhatHappened compares what a person reads on the page of each scene
+// TestPage_SaysWhatHappened compares what a person reads on the page of each scene
 // with a golden file.
-func TestPagesSayWhatHappened(t *testing.T) {
+func TestPage_SaysWhatHappened(t *testing.T) {
 	for name, played := range scenes() {
 		t.Run(name, func(t *testing.T) {
 			page := parse(t, played.play(t, t.TempDir(), name))
@@ -259,9 +259,9 @@ func TestPagesSayWhatHappened(t *testing.T) {
 	}
 }
 
-// TestPagesNeedNothingButThemselves: nothing is loaded, nothing runs, and the
+// TestPage_NeedsNothingButItself: nothing is loaded, nothing runs, and the
 // browser is told so.
-func TestPagesNeedNothingButThemselves(t *testing.T) {
+func TestPage_NeedsNothingButItself(t *testing.T) {
 	played := scenes()["failed"]
 	page := parse(t, played.play(t, t.TempDir(), "failed"))
 	policies := 0

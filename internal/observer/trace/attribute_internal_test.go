@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTextsOfASpanArePrintable, whatever a node wrote into them.
-func TestTextsOfASpanArePrintable(t *testing.T) {
+// TestSpan_TextsArePrintable, whatever a node wrote into them.
+func TestSpan_TextsArePrintable(t *testing.T) {
 	if got, want := shortened("kubelet \x1b[2J\xff", textMost), "kubelet \\x1b[2J\uFFFD"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -22,9 +22,9 @@ import (
 // protocols are those of OTLP.
 func protocols() []string { return []string{"http/protobuf", "grpc"} }
 
-// TestCollectorThatHangsDelaysNobody: the end is bounded by the context, and nothing
+// TestCourier_HangingCollectorDelaysNobody: the end is bounded by the context, and nothing
 // is left of it.
-func TestCollectorThatHangsDelaysNobody(t *testing.T) {
+func TestCourier_HangingCollectorDelaysNobody(t *testing.T) {
 	const limit = 300 * time.Millisecond
 
 	for _, protocol := range protocols() {
@@ -72,8 +72,8 @@ func TestCollectorThatHangsDelaysNobody(t *testing.T) {
 	}
 }
 
-// TestCollectorThatIsNotThere is tried for as long as there is time.
-func TestCollectorThatIsNotThere(t *testing.T) {
+// TestCourier_MissingCollectorIsTriedWhileThereIsTime is tried for as long as there is time.
+func TestCourier_MissingCollectorIsTriedWhileThereIsTime(t *testing.T) {
 	for _, protocol := range protocols() {
 		t.Run(protocol, func(t *testing.T) {
 			gone := listenSilently(t)
@@ -94,8 +94,8 @@ func TestCollectorThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsRepeated has a collector refuse with everything that it was sent.
-func TestNoSecretIsRepeated(t *testing.T) {
+// TestCourier_NoSecretIsRepeated has a collector refuse with everything that it was sent.
+func TestCourier_NoSecretIsRepeated(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, fmt.Sprint("who is ", req.Header, " ", req.URL, strings.Repeat(" and so on", 1000)), http.StatusUnauthorized)
 	}))
@@ -119,8 +119,8 @@ func TestNoSecretIsRepeated(t *testing.T) {
 	}
 }
 
-// TestClosingAgainAndObservingLateDoNothing: a cancelled run may still say something.
-func TestClosingAgainAndObservingLateDoNothing(t *testing.T) {
+// TestCourier_ClosingAgainAndObservingLateDoNothing: a cancelled run may still say something.
+func TestCourier_ClosingAgainAndObservingLateDoNothing(t *testing.T) {
 	to := overHTTP(t)
 	tracer := short().start(t, aRun())
 
@@ -140,8 +140,8 @@ func TestClosingAgainAndObservingLateDoNothing(t *testing.T) {
 // unprinted is the variable that makes the test below trace something.
 const unprinted = "TALOSUPGRADE_TRACE_CHILD"
 
-// TestNothingIsPrinted: both standard output and standard error belong to the plugin.
-func TestNothingIsPrinted(t *testing.T) {
+// TestCourier_PrintsNothing: both standard output and standard error belong to the plugin.
+func TestCourier_PrintsNothing(t *testing.T) {
 	if os.Getenv(unprinted) != "" {
 		// TestMain has taken the variables of OpenTelemetry away.
 		for pair := range strings.SplitSeq(os.Getenv(unprinted), ";") {
@@ -170,7 +170,7 @@ func TestNothingIsPrinted(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1;OTEL_EXPORTER_OTLP_CERTIFICATE=/nowhere;OTEL_TRACES_SAMPLER=dice;OTEL_RESOURCE_ATTRIBUTES=pa55word",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1;OTEL_BSP_SCHEDULE_DELAY=later;OTEL_SPAN_EVENT_COUNT_LIMIT=few",
 	} {
-		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNothingIsPrinted$") //nolint:gosec // this very binary
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCourier_PrintsNothing$") //nolint:gosec // this very binary
 		child.Env = append(os.Environ(), unprinted+"="+env)
 
 		if printed, err := child.CombinedOutput(); err != nil || len(printed) > 0 {

@@ -56,7 +56,7 @@ func listenSilently(t testing.TB) *silent {
 	return made
 }
 
-func TestNothingIsTracedUnlessItIsAskedFor(t *testing.T) {
+func TestSetting_NothingIsTracedUnlessAskedFor(t *testing.T) {
 	nobody := listenSilently(t)
 	endpoint := "http://" + nobody.Addr().String()
 
@@ -94,7 +94,7 @@ func TestNothingIsTracedUnlessItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestSettingThatCannotBeUsedIsAnErrorWithoutWhatItSays(t *testing.T) {
+func TestSetting_UnusableIsAnErrorWithoutItsValue(t *testing.T) {
 	const secret = "pa55word"
 
 	for title, test := range map[string]struct {
@@ -123,7 +123,7 @@ func TestSettingThatCannotBeUsedIsAnErrorWithoutWhatItSays(t *testing.T) {
 	}
 }
 
-func TestResourceAndHeadersAreThoseOfTheEnvironment(t *testing.T) {
+func TestSetting_ResourceAndHeadersComeFromTheEnvironment(t *testing.T) {
 	to := overHTTP(t)
 	t.Setenv("OTEL_SERVICE_NAME", "night-shift")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=prod,team=platform")
@@ -140,7 +140,7 @@ func TestResourceAndHeadersAreThoseOfTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestResourceThatCannotBeReadIsSaidAndTheRestIsTraced(t *testing.T) {
+func TestSetting_UnreadableResourceIsSaidAndTheRestIsTraced(t *testing.T) {
 	to := overHTTP(t)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "s3cret")
 

@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func TestRunBecomesATree(t *testing.T) {
+func TestTracer_RunBecomesATree(t *testing.T) {
 	for title, over := range map[string]func(testing.TB) *receiver{"http/protobuf": overHTTP, "grpc": overGRPC} {
 		t.Run(title, func(t *testing.T) {
 			told := tell(t, harness.Setup{Options: model.Options{ControlPlanes: 1, Workers: 1, Seed: 3}}, both(), 0)
@@ -69,7 +69,7 @@ func TestRunBecomesATree(t *testing.T) {
 	}
 }
 
-func TestFailedNodeIsTheOneWithTheError(t *testing.T) {
+func TestTracer_FailedNodeIsTheOneWithTheError(t *testing.T) {
 	faults := []model.Fault{
 		{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 10 * time.Minute},
 		{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1},
@@ -98,7 +98,7 @@ func TestFailedNodeIsTheOneWithTheError(t *testing.T) {
 	}
 }
 
-func TestRefusedRunIsARootWithAnError(t *testing.T) {
+func TestTracer_RefusedRunIsARootWithAnError(t *testing.T) {
 	told := tell(t, harness.Setup{}, harness.To("1.13.0"), 0)
 	root := told.traced(t, overHTTP(t))
 
@@ -111,7 +111,7 @@ func TestRefusedRunIsARootWithAnError(t *testing.T) {
 	}
 }
 
-func TestRunBelongsBelowThePipeline(t *testing.T) {
+func TestTracer_RunBelongsBelowThePipeline(t *testing.T) {
 	t.Setenv("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	t.Setenv("TRACESTATE", "vendor=value")
 
@@ -126,7 +126,7 @@ func TestRunBelongsBelowThePipeline(t *testing.T) {
 	}
 }
 
-func TestPipelineThatIsNotSampledIsNotTracedFurther(t *testing.T) {
+func TestTracer_UnsampledPipelineIsNotTracedFurther(t *testing.T) {
 	t.Setenv("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")
 
 	to := overHTTP(t)
@@ -137,7 +137,7 @@ func TestPipelineThatIsNotSampledIsNotTracedFurther(t *testing.T) {
 	}
 }
 
-func TestWaitsAreBounded(t *testing.T) {
+func TestTracer_WaitsAreBounded(t *testing.T) {
 	const waits = 1000
 
 	told := story{begun: time.Unix(1000, 0), end: time.Unix(100000, 0)}
@@ -168,8 +168,8 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhateverHappensBecomesATree draws clusters, faults and cancellations.
-func TestWhateverHappensBecomesATree(t *testing.T) {
+// TestTracer_AnyHistoryBecomesATree draws clusters, faults and cancellations.
+func TestTracer_AnyHistoryBecomesATree(t *testing.T) {
 	const stories = 40
 
 	random := rand.New(rand.NewPCG(41, 43))
@@ -233,8 +233,8 @@ func TestWhateverHappensBecomesATree(t *testing.T) {
 	}
 }
 
-// TestDelegatedRunIsTraced: an operator acts, and says what it does.
-func TestDelegatedRunIsTraced(t *testing.T) {
+// TestTracer_DelegatedRunIsTraced: an operator acts, and says what it does.
+func TestTracer_DelegatedRunIsTraced(t *testing.T) {
 	var told story
 
 	synctest.Test(t, func(t *testing.T) {

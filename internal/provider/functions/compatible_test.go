@@ -21,7 +21,7 @@ func versionValues(texts ...string) []attr.Value {
 	return values
 }
 
-func TestCompatibleAnswersAsTheMatrix(t *testing.T) {
+func TestCompatible_AnswersAsTheMatrix(t *testing.T) {
 	t.Parallel()
 
 	_, newestKubernetes := compat.KubernetesRange()
@@ -53,7 +53,7 @@ func TestCompatibleAnswersAsTheMatrix(t *testing.T) {
 	}
 }
 
-func TestCompatibleRefusesWhatItCannotAnswer(t *testing.T) {
+func TestCompatible_RefusesWhatItCannotAnswer(t *testing.T) {
 	t.Parallel()
 
 	oldest, newest := compat.TalosMinors()

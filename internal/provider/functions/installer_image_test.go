@@ -26,7 +26,7 @@ func imageObject(changes map[string]any) types.Dynamic {
 	return dynamicObject(attributes)
 }
 
-func TestInstallerImageIsTheFactorysName(t *testing.T) {
+func TestInstallerImage_IsTheFactorysName(t *testing.T) {
 	t.Parallel()
 
 	asMap := types.DynamicValue(types.MapValueMust(types.StringType, map[string]attr.Value{
@@ -74,7 +74,7 @@ func TestInstallerImageIsTheFactorysName(t *testing.T) {
 	}
 }
 
-func TestInstallerImageRefusesWhatTheFactoryDoesNotServe(t *testing.T) {
+func TestInstallerImage_RefusesWhatTheFactoryDoesNotServe(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -119,7 +119,7 @@ func TestInstallerImageRefusesWhatTheFactoryDoesNotServe(t *testing.T) {
 	}
 }
 
-func TestInstallerImageDoesNotRepeatPasswords(t *testing.T) {
+func TestInstallerImage_DoesNotRepeatPasswords(t *testing.T) {
 	t.Parallel()
 
 	for _, factory := range []string{"robot:hunter2@registry.example.com", "https://robot:hunter2@registry.example.com"} {
@@ -132,9 +132,9 @@ func TestInstallerImageDoesNotRepeatPasswords(t *testing.T) {
 	}
 }
 
-// TestPlatformsAgreeWithMachinery fails when the machinery version in go.mod
+// TestInstallerImage_PlatformsAgreeWithMachinery fails when the machinery version in go.mod
 // knows platforms that the function does not.
-func TestPlatformsAgreeWithMachinery(t *testing.T) {
+func TestInstallerImage_PlatformsAgreeWithMachinery(t *testing.T) {
 	t.Parallel()
 
 	const noMinimum = "0.0.0"

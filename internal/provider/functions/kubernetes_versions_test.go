@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 )
 
-func TestKubernetesVersionsOfATalosVersion(t *testing.T) {
+func TestKubernetesVersions_OfATalosVersion(t *testing.T) {
 	t.Parallel()
 
 	for talos, want := range map[string]string{
@@ -30,7 +30,7 @@ func TestKubernetesVersionsOfATalosVersion(t *testing.T) {
 	}
 }
 
-func TestKubernetesVersionsOfWhatIsNotInTheMatrix(t *testing.T) {
+func TestKubernetesVersions_RefuseWhatIsNotInTheMatrix(t *testing.T) {
 	t.Parallel()
 
 	_, newest := compat.TalosMinors()

@@ -55,7 +55,7 @@ func (s pathState) spoken() string {
 	return spoken(s.Talos) + " " + spoken(s.Kubernetes)
 }
 
-func TestUpgradePathHoldsBothEndsAndSupportedStates(t *testing.T) {
+func TestUpgradePath_HoldsBothEndsAndSupportedStates(t *testing.T) {
 	t.Parallel()
 
 	path := upgradePath(t, state("v1.11.3", "1.33.4"), state("1.13.0", "v1.34.2"))
@@ -81,7 +81,7 @@ func TestUpgradePathHoldsBothEndsAndSupportedStates(t *testing.T) {
 	}
 }
 
-func TestUpgradePathWithoutStatesInBetween(t *testing.T) {
+func TestUpgradePath_WithoutStatesInBetween(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
@@ -109,7 +109,7 @@ func TestUpgradePathWithoutStatesInBetween(t *testing.T) {
 	}
 }
 
-func TestUpgradePathSaysWhatIsInTheWay(t *testing.T) {
+func TestUpgradePath_SaysWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
 
 	_, newest := compat.TalosMinors()

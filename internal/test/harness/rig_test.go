@@ -10,8 +10,8 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// TestFourHoursTakeAMoment: nobody waits for what happens in virtual time.
-func TestFourHoursTakeAMoment(t *testing.T) {
+// TestRig_FourHoursTakeAMoment: nobody waits for what happens in virtual time.
+func TestRig_FourHoursTakeAMoment(t *testing.T) {
 	const workers, settle, long = 12, 15 * time.Minute, 4 * time.Hour
 
 	began := time.Now()

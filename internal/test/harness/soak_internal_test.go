@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestWhatTheEnvironmentSays(t *testing.T) {
+func TestSoak_LengthAndSeedAreReadFromTheEnvironment(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": 0, "1h": time.Hour, "2m30s": 150 * time.Second} {
 		if got, err := parseSoak(text); err != nil || got != want {
 			t.Errorf("soak %q: %s, %v, want %s", text, got, err, want)
@@ -34,7 +34,7 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 	}
 }
 
-func TestCommandThatRepeats(t *testing.T) {
+func TestSoak_CommandRepeatsOneCase(t *testing.T) {
 	got := repeating("sweep", "TestA/b_c", 7, "x; y's")
 	want := `TALOSUPGRADE_SEED=7 TALOSUPGRADE_ONLY='x; y'\''s' go test -count=1 -v -run '^TestA$/^b_c$' ./internal/test/harness/sweep`
 

@@ -40,7 +40,7 @@ func create(ctx context.Context, at dynamic.ResourceInterface, name string, anno
 	return err
 }
 
-func TestBothClustersHaveTheCustomResourcesAndOneHistory(t *testing.T) {
+func TestManagement_BothClustersShareResourcesAndHistory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs real API servers")
 	}

@@ -32,7 +32,7 @@ const (
 )
 
 // numbered is the name of a test that belongs to a row.
-var numbered = regexp.MustCompile(`^TestCatalogue([0-9]{2})[A-Z]`)
+var numbered = regexp.MustCompile(`^TestCatalogue([0-9]{2})_[A-Z]`)
 
 // carriers are the tests of each row, as package.Name, found in the sources of
 // the module.
@@ -106,7 +106,7 @@ func tests(file *ast.File) []string {
 	return names
 }
 
-func TestEveryRowHasATestNamingIt(t *testing.T) {
+func TestRows_EachHasATestNamingIt(t *testing.T) {
 	t.Parallel()
 
 	if count := len(rows()); count != total {
@@ -121,7 +121,7 @@ func TestEveryRowHasATestNamingIt(t *testing.T) {
 		}
 
 		if len(found[number+1]) == 0 {
-			t.Errorf("row %d (%s) has no test TestCatalogue%02d...", number+1, given.fault, number+1)
+			t.Errorf("row %d (%s) has no test TestCatalogue%02d_...", number+1, given.fault, number+1)
 		}
 	}
 
@@ -133,7 +133,7 @@ func TestEveryRowHasATestNamingIt(t *testing.T) {
 }
 
 // The page names each test there is, and none that is not.
-func TestThePageIsWhatTheTableSays(t *testing.T) {
+func TestRows_PageIsWhatTheTableSays(t *testing.T) {
 	t.Parallel()
 
 	want := render(carriers(t))

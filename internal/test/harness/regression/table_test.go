@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write REGRESSIONS.md instead of compari
 // page is the table for people.
 const page = "REGRESSIONS.md"
 
-// TestRowsAreWhole: each row says everything, and its test exists.
-func TestRowsAreWhole(t *testing.T) {
+// TestRegressions_RowsAreWhole: each row says everything, and its test exists.
+func TestRegressions_RowsAreWhole(t *testing.T) {
 	t.Parallel()
 
 	hash := regexp.MustCompile(`^[0-9a-f]{7,12}$`)
@@ -51,8 +51,8 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
-// TestTestsExist reads the sources of each package that a row names.
-func TestTestsExist(t *testing.T) {
+// TestRegressions_TestsExist reads the sources of each package that a row names.
+func TestRegressions_TestsExist(t *testing.T) {
 	t.Parallel()
 
 	known := map[string]map[string]bool{}
@@ -96,8 +96,8 @@ func testsOf(t *testing.T, pkg string) map[string]bool {
 	return found
 }
 
-// TestPageIsTheTable compares the page for people with what the rows say.
-func TestPageIsTheTable(t *testing.T) {
+// TestRegressions_PageIsTheTable compares the page for people with what the rows say.
+func TestRegressions_PageIsTheTable(t *testing.T) {
 	t.Parallel()
 
 	rendered := render(rows())
@@ -120,8 +120,8 @@ func TestPageIsTheTable(t *testing.T) {
 	}
 }
 
-// TestReplays gets to the bugs again that the harness gets to by itself.
-func TestReplays(t *testing.T) {
+// TestRegressions_ReplayedStayFixed gets to the bugs again that the harness gets to by itself.
+func TestRegressions_ReplayedStayFixed(t *testing.T) {
 	replayed := 0
 
 	for _, row := range rows() {

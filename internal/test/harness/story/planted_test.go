@@ -56,10 +56,10 @@ func mumble(_ *stage, run *apply) ports.Interceptor {
 	}
 }
 
-// TestStoriesCatchPlantedBugs shows that stories end where an engine forgets, does
+// TestStories_CatchPlantedBugs shows that stories end where an engine forgets, does
 // not ask for the lease, keeps it, takes what is not its own, or says what nobody
 // can read.
-func TestStoriesCatchPlantedBugs(t *testing.T) {
+func TestStories_CatchPlantedBugs(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("it may take many stories until one is about a certain bug")
 	}

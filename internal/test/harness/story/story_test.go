@@ -146,9 +146,9 @@ func (l lane) story(t *testing.T, seed uint64) {
 // share is which part of a soak's time the stories have.
 const share = 4
 
-// TestStories draws stories, and ends each of them with an apply that has to
+// TestStories_EndAtTheTarget draws stories, and ends each of them with an apply that has to
 // bring the cluster to its target.
-func TestStories(t *testing.T) {
+func TestStories_EndAtTheTarget(t *testing.T) {
 	stories, limit := 200, time.Duration(0)
 	seed := harness.Seed()
 

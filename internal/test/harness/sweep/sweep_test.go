@@ -37,8 +37,8 @@ type sweep struct {
 	*tally
 }
 
-// TestCrashAnywhereUnderAnyFaultThenApplyAgainConverges is the sweep.
-func TestCrashAnywhereUnderAnyFaultThenApplyAgainConverges(t *testing.T) {
+// TestSweep_CrashAnywhereUnderAnyFaultThenApplyAgainConverges is the sweep.
+func TestSweep_CrashAnywhereUnderAnyFaultThenApplyAgainConverges(t *testing.T) {
 	// There is much that is soon garbage, and little that is not.
 	const lazily = 400
 
@@ -397,9 +397,9 @@ func (s *sweep) drawn(given scenario) {
 	s.cross(units, each)
 }
 
-// TestSweepNoticesWhatIsWrong is about the sweep itself: what does not happen is
+// TestSweep_NoticesWhatIsWrong is about the sweep itself: what does not happen is
 // missed, in a case without a crash and in one with one.
-func TestSweepNoticesWhatIsWrong(t *testing.T) {
+func TestSweep_NoticesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 
 	before := func(method, node string) strike {
@@ -426,8 +426,8 @@ func TestSweepNoticesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestSameCallsEachTime is what the names of crash points lean on.
-func TestSameCallsEachTime(t *testing.T) {
+// TestSweep_SameCallsEachTime is what the names of crash points lean on.
+func TestSweep_SameCallsEachTime(t *testing.T) {
 	t.Parallel()
 
 	const repetitions = 3

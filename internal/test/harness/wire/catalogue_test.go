@@ -67,11 +67,11 @@ const (
 	methodReboot  = "MachineService/Reboot"
 )
 
-// TestCatalogue22RebootLosesEventsStream breaks the stream of events that tells how
+// TestCatalogue22_LostEventsStreamIsNoEndOfTheInstall breaks the stream of events that tells how
 // a legacy upgrade goes, as a machine does that goes down at once, and ends it
 // cleanly, as one does that stops its services first. Neither means that the
 // installer is done, or that it is not.
-func TestCatalogue22RebootLosesEventsStream(t *testing.T) {
+func TestCatalogue22_LostEventsStreamIsNoEndOfTheInstall(t *testing.T) {
 	unraced(t)
 
 	for _, way := range some(replyLost, cutDuring, endedEarly) {
@@ -102,10 +102,10 @@ func (r *rig) onlyEndpoint(address string) []byte {
 	return text
 }
 
-// TestCatalogue23EndpointIsTheRebootingNode has every endpoint reboot in its turn.
+// TestCatalogue23_EndpointMayBeTheRebootingNode has every endpoint reboot in its turn.
 // Where there are others no node is rebooted through itself; where there is none the
 // run waits for the endpoint to return, as for any node.
-func TestCatalogue23EndpointIsTheRebootingNode(t *testing.T) {
+func TestCatalogue23_EndpointMayBeTheRebootingNode(t *testing.T) {
 	unraced(t)
 
 	t.Run("one of three", func(t *testing.T) {
@@ -165,11 +165,11 @@ func TestCatalogue23EndpointIsTheRebootingNode(t *testing.T) {
 	})
 }
 
-// TestCatalogue25ConnectionLostInTheMiddleOfAnInstall loses the connection that an
+// TestCatalogue25_ConnectionLostInMidInstallCausesNoSecond loses the connection that an
 // installer is followed over: it breaks, or swallows what is sent. The installer
 // runs on, and is waited for: a second one would overwrite the system to fall back
 // to.
-func TestCatalogue25ConnectionLostInTheMiddleOfAnInstall(t *testing.T) {
+func TestCatalogue25_ConnectionLostInMidInstallCausesNoSecond(t *testing.T) {
 	for _, node := range some("worker-0", "cp-0") {
 		t.Run("broken, "+node, func(t *testing.T) {
 			tested := lifecycleHop()
@@ -231,10 +231,10 @@ func (r *rig) installedOnce(node string) {
 	}
 }
 
-// TestCatalogue26CancelLeavesWhatTheNodeHasBegun ends a run, as an interrupt does,
+// TestCatalogue26_CancelLeavesWhatTheNodeHasBegun ends a run, as an interrupt does,
 // while a node is at work for it. The run is over in time and leaves no lease; the
 // node goes on, and the next run takes it from there.
-func TestCatalogue26CancelLeavesWhatTheNodeHasBegun(t *testing.T) {
+func TestCatalogue26_CancelLeavesWhatTheNodeHasBegun(t *testing.T) {
 	unraced(t)
 
 	type interrupt struct {

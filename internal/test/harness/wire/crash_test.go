@@ -175,10 +175,10 @@ const (
 	shareOfAll   = 0.4
 )
 
-// TestCrashAnywhereOnTheWire strikes requests that change something, each in one of
+// TestCrash_AnywhereThenApplyAgainConverges strikes requests that change something, each in one of
 // the ways there are, and applies once more: a sample by seed, or all in a soak.
 // What is left of the time of a soak goes to stories.
-func TestCrashAnywhereOnTheWire(t *testing.T) {
+func TestCrash_AnywhereThenApplyAgainConverges(t *testing.T) {
 	budget, soaking := harness.Soak()
 	began, seed, only := time.Now(), harness.Seed(), harness.Only()
 	end := func(share float64) time.Time { return began.Add(time.Duration(share * float64(budget))) }

@@ -63,8 +63,8 @@ func manyAddresses() scenario {
 
 func scenarios() []scenario { return []scenario{lifecycleHop(), legacyHop(), bothHalves()} }
 
-// TestUpgradeOverTheWire is one whole upgrade each.
-func TestUpgradeOverTheWire(t *testing.T) {
+// TestUpgrade_ReachesTheTarget is one whole upgrade each.
+func TestUpgrade_ReachesTheTarget(t *testing.T) {
 	for number, tested := range append(scenarios(), manyAddresses()) {
 		if few() && number > 0 {
 			break
@@ -112,8 +112,8 @@ func slowly() scenario {
 	}, request}
 }
 
-// TestFourHoursOverTheWire is about an upgrade that nobody could wait for.
-func TestFourHoursOverTheWire(t *testing.T) {
+// TestUpgrade_FourHoursTakeAMoment is about an upgrade that nobody could wait for.
+func TestUpgrade_FourHoursTakeAMoment(t *testing.T) {
 	if few() {
 		t.Skip("it takes seconds, and much longer with the race detector")
 	}
@@ -169,10 +169,10 @@ func BenchmarkOverTheWire(b *testing.B) {
 	}
 }
 
-// TestHalfOpenConnectionToTheKubernetesAPI lets all that is sent to the Kubernetes
+// TestConnection_HalfOpenToTheKubernetesAPIIsWaitedOut lets all that is sent to the Kubernetes
 // API vanish for a while, in the middle of a turn: nothing is done meanwhile that
 // needs the lease, and the run goes on when it is back.
-func TestHalfOpenConnectionToTheKubernetesAPI(t *testing.T) {
+func TestConnection_HalfOpenToTheKubernetesAPIIsWaitedOut(t *testing.T) {
 	unraced(t)
 
 	for _, away := range some(7*time.Second, 2*time.Minute) {
@@ -190,9 +190,9 @@ func TestHalfOpenConnectionToTheKubernetesAPI(t *testing.T) {
 	}
 }
 
-// TestEverySocketBreaksAtOnce cuts all connections of a process again and again, as
+// TestConnection_EverySocketMayBreakAtOnce cuts all connections of a process again and again, as
 // a laptop does that changes its network.
-func TestEverySocketBreaksAtOnce(t *testing.T) {
+func TestConnection_EverySocketMayBreakAtOnce(t *testing.T) {
 	if few() {
 		t.Skip("the other tests break one at a time")
 	}

@@ -57,9 +57,9 @@ func weather(every time.Duration, strike func()) (end func()) {
 	}
 }
 
-// TestNodesAreFollowedInAnyWeather rolls with looks by a watch, of which the checker
+// TestWatch_NodesAreFollowedInAnyWeather rolls with looks by a watch, of which the checker
 // wants that none is older than the last step.
-func TestNodesAreFollowedInAnyWeather(t *testing.T) {
+func TestWatch_NodesAreFollowedInAnyWeather(t *testing.T) {
 	for name, strike := range map[string]func(r *rig) func(){
 		"fine": func(*rig) func() { return func() {} },
 		"a watch that stands still": func(r *rig) func() {
@@ -184,9 +184,9 @@ func (b *believing) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode,
 	return b.Nodes(ctx)
 }
 
-// TestAWatchThatIsBelievedIsCaught plants clients that take what a watch has said so far
+// TestWatch_CheckerSeesOneThatIsBelieved plants clients that take what a watch has said so far
 // for what is.
-func TestAWatchThatIsBelievedIsCaught(t *testing.T) {
+func TestWatch_CheckerSeesOneThatIsBelieved(t *testing.T) {
 	for name, planted := range map[string]struct {
 		strike func(r *rig)
 		toMark bool

@@ -14,7 +14,7 @@ import (
 )
 
 // The adapter over the API server in memory keeps the contract.
-func TestContract(t *testing.T) {
+func TestContract_HoldsInMemory(t *testing.T) {
 	for _, clause := range contract.Cases() {
 		t.Run(clause.Name, func(t *testing.T) {
 			inBubble(t, apiserver.Options{}, func(r *rig) {
@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 }
 
 // The API server in memory answers what the real one does.
-func TestWireContract(t *testing.T) {
+func TestContract_OfTheWireHoldsInMemory(t *testing.T) {
 	for _, clause := range contract.WireCases() {
 		t.Run(clause.Name, func(t *testing.T) {
 			inBubble(t, apiserver.Options{}, func(r *rig) { clause.Run(r.T, fixture{r}) })

@@ -22,7 +22,7 @@ import (
 
 // etcd forgets the state that a list was begun in; what changed since is not in
 // the pages before.
-func TestAListCanBeContinuedForSomeMinutes(t *testing.T) {
+func TestHandler_ListCanBeContinuedForSomeMinutes(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		r.cluster.AddApp("web", 4, nil)
 		pods := r.plain().CoreV1().Pods("workload")
@@ -51,7 +51,7 @@ func TestAListCanBeContinuedForSomeMinutes(t *testing.T) {
 }
 
 // What machines and kubelets do is a change of the node as well.
-func TestAPatchLosesToWhatTheMachineDid(t *testing.T) {
+func TestHandler_PatchLosesToWhatTheMachineDid(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		nodes := r.plain().CoreV1().Nodes()
 
@@ -85,7 +85,7 @@ func TestAPatchLosesToWhatTheMachineDid(t *testing.T) {
 
 // The cluster keeps nothing that nobody needs: rather than dropping it in silence,
 // the server refuses it.
-func TestWhatTheClusterDoesNotKeepIsRefused(t *testing.T) {
+func TestHandler_RefusesFieldsTheClusterDoesNotKeep(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		core := r.plain().CoreV1()
 
@@ -124,7 +124,7 @@ func TestWhatTheClusterDoesNotKeepIsRefused(t *testing.T) {
 }
 
 // A journal that nobody can read is stored as it was written.
-func TestADamagedJournalIsServedAsItIs(t *testing.T) {
+func TestHandler_DamagedJournalIsServedAsItIs(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		damaged := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: kubeapi.JournalName}, Data: map[string]string{"uuid-1": "{broken", "manifests": "[]"},
@@ -145,7 +145,7 @@ func TestADamagedJournalIsServedAsItIs(t *testing.T) {
 	})
 }
 
-func TestObjectsOfAnyKindAreRead(t *testing.T) {
+func TestHandler_ObjectsOfAnyKindAreRead(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		const version, kind = "ceph.rook.io/v1", "CephCluster"
 
@@ -191,7 +191,7 @@ func TestObjectsOfAnyKindAreRead(t *testing.T) {
 }
 
 // An identity that the cluster does not know is turned away in the handshake.
-func TestOnlyClientsOfTheClusterAreLetIn(t *testing.T) {
+func TestHandler_OnlyClientsOfTheClusterAreLetIn(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		other, err := apiserver.New(r.cluster, apiserver.Options{Client: "stranger"})
 		if err != nil {
@@ -212,7 +212,7 @@ func TestOnlyClientsOfTheClusterAreLetIn(t *testing.T) {
 }
 
 // Both ends of everything are closed with the server.
-func TestAStoppedServerAnswersNobody(t *testing.T) {
+func TestHandler_StoppedServerAnswersNobody(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		if _, err := r.api.Nodes(r.Context()); err != nil {
 			r.Fatal(err)
@@ -247,7 +247,7 @@ func TestAStoppedServerAnswersNobody(t *testing.T) {
 
 // A mark that a machine left does not turn our cordon into its own, and goes with
 // our patch.
-func TestTheMarkOfAMachineGoesWithOurCordon(t *testing.T) {
+func TestHandler_MarkOfAMachineGoesWithOurCordon(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		const installer = "factory.talos.dev/metal-installer/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515:v1.13.4"
 

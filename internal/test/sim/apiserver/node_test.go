@@ -20,7 +20,7 @@ import (
 
 // The adapter makes of the objects over the wire what the ports say: there is one
 // truth behind both.
-func TestTheWireShowsWhatThePortsShow(t *testing.T) {
+func TestNode_WireShowsWhatThePortsShow(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		busy(r.cluster)
 		r.same("at rest")

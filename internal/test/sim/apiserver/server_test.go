@@ -56,7 +56,7 @@ func (s *striker) of(verb string) []apiserver.Request {
 	return slices.DeleteFunc(slices.Clone(s.arrived), func(r apiserver.Request) bool { return r.Verb != verb })
 }
 
-func TestAConnectionThatIsCutLeavesTheOutcomeOpen(t *testing.T) {
+func TestServer_CutConnectionLeavesTheOutcomeOpen(t *testing.T) {
 	s := &striker{}
 
 	inBubble(t, apiserver.Options{Intercept: s.intercept}, func(r *rig) {
@@ -92,7 +92,7 @@ func TestAConnectionThatIsCutLeavesTheOutcomeOpen(t *testing.T) {
 }
 
 // A read that is cut off is repeated by the adapter, and succeeds.
-func TestAReadThatIsCutOffIsRepeated(t *testing.T) {
+func TestServer_CutReadIsRepeated(t *testing.T) {
 	cut := 0
 
 	inBubble(t, apiserver.Options{Intercept: func(_ context.Context, request apiserver.Request) apiserver.Strike {
@@ -110,7 +110,7 @@ func TestAReadThatIsCutOffIsRepeated(t *testing.T) {
 	})
 }
 
-func TestRequestsAreNamedAndNumbered(t *testing.T) {
+func TestServer_RequestsAreNamedAndNumbered(t *testing.T) {
 	s := &striker{}
 
 	inBubble(t, apiserver.Options{Intercept: s.intercept}, func(r *rig) {
@@ -152,7 +152,7 @@ func TestRequestsAreNamedAndNumbered(t *testing.T) {
 }
 
 // The fault script can want the reply to a request lost that took effect.
-func TestAReplyThatTheScriptLosesIsLost(t *testing.T) {
+func TestServer_ScriptedLossOfAReplyIsLost(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		r.cluster.World().SetFaults([]model.Fault{{
 			Node: "worker-0", Step: model.StepPatch, Effect: model.EffectConnectionLost, Times: 1,
@@ -177,7 +177,7 @@ func hangs(ctx context.Context, request apiserver.Request) apiserver.Strike {
 	return apiserver.Strike{}
 }
 
-func TestARequestThatIsGivenUpEndsAndHasNoEffect(t *testing.T) {
+func TestServer_RequestThatIsGivenUpHasNoEffect(t *testing.T) {
 	inBubble(t, apiserver.Options{Intercept: hangs}, func(r *rig) {
 		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 		defer cancel()
@@ -199,7 +199,7 @@ func TestARequestThatIsGivenUpEndsAndHasNoEffect(t *testing.T) {
 
 // Who stands behind the address of the kubeconfig is another one when a machine
 // goes down, and its connections break.
-func TestConnectionsBreakWithTheirMachine(t *testing.T) {
+func TestServer_ConnectionsBreakWithTheirMachine(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		direct, own := r.direct("cp-1"), r.direct("cp-0")
 
@@ -256,7 +256,7 @@ func refused(err error) bool {
 
 // While no API server runs, nothing answers; a change that would have been made
 // has not been sent then.
-func TestWithoutAnAPIServerNothingAnswers(t *testing.T) {
+func TestServer_NothingAnswersWithoutAnAPIServer(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		if _, err := r.api.Nodes(r.Context()); err != nil {
 			r.Fatal(err)
@@ -320,7 +320,7 @@ func (r *rig) reboot(name string) {
 	r.until(name+" to be down", func() bool { return !r.cluster.World().APIServerUp(name) })
 }
 
-func TestTwoWritersAreToldApart(t *testing.T) {
+func TestServer_TwoWritersAreToldApart(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		second := r.client("run-2")
 		defer second.Close()
@@ -340,7 +340,7 @@ func TestTwoWritersAreToldApart(t *testing.T) {
 	})
 }
 
-func TestADryRunPersistsNothing(t *testing.T) {
+func TestServer_DryRunPersistsNothing(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		r.cluster.AddApp("web", 2, nil)
 		pod := podOf(r, "web")

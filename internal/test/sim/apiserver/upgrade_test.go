@@ -19,7 +19,7 @@ import (
 
 // A whole upgrade of Talos with the real adapter ends well, breaks no rule, and
 // leaves the history that one over the ports leaves.
-func TestAnUpgradeOverTheWire(t *testing.T) {
+func TestUpgrade_OverTheWireEndsAsOverThePorts(t *testing.T) {
 	var kinds [2]map[string]int
 
 	for i, wire := range []bool{true, false} {
@@ -112,7 +112,7 @@ func (r *record) changes() map[string]int {
 }
 
 // What the publisher writes is in the history as the annotations that changed.
-func TestPublishedAnnotationsAreRecorded(t *testing.T) {
+func TestUpgrade_PublishedAnnotationsAreRecorded(t *testing.T) {
 	inBubble(t, apiserver.Options{}, func(r *rig) {
 		store, err := publish.NewConfigMapStore(r.api.Config(), r.api.HTTPClient(), "the-id")
 		if err != nil {

@@ -31,7 +31,7 @@ func ids(manifests []Manifest) []string {
 	return found
 }
 
-func TestManifestsFollowTheState(t *testing.T) {
+func TestBootstrap_ManifestsFollowTheState(t *testing.T) {
 	always := []string{
 		"00-kubelet-bootstrapping-token", "01-csr-approver-role-binding", "01-csr-node-bootstrap",
 		"01-csr-renewal-role-binding", "11-kube-config-in-cluster", "11-talos-node-rbac-template",
@@ -58,7 +58,7 @@ func TestManifestsFollowTheState(t *testing.T) {
 	}
 }
 
-func TestEachFileRendersStrictlyIntoItsKind(t *testing.T) {
+func TestBootstrap_EachFileRendersStrictlyIntoItsKind(t *testing.T) {
 	names, err := fs.Glob(files, "manifests/*.yaml")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("%d files: %v", len(names), err)
@@ -89,7 +89,7 @@ func TestEachFileRendersStrictlyIntoItsKind(t *testing.T) {
 	}
 }
 
-func TestImagesAreTakenAsTheyAre(t *testing.T) {
+func TestBootstrap_ImagesAreTakenAsTheyAre(t *testing.T) {
 	images := map[string]string{}
 
 	for _, manifest := range Render(controlPlane()) {
@@ -113,7 +113,7 @@ func TestImagesAreTakenAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestEachCallMakesObjectsOfItsOwn(t *testing.T) {
+func TestBootstrap_EachCallMakesObjectsOfItsOwn(t *testing.T) {
 	first, second := Render(controlPlane()), Render(controlPlane())
 	first[0].Objects[0]["kind"] = "Changed"
 

@@ -50,7 +50,7 @@ func judgements() []judgement {
 	)
 }
 
-func TestTalesAreJudged(t *testing.T) {
+func TestChecker_JudgesEveryTale(t *testing.T) {
 	for _, given := range judgements() {
 		t.Run(given.name, func(t *testing.T) {
 			judge := checker.New(given.options...)
@@ -105,8 +105,8 @@ func judgeFile(t *testing.T, told []history.Event, given ...checker.Option) chec
 	return judge.Verdict()
 }
 
-// TestEveryInvariantIsBrokenOnce keeps the table honest.
-func TestEveryInvariantIsBrokenOnce(t *testing.T) {
+// TestChecker_EveryInvariantIsBrokenOnce keeps the table honest.
+func TestChecker_EveryInvariantIsBrokenOnce(t *testing.T) {
 	all := []checker.Invariant{s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14}
 
 	for _, invariant := range all {
@@ -136,7 +136,7 @@ func roll() *tale {
 	return told
 }
 
-func TestVerdictTellsWhatBecameOfEachNode(t *testing.T) {
+func TestVerdict_TellsWhatBecameOfEachNode(t *testing.T) {
 	verdict := judgeFile(t, roll().events)
 	if len(verdict.Violations) != 0 || len(verdict.Nodes) != 5 {
 		t.Fatalf("got %+v, want five nodes and no violation", verdict)
@@ -150,7 +150,7 @@ func TestVerdictTellsWhatBecameOfEachNode(t *testing.T) {
 	}
 }
 
-func TestVerdictTellsWhatBecameOfComponents(t *testing.T) {
+func TestVerdict_TellsWhatBecameOfComponents(t *testing.T) {
 	judge := checker.New(checker.SyncsManifests())
 	for _, event := range kubernetesRoll().events {
 		judge.Add(event)
@@ -163,7 +163,7 @@ func TestVerdictTellsWhatBecameOfComponents(t *testing.T) {
 	}
 }
 
-func TestFirstBootOfANodeThatJoinsIsNoReboot(t *testing.T) {
+func TestVerdict_FirstBootOfANodeThatJoinsIsNoReboot(t *testing.T) {
 	told := held()
 	told.tell("worker-2", history.KindNode, "role", "worker", "talos", after, "kubelet", runsOn, "boot_id", "boot-0", "joins", "true")
 
@@ -204,7 +204,7 @@ func TestFirstBootOfANodeThatJoinsIsNoReboot(t *testing.T) {
 	}
 }
 
-func TestVerdictIsJSONWithTheAgreedKeys(t *testing.T) {
+func TestVerdict_IsJSONWithTheAgreedKeys(t *testing.T) {
 	told := roll()
 	told.cordon("worker-0", true, "client")
 
@@ -243,7 +243,7 @@ func TestVerdictIsJSONWithTheAgreedKeys(t *testing.T) {
 	}
 }
 
-func TestEmptyHistoryHasAnEmptyVerdict(t *testing.T) {
+func TestVerdict_OfAnEmptyHistoryIsEmpty(t *testing.T) {
 	text, err := json.Marshal(checker.New().Verdict())
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestEmptyHistoryHasAnEmptyVerdict(t *testing.T) {
 	}
 }
 
-func TestSameViolationIsToldOnce(t *testing.T) {
+func TestVerdict_SameViolationIsToldOnce(t *testing.T) {
 	told := begin(1, 1)
 	for range 3 {
 		told.rpc("worker-0", rpcPull, "OK")

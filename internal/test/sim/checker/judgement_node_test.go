@@ -294,7 +294,7 @@ func neighbourJudgements() []judgement {
 	}
 }
 
-func TestViolationsSayWhatWasWrong(t *testing.T) {
+func TestChecker_ViolationsSayWhatWasWrong(t *testing.T) {
 	judge := checker.New()
 
 	told := troubled("cp-1", "lagging")

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-func TestWhatIsRecordedConcurrentlyIsReadBackInOrderAndWhole(t *testing.T) {
+func TestHistory_ConcurrentRecordsAreReadBackWholeAndInOrder(t *testing.T) {
 	t.Parallel()
 
 	var (
@@ -112,7 +112,7 @@ func TestWriter_LeavesOutWhatTheLinesBeforeSay(t *testing.T) {
 	}
 }
 
-func TestReadLeavesOutALineThatIsStillBeingWritten(t *testing.T) {
+func TestHistory_ReadLeavesOutAnUnfinishedLine(t *testing.T) {
 	t.Parallel()
 
 	var read int
@@ -123,7 +123,7 @@ func TestReadLeavesOutALineThatIsStillBeingWritten(t *testing.T) {
 	}
 }
 
-func TestReadNamesTheLineThatIsNoEvent(t *testing.T) {
+func TestHistory_ReadNamesTheLineThatIsNoEvent(t *testing.T) {
 	t.Parallel()
 
 	err := history.Read(strings.NewReader(`{}`+"\nnonsense\n"), func(history.Event) {})
@@ -132,7 +132,7 @@ func TestReadNamesTheLineThatIsNoEvent(t *testing.T) {
 	}
 }
 
-func TestTheFirstFailedWriteIsKept(t *testing.T) {
+func TestHistory_FirstFailedWriteIsKept(t *testing.T) {
 	t.Parallel()
 
 	full := errors.New("disk full")

@@ -78,7 +78,7 @@ func cordonWorkers(t *testing.T, client kubernetes.Interface, patch string) {
 	}
 }
 
-func TestWorkloadsAreSpreadOverTheWorkers(t *testing.T) {
+func TestDrain_WorkloadsAreSpreadOverTheWorkers(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -99,7 +99,7 @@ func TestWorkloadsAreSpreadOverTheWorkers(t *testing.T) {
 	}
 }
 
-func TestBudgetBlocksTheSecondEviction(t *testing.T) {
+func TestDrain_BudgetBlocksTheSecondEviction(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent)
 	pods := whole(t, client, "app-0")
@@ -134,7 +134,7 @@ func TestBudgetBlocksTheSecondEviction(t *testing.T) {
 	}
 }
 
-func TestDeletionNamesTheBudgetThatHadNothingToGive(t *testing.T) {
+func TestDrain_DeletionNamesTheExhaustedBudget(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent)
 	pods := whole(t, client, "app-1")
@@ -174,7 +174,7 @@ func TestDeletionNamesTheBudgetThatHadNothingToGive(t *testing.T) {
 	whole(t, client, "app-1")
 }
 
-func TestMachineDrainsItselfAndKeepsForeignCordons(t *testing.T) {
+func TestDrain_MachineDrainsItselfAndKeepsForeignCordons(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -227,9 +227,9 @@ func TestMachineDrainsItselfAndKeepsForeignCordons(t *testing.T) {
 	patchNode(t, client, "worker-0", uncordonPatch, metav1.PatchOptions{})
 }
 
-// TestMachineLiftsWhatItTakesForItsOwnCordon: the annotation alone decides, and
+// TestDrain_MachineLiftsAnyCordonThatHasItsAnnotation: the annotation alone decides, and
 // it stays on a node that somebody else uncordoned.
-func TestMachineLiftsWhatItTakesForItsOwnCordon(t *testing.T) {
+func TestDrain_MachineLiftsAnyCordonThatHasItsAnnotation(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -264,7 +264,7 @@ func TestMachineLiftsWhatItTakesForItsOwnCordon(t *testing.T) {
 	}
 }
 
-func TestDrainEndsWithItsContext(t *testing.T) {
+func TestDrain_EndsWithItsContext(t *testing.T) {
 	s := need(t)
 
 	s.world.change("", func(w *fakeWorld, _ *Machine) { w.noQuorum = true })
@@ -282,7 +282,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestScriptedBudgetBlocksTheDrainUntilTheScriptChanges(t *testing.T) {
+func TestDrain_ScriptedBudgetBlocksUntilTheScriptChanges(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent)
 

@@ -71,7 +71,7 @@ func converse(t *testing.T, port int) net.Conn {
 	return connection
 }
 
-func TestClosedGateRefusesAndCuts(t *testing.T) {
+func TestFront_ClosedGateRefusesAndCuts(t *testing.T) {
 	g, err := newGate(echo(t), "cp-0", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestClosedGateRefusesAndCuts(t *testing.T) {
 	converse(t, g.port)
 }
 
-func TestSharedGateCutsConnectionsOfItsFormerOwnerOnly(t *testing.T) {
+func TestFront_SharedGateCutsConnectionsOfItsFormerOwnerOnly(t *testing.T) {
 	g, err := newGate(echo(t), "cp-0", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestSharedGateCutsConnectionsOfItsFormerOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestStoppedGateLeavesNothingRunning(t *testing.T) {
+func TestFront_StoppedGateLeavesNothingRunning(t *testing.T) {
 	g, err := newGate(echo(t), "", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func reachable(t *testing.T, client kubernetes.Interface) bool {
 	return err == nil
 }
 
-func TestEndpointsFollowTheControlPlanes(t *testing.T) {
+func TestFront_EndpointsFollowTheControlPlanes(t *testing.T) {
 	s := need(t)
 
 	own, err := s.server.KubeconfigFor("cp-0")
@@ -192,9 +192,9 @@ func TestEndpointsFollowTheControlPlanes(t *testing.T) {
 	reach("the shared address to answer again", shared)
 }
 
-// TestLossCutsBeforeAnotherAnswerPasses: when one answer tells that a reply has to be lost,
+// TestFront_LossCutsBeforeAnotherAnswerPasses: when one answer tells that a reply has to be lost,
 // the one that is read next may be that reply.
-func TestLossCutsBeforeAnotherAnswerPasses(t *testing.T) {
+func TestFront_LossCutsBeforeAnotherAnswerPasses(t *testing.T) {
 	var (
 		judged sync.Mutex
 		losing atomic.Bool
@@ -249,7 +249,7 @@ func TestLossCutsBeforeAnotherAnswerPasses(t *testing.T) {
 	}
 }
 
-func TestLostReplyComesAfterTheEffect(t *testing.T) {
+func TestFront_LostReplyComesAfterTheEffect(t *testing.T) {
 	s := need(t)
 	provider, person := s.as(t, providerAgent), s.as(t, "test")
 
@@ -302,9 +302,9 @@ func (w *doubtfulWorld) RepliesAtRisk() bool {
 	return false
 }
 
-// TestNewestAssessmentStands: a world that changes from two sides at once is not taken for
+// TestFront_NewestAssessmentStands: a world that changes from two sides at once is not taken for
 // what it was before.
-func TestNewestAssessmentStands(t *testing.T) {
+func TestFront_NewestAssessmentStands(t *testing.T) {
 	world := &doubtfulWorld{asked: make(chan struct{}), answer: make(chan struct{})}
 	s := &Server{options: Options{World: world}, auditor: &auditor{ledger: newLedger(nil)}}
 

@@ -72,7 +72,7 @@ const (
 	uncordonPatch = `{"spec":{"unschedulable":null}}`
 )
 
-func TestCordonIsToldOnceWithWhoSetIt(t *testing.T) {
+func TestLedger_CordonIsToldOnceWithWhoSetIt(t *testing.T) {
 	s := need(t)
 	provider, person := s.as(t, providerAgent), s.as(t, "kubectl/v1.36.0")
 
@@ -91,7 +91,7 @@ func TestCordonIsToldOnceWithWhoSetIt(t *testing.T) {
 	)
 }
 
-func TestReadsQuestionsAndDryRunsAreNotTold(t *testing.T) {
+func TestLedger_ReadsQuestionsAndDryRunsAreNotTold(t *testing.T) {
 	s := need(t)
 	provider := s.as(t, providerAgent)
 
@@ -107,7 +107,7 @@ func TestReadsQuestionsAndDryRunsAreNotTold(t *testing.T) {
 	expect(t, events)
 }
 
-func TestCordonedNodeCarriesTheTaintOfTheNodeController(t *testing.T) {
+func TestLedger_CordonedNodeCarriesTheTaintOfTheController(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -118,7 +118,7 @@ func TestCordonedNodeCarriesTheTaintOfTheNodeController(t *testing.T) {
 	until(t, "no taint", func() bool { return !hasTaint(getNode(t, client, "worker-0"), corev1.TaintNodeUnschedulable) })
 }
 
-func TestLeaseIsToldByWhatHappensToIt(t *testing.T) {
+func TestLedger_LeaseIsToldByWhatHappensToIt(t *testing.T) {
 	s := need(t)
 	leases := s.as(t, providerAgent).CoordinationV1().Leases(namespaceSystem)
 	holder, other := "run-1", "run-2"
@@ -176,7 +176,7 @@ func TestLeaseIsToldByWhatHappensToIt(t *testing.T) {
 		wrote("update", "409"), wrote("delete", "200"))
 }
 
-func TestJournalIsToldByEntry(t *testing.T) {
+func TestLedger_JournalIsToldByEntry(t *testing.T) {
 	s := need(t)
 	machine := s.world.Machines()[3]
 
@@ -225,9 +225,9 @@ func journalIsTold(t *testing.T, s shared, key string) {
 	)
 }
 
-// TestAJournalIsToldWhoseWriterWantsNoObjectInAnswer: the audit log has the answers, and
+// TestLedger_JournalIsToldWhenTheAnswerHasNoObject: the audit log has the answers, and
 // these say nothing of what is in the journal.
-func TestAJournalIsToldWhoseWriterWantsNoObjectInAnswer(t *testing.T) {
+func TestLedger_JournalIsToldWhenTheAnswerHasNoObject(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent).CoreV1().RESTClient()
 
@@ -261,7 +261,7 @@ func TestAJournalIsToldWhoseWriterWantsNoObjectInAnswer(t *testing.T) {
 	)
 }
 
-func TestAnnotationsOfTheProtocolAreToldByKey(t *testing.T) {
+func TestLedger_AnnotationsOfTheProtocolAreToldByKey(t *testing.T) {
 	s := need(t)
 	maps := s.as(t, providerAgent).CoreV1().ConfigMaps(namespaceSystem)
 
@@ -296,7 +296,7 @@ func TestAnnotationsOfTheProtocolAreToldByKey(t *testing.T) {
 		annotation("talos-progress", ""))
 }
 
-func TestSyncWaitsForWhatWasAnswered(t *testing.T) {
+func TestLedger_SyncWaitsForWhatWasAnswered(t *testing.T) {
 	s := need(t)
 	maps := s.as(t, providerAgent).CoreV1().ConfigMaps("default")
 
@@ -325,10 +325,10 @@ func TestSyncWaitsForWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// TestWriteWhoseClientLeftIsToldWhenItTookEffect: the API server logs it as failed,
+// TestLedger_WriteWhoseClientLeftIsToldWhenItTookEffect: the API server logs it as failed,
 // and without that the next writer would be charged with it. Sync does not wait for
 // such a write, because nobody was answered: the API server may begin with it later.
-func TestWriteWhoseClientLeftIsToldWhenItTookEffect(t *testing.T) {
+func TestLedger_WriteWhoseClientLeftIsToldWhenItTookEffect(t *testing.T) {
 	const cutOff, patience = 100, 10 * time.Second
 
 	s := need(t)
@@ -424,7 +424,7 @@ func patched(t *testing.T, agent string, version int, patch, now map[string]any)
 	return event
 }
 
-func TestWritersOfOneObjectAreToldApart(t *testing.T) {
+func TestLedger_WritersOfOneObjectAreToldApart(t *testing.T) {
 	t.Parallel()
 
 	type keys = map[string]any

@@ -158,8 +158,8 @@ func (m managed) refuses(at dynamic.ResourceInterface, patch, why string, parts 
 	}
 }
 
-// TestManagementCluster looks at everything that one start of it can show.
-func TestManagementCluster(t *testing.T) {
+// TestManagement_ClusterShowsEverythingOfOneStart looks at everything that one start of it can show.
+func TestManagement_ClusterShowsEverythingOfOneStart(t *testing.T) {
 	m := newManaged(t)
 
 	m.tellsWhoWrote()

@@ -101,7 +101,7 @@ func (s shared) renderOn(t *testing.T, node, talos string) {
 	})
 }
 
-func TestTalos113ListsWhatExistsInAnInventory(t *testing.T) {
+func TestManifest_Talos113ListsWhatExistsInAnInventory(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent)
 
@@ -139,7 +139,7 @@ func TestTalos113ListsWhatExistsInAnInventory(t *testing.T) {
 	}
 }
 
-func TestTalos113CreatesWhatIsNotInTheInventory(t *testing.T) {
+func TestManifest_Talos113CreatesWhatIsNotInTheInventory(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent)
 
@@ -262,7 +262,7 @@ func nodesOf(pods []corev1.Pod) []string {
 	return nodes
 }
 
-func TestCoreDNSRunsOnTwoControlPlanes(t *testing.T) {
+func TestCoreDNS_RunsOnTwoControlPlanes(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -291,8 +291,8 @@ func TestCoreDNSRunsOnTwoControlPlanes(t *testing.T) {
 	patchNode(t, client, node, uncordonPatch, metav1.PatchOptions{})
 }
 
-// TestClusterWithoutKubeProxy has a server of its own.
-func TestClusterWithoutKubeProxy(t *testing.T) {
+// TestProxy_ClusterWithoutKubeProxy has a server of its own.
+func TestProxy_ClusterWithoutKubeProxy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real API server")
 	}
@@ -450,7 +450,7 @@ func TestProxy_TheWorldIsToldOfEachImage(t *testing.T) {
 	})
 }
 
-func TestMachinesCreateWhatIsMissingAndLeaveTheRest(t *testing.T) {
+func TestManifest_MachinesCreateWhatIsMissingAndLeaveTheRest(t *testing.T) {
 	s := need(t)
 	client := s.as(t, providerAgent)
 
@@ -509,7 +509,7 @@ func TestMachinesCreateWhatIsMissingAndLeaveTheRest(t *testing.T) {
 	}
 }
 
-func TestVersionOfAnImage(t *testing.T) {
+func TestManifest_VersionOfAnImage(t *testing.T) {
 	for image, want := range map[string]string{
 		"registry.k8s.io/kube-proxy:v1.35.2":                 "1.35.2",
 		"mirror.example:5000/kube-proxy:v1.35.2@sha256:0123": "1.35.2",

@@ -29,7 +29,7 @@ func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
 }
 
-func TestSilentKubeletIsNoticedAfterTheGracePeriodOnly(t *testing.T) {
+func TestNode_SilentKubeletIsNoticedAfterTheGracePeriodOnly(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -60,9 +60,9 @@ func TestSilentKubeletIsNoticedAfterTheGracePeriodOnly(t *testing.T) {
 	})
 }
 
-// TestLookingAtAFullDiskAgainChangesNothing: each look would write otherwise, and
+// TestNode_LookingAtAFullDiskAgainChangesNothing: each look would write otherwise, and
 // each write be looked at.
-func TestLookingAtAFullDiskAgainChangesNothing(t *testing.T) {
+func TestNode_LookingAtAFullDiskAgainChangesNothing(t *testing.T) {
 	t.Parallel()
 
 	node := &corev1.Node{}
@@ -76,7 +76,7 @@ func TestLookingAtAFullDiskAgainChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsComplainedAboutWhileItIsFull(t *testing.T) {
+func TestNode_FullDiskIsReportedWhileItIsFull(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -103,7 +103,7 @@ func TestAFullDiskIsComplainedAboutWhileItIsFull(t *testing.T) {
 	})
 }
 
-func TestShortAbsenceOfAKubeletGoesUnnoticed(t *testing.T) {
+func TestNode_ShortAbsenceOfAKubeletGoesUnnoticed(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 	before := getNode(t, client, "worker-0").Status.Conditions
@@ -122,7 +122,7 @@ func TestShortAbsenceOfAKubeletGoesUnnoticed(t *testing.T) {
 	}
 }
 
-func TestNodeDeletedByAPersonReturnsWithTheNextBootOnly(t *testing.T) {
+func TestNode_DeletedByAPersonReturnsWithTheNextBootOnly(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -168,7 +168,7 @@ func TestNodeDeletedByAPersonReturnsWithTheNextBootOnly(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutAUUIDReportsItsMachineID(t *testing.T) {
+func TestNode_WithoutAUUIDReportsItsMachineID(t *testing.T) {
 	p := &play{options: Options{Stamp: time.Now}}
 
 	for uuid, want := range map[string]string{"": "machine", "uuid": "uuid"} {
@@ -213,7 +213,7 @@ func lonely(t *testing.T, client kubernetes.Interface, app string) corev1.Pod {
 	return corev1.Pod{}
 }
 
-func TestKubeletOfANodeThatIsNotReadyConfirmsNoDeletion(t *testing.T) {
+func TestNode_KubeletThatIsNotReadyConfirmsNoDeletion(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 	pod := lonely(t, client, "app-0")

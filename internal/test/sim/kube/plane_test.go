@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+func TestPlane_RefusesUnusableOptions(t *testing.T) {
 	whole := Options{
 		World: newFakeWorld(1, 0), Clock: fastClock{}, Recorder: &notebook{}, Dir: "somewhere",
 		Binaries: Binaries{APIServer: "kube-apiserver", Etcd: "etcd", ControllerManager: "kube-controller-manager"},
@@ -47,7 +47,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-func TestProgramThatEndsAtOnceIsReportedWithItsLog(t *testing.T) {
+func TestPlane_ProgramThatEndsAtOnceIsReportedWithItsLog(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("needs a shell")
 	}
@@ -67,7 +67,7 @@ func TestProgramThatEndsAtOnceIsReportedWithItsLog(t *testing.T) {
 	}
 }
 
-func TestStoppingReachesTheGrandchildren(t *testing.T) {
+func TestPlane_StoppingReachesTheGrandchildren(t *testing.T) {
 	if _, err := os.Stat("/bin/sh"); err != nil {
 		t.Skip("needs a shell")
 	}
@@ -90,7 +90,7 @@ func TestStoppingReachesTheGrandchildren(t *testing.T) {
 	}
 }
 
-func TestDeathOfTheAPIServerIsReported(t *testing.T) {
+func TestPlane_DeathOfTheAPIServerIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real API server")
 	}
@@ -115,7 +115,7 @@ func TestDeathOfTheAPIServerIsReported(t *testing.T) {
 	}
 }
 
-func TestStartThatFailsLeavesNothingBehind(t *testing.T) {
+func TestPlane_FailedStartLeavesNothingBehind(t *testing.T) {
 	server, err := New(Options{
 		World: newFakeWorld(1, 0), Clock: fastClock{start: time.Now()}, Recorder: &notebook{}, Dir: t.TempDir(),
 		Binaries: Binaries{APIServer: "/nonexistent/kube-apiserver", Etcd: "/nonexistent/etcd", ControllerManager: "/nonexistent/kube-controller-manager"},
@@ -133,7 +133,7 @@ func TestStartThatFailsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestKubeconfigHasEverythingInline(t *testing.T) {
+func TestPlane_KubeconfigHasEverythingInline(t *testing.T) {
 	s := need(t)
 
 	content, err := s.server.Kubeconfig()

@@ -178,7 +178,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-func TestClusterLooksLikeTalosWhenStarted(t *testing.T) {
+func TestServer_ClusterLooksLikeTalosWhenStarted(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 	ctx := t.Context()
@@ -219,9 +219,9 @@ func TestClusterLooksLikeTalosWhenStarted(t *testing.T) {
 	}
 }
 
-// TestModelAndKubernetesAgree runs the real model through the adapter: a
+// TestServer_ModelAndKubernetesAgree runs the real model through the adapter: a
 // cluster without workers, whose control plane goes through a legacy upgrade.
-func TestModelAndKubernetesAgree(t *testing.T) {
+func TestServer_ModelAndKubernetesAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real API server")
 	}

@@ -106,7 +106,7 @@ func staticSteps() []staticStep {
 	}
 }
 
-func TestMirrorPodFollowsTheStaticPod(t *testing.T) {
+func TestStaticPod_MirrorFollowsIt(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 
@@ -148,7 +148,7 @@ func TestMirrorPodFollowsTheStaticPod(t *testing.T) {
 	s.world.setStaticPod("cp-2", nameScheduler, staticSteps()[0].state)
 }
 
-func TestAPIServerWithoutQuorumIsNotReady(t *testing.T) {
+func TestStaticPod_APIServerWithoutQuorumIsNotReady(t *testing.T) {
 	machine := newFakeMachine("cp-0", RoleControlPlane, 0)
 
 	for name, test := range map[string]struct {
@@ -171,7 +171,7 @@ func TestAPIServerWithoutQuorumIsNotReady(t *testing.T) {
 	}
 }
 
-func TestKubeletOfAnotherVersionShowsOnItsNode(t *testing.T) {
+func TestStaticPod_KubeletOfAnotherVersionShowsOnItsNode(t *testing.T) {
 	s := need(t)
 	client := s.as(t, "test")
 

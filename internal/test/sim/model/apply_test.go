@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestRefusedConfigurations(t *testing.T) {
+func TestApply_RefusedConfigurations(t *testing.T) {
 	const document = "\n---\napiVersion: v1alpha1\nkind: KubeletConfig\nimage: ghcr.io/siderolabs/kubelet:v1.35.0\n"
 
 	for name, test := range map[string]struct {
@@ -107,7 +107,7 @@ func TestRefusedConfigurations(t *testing.T) {
 	}
 }
 
-func TestModesOfAnApply(t *testing.T) {
+func TestApply_Modes(t *testing.T) {
 	const slow, fast = "persist: true", "kubelet:v1.34.2"
 
 	for name, test := range map[string]struct {
@@ -160,7 +160,7 @@ func TestModesOfAnApply(t *testing.T) {
 	}
 }
 
-func TestStagedConfigurationIsReplacedByALaterOne(t *testing.T) {
+func TestApply_StagedConfigurationIsReplacedByALaterOne(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r rig) {
 		staged := r.edited("cp-0", "persist: true", "persist: false")
 		if _, err := r.ApplyConfig(r.t.Context(), "cp-0", staged, model.ApplyStaged, false); err != nil {
@@ -175,7 +175,7 @@ func TestStagedConfigurationIsReplacedByALaterOne(t *testing.T) {
 	})
 }
 
-func TestDryRunChangesNothing(t *testing.T) {
+func TestApply_DryRunChangesNothing(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "*", Step: model.StepApply, Effect: model.EffectFail}})
 
@@ -196,7 +196,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	})
 }
 
-func TestSameBytesAreAWriteThatChangesNothing(t *testing.T) {
+func TestApply_SameBytesAreAWriteThatChangesNothing(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.mustApply("cp-0")
 		r.pass(time.Minute)
@@ -208,7 +208,7 @@ func TestSameBytesAreAWriteThatChangesNothing(t *testing.T) {
 	})
 }
 
-func TestTwoAppliesAtATime(t *testing.T) {
+func TestApply_TwoAtATime(t *testing.T) {
 	for talos, want := range map[string]error{"1.13.2": nil, "1.13.3": model.ErrApplyBusy, "1.14.1": model.ErrApplyBusy} {
 		t.Run(talos, func(t *testing.T) {
 			inWorld(t, model.Options{ControlPlanes: 1, Talos: talos, Kubernetes: "1.34.2"}, func(r rig) {
@@ -241,7 +241,7 @@ func TestTwoAppliesAtATime(t *testing.T) {
 	}
 }
 
-func TestCallerThatHasGoneAppliesNothing(t *testing.T) {
+func TestApply_CallerThatHasGoneAppliesNothing(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		ctx, cancel := context.WithCancel(r.t.Context())
 		cancel()
@@ -255,7 +255,7 @@ func TestCallerThatHasGoneAppliesNothing(t *testing.T) {
 	})
 }
 
-func TestApplyEndsWithoutItsCaller(t *testing.T) {
+func TestApply_EndsWithoutItsCaller(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		ctx, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -269,7 +269,7 @@ func TestApplyEndsWithoutItsCaller(t *testing.T) {
 	})
 }
 
-func TestApplyFaults(t *testing.T) {
+func TestApply_Faults(t *testing.T) {
 	for _, test := range []struct {
 		fault   model.Fault
 		want    error
@@ -323,7 +323,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-func TestHandsAreNotStruckByFaults(t *testing.T) {
+func TestApply_OfAPersonIsNotStruckByFaults(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "*", Step: model.StepApply, Effect: model.EffectFail}})
 

@@ -33,7 +33,7 @@ func unmet(state model.NodeState) map[string]string {
 	return reasons
 }
 
-func TestMemberThatDoesNotComeUpOnTheNewSystem(t *testing.T) {
+func TestBoot_MemberThatDoesNotComeUpOnTheNewSystem(t *testing.T) {
 	faults := []model.Fault{{Node: "cp-1", Step: model.StepBoot, Effect: model.EffectEtcdDown, Talos: "1.13.4"}}
 
 	for name, test := range map[string]struct {
@@ -82,7 +82,7 @@ func TestMemberThatDoesNotComeUpOnTheNewSystem(t *testing.T) {
 	}
 }
 
-func TestMemberIsDownForAWhile(t *testing.T) {
+func TestBoot_MemberIsDownForAWhile(t *testing.T) {
 	// The only member takes the API server of the whole cluster with it.
 	inWorld(t, model.Options{ControlPlanes: 1, Faults: []model.Fault{
 		{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectEtcdDown, Times: 1, For: 15 * time.Minute},
@@ -97,9 +97,9 @@ func TestMemberIsDownForAWhile(t *testing.T) {
 	})
 }
 
-// TestMachineStuckInBooting is row 42 of the catalogue: its API answers, and its
+// TestBoot_MachineStuckInBooting is row 42 of the catalogue: its API answers, and its
 // boot does not go on.
-func TestMachineStuckInBooting(t *testing.T) {
+func TestBoot_MachineStuckInBooting(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault model.Fault
 		cure  func(rig)

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestClusterAtRestRunsWhatItsConfigurationNames(t *testing.T) {
+func TestConfig_ClusterAtRestRunsWhatItNames(t *testing.T) {
 	const mirror = "mirror.example:5000/talos/kubelet"
 
 	for name, test := range map[string]struct {
@@ -103,7 +103,7 @@ func all(version string) model.Components {
 	return model.Components{APIServer: version, ControllerManager: version, Scheduler: version, Proxy: version, Kubelet: version}
 }
 
-func TestOptionsAboutComponentsAreChecked(t *testing.T) {
+func TestConfig_OptionsAboutComponentsAreChecked(t *testing.T) {
 	for want, options := range map[string]model.Options{
 		"1.14":                              {Talos: "1.13.4", Documents: true},
 		"want a component and a repository": {Talos: "1.13.4", ComponentImages: map[string]string{"kubelet": "mirror.example/kubelet:v1.34.0"}},
@@ -118,7 +118,7 @@ func TestOptionsAboutComponentsAreChecked(t *testing.T) {
 	}
 }
 
-func TestConfigurationStaysAcrossReboots(t *testing.T) {
+func TestConfig_StaysAcrossReboots(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.mustApply("cp-0", "# Set by the platform team.", "# Changed by the platform team.")
 
@@ -134,7 +134,7 @@ func TestConfigurationStaysAcrossReboots(t *testing.T) {
 	})
 }
 
-func TestUnpinnedControlPlaneMovesWithTalos(t *testing.T) {
+func TestConfig_UnpinnedControlPlaneMovesWithTalos(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.12.4", Kubernetes: "1.35.0", Unpinned: true}, func(r rig) {
 		r.legacy("cp-0", model.LegacyOptions{Image: "ghcr.io/siderolabs/installer:v1.13.4"})
 		r.until("cp-0", "down", 3*time.Minute, down)
@@ -160,7 +160,7 @@ func TestUnpinnedControlPlaneMovesWithTalos(t *testing.T) {
 	})
 }
 
-func TestSetImageKeepsTheRestOfTheConfiguration(t *testing.T) {
+func TestConfig_SetImageKeepsTheRest(t *testing.T) {
 	for name, options := range map[string]model.Options{
 		"pinned":                 {Kubernetes: "1.34.2"},
 		"unpinned":               {Kubernetes: "1.34.2", Unpinned: true},
@@ -198,7 +198,7 @@ func TestSetImageKeepsTheRestOfTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestSetImageRefusesWhatTheMachineHasNot(t *testing.T) {
+func TestConfig_SetImageRefusesWhatTheMachineHasNot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		for node, component := range map[string]string{"worker-0": model.APIServerName, "cp-0": "etcd", "cp-7": model.KubeletName} {
 			if err := r.SetImage(node, component, "registry.k8s.io/pause:v1.35.2"); err == nil {
@@ -208,7 +208,7 @@ func TestSetImageRefusesWhatTheMachineHasNot(t *testing.T) {
 	})
 }
 
-func TestInstallerImageChangesWithoutAReboot(t *testing.T) {
+func TestConfig_InstallerImageChangesWithoutAReboot(t *testing.T) {
 	const other = "factory.talos.dev/metal-installer/" + schematic + ":v1.14.2"
 
 	for name, options := range map[string]model.Options{
@@ -251,9 +251,9 @@ func TestInstallerImageChangesWithoutAReboot(t *testing.T) {
 	}
 }
 
-// TestWhatIsStoredForTheNextBoot goes through the modes: what is in effect, what
+// TestConfig_StoredForTheNextBoot goes through the modes: what is in effect, what
 // is stored, and what a boot then takes.
-func TestWhatIsStoredForTheNextBoot(t *testing.T) {
+func TestConfig_StoredForTheNextBoot(t *testing.T) {
 	const old, second, first = "kubelet:v1.34.2", "kubelet:v1.34.3", "kubelet:v1.34.4"
 
 	for name, test := range map[string]struct {
@@ -306,9 +306,9 @@ func TestWhatIsStoredForTheNextBoot(t *testing.T) {
 	}
 }
 
-// TestPodsAreMadeFromTheFinalConfiguration: from Talos 1.14 on two resources
+// TestConfig_PodsAreMadeFromTheFinalOne: from Talos 1.14 on two resources
 // have versions, and they must not be confused.
-func TestPodsAreMadeFromTheFinalConfiguration(t *testing.T) {
+func TestConfig_PodsAreMadeFromTheFinalOne(t *testing.T) {
 	for talos, want := range map[string]struct{ before, between, after int }{
 		"1.13.4": {1, 1, 2},
 		"1.14.1": {2, 3, 4},
@@ -338,7 +338,7 @@ func TestPodsAreMadeFromTheFinalConfiguration(t *testing.T) {
 
 func replaced(text, old, to string) []byte { return []byte(strings.Replace(text, old, to, 1)) }
 
-func TestDisabledComponentHasNoPod(t *testing.T) {
+func TestConfig_DisabledComponentHasNoPod(t *testing.T) {
 	for name, options := range map[string]model.Options{
 		"v1alpha1":  {Talos: "1.13.4"},
 		"documents": {Talos: "1.14.1", Documents: true},
@@ -388,7 +388,7 @@ func TestDisabledComponentHasNoPod(t *testing.T) {
 	}
 }
 
-func TestComponentIsSwitchedOffAndOn(t *testing.T) {
+func TestConfig_ComponentIsSwitchedOffAndOn(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		const off = "  controlPlane:\n    scheduler:\n      disabled: true\n"
 
@@ -412,7 +412,7 @@ func TestComponentIsSwitchedOffAndOn(t *testing.T) {
 	})
 }
 
-func TestOnlySomeComponentsCanBeDisabled(t *testing.T) {
+func TestConfig_OnlySomeComponentsCanBeDisabled(t *testing.T) {
 	_, err := model.New(model.Options{ControlPlanes: 1, Talos: "1.13.4", DisabledComponents: []string{model.APIServerName}})
 	if err == nil || !strings.Contains(err.Error(), model.APIServerName) {
 		t.Errorf("got %v", err)

@@ -37,7 +37,7 @@ func (r rig) snapshot(name string) (taken []byte, length time.Duration, err erro
 	return to.Bytes(), time.Since(begun), err
 }
 
-func TestSnapshotOfEtcd(t *testing.T) {
+func TestEtcd_Snapshot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 2, Workers: 1}, func(r rig) {
 		first, length, err := r.snapshot("cp-0")
 		if err != nil || len(first) != model.SnapshotSize+sha256.Size || !intact(first) || length < 2*time.Second || length > 6*time.Second {
@@ -59,7 +59,7 @@ func TestSnapshotOfEtcd(t *testing.T) {
 	})
 }
 
-func TestSnapshotFaults(t *testing.T) {
+func TestEtcd_SnapshotFaults(t *testing.T) {
 	const whole = model.SnapshotSize + sha256.Size
 
 	for effect, test := range map[model.Effect]struct {
@@ -106,7 +106,7 @@ type refusing struct{ err error }
 
 func (r refusing) Write([]byte) (int, error) { return 0, r.err }
 
-func TestSnapshotThatBreaksOff(t *testing.T) {
+func TestEtcd_SnapshotThatBreaksOff(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		noRoom := errors.New("no space left on device")
 		if err := r.EtcdSnapshot(r.t.Context(), "cp-0", refusing{noRoom}); !errors.Is(err, noRoom) {

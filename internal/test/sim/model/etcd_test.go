@@ -45,7 +45,7 @@ func (r rig) kill(names ...string) {
 	}
 }
 
-func TestLeadershipMovesBeforeAGracefulReboot(t *testing.T) {
+func TestEtcd_LeadershipMovesBeforeAGracefulReboot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		first := r.status("cp-0")
 		if first.Leader != first.Member {
@@ -73,7 +73,7 @@ func TestLeadershipMovesBeforeAGracefulReboot(t *testing.T) {
 	})
 }
 
-func TestReturningMemberCatchesUp(t *testing.T) {
+func TestEtcd_ReturningMemberCatchesUp(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		if _, err := r.Reboot(r.t.Context(), "cp-2", model.RebootDefault); err != nil {
 			r.t.Fatal(err)
@@ -93,7 +93,7 @@ func TestReturningMemberCatchesUp(t *testing.T) {
 	})
 }
 
-func TestForfeitLeadership(t *testing.T) {
+func TestEtcd_ForfeitLeadership(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		if heir, err := r.ForfeitLeadership(r.t.Context(), "cp-1"); err != nil || heir != "" {
 			r.t.Fatalf("a follower forfeits: %q, %v", heir, err)
@@ -115,7 +115,7 @@ func TestForfeitLeadership(t *testing.T) {
 	})
 }
 
-func TestQuorumLossAndReturn(t *testing.T) {
+func TestEtcd_QuorumLossAndReturn(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Workers: 1}, func(r rig) {
 		r.kill("cp-0", "cp-1")
 
@@ -147,7 +147,7 @@ func TestQuorumLossAndReturn(t *testing.T) {
 	})
 }
 
-func TestLeaderLostHardIsReplacedAfterAnElection(t *testing.T) {
+func TestEtcd_LeaderLostHardIsReplacedAfterAnElection(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		if _, err := r.Reboot(r.t.Context(), "cp-0", model.RebootForce); err != nil {
 			r.t.Fatal(err)
@@ -167,7 +167,7 @@ func TestLeaderLostHardIsReplacedAfterAnElection(t *testing.T) {
 	})
 }
 
-func TestEtcdAnswersOnControlPlanesOnly(t *testing.T) {
+func TestEtcd_AnswersOnControlPlanesOnly(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		if _, err := r.EtcdStatus(r.t.Context(), "worker-0"); !errors.Is(err, model.ErrNotControlPlane) {
 			r.t.Fatalf("status of a worker: %v", err)
@@ -175,7 +175,7 @@ func TestEtcdAnswersOnControlPlanesOnly(t *testing.T) {
 	})
 }
 
-func TestAlarmShowsInStatusAndList(t *testing.T) {
+func TestEtcd_AlarmShowsInStatusAndList(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		if err := r.SetEtcdAlarm("cp-1", "NOSPACE"); err != nil {
 			r.t.Fatal(err)
@@ -192,7 +192,7 @@ func TestAlarmShowsInStatusAndList(t *testing.T) {
 	})
 }
 
-func TestOnlyControlPlaneRebootsAndComesBack(t *testing.T) {
+func TestEtcd_OnlyControlPlaneRebootsAndComesBack(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.reboot("cp-0")
 
@@ -207,7 +207,7 @@ const (
 	image111 = "factory.talos.dev/metal-installer/" + schematic + ":v1.11.5"
 )
 
-func TestVersionOfEtcdFollowsThatOfTalos(t *testing.T) {
+func TestEtcd_VersionFollowsThatOfTalos(t *testing.T) {
 	for talos, want := range map[string][3]string{
 		"1.7.6":  {"3.5.11", "", "3.5"},
 		"1.9.5":  {"3.5.17", "", "3.5"},
@@ -240,9 +240,9 @@ func (r rig) back(name string) model.NodeState {
 	return r.node(name)
 }
 
-// TestOldEtcdCannotJoinANewerCluster: once all members run the newer one, a
+// TestEtcd_OldOneCannotJoinANewerCluster: once all members run the newer one, a
 // machine may be sent back, but its member stays away.
-func TestOldEtcdCannotJoinANewerCluster(t *testing.T) {
+func TestEtcd_OldOneCannotJoinANewerCluster(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		for i, name := range []string{"cp-0", "cp-1", "cp-2"} {
 			if version := r.EtcdClusterVersion(); version != "3.6" {
@@ -290,8 +290,8 @@ func TestOldEtcdCannotJoinANewerCluster(t *testing.T) {
 	})
 }
 
-// TestMemberThatIsDownKeepsTheVersionOfTheCluster, and with it the way back.
-func TestMemberThatIsDownKeepsTheVersionOfTheCluster(t *testing.T) {
+// TestEtcd_MemberThatIsDownKeepsTheVersionOfTheCluster, and with it the way back.
+func TestEtcd_MemberThatIsDownKeepsTheVersionOfTheCluster(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.10.7", Faults: []model.Fault{
 		{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectEtcdDown, Talos: "1.11.5"},
 	}}, func(r rig) {
@@ -307,9 +307,9 @@ func TestMemberThatIsDownKeepsTheVersionOfTheCluster(t *testing.T) {
 	})
 }
 
-// TestOldMemberThatIsDownHoldsTheOthersBack: until it runs a newer version too,
+// TestEtcd_OldMemberThatIsDownHoldsTheOthersBack: until it runs a newer version too,
 // nothing is agreed on that it could not join.
-func TestOldMemberThatIsDownHoldsTheOthersBack(t *testing.T) {
+func TestEtcd_OldMemberThatIsDownHoldsTheOthersBack(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		for _, name := range []string{"cp-0", "cp-1"} {
 			r.pullAndInstall(name, image114)
@@ -327,8 +327,8 @@ func TestOldMemberThatIsDownHoldsTheOthersBack(t *testing.T) {
 	})
 }
 
-// TestNewMemberThatDoesNotComeUpStaysALearner until it does.
-func TestNewMemberThatDoesNotComeUpStaysALearner(t *testing.T) {
+// TestEtcd_NewMemberThatDoesNotComeUpStaysALearner until it does.
+func TestEtcd_NewMemberThatDoesNotComeUpStaysALearner(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Faults: []model.Fault{
 		{Node: "cp-3", Step: model.StepBoot, Effect: model.EffectEtcdDown, Times: 1, For: 15 * time.Minute},
 	}}, func(r rig) {
@@ -405,7 +405,7 @@ func (r rig) wantLearner(name string) {
 	}
 }
 
-func TestLearnerAnswersForItselfOnly(t *testing.T) {
+func TestEtcd_LearnerAnswersForItselfOnly(t *testing.T) {
 	t.Run("by the script", func(t *testing.T) {
 		inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 			r.SetFaults(troubled("cp-1", model.StepEtcd, model.EffectLearner, 0))
@@ -438,7 +438,7 @@ func TestLearnerAnswersForItselfOnly(t *testing.T) {
 	})
 }
 
-func TestAnyMemberNamesTheMembers(t *testing.T) {
+func TestEtcd_AnyMemberNamesTheMembers(t *testing.T) {
 	for name, test := range map[string]struct {
 		faults []model.Fault
 		down   []string

@@ -29,7 +29,7 @@ func (r rig) troubles(name string) []string {
 	return said
 }
 
-func TestTroubledMemberShowsItAndGetsWell(t *testing.T) {
+func TestTrouble_MemberShowsItAndGetsWell(t *testing.T) {
 	status := func(holds func(model.EtcdStatus) bool) func(rig) bool {
 		return func(r rig) bool { return holds(r.status("cp-1")) }
 	}
@@ -110,7 +110,7 @@ func TestTroubledMemberShowsItAndGetsWell(t *testing.T) {
 	}
 }
 
-func TestLearnerHasNoVote(t *testing.T) {
+func TestTrouble_LearnerHasNoVote(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3}, func(r rig) {
 		r.SetFaults(troubled("cp-0", model.StepEtcd, model.EffectLearner, 0))
 
@@ -142,7 +142,7 @@ func TestLearnerHasNoVote(t *testing.T) {
 	})
 }
 
-func TestTroublesOutliveABootAndAScriptThatSaysTheSame(t *testing.T) {
+func TestTrouble_OutlivesABootAndAnUnchangedScript(t *testing.T) {
 	inWorld(t, model.Options{
 		ControlPlanes: 3, Workers: 1,
 		Faults: slices.Concat(
@@ -174,7 +174,7 @@ func TestTroublesOutliveABootAndAScriptThatSaysTheSame(t *testing.T) {
 	})
 }
 
-func TestTroubleLastsAsTheLatestScriptSays(t *testing.T) {
+func TestTrouble_LastsAsTheLatestScriptSays(t *testing.T) {
 	for name, test := range map[string]struct {
 		first, then time.Duration // 0 for good
 		after       time.Duration // the second script
@@ -206,7 +206,7 @@ func TestTroubleLastsAsTheLatestScriptSays(t *testing.T) {
 	}
 }
 
-func TestTroubledMemberStopsTheLegacyUpgrade(t *testing.T) {
+func TestTrouble_MemberStopsTheLegacyUpgrade(t *testing.T) {
 	for _, effect := range []model.Effect{model.EffectLearner, model.EffectSilent, model.EffectNoLeader} {
 		inWorld(t, model.Options{ControlPlanes: 3, Talos: "1.12.6", Faults: troubled("cp-1", model.StepEtcd, effect, 0)}, func(r rig) {
 			_, err := r.LegacyUpgrade(r.t.Context(), "cp-0", model.LegacyOptions{Image: genericImage})

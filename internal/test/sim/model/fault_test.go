@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestLoadFaults(t *testing.T) {
+func TestFault_Load(t *testing.T) {
 	const script = `
 faults:
   - node: worker-0
@@ -72,7 +72,7 @@ faults:
 	}
 }
 
-func TestLoadFaultsNamesLineAndField(t *testing.T) {
+func TestFault_LoadNamesLineAndField(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"no mapping", "- node: a", "line 1: want a mapping"},
 		{"unknown key", "fault: []", `line 1: unknown field "fault"`},
@@ -104,7 +104,7 @@ func TestLoadFaultsNamesLineAndField(t *testing.T) {
 	}
 }
 
-func TestPullFaults(t *testing.T) {
+func TestFault_OfPulls(t *testing.T) {
 	for _, test := range []struct {
 		effect model.Effect
 		want   error
@@ -137,7 +137,7 @@ func TestPullFaults(t *testing.T) {
 }
 
 // Talos before 1.14 goes on by itself, for a time, except for what no registry has.
-func TestPullIsTriedAsOftenAsTheVersionDoes(t *testing.T) {
+func TestFault_PullIsTriedAsOftenAsTheVersionDoes(t *testing.T) {
 	for _, test := range []struct {
 		talos        string
 		fault        model.Fault
@@ -179,7 +179,7 @@ func TestPullIsTriedAsOftenAsTheVersionDoes(t *testing.T) {
 	}
 }
 
-func TestStalledPullGoesOnWhenTheScriptIsReplaced(t *testing.T) {
+func TestFault_StalledPullGoesOnWhenTheScriptIsReplaced(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepPull, Effect: model.EffectStall, Times: 1}})
 
@@ -191,7 +191,7 @@ func TestStalledPullGoesOnWhenTheScriptIsReplaced(t *testing.T) {
 	})
 }
 
-func TestInstallFaults(t *testing.T) {
+func TestFault_OfInstalls(t *testing.T) {
 	for _, test := range []struct {
 		effect model.Effect
 		exit   int
@@ -224,7 +224,7 @@ func TestInstallFaults(t *testing.T) {
 	}
 }
 
-func TestRebootThatTookEffectBehindALostConnection(t *testing.T) {
+func TestFault_RebootTakesEffectBehindALostConnection(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepReboot, Effect: model.EffectConnectionLost, Times: 1}})
 
@@ -236,7 +236,7 @@ func TestRebootThatTookEffectBehindALostConnection(t *testing.T) {
 	})
 }
 
-func TestUnreachableMachineRunsOnAndAnswersAgain(t *testing.T) {
+func TestFault_UnreachableMachineRunsOnAndAnswersAgain(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		lasts time.Duration
@@ -269,7 +269,7 @@ func TestUnreachableMachineRunsOnAndAnswersAgain(t *testing.T) {
 	}
 }
 
-func TestFaultIsTakenAsOftenAsItSays(t *testing.T) {
+func TestFault_IsTakenAsOftenAsItSays(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 2}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "*", Step: model.StepDrain, Effect: model.EffectBlockedByBudget, Times: 2}})
 
@@ -287,7 +287,7 @@ func TestFaultIsTakenAsOftenAsItSays(t *testing.T) {
 	})
 }
 
-func TestScriptThatNamesAMachineNobodyKnows(t *testing.T) {
+func TestFault_ScriptNamesAnUnknownMachine(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
 		faults := []model.Fault{
 			{Node: "*", Step: model.StepPull, Effect: model.EffectFail},
@@ -304,9 +304,9 @@ func TestScriptThatNamesAMachineNobodyKnows(t *testing.T) {
 	})
 }
 
-// TestFaultsListsWhatScriptsCanSay reads a script of each fault, with a duration
+// TestFault_ListsWhatScriptsCanSay reads a script of each fault, with a duration
 // and without one.
-func TestFaultsListsWhatScriptsCanSay(t *testing.T) {
+func TestFault_ListsWhatScriptsCanSay(t *testing.T) {
 	seen := map[string]bool{}
 
 	for _, fault := range model.Faults() {

@@ -50,7 +50,7 @@ func (r rig) try(name, reference string) (int, string) {
 	return exit, last
 }
 
-func TestTagThatIsPushedAgainIsNotDownloadedAgain(t *testing.T) {
+func TestImage_TagThatIsPushedAgainIsNotDownloadedAgain(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		repository, _, _ := strings.Cut(factoryImage, ":v")
 
@@ -105,7 +105,7 @@ func TestTagThatIsPushedAgainIsNotDownloadedAgain(t *testing.T) {
 	})
 }
 
-func TestDigestThatNobodyPushedIsNotFound(t *testing.T) {
+func TestImage_DigestThatNobodyPushedIsNotFound(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
 		repository, _, _ := strings.Cut(factoryImage, ":v")
 
@@ -124,7 +124,7 @@ func TestDigestThatNobodyPushedIsNotFound(t *testing.T) {
 	})
 }
 
-func TestLegacyMachineForgetsItsOwnImagesWhenItGoesDown(t *testing.T) {
+func TestImage_LegacyMachineForgetsItsOwnWhenItGoesDown(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.2"}, func(r rig) {
 		broken, err := r.PushImage(factoryImage, badArchive)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestUpgradeByPullInstallAndReboot(t *testing.T) {
+func TestInstall_UpgradeByPullInstallAndReboot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Schematic: schematic}, func(r rig) {
 		before := r.node("worker-0")
 		r.pullAndInstall("worker-0", factoryImage)
@@ -44,7 +44,7 @@ func TestUpgradeByPullInstallAndReboot(t *testing.T) {
 	})
 }
 
-func TestImageIsCachedForAnHour(t *testing.T) {
+func TestInstall_ImageIsCachedForAnHour(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		pull := func() time.Duration {
 			start := r.Now()
@@ -71,7 +71,7 @@ func TestImageIsCachedForAnHour(t *testing.T) {
 	})
 }
 
-func TestInstallerRefusesHostsOutsideItsRange(t *testing.T) {
+func TestInstall_RefusesHostsOutsideItsRange(t *testing.T) {
 	for _, test := range []struct {
 		host, image, text string
 		exit              int
@@ -99,7 +99,7 @@ func TestInstallerRefusesHostsOutsideItsRange(t *testing.T) {
 	}
 }
 
-func TestGenericInstallerLosesTheSchematicAndIsGoneFrom114(t *testing.T) {
+func TestInstall_GenericLosesTheSchematicAndIsGoneFrom114(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Schematic: schematic}, func(r rig) {
 		r.pullAndInstall("worker-0", "ghcr.io/siderolabs/installer:v1.13.4")
 
@@ -114,10 +114,10 @@ func TestGenericInstallerLosesTheSchematicAndIsGoneFrom114(t *testing.T) {
 	})
 }
 
-// TestUKIBringsItsPlatform: a bootloader that takes the kernel arguments from the
+// TestInstall_UKIBringsItsPlatform: a bootloader that takes the kernel arguments from the
 // UKI makes the machine run on the platform of the image, and one that has its own
 // keeps what there was.
-func TestUKIBringsItsPlatform(t *testing.T) {
+func TestInstall_UKIBringsItsPlatform(t *testing.T) {
 	const generic, ownBuild = "ghcr.io/siderolabs/installer", "registry.example.com/aws-installer"
 
 	for name, test := range map[string]struct {
@@ -152,7 +152,7 @@ func TestUKIBringsItsPlatform(t *testing.T) {
 	}
 }
 
-func TestInstallerRunsOnWhenItsCallerGoesAway(t *testing.T) {
+func TestInstall_RunsOnWhenItsCallerGoesAway(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
 		if _, err := r.Pull(r.t.Context(), "cp-0", factoryImage, nil); err != nil {
 			r.t.Fatal(err)
@@ -177,7 +177,7 @@ func TestInstallerRunsOnWhenItsCallerGoesAway(t *testing.T) {
 	})
 }
 
-func TestSecondInstallWithoutRebootDestroysTheFallback(t *testing.T) {
+func TestInstall_SecondWithoutRebootDestroysTheFallback(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}})
 		r.pullAndInstall("worker-0", factoryImage)
@@ -196,7 +196,7 @@ func TestSecondInstallWithoutRebootDestroysTheFallback(t *testing.T) {
 	})
 }
 
-func TestFallbackBootsTheOldSystemAndSaysSo(t *testing.T) {
+func TestInstall_FallbackBootsTheOldSystemAndSaysSo(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}})
 
@@ -222,7 +222,7 @@ func TestFallbackBootsTheOldSystemAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestMachineThatNeverReturnsIsRepairedByANewScript(t *testing.T) {
+func TestInstall_MachineThatNeverReturnsIsRepairedByANewScript(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1}})
 		r.pullAndInstall("worker-0", factoryImage)
@@ -249,7 +249,7 @@ func TestMachineThatNeverReturnsIsRepairedByANewScript(t *testing.T) {
 	})
 }
 
-func TestRollbackBootsTheOtherSlot(t *testing.T) {
+func TestInstall_RollbackBootsTheOtherSlot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		if err := r.Rollback(r.t.Context(), "worker-0"); !errors.Is(err, model.ErrRefused) {
 			r.t.Fatalf("rollback of a machine with one system: %v", err)
@@ -270,7 +270,7 @@ func TestRollbackBootsTheOtherSlot(t *testing.T) {
 	})
 }
 
-func TestUnpinnedComponentsFollowTalosAtBoot(t *testing.T) {
+func TestInstall_UnpinnedComponentsFollowTalosAtBoot(t *testing.T) {
 	for _, test := range []struct {
 		unpinned bool
 		want     string
@@ -287,7 +287,7 @@ func TestUnpinnedComponentsFollowTalosAtBoot(t *testing.T) {
 	}
 }
 
-func TestSecureBootMachineRefusesAnUnsignedImage(t *testing.T) {
+func TestInstall_SecureBootMachineRefusesAnUnsignedImage(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, SecureBoot: true}, func(r rig) {
 		r.pullAndInstall("worker-0", factoryImage)
 
@@ -299,7 +299,7 @@ func TestSecureBootMachineRefusesAnUnsignedImage(t *testing.T) {
 	})
 }
 
-func TestSameSeedSameHistory(t *testing.T) {
+func TestInstall_SameSeedSameHistory(t *testing.T) {
 	run := func(seed uint64) string {
 		var text string
 

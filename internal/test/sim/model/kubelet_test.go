@@ -28,7 +28,7 @@ func sick(step model.Step, effect model.Effect, lasts time.Duration) []model.Fau
 	return []model.Fault{{Node: "worker-0", Step: step, Effect: effect, Times: 1, For: lasts}}
 }
 
-func TestKubeletIsNotReadyFromTheStartUntilTheNextBoot(t *testing.T) {
+func TestKubelet_IsNotReadyFromTheStartUntilTheNextBoot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 2, Faults: sick(model.StepKubelet, model.EffectNotReady, 0)}, func(r rig) {
 		if nodes := r.log.of("worker-1", history.KindNode); len(nodes) != 1 {
 			t.Fatalf("worker-1 was introduced %d times", len(nodes))
@@ -59,7 +59,7 @@ func TestKubeletIsNotReadyFromTheStartUntilTheNextBoot(t *testing.T) {
 	})
 }
 
-func TestKubeletGetsWellByItself(t *testing.T) {
+func TestKubelet_GetsWellByItself(t *testing.T) {
 	for name, end := range map[string]func(rig){
 		"after the fault's duration":       func(rig) { time.Sleep(3*time.Minute + time.Second) },
 		"when the script is replaced":      func(r rig) { r.SetFaults(nil) },
@@ -89,7 +89,7 @@ func TestKubeletGetsWellByItself(t *testing.T) {
 	}
 }
 
-func TestNodeStaysNotReadyAfterItsBoot(t *testing.T) {
+func TestKubelet_NodeStaysNotReadyAfterItsBoot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		kubernetes := &face{}
 		r.SetKubernetes(kubernetes)
@@ -117,7 +117,7 @@ func TestNodeStaysNotReadyAfterItsBoot(t *testing.T) {
 	})
 }
 
-func TestNodeFlapsOnceAfterItBecameReady(t *testing.T) {
+func TestKubelet_NodeFlapsOnceAfterItBecameReady(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults(sick(model.StepBoot, model.EffectFlap, time.Minute))
 		begun := r.Now()
@@ -135,7 +135,7 @@ func TestNodeFlapsOnceAfterItBecameReady(t *testing.T) {
 	})
 }
 
-func TestNodeThatIsDownDoesNotGetWell(t *testing.T) {
+func TestKubelet_NodeThatIsDownDoesNotGetWell(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults(append(sick(model.StepKubelet, model.EffectNotReady, time.Minute),
 			model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}))
@@ -152,7 +152,7 @@ func TestNodeThatIsDownDoesNotGetWell(t *testing.T) {
 	})
 }
 
-func TestKubeletRestarts(t *testing.T) {
+func TestKubelet_Restarts(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		if _, err := r.PullComponent(r.t.Context(), "worker-0", newKubelet, model.NamespaceSystem, nil); err != nil {
 			r.t.Fatal(err)
@@ -208,7 +208,7 @@ func TestKubeletRestarts(t *testing.T) {
 	})
 }
 
-func TestKubeletThatStaysDown(t *testing.T) {
+func TestKubelet_StaysDown(t *testing.T) {
 	for name, length := range map[string]time.Duration{"for a while": 5 * time.Minute, "until the script is replaced": 0} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Kubernetes: "1.34.2"}, func(r rig) {
@@ -237,7 +237,7 @@ func TestKubeletThatStaysDown(t *testing.T) {
 	}
 }
 
-func TestNewKubeletThatStaysNotReady(t *testing.T) {
+func TestKubelet_NewOneStaysNotReady(t *testing.T) {
 	for name, length := range map[string]time.Duration{"for a while": 5 * time.Minute, "until the script is replaced": 0} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Kubernetes: "1.34.2"}, func(r rig) {
@@ -261,7 +261,7 @@ func TestNewKubeletThatStaysNotReady(t *testing.T) {
 	}
 }
 
-func TestKubeletDownOverABoot(t *testing.T) {
+func TestKubelet_DownOverABoot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Kubernetes: "1.34.2"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepKubeletRestart, Effect: model.EffectStaysDown, Times: 1}})
 		r.mustApply("cp-0", "kubelet:v1.34.2", "kubelet:v1.35.2")
@@ -288,7 +288,7 @@ func TestKubeletDownOverABoot(t *testing.T) {
 	})
 }
 
-func TestMissingImageOfAKubelet(t *testing.T) {
+func TestKubelet_MissingImage(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.mustApply("worker-0", "kubelet:v1.34.2", "kubelet:v1.99.0")
 		r.pass(5 * time.Minute)
@@ -302,14 +302,14 @@ func TestMissingImageOfAKubelet(t *testing.T) {
 	})
 }
 
-func TestKubeletSuffixIsNoPartOfItsVersion(t *testing.T) {
+func TestKubelet_SuffixIsNoPartOfItsVersion(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.mustApply("cp-0", "kubelet:v1.34.2", "kubelet:v1.35.2-slim@sha256:"+schematic)
 		r.until("cp-0", "at the new kubelet", 2*time.Minute, kubeletRuns("1.35.2"))
 	})
 }
 
-func TestStaticPodsWaitForTheKubelet(t *testing.T) {
+func TestKubelet_StaticPodsWaitForIt(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Kubernetes: "1.34.2"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepKubeletRestart, Effect: model.EffectStaysDown, Times: 1}})
 		r.mustApply("cp-0", "kubelet:v1.34.2", "kubelet:v1.35.2")

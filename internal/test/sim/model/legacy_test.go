@@ -57,7 +57,7 @@ func (r rig) legacy(name string, options model.LegacyOptions) {
 	}
 }
 
-func TestLegacyUpgradeDrainsInstallsAndReboots(t *testing.T) {
+func TestLegacy_DrainsInstallsAndReboots(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Workers: 1, Talos: "1.12.6", Schematic: ""}, func(r rig) {
 		kubernetes := &face{}
 		r.SetKubernetes(kubernetes)
@@ -87,7 +87,7 @@ func TestLegacyUpgradeDrainsInstallsAndReboots(t *testing.T) {
 
 // What clients pulled is in another store than the one from which the machine
 // installs when it upgrades itself, and is downloaded once more.
-func TestLegacyUpgradeHasAStoreOfItsOwn(t *testing.T) {
+func TestLegacy_HasAnImageStoreOfItsOwn(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		if _, err := r.Pull(r.t.Context(), "worker-0", genericImage, nil); err != nil {
 			r.t.Fatal(err)
@@ -110,7 +110,7 @@ func TestLegacyUpgradeHasAStoreOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestLegacyUpgradeChecksEtcd(t *testing.T) {
+func TestLegacy_ChecksEtcd(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		planes  int
@@ -162,7 +162,7 @@ func TestLegacyUpgradeChecksEtcd(t *testing.T) {
 	}
 }
 
-func TestLegacyUpgradeWhoseInstallerFailsComesBackOnTheOldVersion(t *testing.T) {
+func TestLegacy_FailedInstallerComesBackOnTheOldVersion(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}})
 
@@ -177,7 +177,7 @@ func TestLegacyUpgradeWhoseInstallerFailsComesBackOnTheOldVersion(t *testing.T) 
 	})
 }
 
-func TestLegacyUpgradeFailsWhenItCannotCordon(t *testing.T) {
+func TestLegacy_FailsWhenItCannotCordon(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		r.SetKubernetes(&face{fail: errors.New("no api server")})
 		r.legacy("worker-0", model.LegacyOptions{Image: genericImage})
@@ -189,7 +189,7 @@ func TestLegacyUpgradeFailsWhenItCannotCordon(t *testing.T) {
 	})
 }
 
-func TestSecondSequenceIsAcknowledgedAndLockedOut(t *testing.T) {
+func TestLegacy_SecondSequenceIsAcknowledgedAndLockedOut(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		r.legacy("worker-0", model.LegacyOptions{Image: genericImage})
 
@@ -220,7 +220,7 @@ func TestSecondSequenceIsAcknowledgedAndLockedOut(t *testing.T) {
 	})
 }
 
-func TestLegacyUpgradeThatFallsBack(t *testing.T) {
+func TestLegacy_FallsBack(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		kubernetes := &face{}
 		r.SetKubernetes(kubernetes)
@@ -239,7 +239,7 @@ func TestLegacyUpgradeThatFallsBack(t *testing.T) {
 	})
 }
 
-func TestLegacyUpgradeThatTookEffectBehindALostConnection(t *testing.T) {
+func TestLegacy_TakesEffectBehindALostConnection(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepLegacyUpgrade, Effect: model.EffectConnectionLost, Times: 1}})
 
@@ -270,7 +270,7 @@ func (r rig) stages(name string) []string {
 	return said
 }
 
-func TestPersonWithTalosctl(t *testing.T) {
+func TestLegacy_PersonWithTalosctl(t *testing.T) {
 	for name, test := range map[string]struct {
 		act    func(rig) error
 		stages []string

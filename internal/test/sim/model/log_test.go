@@ -43,7 +43,7 @@ func (r rig) wantLog(name, service string, with, without []string) {
 	}
 }
 
-func TestLogsTellOfTheBootAndWhatIsWrong(t *testing.T) {
+func TestLog_TellsOfTheBootAndWhatIsWrong(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{
 		{Node: "cp-1", Step: model.StepBoot, Effect: model.EffectEtcdDown, Times: 1, Message: "panic: tocommit is out of range"},
 		{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Times: 1, Message: "cni plugin not initialized"},
@@ -67,8 +67,8 @@ func TestLogsTellOfTheBootAndWhatIsWrong(t *testing.T) {
 	})
 }
 
-// TestLogOfAFallbackIsThatOfTheOldSystem: what the new one said is lost.
-func TestLogOfAFallbackIsThatOfTheOldSystem(t *testing.T) {
+// TestLog_OfAFallbackIsThatOfTheOldSystem: what the new one said is lost.
+func TestLog_OfAFallbackIsThatOfTheOldSystem(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Faults: []model.Fault{
 		{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},
 	}}, func(r rig) {
@@ -78,7 +78,7 @@ func TestLogOfAFallbackIsThatOfTheOldSystem(t *testing.T) {
 	})
 }
 
-func TestLogOfAMachineThatIsStuck(t *testing.T) {
+func TestLog_OfAMachineThatIsStuck(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Faults: []model.Fault{
 		{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectStuck},
 	}}, func(r rig) {
@@ -91,7 +91,7 @@ func TestLogOfAMachineThatIsStuck(t *testing.T) {
 	})
 }
 
-func TestLogIsAskedForFromItsEnd(t *testing.T) {
+func TestLog_IsAskedForFromItsEnd(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		ctx := r.t.Context()
 

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestNewWorldIsHealthyAndIntroduced(t *testing.T) {
+func TestMembership_NewWorldIsHealthyAndIntroduced(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Workers: 2, Schematic: schematic}, func(r rig) {
 		states := r.Nodes()
 		if len(states) != 5 || states[3].Name != "worker-0" || states[4].Address != "10.5.0.6" {
@@ -32,7 +32,7 @@ func TestNewWorldIsHealthyAndIntroduced(t *testing.T) {
 	})
 }
 
-func TestNodeJoinsOnItsOwnVersion(t *testing.T) {
+func TestMembership_NodeJoinsOnItsOwnVersion(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Workers: 1}, func(r rig) {
 		worker, err := r.AddNode(model.NodeOptions{Role: model.Worker, Talos: "v1.12.6"})
 		if err != nil || worker != "worker-1" {
@@ -61,7 +61,7 @@ func TestNodeJoinsOnItsOwnVersion(t *testing.T) {
 	})
 }
 
-func TestRemovedNodeIsGone(t *testing.T) {
+func TestMembership_RemovedNodeIsGone(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Workers: 1}, func(r rig) {
 		if err := r.RemoveNode("cp-0"); err != nil {
 			r.t.Fatal(err)
@@ -78,8 +78,8 @@ func TestRemovedNodeIsGone(t *testing.T) {
 	})
 }
 
-// TestRemovedNodeStaysInDiscovery: nobody can take it from there.
-func TestRemovedNodeStaysInDiscovery(t *testing.T) {
+// TestMembership_RemovedNodeStaysInDiscovery: nobody can take it from there.
+func TestMembership_RemovedNodeStaysInDiscovery(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 2}, func(r rig) {
 		listed := func() (names []string) {
 			for _, member := range r.Members() {
@@ -119,7 +119,7 @@ func TestRemovedNodeStaysInDiscovery(t *testing.T) {
 	})
 }
 
-func TestChangesAreTold(t *testing.T) {
+func TestMembership_ChangesAreTold(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		var (
 			mu   sync.Mutex
@@ -153,7 +153,7 @@ func TestChangesAreTold(t *testing.T) {
 	})
 }
 
-func TestStopCancelsWhatIsUnderWay(t *testing.T) {
+func TestMembership_StopCancelsWhatIsUnderWay(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		if _, err := r.Reboot(r.t.Context(), "worker-0", model.RebootDefault); err != nil {
 			r.t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestMachineWithManyAddresses(t *testing.T) {
+func TestNode_WithManyAddresses(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, ManyAddresses: true}, func(r rig) {
 		members := r.Members()
 		if got := members[1].Addresses; !slices.Equal(got, []string{"203.0.113.3", "10.5.0.3", "fd05::3"}) {
@@ -40,7 +40,7 @@ func TestMachineWithManyAddresses(t *testing.T) {
 	})
 }
 
-func TestAddressesOfBothKinds(t *testing.T) {
+func TestNode_AddressesOfBothKinds(t *testing.T) {
 	for name, test := range map[string]struct {
 		six              bool
 		address          string
@@ -73,7 +73,7 @@ func TestAddressesOfBothKinds(t *testing.T) {
 	}
 }
 
-func TestTheMachineIDIsMadeOfTheIdentity(t *testing.T) {
+func TestNode_MachineIDIsMadeOfTheIdentity(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 2}, func(r rig) {
 		seen := map[string]string{}
 
@@ -92,8 +92,8 @@ func TestTheMachineIDIsMadeOfTheIdentity(t *testing.T) {
 	})
 }
 
-// TestAnIdentityGoesWithTheStatePartition, and the UUID with the hardware.
-func TestAnIdentityGoesWithTheStatePartition(t *testing.T) {
+// TestNode_IdentityGoesWithTheStatePartition, and the UUID with the hardware.
+func TestNode_IdentityGoesWithTheStatePartition(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 2}, func(r rig) {
 		before := r.node("worker-0")
 
@@ -128,9 +128,9 @@ func TestAnIdentityGoesWithTheStatePartition(t *testing.T) {
 	})
 }
 
-// TestMachineWalksThroughAllMinors is about a machine that is brought from 1.10
+// TestNode_WalksThroughAllMinors is about a machine that is brought from 1.10
 // to 1.15 minor by minor, by the API that its version has.
-func TestMachineWalksThroughAllMinors(t *testing.T) {
+func TestNode_WalksThroughAllMinors(t *testing.T) {
 	const factory = "factory.talos.dev/metal-installer/" + model.EmptySchematic
 
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.10.7", Kubernetes: "1.33.4"}, func(r rig) {

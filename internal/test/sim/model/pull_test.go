@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestComponentPulls(t *testing.T) {
+func TestPull_OfComponents(t *testing.T) {
 	const mirrored = "mirror.example:5000/k8s/server:v1.35.2"
 
 	for name, test := range map[string]struct {
@@ -84,7 +84,7 @@ func TestComponentPulls(t *testing.T) {
 	}
 }
 
-func TestDigestOfAPullIsKept(t *testing.T) {
+func TestPull_DigestIsKept(t *testing.T) {
 	const pinned = newServer + "@sha256:" + schematic
 
 	repository, _, _ := strings.Cut(newServer, ":v")
@@ -96,7 +96,7 @@ func TestDigestOfAPullIsKept(t *testing.T) {
 	})
 }
 
-func TestStalledComponentPull(t *testing.T) {
+func TestPull_OfAComponentStalls(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepComponentPull, Effect: model.EffectStall, Times: 1}})
 
@@ -109,7 +109,7 @@ func TestStalledComponentPull(t *testing.T) {
 	})
 }
 
-func TestPulledImagesAreDroppedUnlessTheyAreUsed(t *testing.T) {
+func TestPull_ImagesAreDroppedUnlessUsed(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		for _, image := range []string{newServer, newScheduler} {
 			if _, err := r.PullComponent(r.t.Context(), "cp-0", image, model.NamespaceCRI, nil); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestRebootTakesOverAnUnfinishedBoot(t *testing.T) {
+func TestReboot_TakesOverAnUnfinishedBoot(t *testing.T) {
 	for seed := range uint64(8) {
 		inWorld(t, model.Options{ControlPlanes: 3, Seed: seed}, func(r rig) {
 			if _, err := r.Reboot(r.t.Context(), "cp-1", model.RebootDefault); err != nil {
@@ -49,7 +49,7 @@ func TestRebootTakesOverAnUnfinishedBoot(t *testing.T) {
 	}
 }
 
-func TestRebootThatFailsChangesNothing(t *testing.T) {
+func TestReboot_ThatFailsChangesNothing(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepReboot, Effect: model.EffectFail, Times: 1}})
 
@@ -65,7 +65,7 @@ func TestRebootThatFailsChangesNothing(t *testing.T) {
 	})
 }
 
-func TestPowercycleTakesLongerThanKexec(t *testing.T) {
+func TestReboot_PowercycleTakesLongerThanKexec(t *testing.T) {
 	took := func(mode model.RebootMode) (length time.Duration) {
 		inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 			if _, err := r.Reboot(r.t.Context(), "worker-0", mode); err != nil {
@@ -86,7 +86,7 @@ func TestPowercycleTakesLongerThanKexec(t *testing.T) {
 	}
 }
 
-func TestRebootEndsARunningInstallerWithoutWriting(t *testing.T) {
+func TestReboot_EndsARunningInstallerWithoutWriting(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		if _, err := r.Pull(r.t.Context(), "worker-0", factoryImage, nil); err != nil {
 			r.t.Fatal(err)
@@ -108,7 +108,7 @@ func TestRebootEndsARunningInstallerWithoutWriting(t *testing.T) {
 	})
 }
 
-func TestMachineThatIsUnreachableAfterItsBootRunsTheNewSystem(t *testing.T) {
+func TestReboot_UnreachableMachineRunsTheNewSystem(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{{
 			Node: "worker-0", Step: model.StepBoot, Effect: model.EffectUnreachable, Times: 1, For: 4 * time.Minute,
@@ -146,7 +146,7 @@ func (r rig) wantCauses(name string, want ...string) {
 	}
 }
 
-func TestRollbackReturnsToThePreviousSystem(t *testing.T) {
+func TestRollback_ReturnsToThePreviousSystem(t *testing.T) {
 	for name, upgrade := range map[string]func(rig){
 		"installed beside the running system": func(r rig) {
 			r.pullAndInstall("worker-0", factoryImage)
@@ -187,7 +187,7 @@ func TestRollbackReturnsToThePreviousSystem(t *testing.T) {
 	}
 }
 
-func TestRollbackWithoutAPreviousSystemIsRefused(t *testing.T) {
+func TestRollback_WithoutAPreviousSystemIsRefused(t *testing.T) {
 	for text, secure := range map[string]bool{`cannot rollback to "B", label does not exist`: false, "previous UKI not found": true} {
 		inWorld(t, model.Options{ControlPlanes: 1, SecureBoot: secure}, func(r rig) {
 			if err := r.Rollback(r.t.Context(), "cp-0"); !errors.Is(err, model.ErrRefused) || err.Error() != text {
@@ -203,7 +203,7 @@ func TestRollbackWithoutAPreviousSystemIsRefused(t *testing.T) {
 	}
 }
 
-func TestRollbackThatIsDoneTwiceIsUndone(t *testing.T) {
+func TestRollback_DoneTwiceIsUndone(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.pullAndInstall("worker-0", factoryImage)
 		r.reboot("worker-0")
@@ -224,8 +224,8 @@ func TestRollbackThatIsDoneTwiceIsUndone(t *testing.T) {
 	})
 }
 
-// TestRollbackDuringARebootIsWhatThatBoots, although it starts none of its own.
-func TestRollbackDuringARebootIsWhatThatBoots(t *testing.T) {
+// TestRollback_DuringARebootIsWhatThatBoots, although it starts none of its own.
+func TestRollback_DuringARebootIsWhatThatBoots(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.pullAndInstall("worker-0", factoryImage)
 		r.reboot("worker-0")
@@ -246,7 +246,7 @@ func TestRollbackDuringARebootIsWhatThatBoots(t *testing.T) {
 	})
 }
 
-func TestRollbackFaults(t *testing.T) {
+func TestRollback_Faults(t *testing.T) {
 	for effect, want := range map[model.Effect]struct {
 		err   error
 		text  string
@@ -286,9 +286,9 @@ func TestRollbackFaults(t *testing.T) {
 	}
 }
 
-// TestRollbackOfASystemThatWasNeverConfirmed: the META tag names the
+// TestRollback_OfASystemThatWasNeverConfirmed: the META tag names the
 // slot that boots, so that nothing falls back from it.
-func TestRollbackOfASystemThatWasNeverConfirmed(t *testing.T) {
+func TestRollback_OfASystemThatWasNeverConfirmed(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.SetFaults([]model.Fault{
 			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Talos: "v1.13.4"},
@@ -323,7 +323,7 @@ func TestRollbackOfASystemThatWasNeverConfirmed(t *testing.T) {
 	})
 }
 
-func TestRollbackOfWhatHasNotBootedYet(t *testing.T) {
+func TestRollback_OfASystemThatHasNotBootedYet(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.pullAndInstall("worker-0", factoryImage)
 

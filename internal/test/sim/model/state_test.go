@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestImagesWithAVolumeOfTheirOwn(t *testing.T) {
+func TestDisk_ImagesWithAVolumeOfTheirOwn(t *testing.T) {
 	whole, own := &model.Disk{Size: model.DiskSize, Available: model.DiskFree}, &model.Disk{Size: model.ContainerdSize, Available: model.ContainerdFree}
 
 	for name, test := range map[string]struct {
@@ -36,7 +36,7 @@ func TestImagesWithAVolumeOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestDiskThatStalls(t *testing.T) {
+func TestDisk_Stalls(t *testing.T) {
 	const patience = time.Minute
 
 	for name, test := range map[string]struct {
@@ -90,7 +90,7 @@ func TestDiskThatStalls(t *testing.T) {
 	}
 }
 
-func TestVitals(t *testing.T) {
+func TestVitals_OfAMachine(t *testing.T) {
 	disk, clock := &model.Disk{Size: model.DiskSize, Available: model.DiskFree}, &model.Clocking{Synced: true}
 
 	for name, test := range map[string]struct {
@@ -122,7 +122,7 @@ func TestVitals(t *testing.T) {
 	}
 }
 
-func TestVitalsOfAMachineThatIsDown(t *testing.T) {
+func TestVitals_OfAMachineThatIsDown(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.kill("worker-0")
 
@@ -132,7 +132,7 @@ func TestVitalsOfAMachineThatIsDown(t *testing.T) {
 	})
 }
 
-func TestMachineWithoutTimeIsNotReadyAndDoesNotConfirmItsUpgrade(t *testing.T) {
+func TestVitals_WithoutTimeAMachineConfirmsNoUpgrade(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
 		r.pullAndInstall("worker-0", factoryImage)
 
@@ -153,7 +153,7 @@ func TestMachineWithoutTimeIsNotReadyAndDoesNotConfirmItsUpgrade(t *testing.T) {
 	})
 }
 
-func TestKubeletReportsPressureWhileItRuns(t *testing.T) {
+func TestVitals_KubeletReportsPressureWhileItRuns(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, Faults: troubled("worker-0", model.StepDisk, model.EffectPressure, 0)}, func(r rig) {
 		if !r.node("worker-0").DiskPressure || r.node("cp-0").DiskPressure {
 			r.t.Errorf("at the beginning: %+v", r.node("worker-0"))
@@ -173,7 +173,7 @@ func TestKubeletReportsPressureWhileItRuns(t *testing.T) {
 	})
 }
 
-func TestSecurityStateMayBeUnknown(t *testing.T) {
+func TestVitals_SecurityStateMayBeUnknown(t *testing.T) {
 	faults := troubled("worker-0", model.StepSecurityState, model.EffectUnreadable, 0)
 
 	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, SecureBoot: true, Faults: faults}, func(r rig) {

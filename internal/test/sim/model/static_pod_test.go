@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestStaticPodFollowsItsConfiguration(t *testing.T) {
+func TestStaticPod_FollowsItsConfiguration(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Kubernetes: "1.34.2"}, func(r rig) {
 		began := time.Now()
 		r.mustApply("cp-1", "kube-apiserver:v1.34.2", "kube-apiserver:v1.35.2")
@@ -61,7 +61,7 @@ func TestStaticPodFollowsItsConfiguration(t *testing.T) {
 	})
 }
 
-func TestPulledImageMakesARestartShort(t *testing.T) {
+func TestStaticPod_PulledImageMakesARestartShort(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		if _, err := r.PullComponent(r.t.Context(), "cp-0", newServer, model.NamespaceCRI, nil); err != nil {
 			r.t.Fatal(err)
@@ -77,9 +77,9 @@ func TestPulledImageMakesARestartShort(t *testing.T) {
 	})
 }
 
-// TestSchedulerTakesTheAPIServerAlong: below Talos 1.14 the files of both have one
+// TestStaticPod_SchedulerTakesTheAPIServerAlong: below Talos 1.14 the files of both have one
 // version, and the pod of the API server names it.
-func TestSchedulerTakesTheAPIServerAlong(t *testing.T) {
+func TestStaticPod_SchedulerTakesTheAPIServerAlong(t *testing.T) {
 	for talos, along := range map[string]bool{"1.12.6": true, "1.13.4": true, "1.14.1": false} {
 		inWorld(t, model.Options{ControlPlanes: 3, Talos: talos, Kubernetes: "1.34.2"}, func(r rig) {
 			before := r.node("cp-1").StaticPods[model.APIServerName]
@@ -98,7 +98,7 @@ func TestSchedulerTakesTheAPIServerAlong(t *testing.T) {
 	}
 }
 
-func TestChangeOfFlagsRestartsOnlyThatComponent(t *testing.T) {
+func TestStaticPod_ChangeOfFlagsRestartsOnlyThatComponent(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.mustApply("cp-0", "  apiServer:\n", "  apiServer:\n    extraArgs:\n      feature-gates: AllBeta=true\n")
 
@@ -111,7 +111,7 @@ func TestChangeOfFlagsRestartsOnlyThatComponent(t *testing.T) {
 	})
 }
 
-func TestTwoQuickAppliesEndWithTheLast(t *testing.T) {
+func TestStaticPod_TwoQuickAppliesEndWithTheLast(t *testing.T) {
 	for _, gap := range []time.Duration{0, 2 * time.Second, 20 * time.Second, 50 * time.Second} {
 		t.Run(gap.String(), func(t *testing.T) {
 			inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r rig) {
@@ -140,7 +140,7 @@ func TestTwoQuickAppliesEndWithTheLast(t *testing.T) {
 	}
 }
 
-func TestOvertakenRestartHasNoSay(t *testing.T) {
+func TestStaticPod_OvertakenRestartHasNoEffect(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r rig) {
 		r.mustApply("cp-0", ":v1.34.2", ":v1.35.2")
 		r.pass(10 * time.Second)
@@ -159,7 +159,7 @@ func TestOvertakenRestartHasNoSay(t *testing.T) {
 	})
 }
 
-func TestRebootDuringARestart(t *testing.T) {
+func TestStaticPod_RebootDuringARestart(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 4 * time.Second, 20 * time.Second, 45 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {
 			inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r rig) {
@@ -181,7 +181,7 @@ func TestRebootDuringARestart(t *testing.T) {
 	}
 }
 
-func TestApplyWhileAMachineBoots(t *testing.T) {
+func TestStaticPod_ApplyWhileAMachineBoots(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r rig) {
 		if _, err := r.Reboot(r.t.Context(), "cp-0", model.RebootDefault); err != nil {
 			r.t.Fatal(err)
@@ -197,7 +197,7 @@ func TestApplyWhileAMachineBoots(t *testing.T) {
 	})
 }
 
-func TestMissingImageOfAPod(t *testing.T) {
+func TestStaticPod_MissingImage(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Kubernetes: "1.34.2"}, func(r rig) {
 		r.mustApply("cp-0", "kube-scheduler:v1.34.2", "kube-scheduler:v1.99.0")
 
@@ -221,7 +221,7 @@ func TestMissingImageOfAPod(t *testing.T) {
 	})
 }
 
-func TestRegistryThatComesBackLetsAPodStart(t *testing.T) {
+func TestStaticPod_StartsWhenTheRegistryComesBack(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepComponentPull, Effect: model.EffectFail, Component: model.SchedulerName}})
 		r.mustApply("cp-0", ":v1.34.2", ":v1.35.2")
@@ -236,7 +236,7 @@ func TestRegistryThatComesBackLetsAPodStart(t *testing.T) {
 	})
 }
 
-func TestSameSeedSameHistoryOfComponents(t *testing.T) {
+func TestStaticPod_SameSeedSameHistory(t *testing.T) {
 	run := func(seed uint64) string {
 		var text string
 
@@ -264,7 +264,7 @@ func TestSameSeedSameHistoryOfComponents(t *testing.T) {
 	}
 }
 
-func TestStaticPodFaults(t *testing.T) {
+func TestStaticPod_Faults(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault   model.Fault
 		trouble string
@@ -325,7 +325,7 @@ func TestStaticPodFaults(t *testing.T) {
 	}
 }
 
-func TestHeldPodStaysHeldOverABoot(t *testing.T) {
+func TestStaticPod_StaysHeldOverABoot(t *testing.T) {
 	inWorld(t, model.Options{ControlPlanes: 3, Kubernetes: "1.34.2"}, func(r rig) {
 		r.SetFaults([]model.Fault{{Node: "cp-0", Step: model.StepStaticPod, Effect: model.EffectCrashLoop, Component: model.SchedulerName, Times: 1}})
 		r.mustApply("cp-0", ":v1.34.2", ":v1.35.2")
@@ -350,7 +350,7 @@ func TestHeldPodStaysHeldOverABoot(t *testing.T) {
 	})
 }
 
-func TestFlaps(t *testing.T) {
+func TestStaticPod_Flaps(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault model.Fault
 		least time.Duration

@@ -3,12 +3,21 @@
 // Package model is a virtual Talos cluster: machines with two system slots, a
 // bootloader, boot IDs and stages; an etcd cluster of the control planes; and
 // the machine configuration with the components of Kubernetes that follow it:
-// static pods, kubelets, and what is rendered for the cluster. It has no sockets and no clients. Faces lead to it: one speaks the
-// real Talos API, one plays the Kubernetes side, one is the engine's ports.
+// static pods, kubelets, and what is rendered for the cluster. It has no sockets and
+// no clients. Faces lead to it: one speaks the real Talos API, one plays the
+// Kubernetes side, one is the engine's ports.
 //
 // Everything that a client could see is recorded through a history.Recorder as
 // it happens. All durations are drawn from the seed, so one seed and one
 // sequence of calls give one history.
+//
+// The files follow a machine: it joins (membership.go, node.go), pulls an image
+// (image.go, pull.go), installs it (install.go; legacy.go below Talos 1.13), goes down
+// (reboot.go), boots, falls back or hangs (boot.go), comes back stage by stage
+// (stage.go, etcd.go, component.go, static_pod.go, kubelet.go), and takes another
+// configuration (config.go, apply.go). What a client may ask is in state.go,
+// etcd_calls.go and log.go; what a script breaks in fault.go and fault_script.go; and
+// what takes time in clock.go.
 package model
 
 import (

@@ -57,7 +57,7 @@ func (r *rig) observed(name string) string {
 	return r.status(named(operator.MachineKind, name), "observedVersion")
 }
 
-func TestDeclarativeUpgradesBoth(t *testing.T) {
+func TestDeclarative_UpgradesBoth(t *testing.T) {
 	besideDeclarative(t, func(r *rig) {
 		defer r.play(operator.Habits{})()
 
@@ -91,7 +91,7 @@ func TestDeclarativeUpgradesBoth(t *testing.T) {
 	})
 }
 
-func TestDeclarativeHabits(t *testing.T) {
+func TestDeclarative_Habits(t *testing.T) {
 	for name, test := range map[string]struct {
 		habits operator.Habits
 		spec   map[string]any
@@ -226,9 +226,9 @@ func TestDeclarativeHabits(t *testing.T) {
 	}
 }
 
-// TestPlayersOutliveTheirAPI: what was not written, or whose answer was lost, is
+// TestDeclarative_PlayersOutliveTheirAPI: what was not written, or whose answer was lost, is
 // made good.
-func TestPlayersOutliveTheirAPI(t *testing.T) {
+func TestDeclarative_PlayersOutliveTheirAPI(t *testing.T) {
 	for name, lost := range map[string]bool{"refused": false, "lost reply": true} {
 		t.Run(name, func(t *testing.T) {
 			// Only the player makes requests under its name, one after the other.

@@ -102,9 +102,9 @@ func (l live) proxyImage() string {
 	return field(first, "image")
 }
 
-// TestPlayersOnARealAPIServer: one operator after the other upgrades the cluster,
+// TestLive_PlayersUpgradeOnARealAPIServer: one operator after the other upgrades the cluster,
 // and the history has it as the work of others.
-func TestPlayersOnARealAPIServer(t *testing.T) {
+func TestLive_PlayersUpgradeOnARealAPIServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs real API servers")
 	}

@@ -34,8 +34,8 @@ func (r *rig) revision() string {
 	return version
 }
 
-// TestMemoryPatches: a merge patch is taken as the API server takes it.
-func TestMemoryPatches(t *testing.T) {
+// TestMemory_MergePatchesLikeTheAPIServer: a merge patch is taken as the API server takes it.
+func TestMemory_MergePatchesLikeTheAPIServer(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		ctx := r.t.Context()
 		before := r.revision()
@@ -91,8 +91,8 @@ func TestMemoryPatches(t *testing.T) {
 	})
 }
 
-// TestMemoryRefuses: errors mean what those of the real adapter mean.
-func TestMemoryRefuses(t *testing.T) {
+// TestMemory_ErrorsMeanWhatThoseOfTheAdapterMean: errors mean what those of the real adapter mean.
+func TestMemory_ErrorsMeanWhatThoseOfTheAdapterMean(t *testing.T) {
 	plane := named(operator.ControlPlaneKind, "plane")
 	configMap := cluster.Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "tenant-a", Name: "plain"}
 
@@ -189,8 +189,8 @@ func TestMemoryRefuses(t *testing.T) {
 	}
 }
 
-// TestMemoryFindsSecrets: by label, as a client does.
-func TestMemoryFindsSecrets(t *testing.T) {
+// TestMemory_FindsSecretsByLabel: by label, as a client does.
+func TestMemory_FindsSecretsByLabel(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		ctx := r.t.Context()
 
@@ -214,8 +214,8 @@ func TestMemoryFindsSecrets(t *testing.T) {
 	})
 }
 
-// TestMemoryDeletes: an object with a finalizer stays, and its operator lets it be.
-func TestMemoryDeletes(t *testing.T) {
+// TestMemory_ObjectWithAFinalizerStays: an object with a finalizer stays, and its operator lets it be.
+func TestMemory_ObjectWithAFinalizerStays(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		if err := r.Delete(r.of, "vitistack.io/keep"); err != nil {
 			t.Fatal(err)
@@ -238,9 +238,9 @@ func TestMemoryDeletes(t *testing.T) {
 	})
 }
 
-// TestMemoryInside: an API inside of the upgraded cluster answers while a
+// TestMemory_InsideAnswersOnlyWhileAnAPIServerServes: an API inside of the upgraded cluster answers while a
 // kube-apiserver serves; one elsewhere does anyhow.
-func TestMemoryInside(t *testing.T) {
+func TestMemory_InsideAnswersOnlyWhileAnAPIServerServes(t *testing.T) {
 	options := model.Options{ControlPlanes: 1, Workers: 1, Talos: fromTalos, Kubernetes: fromKubernetes}
 
 	beside(t, options, operator.SeedVitistack, operator.Seed{}, func(r *rig) {

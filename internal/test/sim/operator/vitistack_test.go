@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 )
 
-func TestVitistackUpgradesTalos(t *testing.T) {
+func TestVitistack_UpgradesTalos(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		options := r.options(operator.Habits{})
 		options.Newest = operator.Versions{Talos: toTalos, Kubernetes: "1.37.0"}
@@ -80,7 +80,7 @@ func TestVitistackUpgradesTalos(t *testing.T) {
 	})
 }
 
-func TestVitistackUpgradesKubernetesAfterTalos(t *testing.T) {
+func TestVitistack_UpgradesKubernetesAfterTalos(t *testing.T) {
 	options := model.Options{ControlPlanes: 3, Workers: 2, Talos: "1.12.6", Kubernetes: "1.35.2"}
 
 	beside(t, options, operator.SeedVitistack, operator.Seed{ClusterID: "c-1", Prefix: "talos-", WithV: true}, func(r *rig) {
@@ -120,8 +120,8 @@ func TestVitistackUpgradesKubernetesAfterTalos(t *testing.T) {
 	})
 }
 
-// TestVitistackRefuses: what it cannot do it says, touching nothing.
-func TestVitistackRefuses(t *testing.T) {
+// TestVitistack_RefusesTouchingNothing: what it cannot do it says, touching nothing.
+func TestVitistack_RefusesTouchingNothing(t *testing.T) {
 	for name, test := range map[string]struct{ key, target, message string }{
 		"two minors":      {"kubernetes", "1.36.0", "Kubernetes upgrade failed: can only upgrade one minor version at a time"},
 		"older":           {"talos", "1.13.1", "Talos upgrade failed: target version 1.13.1 is not newer than the current version 1.13.2"},
@@ -150,9 +150,9 @@ func TestVitistackRefuses(t *testing.T) {
 	}
 }
 
-// TestVitistackIsHeld: whoever holds it is left alone, in the middle of an upgrade
+// TestVitistack_StopsWhileHeld: whoever holds it is left alone, in the middle of an upgrade
 // too.
-func TestVitistackIsHeld(t *testing.T) {
+func TestVitistack_StopsWhileHeld(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		r.annotate(map[string]string{hold: "anything"})
 
@@ -178,8 +178,8 @@ func TestVitistackIsHeld(t *testing.T) {
 	})
 }
 
-// TestVitistackSurvivesItsEnd: another one goes on where the first was.
-func TestVitistackSurvivesItsEnd(t *testing.T) {
+// TestVitistack_SuccessorGoesOn: another one goes on where the first was.
+func TestVitistack_SuccessorGoesOn(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		stop := r.play(operator.Habits{})
 
@@ -203,8 +203,8 @@ func TestVitistackSurvivesItsEnd(t *testing.T) {
 	})
 }
 
-// TestVitistackSaysWhatBecameOfANode: faults of a machine are found.
-func TestVitistackSaysWhatBecameOfANode(t *testing.T) {
+// TestVitistack_SaysWhatBecameOfANode: faults of a machine are found.
+func TestVitistack_SaysWhatBecameOfANode(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault   model.Fault
 		message string
@@ -236,7 +236,7 @@ func TestVitistackSaysWhatBecameOfANode(t *testing.T) {
 // long is more than any upgrade takes.
 const long = 2 * time.Hour
 
-func TestHabits(t *testing.T) {
+func TestVitistack_Habits(t *testing.T) {
 	asked := map[string]string{"talos-target": toTalos}
 
 	for name, test := range map[string]struct {
@@ -395,9 +395,9 @@ func TestHabits(t *testing.T) {
 	}
 }
 
-// TestWithdrawn: a target that is taken away ends the upgrade after the machine
+// TestVitistack_WithdrawnTargetEndsAfterTheCurrentMachine: a target that is taken away ends the upgrade after the machine
 // that is on its way.
-func TestWithdrawn(t *testing.T) {
+func TestVitistack_WithdrawnTargetEndsAfterTheCurrentMachine(t *testing.T) {
 	for name, test := range map[string]struct {
 		habits operator.Habits
 		want   map[string]string
@@ -423,8 +423,8 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestAnotherTarget: a target that changes in the middle is what counts.
-func TestAnotherTarget(t *testing.T) {
+// TestVitistack_TargetMayChangeInTheMiddle: a target that changes in the middle is what counts.
+func TestVitistack_TargetMayChangeInTheMiddle(t *testing.T) {
 	besideVitistack(t, func(r *rig) {
 		defer r.play(operator.Habits{})()
 
@@ -436,9 +436,9 @@ func TestAnotherTarget(t *testing.T) {
 	})
 }
 
-// TestUndoes: an operator whose Secret was not brought up to date takes machines
+// TestVitistack_StaleSecretTakesMachinesBack: an operator whose Secret was not brought up to date takes machines
 // back, once it is let go.
-func TestUndoes(t *testing.T) {
+func TestVitistack_StaleSecretTakesMachinesBack(t *testing.T) {
 	for name, settled := range map[string]bool{"settled": true, "not settled": false} {
 		t.Run(name, func(t *testing.T) {
 			besideVitistack(t, func(r *rig) {

@@ -39,7 +39,7 @@ func both(t *testing.T) (near, far net.Conn) {
 
 // The race detector takes a process down in which timers that are due at once are
 // made side by side in a bubble: this test proves something under -race alone.
-func TestDeadlinesThatHaveComeAreSetSideBySide(t *testing.T) {
+func TestPipe_ExpiredDeadlinesAreSetConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var work sync.WaitGroup
 		defer work.Wait()
@@ -64,7 +64,7 @@ func TestDeadlinesThatHaveComeAreSetSideBySide(t *testing.T) {
 	})
 }
 
-func TestDeadlinesHold(t *testing.T) {
+func TestPipe_DeadlinesHold(t *testing.T) {
 	for title, set := range map[string]func(net.Conn, time.Time) error{"both": net.Conn.SetDeadline, "read": net.Conn.SetReadDeadline} {
 		for at, given := range map[string]struct {
 			in    time.Duration
@@ -95,7 +95,7 @@ func TestDeadlinesHold(t *testing.T) {
 	}
 }
 
-func TestNoDeadlineIsNone(t *testing.T) {
+func TestPipe_NoDeadlineIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := both(t)
 

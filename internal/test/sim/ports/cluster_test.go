@@ -55,7 +55,7 @@ func means(t *testing.T, err error, kinds ...error) {
 	}
 }
 
-func TestErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
+func TestCluster_ErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 	ctx := context.Background()
 	struck := func(step model.Step, effect model.Effect) []model.Fault {
 		return []model.Fault{{Node: model.AnyNode, Step: step, Effect: effect, Times: 1}}
@@ -145,7 +145,7 @@ func TestErrorsMeanWhatThoseOfTheAdaptersMean(t *testing.T) {
 	}
 }
 
-func TestInstallerIsIdleUnlessOneRuns(t *testing.T) {
+func TestCluster_InstallerIsIdleUnlessOneRuns(t *testing.T) {
 	inCluster(t, model.Options{}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -168,7 +168,7 @@ func TestInstallerIsIdleUnlessOneRuns(t *testing.T) {
 	})
 }
 
-func TestWritesFromAnOldReadConflict(t *testing.T) {
+func TestCluster_WritesFromAnOldReadConflict(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -201,7 +201,7 @@ func TestWritesFromAnOldReadConflict(t *testing.T) {
 	})
 }
 
-func TestInterceptorSeesEveryCall(t *testing.T) {
+func TestCluster_InterceptorSeesEveryCall(t *testing.T) {
 	inCluster(t, model.Options{}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx, failed := context.Background(), errors.New("planted")
 

@@ -26,7 +26,7 @@ func installs(t *testing.T, c *ports.Client, address string) *cluster.MachineCon
 	return machine.Config
 }
 
-func TestConfigureNamesAnotherImageToInstallFrom(t *testing.T) {
+func TestConfigure_NamesAnotherImageToInstallFrom(t *testing.T) {
 	const newer = "ghcr.io/siderolabs/installer:v1.14.1"
 
 	for name, options := range map[string]model.Options{
@@ -75,7 +75,7 @@ func bootID(t *testing.T, c *ports.Client, address string) string {
 	return machine.BootID
 }
 
-func TestImageToInstallFromNeedsAPlace(t *testing.T) {
+func TestConfigure_ImageToInstallFromNeedsAPlace(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		named := installs(t, c, workerAt).InstallImage
 		byHand(t, s, "worker-0", "  install:\n    disk: /dev/sda # The disk used for installations.\n    image: "+named+"\n    wipe: false\n", "")
@@ -104,7 +104,7 @@ func TestImageToInstallFromNeedsAPlace(t *testing.T) {
 	})
 }
 
-func TestControlPlaneTellsTheQuotaOfEtcd(t *testing.T) {
+func TestTalos_ControlPlaneTellsTheQuotaOfEtcd(t *testing.T) {
 	for value, want := range map[string]int64{
 		"": 0, `"4294967296"`: 4 << 30, "4294967296": 4 << 30, "0x100": 256, `["1", "2"]`: 2, `"-1"`: 1 << 56, "much": 0, "[]": 0,
 	} {
@@ -120,7 +120,7 @@ func TestControlPlaneTellsTheQuotaOfEtcd(t *testing.T) {
 	}
 }
 
-func TestNodeTellsWhoCordonedItAndWhatPressesIt(t *testing.T) {
+func TestNode_TellsWhoCordonedItAndItsPressure(t *testing.T) {
 	disk := []model.Fault{{Node: "worker-1", Step: model.StepDisk, Effect: model.EffectPressure}}
 
 	inCluster(t, model.Options{Faults: disk}, func(s *ports.Cluster, c *ports.Client) {
@@ -190,9 +190,9 @@ func leaveTheMark(t *testing.T, s *ports.Cluster, c *ports.Client, node string) 
 	time.Sleep(10 * time.Minute)
 }
 
-// TestMarkOfAMachineOutlivesItsCordon: kubectl uncordon leaves the annotation, and
+// TestNode_MarkOfAMachineOutlivesItsCordon: kubectl uncordon leaves the annotation, and
 // whoever cordons the node next finds it there.
-func TestMarkOfAMachineOutlivesItsCordon(t *testing.T) {
+func TestNode_MarkOfAMachineOutlivesItsCordon(t *testing.T) {
 	for name, test := range map[string]struct {
 		cordon  func(*ports.Cluster, *ports.Client) error
 		machine bool
@@ -236,7 +236,7 @@ func TestMarkOfAMachineOutlivesItsCordon(t *testing.T) {
 	}
 }
 
-func TestMachineThatDoesNotTellHowItBooted(t *testing.T) {
+func TestTalos_MachineThatDoesNotTellHowItBooted(t *testing.T) {
 	unread := []model.Fault{{Node: "worker-0", Step: model.StepSecurityState, Effect: model.EffectUnreadable}}
 
 	inCluster(t, model.Options{SecureBoot: true, Faults: unread}, func(_ *ports.Cluster, c *ports.Client) {
@@ -298,7 +298,7 @@ func changedLines(before, after string) (gone, added []string) {
 	return only(old, now), only(now, old)
 }
 
-func TestConfigureChangesOneLine(t *testing.T) {
+func TestConfigure_ChangesOneLine(t *testing.T) {
 	unpinned := func(o *model.Options) { o.Unpinned, o.Kubernetes = true, "" }
 	documents := func(o *model.Options) { o.Talos, o.Documents = "1.14.1", true }
 	quoted := "  kubelet:\n    image: "
@@ -421,7 +421,7 @@ func byHand(t *testing.T, s *ports.Cluster, node, old, changed string) {
 	}
 }
 
-func TestConfigureRefusesWhatItMustNotWrite(t *testing.T) {
+func TestConfigure_RefusesWhatItMustNotWrite(t *testing.T) {
 	ctx := context.Background()
 	struck := func(effect model.Effect) []model.Fault {
 		return []model.Fault{{Node: model.AnyNode, Step: model.StepApply, Effect: effect, Times: 1}}
@@ -489,7 +489,7 @@ func TestConfigureRefusesWhatItMustNotWrite(t *testing.T) {
 	}
 }
 
-func TestConfigureDoesNothingTwice(t *testing.T) {
+func TestConfigure_DoesNothingTwice(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -516,8 +516,8 @@ func TestConfigureDoesNothingTwice(t *testing.T) {
 	})
 }
 
-// TestKubeletRegistersBeforeItsNodeIsReady: version and readiness are seen apart.
-func TestKubeletRegistersBeforeItsNodeIsReady(t *testing.T) {
+// TestComponent_KubeletRegistersBeforeItsNodeIsReady: version and readiness are seen apart.
+func TestComponent_KubeletRegistersBeforeItsNodeIsReady(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -567,7 +567,7 @@ func TestKubeletRegistersBeforeItsNodeIsReady(t *testing.T) {
 	})
 }
 
-func TestNewKubeletMayStayNotReady(t *testing.T) {
+func TestComponent_NewKubeletMayStayNotReady(t *testing.T) {
 	faults := func(o *model.Options) {
 		o.Faults = []model.Fault{{Node: "worker-0", Step: model.StepKubeletRestart, Effect: model.EffectNotReady, Times: 1}}
 	}
@@ -597,7 +597,7 @@ func TestNewKubeletMayStayNotReady(t *testing.T) {
 	})
 }
 
-func TestConfigureUndoesNothingThatWaitsOrIsTried(t *testing.T) {
+func TestConfigure_UndoesNothingThatIsStagedOrTried(t *testing.T) {
 	for mode, want := range map[model.ApplyMode][]error{
 		model.ApplyNoReboot: nil,
 		model.ApplyStaged:   {cluster.ErrConflict},
@@ -617,7 +617,7 @@ func TestConfigureUndoesNothingThatWaitsOrIsTried(t *testing.T) {
 	}
 }
 
-func TestDisabledComponentsRunNowhere(t *testing.T) {
+func TestComponent_DisabledRunsNowhere(t *testing.T) {
 	for name, documents := range map[string]bool{"v1alpha1": false, "documents": true} {
 		t.Run(name, func(t *testing.T) {
 			off := func(o *model.Options) {
@@ -653,7 +653,7 @@ func TestDisabledComponentsRunNowhere(t *testing.T) {
 	}
 }
 
-func TestComponentIsWhatTheMachineKnowsOfIt(t *testing.T) {
+func TestComponent_IsWhatTheMachineKnowsOfIt(t *testing.T) {
 	for name, given := range map[string]struct {
 		address   string
 		component cluster.Component
@@ -681,7 +681,7 @@ func TestComponentIsWhatTheMachineKnowsOfIt(t *testing.T) {
 	}
 }
 
-func TestComponentImageThatDoesNotExistIsNotPulled(t *testing.T) {
+func TestComponent_MissingImageIsNotPulled(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		means(t, c.PullComponent(context.Background(), firstAt, cluster.APIServer, "registry.k8s.io/kube-apiserver:v1.99.0"), cluster.ErrNotFound)
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 // The ports do what the adapter does over a real API server.
-func TestContract(t *testing.T) {
+func TestContract_HoldsOverThePorts(t *testing.T) {
 	for _, clause := range contract.Cases() {
 		t.Run(clause.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestContract(t *testing.T) {
 
 // So they do where machines are asked, which the end-to-end run holds the adapter
 // to.
-func TestTalosContract(t *testing.T) {
+func TestContract_OfTalosHoldsOverThePorts(t *testing.T) {
 	for _, talos := range []string{"1.12.6", "1.13.2"} {
 		for _, clause := range contract.TalosCases() {
 			t.Run(talos+": "+clause.Name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func (p *phases) Record(_ string, kind history.Kind, detail map[string]string) {
 	}
 }
 
-func TestJournalKeepsThatManifestsAreDue(t *testing.T) {
+func TestJournal_KeepsThatManifestsAreDue(t *testing.T) {
 	var told phases
 
 	inCluster(t, model.Options{Recorder: &told}, func(s *ports.Cluster, c *ports.Client) {

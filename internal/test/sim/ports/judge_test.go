@@ -64,7 +64,7 @@ func careless(t *testing.T, c *ports.Client, do func(context.Context) error) {
 	}
 }
 
-func TestWhatIsDoneInSpiteOfTroubleIsJudged(t *testing.T) {
+func TestJudge_CatchesActionsInSpiteOfTrouble(t *testing.T) {
 	etcd := func(effect model.Effect) []model.Fault { return ill("cp-1", model.StepEtcd, effect) }
 	cordon := func(node string) func(*ports.Cluster, *ports.Client) func(context.Context) error {
 		return func(_ *ports.Cluster, c *ports.Client) func(context.Context) error {

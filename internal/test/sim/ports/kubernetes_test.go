@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-func TestKubernetesNoticesALateNode(t *testing.T) {
+func TestKubernetes_NoticesALateNode(t *testing.T) {
 	inCluster(t, model.Options{}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		ready := func() bool {
@@ -54,7 +54,7 @@ func TestKubernetesNoticesALateNode(t *testing.T) {
 	})
 }
 
-func TestAPIServerGoesWithItsOnlyControlPlane(t *testing.T) {
+func TestKubernetes_APIServerGoesWithItsOnlyControlPlane(t *testing.T) {
 	inCluster(t, model.Options{ControlPlanes: 1, Workers: 1}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -79,7 +79,7 @@ func TestAPIServerGoesWithItsOnlyControlPlane(t *testing.T) {
 	})
 }
 
-func TestBudgetsAreAccountedFor(t *testing.T) {
+func TestKubernetes_BudgetsAreAccountedFor(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		s.AddApp("web", 2, &ports.Budget{MinAvailable: 1})
@@ -113,7 +113,7 @@ func TestBudgetsAreAccountedFor(t *testing.T) {
 	})
 }
 
-func TestCordonsAreToldApart(t *testing.T) {
+func TestKubernetes_CordonsAreToldApart(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -148,7 +148,7 @@ func TestCordonsAreToldApart(t *testing.T) {
 	})
 }
 
-func TestForgetKeepsWhatIsUnfinished(t *testing.T) {
+func TestKubernetes_ForgetKeepsUnfinishedEntries(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		id := s.World().ClusterID()

@@ -42,7 +42,7 @@ func actions(changes []cluster.ManifestChange) map[string]cluster.ManifestAction
 	return found
 }
 
-func TestManifestsAreDueWhenWhatIsRenderedChanges(t *testing.T) {
+func TestManifest_IsDueWhenTheRenderedChanges(t *testing.T) {
 	inCluster(t, on134(), func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		options := cluster.ManifestOptions{ServerSide: true}
@@ -74,7 +74,7 @@ func TestManifestsAreDueWhenWhatIsRenderedChanges(t *testing.T) {
 	})
 }
 
-func TestProxyIsRolledOutNodeByNode(t *testing.T) {
+func TestManifest_ProxyIsRolledOutNodeByNode(t *testing.T) {
 	inCluster(t, on134(), func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		renderNewProxy(t, c)
@@ -134,10 +134,10 @@ func TestProxyIsRolledOutNodeByNode(t *testing.T) {
 	})
 }
 
-// TestControllerTakesNoticeALittleLater keeps a run the same each time: a pod that
+// TestManifest_ControllerTakesNoticeALittleLater keeps a run the same each time: a pod that
 // changed at the very moment of its manifest would be seen changed, or not, as the
 // scheduler likes.
-func TestControllerTakesNoticeALittleLater(t *testing.T) {
+func TestManifest_ControllerTakesNoticeALittleLater(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		renderNewProxy(t, c)
 
@@ -159,7 +159,7 @@ func TestControllerTakesNoticeALittleLater(t *testing.T) {
 	})
 }
 
-func TestRolloutWaitsForANodeThatIsAway(t *testing.T) {
+func TestManifest_RolloutWaitsForANodeThatIsAway(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		renderNewProxy(t, c)
@@ -188,7 +188,7 @@ func TestRolloutWaitsForANodeThatIsAway(t *testing.T) {
 	})
 }
 
-func TestANewerRolloutTakesOver(t *testing.T) {
+func TestManifest_NewerRolloutTakesOver(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		renderNewProxy(t, c)
@@ -218,7 +218,7 @@ func TestANewerRolloutTakesOver(t *testing.T) {
 	})
 }
 
-func TestCoreDNSFollowsTalos(t *testing.T) {
+func TestManifest_CoreDNSFollowsTalos(t *testing.T) {
 	inCluster(t, on134(func(o *model.Options) { o.Talos = "1.12.6" }), func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -249,7 +249,7 @@ func TestCoreDNSFollowsTalos(t *testing.T) {
 	})
 }
 
-func TestOnlyPruningDeletes(t *testing.T) {
+func TestManifest_OnlyPruningDeletes(t *testing.T) {
 	const old = "ConfigMap/kube-system/left-over"
 
 	for name, given := range map[string]struct {
@@ -282,7 +282,7 @@ func TestOnlyPruningDeletes(t *testing.T) {
 	}
 }
 
-func TestManifestsAreThoseOfAControlPlaneThatAnswers(t *testing.T) {
+func TestManifest_ComesFromAControlPlaneThatAnswers(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		_, err := c.Diff(context.Background(), workerAt, cluster.ManifestOptions{})
 		means(t, err, cluster.ErrNotFound)
@@ -292,7 +292,7 @@ func TestManifestsAreThoseOfAControlPlaneThatAnswers(t *testing.T) {
 	})
 }
 
-func TestRemovalsAreThoseOfTheWay(t *testing.T) {
+func TestRemoval_FindsThoseOfThePath(t *testing.T) {
 	flag := cluster.Removal{Kind: "flag", Name: "pod-infra-container-image", Address: workerAt, Component: cluster.Kubelet, In: version.MustParse("1.35.0")}
 	api := cluster.Removal{Kind: "API", Name: "workloads.v1alpha2.scheduling.k8s.io", Objects: 3, In: version.MustParse("1.36.0")}
 

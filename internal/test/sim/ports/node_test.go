@@ -35,7 +35,7 @@ func kubeNode(t *testing.T, c *ports.Client, name string) cluster.KubeNode {
 	return cluster.KubeNode{}
 }
 
-func TestNodeIsNotReadyFromTheStart(t *testing.T) {
+func TestNode_IsNotReadyFromTheStart(t *testing.T) {
 	inCluster(t, model.Options{Faults: notReady(0)}, func(_ *ports.Cluster, c *ports.Client) {
 		if node := kubeNode(t, c, "worker-0"); node.Ready || node.ReadyReason != "KubeletNotReady" {
 			t.Errorf("worker-0: %+v", node)
@@ -52,7 +52,7 @@ func TestNodeIsNotReadyFromTheStart(t *testing.T) {
 	})
 }
 
-func TestKubeletOfANodeThatIsNotReadyConfirmsNothing(t *testing.T) {
+func TestNode_KubeletThatIsNotReadyConfirmsNothing(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		s.AddApp("web", 2, &ports.Budget{MinAvailable: 1})
@@ -82,7 +82,7 @@ func TestKubeletOfANodeThatIsNotReadyConfirmsNothing(t *testing.T) {
 	})
 }
 
-func TestBudgetKeepsThePodsThatServe(t *testing.T) {
+func TestNode_BudgetKeepsThePodsThatServe(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		s.AddApp("web", 2, &ports.Budget{MinAvailable: 1})

@@ -29,7 +29,7 @@ func nameOf(object map[string]any) string {
 	return namespace + "/" + name
 }
 
-func TestObjectsAreThoseOfTheQuery(t *testing.T) {
+func TestObject_QueryReturnsItsObjects(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		const version, kind = "example.org/v1", "Volume"
 
@@ -84,7 +84,7 @@ func TestObjectsAreThoseOfTheQuery(t *testing.T) {
 	})
 }
 
-func TestObjectsThatCannotBeAskedFor(t *testing.T) {
+func TestObject_InvalidQueriesAreRefused(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		s.SetObject("v1", "Secret", "a", "b", nil)
 		s.ServeKind("v1", "Widget")
@@ -113,7 +113,7 @@ func TestObjectsThatCannotBeAskedFor(t *testing.T) {
 	})
 }
 
-func TestObjectsAreDecodedJSONOfTheirOwn(t *testing.T) {
+func TestObject_IsDecodedJSONOfItsOwn(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		given := map[string]any{"status": map[string]any{"ready": 3, "share": 0.5, "list": []any{1, "x", nil, true}}}
 		s.SetObject("v1", "Widget", "a", "b", given)
@@ -147,7 +147,7 @@ func TestObjectsAreDecodedJSONOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestJournalRemembersWhatASnapshotWasTakenFor(t *testing.T) {
+func TestJournal_RemembersWhatASnapshotWasTakenFor(t *testing.T) {
 	var told kept
 
 	inCluster(t, model.Options{Recorder: &told}, func(s *ports.Cluster, c *ports.Client) {

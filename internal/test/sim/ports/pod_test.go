@@ -32,7 +32,7 @@ func componentPod(t *testing.T, c *ports.Client, node string, component cluster.
 	return cluster.ComponentPod{}, false
 }
 
-func TestStaticPodFollowsItsConfiguration(t *testing.T) {
+func TestPod_StaticFollowsItsConfiguration(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -71,7 +71,7 @@ func TestStaticPodFollowsItsConfiguration(t *testing.T) {
 	})
 }
 
-func TestStaticPodSaysWhyItDoesNotRun(t *testing.T) {
+func TestPod_StaticSaysWhyItDoesNotRun(t *testing.T) {
 	absent := []model.Fault{{
 		Node: "cp-0", Step: model.StepComponentPull, Effect: model.EffectNotFound, Component: model.SchedulerName,
 	}}
@@ -91,7 +91,7 @@ func TestStaticPodSaysWhyItDoesNotRun(t *testing.T) {
 	})
 }
 
-func TestPodsOfASilentNodeCountAsReadyUntilKubernetesNotices(t *testing.T) {
+func TestPod_OfASilentNodeIsReadyUntilKubernetesNotices(t *testing.T) {
 	inCluster(t, on134(), func(_ *ports.Cluster, c *ports.Client) {
 		if err := c.Reboot(context.Background(), thirdAt, cluster.RebootDefault); err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func TestPodsOfASilentNodeCountAsReadyUntilKubernetesNotices(t *testing.T) {
 	})
 }
 
-func TestDisabledProxyHasNoPods(t *testing.T) {
+func TestPod_DisabledProxyHasNone(t *testing.T) {
 	inCluster(t, on134(func(o *model.Options) { o.ProxyDisabled = true }), func(_ *ports.Cluster, c *ports.Client) {
 		if pod, found := componentPod(t, c, "worker-0", cluster.Proxy); found {
 			t.Errorf("got %+v, want none", pod)
@@ -138,7 +138,7 @@ func TestDisabledProxyHasNoPods(t *testing.T) {
 	})
 }
 
-func TestMachineTellsWhatItsConfigurationNames(t *testing.T) {
+func TestPod_MachineTellsWhatItsConfigurationNames(t *testing.T) {
 	mirror := map[string]string{"kubelet": "mirror.example:5000/talos/kubelet"}
 
 	for name, given := range map[string]struct {
@@ -211,7 +211,7 @@ func budgetNamed(t *testing.T, listed cluster.Workloads, name string) cluster.Bu
 	return listed.Budgets[index]
 }
 
-func TestWorkloadsSayWhatADrainWouldMean(t *testing.T) {
+func TestWorkload_SaysWhatADrainWouldMean(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		s.AddApp("web", 3, &ports.Budget{MinAvailable: 2})
 		s.AddPod("bound", "worker-1", &ports.Budget{MinAvailable: 1})
@@ -265,7 +265,7 @@ func TestWorkloadsSayWhatADrainWouldMean(t *testing.T) {
 	})
 }
 
-func TestWorkloadsAreWhatTheDrainFinds(t *testing.T) {
+func TestWorkload_IsWhatTheDrainFinds(t *testing.T) {
 	inCluster(t, model.Options{Faults: []model.Fault{{Node: "cp-1", Step: model.StepDrain, Effect: model.EffectBlockedByBudget}}}, func(s *ports.Cluster, c *ports.Client) {
 		s.AddApp("web", 4, nil)
 
@@ -303,7 +303,7 @@ func TestWorkloadsAreWhatTheDrainFinds(t *testing.T) {
 	})
 }
 
-func TestBudgetsStandInTheWayOfEvictions(t *testing.T) {
+func TestWorkload_BudgetsBlockEvictions(t *testing.T) {
 	for name, given := range map[string]struct {
 		notReady bool
 		budgets  []ports.Budget
@@ -356,7 +356,7 @@ func TestBudgetsStandInTheWayOfEvictions(t *testing.T) {
 	}
 }
 
-func TestEvictedPodGoesWhereItFits(t *testing.T) {
+func TestWorkload_EvictedPodGoesWhereItFits(t *testing.T) {
 	evict := func(t *testing.T, c *ports.Client, app string) []cluster.WorkloadPod {
 		t.Helper()
 
@@ -414,7 +414,7 @@ func TestEvictedPodGoesWhereItFits(t *testing.T) {
 	})
 }
 
-func TestWorkloadsNeedAnAPIServer(t *testing.T) {
+func TestWorkload_NeedsAnAPIServer(t *testing.T) {
 	inCluster(t, model.Options{ControlPlanes: 1, Workers: 1}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 		s.ServeKind("v1", "Widget")

@@ -19,9 +19,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
-// TestLearnerIsKnownByItsStatus, as it tells nothing else of itself; the others
+// TestEtcd_LearnerIsKnownByItsStatus, as it tells nothing else of itself; the others
 // list it.
-func TestLearnerIsKnownByItsStatus(t *testing.T) {
+func TestEtcd_LearnerIsKnownByItsStatus(t *testing.T) {
 	inCluster(t, model.Options{Faults: ill("cp-0", model.StepEtcd, model.EffectLearner)}, func(_ *ports.Cluster, c *ports.Client) {
 		view, err := c.Etcd(context.Background(), firstAt, true)
 		if err != nil || !view.Status.Learner || view.Status.MemberID == 0 || view.Members != nil {
@@ -35,7 +35,7 @@ func TestLearnerIsKnownByItsStatus(t *testing.T) {
 	})
 }
 
-func TestEtcdOfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
+func TestEtcd_LearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 	inCluster(t, model.Options{Faults: ill("cp-0", model.StepEtcd, model.EffectLearner)}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx, cancel := context.WithCancel(context.Background())
 
@@ -54,7 +54,7 @@ func TestEtcdOfALearnerIsNoResultForACallerWhoStopped(t *testing.T) {
 	})
 }
 
-func TestMemberThatVotesIsKnownByAllThatItTells(t *testing.T) {
+func TestEtcd_VotingMemberTellsEverything(t *testing.T) {
 	for name, given := range map[string]struct {
 		effect model.Effect
 		want   error
@@ -75,7 +75,7 @@ func TestMemberThatVotesIsKnownByAllThatItTells(t *testing.T) {
 	}
 }
 
-func TestRollbackThroughThePort(t *testing.T) {
+func TestTalos_Rollback(t *testing.T) {
 	inCluster(t, model.Options{}, func(simulated *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -109,7 +109,7 @@ func TestRollbackThroughThePort(t *testing.T) {
 	})
 }
 
-func TestLogsThroughThePort(t *testing.T) {
+func TestTalos_Logs(t *testing.T) {
 	inCluster(t, model.Options{Faults: ill("worker-0", model.StepKubelet, model.EffectNotReady)}, func(simulated *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
 
@@ -136,7 +136,7 @@ func TestLogsThroughThePort(t *testing.T) {
 	})
 }
 
-func TestVersionOfEtcdThroughThePort(t *testing.T) {
+func TestTalos_VersionOfEtcd(t *testing.T) {
 	inCluster(t, model.Options{Talos: "1.10.7"}, func(_ *ports.Cluster, c *ports.Client) {
 		if view, err := c.Etcd(context.Background(), firstAt, true); err != nil || view.Status.Version != "3.5.21" {
 			t.Errorf("%+v, %v", view, err)
@@ -148,7 +148,7 @@ func ill(node string, step model.Step, effect model.Effect) []model.Fault {
 	return []model.Fault{{Node: node, Step: step, Effect: effect, Times: 1}}
 }
 
-func TestNodeTellsAboutItsDiskAndItsClock(t *testing.T) {
+func TestTalos_NodeTellsAboutItsDiskAndItsClock(t *testing.T) {
 	healthy := func(v cluster.Vitals) bool {
 		return v.Disk != nil && v.Disk.Available > 1<<30 && v.Disk.Size > v.Disk.Available && v.Time != nil && v.Time.Synced && !v.Time.Disabled
 	}
@@ -190,7 +190,7 @@ func TestNodeTellsAboutItsDiskAndItsClock(t *testing.T) {
 	}
 }
 
-func TestVitalsAreNoneForACallerWhoStopped(t *testing.T) {
+func TestTalos_VitalsAreNoneForACallerWhoStopped(t *testing.T) {
 	inCluster(t, model.Options{Faults: ill("worker-0", model.StepDisk, model.EffectStall)}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -201,8 +201,8 @@ func TestVitalsAreNoneForACallerWhoStopped(t *testing.T) {
 	})
 }
 
-// TestImagesAreOnAVolumeOfTheirOwn, which fills up while /var does not.
-func TestImagesAreOnAVolumeOfTheirOwn(t *testing.T) {
+// TestTalos_ImagesAreOnAVolumeOfTheirOwn, which fills up while /var does not.
+func TestTalos_ImagesAreOnAVolumeOfTheirOwn(t *testing.T) {
 	for name, given := range map[string]struct {
 		faults []model.Fault
 		want   cluster.DiskSpace
@@ -233,7 +233,7 @@ func (s *snapshots) Record(_ string, kind history.Kind, detail map[string]string
 	}
 }
 
-func TestSnapshotOfEtcdIsKeptWholeOrNotAtAll(t *testing.T) {
+func TestVault_SnapshotIsKeptWholeOrNotAtAll(t *testing.T) {
 	errWriter := errors.New("no space left on device")
 
 	for name, given := range map[string]struct {
@@ -300,7 +300,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestVaultKeepsOnlyWhatIsWhole(t *testing.T) {
+func TestVault_KeepsOnlyWholeSnapshots(t *testing.T) {
 	ctx := context.Background()
 	body := bytes.Repeat([]byte{7}, 1024)
 	sum := sha256.Sum256(body)
@@ -351,7 +351,7 @@ func TestVaultKeepsOnlyWhatIsWhole(t *testing.T) {
 	}
 }
 
-func TestRegistryHasWhatItIsNotSaidToLack(t *testing.T) {
+func TestRegistry_HasEveryImageNotSaidToBeMissing(t *testing.T) {
 	ctx := context.Background()
 	registry := ports.NewRegistry()
 

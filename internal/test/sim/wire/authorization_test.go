@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestRolesFromTheCertificate(t *testing.T) {
+func TestAuthorization_RolesComeFromTheCertificate(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		const target = "10.5.0.3"
 
@@ -73,7 +73,7 @@ func TestRolesFromTheCertificate(t *testing.T) {
 	})
 }
 
-func TestClientCannotClaimARole(t *testing.T) {
+func TestAuthorization_ClientCannotClaimARole(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
 		c := r.client("-reader", client.WithGRPCDialOptions())
 		ctx := withRole(r.at("10.5.0.2"), "os:admin")
@@ -83,7 +83,7 @@ func TestClientCannotClaimARole(t *testing.T) {
 	})
 }
 
-func TestKubeconfig(t *testing.T) {
+func TestAuthorization_Kubeconfig(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		content, err := r.client("").Kubeconfig(r.within(time.Minute))
 		if err != nil || string(content) != secretText {

@@ -21,7 +21,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestMachinesOfIPv6AreReachedByTheirAddress(t *testing.T) {
+func TestDirector_IPv6MachinesAreReachedByTheirAddress(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, IPv6: true}, func(r *rig) {
 		const worker = "fd05::3"
 
@@ -53,7 +53,7 @@ func TestMachinesOfIPv6AreReachedByTheirAddress(t *testing.T) {
 	})
 }
 
-func TestMachinesAreReachedByEachInnerAddress(t *testing.T) {
+func TestDirector_MachinesAreReachedByEachInnerAddress(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, ManyAddresses: true}, func(r *rig) {
 		c := r.client("")
 
@@ -82,7 +82,7 @@ func TestMachinesAreReachedByEachInnerAddress(t *testing.T) {
 	})
 }
 
-func TestTargetsThatAreNotAnAddress(t *testing.T) {
+func TestDirector_TargetsThatAreNoAddress(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, IPv6: true}, func(r *rig) {
 		c := r.client("")
 
@@ -93,7 +93,7 @@ func TestTargetsThatAreNotAnAddress(t *testing.T) {
 	})
 }
 
-func TestProviderReachesMachinesOfIPv6(t *testing.T) {
+func TestDirector_ProviderReachesIPv6Machines(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, IPv6: true}, func(r *rig) {
 		text, err := r.server.Talosconfig()
 		if err != nil {
@@ -126,7 +126,7 @@ func TestProviderReachesMachinesOfIPv6(t *testing.T) {
 	})
 }
 
-func TestWithoutMetadataTheEndpointAnswers(t *testing.T) {
+func TestDirector_WithoutMetadataTheEndpointAnswers(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		if name := r.hostname(r.client("")); name != "cp-0" {
 			r.Fatalf("cp-0's endpoint says it is %s", name)
@@ -138,7 +138,7 @@ func TestWithoutMetadataTheEndpointAnswers(t *testing.T) {
 	})
 }
 
-func TestNodeMetadataReachesThatMachine(t *testing.T) {
+func TestDirector_NodeMetadataReachesThatMachine(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 3, Workers: 2}, func(r *rig) {
 		c := r.client("")
 
@@ -162,7 +162,7 @@ func TestNodeMetadataReachesThatMachine(t *testing.T) {
 	})
 }
 
-func TestNodesMetadataReachesAllAndNamesThem(t *testing.T) {
+func TestDirector_NodesMetadataReachesAllAndNamesThem(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 3, Workers: 1}, func(r *rig) {
 		c := r.client("")
 		r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepObserve, Effect: model.EffectUnreachable}})
@@ -185,7 +185,7 @@ func TestNodesMetadataReachesAllAndNamesThem(t *testing.T) {
 	})
 }
 
-func TestWorkerEndpointDoesNotForward(t *testing.T) {
+func TestDirector_WorkerEndpointDoesNotForward(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 2}, func(r *rig) {
 		c := r.client("-worker")
 
@@ -201,7 +201,7 @@ func TestWorkerEndpointDoesNotForward(t *testing.T) {
 	})
 }
 
-func TestContextsThatMustNotConnect(t *testing.T) {
+func TestDirector_UnusableContextsFailToConnect(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		for suffix, text := range map[string]string{
 			"-expired": "tls: expired certificate",
@@ -214,7 +214,7 @@ func TestContextsThatMustNotConnect(t *testing.T) {
 	})
 }
 
-func TestUnreachableMachineIsTriedAgainAfterAPause(t *testing.T) {
+func TestDirector_UnreachableMachineIsTriedAgainAfterAPause(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("")
 		r.world.SetFaults([]model.Fault{{
@@ -239,7 +239,7 @@ func TestUnreachableMachineIsTriedAgainAfterAPause(t *testing.T) {
 	})
 }
 
-func TestMembersAreTheSameEverywhere(t *testing.T) {
+func TestDirector_MembersAreTheSameEverywhere(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 2, Workers: 1}, func(r *rig) {
 		c := r.client("")
 
@@ -257,9 +257,9 @@ func TestMembersAreTheSameEverywhere(t *testing.T) {
 	})
 }
 
-// TestSilentMachineLetsCallersWait: as a proxy does that gets no answer to its dialling.
+// TestDirector_SilentMachineLetsCallersWait: as a proxy does that gets no answer to its dialling.
 // Who calls after that is refused at once, until it tries again.
-func TestSilentMachineLetsCallersWait(t *testing.T) {
+func TestDirector_SilentMachineLetsCallersWait(t *testing.T) {
 	off := model.Fault{Node: "worker-0", Step: model.StepObserve, Effect: model.EffectUnreachable}
 
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Silent: true, Faults: []model.Fault{off}}, func(r *rig) {
@@ -290,8 +290,8 @@ func TestSilentMachineLetsCallersWait(t *testing.T) {
 	})
 }
 
-// TestSilentEndpointIsDialledUntilTheCallerGivesUp: nothing refuses the connection.
-func TestSilentEndpointIsDialledUntilTheCallerGivesUp(t *testing.T) {
+// TestDirector_SilentEndpointIsDialledUntilTheCallerGivesUp: nothing refuses the connection.
+func TestDirector_SilentEndpointIsDialledUntilTheCallerGivesUp(t *testing.T) {
 	off := model.Fault{Node: "cp-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}
 
 	inBubble(t, model.Options{ControlPlanes: 1, Silent: true, Faults: []model.Fault{off}}, func(r *rig) {
@@ -314,7 +314,7 @@ func TestSilentEndpointIsDialledUntilTheCallerGivesUp(t *testing.T) {
 	})
 }
 
-func TestOtherFacesAreAskedBeforeACallChangesSomething(t *testing.T) {
+func TestDirector_OtherFacesAreAskedBeforeAChange(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
 		c := r.client("")
 
@@ -340,7 +340,7 @@ func TestOtherFacesAreAskedBeforeACallChangesSomething(t *testing.T) {
 	})
 }
 
-func TestSameSeedSameHistoryOverTheWire(t *testing.T) {
+func TestDirector_SameSeedSameHistory(t *testing.T) {
 	run := func() []string {
 		var lines []string
 

@@ -22,7 +22,7 @@ import (
 
 // A real machine passes on the text of what its etcd client says, and no code of
 // its own.
-func TestLearnerOnTheWire(t *testing.T) {
+func TestEtcd_Learner(t *testing.T) {
 	const refused = "rpc not supported for learner"
 
 	inBubble(t, model.Options{ControlPlanes: 3, Faults: struck("cp-1", model.StepEtcd, model.EffectLearner)}, func(r *rig) {
@@ -89,7 +89,7 @@ func intact(snapshot []byte) bool {
 	return sha256.Sum256(body) == [sha256.Size]byte(snapshot[len(body):])
 }
 
-func TestSnapshotOfEtcdByRole(t *testing.T) {
+func TestEtcd_SnapshotByRole(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 2, Workers: 1}, func(r *rig) {
 		for _, suffix := range []string{"", wire.ContextOperator, wire.ContextBackup} {
 			// Through the endpoint of another machine as well.
@@ -122,7 +122,7 @@ func TestSnapshotOfEtcdByRole(t *testing.T) {
 	})
 }
 
-func TestSnapshotFaultsOnTheWire(t *testing.T) {
+func TestEtcd_SnapshotFaults(t *testing.T) {
 	for effect, test := range map[model.Effect]struct {
 		code codes.Code
 		text string
@@ -144,7 +144,7 @@ func TestSnapshotFaultsOnTheWire(t *testing.T) {
 	}
 }
 
-func TestSnapshotThatStallsEndsWithTheCallersPatience(t *testing.T) {
+func TestEtcd_StalledSnapshotEndsWithItsCaller(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Faults: struck("cp-0", model.StepEtcdSnapshot, model.EffectStall)}, func(r *rig) {
 		begun := time.Now()
 
@@ -157,7 +157,7 @@ func TestSnapshotThatStallsEndsWithTheCallersPatience(t *testing.T) {
 	})
 }
 
-func TestEtcdFaultsOnTheWire(t *testing.T) {
+func TestEtcd_Faults(t *testing.T) {
 	for effect, test := range map[model.Effect]struct {
 		code  codes.Code
 		shows func(*machine.EtcdMemberStatus) bool

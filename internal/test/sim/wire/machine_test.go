@@ -104,7 +104,7 @@ func (r *rig) next(events <-chan state.Event, want state.EventType) resource.Res
 	}
 }
 
-func TestNewImageGivesTheConfigurationANewVersion(t *testing.T) {
+func TestMachine_NewImageGivesTheConfigurationANewVersion(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 3, Kubernetes: "1.34.2"}, func(r *rig) {
 		const target = "10.5.0.3"
 
@@ -158,7 +158,7 @@ func TestNewImageGivesTheConfigurationANewVersion(t *testing.T) {
 	})
 }
 
-func TestKubeletServiceGoesAndReturns(t *testing.T) {
+func TestMachine_KubeletServiceGoesAndReturns(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Kubernetes: "1.34.2"}, func(r *rig) {
 		const target = "10.5.0.3"
 
@@ -211,7 +211,7 @@ func TestKubeletServiceGoesAndReturns(t *testing.T) {
 	})
 }
 
-func TestConfigurationsThatAreRefused(t *testing.T) {
+func TestMachine_RefusedConfigurations(t *testing.T) {
 	const target = "10.5.0.2"
 
 	for name, test := range map[string]struct {
@@ -261,7 +261,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestDryRunChangesNothing(t *testing.T) {
+func TestMachine_DryRunChangesNothing(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -282,7 +282,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	})
 }
 
-func TestSecondConfigurationAtOnceIsRefused(t *testing.T) {
+func TestMachine_SecondConfigurationAtOnceIsRefused(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Talos: "1.13.4", Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 		first := r.configOf("cp-0", oldAPIServer, newAPIServer)
@@ -322,7 +322,7 @@ func (r *rig) health(suffix string, limit time.Duration) (int, error) {
 	}
 }
 
-func TestHealthCheckWaitsForMachines(t *testing.T) {
+func TestMachine_HealthCheckWaits(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		if count, err := r.health("-reader", time.Minute); err != nil || count != 1 {
 			r.Fatalf("a healthy cluster: %d messages, %v", count, err)
@@ -367,7 +367,7 @@ func (r *rig) logs(c *client.Client, address, service string, lines int32) (text
 	}
 }
 
-func TestLogsOfServices(t *testing.T) {
+func TestMachine_LogsOfServices(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Faults: []model.Fault{
 		{Node: "worker-0", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1, Message: strings.Repeat("x", 2500)},
 	}}, func(r *rig) {
@@ -414,7 +414,7 @@ func TestLogsOfServices(t *testing.T) {
 	})
 }
 
-func TestDmesgTellsOfTheBoot(t *testing.T) {
+func TestMachine_DmesgTellsOfTheBoot(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
 		if err := r.world.RebootByHand("cp-0", model.RebootDefault); err != nil {
 			r.Fatal(err)
@@ -457,9 +457,9 @@ func TestDmesgTellsOfTheBoot(t *testing.T) {
 	})
 }
 
-// TestMachinedRecordsTheCallsToItsAPI: in a real machine's log too nearly all of
+// TestMachine_MachinedRecordsTheCallsToItsAPI: in a real machine's log too nearly all of
 // the last lines are about the calls of those who watch it.
-func TestMachinedRecordsTheCallsToItsAPI(t *testing.T) {
+func TestMachine_MachinedRecordsTheCallsToItsAPI(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("")
 
@@ -482,7 +482,7 @@ func TestMachinedRecordsTheCallsToItsAPI(t *testing.T) {
 	})
 }
 
-func TestRollbackOverTheWire(t *testing.T) {
+func TestMachine_Rollback(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("")
 		ask := func(c *client.Client) error {
@@ -538,7 +538,7 @@ func (r *rig) mounted(c *client.Client, address, on string) (*machine.MountStat,
 	return nil, nil
 }
 
-func TestDiskSpace(t *testing.T) {
+func TestMachine_DiskSpace(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("-reader")
 
@@ -564,7 +564,7 @@ func TestDiskSpace(t *testing.T) {
 	})
 }
 
-func TestImagesOnAVolumeOfTheirOwn(t *testing.T) {
+func TestMachine_ImagesOnAVolumeOfTheirOwn(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, ContainerdVolume: true}, func(r *rig) {
 		const images = "/var/lib/containerd"
 
@@ -592,7 +592,7 @@ func TestImagesOnAVolumeOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestDiskThatStallsKeepsNothingElseWaiting(t *testing.T) {
+func TestMachine_StalledDiskKeepsNothingElseWaiting(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Faults: struck("worker-0", model.StepDisk, model.EffectStall)}, func(r *rig) {
 		c, begun := r.client(""), time.Now()
 
@@ -616,7 +616,7 @@ func TestDiskThatStallsKeepsNothingElseWaiting(t *testing.T) {
 	})
 }
 
-func TestTimeStatus(t *testing.T) {
+func TestMachine_TimeStatus(t *testing.T) {
 	for name, test := range map[string]struct {
 		faults []model.Fault
 		want   timeresource.StatusSpec
@@ -635,7 +635,7 @@ func TestTimeStatus(t *testing.T) {
 	}
 }
 
-func TestUnsyncedMachineSaysWhyItIsNotReady(t *testing.T) {
+func TestMachine_UnsyncedSaysWhyItIsNotReady(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Faults: struck("worker-0", model.StepClock, model.EffectUnsynced)}, func(r *rig) {
 		status, err := safe.StateGetByID[*runtime.MachineStatus](r.at(secondAddress), r.client("").COSI, runtime.MachineStatusID)
 		if err != nil || status.TypedSpec().Status.Ready || status.TypedSpec().Status.UnmetConditions[0].Name != "time" {
@@ -644,7 +644,7 @@ func TestUnsyncedMachineSaysWhyItIsNotReady(t *testing.T) {
 	})
 }
 
-func TestWhatAMachineKeepsToItselfIsNotThere(t *testing.T) {
+func TestMachine_WithheldResourcesAreNotFound(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, SecureBoot: true}, func(r *rig) {
 		c := r.client("").COSI
 
@@ -673,7 +673,7 @@ func TestWhatAMachineKeepsToItselfIsNotThere(t *testing.T) {
 	})
 }
 
-func TestStagesOfAPersonsUpgrade(t *testing.T) {
+func TestMachine_StagesOfAPersonsUpgrade(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		stage := func() runtime.MachineStage {
 			status, err := safe.StateGetByID[*runtime.MachineStatus](r.at(secondAddress), r.client("").COSI, runtime.MachineStatusID)
@@ -700,7 +700,7 @@ func TestStagesOfAPersonsUpgrade(t *testing.T) {
 	})
 }
 
-func TestInstallerImageOfSeparateDocuments(t *testing.T) {
+func TestMachine_InstallerImageOfSeparateDocuments(t *testing.T) {
 	options := model.Options{ControlPlanes: 1, Talos: "1.14.1", Kubernetes: "1.35.0", Documents: true, SecureBoot: true}
 
 	inBubble(t, options, func(r *rig) {
@@ -735,9 +735,9 @@ func TestInstallerImageOfSeparateDocuments(t *testing.T) {
 	})
 }
 
-// TestMachineHasTheServicesOfItsVersion is about a machine that walks from 1.10
+// TestMachine_HasTheServicesOfItsVersion is about a machine that walks from 1.10
 // over 1.13, where the new services begin, to 1.15.
-func TestMachineHasTheServicesOfItsVersion(t *testing.T) {
+func TestMachine_HasTheServicesOfItsVersion(t *testing.T) {
 	const factory, node = "factory.talos.dev/metal-installer/" + model.EmptySchematic, "10.5.0.3"
 
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.10.7", Kubernetes: "1.33.4"}, func(r *rig) {

@@ -36,7 +36,7 @@ func describe(object any) string {
 	return string(text)
 }
 
-func TestComponentImagesArePulledByOperators(t *testing.T) {
+func TestResourceConfig_ComponentImagesArePulledByOperators(t *testing.T) {
 	const target = "10.5.0.2"
 
 	legacy := func(into common.ContainerdNamespace, image string) func(*rig, *client.Client) error {
@@ -94,7 +94,7 @@ func TestComponentImagesArePulledByOperators(t *testing.T) {
 	}
 }
 
-func TestFaultsOfPullsTellInstallersFromComponents(t *testing.T) {
+func TestResourceConfig_PullFaultsTellInstallersFromComponents(t *testing.T) {
 	const target = "10.5.0.2"
 
 	for name, test := range map[string]struct {
@@ -119,7 +119,7 @@ func TestFaultsOfPullsTellInstallersFromComponents(t *testing.T) {
 	}
 }
 
-func TestRemovedFlagsAreFoundInTheConfiguration(t *testing.T) {
+func TestResourceConfig_RemovedFlagsAreFound(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 
@@ -180,7 +180,7 @@ func checksOf(r *rig, c *client.Client) findings {
 	return found
 }
 
-func TestManifestsAreThoseOfTheConfiguration(t *testing.T) {
+func TestResourceConfig_ManifestsAreThoseOfTheConfiguration(t *testing.T) {
 	const proxy = "registry.k8s.io/kube-proxy:v1.34.2"
 
 	for name, test := range map[string]struct {
@@ -221,7 +221,7 @@ func TestManifestsAreThoseOfTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestMachinesAreHealthyEnoughForUpstream(t *testing.T) {
+func TestResourceConfig_MachinesAreHealthyEnoughForUpstream(t *testing.T) {
 	const least = 10 << 30
 
 	inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r *rig) {
@@ -270,7 +270,7 @@ func (r *rig) document(c *client.Client, address, id string) (text []byte, versi
 	return text, stored.Metadata().Version().Value(), true
 }
 
-func TestStoredConfigurationIsServedBesideTheOneInEffect(t *testing.T) {
+func TestResourceConfig_StoredIsServedBesideTheOneInEffect(t *testing.T) {
 	const target = "10.5.0.2"
 
 	for name, test := range map[string]struct {
@@ -316,7 +316,7 @@ func TestStoredConfigurationIsServedBesideTheOneInEffect(t *testing.T) {
 	}
 }
 
-func TestPodsHaveTheVersionOfTheFinalConfiguration(t *testing.T) {
+func TestResourceConfig_PodsHaveTheVersionOfTheFinalOne(t *testing.T) {
 	const target = "10.5.0.2"
 
 	inBubble(t, model.Options{ControlPlanes: 1, Talos: "1.14.1", Kubernetes: "1.34.2"}, func(r *rig) {
@@ -371,7 +371,7 @@ func TestPodsHaveTheVersionOfTheFinalConfiguration(t *testing.T) {
 	})
 }
 
-func TestDisabledComponentIsConfiguredWithoutAPod(t *testing.T) {
+func TestResourceConfig_DisabledComponentHasNoPod(t *testing.T) {
 	const target = "10.5.0.2"
 
 	for _, talos := range []string{"1.13.4", "1.14.1"} {
@@ -402,7 +402,7 @@ func TestDisabledComponentIsConfiguredWithoutAPod(t *testing.T) {
 	}
 }
 
-func TestSeparateDocumentsAreServedAsTheyAre(t *testing.T) {
+func TestResourceConfig_SeparateDocumentsAreServedAsTheyAre(t *testing.T) {
 	options := model.Options{ControlPlanes: 1, Talos: "1.14.1", Kubernetes: "1.34.2", Documents: true}
 
 	inBubble(t, options, func(r *rig) {
@@ -449,7 +449,7 @@ func TestSeparateDocumentsAreServedAsTheyAre(t *testing.T) {
 	})
 }
 
-func TestVersionsOfConfigurationsBeginAnewAfterAReboot(t *testing.T) {
+func TestResourceConfig_VersionsBeginAnewAfterAReboot(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("")
 

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestVersionsAreThoseThatWereWanted(t *testing.T) {
+func TestResource_VersionsAreThoseThatWereWanted(t *testing.T) {
 	scheduler := func(image string, version int) resource.Resource {
 		made := k8s.NewSchedulerConfig(k8s.SchedulerConfigID)
 		made.TypedSpec().Image = image
@@ -80,7 +80,7 @@ func TestVersionsAreThoseThatWereWanted(t *testing.T) {
 	}
 }
 
-func TestFlagsOfAComponent(t *testing.T) {
+func TestResource_FlagsOfAComponent(t *testing.T) {
 	t.Parallel()
 
 	const classic = `version: v1alpha1
@@ -127,7 +127,7 @@ extraArgs: {profiling: "false"}
 	}
 }
 
-func TestInstallersAreToldFromComponentsByName(t *testing.T) {
+func TestResource_InstallersAreToldFromComponentsByName(t *testing.T) {
 	t.Parallel()
 
 	for image, want := range map[string]bool{
@@ -144,7 +144,7 @@ func TestInstallersAreToldFromComponentsByName(t *testing.T) {
 	}
 }
 
-func TestKubeletThatWasReplacedBetweenLooksIsSeenToGo(t *testing.T) {
+func TestResource_KubeletReplacedBetweenLooksIsSeenToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		world, err := model.New(model.Options{ControlPlanes: 1, Talos: "1.13.2", Kubernetes: "1.34.2"})
 		if err != nil {

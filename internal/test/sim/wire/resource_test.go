@@ -23,7 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestMachinesTellWhoTheyAre(t *testing.T) {
+func TestResource_MachinesTellWhoTheyAre(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Schematic: schematic, SecureBoot: true}, func(r *rig) {
 		c := r.client("-reader").COSI
 		ctx := r.at("10.5.0.3")
@@ -75,7 +75,7 @@ func TestMachinesTellWhoTheyAre(t *testing.T) {
 	})
 }
 
-func TestKubeletConfigIsForAdmins(t *testing.T) {
+func TestResource_KubeletConfigIsForAdmins(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r *rig) {
 		ask := func(suffix string) (*k8s.KubeletConfig, error) {
 			return safe.StateGetByID[*k8s.KubeletConfig](r.at(firstAddress), r.client(suffix).COSI, k8s.KubeletID)
@@ -91,7 +91,7 @@ func TestKubeletConfigIsForAdmins(t *testing.T) {
 	})
 }
 
-func TestMachineConfigurationIsForAdminsAndReadable(t *testing.T) {
+func TestResource_MachineConfigurationIsForAdminsAndReadable(t *testing.T) {
 	for _, unpinned := range []bool{false, true} {
 		inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2", Unpinned: unpinned}, func(r *rig) {
 			got, err := safe.StateGetByID[*config.MachineConfig](r.at("10.5.0.2"), r.client("").COSI, config.ActiveID)
@@ -120,7 +120,7 @@ func TestMachineConfigurationIsForAdminsAndReadable(t *testing.T) {
 	}
 }
 
-func TestTypesAndNamespacesAMachineDoesNotKnow(t *testing.T) {
+func TestResource_UnknownTypesAndNamespaces(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Talos: "1.13.2", Schematic: schematic}, func(r *rig) {
 		c := r.client("").COSI
 		ctx := r.at("10.5.0.2")
@@ -152,7 +152,7 @@ func TestTypesAndNamespacesAMachineDoesNotKnow(t *testing.T) {
 	})
 }
 
-func TestWatchSeesStagesAndVersionsBeginAnewAfterAReboot(t *testing.T) {
+func TestResource_WatchBeginsAnewAfterAReboot(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("").COSI
 		events := make(chan state.Event)
@@ -193,7 +193,7 @@ func TestWatchSeesStagesAndVersionsBeginAnewAfterAReboot(t *testing.T) {
 	})
 }
 
-func TestDefinitionsAreListed(t *testing.T) {
+func TestResource_DefinitionsAreListed(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
 		list, err := safe.StateListAll[*meta.ResourceDefinition](r.at("10.5.0.2"), r.client("-reader").COSI)
 		if err != nil || list.Len() < 15 {
@@ -202,7 +202,7 @@ func TestDefinitionsAreListed(t *testing.T) {
 	})
 }
 
-func TestLooksAreRecorded(t *testing.T) {
+func TestResource_LooksAreRecorded(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
 		c := r.client("")
 

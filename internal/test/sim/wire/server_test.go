@@ -21,7 +21,7 @@ func withRole(ctx context.Context, role string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, constants.APIAuthzRoleMetadataKey, role)
 }
 
-func TestOverSocketsAtSpeed(t *testing.T) {
+func TestServer_OverSocketsAtSpeed(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 
 	const speed = 300
@@ -84,7 +84,7 @@ func TestOverSocketsAtSpeed(t *testing.T) {
 	})
 }
 
-func TestEndpointsComeAndGoWithMachines(t *testing.T) {
+func TestServer_EndpointsComeAndGoWithMachines(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 
 	const speed = 600

@@ -101,7 +101,7 @@ const (
 	methodReboot = "/machine.MachineService/Reboot"
 )
 
-func TestStrikeBeforeACall(t *testing.T) {
+func TestStrike_BeforeACall(t *testing.T) {
 	striking(t, methodReboot, wire.Strike{Cut: wire.CutBefore}, func(t *testing.T, world *model.World, server *wire.Server, api *client.Client, calls func() []wire.Call) {
 		_, err := api.MachineClient.Reboot(client.WithNode(t.Context(), "10.5.0.3"), &machine.RebootRequest{})
 		if status.Code(err) != codes.Unavailable {
@@ -130,7 +130,7 @@ func TestStrikeBeforeACall(t *testing.T) {
 	})
 }
 
-func TestStrikeAfterACall(t *testing.T) {
+func TestStrike_AfterACall(t *testing.T) {
 	striking(t, methodReboot, wire.Strike{Cut: wire.CutAfter}, func(t *testing.T, world *model.World, _ *wire.Server, api *client.Client, _ func() []wire.Call) {
 		_, err := api.MachineClient.Reboot(client.WithNode(t.Context(), "10.5.0.3"), &machine.RebootRequest{})
 		if status.Code(err) != codes.Unavailable {
@@ -150,7 +150,7 @@ func TestStrikeAfterACall(t *testing.T) {
 	})
 }
 
-func TestStrikeWithholdsTheResultOfAStream(t *testing.T) {
+func TestStrike_WithholdsTheResultOfAStream(t *testing.T) {
 	for name, strike := range map[string]wire.Strike{"cut": {Cut: wire.CutAfter}, "ended": {Cut: wire.EndBefore}, "let pass": {}} {
 		t.Run(name, func(t *testing.T) {
 			striking(t, methodPull, strike, func(t *testing.T, _ *model.World, _ *wire.Server, api *client.Client, _ func() []wire.Call) {

@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-func TestUpgradeOfOneMachine(t *testing.T) {
+func TestUpgrade_OfOneMachine(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 3, Workers: 1, Schematic: schematic}, func(r *rig) {
 		const target = "10.5.0.2" // also one of the endpoints
 
@@ -72,7 +72,7 @@ func TestUpgradeOfOneMachine(t *testing.T) {
 	})
 }
 
-func TestEndpointDisappearsDuringTheRebootAndReturns(t *testing.T) {
+func TestUpgrade_EndpointDisappearsDuringTheRebootAndReturns(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		c := r.client("")
 		events, err := c.Events(r.Context(), client.WithTailEvents(-1))
@@ -117,7 +117,7 @@ func TestEndpointDisappearsDuringTheRebootAndReturns(t *testing.T) {
 	})
 }
 
-func TestLegacyUpgradeWithEventsUntilRunning(t *testing.T) {
+func TestUpgrade_LegacyWithEventsUntilRunning(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1, Talos: "1.12.6"}, func(r *rig) {
 		c := r.client("")
 
@@ -160,7 +160,7 @@ func TestLegacyUpgradeWithEventsUntilRunning(t *testing.T) {
 	})
 }
 
-func TestOlderMachinesDoNotKnowTheNewServices(t *testing.T) {
+func TestUpgrade_OlderMachinesDoNotKnowTheNewServices(t *testing.T) {
 	for _, talos := range []string{"1.11.5", "1.12.6"} {
 		inBubble(t, model.Options{ControlPlanes: 1, Talos: talos}, func(r *rig) {
 			c := r.client("")
@@ -178,7 +178,7 @@ func TestOlderMachinesDoNotKnowTheNewServices(t *testing.T) {
 	}
 }
 
-func TestInstallAnswersAsTalosDoes(t *testing.T) {
+func TestUpgrade_InstallAnswersAsTalosDoes(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
 		const target = "10.5.0.2"
 
@@ -205,7 +205,7 @@ func TestInstallAnswersAsTalosDoes(t *testing.T) {
 	})
 }
 
-func TestConnectionIsLostAfterTheEffect(t *testing.T) {
+func TestUpgrade_ConnectionIsLostAfterTheEffect(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1}, func(r *rig) {
 		const target = "10.5.0.2"
 
@@ -240,7 +240,7 @@ func TestConnectionIsLostAfterTheEffect(t *testing.T) {
 	})
 }
 
-func TestTwoMembersAreRefusedByTheLegacyCallOnly(t *testing.T) {
+func TestUpgrade_TwoMembersAreRefusedByTheLegacyCallOnly(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 2}, func(r *rig) {
 		const target = "10.5.0.2"
 
@@ -303,7 +303,7 @@ func (r *rig) images(c *client.Client, address string, in common.ContainerdNames
 	return names, nil
 }
 
-func TestImagesOfAMachine(t *testing.T) {
+func TestUpgrade_ImagesOfAMachine(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r *rig) {
 		c := r.client("-reader")
 
@@ -334,7 +334,7 @@ func TestImagesOfAMachine(t *testing.T) {
 	})
 }
 
-func TestImagesOfTalosItself(t *testing.T) {
+func TestUpgrade_ImagesOfTalosItself(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r *rig) {
 		const address = "10.5.0.3"
 
@@ -375,7 +375,7 @@ func TestImagesOfTalosItself(t *testing.T) {
 	})
 }
 
-func TestImageIsRemoved(t *testing.T) {
+func TestUpgrade_ImageIsRemoved(t *testing.T) {
 	inBubble(t, model.Options{ControlPlanes: 1, Kubernetes: "1.34.2"}, func(r *rig) {
 		admin := r.client("")
 

@@ -33,7 +33,7 @@ func shell(t *testing.T) *workspace.Workspace {
 	return space
 }
 
-func TestEnvironmentLosesWhatWouldReachAnotherClusterOrProvider(t *testing.T) {
+func TestWorkspace_EnvironmentReachesNoOtherClusterOrProvider(t *testing.T) {
 	got := workspace.Environment([]string{
 		"PATH=/bin", "TALOSCONFIG=a", "KUBECONFIG=b", "TF_CLI_CONFIG_FILE=c", "TF_VAR_talos_version=1", "TF_CLI_ARGS=-lock=false",
 		"TF_LOG=debug", "TF_LOG_PATH=log", "HOME=/home/me",
@@ -44,7 +44,7 @@ func TestEnvironmentLosesWhatWouldReachAnotherClusterOrProvider(t *testing.T) {
 	}
 }
 
-func TestCommandUsesTheProvidersDirectoryWhateverTheEnvironmentSays(t *testing.T) {
+func TestWorkspace_CommandUsesTheProvidersDirectory(t *testing.T) {
 	t.Setenv("TF_CLI_CONFIG_FILE", "/somebody/elses.tfrc")
 
 	space := shell(t)
@@ -64,7 +64,7 @@ func TestCommandUsesTheProvidersDirectoryWhateverTheEnvironmentSays(t *testing.T
 	}
 }
 
-func TestCancelledCommandLeavesNoProcessBehind(t *testing.T) {
+func TestWorkspace_CancelledCommandLeavesNoProcessBehind(t *testing.T) {
 	space := shell(t)
 	ctx, cancel := context.WithCancel(t.Context())
 
@@ -125,7 +125,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func TestCopyConfigurationTakesTheConfigurationOnly(t *testing.T) {
+func TestWorkspace_CopyTakesTheConfigurationOnly(t *testing.T) {
 	from := t.TempDir()
 	for _, name := range []string{"main.tf", "README.md"} {
 		if err := os.WriteFile(filepath.Join(from, name), []byte(name), 0o600); err != nil {
@@ -147,7 +147,7 @@ func TestCopyConfigurationTakesTheConfigurationOnly(t *testing.T) {
 	}
 }
 
-func TestCopyConfigurationRefusesADirectoryWithoutOne(t *testing.T) {
+func TestWorkspace_CopyRefusesADirectoryWithoutConfiguration(t *testing.T) {
 	if err := shell(t).CopyConfiguration(t.TempDir()); err == nil {
 		t.Error("an empty directory was accepted")
 	}
