@@ -45,17 +45,19 @@ func addPod(t *testing.T, other kubernetes.Interface, name, node string, owners 
 	return pod
 }
 
-func controlled(kind, name string) metav1.OwnerReference {
+// orphaned is a DaemonSet that is gone, of a version that the garbage collector cannot look
+// up: it would take its pods away.
+func orphaned() metav1.OwnerReference {
 	yes := true
 
-	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "11111111-0000-0000-0000-000000000000", Controller: &yes}
+	return metav1.OwnerReference{APIVersion: "apps/v0", Kind: "DaemonSet", Name: "gone", UID: "11111111-0000-0000-0000-000000000000", Controller: &yes}
 }
 
 func TestPod_DrainTakesWhatKubectlTakes(t *testing.T) {
 	api, other := live(t)
 
 	addPod(t, other, "alone", "worker-0")
-	addPod(t, other, "orphan", "worker-0", controlled("DaemonSet", "gone"))
+	addPod(t, other, "orphan", "worker-0", orphaned())
 	addPod(t, other, "elsewhere", "worker-1")
 
 	done := addPod(t, other, "done", "worker-0")

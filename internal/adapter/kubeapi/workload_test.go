@@ -605,7 +605,7 @@ func TestWorkload_AgreesWithTheDrain(t *testing.T) {
 	api, other := live(t)
 
 	addPod(t, other, "alone", "worker-0")
-	addPod(t, other, "orphan", "worker-0", controlled("DaemonSet", "gone"))
+	addPod(t, other, "orphan", "worker-0", orphaned())
 
 	found, err := api.Workloads(t.Context())
 	if err != nil {
