@@ -69,6 +69,13 @@
 //
 // A history from a real API server tells neither of lists nor of what a watch
 // delivered, so looks at the Node objects are not judged there.
+//
+// Each is asserted in the file of what it is about: disruption.go (S1, S2, S4 and S10 of
+// a step that takes a node away), look.go (S3), version.go (S5, S6), hazard.go (S13, S14),
+// configuration.go and component.go (the Kubernetes half), rollback.go, lease.go (S7,
+// S12), operator.go (S7 beside an operator), workload.go (S9, S11), label.go (S10 of
+// labels), and annotation.go, annotation_kubernetes.go and status.go (S8). node.go is what
+// the checker knows of a node.
 package checker
 
 import (
@@ -251,29 +258,6 @@ func (c *Checker) changed(event history.Event) {
 	case history.KindKubelet:
 		c.kubelet(n, event)
 	default:
-	}
-}
-
-// read notes an observation of a node, or of the Node objects.
-func (c *Checker) read(event history.Event) {
-	if event.Node == "" {
-		if event.Detail["what"] == "nodes" {
-			c.lookedAtNodes(event)
-		}
-
-		return
-	}
-
-	n := c.node(event.Node)
-
-	// Whoever reads a configuration to write it has not looked at the node, nor
-	// has who reads what it said some time ago.
-	if event.Detail["what"] != "config" && event.Detail["what"] != "logs" {
-		n.seen = c.now
-	}
-
-	if event.Detail["what"] == "etcd" {
-		n.etcdSeen = c.now
 	}
 }
 

@@ -127,31 +127,6 @@ func tookEffect(code string) bool { return code == codeOK || code == "Unavailabl
 
 func shortMethod(method string) string { return method[strings.LastIndex(method, "/")+1:] }
 
-// observedBefore asserts S3: since the last step the node itself, etcd on every
-// control plane that was up when that was asked for, and the Node objects have been
-// looked at.
-func (c *Checker) observedBefore(n *node, what string, asked int64) {
-	var unseen []string
-
-	if n.seen <= n.step {
-		unseen = append(unseen, n.name)
-	}
-
-	for _, other := range c.controlPlanes() {
-		if other.up && other.cameUp <= asked && other.etcdSeen <= n.step {
-			unseen = append(unseen, "etcd on "+other.name)
-		}
-	}
-
-	if c.nodesTold && c.nodesRead <= n.step {
-		unseen = append(unseen, "the Node objects")
-	}
-
-	if len(unseen) > 0 {
-		c.violate(S3, n.name, "%s %s although since the last disruptive step nobody had looked at %s", what, n.name, strings.Join(unseen, ", "))
-	}
-}
-
 // takenDown judges a call that makes a machine go down.
 func (c *Checker) takenDown(n *node, method string) {
 	if n.role == worker && n.cordonedBy == "" {

@@ -72,3 +72,51 @@ func versionOf(event history.Event) (int64, bool) {
 
 	return version, err == nil
 }
+
+// read notes an observation of a node, or of the Node objects.
+func (c *Checker) read(event history.Event) {
+	if event.Node == "" {
+		if event.Detail["what"] == "nodes" {
+			c.lookedAtNodes(event)
+		}
+
+		return
+	}
+
+	n := c.node(event.Node)
+
+	// Whoever reads a configuration to write it has not looked at the node, nor
+	// has who reads what it said some time ago.
+	if event.Detail["what"] != "config" && event.Detail["what"] != "logs" {
+		n.seen = c.now
+	}
+
+	if event.Detail["what"] == "etcd" {
+		n.etcdSeen = c.now
+	}
+}
+
+// observedBefore asserts S3: since the last step the node itself, etcd on every
+// control plane that was up when that was asked for, and the Node objects have been
+// looked at.
+func (c *Checker) observedBefore(n *node, what string, asked int64) {
+	var unseen []string
+
+	if n.seen <= n.step {
+		unseen = append(unseen, n.name)
+	}
+
+	for _, other := range c.controlPlanes() {
+		if other.up && other.cameUp <= asked && other.etcdSeen <= n.step {
+			unseen = append(unseen, "etcd on "+other.name)
+		}
+	}
+
+	if c.nodesTold && c.nodesRead <= n.step {
+		unseen = append(unseen, "the Node objects")
+	}
+
+	if len(unseen) > 0 {
+		c.violate(S3, n.name, "%s %s although since the last disruptive step nobody had looked at %s", what, n.name, strings.Join(unseen, ", "))
+	}
+}

@@ -55,8 +55,8 @@ const (
 	// can read any).
 	KindLabel Kind = "label"
 	// KindEvict is an eviction request that ended. Detail: namespace, pod,
-	// outcome (evicted|blocked|gone|dry-run), budget (namespace/name that
-	// blocked it), by.
+	// outcome (evicted|blocked|gone|dry-run|failed), budget (namespace/name that
+	// blocked it), code (of one that failed), by.
 	KindEvict Kind = "evict"
 	// KindDelete is a pod that a client deleted without eviction. Detail:
 	// namespace, pod, by, budget (a budget that covers it and had nothing to

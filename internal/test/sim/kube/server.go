@@ -7,7 +7,13 @@
 // the inventory of them that syncs use.
 //
 // Clients reach the API server through ports that come and go with the control
-// planes. What clients write is read from the audit log and becomes history.
+// planes (front.go). What clients write is read from the audit log (audit.go) and becomes
+// history (ledger.go).
+//
+// Server starts the processes (plane.go) and the play: play.go says what is looked
+// after, node.go and pod.go play kubelets and the node controller, static_pod.go the
+// static pods, scheduler.go the scheduler, and manifest.go what Talos brings into the
+// cluster. workload.go is what people run there.
 package kube
 
 import (

@@ -635,31 +635,6 @@ func imageExists(image string) bool {
 	return err == nil && v.Major() == 1 && v.Minor() >= oldest && v.Minor() <= newest
 }
 
-// checkSupport is the look at a version of Kubernetes that a machine takes from
-// Talos 1.14 on, before it accepts an image of it.
-func checkSupport(talos, image string) error {
-	const newest, lines = 23, 5 // Talos 1.14 runs Kubernetes 1.32 to 1.37, and so on.
-
-	running, err := parseVersion(talos)
-	if err != nil {
-		return err
-	}
-
-	v, err := imageVersion(image)
-	if err != nil {
-		return fmt.Errorf("error parsing Kubernetes version from image: %w", err)
-	}
-
-	switch most := running.Minor() + newest; {
-	case v.Major() != 1 || v.Minor() > most:
-		return fmt.Errorf("version of Kubernetes %s is too new to be used with Talos %s", v, running)
-	case v.Minor()+lines < most:
-		return fmt.Errorf("version of Kubernetes %s is too old to be used with Talos %s", v, running)
-	default:
-		return nil
-	}
-}
-
 // accept makes a configuration that of the machine, of its next boot, or both.
 // Writing the same text again is a write, too.
 func (w *World) accept(n *node, next *application) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
 const (
@@ -396,5 +398,20 @@ func (w *World) releaseMember(n *node) {
 	if n.up {
 		w.memberStarts(n)
 		w.promote(n)
+	}
+}
+
+// lead makes a member the leader and says so.
+func (w *World) lead(m *member) {
+	w.etcd.elect(m)
+
+	for _, n := range w.members() {
+		w.touch(n)
+
+		if n.etcd == m {
+			w.record(n.name, history.KindEtcd, map[string]string{
+				"member": memberID(m.id), "state": "healthy", "leader": memberID(m.id),
+			})
+		}
 	}
 }

@@ -217,21 +217,6 @@ func (w *World) ForfeitLeadership(ctx context.Context, name string) (string, err
 	return heir, errors.Join(err, refusal)
 }
 
-// lead makes a member the leader and says so.
-func (w *World) lead(m *member) {
-	w.etcd.elect(m)
-
-	for _, n := range w.members() {
-		w.touch(n)
-
-		if n.etcd == m {
-			w.record(n.name, history.KindEtcd, map[string]string{
-				"member": memberID(m.id), "state": "healthy", "leader": memberID(m.id),
-			})
-		}
-	}
-}
-
 // silent is what a machine says of its member that does not answer.
 func silent(n *node) error {
 	return &labelled{ErrUnreachable, fmt.Sprintf("failed to create etcd client: dial tcp %s: connect: connection refused", hostPort(n.address, "2379"))}

@@ -10,6 +10,9 @@
 // A player looks at its object at every pass. Between two passes machines go on
 // by themselves, so that a hold, or a player that ends, never leaves one half
 // installed.
+//
+// vitistack.go and declarative.go are the two, machines.go and kubernetes.go how they
+// upgrade, memory.go and live.go where their objects are.
 package operator
 
 import (

@@ -5,6 +5,12 @@
 // memory, so that a whole upgrade takes milliseconds in virtual time. It
 // records the same history as the faces with sockets, and its errors mean what
 // those of the real adapters mean.
+//
+// The calls of the ports are in talos.go and kubernetes.go. Of the Kubernetes in memory,
+// node.go follows the machines and decides about cordons, pod.go places and evicts pods
+// and asks budgets, component.go has the pods of components, journal.go and object.go
+// what is stored, and manifest.go what is synced. export.go is for the API server in
+// memory on top of it.
 package ports
 
 import (

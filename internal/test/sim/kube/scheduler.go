@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// candidate is a node that could take a pod.
+type candidate struct {
+	name string
+	// away is a worker, for a pod that belongs on a control plane.
+	away bool
+	// siblings are pods of the same controller, all is every pod.
+	siblings, all int
+}
+
+// schedule binds a pod to a node if one can take it. A pod that no node takes
+// waits until a node changes.
+func (p *play) schedule(ctx context.Context, pod *corev1.Pod) error {
+	if pod.DeletionTimestamp != nil {
+		return p.removePod(ctx, pod)
+	}
+
+	node, err := p.choose(pod)
+	if err != nil || node == "" {
+		return err
+	}
+
+	err = p.client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+
+	if err != nil {
+		p.mutex.Lock()
+		delete(p.assumed, string(pod.UID))
+		p.mutex.Unlock()
+
+		return fmt.Errorf("binding pod %s/%s to %s: %w", pod.Namespace, pod.Name, node, err)
+	}
+
+	return nil
+}
+
+// choose takes the node with the fewest pods of the same controller, then the
+// fewest pods, and remembers the choice until the cache shows it.
+func (p *play) choose(pod *corev1.Pod) (string, error) {
+	nodes, err := p.informers.Core().V1().Nodes().Lister().List(labels.Everything())
+	if err != nil {
+		return "", fmt.Errorf("listing nodes: %w", err)
+	}
+
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+
+	if p.assumed[string(pod.UID)] != "" {
+		return "", nil
+	}
+
+	placed := p.placements()
+
+	var candidates []candidate
+
+	for _, node := range nodes {
+		if fits(pod, node) {
+			candidates = append(candidates, weigh(node, pod, placed[node.Name]))
+		}
+	}
+
+	if len(candidates) == 0 {
+		return "", nil
+	}
+
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
+
+	// The first control plane stays free, for it is the one that people look at.
+	if attached(pod) {
+		slices.Reverse(candidates)
+	}
+
+	best := slices.MinFunc(candidates, func(a, b candidate) int {
+		return cmp.Or(compare(a.away, b.away), cmp.Compare(a.siblings, b.siblings), cmp.Compare(a.all, b.all))
+	})
+
+	p.assumed[string(pod.UID)] = best.name
+
+	return best.name, nil
+}
+
+// placements are the pods on each node, with the bindings that the cache does
+// not show yet; with the lock held.
+func (p *play) placements() map[string][]*corev1.Pod {
+	placed := map[string][]*corev1.Pod{}
+
+	for _, object := range p.pods.List() {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+
+		node := pod.Spec.NodeName
+		if node == "" {
+			node = p.assumed[string(pod.UID)]
+		} else {
+			delete(p.assumed, string(pod.UID))
+		}
+
+		// What is on its way out makes room, as for the real scheduler.
+		if node != "" && pod.DeletionTimestamp == nil {
+			placed[node] = append(placed[node], pod)
+		}
+	}
+
+	return placed
+}
+
+// compare puts what is not before what is.
+func compare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+func weigh(node *corev1.Node, pod *corev1.Pod, others []*corev1.Pod) candidate {
+	_, controlPlane := node.Labels[labelControlPlane]
+	weighed := candidate{name: node.Name, all: len(others), away: !controlPlane && attached(pod)}
+	owner := metav1.GetControllerOf(pod)
+
+	for _, other := range others {
+		if theirs := metav1.GetControllerOf(other); owner != nil && theirs != nil && theirs.UID == owner.UID {
+			weighed.siblings++
+		}
+	}
+
+	return weighed
+}
+
+// attached tells whether a pod belongs on a control plane: it tolerates its
+// taint by name. The real scheduler does not care, but the workers of the
+// simulation are for what people run.
+func attached(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labelControlPlane })
+}
+
+// fits tells whether a node may run a pod: it is wanted by the pod, and the pod
+// tolerates its taints, a cordon, and that it is not ready.
+func fits(pod *corev1.Pod, node *corev1.Node) bool {
+	if node.DeletionTimestamp != nil {
+		return false
+	}
+
+	// The node controller adds these a moment later.
+	taints := slices.Clone(node.Spec.Taints)
+	if node.Spec.Unschedulable {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	if readyStatus(node) != corev1.ConditionTrue {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	keepsOut := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
+	if _, kept := scheduling.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations, keepsOut, false); kept {
+		return false
+	}
+
+	wanted, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+
+	return err == nil && wanted
+}
