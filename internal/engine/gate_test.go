@@ -858,3 +858,53 @@ func TestWindow_RefusalNamesTheNodeThatWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestGate_TurnsOfOthersDoNotCountAgainstItsTimeout: the gate of a node is closed while
+// another one of the run is on its way, for longer than the gate may take.
+func TestGate_TurnsOfOthersDoNotCountAgainstItsTimeout(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: twoAtATime()}, func(r *rig) {
+		request := sharing(t, toLifecycle, "2")
+		request.Gates = []cluster.Gate{&userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
+			for name, state := range r.Judge.Verdict().Nodes {
+				if strings.HasPrefix(name, "worker") && name != node && state.Cordoned {
+					return false, "Volume a/b is rebuilding", nil
+				}
+			}
+
+			return true, "", nil
+		}}}
+
+		r.Must(r.Worker("run-1"), request)
+		r.At(toLifecycle)
+	})
+}
+
+// TestWindow_ClosesWhileAGateAnswers: no component is changed after the end.
+func TestWindow_ClosesWhileAGateAnswers(t *testing.T) {
+	for length := 2 * time.Minute; length < 8*time.Minute; length += 30 * time.Second {
+		t.Run(length.String(), func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
+				begun := time.Now()
+				request := kube(toKubernetes)
+				request.Window = interval{to: begun.Add(length)}
+				request.Gates = []cluster.Gate{&userGate{timeout: time.Hour, answer: func(string) (bool, string, error) {
+					if at := time.Since(begun); at > length-25*time.Second && at < length {
+						time.Sleep(length - at + time.Second)
+					}
+
+					return true, "", nil
+				}}}
+
+				if err := r.Worker("run-1").Apply(context.Background(), request); err == nil {
+					t.Error("the run ended well, with less time than it takes")
+				}
+
+				for _, event := range r.Judge.Of(history.KindConfig) {
+					if event.Sim > length.Seconds() {
+						t.Errorf("the configuration of %s was changed at %.0f s", event.Node, event.Sim)
+					}
+				}
+			})
+		})
+	}
+}

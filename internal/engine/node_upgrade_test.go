@@ -825,3 +825,85 @@ func TestInstall_WithoutTimeToBeRepeatedSaysSo(t *testing.T) {
 		r.Tidy()
 	})
 }
+
+// TestNodeUpgrade_CordonWhoseReplyIsLostIsLifted when the run is cancelled at that moment.
+func TestNodeUpgrade_CordonWhoseReplyIsLostIsLifted(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			err := next(ctx)
+			if call.Method == "Cordon" {
+				cancel()
+
+				return fmt.Errorf("%w: the reply was lost", cluster.ErrOutcomeUnknown)
+			}
+
+			return err
+		})
+
+		if err := w.Apply(ctx, to(toLifecycle)); err == nil {
+			t.Error("a run that was cancelled ended well")
+		}
+
+		r.leftClean()
+	})
+}
+
+// TestNodeUpgrade_InstallThatEndsWithTheRunIsJournalled: what the installer has written
+// must be known to the next run.
+func TestNodeUpgrade_InstallThatEndsWithTheRunIsJournalled(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+
+		node := ""
+		w := r.Worker("run-1")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			err := next(ctx)
+			if call.Method == "Install" {
+				node = call.Node
+
+				cancel()
+			}
+
+			return err
+		})
+
+		_ = w.Apply(ctx, to(toLifecycle))
+
+		if entry := r.entryOf(node); entry.Phase != cluster.PhaseInstalled {
+			t.Errorf("the journal says %q of %s", entry.Phase, node)
+		}
+	})
+}
+
+// TestInstallImage_FollowsWhenTheNodeRunsIt, and not before, although an earlier run has
+// journalled its intent.
+func TestInstallImage_FollowsWhenTheNodeRunsIt(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
+		_, wait, _ := r.Crashing("run-1", naming(toLifecycle), dieBefore, func(call ports.Call) bool { return call.Method == "Install" })
+		wait()
+
+		changes := 0
+		w := r.Worker("run-2")
+		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
+			if call.Method == "Configure" {
+				changes++
+
+				if runs := r.State(call.Node).Talos; runs != toLifecycle {
+					t.Errorf("%s runs %s when its configuration is changed", call.Node, runs)
+				}
+			}
+
+			return next(ctx)
+		})
+		r.Must(w, naming(toLifecycle))
+
+		if changes != 2 {
+			t.Errorf("%d configurations were changed, want that of each node once", changes)
+		}
+	})
+}

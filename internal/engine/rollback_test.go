@@ -526,3 +526,44 @@ func TestRollback_FailureIsAWarningOnceTheTargetIsSetBack(t *testing.T) {
 		}
 	})
 }
+
+// TestRollback_LeavesNoNodeIllAfterACrash: a node that gets well by the time of the next
+// run is in service at its end, whatever was wrong with it.
+func TestRollback_LeavesNoNodeIllAfterACrash(t *testing.T) {
+	for name, given := range map[string]struct {
+		node   string
+		effect model.Effect
+	}{
+		"stuck worker":        {"worker-0", model.EffectStuck},
+		"stuck control plane": {"cp-1", model.EffectStuck},
+		"etcd down":           {"cp-1", model.EffectEtcdDown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault := model.Fault{Node: given.node, Step: model.StepBoot, Effect: given.effect, Times: 1}
+
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{fault}}}, func(r *rig) {
+				_, wait, _ := r.Crashing("run-1", returning(to(toLifecycle)), dieBefore, func(call ports.Call) bool { return call.Method == "Rollback" })
+				wait()
+
+				err := r.Worker("run-2").Apply(context.Background(), returning(to(toLifecycle)))
+				if state := r.State(given.node); !state.Ready {
+					t.Errorf("%s is %s and not ready after the next run, which ended with %v", given.node, state.Stage, err)
+				}
+			})
+		})
+	}
+}
+
+// TestRollback_AutomaticOneGoesOnWhereItWasKilled: the node does not get well by itself,
+// so the next run asks for the rollback that the journal names.
+func TestRollback_AutomaticOneGoesOnWhereItWasKilled(t *testing.T) {
+	fault := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Talos: toLifecycle}
+
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{fault}}}, func(r *rig) {
+		_, wait, _ := r.Crashing("run-1", returning(to(toLifecycle)), dieBefore, func(call ports.Call) bool { return call.Method == "Rollback" })
+		wait()
+
+		_ = r.Worker("run-2").Apply(context.Background(), returning(to(toLifecycle)))
+		r.sentBack("worker-0", fromLifecycle)
+	})
+}
