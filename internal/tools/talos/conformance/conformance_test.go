@@ -24,7 +24,7 @@ const (
 	fromVersion     = "1.34.2"
 	toVersion       = "1.35.0"
 
-	speed = "40"
+	speed = "30"
 
 	healthTimeout  = 2 * time.Minute
 	noticeTimeout  = 15 * time.Second
