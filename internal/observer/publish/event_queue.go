@@ -168,7 +168,7 @@ func (q *eventQueue) run() {
 	}
 }
 
-// next is the oldest that waits, once there is one; not ok where none will come.
+// next is the first that waits, once there is one; not ok where none will come.
 func (q *eventQueue) next() (attempt *eventAttempt, ok bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()

@@ -85,6 +85,9 @@ func sentences() []sentence {
 	}
 }
 
+// placeholder is a value of the detail in a sentence.
+var placeholder = regexp.MustCompile(`\$[a-z]+`)
+
 // String is what happened, on one line.
 func (e Event) String() string {
 	values := maps.Clone(e.Detail)
@@ -99,7 +102,7 @@ func (e Event) String() string {
 
 	for _, one := range sentences() {
 		if key, value, _ := strings.Cut(one.condition, "="); one.kind == e.Kind && values[key] == value {
-			text = regexp.MustCompile(`\$[a-z]+`).ReplaceAllStringFunc(one.text, func(name string) string { return values[name[1:]] })
+			text = placeholder.ReplaceAllStringFunc(one.text, func(name string) string { return values[name[1:]] })
 
 			break
 		}
