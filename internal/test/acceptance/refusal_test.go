@@ -87,4 +87,8 @@ func TestAccTimeLimitStopsBetweenNodes(t *testing.T) {
 	w.write(use(s), `talos_version = "1.13.4"`)
 	w.apply().mustSucceed(0)
 	s.wantUpgraded(talosTarget, once(1, 2))
+
+	// Each command has its own limit.
+	w.write(use(s), "talos_version = \"1.13.9\"\ntimeouts = {\n  create = \"24h\"\n  update = \"2m\"\n}")
+	w.apply().mustFail("timeouts", "run apply again")
 }
