@@ -71,10 +71,11 @@
 // delivered, so looks at the Node objects are not judged there.
 //
 // Each is asserted in the file of what it is about: disruption.go (S1, S2, S4 and S10 of
-// a step that takes a node away), look.go (S3), version.go (S5, S6), hazard.go (S13, S14),
-// configuration.go and component.go (the Kubernetes half), rollback.go, lease.go (S7,
-// S12), operator.go (S7 beside an operator), workload.go (S9, S11), label.go (S10 of
-// labels), and annotation.go, annotation_kubernetes.go and status.go (S8). node.go is what
+// a step that takes a node away), look.go (S3), version.go (S5, S6), hazard.go
+// (S13, S14, and what is wrong with other nodes when one is cordoned or taken away: S1, S2,
+// S10), configuration.go and component.go (the Kubernetes half), rollback.go, lease.go (S7,
+// S12), operator.go (S7 beside an operator), workload.go (S9, S11, and the cordons with the
+// checks that they call), label.go (S10 of labels), and annotation.go, annotation_kubernetes.go and status.go (S8). node.go is what
 // the checker knows of a node.
 package checker
 

@@ -14,12 +14,13 @@
 // The files follow a machine: it joins (membership.go, node.go), pulls an image
 // (image.go, pull.go), installs it (install.go; legacy.go below Talos 1.13), goes down
 // (reboot.go), boots, falls back, hangs or stays not Ready (boot.go), comes back stage
-// by stage (stage.go, etcd.go, component.go, static_pod.go, kubelet.go), and takes
-// another configuration (config.go, apply.go). How long a step takes stands with the
-// step; clock.go draws it from the seed. The schematic of a system stands for its
-// extensions (image.go). What a client may ask is in state.go, etcd_calls.go and log.go.
-// Which faults there are, and how a script is read, is in fault.go; how they strike and
-// end in fault_strike.go.
+// by stage (stage.go, etcd.go, component.go, static_pod.go; kubelet.go for a kubelet that
+// restarts), and takes another configuration (config.go, apply.go). How long a step takes
+// stands with the step; clock.go draws it from the seed. The schematic of a system stands
+// for its extensions (image.go). What a client may ask is in state.go, etcd_calls.go (status
+// and alarms of etcd; etcd_snapshot.go is its database as bytes) and log.go. Which faults
+// there are, and how a script is read, is in fault.go; how they strike and end in
+// fault_strike.go.
 package model
 
 import (

@@ -10,7 +10,8 @@
 // node.go follows the machines and decides about cordons, pod.go places and evicts pods
 // and asks budgets, component.go has the pods of components, journal.go and object.go
 // what is stored, and manifest.go what is synced. export.go is for the API server in
-// memory on top of it.
+// memory on top of it. registry.go is the registry that the engine asks; what machines
+// pull, and what their registries answer, is model's.
 package ports
 
 import (

@@ -7,7 +7,8 @@
 // those of its own version. An endpoint refuses connections while its machine
 // is down or its API does not answer, and comes back at the same address.
 //
-// director.go is the proxy, authorization.go who may call what. Behind it, machine.go,
+// director.go is the proxy, authorization.go who may call what (resource.go who may read
+// a sensitive resource). Behind it, machine.go,
 // etcd.go and upgrade.go answer for a machine, resource.go and resource_config.go are
 // its resources, and strike.go is how scripted faults look over the wire.
 package wire
