@@ -1,11 +1,18 @@
+# For nodes that are made: what they start with. Upgrades do not change it.
+locals {
+  created_with = { talos = "v1.12.6", kubernetes = "v1.34.2" }
+}
+
 data "talos_machine_configuration" "node" {
   for_each = local.nodes
 
-  cluster_name     = "prod"
-  cluster_endpoint = "https://10.5.0.10:6443"
-  machine_type     = each.value.role
-  machine_secrets  = talos_machine_secrets.this.machine_secrets
-  config_patches   = local.image_patches[each.key]
+  cluster_name       = "prod"
+  cluster_endpoint   = "https://10.5.0.10:6443"
+  machine_type       = each.value.role
+  machine_secrets    = talos_machine_secrets.this.machine_secrets
+  talos_version      = local.created_with.talos
+  kubernetes_version = local.created_with.kubernetes
+  config_patches     = local.image_patches[each.key]
 }
 
 resource "talos_machine" "node" {
@@ -15,8 +22,26 @@ resource "talos_machine" "node" {
   client_configuration  = talos_machine_secrets.this.client_configuration
   machine_configuration = data.talos_machine_configuration.node[each.key].machine_configuration
 
-  # talosupgrade_cluster owns the Kubernetes version; image stays unset, because it owns the Talos version as well.
+  image                           = "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:${local.created_with.talos}"
+  drain_on_upgrade                = false
   ignore_kubernetes_upgrade_drift = true
+
+  lifecycle {
+    ignore_changes = [image] # talosupgrade_cluster owns the version of Talos
+  }
+}
+
+resource "talos_cluster" "this" {
+  node                 = "10.5.0.2"
+  control_plane_nodes  = ["10.5.0.2", "10.5.0.3", "10.5.0.4"]
+  client_configuration = talos_machine_secrets.this.client_configuration
+  kubernetes_version   = local.created_with.kubernetes
+
+  lifecycle {
+    ignore_changes = [kubernetes_version] # and that of Kubernetes
+  }
+
+  depends_on = [talos_machine.node]
 }
 
 resource "talosupgrade_cluster" "this" {
@@ -24,5 +49,5 @@ resource "talosupgrade_cluster" "this" {
   kubernetes_version = "1.35.2"
 
   # Configurations are applied before anything is upgraded, never beside it.
-  depends_on = [talos_machine.node]
+  depends_on = [talos_cluster.this]
 }

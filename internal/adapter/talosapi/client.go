@@ -371,7 +371,8 @@ func checkEndpoints(endpoints []string) ([]string, error) {
 	}
 
 	if len(checked) == 0 {
-		return nil, errors.New("it has no endpoints: list the addresses of the control plane nodes")
+		return nil, errors.New("it has no endpoints: list the addresses of the control planes there; " +
+			"in data talos_client_configuration of siderolabs/talos, that is the attribute endpoints")
 	}
 
 	return checked, nil

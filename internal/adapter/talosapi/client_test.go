@@ -81,7 +81,7 @@ func TestConfig_ParseNamesWhatIsWrongAndKeepsSecrets(t *testing.T) {
 		"unknown context":    {context("10.5.0.2", keys.ca, keys.crt, keys.key), "nope", `context "nope" does not exist, there are "prod", "staging"`},
 		"unknown current":    {"context: gone\ncontexts: {a: {}}\n", "", `current context "gone" does not exist, there are "a"`},
 		"ambiguous":          {"contexts: {a: {}, b: {}}\n", "", `there are "a", "b"`},
-		"no endpoints":       {context("", keys.ca, keys.crt, keys.key), "", `context "prod": it has no endpoints`},
+		"no endpoints":       {context("", keys.ca, keys.crt, keys.key), "", `context "prod": it has no endpoints: list the addresses of the control planes there; in data talos_client_configuration`},
 		"malformed endpoint": {context(`"10.5.0.2/x"`, keys.ca, keys.crt, keys.key), "", `endpoint "10.5.0.2/x"`},
 		"no ca":              {context("10.5.0.2", "", keys.crt, keys.key), "", `"ca" is missing`},
 		"no certificate":     {context("10.5.0.2", keys.ca, "", keys.key), "", `"crt" is missing`},

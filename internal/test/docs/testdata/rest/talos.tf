@@ -16,4 +16,5 @@ data "talos_machine_configuration" "this" {
   cluster_endpoint = "https://10.5.0.10:6443"
   machine_type     = each.key
   machine_secrets  = talos_machine_secrets.this.machine_secrets
+  talos_version    = "v1.12.6"
 }
