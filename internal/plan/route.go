@@ -12,11 +12,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
-// oldestManaged is the first version whose legacy upgrade keeps etcd and its
+// OldestManaged is the first version whose legacy upgrade keeps etcd and its
 // data whatever the flags say: Talos removed leaving etcd in 1.8.
-// Below oldestTested the support is best effort.
-func oldestManaged() version.Version { return version.MustParse("1.8.0") }
-func oldestTested() version.Version  { return version.MustParse("1.11.0") }
+// Below OldestTested the support is best effort.
+func OldestManaged() version.Version { return version.MustParse("1.8.0") }
+func OldestTested() version.Version  { return version.MustParse("1.11.0") }
 
 // route finds the hops from what the cluster runs to the target, and refuses
 // targets that no waiting makes possible.
@@ -164,16 +164,16 @@ func (p *planner) checkAge() []cluster.Finding {
 	switch {
 	case p.target.Talos.IsZero() || !from.Less(p.target.Talos):
 		return nil
-	case from.Less(oldestManaged()):
+	case from.Less(OldestManaged()):
 		return []cluster.Finding{{
 			Check: cluster.CheckVersions, Severity: cluster.Permanent, Attribute: attributeTalos,
 			Found:  fmt.Sprintf("nodes on Talos %s are too old to be upgraded with this provider", from),
-			Remedy: fmt.Sprintf("Bring them to Talos %s or newer with talosctl first.", oldestManaged()),
+			Remedy: fmt.Sprintf("Bring them to Talos %s or newer with talosctl first.", OldestManaged()),
 		}}
-	case from.Less(oldestTested()):
+	case from.Less(OldestTested()):
 		return []cluster.Finding{{
 			Check: cluster.CheckVersions, Severity: cluster.Advice, Attribute: attributeTalos,
-			Found:  fmt.Sprintf("nodes run Talos %s; this provider is tested from %s on", from, oldestTested()),
+			Found:  fmt.Sprintf("nodes run Talos %s; this provider is tested from %s on", from, OldestTested()),
 			Remedy: "Try it on a cluster like this one first, or name a worker in canary, which goes before all others.",
 		}}
 	default:

@@ -1,0 +1,37 @@
+resource "talosupgrade_cluster" "careful" {
+  talos_version      = "1.13.4"
+  kubernetes_version = "1.35.2"
+
+  # Nothing begins without a snapshot. The file holds every Secret of the cluster.
+  etcd_snapshot = {
+    directory = "/var/backups/etcd"
+  }
+
+  # Nor while volumes are rebuilt, nor by day.
+  gates = [{
+    preset  = "longhorn"
+    timeout = "45m"
+  }]
+  maintenance_window = {
+    cron      = "0 22 * * 0-4"
+    duration  = "6h"
+    time_zone = "Europe/Oslo"
+  }
+
+  # One worker goes first, and every node has to stay healthy before the next one.
+  canary = ["worker-0"]
+  settle = "5m"
+
+  # A node that does not become healthy goes back to its old system, where that is safe; the run fails then.
+  node_timeout = "45m"
+  on_failure   = "rollback"
+
+  # The job needs as long, and twice node_timeout.
+  timeouts = {
+    create = "4h"
+    update = "4h"
+  }
+
+  # Keep it with the job, whether that succeeded or not.
+  report_path = "${path.root}/upgrade.html"
+}
