@@ -289,7 +289,7 @@ func availableVersionsSchema() schema.Schema {
 				return computedVersions("Releases of " + name + " that come next.")
 			}),
 			"eventual": productsSchema("Releases that can be reached step by step through releases that the list holds, the other half moving along where "+
-				"it has to. A minor version of which the list holds nothing is not passed. `talosupgrade_cluster` walks the steps of Talos with "+
+				"it has to. A minor version of which the list holds nothing is not passed. `talosupgrade_cluster` walks these steps with "+
 				"`allow_intermediate_versions`, from Talos 1.8 on. The newest last.", func(name string) schema.Attribute {
 				return computedVersions("Releases of " + name + " that can be reached.")
 			}),
