@@ -9,7 +9,7 @@ terraform {
 # Only the management cluster has to be named: the credentials of the cluster are in the Secret beside its KubernetesCluster.
 provider "talosupgrade" {
   management = {
-    kubeconfig_path = pathexpand("~/.kube/management")
+    kubeconfig_path = "~/.kube/management"
   }
 
   credentials_from = {
