@@ -368,14 +368,28 @@ func TestJournal_IntentAloneDoesNotArmTheNode(t *testing.T) {
 func TestJournal_NotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
 	inCluster(t, pairs(59), func(r *rig) {
 		var (
-			stalled atomic.Bool
-			writes  atomic.Int32
+			stalled          atomic.Bool
+			installs, writes atomic.Int32
+			both             = make(chan struct{})
 		)
 
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
 			switch {
-			case call.Method == "WriteJournal" && !stamps(call) && writes.Add(1) == 1:
+			case call.Method == "Install":
+				err := next(ctx)
+
+				// The first worker moves alone. The two behind it have something to write at
+				// the same moment.
+				switch installs.Add(1) {
+				case 2:
+					<-both
+				case 3:
+					close(both)
+				}
+
+				return err
+			case call.Method == "WriteJournal" && installs.Load() >= 3 && writes.Add(1) == 1:
 				stalled.Store(true)
 				time.AfterFunc(time.Minute, func() { stalled.Store(false) })
 				time.Sleep(40 * time.Second)
