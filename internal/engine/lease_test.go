@@ -395,6 +395,43 @@ func TestLease_OfADeadRunIsTakenOver(t *testing.T) {
 	})
 }
 
+// TestLease_LastWordStandsBeforeItIsGivenBack: of a process that dies in between nobody
+// would say it.
+func TestLease_LastWordStandsBeforeItIsGivenBack(t *testing.T) {
+	inCluster(t, setup{}, func(r *rig) {
+		reader, last := r.Client("reader"), &lateWord{}
+		last.flush = func(ctx context.Context) {
+			lease, err := reader.Lease(ctx)
+			if err != nil || !strings.HasPrefix(lease.Holder, "run-1") {
+				t.Errorf("the last word is published while %q holds the lease: %v", lease.Holder, err)
+			}
+		}
+
+		r.Must(r.WorkerBeside("run-1", nil, last), to(toLifecycle))
+
+		if last.flushed == 0 {
+			t.Error("nobody waited for the last word")
+		}
+
+		if lease, err := reader.Lease(context.Background()); err != nil || lease.Holder != "" {
+			t.Errorf("the run is over, and %q holds the lease: %v", lease.Holder, err)
+		}
+	})
+}
+
+// lateWord is an observer that passes on late what it is told.
+type lateWord struct {
+	flush   func(context.Context)
+	flushed int
+}
+
+func (*lateWord) Observe(cluster.Event) {}
+
+func (l *lateWord) Flush(ctx context.Context) {
+	l.flushed++
+	l.flush(ctx)
+}
+
 // TestLockStatus_JudgedByWatching: whoever renews the lease is alive, whoever does not for
 // as long as it is good for is gone, and nobody's clock is asked.
 func TestLockStatus_JudgedByWatching(t *testing.T) {
