@@ -411,10 +411,10 @@ func connectionRows() []row {
 			scenario: "drawn stories, seed 50000; 3+2, Kubernetes 1.34.2 to 1.35.2, cancelled 0.7 s into a call",
 		},
 		{
-			area: areaConnection, seen: uncatalogued, test: test{"test/harness/wire", "TestCrash_AnywhereThenApplyAgainConverges"},
+			area: areaConnection, seen: uncatalogued, test: engineTest("TestLease_LastWordStandsBeforeItIsGivenBack"),
 			symptom:  "The annotations said in-progress for ever, of a cluster at its target.",
 			wrong:    "The lease was given back before the last word stood; a process that died in between left nobody who would say it.",
-			scenario: "stories over the wire, seed 1002",
+			scenario: "a run that reaches its target; who holds the lease when its last word is published",
 		},
 		{
 			area: areaConnection, seen: uncatalogued, test: engineTest("TestRollback_AlsoWhereTheLastLookIsCutOff"),
