@@ -86,7 +86,7 @@ func supported(t *testing.T) map[string]string {
 		"Talos": fmt.Sprintf("%s to %s; %s to %s without tests; older is refused", tested, newest, managed,
 			version.Minor{Major: tested.Major, Minor: tested.Minor - 1}),
 		"Kubernetes": strings.Join(pairs, ", "),
-		"Terraform, OpenTofu": fmt.Sprintf("1.8, 1.7 or newer; tested with Terraform %s and OpenTofu %s; actions and queries need Terraform 1.14",
+		"Command line": fmt.Sprintf("Terraform 1.8, OpenTofu 1.7, or newer; tested with %s and %s; actions and queries need Terraform 1.14",
 			pinned(t, "terraform", "github.com/hashicorp/terraform"), pinned(t, "tofu", "github.com/opentofu/opentofu")),
 	}
 }
