@@ -22,6 +22,11 @@ resource "talosupgrade_cluster" "careful" {
   canary = ["worker-0"]
   settle = "5m"
 
+  # A pod that its budget keeps for longer stops the run, with the node back in service.
+  drain = {
+    timeout = "10m"
+  }
+
   # A node that does not become healthy goes back to its old system, where that is safe; the run fails then.
   node_timeout = "45m"
   on_failure   = "rollback"

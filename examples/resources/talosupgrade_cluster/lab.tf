@@ -3,6 +3,9 @@ resource "talosupgrade_cluster" "lab" {
   talos_version          = "1.13.4"
   allow_unknown_versions = true
 
+  # Workers last.
+  order = "control-planes-first"
+
   # Nodes reboot with their pods on them. They need Talos 1.13 for that: older ones drain themselves.
   drain = {
     enabled = false
