@@ -31,6 +31,8 @@ type build struct {
 	flags []string
 	// link is for the linker, on top of what leaves debugging out.
 	link string
+	// target is what it compiles for; this machine unless it is set.
+	target Platform
 	// what is the build called in progress and errors.
 	what string
 }
@@ -41,6 +43,8 @@ func (b build) run(ctx context.Context, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
+
+	command.Env = append(command.Env, b.target.environment()...)
 
 	reader, writer := io.Pipe()
 	command.Stdout, command.Stderr = writer, writer

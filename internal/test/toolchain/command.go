@@ -46,11 +46,14 @@ type CLI struct {
 // names, else terraform on PATH, else tofu on PATH, else a Terraform that it
 // fetches into the cache. A "tofu" or a "terraform-1.14" that TALOSUPGRADE_CLI names
 // and that is not on PATH is built into the cache. Anything older than Terraform 1.8
-// or OpenTofu 1.7 is an error, because provider functions need those.
+// or OpenTofu 1.7 is an error, because provider functions need those. What is run from
+// an unpacked archive neither fetches nor builds one.
 func Terraform(ctx context.Context, options Options) (CLI, error) {
 	path, source, err := chosenCommand()
 
 	switch {
+	case path == "" && ownArchive() != "":
+		return CLI{}, errors.Join(errNoCommand, err)
 	case errors.Is(err, errBuildOpenTofu):
 		source = "built"
 		path, err = buildOpenTofu(ctx, options)
@@ -156,6 +159,9 @@ func identify(ctx context.Context, path string) (CLI, error) {
 
 	return CLI{Path: path, Name: name, Version: running}, requireVersion(name, running)
 }
+
+// errNoCommand is what is said where nothing is fetched.
+var errNoCommand = errors.New("put terraform 1.8 or newer, or tofu 1.7 or newer, on PATH")
 
 // fetchTerraform installs the newest Terraform 1.x below the cache.
 func fetchTerraform(ctx context.Context, options Options) (string, error) {

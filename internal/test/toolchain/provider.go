@@ -24,10 +24,15 @@ var providerAddresses = [...]string{
 }
 
 // BuildProvider compiles the provider as it is in the source tree and returns
-// the directory that holds it, for [CLIConfig]. The Go command's own cache
+// the directory that holds it, for [CLIConfig]; in an unpacked archive it returns the
+// directory of the one that is there. The Go command's own cache
 // makes a second call cheap. A provider that still runs from an earlier call
 // is not disturbed.
 func BuildProvider(ctx context.Context, options Options) (string, error) {
+	if unpacked := ownArchive(); unpacked != "" {
+		return unpacked.provider(), nil
+	}
+
 	root, cache, err := places()
 	if err != nil {
 		return "", err

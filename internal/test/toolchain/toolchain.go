@@ -27,6 +27,8 @@ type Options struct {
 	// Progress receives a few lines of text about what takes time; nil drops
 	// them.
 	Progress io.Writer
+	// target is what Kubernetes is built for; this machine unless it is set.
+	target Platform
 }
 
 func (o Options) progress() io.Writer {

@@ -39,6 +39,11 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 		return err
 	}
 
+	places, err := toolchain.DemoPlaces()
+	if err != nil {
+		return err
+	}
+
 	dir, err := os.MkdirTemp("", "talosupgrade-demo-")
 	if err != nil {
 		return fmt.Errorf("creating a directory for the demo: %w", err)
@@ -67,27 +72,20 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 	show.line(plain, "ready after %.1f s; one simulated minute takes %.1f s", time.Since(started).Seconds(), 60/float64(wanted.speed))
 
 	show.line(plain, "to watch it with kubectl, in another terminal:")
-	show.line(quiet, "%s", watchCommand(cluster.path("kubeconfig")))
-
-	root, err := toolchain.ModuleRoot()
-	if err != nil {
-		return err
-	}
-
-	// It outlives the demo, so that one can look at it in peace.
-	report := filepath.Join(root, "bin", "demo", "upgrade.html")
+	show.line(quiet, "%s", watchCommand(cluster.path("kubeconfig"), places.Kubectl))
 
 	show.line(plain, "to watch it in a browser, open this page once terraform apply has begun:")
-	show.line(quiet, "%s", report)
+	// It outlives the demo, so that one can look at it in peace.
+	show.line(quiet, "%s", places.Report)
 
-	command, err := newTerraform(show, programs, filepath.Join(dir, "terraform"), root, variables{
-		Talosconfig: cluster.path("talosconfig"), TalosVersion: wanted.to, ReportPath: report,
+	command, err := newTerraform(show, programs, filepath.Join(dir, "terraform"), places.Configuration, variables{
+		Talosconfig: cluster.path("talosconfig"), TalosVersion: wanted.to, ReportPath: places.Report,
 	})
 	if err != nil {
 		return err
 	}
 
-	return (&play{show: show, wanted: wanted, cluster: cluster, terraform: command, report: report}).acts(ctx)
+	return (&play{show: show, wanted: wanted, cluster: cluster, terraform: command, report: places.Report}).acts(ctx)
 }
 
 // variables are those of the demo's configuration.
@@ -124,13 +122,13 @@ func prepare(ctx context.Context, show *screen) (tools, error) {
 	return tools{cli: cli, provider: provider, talossim: filepath.Join(filepath.Dir(self), "talossim")}, nil
 }
 
-func newTerraform(show *screen, programs tools, dir, root string, given variables) (*terraform, error) {
+func newTerraform(show *screen, programs tools, dir, configuration string, given variables) (*terraform, error) {
 	space, err := workspace.New(dir, programs.cli, programs.provider)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := space.CopyConfiguration(filepath.Join(root, "examples", "demo")); err != nil {
+	if err := space.CopyConfiguration(configuration); err != nil {
 		return nil, err
 	}
 

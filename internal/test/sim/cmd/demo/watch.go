@@ -9,12 +9,12 @@ import (
 
 // watchCommand is a line for another terminal that shows the message annotation as
 // it changes. It ends with the demo, which takes its kubeconfig away; until then a
-// watch that a rebooting control plane cut off begins again.
-func watchCommand(kubeconfig string) string {
-	// Whoever has no kubectl may have one built.
+// watch that a rebooting control plane cut off begins again. Other is what to run where
+// no kubectl is on PATH.
+func watchCommand(kubeconfig, other string) string {
 	program := "kubectl"
 	if _, err := exec.LookPath(program); err != nil {
-		program = "$(go run ./internal/test/sim/cmd/setup kubectl)"
+		program = other
 	}
 
 	path := shellQuote(kubeconfig)

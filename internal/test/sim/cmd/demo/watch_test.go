@@ -37,7 +37,7 @@ func TestWatchCommandEndsWithTheDemo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
-	said, err := exec.CommandContext(ctx, "/bin/sh", "-c", watchCommand(kubeconfig)).CombinedOutput()
+	said, err := exec.CommandContext(ctx, "/bin/sh", "-c", watchCommand(kubeconfig, "false")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
@@ -54,7 +54,7 @@ func TestWatchCommandEndsWithTheDemo(t *testing.T) {
 func TestWatchCommandWithoutKubectl(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 
-	if line := watchCommand("/demo/kubeconfig"); !strings.Contains(line, "do $(go run ./internal/test/sim/cmd/setup kubectl) --kubeconfig '/demo/kubeconfig' ") {
+	if line := watchCommand("/demo/kubeconfig", "$(built)"); !strings.Contains(line, "do $(built) --kubeconfig '/demo/kubeconfig' ") {
 		t.Errorf("the line is %s", line)
 	}
 }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package toolchain
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// Platform is an operating system and an architecture, as Go names them.
+type Platform struct{ OS, Arch string }
+
+func (p Platform) String() string { return p.OS + "_" + p.Arch }
+
+// environment has the Go command compile for the platform.
+func (p Platform) environment() []string {
+	if p == (Platform{}) {
+		return nil
+	}
+
+	return []string{"GOOS=" + p.OS, "GOARCH=" + p.Arch}
+}
+
+// archive is the directory of an archive of the demo that somebody unpacked; empty
+// where there is none. Everything is in it that is built or found elsewhere otherwise.
+type archive string
+
+// The directories in an archive; demo and talossim are beside them.
+const (
+	archiveKubernetes    = "kubernetes"
+	archiveProvider      = "provider"
+	archiveConfiguration = "examples/demo"
+)
+
+// ownArchive is the one that the running program is from.
+func ownArchive() archive {
+	program, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+
+	return archiveOf(program)
+}
+
+// archiveOf is the archive that a program is from: the directory of the program, if
+// the simulator's API server is in it. A link to the program is followed.
+func archiveOf(program string) archive {
+	program, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return ""
+	}
+
+	unpacked := archive(filepath.Dir(program))
+
+	info, err := os.Stat(binariesIn(unpacked.kubernetes()).APIServer)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+
+	return unpacked
+}
+
+func (a archive) kubernetes() string { return filepath.Join(string(a), archiveKubernetes) }
+func (a archive) provider() string   { return filepath.Join(string(a), archiveProvider) }
+
+// Demo is where the demo finds what it does not build, and leaves what it draws.
+type Demo struct {
+	// Configuration is a directory, Report a file.
+	Configuration, Report string
+	// Kubectl is what a shell runs where no kubectl is on PATH.
+	Kubectl string
+}
+
+// DemoPlaces are those of the unpacked archive that the running program is from, which
+// leaves its report in the working directory, or else those of the source tree.
+func DemoPlaces() (Demo, error) {
+	if unpacked := ownArchive(); unpacked != "" {
+		report, err := filepath.Abs("upgrade.html")
+		if err != nil {
+			return Demo{}, fmt.Errorf("finding the working directory: %w", err)
+		}
+
+		return Demo{
+			Configuration: filepath.Join(string(unpacked), filepath.FromSlash(archiveConfiguration)),
+			Report:        report,
+			Kubectl:       "kubectl",
+		}, nil
+	}
+
+	root, err := ModuleRoot()
+	if err != nil {
+		return Demo{}, err
+	}
+
+	return Demo{
+		Configuration: filepath.Join(root, filepath.FromSlash(archiveConfiguration)),
+		Report:        filepath.Join(root, "bin", "demo", "upgrade.html"),
+		Kubectl:       "$(go run ./internal/test/sim/cmd/setup kubectl)",
+	}, nil
+}
+
+// ArchiveFiles builds what an archive of the demo for a platform holds, with a provider
+// of the given version. It returns the path of each file by its name in the archive.
+func ArchiveFiles(ctx context.Context, target Platform, version string, options Options) (map[string]string, error) {
+	root, cache, err := places()
+	if err != nil {
+		return nil, err
+	}
+
+	options.target = target
+
+	files, err := archiveKubernetesFiles(ctx, root, options)
+	if err != nil {
+		return nil, err
+	}
+
+	programs := filepath.Join(cache, "archive-"+target.String())
+	provider := filepath.Join(programs, archiveProvider, providerName)
+
+	if err := os.MkdirAll(filepath.Dir(provider), 0o755); err != nil {
+		return nil, fmt.Errorf("creating the directory of the programs: %w", err)
+	}
+
+	for _, made := range []build{
+		{
+			output:   programs + string(filepath.Separator),
+			packages: []string{"./internal/test/sim/cmd/demo", "./internal/test/sim/cmd/talossim"},
+			what:     "the demo and the simulator for " + target.String(),
+		},
+		// As a release builds it: the bytes are the same.
+		{output: provider, packages: []string{"."}, link: "-X main.version=" + version, what: "the provider for " + target.String()},
+	} {
+		made.dir, made.target = root, target
+
+		if err := made.announced(ctx, options.progress(), "building "+made.what); err != nil {
+			return nil, err
+		}
+	}
+
+	maps.Copy(files, map[string]string{
+		"demo":                                   filepath.Join(programs, "demo"),
+		"talossim":                               filepath.Join(programs, "talossim"),
+		path.Join(archiveProvider, providerName): provider,
+		archiveConfiguration + "/main.tf":        filepath.Join(root, filepath.FromSlash(archiveConfiguration), "main.tf"),
+		"LICENSE":                                filepath.Join(root, "LICENSE"),
+	})
+
+	return files, nil
+}
+
+// archiveKubernetesFiles are the programs of others, and their license.
+func archiveKubernetesFiles(ctx context.Context, root string, options Options) (map[string]string, error) {
+	binaries, err := compiledKubernetes(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+
+	command, err := goCommand(ctx, filepath.Join(root, "internal", "tools", "kube"), "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	if err != nil {
+		return nil, err
+	}
+
+	source, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("looking for the license of Kubernetes: %w", err)
+	}
+
+	files := map[string]string{
+		// Etcd has the same one.
+		path.Join(archiveKubernetes, "LICENSE"): filepath.Join(string(bytes.TrimSpace(source)), "LICENSE"),
+	}
+
+	for _, program := range []string{binaries.APIServer, binaries.ControllerManager, binaries.Etcd} {
+		files[path.Join(archiveKubernetes, filepath.Base(program))] = program
+	}
+
+	return files, nil
+}
