@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"time"
+)
+
+//go:embed archive.md
+var readme []byte //nolint:gochecknoglobals // go:embed knows no other way
+
+// write puts the archive at a path. What failed leaves none.
+func write(path, top string, files map[string]string, modified time.Time) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("creating the archive: %w", err)
+	}
+
+	if err := errors.Join(pack(file, top, files, modified), file.Close()); err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(path))
+	}
+
+	return nil
+}
+
+// pack writes the files, and the README, below one directory. The same files give the
+// same bytes: nothing is said of whose they are, or of the order they came in.
+func pack(out io.Writer, top string, files map[string]string, modified time.Time) error {
+	compressed, err := gzip.NewWriterLevel(out, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+
+	archive := tar.NewWriter(compressed)
+	add := func(name string, content []byte, mode int64) error {
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: path.Join(top, name), Size: int64(len(content)), Mode: mode, ModTime: modified,
+			Format: tar.FormatUSTAR,
+		}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+
+		_, err := archive.Write(content)
+
+		return err
+	}
+
+	if err := add("README.md", readme, 0o644); err != nil {
+		return err
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		content, err := os.ReadFile(files[name])
+		if err != nil {
+			return err
+		}
+
+		info, err := os.Stat(files[name])
+		if err != nil {
+			return err
+		}
+
+		mode := int64(0o644)
+		if info.Mode()&0o111 != 0 {
+			mode = 0o755
+		}
+
+		if err := add(name, content, mode); err != nil {
+			return err
+		}
+	}
+
+	return errors.Join(archive.Close(), compressed.Close())
+}
