@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package project
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
+)
+
+// demoTimeout bounds the whole demo, which takes a minute or two.
+const demoTimeout = 10 * time.Minute
+
+// demoPlatforms are those of the release that have an archive of the demo.
+func demoPlatforms() []platform {
+	return slices.DeleteFunc(platforms(), func(p platform) bool {
+		return p.os != "linux" && p.os != "darwin" || p.arch != "amd64" && p.arch != "arm64"
+	})
+}
+
+// demoName is that of the archive, without its ending, and of the only directory in it.
+func (d dist) demoName(p platform) string { return "talosupgrade-demo_" + d.version + "_" + p.String() }
+
+func (d dist) demo(p platform) string { return filepath.Join(d.dir, d.demoName(p)+".tar.gz") }
+
+// eachDemoFile visits what is in an archive of the demo.
+func (d dist) eachDemoFile(t *testing.T, p platform, visit func(header *tar.Header, content io.Reader)) {
+	t.Helper()
+
+	file, err := os.Open(d.demo(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+
+	compressed, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for archive := tar.NewReader(compressed); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		visit(header, archive)
+	}
+}
+
+// TestReleaseHasADemoForEachCommonPlatform also looks at what is in them: programs for
+// that platform, the provider that the zip for it has, the time of the commit, and
+// nothing of who built it.
+func TestReleaseHasADemoForEachCommonPlatform(t *testing.T) {
+	d := openDist(t)
+
+	found, err := filepath.Glob(filepath.Join(d.dir, "*.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var wanted []string
+	for _, p := range demoPlatforms() {
+		wanted = append(wanted, d.demo(p))
+	}
+
+	slices.Sort(wanted)
+
+	if !slices.Equal(found, wanted) {
+		t.Fatalf("demos:\n%s\nwanted:\n%s", strings.Join(found, "\n"), strings.Join(wanted, "\n"))
+	}
+
+	for _, p := range demoPlatforms() {
+		t.Run(p.String(), func(t *testing.T) { d.requireDemo(t, p) })
+	}
+}
+
+func (d dist) requireDemo(t *testing.T, p platform) {
+	t.Helper()
+
+	commit, err := strconv.ParseInt(strings.TrimSpace(string(run(t, root, nil, "git", "log", "-1", "--format=%ct"))), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	secrets := builderPaths(t)
+	modes := make(map[string]int64)
+
+	d.eachDemoFile(t, p, func(header *tar.Header, file io.Reader) {
+		name, below := strings.CutPrefix(header.Name, d.demoName(p)+"/")
+		if !below || !filepath.IsLocal(name) {
+			t.Errorf("%q is not below %s", header.Name, d.demoName(p))
+		}
+
+		if header.Uid != 0 || header.Gid != 0 || header.Uname+header.Gname != "" {
+			t.Errorf("%s belongs to %d:%d %s:%s", name, header.Uid, header.Gid, header.Uname, header.Gname)
+		}
+
+		if header.ModTime.Unix() != commit {
+			t.Errorf("%s is of %s, the commit of %s", name, header.ModTime, time.Unix(commit, 0))
+		}
+
+		content, err := io.ReadAll(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		modes[name] = header.Mode
+		if header.Mode != 0o755 {
+			return
+		}
+
+		info, err := buildinfo.Read(bytes.NewReader(content))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+
+		for _, setting := range info.Settings {
+			if wanted, told := map[string]string{"GOOS": p.os, "GOARCH": p.arch, "CGO_ENABLED": "0"}[setting.Key]; told && setting.Value != wanted {
+				t.Errorf("%s: %s is %q, wanted %q", name, setting.Key, setting.Value, wanted)
+			}
+		}
+
+		for _, secret := range secrets {
+			if bytes.Contains(content, []byte(secret)) {
+				t.Errorf("%s contains the path %s", name, secret)
+			}
+		}
+
+		if path.Dir(name) == "provider" && !bytes.Equal(content, d.binary(t, p)) {
+			t.Errorf("the provider is another one than in %s", filepath.Base(d.archive(p)))
+		}
+	})
+
+	if diff := cmp.Diff(map[string]int64{
+		"README.md": 0o644, "LICENSE": 0o644, "demo": 0o755, "talossim": 0o755, "examples/demo/main.tf": 0o644,
+		"kubernetes/LICENSE": 0o644, "kubernetes/etcd": 0o755, "kubernetes/kube-apiserver": 0o755, "kubernetes/kube-controller-manager": 0o755,
+		"provider/" + projectName: 0o755,
+	}, modes); diff != "" {
+		t.Errorf("files and modes (-want +got):\n%s", diff)
+	}
+
+	info, err := os.Stat(d.demo(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Logf("%-14s %5.1f MiB", p, float64(info.Size())/(1<<20))
+}
+
+// TestReleaseDemoPassesWithNothingButTheCommandLine unpacks the one for this machine and
+// runs it from elsewhere: without Go, without the source tree, and with every way to the
+// network leading nowhere.
+func TestReleaseDemoPassesWithNothingButTheCommandLine(t *testing.T) {
+	d := openDist(t)
+
+	here := platform{runtime.GOOS, runtime.GOARCH}
+	if !slices.Contains(demoPlatforms(), here) {
+		t.Skipf("there is no archive of the demo for %s", here)
+	}
+
+	cli, err := toolchain.Terraform(t.Context(), toolchain.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	unpacked, elsewhere, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	d.unpackDemo(t, here, unpacked)
+
+	if err := os.Symlink(cli.Path, filepath.Join(bin, cli.Name)); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
+	defer cancel()
+
+	command := exec.CommandContext(ctx, filepath.Join(unpacked, d.demoName(here), "demo"))
+	command.Dir = elsewhere
+	command.Env = []string{
+		"PATH=" + bin, "HOME=" + elsewhere, "TMPDIR=" + os.TempDir(),
+		"HTTP_PROXY=http://127.0.0.1:9", "HTTPS_PROXY=http://127.0.0.1:9",
+	}
+	// It stops what it started.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = time.Minute
+
+	began := time.Now()
+
+	output, err := command.CombinedOutput()
+	if err != nil || !bytes.Contains(output, []byte("\nThe demo passed.\n")) {
+		t.Fatalf("%v\n%s", err, output)
+	}
+
+	t.Logf("passed in %s with %s %s", time.Since(began).Round(time.Second), cli.Name, cli.Version)
+
+	if report := read(t, filepath.Join(elsewhere, "upgrade.html")); !bytes.Contains(report, []byte("worker-0")) {
+		t.Errorf("the report names no worker-0:\n%s", report)
+	}
+
+	left, err := os.ReadDir(elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, entry := range left {
+		if entry.Name() != "upgrade.html" {
+			t.Errorf("%s was left in the directory that it ran in", entry.Name())
+		}
+	}
+}
+
+func (d dist) unpackDemo(t *testing.T, p platform, dir string) {
+	t.Helper()
+
+	d.eachDemoFile(t, p, func(header *tar.Header, content io.Reader) {
+		name := filepath.Join(dir, filepath.FromSlash(header.Name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, os.FileMode(header.Mode)&os.ModePerm)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		_, err = io.Copy(file, content)
+		if err := errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestReleaseWorkflowPublishesTheDemo: what the job that builds does not hand over is
+// neither attested nor published.
+func TestReleaseWorkflowPublishesTheDemo(t *testing.T) {
+	var workflow struct {
+		Jobs struct {
+			Build struct {
+				Steps []struct {
+					With struct {
+						Path string `yaml:"path"`
+					} `yaml:"with"`
+				} `yaml:"steps"`
+			} `yaml:"build"`
+		} `yaml:"jobs"`
+	}
+
+	if err := yaml.Unmarshal(read(t, filepath.Join(workflows, "release.yml")), &workflow); err != nil {
+		t.Fatal(err)
+	}
+
+	name := path.Join("dist", filepath.Base(dist{version: "1.2.3"}.demo(platform{"linux", "arm64"})))
+
+	for _, step := range workflow.Jobs.Build.Steps {
+		for pattern := range strings.FieldsSeq(step.With.Path) {
+			if matched, err := path.Match(pattern, name); err == nil && matched {
+				return
+			}
+		}
+	}
+
+	t.Errorf("release.yml uploads no %s", name)
+}
