@@ -136,6 +136,8 @@ func ArchiveFiles(ctx context.Context, target Platform, version string, options 
 		{output: provider, packages: []string{"."}, link: "-X main.version=" + version, what: "the provider for " + target.String()},
 	} {
 		made.dir, made.target = root, target
+		// They say which commit they are, whatever the person has set.
+		made.flags = []string{"-buildvcs=true"}
 
 		if err := made.announced(ctx, options.progress(), "building "+made.what); err != nil {
 			return nil, err

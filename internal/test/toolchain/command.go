@@ -52,8 +52,8 @@ func Terraform(ctx context.Context, options Options) (CLI, error) {
 	path, source, err := chosenCommand()
 
 	switch {
-	case path == "" && ownArchive() != "":
-		return CLI{}, errors.Join(errNoCommand, err)
+	case ownArchive() != "" && (err == nil && path == "" || errors.Is(err, errBuildOpenTofu) || errors.Is(err, errBuildTerraform)):
+		return CLI{}, errNoCommand
 	case errors.Is(err, errBuildOpenTofu):
 		source = "built"
 		path, err = buildOpenTofu(ctx, options)
