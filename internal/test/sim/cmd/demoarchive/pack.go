@@ -19,15 +19,15 @@ import (
 //go:embed archive.md
 var readme string
 
-// write puts the archive at a path. What failed leaves none.
-func write(path, top string, files map[string]string, modified time.Time) error {
-	file, err := os.Create(path)
+// write makes the archive a file. What failed leaves none.
+func write(name, top string, files map[string]string, modified time.Time) error {
+	file, err := os.Create(name)
 	if err != nil {
 		return fmt.Errorf("creating the archive: %w", err)
 	}
 
 	if err := errors.Join(pack(file, top, files, modified), file.Close()); err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(path))
+		return errors.Join(fmt.Errorf("writing %s: %w", name, err), os.Remove(name))
 	}
 
 	return nil
