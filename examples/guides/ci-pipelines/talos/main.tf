@@ -12,9 +12,20 @@ terraform {
 # The environment variable TALOSCONFIG names the file.
 provider "talosupgrade" {}
 
-resource "talosupgrade_cluster" "prod" {
+locals {
   talos_version      = "1.13.4"
   kubernetes_version = "1.35.2"
+}
+
+# The roll as data, for the policy.
+data "talosupgrade_preflight" "prod" {
+  talos_version      = local.talos_version
+  kubernetes_version = local.kubernetes_version
+}
+
+resource "talosupgrade_cluster" "prod" {
+  talos_version      = local.talos_version
+  kubernetes_version = local.kubernetes_version
 
   # Careful with nodes, and patient with registries: nobody is watching.
   node_timeout = "30m"

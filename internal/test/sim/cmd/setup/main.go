@@ -6,6 +6,7 @@
 //	                  builds or fetches a command line, so that tests do not have to
 //	setup cli         prints the path of the command line
 //	setup kubectl     builds a kubectl and prints its path
+//	setup opa         builds an OPA and prints its path
 //	setup schema FILE writes the schema of the provider as JSON, for tfplugindocs
 package main
 
@@ -21,7 +22,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-var errUsage = errors.New("usage: setup [cli | kubectl | schema FILE]")
+var errUsage = errors.New("usage: setup [cli | kubectl | opa | schema FILE]")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -51,19 +52,26 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 
 		return err
 	case len(args) == 1 && args[0] == "kubectl":
-		path, err := toolchain.Kubectl(ctx, options)
-		if err != nil {
-			return err
-		}
-
-		_, err = fmt.Fprintln(out, path)
-
-		return err
+		return locate(ctx, options, out, toolchain.Kubectl)
+	case len(args) == 1 && args[0] == "opa":
+		return locate(ctx, options, out, toolchain.OPA)
 	case len(args) == 2 && args[0] == "schema":
 		return writeSchema(ctx, options, args[1])
 	default:
 		return errUsage
 	}
+}
+
+// locate prints the path of a program that is built.
+func locate(ctx context.Context, options toolchain.Options, out io.Writer, build func(context.Context, toolchain.Options) (string, error)) error {
+	path, err := build(ctx, options)
+	if err != nil {
+		return err
+	}
+
+	_, err = fmt.Fprintln(out, path)
+
+	return err
 }
 
 func prepare(ctx context.Context, options toolchain.Options) error {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package acceptance
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+)
+
+// TestAccNotify runs the script of the guide with the permissions of the guide beside an
+// upgrade: the chat is told of its beginning and its end, once, also where it was away.
+func TestAccNotify(t *testing.T) {
+	full(t)
+
+	chat := newReceiver(t, bodyOf)
+	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
+	k := newKubectl(t, s.Kubeconfig())
+	example := filepath.Join(pipelines(), "notify")
+
+	// The API server finds nothing wrong in it.
+	k.says("kubectl create --validate=strict -f " + filepath.Join(example, "cronjob.yaml"))
+
+	notifier := &kubectl{t: t, env: append(slices.Clone(k.env), "WEBHOOK="+chat.URL,
+		"KUBECONFIG="+k.with(s.Kubeconfig(), "kube-system", "talosupgrade-notify"))}
+	notify := "sh " + filepath.Join(example, "notify.sh")
+
+	notifier.says(notify)
+
+	if got := chat.taken(); len(got) != 0 {
+		t.Errorf("the chat was told %q of nothing", got)
+	}
+
+	w := newWorkspace(t)
+	w.write(use(s), `talos_version = "1.13.4"`)
+	w.apply().mustSucceed(0)
+
+	// The chat is away: nothing is lost.
+	chat.refuse(true)
+
+	if said, err := notifier.run(notify); err == nil {
+		t.Errorf("a chat that refuses is no failure: %s", said)
+	}
+
+	chat.refuse(false)
+	notifier.says(notify)
+
+	told := texts(t, chat.taken())
+
+	for _, want := range []string{"Upgrade started: Talos " + talosModern + " → " + talosTarget, "Upgrade completed: Talos " + talosTarget} {
+		count := 0
+
+		for _, text := range told {
+			if strings.HasPrefix(text, want) {
+				count++
+			}
+		}
+
+		if count != 1 {
+			t.Errorf("%q was told %d times: %q", want, count, told)
+		}
+	}
+
+	notifier.says(notify)
+
+	if again := chat.taken(); len(again) != 0 {
+		t.Errorf("told once more: %q", again)
+	}
+
+	// A failure is told as well.
+	s.faults(`faults: [{node: cp-0, step: etcd, effect: alarm-nospace}]`)
+	s.settle()
+
+	other := newWorkspace(t)
+	other.write(use(s), "kubernetes_version = "+quote(kubernetesTarget)+"\n")
+	other.apply().mustFail("etcd-alarms")
+	notifier.says(notify)
+
+	if told := texts(t, chat.taken()); !slices.ContainsFunc(told, func(text string) bool { return strings.HasPrefix(text, "Upgrade failed: ") }) {
+		t.Errorf("the failure was not told: %q", told)
+	}
+}
+
+// texts are those of the messages, each of which has to be one.
+func texts(t *testing.T, bodies []string) []string {
+	t.Helper()
+
+	var all []string
+
+	for _, body := range bodies {
+		var message struct{ Text string }
+		if err := json.Unmarshal([]byte(body), &message); err != nil || message.Text == "" {
+			t.Errorf("%q is no message: %v", body, err)
+		}
+
+		all = append(all, message.Text)
+	}
+
+	return all
+}
