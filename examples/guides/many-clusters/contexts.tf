@@ -20,7 +20,3 @@ resource "talosupgrade_cluster" "edge" {
 
   node_overrides = { for name in try(each.value.held, []) : name => { hold = true } }
 }
-
-output "edge" {
-  value = { for name, cluster in talosupgrade_cluster.edge : name => cluster.status.message }
-}

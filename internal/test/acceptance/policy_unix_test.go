@@ -123,7 +123,7 @@ func TestAccPolicy(t *testing.T) {
 	w.gitLabAgrees(runner)
 
 	for _, changed := range []struct{ file, old, text, want string }{
-		{"main.tf", "  node_timeout = \"30m\"\n", "  preflight = { skip = [\"disk-space\"] }\n", "skips the check disk-space"},
+		{"main.tf", "  report_path = \"report.html\"\n", "  preflight = { skip = [\"disk-space\"] }\n", "skips the check disk-space"},
 		{"main.tf", "preflight\" \"prod\" {\n  talos_version      = local.talos_version", "preflight\" \"prod\" {\n  talos_version = \"1.13.3\"", "no talosupgrade_preflight has"},
 		{filepath.Join("policy", "roll.rego"), "most := 10", "most := 2", "3 nodes reboot, and 2 may"},
 	} {

@@ -1,12 +1,10 @@
 variable "held" {
-  description = "Nodes that are left alone by this run: the one that the Job is on."
+  description = "Nodes that are left alone."
   type        = set(string)
   default     = []
 }
 
 resource "talosupgrade_cluster" "itself" {
-  talos_version      = "1.13.4"
-  kubernetes_version = "1.35.2"
-
+  talos_version  = "1.13.4"
   node_overrides = { for name in var.held : name => { hold = true } }
 }

@@ -5,7 +5,7 @@ terraform {
     }
   }
 
-  # GitLab: everything else is in the variables TF_HTTP_*. Elsewhere: the backend that you have.
+  # GitLab, which gets the rest from variables. Elsewhere: your backend.
   backend "http" {}
 }
 
@@ -27,26 +27,16 @@ resource "talosupgrade_cluster" "prod" {
   talos_version      = local.talos_version
   kubernetes_version = local.kubernetes_version
 
-  # Careful with nodes, and patient with registries: nobody is watching.
-  node_timeout = "30m"
-  settle       = "2m"
-
-  retry = {
-    attempts = 4
-    backoff  = "1m"
-  }
-
-  # The schedule of the pipeline fires a few minutes later.
+  # The schedule of the pipeline fires minutes later.
   maintenance_window = {
     cron      = "0 22 * * 0-4"
     duration  = "5h"
     time_zone = "Europe/Oslo"
   }
 
-  # The pipeline keeps it, also when the apply fails.
   report_path = "report.html"
 
-  # Shorter than the job may run: at this limit the node in progress is finished, and the run ends in good order.
+  # Shorter than the job may run.
   timeouts = {
     create = "3h"
     update = "3h"
