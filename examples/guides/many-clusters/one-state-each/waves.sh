@@ -1,12 +1,11 @@
 #!/bin/sh
-# Upgrades the canary, and the other clusters one after the other once the canary has held.
-# Usage: waves.sh CANARY CLUSTER...   Of each there is CLUSTER.tfvars here, and the context admin@CLUSTER in KUBECONFIG.
-# Killed anywhere: run it again. A cluster that is done is left alone, one in the middle goes on, and the canary is checked again.
+# waves.sh CANARY CLUSTER...: upgrades the canary, and the others once it has held. Each has CLUSTER.tfvars, and the context
+# admin@CLUSTER in KUBECONFIG. Killed: run it again; what is done is left alone, what was in the middle goes on.
 set -eu
-# The shell gets the signal as well: it waits until Terraform has ended in good order.
+# The shell gets the signal too, and waits until Terraform has ended.
 trap 'exit 143' INT TERM
 
-# tf CLUSTER COMMAND...: Terraform with what it remembers of this cluster.
+# tf CLUSTER COMMAND...
 tf() {
   dir=.terraform/$1
   shift
@@ -19,7 +18,7 @@ upgrade() {
   tf "$1" apply -input=false -auto-approve -lock-timeout="${LOCK_TIMEOUT:-10m}" -var-file="$1.tfvars"
 }
 
-# What has to hold; the first command that fails ends the script. Add yours: an alert that is silent, a page that answers.
+# The first command that fails ends the script. Add yours, such as a page that has to answer.
 holds() {
   echo "== $1: check"
   tf "$1" plan -input=false -lock=false -detailed-exitcode -var-file="$1.tfvars"
