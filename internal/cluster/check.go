@@ -34,6 +34,7 @@ const (
 	CheckSingleControlPlane = "single-control-plane"
 	CheckTwoMembers         = "two-members"
 	CheckExternalChanges    = "external-changes"
+	CheckOwnNode            = "own-node"
 	CheckCanary             = "canary"
 	CheckNodeOverrides      = "node-overrides"
 	CheckSelectors          = "selectors"
@@ -91,6 +92,7 @@ func Checks() []Check {
 		{Name: CheckSingleControlPlane, About: "more than one control plane keeps the Kubernetes API there"},
 		{Name: CheckTwoMembers, About: "etcd does not have two members, where losing either loses quorum"},
 		{Name: CheckExternalChanges, About: "no upgrade or reboot of somebody else is running"},
+		{Name: CheckOwnNode, About: "no node that is to be upgraded is the one that the provider runs on"},
 		{Name: CheckCanary, About: "the canaries are workers of the cluster", Firm: "a name that is not there protects nothing"},
 		{Name: CheckNodeOverrides, About: "node_overrides name nodes of the cluster", Firm: "a name that is not there overrides nothing"},
 		{Name: CheckSelectors, About: "the selectors match nodes and do not contradict each other", Firm: "it has to be certain which nodes are held, and how many may be unavailable"},

@@ -139,6 +139,9 @@ type Policy struct {
 	// SkipChecks names the checks whose findings are only warnings; it is of no
 	// effect on those that are firm.
 	SkipChecks map[string]bool
+	// OwnBootID is the boot ID of the kernel that this process runs on, by which it knows
+	// its own node; empty where nobody can tell.
+	OwnBootID string
 	// SyncInstallImage has the machine configuration name the installer image of
 	// a confirmed upgrade.
 	SyncInstallImage bool

@@ -79,7 +79,7 @@ type probe struct {
 // or that no waiting makes possible, only its own findings are worth anything.
 func (p *preflight) examine(ctx context.Context, probes []probe) Examination {
 	found := slices.Clone(p.made.Findings)
-	names := observedChecks(len(p.made.Steps) > 0)
+	names := observedChecks(p.made)
 
 	if len(p.made.Steps) > 0 && !hasPermanent(found) {
 		found = append(found, p.request.Policy.Skip(p.ask(ctx, probes))...)
@@ -119,10 +119,14 @@ func (p *preflight) ask(ctx context.Context, probes []probe) []cluster.Finding {
 
 // observedChecks are the checks that the planner makes on an observation: most
 // of them only where there is something to do.
-func observedChecks(work bool) []string {
+func observedChecks(made plan.Plan) []string {
 	always := []string{cluster.CheckTalosAPI, cluster.CheckKubernetesAPI, cluster.CheckVersions, cluster.CheckCompatibility}
-	if !work {
+	if len(made.Steps) == 0 {
 		return always
+	}
+
+	if made.Policy.OwnBootID != "" {
+		always = append(always, cluster.CheckOwnNode)
 	}
 
 	return append(always,

@@ -119,6 +119,8 @@ func TestPreflight_EveryCheckPassesOnAHealthyCluster(t *testing.T) {
 		healthy := newExamined(r)
 		e.request.Gates, e.request.Window, e.request.Snapshots = healthy.request.Gates, healthy.request.Window, healthy.request.Snapshots
 
+		e.request.Policy.OwnBootID = "elsewhere"
+
 		found := e.examine()
 
 		for _, finding := range found.Findings {
@@ -387,6 +389,10 @@ func planExaminations() []examination {
 		},
 		{check: cluster.CheckManifests, condition: "they may not be applied", prepare: answering("Diff", cluster.ErrDenied), want: failed},
 		{check: cluster.CheckManifests, condition: "nobody can tell", prepare: answering("Diff", cluster.ErrUnreachable), want: untold},
+		{
+			check: cluster.CheckOwnNode, condition: "the run is on a node", want: failed, node: "worker-1", says: []string{"in the middle of its work"},
+			prepare: func(e *examined) { e.request.Policy.OwnBootID = e.State("worker-1").BootID },
+		},
 		{check: cluster.CheckCanary, condition: "no such worker", want: failed, prepare: func(e *examined) { e.request.Policy.Canary = []string{"worker-9"} }},
 		{check: cluster.CheckSelectors, condition: "two pools", want: failed, prepare: func(e *examined) {
 			e.request.Policy.Pools = []cluster.Pool{{Name: "a", Selector: compute, MaxUnavailable: cluster.OneAtATime()}, {Name: "b", Selector: leading, MaxUnavailable: cluster.OneAtATime()}}

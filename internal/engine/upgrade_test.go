@@ -479,6 +479,57 @@ func TestFault_UnreachableNodeRefusesTheRun(t *testing.T) {
 	}
 }
 
+// TestUpgrade_OfTheNodeThatTheRunIsOnIsRefused before anything is touched, and goes on where
+// that node is held, or the check is skipped.
+func TestUpgrade_OfTheNodeThatTheRunIsOnIsRefused(t *testing.T) {
+	runningOn := func(r *rig, node string) engine.Request {
+		request := to(toLifecycle)
+		request.Policy.OwnBootID = r.State(node).BootID
+
+		return request
+	}
+
+	for _, node := range []string{"worker-0", "cp-0"} {
+		t.Run(node, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Seed: 9}}, func(r *rig) {
+				w := r.Worker("run-1")
+				failed := failure(t, w.Apply(context.Background(), runningOn(r, node)), engine.ErrBlocked, node)
+
+				if !slices.ContainsFunc(failed.Findings, func(f cluster.Finding) bool { return f.Check == cluster.CheckOwnNode && f.Node == node }) {
+					t.Errorf("it does not name the check: %v", failed)
+				}
+
+				if _, mutating := w.Client.Calls(); mutating != 0 {
+					t.Errorf("the refused run made %d mutating calls", mutating)
+				}
+
+				skipping := runningOn(r, node)
+				skipping.Policy.SkipChecks = map[string]bool{cluster.CheckOwnNode: true}
+
+				r.Must(r.Worker("run-2"), skipping)
+				r.At(toLifecycle)
+				r.Once()
+			})
+		})
+
+		t.Run(node+" is held", func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{Seed: 9}, Judging: []checker.Option{checker.Held(node)}}, func(r *rig) {
+				request := runningOn(r, node)
+				request.Policy.Hold = map[string]bool{node: true}
+
+				r.Must(r.Worker("run-1"), request)
+				r.Sound()
+
+				for _, state := range r.World().Nodes() {
+					if held := state.Name == node; held == (state.Talos == toLifecycle) || held && state.BootID != request.Policy.OwnBootID {
+						t.Errorf("%s runs %s", state.Name, state.Talos)
+					}
+				}
+			})
+		})
+	}
+}
+
 // fastClock is the engine's clock over the one of a simulation that runs fast.
 type fastClock struct{ *model.ScaledClock }
 

@@ -39,6 +39,7 @@ func (p *planner) checkWork() {
 	p.checkEtcd()
 	p.checkControlPlanes()
 	p.checkExternal()
+	p.checkOwnNode()
 	p.checkPressure()
 	p.checkCanaries()
 
@@ -390,6 +391,26 @@ const oneOwner = "then let one program alone upgrade this cluster: give the othe
 // installed tells whether an installer runs on a machine in that stage.
 func installed(stage cluster.Stage) bool {
 	return stage == cluster.StageUpgrading || stage == cluster.StageInstalling
+}
+
+// checkOwnNode refuses to upgrade Talos on the node that this process runs on, which its
+// boot ID tells. Where Talos runs in containers all nodes have the kernel of their host.
+func (p *planner) checkOwnNode() {
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		takesDown := func(s Step) bool { return s.Node == node.Name && s.Component == "" && !s.Done }
+
+		if !node.booted(p.policy.OwnBootID) || node.contained() || !slices.ContainsFunc(p.made.Steps, takesDown) {
+			continue
+		}
+
+		p.add(cluster.Finding{
+			Check: cluster.CheckOwnNode, Severity: cluster.Observed, Node: node.Name,
+			Found: "the provider runs on this node itself, as the boot ID of its kernel tells, and would be drained and rebooted in the middle of its work",
+			Remedy: fmt.Sprintf("Run it from somewhere else, or hold this node (node_overrides = { %q = { hold = true } }) and upgrade it in another run, from elsewhere. "+
+				`Where a run that is evicted is started again on another node, preflight = { skip = ["own-node"] } accepts that.`, node.Name),
+		})
+	}
 }
 
 // checkPressure looks at what the kubelets of the nodes with a step complain

@@ -107,6 +107,38 @@ func (s *scene) cordonedByTalos(name string) *scene {
 	return s
 }
 
+// runsHere has the process that plans run on the node.
+func (s *scene) runsHere(name string) *scene {
+	s.policy.OwnBootID = s.node(name).Kube.BootID
+
+	return s
+}
+
+// unbooted hides the boot ID from Kubernetes.
+func (s *scene) unbooted(name string) *scene {
+	s.node(name).Kube.BootID = ""
+
+	return s
+}
+
+// runsBeside has the process that plans run on a machine that is no node.
+func (s *scene) runsBeside() *scene {
+	s.policy.OwnBootID = "boot-elsewhere"
+
+	return s
+}
+
+// oneKernel has all nodes, and the process that plans, run on one machine.
+func (s *scene) oneKernel() *scene {
+	for i := range s.snapshot.Nodes {
+		s.snapshot.Nodes[i].Machine.BootID, s.snapshot.Nodes[i].Kube.BootID = "boot-host", "boot-host"
+	}
+
+	s.policy.OwnBootID = "boot-host"
+
+	return s
+}
+
 func (s *scene) pressed(name string, pressure ...string) *scene {
 	s.node(name).Kube.Pressure = pressure
 
@@ -174,6 +206,19 @@ func TestCheck_TroubleOfNodesStopsAnApply(t *testing.T) {
 			scene: newScene(3, 2).stage("worker-2", cluster.StageShuttingDown).entry("worker-2", cluster.PhaseFallback, "b").image("worker-2", generic+":v1.13.3"),
 			check: "external-changes", severity: cluster.Observed, node: "worker-2", says: []string{"shutting down"},
 		},
+		"a worker that the provider runs on": {
+			scene: newScene(3, 2).runsHere("worker-2"), check: "own-node", severity: cluster.Observed, node: "worker-2",
+			says: []string{"runs on this node itself", "Run it from somewhere else", `node_overrides = { "worker-2" = { hold = true } }`, `skip = ["own-node"]`},
+		},
+		"a control plane that the provider runs on": {
+			scene: newScene(3, 2).runsHere("cp-3"), check: "own-node", severity: cluster.Observed, node: "cp-3",
+		},
+		"the provider's node, whose boot Talos alone tells": {
+			scene: newScene(3, 2).runsHere("worker-2").unbooted("worker-2"), check: "own-node", severity: cluster.Observed, node: "worker-2",
+		},
+		"the provider's node, left with its new system installed": {
+			scene: newScene(3, 2).runsHere("worker-2").entry("worker-2", cluster.PhaseInstalled, "boot-worker-2"), check: "own-node", severity: cluster.Observed, node: "worker-2",
+		},
 		"a full disk": {
 			scene: newScene(3, 2).pressed("worker-1", "DiskPressure"), check: "disk-space", severity: cluster.Observed, node: "worker-1", says: []string{"DiskPressure", "kubectl describe node worker-1"},
 		},
@@ -211,6 +256,13 @@ func TestCheck_HarmlessTroubleIsNotMentioned(t *testing.T) {
 		"a machine that boots":                                 newScene(3, 2).stage("worker-2", cluster.StageBooting),
 		"a full disk of a node that stays":                     newScene(3, 2).runs("1.13.4", "worker-1").pressed("worker-1", "DiskPressure", "MemoryPressure"),
 		"a component that is switched off":                     newScene(3, 1).disabled("cp-1", cluster.Scheduler).missing("cp-1", cluster.Scheduler),
+		"the provider's node, where nobody knows which":        newScene(3, 2).unbooted("worker-2").runsHere("worker-2"),
+		"the provider's node, in another cluster":              newScene(3, 2).runsBeside(),
+		"the provider's node, done":                            newScene(3, 2).runs("1.13.4", "worker-2").runsHere("worker-2"),
+		"the provider's node, held":                            newScene(3, 2).holds("worker-2").runsHere("worker-2"),
+		"the provider's node, with only its cordon left":       newScene(3, 2).runs("1.13.4", "worker-2").cordoned("worker-2", "run-1").runsHere("worker-2"),
+		"the provider's node, which gets Kubernetes alone":     newScene(3, 2).unmanaged().asserts("1.35.0").runsHere("cp-1"),
+		"containers that get Kubernetes alone":                 newScene(3, 2).on("container").unmanaged().asserts("1.35.0").oneKernel(),
 		"a small database":                                     newScene(3, 1).sized("cp-2", 1535),
 		"members as far behind as may be":                      newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Index, e.Applied = 1000, 1000 }),
 		"trouble of every kind, and nothing to do":             newScene(3, 2).runs("1.13.4").notReady("cp-1").ailing("cp-2", cluster.Scheduler, "").stage("cp-3", cluster.StageRebooting).cordonedByTalos("worker-1").pressed("worker-2", "DiskPressure").alarmed(alarmNoSpace, "cp-1").sized("cp-1", 2040),
@@ -1159,6 +1211,10 @@ func TestCheck_NodesThatCannotBeUpgradedSayWhy(t *testing.T) {
 		},
 	})
 
+	if _, found := find(newScene(3, 2).on("container").oneKernel().said(t).Findings, "own-node"); found {
+		t.Error("containers: the kernel of their host is taken for the one of a node")
+	}
+
 	for name, scene := range map[string]*scene{
 		"held": vendor().holds("worker-1"), "containers at the target": newScene(1, 1).on("container").runs("1.13.4"),
 	} {
@@ -1194,6 +1250,7 @@ func TestSkip_ChecksBecomeWarningsAndTheRollGoesOn(t *testing.T) {
 		"size":                         {newScene(3, 2).sized("cp-1", 2040), "etcd-db-size", generic + ":v1.13.4"},
 		"components":                   {newScene(3, 2).missing("cp-1", cluster.APIServer), "control-plane-components", generic + ":v1.13.4"},
 		"disk":                         {newScene(3, 2).pressed("worker-1", "DiskPressure"), "disk-space", generic + ":v1.13.4"},
+		"own node":                     {newScene(3, 2).runsHere("worker-1"), "own-node", generic + ":v1.13.4"},
 		"external":                     {newScene(3, 2).stage("cp-1", cluster.StageRebooting), "external-changes", generic + ":v1.13.4"},
 		"two-members": {
 			newScene(2, 2).runs("1.13.1"), "two-members", generic + ":v1.13.4",

@@ -86,6 +86,14 @@ func (s *plannedNode) unfinished() bool {
 	return s.open || (s.Kube != nil && s.Kube.Unschedulable && s.Kube.CordonedBy != "")
 }
 
+// booted tells whether the node is in the boot with the ID, as far as anybody says.
+func (s *plannedNode) booted(id string) bool {
+	return id != "" && (s.Machine != nil && s.Machine.BootID == id || s.Kube != nil && s.Kube.BootID == id)
+}
+
+// contained tells that Talos runs in a container.
+func (s *plannedNode) contained() bool { return s.Machine != nil && s.Machine.Platform == "container" }
+
 // hasNodeStep tells whether the node has a step that moves Talos or finishes one.
 func (s *plannedNode) hasNodeStep() bool {
 	return s.moves > 0 || (s.steps > 0 && s.unfinished())

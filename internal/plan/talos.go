@@ -44,7 +44,7 @@ func (p *planner) checkContainers() {
 	var names []string
 
 	for i := range p.nodes {
-		if node := &p.nodes[i]; node.moves > 0 && node.Machine != nil && node.Machine.Platform == "container" {
+		if node := &p.nodes[i]; node.moves > 0 && node.contained() {
 			names = append(names, node.Name)
 		}
 	}

@@ -96,7 +96,7 @@ func (r *clusterResource) preview(ctx context.Context, planned clusterModel, pri
 		return false, diagnostics
 	}
 
-	request, more := planned.request(ctx, r.clusters.releases.imageFactory(), nil)
+	request, more := r.clusters.request(ctx, planned, nil)
 	diagnostics.Append(more...)
 
 	limit, more := planned.Timeouts.Read(ctx, defaultReadTimeout)

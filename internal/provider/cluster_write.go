@@ -152,7 +152,7 @@ func (r *clusterResource) upgrade(ctx context.Context, model clusterModel, claim
 
 	defer release()
 
-	request, diagnostics := model.request(ctx, r.clusters.releases.imageFactory(), reached.objects)
+	request, diagnostics := r.clusters.request(ctx, model, reached.objects)
 	if diagnostics.HasError() {
 		return cluster.Observation{}, diagnostics, errUnusable
 	}

@@ -284,6 +284,17 @@ func (c *clusters) engine(reached *connection, beside cluster.Operator) engine.O
 	}
 }
 
+// request is what the engine is asked for. A run in which an operator acts may lose its
+// node: the operator goes on, and so does the next run.
+func (c *clusters) request(ctx context.Context, model clusterModel, objects cluster.Objects) (engine.Request, diag.Diagnostics) {
+	made, diagnostics := model.request(ctx, c.releases.imageFactory(), objects)
+	if !made.Delegated {
+		made.Policy.OwnBootID = c.settings.bootID
+	}
+
+	return made, diagnostics
+}
+
 // examine makes the checks of a plan, and changes nothing. A plan that is refused
 // whatever the cluster looks like, or has nothing to do, is not looked at any
 // closer.
@@ -306,7 +317,7 @@ func (c *clusters) examine(ctx context.Context, planned clusterModel, seen obser
 	defer release()
 
 	// What is wrong with the request was said before anybody was asked.
-	request, _ := planned.request(ctx, c.releases.imageFactory(), reached.objects)
+	request, _ := c.request(ctx, planned, reached.objects)
 
 	beside, err := reached.operator(planned.publication())
 	if err != nil {

@@ -196,7 +196,7 @@ func (c *clusters) preflight(ctx context.Context, options optionsModel) (preflig
 
 	defer release()
 
-	request, diagnostics := asked.request(ctx, c.releases.imageFactory(), reached.objects)
+	request, diagnostics := c.request(ctx, asked, reached.objects)
 	if diagnostics.HasError() {
 		return preflighted{}, diagnostics
 	}

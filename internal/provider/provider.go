@@ -41,7 +41,7 @@ const typeName = "talosupgrade"
 // New is the factory of provider instances of the given version, as the plugin
 // servers want it.
 func New(version string, options ...Option) func() provider.Provider {
-	shared := &settings{version: version, clock: engine.RealClock(), patience: bootstrapPatience, dial: dial}
+	shared := &settings{version: version, clock: engine.RealClock(), patience: bootstrapPatience, dial: dial, bootID: readBootID(bootIDPath)}
 	shared.registry = release.NewRegistry(release.Options{UserAgent: shared.userAgent()})
 
 	for _, option := range options {

@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"os"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -21,6 +23,21 @@ type settings struct {
 	dial     dialFunc
 	// registry knows whether images exist; nil asks nobody.
 	registry cluster.Registry
+	// bootID is that of the kernel below this process; empty where it is not known.
+	bootID string
+}
+
+// bootIDPath is where Linux tells it, to every container of a machine the same.
+const bootIDPath = "/proc/sys/kernel/random/boot_id"
+
+// readBootID is the boot ID in the file; empty where there is none, as on other systems.
+func readBootID(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+
+	return strings.TrimSpace(string(content))
 }
 
 // userAgent names the provider to the APIs it calls.
