@@ -13,10 +13,11 @@ import (
 )
 
 // OldestManaged is the first version whose legacy upgrade keeps etcd and its
-// data whatever the flags say: Talos removed leaving etcd in 1.8.
-// Below OldestTested the support is best effort.
+// data whatever the flags say: Talos removed leaving etcd in 1.8. Older ones are refused.
 func OldestManaged() version.Version { return version.MustParse("1.8.0") }
-func OldestTested() version.Version  { return version.MustParse("1.11.0") }
+
+// OldestTested is the first version that the tests upgrade from. Below it the plan says so.
+func OldestTested() version.Version { return version.MustParse("1.11.0") }
 
 // route finds the hops from what the cluster runs to the target, and refuses
 // targets that no waiting makes possible.
