@@ -1,19 +1,14 @@
 terraform {
   required_providers {
-    talosupgrade = {
-      source = "vitistack/talosupgrade"
-    }
+    talosupgrade = { source = "vitistack/talosupgrade" }
   }
 }
 
-# What siderolabs/talos emits can be handed over as it is.
 provider "talosupgrade" {
-  talosconfig = data.talos_client_configuration.this.talos_config
+  talosconfig_path = "~/.talos/config"
 }
 
-# The same without a talosconfig.
-provider "talosupgrade" {
-  alias                = "parts"
-  endpoints            = ["10.5.0.2", "10.5.0.3", "10.5.0.4"]
-  client_configuration = talos_machine_secrets.this.client_configuration
+resource "talosupgrade_cluster" "prod" {
+  talos_version      = "1.13.9"
+  kubernetes_version = "1.35.2"
 }

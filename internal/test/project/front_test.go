@@ -82,11 +82,18 @@ func supported(t *testing.T) map[string]string {
 		}
 	}
 
+	oldest, err := compat.Find(managed)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	pairs = append(pairs, fmt.Sprintf("from %s on Talos %s; other pairs are refused", oldest.KubernetesMin, managed))
+
 	return map[string]string{
-		"Talos": fmt.Sprintf("%s to %s; %s to %s without tests; older is refused", tested, newest, managed,
+		"Talos": fmt.Sprintf("%s to %s tested as above; %s to %s allowed and untested; older refused", tested, newest, managed,
 			version.Minor{Major: tested.Major, Minor: tested.Minor - 1}),
 		"Kubernetes": strings.Join(pairs, ", "),
-		"Command line": fmt.Sprintf("Terraform 1.8, OpenTofu 1.7, or newer; tested with %s and %s; actions and queries need Terraform 1.14",
+		"Command line": fmt.Sprintf("Terraform 1.8 or newer (tested: %s) or OpenTofu 1.7 or newer (tested: %s); actions and `terraform query` need Terraform 1.14",
 			pinned(t, "terraform", "github.com/hashicorp/terraform"), pinned(t, "tofu", "github.com/opentofu/opentofu")),
 	}
 }
