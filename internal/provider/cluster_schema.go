@@ -234,7 +234,7 @@ func drainSchema(policy cluster.DrainPolicy) schema.Attribute {
 				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 			},
 			"on_timeout": schema.StringAttribute{
-				MarkdownDescription: "What happens then: `abort` (default) stops the run and takes the cordon back; `delete` deletes the pods without asking their budgets.",
+				MarkdownDescription: "What happens when `timeout` is over: `abort` (default) stops the run and takes the cordon back; `delete` deletes the pods without asking their budgets.",
 				Optional:            true,
 				Computed:            true,
 				Default:             stringdefault.StaticString(string(policy.OnTimeout)),
@@ -289,8 +289,8 @@ func rollSchema() map[string]schema.Attribute {
 			Validators: []validator.String{shareValidator{}},
 		},
 		attrParallelPulls: schema.NumberAttribute{
-			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". By default as many as workers, or their kubelets, may be unavailable " +
-				"at a time, but 5 at least and 50 at most. A registry that limits its clients may need fewer.",
+			MarkdownDescription: "How many nodes may pull images at a time, from 1 to " + strconv.Itoa(maxParallelPulls) + ". By default as many as workers may be unavailable at a time, " +
+				"or three times as many as kubelets may restart at a time where Kubernetes moves, whichever is more; 5 at least and 50 at most. A registry that limits its clients may need fewer.",
 			Optional:   true,
 			Validators: []validator.Number{wholeNumberValidator{maxParallelPulls, wrongParallelPulls}},
 		},

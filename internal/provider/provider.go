@@ -416,8 +416,8 @@ func providerSchema() schema.Schema {
 	return schema.Schema{
 		MarkdownDescription: "Upgrades Talos clusters in place, node by node. The provider holds the credentials of the Talos API " +
 			"and of the Kubernetes API; it needs them only where a cluster is really looked at.\n\n" +
-			"Credentials of the Talos API are taken from the first of `talosconfig`, `talosconfig_path`, " +
-			"`endpoints` with `client_configuration`, and the environment variable `TALOSCONFIG`; with `credentials_from`, from there alone.",
+			"Credentials of the Talos API are one of `talosconfig`, `talosconfig_path` and `endpoints` with `client_configuration`; with none of them, " +
+			"the file that the environment variable `TALOSCONFIG` names; with `credentials_from`, those from there alone.",
 		Attributes: map[string]schema.Attribute{
 			attrTalosconfig: schema.StringAttribute{
 				MarkdownDescription: "Talos client configuration as YAML, such as `data.talos_client_configuration.this.talos_config`.",

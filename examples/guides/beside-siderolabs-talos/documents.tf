@@ -1,4 +1,5 @@
-# In place of kubelet_patches; the control plane has KubeAPIServerConfig, KubeControllerManagerConfig, KubeSchedulerConfig and KubeProxyConfig.
+# Use these in image_patches, in place of kubelet_patches. KubeAPIServerConfig, KubeControllerManagerConfig, KubeSchedulerConfig
+# and KubeProxyConfig replace control_plane_patches in the same way.
 locals {
   kubelet_documents = {
     for name, images in local.images : name => images.kubelet == null ? [] : [yamlencode({

@@ -20,7 +20,7 @@ locals {
 
   current = one(data.talosupgrade_current_versions.this)
 
-  # Each node keeps its own images, a new one gets those on which all others agree, and null is left to the generated configuration.
+  # Each node keeps its own images; a new node gets the image that all others agree on; null leaves the generated configuration as it is.
   images = {
     for name, node in local.nodes : name => {
       for component in ["kubelet", "kube_apiserver", "kube_controller_manager", "kube_scheduler", "kube_proxy"] :

@@ -1,4 +1,4 @@
-# For nodes that are made: what they start with. Upgrades do not change it.
+# What a new node starts with. Upgrades do not change it.
 locals {
   created_with = { talos = "v1.12.6", kubernetes = "v1.34.2" }
 }
@@ -38,7 +38,7 @@ resource "talos_cluster" "this" {
   kubernetes_version   = local.created_with.kubernetes
 
   lifecycle {
-    ignore_changes = [kubernetes_version] # and that of Kubernetes
+    ignore_changes = [kubernetes_version] # talosupgrade_cluster owns the version of Kubernetes too
   }
 
   depends_on = [talos_machine.node]

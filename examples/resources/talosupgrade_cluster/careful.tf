@@ -31,7 +31,7 @@ resource "talosupgrade_cluster" "careful" {
   node_timeout = "45m"
   on_failure   = "rollback"
 
-  # The job needs as long, and twice node_timeout.
+  # The job needs this long, plus twice node_timeout and 15 minutes.
   timeouts = {
     create = "4h"
     update = "4h"

@@ -77,22 +77,15 @@ func supported(t *testing.T) map[string]string {
 	var pairs []string
 
 	for _, line := range compat.Lines() {
-		if line.Talos.Compare(tested) >= 0 && line.Talos.Compare(newest) <= 0 {
+		if line.Talos.Compare(managed) >= 0 && line.Talos.Compare(newest) <= 0 {
 			pairs = append(pairs, fmt.Sprintf("%s to %s on Talos %s", line.KubernetesMin, line.KubernetesMax, line.Talos))
 		}
 	}
 
-	oldest, err := compat.Find(managed)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	pairs = append(pairs, fmt.Sprintf("from %s on Talos %s; other pairs are refused", oldest.KubernetesMin, managed))
-
 	return map[string]string{
 		"Talos": fmt.Sprintf("%s to %s tested as above; %s to %s allowed and untested; older refused", tested, newest, managed,
 			version.Minor{Major: tested.Major, Minor: tested.Minor - 1}),
-		"Kubernetes": strings.Join(pairs, ", "),
+		"Kubernetes": strings.Join(pairs, ", ") + "; other pairs are refused, newer ones unless `allow_unknown_versions` is set",
 		"Command line": fmt.Sprintf("Terraform 1.8 or newer (tested: %s) or OpenTofu 1.7 or newer (tested: %s); actions and `terraform query` need Terraform 1.14",
 			pinned(t, "terraform", "github.com/hashicorp/terraform"), pinned(t, "tofu", "github.com/opentofu/opentofu")),
 	}
