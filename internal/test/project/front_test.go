@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/compat"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 var updateFront = flag.Bool("update", false, "write the versions that are supported into README.md, and its front into the template of the index")
@@ -27,11 +27,11 @@ func TestFront_SaysTheSameEverywhere(t *testing.T) {
 	readme, index := filepath.Join(root, "README.md"), filepath.Join(root, "templates", "index.md.tmpl")
 
 	told := replaceFront(t, readme, func(current string) string {
-		for row, says := range supported(t) {
-			current = regexp.MustCompile(`(?m)^\| `+row+` \|.*$`).ReplaceAllLiteralString(current, "| "+row+" | "+says+" |")
-		}
+		commands := fmt.Sprintf("| Command line | Terraform 1.8 or newer (tested: %s) or OpenTofu 1.7 or newer (tested: %s); actions and `terraform query` need Terraform 1.14 |",
+			pinned(t, "terraform", "github.com/hashicorp/terraform"), pinned(t, "tofu", "github.com/opentofu/opentofu"))
+		current = regexp.MustCompile(`(?m)^\| Command line \|.*$`).ReplaceAllLiteralString(current, commands)
 
-		return current
+		return regexp.MustCompile(`(?s)<!-- versions -->.*<!-- /versions -->`).ReplaceAllLiteralString(current, versions())
 	})
 
 	replaceFront(t, index, func(string) string { return strings.ReplaceAll(told, "](docs/", "](") })
@@ -66,29 +66,27 @@ func replaceFront(t *testing.T, page string, wanted func(current string) string)
 	return want
 }
 
-// supported are the rows about versions, by what they begin with.
-func supported(t *testing.T) map[string]string {
-	t.Helper()
-
+// versions are the release lines that are supported, newest first, as a table.
+func versions() string {
 	talos, _ := compat.Releases()
 	newest := talos[len(talos)-1].Minor()
-	tested, managed := plan.OldestTested().Minor(), plan.OldestManaged().Minor()
 
-	var pairs []string
+	rows := []string{"<!-- versions -->", "| Talos | Kubernetes | upgrades from and to it |", "|---|---|---|"}
 
-	for _, line := range compat.Lines() {
-		if line.Talos.Compare(managed) >= 0 && line.Talos.Compare(newest) <= 0 {
-			pairs = append(pairs, fmt.Sprintf("%s to %s on Talos %s", line.KubernetesMin, line.KubernetesMax, line.Talos))
+	for _, line := range slices.Backward(compat.Lines()) {
+		if line.Talos.Compare(plan.OldestManaged().Minor()) < 0 || line.Talos.Compare(newest) > 0 {
+			continue
 		}
+
+		seen := "tested as above"
+		if line.Talos.Compare(plan.OldestTested().Minor()) < 0 {
+			seen = "accepted, never tested"
+		}
+
+		rows = append(rows, fmt.Sprintf("| %s | %s to %s | %s |", line.Talos, line.KubernetesMin, line.KubernetesMax, seen))
 	}
 
-	return map[string]string{
-		"Talos": fmt.Sprintf("%s to %s tested as above; %s to %s allowed and untested; older refused", tested, newest, managed,
-			version.Minor{Major: tested.Major, Minor: tested.Minor - 1}),
-		"Kubernetes": strings.Join(pairs, ", ") + "; other pairs are refused, newer ones unless `allow_unknown_versions` is set",
-		"Command line": fmt.Sprintf("Terraform 1.8 or newer (tested: %s) or OpenTofu 1.7 or newer (tested: %s); actions and `terraform query` need Terraform 1.14",
-			pinned(t, "terraform", "github.com/hashicorp/terraform"), pinned(t, "tofu", "github.com/opentofu/opentofu")),
-	}
+	return strings.Join(append(rows, "<!-- /versions -->"), "\n")
 }
 
 // pinned is the version of a command line that the tests build.
