@@ -4,7 +4,7 @@ data "talosupgrade_available_versions" "edge" {
   include_prereleases = true
 
   release_source = {
-    talos               = "factory"
+    talos               = "embedded"
     kubernetes_versions = ["1.34.8", "1.35.2", "1.36.1"]
   }
 }
