@@ -90,5 +90,5 @@ func TestAccTimeLimitStopsBetweenNodes(t *testing.T) {
 
 	// Each command has its own limit.
 	w.write(use(s), "talos_version = \"1.13.9\"\ntimeouts = {\n  create = \"24h\"\n  update = \"2m\"\n}")
-	w.apply().mustFail("timeouts", "run apply again")
+	w.apply().mustFail("timeouts", "Run terraform apply again")
 }
