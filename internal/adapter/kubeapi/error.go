@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -61,7 +62,7 @@ func Explain(ctx context.Context, what string, mutates bool, err error) error {
 
 // explain gives an error of client-go its meaning.
 func explain(ctx context.Context, op operation, sent bool, err error) error {
-	failure := &callError{what: op.what, detail: err.Error(), cause: err}
+	failure := &callError{what: op.what, detail: detailOf(err), cause: err}
 
 	var answer apierrors.APIStatus
 
@@ -79,6 +80,22 @@ func explain(ctx context.Context, op operation, sent bool, err error) error {
 	}
 
 	return failure
+}
+
+// detailOf is what an error of a request says, without the path and the query: they tell
+// in many characters what was asked, and messages are cut where they become long.
+func detailOf(err error) string {
+	var failed *url.Error
+	if !errors.As(err, &failed) {
+		return err.Error()
+	}
+
+	said := failed.Err.Error()
+	if at, err := url.Parse(failed.URL); err == nil && !strings.Contains(said, at.Host) {
+		return at.Host + ": " + said
+	}
+
+	return said
 }
 
 // deniedByAdmission tells whether a webhook or a policy objected to what was asked

@@ -3,8 +3,29 @@
 package kubeapi
 
 import (
+	"errors"
+	"net/url"
 	"testing"
 )
+
+// The path and the query would leave no room for the reason.
+func TestError_SaysTheReasonAndTheServer(t *testing.T) {
+	const asked = "https://10.5.0.2:6443/api/v1/namespaces/kube-system/pods?labelSelector=k8s-app+in+%28kube-apiserver%29"
+
+	for reason, want := range map[string]string{
+		"dial tcp 10.5.0.2:6443: connect: connection refused": "dial tcp 10.5.0.2:6443: connect: connection refused",
+		"unexpected EOF": "10.5.0.2:6443: unexpected EOF",
+	} {
+		failed := &url.Error{Op: "Get", URL: asked, Err: errors.New(reason)}
+		if got := explain(t.Context(), operation{what: "list the pods"}, false, failed).Error(); got != "unable to list the pods: unreachable: "+want {
+			t.Errorf("got %q, want it to end with %q", got, want)
+		}
+	}
+
+	if got := detailOf(errors.New("no URL")); got != "no URL" {
+		t.Errorf("got %q", got)
+	}
+}
 
 func TestError_PathsOfOneKind(t *testing.T) {
 	for path, want := range map[string]string{
