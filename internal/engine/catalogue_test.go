@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -808,7 +809,7 @@ func (given row) on(t *testing.T, node string) {
 	}
 
 	inCluster(t, setup{Options: options}, func(r *rig) {
-		r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+		r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 		client, state := r.Client("run-1"), r.State(node)
 		seen := &twisted{Client: client, node: node, address: state.Address, boot: state.BootID, calls: map[string]int{}}

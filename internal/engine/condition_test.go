@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -370,7 +371,7 @@ func TestGuard_EachIsNeeded(t *testing.T) {
 			}
 
 			inCluster(t, given.setup, func(r *rig) {
-				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
+				r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 2})
 
 				guarded := r.Worker("run-1")
 				given.at.do = func() { given.happens(r) }
@@ -455,7 +456,7 @@ func TestRoom_OneNodeStaysForThePods(t *testing.T) {
 			}
 
 			inCluster(t, judged, func(r *rig) {
-				r.AddApp("web", 3*given.workers, &ports.Budget{MinAvailable: 1})
+				r.AddApp("web", 3*given.workers, &apiserver.Budget{MinAvailable: 1})
 
 				client := r.Client("run-1")
 				w := r.WorkerOver(client, client, &reserved{Client: client, free: given.free})
@@ -507,7 +508,7 @@ func (r *rig) startedOnce(w *worker, node string) {
 // drain would wait for ever.
 func TestRoom_OnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
-		r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1})
+		r.AddPod("precious", "worker-0", &apiserver.Budget{MinAvailable: 1})
 
 		w := r.Worker("run-1")
 		r.Must(w, sharing(t, toLifecycle, "3"))

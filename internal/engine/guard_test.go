@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -31,8 +32,8 @@ func TestGuard_CancelEndsAnyWait(t *testing.T) {
 	}{
 		"a budget with nothing to give": {
 			prepare: func(r *rig) {
-				r.AddApp("web", 3, &ports.Budget{MinAvailable: 3})
-				r.StartPod(ports.PodSpec{App: "web", Node: "worker-0", NotReady: true})
+				r.AddApp("web", 3, &apiserver.Budget{MinAvailable: 3})
+				r.StartPod(apiserver.PodSpec{App: "web", Node: "worker-0", NotReady: true})
 			},
 			request: func() engine.Request { return to(toLifecycle) }, at: time.Minute,
 		},

@@ -86,7 +86,14 @@ func besideDeclarative(t *testing.T, given setup, habits *played.Habits, test fu
 type seeding func(context.Context, played.Objects, *model.World, played.Seed) (cluster.Reference, error)
 
 func newOwned(r *rig, seed seeding) *owned {
-	o := &owned{rig: r, api: played.NewMemory(r.World()), seed: played.Seed{Namespace: "tenant-a", Name: "prod", ClusterID: "c-1"}}
+	r.T.Helper()
+
+	api, err := played.NewMemory(r.World())
+	if err != nil {
+		r.T.Fatal(err)
+	}
+
+	o := &owned{rig: r, api: api, seed: played.Seed{Namespace: "tenant-a", Name: "prod", ClusterID: "c-1"}}
 
 	of, err := seed(context.Background(), o.api, r.World(), o.seed)
 	if err != nil {

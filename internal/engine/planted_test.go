@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -1014,18 +1015,18 @@ func plantedPolicies() []planted {
 		},
 		{
 			name: "pods are deleted instead of evicted", want: []checker.Invariant{checker.S11}, skips: cluster.CheckDrain,
-			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1}) },
+			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &apiserver.Budget{MinAvailable: 1}) },
 			plant:   func(_ *rig, l *liar) { l.deletes = true },
 		},
 		{
 			name: "pods are deleted before the timeout", want: []checker.Invariant{checker.S11}, skips: cluster.CheckDrain,
 			setup:   setup{Judging: []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}},
-			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1}) },
+			prepare: func(r *rig) { r.AddPod("precious", "worker-0", &apiserver.Budget{MinAvailable: 1}) },
 			plant:   func(_ *rig, l *liar) { l.deletes = true },
 		},
 		{
 			name: "nobody looks after the cordon of a drain", want: []checker.Invariant{checker.S11}, skips: cluster.CheckDrain,
-			prepare: func(r *rig) { r.AddApp("web", 4, &ports.Budget{MinAvailable: 3}) },
+			prepare: func(r *rig) { r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3}) },
 			plant:   func(_ *rig, l *liar) { l.unschedulable = "worker-0" },
 			meddle: behind("Cordon", "worker-0", 1, func(_ context.Context, h hand) {
 				time.AfterFunc(2*time.Second, func() { h.must(h.rig.CordonAsPerson("worker-0", false)) })

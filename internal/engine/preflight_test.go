@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/plan"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	played "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -411,22 +412,22 @@ func momentExaminations() []examination {
 	return []examination{
 		{
 			check: cluster.CheckDrain, condition: "a budget that never gives", want: failed, node: "worker-0", says: []string{"workload/precious"},
-			prepare: func(e *examined) { e.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1}) },
+			prepare: func(e *examined) { e.AddPod("precious", "worker-0", &apiserver.Budget{MinAvailable: 1}) },
 		},
 		{
 			check: cluster.CheckDrain, condition: "two budgets over one pod", want: failed, says: []string{"workload/web", "workload/second"},
 			prepare: func(e *examined) {
-				e.AddApp("web", 3, &ports.Budget{MinAvailable: 1})
-				e.AddBudget(ports.Budget{App: "web", Name: "second", MinAvailable: 1})
+				e.AddApp("web", 3, &apiserver.Budget{MinAvailable: 1})
+				e.AddBudget(apiserver.Budget{App: "web", Name: "second", MinAvailable: 1})
 			},
 		},
 		{
 			check: cluster.CheckDrain, condition: "a budget whose numbers are old", want: untold,
-			prepare: func(e *examined) { e.AddApp("web", 3, &ports.Budget{MinAvailable: 1, Stale: true}) },
+			prepare: func(e *examined) { e.AddApp("web", 3, &apiserver.Budget{MinAvailable: 1, Stale: true}) },
 		},
 		{
 			check: cluster.CheckDrain, condition: "a pod that nobody brings back", want: advised, says: []string{"workload/lonely"},
-			prepare: func(e *examined) { e.StartPod(ports.PodSpec{App: "lonely", Node: "worker-0", Unmanaged: true}) },
+			prepare: func(e *examined) { e.StartPod(apiserver.PodSpec{App: "lonely", Node: "worker-0", Unmanaged: true}) },
 		},
 		{check: cluster.CheckDrain, condition: "the pods cannot be listed", prepare: answering("Workloads", cluster.ErrDenied), want: untold},
 		{

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
@@ -128,7 +129,7 @@ func mutationsOf(t *testing.T, given setup, request engine.Request) []string {
 	)
 
 	inCluster(t, given, func(r *rig) {
-		r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+		r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
@@ -155,7 +156,7 @@ func crashOnce(t *testing.T, given setup, request engine.Request, kind crash, mu
 	t.Helper()
 
 	inCluster(t, given, func(r *rig) {
-		r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+		r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 		struck, wait, err := r.Crashing("run-1", request, kind, mutationOf(mutation))
 		if kind != loseReply && struck != "" && !errors.Is(err, harness.ErrKilled) {

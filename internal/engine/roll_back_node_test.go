@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
@@ -39,7 +40,7 @@ func TestRollBackNode_WhereAPersonAsks(t *testing.T) {
 		for _, node := range []string{"worker-0", "cp-1"} {
 			t.Run(name+" "+node, func(t *testing.T) {
 				inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 5}}, func(r *rig) {
-					r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+					r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 					r.upgraded(hop.to)
 
 					w := r.Worker("run-back")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -78,7 +79,7 @@ func TestRollback_OfAnUnhealthyNodeWhenAsked(t *testing.T) {
 		for _, node := range []string{"worker-0", "cp-1"} {
 			t.Run(name+" "+node, func(t *testing.T) {
 				inCluster(t, setup{Options: model.Options{Talos: hop.from, Seed: 5, Faults: []model.Fault{neverReady(node)}}}, func(r *rig) {
-					r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+					r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 					first := r.Worker("run-1")
 					failed := failure(t, first.Apply(context.Background(), returning(to(hop.to))), engine.ErrRolledBack, node)

@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -116,7 +117,7 @@ func TestParallel_WorkersMoveSideBySide(t *testing.T) {
 			}
 
 			inCluster(t, judged, func(r *rig) {
-				r.AddApp("web", 6, &ports.Budget{MinAvailable: 2})
+				r.AddApp("web", 6, &apiserver.Budget{MinAvailable: 2})
 				r.Must(r.Worker("run-1"), sharing(t, given.to, given.share))
 				r.At(given.to)
 				r.Once()
@@ -179,7 +180,7 @@ func TestParallel_WorkerThatIsAwayGoesFirstAndCostsItsPlace(t *testing.T) {
 	}
 
 	inCluster(t, judged, func(r *rig) {
-		r.AddApp("web", 6, &ports.Budget{MinAvailable: 3})
+		r.AddApp("web", 6, &apiserver.Budget{MinAvailable: 3})
 		time.Sleep(2 * time.Minute)
 
 		r.Must(r.Worker("run-1"), sharing(t, toLifecycle, "50%"))
@@ -452,7 +453,7 @@ func TestParallel_TwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 // drained for long, and does not answer meanwhile, is its own turn's affair.
 func TestParallel_SilentNodeOnItsWayHoldsBackNobody(t *testing.T) {
 	inCluster(t, pairs(151), func(r *rig) {
-		r.AddPod("precious", "worker-0", &ports.Budget{MinAvailable: 1})
+		r.AddPod("precious", "worker-0", &apiserver.Budget{MinAvailable: 1})
 
 		request := undrained(sharing(t, toLifecycle, "2"))
 		request.Policy.Drain.Timeout = 25 * time.Minute
@@ -490,7 +491,7 @@ func TestParallel_LastOneGivesBackAPlaceThatOthersUsedUp(t *testing.T) {
 	}
 
 	inCluster(t, given, func(r *rig) {
-		r.AddApp("web", 9, &ports.Budget{MinAvailable: 4})
+		r.AddApp("web", 9, &apiserver.Budget{MinAvailable: 4})
 
 		w := r.Worker("run-1")
 		leave, back := cordoned(r, "worker-5")

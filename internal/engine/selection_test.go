@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -666,7 +667,7 @@ func TestCanary_FailureStopsTheRest(t *testing.T) {
 			given.Judging = append(given.Judging, checker.Canary("worker-4"))
 
 			inCluster(t, given, func(r *rig) {
-				r.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
+				r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 2})
 
 				request := undrained(sharing(t, toLifecycle, "2"))
 				request.Policy.Canary = []string{"worker-4"}
@@ -830,7 +831,7 @@ func TestCanary_LeavingServiceStopsTurnsThatHaveBegun(t *testing.T) {
 				}
 
 				inCluster(t, given, func(r *rig) {
-					r.AddApp("web", 9, &ports.Budget{MinAvailable: 4})
+					r.AddApp("web", 9, &apiserver.Budget{MinAvailable: 4})
 
 					leave, back := notReady(r, "worker-0")
 					if number%2 == 1 {

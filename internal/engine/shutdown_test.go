@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -59,7 +60,7 @@ func TestCancel_AtAnyMomentLeavesNothingBehind(t *testing.T) {
 }
 
 func (r *rig) cancelAt(moment time.Duration, request engine.Request) {
-	r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+	r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -149,7 +150,7 @@ func TestCancel_CallUnderWayEndsUnderTheLease(t *testing.T) {
 	} {
 		t.Run(method, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}}, func(r *rig) {
-				r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+				r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 				talos, kubernetes := request()
 				wanted := to(cmp.Or(talos, fromLifecycle))

@@ -101,6 +101,8 @@ type Options struct {
 	UserAgent string
 	// DialContext opens connections; nil dials TCP.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	// Transport carries the requests in place of connections; nil connects.
+	Transport http.RoundTripper
 	// Alternatives are other API servers of the same cluster as host:port, which
 	// are tried when the one of the kubeconfig cannot be reached. It is asked
 	// each time anew, from any goroutine, and must not block. A proxy, and a
@@ -239,7 +241,12 @@ func (c *Client) connect(options Options) error {
 		c.transport.DialTLSContext = newDialer(dial, tlsConfig, hostPort(c.server), options.Alternatives).connect
 	}
 
-	wrapped, err := transport.HTTPWrappersForConfig(transportConfig, c.transport)
+	var carrier http.RoundTripper = c.transport
+	if options.Transport != nil {
+		carrier = options.Transport
+	}
+
+	wrapped, err := transport.HTTPWrappersForConfig(transportConfig, carrier)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type followRig struct {
 	*testing.T
 
 	cluster *ports.Cluster
-	server  *apiserver.Server
+	server  *apiserver.Listener
 	api     *kubeapi.Client
 	stop    func()
 
@@ -62,14 +62,12 @@ func following(t *testing.T, workers int, options apiserver.Options, test func(*
 			return intercept(ctx, request)
 		}
 
-		if r.server, err = apiserver.New(r.cluster, options); err != nil {
+		if r.server, err = r.cluster.Listen(options); err != nil {
 			t.Fatal(err)
 		}
 		defer r.server.Stop()
 
-		r.server.Start()
-
-		r.api, err = kubeapi.New(r.server.KubeconfigFor("run-1"), "", kubeapi.Options{
+		r.api, err = kubeapi.New(r.server.Kubeconfig("run-1"), "", kubeapi.Options{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 				conn, err := r.server.DialContext(ctx, network, address)
 
@@ -161,7 +159,7 @@ func TestFollow_ConcurrentLooksShareAClaim(t *testing.T) {
 // their answer.
 func TestFollow_LookEndsWithItsContext(t *testing.T) {
 	following(t, 2, apiserver.Options{}, func(r *followRig) {
-		r.server.StallWatches(true)
+		r.cluster.StallWatches(true)
 
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
@@ -183,7 +181,7 @@ func TestFollow_LookEndsWithItsContext(t *testing.T) {
 // used again when one delivers something.
 func TestFollow_StalledWatchIsNotWaitedForTwice(t *testing.T) {
 	following(t, 2, apiserver.Options{}, func(r *followRig) {
-		r.server.StallWatches(true)
+		r.cluster.StallWatches(true)
 
 		if err := r.cluster.CordonAsPerson("worker-1", true); err != nil {
 			r.Fatal(err)
@@ -202,7 +200,7 @@ func TestFollow_StalledWatchIsNotWaitedForTwice(t *testing.T) {
 			r.Errorf("%d looks cost %d claims and %s, want one claim and one wait", often, claims, took)
 		}
 
-		r.server.StallWatches(false)
+		r.cluster.StallWatches(false)
 		time.Sleep(time.Minute) // On the clock of the bubble: another watch is open.
 
 		lists := r.lists.Load()
@@ -276,7 +274,7 @@ func TestFollow_LookAtManyNodesCostsNoList(t *testing.T) {
 	})
 }
 
-func requestsOf(server *apiserver.Server) int {
+func requestsOf(server *apiserver.Listener) int {
 	all, _ := server.Requests()
 
 	return all

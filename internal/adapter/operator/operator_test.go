@@ -64,7 +64,10 @@ func beside(t *testing.T, seed func(context.Context, played.Objects, *model.Worl
 
 		defer simulated.Stop()
 
-		api := played.NewMemory(simulated.World())
+		api, err := played.NewMemory(simulated.World())
+		if err != nil {
+			t.Fatal(err)
+		}
 
 		of, err := seed(t.Context(), api, simulated.World(), played.Seed{Namespace: "tenant-a", Name: "prod", Prefix: "talos-", WithV: true})
 		if err != nil {

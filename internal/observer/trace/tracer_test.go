@@ -241,7 +241,10 @@ func TestTracer_DelegatedRunIsTraced(t *testing.T) {
 		r := harness.New(t, harness.Setup{Judging: []checker.Option{checker.Delegated()}})
 		defer r.Stop()
 
-		api := played.NewMemory(r.World())
+		api, err := played.NewMemory(r.World())
+		if err != nil {
+			t.Fatal(err)
+		}
 
 		of, err := played.SeedVitistack(t.Context(), api, r.World(), played.Seed{Namespace: "tenant-a", Name: "prod", ClusterID: "c-1"})
 		if err != nil {

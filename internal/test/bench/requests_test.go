@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // requests counts what a run asks of the Talos API, as it goes over the wire: a call of a port
@@ -368,42 +367,6 @@ func (r *requests) longestPull() float64 {
 	}
 
 	return longest
-}
-
-// kubernetesRequests counts the requests to the API server by what the calls of the ports are
-// that the client makes from now on.
-func kubernetesRequests(client *ports.Client) map[string]int {
-	var mu sync.Mutex
-
-	made := map[string]int{}
-
-	client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
-		err := next(ctx)
-
-		if weight, found := perKubernetesCall()[call.Method]; found {
-			mu.Lock()
-			defer mu.Unlock()
-
-			if err != nil {
-				weight = 1
-			}
-
-			made[call.Method] += weight
-		}
-
-		return err
-	})
-
-	return made
-}
-
-// perKubernetesCall are the requests that the shipped adapter sends for one call of a port, on
-// nodes with one DaemonSet; TestKubernetesRequestsAreThoseOfTheAdapter holds them to it.
-func perKubernetesCall() map[string]int {
-	return map[string]int{
-		"UID": 1, "Nodes": 1, "NodesNow": 1, "Node": 1, "ComponentPods": 1, "StaticPods": 1, "Cordon": 2, "Uncordon": 2,
-		"PodsToEvict": 2, "Evict": 1, "Lease": 1, "WriteLease": 1, "Journal": 1, "WriteJournal": 1, "Annotate": 1, "Workloads": 5,
-	}
 }
 
 // total is how many requests there were.

@@ -200,7 +200,7 @@ func measure(t *testing.T, wanted roll) figures {
 		defer r.Stop()
 
 		client := r.Client("run-1")
-		counted, kubernetes := count(client), kubernetesRequests(client)
+		counted := count(client)
 		w := r.WorkerOver(client, counted, client)
 		begun := r.World().Now().Seconds()
 
@@ -212,7 +212,7 @@ func measure(t *testing.T, wanted roll) figures {
 		w.Notes.Finish()
 		r.Sound()
 
-		measured.talos, measured.kube = counted.made, kubernetes
+		measured.talos, measured.kube = counted.made, client.Requests()
 		measured.best = counted.longestPull()
 		events := r.Judge.Of(history.KindNode, history.KindCordon, history.KindJournal, history.KindInstall, history.KindStage,
 			history.KindKubelet, history.KindPull, history.KindConfig, history.KindComponent)

@@ -84,15 +84,7 @@ func (s *stage) upgrade(t *rapid.T) {
 
 // marked tells whether the node has a mark of ours: then nobody can tell a
 // person's cordon from ours.
-func (s *stage) marked(node string) bool {
-	for _, view := range s.NodeViews() {
-		if view.Name == node {
-			return view.Cordoning.Run != ""
-		}
-	}
-
-	return false
-}
+func (s *stage) marked(node string) bool { return s.Cordons()[node].Run != "" }
 
 // cordon cordons one of the nodes that are not.
 func (s *stage) cordon(t *rapid.T) {
@@ -512,9 +504,9 @@ func (s *stage) leftNothing(run *apply) {
 		open[entry.Node] = entry.Open()
 	}
 
-	for _, view := range s.NodeViews() {
-		if view.Cordoning.Unschedulable && view.Cordoning.Run == run.name && !open[view.Name] {
-			s.fail("L4: %s has left its cordon on %s, of which the journal says nothing", run.name, view.Name)
+	for node, cordon := range s.Cordons() {
+		if cordon.Unschedulable && cordon.Run == run.name && !open[node] {
+			s.fail("L4: %s has left its cordon on %s, of which the journal says nothing", run.name, node)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -86,11 +85,11 @@ func (s *stage) whole() bool { return len(s.away()) == 0 }
 func (s *stage) away() []string {
 	var away []string
 
-	views := s.NodeViews()
+	cordons := s.Cordons()
 
 	for _, state := range s.World().Nodes() {
 		etcd := state.Role == model.Worker || state.EtcdHealthy && state.APIServerUp && s.caughtUp(state.Name)
-		known := slices.ContainsFunc(views, func(v ports.NodeView) bool { return v.Name == state.Name })
+		_, known := cordons[state.Name]
 
 		if !state.Reachable || !state.Kubelet.Ready || !state.Ready || !etcd || !known || state.Stage != model.StageRunning {
 			away = append(away, fmt.Sprintf("%s: %s, unmet %v, reachable %t, etcd and its server %t, kubelet %+v, Node object %t",

@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -89,7 +90,7 @@ func newStage(tb testing.TB, given *scene, count *tally) *stage {
 		Rig: harness.New(heard, given.setup()), scene: given, audience: heard, tally: count,
 		cordoned: map[string]bool{}, joined: map[string]bool{},
 	}
-	s.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+	s.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
@@ -94,7 +95,7 @@ func (s scenario) request(store cluster.SnapshotStore, told map[string]string) e
 }
 
 // furnish puts workloads into the cluster.
-func furnish(r *harness.Rig) { r.AddApp("web", 4, &ports.Budget{MinAvailable: 3}) }
+func furnish(r *harness.Rig) { r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3}) }
 
 // both moves Talos and Kubernetes of three control planes and two workers.
 func both(seed uint64) scenario {

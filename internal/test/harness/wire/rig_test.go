@@ -30,7 +30,7 @@ type rig struct {
 	*harness.Rig
 
 	talos       *simwire.Server
-	kube        *apiserver.Server
+	kube        *apiserver.Listener
 	tap         *tap
 	talosconfig []byte
 
@@ -77,17 +77,15 @@ func serve(t testing.TB, given harness.Setup, test func(*rig)) {
 
 	var err error
 
-	r.kube, err = apiserver.New(r.Cluster, apiserver.Options{Client: "nobody", Intercept: r.kubernetes})
+	r.kube, err = r.Listen(apiserver.Options{Intercept: r.kubernetes})
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	r.kube.Start()
 	defer r.kube.Stop()
 
 	r.talos, err = simwire.New(simwire.Options{
 		World: r.World(), InMemory: true, Intercept: r.tap.talos,
-		Kubeconfig: func() ([]byte, error) { return r.kube.Kubeconfig(), nil },
+		Kubeconfig: func() ([]byte, error) { return r.kube.Kubeconfig("nobody"), nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +100,7 @@ func serve(t testing.TB, given harness.Setup, test func(*rig)) {
 		t.Fatal(err)
 	}
 
-	r.AddApp("web", 4, &ports.Budget{MinAvailable: 3})
+	r.AddApp("web", 4, &apiserver.Budget{MinAvailable: 3})
 
 	test(r)
 }
@@ -345,7 +343,7 @@ func (r *rig) startOver(name string, talosconfig []byte, over func(*process) clu
 		r.T.Fatal(err)
 	}
 
-	p.kube, err = kubeapi.New(r.kube.KubeconfigFor(name), "", kubeapi.Options{UserAgent: name, DialContext: p.dialKube(r)})
+	p.kube, err = kubeapi.New(r.kube.Kubeconfig(name), "", kubeapi.Options{UserAgent: name, DialContext: p.dialKube(r)})
 	if err != nil {
 		r.T.Fatal(err)
 	}

@@ -67,15 +67,15 @@ func TestWatch_NodesAreFollowedInAnyWeather(t *testing.T) {
 
 			return func() {
 				still = !still
-				r.kube.StallWatches(still)
+				r.StallWatches(still)
 			}
 		},
-		"a watch that breaks": func(r *rig) func() { return r.kube.BreakWatches },
-		"410 Gone":            func(r *rig) func() { return r.kube.ForgetVersions },
+		"a watch that breaks": func(r *rig) func() { return r.BreakWatches },
+		"410 Gone":            func(r *rig) func() { return r.ForgetVersions },
 		"429 with Retry-After": func(r *rig) func() {
 			return func() {
 				r.busy.Store(!r.busy.Load())
-				r.kube.BreakWatches()
+				r.BreakWatches()
 			}
 		},
 	} {
@@ -102,7 +102,7 @@ func TestWatch_NodesAreFollowedInAnyWeather(t *testing.T) {
 				}
 
 				end()
-				r.kube.StallWatches(false)
+				r.StallWatches(false)
 				r.busy.Store(false)
 
 				looks, lists, watches := followed.looks.Load(), r.lists.Load(), r.watches.Load()
@@ -191,9 +191,9 @@ func TestWatch_CheckerSeesOneThatIsBelieved(t *testing.T) {
 		strike func(r *rig)
 		toMark bool
 	}{
-		"a watch that stands still":     {strike: func(r *rig) { r.kube.StallWatches(true) }},
-		"a bookmark is taken for proof": {strike: func(r *rig) { r.kube.StallWatches(true) }, toMark: true},
-		"a relist that is dropped":      {strike: func(r *rig) { r.kube.ForgetVersions() }},
+		"a watch that stands still":     {strike: func(r *rig) { r.StallWatches(true) }},
+		"a bookmark is taken for proof": {strike: func(r *rig) { r.StallWatches(true) }, toMark: true},
+		"a relist that is dropped":      {strike: func(r *rig) { r.ForgetVersions() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tested := lifecycleHop()

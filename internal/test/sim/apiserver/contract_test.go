@@ -10,7 +10,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/contract"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 // The adapter over the API server in memory keeps the contract.
@@ -54,29 +53,21 @@ func (f fixture) CordonAsPerson(t *testing.T, node string, on bool) {
 }
 
 func (f fixture) Pod(_ *testing.T, app, node string) cluster.Pod {
-	name := f.rig.cluster.StartPod(ports.PodSpec{App: app, Node: node, Unmanaged: true})
+	name := f.rig.cluster.StartPod(apiserver.PodSpec{App: app, Node: node, Unmanaged: true})
 
 	return cluster.Pod{Namespace: "workload", Name: name, UID: "uid-" + name}
 }
 
 func (f fixture) Budget(_ *testing.T, app, name string, minAvailable int) {
-	f.rig.cluster.AddBudget(ports.Budget{App: app, Name: name, MinAvailable: minAvailable})
+	f.rig.cluster.AddBudget(apiserver.Budget{App: app, Name: name, MinAvailable: minAvailable})
 }
 
-func (f fixture) DropLease(t *testing.T) {
-	t.Helper()
-
-	if err := f.rig.cluster.DropLease(f.rig.cluster.Lease().ResourceVersion); err != nil {
-		t.Fatal(err)
-	}
+func (f fixture) DropLease(*testing.T) {
+	f.rig.cluster.DeleteLeaseAsPerson()
 }
 
-func (f fixture) DropJournal(t *testing.T) {
-	t.Helper()
-
-	if err := f.rig.cluster.DropJournal("other", f.rig.cluster.Journal().ResourceVersion); err != nil {
-		t.Fatal(err)
-	}
+func (f fixture) DropJournal(*testing.T) {
+	f.rig.cluster.DeleteJournalAsPerson()
 }
 
 func (f fixture) Eventually(t *testing.T, what string, holds func() (bool, error)) {

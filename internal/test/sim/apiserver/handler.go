@@ -3,18 +3,20 @@
 package apiserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,18 +29,172 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// mostOfBody is how large a request may be, in bytes.
-const mostOfBody = 3 << 20
+// Options say what becomes of the requests that come in one way.
+type Options struct {
+	// Intercept, when not nil, decides about each request before it is handled, also
+	// about those that will be refused. It is called from several goroutines, and may
+	// block until the context ends, which it does when the client gives up or the
+	// connection breaks.
+	Intercept func(ctx context.Context, request Request) Strike
+	// Older refuses a watch that is to begin with the objects that there are, as API
+	// servers do that do not know that.
+	Older bool
+}
+
+// Request is a request that arrived.
+type Request struct {
+	// Client is the name under which the history shows who makes it.
+	Client string
+	// Verb is get, list, watch, create, update, patch, delete or evict.
+	Verb string
+	// Resource is the plural of the kind, in lower case.
+	Resource string
+	// Namespace and Name are those of the object, empty in a list; of a create,
+	// the name is only known to its body and is empty as well.
+	Namespace, Name string
+	// Node is the name of the node concerned: that of a Node object, or where the
+	// pod runs; empty otherwise.
+	Node string
+	// Number counts the requests of a way in from 1.
+	Number int
+	// Mutation counts those that may change something from 1; 0 for the others,
+	// dry runs among them.
+	Mutation int
+}
+
+// String names a request the way a person finds it again.
+func (r Request) String() string {
+	name := r.Resource
+	if r.Name != "" {
+		name += " " + r.Name
+	}
+
+	return fmt.Sprintf("%s %s (request %d, mutation %d)", r.Verb, name, r.Number, r.Mutation)
+}
+
+// Strike is what becomes of a request. The zero value lets it pass.
+type Strike struct {
+	Cut Cut
+	// RetryAfter, when not zero, has the request refused with 429 and these seconds.
+	RetryAfter time.Duration
+	// Replied, when not nil, is called once the reply of a request that was not
+	// cut is on its way; whether the client has read it is open.
+	Replied func()
+}
+
+// Cut is when the connection of a request breaks. All other requests over it
+// break with it.
+type Cut int
+
+const (
+	// CutNot leaves the connection alone.
+	CutNot Cut = iota
+	// CutBefore breaks it before the request is handled.
+	CutBefore
+	// CutAfter breaks it when the request has been handled, without a reply.
+	CutAfter
+)
+
+// way is one way into the API.
+type way struct {
+	server  *Server
+	options Options
+
+	mu            sync.Mutex
+	all, mutating int
+	kinds         map[string]int
+	stopped       bool
+	work          sync.WaitGroup
+}
+
+// Requests counts the requests so far, and those among them that may have changed
+// something.
+func (w *way) Requests() (all, mutating int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.all, w.mutating
+}
+
+// Kinds counts the requests so far by verb and resource, such as "patch nodes".
+func (w *way) Kinds() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return maps.Clone(w.kinds)
+}
+
+// begin numbers a request; false when the way has been closed.
+func (w *way) begin(request *Request, mutates bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.stopped {
+		return false
+	}
+
+	w.work.Add(1)
+	w.all++
+	request.Number = w.all
+
+	if w.kinds == nil {
+		w.kinds = map[string]int{}
+	}
+
+	w.kinds[request.Verb+" "+request.Resource]++
+
+	if mutates {
+		w.mutating++
+		request.Mutation = w.mutating
+	}
+
+	return true
+}
+
+// caller is who makes a request, and over what.
+type caller struct {
+	who actor
+	// machine is the control plane whose API server answers; empty for that of another
+	// cluster.
+	machine string
+	// direct tells that no API server stands between the caller and what is stored.
+	direct bool
+	// cut breaks the connection.
+	cut func()
+}
+
+// breakOff ends the connection of a request, and with it the handler.
+func (c *caller) breakOff() {
+	c.cut()
+
+	panic(http.ErrAbortHandler)
+}
+
+// up tells whether the API server that answers a caller runs.
+func (s *Server) up(by *caller) bool {
+	return s.beside || by.direct || s.world.APIServerUp(by.machine)
+}
+
+// answering is a control plane whose API server runs, of those that the address stands
+// for; an empty one stands for all.
+func (s *Server) answering(host string) (machine string, up bool) {
+	if s.beside {
+		return "", true
+	}
+
+	return s.world.Answering(host)
+}
 
 // call is a request that is being handled.
 type call struct {
 	Request
+	who    actor
 	target target
 	header http.Header
 	query  url.Values
@@ -49,6 +205,21 @@ type call struct {
 	told bool
 }
 
+func (c *call) group() schema.GroupResource {
+	return schema.GroupResource{Group: c.target.version.Group, Resource: c.Resource}
+}
+
+// manager is the name under which an object remembers who wrote it.
+func (c *call) manager() string {
+	if given := c.query.Get("fieldManager"); given != "" {
+		return given
+	}
+
+	name, _, _ := strings.Cut(c.header.Get("User-Agent"), "/")
+
+	return name
+}
+
 // answer is what a client gets.
 type answer struct {
 	code    int
@@ -56,57 +227,75 @@ type answer struct {
 	object  runtime.Object
 }
 
-// serve is the handler of all requests. It ends by breaking the connection where
-// an API server that stops would, or the options say so.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	asked := s.read(r)
+// serve handles a request. It ends by breaking the connection where an API server that
+// stops would, or the options say so.
+func (w *way) serve(out http.ResponseWriter, r *http.Request, by *caller) {
+	s := w.server
+	asked := s.read(r, by)
 
-	if !s.begin(&asked.Request, mutates(asked.Verb) && !asked.dry) {
+	if !w.begin(&asked.Request, mutates(asked.Verb) && !asked.dry) {
 		panic(http.ErrAbortHandler)
 	}
-	defer s.work.Done()
+	defer w.work.Done()
 
 	var strike Strike
-	if s.options.Intercept != nil {
-		strike = s.options.Intercept(r.Context(), asked.Request)
+	if w.options.Intercept != nil {
+		strike = w.options.Intercept(r.Context(), asked.Request)
 	}
 
-	if strike.Cut == CutBefore || !s.up(r.Context()) {
-		breakOff(r.Context())
+	if strike.Cut == CutBefore || r.Context().Err() != nil || !s.up(by) {
+		by.breakOff()
 	}
 
 	if strike.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(strike.RetryAfter.Seconds())))
-		s.reply(w, r, refusal(apierrors.NewTooManyRequests("too many requests, please try again later", int(strike.RetryAfter.Seconds()))))
+		seconds := int(strike.RetryAfter.Seconds())
+		out.Header().Set("Retry-After", strconv.Itoa(seconds))
+		s.encode(r, refusal(apierrors.NewTooManyRequests("too many requests, please try again later", seconds))).send(out)
 
 		return
 	}
 
 	if asked.Verb == verbWatch {
-		s.watch(w, r, asked)
+		w.watch(out, r, asked, by)
 
 		return
 	}
 
-	given := s.handle(r.Context(), asked)
+	given := s.handle(r, asked, by)
 
-	lost := asked.Mutation > 0 && given.code < http.StatusBadRequest && s.cluster.LoseReply(asked.Node)
+	lost := asked.Mutation > 0 && given.code < http.StatusBadRequest && !by.direct && s.losesReply(asked.Node)
 	if strike.Cut == CutAfter || lost {
-		breakOff(r.Context())
+		by.breakOff()
 	}
 
-	s.reply(w, r, given)
+	given.send(out)
 
 	if strike.Replied != nil {
 		context.AfterFunc(r.Context(), strike.Replied)
 	}
 }
 
+// losesReply tells whether the fault script wants the reply lost to a request that has
+// changed something. The node is empty for what concerns none.
+func (s *Server) losesReply(node string) bool {
+	if s.beside {
+		return false
+	}
+
+	_, struck := s.world.TakeFault(node, model.StepPatch, model.EffectConnectionLost)
+
+	return struck
+}
+
+// mostOfBody is how large a request may be, in bytes.
+const mostOfBody = 3 << 20
+
 // read finds out what a request is about. What cannot be read of it is seen
 // when it is handled.
-func (s *Server) read(r *http.Request) *call {
-	asked := &call{header: r.Header, query: r.URL.Query()}
+func (s *Server) read(r *http.Request, by *caller) *call {
+	asked := &call{header: r.Header, query: r.URL.Query(), who: by.who}
 
+	asked.Client = by.who.client
 	asked.target, _ = targetOf(r.URL.Path)
 	asked.Verb = asked.target.verb(r.Method)
 	asked.Resource, asked.Namespace, asked.Name = asked.target.resource, asked.target.namespace, asked.target.name
@@ -114,10 +303,6 @@ func (s *Server) read(r *http.Request) *call {
 	// Who wants to be told of changes asks for a list, as far as the path goes.
 	if watch := asked.query.Get("watch"); asked.Verb == verbList && watch != "" && watch != "0" && watch != "false" {
 		asked.Verb = verbWatch
-	}
-
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		asked.Client = r.TLS.PeerCertificates[0].Subject.CommonName
 	}
 
 	body, err := io.ReadAll(io.LimitReader(r.Body, mostOfBody+1))
@@ -132,7 +317,7 @@ func (s *Server) read(r *http.Request) *call {
 	case resourceNodes:
 		asked.Node = asked.Name
 	case resourcePods:
-		asked.Node = s.nodeOfPod(asked.Namespace, asked.Name)
+		asked.Node = s.nodeOfPod(key{asked.Namespace, asked.Name})
 	}
 
 	return asked
@@ -146,30 +331,14 @@ func (s *Server) deletesDry(asked *call) bool {
 	return err == nil && slices.Contains(options.DryRun, metav1.DryRunAll)
 }
 
-// up tells whether the API server at the other end of the connection runs.
-func (s *Server) up(ctx context.Context) bool {
-	connection := linkOf(ctx)
-
-	return ctx.Err() == nil && connection != nil && s.cluster.World().APIServerUp(connection.machine)
-}
-
-// breakOff ends the connection of a request, and with it the handler.
-func breakOff(ctx context.Context) {
-	if connection := linkOf(ctx); connection != nil {
-		_ = connection.Close()
-	}
-
-	panic(http.ErrAbortHandler)
-}
-
 // handle carries out a request, one at a time.
-func (s *Server) handle(ctx context.Context, asked *call) answer {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+func (s *Server) handle(r *http.Request, asked *call, by *caller) reply {
+	s.lock()
+	defer s.mu.Unlock()
 
 	// A client that has given up while it waited wants nothing any more.
-	if ctx.Err() != nil || !s.up(ctx) {
-		breakOff(ctx)
+	if r.Context().Err() != nil || !s.up(by) {
+		by.breakOff()
 	}
 
 	given, err := s.carryOut(asked)
@@ -178,22 +347,26 @@ func (s *Server) handle(ctx context.Context, asked *call) answer {
 	}
 
 	if asked.Mutation > 0 && asked.Verb != verbEvict && (err != nil || !asked.told) {
-		detail := map[string]string{
-			"verb": asked.Verb, "resource": asked.Resource, "namespace": asked.Namespace, "name": asked.Name,
-			"by": "client", "client": asked.Client, "code": strconv.Itoa(given.code),
-		}
+		detail := asked.who.detail("verb", asked.Verb, "resource", asked.Resource,
+			"namespace", asked.Namespace, "name", asked.Name, "code", strconv.Itoa(given.code))
 		if node, ok := given.object.(*corev1.Node); ok {
 			detail["version"] = node.ResourceVersion
 		}
 
-		s.cluster.World().Record(asked.Node, history.KindWrite, detail)
+		if s.beside {
+			detail["cluster"] = "management"
+		}
+
+		s.record(asked.Node, history.KindWrite, detail)
 	}
 
-	return given
+	return s.encode(r, given)
 }
 
 func (s *Server) carryOut(asked *call) (answer, error) {
-	if part := asked.target.subresource; part != "" && (part != "eviction" || asked.Resource != resourcePods) {
+	of := s.table(asked.target.version, asked.Resource)
+
+	if !of.has(asked.target.subresource) || asked.target.version.Version == "" {
 		return answer{}, notServed()
 	}
 
@@ -202,16 +375,12 @@ func (s *Server) carryOut(asked *call) (answer, error) {
 			"the server does not allow this method on the requested resource", 0, true)
 	}
 
-	if asked.target.version.Version == "" {
-		return answer{}, notServed()
-	}
-
 	if asked.Verb == verbDiscover {
 		return s.discovered(asked.target.version)
 	}
 
-	of := s.find(asked.target)
-	if of == nil {
+	// Where nothing is in a namespace, no path leads there, and the other way round.
+	if scoped := asked.Namespace != ""; of == nil || of.namespaced && !scoped && asked.Name != "" || !of.namespaced && scoped {
 		return answer{}, notServed()
 	}
 
@@ -221,7 +390,7 @@ func (s *Server) carryOut(asked *call) (answer, error) {
 
 		return answer{http.StatusOK, of.version, list}, s.sawNodes(asked, list, err)
 	case verbGet:
-		found, err := s.one(of, asked.Namespace, asked.Name)
+		found, err := s.one(of, key{asked.Namespace, asked.Name})
 
 		return answer{http.StatusOK, of.version, found}, err
 	case verbCreate:
@@ -232,6 +401,20 @@ func (s *Server) carryOut(asked *call) (answer, error) {
 		return s.evict(of, asked)
 	default:
 		return s.update(of, asked)
+	}
+}
+
+// has tells whether objects have a part that is asked for by itself.
+func (t *table) has(part string) bool {
+	switch part {
+	case "":
+		return true
+	case "eviction":
+		return t != nil && t.name == resourcePods
+	case "status":
+		return t != nil && t.custom != nil && t.custom.Status
+	default:
+		return false
 	}
 }
 
@@ -250,13 +433,9 @@ func (s *Server) sawNodes(asked *call, list runtime.Object, err error) error {
 		detail["via"], detail["version"] = "cache", nodes.ResourceVersion
 	}
 
-	s.cluster.World().Record("", history.KindRead, detail)
+	s.record("", history.KindRead, detail)
 
 	return nil
-}
-
-func (c *call) group() schema.GroupResource {
-	return schema.GroupResource{Group: c.target.version.Group, Resource: c.Resource}
 }
 
 // notServed is the answer where nothing is; the real one is a text as well.
@@ -277,7 +456,24 @@ func refusal(err error) answer {
 	return answer{int(told.Code), corev1.SchemeGroupVersion, &told}
 }
 
-func (s *Server) reply(w http.ResponseWriter, r *http.Request, given answer) {
+// reply is an answer in the media type that a client accepts.
+type reply struct {
+	code  int
+	media string
+	body  []byte
+}
+
+func (r reply) send(out http.ResponseWriter) {
+	out.Header().Set("Content-Type", r.media)
+	out.Header().Set("Content-Length", strconv.Itoa(len(r.body)))
+	out.WriteHeader(r.code)
+
+	// A client that has gone does not read it.
+	_, _ = out.Write(r.body)
+}
+
+// encode makes a reply of an answer; with the lock where that is a stored object.
+func (s *Server) encode(r *http.Request, given answer) reply {
 	media := accepted(r.Header)
 	if media == "" {
 		media = runtime.ContentTypeJSON
@@ -291,17 +487,10 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, given answer) {
 
 	body, media, err := s.codec.encode(media, given.version, given.object)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-
-		return
+		return reply{http.StatusInternalServerError, "text/plain", []byte(err.Error())}
 	}
 
-	w.Header().Set("Content-Type", media)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(given.code)
-
-	// A client that has gone does not read it.
-	_, _ = w.Write(body)
+	return reply{given.code, media, body}
 }
 
 // The verbs of requests.
@@ -344,7 +533,7 @@ func targetOf(path string) (target, bool) {
 	}
 
 	// A namespace itself is an object without one.
-	if len(parts) > 2 && parts[0] == "namespaces" {
+	if len(parts) > 2 && parts[0] == resourceNamespaces {
 		found.namespace, parts = parts[1], parts[2:]
 	}
 
@@ -365,12 +554,8 @@ func (t target) verb(method string) string {
 		return verbDiscover
 	case t.resource == "":
 		return ""
-	case t.subresource != "":
-		if method == http.MethodPost && t.resource == resourcePods && t.subresource == "eviction" {
-			return verbEvict
-		}
-
-		return ""
+	case t.subresource == "eviction":
+		return map[string]string{http.MethodPost: verbEvict}[method]
 	case t.name == "":
 		return map[string]string{http.MethodGet: verbList, http.MethodPost: verbCreate}[method]
 	default:
@@ -389,82 +574,29 @@ func mutates(verb string) bool {
 	}
 }
 
-// loose are the resources, in a group and version, of the objects that tests put
-// into the cluster. They can be read in JSON.
-func (s *Server) loose(version schema.GroupVersion) []*resource {
-	var found []*resource
-
-	for _, key := range s.cluster.KindsServed() {
-		cut := strings.LastIndexByte(key, '/')
-		apiVersion, kind := key[:cut], key[cut+1:]
-
-		if apiVersion != version.String() || slices.ContainsFunc(s.resources, func(r *resource) bool {
-			return r.version == version && r.kind == kind
-		}) {
-			continue
-		}
-
-		objects := func() ([]object, error) { return s.looseObjects(apiVersion, kind) }
-
-		found = append(found, &resource{
-			version: version, name: plural(kind), kind: kind, namespaced: s.namespaced(apiVersion, kind), objects: objects,
-			list: func() runtime.Object {
-				list := &unstructured.UnstructuredList{}
-				list.SetAPIVersion(apiVersion)
-				list.SetKind(kind + "List")
-
-				return list
-			},
-		})
-	}
-
-	return found
-}
-
-func (s *Server) looseObjects(apiVersion, kind string) ([]object, error) {
-	contents, err := s.cluster.ObjectsOf(apiVersion, kind)
-	if err != nil {
-		return nil, err
-	}
-
-	objects := make([]object, 0, len(contents))
-	for _, content := range contents {
-		objects = append(objects, &unstructured.Unstructured{Object: content})
-	}
-
-	return objects, nil
-}
-
-// namespaced tells whether objects of a kind are in namespaces; where there are
-// none, they would be.
-func (s *Server) namespaced(apiVersion, kind string) bool {
-	objects, err := s.looseObjects(apiVersion, kind)
-
-	return err == nil && !slices.ContainsFunc(objects, func(one object) bool { return one.GetNamespace() == "" })
-}
-
-// plural is the name of the resource of a kind.
-func plural(kind string) string {
-	name := strings.ToLower(kind)
-
-	switch {
-	case strings.HasSuffix(name, "s"):
-		return name + "es"
-	case strings.HasSuffix(name, "y"):
-		return strings.TrimSuffix(name, "y") + "ies"
-	default:
-		return name + "s"
-	}
-}
-
 // discovered lists the resources of a group and version.
 func (s *Server) discovered(version schema.GroupVersion) (answer, error) {
 	list := &metav1.APIResourceList{GroupVersion: version.String()}
 
-	for _, one := range slices.Concat(s.loose(version), s.resources) {
-		if one.version == version {
+	for _, of := range s.tables {
+		if of.version != version {
+			continue
+		}
+
+		verbs := append([]string{verbGet, verbList}, of.verbs...)
+		if of.name == resourceNodes {
+			verbs = append(verbs, verbWatch)
+		}
+
+		slices.Sort(verbs)
+
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: of.name, SingularName: strings.ToLower(of.kind), Kind: of.kind, Namespaced: of.namespaced, Verbs: verbs,
+		})
+
+		if of.has("status") {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: one.name, SingularName: strings.ToLower(one.kind), Kind: one.kind, Namespaced: one.namespaced, Verbs: one.verbs(),
+				Name: of.name + "/status", Kind: of.kind, Namespaced: of.namespaced, Verbs: []string{verbGet, verbPatch, verbUpdate},
 			})
 		}
 	}
@@ -476,95 +608,13 @@ func (s *Server) discovered(version schema.GroupVersion) (answer, error) {
 	return answer{http.StatusOK, corev1.SchemeGroupVersion, list}, nil
 }
 
-func (r *resource) verbs() []string {
-	verbs := []string{verbGet, verbList}
-	if r.name == resourceNodes {
-		verbs = append(verbs, verbWatch)
-	}
-
-	for verb, allowed := range map[string]bool{
-		verbCreate: r.create != nil, verbUpdate: r.update != nil, verbPatch: r.update != nil, verbDelete: r.remove != nil,
-	} {
-		if allowed {
-			verbs = append(verbs, verb)
-		}
-	}
-
-	slices.Sort(verbs)
-
-	return verbs
-}
-
-// table lists what is served.
-func (s *Server) table() []*resource {
-	core, apps, batch := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion
-
-	return []*resource{
-		{
-			version: core, name: "namespaces", kind: "Namespace", objects: s.namespaces,
-			list: func() runtime.Object { return &corev1.NamespaceList{} },
-		},
-		{
-			version: core, name: resourceNodes, kind: "Node", objects: s.nodes, update: s.updateNode,
-			list: func() runtime.Object { return &corev1.NodeList{} }, empty: func() object { return &corev1.Node{} },
-		},
-		{
-			version: core, name: resourcePods, kind: "Pod", namespaced: true, objects: s.pods, remove: s.removePod,
-			list: func() runtime.Object { return &corev1.PodList{} },
-		},
-		{
-			version: core, name: resourceConfigMaps, kind: "ConfigMap", namespaced: true, objects: s.configMaps,
-			create: s.createConfigMap, update: s.updateConfigMap, remove: s.removeConfigMap,
-			list: func() runtime.Object { return &corev1.ConfigMapList{} }, empty: func() object { return &corev1.ConfigMap{} },
-		},
-		{
-			version: coordinationv1.SchemeGroupVersion, name: resourceLeases, kind: "Lease", namespaced: true, objects: s.leases,
-			create: s.createLease, update: s.updateLease, remove: s.removeLease,
-			list: func() runtime.Object { return &coordinationv1.LeaseList{} }, empty: func() object { return &coordinationv1.Lease{} },
-		},
-		{
-			version: policyv1.SchemeGroupVersion, name: "poddisruptionbudgets", kind: "PodDisruptionBudget", namespaced: true, objects: s.budgets,
-			list: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
-		},
-		{
-			version: apps, name: "replicasets", kind: "ReplicaSet", namespaced: true, objects: s.replicaSets,
-			list: func() runtime.Object { return &appsv1.ReplicaSetList{} },
-		},
-		{
-			version: apps, name: "daemonsets", kind: "DaemonSet", namespaced: true, objects: s.daemonSets,
-			list: func() runtime.Object { return &appsv1.DaemonSetList{} },
-		},
-		{
-			version: apps, name: "statefulsets", kind: "StatefulSet", namespaced: true, objects: none,
-			list: func() runtime.Object { return &appsv1.StatefulSetList{} },
-		},
-		{
-			version: batch, name: "jobs", kind: "Job", namespaced: true, objects: none,
-			list: func() runtime.Object { return &batchv1.JobList{} },
-		},
-		{
-			version: core, name: "replicationcontrollers", kind: "ReplicationController", namespaced: true, objects: none,
-			list: func() runtime.Object { return &corev1.ReplicationControllerList{} },
-		},
-		{
-			version: core, name: "persistentvolumeclaims", kind: "PersistentVolumeClaim", namespaced: true, objects: none,
-			list: func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
-		},
-		{
-			version: core, name: "persistentvolumes", kind: "PersistentVolume", objects: none,
-			list: func() runtime.Object { return &corev1.PersistentVolumeList{} },
-		},
-	}
-}
-
-func none() ([]object, error) { return nil, nil }
-
 // codec speaks JSON and protobuf.
 type codec struct {
 	codecs serializer.CodecFactory
 }
 
-func newCodec() (*codec, error) {
+// newCodec is the same one for all: making it takes long.
+var newCodec = sync.OnceValues(func() (*codec, error) {
 	scheme := runtime.NewScheme()
 
 	err := errors.Join(
@@ -573,7 +623,7 @@ func newCodec() (*codec, error) {
 	)
 
 	return &codec{codecs: serializer.NewCodecFactory(scheme)}, err
-}
+})
 
 // accepted is the first media type, of those that a client accepts, that there
 // is; empty where there is none. Views of objects are none, but for [tableOf].
@@ -659,7 +709,7 @@ func (c *codec) stream(
 	frames := info.StreamSerializer.NewFrameWriter(w)
 
 	return func(kind watch.EventType, object runtime.Object) error {
-		embedded, _, err := c.encode(media, version, object.DeepCopyObject())
+		embedded, _, err := c.encode(media, version, object)
 		if err != nil {
 			return err
 		}
@@ -677,9 +727,17 @@ func (c *codec) stream(
 
 // decode reads what a client sent. Its errors are answers.
 func (c *codec) decode(header http.Header, body []byte, into runtime.Object) error {
-	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil || media != runtime.ContentTypeJSON && media != runtime.ContentTypeProtobuf {
+	media := mediaOf(header.Get("Content-Type"))
+	if media != runtime.ContentTypeJSON && media != runtime.ContentTypeProtobuf {
 		return unsupportedMedia(header.Get("Content-Type"))
+	}
+
+	if one, custom := into.(*unstructured.Unstructured); custom {
+		if err := one.UnmarshalJSON(body); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+
+		return nil
 	}
 
 	if _, _, err := c.codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
@@ -689,90 +747,17 @@ func (c *codec) decode(header http.Header, body []byte, into runtime.Object) err
 	return nil
 }
 
+// mediaOf is a media type without its parameters; empty for none.
+func mediaOf(header string) string {
+	media, _, err := mime.ParseMediaType(header)
+	if err != nil {
+		return ""
+	}
+
+	return media
+}
+
 func unsupportedMedia(given string) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "", schema.GroupResource{}, "",
 		fmt.Sprintf("the body of the request was in an unknown format %q", given), 0, true)
-}
-
-// patched is a copy of an object with a JSON merge patch applied. Its errors are
-// answers.
-func patched(header http.Header, current object, patch []byte) (object, error) {
-	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil || types.PatchType(media) != types.MergePatchType {
-		return nil, unsupportedMedia(header.Get("Content-Type"))
-	}
-
-	text, err := json.Marshal(current)
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-
-	var before, change any
-
-	if err := errors.Join(decodeNumbers(text, &before), decodeNumbers(patch, &change)); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-
-	text, err = json.Marshal(merged(before, change))
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-
-	after := emptyLike(current)
-
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-
-	if err := decoder.Decode(after); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-
-	return after, nil
-}
-
-func decodeNumbers(text []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-
-	return decoder.Decode(into)
-}
-
-// merged applies a JSON merge patch (RFC 7386).
-func merged(current, patch any) any {
-	changes, isMap := patch.(map[string]any)
-	if !isMap {
-		return patch
-	}
-
-	result := map[string]any{}
-
-	if standing, isMap := current.(map[string]any); isMap {
-		for key, value := range standing {
-			result[key] = value
-		}
-	}
-
-	for key, change := range changes {
-		if change == nil {
-			delete(result, key)
-		} else {
-			result[key] = merged(result[key], change)
-		}
-	}
-
-	return result
-}
-
-// emptyLike is a new object of the same type.
-func emptyLike(of object) object {
-	switch of.(type) {
-	case *corev1.Node:
-		return &corev1.Node{}
-	case *corev1.ConfigMap:
-		return &corev1.ConfigMap{}
-	case *coordinationv1.Lease:
-		return &coordinationv1.Lease{}
-	default:
-		return &unstructured.Unstructured{}
-	}
 }

@@ -3,21 +3,23 @@
 package apiserver
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
+	"cmp"
+	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
 
 const (
@@ -25,86 +27,228 @@ const (
 	// annotationCordon marks a cordon of ours with the run that set it.
 	annotationCordon = "talosupgrade.vitistack.io/cordoned-by"
 	// annotationTalosCordon is where a machine writes that it cordoned its own
-	// node.
+	// node. It outlives the cordon when somebody else lifts that.
 	annotationTalosCordon = "talos.dev/cordoned"
-	// annotationClaim is what a client writes that follows the nodes.
-	annotationClaim = "talosupgrade.vitistack.io/claim"
+	// silence is how long Kubernetes goes on believing a kubelet that says nothing.
+	silence = 40 * time.Second
 )
 
-func (s *Server) nodes() ([]object, error) {
-	var objects []object
-
-	for _, view := range s.cluster.NodeViews() {
-		state, err := s.cluster.World().Node(view.Name)
-		if err != nil {
-			// It was removed just now.
-			continue
-		}
-
-		node := newNode(view, state)
-		if claim := s.claims[node.Name]; claim != "" {
-			metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationClaim, claim)
-		}
-
-		objects = append(objects, node)
-	}
-
-	return objects, nil
+// kubelet is what is known of the kubelet of a node beside its Node object.
+type kubelet struct {
+	// reported is what it said last.
+	reported model.KubeState
+	// ready is the condition of the node, which is so since.
+	ready bool
+	since time.Time
+	// silentSince is zero while the kubelet runs.
+	silentSince time.Time
+	// shown is what the Node object says.
+	shown shownNode
 }
 
-func newNode(view ports.NodeView, state model.NodeState) *corev1.Node {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: view.Name, UID: types.UID("uid-of-node-" + view.Name),
-			Labels: maps.Clone(view.Labels),
-		},
-		Spec: corev1.NodeSpec{Unschedulable: view.Cordoning.Unschedulable, Taints: taints(view)},
+// shownNode is what a Node object says that its kubelet and the node controller write.
+type shownNode struct {
+	machineID, systemUUID, bootID, version, talos string
+
+	ready     bool
+	reason    string
+	since     time.Time
+	pressure  bool
+	dedicated bool
+	outer     string
+	room      cluster.Room
+	// addresses are those of the machine, with spaces between them.
+	addresses string
+}
+
+// register makes the Node object of a machine, as its kubelet does when it starts.
+func (s *Server) register(state model.KubeState, now time.Time) {
+	made := &kubelet{reported: state, ready: state.Kubelet.Ready, since: now}
+	if !state.Kubelet.Running {
+		made.silentSince = now
 	}
 
-	if view.Cordoning.Run != "" {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationCordon, view.Cordoning.Run)
+	s.kubelets[state.Name] = made
+	s.commit(itself(), s.core(resourceNodes), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: state.Name, UID: types.UID("uid-of-node-" + state.Name), Labels: kubeletLabels(state),
+	}})
+	s.showNode(made, state)
+}
+
+// kubeletLabels are those that a kubelet gives its node.
+func kubeletLabels(state model.KubeState) map[string]string {
+	labels := map[string]string{corev1.LabelHostname: state.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
+	if state.Role == model.ControlPlane {
+		labels[labelControlPlane] = ""
 	}
 
-	if view.Cordoning.ByMachine {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationTalosCordon, "true")
+	return labels
+}
+
+// follow brings what is known of a kubelet up to date with its machine.
+func (s *Server) follow(changed turned) {
+	if changed.gone {
+		// Somebody else deletes the Node of a machine that was removed.
+		return
 	}
 
+	state, known := changed.state, s.kubelets[changed.name]
+	if known == nil {
+		if state.Kubelet.Running {
+			s.register(state, changed.at)
+			s.tellLabels(changed.name)
+		}
+
+		return
+	}
+
+	known.fade(changed.at)
+
+	if !state.Kubelet.Running {
+		if known.silentSince.IsZero() {
+			known.silentSince = changed.at
+		}
+
+		return
+	}
+
+	known.silentSince = time.Time{}
+	known.report(state)
+	known.turn(state.Kubelet.Ready, changed.at)
+}
+
+// report has a kubelet that runs tell what became of the static pods and of its node.
+// Until it has seen its static pods after a boot, it tells of them what it said before.
+func (k *kubelet) report(state model.KubeState) {
+	if !state.Kubelet.Running {
+		return
+	}
+
+	if !state.PodsReported {
+		state.StaticPods = k.reported.StaticPods
+	}
+
+	k.reported = state
+}
+
+// turn sets the Ready condition.
+func (k *kubelet) turn(ready bool, at time.Time) {
+	if k.ready != ready {
+		k.ready, k.since = ready, at
+	}
+}
+
+// fade makes a node not ready whose kubelet has been silent for long enough.
+func (k *kubelet) fade(now time.Time) {
+	if !k.silentSince.IsZero() && now.Sub(k.silentSince) >= silence {
+		k.turn(false, k.silentSince.Add(silence))
+	}
+}
+
+// lost tells that Kubernetes has noticed that the kubelet says nothing: then no
+// pod of the node counts as ready.
+func (k *kubelet) lost() bool { return !k.ready && !k.silentSince.IsZero() }
+
+// unable tells since when, if at all, the kubelet does not look after its pods. A node
+// that was never registered has none.
+func (k *kubelet) unable() (since time.Time, unable bool) {
+	switch {
+	case k == nil:
+		return time.Time{}, false
+	case !k.silentSince.IsZero():
+		return k.silentSince, true
+	default:
+		return k.since, !k.ready
+	}
+}
+
+const reasonUnknown = "NodeStatusUnknown"
+
+func (k *kubelet) reason() string {
+	switch {
+	case k.ready:
+		return "KubeletReady"
+	case !k.silentSince.IsZero():
+		return reasonUnknown
+	default:
+		return "KubeletNotReady"
+	}
+}
+
+// showNodes brings all Node objects up to date.
+func (s *Server) showNodes(states []model.KubeState) {
+	for _, state := range states {
+		if known := s.kubelets[state.Name]; known != nil {
+			s.showNode(known, state)
+		}
+	}
+}
+
+// showNode brings a Node object up to date with its kubelet and with the time.
+func (s *Server) showNode(known *kubelet, state model.KubeState) {
+	known.report(state)
+	known.fade(s.now())
+
+	told := known.reported
+	shown := shownNode{
+		machineID: told.MachineID, systemUUID: cmp.Or(state.UUID, told.MachineID), bootID: told.BootID, version: told.Kubelet.Version, talos: told.Talos,
+		ready: known.ready, reason: known.reason(), since: known.since, pressure: told.DiskPressure,
+		dedicated: state.Role == model.ControlPlane && s.world.Has(model.Worker),
+		outer:     state.Outer, addresses: strings.Join(state.Addresses, " "), room: s.room(state.Name),
+	}
+
+	if shown == known.shown {
+		return
+	}
+
+	known.shown = shown
+
+	standing, _ := s.core(resourceNodes).objects[key{name: state.Name}].(*corev1.Node)
+	if standing == nil {
+		return
+	}
+
+	node := standing.DeepCopy()
+	shown.write(node)
+	s.commit(itself(), s.core(resourceNodes), node)
+}
+
+// write has a Node object say it.
+func (n shownNode) write(node *corev1.Node) {
 	node.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU:    *apiresource.NewMilliQuantity(view.Room.CPU, apiresource.DecimalSI),
-		corev1.ResourceMemory: *apiresource.NewQuantity(view.Room.Memory, apiresource.BinarySI),
-		corev1.ResourcePods:   *apiresource.NewQuantity(view.Room.Pods, apiresource.DecimalSI),
+		corev1.ResourceCPU:    *apiresource.NewMilliQuantity(n.room.CPU, apiresource.DecimalSI),
+		corev1.ResourceMemory: *apiresource.NewQuantity(n.room.Memory, apiresource.BinarySI),
+		corev1.ResourcePods:   *apiresource.NewQuantity(n.room.Pods, apiresource.DecimalSI),
 	}
 	node.Status.Capacity = node.Status.Allocatable.DeepCopy()
+	node.Status.Addresses = nil
 
-	for _, address := range state.Addresses {
+	for address := range strings.FieldsSeq(n.addresses) {
 		kind := corev1.NodeInternalIP
-		if address == state.Outer {
+		if address == n.outer {
 			kind = corev1.NodeExternalIP
 		}
 
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: kind, Address: address})
 	}
 
-	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: view.Name})
-	node.Status.Conditions = conditions(view)
+	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node.Name})
+	node.Status.Conditions = n.conditions()
 	node.Status.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: view.MachineID, SystemUUID: view.SystemUUID, BootID: view.BootID, OSImage: "Talos (v" + state.Talos + ")",
-		KubeletVersion: "v" + view.Kubelet.String(), OperatingSystem: "linux", Architecture: "amd64",
+		MachineID: n.machineID, SystemUUID: n.systemUUID, BootID: n.bootID, OSImage: "Talos (v" + n.talos + ")",
+		KubeletVersion: "v" + n.version, OperatingSystem: "linux", Architecture: "amd64",
 	}
-
-	return node
+	node.Spec.Taints = n.taints(node.Spec.Unschedulable)
 }
 
 // conditions are the pressures and Ready.
-func conditions(view ports.NodeView) []corev1.NodeCondition {
-	unknown := view.ReadyReason == "NodeStatusUnknown"
-
+func (n shownNode) conditions() []corev1.NodeCondition {
 	var list []corev1.NodeCondition
 
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		condition := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficient"}
 
-		if slices.Contains(view.Pressure, string(kind)) {
+		if n.pressure && kind == corev1.NodeDiskPressure {
 			condition.Status, condition.Reason = corev1.ConditionTrue, "KubeletHas"+string(kind)
 		}
 
@@ -112,13 +256,13 @@ func conditions(view ports.NodeView) []corev1.NodeCondition {
 	}
 
 	ready := corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: view.ReadyReason, LastTransitionTime: metav1.NewTime(view.ReadySince),
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: n.reason, LastTransitionTime: seconds(n.since),
 	}
 
 	switch {
-	case view.Ready:
+	case n.ready:
 		ready.Status = corev1.ConditionTrue
-	case unknown:
+	case n.reason == reasonUnknown:
 		ready.Status = corev1.ConditionUnknown
 	}
 
@@ -126,93 +270,186 @@ func conditions(view ports.NodeView) []corev1.NodeCondition {
 }
 
 // taints are those of control planes, and what the node controller derives.
-func taints(view ports.NodeView) []corev1.Taint {
+func (n shownNode) taints(unschedulable bool) []corev1.Taint {
 	var list []corev1.Taint
 
-	if view.ExcludesWorkloads {
+	if n.dedicated {
 		list = append(list, corev1.Taint{Key: labelControlPlane, Effect: corev1.TaintEffectNoSchedule})
 	}
 
-	if !view.Ready {
+	if !n.ready {
 		key := corev1.TaintNodeNotReady
-		if view.ReadyReason == "NodeStatusUnknown" {
+		if n.reason == reasonUnknown {
 			key = corev1.TaintNodeUnreachable
 		}
 
 		list = append(list, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
 	}
 
-	if view.Cordoning.Unschedulable {
+	if unschedulable {
 		list = append(list, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 
-	if slices.Contains(view.Pressure, string(corev1.NodeDiskPressure)) {
+	if n.pressure {
 		list = append(list, corev1.Taint{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule})
 	}
 
 	return list
 }
 
-// updateNode changes what a node says about its cordon. The simulated cluster
-// keeps nothing else that somebody could write.
-func (s *Server) updateNode(asked *call, current, wanted object) error {
+// admitNode takes from a client what people and tools write into nodes: the cordon,
+// labels and annotations.
+func (s *Server) admitNode(of *table, current object, wanted *corev1.Node) error {
 	before, isNode := current.(*corev1.Node)
-	after, alsoNode := wanted.(*corev1.Node)
-
-	if !isNode || !alsoNode {
-		return apierrors.NewInternalError(errors.New("a node is expected"))
+	if !isNode {
+		return invalid(of, wanted.Name, "nodes register themselves")
 	}
 
-	read, write := cordoningOf(before), cordoningOf(after)
+	rest := wanted.DeepCopy()
+	rest.Spec.Unschedulable = before.Spec.Unschedulable
 
-	rest := after.DeepCopy()
-	rest.Spec.Unschedulable, rest.Annotations = before.Spec.Unschedulable, before.Annotations
-
-	if same, err := alike(before, rest); err != nil || !same || foreignAnnotations(after) {
-		return invalid(s.find(asked.target), asked.Name, "the simulated cluster keeps nothing of a node but its cordon")
+	if !equality.Semantic.DeepEqual(before.Spec, rest.Spec) || !equality.Semantic.DeepEqual(before.Status, rest.Status) {
+		return invalid(of, wanted.Name, "the simulated cluster takes nothing of a node but its cordon, labels and annotations")
 	}
 
-	err := s.cluster.SwapCordoning(asked.Client, asked.Name, read, write)
-	asked.told = read.Unschedulable != write.Unschedulable
-
-	if err == nil {
-		s.claims[asked.Name] = after.Annotations[annotationClaim]
-	}
-
-	switch {
-	case errors.Is(err, cluster.ErrConflict):
-		return stale(s.find(asked.target), asked.Name)
-	case errors.Is(err, cluster.ErrNotFound):
-		return apierrors.NewNotFound(asked.group(), asked.Name)
-	default:
-		return err
-	}
+	return nil
 }
 
-func cordoningOf(node *corev1.Node) ports.Cordoning {
-	_, byMachine := node.Annotations[annotationTalosCordon]
+// commitNode stores a node that somebody has written, with the taint of its cordon, and
+// has the model know of that.
+func (s *Server) commitNode(who actor, node *corev1.Node) (told bool) {
+	if known := s.kubelets[node.Name]; known != nil {
+		node.Spec.Taints = known.shown.taints(node.Spec.Unschedulable)
+	}
 
-	return ports.Cordoning{Unschedulable: node.Spec.Unschedulable, Run: node.Annotations[annotationCordon], ByMachine: byMachine}
+	told = s.commit(who, s.core(resourceNodes), node)
+	s.world.SetUnschedulable(node.Name, node.Spec.Unschedulable)
+
+	return told
 }
 
-func foreignAnnotations(node *corev1.Node) bool {
-	for key := range node.Annotations {
-		if key != annotationCordon && key != annotationTalosCordon && key != annotationClaim {
-			return true
+// editNode changes a Node object in somebody's name; with the lock. It reports whether
+// there is one.
+func (s *Server) editNode(who actor, name string, change func(node *corev1.Node)) bool {
+	standing, _ := s.core(resourceNodes).objects[key{name: name}].(*corev1.Node)
+	if standing == nil {
+		return false
+	}
+
+	node := standing.DeepCopy()
+	change(node)
+
+	if !equality.Semantic.DeepEqual(standing, node) {
+		s.commitNode(who, node)
+	}
+
+	return true
+}
+
+// Cordon is what a Node object says about its cordon.
+type Cordon struct {
+	Unschedulable bool
+	// Run is the run of ours that marked the node, empty for none. The mark of a
+	// cordon that a person lifted stays.
+	Run string
+}
+
+func cordonOf(of object) Cordon {
+	node, ok := of.(*corev1.Node)
+	if !ok {
+		return Cordon{}
+	}
+
+	return Cordon{Unschedulable: node.Spec.Unschedulable, Run: node.Annotations[annotationCordon]}
+}
+
+// Cordons are what the Node objects say about their cordons, by name.
+func (s *Server) Cordons() map[string]Cordon {
+	s.lock()
+	defer s.mu.Unlock()
+
+	found := map[string]Cordon{}
+	for at, node := range s.core(resourceNodes).objects {
+		found[at.name] = cordonOf(node)
+	}
+
+	return found
+}
+
+// tellLabels adds the labels of a node, but for those of its kubelet, to the history.
+func (s *Server) tellLabels(name string) {
+	node := s.core(resourceNodes).objects[key{name: name}]
+	if node == nil {
+		return
+	}
+
+	given := maps.Clone(node.GetLabels())
+	for label := range kubeletLabels(s.kubelets[name].reported) {
+		delete(given, label)
+	}
+
+	var pairs []string
+	for _, label := range slices.Sorted(maps.Keys(given)) {
+		pairs = append(pairs, label+"="+given[label])
+	}
+
+	s.record(name, history.KindLabel, map[string]string{"labels": strings.Join(pairs, ",")})
+}
+
+// machines is what machines do in the Kubernetes API.
+type machines struct{ server *Server }
+
+// Cordon implements [model.Kubernetes].
+func (m machines) Cordon(_ context.Context, name string, on bool) error {
+	s := m.server
+	if !s.world.Serving() {
+		return refused(port)
+	}
+
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.editNode(actor{by: "machine"}, name, func(node *corev1.Node) {
+		_, own := node.Annotations[annotationTalosCordon]
+
+		switch {
+		case on == node.Spec.Unschedulable, !on && !own:
+		case on:
+			node.Spec.Unschedulable = true
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, annotationTalosCordon, "true")
+		default:
+			node.Spec.Unschedulable = false
+			delete(node.Annotations, annotationTalosCordon)
+		}
+	})
+
+	return nil
+}
+
+// drainPause is how often a machine looks whether its pods are gone.
+const drainPause = 1013 * time.Millisecond
+
+// Drain implements [model.Kubernetes].
+func (m machines) Drain(ctx context.Context, node string, timeout time.Duration) error {
+	s := m.server
+	deadline := s.now().Add(timeout)
+
+	for {
+		left := 1
+		if s.world.Serving() {
+			left = s.evictAll(actor{by: "machine"}, node)
+		}
+
+		if left == 0 {
+			return nil
+		}
+
+		if s.now().After(deadline) {
+			return fmt.Errorf("draining %s: %d pods left after %s", node, left, timeout)
+		}
+
+		if err := s.world.Clock().Sleep(ctx, drainPause); err != nil {
+			return err
 		}
 	}
-
-	return false
-}
-
-// alike tells whether two objects say the same.
-func alike(one, other object) (bool, error) {
-	first, err := json.Marshal(one)
-	if err != nil {
-		return false, err
-	}
-
-	second, err := json.Marshal(other)
-
-	return bytes.Equal(first, second), err
 }

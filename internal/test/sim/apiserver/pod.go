@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,78 +21,403 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 const (
-	namespaceSystem = "kube-system"
-	// labelApp is what budgets select pods by, labelComponent names the component
-	// that a pod is part of.
-	labelApp       = "app"
-	labelComponent = "k8s-app"
-	// annotationConfigVersion is the version of the configuration that Talos made
-	// a static pod from.
-	annotationConfigVersion = "talos.dev/config-version"
-	// annotationFilesVersion is the version of the files of an API server.
-	annotationFilesVersion = "talos.dev/config-file-version"
+	// graceTime is how long a pod takes to stop, startTime to become ready.
+	graceTime = 3137 * time.Millisecond
+	startTime = 5237 * time.Millisecond
+	// namespaceWorkload is where the workloads are.
+	namespaceWorkload = "workload"
+	// labelApp is what budgets select pods by.
+	labelApp = "app"
 )
 
-func (s *Server) pods() ([]object, error) {
-	var objects []object
-
-	for _, own := range s.cluster.ComponentPodViews() {
-		objects = append(objects, componentPod(own))
-	}
-
-	views, _ := s.cluster.WorkloadView()
-	for _, view := range views {
-		objects = append(objects, workloadPod(view))
-	}
-
-	return objects, nil
+// PodSpec is a pod that a test wants.
+type PodSpec struct {
+	// App is what it belongs to. A budget covers all pods of an app.
+	App string
+	// Node is where it starts; empty lets the cluster choose.
+	Node string
+	// Fits are the nodes that it can run on; nil means all that take workloads.
+	Fits []string
+	// Unmanaged pods are not brought back when they are taken away.
+	Unmanaged bool
+	// LocalData names volumes whose content is lost with the pod.
+	LocalData []string
+	// CPU is what it requests in thousandths of a core, Memory in bytes.
+	CPU, Memory int64
+	// NotReady pods run, and never serve.
+	NotReady bool
 }
 
-// componentPod is a static pod as its mirror shows it, or one of kube-proxy.
-func componentPod(own cluster.ComponentPod) *corev1.Pod {
-	component := string(own.Component)
-	name := component + "-" + own.Node
+// workload is one pod of a workload. Its controller starts another one for each that is
+// taken away.
+type workload struct {
+	PodSpec
+
+	name string
+	// node is empty while no node takes it.
+	node string
+	// readyAt is when it is up on its node; goneAt, when not zero, when it has
+	// stopped.
+	readyAt, goneAt time.Time
+	// bound pods can run on this node only, and nothing takes their place.
+	bound bool
+	// shown is what the Pod object says.
+	shown shownPod
+}
+
+// shownPod is what changes of a pod.
+type shownPod struct {
+	made, ready bool
+	node        string
+	gone        time.Time
+}
+
+func uidOf(pod string) types.UID { return types.UID("uid-" + pod) }
+
+// Budget is a PodDisruptionBudget over the pods of one app.
+type Budget struct {
+	App string
+	// Name is that of the app when empty.
+	Name string
+	// MinAvailable is how many of its pods must stay ready.
+	MinAvailable int
+	// Stale budgets have numbers that were never worked out. They give nothing.
+	Stale bool
+	// Unsynced is why the numbers cannot be worked out any more: the budget gives
+	// nothing, and the others are those of before. Empty where they can.
+	Unsynced string
+	// AlwaysAllow lets pods go that are not ready, whatever the numbers say.
+	AlwaysAllow bool
+}
+
+// String is the name that the history shows.
+func (b *Budget) String() string { return namespaceWorkload + "/" + b.name() }
+
+func (b *Budget) name() string { return cmp.Or(b.Name, b.App) }
+
+// AddApp starts pods of an app, ready at once and spread over the workers, or
+// over all nodes where there are none. A budget that is not nil covers them.
+func (s *Server) AddApp(app string, replicas int, budget *Budget) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.cover(app, budget)
+
+	for range replicas {
+		s.startPod(PodSpec{App: app}, s.place(PodSpec{App: app}), s.now())
+	}
+}
+
+// AddPod starts one pod of an app on a certain node and no other.
+func (s *Server) AddPod(app, node string, budget *Budget) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.cover(app, budget)
+	s.startPod(PodSpec{App: app, Fits: []string{node}}, node, s.now()).bound = true
+}
+
+// StartPod starts one pod, ready at once unless it never is, and returns its
+// name. It waits where no node takes it.
+func (s *Server) StartPod(spec PodSpec) string {
+	s.lock()
+	defer s.mu.Unlock()
+
+	spec.Fits, spec.LocalData = slices.Clone(spec.Fits), slices.Clone(spec.LocalData)
+
+	node := spec.Node
+	if node == "" {
+		node = s.place(spec)
+	}
+
+	return s.startPod(spec, node, s.now()).name
+}
+
+// AddBudget puts one more budget over the pods of an app.
+func (s *Server) AddBudget(budget Budget) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.cover(budget.App, &budget)
+}
+
+// RemoveBudget takes all budgets of an app away.
+func (s *Server) RemoveBudget(app string) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.budgets = slices.DeleteFunc(s.budgets, func(b *Budget) bool { return b.App == app })
+}
+
+// cover puts a budget, if there is one, over the pods of an app.
+func (s *Server) cover(app string, budget *Budget) {
+	if budget == nil {
+		return
+	}
+
+	added := *budget
+	added.App = app
+	s.budgets = append(s.budgets, &added)
+}
+
+// What a node has for pods unless a test says otherwise.
+const (
+	usualCPU    = 4000
+	usualMemory = 8 << 30
+	usualPods   = 110
+)
+
+// SetRoom says what a node has for pods, whatever runs there: CPU in thousandths
+// of a core and memory in bytes. Without it that is 4 cores, 8 GiB and 110 pods.
+func (s *Server) SetRoom(room cluster.Room) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.rooms[room.Node] = room
+}
+
+func (s *Server) room(node string) cluster.Room {
+	if room, set := s.rooms[node]; set {
+		return room
+	}
+
+	return cluster.Room{Node: node, CPU: usualCPU, Memory: usualMemory, Pods: usualPods}
+}
+
+func (s *Server) startPod(spec PodSpec, node string, ready time.Time) *workload {
+	s.started++
+	started := &workload{PodSpec: spec, name: fmt.Sprintf("%s-%d", spec.App, s.started), node: node, readyAt: ready}
+	s.workloads = append(s.workloads, started)
+
+	return started
+}
+
+// place is the node with the fewest pods that takes one like that; empty when
+// none does.
+func (s *Server) place(spec PodSpec) string {
+	best, fewest := "", 0
+
+	for _, name := range s.fits(spec) {
+		if node := s.core(resourceNodes).objects[key{name: name}]; !s.kubelets[name].ready || cordonOf(node).Unschedulable {
+			continue
+		}
+
+		count, room := 0, s.room(name)
+
+		for _, p := range s.workloads {
+			if p.node == name {
+				count++
+				room.CPU -= p.CPU
+				room.Memory -= p.Memory
+			}
+		}
+
+		if room.CPU < spec.CPU || room.Memory < spec.Memory || room.Pods <= int64(count) {
+			continue
+		}
+
+		if best == "" || count < fewest {
+			best, fewest = name, count
+		}
+	}
+
+	return best
+}
+
+// fits lists the nodes that a pod like that can run on, cordons and room aside, in the
+// order of the machines.
+func (s *Server) fits(spec PodSpec) []string {
+	var fits []string
+
+	workers := s.world.Has(model.Worker)
+
+	for _, state := range s.world.KubeStates() {
+		takes := !workers || state.Role == model.Worker
+		if spec.Fits != nil {
+			takes = slices.Contains(spec.Fits, state.Name)
+		}
+
+		if takes && s.kubelets[state.Name] != nil {
+			fits = append(fits, state.Name)
+		}
+	}
+
+	return fits
+}
+
+// showWorkloads brings the pods of workloads, their budgets and their controllers up to
+// date.
+func (s *Server) showWorkloads() {
+	s.block()
+	s.settle()
+
+	of := s.core(resourcePods)
+	replicas := map[string]int{}
+
+	for _, p := range s.workloads {
+		if !p.Unmanaged {
+			replicas[p.App] += 0
+
+			if p.goneAt.IsZero() {
+				replicas[p.App]++
+			}
+		}
+
+		shown := shownPod{made: true, ready: s.serves(p), node: p.node, gone: p.goneAt}
+		if shown != p.shown {
+			p.shown = shown
+			s.commit(itself(), of, p.object())
+		}
+	}
+
+	s.showBudgets()
+	s.showReplicaSets(replicas)
+}
+
+// settle removes the pods that have stopped and places those that wait.
+func (s *Server) settle() {
+	now := s.now()
+
+	for _, p := range s.workloads {
+		since, unable := s.kubelets[p.node].unable()
+		if unable && !p.goneAt.IsZero() && p.goneAt.After(since) {
+			// Only a kubelet of a node that is ready confirms that a pod has
+			// stopped.
+			p.goneAt = now.Add(graceTime)
+		}
+	}
+
+	s.workloads = slices.DeleteFunc(s.workloads, func(p *workload) bool {
+		gone := !p.goneAt.IsZero() && !now.Before(p.goneAt)
+		if gone {
+			s.drop(itself(), s.core(resourcePods), key{namespaceWorkload, p.name})
+		}
+
+		return gone
+	})
+
+	for _, p := range s.workloads {
+		if p.node == "" && !p.bound {
+			if node := s.place(p.PodSpec); node != "" {
+				p.node, p.readyAt = node, now.Add(startTime)
+			}
+		}
+	}
+}
+
+// release has pods wait for another node.
+func (s *Server) release(node string) {
+	for _, p := range s.workloads {
+		if p.node == node && !p.bound {
+			p.node = ""
+		}
+	}
+}
+
+// blockerName is the app, and the pod, of the fault "a budget blocks the drain".
+func blockerName(node string) string { return "blocks-drain-of-" + node }
+
+// block keeps the pods, and the budgets, of that fault where it is in force: one on a
+// node until somebody deletes it all the same.
+func (s *Server) block() {
+	faults := s.world.FaultsFor(model.StepDrain)
+
+	for name := range s.kubelets {
+		app := blockerName(name)
+		standing := slices.ContainsFunc(s.budgets, func(b *Budget) bool { return b.App == app })
+		scripted := slices.ContainsFunc(faults, func(f model.Fault) bool {
+			return f.Effect == model.EffectBlockedByBudget && (f.Node == name || f.Node == model.AnyNode)
+		})
+
+		if !scripted {
+			delete(s.struck, name)
+		}
+
+		switch wanted := scripted && !s.struck[name]; {
+		case wanted && !standing:
+			s.cover(app, &Budget{MinAvailable: 1})
+			s.workloads = append(s.workloads, &workload{PodSpec: PodSpec{App: app}, name: app, node: name, bound: true})
+		case !wanted && standing:
+			s.budgets = slices.DeleteFunc(s.budgets, func(b *Budget) bool { return b.App == app })
+
+			for _, p := range s.workloads {
+				if p.name == app && p.goneAt.IsZero() {
+					p.goneAt = s.now()
+				}
+			}
+		}
+	}
+}
+
+// serves tells whether a pod is ready.
+func (s *Server) serves(p *workload) bool {
+	known := s.kubelets[p.node]
+
+	return p.goneAt.IsZero() && !p.NotReady && known != nil && known.ready && !s.now().Before(p.readyAt)
+}
+
+// healthy counts the pods of an app that serve.
+func (s *Server) healthy(app string) int {
+	count := 0
+
+	for _, p := range s.workloads {
+		if p.App == app && s.serves(p) {
+			count++
+		}
+	}
+
+	return count
+}
+
+// object is the pod as the API shows it.
+func (p *workload) object() *corev1.Pod {
+	container := corev1.Container{Name: "main", Image: "example.org/" + p.App + ":1"}
+
+	if p.CPU > 0 || p.Memory > 0 {
+		container.Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU:    *apiresource.NewMilliQuantity(p.CPU, apiresource.DecimalSI),
+			corev1.ResourceMemory: *apiresource.NewQuantity(p.Memory, apiresource.BinarySI),
+		}
+	}
 
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespaceSystem, Name: name, UID: types.UID("uid-" + name),
-			Labels:          map[string]string{labelComponent: component},
-			OwnerReferences: []metav1.OwnerReference{owner("v1", "Node", own.Node)},
+			Namespace: namespaceWorkload, Name: p.name, UID: uidOf(p.name), Labels: map[string]string{labelApp: p.App},
 		},
-		Spec: corev1.PodSpec{
-			NodeName: own.Node, Containers: []corev1.Container{{Name: component, Image: own.Image}},
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-		},
+		Spec: corev1.PodSpec{NodeName: p.shown.node, Containers: []corev1.Container{container}},
 	}
 
-	if own.Component == cluster.Proxy {
-		pod.OwnerReferences = []metav1.OwnerReference{owner(appsv1.SchemeGroupVersion.String(), "DaemonSet", component)}
-	} else {
-		pod.Annotations = map[string]string{
-			corev1.MirrorPodAnnotationKey: "mirror-of-" + name, annotationConfigVersion: own.ConfigVersion,
-		}
-
-		if own.FilesVersion != "" {
-			pod.Annotations[annotationFilesVersion] = own.FilesVersion
-		}
+	if !p.Unmanaged {
+		pod.OwnerReferences = []metav1.OwnerReference{owner(appsv1.SchemeGroupVersion.String(), "ReplicaSet", p.App)}
 	}
 
-	container := corev1.ContainerStatus{Name: component, Image: own.Image, Ready: own.Ready}
-
-	if reason, message, _ := strings.Cut(own.Trouble, ": "); reason != "" {
-		container.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
+	for _, volume := range p.LocalData {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		})
 	}
 
-	if container.State.Waiting == nil && !own.Started.IsZero() {
-		container.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(own.Started)}
+	if p.Fits != nil {
+		restrict(&pod.Spec, p.Fits)
 	}
 
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{container}
-	runs(pod, own.Ready)
+	if !p.shown.gone.IsZero() {
+		gone := seconds(p.shown.gone)
+		pod.DeletionTimestamp = &gone
+	}
+
+	if p.shown.node == "" {
+		pod.Status.Phase = corev1.PodPending
+
+		return pod
+	}
+
+	runs(pod, p.shown.ready)
 
 	return pod
 }
@@ -117,53 +443,6 @@ func ownerUID(kind, name string) types.UID {
 	return types.UID("uid-" + strings.ToLower(kind) + "-" + name)
 }
 
-func workloadPod(view ports.PodView) *corev1.Pod {
-	container := corev1.Container{Name: "main", Image: "example.org/" + view.App + ":1"}
-
-	if view.CPU > 0 || view.Memory > 0 {
-		container.Resources.Requests = corev1.ResourceList{
-			corev1.ResourceCPU:    *apiresource.NewMilliQuantity(view.CPU, apiresource.DecimalSI),
-			corev1.ResourceMemory: *apiresource.NewQuantity(view.Memory, apiresource.BinarySI),
-		}
-	}
-
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: view.Namespace, Name: view.Name, UID: types.UID(view.UID), Labels: map[string]string{labelApp: view.App},
-		},
-		Spec: corev1.PodSpec{NodeName: view.Node, Containers: []corev1.Container{container}},
-	}
-
-	if _, name, owned := strings.Cut(view.Owner, "/"); owned {
-		pod.OwnerReferences = []metav1.OwnerReference{owner(appsv1.SchemeGroupVersion.String(), "ReplicaSet", name)}
-	}
-
-	for _, volume := range view.LocalData {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
-			Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
-		})
-	}
-
-	if view.Only != nil {
-		restrict(&pod.Spec, view.Only)
-	}
-
-	if view.Terminating {
-		gone := metav1.NewTime(view.Gone)
-		pod.DeletionTimestamp = &gone
-	}
-
-	if view.Node == "" {
-		pod.Status.Phase = corev1.PodPending
-
-		return pod
-	}
-
-	runs(pod, view.Ready)
-
-	return pod
-}
-
 // restrict has a pod ask for certain nodes, control planes or not.
 func restrict(spec *corev1.PodSpec, names []string) {
 	wanted := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: slices.Sorted(slices.Values(names))}
@@ -180,51 +459,205 @@ func restrict(spec *corev1.PodSpec, names []string) {
 	}}
 }
 
-// nodeOfPod is where the pod of a workload runs; empty for what is none.
-func (s *Server) nodeOfPod(namespace, name string) string {
-	if name == "" {
-		return ""
+// showReplicaSets brings the controllers of the pods up to date, by app.
+func (s *Server) showReplicaSets(replicas map[string]int) {
+	of := s.table(appsv1.SchemeGroupVersion, resourceReplicaSets)
+
+	for at := range of.objects {
+		if _, known := replicas[at.name]; !known {
+			s.drop(itself(), of, at)
+		}
 	}
 
-	views, _ := s.cluster.WorkloadView()
+	for app, count := range replicas {
+		wanted := int32(count) //nolint:gosec // a few pods
+		if standing, ok := of.objects[key{namespaceWorkload, app}].(*appsv1.ReplicaSet); ok && *standing.Spec.Replicas == wanted {
+			continue
+		}
 
-	index := slices.IndexFunc(views, func(view ports.PodView) bool { return view.Namespace == namespace && view.Name == name })
+		selected := map[string]string{labelApp: app}
+
+		s.commit(itself(), of, &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespaceWorkload, Name: app, UID: ownerUID("ReplicaSet", app)},
+			Spec: appsv1.ReplicaSetSpec{
+				Replicas: &wanted, Selector: &metav1.LabelSelector{MatchLabels: selected},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}},
+			},
+		})
+	}
+}
+
+// showBudgets brings the budgets and their numbers up to date.
+func (s *Server) showBudgets() {
+	of := s.table(policyv1.SchemeGroupVersion, resourceBudgets)
+	present := map[key]bool{}
+
+	for _, budget := range s.budgets {
+		wanted := budget.object()
+		present[keyOf(wanted)] = true
+
+		if !budget.Stale {
+			wanted.Status = s.numbers(budget)
+		}
+
+		standing, _ := of.objects[keyOf(wanted)].(*policyv1.PodDisruptionBudget)
+		if standing == nil || !sameNumbers(standing, wanted) {
+			s.commit(itself(), of, wanted)
+		}
+	}
+
+	for at := range of.objects {
+		if !present[at] {
+			s.drop(itself(), of, at)
+		}
+	}
+}
+
+func sameNumbers(a, b *policyv1.PodDisruptionBudget) bool {
+	numbers := func(of *policyv1.PodDisruptionBudget) [5]int32 {
+		status := of.Status
+
+		return [5]int32{status.DisruptionsAllowed, status.CurrentHealthy, status.DesiredHealthy, status.ExpectedPods, int32(len(status.Conditions))} //nolint:gosec // one or none
+	}
+
+	return numbers(a) == numbers(b) && a.Spec.MinAvailable.IntVal == b.Spec.MinAvailable.IntVal && a.Spec.Selector.MatchLabels[labelApp] == b.Spec.Selector.MatchLabels[labelApp]
+}
+
+func (b *Budget) object() *policyv1.PodDisruptionBudget {
+	least := intstr.FromInt(b.MinAvailable)
+	made := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceWorkload, Name: b.name(), Generation: 1},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{labelApp: b.App}},
+		},
+	}
+
+	if b.AlwaysAllow {
+		always := policyv1.AlwaysAllow
+		made.Spec.UnhealthyPodEvictionPolicy = &always
+	}
+
+	return made
+}
+
+// numbers is the status of a budget.
+func (s *Server) numbers(budget *Budget) policyv1.PodDisruptionBudgetStatus {
+	healthy, expected, allowed := s.healthy(budget.App), 0, 0
+
+	for _, p := range s.workloads {
+		if p.App == budget.App && p.goneAt.IsZero() {
+			expected++
+		}
+	}
+
+	condition := metav1.Condition{
+		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionTrue, Reason: policyv1.SufficientPodsReason, ObservedGeneration: 1,
+	}
+
+	switch allowed = max(0, healthy-budget.MinAvailable); {
+	case budget.Unsynced != "":
+		allowed = 0
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, policyv1.SyncFailedReason, budget.Unsynced
+	case allowed == 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, policyv1.InsufficientPodsReason
+	}
+
+	return policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: 1, Conditions: []metav1.Condition{condition},
+		DisruptionsAllowed: int32(allowed), CurrentHealthy: int32(healthy), //nolint:gosec // a few pods
+		DesiredHealthy: int32(budget.MinAvailable), ExpectedPods: int32(expected), //nolint:gosec // a few pods
+	}
+}
+
+// cover is what the budgets of a pod say.
+type covered struct {
+	by []*Budget
+	// exhausted is one that has nothing to give; nil where all have.
+	exhausted *Budget
+}
+
+// names are those of the budgets.
+func (c covered) names() string {
+	names := make([]string, 0, len(c.by))
+	for _, budget := range c.by {
+		names = append(names, budget.String())
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// covering is what the budgets say of a pod. None is asked about one that is on its way
+// already.
+func (s *Server) covering(p *workload) (found covered) {
+	if !p.goneAt.IsZero() {
+		return covered{}
+	}
+
+	for _, budget := range s.budgets {
+		if budget.App != p.App {
+			continue
+		}
+
+		found.by = append(found.by, budget)
+		if s.exhausted(budget, p) {
+			found.exhausted = budget
+		}
+	}
+
+	return found
+}
+
+// exhausted tells whether a budget has nothing to give for a pod. One that does
+// not serve costs nothing, and may go while the others are enough, be that an old
+// number.
+func (s *Server) exhausted(budget *Budget, asking *workload) bool {
+	serves := s.serves(asking)
+
+	switch {
+	case !serves && budget.AlwaysAllow:
+		return false
+	case budget.Stale, budget.Unsynced != "" && serves:
+		return true
+	case serves:
+		return s.healthy(budget.App)-1 < budget.MinAvailable
+	default:
+		return s.healthy(budget.App) < budget.MinAvailable
+	}
+}
+
+// workload is the pod of a workload by its name; nil where there is none.
+func (s *Server) workload(at key) *workload {
+	index := slices.IndexFunc(s.workloads, func(p *workload) bool { return at == key{namespaceWorkload, p.name} })
 	if index < 0 {
-		return ""
+		return nil
 	}
 
-	return views[index].Node
+	return s.workloads[index]
 }
 
-// removePod deletes a pod with its own grace period, whatever its budgets say.
-func (s *Server) removePod(asked *call, current object) error {
-	if current.GetNamespace() == namespaceSystem {
-		return notTaken(asked)
+// nodeOfPod is where the pod of a workload runs; empty for what is none.
+func (s *Server) nodeOfPod(at key) string {
+	s.lock()
+	defer s.mu.Unlock()
+
+	if p := s.workload(at); p != nil {
+		return p.node
 	}
 
-	asked.told = true
-	s.cluster.RemovePod(asked.Client, podOf(current))
-
-	return nil
+	return ""
 }
 
-func podOf(one object) cluster.Pod {
-	return cluster.Pod{Namespace: one.GetNamespace(), Name: one.GetName(), UID: string(one.GetUID())}
+// podDetail begins a record about a pod.
+func (a actor) podDetail(at key) map[string]string {
+	return a.detail("namespace", at.namespace, "pod", at.name)
 }
-
-// notTaken is the answer to taking a component of a node away.
-func notTaken(asked *call) error {
-	return apierrors.NewForbidden(asked.group(), asked.Name, errComponent)
-}
-
-var errComponent = errors.New("the simulated cluster takes no component of a node away")
 
 // overlap is what the API server says of a pod that two budgets cover.
 const overlap = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 // evict deletes a pod if its budget allows it. What becomes of the request is in
 // the history in any case.
-func (s *Server) evict(of *resource, asked *call) (answer, error) {
+func (s *Server) evict(of *table, asked *call) (answer, error) {
 	var eviction policyv1.Eviction
 	if err := s.codec.decode(asked.header, asked.body, &eviction); err != nil {
 		return answer{}, err
@@ -239,75 +672,116 @@ func (s *Server) evict(of *resource, asked *call) (answer, error) {
 		return answer{}, err
 	}
 
-	current, err := s.one(of, asked.Namespace, asked.Name)
+	at := key{asked.Namespace, asked.Name}
+
+	current, err := s.one(of, at)
 	if err == nil {
 		err = precondition(of, current, options)
 	}
 
-	if err != nil {
-		s.evictGone(asked, options)
+	p := s.workload(at)
+
+	switch {
+	case err != nil:
+		if detail := asked.who.podDetail(at); !asked.dry {
+			detail["outcome"] = "gone"
+			s.record("", history.KindEvict, detail)
+		}
 
 		return answer{}, err
-	}
-
-	if asked.Namespace == namespaceSystem {
+	case p == nil:
 		return answer{}, notTaken(asked)
 	}
 
-	attempt := s.cluster.EvictPod
-	if asked.dry {
-		attempt = s.cluster.TryEvictPod
-	}
+	return s.evicted(asked.who, p, asked.dry)
+}
 
-	err = attempt(asked.Client, podOf(current))
+// evicted is the answer to the eviction of a pod.
+func (s *Server) evicted(who actor, p *workload, dry bool) (answer, error) {
+	found := s.covering(p)
+	detail := who.podDetail(key{namespaceWorkload, p.name})
+	outcome := "evicted"
 
 	switch {
-	case errors.Is(err, cluster.ErrOverlap):
+	case dry:
+		outcome = "dry-run"
+
+		if found.exhausted != nil {
+			detail["budget"] = found.exhausted.String()
+		}
+	case len(found.by) > 1:
+		outcome, detail["budget"] = "blocked", found.names()
+	case found.exhausted != nil:
+		outcome, detail["budget"] = "blocked", found.exhausted.String()
+	}
+
+	detail["outcome"] = outcome
+	s.record(p.node, history.KindEvict, detail)
+
+	switch {
+	case len(found.by) > 1:
 		return answer{http.StatusInternalServerError, corev1.SchemeGroupVersion, &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: overlap,
 		}}, nil
-	case errors.Is(err, cluster.ErrBudget):
-		return answer{}, s.exhausted(podOf(current))
-	case err != nil:
-		return answer{}, err
-	default:
-		return answer{http.StatusCreated, corev1.SchemeGroupVersion, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}}, nil
+	case found.exhausted != nil:
+		if p.App == blockerName(p.node) && !dry {
+			s.tellBlocked(p.node, found.exhausted)
+		}
+
+		return answer{}, s.refusedBy(found.exhausted)
+	case !dry:
+		s.terminate(p)
 	}
+
+	return answer{http.StatusCreated, corev1.SchemeGroupVersion, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}}, nil
 }
 
-// evictGone has the history tell that a pod was to be evicted that is gone.
-func (s *Server) evictGone(asked *call, options metav1.DeleteOptions) {
-	gone := cluster.Pod{Namespace: asked.Namespace, Name: asked.Name}
-	if wanted := options.Preconditions; wanted != nil && wanted.UID != nil {
-		gone.UID = string(*wanted.UID)
+// evictAll evicts the pods of a node in the name of its machine, and counts those that
+// are left. A budget that says no is asked again.
+func (s *Server) evictAll(who actor, node string) (left int) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.refresh(s.core(resourcePods))
+
+	for _, p := range slices.Clone(s.workloads) {
+		if p.node != node {
+			continue
+		}
+
+		left++
+
+		if p.goneAt.IsZero() {
+			_, _ = s.evicted(who, p, false)
+		}
 	}
 
-	if !asked.dry {
-		// Of a pod that is not there it has nothing else to say.
-		_ = s.cluster.EvictPod(asked.Client, gone)
-	}
+	return left
 }
 
-// exhausted is the answer where a budget has nothing to give.
-func (s *Server) exhausted(pod cluster.Pod) error {
+// tellBlocked records, once, that the scripted budget has blocked a drain.
+func (s *Server) tellBlocked(node string, budget *Budget) {
+	if _, told := s.struck[node]; told {
+		return
+	}
+
+	s.struck[node] = false
+	s.record(node, history.KindFault, map[string]string{
+		"step": string(model.StepDrain), "effect": string(model.EffectBlockedByBudget), "info": budget.String(),
+	})
+}
+
+// refusedBy is the answer where a budget has nothing to give.
+func (s *Server) refusedBy(budget *Budget) error {
 	refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-
-	_, budgets := s.cluster.WorkloadView()
-
-	index := slices.IndexFunc(budgets, func(budget ports.BudgetView) bool { return slices.Contains(budget.Pods, pod.UID) })
-	if index < 0 {
-		return refused
-	}
-
-	budget := budgets[index]
-	text := fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name, budget.Desired, budget.Healthy)
+	text := fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.name(), budget.MinAvailable, s.healthy(budget.App))
 
 	switch {
 	case budget.Stale:
-		text = fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget.Name)
+		text = fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget.name())
 		refused.ErrStatus.Details.RetryAfterSeconds = 10
 	case budget.Unsynced != "":
-		text = fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %s", budget.Name, budget.Unsynced)
+		text = fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %s", budget.name(), budget.Unsynced)
 	}
 
 	refused.ErrStatus.Details.Causes = append(refused.ErrStatus.Details.Causes, metav1.StatusCause{
@@ -317,116 +791,52 @@ func (s *Server) exhausted(pod cluster.Pod) error {
 	return refused
 }
 
-func (s *Server) namespaces() ([]object, error) {
-	var objects []object
+// deletePod deletes a pod with its own grace period, whatever its budgets say.
+func (s *Server) deletePod(asked *call, current object) error {
+	p := s.workload(keyOf(current))
+	if p == nil {
+		return notTaken(asked)
+	}
 
-	for _, name := range []string{metav1.NamespaceDefault, namespaceSystem, "workload"} {
-		objects = append(objects, &corev1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name + "-" + s.cluster.World().ClusterName())},
+	detail := asked.who.podDetail(keyOf(current))
+	if found := s.covering(p); found.exhausted != nil {
+		detail["budget"] = found.exhausted.String()
+	}
+
+	asked.told = true
+	s.record(p.node, history.KindDelete, detail)
+	s.terminate(p)
+
+	return nil
+}
+
+// notTaken is the answer to taking a component of a node away.
+func notTaken(asked *call) error {
+	return apierrors.NewForbidden(asked.group(), asked.Name, errors.New("the simulated cluster takes no component of a node away"))
+}
+
+// terminate stops a pod and starts another one in its place.
+func (s *Server) terminate(p *workload) {
+	if !p.goneAt.IsZero() {
+		return
+	}
+
+	p.goneAt = s.now().Add(graceTime)
+
+	if p.App == blockerName(p.node) {
+		s.struck[p.node] = true
+	}
+
+	if !p.bound && !p.Unmanaged {
+		s.startPod(p.PodSpec, s.place(p.PodSpec), s.now().Add(startTime))
+	}
+}
+
+func (s *Server) addNamespaces() {
+	for _, name := range []string{metav1.NamespaceDefault, namespaceSystem, namespaceWorkload} {
+		s.commit(itself(), s.core(resourceNamespaces), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name + "-" + s.world.ClusterName())},
 			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		})
 	}
-
-	return objects, nil
-}
-
-func (s *Server) budgets() ([]object, error) {
-	var objects []object
-
-	_, views := s.cluster.WorkloadView()
-	for _, view := range views {
-		objects = append(objects, newBudget(view))
-	}
-
-	return objects, nil
-}
-
-func newBudget(view ports.BudgetView) *policyv1.PodDisruptionBudget {
-	least := intstr.FromInt(view.MinAvailable)
-
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: view.Namespace, Name: view.Name, Generation: 1},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{labelApp: view.App}},
-		},
-	}
-
-	if view.AlwaysAllow {
-		always := policyv1.AlwaysAllow
-		budget.Spec.UnhealthyPodEvictionPolicy = &always
-	}
-
-	if view.Stale {
-		return budget
-	}
-
-	condition := metav1.Condition{
-		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionTrue, Reason: policyv1.SufficientPodsReason, ObservedGeneration: 1,
-	}
-
-	switch {
-	case view.Unsynced != "":
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, policyv1.SyncFailedReason, view.Unsynced
-	case view.Allowed == 0:
-		condition.Status, condition.Reason = metav1.ConditionFalse, policyv1.InsufficientPodsReason
-	}
-
-	budget.Status = policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: 1, Conditions: []metav1.Condition{condition},
-		DisruptionsAllowed: int32(view.Allowed), CurrentHealthy: int32(view.Healthy),
-		DesiredHealthy: int32(view.Desired), ExpectedPods: int32(view.Expected),
-	}
-
-	return budget
-}
-
-// replicaSets are those that bring the pods of workloads back.
-func (s *Server) replicaSets() ([]object, error) {
-	var (
-		objects []object
-		known   []string
-	)
-
-	views, _ := s.cluster.WorkloadView()
-	for _, view := range views {
-		_, name, owned := strings.Cut(view.Owner, "/")
-		if !owned || slices.Contains(known, name) {
-			continue
-		}
-
-		known = append(known, name)
-		wanted := int32(view.Replicas)
-		selected := map[string]string{labelApp: view.App}
-
-		objects = append(objects, &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: view.Namespace, Name: name, UID: ownerUID("ReplicaSet", name)},
-			Spec: appsv1.ReplicaSetSpec{
-				Replicas: &wanted, Selector: &metav1.LabelSelector{MatchLabels: selected},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}},
-			},
-		})
-	}
-
-	return objects, nil
-}
-
-// daemonSets is that of kube-proxy, as long as it has pods.
-func (s *Server) daemonSets() ([]object, error) {
-	pods := s.cluster.ComponentPodViews()
-
-	index := slices.IndexFunc(pods, func(own cluster.ComponentPod) bool { return own.Component == cluster.Proxy })
-	if index < 0 {
-		return nil, nil
-	}
-
-	name := string(cluster.Proxy)
-	selected := map[string]string{labelComponent: name}
-
-	return []object{&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceSystem, Name: name, UID: ownerUID("DaemonSet", name)},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: selected},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}},
-		},
-	}}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
@@ -38,7 +40,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*testing.T
 	cluster *ports.Cluster
-	server  *apiserver.Server
+	server  *apiserver.Listener
 	api     *kubeapi.Client
 	log     *record
 }
@@ -87,17 +89,11 @@ func inBubble(t *testing.T, options apiserver.Options, test func(*rig)) {
 		}
 		defer r.cluster.Stop()
 
-		if options.Client == "" {
-			options.Client = "run-1"
-		}
-
-		r.server, err = apiserver.New(r.cluster, options)
+		r.server, err = r.cluster.Listen(options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.server.Stop()
-
-		r.server.Start()
 
 		r.api = r.client("run-1")
 		defer r.api.Close()
@@ -110,7 +106,7 @@ func inBubble(t *testing.T, options apiserver.Options, test func(*rig)) {
 func (r *rig) client(name string) *kubeapi.Client {
 	r.Helper()
 
-	made, err := kubeapi.New(r.server.KubeconfigFor(name), "", kubeapi.Options{
+	made, err := kubeapi.New(r.server.Kubeconfig(name), "", kubeapi.Options{
 		DialContext: r.server.DialContext, UserAgent: "test", Sleep: func(ctx context.Context, d time.Duration) error {
 			return r.cluster.World().Clock().Sleep(ctx, d)
 		},
@@ -136,6 +132,23 @@ func (r *rig) plain() kubernetes.Interface {
 	return made
 }
 
+// custom is a client of client-go for objects of a kind without a Go type.
+func (r *rig) custom(apiVersion, resource string) dynamic.NamespaceableResourceInterface {
+	r.Helper()
+
+	made, err := dynamic.NewForConfigAndClient(r.api.Config(), r.api.HTTPClient())
+	if err != nil {
+		r.Fatal(err)
+	}
+
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		r.Fatal(err)
+	}
+
+	return made.Resource(version.WithResource(resource))
+}
+
 // until waits for a condition of the model.
 func (r *rig) until(what string, holds func() bool) {
 	r.Helper()
@@ -148,22 +161,6 @@ func (r *rig) until(what string, holds func() bool) {
 			r.Fatalf("waited in vain for %s", what)
 		}
 	}
-}
-
-// busy puts workloads of all sorts into the cluster.
-func busy(c *ports.Cluster) {
-	c.AddApp("web", 4, &ports.Budget{MinAvailable: 2})
-	c.AddApp("tight", 2, &ports.Budget{MinAvailable: 2})
-	c.AddApp("free", 2, nil)
-	c.AddApp("twice", 1, &ports.Budget{Name: "one"})
-	c.AddBudget(ports.Budget{App: "twice", Name: "two"})
-	c.AddApp("stale", 1, &ports.Budget{Stale: true})
-	c.AddApp("broken", 1, &ports.Budget{Unsynced: "no controllers found", MinAvailable: 0})
-	c.AddPod("local", "worker-0", nil)
-	c.StartPod(ports.PodSpec{App: "data", LocalData: []string{"scratch", "cache"}, CPU: 250, Memory: 64 << 20, Unmanaged: true})
-	c.StartPod(ports.PodSpec{App: "ill", NotReady: true})
-	c.StartPod(ports.PodSpec{App: "huge", CPU: 64000})
-	c.AddBudget(ports.Budget{App: "ill", MinAvailable: 1, AlwaysAllow: true})
 }
 
 func podOf(r *rig, app string) cluster.Pod {

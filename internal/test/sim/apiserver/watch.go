@@ -38,67 +38,40 @@ type change struct {
 	version int64
 }
 
-// changes are those of the Node objects, in the order of their versions. They go
-// with the turn.
+// changes are those of the Node objects, in the order of their versions; with the lock
+// of the server.
 type changes struct {
 	list []change
 	// forgotten is the newest version of which watches are not told any more.
-	forgotten, newest int64
-	standing          map[string]*corev1.Node
+	forgotten int64
 	// more is closed as soon as there is another change.
 	more chan struct{}
 }
 
-func newChanges() *changes {
-	return &changes{standing: map[string]*corev1.Node{}, more: make(chan struct{})}
+func newChanges() *changes { return &changes{more: make(chan struct{})} }
+
+func (c *changes) add(before, now object) {
+	kind := watch.Modified
+	if before == nil {
+		kind = watch.Added
+	}
+
+	c.append(kind, now)
 }
 
-// take compares the Node objects with those that stood before.
-func (c *changes) take(objects []object, next func() string) error {
-	var found []change
+func (c *changes) remove(before object, version string) {
+	gone, _ := before.DeepCopyObject().(object)
+	gone.SetResourceVersion(version)
+	c.append(watch.Deleted, gone)
+}
 
-	present := make(map[string]*corev1.Node, len(objects))
-
-	for _, one := range objects {
-		node, ok := one.(*corev1.Node)
-		if !ok {
-			return apierrors.NewInternalError(fmt.Errorf("%T is no node", one))
-		}
-
-		kind, before := watch.Modified, c.standing[node.Name]
-
-		switch {
-		case before == nil || before.UID != node.UID:
-			kind = watch.Added
-		case before.ResourceVersion == node.ResourceVersion:
-			present[node.Name] = before
-
-			continue
-		}
-
-		// Others change what they got.
-		node = node.DeepCopy()
-		present[node.Name] = node
-		found = append(found, change{kind, node, number(node.ResourceVersion)})
+func (c *changes) append(kind watch.EventType, now object) {
+	node, ok := now.(*corev1.Node)
+	if !ok {
+		return
 	}
 
-	for name, before := range c.standing {
-		if now := present[name]; now == nil || now.UID != before.UID {
-			gone := before.DeepCopy()
-			gone.ResourceVersion = next()
-			found = append(found, change{watch.Deleted, gone, number(gone.ResourceVersion)})
-		}
-	}
-
-	c.standing = present
-
-	if len(found) == 0 {
-		return nil
-	}
-
-	slices.SortFunc(found, func(a, b change) int { return cmp.Compare(a.version, b.version) })
-	c.list = append(c.list, found...)
-	c.newest = found[len(found)-1].version
+	c.list = append(c.list, change{kind, node, number(node.ResourceVersion)})
 
 	if over := len(c.list) - mostRemembered; over > 0 {
 		c.forgotten = c.list[over-1].version
@@ -107,11 +80,10 @@ func (c *changes) take(objects []object, next func() string) error {
 
 	close(c.more)
 	c.more = make(chan struct{})
-
-	return nil
 }
 
-// since are the changes after a version, and a channel that is closed at the next one.
+// since are the changes after a version, as copies, and a channel that is closed at the
+// next one.
 func (c *changes) since(version int64) (list []change, more <-chan struct{}, err error) {
 	if version < c.forgotten {
 		return nil, nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, c.forgotten+1))
@@ -119,7 +91,12 @@ func (c *changes) since(version int64) (list []change, more <-chan struct{}, err
 
 	at, _ := slices.BinarySearchFunc(c.list, version+1, func(one change, version int64) int { return cmp.Compare(one.version, version) })
 
-	return slices.Clone(c.list[at:]), c.more, nil
+	list = slices.Clone(c.list[at:])
+	for i := range list {
+		list[i].node = list[i].node.DeepCopy()
+	}
+
+	return list, c.more, nil
 }
 
 func number(version string) int64 {
@@ -138,24 +115,26 @@ type stream struct {
 }
 
 // watch tells a client of the Node objects until either of them ends it.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, asked *call) {
-	open, ended, err := s.openStream(w, r, asked)
+func (w *way) watch(out http.ResponseWriter, r *http.Request, asked *call, by *caller) {
+	s := w.server
+
+	open, ended, err := w.open(out, r, asked)
 	if err != nil {
-		s.reply(w, r, refusal(err))
+		s.encode(r, refusal(err)).send(out)
 
 		return
 	}
 
-	s.mu.Lock()
+	s.signal.Lock()
 	broken := s.broken
-	s.mu.Unlock()
+	s.signal.Unlock()
 
 	ctx, cancel := context.WithTimeout(r.Context(), ended)
 	defer cancel()
 
 	err = open.begin(asked)
 	if err == nil {
-		err = open.follow(ctx, broken, asked.query.Get("allowWatchBookmarks") == "true")
+		err = open.follow(ctx, broken, by, asked.query.Get("allowWatchBookmarks") == "true")
 	}
 
 	if err != nil {
@@ -164,14 +143,15 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, asked *call) {
 	}
 }
 
-func (s *Server) openStream(w http.ResponseWriter, r *http.Request, asked *call) (*stream, time.Duration, error) {
-	of := s.find(asked.target)
-	if of == nil || of.name != resourceNodes {
-		return nil, 0, apierrors.NewMethodNotSupported(asked.group(), "watch")
+func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stream, time.Duration, error) {
+	s := w.server
+
+	if asked.Resource != resourceNodes || asked.target.version != corev1.SchemeGroupVersion {
+		return nil, 0, apierrors.NewMethodNotSupported(asked.group(), verbWatch)
 	}
 
-	if asked.query.Get("sendInitialEvents") != "" && s.options.Older {
-		return nil, 0, invalid(of, "", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+	if asked.query.Get("sendInitialEvents") != "" && w.options.Older {
+		return nil, 0, invalid(s.core(resourceNodes), "", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
 	}
 
 	seconds, err := strconv.Atoi(cmp.Or(asked.query.Get("timeoutSeconds"), "0"))
@@ -179,7 +159,7 @@ func (s *Server) openStream(w http.ResponseWriter, r *http.Request, asked *call)
 		return nil, 0, apierrors.NewBadRequest("timeoutSeconds is no number of seconds")
 	}
 
-	write, err := s.codec.stream(accepted(r.Header), of.version, w)
+	write, err := s.codec.stream(accepted(r.Header), corev1.SchemeGroupVersion, out)
 
 	return &stream{server: s, client: asked.Client, write: write}, cmp.Or(time.Duration(seconds)*time.Second, longestWatch), err
 }
@@ -195,11 +175,7 @@ func (w *stream) begin(asked *call) error {
 		return nil
 	}
 
-	nodes, newest, err := w.server.nodesStanding()
-	if err != nil {
-		return err
-	}
-
+	nodes, newest := w.server.nodesStanding()
 	for _, node := range nodes {
 		if err := w.write(watch.Added, node); err != nil {
 			return err
@@ -208,36 +184,34 @@ func (w *stream) begin(asked *call) error {
 
 	w.sent = newest
 
-	if initial {
-		if err := w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}); err != nil {
-			return err
-		}
-
-		w.server.cluster.World().Record("", history.KindRead, map[string]string{
-			"what": "nodes", "client": w.client, "via": "cache", "version": strconv.FormatInt(newest, 10),
-		})
+	if !initial {
+		return nil
 	}
 
-	return nil
+	w.server.record("", history.KindRead, map[string]string{
+		"what": "nodes", "client": w.client, "via": "cache", "version": strconv.FormatInt(newest, 10),
+	})
+
+	return w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
 
-// nodesStanding are the nodes as they are, and the version of that.
-func (s *Server) nodesStanding() ([]*corev1.Node, int64, error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+// nodesStanding are copies of the nodes as they are, and the version of that.
+func (s *Server) nodesStanding() (nodes []*corev1.Node, newest int64) {
+	s.lock()
+	defer s.mu.Unlock()
 
-	if _, err := s.stamped(s.find(target{version: corev1.SchemeGroupVersion, resource: resourceNodes})); err != nil {
-		return nil, 0, err
-	}
+	of := s.core(resourceNodes)
+	s.refresh(of)
 
-	var nodes []*corev1.Node
-	for _, node := range s.nodeChanges.standing {
-		nodes = append(nodes, node)
+	for _, one := range of.objects {
+		if node, ok := one.(*corev1.Node); ok {
+			nodes = append(nodes, node.DeepCopy())
+		}
 	}
 
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 
-	return nodes, s.nodeChanges.newest, nil
+	return nodes, int64(s.version)
 }
 
 func (w *stream) bookmark(annotations map[string]string) error {
@@ -247,17 +221,26 @@ func (w *stream) bookmark(annotations map[string]string) error {
 }
 
 // follow sends changes until the watch ends.
-func (w *stream) follow(ctx context.Context, broken <-chan struct{}, bookmarks bool) error {
+func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller, bookmarks bool) error {
 	look, mark := time.NewTicker(glance), time.NewTicker(bookmarkEvery)
 	defer look.Stop()
 	defer mark.Stop()
 
 	for {
-		noticed := w.server.noticed()
+		noticed, still := w.server.noticed()
 
-		more, err := w.send()
-		if err != nil {
-			return err
+		if !w.server.up(by) {
+			by.breakOff()
+		}
+
+		var more <-chan struct{}
+
+		// Nothing is sent while the watches stand still.
+		if !still {
+			var err error
+			if more, err = w.send(); err != nil {
+				return err
+			}
 		}
 
 		select {
@@ -279,26 +262,24 @@ func (w *stream) follow(ctx context.Context, broken <-chan struct{}, bookmarks b
 }
 
 // send tells the client of what has changed, and the history of what the client was
-// told. Nothing is sent while the watches stand still.
+// told.
 func (w *stream) send() (<-chan struct{}, error) {
-	if w.server.still() {
-		return nil, nil
-	}
-
 	list, more, err := w.server.changed(w.sent)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, one := range list {
+		// It is what there was a moment ago, and the client may act on it at once.
+		w.server.record("", history.KindRead, map[string]string{
+			"what": "nodes", "client": w.client, "via": "watch", "object": one.node.Name, "version": strconv.FormatInt(one.version, 10),
+		})
+
 		if err := w.write(one.kind, one.node); err != nil {
 			return nil, err
 		}
 
 		w.sent = one.version
-		w.server.cluster.World().Record("", history.KindRead, map[string]string{
-			"what": "nodes", "client": w.client, "via": "watch", "object": one.node.Name, "version": strconv.FormatInt(one.version, 10),
-		})
 	}
 
 	return more, nil
@@ -306,53 +287,37 @@ func (w *stream) send() (<-chan struct{}, error) {
 
 // changed are the changes after a version, those among them that nobody has noticed yet.
 func (s *Server) changed(version int64) ([]change, <-chan struct{}, error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-
-	if _, err := s.stamped(s.find(target{version: corev1.SchemeGroupVersion, resource: resourceNodes})); err != nil {
-		return nil, nil, err
-	}
-
-	return s.nodeChanges.since(version)
-}
-
-// notice has the watches look at a node that the model tells of.
-func (s *Server) notice(string) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 
-	close(s.change)
-	s.change = make(chan struct{})
+	s.refresh(s.core(resourceNodes))
+
+	return s.nodeLog.since(version)
 }
 
-func (s *Server) noticed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// noticed is closed when a node may have changed; still tells that the watches stand
+// still.
+func (s *Server) noticed() (change <-chan struct{}, still bool) {
+	s.signal.Lock()
+	defer s.signal.Unlock()
 
-	return s.change
-}
-
-func (s *Server) still() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	return s.stalled
+	return s.change, s.stalled
 }
 
 // StallWatches has all watches stand still, or go on: nothing but bookmarks comes, and
 // nobody is told why.
 func (s *Server) StallWatches(on bool) {
-	s.mu.Lock()
-	s.stalled = on
-	s.mu.Unlock()
+	s.signal.Lock()
+	defer s.signal.Unlock()
 
-	s.notice("")
+	s.stalled = on
+	s.wake()
 }
 
 // BreakWatches ends all watches, as an API server does that nobody should rely on.
 func (s *Server) BreakWatches() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.signal.Lock()
+	defer s.signal.Unlock()
 
 	close(s.broken)
 	s.broken = make(chan struct{})
@@ -360,9 +325,8 @@ func (s *Server) BreakWatches() {
 
 // ForgetVersions has all versions so far be too old to begin a watch with: 410 Gone.
 func (s *Server) ForgetVersions() {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.lock()
+	defer s.mu.Unlock()
 
-	s.nodeChanges.list, s.nodeChanges.forgotten = nil, number(s.cluster.NextVersion())
-	s.nodeChanges.newest = s.nodeChanges.forgotten
+	s.nodeLog.list, s.nodeLog.forgotten = nil, number(s.next())
 }

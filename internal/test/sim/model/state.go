@@ -303,6 +303,21 @@ func (w *World) apiServerUp(n *node) bool {
 	return n.up && n.podReady(APIServerName) && n.etcd != nil && n.etcd.running && w.quorum()
 }
 
+// Answering is a control plane whose kube-apiserver serves, of those with an address;
+// of all where that is empty.
+func (w *World) Answering(address string) (name string, up bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	for _, n := range w.nodes {
+		if (address == "" || address == n.address || address == n.other) && w.apiServerUp(n) {
+			return n.name, true
+		}
+	}
+
+	return "", false
+}
+
 // Serving tells whether any kube-apiserver does.
 func (w *World) Serving() bool {
 	w.mu.Lock()

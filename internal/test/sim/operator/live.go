@@ -32,7 +32,7 @@ const userAgent = "operator-player"
 // liveTimeout bounds one request, in real time.
 const liveTimeout = 10 * time.Second
 
-// Live is a real API server.
+// Live is an API server as client-go reaches it.
 type Live struct {
 	objects dynamic.Interface
 	core    kubernetes.Interface
@@ -159,7 +159,7 @@ func (l *Live) SecretOf(ctx context.Context, namespace, label, value string) (cl
 	}
 
 	if len(found.Items) == 0 {
-		return cluster.Secret{}, noSecret(namespace, label, value)
+		return cluster.Secret{}, fmt.Errorf("unable to find a Secret in %s with the label %s=%s: %w", namespace, label, value, cluster.ErrNotFound)
 	}
 
 	first := &found.Items[0]

@@ -106,7 +106,7 @@ func TestMemory_ErrorsMeanWhatThoseOfTheAdapterMean(t *testing.T) {
 			return err
 		}, cluster.ErrNotFound},
 		"no such kind": {func(ctx context.Context, r *rig) error {
-			r.Forget(operator.VitistackAPIVersion, operator.VitistackKind)
+			r.Unserve(operator.VitistackAPIVersion, operator.VitistackKind)
 
 			_, err := r.PatchObject(ctx, r.of, "", annotations(map[string]any{"a": "b"}))
 
@@ -138,7 +138,7 @@ func TestMemory_ErrorsMeanWhatThoseOfTheAdapterMean(t *testing.T) {
 			_, err := r.PatchObject(ctx, configMap, "status", map[string]any{"status": map[string]any{"phase": "Ready"}})
 
 			return err
-		}, cluster.ErrRefused},
+		}, cluster.ErrNotFound},
 		"a version without v": {func(ctx context.Context, r *rig) error {
 			_, err := r.PatchObject(ctx, plane, "", map[string]any{"spec": map[string]any{"version": toTalos}})
 
@@ -244,7 +244,10 @@ func TestMemory_InsideAnswersOnlyWhileAnAPIServerServes(t *testing.T) {
 	options := model.Options{ControlPlanes: 1, Workers: 1, Talos: fromTalos, Kubernetes: fromKubernetes}
 
 	beside(t, options, operator.SeedVitistack, operator.Seed{}, func(r *rig) {
-		inside := operator.NewMemoryInside(r.cluster.World())
+		inside, err := operator.NewMemoryIn(r.cluster.Server)
+		if err != nil {
+			t.Fatal(err)
+		}
 
 		of, err := operator.SeedVitistack(r.t.Context(), inside, r.cluster.World(), operator.Seed{Namespace: "a", Name: "b"})
 		if err != nil {

@@ -76,7 +76,12 @@ func beside(t *testing.T, options model.Options, seed seeding, given operator.Se
 
 		defer simulated.Stop()
 
-		r.cluster, r.Memory = simulated, operator.NewMemory(simulated.World())
+		r.cluster = simulated
+
+		if r.Memory, err = operator.NewMemory(simulated.World()); err != nil {
+			t.Fatal(err)
+		}
+
 		given.Namespace, given.Name = "tenant-a", "prod"
 
 		if r.of, err = seed(t.Context(), r.Memory, simulated.World(), given); err != nil {

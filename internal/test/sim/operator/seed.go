@@ -117,7 +117,7 @@ func SeedDeclarative(ctx context.Context, objects Objects, world *model.World, s
 		if state.Role == model.Worker && !owned {
 			owned = true
 
-			worker := seed.object(WorkerKind, workers, merged(versions, map[string]any{
+			worker := seed.object(WorkerKind, workers, with(versions, map[string]any{
 				"controlPlaneRef": map[string]any{keyName: seed.Name},
 			}), nil)
 			if err := objects.Create(ctx, worker); err != nil {
@@ -142,7 +142,7 @@ func (s Seed) object(kind, name string, spec, status map[string]any) map[string]
 		"apiVersion": DeclarativeAPIVersion, "kind": kind,
 		keyMetadata: map[string]any{"namespace": s.Namespace, keyName: name},
 		keySpec:     spec,
-		partStatus:  merged(status, map[string]any{keyState: stateReady}),
+		partStatus:  with(status, map[string]any{keyState: stateReady}),
 	}
 }
 

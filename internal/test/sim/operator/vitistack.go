@@ -536,7 +536,7 @@ func (v *vitistack) writeStatus(ctx context.Context) error {
 			conditions = append(conditions, standing)
 		case text(standing, "status") == text(wanted, "status"):
 			// The time is that of the last change of the status.
-			wanted = merged(wanted, map[string]any{"lastTransitionTime": text(standing, "lastTransitionTime")})
+			wanted = with(wanted, map[string]any{"lastTransitionTime": text(standing, "lastTransitionTime")})
 			fallthrough
 		default:
 			said[kind] = true

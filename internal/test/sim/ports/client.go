@@ -7,15 +7,20 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// Client is one user of the cluster: both ports over one connection.
+// Client is one user of the cluster.
 type Client struct {
 	cluster *Cluster
-	name    string
-	roles   []string
+	// kube is the shipped adapter, over transport.
+	kube      *kubeapi.Client
+	transport *apiserver.Transport
+	name      string
+	roles     []string
 
 	mu        sync.Mutex
 	intercept Interceptor
@@ -60,7 +65,15 @@ type Interceptor func(ctx context.Context, call Call, next func(context.Context)
 // Client connects a user, under the name that the history shows, with the role
 // of an administrator.
 func (c *Cluster) Client(name string) *Client {
-	return &Client{cluster: c, name: name, roles: []string{"os:admin"}}
+	transport := c.Transport(name)
+
+	kube, err := c.kubernetes(name, transport)
+	if err != nil {
+		// The kubeconfig is the same for all, and that of the cluster itself was read.
+		panic(err)
+	}
+
+	return &Client{cluster: c, kube: kube, transport: transport, name: name, roles: []string{"os:admin"}}
 }
 
 // WithRoles replaces the roles of the client's certificate.
@@ -86,6 +99,10 @@ func (c *Client) Calls() (all, mutating int) {
 
 	return c.count, c.mutating
 }
+
+// Requests counts the requests to the API server so far by verb and resource, such as
+// "patch nodes".
+func (c *Client) Requests() map[string]int { return c.transport.Kinds() }
 
 // Name is the name under which the history shows the client.
 func (c *Client) Name() string { return c.name }

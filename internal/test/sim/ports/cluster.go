@@ -1,111 +1,140 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package ports is the face of the simulator that tests of the engine use: the
-// ports of package cluster straight on the model, with a Kubernetes kept in
-// memory, so that a whole upgrade takes milliseconds in virtual time. It
-// records the same history as the faces with sockets, and its errors mean what
-// those of the real adapters mean.
+// Package ports is the face of the simulator that tests of the engine use: a whole
+// upgrade takes milliseconds in virtual time. The ports of package cluster that reach
+// machines are straight on the model; their errors mean what those of the real adapter
+// mean. Those that reach Kubernetes are the shipped adapter, over the API server in
+// memory. Both record the same history as the faces with sockets.
 //
-// The calls of the ports are in talos.go and kubernetes.go. Of the Kubernetes in memory,
-// node.go follows the machines and decides about cordons, pod.go places and evicts pods
-// and asks budgets, component.go has the pods of components, journal.go and object.go
-// what is stored, and manifest.go what is synced. export.go is for the API server in
-// memory on top of it. registry.go is the registry that the engine asks; what machines
-// pull, and what their registries answer, is model's.
+// client.go is one user of a cluster, and where tests come between; talos.go,
+// component.go, config.go and manifest.go are the calls that reach machines,
+// kubernetes.go the others. registry.go is the registry that the engine asks; what
+// machines pull, and what their registries answer, is model's.
 package ports
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// Cluster is a simulated cluster with everything that its API server stores.
-// It is safe for concurrent use.
+// Cluster is a simulated cluster with its Kubernetes. It is safe for concurrent use.
 type Cluster struct {
+	*apiserver.Server
+
 	// summaries are of configurations that were seen before.
 	summaries summaries
+	world     *model.World
+	// direct reads and writes what is stored, in the name of somebody else.
+	direct *kubeapi.Client
 
-	world   *model.World
-	unwatch func()
-
-	// life ends with the cluster, and with it what is rolled out in the
-	// background.
-	life context.Context
-	end  context.CancelFunc
-	work sync.WaitGroup
-
-	mu      sync.Mutex
-	version int
-	nodes   map[string]*nodeObject
-	pods    []*pod
-	budgets []*Budget
-	rooms   map[string]cluster.Room
-	objects objects
-	started int
-	// struck holds the nodes whose scripted budget has blocked a drain; true
-	// where its pod was deleted all the same.
-	struck   map[string]bool
-	lease    cluster.Lease
-	journal  cluster.Journal
-	noted    map[string]string
-	hasLease bool
-
-	workloads workloads
-	removals  []cluster.Removal
+	mu       sync.Mutex
+	removals []cluster.Removal
 }
 
-// New makes a cluster as [model.New] does, and connects its machines to the
-// Kubernetes in memory. Stop ends what runs in it.
+// New makes a cluster as [model.New] does, and connects its machines to a Kubernetes in
+// memory. Stop ends what runs in it.
 func New(options model.Options) (*Cluster, error) {
 	world, err := model.New(options)
 	if err != nil {
 		return nil, err
 	}
 
-	made := &Cluster{
-		world: world,
-		nodes: map[string]*nodeObject{}, rooms: map[string]cluster.Room{}, objects: objects{}, struck: map[string]bool{}, noted: map[string]string{},
+	made := &Cluster{world: world}
+
+	if made.Server, err = apiserver.New(world); err != nil {
+		return nil, err
 	}
 
-	made.life, made.end = context.WithCancel(context.Background())
-
-	for _, state := range world.KubeStates() {
-		made.nodes[state.Name] = newNodeObject(state, world.Clock().Now())
+	if made.direct, err = made.kubernetes("another-program", made.Direct()); err != nil {
+		return nil, err
 	}
-
-	made.workloads = newWorkloads(world.Nodes(), world.Clock().Now())
-
-	made.unwatch = world.OnChange(made.follow)
-	world.SetKubernetes(machines{made})
 
 	return made, nil
 }
 
-// World is the model behind the cluster, for tests that reach inside.
-func (c *Cluster) World() *model.World { return c.world }
+// kubernetes is the shipped adapter over a transport.
+func (c *Cluster) kubernetes(name string, transport *apiserver.Transport) (*kubeapi.Client, error) {
+	client, err := kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{UserAgent: name, Transport: transport, Sleep: c.world.Clock().Sleep})
+	if err != nil {
+		return nil, err
+	}
+
+	client.Identify(c.world.ClusterID())
+
+	return client, nil
+}
 
 // Stop ends the simulation.
 func (c *Cluster) Stop() {
-	c.end()
-	c.work.Wait()
+	c.Server.Stop()
 	c.world.Stop()
-	c.unwatch()
 }
 
-func (c *Cluster) now() time.Time { return c.world.Clock().Now() }
+// Lease is the lease as it stands.
+func (c *Cluster) Lease() cluster.Lease {
+	// Nothing stands between it and what is stored.
+	lease, _ := c.direct.Lease(context.Background())
 
-// next is a new resource version; with the lock held.
-func (c *Cluster) next() string {
-	c.version++
+	return lease
+}
 
-	return strconv.Itoa(c.version)
+// HoldLease writes the lease as another program does, whoever had it before.
+// Renewing it is the caller's affair; an empty holder releases it.
+func (c *Cluster) HoldLease(holder string) error {
+	for {
+		lease, now := c.Lease(), c.world.Clock().Now()
+		if lease.Holder != holder {
+			lease.Acquired = now
+		}
+
+		lease.Holder, lease.Renewed, lease.Duration = holder, now, 30*time.Second
+
+		// Its holder may have renewed it since.
+		if _, err := c.direct.WriteLease(context.Background(), lease); !errors.Is(err, cluster.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// Journal is the journal as it stands; empty where it cannot be read.
+func (c *Cluster) Journal() cluster.Journal {
+	journal, _ := c.direct.Journal(context.Background())
+
+	return journal
+}
+
+// EditJournalAsPerson writes what the change makes of the journal. The journal need not
+// exist.
+func (c *Cluster) EditJournalAsPerson(change func(cluster.Journal) cluster.Journal) {
+	for {
+		standing := c.Journal()
+		wanted := change(standing)
+		wanted.ResourceVersion = standing.ResourceVersion
+
+		// Somebody may have written since.
+		if _, err := c.direct.WriteJournal(context.Background(), wanted); !errors.Is(err, cluster.ErrConflict) {
+			return
+		}
+	}
+}
+
+// SetRemovals says what is in use in the cluster that some version of
+// Kubernetes does without.
+func (c *Cluster) SetRemovals(removals []cluster.Removal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.removals = slices.Clone(removals)
 }
 
 // serving tells whether an API server answers.

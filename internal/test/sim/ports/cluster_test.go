@@ -168,39 +168,6 @@ func TestCluster_InstallerIsIdleUnlessOneRuns(t *testing.T) {
 	})
 }
 
-func TestCluster_WritesFromAnOldReadConflict(t *testing.T) {
-	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
-		ctx := context.Background()
-
-		first, err := c.WriteLease(ctx, cluster.Lease{Holder: "one"})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		_, err = s.Client("other").WriteLease(ctx, cluster.Lease{Holder: "two"})
-		means(t, err, cluster.ErrConflict)
-
-		if _, err := c.WriteLease(ctx, first); err != nil {
-			t.Fatal(err)
-		}
-
-		_, err = c.WriteLease(ctx, first)
-		means(t, err, cluster.ErrConflict)
-
-		journal, err := c.WriteJournal(ctx, cluster.Journal{}.With("uuid", cluster.Entry{Node: "worker-0", Phase: cluster.PhaseIntent}))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if _, err := c.WriteJournal(ctx, journal.Without("uuid")); err != nil {
-			t.Fatal(err)
-		}
-
-		_, err = c.WriteJournal(ctx, journal)
-		means(t, err, cluster.ErrConflict)
-	})
-}
-
 func TestCluster_InterceptorSeesEveryCall(t *testing.T) {
 	inCluster(t, model.Options{}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx, failed := context.Background(), errors.New("planted")

@@ -4,16 +4,153 @@ package ports
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
-// request is a Kubernetes request that changes something about a node, or about
-// the cluster where node is empty.
+// What follows are the ports that the shipped adapter serves, each call by way of the
+// interceptor.
+
+// asked is a call that changes nothing.
+func asked[T any](ctx context.Context, c *Client, method, node string, call func(context.Context) (T, error)) (T, error) {
+	return answered(ctx, c.read, method, node, call)
+}
+
+// changed is a call that changes something.
+func changed[T any](ctx context.Context, c *Client, method, node string, call func(context.Context) (T, error)) (T, error) {
+	return answered(ctx, c.change, method, node, call)
+}
+
+func answered[T any](
+	ctx context.Context, through func(context.Context, string, string, func(context.Context) error) error,
+	method, node string, call func(context.Context) (T, error),
+) (answer T, err error) {
+	err = through(ctx, method, node, func(ctx context.Context) error {
+		answer, err = call(ctx)
+
+		return err
+	})
+	if err != nil {
+		var none T
+
+		return none, err
+	}
+
+	return answer, nil
+}
+
+// UID implements [cluster.Kubernetes].
+func (c *Client) UID(ctx context.Context) (string, error) {
+	return asked(ctx, c, "UID", "", c.kube.UID)
+}
+
+// Nodes implements [cluster.Kubernetes].
+func (c *Client) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	return asked(ctx, c, "Nodes", "", c.kube.Nodes)
+}
+
+// FollowNodes implements [cluster.Kubernetes].
+func (c *Client) FollowNodes(ctx context.Context) (stop func()) { return c.kube.FollowNodes(ctx) }
+
+// NodesNow implements [cluster.Kubernetes].
+func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode, error) {
+	return asked(ctx, c, "NodesNow", claim, func(ctx context.Context) ([]cluster.KubeNode, error) { return c.kube.NodesNow(ctx, claim) })
+}
+
+// Node implements [cluster.Kubernetes].
+func (c *Client) Node(ctx context.Context, name string) (cluster.KubeNode, error) {
+	return asked(ctx, c, "Node", name, func(ctx context.Context) (cluster.KubeNode, error) { return c.kube.Node(ctx, name) })
+}
+
+// ComponentPods implements [cluster.Kubernetes].
+func (c *Client) ComponentPods(ctx context.Context) ([]cluster.ComponentPod, error) {
+	return asked(ctx, c, "ComponentPods", "", c.kube.ComponentPods)
+}
+
+// StaticPods implements [cluster.Kubernetes].
+func (c *Client) StaticPods(ctx context.Context) ([]cluster.ComponentPod, error) {
+	return asked(ctx, c, "StaticPods", "", c.kube.StaticPods)
+}
+
+// Cordon implements [cluster.Kubernetes].
+func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err error) {
+	return changed(ctx, c, "Cordon", node, func(ctx context.Context) (bool, error) { return c.kube.Cordon(ctx, node, run) })
+}
+
+// Uncordon implements [cluster.Kubernetes].
+func (c *Client) Uncordon(ctx context.Context, node string) error {
+	return c.change(ctx, "Uncordon", node, func(ctx context.Context) error { return c.kube.Uncordon(ctx, node) })
+}
+
+// PodsToEvict implements [cluster.Kubernetes].
+func (c *Client) PodsToEvict(ctx context.Context, node string) ([]cluster.Pod, error) {
+	return asked(ctx, c, "PodsToEvict", node, func(ctx context.Context) ([]cluster.Pod, error) { return c.kube.PodsToEvict(ctx, node) })
+}
+
+// Evict implements [cluster.Kubernetes].
+func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
+	return c.change(ctx, "Evict", "", func(ctx context.Context) error { return c.kube.Evict(ctx, pod) })
+}
+
+// DeletePod implements [cluster.Kubernetes].
+func (c *Client) DeletePod(ctx context.Context, pod cluster.Pod) error {
+	return c.change(ctx, "DeletePod", "", func(ctx context.Context) error { return c.kube.DeletePod(ctx, pod) })
+}
+
+// Lease implements [cluster.Kubernetes].
+func (c *Client) Lease(ctx context.Context) (cluster.Lease, error) {
+	return asked(ctx, c, "Lease", "", c.kube.Lease)
+}
+
+// WriteLease implements [cluster.Kubernetes].
+func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (cluster.Lease, error) {
+	return changed(ctx, c, "WriteLease", "", func(ctx context.Context) (cluster.Lease, error) { return c.kube.WriteLease(ctx, lease) })
+}
+
+// WriteSuspension implements [cluster.Kubernetes].
+func (c *Client) WriteSuspension(ctx context.Context, lease cluster.Lease, reason *string) (cluster.Lease, error) {
+	return changed(ctx, c, "WriteSuspension", "", func(ctx context.Context) (cluster.Lease, error) {
+		return c.kube.WriteSuspension(ctx, lease, reason)
+	})
+}
+
+// Journal implements [cluster.Kubernetes].
+func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
+	return asked(ctx, c, "Journal", "", c.kube.Journal)
+}
+
+// WriteJournal implements [cluster.Kubernetes].
+func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (cluster.Journal, error) {
+	return changed(ctx, c, "WriteJournal", "", func(ctx context.Context) (cluster.Journal, error) { return c.kube.WriteJournal(ctx, journal) })
+}
+
+// Forget implements [cluster.Kubernetes].
+func (c *Client) Forget(ctx context.Context, id string) (kept []string, err error) {
+	return changed(ctx, c, "Forget", "", func(ctx context.Context) ([]string, error) { return c.kube.Forget(ctx, id) })
+}
+
+// Workloads implements [cluster.WorkloadReader].
+func (c *Client) Workloads(ctx context.Context) (cluster.Workloads, error) {
+	return asked(ctx, c, "Workloads", "", c.kube.Workloads)
+}
+
+// Objects implements [cluster.Objects].
+func (c *Client) Objects(ctx context.Context, query cluster.ObjectQuery) ([]map[string]any, error) {
+	return asked(ctx, c, "Objects", "", func(ctx context.Context) ([]map[string]any, error) { return c.kube.Objects(ctx, query) })
+}
+
+// Annotate sets annotations of the published object, by key without prefix; an
+// empty value takes the key away.
+func (c *Client) Annotate(ctx context.Context, changes map[string]string) error {
+	return c.request(ctx, "Annotate", "", func(context.Context) error {
+		c.cluster.Annotate(c.name, changes)
+
+		return nil
+	})
+}
+
+// request is a Kubernetes request that the adapter does not make: one that changes
+// something about a node, or about the cluster where node is empty.
 func (c *Client) request(ctx context.Context, method, node string, do func(context.Context) error) error {
 	return c.change(ctx, method, node, func(ctx context.Context) error {
 		if err := c.cluster.serving(); err != nil {
@@ -28,7 +165,7 @@ func (c *Client) request(ctx context.Context, method, node string, do func(conte
 	})
 }
 
-// look is a Kubernetes request that changes nothing.
+// look is one that changes nothing.
 func (c *Client) look(ctx context.Context, method, node string, do func() error) error {
 	return c.read(ctx, method, node, func(context.Context) error {
 		if err := c.cluster.serving(); err != nil {
@@ -37,228 +174,4 @@ func (c *Client) look(ctx context.Context, method, node string, do func() error)
 
 		return do()
 	})
-}
-
-func (c *Client) actor() actor { return actor{by: "client", client: c.name} }
-
-// UID implements [cluster.Kubernetes].
-func (c *Client) UID(ctx context.Context) (uid string, err error) {
-	err = c.look(ctx, "UID", "", func() error {
-		uid = "uid-of-kube-system-" + c.cluster.world.ClusterName()
-
-		return nil
-	})
-
-	return uid, err
-}
-
-// Nodes implements [cluster.Kubernetes].
-func (c *Client) Nodes(ctx context.Context) (nodes []cluster.KubeNode, err error) {
-	return c.nodes(ctx, "Nodes", "")
-}
-
-// FollowNodes implements [cluster.Kubernetes]: there is nothing that could be old.
-func (c *Client) FollowNodes(context.Context) (stop func()) { return func() {} }
-
-// NodesNow implements [cluster.Kubernetes].
-func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode, error) {
-	return c.nodes(ctx, "NodesNow", claim)
-}
-
-// Node implements [cluster.Kubernetes].
-func (c *Client) Node(ctx context.Context, name string) (node cluster.KubeNode, err error) {
-	err = c.look(ctx, "Node", name, func() error {
-		c.cluster.mu.Lock()
-		defer c.cluster.mu.Unlock()
-
-		registered := false
-
-		state, err := c.cluster.world.KubeState(name)
-		if err == nil && state.Name == name {
-			node, registered = c.cluster.kubeNode(state)
-		}
-
-		if !registered {
-			return fmt.Errorf("node %s: %w", name, cluster.ErrNotFound)
-		}
-
-		return nil
-	})
-
-	return node, err
-}
-
-func (c *Client) nodes(ctx context.Context, method, claim string) (nodes []cluster.KubeNode, err error) {
-	err = c.look(ctx, method, claim, func() error {
-		nodes = c.cluster.kubeNodes()
-		c.cluster.record("", history.KindRead, map[string]string{"what": "nodes", "client": c.name})
-
-		return nil
-	})
-
-	return nodes, err
-}
-
-// ComponentPods implements [cluster.Kubernetes].
-func (c *Client) ComponentPods(ctx context.Context) (pods []cluster.ComponentPod, err error) {
-	err = c.look(ctx, "ComponentPods", "", func() error {
-		pods = c.cluster.componentPods(c.cluster.world.Nodes)
-
-		return nil
-	})
-
-	return pods, err
-}
-
-// StaticPods implements [cluster.Kubernetes].
-func (c *Client) StaticPods(ctx context.Context) (pods []cluster.ComponentPod, err error) {
-	err = c.look(ctx, "StaticPods", "", func() error {
-		pods = c.cluster.componentPods(func() []model.NodeState { return c.cluster.world.NodesOf(model.ControlPlane) })
-		pods = slices.DeleteFunc(pods, func(pod cluster.ComponentPod) bool { return !pod.Component.Static() })
-
-		return nil
-	})
-
-	return pods, err
-}
-
-// Cordon implements [cluster.Kubernetes].
-func (c *Client) Cordon(ctx context.Context, node, run string) (ours bool, err error) {
-	err = c.request(ctx, "Cordon", node, func(context.Context) (err error) {
-		ours, err = c.cluster.cordon(c.name, node, run)
-
-		return err
-	})
-
-	return ours && err == nil, err
-}
-
-// Uncordon implements [cluster.Kubernetes].
-func (c *Client) Uncordon(ctx context.Context, node string) error {
-	return c.request(ctx, "Uncordon", node, func(context.Context) error {
-		c.cluster.uncordon(c.name, node)
-
-		return nil
-	})
-}
-
-// PodsToEvict implements [cluster.Kubernetes].
-func (c *Client) PodsToEvict(ctx context.Context, node string) (pods []cluster.Pod, err error) {
-	err = c.look(ctx, "PodsToEvict", node, func() error {
-		pods = c.cluster.podsOn(node)
-
-		return nil
-	})
-
-	return pods, err
-}
-
-// Evict implements [cluster.Kubernetes].
-func (c *Client) Evict(ctx context.Context, pod cluster.Pod) error {
-	return c.request(ctx, "Evict", "", func(context.Context) error {
-		return c.cluster.evict(c.actor(), pod)
-	})
-}
-
-// DeletePod implements [cluster.Kubernetes].
-func (c *Client) DeletePod(ctx context.Context, pod cluster.Pod) error {
-	return c.request(ctx, "DeletePod", "", func(context.Context) error {
-		c.cluster.delete(c.actor(), pod)
-
-		return nil
-	})
-}
-
-// Lease implements [cluster.Kubernetes].
-func (c *Client) Lease(ctx context.Context) (lease cluster.Lease, err error) {
-	err = c.look(ctx, "Lease", "", func() error {
-		c.cluster.mu.Lock()
-		defer c.cluster.mu.Unlock()
-
-		lease = c.cluster.lease
-
-		return nil
-	})
-
-	return lease, err
-}
-
-// WriteLease implements [cluster.Kubernetes].
-func (c *Client) WriteLease(ctx context.Context, lease cluster.Lease) (written cluster.Lease, err error) {
-	err = c.request(ctx, "WriteLease", "", func(context.Context) (err error) {
-		written, err = c.cluster.writeLease("client", lease)
-
-		return err
-	})
-	if err != nil {
-		return cluster.Lease{}, err
-	}
-
-	return written, nil
-}
-
-// WriteSuspension implements [cluster.Kubernetes].
-func (c *Client) WriteSuspension(ctx context.Context, lease cluster.Lease, reason *string) (written cluster.Lease, err error) {
-	err = c.request(ctx, "WriteSuspension", "", func(context.Context) (err error) {
-		written, err = c.cluster.writeSuspension(c.name, lease, reason)
-
-		return err
-	})
-	if err != nil {
-		return cluster.Lease{}, err
-	}
-
-	return written, nil
-}
-
-// Journal implements [cluster.Kubernetes].
-func (c *Client) Journal(ctx context.Context) (journal cluster.Journal, err error) {
-	err = c.look(ctx, "Journal", "", func() error {
-		journal = c.cluster.Journal()
-
-		return nil
-	})
-
-	return journal, err
-}
-
-// WriteJournal implements [cluster.Kubernetes].
-func (c *Client) WriteJournal(ctx context.Context, journal cluster.Journal) (written cluster.Journal, err error) {
-	err = c.request(ctx, "WriteJournal", "", func(context.Context) (err error) {
-		written, err = c.cluster.writeJournal(c.name, journal)
-
-		return err
-	})
-	if err != nil {
-		return cluster.Journal{}, err
-	}
-
-	return written, nil
-}
-
-// Annotate sets annotations of the published object, by key without prefix; an
-// empty value takes the key away.
-func (c *Client) Annotate(ctx context.Context, changes map[string]string) error {
-	return c.request(ctx, "Annotate", "", func(context.Context) error {
-		c.cluster.annotate(c.name, changes)
-
-		return nil
-	})
-}
-
-// Forget implements [cluster.Kubernetes].
-func (c *Client) Forget(ctx context.Context, id string) (kept []string, err error) {
-	err = c.request(ctx, "Forget", "", func(ctx context.Context) (err error) {
-		if id != "" && id != c.cluster.world.ClusterID() {
-			kept = []string{fmt.Sprintf("everything: it belongs to cluster %s", c.cluster.world.ClusterID())}
-
-			return nil
-		}
-
-		kept, err = c.cluster.forget(ctx, c.name)
-
-		return err
-	})
-
-	return kept, err
 }

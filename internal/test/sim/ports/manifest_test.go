@@ -53,7 +53,7 @@ func TestManifest_IsDueWhenTheRenderedChanges(t *testing.T) {
 
 		renderNewProxy(t, c)
 
-		before := s.Objects()
+		before := s.Rendered()
 
 		changes, err := c.Diff(ctx, firstAt, options)
 		if err != nil || !maps.Equal(actions(changes), map[string]cluster.ManifestAction{proxyObject: cluster.ManifestConfigured}) {
@@ -64,7 +64,7 @@ func TestManifest_IsDueWhenTheRenderedChanges(t *testing.T) {
 			t.Errorf("the difference is %q", changes[0].Diff)
 		}
 
-		if after := s.Objects(); !maps.Equal(after, before) {
+		if after := s.Rendered(); !maps.Equal(after, before) {
 			t.Errorf("comparing changed %v to %v", before, after)
 		}
 
@@ -243,8 +243,8 @@ func TestManifest_CoreDNSFollowsTalos(t *testing.T) {
 			t.Errorf("half a minute later: %q, %v", lacking, err)
 		}
 
-		if state, err := s.World().Node("cp-0"); err != nil || s.Objects()["Deployment/kube-system/coredns"] != state.CoreDNSImage {
-			t.Errorf("%v, want %s", s.Objects(), state.CoreDNSImage)
+		if state, err := s.World().Node("cp-0"); err != nil || s.Rendered()["Deployment/kube-system/coredns"] != state.CoreDNSImage {
+			t.Errorf("%v, want %s", s.Rendered(), state.CoreDNSImage)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestManifest_OnlyPruningDeletes(t *testing.T) {
 					t.Errorf("applied %+v, %v, planned %+v", applied, err, planned)
 				}
 
-				if _, stays := s.Objects()[old]; stays != given.stays {
+				if _, stays := s.Rendered()[old]; stays != given.stays {
 					t.Errorf("the object is there: %t, want %t", stays, given.stays)
 				}
 			})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
@@ -55,7 +56,7 @@ func TestNode_IsNotReadyFromTheStart(t *testing.T) {
 func TestNode_KubeletThatIsNotReadyConfirmsNothing(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
-		s.AddApp("web", 2, &ports.Budget{MinAvailable: 1})
+		s.AddApp("web", 2, &apiserver.Budget{MinAvailable: 1})
 		s.World().SetFaults(notReady(10 * time.Minute))
 
 		pods, err := c.PodsToEvict(ctx, "worker-0")
@@ -85,7 +86,7 @@ func TestNode_KubeletThatIsNotReadyConfirmsNothing(t *testing.T) {
 func TestNode_BudgetKeepsThePodsThatServe(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
-		s.AddApp("web", 2, &ports.Budget{MinAvailable: 1})
+		s.AddApp("web", 2, &apiserver.Budget{MinAvailable: 1})
 		s.World().SetFaults(notReady(0))
 
 		pods, err := c.PodsToEvict(ctx, "worker-1")

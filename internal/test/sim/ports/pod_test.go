@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 )
@@ -213,10 +214,10 @@ func budgetNamed(t *testing.T, listed cluster.Workloads, name string) cluster.Bu
 
 func TestWorkload_SaysWhatADrainWouldMean(t *testing.T) {
 	inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
-		s.AddApp("web", 3, &ports.Budget{MinAvailable: 2})
-		s.AddPod("bound", "worker-1", &ports.Budget{MinAvailable: 1})
-		s.StartPod(ports.PodSpec{App: "alone", Node: "worker-0", Unmanaged: true, LocalData: []string{"scratch"}, CPU: 250, Memory: 64 << 20})
-		s.StartPod(ports.PodSpec{App: "ill", NotReady: true})
+		s.AddApp("web", 3, &apiserver.Budget{MinAvailable: 2})
+		s.AddPod("bound", "worker-1", &apiserver.Budget{MinAvailable: 1})
+		s.StartPod(apiserver.PodSpec{App: "alone", Node: "worker-0", Unmanaged: true, LocalData: []string{"scratch"}, CPU: 250, Memory: 64 << 20})
+		s.StartPod(apiserver.PodSpec{App: "ill", NotReady: true})
 
 		listed := workloads(t, c)
 		both := []string{"worker-0", "worker-1"}
@@ -306,25 +307,25 @@ func TestWorkload_IsWhatTheDrainFinds(t *testing.T) {
 func TestWorkload_BudgetsBlockEvictions(t *testing.T) {
 	for name, given := range map[string]struct {
 		notReady bool
-		budgets  []ports.Budget
+		budgets  []apiserver.Budget
 		want     error
 		also     error
 	}{
 		"none":                             {},
-		"one that gives":                   {budgets: []ports.Budget{{MinAvailable: 0}}},
-		"one that does not":                {budgets: []ports.Budget{{MinAvailable: 1}}, want: cluster.ErrBudget},
-		"two, however much they give":      {budgets: []ports.Budget{{}, {Name: "second"}}, want: cluster.ErrRefused, also: cluster.ErrOverlap},
-		"one whose numbers are old":        {budgets: []ports.Budget{{Stale: true}}, want: cluster.ErrBudget},
-		"one whose numbers cannot be told": {budgets: []ports.Budget{{Unsynced: "found no controllers"}}, want: cluster.ErrBudget},
-		"old numbers, over what is ready":  {budgets: []ports.Budget{{Unsynced: "found no controllers", AlwaysAllow: true}}, want: cluster.ErrBudget},
-		"old numbers, over what is not":    {notReady: true, budgets: []ports.Budget{{Unsynced: "found no controllers", AlwaysAllow: true}}},
-		"over a pod that is not ready":     {notReady: true, budgets: []ports.Budget{{MinAvailable: 1}}, want: cluster.ErrBudget},
-		"that lets what is not ready pass": {notReady: true, budgets: []ports.Budget{{MinAvailable: 1, AlwaysAllow: true}}},
-		"that keeps what is ready":         {budgets: []ports.Budget{{MinAvailable: 1, AlwaysAllow: true}}, want: cluster.ErrBudget},
+		"one that gives":                   {budgets: []apiserver.Budget{{MinAvailable: 0}}},
+		"one that does not":                {budgets: []apiserver.Budget{{MinAvailable: 1}}, want: cluster.ErrBudget},
+		"two, however much they give":      {budgets: []apiserver.Budget{{}, {Name: "second"}}, want: cluster.ErrRefused, also: cluster.ErrOverlap},
+		"one whose numbers are old":        {budgets: []apiserver.Budget{{Stale: true}}, want: cluster.ErrBudget},
+		"one whose numbers cannot be told": {budgets: []apiserver.Budget{{Unsynced: "found no controllers"}}, want: cluster.ErrBudget},
+		"old numbers, over what is ready":  {budgets: []apiserver.Budget{{Unsynced: "found no controllers", AlwaysAllow: true}}, want: cluster.ErrBudget},
+		"old numbers, over what is not":    {notReady: true, budgets: []apiserver.Budget{{Unsynced: "found no controllers", AlwaysAllow: true}}},
+		"over a pod that is not ready":     {notReady: true, budgets: []apiserver.Budget{{MinAvailable: 1}}, want: cluster.ErrBudget},
+		"that lets what is not ready pass": {notReady: true, budgets: []apiserver.Budget{{MinAvailable: 1, AlwaysAllow: true}}},
+		"that keeps what is ready":         {budgets: []apiserver.Budget{{MinAvailable: 1, AlwaysAllow: true}}, want: cluster.ErrBudget},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, model.Options{}, func(s *ports.Cluster, c *ports.Client) {
-				s.StartPod(ports.PodSpec{App: "db", Node: "worker-0", NotReady: given.notReady})
+				s.StartPod(apiserver.PodSpec{App: "db", Node: "worker-0", NotReady: given.notReady})
 
 				for _, budget := range given.budgets {
 					budget.App = "db"
@@ -374,11 +375,11 @@ func TestWorkload_EvictedPodGoesWhereItFits(t *testing.T) {
 			s.SetRoom(cluster.Room{Node: node, CPU: 1000, Memory: 1 << 30, Pods: 10})
 		}
 
-		s.StartPod(ports.PodSpec{App: "filler", Node: "worker-1", CPU: 800})
-		s.StartPod(ports.PodSpec{App: "fitting", Node: "worker-0", CPU: 500, Memory: 1 << 20})
-		s.StartPod(ports.PodSpec{App: "greedy", Node: "worker-0", Memory: 2 << 30})
-		s.StartPod(ports.PodSpec{App: "alone", Node: "worker-0", Unmanaged: true})
-		s.StartPod(ports.PodSpec{App: "picky", Node: "worker-0", Fits: []string{"worker-0"}})
+		s.StartPod(apiserver.PodSpec{App: "filler", Node: "worker-1", CPU: 800})
+		s.StartPod(apiserver.PodSpec{App: "fitting", Node: "worker-0", CPU: 500, Memory: 1 << 20})
+		s.StartPod(apiserver.PodSpec{App: "greedy", Node: "worker-0", Memory: 2 << 30})
+		s.StartPod(apiserver.PodSpec{App: "alone", Node: "worker-0", Unmanaged: true})
+		s.StartPod(apiserver.PodSpec{App: "picky", Node: "worker-0", Fits: []string{"worker-0"}})
 
 		if _, err := c.Cordon(context.Background(), "worker-0", "run"); err != nil {
 			t.Fatal(err)
@@ -415,9 +416,8 @@ func TestWorkload_EvictedPodGoesWhereItFits(t *testing.T) {
 }
 
 func TestWorkload_NeedsAnAPIServer(t *testing.T) {
-	inCluster(t, model.Options{ControlPlanes: 1, Workers: 1}, func(s *ports.Cluster, c *ports.Client) {
+	inCluster(t, model.Options{ControlPlanes: 1, Workers: 1}, func(_ *ports.Cluster, c *ports.Client) {
 		ctx := context.Background()
-		s.ServeKind("v1", "Widget")
 
 		var seen []string
 

@@ -339,72 +339,6 @@ func (c *Client) Logs(ctx context.Context, address, service string, lines int) (
 	return text, err
 }
 
-// machines is what machines do in the Kubernetes API during a legacy upgrade.
-type machines struct{ cluster *Cluster }
-
-// Cordon implements [model.Kubernetes].
-func (m machines) Cordon(_ context.Context, node string, on bool) error {
-	c := m.cluster
-	if err := c.serving(); err != nil {
-		return err
-	}
-
-	c.mu.Lock()
-
-	object, found := c.nodes[node]
-	if !found || on == object.unschedulable || !on && !object.byMachine {
-		c.mu.Unlock()
-
-		return nil
-	}
-
-	object.set(on)
-	object.byMachine = on
-	c.recordCordon(node, on, map[string]string{"by": "machine"})
-	c.mu.Unlock()
-
-	c.world.SetUnschedulable(node, on)
-
-	return nil
-}
-
-// drainPause is how often a machine looks whether its pods are gone.
-const drainPause = 1013 * time.Millisecond
-
-// Drain implements [model.Kubernetes].
-func (m machines) Drain(ctx context.Context, node string, timeout time.Duration) error {
-	c := m.cluster
-	deadline := c.now().Add(timeout)
-
-	for {
-		left := 1
-
-		if c.serving() == nil {
-			pods := c.podsOn(node)
-			left = len(pods)
-
-			for _, pod := range pods {
-				if !pod.Terminating {
-					// A budget that says no is asked again.
-					_ = c.evict(actor{by: "machine"}, pod)
-				}
-			}
-		}
-
-		if left == 0 {
-			return nil
-		}
-
-		if c.now().After(deadline) {
-			return fmt.Errorf("draining %s: %d pods left after %s", node, left, timeout)
-		}
-
-		if err := c.world.Clock().Sleep(ctx, drainPause); err != nil {
-			return err
-		}
-	}
-}
-
 // machine is what the adapter makes of everything it reads from a machine.
 func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 	tag := ""
@@ -570,7 +504,7 @@ func (c *Client) EtcdSnapshot(ctx context.Context, address string, to io.Writer)
 
 func (c *Client) snapshot(ctx context.Context, address string, to io.Writer) error {
 	watched, stop := context.WithCancelCause(ctx)
-	progress := &progress{to: to, now: c.cluster.now, last: c.cluster.now()}
+	progress := &progress{to: to, now: c.cluster.world.Clock().Now, last: c.cluster.world.Clock().Now()}
 
 	var watching sync.WaitGroup
 

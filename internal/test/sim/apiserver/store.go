@@ -1,0 +1,853 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package apiserver
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// object is what is stored. One that is stored is never changed: another one takes its
+// place.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// key names an object of a resource.
+type key struct{ namespace, name string }
+
+func keyOf(one object) key { return key{one.GetNamespace(), one.GetName()} }
+
+// table holds the objects of a resource.
+type table struct {
+	version    schema.GroupVersion
+	name, kind string
+	namespaced bool
+	// list and empty make a list and an object of the kind, as Go knows it.
+	list  func() runtime.Object
+	empty func() object
+	// verbs are those by which clients change objects.
+	verbs []string
+	// custom is how the objects of a kind without a Go type are checked.
+	custom *Kind
+	// owned tells that the objects remember who wrote their annotations.
+	owned bool
+
+	objects map[key]object
+}
+
+// The resources that are known by name.
+const (
+	resourceNamespaces  = "namespaces"
+	resourceNodes       = "nodes"
+	resourcePods        = "pods"
+	resourceConfigMaps  = "configmaps"
+	resourceSecrets     = "secrets"
+	resourceLeases      = "leases"
+	resourceBudgets     = "poddisruptionbudgets"
+	resourceReplicaSets = "replicasets"
+	resourceDaemonSets  = "daemonsets"
+)
+
+// newTables are those of the kinds that Kubernetes itself has, as far as they are
+// served.
+func newTables() []*table {
+	core, apps, batch := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion
+	written := []string{verbCreate, verbUpdate, verbPatch, verbDelete}
+
+	return []*table{
+		typed[corev1.Namespace, corev1.NamespaceList](core, resourceNamespaces, "Namespace", false),
+		typed[corev1.Node, corev1.NodeList](core, resourceNodes, "Node", false, verbUpdate, verbPatch),
+		typed[corev1.Pod, corev1.PodList](core, resourcePods, "Pod", true, verbDelete),
+		typed[corev1.ConfigMap, corev1.ConfigMapList](core, resourceConfigMaps, "ConfigMap", true, written...),
+		typed[corev1.Secret, corev1.SecretList](core, resourceSecrets, "Secret", true, written...),
+		typed[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, resourceLeases, "Lease", true, written...),
+		typed[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policyv1.SchemeGroupVersion, resourceBudgets, "PodDisruptionBudget", true),
+		typed[appsv1.ReplicaSet, appsv1.ReplicaSetList](apps, resourceReplicaSets, "ReplicaSet", true),
+		typed[appsv1.DaemonSet, appsv1.DaemonSetList](apps, resourceDaemonSets, "DaemonSet", true),
+		typed[appsv1.StatefulSet, appsv1.StatefulSetList](apps, "statefulsets", "StatefulSet", true),
+		typed[batchv1.Job, batchv1.JobList](batch, "jobs", "Job", true),
+		typed[corev1.ReplicationController, corev1.ReplicationControllerList](core, "replicationcontrollers", "ReplicationController", true),
+		typed[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](core, "persistentvolumeclaims", "PersistentVolumeClaim", true),
+		typed[corev1.PersistentVolume, corev1.PersistentVolumeList](core, "persistentvolumes", "PersistentVolume", false),
+	}
+}
+
+// typed is an empty table of a kind of which O is the Go type and L that of its lists.
+func typed[
+	O, L any,
+	PO interface {
+		*O
+		object
+	},
+	PL interface {
+		*L
+		runtime.Object
+	},
+](version schema.GroupVersion, name, kind string, namespaced bool, verbs ...string) *table {
+	return &table{
+		version: version, name: name, kind: kind, namespaced: namespaced, verbs: verbs, owned: name == resourceLeases,
+		list:    func() runtime.Object { return PL(new(L)) },
+		empty:   func() object { return PO(new(O)) },
+		objects: map[key]object{},
+	}
+}
+
+// Kind is a kind of custom objects.
+type Kind struct {
+	APIVersion, Kind string
+	// Status tells that the status is a part that is changed by itself.
+	Status bool
+	// Fields are the fields that a status may have; any where empty.
+	Fields []string
+	// Check looks at an object before it is stored; old is nil where there was none.
+	Check func(old, wanted map[string]any) error
+}
+
+// Serve has the API serve a kind of custom objects, or serve it in another way.
+func (s *Server) Serve(kind Kind) error {
+	version, err := schema.ParseGroupVersion(kind.APIVersion)
+	if err != nil {
+		return err
+	}
+
+	plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind.Kind))
+
+	s.lock()
+	defer s.mu.Unlock()
+
+	if known := s.table(version, plural.Resource); known != nil {
+		known.custom = &kind
+
+		return nil
+	}
+
+	s.tables = append(s.tables, &table{
+		version: version, name: plural.Resource, kind: kind.Kind, namespaced: true, custom: &kind,
+		verbs:   []string{verbCreate, verbUpdate, verbPatch, verbDelete},
+		empty:   func() object { return &unstructured.Unstructured{} },
+		objects: map[key]object{},
+		list: func() runtime.Object {
+			list := &unstructured.UnstructuredList{}
+			list.SetAPIVersion(kind.APIVersion)
+			list.SetKind(kind.Kind + "List")
+
+			return list
+		},
+	})
+
+	return nil
+}
+
+// Unserve has the API serve a kind no longer; its objects are gone.
+func (s *Server) Unserve(apiVersion, kind string) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	s.tables = slices.DeleteFunc(s.tables, func(of *table) bool { return of.kind == kind && of.version.String() == apiVersion })
+}
+
+func (t *table) group() schema.GroupResource {
+	return schema.GroupResource{Group: t.version.Group, Resource: t.name}
+}
+
+func (t *table) allows(verb string) bool { return slices.Contains(t.verbs, verb) }
+
+// table is that of a resource; nil where it is not served.
+func (s *Server) table(version schema.GroupVersion, name string) *table {
+	index := slices.IndexFunc(s.tables, func(of *table) bool { return of.name == name && of.version == version })
+	if index < 0 {
+		return nil
+	}
+
+	return s.tables[index]
+}
+
+// core is a table of the group that has no name.
+func (s *Server) core(name string) *table { return s.table(corev1.SchemeGroupVersion, name) }
+
+func (s *Server) leases() *table {
+	return s.table(coordinationv1.SchemeGroupVersion, resourceLeases)
+}
+
+// commit stores an object in the place of the one with its name, if there is one, and
+// tells the history of what somebody has made of it. It reports whether that has a kind
+// of its own there.
+func (s *Server) commit(who actor, of *table, wanted object) (told bool) {
+	at := keyOf(wanted)
+	before := of.objects[at]
+
+	wanted.SetResourceVersion(s.next())
+
+	if of.custom == nil {
+		wanted.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+
+	if before == nil {
+		wanted.SetCreationTimestamp(seconds(s.now()))
+
+		if wanted.GetUID() == "" {
+			wanted.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.version)))
+		}
+	} else {
+		wanted.SetCreationTimestamp(before.GetCreationTimestamp())
+		wanted.SetUID(before.GetUID())
+	}
+
+	of.objects[at] = wanted
+
+	if of.name == resourceNodes {
+		s.nodeLog.add(before, wanted)
+	}
+
+	return s.tell(who, of, before, wanted)
+}
+
+// drop takes an object away, as commit stores one.
+func (s *Server) drop(who actor, of *table, at key) (told bool) {
+	before := of.objects[at]
+	if before == nil {
+		return false
+	}
+
+	delete(of.objects, at)
+
+	if of.name == resourceNodes {
+		s.nodeLog.remove(before, s.next())
+	}
+
+	return s.tell(who, of, before, nil)
+}
+
+// one is an object by its name.
+func (s *Server) one(of *table, at key) (object, error) {
+	s.refresh(of)
+
+	if found := of.objects[at]; found != nil {
+		return found, nil
+	}
+
+	return nil, apierrors.NewNotFound(of.group(), at.name)
+}
+
+// refresh brings the objects of a resource up to date with what has become of the
+// machines and of the time.
+func (s *Server) refresh(of *table) {
+	if s.beside {
+		return
+	}
+
+	switch of.name {
+	case resourceNodes:
+		s.showNodes(s.world.KubeStates())
+	case resourcePods, resourceBudgets, resourceReplicaSets, resourceDaemonSets:
+		states := s.world.KubeStates()
+		s.showNodes(states)
+		s.showComponents(states)
+		s.showWorkloads()
+	}
+}
+
+func (s *Server) create(of *table, asked *call) (answer, error) {
+	if !of.allows(verbCreate) {
+		return answer{}, apierrors.NewMethodNotSupported(of.group(), asked.Verb)
+	}
+
+	wanted := of.empty()
+	if err := s.codec.decode(asked.header, asked.body, wanted); err != nil {
+		return answer{}, err
+	}
+
+	if wanted.GetNamespace() == "" {
+		wanted.SetNamespace(asked.Namespace)
+	}
+
+	switch {
+	case wanted.GetNamespace() != asked.Namespace:
+		return answer{}, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	case wanted.GetName() == "":
+		return answer{}, invalid(of, "", "name or generateName is required")
+	case wanted.GetResourceVersion() != "":
+		return answer{}, apierrors.NewInternalError(fmt.Errorf("resourceVersion should not be set on objects to be created"))
+	}
+
+	asked.Name = wanted.GetName()
+
+	if of.objects[keyOf(wanted)] != nil {
+		return answer{}, apierrors.NewAlreadyExists(of.group(), asked.Name)
+	}
+
+	if err := s.admit(of, nil, wanted, ""); err != nil {
+		return answer{}, err
+	}
+
+	if !asked.dry {
+		of.own(asked.manager(), nil, wanted, s.now())
+		asked.told = s.commit(asked.who, of, wanted)
+	}
+
+	return answer{http.StatusCreated, of.version, wanted}, nil
+}
+
+// update is that of an object as a whole or, where the path leads there, of its status,
+// or of what a patch makes of them.
+func (s *Server) update(of *table, asked *call) (answer, error) {
+	if !of.allows(asked.Verb) {
+		return answer{}, apierrors.NewMethodNotSupported(of.group(), asked.Verb)
+	}
+
+	current, err := s.one(of, key{asked.Namespace, asked.Name})
+	if err != nil {
+		return answer{}, err
+	}
+
+	wanted, err := s.wanted(of, asked, current)
+	if err != nil {
+		return answer{}, err
+	}
+
+	if given := wanted.GetResourceVersion(); given != "" && given != current.GetResourceVersion() {
+		return answer{}, stale(of, asked.Name)
+	}
+
+	switch {
+	case wanted.GetName() != asked.Name || wanted.GetNamespace() != asked.Namespace:
+		return answer{}, apierrors.NewBadRequest("the name of the object does not match the name on the URL")
+	case wanted.GetUID() != current.GetUID() && asked.Verb == verbPatch:
+		return answer{}, invalid(of, asked.Name, "metadata.uid: field is immutable")
+	case wanted.GetUID() != current.GetUID() && wanted.GetUID() != "":
+		return answer{}, otherUID(of, asked.Name, wanted.GetUID(), current.GetUID())
+	}
+
+	if err := s.admit(of, current, wanted, asked.target.subresource); err != nil {
+		return answer{}, err
+	}
+
+	// A write that changes nothing is none.
+	if asked.dry || of.unchanged(current, wanted) {
+		return answer{http.StatusOK, of.version, wanted}, nil
+	}
+
+	if node, is := wanted.(*corev1.Node); is {
+		asked.told = s.commitNode(asked.who, node)
+	} else {
+		of.own(asked.manager(), current, wanted, s.now())
+		asked.told = s.commit(asked.who, of, wanted)
+	}
+
+	return answer{http.StatusOK, of.version, wanted}, nil
+}
+
+// unchanged tells whether a write leaves an object as it is; what only the API server
+// writes is as it was.
+func (t *table) unchanged(current, wanted object) bool {
+	wanted.SetResourceVersion(current.GetResourceVersion())
+	wanted.SetUID(current.GetUID())
+	wanted.SetCreationTimestamp(current.GetCreationTimestamp())
+	wanted.SetManagedFields(current.GetManagedFields())
+
+	if t.custom == nil {
+		wanted.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+
+	return equality.Semantic.DeepEqual(current, wanted)
+}
+
+// wanted is what an update makes of an object.
+func (s *Server) wanted(of *table, asked *call, current object) (object, error) {
+	if asked.Verb == verbPatch {
+		return patched(asked.header, of, current, asked.body)
+	}
+
+	wanted := of.empty()
+	if err := s.codec.decode(asked.header, asked.body, wanted); err != nil {
+		return nil, err
+	}
+
+	if wanted.GetNamespace() == "" {
+		wanted.SetNamespace(asked.Namespace)
+	}
+
+	return wanted, nil
+}
+
+// admit is what the API server wants of an object before it stores it. It leaves out
+// what it does not take from a client.
+func (s *Server) admit(of *table, current, wanted object, part string) error {
+	switch one := wanted.(type) {
+	case *corev1.Node:
+		return s.admitNode(of, current, one)
+	case *corev1.ConfigMap:
+		return admitConfigMap(of, one)
+	case *coordinationv1.Lease:
+		if seconds := one.Spec.LeaseDurationSeconds; seconds != nil && *seconds <= 0 {
+			return invalid(of, one.Name, "spec.leaseDurationSeconds: must be greater than 0")
+		}
+	case *unstructured.Unstructured:
+		return of.custom.admit(of, current, one, part)
+	}
+
+	return nil
+}
+
+// mostOfData bounds what a ConfigMap holds, in bytes.
+const mostOfData = 1 << 20
+
+func admitConfigMap(of *table, wanted *corev1.ConfigMap) error {
+	size := 0
+
+	for key, value := range wanted.Data {
+		size += len(value)
+
+		if faults := validation.IsConfigMapKey(key); len(faults) > 0 {
+			return invalid(of, wanted.Name, "data["+key+"]: "+strings.Join(faults, ", "))
+		}
+	}
+
+	if size > mostOfData {
+		return invalid(of, wanted.Name, "data: Too long: may not be more than 1048576 bytes")
+	}
+
+	return nil
+}
+
+// admit keeps the status and the rest of an object apart, counts the generation, and
+// checks what the definition of the kind says.
+func (k *Kind) admit(of *table, current object, wanted *unstructured.Unstructured, part string) error {
+	const status, generation = "status", "generation"
+
+	var old map[string]any
+
+	wanted.SetGeneration(1)
+
+	if before, is := current.(*unstructured.Unstructured); is {
+		old = before.Object
+
+		if k.Status {
+			keep(wanted.Object, old, status, part == status)
+		}
+
+		wanted.SetGeneration(before.GetGeneration())
+
+		if !equality.Semantic.DeepEqual(old["spec"], wanted.Object["spec"]) {
+			wanted.SetGeneration(before.GetGeneration() + 1)
+		}
+	} else if k.Status {
+		delete(wanted.Object, status)
+	}
+
+	fields, _ := wanted.Object[status].(map[string]any)
+	for field := range fields {
+		if len(k.Fields) > 0 && !slices.Contains(k.Fields, field) {
+			return invalid(of, wanted.GetName(), fmt.Sprintf("unknown field \"status.%s\"", field))
+		}
+	}
+
+	if k.Check != nil {
+		if err := k.Check(old, wanted.Object); err != nil {
+			return invalid(of, wanted.GetName(), err.Error())
+		}
+	}
+
+	return nil
+}
+
+// keep takes a part of an object from the stored one, or everything else.
+func keep(wanted, stored map[string]any, part string, changed bool) {
+	if !changed {
+		delete(wanted, part)
+
+		if standing, has := stored[part]; has {
+			wanted[part] = standing
+		}
+
+		return
+	}
+
+	now, has := wanted[part]
+
+	clear(wanted)
+
+	for field, standing := range (&unstructured.Unstructured{Object: stored}).DeepCopy().Object {
+		wanted[field] = standing
+	}
+
+	delete(wanted, part)
+
+	if has {
+		wanted[part] = now
+	}
+}
+
+// own remembers who wrote the annotations of an object that were written now.
+func (t *table) own(manager string, current, wanted object, now time.Time) {
+	if !t.owned {
+		return
+	}
+
+	var standing map[string]string
+
+	wanted.SetManagedFields(nil)
+
+	if current != nil {
+		standing = current.GetAnnotations()
+		wanted.SetManagedFields(slices.Clone(current.GetManagedFields()))
+	}
+
+	written := map[string]any{}
+
+	for key, value := range wanted.GetAnnotations() {
+		if before, had := standing[key]; !had || before != value {
+			written["f:"+key] = map[string]any{}
+		}
+	}
+
+	if len(written) == 0 {
+		return
+	}
+
+	text, err := json.Marshal(map[string]any{"f:metadata": map[string]any{"f:annotations": written}})
+	if err != nil {
+		return
+	}
+
+	entry := metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: now.UTC().Truncate(time.Second)},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(text)),
+	}
+
+	// What somebody has written over belongs to them.
+	others := slices.DeleteFunc(wanted.GetManagedFields(), func(other metav1.ManagedFieldsEntry) bool {
+		return other.Manager == manager || slices.ContainsFunc(wantedKeys(written), func(key string) bool {
+			return strings.Contains(string(other.FieldsV1.GetRawBytes()), `"`+key+`"`)
+		})
+	})
+
+	wanted.SetManagedFields(append(others, entry))
+}
+
+func wantedKeys(written map[string]any) []string {
+	keys := make([]string, 0, len(written))
+	for key := range written {
+		keys = append(keys, key)
+	}
+
+	return keys
+}
+
+func (s *Server) remove(of *table, asked *call) (answer, error) {
+	if !of.allows(verbDelete) {
+		return answer{}, apierrors.NewMethodNotSupported(of.group(), asked.Verb)
+	}
+
+	options, err := s.deleteOptions(asked)
+	if err != nil {
+		return answer{}, err
+	}
+
+	current, err := s.one(of, key{asked.Namespace, asked.Name})
+	if err != nil {
+		return answer{}, err
+	}
+
+	if err := precondition(of, current, options); err != nil {
+		return answer{}, err
+	}
+
+	done := answer{http.StatusOK, corev1.SchemeGroupVersion, &metav1.Status{
+		Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: asked.Name, Kind: of.name, UID: current.GetUID()},
+	}}
+
+	switch {
+	case asked.dry:
+	case of.name == resourcePods:
+		// A pod goes with its own grace period, whatever its budgets say.
+		return done, s.deletePod(asked, current)
+	default:
+		asked.told = s.drop(asked.who, of, keyOf(current))
+	}
+
+	return done, nil
+}
+
+// deleteOptions are those in the body of a deletion or an eviction; nothing in it is
+// the same as none.
+func (s *Server) deleteOptions(asked *call) (metav1.DeleteOptions, error) {
+	var options metav1.DeleteOptions
+
+	switch {
+	case len(asked.body) == 0:
+		return options, nil
+	case asked.Verb == verbDelete:
+		return options, s.codec.decode(asked.header, asked.body, &options)
+	case asked.Verb == verbEvict:
+		var eviction policyv1.Eviction
+		if err := s.codec.decode(asked.header, asked.body, &eviction); err != nil || eviction.DeleteOptions == nil {
+			return options, err
+		}
+
+		return *eviction.DeleteOptions, nil
+	default:
+		return options, nil
+	}
+}
+
+// precondition compares an object with the one that is meant. Where it is not that one,
+// the real API server names the kind, and not the resource.
+func precondition(of *table, current object, options metav1.DeleteOptions) error {
+	unmet := func(format, wanted, standing string) error {
+		return apierrors.NewConflict(schema.GroupResource{Group: of.version.Group, Resource: of.kind}, current.GetName(), fmt.Errorf(format, wanted, standing))
+	}
+
+	wanted := options.Preconditions
+
+	switch {
+	case wanted == nil:
+		return nil
+	case wanted.UID != nil && *wanted.UID != current.GetUID():
+		return unmet("the UID in the precondition (%s) does not match the UID in record (%s). "+
+			"The object might have been deleted and then recreated", string(*wanted.UID), string(current.GetUID()))
+	case wanted.ResourceVersion != nil && *wanted.ResourceVersion != current.GetResourceVersion():
+		return unmet("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+			"The object might have been modified", *wanted.ResourceVersion, current.GetResourceVersion())
+	default:
+		return nil
+	}
+}
+
+func otherUID(of *table, name string, wanted, standing types.UID) error {
+	return apierrors.NewConflict(of.group(), name, fmt.Errorf(
+		"%s: UID in precondition: %s, UID in object meta: %s", "Precondition failed", wanted, standing))
+}
+
+func stale(of *table, name string) error {
+	return apierrors.NewConflict(of.group(), name, fmt.Errorf(
+		"the object has been modified; please apply your changes to the latest version and try again"))
+}
+
+// invalid is the answer to an object that cannot be.
+func invalid(of *table, name, why string) error {
+	status := apierrors.NewInvalid(schema.GroupKind{Group: of.version.Group, Kind: of.kind}, name, nil)
+	status.ErrStatus.Message += ": " + why
+
+	return status
+}
+
+// pageLife is for how long a list can be continued: etcd forgets older states.
+const pageLife = 5 * time.Minute
+
+// page is what is left of a list.
+type page struct {
+	rest    []object
+	version string
+	until   time.Time
+}
+
+// pages are the lists that can be continued, by their tokens.
+type pages map[string]page
+
+// listed is the part of the objects that a client asks for, as a list.
+func (s *Server) listed(of *table, namespace string, query url.Values) (runtime.Object, error) {
+	now := s.now()
+
+	for token, one := range s.pages {
+		if now.After(one.until) {
+			delete(s.pages, token)
+		}
+	}
+
+	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))
+	if err != nil || limit < 0 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("limit %q is no number of objects", query.Get("limit")))
+	}
+
+	current := page{}
+
+	if token := query.Get("continue"); token != "" {
+		var known bool
+		if current, known = s.pages[token]; !known && !strings.HasPrefix(token, "from-") {
+			return nil, apierrors.NewBadRequest("continue key is not valid")
+		} else if !known {
+			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
+		}
+	} else if current, err = s.chosen(of, namespace, query); err != nil {
+		return nil, err
+	}
+
+	list := of.list()
+
+	access, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	if limit > 0 && len(current.rest) > limit {
+		left := int64(len(current.rest) - limit)
+		token := fmt.Sprintf("from-%s-%d-of-%s-%d", of.name, left, current.version, limit)
+		s.pages[token] = page{rest: current.rest[limit:], version: current.version, until: now.Add(pageLife)}
+		current.rest = current.rest[:limit]
+
+		access.SetContinue(token)
+		access.SetRemainingItemCount(&left)
+	}
+
+	access.SetResourceVersion(current.version)
+
+	items := make([]runtime.Object, 0, len(current.rest))
+	for _, one := range current.rest {
+		items = append(items, one)
+	}
+
+	if err := meta.SetList(list, items); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	return list, nil
+}
+
+// chosen are the objects that the selectors of a query want, in order.
+func (s *Server) chosen(of *table, namespace string, query url.Values) (page, error) {
+	byLabel, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		return page{}, apierrors.NewBadRequest(err.Error())
+	}
+
+	byField, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return page{}, apierrors.NewBadRequest(err.Error())
+	}
+
+	for _, requirement := range byField.Requirements() {
+		if !of.selectable(requirement.Field) {
+			return page{}, apierrors.NewBadRequest("field label not supported: " + requirement.Field)
+		}
+	}
+
+	s.refresh(of)
+
+	var found []object
+
+	for _, one := range of.objects {
+		if (namespace == "" || one.GetNamespace() == namespace) && byLabel.Matches(labels.Set(one.GetLabels())) && byField.Matches(fieldsOf(one)) {
+			found = append(found, one)
+		}
+	}
+
+	slices.SortFunc(found, func(a, b object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+
+	return page{rest: found, version: strconv.Itoa(s.version)}, nil
+}
+
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+	fieldNode      = "spec.nodeName"
+	fieldPhase     = "status.phase"
+)
+
+// selectable tells whether a field selector may ask for a field.
+func (t *table) selectable(field string) bool {
+	switch field {
+	case fieldName:
+		return true
+	case fieldNamespace:
+		return t.namespaced
+	case fieldNode, fieldPhase:
+		return t.name == resourcePods
+	default:
+		return false
+	}
+}
+
+func fieldsOf(one object) fields.Set {
+	set := fields.Set{fieldName: one.GetName(), fieldNamespace: one.GetNamespace()}
+
+	if pod, ok := one.(*corev1.Pod); ok {
+		set[fieldNode], set[fieldPhase] = pod.Spec.NodeName, string(pod.Status.Phase)
+	}
+
+	return set
+}
+
+// patched is what a JSON merge patch makes of an object. Its errors are answers.
+func patched(header http.Header, of *table, current object, patch []byte) (object, error) {
+	if mediaOf(header.Get("Content-Type")) != string(types.MergePatchType) {
+		return nil, unsupportedMedia(header.Get("Content-Type"))
+	}
+
+	var change map[string]any
+	if err := utiljson.Unmarshal(patch, &change); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current.DeepCopyObject())
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	content, after := merged(content, change), of.empty()
+	if custom, is := after.(*unstructured.Unstructured); is {
+		custom.Object = content
+
+		return custom, nil
+	}
+
+	const strictly = true
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, after, strictly); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+
+	return after, nil
+}
+
+// merged applies a JSON merge patch (RFC 7386) to an object, which it changes.
+func merged(object, patch map[string]any) map[string]any {
+	if object == nil {
+		object = map[string]any{}
+	}
+
+	for field, wanted := range patch {
+		switch change := wanted.(type) {
+		case nil:
+			delete(object, field)
+		case map[string]any:
+			standing, _ := object[field].(map[string]any)
+			object[field] = merged(standing, change)
+		default:
+			object[field] = change
+		}
+	}
+
+	return object
+}
+
+// seconds is a time as objects have it.
+func seconds(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"syscall"
+)
+
+// Kubeconfig is for clients that reach the API by a [Transport].
+func Kubeconfig() []byte {
+	return []byte("{apiVersion: v1, kind: Config, current-context: memory," +
+		" clusters: [{name: memory, cluster: {server: 'http://" + anywhere + "'}}]," +
+		" contexts: [{name: memory, context: {cluster: memory}}]}")
+}
+
+// Transport carries requests to the API without a connection.
+type Transport struct {
+	way
+
+	who    actor
+	direct bool
+}
+
+var _ http.RoundTripper = (*Transport)(nil)
+
+// Transport is for a client that the history shows under a name.
+func (s *Server) Transport(client string) *Transport {
+	return &Transport{way: way{server: s}, who: clientNamed(client)}
+}
+
+// TransportOfPerson is for somebody else.
+func (s *Server) TransportOfPerson() *Transport {
+	return &Transport{way: way{server: s}, who: person()}
+}
+
+// Direct is for somebody else as well, and needs no API server that runs.
+func (s *Server) Direct() *Transport {
+	return &Transport{way: way{server: s}, who: person(), direct: true}
+}
+
+// RoundTrip implements [http.RoundTripper]. A watch goes on until its body is closed or
+// its context ends.
+func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Body == nil {
+		request.Body = http.NoBody
+	}
+	defer request.Body.Close()
+
+	ctx := request.Context()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+
+	machine, up := t.server.answering("")
+	if !up && !t.direct {
+		return nil, refused(request.URL.Host)
+	}
+
+	// Whoever wants to know whether the request was sent is told so by a connection.
+	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.GotConn != nil {
+		trace.GotConn(httptrace.GotConnInfo{})
+	}
+
+	by := &caller{who: t.who, machine: machine, direct: t.direct, cut: func() {}}
+
+	if request.URL.Query().Has("watch") {
+		return t.stream(request, by)
+	}
+
+	written := &buffer{header: http.Header{}}
+
+	if err := t.guarded(written, request, by); err != nil {
+		return nil, err
+	}
+
+	return response(request, written.code, written.header, io.NopCloser(&written.body)), nil
+}
+
+// guarded serves a request; a connection that breaks is an error.
+func (t *Transport) guarded(out http.ResponseWriter, request *http.Request, by *caller) (err error) {
+	defer func() {
+		switch ended := recover(); ended {
+		case nil:
+		case http.ErrAbortHandler:
+			err = io.ErrUnexpectedEOF
+
+			if cause := context.Cause(request.Context()); cause != nil {
+				err = cause
+			}
+		default:
+			panic(ended)
+		}
+	}()
+
+	t.serve(out, request, by)
+
+	return nil
+}
+
+func response(request *http.Request, code int, header http.Header, body io.ReadCloser) *http.Response {
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: body, ContentLength: -1, Request: request,
+	}
+}
+
+// buffer is a reply that is read once it is whole.
+type buffer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (b *buffer) Header() http.Header { return b.header }
+
+func (b *buffer) WriteHeader(code int) { b.code = code }
+
+func (b *buffer) Write(content []byte) (int, error) { return b.body.Write(content) }
+
+// stream serves a watch, of which the body is read while it is written.
+func (t *Transport) stream(request *http.Request, by *caller) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(request.Context())
+	reader, writer := io.Pipe()
+	out := &streamed{header: http.Header{}, body: writer, begun: make(chan struct{})}
+
+	// Nobody reads what is written for a client that has gone.
+	release := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) })
+
+	go func() {
+		defer cancel()
+		defer release()
+
+		err := t.guarded(out, request.WithContext(ctx), by)
+		_ = writer.CloseWithError(errors.Join(err))
+
+		out.begin(err)
+	}()
+
+	<-out.begun
+
+	if out.failed != nil {
+		return nil, out.failed
+	}
+
+	return response(request, out.code, out.header, &streamBody{PipeReader: reader, cancel: cancel}), nil
+}
+
+// streamed is a reply that is read while it is written.
+type streamed struct {
+	header http.Header
+	body   *io.PipeWriter
+	code   int
+
+	once   sync.Once
+	begun  chan struct{}
+	failed error
+}
+
+func (s *streamed) Header() http.Header { return s.header }
+
+func (s *streamed) WriteHeader(code int) {
+	s.code = code
+	s.begin(nil)
+}
+
+func (s *streamed) Write(content []byte) (int, error) { return s.body.Write(content) }
+
+// Flush implements [http.Flusher]: nothing is held back.
+func (s *streamed) Flush() {}
+
+func (s *streamed) begin(failed error) {
+	s.once.Do(func() {
+		s.failed = failed
+		close(s.begun)
+	})
+}
+
+// streamBody ends its watch when it is closed.
+type streamBody struct {
+	*io.PipeReader
+
+	cancel context.CancelFunc
+}
+
+// Close implements [io.Closer].
+func (b *streamBody) Close() error {
+	b.cancel()
+
+	return b.PipeReader.Close()
+}
+
+// refused is what TCP says where nobody listens.
+func refused(address string) error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED, Addr: pipeAddr(address)}
+}
