@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -37,6 +38,9 @@ const (
 	watchSeconds = 421
 	// The time between two attempts to follow the nodes.
 	followAfter, followAtMost = 500 * time.Millisecond, time.Minute
+	// refusedAtMost is the pause after an attempt that no API server has taken. The
+	// reflector waits for its end even where nobody follows any more, up to twice that.
+	refusedAtMost = time.Second
 	// acceptMetadata asks for the metadata of an object alone.
 	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
 		runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -291,7 +295,9 @@ func (f *follower) doubt() {
 func (f *follower) follow() {
 	reflector := cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch},
-		&corev1.Node{}, f, cache.ReflectorOptions{Name: "nodes"},
+		&corev1.Node{}, f, cache.ReflectorOptions{
+			Name: "nodes", Backoff: &wait.Backoff{Duration: followAfter, Factor: 2, Jitter: 1, Steps: 2, Cap: refusedAtMost},
+		},
 	)
 
 	for pause := followAfter; f.ctx.Err() == nil; {

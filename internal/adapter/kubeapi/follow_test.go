@@ -210,6 +210,37 @@ func TestFollow_StalledWatchIsNotWaitedForTwice(t *testing.T) {
 	})
 }
 
+// While no API server runs the nodes are asked for again and again, with pauses between.
+// Who stops to follow, as a run does that is cancelled, waits for none of them.
+func TestFollow_StopDoesNotWaitForAnAPIServer(t *testing.T) {
+	following(t, 2, apiserver.Options{}, func(r *followRig) {
+		for _, state := range r.cluster.World().NodesOf(model.ControlPlane) {
+			if err := r.cluster.Client("person").Reboot(r.Context(), state.Address, cluster.RebootDefault); err != nil {
+				r.Fatal(err)
+			}
+		}
+
+		for r.cluster.World().Serving() {
+			time.Sleep(time.Second)
+		}
+
+		r.stop()
+
+		stop := r.api.FollowNodes(r.Context())
+
+		// On the clock of the bubble: long enough for a long pause.
+		time.Sleep(20 * time.Second)
+
+		began := time.Now()
+
+		stop()
+
+		if took := time.Since(began); took > 5*time.Second {
+			r.Errorf("without an API server it took %s to stop", took)
+		}
+	})
+}
+
 // Where the nodes cannot be watched they are listed, and nothing is written.
 func TestFollow_NodesThatCannotBeWatchedAreListed(t *testing.T) {
 	following(t, 2, apiserver.Options{Intercept: func(_ context.Context, request apiserver.Request) apiserver.Strike {
