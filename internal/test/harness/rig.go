@@ -7,7 +7,10 @@ package harness
 import (
 	"fmt"
 	"maps"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,9 +64,20 @@ func (s Setup) withDefaults() Setup {
 // leaseMost is how old a lease may be when something is done under it.
 const leaseMost = 30 * time.Second
 
+// spendMemory has the process take memory for time. What a bubble leaves is garbage, so
+// it is collected seldom, and nobody asks where it came from.
+var spendMemory = sync.OnceFunc(func() {
+	const seldom = 400
+
+	debug.SetGCPercent(seldom)
+
+	runtime.MemProfileRate = 0
+})
+
 // New makes a cluster inside a bubble.
 func New(t testing.TB, given Setup) *Rig {
 	t.Helper()
+	spendMemory()
 
 	given = given.withDefaults()
 	judging := append([]checker.Option{checker.LeaseDuration(leaseMost)}, given.Judging...)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -39,11 +38,6 @@ type sweep struct {
 
 // TestSweep_CrashAnywhereUnderAnyFaultThenApplyAgainConverges is the sweep.
 func TestSweep_CrashAnywhereUnderAnyFaultThenApplyAgainConverges(t *testing.T) {
-	// There is much that is soon garbage, and little that is not.
-	const lazily = 400
-
-	defer debug.SetGCPercent(debug.SetGCPercent(lazily))
-
 	s := &sweep{t: t, seed: harness.Seed(), only: harness.Only(), tally: newTally()}
 
 	if budget, on := harness.Soak(); on {
