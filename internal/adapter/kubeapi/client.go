@@ -101,7 +101,8 @@ type Options struct {
 	UserAgent string
 	// DialContext opens connections; nil dials TCP.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	// Transport carries the requests in place of connections; nil connects.
+	// Transport carries the requests in place of connections, for which DialContext and
+	// Alternatives are; nil connects.
 	Transport http.RoundTripper
 	// Alternatives are other API servers of the same cluster as host:port, which
 	// are tried when the one of the kubeconfig cannot be reached. It is asked
@@ -298,7 +299,9 @@ func (c *Client) openGroup(path string, group schema.GroupVersion, codecs serial
 	return rest.RESTClientForConfigAndClient(config, c.http)
 }
 
-func newCodecs() (serializer.CodecFactory, error) {
+// newCodecs is the same for all clients: making it takes longer than everything else about
+// one.
+var newCodecs = sync.OnceValues(func() (serializer.CodecFactory, error) {
 	scheme := runtime.NewScheme()
 
 	err := errors.Join(
@@ -307,7 +310,7 @@ func newCodecs() (serializer.CodecFactory, error) {
 	)
 
 	return serializer.NewCodecFactory(scheme), err
-}
+})
 
 func sleep(ctx context.Context, duration time.Duration) error {
 	timer := time.NewTimer(duration)

@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
@@ -38,9 +38,6 @@ const (
 	watchSeconds = 421
 	// The time between two attempts to follow the nodes.
 	followAfter, followAtMost = 500 * time.Millisecond, time.Minute
-	// refusedAtMost is the pause after an attempt that no API server has taken. The
-	// reflector waits for its end even where nobody follows any more, up to twice that.
-	refusedAtMost = time.Second
 	// acceptMetadata asks for the metadata of an object alone.
 	acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
 		runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -295,9 +292,7 @@ func (f *follower) doubt() {
 func (f *follower) follow() {
 	reflector := cache.NewReflectorWithOptions(
 		&cache.ListWatch{ListWithContextFunc: f.list, WatchFuncWithContext: f.watch},
-		&corev1.Node{}, f, cache.ReflectorOptions{
-			Name: "nodes", Backoff: &wait.Backoff{Duration: followAfter, Factor: 2, Jitter: 1, Steps: 2, Cap: refusedAtMost},
-		},
+		&corev1.Node{}, f, cache.ReflectorOptions{Name: "nodes", Clock: promptClock{ended: f.ctx.Done()}},
 	)
 
 	for pause := followAfter; f.ctx.Err() == nil; {
@@ -316,6 +311,33 @@ func (f *follower) follow() {
 
 		pause = min(2*pause, followAtMost)
 	}
+}
+
+// promptClock is one whose pauses end with the follower. A reflector that begins with a
+// watch, which no API server takes, waits for the end of a pause and for nothing else.
+type promptClock struct {
+	clock.RealClock
+
+	ended <-chan struct{}
+}
+
+// After implements [clock.Clock].
+func (c promptClock) After(pause time.Duration) <-chan time.Time {
+	over := make(chan time.Time, 1)
+
+	go func() {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+
+		select {
+		case <-timer.C:
+		case <-c.ended:
+		}
+
+		over <- time.Now()
+	}()
+
+	return over
 }
 
 func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -5,6 +5,7 @@
 package harness
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"runtime"
@@ -71,7 +72,9 @@ var spendMemory = sync.OnceFunc(func() {
 
 	debug.SetGCPercent(seldom)
 
-	runtime.MemProfileRate = 0
+	if profile := flag.Lookup("test.memprofile"); profile == nil || profile.Value.String() == "" {
+		runtime.MemProfileRate = 0
+	}
 })
 
 // New makes a cluster inside a bubble.

@@ -195,20 +195,16 @@ func (p componentPod) object() *corev1.Pod {
 // showProxySet brings the DaemonSet of kube-proxy up to date.
 func (s *Server) showProxySet() {
 	of, at := s.table(appsv1.SchemeGroupVersion, resourceDaemonSets), key{namespaceSystem, model.ProxyName}
-	standing, _ := of.objects[at].(*appsv1.DaemonSet)
 
-	switch {
-	case s.system.proxy == "":
+	if s.system.proxy == "" {
 		s.drop(itself(), of, at)
 
-		return
-	case standing != nil && standing.Spec.Template.Spec.Containers[0].Image == s.system.proxy:
 		return
 	}
 
 	selected := map[string]string{labelComponent: at.name}
 
-	s.commit(itself(), of, &appsv1.DaemonSet{
+	s.show(of, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: at.namespace, Name: at.name, UID: ownerUID("DaemonSet", at.name)},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: selected},

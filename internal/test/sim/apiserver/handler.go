@@ -263,7 +263,7 @@ func (w *way) serve(out http.ResponseWriter, r *http.Request, by *caller) {
 
 	given := s.handle(r, asked, by)
 
-	lost := asked.Mutation > 0 && given.code < http.StatusBadRequest && !by.direct && s.losesReply(asked.Node)
+	lost := asked.Mutation > 0 && given.code < http.StatusBadRequest && s.losesReply(asked)
 	if strike.Cut == CutAfter || lost {
 		by.breakOff()
 	}
@@ -275,14 +275,17 @@ func (w *way) serve(out http.ResponseWriter, r *http.Request, by *caller) {
 	}
 }
 
-// losesReply tells whether the fault script wants the reply lost to a request that has
-// changed something. The node is empty for what concerns none.
-func (s *Server) losesReply(node string) bool {
-	if s.beside {
+// claims is who writes what proves that a watch is up to date: nothing hangs on the reply.
+const claims = "talosupgrade-claim"
+
+// losesReply tells whether the fault script wants the reply lost to a request of a client
+// that has changed something.
+func (s *Server) losesReply(asked *call) bool {
+	if s.beside || asked.who.by != byClient || asked.manager() == claims {
 		return false
 	}
 
-	_, struck := s.world.TakeFault(node, model.StepPatch, model.EffectConnectionLost)
+	_, struck := s.world.TakeFault(asked.Node, model.StepPatch, model.EffectConnectionLost)
 
 	return struck
 }
@@ -347,7 +350,12 @@ func (s *Server) handle(r *http.Request, asked *call, by *caller) reply {
 	}
 
 	if asked.Mutation > 0 && asked.Verb != verbEvict && (err != nil || !asked.told) {
-		detail := asked.who.detail("verb", asked.Verb, "resource", asked.Resource,
+		resource := asked.Resource
+		if part := asked.target.subresource; part != "" {
+			resource += "/" + part
+		}
+
+		detail := asked.who.detail("verb", asked.Verb, "resource", resource,
 			"namespace", asked.Namespace, "name", asked.Name, "code", strconv.Itoa(given.code))
 		if node, ok := given.object.(*corev1.Node); ok {
 			detail["version"] = node.ResourceVersion
@@ -421,7 +429,7 @@ func (t *table) has(part string) bool {
 // sawNodes tells the history that a client has looked at the nodes. Those who ask
 // for pages of them look for room for pods, and not how the nodes are.
 func (s *Server) sawNodes(asked *call, list runtime.Object, err error) error {
-	if err != nil || asked.Resource != resourceNodes || asked.query.Get("limit") != "" {
+	if err != nil || s.beside || asked.who.by != byClient || asked.Resource != resourceNodes || asked.query.Get("limit") != "" {
 		return err
 	}
 
@@ -558,6 +566,8 @@ func (t target) verb(method string) string {
 		return map[string]string{http.MethodPost: verbEvict}[method]
 	case t.name == "":
 		return map[string]string{http.MethodGet: verbList, http.MethodPost: verbCreate}[method]
+	case t.subresource != "":
+		return map[string]string{http.MethodGet: verbGet, http.MethodPut: verbUpdate, http.MethodPatch: verbPatch}[method]
 	default:
 		return map[string]string{
 			http.MethodGet: verbGet, http.MethodPut: verbUpdate, http.MethodPatch: verbPatch, http.MethodDelete: verbDelete,

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // The objects of an upgrade, all in the namespace kube-system.
@@ -48,7 +50,8 @@ func (s *Server) tell(who actor, of *table, before, now object) (told bool) {
 
 	switch {
 	case of.name == resourceNodes:
-		told = s.tellCordon(who, at.name, before, now)
+		cordoned, labelled := s.tellCordon(who, at.name, before, now), s.tellLabels(at.name, before, now)
+		told = cordoned || labelled
 	case own && of.name == resourceLeases && at.name == leaseName:
 		return s.tellLease(who, before, now)
 	case own && of.name == resourceConfigMaps && at.name == journalName:
@@ -77,6 +80,42 @@ func (s *Server) tellCordon(who actor, name string, before, now object) bool {
 	s.record(name, history.KindCordon, detail)
 
 	return true
+}
+
+// tellLabels tells of the labels of a node, but for those of its kubelet, that are other
+// ones now.
+func (s *Server) tellLabels(name string, before, now object) bool {
+	had, has := givenLabels(name, before), givenLabels(name, now)
+	if now == nil || maps.Equal(had, has) {
+		return false
+	}
+
+	s.record(name, history.KindLabel, map[string]string{"labels": pairs(has)})
+
+	return true
+}
+
+func givenLabels(name string, node object) map[string]string {
+	if node == nil {
+		return nil
+	}
+
+	given := maps.Clone(node.GetLabels())
+	for label := range kubeletLabels(model.KubeState{Name: name, Role: model.ControlPlane}) {
+		delete(given, label)
+	}
+
+	return given
+}
+
+// pairs are labels with commas between them, by name.
+func pairs(labels map[string]string) string {
+	var list []string
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, label+"="+labels[label])
+	}
+
+	return strings.Join(list, ",")
 }
 
 // tellLease tells who holds the lease now. What changes neither holder nor time means
@@ -129,17 +168,28 @@ func (s *Server) tellJournal(who actor, before, now object) bool {
 		}
 
 		node, _, run := journalFields(entry)
-		_, phase, _ := journalFields(one.now)
 
-		// A sync of the manifests is due as long as there is a record of it.
-		if one.key == "manifests" && one.now != "" {
-			phase = "due"
-		}
-
-		s.record(node, history.KindJournal, who.detail("key", one.key, "run", run, "phase", phase, "value", one.now))
+		s.record(node, history.KindJournal, who.detail("key", one.key, "run", run, "phase", phaseOf(one.key, one.now), "value", one.now))
 	}
 
 	return len(changed) > 0
+}
+
+// phaseOf is how far the work is that a record of the journal is about; empty for a
+// record that is about none, and for one that is gone.
+func phaseOf(key, value string) string {
+	switch {
+	case value == "", key == "format", key == "holder", key == "etcd-snapshot":
+		return ""
+	case key == "manifests":
+		// A sync of them is due as long as there is a record of it.
+		return "due"
+	}
+
+	_, phase, _ := journalFields(value)
+
+	// What nobody can read may be unfinished.
+	return cmp.Or(phase, "unreadable")
 }
 
 func dataOf(of object) map[string]string {

@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +61,9 @@ type shownNode struct {
 
 // register makes the Node object of a machine, as its kubelet does when it starts.
 func (s *Server) register(state model.KubeState, now time.Time) {
-	made := &kubelet{reported: state, ready: state.Kubelet.Ready, since: now}
+	made := &kubelet{ready: state.Kubelet.Ready, since: now}
+	made.report(state)
+
 	if !state.Kubelet.Running {
 		made.silentSince = now
 	}
@@ -96,34 +96,32 @@ func (s *Server) follow(changed turned) {
 	if known == nil {
 		if state.Kubelet.Running {
 			s.register(state, changed.at)
-			s.tellLabels(changed.name)
+			s.record(changed.name, history.KindLabel, map[string]string{"labels": ""})
 		}
 
 		return
 	}
 
-	known.fade(changed.at)
-
-	if !state.Kubelet.Running {
-		if known.silentSince.IsZero() {
-			known.silentSince = changed.at
-		}
-
-		return
-	}
-
-	known.silentSince = time.Time{}
-	known.report(state)
-	known.turn(state.Kubelet.Ready, changed.at)
+	known.observe(state, changed.at)
 }
 
-// report has a kubelet that runs tell what became of the static pods and of its node.
-// Until it has seen its static pods after a boot, it tells of them what it said before.
-func (k *kubelet) report(state model.KubeState) {
-	if !state.Kubelet.Running {
-		return
-	}
+// observe takes over what a kubelet says, or that it says nothing.
+func (k *kubelet) observe(state model.KubeState, at time.Time) {
+	k.fade(at)
 
+	switch {
+	case state.Kubelet.Running:
+		k.silentSince = time.Time{}
+		k.report(state)
+		k.turn(state.Kubelet.Ready, at)
+	case k.silentSince.IsZero():
+		k.silentSince = at
+	}
+}
+
+// report has a kubelet tell what became of the static pods and of its node. Until it has
+// seen its static pods after a boot, it tells of them what it said before.
+func (k *kubelet) report(state model.KubeState) {
 	if !state.PodsReported {
 		state.StaticPods = k.reported.StaticPods
 	}
@@ -186,8 +184,7 @@ func (s *Server) showNodes(states []model.KubeState) {
 
 // showNode brings a Node object up to date with its kubelet and with the time.
 func (s *Server) showNode(known *kubelet, state model.KubeState) {
-	known.report(state)
-	known.fade(s.now())
+	known.observe(state, s.now())
 
 	told := known.reported
 	shown := shownNode{
@@ -374,26 +371,6 @@ func (s *Server) Cordons() map[string]Cordon {
 	}
 
 	return found
-}
-
-// tellLabels adds the labels of a node, but for those of its kubelet, to the history.
-func (s *Server) tellLabels(name string) {
-	node := s.core(resourceNodes).objects[key{name: name}]
-	if node == nil {
-		return
-	}
-
-	given := maps.Clone(node.GetLabels())
-	for label := range kubeletLabels(s.kubelets[name].reported) {
-		delete(given, label)
-	}
-
-	var pairs []string
-	for _, label := range slices.Sorted(maps.Keys(given)) {
-		pairs = append(pairs, label+"="+given[label])
-	}
-
-	s.record(name, history.KindLabel, map[string]string{"labels": strings.Join(pairs, ",")})
 }
 
 // machines is what machines do in the Kubernetes API.

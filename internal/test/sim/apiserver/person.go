@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -62,23 +61,13 @@ func (s *Server) UnmarkAsPerson(node string) (nobodys bool) {
 
 // LabelAsPerson gives a node a label; an empty value takes it away.
 func (s *Server) LabelAsPerson(node, label, value string) error {
-	s.lock()
-	defer s.mu.Unlock()
-
-	if !s.editNode(person(), node, func(node *corev1.Node) {
-		node.Labels = maps.Clone(node.Labels)
+	return s.edit(person(), node, func(node *corev1.Node) {
 		node.Labels[label] = value
 
 		if value == "" {
 			delete(node.Labels, label)
 		}
-	}) {
-		return fmt.Errorf("node %s: %w", node, cluster.ErrNotFound)
-	}
-
-	s.tellLabels(node)
-
-	return nil
+	})
 }
 
 // DeleteNodeAsPerson deletes the Node object of a machine that goes on, and with
@@ -212,10 +201,10 @@ func (s *Server) annotate(who actor, changes map[string]string) {
 	}
 
 	for name, value := range changes {
-		metav1.SetMetaDataAnnotation(&published.ObjectMeta, prefixPublished+name, value)
-
 		if value == "" {
 			delete(published.Annotations, prefixPublished+name)
+		} else {
+			metav1.SetMetaDataAnnotation(&published.ObjectMeta, prefixPublished+name, value)
 		}
 	}
 

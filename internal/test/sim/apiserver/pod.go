@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -260,12 +261,13 @@ func (s *Server) showWorkloads() {
 	replicas := map[string]int{}
 
 	for _, p := range s.workloads {
-		if !p.Unmanaged {
-			replicas[p.App] += 0
-
-			if p.goneAt.IsZero() {
-				replicas[p.App]++
-			}
+		switch {
+		case p.Unmanaged:
+		case p.goneAt.IsZero():
+			replicas[p.App]++
+		default:
+			// Its controller is there as long as it is.
+			replicas[p.App] = max(0, replicas[p.App])
 		}
 
 		shown := shownPod{made: true, ready: s.serves(p), node: p.node, gone: p.goneAt}
@@ -327,10 +329,10 @@ func blockerName(node string) string { return "blocks-drain-of-" + node }
 func (s *Server) block() {
 	faults := s.world.FaultsFor(model.StepDrain)
 
-	for name := range s.kubelets {
+	for _, name := range s.names() {
 		app := blockerName(name)
 		standing := slices.ContainsFunc(s.budgets, func(b *Budget) bool { return b.App == app })
-		scripted := slices.ContainsFunc(faults, func(f model.Fault) bool {
+		scripted := s.kubelets[name] != nil && slices.ContainsFunc(faults, func(f model.Fault) bool {
 			return f.Effect == model.EffectBlockedByBudget && (f.Node == name || f.Node == model.AnyNode)
 		})
 
@@ -344,14 +346,30 @@ func (s *Server) block() {
 			s.workloads = append(s.workloads, &workload{PodSpec: PodSpec{App: app}, name: app, node: name, bound: true})
 		case !wanted && standing:
 			s.budgets = slices.DeleteFunc(s.budgets, func(b *Budget) bool { return b.App == app })
-
-			for _, p := range s.workloads {
-				if p.name == app && p.goneAt.IsZero() {
-					p.goneAt = s.now()
+			s.workloads = slices.DeleteFunc(s.workloads, func(p *workload) bool {
+				if p.name == app {
+					s.drop(itself(), s.core(resourcePods), key{namespaceWorkload, app})
 				}
-			}
+
+				return p.name == app
+			})
 		}
 	}
+}
+
+// names are those of the nodes that there are, and of those that the fault has struck.
+func (s *Server) names() []string {
+	names := slices.Collect(maps.Keys(s.kubelets))
+
+	for _, budget := range s.budgets {
+		if node, blocks := strings.CutPrefix(budget.App, blockerName("")); blocks {
+			names = append(names, node)
+		}
+	}
+
+	slices.Sort(names)
+
+	return slices.Compact(names)
 }
 
 // serves tells whether a pod is ready.
@@ -470,14 +488,9 @@ func (s *Server) showReplicaSets(replicas map[string]int) {
 	}
 
 	for app, count := range replicas {
-		wanted := int32(count) //nolint:gosec // a few pods
-		if standing, ok := of.objects[key{namespaceWorkload, app}].(*appsv1.ReplicaSet); ok && *standing.Spec.Replicas == wanted {
-			continue
-		}
+		wanted, selected := int32(count), map[string]string{labelApp: app} //nolint:gosec // a few pods
 
-		selected := map[string]string{labelApp: app}
-
-		s.commit(itself(), of, &appsv1.ReplicaSet{
+		s.show(of, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespaceWorkload, Name: app, UID: ownerUID("ReplicaSet", app)},
 			Spec: appsv1.ReplicaSetSpec{
 				Replicas: &wanted, Selector: &metav1.LabelSelector{MatchLabels: selected},
@@ -500,10 +513,7 @@ func (s *Server) showBudgets() {
 			wanted.Status = s.numbers(budget)
 		}
 
-		standing, _ := of.objects[keyOf(wanted)].(*policyv1.PodDisruptionBudget)
-		if standing == nil || !sameNumbers(standing, wanted) {
-			s.commit(itself(), of, wanted)
-		}
+		s.show(of, wanted)
 	}
 
 	for at := range of.objects {
@@ -511,16 +521,6 @@ func (s *Server) showBudgets() {
 			s.drop(itself(), of, at)
 		}
 	}
-}
-
-func sameNumbers(a, b *policyv1.PodDisruptionBudget) bool {
-	numbers := func(of *policyv1.PodDisruptionBudget) [5]int32 {
-		status := of.Status
-
-		return [5]int32{status.DisruptionsAllowed, status.CurrentHealthy, status.DesiredHealthy, status.ExpectedPods, int32(len(status.Conditions))} //nolint:gosec // one or none
-	}
-
-	return numbers(a) == numbers(b) && a.Spec.MinAvailable.IntVal == b.Spec.MinAvailable.IntVal && a.Spec.Selector.MatchLabels[labelApp] == b.Spec.Selector.MatchLabels[labelApp]
 }
 
 func (b *Budget) object() *policyv1.PodDisruptionBudget {
@@ -569,7 +569,7 @@ func (s *Server) numbers(budget *Budget) policyv1.PodDisruptionBudgetStatus {
 	}
 }
 
-// cover is what the budgets of a pod say.
+// covered is what the budgets of a pod say.
 type covered struct {
 	by []*Budget
 	// exhausted is one that has nothing to give; nil where all have.
@@ -655,8 +655,8 @@ func (a actor) podDetail(at key) map[string]string {
 // overlap is what the API server says of a pod that two budgets cover.
 const overlap = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
-// evict deletes a pod if its budget allows it. What becomes of the request is in
-// the history in any case.
+// evict deletes a pod if its budget allows it. What becomes of the pod of a workload is
+// in the history in any case.
 func (s *Server) evict(of *table, asked *call) (answer, error) {
 	var eviction policyv1.Eviction
 	if err := s.codec.decode(asked.header, asked.body, &eviction); err != nil {

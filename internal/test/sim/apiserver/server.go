@@ -53,6 +53,7 @@ type Server struct {
 	version int
 	tables  []*table
 	pages   pages
+	lists   int
 	nodeLog *changes
 
 	kubelets  map[string]*kubelet
@@ -205,9 +206,12 @@ type actor struct {
 
 func itself() actor { return actor{} }
 
+// byClient is who makes requests under test, as the history says it.
+const byClient = "client"
+
 func person() actor { return actor{by: "other"} }
 
-func clientNamed(name string) actor { return actor{by: "client", client: name} }
+func clientNamed(name string) actor { return actor{by: byClient, client: name} }
 
 // detail begins a record with who it was.
 func (a actor) detail(more ...string) map[string]string {

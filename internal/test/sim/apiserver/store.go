@@ -229,6 +229,13 @@ func (s *Server) commit(who actor, of *table, wanted object) (told bool) {
 	return s.tell(who, of, before, wanted)
 }
 
+// show stores what the cluster itself makes of an object, unless it is so already.
+func (s *Server) show(of *table, wanted object) {
+	if standing := of.objects[keyOf(wanted)]; standing == nil || !of.unchanged(standing, wanted) {
+		s.commit(itself(), of, wanted)
+	}
+}
+
 // drop takes an object away, as commit stores one.
 func (s *Server) drop(who actor, of *table, at key) (told bool) {
 	before := of.objects[at]
@@ -520,20 +527,17 @@ func (t *table) own(manager string, current, wanted object, now time.Time) {
 		wanted.SetManagedFields(slices.Clone(current.GetManagedFields()))
 	}
 
-	written := map[string]any{}
+	written, fields := map[string]any{}, []string{}
 
 	for key, value := range wanted.GetAnnotations() {
 		if before, had := standing[key]; !had || before != value {
 			written["f:"+key] = map[string]any{}
+			fields = append(fields, `"f:`+key+`"`)
 		}
 	}
 
-	if len(written) == 0 {
-		return
-	}
-
 	text, err := json.Marshal(map[string]any{"f:metadata": map[string]any{"f:annotations": written}})
-	if err != nil {
+	if err != nil || len(written) == 0 {
 		return
 	}
 
@@ -544,21 +548,12 @@ func (t *table) own(manager string, current, wanted object, now time.Time) {
 
 	// What somebody has written over belongs to them.
 	others := slices.DeleteFunc(wanted.GetManagedFields(), func(other metav1.ManagedFieldsEntry) bool {
-		return other.Manager == manager || slices.ContainsFunc(wantedKeys(written), func(key string) bool {
-			return strings.Contains(string(other.FieldsV1.GetRawBytes()), `"`+key+`"`)
+		return other.Manager == manager || slices.ContainsFunc(fields, func(field string) bool {
+			return strings.Contains(string(other.FieldsV1.GetRawBytes()), field)
 		})
 	})
 
 	wanted.SetManagedFields(append(others, entry))
-}
-
-func wantedKeys(written map[string]any) []string {
-	keys := make([]string, 0, len(written))
-	for key := range written {
-		keys = append(keys, key)
-	}
-
-	return keys
 }
 
 func (s *Server) remove(of *table, asked *call) (answer, error) {
@@ -709,7 +704,8 @@ func (s *Server) listed(of *table, namespace string, query url.Values) (runtime.
 
 	if limit > 0 && len(current.rest) > limit {
 		left := int64(len(current.rest) - limit)
-		token := fmt.Sprintf("from-%s-%d-of-%s-%d", of.name, left, current.version, limit)
+		s.lists++
+		token := fmt.Sprintf("from-%s-%d-of-list-%d", of.name, left, s.lists)
 		s.pages[token] = page{rest: current.rest[limit:], version: current.version, until: now.Add(pageLife)}
 		current.rest = current.rest[:limit]
 

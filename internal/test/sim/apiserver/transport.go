@@ -5,7 +5,6 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -50,12 +49,14 @@ func (s *Server) Direct() *Transport {
 // RoundTrip implements [http.RoundTripper]. A watch goes on until its body is closed or
 // its context ends.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx := request.Context()
+	request = request.WithContext(ctx)
+
 	if request.Body == nil {
 		request.Body = http.NoBody
 	}
 	defer request.Body.Close()
 
-	ctx := request.Context()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -132,15 +133,16 @@ func (t *Transport) stream(request *http.Request, by *caller) (*http.Response, e
 	reader, writer := io.Pipe()
 	out := &streamed{header: http.Header{}, body: writer, begun: make(chan struct{})}
 
-	// Nobody reads what is written for a client that has gone.
-	release := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) })
+	// Nobody reads what is written for a client that has gone, or after the end.
+	release, stop := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) }), context.AfterFunc(t.server.life, cancel)
 
 	go func() {
 		defer cancel()
 		defer release()
+		defer stop()
 
 		err := t.guarded(out, request.WithContext(ctx), by)
-		_ = writer.CloseWithError(errors.Join(err))
+		_ = writer.CloseWithError(err)
 
 		out.begin(err)
 	}()

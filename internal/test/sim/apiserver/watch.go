@@ -108,7 +108,7 @@ func number(version string) int64 {
 // stream is a watch of Node objects that is open.
 type stream struct {
 	server *Server
-	client string
+	who    actor
 	write  func(kind watch.EventType, object runtime.Object) error
 	// sent is the newest version of which the client was told.
 	sent int64
@@ -151,7 +151,7 @@ func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stre
 	}
 
 	if asked.query.Get("sendInitialEvents") != "" && w.options.Older {
-		return nil, 0, invalid(s.core(resourceNodes), "", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		return nil, 0, invalid(&table{kind: "Node"}, "", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
 	}
 
 	seconds, err := strconv.Atoi(cmp.Or(asked.query.Get("timeoutSeconds"), "0"))
@@ -161,7 +161,7 @@ func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stre
 
 	write, err := s.codec.stream(accepted(r.Header), corev1.SchemeGroupVersion, out)
 
-	return &stream{server: s, client: asked.Client, write: write}, cmp.Or(time.Duration(seconds)*time.Second, longestWatch), err
+	return &stream{server: s, who: asked.who, write: write}, cmp.Or(time.Duration(seconds)*time.Second, longestWatch), err
 }
 
 // begin sends what there is, unless the client knows a version of that.
@@ -188,9 +188,7 @@ func (w *stream) begin(asked *call) error {
 		return nil
 	}
 
-	w.server.record("", history.KindRead, map[string]string{
-		"what": "nodes", "client": w.client, "via": "cache", "version": strconv.FormatInt(newest, 10),
-	})
+	w.tell("cache", newest)
 
 	return w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
@@ -212,6 +210,20 @@ func (s *Server) nodesStanding() (nodes []*corev1.Node, newest int64) {
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 
 	return nodes, int64(s.version)
+}
+
+// tell adds to the history that the client looks at the nodes.
+func (w *stream) tell(via string, version int64, more ...string) {
+	if w.who.by != byClient || w.server.beside {
+		return
+	}
+
+	detail := map[string]string{"what": "nodes", "client": w.who.client, "via": via, "version": strconv.FormatInt(version, 10)}
+	for i := 0; i+1 < len(more); i += 2 {
+		detail[more[i]] = more[i+1]
+	}
+
+	w.server.record("", history.KindRead, detail)
 }
 
 func (w *stream) bookmark(annotations map[string]string) error {
@@ -248,6 +260,8 @@ func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller,
 			return nil
 		case <-broken:
 			return nil
+		case <-w.server.life.Done():
+			return nil
 		case <-more:
 		case <-look.C:
 		case <-noticed:
@@ -271,9 +285,7 @@ func (w *stream) send() (<-chan struct{}, error) {
 
 	for _, one := range list {
 		// It is what there was a moment ago, and the client may act on it at once.
-		w.server.record("", history.KindRead, map[string]string{
-			"what": "nodes", "client": w.client, "via": "watch", "object": one.node.Name, "version": strconv.FormatInt(one.version, 10),
-		})
+		w.tell("watch", one.version, "object", one.node.Name)
 
 		if err := w.write(one.kind, one.node); err != nil {
 			return nil, err

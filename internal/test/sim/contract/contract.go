@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
-// Package contract says what every implementation of [cluster.Kubernetes] has to
-// do, be it the ports of the simulator, the real adapter over the API server in
-// memory, or the same over a real kube-apiserver: what holds for one of them and
-// not for another would make the tests of the engine worthless. The clauses about
-// [cluster.Talos] that only read are here as well. All of them hold for a cluster
-// of real machines, too.
+// Package contract says what the adapter has to find, be it over the API server in
+// memory or over a real kube-apiserver: what holds for one of them and not for the
+// other would make the tests of the engine worthless. The clauses about
+// [cluster.Talos] that only read are here as well, which the ports of the simulator
+// have to keep. All of them hold for a cluster of real machines, too.
 package contract
 
 import (

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -29,13 +29,13 @@ import (
 // userAgent is how the history of a real API server knows a player.
 const userAgent = "operator-player"
 
-// liveTimeout bounds one request, in real time.
+// liveTimeout bounds one request.
 const liveTimeout = 10 * time.Second
 
 // Live is an API server as client-go reaches it.
 type Live struct {
 	objects dynamic.Interface
-	core    kubernetes.Interface
+	core    typedcore.CoreV1Interface
 }
 
 var _ Objects = (*Live)(nil)
@@ -50,7 +50,7 @@ func NewLive(config *rest.Config) (*Live, error) {
 		return nil, fmt.Errorf("preparing the client of the operator: %w", err)
 	}
 
-	core, err := kubernetes.NewForConfig(config)
+	core, err := typedcore.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client of the operator: %w", err)
 	}
@@ -153,7 +153,7 @@ func (l *Live) Create(ctx context.Context, object map[string]any) error {
 
 // SecretOf implements [Objects].
 func (l *Live) SecretOf(ctx context.Context, namespace, label, value string) (cluster.Secret, error) {
-	found, err := l.core.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: label + "=" + value})
+	found, err := l.core.Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: label + "=" + value})
 	if err != nil {
 		return cluster.Secret{}, named("list Secrets", err)
 	}
@@ -179,14 +179,14 @@ func (l *Live) WriteSecret(ctx context.Context, namespace, name string, data map
 		return fmt.Errorf("encoding a patch of a Secret: %w", err)
 	}
 
-	_, err = l.core.CoreV1().Secrets(namespace).Patch(ctx, name, types.MergePatchType, encoded, metav1.PatchOptions{})
+	_, err = l.core.Secrets(namespace).Patch(ctx, name, types.MergePatchType, encoded, metav1.PatchOptions{})
 
 	return named("write Secret "+namespace+"/"+name, err)
 }
 
 // CreateSecret implements [Objects].
 func (l *Live) CreateSecret(ctx context.Context, secret cluster.Secret, labels map[string]string) error {
-	_, err := l.core.CoreV1().Secrets(secret.Namespace).Create(ctx, &corev1.Secret{
+	_, err := l.core.Secrets(secret.Namespace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: secret.Name, Labels: maps.Clone(labels)},
 		Type:       corev1.SecretTypeOpaque, Data: secret.Data,
 	}, metav1.CreateOptions{})
@@ -196,7 +196,7 @@ func (l *Live) CreateSecret(ctx context.Context, secret cluster.Secret, labels m
 
 // CreateNamespace creates a namespace; one that exists is no error.
 func (l *Live) CreateNamespace(ctx context.Context, name string) error {
-	_, err := l.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := l.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -86,15 +86,11 @@ func NewMemoryIn(server *apiserver.Server) (*Memory, error) {
 		}
 	}
 
-	made := &Memory{Server: server}
+	client, clientErr := kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{Transport: server.Transport("")})
+	direct, directErr := kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{Transport: server.Direct()})
+	player, playerErr := NewLive(&rest.Config{Host: "http://memory", QPS: -1, Transport: server.TransportOfPerson()})
 
-	var failures [3]error
-
-	made.client, failures[0] = kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{Transport: server.Transport("")})
-	made.direct, failures[1] = kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{Transport: server.Direct()})
-	made.player, failures[2] = NewLive(&rest.Config{Host: "http://memory", QPS: -1, Transport: server.TransportOfPerson()})
-
-	return made, errors.Join(failures[:]...)
+	return &Memory{Server: server, client: client, direct: direct, player: player}, errors.Join(clientErr, directErr, playerErr)
 }
 
 // Inject puts an injector in front of all further requests; nil takes it away.
@@ -167,8 +163,12 @@ func through[T any](ctx context.Context, m *Memory, operation Operation, do func
 	return answer, nil
 }
 
-// done is what is left of a call that answers nothing.
-func done(err error) (struct{}, error) { return struct{}{}, err }
+// throughOnly is through for a call that answers nothing.
+func throughOnly(ctx context.Context, m *Memory, operation Operation, do func() error) error {
+	_, err := through(ctx, m, operation, func() (struct{}, error) { return struct{}{}, do() })
+
+	return err
+}
 
 const (
 	verbGet    = "get"
@@ -221,11 +221,7 @@ func (m *Memory) Secrets(ctx context.Context, namespace, selector string) ([]clu
 
 // PatchSecret implements [cluster.SecretAccess].
 func (m *Memory) PatchSecret(ctx context.Context, read cluster.Secret, data map[string][]byte) error {
-	_, err := through(ctx, m, Operation{Verb: verbPatch, Of: secretNamed(read.Namespace, read.Name), By: byClient}, func() (struct{}, error) {
-		return done(m.client.PatchSecret(ctx, read, data))
-	})
-
-	return err
+	return throughOnly(ctx, m, Operation{Verb: verbPatch, Of: secretNamed(read.Namespace, read.Name), By: byClient}, func() error { return m.client.PatchSecret(ctx, read, data) })
 }
 
 // Get implements [Objects].
@@ -244,20 +240,12 @@ func (m *Memory) List(ctx context.Context, apiVersion, kind, namespace string) (
 
 // Patch implements [Objects].
 func (m *Memory) Patch(ctx context.Context, of cluster.Reference, part string, patch map[string]any) error {
-	_, err := through(ctx, m, Operation{Verb: verbPatch, Of: of, Part: part, By: byPlayer}, func() (struct{}, error) {
-		return done(m.player.Patch(ctx, of, part, patch))
-	})
-
-	return err
+	return throughOnly(ctx, m, Operation{Verb: verbPatch, Of: of, Part: part, By: byPlayer}, func() error { return m.player.Patch(ctx, of, part, patch) })
 }
 
 // Create implements [Objects].
 func (m *Memory) Create(ctx context.Context, object map[string]any) error {
-	_, err := through(ctx, m, Operation{Verb: verbCreate, Of: referenceOf(object), By: byPlayer}, func() (struct{}, error) {
-		return done(m.player.Create(ctx, object))
-	})
-
-	return err
+	return throughOnly(ctx, m, Operation{Verb: verbCreate, Of: referenceOf(object), By: byPlayer}, func() error { return m.player.Create(ctx, object) })
 }
 
 // SecretOf implements [Objects].
@@ -269,29 +257,19 @@ func (m *Memory) SecretOf(ctx context.Context, namespace, label, value string) (
 
 // WriteSecret implements [Objects].
 func (m *Memory) WriteSecret(ctx context.Context, namespace, name string, data map[string]string) error {
-	_, err := through(ctx, m, Operation{Verb: verbPatch, Of: secretNamed(namespace, name), By: byPlayer}, func() (struct{}, error) {
-		return done(m.player.WriteSecret(ctx, namespace, name, data))
-	})
-
-	return err
+	return throughOnly(ctx, m, Operation{Verb: verbPatch, Of: secretNamed(namespace, name), By: byPlayer}, func() error { return m.player.WriteSecret(ctx, namespace, name, data) })
 }
 
 // CreateSecret implements [Objects].
 func (m *Memory) CreateSecret(ctx context.Context, secret cluster.Secret, labels map[string]string) error {
-	_, err := through(ctx, m, Operation{Verb: verbCreate, Of: secretNamed(secret.Namespace, secret.Name), By: byPlayer}, func() (struct{}, error) {
-		return done(m.player.CreateSecret(ctx, secret, labels))
-	})
-
-	return err
+	return throughOnly(ctx, m, Operation{Verb: verbCreate, Of: secretNamed(secret.Namespace, secret.Name), By: byPlayer}, func() error { return m.player.CreateSecret(ctx, secret, labels) })
 }
 
 // The fields that are read or written in several places.
 const (
 	keyMetadata        = "metadata"
 	keyAnnotations     = "annotations"
-	keyLabels          = "labels"
 	keyResourceVersion = "resourceVersion"
-	keyGeneration      = "generation"
 	keyName            = "name"
 	keySpec            = "spec"
 	keyState           = "state"

@@ -80,13 +80,18 @@ func (c *Cluster) Stop() {
 	c.world.Stop()
 }
 
-// Lease is the lease as it stands.
-func (c *Cluster) Lease() cluster.Lease {
-	// Nothing stands between it and what is stored.
-	lease, _ := c.direct.Lease(context.Background())
+// sure is an answer to which there is no error: nothing stands between what is stored and
+// who asks for it here.
+func sure[T any](answer T, err error) T {
+	if err != nil {
+		panic(err)
+	}
 
-	return lease
+	return answer
 }
+
+// Lease is the lease as it stands.
+func (c *Cluster) Lease() cluster.Lease { return sure(c.direct.Lease(context.Background())) }
 
 // HoldLease writes the lease as another program does, whoever had it before.
 // Renewing it is the caller's affair; an empty holder releases it.
@@ -106,12 +111,8 @@ func (c *Cluster) HoldLease(holder string) error {
 	}
 }
 
-// Journal is the journal as it stands; empty where it cannot be read.
-func (c *Cluster) Journal() cluster.Journal {
-	journal, _ := c.direct.Journal(context.Background())
-
-	return journal
-}
+// Journal is the journal as it stands.
+func (c *Cluster) Journal() cluster.Journal { return sure(c.direct.Journal(context.Background())) }
 
 // EditJournalAsPerson writes what the change makes of the journal. The journal need not
 // exist.
@@ -121,10 +122,15 @@ func (c *Cluster) EditJournalAsPerson(change func(cluster.Journal) cluster.Journ
 		wanted := change(standing)
 		wanted.ResourceVersion = standing.ResourceVersion
 
-		// Somebody may have written since.
-		if _, err := c.direct.WriteJournal(context.Background(), wanted); !errors.Is(err, cluster.ErrConflict) {
-			return
+		written, err := c.direct.WriteJournal(context.Background(), wanted)
+		if errors.Is(err, cluster.ErrConflict) {
+			// Somebody has written since.
+			continue
 		}
+
+		_ = sure(written, err)
+
+		return
 	}
 }
 

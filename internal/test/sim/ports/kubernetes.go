@@ -13,19 +13,18 @@ import (
 
 // asked is a call that changes nothing.
 func asked[T any](ctx context.Context, c *Client, method, node string, call func(context.Context) (T, error)) (T, error) {
-	return answered(ctx, c.read, method, node, call)
+	return answered(ctx, c, method, node, false, call)
 }
 
 // changed is a call that changes something.
 func changed[T any](ctx context.Context, c *Client, method, node string, call func(context.Context) (T, error)) (T, error) {
-	return answered(ctx, c.change, method, node, call)
+	return answered(ctx, c, method, node, true, call)
 }
 
 func answered[T any](
-	ctx context.Context, through func(context.Context, string, string, func(context.Context) error) error,
-	method, node string, call func(context.Context) (T, error),
+	ctx context.Context, c *Client, method, node string, mutates bool, call func(context.Context) (T, error),
 ) (answer T, err error) {
-	err = through(ctx, method, node, func(ctx context.Context) error {
+	err = c.through(ctx, method, node, mutates, func(ctx context.Context) error {
 		answer, err = call(ctx)
 
 		return err
