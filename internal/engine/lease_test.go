@@ -233,7 +233,7 @@ func TestLease_RunStopsWhenItIsTaken(t *testing.T) {
 // TestLease_DeletedLetsNobodyElseInstall: somebody deletes the lease of a run that is
 // alive, and starts another one.
 func TestLease_DeletedLetsNobodyElseInstall(t *testing.T) {
-	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 3*time.Second + 70*time.Millisecond {
+	for moment := 10 * time.Second; moment < 6*time.Minute; moment += stride * (3*time.Second + 70*time.Millisecond) {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
 				ended := make(chan error, 1)

@@ -755,7 +755,7 @@ func TestOperatorHold_SilentSecretLeavesTimeForItsEnd(t *testing.T) {
 
 // TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood: those of the publisher are among them.
 func TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood(t *testing.T) {
-	for number := 1; number <= 60; number++ {
+	for number := 1; number <= 60; number += stride {
 		for _, kind := range []crash{dieBefore, dieAfter} {
 			ended := false
 			besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {

@@ -6,3 +6,6 @@ package engine_test
 
 // raceEnabled tells that everything takes eight times as long.
 const raceEnabled = true
+
+// stride is from one case of a kind to the next that is tried.
+const stride = 5

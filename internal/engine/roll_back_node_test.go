@@ -353,11 +353,11 @@ func TestRollBackNode_GoesOnWhereItWasKilled(t *testing.T) {
 			t.Run(node+" then "+next, func(t *testing.T) {
 				for mutation, kind := 1, 0; ; kind++ {
 					if kind == len(harness.Crashes()) {
-						mutation, kind = mutation+1, 0
+						mutation, kind = mutation+stride, 0
 					}
 
 					if !killedInRollback(t, node, next, harness.Crashes()[kind], mutation) || t.Failed() {
-						t.Logf("%d mutating calls", mutation-1)
+						t.Logf("fewer than %d mutating calls", mutation)
 
 						return
 					}

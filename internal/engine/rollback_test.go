@@ -302,11 +302,11 @@ func TestRollback_GoesOnWhereItWasKilled(t *testing.T) {
 		t.Run(node, func(t *testing.T) {
 			for mutation, kind := 1, 0; ; kind++ {
 				if kind == len(crashesOfRollback()) {
-					mutation, kind = mutation+1, 0
+					mutation, kind = mutation+stride, 0
 				}
 
 				if !killedRollingBack(t, node, crashesOfRollback()[kind], mutation) || t.Failed() {
-					t.Logf("%d mutating calls from the record of the rollback on", mutation-1)
+					t.Logf("fewer than %d mutating calls from the record of the rollback on", mutation)
 
 					return
 				}
