@@ -17,5 +17,14 @@ var update = flag.Bool("update", false, "write what people read instead of compa
 var crowded = regexp.MustCompile(`Crash|Kill|Dead|Dies|Many|Together|Parallel|Two|Whatever|Anywhere|Cancel.*Hangs`)
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+
+	// Races are where much happens at a time. What is left out here runs without the detector.
+	if few := flag.Lookup("test.run").Value; raceEnabled && testing.Short() && few.String() == "" {
+		if err := few.Set(crowded.String()); err != nil {
+			panic(err)
+		}
+	}
+
 	os.Exit(wording.Runner{Name: "engine", Last: crowded, Varies: true, Tests: m, Update: update}.Run())
 }
