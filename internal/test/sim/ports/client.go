@@ -26,6 +26,7 @@ type Client struct {
 	intercept Interceptor
 	count     int
 	mutating  int
+	annotated int
 }
 
 var (
@@ -102,7 +103,16 @@ func (c *Client) Calls() (all, mutating int) {
 
 // Requests counts the requests to the API server so far by verb and resource, such as
 // "patch nodes".
-func (c *Client) Requests() map[string]int { return c.transport.Kinds() }
+func (c *Client) Requests() map[string]int {
+	made := c.transport.Kinds()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	made["patch configmaps"] += c.annotated
+
+	return made
+}
 
 // Name is the name under which the history shows the client.
 func (c *Client) Name() string { return c.name }

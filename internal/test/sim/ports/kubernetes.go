@@ -141,6 +141,10 @@ func (c *Client) Objects(ctx context.Context, query cluster.ObjectQuery) ([]map[
 // Annotate sets annotations of the published object, by key without prefix; an
 // empty value takes the key away.
 func (c *Client) Annotate(ctx context.Context, changes map[string]string) error {
+	c.mu.Lock()
+	c.annotated++
+	c.mu.Unlock()
+
 	return c.request(ctx, "Annotate", "", func(context.Context) error {
 		c.cluster.Annotate(c.name, changes)
 
