@@ -134,6 +134,11 @@ func TestHandler_DamagedJournalIsServedAsItIs(t *testing.T) {
 		if _, err := r.api.Journal(r.Context()); !errors.Is(err, kubeapi.ErrJournal) {
 			r.Errorf("%v, want it damaged", err)
 		}
+
+		// Of what nobody can read the history says that it may be unfinished.
+		if told := r.log.of(history.KindJournal); len(told) != 2 || told[1].Detail["phase"] != "unreadable" {
+			r.Errorf("the history tells of %v", told)
+		}
 	})
 }
 
