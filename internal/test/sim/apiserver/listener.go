@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -208,7 +207,7 @@ func (n *network) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (n *network) Addr() net.Addr { return pipeAddr(net.JoinHostPort(anywhere, port)) }
+func (n *network) Addr() net.Addr { return pipe.Addr(net.JoinHostPort(anywhere, port)) }
 
 // dial connects to a control plane by its address, or to whichever answers. It
 // fails as TCP does where no API server listens.
@@ -242,7 +241,7 @@ func (n *network) dial(ctx context.Context, address string) (net.Conn, error) {
 		// It may have stopped before the connection was known.
 		n.follow(machine)
 
-		return &patient{Conn: near}, nil
+		return pipe.Patient(near), nil
 	case <-n.done:
 		return nil, errors.Join(refused(address), near.Close(), made.Close())
 	case <-ctx.Done():
@@ -326,11 +325,6 @@ func (n *network) Close() error {
 	return nil
 }
 
-type pipeAddr string
-
-func (a pipeAddr) Network() string { return "tcp" }
-func (a pipeAddr) String() string  { return string(a) }
-
 // link is a machine's end of a connection.
 type link struct {
 	net.Conn
@@ -345,29 +339,4 @@ func (l *link) Close() error {
 	l.network.mu.Unlock()
 
 	return l.Conn.Close()
-}
-
-// patient is a client's end of a pipe that, like a TCP socket, still takes what
-// is written after the other side has closed: what that side said last can be
-// read before the connection ends.
-type patient struct {
-	net.Conn
-	closed atomic.Bool
-}
-
-// Write implements net.Conn.
-func (p *patient) Write(content []byte) (int, error) {
-	written, err := p.Conn.Write(content)
-	if errors.Is(err, io.ErrClosedPipe) && !p.closed.Load() {
-		return len(content), nil
-	}
-
-	return written, err
-}
-
-// Close implements net.Conn.
-func (p *patient) Close() error {
-	p.closed.Store(true)
-
-	return p.Conn.Close()
 }

@@ -94,6 +94,8 @@ func (s *Server) DeleteNodeAsPerson(node string) error {
 // is none.
 func (s *Server) RegisterNode(node string) {
 	s.notice(node)
+
+	// Whoever takes the lock has the objects follow what was noticed.
 	s.lock()
 	s.mu.Unlock()
 }

@@ -447,7 +447,7 @@ func admitConfigMap(of *table, wanted *corev1.ConfigMap) error {
 // admit keeps the status and the rest of an object apart, counts the generation, and
 // checks what the definition of the kind says.
 func (k *Kind) admit(of *table, current object, wanted *unstructured.Unstructured, part string) error {
-	const status, generation = "status", "generation"
+	const status = "status"
 
 	var old map[string]any
 
@@ -456,8 +456,20 @@ func (k *Kind) admit(of *table, current object, wanted *unstructured.Unstructure
 	if before, is := current.(*unstructured.Unstructured); is {
 		old = before.Object
 
+		// A write of either leaves the other one as it stands.
 		if k.Status {
-			keep(wanted.Object, old, status, part == status)
+			written, standing := wanted.Object, before.DeepCopy().Object
+			if part == status {
+				written, standing = standing, written
+			}
+
+			delete(written, status)
+
+			if value, has := standing[status]; has {
+				written[status] = value
+			}
+
+			wanted.Object = written
 		}
 
 		wanted.SetGeneration(before.GetGeneration())
@@ -483,33 +495,6 @@ func (k *Kind) admit(of *table, current object, wanted *unstructured.Unstructure
 	}
 
 	return nil
-}
-
-// keep takes a part of an object from the stored one, or everything else.
-func keep(wanted, stored map[string]any, part string, changed bool) {
-	if !changed {
-		delete(wanted, part)
-
-		if standing, has := stored[part]; has {
-			wanted[part] = standing
-		}
-
-		return
-	}
-
-	now, has := wanted[part]
-
-	clear(wanted)
-
-	for field, standing := range (&unstructured.Unstructured{Object: stored}).DeepCopy().Object {
-		wanted[field] = standing
-	}
-
-	delete(wanted, part)
-
-	if has {
-		wanted[part] = now
-	}
 }
 
 // own remembers who wrote the annotations of an object that were written now.

@@ -12,6 +12,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"syscall"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
 // Kubeconfig is for clients that reach the API by a [Transport].
@@ -50,6 +52,8 @@ func (s *Server) Direct() *Transport {
 // its context ends.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx := request.Context()
+
+	// The caller's own request stays as it is.
 	request = request.WithContext(ctx)
 
 	if request.Body == nil {
@@ -202,5 +206,5 @@ func (b *streamBody) Close() error {
 
 // refused is what TCP says where nobody listens.
 func refused(address string) error {
-	return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED, Addr: pipeAddr(address)}
+	return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED, Addr: pipe.Addr(address)}
 }

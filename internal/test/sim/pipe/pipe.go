@@ -6,7 +6,10 @@ package pipe
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/test/bufconn"
@@ -65,3 +68,39 @@ func upcoming(at time.Time) time.Time {
 
 	return at
 }
+
+// Patient is a client's end of a pipe that, like a TCP socket, still takes what is
+// written after the other side has closed: what that side said last can be read before
+// the connection ends.
+func Patient(end net.Conn) net.Conn { return &patient{Conn: end} }
+
+type patient struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+// Write implements net.Conn.
+func (p *patient) Write(content []byte) (int, error) {
+	written, err := p.Conn.Write(content)
+	if errors.Is(err, io.ErrClosedPipe) && !p.closed.Load() {
+		return len(content), nil
+	}
+
+	return written, err
+}
+
+// Close implements net.Conn.
+func (p *patient) Close() error {
+	p.closed.Store(true)
+
+	return p.Conn.Close()
+}
+
+// Addr is an address of such connections.
+type Addr string
+
+// Network implements net.Addr.
+func (a Addr) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (a Addr) String() string { return string(a) }

@@ -26,6 +26,7 @@ type Client struct {
 	intercept Interceptor
 	count     int
 	mutating  int
+	// annotated counts the writes of annotations, which need no request here.
 	annotated int
 }
 

@@ -20,12 +20,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -474,7 +472,7 @@ func (m *memory) dial(ctx context.Context, address string) (net.Conn, error) {
 
 	refused := &net.OpError{
 		Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED,
-		Addr: memoryAddr(net.JoinHostPort(host, port)),
+		Addr: pipe.Addr(net.JoinHostPort(host, port)),
 	}
 
 	if m.silent && !m.answers(host) {
@@ -492,7 +490,7 @@ func (m *memory) dial(ctx context.Context, address string) (net.Conn, error) {
 		return nil, refused
 	}
 
-	return &patient{Conn: conn}, nil
+	return pipe.Patient(conn), nil
 }
 
 func (m *memory) close() {}
@@ -514,36 +512,6 @@ func (l *memoryListener) Close() error {
 	l.network.mu.Unlock()
 
 	return l.Listener.Close()
-}
-
-type memoryAddr string
-
-func (a memoryAddr) Network() string { return "tcp" }
-func (a memoryAddr) String() string  { return string(a) }
-
-// patient is a client's end of a pipe that, like a TCP socket, still takes
-// what is written after the other side has closed: what that side said last
-// can be read before the connection ends.
-type patient struct {
-	net.Conn
-	closed atomic.Bool
-}
-
-// Write implements net.Conn.
-func (p *patient) Write(content []byte) (int, error) {
-	written, err := p.Conn.Write(content)
-	if errors.Is(err, io.ErrClosedPipe) && !p.closed.Load() {
-		return len(content), nil
-	}
-
-	return written, err
-}
-
-// Close implements net.Conn.
-func (p *patient) Close() error {
-	p.closed.Store(true)
-
-	return p.Conn.Close()
 }
 
 // Contexts of the talosconfig besides the cluster's own; each name is the
