@@ -92,8 +92,12 @@ type Machine struct {
 	BootedWithUKI bool
 	// BootID changes with every kernel start; empty when it may not be read.
 	BootID string
-	Stage  Stage
-	Ready  bool
+	// StatusSince is when the machine made the status that has its stage and its
+	// readiness, by its own clock: once in each boot. Two answers with the same moment
+	// are of one boot, so that what the first one told holds for the second as well.
+	StatusSince time.Time
+	Stage       Stage
+	Ready       bool
 	// PodsSince is a moment of this boot before a control plane made its first static
 	// pod, by its own clock: what Kubernetes says of containers that started earlier
 	// is of an earlier boot. Zero where it has made none yet, and on workers.

@@ -26,15 +26,13 @@ type Talos interface {
 	Roles() []string
 	// Members lists the machines that discovery knows.
 	Members(ctx context.Context) ([]Member, error)
-	// Machine observes one node. What the credentials may not read is zero;
-	// an unreachable node is an error. Of a node that is in the boot in which it is
-	// known already, only what changes within a boot is asked again: its stage, its
+	// Machine observes one node. What the credentials may not read is zero; an
+	// unreachable node is an error. If its status shows that the node is in the boot in
+	// which it is known, only what changes within a boot is asked again: its stage, its
 	// readiness and the confirmation of an upgrade and, where they are not known, the
-	// configuration and what the static pods of a control plane are made from. Where these
-	// are known: of a node that has not finished a later boot its version is asked as well,
-	// and the rest is the known one; of one that is known to be between two boots nothing
-	// but its stage and its readiness, until it is settled. The boot of one that is known
-	// without it is not asked. Known is nil where nothing is known.
+	// configuration and what the static pods of a control plane are made from. Of any
+	// other boot everything is asked: nothing that is known of one holds for the next.
+	// Known is nil where nothing is known.
 	Machine(ctx context.Context, address string, known *Machine) (Machine, error)
 	// Etcd is etcd as the control plane at the address sees it; without the members where
 	// these are not wanted.

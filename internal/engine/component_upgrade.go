@@ -448,7 +448,7 @@ func (c *componentUpgrade) awaitGuards(ctx context.Context) error {
 func (c *componentUpgrade) evaluateGuards(ctx context.Context) (found []cluster.Finding, steps generation, err error) {
 	intruded, steps := c.run.operatorConflicts(ctx, true), c.run.coordinator.generation()
 
-	asked := inquiry{claim: c.step.Node, staticPods: true, boots: func(node cluster.Node) bool { return node.Name == c.step.Node }, machines: func(node cluster.Node) bool {
+	asked := inquiry{claim: c.step.Node, staticPods: true, machines: func(node cluster.Node) bool {
 		return node.Role == cluster.ControlPlane || node.Name == c.step.Node
 	}}
 

@@ -248,7 +248,8 @@ func (s *starter) anyDoubtful() bool {
 func (u *nodeUpgrade) suspect(machine cluster.Machine) {
 	reached := machine.Talos.Equal(u.entry.Target) && (!u.step.Demanded || machine.Schematic == u.step.Schematic)
 
-	// Until it has finished booting only the version tells the two systems apart.
+	// Until it has finished booting it may not tell its schematic, and only the version
+	// tells the two systems apart.
 	told := machine.Settled() || !u.entry.Target.Equal(u.entry.Previous)
 
 	if told && !reached && machine.Talos.Equal(u.entry.Previous) && machine.Schematic == u.entry.PreviousSchematic {

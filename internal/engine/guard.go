@@ -303,7 +303,7 @@ func (u *nodeUpgrade) observeForGuards(ctx context.Context, seen *guardInput) er
 	before := u.run.policy()
 
 	asked := inquiry{
-		claim: u.step.Node, etcd: true, after: u.acted, boots: func(node cluster.Node) bool { return !runsControlPlane(node) || node.Name == u.step.Node },
+		claim: u.step.Node, etcd: true, after: u.acted,
 		machines: func(node cluster.Node) bool {
 			moved := !u.mayHaveInstalled() && (becomesCanary(before, node) || u.run.soak.watches(node.Name))
 

@@ -171,17 +171,6 @@ func (m *memory) unchanged(node cluster.Node, moving bool, now time.Time) (memor
 	}
 }
 
-// otherBoot tells whether the Node object shows another boot than the one in which the
-// machine is known, or may come to show one.
-func (m *memory) otherBoot(node cluster.Node) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	known := m.machines[node.Address].machine
-
-	return node.Role != cluster.ControlPlane || known == nil || node.Kube == nil || !node.Kube.Ready || node.Kube.BootID != known.BootID
-}
-
 // listMembers takes over the members that were listed, and beside which Node objects.
 func (m *memory) listMembers(members []cluster.Member, nodes []cluster.KubeNode, now time.Time) {
 	m.mu.Lock()

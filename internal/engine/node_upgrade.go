@@ -1018,9 +1018,6 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 				machine = cluster.Machine{}
 			}
 
-			// It may be in another boot when it answers again.
-			machine.Stage = ""
-
 			return false, err.Error(), permanentOnly(err)
 		}
 
@@ -1066,8 +1063,9 @@ func (u *nodeUpgrade) noteActed() {
 	u.run.coordinator.acted(u.step.Role)
 }
 
-// returned asks a node that was sent into a reboot how it is. Before it has finished booting
-// it may not tell yet all that stays the same for as long as it runs.
+// returned asks a node that was sent into a reboot how it is. When it has finished booting,
+// it is asked for everything: before that it may not tell yet all that stays the same for as
+// long as it runs.
 func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (cluster.Machine, error) {
 	e := u.run.engine
 
@@ -1081,7 +1079,7 @@ func (u *nodeUpgrade) returned(ctx context.Context, before cluster.Machine) (clu
 		return machine, err
 	}
 
-	if machine.BootID != u.entry.BootID && !before.Settled() {
+	if machine.BootID != u.entry.BootID && !(before.Settled() && before.BootID == machine.BootID) {
 		machine, err = e.talos.Machine(ctx, u.step.Address, nil)
 	}
 

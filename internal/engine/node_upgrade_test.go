@@ -117,6 +117,34 @@ func TestBoot_UnreadableIsNoOtherBoot(t *testing.T) {
 
 // TestBoot_EntryWithoutOneProvesNoReboot: a run was killed after the install, and
 // what it wrote does not say on which boot that was.
+// TestBoot_BetweenTwoLooksIsNoticed: a node whose downtime nobody saw, and that is not well
+// with its new system, is neither on its old boot nor one whose upgrade never began.
+func TestBoot_BetweenTwoLooksIsNoticed(t *testing.T) {
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
+	} {
+		for _, node := range []string{"worker-0", "cp-1"} {
+			t.Run(name+" "+node, func(t *testing.T) {
+				options := model.Options{Talos: hop.from, QuickReboots: true, Faults: []model.Fault{neverReady(node)}}
+
+				inCluster(t, setup{Options: options}, func(r *rig) {
+					failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(hop.to)), engine.ErrUnhealthy, node)
+					if !strings.Contains(failed.State, "The node runs the new system and is not back in service yet") {
+						t.Errorf("the state is %q", failed.State)
+					}
+
+					r.Sound()
+					r.stopped(node, true)
+
+					if entry := r.entryOf(node); entry.Phase != cluster.PhaseRebooting {
+						t.Errorf("the journal says %+v, want it rebooting", entry)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestBoot_EntryWithoutOneProvesNoReboot(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		r.killedAt("run-1", "Reboot", 1, to(toLifecycle))

@@ -161,12 +161,12 @@ func askEach(nodes []cluster.Node, wanted func(cluster.Node) bool, ask func(*clu
 	_ = group.Wait()
 }
 
-// freshness is what a look at a machine that is known asks again beside its stage and its
-// readiness.
-type freshness struct{ boot, config, staticPods bool }
+// freshness is what a look at a machine that is in the boot in which it is known asks again
+// beside its stage and its readiness.
+type freshness struct{ config, staticPods bool }
 
 // entirely asks for all of it.
-func entirely() freshness { return freshness{boot: true, config: true, staticPods: true} }
+func entirely() freshness { return freshness{config: true, staticPods: true} }
 
 // without is what is known of a machine, but for what has to be asked again.
 func (f freshness) without(known *cluster.Machine) *cluster.Machine {
@@ -175,10 +175,6 @@ func (f freshness) without(known *cluster.Machine) *cluster.Machine {
 	}
 
 	rest := *known
-
-	if !f.boot {
-		rest.BootID = ""
-	}
 
 	if f.config {
 		rest.Config = nil
@@ -213,18 +209,13 @@ func (e *Engine) askMachine(ctx context.Context, node *cluster.Node, again fresh
 		return
 	}
 
-	if known != nil && !again.boot {
-		machine.BootID = known.BootID
-	} else {
-		e.memory.remember(node.Address, &machine, nil, asked, node.Kube)
-	}
-
+	e.memory.remember(node.Address, &machine, nil, asked, node.Kube)
 	e.fillIn(node, machine)
 }
 
 // machine is what the machine at the address says, its static pods included.
 func (e *Engine) machine(ctx context.Context, address string) (cluster.Machine, error) {
-	machine, err := e.talos.Machine(ctx, address, freshness{boot: true, staticPods: true}.without(e.memory.machine(address)))
+	machine, err := e.talos.Machine(ctx, address, freshness{staticPods: true}.without(e.memory.machine(address)))
 	if err == nil {
 		e.memory.saw(machine)
 	}

@@ -28,9 +28,6 @@ type inquiry struct {
 	// others tells that the rest is to be known as well: a machine is asked where its Node
 	// object shows a change, and is as it was otherwise.
 	others bool
-	// boots are the nodes whose boots are asked as well, nil for all: to know of a control
-	// plane that it is well, its stage is enough.
-	boots func(cluster.Node) bool
 	// etcd tells that the members of etcd are asked, and opinions that each of them says who
 	// the others are: otherwise one does.
 	etcd, opinions bool
@@ -94,7 +91,7 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 
 		askEach(nodes, func(node cluster.Node) bool { return wanted(node) || asked.etcd && node.Role == cluster.ControlPlane }, func(node *cluster.Node) {
 			if node.Role != cluster.ControlPlane {
-				e.askMachine(ctx, node, freshness{boot: asked.boots == nil || asked.boots(*node)})
+				e.askMachine(ctx, node, freshness{})
 
 				return
 			}
@@ -270,7 +267,7 @@ func (a *answers) ask(ctx context.Context, r *run, node *cluster.Node, asked inq
 	e := r.engine
 	fresh := answer{
 		at: e.clock.Now(), steps: r.coordinator.generation().grave, machine: machine, etcd: asked.etcd, members: asked.etcd && members,
-		freshness: freshness{boot: asked.boots == nil || asked.boots(*node), staticPods: asked.staticPods},
+		freshness: freshness{staticPods: asked.staticPods},
 	}
 
 	if known, found := a.recent(node.Address, fresh, asked); found {
@@ -347,7 +344,7 @@ func (a *answers) recent(address string, now answer, asked inquiry) (answer, boo
 	recent := found && now.follows(known, asked)
 
 	enough := (known.machine || !now.machine) && (known.etcd || !now.etcd) && (known.members || !now.members) &&
-		(known.freshness.boot || !now.freshness.boot) && (known.freshness.staticPods || !now.freshness.staticPods)
+		(known.freshness.staticPods || !now.freshness.staticPods)
 
 	return known, recent && enough
 }

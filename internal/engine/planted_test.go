@@ -63,7 +63,7 @@ func silence(claims map[string]string) { clear(claims) }
 func plantedBugs() []planted {
 	return slices.Concat(
 		plantedDisruptions(), plantedVersions(), plantedComponents(), plantedRestarts(), plantedWriters(), plantedClaims(), plantedPolicies(),
-		plantedRollbacks(), neglected(), plantedOperators(), plantedStatuses(),
+		plantedRollbacks(), plantedMemories(), neglected(), plantedOperators(), plantedStatuses(),
 	)
 }
 
@@ -1075,7 +1075,8 @@ func (forgiving) Save(
 	return cluster.EtcdSnapshot{Path: name, Size: 1, SHA256: "?", Taken: taken}, nil
 }
 
-// plantedVersions are bugs about what is installed where: S4, S5 and S6.
+// plantedVersions are bugs about what is installed where: S4, S5 and S6. Whose looks return a
+// version that is not true breaks S15 as well.
 func plantedVersions() []planted {
 	return []planted{
 		{
@@ -1105,7 +1106,7 @@ func plantedVersions() []planted {
 			},
 		},
 		{
-			name: "a node at the target is taken for one behind it", want: []checker.Invariant{checker.S4},
+			name: "a node at the target is taken for one behind it", want: []checker.Invariant{checker.S15, checker.S4},
 			setup: setup{Options: model.Options{Talos: toLifecycle}},
 			plant: func(_ *rig, l *liar) {
 				l.machine = func(m *cluster.Machine) { m.Talos = version.MustParse(fromLifecycle) }
@@ -1138,7 +1139,7 @@ func plantedVersions() []planted {
 			setup: setup{Options: model.Options{Kubernetes: fromKubernetes}, Judging: []checker.Option{checker.Held("worker-1")}}, lie: silence,
 		},
 		{
-			name: "a minor is skipped", want: []checker.Invariant{checker.S5}, target: toLegacy,
+			name: "a minor is skipped", want: []checker.Invariant{checker.S15, checker.S5}, target: toLegacy,
 			setup: setup{Options: model.Options{Talos: "1.11.5"}},
 			plant: func(_ *rig, l *liar) {
 				l.machine = func(m *cluster.Machine) {
@@ -1150,7 +1151,7 @@ func plantedVersions() []planted {
 			lie: silence,
 		},
 		{
-			name: "an older release is installed over a newer one", want: []checker.Invariant{checker.S5}, target: "1.13.3",
+			name: "an older release is installed over a newer one", want: []checker.Invariant{checker.S15, checker.S5}, target: "1.13.3",
 			setup: setup{Options: model.Options{Talos: toLifecycle}}, lie: silence,
 			plant: func(_ *rig, l *liar) {
 				l.machine = func(m *cluster.Machine) { m.Talos = version.MustParse(fromLifecycle) }
@@ -1280,6 +1281,60 @@ func plantedRollbacks() []planted {
 			plant:   func(_ *rig, l *liar) { l.forgets = cluster.PhaseRollingBack },
 		},
 	}
+}
+
+// plantedMemories are bugs about what is known of machines: S15.
+func plantedMemories() []planted {
+	ill := []model.Fault{neverReady("worker-0")}
+	fills := func(with func(known *cluster.Machine, now cluster.Machine) cluster.Machine) func(*rig, *liar) {
+		return func(_ *rig, l *liar) { l.Fill(with) }
+	}
+
+	return []planted{
+		{
+			name: "a machine that is not ready in its new boot has the schematic of the old one", want: []checker.Invariant{checker.S15},
+			setup: setup{Options: model.Options{Faults: ill}}, lie: silence, request: rebuilt, plant: fills(fillNewBoot),
+		},
+		{
+			name: "a machine that comes back between two looks has the boot ID of before", want: []checker.Invariant{checker.S15},
+			setup: setup{Options: model.Options{QuickReboots: true, Faults: ill}}, lie: silence, request: impatient, plant: fills(fillOldBoot),
+		},
+	}
+}
+
+// rebuilt soon sends a node back that has got an image of the Image Factory.
+func rebuilt(r *rig) engine.Request {
+	request := impatient(r)
+	request.Target.InstallerImage = "factory.talos.dev/metal-installer/" + schematicOfTests
+
+	return request
+}
+
+// fillNewBoot fills a look at another boot with what is known of the one before, until the
+// machine is settled.
+func fillNewBoot(known *cluster.Machine, now cluster.Machine) cluster.Machine {
+	if known == nil || known.BootID == now.BootID || now.Settled() {
+		return now
+	}
+
+	filled := *known
+	filled.BootID, filled.StatusSince, filled.Talos, filled.Platform = now.BootID, now.StatusSince, now.Talos, now.Platform
+	filled.Stage, filled.Ready, filled.Unmet = now.Stage, now.Ready, now.Unmet
+
+	return filled
+}
+
+// fillOldBoot takes a machine that was between two boots for still the same, until it is
+// settled.
+func fillOldBoot(known *cluster.Machine, now cluster.Machine) cluster.Machine {
+	if known == nil || known.Settled() || now.Settled() {
+		return now
+	}
+
+	filled := *known
+	filled.Stage, filled.Ready, filled.Unmet = now.Stage, now.Ready, now.Unmet
+
+	return filled
 }
 
 // impatient is a request that soon sends a node back.

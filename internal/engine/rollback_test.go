@@ -120,6 +120,31 @@ func TestRollback_OfAnUnhealthyNodeWhenAsked(t *testing.T) {
 	}
 }
 
+// TestRollback_OfANodeThatChangedItsSchematic: the new system is told by what the node says
+// in its new boot, ready or not.
+func TestRollback_OfANodeThatChangedItsSchematic(t *testing.T) {
+	for name, hop := range map[string]struct{ from, to string }{
+		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
+	} {
+		for _, quick := range []bool{false, true} {
+			for _, node := range []string{"worker-0", "cp-1"} {
+				t.Run(fmt.Sprintf("%s %s, quick %t", name, node, quick), func(t *testing.T) {
+					options := model.Options{Talos: hop.from, QuickReboots: quick, Faults: []model.Fault{neverReady(node)}}
+
+					inCluster(t, setup{Options: options}, func(r *rig) {
+						request := returning(to(hop.to))
+						request.Target.InstallerImage = "factory.talos.dev/metal-installer/" + schematicOfTests
+
+						_ = failure(t, r.Worker("run-1").Apply(context.Background(), request), engine.ErrRolledBack, node)
+						r.Sound()
+						r.sentBack(node, hop.from)
+					})
+				})
+			}
+		}
+	}
+}
+
 // TestRollback_AlsoWhereTheLastLookIsCutOff: the time is up while the node is
 // being asked, as nearly always over a network.
 func TestRollback_AlsoWhereTheLastLookIsCutOff(t *testing.T) {

@@ -498,7 +498,7 @@ func (s *rollout) look(ctx context.Context) (cluster.Observation, error) {
 	}
 
 	observed, err := s.run.observe(ctx, inquiry{
-		claim: s.claim, boots: s.run.engine.memory.otherBoot, others: true, etcd: true, age: planAge,
+		claim: s.claim, others: true, etcd: true, age: planAge,
 		machines: func(node cluster.Node) bool { return runsControlPlane(node) || s.run.soak.watches(node.Name) },
 	})
 

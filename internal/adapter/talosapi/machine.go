@@ -49,66 +49,43 @@ const (
 	metaUpgradeTag = "0x06"
 )
 
-// Machine observes one node. The boot ID is read before everything else: the
-// rest then belongs to that boot or to a later one, never to an earlier one, so
-// that nobody can see the new boot ID together with the old version of a node
-// that was upgraded in between.
+// mostLooks is how often a node is asked that reboots while it is asked.
+const mostLooks = 3
+
+// Machine observes one node. All that it returns is of one boot: the status of a node is
+// made once in each boot, and what is read between two looks at the same status is of the
+// boot of that status.
 func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
-	if known != nil && known.BootID == "" {
-		return c.machineAgain(ctx, *known)
-	}
+	before := cluster.Machine{Address: address}
 
-	// Of one that is not known entirely more is wanted than how far it is.
-	entire := known != nil && known.Config != nil && (known.Role != cluster.ControlPlane || known.FilesVersion != "")
-
-	if entire && known.Stage != "" && !known.Settled() {
-		between := *known
-		between.Stage, between.Ready, between.Unmet = "", false, nil
-
-		if err := c.readStatus(ctx, &between); err != nil || between.Stage != "" && !between.Settled() {
-			return between, err
+	if known != nil && !known.StatusSince.IsZero() {
+		again, err := c.machineAgain(ctx, *known)
+		if err != nil || again.StatusSince.Equal(known.StatusSince) {
+			return again, err
 		}
-	}
 
-	bootID, err := c.bootID(ctx, address)
-	if err != nil {
+		before.StatusSince = again.StatusSince
+	} else if err := c.readStatus(ctx, &before); err != nil {
 		return cluster.Machine{}, err
 	}
 
-	if known != nil && known.BootID == bootID && bootID != "" {
-		return c.machineAgain(ctx, *known)
-	}
-
-	if entire && bootID != "" {
-		booting := *known
-		booting.BootID, booting.Stage, booting.Ready, booting.Unmet = bootID, "", false, nil
-
-		if err := readAll(ctx, &booting, c.readStatus, c.readVersion); err != nil || !booting.Settled() {
-			return booting, err
+	for range mostLooks {
+		machine, err := c.machineAnew(ctx, address)
+		if err != nil || machine.StatusSince.Equal(before.StatusSince) {
+			return machine, err
 		}
+
+		before = machine
 	}
 
-	machine := cluster.Machine{Address: address, BootID: bootID}
-
-	err = readAll(ctx, &machine,
-		c.readVersion, c.readStatus, c.readName, c.readRole, c.readExtensions,
-		c.readSecurity, c.readIdentity, c.readUUID, c.readUpgradeTag, c.readConfig,
-	)
-	if err != nil {
-		return cluster.Machine{}, err
-	}
-
-	if err := c.readLateFacts(ctx, &machine); err != nil {
-		return cluster.Machine{}, err
-	}
-
-	return machine, nil
+	return cluster.Machine{}, fmt.Errorf("unable to observe %s: %w: it reboots again and again while it is asked", place(address), cluster.ErrUnreachable)
 }
 
-// machineAgain observes a node that is in the boot in which it is known. A system that has
-// confirmed itself stays confirmed for as long as it runs.
+// machineAgain asks a node that is known for what changes within a boot. If the returned
+// status is not the known one, the node is in another boot, and nothing else of the answer
+// holds. A system that has confirmed itself stays confirmed for as long as it runs.
 func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (cluster.Machine, error) {
-	parts := []machinePart{c.readStatus}
+	var parts []machinePart
 
 	if machine.UpgradePending {
 		parts = append(parts, c.readUpgradeTag)
@@ -122,9 +99,40 @@ func (c *Client) machineAgain(ctx context.Context, machine cluster.Machine) (clu
 		parts = append(parts, c.readConfig)
 	}
 
-	machine.Stage, machine.Ready, machine.Unmet = "", false, nil
-
 	if err := readAll(ctx, &machine, parts...); err != nil {
+		return cluster.Machine{}, err
+	}
+
+	if err := c.readStatus(ctx, &machine); err != nil {
+		return cluster.Machine{}, err
+	}
+
+	return machine, nil
+}
+
+// machineAnew asks a node for everything. The boot ID is read first, so that nobody can see
+// a new boot ID together with an old version, and the status last.
+func (c *Client) machineAnew(ctx context.Context, address string) (cluster.Machine, error) {
+	bootID, err := c.bootID(ctx, address)
+	if err != nil {
+		return cluster.Machine{}, err
+	}
+
+	machine := cluster.Machine{Address: address, BootID: bootID}
+
+	err = readAll(ctx, &machine,
+		c.readVersion, c.readName, c.readRole, c.readExtensions,
+		c.readSecurity, c.readIdentity, c.readUUID, c.readUpgradeTag, c.readConfig,
+	)
+	if err != nil {
+		return cluster.Machine{}, err
+	}
+
+	if err := c.readLateFacts(ctx, &machine); err != nil {
+		return cluster.Machine{}, err
+	}
+
+	if err := c.readStatus(ctx, &machine); err != nil {
 		return cluster.Machine{}, err
 	}
 
@@ -244,12 +252,24 @@ func withoutBuild(tag string) string {
 	return core
 }
 
+// readStatus reads the status, and when it was made: once in each boot, as it is changed
+// from then on and never made anew (MachineStatusController, from Talos 1.2 to 1.14).
 func (c *Client) readStatus(ctx context.Context, machine *cluster.Machine) error {
 	var spec runtimepb.MachineStatusSpec
 
-	found, err := c.resource(ctx, machine.Address, kindMachineStatus(), "machine", &spec)
-	if err != nil || !found {
+	machine.StatusSince, machine.Stage, machine.Ready, machine.Unmet = time.Time{}, "", false, nil
+
+	metadata, err := c.read(ctx, machine.Address, kindMachineStatus(), "machine", &spec)
+	if isAbsent(err) {
+		return nil
+	}
+
+	if err != nil {
 		return err
+	}
+
+	if created := metadata.GetCreated(); created.IsValid() {
+		machine.StatusSince = created.AsTime()
 	}
 
 	machine.Stage = stage(int32(spec.GetStage()))
@@ -627,7 +647,12 @@ func (c *Client) resource(ctx context.Context, node string, of kind, id string, 
 // read reads one resource into the message and returns its metadata. The error
 // wraps cluster.ErrNotFound when there is none.
 func (c *Client) read(ctx context.Context, node string, of kind, id string, into proto.Message) (*cosi.Metadata, error) {
-	op := operation{what: fmt.Sprintf("read the %s %s of %s", of.one(), id, place(node)), node: node, timeout: readTimeout}
+	what := of.one()
+	if !strings.Contains(strings.ToLower(what), strings.ReplaceAll(id, "-", " ")) {
+		what += " " + id
+	}
+
+	op := operation{what: fmt.Sprintf("read the %s of %s", what, place(node)), node: node, timeout: readTimeout}
 
 	var metadata *cosi.Metadata
 

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
 func TestMachine_ReadsEverythingAnUpgradeNeeds(t *testing.T) {
@@ -94,22 +96,115 @@ func TestMachine_TakesFewRoundTrips(t *testing.T) {
 			total += count
 		}
 
-		if total == 0 || total > 11 {
+		if total == 0 || total > 12 {
 			r.Errorf("%d calls for one machine: %v", total, r.log.calls("worker-0"))
 		}
 	})
 }
 
-// Only in this order can nobody take a node that was upgraded meanwhile for one
-// that fell back: its new boot ID never goes with its old version.
-func TestMachine_ReadsTheBootIDBeforeAnythingElse(t *testing.T) {
-	inBubble(t, model.Options{}, func(r *rig) {
-		r.machine(r.client(""), worker0)
+// TestMachine_AllOfALookIsOfOneBoot has a node with an install pending reboot before each call
+// of a look in turn, and before none: whatever the look returns is of one boot, and so is the
+// next one, which knows of it.
+func TestMachine_AllOfALookIsOfOneBoot(t *testing.T) {
+	const mostCalls = 14
 
-		if first := r.log.first("worker-0"); first != "/machine.MachineService/Read" {
-			r.Errorf("the first call was %s", first)
-		}
-	})
+	for nth := range int32(mostCalls + 1) {
+		inBubble(t, model.Options{QuickReboots: true}, func(r *rig) {
+			c := r.client("")
+			before := r.machine(c, worker0)
+
+			r.prepare(c, worker0)
+
+			var calls atomic.Int32
+
+			meanwhile := func(call wire.Call) {
+				if call.Node != "worker-0" || calls.Add(1) != nth {
+					return
+				}
+
+				if err := r.world.RebootByHand("worker-0", model.RebootForce); err != nil {
+					r.Error(err)
+				}
+
+				r.until("worker-0", "in another boot", func(state model.NodeState) bool { return state.Reachable && state.BootID != before.BootID })
+			}
+			r.meanwhile.Store(&meanwhile)
+
+			found, err := c.Machine(r.Context(), worker0, nil)
+			old := found.BootID == before.BootID && found.Talos.Equal(before.Talos) && found.Platform == before.Platform
+
+			switch {
+			case errors.Is(err, cluster.ErrUnreachable):
+				// It was asked while it was down.
+				found = before
+			case err != nil || !old && !r.isNow(found):
+				r.Errorf("a reboot before call %d: %+v, %v, which is neither of the old boot nor of the new one", nth, found, err)
+			}
+
+			if calls.Load() >= nth && nth > 0 {
+				r.until("worker-0", "in another boot", func(state model.NodeState) bool { return state.Reachable && state.BootID != before.BootID })
+			}
+
+			var again cluster.Machine
+
+			r.until("worker-0", "asked again", func(model.NodeState) bool {
+				again, err = c.Machine(r.Context(), worker0, &found)
+
+				return !errors.Is(err, cluster.ErrUnreachable)
+			})
+
+			if err != nil || !r.isNow(again) {
+				r.Errorf("a reboot before call %d, known before: %+v, %v, which is not of the new boot", nth, again, err)
+			}
+		})
+	}
+}
+
+// isNow tells whether a look at the worker is of the boot that it is in.
+func (r *rig) isNow(found cluster.Machine) bool {
+	state, err := r.world.Node("worker-0")
+
+	return err == nil && found.BootID == state.BootID && found.Talos.String() == state.Talos && found.Schematic == state.Schematic
+}
+
+// TestMachine_OfAnotherBootTakesNothingFromTheOneBefore: neither of a node that comes back
+// between two looks nor of one that was seen on its way down, ready or not.
+func TestMachine_OfAnotherBootTakesNothingFromTheOneBefore(t *testing.T) {
+	for name, talos := range map[string]string{"legacy": "1.12.6", "lifecycle": "1.13.2", "with a resource for the schematic": "1.14.0"} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, model.Options{QuickReboots: true, Talos: talos}, func(r *rig) {
+				c := r.client("")
+				known := r.machine(c, worker0)
+
+				// What the machine says now is not what was known of it.
+				known.NodeName, known.Talos, known.Schematic, known.Config = "of-before", version.Version{}, "of-before", &cluster.MachineConfig{}
+
+				r.fault("worker-0", model.StepBoot, model.EffectNotReady)
+
+				if err := c.Reboot(r.Context(), worker0, cluster.RebootDefault); err != nil {
+					r.Fatal(err)
+				}
+
+				r.until("worker-0", "on its way down", func(state model.NodeState) bool { return state.Stage == model.StageRebooting })
+
+				down, err := c.Machine(r.Context(), worker0, &known)
+				if err != nil || down.BootID != known.BootID || down.Schematic != known.Schematic || down.Stage != cluster.StageRebooting {
+					r.Fatalf("on its way down: %+v, %v, want what is known of its boot", down, err)
+				}
+
+				r.until("worker-0", "running again", func(state model.NodeState) bool {
+					return state.BootID != known.BootID && state.Reachable && state.Stage == model.StageRunning
+				})
+
+				for seen, before := range map[string]*cluster.Machine{"running": &known, "on its way down": &down} {
+					found, err := c.Machine(r.Context(), worker0, before)
+					if err != nil || !r.isNow(found) || found.NodeName != "worker-0" || found.Config.InstallImage == "" || found.Settled() {
+						r.Errorf("last seen %s: %+v, %v; want it as it is", seen, found, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestMachine_LeavesOutWhatTheCredentialsMayNotRead(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,8 @@ type rig struct {
 	world  *model.World
 	server *wire.Server
 	log    *record
+	// meanwhile is done before a call reaches an endpoint; nil for nothing.
+	meanwhile atomic.Pointer[func(wire.Call)]
 }
 
 // record keeps the history of a simulation.
@@ -83,17 +86,6 @@ func (r *record) calls(node string) map[string]int {
 	}
 
 	return calls
-}
-
-// first is the method that was called on a node before all others.
-func (r *record) first(node string) string {
-	for _, event := range r.soFar() {
-		if event.Node == node && event.Kind == history.KindRPC {
-			return event.Detail["method"]
-		}
-	}
-
-	return "none"
 }
 
 func (r *record) count(node string, kind history.Kind) int {
@@ -135,6 +127,13 @@ func inBubble(t *testing.T, options model.Options, test func(*rig)) {
 
 		r.server, err = wire.New(wire.Options{
 			World: r.world, InMemory: true, Kubeconfig: func() ([]byte, error) { return []byte(kubeconfig), nil },
+			Intercept: func(_ context.Context, call wire.Call) wire.Strike {
+				if meanwhile := r.meanwhile.Load(); meanwhile != nil {
+					(*meanwhile)(call)
+				}
+
+				return wire.Strike{}
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -261,6 +260,16 @@ func (r *rig) through(endpoints ...string) *talosapi.Client {
 // install brings the next system onto a node and reboots into it.
 func (r *rig) install(c *talosapi.Client, address string) {
 	r.Helper()
+	r.prepare(c, address)
+
+	if err := c.Reboot(r.Context(), address, cluster.RebootDefault); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// prepare brings the next system onto a node.
+func (r *rig) prepare(c *talosapi.Client, address string) {
+	r.Helper()
 
 	if err := c.Pull(r.Context(), address, nextImage, cluster.LifecycleAPI); err != nil {
 		r.Fatal(err)
@@ -268,10 +277,6 @@ func (r *rig) install(c *talosapi.Client, address string) {
 
 	if done, err := c.Install(r.Context(), address, nextImage); err != nil || done.Exit != 0 {
 		r.Fatalf("install: %+v, %v", done, err)
-	}
-
-	if err := c.Reboot(r.Context(), address, cluster.RebootDefault); err != nil {
-		r.Fatal(err)
 	}
 }
 

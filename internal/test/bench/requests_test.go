@@ -286,63 +286,41 @@ func (r *requests) Machine(ctx context.Context, address string, known *cluster.M
 // machineRequests are the requests of one observation of a machine, and what kind it is.
 func machineRequests(known *cluster.Machine, machine cluster.Machine) (string, int) {
 	const (
-		status, bootID, versionAndStatus = 1, 1, 2
-		// everything is what a node is asked that is not known, after its boot ID.
-		everything, staticPods = 10, 2
+		status, bootID = 1, 1
+		// rest is what a node in another boot is asked beside these.
+		rest, staticPods = 9, 2
 	)
 
-	again := status
+	asked := status
 
 	if known != nil {
 		if known.UpgradePending {
-			again++
+			asked++
 		}
 
 		if known.Role == cluster.ControlPlane && known.FilesVersion == "" {
-			again += staticPods
+			asked += staticPods
 		}
 
 		if known.Config == nil {
-			again++
+			asked++
+		}
+
+		if known.StatusSince.Equal(machine.StatusSince) {
+			return "again", asked
 		}
 	}
 
-	if known != nil && known.BootID == "" {
-		return "of a known boot", again
-	}
-
-	before := bootID
-	entire := known != nil && known.Config != nil && (known.Role != cluster.ControlPlane || known.FilesVersion != "")
-
-	if entire && known.Stage != "" && !known.Settled() {
-		if machine.Stage != "" && !machine.Settled() {
-			return "between two boots", status
-		}
-
-		before += status
-	}
-
-	switch {
-	case known != nil && known.BootID == machine.BootID:
-		return "again", before + again
-	case entire:
-		before += versionAndStatus
-
-		if !machine.Settled() {
-			return justBooted, before
-		}
-	}
-
-	number := before + everything
+	asked += bootID + rest + status
 	if machine.Role == cluster.ControlPlane {
-		number += staticPods
+		asked += staticPods
 	}
 
 	if machine.Schematic == "" && machine.Talos.AtLeast(1, 14) {
-		number++
+		asked++
 	}
 
-	return "all", number
+	return anew, asked
 }
 
 // longestPull is the longest time, in seconds, that a node took for its images, of which it

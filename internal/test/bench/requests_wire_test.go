@@ -86,7 +86,7 @@ func compareRequests(t *testing.T, wanted roll) {
 
 			// A machine that has just come back may not answer yet through the first endpoint,
 			// and the request is sent again through another one.
-			again := strings.HasSuffix(call.what, justBooted) && sent[number] > call.requests
+			again := strings.HasSuffix(call.what, anew) && sent[number] > call.requests
 
 			if sent[number] != call.requests && !again {
 				t.Errorf("%s: %s is counted as %d requests and sent %d", wanted, call.what, call.requests, sent[number])
@@ -97,8 +97,8 @@ func compareRequests(t *testing.T, wanted roll) {
 	t.Logf("%s: calls that were compared: %v", wanted, kinds)
 }
 
-// justBooted is what an observation of a machine is called that finds it in another boot.
-const justBooted = "in another boot"
+// anew is what an observation of a machine is called that finds it in another boot.
+const anew = "anew"
 
 // patience bounds a run in virtual time.
 const patience = 12 * time.Hour

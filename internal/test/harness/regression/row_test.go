@@ -122,8 +122,23 @@ func installRows() []row {
 			wrong:    "The journal was told of the fallback before the node was back in service, and a closed entry is nobody's unfinished work.",
 			scenario: "seed 5, 3+2; worker-0 falls back, killed before its uncordon",
 		},
+		{
+			area: areaInstall, seen: carried, test: engineTest("TestRollback_OfANodeThatChangedItsSchematic"),
+			symptom:  "A node that was ill with its new system was not rolled back, because it ran a schematic that was not installed.",
+			wrong:    "What a look at the new boot left out was filled in from what was known of the old one.",
+			scenario: "an upgrade that changes the schematic; the worker is never Ready with it",
+		},
+		{
+			area: areaInstall, seen: carried, test: engineTest("TestBoot_BetweenTwoLooksIsNoticed"),
+			symptom:  "A node that ran its new system, ill, was told to be on its old boot; below 1.13 its entry of the journal was deleted and its cordon lifted.",
+			wrong:    "The boot ID of a machine that was seen on its way down was not read again until the machine was settled.",
+			scenario: "a reboot between two looks; the node is never Ready with its new system",
+		},
 	}
 }
+
+// carried is the commit at which facts of one boot were carried into the next.
+const carried = "69fc1a2"
 
 func parallelRows() []row {
 	return []row{

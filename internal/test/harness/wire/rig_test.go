@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/ports"
 	simwire "github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/wire"
@@ -365,13 +366,32 @@ func (r *rig) startOver(name string, talosconfig []byte, over func(*process) clu
 	})
 
 	p.Engine = engine.New(engine.Options{
-		Talos: p.talos, Kubernetes: over(p), Workloads: p.kube, Removals: p.rest, Manifests: p.rest,
+		Talos: witness{Client: p.talos, world: r.World(), name: name}, Kubernetes: over(p), Workloads: p.kube, Removals: p.rest, Manifests: p.rest,
 		Run: name, Owner: "talosupgrade_cluster.test", ClusterName: "test",
 		Observers: []cluster.Observer{p, p.notes},
 	})
 	r.tap.join(p)
 
 	return p
+}
+
+// witness tells the history what looks at machines come to.
+type witness struct {
+	*talosapi.Client
+
+	world *model.World
+	name  string
+}
+
+func (w witness) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
+	began := w.world.Now()
+
+	machine, err := w.Client.Machine(ctx, address, known)
+	if node, found := w.world.NameOf(address); found && err == nil {
+		w.world.Record(node, history.KindTold, ports.Told(w.name, began, machine))
+	}
+
+	return machine, err
 }
 
 func (p *process) dialTalos(r *rig) func(context.Context, string) (net.Conn, error) {

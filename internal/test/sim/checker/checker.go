@@ -54,6 +54,9 @@
 //	S13  nothing starts outside the maintenance window; a node whose turn began
 //	     inside is finished
 //	S14  no node is disturbed before a whole snapshot of etcd was read
+//	S15  what is known of a machine is of the boot that it is in: a look returns the
+//	     version, the schematic and the platform of the boot whose ID it returns, and
+//	     that boot had not ended when the look began
 //
 // Which nodes are held, which are canaries, how many workers may be unavailable
 // and how many of their kubelets may restart is not in the history: [Held],
@@ -68,10 +71,11 @@
 // minors.
 //
 // A history from a real API server tells neither of lists nor of what a watch
-// delivered, so looks at the Node objects are not judged there.
+// delivered, so looks at the Node objects are not judged there. Only histories of virtual
+// time tell what looks at machines came to.
 //
 // Each is asserted in the file of what it is about: disruption.go (S1, S2, S4 and S10 of
-// a step that takes a node away), look.go (S3), version.go (S5, S6), hazard.go
+// a step that takes a node away), look.go (S3, S15), version.go (S5, S6), hazard.go
 // (S13, S14, and what is wrong with other nodes when one is cordoned or taken away: S1, S2,
 // S10), configuration.go and component.go (the Kubernetes half), rollback.go, lease.go (S7,
 // S12), operator.go (S7 beside an operator), workload.go (S9, S11, and the cordons with the
@@ -104,6 +108,7 @@ const (
 	S12 Invariant = "S12"
 	S13 Invariant = "S13"
 	S14 Invariant = "S14"
+	S15 Invariant = "S15"
 )
 
 // Checker follows a history. The zero value is not usable; see [New]. It is not
@@ -208,6 +213,8 @@ func (c *Checker) Add(event history.Event) {
 		c.wrote(event)
 	case history.KindRead:
 		c.read(event)
+	case history.KindTold:
+		c.toldOf(event)
 	case history.KindFault:
 		c.faulted(event)
 	case history.KindSnapshot:

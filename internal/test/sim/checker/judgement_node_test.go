@@ -939,6 +939,17 @@ func versionJudgements() []judgement {
 
 			return t
 		}},
+		{name: "S15: a look at the new boot", tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", after, "", "") })},
+		{name: "S15: a look that ended after the boot that it is of", tale: rebooted(func(t *tale) {
+			t.told("worker-0", "boot-0", before, "", "")
+			t.events[len(t.events)-1].Detail["began"] = "1"
+		})},
+		{name: "S15: a version that may not be semantic", tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", "", "", "") })},
+		{name: "S15: a boot of which nobody knows", tale: rebooted(func(t *tale) { t.told("worker-0", "", before, "x", "y") })},
+		{name: "S15: the boot of before", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-0", before, "", "") })},
+		{name: "S15: the version of before", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", before, "", "") })},
+		{name: "S15: another schematic", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", after, "x", "") })},
+		{name: "S15: another platform", want: breaks(s15), tale: rebooted(func(t *tale) { t.told("worker-0", "boot-1", after, "", "aws") })},
 		{name: "S6: Kubernetes too old for the new Talos", want: breaks(s6), tale: func() *tale {
 			t := beginOn(3, 2, before, "1.31.4")
 			t.acquire("run-1")
@@ -956,5 +967,19 @@ func versionJudgements() []judgement {
 
 			return t
 		}},
+	}
+}
+
+// rebooted has a worker boot another version, and more happen after that.
+func rebooted(then func(*tale)) func() *tale {
+	return func() *tale {
+		t := held()
+		t.put("worker-0", after)
+		t.goDown("worker-0")
+		t.comeBack("worker-0", after)
+		t.wait(5)
+		then(t)
+
+		return t
 	}
 }

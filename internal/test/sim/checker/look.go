@@ -3,6 +3,7 @@
 package checker
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,6 +94,55 @@ func (c *Checker) read(event history.Event) {
 
 	if event.Detail["what"] == "etcd" {
 		n.etcdSeen = c.now
+	}
+}
+
+// boot is one boot of a machine: what it ran then, and when the next one began, zero while
+// there is none.
+type boot struct {
+	talos, schematic, platform string
+	until                      float64
+}
+
+// inBoot notes that the machine is in another boot now.
+func (n *node) inBoot(id string, now boot, at float64) {
+	if before, found := n.boots[n.bootID]; found {
+		before.until = at
+		n.boots[n.bootID] = before
+	}
+
+	if n.boots == nil {
+		n.boots = map[string]boot{}
+	}
+
+	n.bootID, n.talos, n.schematic, n.platform = id, now.talos, now.schematic, now.platform
+	n.boots[id] = now
+}
+
+// toldOf asserts S15 for what a look at a machine came to. Who may not read boot IDs is
+// told of none.
+func (c *Checker) toldOf(event history.Event) {
+	n, told := c.node(event.Node), event.Detail
+
+	of, known := n.boots[told["boot_id"]]
+	if !known {
+		return
+	}
+
+	began, err := strconv.ParseFloat(told["began"], 64)
+	if err == nil && of.until > 0 && of.until < began {
+		c.violate(S15, n.name, "%s was told of boot %s, which had ended before it asked", told["client"], told["boot_id"])
+	}
+
+	for _, fact := range []struct{ what, was, told string }{
+		{"Talos", of.talos, cmp.Or(told["talos"], of.talos)},
+		{"schematic", of.schematic, told["schematic"]},
+		{"platform", of.platform, told["platform"]},
+	} {
+		if fact.was != fact.told {
+			c.violate(S15, n.name, "%s was told of boot %s that it runs %s %q, which is of another boot: it runs %q",
+				told["client"], told["boot_id"], fact.what, fact.told, fact.was)
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ type node struct {
 
 	talos, schematic, platform, bootID string
 	installs, reboots                  int
+	// boots are those that it has been in, by their IDs.
+	boots map[string]boot
 	// parts are the components of Kubernetes, configs counts configurations of
 	// ours, dryRuns those that were only tried and whose calls are still to end.
 	parts            map[string]*component
@@ -125,8 +127,7 @@ func (c *Checker) introduce(event history.Event) {
 	detail := event.Detail
 
 	n.introduced, n.role = true, detail["role"]
-	n.talos, n.schematic, n.bootID = detail["talos"], detail["schematic"], detail["boot_id"]
-	n.platform = detail["platform"]
+	n.inBoot(detail["boot_id"], boot{talos: detail["talos"], schematic: detail["schematic"], platform: detail["platform"]}, c.at)
 	c.introduceParts(n, detail)
 
 	if detail["joins"] == isTrue {

@@ -88,6 +88,12 @@ func (t *tale) look() {
 	t.tell("", history.KindRead, "what", "nodes")
 }
 
+// told is what a look at a machine came to that began a second ago.
+func (t *tale) told(node, bootID, talos, schematic, platform string) {
+	t.tell(node, history.KindTold, "client", "run-1", "boot_id", bootID, "talos", talos, "schematic", schematic, "platform", platform,
+		"began", strconv.FormatFloat(t.now, 'f', -1, 64))
+}
+
 func (t *tale) rpc(node, method, code string) {
 	t.tell(node, history.KindRPC, "method", method, "role", "os:admin", "code", code, "mutating", "true")
 }

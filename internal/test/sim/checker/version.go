@@ -106,8 +106,8 @@ func (c *Checker) booted(n *node, event history.Event) {
 	other := kubernetes != "" && kubernetes != n.runs(kubelet)
 	moved := talos != n.talos || other
 
-	n.talos, n.schematic, n.bootID = talos, event.Detail["schematic"], event.Detail["boot_id"]
-	n.platform, n.ours = platform, false
+	n.inBoot(event.Detail["boot_id"], boot{talos: talos, schematic: event.Detail["schematic"], platform: platform}, c.at)
+	n.ours = false
 	delete(c.unheard, n.name)
 	n.up, n.goingDown, n.stage, n.asked = true, false, "booting", 0
 	n.cameUp = c.now

@@ -116,6 +116,10 @@ func machinesAreTold(t *testing.T, f TalosFixture) {
 			t.Errorf("%s: %+v, want a machine of a known version that is settled", machine.Name, found)
 		}
 
+		if found.StatusSince.IsZero() {
+			t.Errorf("%s does not say when it made its status, by which two boots are told apart", machine.Name)
+		}
+
 		if (found.FilesVersion != "") != machine.ControlPlane || found.PodsSince.IsZero() == machine.ControlPlane {
 			t.Errorf("%s: since %s, files %q; want to know of the static pods of control planes", machine.Name, found.PodsSince, found.FilesVersion)
 		}
@@ -133,6 +137,7 @@ func knownMachinesAreTold(t *testing.T, f TalosFixture) {
 		stale.FilesVersion, stale.PodsSince = "", time.Time{}
 
 		earlier := stale
+		earlier.StatusSince = known.StatusSince.Add(-time.Hour)
 		earlier.BootID, earlier.Talos, earlier.Schematic, earlier.MachineID = "of-an-earlier-boot", version.Version{}, "of-an-earlier-system", ""
 
 		for name, before := range map[string]cluster.Machine{"in this boot": stale, "in an earlier boot": earlier} {

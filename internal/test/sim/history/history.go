@@ -110,6 +110,10 @@ const (
 	// list, or the objects that a watch begins with, which may be older; then client,
 	// version, and for watch the object of the event.
 	KindRead Kind = "read"
+	// KindTold is what a look of ours at a machine came to, in histories of virtual time.
+	// Detail: client, boot_id, talos (without v, empty where it is no semantic version),
+	// schematic, platform, began (when the look began, as the time of an event).
+	KindTold Kind = "told"
 )
 
 // Event is something that happened. A line of history.jsonl is an object with the

@@ -33,7 +33,7 @@ func Table(events []Event) string {
 // Idle tells whether an event shows only that somebody looked, or goes on to hold the
 // lease.
 func (e Event) Idle() bool {
-	return e.Kind == KindRead || e.Detail["mutating"] == "false" || e.Detail["action"] == "renew"
+	return e.Kind == KindRead || e.Kind == KindTold || e.Detail["mutating"] == "false" || e.Detail["action"] == "renew"
 }
 
 // sentence says what an event of a kind is, with values of its detail; $who is who did

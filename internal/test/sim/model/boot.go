@@ -47,7 +47,10 @@ func (w *World) boot(ctx context.Context, n *node, why cause) {
 }
 
 func (w *World) bootTime(n *node) time.Duration {
-	const least, most = 30 * time.Second, 90 * time.Second
+	least, most := 30*time.Second, 90*time.Second
+	if w.options.QuickReboots {
+		least, most = 100*time.Millisecond, time.Second
+	}
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -334,6 +334,9 @@ type Options struct {
 	// ConfiguredImages are images, by component, that the configurations name
 	// whatever else is said here: with a tag, and with a digest if there is one.
 	ConfiguredImages map[string]string
+	// QuickReboots has machines start within a second, so that nobody who looks at them
+	// every few seconds need see them down.
+	QuickReboots bool
 	// Seed decides identities and durations.
 	Seed uint64
 	// Faults is the first fault script.

@@ -24,8 +24,11 @@ type Client struct {
 
 	mu        sync.Mutex
 	intercept Interceptor
-	count     int
-	mutating  int
+	// fill makes of a look at a machine, and of what was known of it, what the look
+	// returns.
+	fill     func(known *cluster.Machine, now cluster.Machine) cluster.Machine
+	count    int
+	mutating int
 	// annotated counts the writes of annotations, which need no request here.
 	annotated int
 }
@@ -75,7 +78,7 @@ func (c *Cluster) Client(name string) *Client {
 		panic(err)
 	}
 
-	return &Client{cluster: c, kube: kube, transport: transport, name: name, roles: []string{"os:admin"}}
+	return &Client{cluster: c, kube: kube, transport: transport, name: name, roles: []string{"os:admin"}, fill: fill}
 }
 
 // WithRoles replaces the roles of the client's certificate.
@@ -92,6 +95,15 @@ func (c *Client) Intercept(interceptor Interceptor) {
 	defer c.mu.Unlock()
 
 	c.intercept = interceptor
+}
+
+// Fill replaces how a look at a machine is filled with what was known of it, for bugs that
+// are planted there.
+func (c *Client) Fill(with func(known *cluster.Machine, now cluster.Machine) cluster.Machine) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.fill = with
 }
 
 // Calls counts the calls so far, and those among them that change something.

@@ -142,6 +142,8 @@ func (c *Client) Members(ctx context.Context) (members []cluster.Member, err err
 
 // Machine implements [cluster.Talos].
 func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (machine cluster.Machine, err error) {
+	began := c.cluster.world.Now()
+
 	err = c.read(ctx, "Machine", address, func(ctx context.Context) error {
 		return c.ask(ctx, "observe "+address, func(ctx context.Context) error {
 			state, err := c.cluster.world.MachineStatus(ctx, address)
@@ -152,27 +154,41 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 			return err
 		})
 	})
-
-	entire := known != nil && known.Config != nil && (known.Role != cluster.ControlPlane || known.FilesVersion != "")
-
-	switch {
-	case err == nil && known != nil && known.BootID == "":
-		machine = again(*known, machine)
-	case err != nil || known == nil || machine.BootID == "":
-	case entire && known.Stage != "" && !known.Settled() && !machine.Settled():
-		between := *known
-		between.Stage, between.Ready, between.Unmet = machine.Stage, machine.Ready, machine.Unmet
-		machine = between
-	case known.BootID == machine.BootID:
-		machine = again(*known, machine)
-	case entire && !machine.Settled():
-		booting := *known
-		booting.BootID, booting.Talos, booting.TalosTag = machine.BootID, machine.Talos, machine.TalosTag
-		booting.Stage, booting.Ready, booting.Unmet, booting.Platform = machine.Stage, machine.Ready, machine.Unmet, machine.Platform
-		machine = booting
+	if err != nil {
+		return machine, err
 	}
 
-	return machine, err
+	c.mu.Lock()
+	fill := c.fill
+	c.mu.Unlock()
+
+	machine = fill(known, machine)
+	c.cluster.record(c.cluster.nameOf(address), history.KindTold, Told(c.name, began, machine))
+
+	return machine, nil
+}
+
+// Told is what the history tells of a look at a machine that has ended.
+func Told(client string, began time.Duration, machine cluster.Machine) map[string]string {
+	talos := ""
+	if !machine.Talos.IsZero() {
+		talos = machine.Talos.String()
+	}
+
+	return map[string]string{
+		"client": client, "boot_id": machine.BootID, "talos": talos, "schematic": machine.Schematic, "platform": machine.Platform,
+		"began": strconv.FormatFloat(began.Seconds(), 'f', -1, 64),
+	}
+}
+
+// fill fills a look with what is known of the machine, if it is in the boot in which that
+// was seen.
+func fill(known *cluster.Machine, now cluster.Machine) cluster.Machine {
+	if known == nil || !known.StatusSince.Equal(now.StatusSince) {
+		return now
+	}
+
+	return again(*known, now)
 }
 
 // again is a machine of which only what changes within a boot was asked.
@@ -353,7 +369,7 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 		Talos: talos, TalosTag: tag, Schematic: state.Schematic, Platform: state.Platform,
 		SecureBoot: state.SecureBoot && !state.SecurityUnknown, BootUnknown: state.SecurityUnknown,
 		BootedWithUKI: state.BootedWithUKI && !state.SecurityUnknown,
-		BootID:        state.BootID, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
+		BootID:        state.BootID, StatusSince: state.BootedAt, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
 		// The running system does not see what an installer has just written.
 		UpgradePending: state.UpgradePending && !state.Armed,
 	}

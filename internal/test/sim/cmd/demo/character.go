@@ -57,7 +57,7 @@ func (c *character) act(event history.Event) []entry {
 		c.leave(event)
 
 		return nil
-	case history.KindRPC, history.KindRead, history.KindWrite, history.KindJournal:
+	case history.KindRPC, history.KindRead, history.KindTold, history.KindWrite, history.KindJournal:
 		return nil
 	}
 
