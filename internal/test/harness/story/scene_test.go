@@ -99,7 +99,7 @@ func (s *scene) setup() harness.Setup {
 	given := harness.Setup{
 		Options: model.Options{
 			ControlPlanes: s.controlPlanes, Workers: s.workers, Talos: s.hop.talos, Kubernetes: s.hop.kubernetes, Seed: s.seed,
-			ManyAddresses: s.seed%4 == 0, Silent: s.seed%4 == 1,
+			ManyAddresses: s.seed%4 == 0, Silent: s.seed%4 == 1, QuickReboots: s.seed%4 == 2,
 		},
 		Judging: []checker.Option{checker.MaxUnavailable(most), checker.MaxUnavailableKubelets(most), checker.Canary(s.policy.Canary...)},
 	}

@@ -145,6 +145,14 @@ func sentBack(seed uint64, victim string) scenario {
 	return made
 }
 
+// quick is the scenario with reboots that lie between two looks.
+func quick(s scenario) scenario {
+	s.name += " with quick reboots"
+	s.options.QuickReboots = true
+
+	return s
+}
+
 // askedBack is an upgraded cluster in which a person sends a node back. Where that is
 // killed, another rollback follows, or another upgrade.
 func askedBack(seed uint64, node string, applies bool) scenario {

@@ -76,7 +76,7 @@ func drawStory(seed uint64) story {
 		shape.controlPlanes, shape.workers, shape.together, hop.talos, hop.toTalos, hop.kubernetes, hop.toKubernetes)
 	made.given.Options = model.Options{
 		ControlPlanes: shape.controlPlanes, Workers: shape.workers, Talos: hop.talos, Kubernetes: hop.kubernetes, Seed: seed,
-		ManyAddresses: seed%4 == 0, Silent: seed%4 == 1,
+		ManyAddresses: seed%4 == 0, Silent: seed%4 == 1, QuickReboots: seed%4 == 2,
 	}
 	made.given.Judging = []checker.Option{checker.MaxUnavailable(shape.together)}
 	made.request = harness.To(hop.toTalos)
