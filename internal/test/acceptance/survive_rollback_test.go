@@ -6,14 +6,16 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
 // rollingBack are the arguments of a resource that sends back what does not
 // become healthy in time.
 const rollingBack = "talos_version = \"1.13.4\"\non_failure = \"rollback\"\nnode_timeout = \"12m\"\n"
 
-// TestAccRollback sends a node back to what it ran before, once: the run fails and
-// says so, the next one does not try the same image again by itself, and one that
+// TestAccRollback sends a node back to what it ran before, another schematic, once: the run
+// fails and says so, the next one does not try the same image again by itself, and one that
 // was told to does.
 func TestAccRollback(t *testing.T) {
 	full(t)
@@ -22,7 +24,8 @@ func TestAccRollback(t *testing.T) {
 	s.faults(`faults: [{node: worker-1, step: boot, effect: not-ready}]`)
 
 	w := newWorkspace(t)
-	w.write(use(s), rollingBack)
+	asked := rollingBack + "installer_image = \"factory.talos.dev/metal-installer/" + model.EmptySchematic + "\"\n"
+	w.write(use(s), asked)
 	w.apply().mustFail(faulty, "is not ready", "The last lines of the log of machined", "rolled back to Talos "+talosModern, "in service", "retry_boot_id = ", "nothing is tainted")
 	s.wantRunning(talosModern, faulty)
 	s.wantRunning(talosTarget, "worker-0")
@@ -49,7 +52,7 @@ func TestAccRollback(t *testing.T) {
 
 	s.times(map[string]int{faulty: 1})
 
-	w.write(use(s), rollingBack+refused.told(t, faulty))
+	w.write(use(s), asked+refused.told(t, faulty))
 	w.apply().mustSucceed(0)
 	s.wantUpgraded(talosTarget, nil)
 	s.times(map[string]int{faulty: 2})
