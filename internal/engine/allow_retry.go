@@ -120,7 +120,7 @@ func (r *run) allowRetry(ctx context.Context, node, key string) (entry cluster.E
 func retryFailure(ctx context.Context, node string, err error) *Failure {
 	if ctx.Err() != nil {
 		return undisturbed(&Failure{
-			Summary: "The action was cancelled", Seen: "It was stopped before the journal was written.", State: "No node was disturbed.",
+			Summary: "The action was cancelled", Seen: "It was interrupted before the journal was written.", State: "No node was disturbed.",
 			Remedy: "Run it again.", Err: err,
 		})
 	}

@@ -333,7 +333,7 @@ func absent(lasts time.Duration) func(*rig, *twisted) {
 				return nil
 			}
 
-			return saying(cluster.ErrUnreachable, "failed to create etcd client: context deadline exceeded")
+			return saying(cluster.ErrUnreachable, "failed to create etcd client: no answer in time")
 		}
 	}
 }

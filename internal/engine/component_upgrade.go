@@ -40,6 +40,8 @@ type componentUpgrade struct {
 	run *run
 
 	step plan.Step
+	// at is the step that was entered last.
+	at cluster.NodeStep
 	// before is what the node said before anything was changed.
 	before cluster.ComponentStatus
 	// configured tells that the configuration was changed, or may have been.
@@ -165,7 +167,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 		err := c.awaitGuards(ctx)
 
 		switch {
-		case err != nil && last != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		case err != nil && last != nil && errors.Is(cluster.Ended(ctx), context.DeadlineExceeded):
 			// Why it was not done before says more than that the time is up.
 			return outOfTime(last)
 		case err != nil:
@@ -225,6 +227,7 @@ func (c *componentUpgrade) awaitArrival(ctx context.Context) error {
 }
 
 func (c *componentUpgrade) emitStep(step cluster.NodeStep, text string) {
+	c.at = step
 	c.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: c.step.Node, Component: c.step.Component, Step: step, Text: text})
 }
 

@@ -64,7 +64,7 @@ func (e *Engine) Delegate(ctx context.Context, request Request) (cluster.Observa
 	}
 
 	if ctx.Err() != nil {
-		return observed, acquireFailure(ctx, context.Cause(ctx))
+		return observed, acquireFailure(ctx, cluster.Ended(ctx))
 	}
 
 	e.outline(observed, made, found, request)
@@ -810,7 +810,7 @@ func (l *operatorStage) withdrawRequest(ctx context.Context) error {
 // failed is the failure of a stage. Before it is told the operator is asked for
 // nothing any more, where that is possible.
 func (l *operatorStage) failed(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
+	cause := cluster.Ended(ctx)
 	if lost := errors.Join(err, cause); errors.Is(lost, ErrLeaseLost) && !errors.Is(lost, errLeaseFreed) {
 		// What the operator is asked for is the other run's to say.
 		failure := l.delegation.run.stopped(ctx, "while the operator was at work")
@@ -832,7 +832,7 @@ func (l *operatorStage) failed(ctx context.Context, err error) error {
 		failure.Seen, failure.Remedy = sentence(cause.Error()), lostRemedy(cause)
 	case ctx.Err() != nil:
 		failure.Summary, failure.Err = "The upgrade was cancelled", cause
-		failure.Seen, failure.Remedy = "It was stopped while "+l.delegation.run.engine.operator.String()+" was followed.", resumeRemedy
+		failure.Seen, failure.Remedy = "It was interrupted while "+l.delegation.run.engine.operator.String()+" was followed.", resumeRemedy
 	case errors.As(err, &occupied):
 		failure.Seen, failure.Findings = "", occupied.findings
 	case errors.Is(err, ErrDeadline):

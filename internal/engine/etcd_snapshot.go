@@ -118,7 +118,7 @@ func (e *Engine) SaveSnapshot(ctx context.Context, store cluster.SnapshotStore) 
 
 	switch {
 	case ctx.Err() != nil:
-		return cluster.EtcdSnapshot{}, context.Cause(ctx)
+		return cluster.EtcdSnapshot{}, cluster.Ended(ctx)
 	case err != nil:
 		return cluster.EtcdSnapshot{}, snapshotFailure(err, attribute, again)
 	case exposed != "":
@@ -134,7 +134,7 @@ func (e *Engine) SaveSnapshot(ctx context.Context, store cluster.SnapshotStore) 
 
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return cluster.EtcdSnapshot{}, context.Cause(ctx)
+		return cluster.EtcdSnapshot{}, cluster.Ended(ctx)
 	case err != nil:
 		return cluster.EtcdSnapshot{}, snapshotFailure(err, attribute, again)
 	default:

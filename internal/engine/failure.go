@@ -225,6 +225,7 @@ func (u *nodeUpgrade) failure(ctx context.Context, err error) *Failure {
 	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled while upgrading node %s", u.step.Node)
+		u.interrupted(ctx, failed)
 	case errors.Is(err, ErrRolledBack), errors.Is(err, ErrFallback):
 		failed.State = returnedState(err)
 		failed.Remedy = u.lookRemedy()
@@ -327,7 +328,7 @@ func (f *Failure) explained(ctx context.Context, err error) bool {
 		return true
 	}
 
-	cause := context.Cause(ctx)
+	cause := cluster.Ended(ctx)
 	if !errors.Is(err, ErrLeaseLost) && !errors.Is(cause, ErrLeaseLost) {
 		return false
 	}
@@ -378,7 +379,7 @@ func (u *nodeUpgrade) stateText() string {
 	case u.recorded() && !u.cordoned && u.rebooted() && u.result.runs.Equal(u.entry.Previous):
 		return "The node runs its old system and is in service; only its entry in the journal is still open."
 	case u.recorded() && u.entry.Phase == cluster.PhaseRebooting:
-		return "The node was asked to reboot into the new system, or about to be, and is recorded in the journal; its cordon stays until it is back."
+		return "The node may be rebooting into the new system, as the journal says; it stays cordoned until it is back."
 	case u.mayHaveInstalled():
 		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one."
 	case u.recorded():
@@ -463,7 +464,7 @@ func acquireFailure(ctx context.Context, err error) error {
 	}
 
 	if errors.Is(err, context.Canceled) {
-		seen = "It was stopped before it had the lease kube-system/talosupgrade."
+		seen = "It was interrupted before it had the lease kube-system/talosupgrade."
 	}
 
 	return &Failure{Summary: summary, Seen: seen, State: "Nothing was touched.", Remedy: resumeRemedy, Err: err}
@@ -480,6 +481,7 @@ func (c *componentUpgrade) failure(ctx context.Context, err error) *Failure {
 	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The upgrade was cancelled while %s on node %s was being replaced", c.step.Component, c.step.Node)
+		c.interrupted(ctx, failed)
 	case errors.Is(err, ErrGate):
 		failed.Remedy = gateRemedy(err)
 	case errors.Is(err, cluster.ErrConflict), errors.Is(err, errOverwritten):

@@ -124,7 +124,7 @@ func TestFailure_RareFindingsAreWorded(t *testing.T) {
 		"no kube-apiserver pod is known":                                              guardStaticPods(guardInput{Observation: behind, step: kubelet}),
 		"its pods could only go to nodes":                                             guardRoom(guardInput{Observation: room, step: plan.Step{Node: "own", Role: cluster.Worker}, run: "run-1", cordoning: true}),
 		"does not say how much space":                                                 diskFindings(cluster.Node{Name: "worker-1"}, nil, nil, 1<<20),
-		"its disk has: context canceled, and its kubelet reports DiskPressure":        diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, context.Canceled, 1<<20),
+		"its disk has: unreachable, and its kubelet reports DiskPressure":             diskFindings(cluster.Node{Name: "worker-1", Kube: &cluster.KubeNode{Pressure: []string{cluster.DiskPressure}}}, nil, cluster.ErrUnreachable, 1<<20),
 		"below 15 % the kubelet deletes images":                                       diskFindings(cluster.Node{Name: "worker-1"}, &cluster.DiskSpace{Size: 100 << 30, Available: 10 << 30}, nil, 1<<20),
 		"there is no connection to the Kubernetes API":                                (&preflight{engine: &Engine{}, made: plan.Plan{Steps: []plan.Step{{Node: "worker-1"}}}}).drains(t.Context()),
 	} {

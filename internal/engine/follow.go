@@ -45,7 +45,7 @@ func (e *Engine) Follow(ctx context.Context, look func(ctx context.Context) erro
 
 		switch {
 		case ctx.Err() != nil:
-			return "", context.Cause(ctx)
+			return "", cluster.Ended(ctx)
 		case err != nil && !cluster.Heals(err):
 			return "", &Failure{
 				Summary: "Unable to read the lease kube-system/talosupgrade", Seen: err.Error(), State: "Nothing was touched.", Remedy: leaseRemedy(err), Err: err,
@@ -82,8 +82,8 @@ func (e *Engine) Follow(ctx context.Context, look func(ctx context.Context) erro
 
 		last = current
 
-		if err := e.clock.Sleep(ctx, followPause); err != nil {
-			return "", err
+		if e.clock.Sleep(ctx, followPause) != nil {
+			return "", cluster.Ended(ctx)
 		}
 	}
 }

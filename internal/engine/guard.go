@@ -122,7 +122,7 @@ func (r *run) awaitGuarded(ctx context.Context, action guardedAction) error {
 		return nil
 	case g.failed != nil && ctx.Err() == nil:
 		return g.failed
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+	case ctx.Err() != nil && !errors.Is(cluster.Ended(ctx), context.DeadlineExceeded):
 		return err
 	default:
 		return &guardError{before: action.before, findings: g.last, slow: g.slow, err: err}
@@ -155,7 +155,7 @@ func (g *guarding) try(ctx, unbounded context.Context) (bool, string, error) {
 	}
 
 	if ctx.Err() != nil {
-		return false, "", context.Cause(ctx)
+		return false, "", cluster.Ended(ctx)
 	}
 
 	if g.turn != nil {
@@ -243,6 +243,8 @@ func (u *nodeUpgrade) awaitGuards(ctx context.Context, before string) error {
 // that its upgrade has: to stop with it is worse than to wait.
 func (u *nodeUpgrade) awaitGuardsThen(ctx context.Context, before string, then look) error {
 	var seen guardInput
+
+	u.waits = "it was safe to " + before + " " + u.step.Node
 
 	action := guardedAction{
 		before: before, node: u.step.Node, timeout: guardTimeout, pause: maxPoll,

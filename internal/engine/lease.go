@@ -76,8 +76,8 @@ func (e *Engine) acquire(ctx context.Context) (*lock, error) {
 		case cluster.Heals(err) && e.clock.Now().Sub(begun) < acquireTimeout:
 			// Read it again: either somebody else has it now, or we do, or the
 			// API server was just away.
-			if err := e.clock.Sleep(ctx, minPoll); err != nil {
-				return nil, err
+			if e.clock.Sleep(ctx, minPoll) != nil {
+				return nil, cluster.Ended(ctx)
 			}
 		default:
 			return nil, &Failure{
@@ -241,8 +241,8 @@ func (e *Engine) watchLease(ctx context.Context, first cluster.Lease, seen strin
 	e.emit(cluster.Event{Kind: cluster.EventWaiting, Text: fmt.Sprintf("%s; watching for %s whether it is still alive", seen, leaseDuration)})
 
 	for e.clock.Now().Sub(begun) < leaseDuration {
-		if err := e.clock.Sleep(ctx, leaseWatch); err != nil {
-			return current, false, err
+		if e.clock.Sleep(ctx, leaseWatch) != nil {
+			return current, false, cluster.Ended(ctx)
 		}
 
 		read, away, err := e.readLease(ctx)

@@ -225,10 +225,11 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 	}
 
 	switch {
-	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(ctx), ErrLeaseLost):
-		failed.Remedy = lostRemedy(errors.Join(context.Cause(ctx), err))
+	case errors.Is(err, ErrLeaseLost), errors.Is(cluster.Ended(ctx), ErrLeaseLost):
+		failed.Remedy = lostRemedy(errors.Join(cluster.Ended(ctx), err))
 	case ctx.Err() != nil:
 		failed.Summary = "The upgrade was cancelled while " + manifests + " were being synced"
+		failed.Seen = interruptedText(ctx, manifestActivity(applied), err)
 	case applied && !errors.Is(err, cluster.ErrDenied) && !errors.Is(err, cluster.ErrCredentials):
 		failed.Summary = "Unable to finish the rollout of " + manifests
 		failed.Remedy = "Look at what does not come up (kubectl -n kube-system get pods -o wide), bring back nodes that are not Ready or delete their Node objects, " +
@@ -245,6 +246,15 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 	}
 
 	return failed
+}
+
+// manifestActivity is what was being done with the manifests: it completes "while".
+func manifestActivity(applied bool) string {
+	if applied {
+		return "waiting for the bootstrap manifests to be rolled out"
+	}
+
+	return "the bootstrap manifests were being applied"
 }
 
 // maxRolloutLooks is how often something may be seen to have moved before that no

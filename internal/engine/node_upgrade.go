@@ -25,6 +25,10 @@ type nodeUpgrade struct {
 	step plan.Step
 
 	phase nodePhase
+	// at is the step that was entered last, and waits is what is waited for before the
+	// next one: it completes "until", and is empty where a step is going on.
+	at    cluster.NodeStep
+	waits string
 	// entry is the journal's entry of the node, as last written. One without a phase is
 	// not in the journal.
 	entry cluster.Entry
@@ -338,8 +342,8 @@ func (u *nodeUpgrade) untilSent(ctx context.Context, call func(context.Context) 
 			return err
 		}
 
-		if ended := u.run.engine.clock.Sleep(ctx, maxPoll); ended != nil {
-			return fmt.Errorf("%w; %w", err, ended)
+		if u.run.engine.clock.Sleep(ctx, maxPoll) != nil {
+			return fmt.Errorf("%w; %w", err, cluster.Ended(ctx))
 		}
 	}
 }
@@ -407,6 +411,7 @@ func (u *nodeUpgrade) cordonAndDrain(ctx context.Context) error {
 // enterStep begins a step of the upgrade. Whether another node may begin depends on
 // the steps of those on their way, so it is noted before observers are told.
 func (u *nodeUpgrade) enterStep(step cluster.NodeStep, text string) {
+	u.at, u.waits = step, ""
 	u.run.noteStep(u.step.Node, step)
 	u.run.engine.emit(cluster.Event{Kind: cluster.EventNodeStep, Node: u.step.Node, Step: step, Text: text})
 }
@@ -636,7 +641,7 @@ func (u *nodeUpgrade) recordIntent(ctx context.Context, before string) error {
 
 		if ctx.Err() != nil {
 			// It was recorded when the time was up, and nothing came of it.
-			return errors.Join(context.Cause(ctx), u.withdrawIntent(ctx))
+			return errors.Join(cluster.Ended(ctx), u.withdrawIntent(ctx))
 		}
 
 		// Installing what another run installs as well could cost the node both of its
@@ -767,7 +772,7 @@ type installerError struct {
 func (i *installerError) Error() string {
 	text := fmt.Sprintf("the installer exited with code %d", i.exit)
 	if len(i.output) > 0 {
-		text += ": " + i.output[len(i.output)-1]
+		text += ": " + cluster.Plain(i.output[len(i.output)-1])
 	}
 
 	return text
@@ -1044,7 +1049,7 @@ func (u *nodeUpgrade) awaitReboot(ctx context.Context) (outcome, error) {
 	if err != nil {
 		// One that answers from its new boot has returned, and is not well.
 		returned := machine.BootID != "" && machine.BootID != u.entry.BootID
-		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) && !returned {
+		if ctx.Err() != nil && errors.Is(cluster.Ended(ctx), context.DeadlineExceeded) && !returned {
 			err = fmt.Errorf("%w: %w", ErrNeverReturned, err)
 		}
 

@@ -844,7 +844,8 @@ func TestInstall_WithoutTimeToBeRepeatedSaysSo(t *testing.T) {
 		w = r.WorkerOver(w.Client, &lossy{Talos: w.Client, left: 1}, w.Client)
 
 		failed := failure(t, w.Apply(context.Background(), repeating(2, 40*time.Minute)), context.DeadlineExceeded, "worker-0")
-		if !strings.Contains(failed.Seen, "the node was asked once to install ghcr.io/siderolabs/installer:v1.13.4, and whether it began is not known, and another attempt was to follow after 40m0s") {
+		if !strings.Contains(failed.Seen, "the node was asked once to install ghcr.io/siderolabs/installer:v1.13.4, and it is not known whether the installer started; "+
+			"the next attempt, 40m0s later, was not made: the time for the node (30m0s) was up") {
 			t.Errorf("seen is %q", failed.Seen)
 		}
 

@@ -41,7 +41,7 @@ func (e *Engine) Observe(ctx context.Context) (cluster.Observation, error) {
 // fills in about the nodes.
 func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cluster.Node)) (cluster.Observation, error) {
 	if err := ctx.Err(); err != nil {
-		return cluster.Observation{}, context.Cause(ctx)
+		return cluster.Observation{}, cluster.Ended(ctx)
 	}
 
 	observed := cluster.Observation{
@@ -64,7 +64,7 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 	}
 
 	if err := ctx.Err(); err != nil {
-		return observed, context.Cause(ctx)
+		return observed, cluster.Ended(ctx)
 	}
 
 	sortNodes(observed.Nodes)

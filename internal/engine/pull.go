@@ -379,7 +379,7 @@ func (a *ahead) atTurn(ctx context.Context, node, reference string, pull func(co
 
 		return pull(ctx)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return cluster.Ended(ctx)
 	}
 }
 
@@ -535,7 +535,7 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 	refused := func(check, reference string, err error) *cluster.Finding {
 		return &cluster.Finding{
 			Check: check, Severity: cluster.Observed, Node: one.node, Err: err,
-			Found: fmt.Sprintf("could not pull %s: %v", reference, err),
+			Found: unpulledText(reference, err),
 		}
 	}
 
@@ -557,6 +557,17 @@ func (r *run) fetch(ctx context.Context, one download) *cluster.Finding {
 // checkImages is the check of findings about the images of components.
 const checkImages = cluster.CheckComponentImages
 
+// unpulledText says that an image could not be pulled, and why. It does not say where: nodes
+// that fail alike are named together.
+func unpulledText(reference string, err error) string {
+	why := err.Error()
+	if asked, rest, found := strings.Cut(why, ": "); found && strings.HasPrefix(asked, "unable to pull "+reference+" on ") {
+		why = rest
+	}
+
+	return fmt.Sprintf("could not pull %s: %s", reference, why)
+}
+
 // pullFailure is the failure of those among the findings that are one; nil where none is.
 func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
 	var failed []cluster.Finding
@@ -574,7 +585,7 @@ func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
 	failure := &Failure{
 		Summary:  fmt.Sprintf("Unable to pull the installer images for Talos %s", target.Talos),
 		Node:     failed[0].Node,
-		Findings: failed,
+		Findings: together(failed),
 		State:    "No node was disturbed.",
 		Remedy:   pullRemedy(failed[0].Err),
 		Err:      errors.Join(causes(failed)...),
@@ -586,6 +597,35 @@ func pullFailure(target cluster.Target, findings []*cluster.Finding) error {
 	}
 
 	return failure
+}
+
+// together are the findings with one for all nodes of which the same was found.
+func together(findings []cluster.Finding) []cluster.Finding {
+	var (
+		merged []cluster.Finding
+		nodes  [][]string
+	)
+
+	for _, finding := range findings {
+		index := slices.IndexFunc(merged, func(one cluster.Finding) bool { return one.Check == finding.Check && one.Found == finding.Found })
+		if index < 0 {
+			merged, nodes = append(merged, finding), append(nodes, []string{finding.Node})
+
+			continue
+		}
+
+		nodes[index] = append(nodes[index], finding.Node)
+		merged[index].Err = errors.Join(merged[index].Err, finding.Err)
+	}
+
+	for index, names := range nodes {
+		if len(names) > 1 {
+			merged[index].Node = ""
+			merged[index].Found = readable.List(names) + ": " + merged[index].Found
+		}
+	}
+
+	return merged
 }
 
 // pullRemedy is what to do about an image that a node cannot get.
@@ -603,7 +643,7 @@ type pullError struct {
 	err   error
 }
 
-func (p *pullError) Error() string { return fmt.Sprintf("could not pull %s: %v", p.image, p.err) }
+func (p *pullError) Error() string { return unpulledText(p.image, p.err) }
 
 func (p *pullError) Unwrap() error { return p.err }
 
@@ -707,7 +747,7 @@ func (r *run) repeated(ctx context.Context, node, image string, do func(context.
 
 	for attempt := 1; ; attempt++ {
 		err := do(bounded)
-		if err == nil || !cluster.Heals(err) {
+		if err == nil || !cluster.Heals(err) || bounded.Err() != nil {
 			return err
 		}
 
@@ -739,8 +779,10 @@ func (u *nodeUpgrade) waitBeforeRetry(ctx context.Context, attempt int) error {
 	}
 
 	pause := backoff(u.run.request.Policy.Repeat, attempt)
-	if err := u.run.engine.clock.Sleep(ctx, pause); err != nil {
-		return fmt.Errorf("%s, and another attempt was to follow after %s: %w", u.untaken(attempt-1), pause, err)
+	u.waits = "the install on " + u.step.Node + " could be tried again"
+
+	if u.run.engine.clock.Sleep(ctx, pause) != nil {
+		return fmt.Errorf("%s; the next attempt, %s later, was not made: %w", u.untaken(attempt-1), pause, cluster.Ended(ctx))
 	}
 
 	return nil
@@ -753,5 +795,5 @@ func (u *nodeUpgrade) untaken(attempts int) string {
 		return fmt.Sprintf("%s was installed %s and did not take", u.entry.Image, readable.Times(attempts))
 	}
 
-	return fmt.Sprintf("the node was asked %s to install %s, and whether it began is not known", readable.Times(attempts), u.entry.Image)
+	return fmt.Sprintf("the node was asked %s to install %s, and it is not known whether the installer started", readable.Times(attempts), u.entry.Image)
 }

@@ -241,7 +241,7 @@ func TestPull_SamplesBeforeTheFirstCordon(t *testing.T) {
 			})
 
 			failed := failure(t, r.WorkerOver(client, between, between).Apply(context.Background(), request), cluster.ErrNotFound, "worker-5")
-			if len(failed.Findings) != 2 || failed.State != "No node was disturbed." {
+			if found := failed.Detail(); len(failed.Findings) != 1 || !strings.Contains(found, "worker-5, cp-1: could not pull") || failed.State != "No node was disturbed." {
 				t.Errorf("%v", failed)
 			}
 
@@ -269,6 +269,31 @@ func equalSets(got, want []string) bool {
 	slices.Sort(want)
 
 	return slices.Equal(got, want)
+}
+
+// TestPull_OneFindingNamesAllNodes that fail alike, and not what another node says.
+func TestPull_OneFindingNamesAllNodes(t *testing.T) {
+	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}}, func(r *rig) {
+		faults := []model.Fault{{Node: "worker-1", Step: model.StepPull, Effect: model.EffectFail}}
+		for _, node := range []string{"cp-0", "cp-1", "cp-2", "worker-0"} {
+			faults = append(faults, model.Fault{Node: node, Step: model.StepPull, Effect: model.EffectNotFound})
+		}
+
+		r.World().SetFaults(faults)
+
+		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), cluster.ErrNotFound, "worker-0")
+
+		want := []string{"worker-0, cp-0, cp-1, cp-2: could not pull ghcr.io/siderolabs/installer:v1.13.4: not found", "could not pull ghcr.io/siderolabs/installer:v1.13.4"}
+		if len(failed.Findings) != len(want) || failed.Findings[1].Node != "worker-1" {
+			t.Fatalf("%d findings, want one of the node that says something else and one of all others: %v", len(failed.Findings), failed)
+		}
+
+		for index, finding := range failed.Findings {
+			if !strings.HasPrefix(finding.Found, want[index]) {
+				t.Errorf("found is %q, want it to begin with %q", finding.Found, want[index])
+			}
+		}
+	})
 }
 
 // TestPull_NothingWhenNothingMoreBegins: neither a cancel nor the end of the time

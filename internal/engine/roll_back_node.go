@@ -333,6 +333,7 @@ func (u *nodeUpgrade) rollbackFailure(ctx context.Context, err error) *Failure {
 	case failed.explained(ctx, err):
 	case ctx.Err() != nil:
 		failed.Summary = fmt.Sprintf("The rollback of node %s was cancelled", u.step.Node)
+		failed.Seen = interruptedText(ctx, u.activity(err), err)
 	case errors.Is(err, errStartedAgain):
 		failed.Remedy = fmt.Sprintf("Look at its console for what became of the other system (talosctl -n %s dmesg). What is in its other boot slot is not certain any more, so that it is not sent back again.", u.step.Address)
 	case errors.Is(err, ErrNeverReturned):

@@ -16,7 +16,7 @@ import (
 // had not become healthy with it when its time was up. Whatever else ends an upgrade,
 // the old system would not be the cure.
 func (u *nodeUpgrade) unhealthy(bounded context.Context, err error) bool {
-	return err != nil && u.untimed.Err() == nil && errors.Is(context.Cause(bounded), context.DeadlineExceeded) &&
+	return err != nil && u.untimed.Err() == nil && errors.Is(cluster.Ended(bounded), context.DeadlineExceeded) &&
 		u.recorded() && u.rebooted() && u.phase != inService && !u.result.runs.IsZero() && u.result.runs.Equal(u.entry.Target)
 }
 
@@ -304,7 +304,7 @@ func (u *nodeUpgrade) recordRollbackIntent(ctx context.Context, failed error) er
 		}
 
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return cluster.Ended(ctx)
 		}
 
 		if u.reserve() {

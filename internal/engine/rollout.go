@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -200,7 +201,7 @@ func (s *rollout) start(ctx context.Context, next []plan.Step) error {
 
 		go func() {
 			ready, err := s.runStep(stepCtx, step)
-			if cause := context.Cause(stepCtx); errors.Is(cause, errStopped) {
+			if cause := cluster.Ended(stepCtx); errors.Is(cause, errStopped) {
 				err = cause
 			}
 
@@ -638,9 +639,19 @@ func (s *rollout) fail(err error) {
 	first.Excerpts = append(first.Excerpts, other.Excerpts...)
 	first.Findings = append(first.Findings, cluster.Finding{
 		Check: checkNodeUpgrade, Severity: cluster.Observed, Node: other.Node, Err: err,
-		Found:  "its upgrade was running at the same time and failed too: " + other.Seen,
+		Found:  foundBeside(other),
 		Remedy: other.State + " " + other.Remedy,
 	})
+}
+
+// foundBeside is what became of an upgrade beside the one that a failure is about.
+func foundBeside(other *Failure) string {
+	seen := strings.TrimSuffix(other.Seen, ".")
+	if what, cut := strings.CutPrefix(seen, interruptedPrefix); cut {
+		return "its upgrade was running at the same time and was interrupted too, " + what
+	}
+
+	return "its upgrade was running at the same time and failed too: " + seen
 }
 
 // presentPolicy is the one that was asked for, without the nodes that have left since

@@ -58,7 +58,7 @@ func (r *run) progress(event cluster.Event, made plan.Plan) cluster.Event {
 
 // stopped is the failure of a run that was asked to stop, or has to.
 func (r *run) stopped(ctx context.Context, where string) *Failure {
-	if cause := context.Cause(ctx); errors.Is(cause, ErrLeaseLost) {
+	if cause := cluster.Ended(ctx); errors.Is(cause, ErrLeaseLost) {
 		return &Failure{
 			Summary: "Unable to go on with the upgrade", Seen: fmt.Sprintf("It stopped %s: %v.", where, cause),
 			Remedy: lostRemedy(cause), Err: cause,
@@ -67,9 +67,9 @@ func (r *run) stopped(ctx context.Context, where string) *Failure {
 
 	return &Failure{
 		Summary: "The upgrade was cancelled",
-		Seen:    "It was stopped " + where + ".",
+		Seen:    "It was interrupted " + where + ".",
 		Remedy:  resumeRemedy,
-		Err:     context.Cause(ctx),
+		Err:     cluster.Ended(ctx),
 	}
 }
 

@@ -90,7 +90,7 @@ func (e *Engine) flush(ctx context.Context) {
 // cut off may take effect when the lease is somebody else's.
 func (e *Engine) callWhole(ctx context.Context, call func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return cluster.Ended(ctx)
 	}
 
 	kept, end := e.recordContext(ctx)

@@ -68,7 +68,7 @@ func (e *Engine) changeSuspension(ctx context.Context, doing string, reason *str
 	case err == nil:
 		return before, nil
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, cluster.Ended(ctx)
 	default:
 		return nil, &Failure{
 			Summary: "Unable to " + doing, Seen: sentence(err.Error()), State: "Whoever upgrades it goes on as before.", Remedy: leaseRemedy(err), Err: err,

@@ -29,7 +29,7 @@ func (e *Engine) Upgrade(ctx context.Context, request Request) (cluster.Observat
 
 	found := e.findProblems(ctx, observed, made, request)
 	if ctx.Err() != nil {
-		return observed, acquireFailure(ctx, context.Cause(ctx))
+		return observed, acquireFailure(ctx, cluster.Ended(ctx))
 	}
 
 	blocking := cluster.Blocking(found)

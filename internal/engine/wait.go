@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,6 +25,10 @@ type waitError struct {
 
 func (w *waitError) Error() string {
 	text := fmt.Sprintf("waited %s for %s", w.after.Round(time.Second), w.what)
+	if errors.Is(w.cause, context.Canceled) {
+		text = "it was interrupted while waiting for " + w.what
+	}
+
 	if w.seen != "" {
 		text += "; last seen: " + w.seen
 	}
@@ -59,7 +64,7 @@ func (e *Engine) waitPaced(ctx context.Context, node, what string, first, most t
 
 	for {
 		if ctx.Err() != nil {
-			return &waitError{what: what, seen: last, after: e.clock.Now().Sub(begun), cause: context.Cause(ctx)}
+			return &waitError{what: what, seen: last, after: e.clock.Now().Sub(begun), cause: cluster.Ended(ctx)}
 		}
 
 		done, seen, err := try(ctx)
@@ -69,9 +74,9 @@ func (e *Engine) waitPaced(ctx context.Context, node, what string, first, most t
 			return err
 		case done && err == nil:
 			return nil
-		case seen != "" && (ctx.Err() == nil || last == ""):
-			// What a look says that was cut off is about the time, not about what
-			// is being waited for.
+		case seen != "" && (ctx.Err() == nil || last == "" && errors.Is(cluster.Ended(ctx), context.DeadlineExceeded)):
+			// What a look says that was cut off is about the time, or about who
+			// interrupted it, and not about what is being waited for.
 			last = seen
 		}
 
@@ -128,7 +133,7 @@ func allow(ctx context.Context, clock Clock, length time.Duration) (context.Cont
 			}
 		}
 
-		end(context.DeadlineExceeded)
+		end(cluster.Late("the time for the node (" + length.String() + ") was up"))
 	}()
 
 	return bounded, a, func() { end(nil); <-over }
@@ -176,14 +181,14 @@ func (realClock) Sleep(ctx context.Context, d time.Duration) error {
 
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return cluster.Ended(ctx)
 	case <-timer.C:
 		return nil
 	}
 }
 
 func (realClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, context.DeadlineExceeded)
+	return context.WithTimeoutCause(ctx, d, cluster.Unanswered(d))
 }
 
 // semaphore lets as many through at a time as it has places. Unlike a mutex it may be held
@@ -195,14 +200,14 @@ func newSemaphore(places int) semaphore { return make(semaphore, places) }
 // enter waits until it is free, or returns the cause why ctx ended.
 func (d semaphore) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return cluster.Ended(ctx)
 	}
 
 	select {
 	case d <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return cluster.Ended(ctx)
 	}
 }
 

@@ -183,7 +183,12 @@ func (a *clusterAction) carryOut(ctx context.Context, on *invocation, named stri
 
 	err = a.invoke(bounded, on)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return fmt.Errorf("%w = %s: %w", errLate, durationText(on.limit), err)
+		late := fmt.Errorf("%w = %s", errLate, durationText(on.limit))
+		if err.Error() == cluster.Ended(bounded).Error() {
+			return late
+		}
+
+		return fmt.Errorf("%w: %w", late, err)
 	}
 
 	return err

@@ -26,6 +26,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/wording"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/version"
 )
 
@@ -162,6 +163,7 @@ func (f *fakeCluster) invoke(ctx context.Context, t *testing.T, name string, set
 		switch event := event.Type.(type) {
 		case tfprotov6.ProgressInvokeActionEventType:
 			told.lines = append(told.lines, event.Message)
+			wording.NoteLine(t, event.Message)
 
 			if hear != nil {
 				hear(event.Message)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // ImportState implements [resource.ResourceWithImportState]. It accepts a
@@ -111,7 +113,7 @@ func (c *clusters) find(ctx context.Context, id string) (contextRef, diag.Diagno
 	}
 
 	if ctx.Err() != nil {
-		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, ctx.Err())}
+		return contextRef{}, diag.Diagnostics{problem("import the cluster", c.access, cluster.Ended(ctx))}
 	}
 
 	return contextRef{}, diag.Diagnostics{diag.NewErrorDiagnostic("Unable to find the cluster to import",

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -98,7 +99,7 @@ func (l *clusterList) List(ctx context.Context, req list.ListRequest, stream *li
 	warnings.Append(unseen...)
 
 	if ctx.Err() != nil {
-		results, warnings = nil, diag.Diagnostics{problem("list the clusters", l.clusters.access, ctx.Err())}
+		results, warnings = nil, diag.Diagnostics{problem("list the clusters", l.clusters.access, cluster.Ended(ctx))}
 	}
 
 	if len(warnings) > 0 {

@@ -326,7 +326,7 @@ func unskippable(at path.Path, name string) diag.Diagnostics {
 		}
 
 		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(visible(at), "Unknown check",
-			fmt.Sprintf("%s names %q, which is no check.%s\n\n%s", at, name, hint, all))}
+			fmt.Sprintf("%s names %q, which is not a check.%s\n\n%s", at, name, hint, all))}
 	case check.Firm != "":
 		return diag.Diagnostics{diag.NewAttributeErrorDiagnostic(visible(at), "Check that cannot be skipped",
 			fmt.Sprintf("%s names %q (%s), which cannot be skipped: %s.\n\nRemove it. %s", at, name, check.About, check.Firm, all))}

@@ -493,9 +493,9 @@ func TestValidate_Guards(t *testing.T) {
 		}, "", ""},
 
 		"no check is skipped": {skips(), "", ""},
-		"unknown check":       {skips("etcd-alarm"), "preflight", `preflight.skip names "etcd-alarm", which is no check. Did you mean "etcd-alarms"?`},
+		"unknown check":       {skips("etcd-alarm"), "preflight", `preflight.skip names "etcd-alarm", which is not a check. Did you mean "etcd-alarms"?`},
 		"nothing like a check": {
-			skips("everything"), "preflight", "which is no check.\n\nChecks that can be skipped: etcd-alarms,",
+			skips("everything"), "preflight", "which is not a check.\n\nChecks that can be skipped: etcd-alarms,",
 		},
 		"firm check": {skips("etcd-quorum"), "preflight", `names "etcd-quorum" (a majority of etcd is healthy with one member gone), which cannot be skipped: the cluster could lose its quorum`},
 		"check that is null": {

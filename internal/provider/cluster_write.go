@@ -50,12 +50,7 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(warnings...)
 
 	if err != nil {
-		found := problem("upgrade the cluster", r.clusters.access, err)
-		if !errors.Is(err, errClaimed) {
-			found = creation(found)
-		}
-
-		resp.Diagnostics.Append(found)
+		resp.Diagnostics.Append(problem("upgrade the cluster", r.clusters.access, err))
 
 		return
 	}

@@ -74,7 +74,7 @@ func TestCreate_StoresNothingWhenRefused(t *testing.T) {
 	fake.roles = []string{"os:reader"}
 
 	got, diagnostics := create(t, fake.clusters(t), desired("1.13.4", ""))
-	check(t, diagnostics, outcome{diag.SeverityError, "Terraform stores nothing of this resource"})
+	check(t, diagnostics, outcome{diag.SeverityError, "os:admin"})
 
 	if got != nil {
 		t.Error("something was stored, which taints the resource")
@@ -388,7 +388,7 @@ func TestTrace_RefusedUpgradeIsARootWithAnError(t *testing.T) {
 	fake.roles = []string{"os:reader"}
 
 	_, diagnostics := create(t, fake.clusters(t), desired("1.13.4", ""))
-	check(t, diagnostics, outcome{diag.SeverityError, "Terraform stores nothing of this resource"})
+	check(t, diagnostics, outcome{diag.SeverityError, "os:admin"})
 
 	if len(to.spans) != 1 {
 		t.Fatalf("%d spans", len(to.spans))

@@ -44,7 +44,7 @@ func problem(doing string, access credentials, err error) diag.Diagnostic {
 		return failed(failure)
 	}
 
-	summary, detail := "Unable to "+doing, sentence(err.Error())
+	summary, detail := "Unable to "+doing, sentence(cluster.Plain(err.Error()))
 
 	switch {
 	case errors.Is(err, errUnknown):
@@ -99,7 +99,7 @@ func remedy(err error) string {
 		return "Check that at least one endpoint of the talosconfig is a control plane that is up and reachable from here " +
 			"(talosctl version --nodes <address>), then run the command again."
 	case errors.Is(err, context.DeadlineExceeded):
-		return "The cluster did not answer within timeouts.read. Raise it, or look at why the cluster is slow."
+		return "Raise timeouts.read, or look at why the cluster is slow."
 	default:
 		return ""
 	}
@@ -179,15 +179,6 @@ func folded(failure engine.Failure) *engine.Failure {
 	return &failure
 }
 
-// creation adds to the diagnostics of a first apply what its failure means for
-// the state.
-func creation(problem diag.Diagnostic) diag.Diagnostic {
-	const consequence = "\n\nTerraform stores nothing of this resource, and nothing is tainted: run apply again to continue where the cluster stands. " +
-		"To give up, remove the resource from the configuration; nodes that were upgraded keep their version."
-
-	return withDetail(problem, problem.Detail()+consequence)
-}
-
 // withDetail is the diagnostic with another detail.
 func withDetail(of diag.Diagnostic, detail string) diag.Diagnostic {
 	if located, ok := of.(diag.DiagnosticWithPath); ok {
@@ -251,8 +242,7 @@ func planFindings(findings []cluster.Finding, work bool, seen observation) diag.
 	}
 
 	if observed := bySeverity[cluster.Observed]; len(observed) > 0 {
-		// The command line shows it again after the apply, so it must be true then.
-		summary := "While planning, an apply would have been refused"
+		summary := "An apply would be refused as things stand"
 		if !work {
 			summary = "Not everything about the cluster is as it should be"
 		}

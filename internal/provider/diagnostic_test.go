@@ -202,19 +202,6 @@ func TestDiagnostic_PointsAtTheAttributeThatAllFindingsBlame(t *testing.T) {
 	}
 }
 
-func TestDiagnostic_FailedCreationExplainsTheState(t *testing.T) {
-	located := creation(diag.NewAttributeErrorDiagnostic(path.Root("drain"), "Unable", "Because."))
-	if at, ok := located.(diag.DiagnosticWithPath); !ok || !at.Path().Equal(path.Root("drain")) {
-		t.Error("the attribute got lost")
-	}
-
-	for _, text := range []string{"Because.", "nothing is tainted", "run apply again", "To give up"} {
-		if !strings.Contains(located.Detail(), text) {
-			t.Errorf("does not say %q", text)
-		}
-	}
-}
-
 func TestDiagnostic_SameFindingOnSeveralNodesIsSaidOnce(t *testing.T) {
 	got := findingList([]cluster.Finding{
 		{Check: "component-images", Node: "worker-0", Found: "not pinned", Remedy: "Pin it."},

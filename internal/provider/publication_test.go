@@ -466,7 +466,7 @@ func TestPublication_BusyOperatorIsAWarningAtPlan(t *testing.T) {
 		},
 		"an upgrade that goes on": {
 			&fakeHome{object: annotated(map[string]any{"upgrade.vitistack.io/talos-status": "in-progress"})}, "",
-			refused("While planning, an apply would have been refused"),
+			refused("An apply would be refused as things stand"),
 		},
 		"no object":     {&fakeHome{err: cluster.ErrNotFound}, "", []outcome{{diag.SeverityWarning, "KubernetesCluster tenant-a/prod cannot be read"}, roll}},
 		"no permission": {&fakeHome{err: denied}, "", []outcome{{diag.SeverityWarning, "not allowed to get kubernetesclusters"}, roll}},
@@ -474,7 +474,7 @@ func TestPublication_BusyOperatorIsAWarningAtPlan(t *testing.T) {
 			&fakeHome{err: cluster.ErrUnreachable}, "", []outcome{{diag.SeverityWarning, "(management in the provider block)"}, roll},
 		},
 		"delegated":              {&fakeHome{object: annotated(nil)}, modeDelegate, []outcome{advice, {diag.SeverityWarning, "The operator of KubernetesCluster tenant-a/prod is asked for this"}}},
-		"delegated to no object": {&fakeHome{err: cluster.ErrNotFound}, modeDelegate, refused("While planning, an apply would have been refused")},
+		"delegated to no object": {&fakeHome{err: cluster.ErrNotFound}, modeDelegate, refused("An apply would be refused as things stand")},
 	} {
 		for _, managed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, managed %t", name, managed), func(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // maxRedirects is how often in a row a source may point elsewhere.
@@ -102,7 +104,7 @@ func failed(outer context.Context, source string, timeout time.Duration, err err
 
 	switch {
 	case outer.Err() != nil:
-		return fmt.Errorf("%s: %w", source, outer.Err())
+		return fmt.Errorf("%s: %w", source, cluster.Ended(outer))
 	case errors.Is(err, errTooLarge):
 		return fmt.Errorf("%s: %w: %w", source, ErrAnswer, errTooLarge)
 	case errors.Is(err, errRedirects):

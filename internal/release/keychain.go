@@ -56,7 +56,7 @@ func (k *keychain) resolve(ctx context.Context, target authn.Resource) (authn.Au
 
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, cluster.Ended(ctx)
 		case <-flight.done:
 		}
 
@@ -66,7 +66,7 @@ func (k *keychain) resolve(ctx context.Context, target authn.Resource) (authn.Au
 		}
 	}
 
-	return nil, ctx.Err()
+	return nil, cluster.Ended(ctx)
 }
 
 // board is the question about the registry that is under way, or a new one
@@ -152,7 +152,7 @@ func (a *access) ResolveContext(ctx context.Context, target authn.Resource) (aut
 	case err == nil:
 		return found, nil
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, cluster.Ended(ctx)
 	case bounded.Err() != nil && errors.Is(err, bounded.Err()):
 		a.problem = fmt.Errorf("%w within %s", errHelperSilent, a.patience)
 	default:

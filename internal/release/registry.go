@@ -109,9 +109,9 @@ func (r *Registry) meaning(outer context.Context, err error) error {
 
 	switch {
 	case errors.Is(outer.Err(), context.Canceled):
-		return context.Cause(outer)
+		return cluster.Ended(outer)
 	case outer.Err() != nil:
-		return fmt.Errorf("%w: %w", cluster.ErrUnreachable, context.Cause(outer))
+		return fmt.Errorf("%w: %w", cluster.ErrUnreachable, cluster.Ended(outer))
 	case errors.As(err, &answered):
 		return answer(answered)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -45,7 +45,7 @@ func newCalendar(text string, zone *time.Location) (*calendar, error) {
 
 	schedule, err := cron.ParseStandard(trimmed)
 	if err != nil {
-		return nil, &Error{Field: "cron", Found: fmt.Sprintf("cron is %q, which is no cron: %s", text, err), Remedy: remedy}
+		return nil, &Error{Field: "cron", Found: fmt.Sprintf("cron is %q, which is not a cron expression: %s", text, err), Remedy: remedy}
 	}
 
 	fields, ok := schedule.(*cron.SpecSchedule)

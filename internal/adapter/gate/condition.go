@@ -72,7 +72,7 @@ func (c *condition) holdsForEach(ctx context.Context, found []map[string]any, no
 
 		switch {
 		case ctx.Err() != nil:
-			return false, "", fmt.Errorf("unable to evaluate the expression: %w", context.Cause(ctx))
+			return false, "", fmt.Errorf("unable to evaluate the expression: %w", cluster.Ended(ctx))
 		case errors.Is(err, errCost), spent > maxAsk:
 			return false, "", c.tooMuch(fmt.Sprintf("after %d of %d objects", done, len(found)))
 		case err != nil && unknown == nil:

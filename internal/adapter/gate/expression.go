@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -190,7 +191,7 @@ func uses(text, variable string) (bool, error) {
 func (e *expression) evaluate(ctx context.Context, variables map[string]any) (value any, cost uint64, err error) {
 	// A loop looks at the context only now and then.
 	if ctx.Err() != nil {
-		return nil, 0, context.Cause(ctx)
+		return nil, 0, cluster.Ended(ctx)
 	}
 
 	result, details, err := e.program.ContextEval(ctx, variables)

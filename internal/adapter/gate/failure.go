@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/readable"
 )
 
@@ -84,7 +85,7 @@ func (l literals) failure(ctx context.Context, err error) error {
 
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return cluster.Ended(ctx)
 	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
 		return errCost
 	default:

@@ -318,7 +318,7 @@ func sleep(ctx context.Context, duration time.Duration) error {
 
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return cluster.Ended(ctx)
 	case <-timer.C:
 		return nil
 	}
@@ -785,7 +785,7 @@ func carryOut(request *rest.Request, into runtime.Object) func(context.Context) 
 func do(ctx context.Context, op operation, send func(context.Context) error) error {
 	var sent atomic.Bool
 
-	callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+	callCtx, cancel := context.WithTimeoutCause(ctx, callTimeout, cluster.Unanswered(callTimeout))
 	defer cancel()
 
 	// Before there is a connection nothing can have been sent over it.

@@ -71,7 +71,8 @@ func explain(ctx context.Context, op operation, sent bool, err error) error {
 		failure.meanings = meaningOfStatus(op, answer.Status())
 		failure.detail = detailOfStatus(answer.Status())
 	case ctx.Err() != nil:
-		failure.cause = context.Cause(ctx)
+		failure.cause = cluster.Ended(ctx)
+		failure.detail = failure.cause.Error()
 		failure.meanings = interrupted(ctx, op, sent)
 	case rejectsCredentials(err.Error()):
 		failure.meanings = []error{cluster.ErrCredentials}
@@ -87,10 +88,10 @@ func explain(ctx context.Context, op operation, sent bool, err error) error {
 func detailOf(err error) string {
 	var failed *url.Error
 	if !errors.As(err, &failed) {
-		return err.Error()
+		return cluster.Plain(err.Error())
 	}
 
-	said := failed.Err.Error()
+	said := cluster.Plain(failed.Err.Error())
 	if at, err := url.Parse(failed.URL); err == nil && !strings.Contains(said, at.Host) {
 		return at.Host + ": " + said
 	}
@@ -165,7 +166,7 @@ func detailOfStatus(status metav1.Status) string {
 		return strings.Join(causes, "; ")
 	}
 
-	return fmt.Sprintf("%s (HTTP %d)", status.Message, status.Code)
+	return fmt.Sprintf("%s (HTTP %d)", cluster.Plain(status.Message), status.Code)
 }
 
 func interrupted(ctx context.Context, op operation, sent bool) []error {

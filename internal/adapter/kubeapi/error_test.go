@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -309,6 +310,31 @@ func TestError_CallersEndIsNotTheServers(t *testing.T) {
 
 		if !errors.Is(err, reason) || errors.Is(err, cluster.ErrOutcomeUnknown) != test.unknown {
 			t.Errorf("%s: %v, want the reason, and outcome unknown: %t", name, err, test.unknown)
+		}
+	}
+}
+
+// TestError_WordsTheEndOfARequest: Go is not quoted, whoever ended it.
+func TestError_WordsTheEndOfARequest(t *testing.T) {
+	t.Parallel()
+
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	for want, test := range map[string]struct {
+		ctx   context.Context
+		ended error
+	}{
+		"unable to look: it was interrupted": {cancelled, context.Canceled},
+		"unable to look: unreachable: 10.5.0.2:6443: no answer in time": {
+			t.Context(), &url.Error{Op: "Get", URL: "https://10.5.0.2:6443/api", Err: context.DeadlineExceeded},
+		},
+		"unable to look: unreachable: no answer in time": {
+			t.Context(), errors.New("client rate limiter Wait returned an error: context deadline exceeded"),
+		},
+	} {
+		if got := kubeapi.Explain(test.ctx, "look", false, test.ended); got.Error() != want || !errors.Is(got, test.ended) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (c *Client) NodesNow(ctx context.Context, claim string) ([]cluster.KubeNode
 	select {
 	case <-shared.done:
 	case <-ctx.Done():
-		return nil, explain(ctx, operation{what: listNodes}, true, context.Cause(ctx))
+		return nil, explain(ctx, operation{what: listNodes}, true, cluster.Ended(ctx))
 	}
 
 	if shared.abandoned {

@@ -21,7 +21,7 @@ const probePattern = ".talosupgrade-check-*"
 // Check implements [cluster.SnapshotStore]. Errors wrap cluster.ErrRefused and
 // name the directory. It does not create the directory.
 func (s *Store) Check(ctx context.Context) (exposed string, err error) {
-	if err := ctx.Err(); err != nil {
+	if err := cluster.Ended(ctx); err != nil {
 		return "", err
 	}
 

@@ -170,7 +170,7 @@ func fill(ctx context.Context, file *os.File, verifier *verifier, stream func(co
 		err = verifier.failure
 	case err == nil && ctx.Err() != nil:
 		// What a cancelled stream gave may end as if it were whole.
-		err = context.Cause(ctx)
+		err = cluster.Ended(ctx)
 	case err == nil:
 		err = verifier.verify()
 	}

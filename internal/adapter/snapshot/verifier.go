@@ -45,7 +45,7 @@ func (v *verifier) Write(data []byte) (int, error) {
 	}
 
 	if v.ctx.Err() != nil {
-		v.failure = context.Cause(v.ctx)
+		v.failure = cluster.Ended(v.ctx)
 
 		return 0, v.failure
 	}

@@ -97,12 +97,12 @@ func plain(text string) string {
 		return "no such host"
 	}
 
-	return connecting.ReplaceAllStringFunc(text, func(found string) string {
+	return cluster.Plain(connecting.ReplaceAllStringFunc(text, func(found string) string {
 		inner := connecting.FindStringSubmatch(found)[1]
 		inner = strings.TrimPrefix(strings.TrimPrefix(inner, "transport: "), "Error while dialing: ")
 
 		return dialing.ReplaceAllString(inner, "$1$2: ")
-	})
+	}))
 }
 
 // undialed is why an endpoint could not be connected to, in a few words.
@@ -115,7 +115,7 @@ func undialed(text string) string {
 	}
 
 	switch {
-	case reason == "context deadline exceeded":
+	case reason == cluster.Plain(context.DeadlineExceeded.Error()):
 		return "i/o timeout"
 	case !dialled && strings.HasSuffix(reason, "EOF"):
 		return "hung up"
@@ -176,7 +176,8 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		// caller still waits.
 		failure.meanings = meaningOfText(op, text)
 	case ctx.Err() != nil:
-		failure.cause = context.Cause(ctx)
+		failure.cause = cluster.Ended(ctx)
+		failure.said = failure.cause.Error()
 		failure.meanings = interrupted(ctx, op, sent)
 	case !sent && code == codes.Unavailable && (rejectsCredentials(text) || c.config.certificate.validity(time.Now()) != ""):
 		failure.meanings = []error{cluster.ErrCredentials}
@@ -193,6 +194,11 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		failure.elsewhere, failure.forwarding = true, true
 	case isLost(code, err) && !saysEtcd(text):
 		failure.meanings = lost(op, sent, text)
+
+		if text == context.DeadlineExceeded.Error() {
+			failure.said = cluster.Unanswered(op.timeout).Error()
+		}
+
 		failure.elsewhere = !op.mutates || undelivered(sent, text)
 		// A deadline is worth a second look at the endpoint, an answer is not.
 		failure.silent = sent && code == codes.DeadlineExceeded

@@ -194,6 +194,38 @@ func TestExplain_TellsTheCallersOwnEndFromTheNodes(t *testing.T) {
 	}
 }
 
+// TestExplain_WordsTheEndOfACall: neither Go nor gRPC is quoted, whoever ended it.
+func TestExplain_WordsTheEndOfACall(t *testing.T) {
+	t.Parallel()
+
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+
+	bounded, over := context.WithTimeoutCause(context.Background(), 0, cluster.Unanswered(time.Minute))
+	defer over()
+
+	c := &Client{config: Config{certificate: Certificate{notAfter: time.Now().Add(time.Hour)}}}
+	late := status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+
+	for want, test := range map[string]struct {
+		ctx    context.Context
+		ended  error
+		causes error
+	}{
+		"unable to look: unreachable: no answer within 10s (through endpoint 10.5.0.2)":  {context.Background(), late, cluster.ErrUnreachable},
+		"unable to look: unreachable: no answer within 1m0s (through endpoint 10.5.0.2)": {bounded, late, context.DeadlineExceeded},
+		"unable to look: it was interrupted (through endpoint 10.5.0.2)":                 {cancelled, status.Error(codes.Canceled, "context canceled"), context.Canceled},
+		"unable to look: unreachable: failed to create etcd client: no answer in time (through endpoint 10.5.0.2)": {
+			context.Background(), status.Error(codes.Unknown, "failed to create etcd client: context deadline exceeded"), cluster.ErrUnreachable,
+		},
+	} {
+		got := c.explain(test.ctx, operation{what: "look", timeout: 10 * time.Second}, &endpoint{name: "10.5.0.2"}, true, test.ended)
+		if got.Error() != want || !errors.Is(got, test.causes) {
+			t.Errorf("got %q, want %q and %v behind it", got, want, test.causes)
+		}
+	}
+}
+
 func TestExplain_SaysSinceWhenACertificateIsExpired(t *testing.T) {
 	t.Parallel()
 

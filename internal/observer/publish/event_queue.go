@@ -473,7 +473,7 @@ func (q *eventQueue) failure() error {
 	if q.unwritten > 0 && !q.disowned {
 		text := fmt.Sprintf("%d of them could not be written in time", q.unwritten)
 		if q.away != nil {
-			text += ": " + q.away.Error()
+			text += ": " + cluster.Plain(q.away.Error())
 		}
 
 		parts = append(parts, text)

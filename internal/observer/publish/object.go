@@ -345,6 +345,8 @@ func send(ctx context.Context, what string, mutates bool, request *rest.Request,
 func meaning(what string, mutates bool, err error) error {
 	var answer apierrors.APIStatus
 
+	err = cluster.Worded(err)
+
 	switch {
 	case err == nil:
 		return nil

@@ -202,7 +202,7 @@ func (p *Publisher) takeTurn(ctx context.Context) (attempt context.Context, rele
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, nil, cluster.Ended(ctx)
 	}
 
 	attempt, cancel := context.WithCancel(ctx)

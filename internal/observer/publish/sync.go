@@ -189,7 +189,7 @@ func (a *annotationPart) write(ctx context.Context, want desiredState) error {
 
 	changes[protocol.KeyLastUpdate] = textValue(now.UTC().Format(time.RFC3339))
 
-	if err := ctx.Err(); err != nil {
+	if err := cluster.Ended(ctx); err != nil {
 		return err
 	}
 

@@ -204,7 +204,7 @@ func (r *Report) Close(ctx context.Context, ending Ending) error {
 
 // late is the error of a disk that does not answer.
 func (r *Report) late(ctx context.Context) error {
-	return fmt.Errorf("%s was not written in time: %w", r.options.Path, context.Cause(ctx))
+	return fmt.Errorf("%s was not written in time: %w", r.options.Path, cluster.Ended(ctx))
 }
 
 // page is everything that the template shows, as text.

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 )
 
 // courier is an exporter that keeps count, and whose calls can be cut off. Nobody
@@ -68,7 +70,7 @@ func (c *courier) missing(begun int) error {
 
 	why := "the collector did not take them in time"
 	if c.last != nil && !errors.Is(c.last, context.Canceled) && !errors.Is(c.last, context.DeadlineExceeded) {
-		why = shortened(strings.Join(strings.Fields(c.hide(c.last.Error())), " "), reasonMost)
+		why = shortened(strings.Join(strings.Fields(cluster.Plain(c.hide(c.last.Error()))), " "), reasonMost)
 	}
 
 	return fmt.Errorf("%d of %d spans of the trace did not arrive: %s", begun-c.delivered, begun, why)

@@ -28,7 +28,7 @@ func TestAccFailedCreateStoresNothing(t *testing.T) {
 	w.write(use(s), `talos_version = "1.13.4"`+undrained+guarded)
 
 	for range 2 {
-		w.apply().mustFail(faulty, "PodDisruptionBudget", "nothing is tainted")
+		w.apply().mustFail(faulty, "PodDisruptionBudget")
 
 		if stored := w.addresses(); len(stored) > 0 {
 			t.Errorf("in state are %v", stored)

@@ -32,6 +32,12 @@ func (w *Worker) Observe(event cluster.Event) {
 		wording.Note(w.t, wording.Entry{Kind: wording.KindWarning, Summary: "Worth knowing about what was done", Detail: event.Text})
 	}
 
+	wording.NoteLine(w.t, event.Text)
+
+	if event.Err != nil {
+		wording.NoteLine(w.t, event.Err.Error())
+	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 

@@ -3,8 +3,11 @@
 package wording_test
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -95,5 +98,71 @@ func TestNothingIsShownThatNobodySays(t *testing.T) {
 		if !slices.ContainsFunc(all, func(text wording.Text) bool { return text.In(said) }) {
 			t.Errorf("%s shows what is in no source: %s", said.Test, said.Summary)
 		}
+	}
+}
+
+// golden are the directories of files that show what people read, from the root of the
+// module: pages, reports, outputs of the demo, and the documentation with its examples.
+func golden() []string { return []string{"README.md", "docs", "examples", "internal", "templates"} }
+
+// TestGoldenFilesAreInWords: none of them shows what Go says about the end of a context.
+func TestGoldenFilesAreInWords(t *testing.T) {
+	t.Parallel()
+
+	var read int
+
+	for _, under := range golden() {
+		err := filepath.WalkDir(filepath.Join(root, under), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return err
+			}
+
+			// Of the sources, the tests beside them tell.
+			if under == "internal" && !strings.Contains(filepath.ToSlash(path), "/testdata/") {
+				return nil
+			}
+
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+
+			read++
+
+			if found := wording.GoText(string(text)); found != "" {
+				t.Errorf("%s says %q as Go does", path, found)
+			}
+
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if read == 0 {
+		t.Error("there are no golden files")
+	}
+}
+
+// TestGoTextIsFound in every spelling, and not in the log of a node, which is quoted.
+func TestGoTextIsFound(t *testing.T) {
+	t.Parallel()
+
+	for _, said := range []string{
+		"unable to read the node: context deadline exceeded",
+		"Context canceled.",
+		"rpc error: code = DeadlineExceeded desc = late",
+		"net/http: request canceled (Client.Timeout exceeded while awaiting headers)",
+		"dial tcp 10.5.0.2:6443: operation was canceled",
+		"client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline",
+	} {
+		if wording.GoText(said) == "" {
+			t.Errorf("%q passes", said)
+		}
+	}
+
+	if found := wording.GoText("The last lines of the installer on worker-1:\n  error getting Talos version: context deadline exceeded"); found != "" {
+		t.Errorf("%q is found in a log", found)
 	}
 }

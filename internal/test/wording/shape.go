@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // summaryMost is how long a summary may be, in characters: with the names of a node
@@ -28,6 +29,30 @@ var foreign = [...]struct {
 	{regexp.MustCompile(`[^.]\.\.(\s|$)|[^.]\. \.|,\.`), "a full stop too many"},
 }
 
+var (
+	// goText is how Go, gRPC and HTTP print that the context of a call has ended.
+	goText = regexp.MustCompile(`(?i)context (?:deadline exceeded|canceled)|\bDeadlineExceeded\b|(?:request|operation was) canceled|` +
+		`Client\.Timeout|would exceed context deadline`)
+	// quoted are the lines of a log, which stay as the node wrote them.
+	quoted = regexp.MustCompile(`(?m)^ {2,}.*$`)
+)
+
+// GoText is what Go says in the text about the end of a context, which people read in
+// words; empty where it says nothing. The lines of a log are left out.
+func GoText(text string) string {
+	return goText.FindString(quoted.ReplaceAllString(text, ""))
+}
+
+// NoteLine fails the test where something that people read in passing, such as a line of
+// an action or the text of an event, is not in words.
+func NoteLine(t testing.TB, text string) {
+	t.Helper()
+
+	if found := GoText(text); found != "" {
+		t.Errorf("it says %q as Go does: %s", found, text)
+	}
+}
+
 // Misshapen is what is wrong with the shape of something that was said.
 func Misshapen(said Entry) []string {
 	var problems []string
@@ -36,6 +61,10 @@ func Misshapen(said Entry) []string {
 		if found := one.pattern.FindString(said.text()); found != "" {
 			problems = append(problems, fmt.Sprintf("it holds %s: %q", one.is, found))
 		}
+	}
+
+	if found := GoText(said.text()); found != "" {
+		problems = append(problems, fmt.Sprintf("it holds an error text of Go: %q", found))
 	}
 
 	if said.Kind == KindFinding {

@@ -15,6 +15,10 @@ import (
 // translate gives an answer of the model the meaning that the adapter finds in
 // what the wire makes of it. Answers without a name stay as they are.
 func translate(ctx context.Context, what string, mutates bool, err error) error {
+	return cluster.Worded(meaning(ctx, what, mutates, err))
+}
+
+func meaning(ctx context.Context, what string, mutates bool, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -69,7 +73,7 @@ func lost(mutates bool) error {
 
 // interrupted is the meaning of a call that the caller's own context ended.
 func interrupted(ctx context.Context, sent bool) error {
-	cause := context.Cause(ctx)
+	cause := cluster.Ended(ctx)
 
 	switch {
 	case sent:

@@ -530,7 +530,7 @@ func (c *Client) snapshot(ctx context.Context, address string, to io.Writer) err
 	ended := code(watched, err)
 
 	if stalled := context.Cause(watched); err != nil && errors.Is(stalled, errStalled) {
-		err = fmt.Errorf("%w: %w", stalled, err)
+		err = stalled
 	}
 
 	stop(nil)
@@ -616,7 +616,7 @@ func (c *Client) Upgrade(
 
 		var followed error
 		if result, followed = c.follow(ctx, address, actor); followed != nil {
-			return fmt.Errorf("unable to %s: %w: its events broke off: %w", what, cluster.ErrOutcomeUnknown, followed)
+			return fmt.Errorf("unable to %s: %w: its events broke off: %w", what, cluster.ErrOutcomeUnknown, cluster.Worded(followed))
 		}
 
 		return nil
