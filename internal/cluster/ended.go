@@ -30,16 +30,7 @@ func (e *endedError) Unwrap() error { return e.cause }
 // Ended is why the context ended, in words that people can read; nil while it has not. It
 // wraps context.Canceled or context.DeadlineExceeded, unless the context has a cause of
 // its own, which is returned as it is.
-func Ended(ctx context.Context) error {
-	switch cause := context.Cause(ctx); cause { //nolint:errorlint // an error that wraps one of them has words of its own
-	case context.Canceled:
-		return &endedError{text: interrupted, cause: cause}
-	case context.DeadlineExceeded:
-		return &endedError{text: unanswered, cause: cause}
-	default:
-		return cause
-	}
-}
+func Ended(ctx context.Context) error { return Worded(context.Cause(ctx)) }
 
 // Late is the cause of a context whose time is up, in the given words, such as "no answer
 // within 10s". It wraps context.DeadlineExceeded.

@@ -153,6 +153,15 @@ func (e *callError) Unwrap() []error {
 	return all
 }
 
+// wordsOf is the text of a failed call, for people.
+func wordsOf(op operation, text string) string {
+	if text == context.DeadlineExceeded.Error() {
+		return cluster.Unanswered(op.timeout).Error()
+	}
+
+	return plain(text)
+}
+
 // explain gives an error of gRPC its meaning.
 func (c *Client) explain(ctx context.Context, op operation, through *endpoint, sent bool, err error) *callError {
 	code, text := status.Code(err), err.Error()
@@ -163,7 +172,7 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 	// Talos hands on errors of its own calls as gRPC prints them.
 	text = regexp.MustCompile(`rpc error: code = \w+ desc = `).ReplaceAllString(text, "")
 
-	failure := &callError{what: op.what, said: plain(text), through: through.name, cause: err}
+	failure := &callError{what: op.what, said: wordsOf(op, text), through: through.name, cause: err}
 	defer func() {
 		if failure.said != "" {
 			failure.detail = failure.said + throughEndpoints(failure.through)
@@ -194,11 +203,6 @@ func (c *Client) explain(ctx context.Context, op operation, through *endpoint, s
 		failure.elsewhere, failure.forwarding = true, true
 	case isLost(code, err) && !saysEtcd(text):
 		failure.meanings = lost(op, sent, text)
-
-		if text == context.DeadlineExceeded.Error() {
-			failure.said = cluster.Unanswered(op.timeout).Error()
-		}
-
 		failure.elsewhere = !op.mutates || undelivered(sent, text)
 		// A deadline is worth a second look at the endpoint, an answer is not.
 		failure.silent = sent && code == codes.DeadlineExceeded
