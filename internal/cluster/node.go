@@ -269,6 +269,15 @@ func (n Node) hasUUID(uuid string) bool {
 	return n.Machine != nil && strings.EqualFold(n.Machine.UUID, uuid) || n.Kube != nil && strings.EqualFold(n.Kube.SystemUUID, uuid)
 }
 
+// StaleNode is a Node object with the address of a machine that registers under another
+// name, as after a rename, or where a new machine got the address of an old one.
+type StaleNode struct {
+	Name    string
+	Address string
+	// Registered is the name of the Node object that is the machine's.
+	Registered string
+}
+
 // Observation is what was seen of a whole cluster at one moment.
 type Observation struct {
 	// ID is the Talos cluster ID, or the UID of the namespace kube-system
@@ -282,6 +291,9 @@ type Observation struct {
 	// Foreign are the names of Kubernetes nodes that do not run Talos; they are
 	// left alone.
 	Foreign []string
+	// Stale are the Node objects that no machine has any more. They are in none of
+	// the other fields.
+	Stale []StaleNode
 	// KubernetesError says why the Kubernetes API did not answer; the Kube
 	// fields are nil then.
 	KubernetesError error

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -234,8 +235,62 @@ func TestIdentity_CloneIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		r.installsNothing(r.Worker("run-1"), to(toLifecycle), "worker-1", "same machine ID as worker-0 ("+r.State("worker-0").MachineID+")")
+		r.installsNothing(r.Worker("run-1"), to(toLifecycle), "worker-1", "the same machine ID ("+r.State("worker-0").MachineID+")", "copied from the other")
 	})
+}
+
+// TestIdentity_StaleNodeObjectIsNoNode: with the address of a machine that registers under
+// another name it is neither planned nor counted, whichever of both is listed first, and the
+// way out is to delete it.
+func TestIdentity_StaleNodeObjectIsNoNode(t *testing.T) {
+	for _, name := range []string{"another-0", "worker-9"} {
+		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
+			client := r.Client("run-1")
+			w := r.WorkerOver(client, client, &doubled{client, "worker-0", name})
+
+			observed, err := w.Engine.Observe(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			want := []cluster.StaleNode{{Name: name, Address: r.State("worker-0").Address, Registered: "worker-0"}}
+			if !slices.Equal(observed.Stale, want) {
+				t.Errorf("%v are stale, want %v", observed.Stale, want)
+			}
+
+			if node, _ := observed.Node("worker-0"); len(observed.Nodes) != 5 || !node.Member || node.Machine == nil {
+				t.Errorf("%d nodes, want 5; worker-0 is %+v", len(observed.Nodes), node)
+			}
+
+			r.installsNothing(w, to(toLifecycle), name, "the Node object is stale", "kubectl delete node "+name)
+			r.Must(r.Worker("run-2"), to(toLifecycle))
+		})
+	}
+}
+
+// doubled is a cluster in which the node of a machine is registered under a second name too.
+type doubled struct {
+	*ports.Client
+
+	node, as string
+}
+
+func (d *doubled) NodesNow(ctx context.Context, _ string) ([]cluster.KubeNode, error) {
+	return d.Nodes(ctx)
+}
+
+func (d *doubled) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
+	nodes, err := d.Client.Nodes(ctx)
+
+	for _, node := range nodes {
+		if node.Name == d.node {
+			node.Name, node.Ready, node.ReadySince = d.as, false, time.Now().Add(-time.Minute)
+
+			return append([]cluster.KubeNode{node}, nodes...), err
+		}
+	}
+
+	return nodes, err
 }
 
 // TestIdentity_UnfinishedNodeIsNotGone although its kubelet has registered another

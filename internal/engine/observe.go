@@ -58,6 +58,7 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 	addPods(observed.Nodes, facts.pods, facts.proxies)
 	addVersions(observed.Nodes)
 	ask(observed.Nodes)
+	observed.Nodes, observed.Stale = e.setStaleAside(observed.Nodes)
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
 		e.presence.markGone(observed.Nodes, facts.journal)
@@ -397,12 +398,11 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 		}
 	}
 
-	matched := make([]bool, len(members))
+	owned, matched := matchMembers(members, nodes, at)
 	known = make([]cluster.Node, 0, len(nodes))
 
 	for i := range nodes {
-		kube := &nodes[i]
-		index := memberOf(kube, at, matched)
+		kube, index := &nodes[i], owned[i]
 
 		if index < 0 && !kube.Talos {
 			foreign = append(foreign, kube.Name)
@@ -415,9 +415,8 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 		if index >= 0 {
 			node.Member, node.Role = true, members[index].Role
 			node.Address = commonAddress(members[index].Addresses, kube.Addresses)
-			matched[index] = true
-		} else if len(kube.Addresses) > 0 {
-			node.Address = kube.Addresses[0]
+		} else {
+			node.Address = likelyAddress(kube, at)
 		}
 
 		node.Gone = !node.Member && len(members) > 0 && !kube.Ready && now.Sub(kube.ReadySince) > cluster.GoneAfter
@@ -433,20 +432,153 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 	return known, foreign
 }
 
-// memberOf is the first member that has an address of the node and belongs to none yet;
-// negative where there is none.
-func memberOf(kube *cluster.KubeNode, at map[string][]int, matched []bool) int {
+// matchMembers returns the index of the member of each node, negative where it has none,
+// and which members have a node. A member has one node at most. If several Node objects
+// have its address, all but one are stale: the one with the member's hostname is chosen,
+// then one that is Ready, then the first by name.
+func matchMembers(members []cluster.Member, nodes []cluster.KubeNode, at map[string][]int) (owned []int, matched []bool) {
+	owned, matched = make([]int, len(nodes)), make([]bool, len(members))
+	order := make([]int, len(nodes))
+
+	for i := range nodes {
+		owned[i], order[i] = -1, i
+	}
+
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(readyRank(nodes[a]), readyRank(nodes[b])), cmp.Compare(nodes[a].Name, nodes[b].Name))
+	})
+
+	for _, named := range []bool{true, false} {
+		for _, i := range order {
+			if owned[i] >= 0 {
+				continue
+			}
+
+			free := func(index int) bool {
+				return !matched[index] && (!named || shortName(members[index].Hostname) == shortName(nodes[i].Name))
+			}
+
+			if owned[i] = memberOf(&nodes[i], at, free); owned[i] >= 0 {
+				matched[owned[i]] = true
+			}
+		}
+	}
+
+	return owned, matched
+}
+
+// memberOf is the first member that has an address of the node and is free; negative
+// where there is none.
+func memberOf(kube *cluster.KubeNode, at map[string][]int, free func(int) bool) int {
 	first := -1
 
 	for _, address := range kube.Addresses {
 		for _, index := range at[address] {
-			if !matched[index] && (first < 0 || index < first) {
+			if free(index) && (first < 0 || index < first) {
 				first = index
 			}
 		}
 	}
 
 	return first
+}
+
+// likelyAddress is where the machine of a node without a member is asked: the first of its
+// addresses that discovery knows, and otherwise the first one.
+func likelyAddress(kube *cluster.KubeNode, at map[string][]int) string {
+	for _, address := range kube.Addresses {
+		if len(at[address]) > 0 {
+			return address
+		}
+	}
+
+	if len(kube.Addresses) > 0 {
+		return kube.Addresses[0]
+	}
+
+	return ""
+}
+
+func readyRank(node cluster.KubeNode) int {
+	if node.Ready {
+		return 0
+	}
+
+	return 1
+}
+
+// shortName is a hostname without its domain: discovery may spell it with one, and the
+// kubelet without, or the other way round.
+func shortName(name string) string {
+	short, _, _ := strings.Cut(name, ".")
+
+	return strings.ToLower(short)
+}
+
+// setStaleAside takes the stale Node objects out of the nodes. A Node object is stale if
+// the machine that it leads to registers under the name of another Node object of the
+// same machine.
+func (e *Engine) setStaleAside(nodes []cluster.Node) (current []cluster.Node, stale []cluster.StaleNode) {
+	byName := make(map[string]*cluster.Node, len(nodes))
+
+	for index := range nodes {
+		if nodes[index].Kube != nil {
+			byName[nodes[index].Name] = &nodes[index]
+		}
+	}
+
+	isStale := make([]bool, len(nodes))
+
+	for index := range nodes {
+		node := &nodes[index]
+		registered := e.registeredName(*node)
+		real, found := byName[registered]
+
+		if node.Kube == nil || node.Gone || registered == node.Name || !found || real.Gone || !sameMachine(*node, *real) {
+			continue
+		}
+
+		isStale[index], real.Member = true, real.Member || node.Member
+		stale = append(stale, cluster.StaleNode{Name: node.Name, Address: node.Address, Registered: registered})
+	}
+
+	if len(stale) == 0 {
+		return nodes, nil
+	}
+
+	for index := range nodes {
+		if !isStale[index] {
+			current = append(current, nodes[index])
+		}
+	}
+
+	slices.SortFunc(stale, func(a, b cluster.StaleNode) int { return cmp.Compare(a.Name, b.Name) })
+
+	return current, stale
+}
+
+// registeredName is the name under which the machine of a node registers, as it says now or
+// said when it was asked last.
+func (e *Engine) registeredName(node cluster.Node) string {
+	machine := node.Machine
+	if machine == nil {
+		machine = e.memory.machine(node.Address)
+	}
+
+	if machine == nil {
+		return ""
+	}
+
+	return machine.NodeName
+}
+
+// sameMachine tells whether two nodes lead to one machine, which may have two addresses.
+func sameMachine(a, b cluster.Node) bool {
+	if a.Address == b.Address {
+		return true
+	}
+
+	return a.Machine != nil && b.Machine != nil && a.Machine.BootID != "" && a.Machine.BootID == b.Machine.BootID && a.Machine.MachineID == b.Machine.MachineID
 }
 
 // keepUnfinished does not let a node count as gone whose upgrade is unfinished:
@@ -575,13 +707,10 @@ func (p *presence) markGone(nodes []cluster.Node, journal cluster.Journal) {
 }
 
 // unfinishedNamed tells whether the journal has an open entry for a machine that
-// says nothing of itself. Discovery may spell its name with a domain, and the
-// kubelet without, or the other way round.
+// says nothing of itself.
 func unfinishedNamed(journal cluster.Journal, name string) bool {
-	short, _, _ := strings.Cut(name, ".")
-
 	for _, entry := range journal.Entries {
-		if known, _, _ := strings.Cut(entry.Node, "."); known == short && entry.Open() {
+		if shortName(entry.Node) == shortName(name) && entry.Open() {
 			return true
 		}
 	}

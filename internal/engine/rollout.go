@@ -673,6 +673,10 @@ func (s *rollout) presentPolicy(observed cluster.Observation) cluster.Policy {
 		there[name] = true
 	}
 
+	for _, node := range observed.Stale {
+		there[node.Name] = true
+	}
+
 	asked.Canary = slices.DeleteFunc(slices.Clone(asked.Canary), func(name string) bool { return s.hasLeft(there, name) })
 	asked.Hold = present(s, there, asked.Hold)
 	asked.Images = present(s, there, asked.Images)

@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ func (p *planner) checkWork() {
 
 	p.checkReadable()
 	p.checkCluster()
+	p.checkStale()
 	p.checkIdentity()
 	p.checkEtcd()
 	p.checkControlPlanes()
@@ -160,10 +162,8 @@ func (p *planner) checkIdentity() {
 		before := byID[id]
 		byID[id] = append(before, node)
 
-		if other := duplicateOf(node, before); id != "" && other != "" {
-			finding.Found = fmt.Sprintf("the machine has the same machine ID as %s (%s), and the journal could not tell them apart", other, id)
-			finding.Remedy = fmt.Sprintf("If one was copied from the other, wipe STATE on one of them (talosctl -n %s reset --system-labels-to-wipe STATE --reboot) and give it its configuration again. "+
-				"If both are one machine that was renamed, delete the Node object of the old name.", node.Address)
+		if other := duplicateOf(node, before); id != "" && other != nil {
+			finding.Found, finding.Remedy = sameMachineID(other, node, id)
 			p.add(finding)
 		}
 
@@ -177,16 +177,115 @@ func (p *planner) checkIdentity() {
 	}
 }
 
-// duplicateOf is the first of the nodes with the same machine ID that came before, where
-// one of both is to be moved; empty where there is none.
-func duplicateOf(node *plannedNode, before []*plannedNode) string {
+// duplicateOf is the first of the nodes with the same machine ID that came before and has
+// another address, where one of both is to be moved; nil where there is none.
+func duplicateOf(node *plannedNode, before []*plannedNode) *plannedNode {
 	for _, other := range before {
-		if node.hasNodeStep() || other.hasNodeStep() {
-			return other.Name
+		if node.Address != other.Address && (node.hasNodeStep() || other.hasNodeStep()) {
+			return other
 		}
 	}
 
-	return ""
+	return nil
+}
+
+// sameMachineID is what is found where two nodes with different addresses have one machine
+// ID, and what to do about it. Only if both machines answer, in different boots, a disk was
+// copied: otherwise one of the Node objects may be left of a machine that has moved.
+func sameMachineID(other, node *plannedNode, id string) (found, remedy string) {
+	found = fmt.Sprintf("%s at %s and %s at %s have the same machine ID (%s), and the journal could not tell them apart", node.Name, node.Address, other.Name, other.Address, id)
+
+	if !node.answersBeside(other) {
+		return found, "Find out whether both machines exist. If they are one machine that was renamed or has moved, delete the Node object of the name that it no longer registers as " +
+			"(talosctl get nodename, kubectl delete node): " + deletedNode + ". If both exist, make both answer, and plan again."
+	}
+
+	found += ": the disk of one was copied from the other"
+	remedy = "Find out which of them is the copy (kubectl get nodes tells their age), and save its machine configuration (talosctl get machineconfig v1alpha1 -o jsonpath='{.spec}'). Leave the other one alone. "
+
+	var workers []string
+
+	for _, machine := range []*plannedNode{other, node} {
+		if machine.Role == cluster.Worker {
+			workers = append(workers, fmt.Sprintf("%s: talosctl -n %s reset --system-labels-to-wipe STATE --reboot", machine.Name, machine.Address))
+		}
+	}
+
+	if len(workers) > 0 {
+		remedy += "If the copy is a worker, then wipe its STATE, which loses its identity and its configuration; it waits in maintenance mode until it is given the configuration again (" +
+			strings.Join(workers, "; ") + "). "
+	}
+
+	if len(workers) < 2 {
+		remedy += "If the copy is a control plane, wipe nothing, because a reset may take a member out of etcd: shut it down, delete its Node object, and set up another machine in its place. "
+	}
+
+	return found, strings.TrimSpace(remedy)
+}
+
+// answersBeside tells whether both machines answer and are in different boots, so that
+// they are two.
+func (n *plannedNode) answersBeside(other *plannedNode) bool {
+	return n.Machine != nil && other.Machine != nil && n.Machine.BootID != "" && other.Machine.BootID != "" && n.Machine.BootID != other.Machine.BootID
+}
+
+// deletedNode is what it costs to delete a Node object.
+const deletedNode = "that leaves the machine alone, and Kubernetes deletes the pods that are bound to the Node object"
+
+// checkStale refuses to begin while one machine has several Node objects: those of a name
+// that it no longer has look like nodes that are down.
+func (p *planner) checkStale() {
+	for _, stale := range p.snapshot.Stale {
+		p.add(cluster.Finding{
+			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: stale.Name,
+			Found:  fmt.Sprintf("the Node object is stale: the machine at its address %s registers as %s", stale.Address, stale.Registered),
+			Remedy: fmt.Sprintf("Delete it (kubectl delete node %s): %s.", stale.Name, deletedNode),
+		})
+	}
+
+	byAddress := make(map[string][]*plannedNode, len(p.nodes))
+
+	for i := range p.nodes {
+		if node := &p.nodes[i]; node.Kube != nil && node.Address != "" {
+			byAddress[node.Address] = append(byAddress[node.Address], node)
+		}
+	}
+
+	for _, address := range slices.Sorted(maps.Keys(byAddress)) {
+		if nodes := byAddress[address]; len(nodes) > 1 {
+			p.add(sharedAddress(address, nodes))
+		}
+	}
+}
+
+// sharedAddress is the finding about several Node objects with one address, of which
+// nobody has said which one is the machine's.
+func sharedAddress(address string, nodes []*plannedNode) cluster.Finding {
+	var names, ready []string
+
+	for _, node := range nodes {
+		if names = append(names, node.Name); node.Kube.Ready {
+			ready = append(ready, node.Name)
+		}
+	}
+
+	finding := cluster.Finding{
+		Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: names[0],
+		Found: fmt.Sprintf("the Node objects %s have one address (%s), so that all but one of them are stale", readable.List(names), address),
+	}
+
+	switch machine := nodes[0].Machine; {
+	case machine != nil && machine.NodeName != "":
+		finding.Found += fmt.Sprintf("; the machine there registers as %s", machine.NodeName)
+	case len(ready) == 1:
+		finding.Found += fmt.Sprintf("; the machine there does not say which one it registers as, and %s alone is Ready", ready[0])
+	default:
+		finding.Found += "; the machine there does not say which one it registers as"
+	}
+
+	finding.Remedy = fmt.Sprintf("Ask the machine which one it registers as (talosctl -n %s get nodename; bring it up first if it does not answer), then delete the others (kubectl delete node): %s.", address, deletedNode)
+
+	return finding
 }
 
 // misfiledEntry is an unfinished upgrade of what may be a node to be moved, under a

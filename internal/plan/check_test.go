@@ -691,11 +691,28 @@ func TestCheck_WhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 		},
 		"two machines with one machine ID": {
 			scene: newScene(3, 2).cloned("worker-1", "worker-2"), check: "pending-install", severity: cluster.Observed, node: "worker-2",
-			says: []string{"same machine ID as worker-1 (id-worker-1)", "talosctl -n 10.0.1.2 reset --system-labels-to-wipe STATE", "delete the Node object of the old name"},
+			says: []string{
+				"worker-2 at 10.0.1.2 and worker-1 at 10.0.1.1 have the same machine ID (id-worker-1)", "the disk of one was copied from the other",
+				"Find out which of them is the copy", "save its machine configuration", "Leave the other one alone", "loses its identity and its configuration",
+				"worker-1: talosctl -n 10.0.1.1 reset --system-labels-to-wipe STATE --reboot; worker-2: talosctl -n 10.0.1.2 reset",
+			},
+		},
+		"a control plane and a worker with one machine ID": {
+			scene: newScene(3, 2).cloned("cp-1", "worker-2"), check: "pending-install", severity: cluster.Observed, node: "cp-1",
+			says: []string{"(worker-2: talosctl -n 10.0.1.2 reset --system-labels-to-wipe STATE --reboot)", "If the copy is a control plane, wipe nothing"},
 		},
 		"one of two with one machine ID is done": {
 			scene: newScene(3, 2).running("worker-1", "1.13.4").cloned("worker-1", "worker-2"), check: "pending-install", severity: cluster.Observed, node: "worker-2",
-			says: []string{"same machine ID as worker-1"},
+			says: []string{"have the same machine ID (id-worker-1)"},
+		},
+		"a Node object whose machine registers under another name": {
+			scene: func() *scene {
+				s := newScene(3, 2)
+				s.snapshot.Stale = []cluster.StaleNode{{Name: "worker-9", Address: "10.0.1.2", Registered: "worker-2"}}
+
+				return s
+			}(), check: "pending-install", severity: cluster.Observed, node: "worker-9",
+			says: []string{"the Node object is stale: the machine at its address 10.0.1.2 registers as worker-2", "Delete it (kubectl delete node worker-9): that leaves the machine alone"},
 		},
 		"a machine ID that nobody tells": {
 			scene: newScene(3, 2).unidentified("worker-1"), check: "pending-install", severity: cluster.Observed, node: "worker-1",
@@ -984,6 +1001,13 @@ func (s *scene) unidentified(name string) *scene { return s.machineID(name, "") 
 // cloned gives the node the machine ID of another one.
 func (s *scene) cloned(from, to string) *scene { return s.machineID(to, s.node(from).MachineID()) }
 
+// moved gives the node another address.
+func (s *scene) moved(name, address string) *scene {
+	s.node(name).Address, s.node(name).Kube.Addresses = address, []string{address}
+
+	return s
+}
+
 func (s *scene) running(name, talos string) *scene {
 	s.node(name).Machine.Talos = version.MustParse(talos)
 
@@ -1016,9 +1040,45 @@ func TestIdentity_CloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
 	findings := newScene(3, 2).cloned("worker-1", "worker-2").silent("worker-1").make().Findings
 
 	if !slices.ContainsFunc(findings, func(f cluster.Finding) bool {
-		return f.Node == "worker-2" && f.Severity == cluster.Observed && strings.Contains(f.Found, "same machine ID as worker-1")
+		return f.Node == "worker-2" && f.Severity == cluster.Observed && strings.Contains(f.Found, "the same machine ID") &&
+			strings.Contains(f.Remedy, "kubectl delete node") && !strings.Contains(f.Remedy, "wipe")
 	}) {
 		t.Errorf("findings: %v", findings)
+	}
+}
+
+// TestIdentity_OneAddressIsNoCopiedDisk: nothing is wiped, whatever the machine says.
+func TestIdentity_OneAddressIsNoCopiedDisk(t *testing.T) {
+	t.Parallel()
+
+	silent := newScene(3, 3).silent("worker-2").silent("worker-3").notReady("worker-3")
+	third := newScene(3, 3)
+	third.node("worker-2").Machine.NodeName, third.node("worker-3").Machine.NodeName = "worker-4", "worker-4"
+
+	for title, test := range map[string]struct {
+		*scene
+
+		says string
+	}{
+		"silent":                       {silent, "the machine there does not say which one it registers as, and worker-2 alone is Ready"},
+		"registers under a third name": {third, "the machine there registers as worker-4"},
+	} {
+		s, shared := test.cloned("worker-2", "worker-3").moved("worker-3", "10.0.1.2"), 0
+
+		for _, finding := range s.said(t).Findings {
+			if strings.Contains(finding.Remedy, "reset") || strings.Contains(finding.Found, "copied") {
+				t.Errorf("%s: %v", title, finding)
+			}
+
+			if strings.Contains(finding.Found, "the Node objects worker-2, worker-3 have one address (10.0.1.2)") && strings.Contains(finding.Found, test.says) &&
+				strings.Contains(finding.Remedy, "talosctl -n 10.0.1.2 get nodename") {
+				shared++
+			}
+		}
+
+		if shared != 1 {
+			t.Errorf("%s: the address is named by %d findings, want 1: %v", title, shared, s.make().Findings)
+		}
 	}
 }
 

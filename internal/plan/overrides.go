@@ -90,6 +90,8 @@ func (p *planner) absence(name string) (cluster.Severity, string) {
 	switch {
 	case slices.Contains(p.snapshot.Foreign, name):
 		return cluster.Permanent, name + " does not run Talos"
+	case slices.ContainsFunc(p.snapshot.Stale, func(node cluster.StaleNode) bool { return node.Name == name }):
+		return cluster.Permanent, name + " is a stale Node object, which no machine has any more"
 	case p.snapshot.KubernetesError != nil || p.snapshot.DiscoveryError != nil:
 		return cluster.Observed, fmt.Sprintf("there seems to be no node %s; not all nodes could be listed", name)
 	default:
