@@ -107,9 +107,14 @@ type Machine struct {
 	FilesVersion string
 	// Unmet are the readiness conditions that do not hold, as "name: reason".
 	Unmet []string
-	// UpgradePending tells that the running system has not confirmed itself
-	// yet, so that the next boot may return to the previous one.
+	// UpgradePending tells that the machine has not been ready since an install. Until
+	// then machined has the other system started if it fails; a reboot by itself starts
+	// the same system again (Talos 1.13.9, machined: handle, revertBootloader).
 	UpgradePending bool
+	// UpgradeTag is the boot entry that was started before that install: the label A or B
+	// of GRUB, or the file name of a UKI such as Talos-v1.13.9.efi, whose case may differ.
+	// After a rollback it is the one that runs.
+	UpgradeTag string
 	// Config is the part of the machine configuration we need; nil when the
 	// credentials may not read it.
 	Config *MachineConfig

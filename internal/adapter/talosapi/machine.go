@@ -44,8 +44,9 @@ const (
 	bootIDPath = "/proc/sys/kernel/random/boot_id"
 	// bootIDLimit is more than a boot ID needs; the file is a UUID.
 	bootIDLimit = 64
-	// metaUpgradeTag is the META key that stands from an upgrade until the new
-	// system has confirmed itself.
+	// metaUpgradeTag is the META key that an installer writes. Talos removes it when the
+	// machine is ready, or when it has the bootloader start the other system because
+	// machined failed.
 	metaUpgradeTag = "0x06"
 )
 
@@ -413,7 +414,12 @@ func (c *Client) readUpgradeTag(ctx context.Context, machine *cluster.Machine) e
 	var spec runtimepb.MetaKeySpec
 
 	found, err := c.resource(ctx, machine.Address, kindMetaKey(), metaUpgradeTag, &spec)
-	machine.UpgradePending = found && spec.GetValue() != ""
+	machine.UpgradeTag = ""
+	if found {
+		machine.UpgradeTag = spec.GetValue()
+	}
+
+	machine.UpgradePending = machine.UpgradeTag != ""
 
 	return err
 }

@@ -422,6 +422,55 @@ func TestRollback_ReturnsToThePreviousSystem(t *testing.T) {
 	})
 }
 
+// TestMachine_TellsWhatTheUpgradeTagNames: the entry before an install, which is the one that
+// runs after a rollback, until the machine is ready.
+func TestMachine_TellsWhatTheUpgradeTagNames(t *testing.T) {
+	for name, test := range map[string]struct {
+		options model.Options
+		tag     string
+	}{
+		"GRUB":    {model.Options{}, "A"},
+		"sd-boot": {model.Options{UKI: true}, "talos-v1.13.2.efi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, test.options, func(r *rig) {
+				c := r.client("")
+
+				if before := r.machine(c, worker0); before.UpgradePending || before.UpgradeTag != "" {
+					r.Errorf("before the install: %+v", before)
+				}
+
+				r.world.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Talos: "1.13.4"}})
+				r.install(c, worker0)
+				r.until("worker-0", "down", isDown)
+				r.until("worker-0", "running", func(s model.NodeState) bool { return s.Reachable && s.Stage == model.StageRunning })
+
+				if after := r.machine(c, worker0); after.Talos.String() != "1.13.4" || !after.UpgradePending || after.UpgradeTag != test.tag {
+					r.Errorf("with the new system: %+v", after)
+				}
+
+				if err := c.Rollback(r.Context(), worker0); err != nil {
+					r.Fatal(err)
+				}
+
+				r.until("worker-0", "down", isDown)
+				r.until("worker-0", "up", func(s model.NodeState) bool { return s.Reachable })
+
+				booting := r.machine(c, worker0)
+				if booting.Talos.String() != "1.13.2" || booting.Ready || !booting.UpgradePending || booting.UpgradeTag != test.tag {
+					r.Errorf("rolled back, and not ready: %+v", booting)
+				}
+
+				r.until("worker-0", "ready", isUp)
+
+				if after := r.machine(c, worker0); after.UpgradePending || after.UpgradeTag != "" {
+					r.Errorf("rolled back, and ready: %+v", after)
+				}
+			})
+		})
+	}
+}
+
 func TestRollback_OfAnEndpointThroughTheOthers(t *testing.T) {
 	inBubble(t, model.Options{}, func(r *rig) {
 		c := r.client("")

@@ -269,16 +269,17 @@ func (w *World) hang(ctx context.Context, n *node) bool {
 	}
 }
 
-// fallBack plays a new system that fails at its first start: its kernel runs,
-// machined gives up, reverts the bootloader and boots the old system. It
-// returns whether that happened, and false when the world ended first.
+// fallBack plays a system that fails before the META tag has gone: its kernel runs,
+// machined gives up, has the bootloader start the other system, and reboots. Which one the
+// tag names does not matter (Talos 1.13.9, machined: revertBootloader). It returns whether
+// that happened, and false when the world ended first.
 func (w *World) fallBack(ctx context.Context, n *node) (fallen, ok bool) {
 	const least, most = 10 * time.Second, 25 * time.Second
 
 	var trial time.Duration
 
 	w.locked(func() {
-		if n.tag < 0 || n.tag == n.next {
+		if n.tag < 0 {
 			return
 		}
 
@@ -290,7 +291,7 @@ func (w *World) fallBack(ctx context.Context, n *node) (fallen, ok bool) {
 		trial = w.spread(n, "failing boot", least, most)
 		n.load(n.next)
 		n.bootID = w.newBootID(n)
-		w.recordBoot(n, causeUpgrade)
+		w.recordBoot(n, n.cause(causeReboot))
 	})
 
 	if !fallen {
@@ -303,7 +304,7 @@ func (w *World) fallBack(ctx context.Context, n *node) (fallen, ok bool) {
 
 	w.locked(func() {
 		broken := n.slots[n.next]
-		n.next, n.tag = n.tag, -1
+		n.next, n.tag, n.selected = 1-n.next, -1, false
 		w.record(n.name, history.KindDown, map[string]string{"by": "machine"})
 
 		// A second installation without a reboot in between has overwritten

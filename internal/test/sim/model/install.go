@@ -3,9 +3,11 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -275,8 +277,50 @@ func (w *World) writeSlot(n *node, target int, content system) {
 		content.platform = n.platform()
 	}
 
-	n.tag = n.next
+	n.tag, n.tagged = n.next, n.entry(n.next)
+	n.entries[target], n.selected = n.nextEntry(content), false
 	n.slots[target] = content
 	n.next, n.armed, n.reverted = target, true, false
 	n.installs++
+}
+
+// entry is how the bootloader calls a slot: GRUB by its label, sd-boot by the name of its
+// file. On a machine that was written from an image, sd-boot has chosen the entry itself
+// and tells it in lower case until somebody else chooses (seen on Talos 1.13.9, 2026-11-26).
+func (n *node) entry(slot int) string {
+	switch {
+	case !n.uki:
+		return slotName(slot)
+	case n.selected:
+		return strings.ToLower(n.entries[slot])
+	default:
+		return n.entries[slot]
+	}
+}
+
+// nextEntry is the name of the file that is written for a system: with a number, if one of
+// its version is there already (Talos 1.13.9, bootloader/sdboot: generateNextUKIName).
+func (n *node) nextEntry(content system) string {
+	base := "Talos-" + cmp.Or(content.tag, "v"+content.talos)
+	last := -1
+
+	for _, existing := range n.entries {
+		name, number, numbered := strings.Cut(strings.TrimSuffix(existing, ".efi"), "~")
+		if name != base {
+			continue
+		}
+
+		taken := 0
+		if numbered {
+			taken, _ = strconv.Atoi(number)
+		}
+
+		last = max(last, taken)
+	}
+
+	if last < 0 {
+		return base + ".efi"
+	}
+
+	return fmt.Sprintf("%s~%d.efi", base, last+1)
 }

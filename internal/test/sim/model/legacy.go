@@ -248,7 +248,7 @@ func (w *World) failSequence(life context.Context, n *node, cause error) {
 		n.publish(w, Event{Kind: EventSequence, Name: "upgrade", Action: ActionNone, Error: "sequence failed: " + cause.Error()})
 
 		if n.tag >= 0 {
-			n.next, n.tag, n.armed, n.reverted = n.tag, -1, false, false
+			n.next, n.tag, n.armed, n.reverted, n.selected = 1-n.next, -1, false, false, false
 		}
 
 		w.touch(n)

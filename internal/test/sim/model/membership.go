@@ -133,7 +133,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 		uki:    defaults.UKI || defaults.SecureBoot,
 		drawn:  map[string]uint64{},
 		slots:  [2]system{content},
-		tag:    -1,
+		tag:    -1, selected: true,
 		images: imageStore{}, ownImages: imageStore{},
 		pulled:   map[runtimeImage]time.Time{},
 		troubles: map[trouble]time.Time{},
@@ -143,6 +143,7 @@ func (w *World) build(options NodeOptions) (*node, error) {
 	}
 
 	n.load(0)
+	n.entries[0] = n.nextEntry(content)
 
 	n.unpinned = options.Kubernetes
 	if err := w.writeConfig(n, options.Kubernetes); err != nil {

@@ -38,7 +38,14 @@ type node struct {
 	// reverted: the bootloader was told to start the other slot by a rollback,
 	// and the machine has not booted since.
 	reverted bool
-	tag      int // slot the META tag "upgrade" names, -1 without a pending upgrade
+	// tag is the slot that the META tag "upgrade" names, -1 without one, and tagged is how
+	// it names it. The tag stays until the machine has been ready.
+	tag    int
+	tagged string
+	// entries are the file names of the slots where sd-boot starts them, and selected
+	// tells that nobody has told it yet which one to start.
+	entries  [2]string
+	selected bool
 	// images are installers in the containerd of the CRI, from which clients install,
 	// and ownImages those in that of Talos itself, in memory, which the legacy upgrade fills.
 	images, ownImages imageStore

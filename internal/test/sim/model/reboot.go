@@ -112,7 +112,8 @@ func (w *World) Rollback(ctx context.Context, name string) (err error) {
 
 // revert changes what the bootloader starts, and reboots. Whatever sequence runs
 // already goes on instead, and boots the other slot as well. The META tag of an
-// upgrade that is not confirmed stays, as it names the slot that is started now.
+// upgrade that is not confirmed stays until the machine is ready, and names the slot
+// that is started now (seen on Talos 1.13.9, 2026-11-26).
 func (w *World) revert(n *node) error {
 	other := 1 - n.next
 
@@ -124,7 +125,7 @@ func (w *World) revert(n *node) error {
 		return refuse("cannot rollback to %q, label does not exist", slotName(other))
 	}
 
-	n.next, n.armed, n.reverted = other, false, !n.reverted
+	n.next, n.armed, n.reverted, n.selected = other, false, !n.reverted, false
 
 	if n.sequence == "" || n.sequence == "boot" {
 		w.startReboot(n, RebootDefault, causeRollback)

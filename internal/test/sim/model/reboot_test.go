@@ -286,14 +286,27 @@ func TestRollback_Faults(t *testing.T) {
 	}
 }
 
-// TestRollback_OfASystemThatWasNeverConfirmed: the META tag names the
-// slot that boots, so that nothing falls back from it.
+// TestRollback_OfASystemThatWasNeverConfirmed: the META tag stays until the machine is
+// ready, and names the entry that runs.
 func TestRollback_OfASystemThatWasNeverConfirmed(t *testing.T) {
-	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
-		r.SetFaults([]model.Fault{
-			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Talos: "v1.13.4"},
-			{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Talos: "1.13.2"},
-		})
+	for name, test := range map[string]struct {
+		options model.Options
+		tag     string
+	}{
+		"GRUB":    {model.Options{}, "A"},
+		"sd-boot": {model.Options{UKI: true}, "talos-v1.13.2.efi"},
+	} {
+		t.Run(name, func(t *testing.T) { rollBackUnconfirmed(t, test.options, test.tag) })
+	}
+}
+
+func rollBackUnconfirmed(t *testing.T, options model.Options, tag string) {
+	t.Helper()
+
+	options.ControlPlanes, options.Workers = 1, 1
+
+	inWorld(t, options, func(r rig) {
+		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Talos: "v1.13.4"}})
 		r.pullAndInstall("worker-0", factoryImage)
 
 		if _, err := r.Reboot(r.t.Context(), "worker-0", model.RebootDefault); err != nil {
@@ -304,7 +317,7 @@ func TestRollback_OfASystemThatWasNeverConfirmed(t *testing.T) {
 		r.until("worker-0", "running", 5*time.Minute, func(s model.NodeState) bool { return s.Stage == model.StageRunning })
 		time.Sleep(10 * time.Minute)
 
-		if state := r.node("worker-0"); state.Ready || !state.UpgradePending {
+		if state := r.node("worker-0"); state.Ready || !state.UpgradePending || state.UpgradeTag != tag {
 			r.t.Fatalf("with a system that does not work: %+v", state)
 		}
 
@@ -314,12 +327,55 @@ func TestRollback_OfASystemThatWasNeverConfirmed(t *testing.T) {
 
 		r.until("worker-0", "up with the old system", 5*time.Minute, func(s model.NodeState) bool { return s.Up && s.Talos == "1.13.2" })
 
-		if !r.node("worker-0").UpgradePending {
-			r.t.Error("the tag went before the old system was ready")
+		if state := r.node("worker-0"); !state.UpgradePending || state.UpgradeTag != tag {
+			r.t.Errorf("before the old system is ready: %t, %q, want the tag %q", state.UpgradePending, state.UpgradeTag, tag)
 		}
 
 		r.until("worker-0", "ready", 5*time.Minute, ready)
 		r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2")
+
+		if state := r.node("worker-0"); state.UpgradePending || state.UpgradeTag != "" {
+			r.t.Errorf("once it is ready: %t, %q", state.UpgradePending, state.UpgradeTag)
+		}
+	})
+}
+
+// TestRollback_MayFallForwardBeforeItIsReady: if machined fails while the META tag is there,
+// the other system is started, which after a rollback is the newer one.
+func TestRollback_MayFallForwardBeforeItIsReady(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1}, func(r rig) {
+		r.SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Talos: "1.13.2", Times: 1}})
+		r.pullAndInstall("worker-0", factoryImage)
+
+		if _, err := r.Reboot(r.t.Context(), "worker-0", model.RebootDefault); err != nil {
+			r.t.Fatal(err)
+		}
+
+		r.until("worker-0", "up with the new system", 5*time.Minute, func(s model.NodeState) bool { return s.Up && s.Talos == "1.13.4" })
+
+		if err := r.Rollback(r.t.Context(), "worker-0"); err != nil {
+			r.t.Fatal(err)
+		}
+
+		r.until("worker-0", "down", time.Minute, down)
+		r.until("worker-0", "ready", 10*time.Minute, ready)
+		r.wantCauses("worker-0", "upgrade 1.13.4", "rollback 1.13.2", "fallback 1.13.4")
+	})
+}
+
+// TestInstall_TagNamesTheEntryBefore: sd-boot's are files, which have a number where one of
+// the version is there already.
+func TestInstall_TagNamesTheEntryBefore(t *testing.T) {
+	inWorld(t, model.Options{ControlPlanes: 1, Workers: 1, UKI: true}, func(r rig) {
+		for _, want := range []string{"talos-v1.13.2.efi", "Talos-v1.13.4.efi", "Talos-v1.13.4~1.efi", "Talos-v1.13.4~2.efi"} {
+			r.pullAndInstall("worker-0", factoryImage)
+
+			if tag := r.node("worker-0").UpgradeTag; tag != want {
+				r.t.Errorf("the tag is %q, want %q", tag, want)
+			}
+
+			r.reboot("worker-0")
+		}
 	})
 }
 

@@ -80,11 +80,13 @@ type NodeState struct {
 	BootedAt, DownAt time.Time
 
 	// Booted and Next name the slot that runs and the one the bootloader
-	// starts next. UpgradePending is the META tag that an upgrade leaves
-	// until it is confirmed.
+	// starts next. UpgradePending tells that the META tag is there which an install
+	// leaves until the machine is ready, and UpgradeTag is what that says: how the
+	// bootloader calls what it started before the install.
 	Slots          [2]Slot
 	Booted, Next   string
 	UpgradePending bool
+	UpgradeTag     string
 	// Armed tells that an installer wrote a slot since the last boot.
 	Armed      bool
 	Installing bool
@@ -272,6 +274,10 @@ func (w *World) state(n *node) NodeState {
 		Unschedulable:    n.unschedulable,
 		Vitals:           w.vitals(n),
 		Installs:         n.installs, Reboots: n.reboots,
+	}
+
+	if n.tag >= 0 {
+		state.UpgradeTag = n.tagged
 	}
 
 	for i, slot := range n.slots {

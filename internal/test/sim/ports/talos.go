@@ -194,7 +194,9 @@ func fill(known *cluster.Machine, now cluster.Machine) cluster.Machine {
 // again is a machine of which only what changes within a boot was asked.
 func again(known, now cluster.Machine) cluster.Machine {
 	known.Stage, known.Ready, known.Unmet = now.Stage, now.Ready, now.Unmet
-	known.UpgradePending = known.UpgradePending && now.UpgradePending
+	if known.UpgradePending {
+		known.UpgradePending, known.UpgradeTag = now.UpgradePending, now.UpgradeTag
+	}
 
 	if known.FilesVersion == "" {
 		known.PodsSince, known.FilesVersion = now.PodsSince, now.FilesVersion
@@ -372,6 +374,10 @@ func (c *Client) machine(state model.NodeState) (cluster.Machine, error) {
 		BootID:        state.BootID, StatusSince: state.BootedAt, Stage: cluster.Stage(state.Stage), Ready: state.Ready,
 		// The running system does not see what an installer has just written.
 		UpgradePending: state.UpgradePending && !state.Armed,
+	}
+
+	if machine.UpgradePending {
+		machine.UpgradeTag = state.UpgradeTag
 	}
 
 	for _, unmet := range state.Unmet {

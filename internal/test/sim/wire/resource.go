@@ -228,7 +228,7 @@ func runtimeResources(state model.NodeState) []resource.Resource {
 	// their metadata when they boot.
 	if state.UpgradePending && !state.Armed {
 		pending := runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(talosmeta.Upgrade))
-		pending.TypedSpec().Value = map[string]string{"A": "B", "B": "A"}[state.Booted]
+		pending.TypedSpec().Value = state.UpgradeTag
 		list = append(list, pending)
 	}
 
