@@ -207,16 +207,15 @@ func guardSettled(s guardInput) []cluster.Finding {
 	return s.unsettled
 }
 
-// guardPending refuses to touch a system that has not confirmed itself: an
-// install now would overwrite the one it could return to.
+// guardPending refuses to touch a system that Talos has not confirmed: an install now
+// would overwrite the one that it could return to, or a newer one that a person tries.
 func guardPending(s guardInput) []cluster.Finding {
 	node, found := s.Node(s.step.Node)
 	if !found || node.Machine == nil || !node.Machine.UpgradePending {
 		return nil
 	}
 
-	return newFinding(cluster.CheckPendingInstall, node.Name, "the running system has not confirmed its own upgrade yet",
-		"Wait until the node is healthy with it, or reboot it to return to the previous system.", nil)
+	return newFinding(cluster.CheckPendingInstall, node.Name, health.UnconfirmedFound(*node.Machine), health.UnconfirmedRemedy(*node.Machine, node.Address), nil)
 }
 
 // checkBudget is the name of the check of how many workers are unavailable, and

@@ -126,7 +126,10 @@ func TestGuard_EachSaysWhatToDo(t *testing.T) {
 		}},
 		"upgraded":    {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "worker-1").Machine.Stage = cluster.StageUpgrading }},
 		"cordoned":    {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "cp-1").Kube.CordonedByTalos = true }},
-		"unconfirmed": {"worker-0", "pending-install", func(s *cluster.Observation) { at(*s, "worker-0").Machine.UpgradePending = true }},
+		"unconfirmed": {"worker-0", "pending-install", func(s *cluster.Observation) {
+			machine := at(*s, "worker-0").Machine
+			machine.UpgradePending, machine.UpgradeTag = true, "A"
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -569,3 +569,72 @@ func TestPreflight_BoundedInTime(t *testing.T) {
 		}
 	})
 }
+
+// TestPreflight_UnconfirmedSystemOfAPersonIsWaitedFor, be it new or rolled back before it was
+// ready; the finding tells the two apart, and once the machine is ready there is none.
+func TestPreflight_UnconfirmedSystemOfAPersonIsWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		rollBack bool
+		says     []string
+	}{
+		"new":         {false, []string{"Talos 1.13.3, which was installed", "(talos-v1.13.2.efi) names the system before it", "rollback starts the system before it"}},
+		"rolled back": {true, []string{"Talos 1.13.2, and META key 0x06 (talos-v1.13.2.efi) names that version itself: it was rolled back", "nothing else is pending"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: fromLifecycle, UKI: true, Seed: 3}}, func(r *rig) {
+				r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, For: 20 * time.Minute}})
+
+				if err := r.World().UpgradeByHand("worker-0", "ghcr.io/siderolabs/installer:v1.13.3"); err != nil {
+					t.Fatal(err)
+				}
+
+				r.awaitBoot("worker-0", "1.13.3")
+
+				if test.rollBack {
+					if err := r.World().Rollback(context.Background(), "worker-0"); err != nil {
+						t.Fatal(err)
+					}
+
+					r.awaitBoot("worker-0", "1.13.2")
+				}
+
+				// No run has sent the node back, so the history as a whole would not be sound.
+				err := r.Worker("run-1").Apply(context.Background(), to(toLifecycle))
+				for _, part := range append(test.says, "worker-0", "Wait until it is ready", "external-changes") {
+					if err == nil || !strings.Contains(err.Error(), part) {
+						t.Errorf("it does not say %q: %v", part, err)
+					}
+				}
+
+				if state := r.State("worker-1"); state.Installs != 0 {
+					t.Errorf("worker-1 was installed: %+v", state)
+				}
+
+				time.Sleep(time.Hour)
+
+				if err := r.Worker("run-2").Apply(context.Background(), to(toLifecycle)); err != nil {
+					t.Error(err)
+				}
+
+				if state := r.State("worker-0"); state.Talos != toLifecycle {
+					t.Errorf("worker-0 runs Talos %s", state.Talos)
+				}
+			})
+		})
+	}
+}
+
+// awaitBoot waits until the machine answers with the version.
+func (r *rig) awaitBoot(node, talos string) {
+	r.T.Helper()
+
+	for range 600 {
+		if state := r.State(node); state.Reachable && state.Talos == talos {
+			return
+		}
+
+		time.Sleep(time.Second)
+	}
+
+	r.T.Fatalf("%s does not come up with Talos %s: %+v", node, talos, r.State(node))
+}

@@ -2,7 +2,12 @@
 
 package health
 
-import "github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
+)
 
 // Leaving tells whether a machine in that stage is on its way out of service. No
 // healthy one gets there by itself.
@@ -21,4 +26,77 @@ func Leaving(stage cluster.Stage) bool {
 // component off; false where it could not be read.
 func Disables(node cluster.Node, component cluster.Component) bool {
 	return node.Machine != nil && node.Machine.Config != nil && node.Machine.Config.Disabled[component]
+}
+
+// Confirmation is how a machine with [cluster.Machine.UpgradePending] came to what it runs.
+type Confirmation int
+
+const (
+	// Undecided is a machine of which that is not known: GRUB names its entries A and B.
+	Undecided Confirmation = iota
+	// Installed is a machine that runs a system other than before.
+	Installed
+	// SentBack is a machine that runs what it ran before the install. A version that was
+	// installed over itself looks the same.
+	SentBack
+)
+
+// ConfirmationOf compares what the machine runs with what its UpgradeTag names: the file of
+// a UKI such as Talos-v1.13.9.efi, or Talos-v1.13.9~1.efi where there was one of that version
+// already. Firmware and bootloader do not keep the case of the name.
+func ConfirmationOf(machine cluster.Machine) Confirmation {
+	name, isFile := strings.CutSuffix(strings.ToLower(machine.UpgradeTag), ".efi")
+	name, isTalos := strings.CutPrefix(name, "talos-")
+	before, _, _ := strings.Cut(name, "~")
+
+	switch running := talosTag(machine); {
+	case !isFile || !isTalos || running == "":
+		return Undecided
+	case strings.EqualFold(before, running):
+		return SentBack
+	default:
+		return Installed
+	}
+}
+
+// talosTag is what the running system calls its version; empty where it does not tell.
+func talosTag(machine cluster.Machine) string {
+	if machine.TalosTag != "" || machine.Talos.IsZero() {
+		return machine.TalosTag
+	}
+
+	return "v" + machine.Talos.String()
+}
+
+// UnconfirmedFound says what is known of a machine with [cluster.Machine.UpgradePending].
+func UnconfirmedFound(machine cluster.Machine) string {
+	runs, key := "the machine runs Talos "+strings.TrimPrefix(talosTag(machine), "v"), "META key 0x06"
+	if machine.UpgradeTag != "" {
+		key += " (" + machine.UpgradeTag + ")"
+	}
+
+	switch ConfirmationOf(machine) {
+	case Installed:
+		return fmt.Sprintf("%s, which was installed and has not been ready yet; %s names the system before it", runs, key)
+	case SentBack:
+		return fmt.Sprintf("%s, and %s names that version itself: it was rolled back before the new system was ready, or that version was installed over itself", runs, key)
+	default:
+		return fmt.Sprintf("%s and has not been ready since another system was installed or it was rolled back; %s does not tell which of the two", runs, key)
+	}
+}
+
+// UnconfirmedRemedy is what helps then. To wait stands first, because Talos removes the key
+// in every case. A reboot starts the same system again, and a rollback is right only for a
+// system that was installed: otherwise it starts the one that somebody has left.
+func UnconfirmedRemedy(machine cluster.Machine, address string) string {
+	wait := fmt.Sprintf("Wait until it is ready (talosctl -n %s get machinestatus): Talos removes the key then", address)
+
+	switch ConfirmationOf(machine) {
+	case Installed:
+		return fmt.Sprintf("%s. If it does not become ready, talosctl -n %s rollback starts the system before it; a mere reboot starts the same one again.", wait, address)
+	case SentBack:
+		return wait + ", and nothing else is pending."
+	default:
+		return wait + "."
+	}
 }

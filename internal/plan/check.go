@@ -196,8 +196,10 @@ func sameMachineID(other, node *plannedNode, id string) (found, remedy string) {
 	found = fmt.Sprintf("%s at %s and %s at %s have the same machine ID (%s), and the journal could not tell them apart", node.Name, node.Address, other.Name, other.Address, id)
 
 	if !node.answersBeside(other) {
-		return found, "Find out whether both machines exist. If they are one machine that was renamed or has moved, delete the Node object of the name that it no longer registers as " +
+		remedy = "Find out whether both machines exist. If they are one machine that was renamed or has moved, delete the Node object of the name that it no longer registers as " +
 			"(talosctl get nodename, kubectl delete node): " + deletedNode + ". If both exist, make both answer, and plan again."
+
+		return found, remedy
 	}
 
 	found += ": the disk of one was copied from the other"
@@ -465,8 +467,8 @@ func (p *planner) checkExternal() {
 			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that: %s", node.Machine.Stage, likelyOwners)
 			then = oneOwner
 		case node.Machine != nil && node.Machine.UpgradePending && !node.Machine.Settled():
-			finding.Found = fmt.Sprintf("the machine has just come up with Talos %s, which has not confirmed itself yet, and no run of this provider installed it: %s", node.Machine.Talos, likelyOwners)
-			wait, then = "Wait until it is healthy with it, or reboot it to return to the previous system", oneOwner
+			finding.Found = fmt.Sprintf("%s. No run of this provider did that: %s", health.UnconfirmedFound(*node.Machine), likelyOwners)
+			finding.Remedy = health.UnconfirmedRemedy(*node.Machine, node.Address) + " " + upper(oneOwner) + "."
 		case node.Machine != nil && health.Leaving(node.Machine.Stage):
 			finding.Found = fmt.Sprintf("the machine is %s, and no run of this provider asked for that", node.Machine.Stage)
 		case node.Kube != nil && node.Kube.CordonedByTalos && node.Kube.CordonedBy == "":
@@ -475,7 +477,9 @@ func (p *planner) checkExternal() {
 			continue
 		}
 
-		finding.Remedy = fmt.Sprintf("%s (talosctl -n %s get machinestatus), %s.", wait, node.Address, then)
+		if finding.Remedy == "" {
+			finding.Remedy = fmt.Sprintf("%s (talosctl -n %s get machinestatus), %s.", wait, node.Address, then)
+		}
 
 		p.add(finding)
 	}

@@ -93,9 +93,10 @@ func (s *scene) stage(name string, stage cluster.Stage) *scene {
 	return s
 }
 
-// unconfirmed is a machine whose new system has not confirmed itself.
-func (s *scene) unconfirmed(name string) *scene {
-	s.node(name).Machine.UpgradePending, s.node(name).Machine.Ready = true, false
+// unconfirmed is a machine that has not been ready since an install, before which it
+// started the entry.
+func (s *scene) unconfirmed(name, entry string) *scene {
+	s.node(name).Machine.UpgradePending, s.node(name).Machine.UpgradeTag, s.node(name).Machine.Ready = true, entry, false
 
 	return s
 }
@@ -192,8 +193,23 @@ func TestCheck_TroubleOfNodesStopsAnApply(t *testing.T) {
 			says: []string{"upgrading", "likely talosctl upgrade, a talos_machine of the provider siderolabs/talos, Omni or tuppr", "let one program alone"},
 		},
 		"a node that somebody else moved": {
-			scene: newScene(3, 2).unconfirmed("worker-2"), check: "external-changes", severity: cluster.Observed, node: "worker-2",
-			says: []string{"has just come up with Talos 1.12.6", "no run of this provider installed it", "a talos_machine of the provider siderolabs/talos", "let one program alone"},
+			scene: newScene(3, 2).unconfirmed("worker-2", "talos-v1.12.5.efi"), check: "external-changes", severity: cluster.Observed, node: "worker-2",
+			says: []string{
+				"the machine runs Talos 1.12.6, which was installed and has not been ready yet", "META key 0x06 (talos-v1.12.5.efi) names the system before it",
+				"No run of this provider did that", "a talos_machine of the provider siderolabs/talos", "Wait until it is ready (talosctl -n 10.0.1.2 get machinestatus)",
+				"talosctl -n 10.0.1.2 rollback starts the system before it; a mere reboot starts the same one again", "let one program alone",
+			},
+		},
+		"a node that somebody else moved and rolled back before it was ready": {
+			scene: newScene(3, 2).unconfirmed("worker-2", "Talos-v1.12.6.efi"), check: "external-changes", severity: cluster.Observed, node: "worker-2",
+			says: []string{
+				"META key 0x06 (Talos-v1.12.6.efi) names that version itself: it was rolled back before the new system was ready, or that version was installed over itself",
+				"Wait until it is ready (talosctl -n 10.0.1.2 get machinestatus): Talos removes the key then, and nothing else is pending.",
+			},
+		},
+		"a node with GRUB that somebody else moved": {
+			scene: newScene(3, 2).unconfirmed("worker-2", "B"), check: "external-changes", severity: cluster.Observed, node: "worker-2",
+			says: []string{"installed or it was rolled back; META key 0x06 (B) does not tell which of the two", "Wait until it is ready"},
 		},
 		"a reset of somebody else at the target": {
 			scene: newScene(3, 2).runs("1.13.4", "worker-2").stage("worker-2", cluster.StageResetting), check: "external-changes", severity: cluster.Observed, node: "worker-2",
@@ -1037,7 +1053,7 @@ func TestIdentity_HardwareMayShareAUUIDOrHaveNone(t *testing.T) {
 func TestIdentity_CloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 
-	findings := newScene(3, 2).cloned("worker-1", "worker-2").silent("worker-1").make().Findings
+	findings := newScene(3, 2).cloned("worker-1", "worker-2").silent("worker-1").said(t).Findings
 
 	if !slices.ContainsFunc(findings, func(f cluster.Finding) bool {
 		return f.Node == "worker-2" && f.Severity == cluster.Observed && strings.Contains(f.Found, "the same machine ID") &&

@@ -109,7 +109,7 @@ func SendBack(observed cluster.Observation, name string) (found SentBack, key st
 	case lostPlatform(entry.Platform, machine.Platform):
 		return against(fmt.Sprintf("it runs on platform %s, and ran on %s when it was upgraded", machine.Platform, entry.Platform)), key, entry
 	case machine.UpgradePending:
-		return against("the running system has not confirmed itself yet"), key, entry
+		return against("the machine has not been ready since an install or a rollback, until when Talos has not confirmed what it runs: wait until it is ready"), key, entry
 	case runs(machine, entry) && machine.BootID != entry.ConfirmedBootID:
 		return against(fmt.Sprintf("it has booted since its upgrade to Talos %s was confirmed, and nobody has seen whether something else was installed in between", entry.Target)), key, entry
 	}

@@ -147,7 +147,7 @@ func TestRollback_PersonMaySendBackOnlyWhereItIsCertain(t *testing.T) {
 		"another version": {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) {
 			n.Machine.Talos = version.MustParse("1.13.5")
 		}, "it runs Talos 1.13.5", plan.SentBack{}},
-		"it is not confirmed":   {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.UpgradePending = true }, "has not confirmed itself", plan.SentBack{}},
+		"it is not confirmed":   {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.UpgradePending = true }, "until when Talos has not confirmed what it runs", plan.SentBack{}},
 		"another platform":      {func(_ *cluster.Observation, n *cluster.Node, _ cluster.Entry) { n.Machine.Platform = "aws" }, "and ran on metal when it was upgraded", plan.SentBack{}},
 		"nothing is remembered": {func(o *cluster.Observation, _ *cluster.Node, _ cluster.Entry) { o.Journal.Confirmed = nil }, "does not say what it ran before", plan.SentBack{}},
 		"another machine's entry": {func(o *cluster.Observation, _ *cluster.Node, e cluster.Entry) {
