@@ -434,7 +434,7 @@ func TestCatalogue38_BlockedDrainIsNamed(t *testing.T) {
 // be Ready, so that it is named and left to its owner.
 func TestCatalogue39_MachineWithoutNodeObjectIsNamed(t *testing.T) {
 	row{
-		node: "worker-1", want: engine.ErrBlocked, says: []string{"no Node object", "Let it join, or take it out"}, untouched: true, most: soon,
+		node: "worker-1", want: engine.ErrBlocked, says: []string{"no Node object", "Let it join"}, untouched: true, most: soon,
 		twist: func(_ *rig, seen *twisted) {
 			seen.machine = func(machine *cluster.Machine) error {
 				machine.NodeName = ""
@@ -499,7 +499,7 @@ func TestCatalogue44_LateDiscoveryLeadsNobodyAstray(t *testing.T) {
 			}
 
 			failed := failure(t, r.WorkerOver(client, seen, seen).Apply(context.Background(), to(toLifecycle)), engine.ErrBlocked, node)
-			if !strings.Contains(failed.Error(), "10.5.0.99") || !strings.Contains(failed.Error(), "remove it from the cluster") {
+			if !strings.Contains(failed.Error(), "10.5.0.99") || !strings.Contains(failed.Error(), "until discovery forgets it") {
 				t.Errorf("%v, want the address and what to do", failed)
 			}
 

@@ -529,7 +529,7 @@ func guardMembers(s guardInput) []cluster.Finding {
 			first = listed
 		} else if listed != first {
 			findings = append(findings, newFinding(cluster.CheckEtcdMembers, node.Name, "the control planes do not agree on the members of etcd",
-				"Let members join, or remove the stale ones (talosctl etcd members, talosctl etcd remove-member).", nil)...)
+				health.MembersRemedy, nil)...)
 		}
 	}
 

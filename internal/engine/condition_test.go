@@ -124,8 +124,8 @@ func TestGuard_EachSaysWhatToDo(t *testing.T) {
 		"pod failing": {"cp-0", "control-plane-components", func(s *cluster.Observation) {
 			at(*s, "cp-1").Pods[cluster.Scheduler] = cluster.ComponentPod{Trouble: "Error"}
 		}},
-		"upgraded":    {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "worker-1").Machine.Stage = cluster.StageUpgrading }},
-		"cordoned":    {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "cp-1").Kube.CordonedByTalos = true }},
+		"upgraded": {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "worker-1").Machine.Stage = cluster.StageUpgrading }},
+		"cordoned": {"worker-0", "external-changes", func(s *cluster.Observation) { at(*s, "cp-1").Kube.CordonedByTalos = true }},
 		"unconfirmed": {"worker-0", "pending-install", func(s *cluster.Observation) {
 			machine := at(*s, "worker-0").Machine
 			machine.UpgradePending, machine.UpgradeTag = true, "A"

@@ -309,7 +309,7 @@ func drainRemedy(err error) string {
 		return "Make room in the PodDisruptionBudgets, or give the node longer: node_timeout covers its whole upgrade and has to be longer than drain.timeout. Then run terraform apply again."
 	}
 
-	return "Make room in the PodDisruptionBudgets, or set drain.on_timeout = \"delete\" or a longer drain.timeout, then run terraform apply again."
+	return "Make room in the PodDisruptionBudgets, or set a longer drain.timeout, then run terraform apply again. drain.on_timeout = \"delete\" deletes such pods without asking their budgets."
 }
 
 // explained says what is said in the same way whatever failed: which guards did

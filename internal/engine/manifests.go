@@ -232,7 +232,7 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 		failed.Seen = interruptedText(ctx, manifestActivity(applied), err)
 	case applied && !errors.Is(err, cluster.ErrDenied) && !errors.Is(err, cluster.ErrCredentials):
 		failed.Summary = "Unable to finish the rollout of " + manifests
-		failed.Remedy = "Look at what does not come up (kubectl -n kube-system get pods -o wide), bring back nodes that are not Ready or delete their Node objects, " +
+		failed.Remedy = "Look at what does not come up (kubectl -n kube-system get pods -o wide), bring back nodes that are not Ready (delete Node objects only of machines that are gone for good), " +
 			"then run terraform apply again. " +
 			"A longer kubernetes.manifests.timeout gives it more time, and \"0s\" does not wait for it."
 	case errors.Is(err, cluster.ErrDenied), errors.Is(err, cluster.ErrCredentials):
@@ -241,7 +241,7 @@ func (r *run) manifestFailure(ctx context.Context, step plan.Step, err error, ap
 		failed.Remedy = "Look at why the control planes do not render them (talosctl get extramanifestsconfig, talosctl dmesg), then run terraform apply again. " +
 			"kubernetes.manifests.prune = false syncs without them, kubernetes.manifests.sync = false leaves the manifests to you."
 	case errors.Is(err, cluster.ErrRefused):
-		failed.Remedy = "Correct what it names, then run terraform apply again. If an immutable field changed, kubernetes.manifests.force = true recreates the object. " +
+		failed.Remedy = "Correct what it names, then run terraform apply again. If an immutable field changed, kubernetes.manifests.force = true deletes the object, with all that belongs to it such as the objects of a CRD, and creates it again. " +
 			"kubernetes.manifests.sync = false leaves the manifests to you."
 	}
 

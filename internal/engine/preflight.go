@@ -443,7 +443,7 @@ func removalFinding(removal cluster.Removal, names map[string]string) cluster.Fi
 
 	if removal.Component == "" {
 		finding.Found = fmt.Sprintf("the cluster holds %d objects of %s, which Kubernetes %s does not serve", removal.Objects, removal.Name, removal.In.Minor())
-		finding.Remedy = "Migrate or delete them first (kubectl get " + removal.Name + " --all-namespaces)."
+		finding.Remedy = "Migrate them to a version that is served (kubectl get " + removal.Name + " --all-namespaces), and delete only those that nobody needs: one object is listed under all versions of its API."
 	}
 
 	return finding

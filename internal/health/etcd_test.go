@@ -109,7 +109,7 @@ func TestEtcd_EachJudgementFindsWhatIsWrong(t *testing.T) {
 		},
 		"corrupt data": {
 			change: func(nodes []cluster.Node) { nodes[0].Etcd.Status.Errors = []string{"memberID:31 alarm:CORRUPT "} },
-			want:   []string{"etcd raised CORRUPT on member 1f (check etcd-alarms). Replace the member whose data is corrupt"}, votes: 3,
+			want:   []string{"etcd raised CORRUPT on member 1f (check etcd-alarms). Save a snapshot of a member without the alarm first"}, votes: 3,
 		},
 		"a member that is far behind": {
 			change: func(nodes []cluster.Node) { nodes[2].Etcd.Status.Applied = 7999 },

@@ -197,7 +197,7 @@ func canaryFinding(policy cluster.Policy, node *cluster.Node) cluster.Finding {
 
 	if node.Gone {
 		finding.Found = "this canary is registered but gone, so the other nodes would wait for it in vain"
-		finding.Remedy = "Bring it back, or " + notCanary(policy, node.Name) + " and delete its Node object."
+		finding.Remedy = "Bring it back, or " + notCanary(policy, node.Name) + "."
 
 		return finding
 	}

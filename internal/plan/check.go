@@ -170,12 +170,16 @@ func (p *planner) checkIdentity() {
 		if key, entry, found := p.misfiledEntry(node); found {
 			finding.Found = fmt.Sprintf("the journal has an unfinished upgrade to Talos %s of a node of this name under %s, and the machine has the ID %s: its STATE partition was wiped, or another machine took its name",
 				entry.Target, key, id)
-			finding.Remedy = fmt.Sprintf("Make sure that it was rebooted after %s, when that was written, then remove the key %s: kubectl -n kube-system edit configmap talosupgrade-journal.",
-				entry.Written.UTC().Format(time.RFC3339), key)
+			finding.Remedy = fmt.Sprintf("If the machine with that entry has not been rebooted after %s, when it was written, drain and reboot it first: %s. Then remove the key %s: kubectl -n kube-system edit configmap talosupgrade-journal.",
+				entry.Written.UTC().Format(time.RFC3339), secondInstall, key)
 			p.add(finding)
 		}
 	}
 }
+
+// secondInstall is why an entry of the journal must not go before a boot has shown what was
+// installed.
+const secondInstall = "without a boot in between, a second install destroys the system that it can return to"
 
 // duplicateOf is the first of the nodes with the same machine ID that came before and has
 // another address, where one of both is to be moved; nil where there is none.
@@ -406,7 +410,7 @@ func (p *planner) checkPresence(node *plannedNode) {
 		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Node: node.Name, Err: node.Unreachable,
 			Found:  fmt.Sprintf("the Talos API of this %s at %s did not answer: %v", roleName(node.Role), node.Address, node.Unreachable),
-			Remedy: "Bring the node back, or remove it from the cluster.",
+			Remedy: "Bring the node back. " + p.removedForGood(node),
 		})
 	case node.Machine.TalosTag != "" && !node.held:
 		p.add(cluster.Finding{
@@ -419,15 +423,40 @@ func (p *planner) checkPresence(node *plannedNode) {
 		p.add(cluster.Finding{
 			Check: cluster.CheckTalosAPI, Severity: cluster.Observed, Unknown: true, Node: node.Name,
 			Found:  fmt.Sprintf("this %s at %s does not say which version of Talos it runs", roleName(node.Role), node.Address),
-			Remedy: "Check the node (talosctl version), or remove it from the cluster.",
+			Remedy: fmt.Sprintf("Find out what it runs (talosctl -n %s version).", node.Address),
 		})
 	case node.Kube == nil && p.snapshot.KubernetesError == nil:
 		p.add(cluster.Finding{
 			Check: cluster.CheckNodesReady, Severity: cluster.Observed, Node: node.Name,
 			Found:  "discovery lists the machine, but it has no Node object in Kubernetes",
-			Remedy: "Let it join, or take it out of the cluster.",
+			Remedy: fmt.Sprintf("Let it join (talosctl -n %s logs kubelet). If it is to be no node of this cluster, %s.", node.Address, takenOut(node.Role)),
 		})
 	}
+}
+
+// removedForGood is how a node goes whose machine never comes back. An etcd member that was
+// removed cannot take its data back.
+func (p *planner) removedForGood(node *plannedNode) string {
+	remedy := "If its machine is gone for good, kubectl delete node " + node.Name
+	if node.Kube == nil && p.snapshot.KubernetesError == nil {
+		remedy = "If its machine is gone for good, wait until discovery forgets it, which takes 30 minutes at most"
+	}
+
+	if node.Role == cluster.ControlPlane {
+		remedy += ", and remove its member (talosctl etcd members, talosctl etcd remove-member): a member that is removed joins again with an empty disk only"
+	}
+
+	return remedy + "."
+}
+
+// takenOut is how a machine leaves a cluster that it is not to be part of. To switch a
+// control plane off would leave its member in etcd.
+func takenOut(role cluster.Role) string {
+	if role == cluster.ControlPlane {
+		return "talosctl reset lets its member leave etcd, and wipes the machine"
+	}
+
+	return "switch it off"
 }
 
 // Unaccepted is the finding about a node that does not accept the credentials. It

@@ -739,7 +739,7 @@ func TestCheck_WhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 			check: "pending-install", severity: cluster.Observed, node: "worker-1",
 			says: []string{
 				"an unfinished upgrade to Talos 1.13.4 of a node of this name under id-worker-1", "has the ID id-after", "STATE partition was wiped",
-				"rebooted after 0001-01-01", "remove the key id-worker-1: kubectl -n kube-system edit configmap talosupgrade-journal",
+				"has not been rebooted after 0001-01-01", "drain and reboot it first: without a boot in between", "remove the key id-worker-1: kubectl -n kube-system edit configmap talosupgrade-journal",
 			},
 		},
 		"STATE was wiped, and the kubelet has not registered since": {
@@ -903,7 +903,7 @@ func TestCheck_ControlPlanesMustEqualTheMembersOfEtcd(t *testing.T) {
 
 				return s
 			}(), check: "etcd-members", severity: cluster.Observed, node: "cp-1",
-			says: []string{"2 members as seen from cp-1", "3 control planes", "Let members join"},
+			says: []string{"2 members as seen from cp-1", "3 control planes", "Wait until all members have joined"},
 		},
 		"a member replaced by another of the same number": {
 			scene: func() *scene {
@@ -1060,6 +1060,26 @@ func TestIdentity_CloneIsSeenWhileItDoesNotAnswer(t *testing.T) {
 			strings.Contains(f.Remedy, "kubectl delete node") && !strings.Contains(f.Remedy, "wipe")
 	}) {
 		t.Errorf("findings: %v", findings)
+	}
+}
+
+// TestCheck_SilentMachineIsOnlyRemovedIfItIsGoneForGood: where it has no Node object there is
+// none to delete.
+func TestCheck_SilentMachineIsOnlyRemovedIfItIsGoneForGood(t *testing.T) {
+	t.Parallel()
+
+	listed := newScene(3, 2).silent("worker-2")
+	listed.node("worker-2").Kube = nil
+
+	for remedy, s := range map[string]*scene{
+		"If its machine is gone for good, kubectl delete node worker-2.":          newScene(3, 2).silent("worker-2"),
+		"If its machine is gone for good, wait until discovery forgets it, which": listed,
+	} {
+		if findings := s.said(t).Findings; !slices.ContainsFunc(findings, func(f cluster.Finding) bool {
+			return f.Node == "worker-2" && strings.HasPrefix(f.Remedy, "Bring the node back. "+remedy)
+		}) {
+			t.Errorf("none says %q: %v", remedy, findings)
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func (p *planner) checkTwoMembers() {
 	finding := cluster.Finding{
 		Check: cluster.CheckTwoMembers, Severity: cluster.Observed,
 		Found:  "etcd has two members, and while one of them reboots the other has no quorum",
-		Remedy: "Add a third control plane, or remove one, before the upgrade.",
+		Remedy: "Add a third control plane before the upgrade. Or go back to one (talosctl reset takes the member out of etcd and wipes its machine), which leaves one copy of the data.",
 	}
 
 	if len(legacy) == 0 {

@@ -141,7 +141,7 @@ func TestEtcd_TroubleStopsAnApply(t *testing.T) {
 		},
 		"an alarm in the status alone": {
 			scene: newScene(3, 1).status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:CORRUPT "} }), check: "etcd-alarms", severity: cluster.Observed,
-			says: []string{"etcd raised CORRUPT on member 1f (check", "Replace the member"},
+			says: []string{"etcd raised CORRUPT on member 1f (check", "replace the member"},
 		},
 		"an alarm is no other error": {
 			scene: newScene(3, 1).alarmed(alarmNoSpace, "cp-1", "cp-2", "cp-3").status("cp-2", func(e *cluster.EtcdStatus) { e.Errors = []string{"memberID:31 alarm:NOSPACE "} }),

@@ -493,7 +493,7 @@ func manifestsSchema(policy cluster.ManifestPolicy) schema.Attribute {
 				PlanModifiers:       []planmodifier.String{keepSpelling{sameDuration}},
 			},
 			attrForce: schema.BoolAttribute{
-				MarkdownDescription: "Recreate objects of which a field changed that may not change, default `false`: such an object is away for a moment.",
+				MarkdownDescription: "Recreate objects of which a field changed that may not change, default `false`: such an object is away for a moment, and what belongs to it is deleted with it, such as the objects of a CRD.",
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(policy.Force),

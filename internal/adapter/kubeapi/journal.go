@@ -87,8 +87,8 @@ func (c *Client) Journal(ctx context.Context) (cluster.Journal, error) {
 		entry, err := decodeEntry(text)
 		if err != nil {
 			return cluster.Journal{}, fmt.Errorf("%w: key %q of ConfigMap %s/%s is not an entry: %w. "+
-				"Make sure that the machine with this ID has been rebooted since the last upgrade, then remove the key: "+
-				"kubectl -n %s edit configmap %s", ErrJournal, key, Namespace, JournalName, err, Namespace, JournalName)
+				"If the machine with this ID has not been rebooted since the last upgrade, drain and reboot it first: without a boot in between, a second install "+
+				"destroys the system that it can return to. Then remove the key: kubectl -n %s edit configmap %s", ErrJournal, key, Namespace, JournalName, err, Namespace, JournalName)
 		}
 
 		journal.Entries[key] = entry

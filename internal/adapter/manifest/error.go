@@ -115,7 +115,7 @@ func (j *job) explain(outer, inner context.Context, err error) error {
 func (j *job) hint(err error) string {
 	switch {
 	case !j.options.ServerSide:
-		return "If this is a field that may not change, delete the object: Talos before 1.13 cannot recreate it"
+		return "If this is a field that may not change, delete the object, which loses what belongs to it: Talos before 1.13 cannot recreate it"
 	case j.options.Force:
 		return "Recreating the object did not help"
 	case strings.Contains(err.Error(), "immutable"):
