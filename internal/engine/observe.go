@@ -532,13 +532,13 @@ func (e *Engine) setStaleAside(nodes []cluster.Node) (current []cluster.Node, st
 	for index := range nodes {
 		node := &nodes[index]
 		registered := e.registeredName(*node)
-		real, found := byName[registered]
+		own, found := byName[registered]
 
-		if node.Kube == nil || node.Gone || registered == node.Name || !found || real.Gone || !sameMachine(*node, *real) {
+		if node.Kube == nil || node.Gone || registered == node.Name || !found || own.Gone || !sameMachine(*node, *own) {
 			continue
 		}
 
-		isStale[index], real.Member = true, real.Member || node.Member
+		isStale[index], own.Member = true, own.Member || node.Member
 		stale = append(stale, cluster.StaleNode{Name: node.Name, Address: node.Address, Registered: registered})
 	}
 

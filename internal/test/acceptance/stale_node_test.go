@@ -20,19 +20,19 @@ func TestStaleNodeObjectIsToBeDeleted(t *testing.T) {
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	nodes := s.someone().CoreV1().Nodes()
 
-	real, err := nodes.Get(t.Context(), "worker-0", metav1.GetOptions{})
+	own, err := nodes.Get(t.Context(), "worker-0", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	const ghost = "another-0"
 
-	stale, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ghost, Labels: real.Labels}}, metav1.CreateOptions{})
+	stale, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ghost, Labels: own.Labels}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	stale.Status = real.Status
+	stale.Status = own.Status
 	stale.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now()}}
 
 	if _, err := nodes.UpdateStatus(t.Context(), stale, metav1.UpdateOptions{}); err != nil {
