@@ -58,7 +58,7 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 	addPods(observed.Nodes, facts.pods, facts.proxies)
 	addVersions(observed.Nodes)
 	ask(observed.Nodes)
-	observed.Nodes, observed.Stale = e.setStaleAside(observed.Nodes)
+	observed.Nodes, observed.Stale = setStaleAside(observed.Nodes)
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
 		e.presence.markGone(observed.Nodes, facts.journal)
@@ -516,9 +516,9 @@ func shortName(name string) string {
 }
 
 // setStaleAside takes the stale Node objects out of the nodes. A Node object is stale if
-// the machine that it leads to registers under the name of another Node object of the
-// same machine.
-func (e *Engine) setStaleAside(nodes []cluster.Node) (current []cluster.Node, stale []cluster.StaleNode) {
+// the machine that it leads to says that it registers under the name of another Node object
+// of the same machine.
+func setStaleAside(nodes []cluster.Node) (current []cluster.Node, stale []cluster.StaleNode) {
 	byName := make(map[string]*cluster.Node, len(nodes))
 
 	for index := range nodes {
@@ -531,15 +531,17 @@ func (e *Engine) setStaleAside(nodes []cluster.Node) (current []cluster.Node, st
 
 	for index := range nodes {
 		node := &nodes[index]
-		registered := e.registeredName(*node)
-		own, found := byName[registered]
+		if node.Kube == nil || node.Gone || node.Machine == nil || node.Machine.NodeName == node.Name {
+			continue
+		}
 
-		if node.Kube == nil || node.Gone || registered == node.Name || !found || own.Gone || !sameMachine(*node, *own) {
+		own, found := byName[node.Machine.NodeName]
+		if !found || own.Gone || !sameMachine(*node, *own) {
 			continue
 		}
 
 		isStale[index], own.Member = true, own.Member || node.Member
-		stale = append(stale, cluster.StaleNode{Name: node.Name, Address: node.Address, Registered: registered})
+		stale = append(stale, cluster.StaleNode{Name: node.Name, Address: node.Address, Registered: own.Name})
 	}
 
 	if len(stale) == 0 {
@@ -555,21 +557,6 @@ func (e *Engine) setStaleAside(nodes []cluster.Node) (current []cluster.Node, st
 	slices.SortFunc(stale, func(a, b cluster.StaleNode) int { return cmp.Compare(a.Name, b.Name) })
 
 	return current, stale
-}
-
-// registeredName is the name under which the machine of a node registers, as it says now or
-// said when it was asked last.
-func (e *Engine) registeredName(node cluster.Node) string {
-	machine := node.Machine
-	if machine == nil {
-		machine = e.memory.machine(node.Address)
-	}
-
-	if machine == nil {
-		return ""
-	}
-
-	return machine.NodeName
 }
 
 // sameMachine tells whether two nodes lead to one machine, which may have two addresses.
