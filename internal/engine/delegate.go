@@ -659,6 +659,13 @@ func (l *operatorStage) noteReport(report cluster.OperatorReport) {
 	}
 
 	first, gone := l.before.Of(l.product), l.seenRequested && said.Target == ""
+
+	// An operator that says for the first time that it is idle has begun to look at the
+	// object, and has not shown that it knows what it is asked for.
+	if first.Status == "" && said.Status == protocol.StatusIdle {
+		first.Status, l.before = said.Status, report
+	}
+
 	l.seenRequested = l.seenRequested || l.requested(said)
 	l.seenChanged = l.seenChanged || said.Status.Busy() || said.Status != first.Status || said.Message != first.Message ||
 		said.Progress != first.Progress || gone

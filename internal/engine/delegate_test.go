@@ -156,6 +156,26 @@ func TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
 	}
 }
 
+// TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted: it was started after
+// it had been asked.
+func TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted(t *testing.T) {
+	besideOperator(t, asking(setup{}), nil, func(o *owned) {
+		w := o.beside("1")
+		o.handsOff(w)
+
+		started := make(chan func(), 1)
+		time.AfterFunc(time.Minute, func() {
+			started <- played.PlayVitistack(context.Background(), o.options(played.Habits{Deaf: true}))
+		})
+
+		err := o.delegate(context.Background(), w, to(toLifecycle))
+		(<-started)()
+
+		o.wantFailure(err, engine.ErrOperator, "did not react within 5m0s (idle", "taken back", "tenant-a/prod")
+		o.wantFree()
+	})
+}
+
 // TestDelegate_FailedUpgradeIsAskedForAnew, in the way its protocol wants.
 func TestDelegate_FailedUpgradeIsAskedForAnew(t *testing.T) {
 	habits := played.Habits{FailOn: "worker-1", FailTimes: 1, StaysFailed: true}
