@@ -179,7 +179,7 @@ func TestRollBackNode_RefusedWhereItIsNotCertain(t *testing.T) {
 		}, says: "The journal does not say what it ran before"},
 		"another platform":                {prepare: forget(func(e *cluster.Entry) { e.Platform = "aws" }), says: "and ran on aws when it was upgraded"},
 		"another version":                 {prepare: forget(func(e *cluster.Entry) { e.Target = version.MustParse("1.13.5") }), says: "It runs Talos 1.13.4, which is not what was installed"},
-		"another schematic":               {prepare: forget(func(e *cluster.Entry) { e.Schematic = "ce4c" }), says: "It runs schematic"},
+		"another schematic":               {prepare: forget(func(e *cluster.Entry) { e.Schematic = "ce4c" }), says: "It shows no schematic"},
 		"what it runs already":            {prepare: forget(func(e *cluster.Entry) { e.Previous = version.MustParse(toLifecycle) }), says: "It runs what it ran before"},
 		"Kubernetes that it does not run": {prepare: forget(func(e *cluster.Entry) { e.Previous = version.MustParse("1.6.0") }), says: "Its previous Talos 1.6.0 does not fit the Kubernetes that runs now"},
 		"etcd that has moved on": {node: "cp-1", prepare: func(r *rig) {

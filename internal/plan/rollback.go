@@ -27,7 +27,7 @@ func AgainstRollback(observed cluster.Observation, name string, entry cluster.En
 	case !machine.Talos.Equal(entry.Target):
 		return []string{fmt.Sprintf("it runs Talos %s, which is not what was installed", machine.Talos)}
 	case entry.Schematic != "" && machine.Schematic == "":
-		return []string{fmt.Sprintf("it does not tell which schematic it runs, and %q was installed", entry.Schematic)}
+		return []string{fmt.Sprintf("it shows no schematic, and %q was installed", entry.Schematic)}
 	case entry.Schematic != "" && machine.Schematic != entry.Schematic:
 		return []string{fmt.Sprintf("it runs schematic %q, which is not what was installed", machine.Schematic)}
 	case entry.Told:

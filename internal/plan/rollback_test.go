@@ -71,7 +71,7 @@ func TestRollback_NeedsEveryCondition(t *testing.T) {
 		"other schematic": {"worker-0", func(_ *cluster.Observation, e *cluster.Entry) { e.Schematic = "other" }, "which is not what was installed"},
 		"no schematic": {"worker-0", func(s *cluster.Observation, e *cluster.Entry) {
 			of(s, "worker-0").Machine.Schematic, e.Schematic = "", "s"
-		}, "does not tell which schematic it runs"},
+		}, "shows no schematic"},
 		"its schematic":       {"worker-0", func(_ *cluster.Observation, e *cluster.Entry) { e.Schematic = "s" }, ""},
 		"told before":         {"worker-0", func(_ *cluster.Observation, e *cluster.Entry) { e.Phase, e.Told = cluster.PhaseRollingBack, true }, "once before"},
 		"outcome unknown":     {"worker-0", func(_ *cluster.Observation, e *cluster.Entry) { e.Phase = cluster.PhaseIntent }, "end of the installer"},
