@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"time"
 )
@@ -27,6 +28,9 @@ func (e *endedError) Error() string { return e.text }
 // may wrap either.
 func (e *endedError) Unwrap() error { return e.cause }
 
+// Timeout tells libraries that ask, as [net.Error] has it, that the time was up.
+func (e *endedError) Timeout() bool { return errors.Is(e.cause, context.DeadlineExceeded) }
+
 // Ended is why the context ended, in words that people can read; nil while it has not. It
 // wraps context.Canceled or context.DeadlineExceeded, unless the context has a cause of
 // its own, which is returned as it is.
@@ -45,7 +49,7 @@ var (
 		`(?:request canceled(?: while waiting for connection)? \(Client\.Timeout exceeded while awaiting headers\)|` +
 		`context deadline exceeded(?: \(Client\.Timeout[^)]*\))?|rate: Wait\(n=\d+\) would exceed context deadline)`)
 	canceled = regexp.MustCompile(`(?i)(?:net/http: |http: )?\b(?:(?:client )?rate limiter Wait returned an error: )?` +
-		`(?:context canceled|(?:request|operation was) canceled(?: while waiting for connection)?)`)
+		`(?:context canceled|operation was canceled)|net/http: request canceled(?: while waiting for connection)?`)
 )
 
 // Plain is a text with words for what Go says about the end of a context. It is for what

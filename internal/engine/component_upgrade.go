@@ -164,6 +164,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 	var last error
 
 	for announced := false; ; announced = true {
+		c.at = ""
 		err := c.awaitGuards(ctx)
 
 		switch {
@@ -178,7 +179,7 @@ func (c *componentUpgrade) configure(ctx context.Context) error {
 			c.emitStep(cluster.StepConfigure, c.step.Image)
 		}
 
-		c.configured = true
+		c.at, c.configured = cluster.StepConfigure, true
 
 		last = c.run.engine.callWhole(ctx, func(ctx context.Context) error { return c.run.engine.configure(ctx, c.step.Address, change) })
 		c.run.coordinator.acted(c.step.Role)

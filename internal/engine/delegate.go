@@ -663,7 +663,7 @@ func (l *operatorStage) noteReport(report cluster.OperatorReport) {
 	// An operator that says for the first time that it is idle has begun to look at the
 	// object, and has not shown that it knows what it is asked for.
 	if first.Status == "" && said.Status == protocol.StatusIdle {
-		first.Status, l.before = said.Status, report
+		first, l.before = said, report
 	}
 
 	l.seenRequested = l.seenRequested || l.requested(said)

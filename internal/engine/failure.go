@@ -379,7 +379,7 @@ func (u *nodeUpgrade) stateText() string {
 	case u.recorded() && !u.cordoned && u.rebooted() && u.result.runs.Equal(u.entry.Previous):
 		return "The node runs its old system and is in service; only its entry in the journal is still open."
 	case u.recorded() && u.entry.Phase == cluster.PhaseRebooting:
-		return "The node may be rebooting into the new system, as the journal says; it stays cordoned until it is back."
+		return "The journal says that the node was about to reboot into the new system; it stays cordoned until it is back."
 	case u.mayHaveInstalled():
 		return "A new system may be installed beside the running one; the node still serves its old system, stays cordoned, and its next boot may start the new one."
 	case u.recorded():

@@ -1124,6 +1124,8 @@ func (u *nodeUpgrade) onOldBoot(ctx context.Context, machine cluster.Machine, id
 		return false, "", err
 	}
 
+	u.waits = ""
+
 	if u.seen.machine.BootID != u.entry.BootID {
 		// It went through its boot while the guards were waited for.
 		return false, seen, nil

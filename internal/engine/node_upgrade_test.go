@@ -115,8 +115,6 @@ func TestBoot_UnreadableIsNoOtherBoot(t *testing.T) {
 	}
 }
 
-// TestBoot_EntryWithoutOneProvesNoReboot: a run was killed after the install, and
-// what it wrote does not say on which boot that was.
 // TestBoot_BetweenTwoLooksIsNoticed: a node whose downtime nobody saw, and that is not well
 // with its new system, is neither on its old boot nor one whose upgrade never began.
 func TestBoot_BetweenTwoLooksIsNoticed(t *testing.T) {
@@ -145,6 +143,8 @@ func TestBoot_BetweenTwoLooksIsNoticed(t *testing.T) {
 	}
 }
 
+// TestBoot_EntryWithoutOneProvesNoReboot: a run was killed after the install, and
+// what it wrote does not say on which boot that was.
 func TestBoot_EntryWithoutOneProvesNoReboot(t *testing.T) {
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		r.killedAt("run-1", "Reboot", 1, to(toLifecycle))

@@ -58,7 +58,7 @@ func (e *Engine) assemble(ctx context.Context, facts clusterFacts, ask func([]cl
 	addPods(observed.Nodes, facts.pods, facts.proxies)
 	addVersions(observed.Nodes)
 	ask(observed.Nodes)
-	observed.Nodes, observed.Stale = setStaleAside(observed.Nodes)
+	observed.Nodes, observed.Stale = setStaleAside(observed.Nodes, e.presence.moves)
 
 	if facts.kubeErr == nil && facts.journalErr == nil {
 		e.presence.markGone(observed.Nodes, facts.journal)
@@ -416,7 +416,7 @@ func inventory(members []cluster.Member, nodes []cluster.KubeNode, now time.Time
 			node.Member, node.Role = true, members[index].Role
 			node.Address = commonAddress(members[index].Addresses, kube.Addresses)
 		} else {
-			node.Address = likelyAddress(kube, at)
+			node.Address = lastAddress(kube, at)
 		}
 
 		node.Gone = !node.Member && len(members) > 0 && !kube.Ready && now.Sub(kube.ReadySince) > cluster.GoneAfter
@@ -483,11 +483,12 @@ func memberOf(kube *cluster.KubeNode, at map[string][]int, free func(int) bool) 
 	return first
 }
 
-// likelyAddress is where the machine of a node without a member is asked: the first of its
-// addresses that discovery knows, and otherwise the first one.
-func likelyAddress(kube *cluster.KubeNode, at map[string][]int) string {
+// lastAddress is where the machine of a node without a member is asked: at its first address
+// or, where the node is not Ready, at the first one that discovery knows, as that of another
+// machine may have been its own before.
+func lastAddress(kube *cluster.KubeNode, at map[string][]int) string {
 	for _, address := range kube.Addresses {
-		if len(at[address]) > 0 {
+		if kube.Ready || len(at[address]) > 0 {
 			return address
 		}
 	}
@@ -515,10 +516,25 @@ func shortName(name string) string {
 	return strings.ToLower(short)
 }
 
-// setStaleAside takes the stale Node objects out of the nodes. A Node object is stale if
-// the machine that it leads to says that it registers under the name of another Node object
-// of the same machine.
-func setStaleAside(nodes []cluster.Node) (current []cluster.Node, stale []cluster.StaleNode) {
+// sharedAddresses are the addresses that several Node objects have.
+func sharedAddresses(nodes []cluster.Node) map[string]bool {
+	seen, shared := make(map[string]bool, len(nodes)), map[string]bool{}
+
+	for index := range nodes {
+		if node := &nodes[index]; node.Kube != nil && !node.Gone {
+			shared[node.Address] = shared[node.Address] || seen[node.Address] && node.Address != ""
+			seen[node.Address] = true
+		}
+	}
+
+	return shared
+}
+
+// setStaleAside takes the stale Node objects out of the nodes. A Node object is stale if it
+// is not Ready and the machine that it leads to says that it registers under the name of
+// another Node object of the same machine. That of a node whose upgrade goes on is never
+// taken out, so that the upgrade does not lose sight of it.
+func setStaleAside(nodes []cluster.Node, moves func(string) bool) (current []cluster.Node, stale []cluster.StaleNode) {
 	byName := make(map[string]*cluster.Node, len(nodes))
 
 	for index := range nodes {
@@ -531,7 +547,7 @@ func setStaleAside(nodes []cluster.Node) (current []cluster.Node, stale []cluste
 
 	for index := range nodes {
 		node := &nodes[index]
-		if node.Kube == nil || node.Gone || node.Machine == nil || node.Machine.NodeName == node.Name {
+		if node.Kube == nil || node.Kube.Ready || node.Gone || node.Machine == nil || node.Machine.NodeName == node.Name || moves(node.Name) {
 			continue
 		}
 

@@ -69,8 +69,9 @@ func (r *run) observe(ctx context.Context, asked inquiry) (cluster.Observation, 
 	facts := r.gatherAgain(ctx, asked)
 
 	return e.assemble(ctx, facts, func(nodes []cluster.Node) {
+		shared := sharedAddresses(nodes)
 		wanted := func(node cluster.Node) bool {
-			if asked.machines(node) || facts.kubeErr == nil && e.presence.doubts(node) {
+			if asked.machines(node) || shared[node.Address] || facts.kubeErr == nil && e.presence.doubts(node) {
 				return true
 			}
 

@@ -61,3 +61,57 @@ func TestInventory_StaleNodeObjectTakesNoMember(t *testing.T) {
 		}
 	}
 }
+
+// TestInventory_SetsAsideWhatIsStale, and nothing that may be a machine of its own.
+func TestInventory_SetsAsideWhatIsStale(t *testing.T) {
+	t.Parallel()
+
+	registersAs := func(name string) *cluster.Machine {
+		return &cluster.Machine{NodeName: name, BootID: "b", MachineID: "m"}
+	}
+	node := func(name, address string, ready bool, machine *cluster.Machine) cluster.Node {
+		return cluster.Node{Name: name, Address: address, Machine: machine, Kube: &cluster.KubeNode{Name: name, Ready: ready}}
+	}
+
+	for title, test := range map[string]struct {
+		other  cluster.Node
+		moving string
+		stale  bool
+	}{
+		"the same address":                   {other: node("old", "10.0.1.1", false, registersAs("worker-1")), stale: true},
+		"another address of the machine":     {other: node("old", "10.0.1.9", false, registersAs("worker-1")), stale: true},
+		"one that is Ready":                  {other: node("old", "10.0.1.1", true, registersAs("worker-1"))},
+		"one that is being upgraded":         {other: node("old", "10.0.1.1", false, registersAs("worker-1")), moving: "old"},
+		"a machine that nobody has asked":    {other: node("old", "10.0.1.1", false, nil)},
+		"a machine of a third name":          {other: node("old", "10.0.1.1", false, registersAs("third"))},
+		"a machine in another boot":          {other: node("old", "10.0.1.9", false, &cluster.Machine{NodeName: "worker-1", BootID: "c", MachineID: "m"})},
+		"a machine that says its own name":   {other: node("old", "10.0.1.9", false, registersAs("old"))},
+		"a machine that registers with none": {other: node("old", "10.0.1.1", false, registersAs(""))},
+	} {
+		nodes := []cluster.Node{node("worker-1", "10.0.1.1", true, registersAs("worker-1")), test.other}
+
+		current, stale := setStaleAside(nodes, func(name string) bool { return name == test.moving })
+		if (len(stale) == 1) != test.stale || len(current)+len(stale) != len(nodes) {
+			t.Errorf("%s: %v are stale, and %d are left", title, stale, len(current))
+		}
+	}
+}
+
+// TestInventory_AsksAReadyNodeAtItsOwnAddress: a virtual address may stand in the Node object
+// of a control plane that had it before.
+func TestInventory_AsksAReadyNodeAtItsOwnAddress(t *testing.T) {
+	t.Parallel()
+
+	members := []cluster.Member{{Hostname: "cp-1", Role: cluster.ControlPlane, Addresses: []string{"10.0.0.1", "10.0.0.100"}}}
+
+	for ready, want := range map[bool]string{true: "10.0.0.2", false: "10.0.0.100"} {
+		known, _ := inventory(members, []cluster.KubeNode{
+			{Name: "cp-1", Addresses: []string{"10.0.0.1"}, Ready: true, Talos: true},
+			{Name: "cp-2", Addresses: []string{"10.0.0.2", "10.0.0.100"}, Ready: ready, Talos: true},
+		}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+
+		if len(known) != 2 || known[1].Address != want {
+			t.Errorf("Ready %t: %+v, want cp-2 at %s", ready, known, want)
+		}
+	}
+}

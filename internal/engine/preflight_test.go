@@ -578,7 +578,7 @@ func TestPreflight_UnconfirmedSystemOfAPersonIsWaitedFor(t *testing.T) {
 		says     []string
 	}{
 		"new":         {false, []string{"Talos 1.13.3, which was installed", "(talos-v1.13.2.efi) names the system before it", "rollback starts the system before it"}},
-		"rolled back": {true, []string{"Talos 1.13.2, and META key 0x06 (talos-v1.13.2.efi) names that version itself: it was rolled back", "nothing else is pending"}},
+		"rolled back": {true, []string{"Talos 1.13.2, and META key 0x06 (talos-v1.13.2.efi) names that version itself: it was rolled back", "the system that was left starts again if this one fails"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: fromLifecycle, UKI: true, Seed: 3}}, func(r *rig) {

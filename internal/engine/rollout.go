@@ -648,7 +648,7 @@ func (s *rollout) fail(err error) {
 func foundBeside(other *Failure) string {
 	seen := strings.TrimSuffix(other.Seen, ".")
 	if what, cut := strings.CutPrefix(seen, interruptedPrefix); cut {
-		return "its upgrade was running at the same time and was interrupted too, " + what
+		return "its upgrade was running at the same time and was interrupted, " + what
 	}
 
 	return "its upgrade was running at the same time and failed too: " + seen

@@ -60,7 +60,7 @@ func EtcdMembers(viewers, controlPlanes []cluster.Node) []cluster.Finding {
 
 // MembersRemedy is what to do where the members of etcd are not the control planes.
 const MembersRemedy = "Wait until all members have joined (talosctl etcd members). Remove a member (talosctl etcd remove-member) only if its machine is gone for good: " +
-	"one that is removed joins again with an empty disk only."
+	"a removed member can rejoin only with an empty disk."
 
 // EtcdVoters wants every member of etcd started and none a learner. What several viewers
 // see is one finding, at the member's own node where that is known. Members of exempt
@@ -237,13 +237,13 @@ func alarmFinding(node string, alarms []string) cluster.Finding {
 	finding := cluster.Finding{
 		Check: cluster.CheckEtcdAlarms, Severity: cluster.Observed, Node: node,
 		Found:  "etcd raised " + strings.Join(alarms, ", "),
-		Remedy: "Resolve the cause (talosctl etcd status; against NOSPACE talosctl etcd defrag, one member after the other, because a member does not answer meanwhile), then talosctl etcd alarm disarm.",
+		Remedy: "Resolve the cause (talosctl etcd status; for NOSPACE: talosctl etcd defrag, one member at a time, as a member does not answer while it is defragmented), then talosctl etcd alarm disarm.",
 	}
 
 	if slices.ContainsFunc(alarms, func(alarm string) bool { return strings.Contains(alarm, "CORRUPT") }) {
 		finding.Firm = true
 		finding.Remedy = "Save a snapshot of a member without the alarm first (talosctl etcd snapshot). Then, if all others are healthy, replace the member whose data is corrupt: " +
-			"take its node out of the cluster and let it join again with an empty disk, which loses what only that disk has. Then talosctl etcd alarm disarm."
+			"take its node out of the cluster and let it join again with an empty disk, which loses everything that is only on that disk. Then talosctl etcd alarm disarm."
 	}
 
 	return finding

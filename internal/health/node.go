@@ -95,7 +95,7 @@ func UnconfirmedRemedy(machine cluster.Machine, address string) string {
 	case Installed:
 		return fmt.Sprintf("%s. If it does not become ready, talosctl -n %s rollback starts the system before it; a mere reboot starts the same one again.", wait, address)
 	case SentBack:
-		return wait + ", and nothing else is pending."
+		return wait + ". Until then, the system that was left starts again if this one fails."
 	default:
 		return wait + "."
 	}

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -170,7 +171,7 @@ func (p *planner) checkIdentity() {
 		if key, entry, found := p.misfiledEntry(node); found {
 			finding.Found = fmt.Sprintf("the journal has an unfinished upgrade to Talos %s of a node of this name under %s, and the machine has the ID %s: its STATE partition was wiped, or another machine took its name",
 				entry.Target, key, id)
-			finding.Remedy = fmt.Sprintf("If the machine with that entry has not been rebooted after %s, when it was written, drain and reboot it first: %s. Then remove the key %s: kubectl -n kube-system edit configmap talosupgrade-journal.",
+			finding.Remedy = fmt.Sprintf("If the machine with that entry has not been rebooted since %s, when the entry was written, drain and reboot that machine first: %s. Then remove the key %s: kubectl -n kube-system edit configmap talosupgrade-journal.",
 				entry.Written.UTC().Format(time.RFC3339), secondInstall, key)
 			p.add(finding)
 		}
@@ -243,7 +244,7 @@ const deletedNode = "that leaves the machine alone, and Kubernetes deletes the p
 func (p *planner) checkStale() {
 	for _, stale := range p.snapshot.Stale {
 		p.add(cluster.Finding{
-			Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: stale.Name,
+			Check: cluster.CheckNodesReady, Severity: cluster.Observed, Node: stale.Name,
 			Found:  fmt.Sprintf("the Node object is stale: the machine at its address %s registers as %s", stale.Address, stale.Registered),
 			Remedy: fmt.Sprintf("Delete it (kubectl delete node %s): %s.", stale.Name, deletedNode),
 		})
@@ -267,22 +268,35 @@ func (p *planner) checkStale() {
 // sharedAddress is the finding about several Node objects with one address, of which
 // nobody has said which one is the machine's.
 func sharedAddress(address string, nodes []*plannedNode) cluster.Finding {
-	var names, ready []string
+	var (
+		names, ready []string
+		registered   string
+	)
 
 	for _, node := range nodes {
 		if names = append(names, node.Name); node.Kube.Ready {
 			ready = append(ready, node.Name)
 		}
+
+		if node.Machine != nil {
+			registered = cmp.Or(registered, node.Machine.NodeName)
+		}
 	}
 
-	finding := cluster.Finding{
-		Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: names[0],
-		Found: fmt.Sprintf("the Node objects %s have one address (%s), so that all but one of them are stale", readable.List(names), address),
+	finding := cluster.Finding{Check: cluster.CheckPendingInstall, Severity: cluster.Observed, Node: names[0]}
+
+	if len(ready) > 1 {
+		finding.Found = fmt.Sprintf("the Node objects %s have one address (%s), and more than one of them is Ready, so that nobody can tell which machine answers there", readable.List(names), address)
+		finding.Remedy = "Give each machine an address of its own (kubectl get nodes -o wide). If one of them was renamed just now, wait until the Node object of its old name is NotReady."
+
+		return finding
 	}
 
-	switch machine := nodes[0].Machine; {
-	case machine != nil && machine.NodeName != "":
-		finding.Found += fmt.Sprintf("; the machine there registers as %s", machine.NodeName)
+	finding.Found = fmt.Sprintf("the Node objects %s have one address (%s), so that all but one of them are stale", readable.List(names), address)
+
+	switch {
+	case registered != "":
+		finding.Found += fmt.Sprintf("; the machine there registers as %s", registered)
 	case len(ready) == 1:
 		finding.Found += fmt.Sprintf("; the machine there does not say which one it registers as, and %s alone is Ready", ready[0])
 	default:
@@ -443,7 +457,7 @@ func (p *planner) removedForGood(node *plannedNode) string {
 	}
 
 	if node.Role == cluster.ControlPlane {
-		remedy += ", and remove its member (talosctl etcd members, talosctl etcd remove-member): a member that is removed joins again with an empty disk only"
+		remedy += ", and remove its member (talosctl etcd members, talosctl etcd remove-member): a removed member can rejoin only with an empty disk"
 	}
 
 	return remedy + "."

@@ -204,7 +204,7 @@ func TestCheck_TroubleOfNodesStopsAnApply(t *testing.T) {
 			scene: newScene(3, 2).unconfirmed("worker-2", "Talos-v1.12.6.efi"), check: "external-changes", severity: cluster.Observed, node: "worker-2",
 			says: []string{
 				"META key 0x06 (Talos-v1.12.6.efi) names that version itself: it was rolled back before the new system was ready, or that version was installed over itself",
-				"Wait until it is ready (talosctl -n 10.0.1.2 get machinestatus): Talos removes the key then, and nothing else is pending.",
+				"Wait until it is ready (talosctl -n 10.0.1.2 get machinestatus): Talos removes the key then. Until then, the system that was left starts again if this one fails.",
 			},
 		},
 		"a node with GRUB that somebody else moved": {
@@ -727,7 +727,7 @@ func TestCheck_WhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 				s.snapshot.Stale = []cluster.StaleNode{{Name: "worker-9", Address: "10.0.1.2", Registered: "worker-2"}}
 
 				return s
-			}(), check: "pending-install", severity: cluster.Observed, node: "worker-9",
+			}(), check: "nodes-ready", severity: cluster.Observed, node: "worker-9",
 			says: []string{"the Node object is stale: the machine at its address 10.0.1.2 registers as worker-2", "Delete it (kubectl delete node worker-9): that leaves the machine alone"},
 		},
 		"a machine ID that nobody tells": {
@@ -739,7 +739,7 @@ func TestCheck_WhatWaitingMayCureStopsAnApplyOnly(t *testing.T) {
 			check: "pending-install", severity: cluster.Observed, node: "worker-1",
 			says: []string{
 				"an unfinished upgrade to Talos 1.13.4 of a node of this name under id-worker-1", "has the ID id-after", "STATE partition was wiped",
-				"has not been rebooted after 0001-01-01", "drain and reboot it first: without a boot in between", "remove the key id-worker-1: kubectl -n kube-system edit configmap talosupgrade-journal",
+				"has not been rebooted since 0001-01-01", "drain and reboot that machine first: without a boot in between", "remove the key id-worker-1: kubectl -n kube-system edit configmap talosupgrade-journal",
 			},
 		},
 		"STATE was wiped, and the kubelet has not registered since": {
@@ -1088,16 +1088,18 @@ func TestIdentity_OneAddressIsNoCopiedDisk(t *testing.T) {
 	t.Parallel()
 
 	silent := newScene(3, 3).silent("worker-2").silent("worker-3").notReady("worker-3")
-	third := newScene(3, 3)
+	third := newScene(3, 3).notReady("worker-3")
+	both := newScene(3, 3)
 	third.node("worker-2").Machine.NodeName, third.node("worker-3").Machine.NodeName = "worker-4", "worker-4"
 
 	for title, test := range map[string]struct {
 		*scene
 
-		says string
+		says, does string
 	}{
-		"silent":                       {silent, "the machine there does not say which one it registers as, and worker-2 alone is Ready"},
-		"registers under a third name": {third, "the machine there registers as worker-4"},
+		"both Ready":                   {both, "more than one of them is Ready, so that nobody can tell", "Give each machine an address of its own"},
+		"silent":                       {silent, "the machine there does not say which one it registers as, and worker-2 alone is Ready", "talosctl -n 10.0.1.2 get nodename"},
+		"registers under a third name": {third, "the machine there registers as worker-4", "talosctl -n 10.0.1.2 get nodename"},
 	} {
 		s, shared := test.cloned("worker-2", "worker-3").moved("worker-3", "10.0.1.2"), 0
 
@@ -1107,7 +1109,7 @@ func TestIdentity_OneAddressIsNoCopiedDisk(t *testing.T) {
 			}
 
 			if strings.Contains(finding.Found, "the Node objects worker-2, worker-3 have one address (10.0.1.2)") && strings.Contains(finding.Found, test.says) &&
-				strings.Contains(finding.Remedy, "talosctl -n 10.0.1.2 get nodename") {
+				strings.Contains(finding.Remedy, test.does) {
 				shared++
 			}
 		}

@@ -74,8 +74,8 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if len(kept) > 0 {
 		resp.Diagnostics.AddWarning(about("Objects were left in the cluster", reached.name),
 			"Removed from state, but kept in cluster "+id+":\n\n- "+strings.Join(kept, "\n- ")+
-				"\n\nA later apply of the same cluster continues from them, and nothing has to be done. If there will be none and no run is at work: drain and reboot each node that the journal names, "+
-				"because a system may be installed there that has not booted yet, uncordon it, and run kubectl -n kube-system delete configmap talosupgrade-journal.")
+				"\n\nA later apply of the same cluster continues from them, and nothing has to be done. If there will be none and no run is at work: drain and reboot the nodes that the journal names, one after the other, "+
+				"because a system may be installed there that has not booted yet, uncordon each of them when it is Ready again, and run kubectl -n kube-system delete configmap talosupgrade-journal.")
 	}
 }
 

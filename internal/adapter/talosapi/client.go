@@ -668,6 +668,8 @@ func (c *Client) call(ctx context.Context, op operation, do func(context.Context
 func (c *Client) try(ctx context.Context, op operation, chosen *endpoint, do func(context.Context, *client.Client) error) *callError {
 	var noted attempt
 
+	began := time.Now()
+
 	attemptCtx, cancel := context.WithTimeout(withAttempt(ctx, &noted), op.timeout)
 	defer cancel()
 
@@ -684,6 +686,10 @@ func (c *Client) try(ctx context.Context, op operation, chosen *endpoint, do fun
 	// here before the caller's own context has noticed.
 	if deadline, bounded := ctx.Deadline(); bounded && !time.Now().Before(deadline) {
 		<-ctx.Done()
+	}
+
+	if time.Since(began) < op.timeout {
+		op.timeout = 0
 	}
 
 	failure := c.explain(ctx, op, chosen, noted.sent, err)

@@ -153,9 +153,10 @@ func (e *callError) Unwrap() []error {
 	return all
 }
 
-// wordsOf is the text of a failed call, for people.
+// wordsOf is the text of a failed call, for people. The operation has a timeout if that was
+// what ended the call: a node may have run out of time with a call of its own before that.
 func wordsOf(op operation, text string) string {
-	if text == context.DeadlineExceeded.Error() {
+	if op.timeout > 0 && text == context.DeadlineExceeded.Error() {
 		return cluster.Unanswered(op.timeout).Error()
 	}
 

@@ -55,7 +55,8 @@ const mostLooks = 3
 
 // Machine observes one node. All that it returns is of one boot: the status of a node is
 // made once in each boot, and what is read between two looks at the same status is of the
-// boot of that status.
+// boot of that status. Of a node without a status, which Talos has had since 1.2, that is
+// not known.
 func (c *Client) Machine(ctx context.Context, address string, known *cluster.Machine) (cluster.Machine, error) {
 	before := cluster.Machine{Address: address}
 
@@ -79,7 +80,7 @@ func (c *Client) Machine(ctx context.Context, address string, known *cluster.Mac
 		before = machine
 	}
 
-	return cluster.Machine{}, fmt.Errorf("unable to observe %s: %w: it reboots again and again while it is asked", place(address), cluster.ErrUnreachable)
+	return cluster.Machine{}, fmt.Errorf("unable to observe %s: %w: it keeps rebooting while it is being asked", place(address), cluster.ErrUnreachable)
 }
 
 // machineAgain asks a node that is known for what changes within a boot. If the returned

@@ -131,7 +131,7 @@ func TestMachine_AllOfALookIsOfOneBoot(t *testing.T) {
 			r.meanwhile.Store(&meanwhile)
 
 			found, err := c.Machine(r.Context(), worker0, nil)
-			old := found.BootID == before.BootID && found.Talos.Equal(before.Talos) && found.Platform == before.Platform
+			old := found.BootID == before.BootID && found.Talos.Equal(before.Talos) && found.Schematic == before.Schematic && found.NodeName == before.NodeName
 
 			switch {
 			case errors.Is(err, cluster.ErrUnreachable):

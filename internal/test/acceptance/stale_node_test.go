@@ -12,9 +12,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestStaleNodeObjectIsToBeDeleted: a second Node object has the address of worker-0. It is
+// TestAccStaleNodeObjectIsToBeDeleted: a second Node object has the address of worker-0. It is
 // not counted as a node, nothing is to be wiped, and without it the apply goes through.
-func TestStaleNodeObjectIsToBeDeleted(t *testing.T) {
+func TestAccStaleNodeObjectIsToBeDeleted(t *testing.T) {
 	full(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})

@@ -233,7 +233,12 @@ func (s *sweep) all(cases []struck) {
 func (s *sweep) withFaults() {
 	var units []unit
 
-	for _, given := range []scenario{talosOnly(s.seed), kubernetesOnly(s.seed), quick(legacy(s.seed)), quick(sentBack(s.seed, "worker-1"))} {
+	scenarios := []scenario{talosOnly(s.seed), kubernetesOnly(s.seed), quick(legacy(s.seed)), quick(sentBack(s.seed, "worker-1"))}
+	if s.soak || s.only != "" {
+		scenarios = append(scenarios, legacy(s.seed), sentBack(s.seed, "worker-1"), quick(talosOnly(s.seed)))
+	}
+
+	for _, given := range scenarios {
 		units = append(units, crossed(given)...)
 	}
 
