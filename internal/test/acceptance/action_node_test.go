@@ -15,7 +15,7 @@ action "talosupgrade_rollback" "worker_0" {
   config {
     node   = "worker-0"
     reason = "its storage is slow"
-    drain  = { timeout = "3m" }
+    drain  = { timeout = "10m" }
   }
 }
 

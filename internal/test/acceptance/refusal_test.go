@@ -75,7 +75,7 @@ func TestAccTimeLimitStopsBetweenNodes(t *testing.T) {
 	w := newWorkspace(t)
 	w.write(use(s), "talos_version = \"1.13.4\"\ntimeouts = { create = \"2m\" }")
 
-	w.apply().mustFail("timeouts", "run apply again")
+	w.apply().mustFail("timeouts", "Run terraform apply again to continue")
 
 	judged := s.verdict()
 	for name, node := range judged.Nodes {

@@ -73,7 +73,7 @@ func TestAccTerminated(t *testing.T) {
 	run := w.background("apply", "-json", "-auto-approve", "-input=false")
 	s.await("worker-0 going down", turn(history.KindDown, "", ""))
 	run.signal(syscall.SIGTERM)
-	run.wait().interrupted().mustFail("worker-0", "its cordon stays", "cancelled", "Run terraform apply again")
+	run.wait().interrupted().mustFail("worker-0", "it stays cordoned until it is back", "cancelled", "Run terraform apply again")
 	run.providersGone()
 
 	if !s.released() {
