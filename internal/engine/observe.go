@@ -521,10 +521,16 @@ func sharedAddresses(nodes []cluster.Node) map[string]bool {
 	seen, shared := make(map[string]bool, len(nodes)), map[string]bool{}
 
 	for index := range nodes {
-		if node := &nodes[index]; node.Kube != nil && !node.Gone {
-			shared[node.Address] = shared[node.Address] || seen[node.Address] && node.Address != ""
-			seen[node.Address] = true
+		node := &nodes[index]
+		if node.Kube == nil || node.Gone || node.Address == "" {
+			continue
 		}
+
+		if seen[node.Address] {
+			shared[node.Address] = true
+		}
+
+		seen[node.Address] = true
 	}
 
 	return shared
