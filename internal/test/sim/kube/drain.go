@@ -43,7 +43,7 @@ func (s *Server) Cordon(ctx context.Context, node string, on bool) error {
 }
 
 func (s *Server) cordon(ctx context.Context, node string, on bool) error {
-	if !s.front.reachable() {
+	if !s.front.Reachable() {
 		return errUnreachable
 	}
 
@@ -100,7 +100,7 @@ func (s *Server) Drain(ctx context.Context, node string, timeout time.Duration) 
 // evictAll asks once for the eviction of each pod, and names those that are
 // still there.
 func (s *Server) evictAll(ctx context.Context, node string) ([]string, error) {
-	if !s.front.reachable() {
+	if !s.front.Reachable() {
 		return []string{"unknown pods"}, errUnreachable
 	}
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/front"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
@@ -42,7 +43,7 @@ type Management struct {
 
 	ca        *certificate.Authority
 	plane     *plane
-	gate      *gate
+	gate      *front.Gate
 	auditor   *auditor
 	simulator *client
 	admin     []byte
@@ -151,11 +152,11 @@ func (m *Management) admit() error {
 
 	m.config = m.plane.config(identity, agentDirect)
 
-	if m.gate, err = newGate(m.plane.address, "", nil); err != nil {
+	if m.gate, err = front.NewGate(m.plane.address, nil); err != nil {
 		return err
 	}
 
-	m.admin, err = encodeKubeconfig("https://"+hostPort(m.gate.port), m.ca.PEM, identity, kubeconfigNames{
+	m.admin, err = encodeKubeconfig("https://"+front.HostPort(m.gate.Port()), m.ca.PEM, identity, kubeconfigNames{
 		cluster: managementName, user: userAdmin, context: managementName,
 	})
 	if err != nil {
@@ -190,12 +191,12 @@ func (m *Management) Config() *rest.Config { return rest.CopyConfig(m.config) }
 // connections, or gives it back.
 func (m *Management) Down(down bool) error {
 	if down {
-		m.gate.close()
+		m.gate.Close()
 
 		return nil
 	}
 
-	return m.gate.open("")
+	return m.gate.Open("")
 }
 
 // Sync returns when every request that was answered before the call is in the
@@ -264,7 +265,7 @@ func (m *Management) stopAll(ctx context.Context) error {
 	var failed error
 
 	if m.gate != nil {
-		m.gate.stop()
+		m.gate.Stop()
 	}
 
 	m.mutex.Lock()

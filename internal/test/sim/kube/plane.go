@@ -25,6 +25,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/front"
 )
 
 const (
@@ -69,7 +70,7 @@ func (p *plane) start(ctx context.Context) error {
 }
 
 func (p *plane) try(ctx context.Context) error {
-	ports, err := freePorts(3)
+	ports, err := front.FreePorts(3)
 	if err != nil {
 		return err
 	}
@@ -87,8 +88,8 @@ func (p *plane) startEtcd(ctx context.Context, clientPort, peerPort int) error {
 		return fmt.Errorf("clearing the data of an earlier etcd: %w", err)
 	}
 
-	p.etcdURL = "http://" + hostPort(clientPort)
-	peer := "http://" + hostPort(peerPort)
+	p.etcdURL = "http://" + front.HostPort(clientPort)
+	peer := "http://" + front.HostPort(peerPort)
 
 	child, err := startProcess(p.logs, "etcd", p.binaries.Etcd, nil,
 		"--name=talossim", "--data-dir="+data,
@@ -236,11 +237,11 @@ func (p *plane) writeFiles() error {
 }
 
 func (p *plane) startAPIServer(ctx context.Context, port int) error {
-	p.address = hostPort(port)
+	p.address = front.HostPort(port)
 
 	child, err := startProcess(p.logs, "kube-apiserver", p.binaries.APIServer, p.audit,
 		"--etcd-servers="+p.etcdURL,
-		"--bind-address="+loopback, "--advertise-address="+loopback, "--secure-port="+strconv.Itoa(port),
+		"--bind-address="+front.Loopback, "--advertise-address="+front.Loopback, "--secure-port="+strconv.Itoa(port),
 		"--endpoint-reconciler-type=none",
 		"--tls-cert-file="+p.file("apiserver.crt"), "--tls-private-key-file="+p.file("apiserver.key"),
 		"--client-ca-file="+p.file("ca.crt"),
@@ -491,7 +492,7 @@ func (s *Server) KubeconfigFor(node string) ([]byte, error) {
 		return nil, errors.New("the simulated Kubernetes has not been started")
 	}
 
-	port := s.front.port(node)
+	port := s.front.Port(node)
 	if port == 0 {
 		return nil, fmt.Errorf("%q is not the name of a control plane", node)
 	}
@@ -505,5 +506,5 @@ func (s *Server) kubeconfig(port int) ([]byte, error) {
 		return nil, err
 	}
 
-	return encodeKubeconfig("https://"+hostPort(port), s.ca.PEM, identity, simulated(userAdmin))
+	return encodeKubeconfig("https://"+front.HostPort(port), s.ca.PEM, identity, simulated(userAdmin))
 }

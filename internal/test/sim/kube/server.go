@@ -7,7 +7,7 @@
 // the inventory of them that syncs use.
 //
 // Clients reach the API server through ports that come and go with the control
-// planes (front.go). What clients write is read from the audit log (audit.go) and becomes
+// planes (package front). What clients write is read from the audit log (audit.go) and becomes
 // history (ledger.go).
 //
 // Server starts the processes (plane.go) and the play: play.go says what is looked
@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/certificate"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/front"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
@@ -63,7 +64,7 @@ type Server struct {
 
 	ca      *certificate.Authority
 	plane   *plane
-	front   *front
+	front   *front.Front
 	auditor *auditor
 	play    *play
 	// simulator writes for everything this package plays, machine for machines
@@ -165,12 +166,12 @@ func (s *Server) start(ctx context.Context) error {
 
 	var err error
 
-	s.front, err = newFront(s.options.World, s.plane.address, s.loseReply)
+	s.front, err = front.New(s.plane.address, s.controlPlanes, s.loseReply)
 	if err != nil {
 		return err
 	}
 
-	s.admin, err = s.kubeconfig(s.front.shared.port)
+	s.admin, err = s.kubeconfig(s.front.Shared())
 	if err != nil {
 		return err
 	}
@@ -246,15 +247,30 @@ func (s *Server) connect() error {
 func (s *Server) changed(node string) {
 	// Workers serve no API. What fails is tried again by the front itself.
 	if machine, found := s.options.World.Machine(node); !found || machine.Role == RoleControlPlane {
-		_ = s.front.update()
+		_ = s.front.Update()
 	}
 
 	s.assess()
 	s.play.changed(node)
 }
 
+// controlPlanes tells the front which of them serve.
+func (s *Server) controlPlanes() []front.Plane {
+	var planes []front.Plane
+
+	quorum := s.options.World.EtcdQuorum()
+
+	for _, machine := range s.options.World.Machines() {
+		if machine.Role == RoleControlPlane {
+			planes = append(planes, front.Plane{Name: machine.Name, Serves: quorum && machine.APIServerUp})
+		}
+	}
+
+	return planes
+}
+
 // Answered is how many bytes clients were answered, encrypted as they are.
-func (s *Server) Answered() int64 { return s.front.sent() }
+func (s *Server) Answered() int64 { return s.front.Sent() }
 
 // stopTimeout bounds the end of everything.
 const stopTimeout = 15 * time.Second
@@ -337,7 +353,7 @@ func (s *Server) stopAll(ctx context.Context) error {
 	}
 
 	if s.front != nil {
-		s.front.stop()
+		s.front.Stop()
 	}
 
 	if s.play != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/front"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
@@ -284,7 +285,7 @@ func TestServer_ModelAndKubernetesAgree(t *testing.T) {
 
 	// A client would try again behind the test's back.
 	until(t, "the API server to be away", func() bool {
-		connection, err := net.Dial("tcp", hostPort(server.front.shared.port))
+		connection, err := net.Dial("tcp", front.HostPort(server.front.Shared()))
 		if err == nil {
 			_ = connection.Close()
 		}

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
-package kube
+// Package front is how clients reach the API servers of a simulated cluster over TCP:
+// ports of this machine, one for each control plane and one for whichever of them is up, that
+// are open while the control plane serves. What listens behind them is one server for all.
+package front
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,33 +23,42 @@ import (
 // port that somebody else holds.
 const reopenPause = 100 * time.Millisecond
 
-// front is how clients reach the API server: one gate per control plane and
-// one that belongs to whichever control plane is up, as a virtual address does.
-type front struct {
-	world  World
+// Plane is a control plane.
+type Plane struct {
+	Name string
+	// Serves tells that its API server answers.
+	Serves bool
+}
+
+// Front has one gate per control plane and one that belongs to whichever control plane is
+// up, as a virtual address does.
+type Front struct {
 	target string
 	lose   func(cut func()) bool
+	list   func() []Plane
 
 	mutex   sync.Mutex
-	planes  map[string]*gate
-	shared  *gate
+	planes  map[string]*Gate
+	shared  *Gate
 	retry   *time.Timer
 	stopped bool
 }
 
-func newFront(world World, target string, lose func(cut func()) bool) (*front, error) {
-	shared, err := newGate(target, "", lose)
+// New makes the gates to a server at the target, HOST:PORT. List tells of all control
+// planes that there are at the moment. Lose is that of [NewGate].
+func New(target string, list func() []Plane, lose func(cut func()) bool) (*Front, error) {
+	shared, err := NewGate(target, lose)
 	if err != nil {
 		return nil, err
 	}
 
-	f := &front{world: world, target: target, lose: lose, planes: map[string]*gate{}, shared: shared}
+	f := &Front{target: target, lose: lose, list: list, planes: map[string]*Gate{}, shared: shared}
 
-	return f, f.update()
+	return f, f.Update()
 }
 
-// sent is how many bytes clients were answered through the gates that there are.
-func (f *front) sent() int64 {
+// Sent is how many bytes clients were answered through the gates that there are.
+func (f *Front) Sent() int64 {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 
@@ -59,9 +70,9 @@ func (f *front) sent() int64 {
 	return sum
 }
 
-// update opens and closes the gates to match the world. It does not block, so
+// Update opens and closes the gates to match the control planes. It does not block, so
 // that a machine which goes down takes its connections along at once.
-func (f *front) update() error {
+func (f *Front) Update() error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 
@@ -72,27 +83,21 @@ func (f *front) update() error {
 	var (
 		failed  error
 		up      []string
-		quorum  = f.world.EtcdQuorum()
 		removed = maps.Clone(f.planes)
 	)
 
-	for _, machine := range f.world.Machines() {
-		if machine.Role != RoleControlPlane {
-			continue
+	for _, plane := range f.list() {
+		delete(removed, plane.Name)
+
+		if plane.Serves {
+			up = append(up, plane.Name)
 		}
 
-		delete(removed, machine.Name)
-
-		serves := quorum && machine.APIServerUp
-		if serves {
-			up = append(up, machine.Name)
-		}
-
-		failed = errors.Join(failed, f.updatePlane(machine.Name, serves))
+		failed = errors.Join(failed, f.updatePlane(plane.Name, plane.Serves))
 	}
 
 	for _, known := range removed {
-		known.close()
+		known.Close()
 	}
 
 	failed = errors.Join(failed, f.updateShared(up))
@@ -103,11 +108,11 @@ func (f *front) update() error {
 	return failed
 }
 
-func (f *front) updatePlane(name string, serves bool) error {
+func (f *Front) updatePlane(name string, serves bool) error {
 	known := f.planes[name]
 
 	if known == nil {
-		created, err := newGate(f.target, name, f.lose)
+		created, err := NewGate(f.target, f.lose)
 		if err != nil {
 			return err
 		}
@@ -116,18 +121,18 @@ func (f *front) updatePlane(name string, serves bool) error {
 	}
 
 	if serves {
-		return known.open(name)
+		return known.Open(name)
 	}
 
-	known.close()
+	known.Close()
 
 	return nil
 }
 
 // updateShared leaves the shared address where it is while its owner is up.
-func (f *front) updateShared(up []string) error {
+func (f *Front) updateShared(up []string) error {
 	if len(up) == 0 {
-		f.shared.close()
+		f.shared.Close()
 
 		return nil
 	}
@@ -137,10 +142,10 @@ func (f *front) updateShared(up []string) error {
 		owner = up[0]
 	}
 
-	return f.shared.open(owner)
+	return f.shared.Open(owner)
 }
 
-func (g *gate) ownedBy() string {
+func (g *Gate) ownedBy() string {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 
@@ -148,19 +153,22 @@ func (g *gate) ownedBy() string {
 }
 
 // later tries again soon; with the lock held.
-func (f *front) later() {
+func (f *Front) later() {
 	if f.retry != nil {
 		f.retry.Stop()
 	}
 
 	// The next attempt reports a failure to nobody: the gate stays closed,
 	// which its users see, and the attempt after that follows.
-	f.retry = time.AfterFunc(reopenPause, func() { _ = f.update() })
+	f.retry = time.AfterFunc(reopenPause, func() { _ = f.Update() })
 }
 
-// port is where the API server of the named control plane is reached; 0 when
+// Shared is the port that leads to whichever control plane is up.
+func (f *Front) Shared() int { return f.shared.Port() }
+
+// Port is where the API server of the named control plane is reached; 0 when
 // there is none.
-func (f *front) port(name string) int {
+func (f *Front) Port(name string) int {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 
@@ -171,15 +179,16 @@ func (f *front) port(name string) int {
 	return 0
 }
 
-// reachable tells whether any client could get through.
-func (f *front) reachable() bool {
+// Reachable tells whether any client could get through.
+func (f *Front) Reachable() bool {
 	f.shared.mutex.Lock()
 	defer f.shared.mutex.Unlock()
 
 	return f.shared.listener != nil
 }
 
-func (f *front) stop() {
+// Stop closes all gates for good and waits for everything that runs in them.
+func (f *Front) Stop() {
 	f.mutex.Lock()
 
 	f.stopped = true
@@ -188,7 +197,7 @@ func (f *front) stop() {
 		f.retry.Stop()
 	}
 
-	gates := []*gate{f.shared}
+	gates := []*Gate{f.shared}
 	for _, known := range f.planes {
 		gates = append(gates, known)
 	}
@@ -196,7 +205,7 @@ func (f *front) stop() {
 	f.mutex.Unlock()
 
 	for _, known := range gates {
-		known.stop()
+		known.Stop()
 	}
 }
 
@@ -208,7 +217,8 @@ const (
 	highestPort = 32000
 )
 
-const loopback = "127.0.0.1"
+// Loopback is the address of all ports.
+const Loopback = "127.0.0.1"
 
 // listenAnywhere listens on a random free port.
 func listenAnywhere() (net.Listener, error) {
@@ -219,7 +229,7 @@ func listenAnywhere() (net.Listener, error) {
 	for range attempts {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
 
-		listener, err := net.Listen("tcp", hostPort(port))
+		listener, err := net.Listen("tcp", HostPort(port))
 		if err == nil {
 			return listener, nil
 		}
@@ -227,12 +237,12 @@ func listenAnywhere() (net.Listener, error) {
 		last = err
 	}
 
-	return nil, fmt.Errorf("finding a free port between %d and %d on %s: %w", lowestPort, highestPort, loopback, last)
+	return nil, fmt.Errorf("finding a free port between %d and %d on %s: %w", lowestPort, highestPort, Loopback, last)
 }
 
-// freePorts chooses ports that are free now. Somebody may be faster, so who
+// FreePorts chooses ports that are free now. Somebody may be faster, so who
 // uses them must be able to try again.
-func freePorts(count int) ([]int, error) {
+func FreePorts(count int) ([]int, error) {
 	var (
 		ports     []int
 		listeners []net.Listener
@@ -268,20 +278,19 @@ func portOf(listener net.Listener) int {
 	return address.Port
 }
 
-func hostPort(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
+// HostPort is a port with its host, as dialers and URLs have it.
+func HostPort(port int) string { return net.JoinHostPort(Loopback, strconv.Itoa(port)) }
 
 // dialTimeout bounds a connection to a process on the same machine.
 const dialTimeout = 5 * time.Second
 
-// gate is a port on the loopback that leads to the real API server while it is
+// Gate is a port on the loopback that leads to the real API server while it is
 // open. While it is closed the port refuses connections, and closing it resets
 // those that exist, as a machine that goes down does.
-type gate struct {
+type Gate struct {
 	port   int
 	target string
-	// lose is asked before each piece of an answer goes to its client whether it is to
-	// be lost, and cuts the connections then; nil never does.
-	lose func(cut func()) bool
+	lose   func(cut func()) bool
 	// sent are the bytes that clients were answered.
 	sent atomic.Int64
 
@@ -297,17 +306,18 @@ type gate struct {
 // link is one connection through a gate.
 type link struct{ client, server net.Conn }
 
-// newGate reserves a port and leaves it open.
-func newGate(target, owner string, lose func(cut func()) bool) (*gate, error) {
+// NewGate reserves a port, which leads to the target, HOST:PORT, and leaves it open. Lose,
+// if it is not nil, is asked before each piece of an answer goes to its client whether it is
+// to be lost, and cuts the connections then.
+func NewGate(target string, lose func(cut func()) bool) (*Gate, error) {
 	listener, err := listenAnywhere()
 	if err != nil {
 		return nil, err
 	}
 
-	g := &gate{
+	g := &Gate{
 		port:   portOf(listener),
 		target: target,
-		owner:  owner,
 		lose:   lose,
 		live:   map[*link]string{},
 	}
@@ -316,9 +326,12 @@ func newGate(target, owner string, lose func(cut func()) bool) (*gate, error) {
 	return g, nil
 }
 
-// open lets new connections in, on behalf of the owner; those of other owners
+// Port is the number of its port, which it keeps while it is closed.
+func (g *Gate) Port() int { return g.port }
+
+// Open lets new connections in, on behalf of the owner; those of other owners
 // are reset.
-func (g *gate) open(owner string) error {
+func (g *Gate) Open(owner string) error {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 
@@ -329,7 +342,7 @@ func (g *gate) open(owner string) error {
 		return nil
 	}
 
-	listener, err := net.Listen("tcp", hostPort(g.port))
+	listener, err := net.Listen("tcp", HostPort(g.port))
 	if err != nil {
 		return fmt.Errorf("taking port %d back: %w", g.port, err)
 	}
@@ -339,8 +352,8 @@ func (g *gate) open(owner string) error {
 	return nil
 }
 
-// close refuses new connections and resets the live ones.
-func (g *gate) close() {
+// Close refuses new connections and resets the live ones.
+func (g *Gate) Close() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 
@@ -353,14 +366,14 @@ func (g *gate) close() {
 	g.cut(func(string) bool { return true })
 }
 
-// stop closes the gate for good and waits for everything that runs in it.
-func (g *gate) stop() {
-	g.close()
+// Stop closes the gate for good and waits for everything that runs in it.
+func (g *Gate) Stop() {
+	g.Close()
 	g.wait.Wait()
 }
 
 // cut resets the connections of the owners in question; with the lock held.
-func (g *gate) cut(doomed func(owner string) bool) {
+func (g *Gate) cut(doomed func(owner string) bool) {
 	for connection, owner := range g.live {
 		if doomed(owner) {
 			connection.reset()
@@ -371,7 +384,7 @@ func (g *gate) cut(doomed func(owner string) bool) {
 
 // serve accepts from the listener until it is closed; with the lock held, or
 // before anybody else knows the gate.
-func (g *gate) serve(listener net.Listener) {
+func (g *Gate) serve(listener net.Listener) {
 	g.listener = listener
 
 	g.wait.Go(func() {
@@ -389,7 +402,7 @@ func (g *gate) serve(listener net.Listener) {
 }
 
 // pass copies bytes in both directions until either side ends.
-func (g *gate) pass(listener net.Listener, client net.Conn) {
+func (g *Gate) pass(listener net.Listener, client net.Conn) {
 	server, err := net.DialTimeout("tcp", g.target, dialTimeout)
 	if err != nil {
 		_ = client.Close()
@@ -419,7 +432,7 @@ func (g *gate) pass(listener net.Listener, client net.Conn) {
 }
 
 // admit registers a connection, unless the gate was closed while it was made.
-func (g *gate) admit(listener net.Listener, connection *link) bool {
+func (g *Gate) admit(listener net.Listener, connection *link) bool {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 
@@ -446,7 +459,7 @@ func forward(to, from net.Conn) {
 type answer struct {
 	net.Conn
 
-	gate *gate
+	gate *Gate
 }
 
 // Read returns a piece of the answer unless it is to be lost.
@@ -463,7 +476,7 @@ func (a *answer) Read(piece []byte) (int, error) {
 }
 
 // cutAll resets all connections.
-func (g *gate) cutAll() {
+func (g *Gate) cutAll() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 
@@ -484,82 +497,4 @@ func (l *link) reset() {
 func (l *link) close() {
 	_ = l.client.Close()
 	_ = l.server.Close()
-}
-
-// assess finds out whether answers have to be looked at before clients get
-// them, which costs a few milliseconds each.
-func (s *Server) assess() {
-	// The world changes from several sides. Who asks it first must not have the last word.
-	s.assessing.Lock()
-	defer s.assessing.Unlock()
-
-	atRisk := s.options.World.RepliesAtRisk()
-
-	s.auditor.ledger.follow(atRisk)
-	s.atRisk.Store(atRisk)
-}
-
-// loseReply tells whether a request of a client has taken effect whose answer
-// has to be lost, and cuts the connections then, before any other answer may pass: it may
-// be another one than that in hand that tells so. The answer in hand may belong to the
-// request: its line in the audit log is waited for.
-func (s *Server) loseReply(cut func()) bool {
-	if !s.atRisk.Load() {
-		return false
-	}
-
-	s.losing.Lock()
-	defer s.losing.Unlock()
-
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-	defer cancel()
-
-	// Without the log nobody knows what the answer is about, so it passes.
-	if s.Sync(ctx) != nil {
-		return false
-	}
-
-	for _, node := range s.auditor.ledger.touched() {
-		if s.options.World.LoseReply(node) {
-			cut()
-			s.assess()
-
-			return true
-		}
-	}
-
-	return false
-}
-
-// follow begins or ends to remember the nodes that clients touch.
-func (l *ledger) follow(on bool) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-
-	l.following = on
-
-	if !on {
-		l.nodes = nil
-	}
-}
-
-// touch remembers that a client has changed something about a node.
-func (l *ledger) touch(event auditEvent, node string) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-
-	if l.following && node != "" && event.by() == byClient && event.succeeded() {
-		l.nodes = append(l.nodes, node)
-	}
-}
-
-// touched returns what was remembered since the last call.
-func (l *ledger) touched() []string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-
-	nodes := l.nodes
-	l.nodes = nil
-
-	return nodes
 }
