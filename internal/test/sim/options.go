@@ -2,7 +2,7 @@
 
 // Package sim is a virtual Talos cluster that speaks the real protocols: the
 // Talos API over mutual TLS, and Kubernetes through a real kube-apiserver and
-// etcd. The command talossim runs it for people; tests start it in process.
+// etcd, or a Kubernetes in memory. The command talossim runs it for people; tests start it in process.
 package sim
 
 import (
@@ -20,6 +20,10 @@ type Options struct {
 	ControlPlanes, Workers int
 	// Talos and Kubernetes are versions, with or without v.
 	Talos, Kubernetes string
+	// InMemory clusters have a Kubernetes in this process, which needs no programs and
+	// starts at once, instead of the real one: without custom resources, and without a
+	// management cluster.
+	InMemory bool
 	// Speed is how many simulated seconds pass in a real one; 60 when 0.
 	Speed float64
 	// Dir receives talosconfig, kubeconfig, history.jsonl and logs.

@@ -28,7 +28,7 @@ type Simulator struct {
 	clock  *model.ScaledClock
 	file   *os.File
 	writer *history.Writer
-	kube   *kube.Server
+	kube   kubernetes
 	// management is nil where there is no such cluster.
 	management *kube.Management
 	wire       *wire.Server
@@ -40,7 +40,12 @@ type Simulator struct {
 func Start(ctx context.Context, options Options) (*Simulator, error) {
 	options = options.withDefaults()
 
-	if options.Binaries.APIServer == "" {
+	switch {
+	case options.InMemory:
+		if err := errInMemory(options); err != nil {
+			return nil, err
+		}
+	case options.Binaries.APIServer == "":
 		found, err := toolchain.Kubernetes(ctx, toolchain.Options{Progress: options.Progress})
 		if err != nil {
 			return nil, err
@@ -124,14 +129,25 @@ func (s *Simulator) startServers(ctx context.Context, options Options) error {
 		return err
 	}
 
-	if s.management != nil {
-		s.kube.Follow(s.management.Sync)
+	if server, is := s.kube.(*kube.Server); is && s.management != nil {
+		server.Follow(s.management.Sync)
 	}
 
 	return nil
 }
 
 func (s *Simulator) startKubernetes(ctx context.Context, options Options) error {
+	if options.InMemory {
+		made, err := newMemory(s.World, options.Pods)
+		if err != nil {
+			return err
+		}
+
+		s.kube = made
+
+		return nil
+	}
+
 	server, err := kube.New(kube.Options{
 		World: kube.FromModel(s.World), Clock: s.clock, Recorder: s.writer, Dir: s.dir, Pods: options.Pods, Seed: options.Seed,
 		CustomResources: options.CustomResources, Binaries: binaries(options),

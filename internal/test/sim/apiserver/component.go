@@ -183,7 +183,7 @@ func (p componentPod) object() *corev1.Pod {
 	if reason, message, _ := strings.Cut(p.trouble, ": "); reason != "" {
 		container.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
 	} else if !p.started.IsZero() {
-		container.State.Running = &corev1.ContainerStateRunning{StartedAt: seconds(p.started)}
+		container.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.started.Truncate(time.Second))}
 	}
 
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{container}

@@ -24,27 +24,136 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/pipe"
 )
 
-// Listener is the way to the API over pipes, with HTTP/2 and mutual TLS.
-type Listener struct {
+// secured is an HTTP server that knows its clients by their certificates.
+type secured struct {
 	way
 
 	authority *certificate.Authority
-	network   *network
 	http      *http.Server
-	unwatch   func()
 	serving   sync.WaitGroup
+}
+
+// secure prepares the server, which answers at the addresses.
+func (l *secured) secure(handler http.Handler, addresses ...net.IP) error {
+	var err error
+	if l.authority, err = certificate.NewAuthority(pkix.Name{CommonName: "kubernetes"}); err != nil {
+		return fmt.Errorf("apiserver: %w", err)
+	}
+
+	pair, err := l.authority.Issue(x509.Certificate{
+		Subject: pkix.Name{CommonName: "kube-apiserver"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: append([]net.IP{net.ParseIP(anywhere)}, addresses...),
+	})
+	if err != nil {
+		return fmt.Errorf("apiserver: %w", err)
+	}
+
+	serving, err := pair.TLS()
+	if err != nil {
+		return fmt.Errorf("apiserver: %w", err)
+	}
+
+	l.http = &http.Server{
+		Handler: handler,
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{serving},
+			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: l.authority.Pool(),
+		},
+		ReadHeaderTimeout: time.Minute,
+		ConnContext:       withConnection,
+		// What goes wrong with a connection is the affair of its client.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+
+	return nil
+}
+
+// accept serves the connections of a listener, until that is closed.
+func (l *secured) accept(listener net.Listener) {
+	l.serving.Go(func() { _ = l.http.ServeTLS(listener, "", "") })
+}
+
+// end breaks the connections, and waits for the requests under way.
+func (l *secured) end() {
+	_ = l.http.Close()
+
+	l.serving.Wait()
+	l.work.Wait()
+}
+
+// refuse lets no request begin any more.
+func (l *secured) refuse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.stopped = true
+}
+
+// identify makes the certificate of an administrator.
+func (l *secured) identify(name string) (certificate.Pair, error) {
+	return l.authority.Issue(x509.Certificate{
+		Subject:     pkix.Name{CommonName: name, Organization: []string{"system:masters"}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// kubeconfig is that of an administrator for the server at an address, HOST:PORT.
+func (l *secured) kubeconfig(address, user, context string) ([]byte, error) {
+	identity, err := l.identify(user)
+	if err != nil {
+		return nil, err
+	}
+
+	name := l.server.world.ClusterName()
+
+	return yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": context,
+		"clusters": []any{map[string]any{"name": name, "cluster": map[string]any{
+			"server":                     "https://" + address,
+			"certificate-authority-data": base64.StdEncoding.EncodeToString(l.authority.PEM),
+		}}},
+		"users": []any{map[string]any{"name": user, "user": map[string]any{
+			"client-certificate-data": base64.StdEncoding.EncodeToString(identity.Certificate),
+			"client-key-data":         base64.StdEncoding.EncodeToString(identity.Key),
+		}}},
+		"contexts": []any{map[string]any{"name": context, "context": map[string]any{"cluster": name, "user": user}}},
+	})
+}
+
+type connectionKey struct{}
+
+// withConnection has the requests of a connection know it.
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// connectionOf is the connection of a request, and the name in the certificate of its client.
+func connectionOf(r *http.Request) (over net.Conn, client string) {
+	over, known := r.Context().Value(connectionKey{}).(net.Conn)
+	if !known || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		panic(http.ErrAbortHandler)
+	}
+
+	return over, r.TLS.PeerCertificates[0].Subject.CommonName
+}
+
+// Listener is the way to the API over pipes, with HTTP/2 and mutual TLS.
+type Listener struct {
+	secured
+
+	network *network
+	unwatch func()
 }
 
 // Listen lets clients connect, until [Listener.Stop].
 func (s *Server) Listen(options Options) (*Listener, error) {
-	l := &Listener{way: way{server: s, options: options}, network: newNetwork(s)}
+	l := &Listener{secured: secured{way: way{server: s, options: options}}, network: newNetwork(s)}
 
-	var err error
-	if l.authority, err = certificate.NewAuthority(pkix.Name{CommonName: "kubernetes"}); err != nil {
-		return nil, fmt.Errorf("apiserver: %w", err)
-	}
-
-	addresses := []net.IP{net.ParseIP(anywhere)}
+	var addresses []net.IP
 
 	for _, state := range s.world.KubeStates() {
 		if state.Role == model.ControlPlane {
@@ -52,36 +161,12 @@ func (s *Server) Listen(options Options) (*Listener, error) {
 		}
 	}
 
-	pair, err := l.authority.Issue(x509.Certificate{
-		Subject: pkix.Name{CommonName: "kube-apiserver"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: addresses,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("apiserver: %w", err)
-	}
-
-	serving, err := pair.TLS()
-	if err != nil {
-		return nil, fmt.Errorf("apiserver: %w", err)
-	}
-
-	l.http = &http.Server{
-		Handler: l,
-		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{serving},
-			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: l.authority.Pool(),
-		},
-		ReadHeaderTimeout: time.Minute,
-		ConnContext:       withLink,
-		// What goes wrong with a connection is the affair of its client.
-		ErrorLog: log.New(io.Discard, "", 0),
+	if err := l.secure(l, addresses...); err != nil {
+		return nil, err
 	}
 
 	l.unwatch = s.world.OnChange(l.network.follow)
-
-	l.serving.Go(func() {
-		// It ends with the network.
-		_ = l.http.ServeTLS(l.network, "", "")
-	})
+	l.accept(l.network)
 
 	return l, nil
 }
@@ -89,17 +174,12 @@ func (s *Server) Listen(options Options) (*Listener, error) {
 // Stop breaks all connections and waits for the requests under way. It may be called
 // twice.
 func (l *Listener) Stop() {
-	l.mu.Lock()
-	l.stopped = true
-	l.mu.Unlock()
-
+	l.refuse()
 	l.unwatch()
 
 	_ = l.network.Close()
-	_ = l.http.Close()
 
-	l.serving.Wait()
-	l.work.Wait()
+	l.end()
 }
 
 // DialContext connects to an API server in memory, for the options of clients:
@@ -112,28 +192,7 @@ func (l *Listener) DialContext(ctx context.Context, _, address string) (net.Conn
 // Kubeconfig is that of an administrator, whom the history shows under a name. It is
 // empty if no certificate can be made.
 func (l *Listener) Kubeconfig(client string) []byte {
-	identity, err := l.authority.Issue(x509.Certificate{
-		Subject:     pkix.Name{CommonName: client, Organization: []string{"system:masters"}},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	if err != nil {
-		return nil
-	}
-
-	name := l.server.world.ClusterName()
-
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Config", "current-context": name,
-		"clusters": []any{map[string]any{"name": name, "cluster": map[string]any{
-			"server":                     "https://" + net.JoinHostPort(anywhere, port),
-			"certificate-authority-data": base64.StdEncoding.EncodeToString(l.authority.PEM),
-		}}},
-		"users": []any{map[string]any{"name": client, "user": map[string]any{
-			"client-certificate-data": base64.StdEncoding.EncodeToString(identity.Certificate),
-			"client-key-data":         base64.StdEncoding.EncodeToString(identity.Key),
-		}}},
-		"contexts": []any{map[string]any{"name": name, "context": map[string]any{"cluster": name, "user": client}}},
-	})
+	text, err := l.kubeconfig(net.JoinHostPort(anywhere, port), client, l.server.world.ClusterName())
 	if err != nil {
 		return nil
 	}
@@ -143,25 +202,14 @@ func (l *Listener) Kubeconfig(client string) []byte {
 
 // ServeHTTP implements [http.Handler].
 func (l *Listener) ServeHTTP(out http.ResponseWriter, r *http.Request) {
-	over, known := r.Context().Value(linkKey{}).(*link)
-	if !known || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+	conn, client := connectionOf(r)
+
+	over, known := conn.(*link)
+	if !known {
 		panic(http.ErrAbortHandler)
 	}
 
-	l.serve(out, r, &caller{
-		who: clientNamed(r.TLS.PeerCertificates[0].Subject.CommonName), machine: over.machine, cut: func() { _ = over.Close() },
-	})
-}
-
-type linkKey struct{}
-
-// withLink has the requests of a connection know it.
-func withLink(ctx context.Context, conn net.Conn) context.Context {
-	if secured, ok := conn.(*tls.Conn); ok {
-		conn = secured.NetConn()
-	}
-
-	return context.WithValue(ctx, linkKey{}, conn)
+	l.serve(out, r, &caller{who: clientNamed(client), machine: over.machine, cut: func() { _ = over.Close() }})
 }
 
 // Connections counts the connections of clients that are open.

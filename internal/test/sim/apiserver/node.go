@@ -189,7 +189,7 @@ func (s *Server) showNode(known *kubelet, state model.KubeState) {
 	told := known.reported
 	shown := shownNode{
 		machineID: told.MachineID, systemUUID: cmp.Or(state.UUID, told.MachineID), bootID: told.BootID, version: told.Kubelet.Version, talos: told.Talos,
-		ready: known.ready, reason: known.reason(), since: known.since, pressure: told.DiskPressure,
+		ready: known.ready, reason: known.reason(), since: s.stamp(known.since).Time, pressure: told.DiskPressure,
 		dedicated: state.Role == model.ControlPlane && s.world.Has(model.Worker),
 		outer:     state.Outer, addresses: strings.Join(state.Addresses, " "), room: s.room(state.Name),
 	}
@@ -253,7 +253,7 @@ func (n shownNode) conditions() []corev1.NodeCondition {
 	}
 
 	ready := corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: n.reason, LastTransitionTime: seconds(n.since),
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: n.reason, LastTransitionTime: metav1.NewTime(n.since),
 	}
 
 	switch {

@@ -234,7 +234,7 @@ func (s *Server) Delete(of cluster.Reference, finalizers ...string) error {
 	}
 
 	held, _ := in.objects[at].DeepCopyObject().(object)
-	deleted := seconds(s.now())
+	deleted := s.stamp(s.now())
 	held.SetDeletionTimestamp(&deleted)
 	held.SetFinalizers(finalizers)
 	s.commit(person(), in, held)

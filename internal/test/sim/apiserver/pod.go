@@ -270,7 +270,11 @@ func (s *Server) showWorkloads() {
 			replicas[p.App] = max(0, replicas[p.App])
 		}
 
-		shown := shownPod{made: true, ready: s.serves(p), node: p.node, gone: p.goneAt}
+		shown := shownPod{made: true, ready: s.serves(p), node: p.node}
+		if !p.goneAt.IsZero() {
+			shown.gone = s.stamp(p.goneAt).Time
+		}
+
 		if shown != p.shown {
 			p.shown = shown
 			s.commit(itself(), of, p.object())
@@ -425,7 +429,7 @@ func (p *workload) object() *corev1.Pod {
 	}
 
 	if !p.shown.gone.IsZero() {
-		gone := seconds(p.shown.gone)
+		gone := metav1.NewTime(p.shown.gone)
 		pod.DeletionTimestamp = &gone
 	}
 

@@ -30,6 +30,8 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -143,6 +145,16 @@ func (s *Server) Stop() {
 func (s *Server) World() *model.World { return s.world }
 
 func (s *Server) now() time.Time { return s.world.Clock().Now() }
+
+// stamp is how objects tell an instant of the simulation. Clients compare it with their own
+// clocks, so it is the real one where the simulation runs faster than they do.
+func (s *Server) stamp(at time.Time) metav1.Time {
+	if scaled, is := s.world.Clock().(*model.ScaledClock); is {
+		at = scaled.Wall(at)
+	}
+
+	return metav1.NewTime(at.Truncate(time.Second))
+}
 
 // next is a new resource version; with the lock held.
 func (s *Server) next() string {

@@ -210,7 +210,7 @@ func (s *Server) commit(who actor, of *table, wanted object) (told bool) {
 	}
 
 	if before == nil {
-		wanted.SetCreationTimestamp(seconds(s.now()))
+		wanted.SetCreationTimestamp(s.stamp(s.now()))
 
 		if wanted.GetUID() == "" {
 			wanted.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.version)))
@@ -315,7 +315,7 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 	}
 
 	if !asked.dry {
-		of.own(asked.manager(), nil, wanted, s.now())
+		of.own(asked.manager(), nil, wanted, s.stamp(s.now()).Time)
 		asked.told = s.commit(asked.who, of, wanted)
 	}
 
@@ -364,7 +364,7 @@ func (s *Server) update(of *table, asked *call) (answer, error) {
 	if node, is := wanted.(*corev1.Node); is {
 		asked.told = s.commitNode(asked.who, node)
 	} else {
-		of.own(asked.manager(), current, wanted, s.now())
+		of.own(asked.manager(), current, wanted, s.stamp(s.now()).Time)
 		asked.told = s.commit(asked.who, of, wanted)
 	}
 
@@ -829,6 +829,3 @@ func merged(object, patch map[string]any) map[string]any {
 
 	return object
 }
-
-// seconds is a time as objects have it.
-func seconds(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

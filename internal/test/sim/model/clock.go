@@ -57,6 +57,11 @@ func (c *ScaledClock) Now() time.Time {
 	return c.start.Add(time.Duration(float64(time.Since(c.start)) * c.factor))
 }
 
+// Wall is the real instant at which it is, or was, a simulated one.
+func (c *ScaledClock) Wall(simulated time.Time) time.Time {
+	return c.start.Add(c.Real(simulated.Sub(c.start)))
+}
+
 // Sleep implements [Clock].
 func (c *ScaledClock) Sleep(ctx context.Context, d time.Duration) error {
 	return sleep(ctx, c.Real(d))

@@ -14,6 +14,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 )
 
+// The API servers of a simulated Kubernetes.
+const (
+	serverInMemory = "memory"
+	serverReal     = "real"
+)
+
 // up runs a simulated cluster until the context ends.
 func up(ctx context.Context, args []string, out, progress io.Writer) (err error) {
 	set, dir := flags("up", progress)
@@ -46,6 +52,8 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 	set.Func("repository", "COMPONENT=REPOSITORY of a component, other than the default; may be repeated", pairs(&options.Repositories))
 	set.Func("image", "COMPONENT=REFERENCE of a component, with tag or digest; may be repeated", pairs(&options.Images))
 
+	server := set.String("api-server", serverInMemory,
+		"that of Kubernetes: memory starts at once and needs nothing; real is a kube-apiserver with etcd, which are built the first time")
 	faults := set.String("faults", "", "file with the fault script; read again when it changes")
 
 	if err := parse(set, args, dir, 0); err != nil {
@@ -54,6 +62,18 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 
 	if options.Speed <= 0 {
 		return fmt.Errorf("--speed %v: want a number above 0", options.Speed)
+	}
+
+	switch *server {
+	case serverInMemory:
+		options.InMemory = true
+	case serverReal:
+	default:
+		return fmt.Errorf("--api-server %q: want %s or %s", *server, serverInMemory, serverReal)
+	}
+
+	if options.InMemory && (options.CustomResources || options.Management) {
+		return fmt.Errorf("--custom-resources and --management need --api-server %s", serverReal)
 	}
 
 	options.Dir = *dir

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+)
+
+// kubernetes is the Kubernetes of the machines.
+type kubernetes interface {
+	// Kubeconfig is the administrator's, by way of whichever control plane serves.
+	Kubeconfig() ([]byte, error)
+	// Config is past the control planes.
+	Config() (*rest.Config, error)
+	// Answered is in bytes.
+	Answered() int64
+	// Sync returns when what was answered is in the history.
+	Sync(ctx context.Context) error
+	// Wait returns when the context ends, or with what has died.
+	Wait(ctx context.Context) error
+	Stop(ctx context.Context) error
+}
+
+// memory is a Kubernetes in this process.
+type memory struct {
+	*apiserver.Socket
+
+	server *apiserver.Server
+}
+
+func newMemory(world *model.World, pods int) (*memory, error) {
+	server, err := apiserver.New(world)
+	if err != nil {
+		return nil, err
+	}
+
+	// As many pods in an app, and as many of them that may be missing, as in the real one.
+	const replicas = 3
+
+	for first := 0; first < pods; first += replicas {
+		count := min(replicas, pods-first)
+		server.AddApp(fmt.Sprintf("app-%d", first/replicas), count, &apiserver.Budget{MinAvailable: count - 1})
+	}
+
+	socket, err := server.ListenTCP()
+	if err != nil {
+		server.Stop()
+
+		return nil, err
+	}
+
+	return &memory{Socket: socket, server: server}, nil
+}
+
+// Sync implements kubernetes: a request is in the history before it is answered.
+func (m *memory) Sync(context.Context) error { return nil }
+
+// Wait implements kubernetes: nothing here can die by itself.
+func (m *memory) Wait(ctx context.Context) error {
+	<-ctx.Done()
+
+	return ctx.Err()
+}
+
+// Stop implements kubernetes.
+func (m *memory) Stop(context.Context) error {
+	// Watches would keep their connections open.
+	m.server.Stop()
+	m.Socket.Stop()
+
+	return nil
+}
+
+// errInMemory is what a cluster cannot have without a real API server.
+func errInMemory(options Options) error {
+	if options.CustomResources || options.Management {
+		return errors.New("an API server in memory serves no custom resources of operators, and no management cluster: that needs the real one")
+	}
+
+	return nil
+}
