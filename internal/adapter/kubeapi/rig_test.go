@@ -38,6 +38,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/kubeapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 // suite is one simulated cluster with a real API server, which the tests that
@@ -62,7 +63,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	if testing.Short() {
+	if !toolchain.RealKubernetes() {
 		return m.Run(), nil
 	}
 
@@ -101,7 +102,7 @@ func liveWith(t *testing.T, sleep func(context.Context, time.Duration) error) (*
 	t.Helper()
 
 	if suite == nil {
-		t.Skip("no real API server in short mode")
+		toolchain.NeedKubernetes(t)
 	}
 
 	kubeconfig, err := os.ReadFile(suite.Kubeconfig())

@@ -29,6 +29,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/manifest"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 const (
@@ -56,7 +57,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 
 	if suite == nil {
-		t.Skip("no real API server in short mode")
+		toolchain.NeedKubernetes(t)
 	}
 
 	r := connect(t, suite)
@@ -309,7 +310,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	if testing.Short() {
+	if !toolchain.RealKubernetes() {
 		return m.Run(), nil
 	}
 

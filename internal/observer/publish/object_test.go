@@ -26,6 +26,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/observer/publish"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/protocol"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 func TestObject_OnlyOurAnnotationsAreWritten(t *testing.T) {
@@ -220,10 +221,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // it with.
 func live(t *testing.T, clusterID string) (*publish.ConfigMapStore, kubernetes.Interface) {
 	t.Helper()
-
-	if testing.Short() {
-		t.Skip("no real API server in short mode")
-	}
+	toolchain.NeedKubernetes(t)
 
 	// Building Kubernetes, where nobody has yet, takes minutes.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)

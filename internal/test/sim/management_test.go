@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 func clusters(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
@@ -41,9 +42,7 @@ func create(ctx context.Context, at dynamic.ResourceInterface, name string, anno
 }
 
 func TestManagement_BothClustersShareResourcesAndHistory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs real API servers")
-	}
+	toolchain.NeedKubernetes(t)
 
 	simulator, err := sim.Start(t.Context(), sim.Options{
 		ControlPlanes: 1, Talos: "1.13.2", Kubernetes: "1.34.2", Dir: t.TempDir(), CustomResources: true, Management: true,

@@ -20,6 +20,23 @@ type Binaries struct {
 	APIServer, ControllerManager, Etcd string
 }
 
+// RealKubernetes tells whether tests run the real Kubernetes, which takes minutes to build:
+// TALOSUPGRADE_KUBERNETES is real then. Without it they run over the Kubernetes in memory,
+// and those that need the real one are skipped.
+func RealKubernetes() bool { return os.Getenv("TALOSUPGRADE_KUBERNETES") == "real" }
+
+// NeedKubernetes skips a test that needs the real Kubernetes where that does not run.
+func NeedKubernetes(t interface {
+	Helper()
+	Skip(args ...any)
+}) {
+	t.Helper()
+
+	if !RealKubernetes() {
+		t.Skip("it needs a real kube-apiserver: make testacc runs it, with TALOSUPGRADE_KUBERNETES=real")
+	}
+}
+
 // kubernetesPackages are those of the tool directives of internal/tools/kube that the simulator needs.
 var kubernetesPackages = [...]string{
 	"go.etcd.io/etcd/server/v3",

@@ -35,9 +35,7 @@ type managed struct {
 func newManaged(t *testing.T) managed {
 	t.Helper()
 
-	if testing.Short() {
-		t.Skip("needs a real API server")
-	}
+	toolchain.NeedKubernetes(t)
 
 	binaries, err := toolchain.Kubernetes(t.Context(), toolchain.Options{Progress: os.Stderr})
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 const (
@@ -293,9 +295,7 @@ func TestCoreDNS_RunsOnTwoControlPlanes(t *testing.T) {
 
 // TestProxy_ClusterWithoutKubeProxy has a server of its own.
 func TestProxy_ClusterWithoutKubeProxy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a real API server")
-	}
+	toolchain.NeedKubernetes(t)
 
 	s, err := newShared(t.TempDir(), 1, 1, 0, func(w *fakeWorld) {
 		w.rendered.ProxyImage = ""

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 func TestPlane_RefusesUnusableOptions(t *testing.T) {
@@ -91,9 +93,7 @@ func TestPlane_StoppingReachesTheGrandchildren(t *testing.T) {
 }
 
 func TestPlane_DeathOfTheAPIServerIsReported(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a real API server")
-	}
+	toolchain.NeedKubernetes(t)
 
 	s, err := newShared(t.TempDir(), 1, 0, 0)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M, ignored goleak.Option) (code int, err error) {
-	if testing.Short() {
+	if !toolchain.RealKubernetes() {
 		return m.Run(), nil
 	}
 
@@ -124,7 +124,7 @@ func need(t *testing.T) shared {
 	t.Helper()
 
 	if suite.server == nil {
-		t.Skip("no real API server in short mode")
+		toolchain.NeedKubernetes(t)
 	}
 
 	return suite
@@ -223,9 +223,7 @@ func TestServer_ClusterLooksLikeTalosWhenStarted(t *testing.T) {
 // TestServer_ModelAndKubernetesAgree runs the real model through the adapter: a
 // cluster without workers, whose control plane goes through a legacy upgrade.
 func TestServer_ModelAndKubernetesAgree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a real API server")
-	}
+	toolchain.NeedKubernetes(t)
 
 	binaries, err := toolchain.Kubernetes(t.Context(), toolchain.Options{Progress: os.Stderr})
 	if err != nil {

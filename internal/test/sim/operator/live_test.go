@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/operator"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 const tenant = "tenant-a"
@@ -105,9 +106,7 @@ func (l live) proxyImage() string {
 // TestLive_PlayersUpgradeOnARealAPIServer: one operator after the other upgrades the cluster,
 // and the history has it as the work of others.
 func TestLive_PlayersUpgradeOnARealAPIServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs real API servers")
-	}
+	toolchain.NeedKubernetes(t)
 
 	const speed = 120
 

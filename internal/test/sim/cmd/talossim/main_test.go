@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 // startTimeout bounds the start of a cluster on a busy machine; the Kubernetes
@@ -31,6 +32,23 @@ const startTimeout = 5 * time.Minute
 
 func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 	t.Parallel()
+
+	t.Run("over a Kubernetes in memory", func(t *testing.T) {
+		t.Parallel()
+		upRuns(t, nil, sim.TalosconfigFile, sim.KubeconfigFile)
+	})
+
+	t.Run("over the real one, beside a management cluster", func(t *testing.T) {
+		t.Parallel()
+		toolchain.NeedKubernetes(t)
+		upRuns(t, []string{"--api-server", "real", "--management", "--custom-resources"},
+			sim.TalosconfigFile, sim.KubeconfigFile, sim.ManagementKubeconfigFile)
+	})
+}
+
+// upRuns has a cluster with more flags, which leaves the files.
+func upRuns(t *testing.T, more []string, files ...string) {
+	t.Helper()
 
 	const configured = "mirror.example:5000/kubelet:v1.34.2"
 
@@ -43,17 +61,17 @@ func TestUpRunsUntilItIsToldToStopAndLeavesAVerdict(t *testing.T) {
 	ended := make(chan error, 1)
 
 	go func() {
-		err := run(ctx, []string{
+		err := run(ctx, append([]string{
 			"up", "--control-planes", "1", "--workers", "1", "--talos", "1.13.2", "--kubernetes", "1.34.2", "--speed", "300", "--dir", dir,
-			"--management", "--custom-resources", "--no-proxy", "--repository", "kube-scheduler=mirror.example:5000/kube-scheduler", "--image", "kubelet=" + configured,
-		}, nil, writer, io.Discard)
+			"--no-proxy", "--repository", "kube-scheduler=mirror.example:5000/kube-scheduler", "--image", "kubelet=" + configured,
+		}, more...), nil, writer, io.Discard)
 		_ = writer.CloseWithError(err)
 		ended <- err
 	}()
 
 	awaitReady(t, reader)
 
-	for _, name := range []string{sim.TalosconfigFile, sim.KubeconfigFile, sim.ManagementKubeconfigFile} {
+	for _, name := range files {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v; want a file with mode 0600", name, info, err)
@@ -128,6 +146,8 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"no simulator there":  {[]string{"add-node", "--dir", t.TempDir()}, "no simulator runs in"},
 		"wrong role":          {[]string{"add-node", "--dir", t.TempDir(), "--role", "etcd"}, `--role "etcd"`},
 		"speed of nothing":    {[]string{"up", "--dir", t.TempDir(), "--speed", "0"}, "--speed 0"},
+		"no such API server":  {[]string{"up", "--dir", t.TempDir(), "--api-server", "fake"}, `--api-server "fake": want memory or real`},
+		"too much for memory": {[]string{"up", "--dir", t.TempDir(), "--management"}, "need --api-server real"},
 		"fault script absent": {[]string{"up", "--dir", t.TempDir(), "--faults", "absent.yaml"}, "absent.yaml"},
 		"no history":          {[]string{"verdict", "--dir", t.TempDir()}, "history"},
 		"nobody's history":    {[]string{"history", "--dir", tell(t), "--node", "cp-7"}, `no node "cp-7", only cp-0, worker-0, worker-1`},
