@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 // The versions that most tests go between, before and after Talos' change of
@@ -42,7 +43,11 @@ type simulated struct {
 func start(t *testing.T, options sim.Options) *simulated {
 	t.Helper()
 
-	options.Dir, options.Progress = t.TempDir(), os.Stderr
+	if options.CustomResources || options.Management {
+		toolchain.NeedKubernetes(t)
+	}
+
+	options.Dir, options.Progress, options.InMemory = t.TempDir(), os.Stderr, !toolchain.RealKubernetes()
 	if options.Speed == 0 {
 		options.Speed = speed
 	}

@@ -38,7 +38,7 @@ func startSimulator(t *testing.T, flags ...string) *simulator {
 	t.Helper()
 
 	s := &simulator{T: t, binary: build(t), dir: t.TempDir()}
-	command := exec.Command(s.binary, append([]string{"up", "--dir", s.dir}, flags...)...)
+	command := exec.Command(s.binary, append([]string{"up", "--dir", s.dir, "--api-server", "real"}, flags...)...)
 	command.Dir = root
 	command.Stderr = os.Stderr
 

@@ -2,8 +2,9 @@
 
 // Command setup prepares what the tests and the documentation need.
 //
-//	setup             builds the Kubernetes binaries of the simulator and finds,
-//	                  builds or fetches a command line, so that tests do not have to
+//	setup             finds, builds or fetches a command line, so that tests do
+//	                  not have to
+//	setup kubernetes  builds the programs of the real Kubernetes as well
 //	setup cli         prints the path of the command line
 //	setup kubectl     builds a kubectl and prints its path
 //	setup opa         builds an OPA and prints its path
@@ -22,7 +23,7 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-var errUsage = errors.New("usage: setup [cli | kubectl | opa | schema FILE]")
+var errUsage = errors.New("usage: setup [kubernetes | cli | kubectl | opa | schema FILE]")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -41,6 +42,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 
 	switch {
 	case len(args) == 0:
+		return prepare(ctx, options)
+	case len(args) == 1 && args[0] == "kubernetes":
+		if _, err := toolchain.Kubernetes(ctx, options); err != nil {
+			return err
+		}
+
 		return prepare(ctx, options)
 	case len(args) == 1 && args[0] == "cli":
 		cli, err := toolchain.Terraform(ctx, options)
@@ -75,10 +82,6 @@ func locate(ctx context.Context, options toolchain.Options, out io.Writer, build
 }
 
 func prepare(ctx context.Context, options toolchain.Options) error {
-	if _, err := toolchain.Kubernetes(ctx, options); err != nil {
-		return err
-	}
-
 	cli, err := toolchain.Terraform(ctx, options)
 	if err != nil {
 		return err
