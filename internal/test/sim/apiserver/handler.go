@@ -195,6 +195,7 @@ func (s *Server) answering(host string) (machine string, up bool) {
 type call struct {
 	Request
 	who    actor
+	path   string
 	target target
 	header http.Header
 	query  url.Values
@@ -250,7 +251,7 @@ func (w *way) serve(out http.ResponseWriter, r *http.Request, by *caller) {
 	if strike.RetryAfter > 0 {
 		seconds := int(strike.RetryAfter.Seconds())
 		out.Header().Set("Retry-After", strconv.Itoa(seconds))
-		s.encode(r, refusal(apierrors.NewTooManyRequests("too many requests, please try again later", seconds))).send(out)
+		s.encode(r, nil, refusal(apierrors.NewTooManyRequests("too many requests, please try again later", seconds))).send(out)
 
 		return
 	}
@@ -296,7 +297,7 @@ const mostOfBody = 3 << 20
 // read finds out what a request is about. What cannot be read of it is seen
 // when it is handled.
 func (s *Server) read(r *http.Request, by *caller) *call {
-	asked := &call{header: r.Header, query: r.URL.Query(), who: by.who}
+	asked := &call{header: r.Header, path: r.URL.Path, query: r.URL.Query(), who: by.who}
 
 	asked.Client = by.who.client
 	asked.target, _ = targetOf(r.URL.Path)
@@ -368,28 +369,17 @@ func (s *Server) handle(r *http.Request, asked *call, by *caller) reply {
 		s.record(asked.Node, history.KindWrite, detail)
 	}
 
-	return s.encode(r, given)
+	return s.encode(r, s.table(asked.target.version, asked.Resource), given)
 }
 
 func (s *Server) carryOut(asked *call) (answer, error) {
-	of := s.table(asked.target.version, asked.Resource)
-
-	if !of.has(asked.target.subresource) || asked.target.version.Version == "" {
-		return answer{}, notServed()
-	}
-
-	if asked.Verb == "" {
-		return answer{}, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", asked.group(), asked.Name,
-			"the server does not allow this method on the requested resource", 0, true)
-	}
-
 	if asked.Verb == verbDiscover {
-		return s.discovered(asked.target.version)
+		return s.about(asked)
 	}
 
-	// Where nothing is in a namespace, no path leads there, and the other way round.
-	if scoped := asked.Namespace != ""; of == nil || of.namespaced && !scoped && asked.Name != "" || !of.namespaced && scoped {
-		return answer{}, notServed()
+	of, err := s.served(asked)
+	if err != nil {
+		return answer{}, err
 	}
 
 	switch asked.Verb {
@@ -412,18 +402,25 @@ func (s *Server) carryOut(asked *call) (answer, error) {
 	}
 }
 
-// has tells whether objects have a part that is asked for by itself.
-func (t *table) has(part string) bool {
-	switch part {
-	case "":
-		return true
-	case "eviction":
-		return t != nil && t.name == resourcePods
-	case "status":
-		return t != nil && t.custom != nil && t.custom.Status
-	default:
-		return false
+// served is the table that a request is about. Its errors are answers.
+func (s *Server) served(asked *call) (*table, error) {
+	of := s.table(asked.target.version, asked.Resource)
+
+	if !of.has(asked.target.subresource) || asked.target.version.Version == "" {
+		return nil, notServed()
 	}
+
+	if asked.Verb == "" {
+		return nil, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", asked.group(), asked.Name,
+			"the server does not allow this method on the requested resource", 0, true)
+	}
+
+	// Where nothing is in a namespace, no path leads there, and the other way round.
+	if scoped := asked.Namespace != ""; of == nil || of.namespaced && !scoped && asked.Name != "" || !of.namespaced && scoped {
+		return nil, notServed()
+	}
+
+	return of, nil
 }
 
 // sawNodes tells the history that a client has looked at the nodes. Those who ask
@@ -481,7 +478,7 @@ func (r reply) send(out http.ResponseWriter) {
 }
 
 // encode makes a reply of an answer; with the lock where that is a stored object.
-func (s *Server) encode(r *http.Request, given answer) reply {
+func (s *Server) encode(r *http.Request, of *table, given answer) reply {
 	media := accepted(r.Header)
 	if media == "" {
 		media = runtime.ContentTypeJSON
@@ -489,9 +486,7 @@ func (s *Server) encode(r *http.Request, given answer) reply {
 			"only the media types JSON and protobuf are served", 0, true))
 	}
 
-	if table, wanted := tableOf(r, given.object); wanted {
-		given.object = table
-	}
+	given.object = s.viewed(r, of, given.object)
 
 	body, media, err := s.codec.encode(media, given.version, given.object)
 	if err != nil {
@@ -584,40 +579,6 @@ func mutates(verb string) bool {
 	}
 }
 
-// discovered lists the resources of a group and version.
-func (s *Server) discovered(version schema.GroupVersion) (answer, error) {
-	list := &metav1.APIResourceList{GroupVersion: version.String()}
-
-	for _, of := range s.tables {
-		if of.version != version {
-			continue
-		}
-
-		verbs := append([]string{verbGet, verbList}, of.verbs...)
-		if of.name == resourceNodes {
-			verbs = append(verbs, verbWatch)
-		}
-
-		slices.Sort(verbs)
-
-		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: of.name, SingularName: strings.ToLower(of.kind), Kind: of.kind, Namespaced: of.namespaced, Verbs: verbs,
-		})
-
-		if of.has("status") {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: of.name + "/status", Kind: of.kind, Namespaced: of.namespaced, Verbs: []string{verbGet, verbPatch, verbUpdate},
-			})
-		}
-	}
-
-	if len(list.APIResources) == 0 {
-		return answer{}, notServed()
-	}
-
-	return answer{http.StatusOK, corev1.SchemeGroupVersion, list}, nil
-}
-
 // codec speaks JSON and protobuf.
 type codec struct {
 	codecs serializer.CodecFactory
@@ -636,7 +597,8 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 })
 
 // accepted is the first media type, of those that a client accepts, that there
-// is; empty where there is none. Views of objects are none, but for [tableOf].
+// is; empty where there is none. Views of objects are none, but for what [Server.viewed]
+// knows.
 func accepted(header http.Header) string {
 	wanted := header.Get("Accept")
 	if wanted == "" {
@@ -658,28 +620,12 @@ func accepted(header http.Header) string {
 	return ""
 }
 
-// tableOf is the view of one object that a client prefers which wants nothing of it but
-// its version, a table without rows of objects; false where it wants something else.
-func tableOf(asked *http.Request, of runtime.Object) (*metav1.Table, bool) {
-	wanted, _, _ := strings.Cut(asked.Header.Get("Accept"), ",")
-	media, params, err := mime.ParseMediaType(wanted)
-	one, isObject := of.(object)
-
-	if err != nil || media != runtime.ContentTypeJSON || params["as"] != "Table" || !isObject ||
-		asked.URL.Query().Get("includeObject") != string(metav1.IncludeNone) {
-		return nil, false
-	}
-
-	return &metav1.Table{
-		TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
-		ListMeta: metav1.ListMeta{ResourceVersion: one.GetResourceVersion()},
-	}, true
-}
-
 // encode is an object in a media type; JSON for an object of no known kind.
 func (c *codec) encode(media string, version schema.GroupVersion, object runtime.Object) (body []byte, written string, err error) {
-	switch object.(type) {
-	case runtime.Unstructured, *metav1.Table:
+	switch given := object.(type) {
+	case text:
+		return []byte(given), "text/plain", nil
+	case runtime.Unstructured, *metav1.Table, release:
 		body, err = json.Marshal(object)
 
 		return body, runtime.ContentTypeJSON, err
@@ -696,9 +642,14 @@ func (c *codec) encode(media string, version schema.GroupVersion, object runtime
 }
 
 // stream writes the events of a watch to a client, in a media type.
-func (c *codec) stream(
-	media string, version schema.GroupVersion, w http.ResponseWriter,
-) (write func(watch.EventType, runtime.Object) error, err error) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, of *table) (write func(watch.EventType, runtime.Object) error, err error) {
+	c, media := s.codec, accepted(r.Header)
+
+	// There is no protobuf of objects without a Go type.
+	if of.custom != nil && media != "" {
+		media = runtime.ContentTypeJSON
+	}
+
 	info, found := runtime.SerializerInfoForMediaType(c.codecs.SupportedMediaTypes(), media)
 	flusher, flushes := w.(http.Flusher)
 
@@ -719,7 +670,7 @@ func (c *codec) stream(
 	frames := info.StreamSerializer.NewFrameWriter(w)
 
 	return func(kind watch.EventType, object runtime.Object) error {
-		embedded, _, err := c.encode(media, version, object)
+		embedded, _, err := c.encode(media, of.version, s.viewed(r, of, object))
 		if err != nil {
 			return err
 		}

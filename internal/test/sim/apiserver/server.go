@@ -56,7 +56,6 @@ type Server struct {
 	tables  []*table
 	pages   pages
 	lists   int
-	nodeLog *changes
 
 	kubelets  map[string]*kubelet
 	workloads []*workload
@@ -123,7 +122,7 @@ func newServer(world *model.World) (*Server, error) {
 	}
 
 	s := &Server{
-		world: world, codec: codec, unwatch: func() {}, tables: newTables(), pages: pages{}, nodeLog: newChanges(),
+		world: world, codec: codec, unwatch: func() {}, tables: newTables(), pages: pages{},
 		kubelets: map[string]*kubelet{}, rooms: map[string]cluster.Room{}, struck: map[string]bool{},
 		change: make(chan struct{}), broken: make(chan struct{}),
 	}

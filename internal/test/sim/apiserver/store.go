@@ -60,6 +60,8 @@ type table struct {
 	owned bool
 
 	objects map[key]object
+	// log is for watches.
+	log changes
 }
 
 // The resources that are known by name.
@@ -222,9 +224,7 @@ func (s *Server) commit(who actor, of *table, wanted object) (told bool) {
 
 	of.objects[at] = wanted
 
-	if of.name == resourceNodes {
-		s.nodeLog.add(before, wanted)
-	}
+	of.log.add(change{before: before, now: wanted, version: int64(s.version)})
 
 	return s.tell(who, of, before, wanted)
 }
@@ -245,9 +245,7 @@ func (s *Server) drop(who actor, of *table, at key) (told bool) {
 
 	delete(of.objects, at)
 
-	if of.name == resourceNodes {
-		s.nodeLog.remove(before, s.next())
-	}
+	of.log.add(change{before: before, version: number(s.next())})
 
 	return s.tell(who, of, before, nil)
 }
@@ -676,8 +674,14 @@ func (s *Server) listed(of *table, namespace string, query url.Values) (runtime.
 		} else if !known {
 			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
 		}
-	} else if current, err = s.chosen(of, namespace, query); err != nil {
-		return nil, err
+	} else {
+		wanted, err := of.selection(namespace, query)
+		if err != nil {
+			return nil, err
+		}
+
+		current = page{rest: s.chosen(of, wanted)}
+		current.version = strconv.Itoa(s.version)
 	}
 
 	list := of.list()
@@ -712,30 +716,47 @@ func (s *Server) listed(of *table, namespace string, query url.Values) (runtime.
 	return list, nil
 }
 
-// chosen are the objects that the selectors of a query want, in order.
-func (s *Server) chosen(of *table, namespace string, query url.Values) (page, error) {
+// selection is which objects of a resource a client wants.
+type selection struct {
+	namespace string
+	labels    labels.Selector
+	fields    fields.Selector
+}
+
+// selection is what a query wants. Its errors are answers.
+func (t *table) selection(namespace string, query url.Values) (selection, error) {
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
-		return page{}, apierrors.NewBadRequest(err.Error())
+		return selection{}, apierrors.NewBadRequest(err.Error())
 	}
 
 	byField, err := fields.ParseSelector(query.Get("fieldSelector"))
 	if err != nil {
-		return page{}, apierrors.NewBadRequest(err.Error())
+		return selection{}, apierrors.NewBadRequest(err.Error())
 	}
 
 	for _, requirement := range byField.Requirements() {
-		if !of.selectable(requirement.Field) {
-			return page{}, apierrors.NewBadRequest("field label not supported: " + requirement.Field)
+		if !t.selectable(requirement.Field) {
+			return selection{}, apierrors.NewBadRequest("field label not supported: " + requirement.Field)
 		}
 	}
 
+	return selection{namespace, byLabel, byField}, nil
+}
+
+func (s selection) matches(one object) bool {
+	return (s.namespace == "" || one.GetNamespace() == s.namespace) &&
+		(s.labels.Empty() || s.labels.Matches(labels.Set(one.GetLabels()))) && (s.fields.Empty() || s.fields.Matches(fieldsOf(one)))
+}
+
+// chosen are the objects that are wanted, in order.
+func (s *Server) chosen(of *table, wanted selection) []object {
 	s.refresh(of)
 
 	var found []object
 
 	for _, one := range of.objects {
-		if (namespace == "" || one.GetNamespace() == namespace) && byLabel.Matches(labels.Set(one.GetLabels())) && byField.Matches(fieldsOf(one)) {
+		if wanted.matches(one) {
 			found = append(found, one)
 		}
 	}
@@ -744,7 +765,7 @@ func (s *Server) chosen(of *table, namespace string, query url.Values) (page, er
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
 
-	return page{rest: found, version: strconv.Itoa(s.version)}, nil
+	return found
 }
 
 const (

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,69 +20,49 @@ import (
 )
 
 const (
-	// mostRemembered is of how many changes of nodes watches can still be told.
+	// mostRemembered is of how many changes of a resource watches can still be told.
 	mostRemembered = 2048
-	// glance is how long a change may stay unnoticed that the model does not tell of.
-	glance = 5*time.Second + 3*time.Millisecond
+	// glance is how long a change of a node may stay unnoticed that the model does not
+	// tell of, shortGlance that of a pod.
+	glance      = 5*time.Second + 3*time.Millisecond
+	shortGlance = 499 * time.Millisecond
 	// bookmarkEvery is how often a watch that wants bookmarks gets one.
 	bookmarkEvery = time.Minute + 7*time.Millisecond
 	// longestWatch is when a watch ends that does not say how long it is to last.
 	longestWatch = 30 * time.Minute
 )
 
-// change is an event of a Node object.
+// change is what became of an object: before is nil for one that was made, now for one
+// that is gone.
 type change struct {
-	kind    watch.EventType
-	node    *corev1.Node
-	version int64
+	before, now object
+	version     int64
 }
 
-// changes are those of the Node objects, in the order of their versions; with the lock
-// of the server.
+// changes are those of the objects of a resource, in the order of their versions; with
+// the lock of the server.
 type changes struct {
 	list []change
 	// forgotten is the newest version of which watches are not told any more.
 	forgotten int64
-	// more is closed as soon as there is another change.
+	// more is closed as soon as there is another change; nil while nobody waits for one.
 	more chan struct{}
 }
 
-func newChanges() *changes { return &changes{more: make(chan struct{})} }
-
-func (c *changes) add(before, now object) {
-	kind := watch.Modified
-	if before == nil {
-		kind = watch.Added
+func (c *changes) add(one change) {
+	// They are forgotten many at a time, since the rest is copied.
+	if c.list = append(c.list, one); len(c.list) >= 2*mostRemembered {
+		c.forgotten = c.list[mostRemembered-1].version
+		c.list = slices.Clone(c.list[mostRemembered:])
 	}
 
-	c.append(kind, now)
-}
-
-func (c *changes) remove(before object, version string) {
-	gone, _ := before.DeepCopyObject().(object)
-	gone.SetResourceVersion(version)
-	c.append(watch.Deleted, gone)
-}
-
-func (c *changes) append(kind watch.EventType, now object) {
-	node, ok := now.(*corev1.Node)
-	if !ok {
-		return
+	if c.more != nil {
+		close(c.more)
+		c.more = nil
 	}
-
-	c.list = append(c.list, change{kind, node, number(node.ResourceVersion)})
-
-	if over := len(c.list) - mostRemembered; over > 0 {
-		c.forgotten = c.list[over-1].version
-		c.list = slices.Clone(c.list[over:])
-	}
-
-	close(c.more)
-	c.more = make(chan struct{})
 }
 
-// since are the changes after a version, as copies, and a channel that is closed at the
-// next one.
+// since are the changes after a version, and a channel that is closed at the next one.
 func (c *changes) since(version int64) (list []change, more <-chan struct{}, err error) {
 	if version < c.forgotten {
 		return nil, nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, c.forgotten+1))
@@ -91,12 +70,43 @@ func (c *changes) since(version int64) (list []change, more <-chan struct{}, err
 
 	at, _ := slices.BinarySearchFunc(c.list, version+1, func(one change, version int64) int { return cmp.Compare(one.version, version) })
 
-	list = slices.Clone(c.list[at:])
-	for i := range list {
-		list[i].node = list[i].node.DeepCopy()
+	if c.more == nil {
+		c.more = make(chan struct{})
 	}
 
-	return list, c.more, nil
+	return slices.Clone(c.list[at:]), c.more, nil
+}
+
+// event is what a watch is told that wants certain objects: an object that is not one of
+// them any more is gone. The kind is empty for what is none of its affairs.
+func (c change) event(wanted selection) (kind watch.EventType, about object) {
+	was, is := c.before != nil && wanted.matches(c.before), c.now != nil && wanted.matches(c.now)
+
+	switch {
+	case is && !was:
+		kind, about = watch.Added, c.now
+	case is:
+		kind, about = watch.Modified, c.now
+	case was:
+		kind, about = watch.Deleted, c.before
+	default:
+		return "", nil
+	}
+
+	// To encode an object writes into it.
+	about, _ = about.DeepCopyObject().(object)
+	about.SetResourceVersion(strconv.FormatInt(c.version, 10))
+
+	return kind, about
+}
+
+// glance is how often a watch looks after what becomes of the objects with time alone.
+func (t *table) glance() time.Duration {
+	if t.name == resourceNodes {
+		return glance
+	}
+
+	return shortGlance
 }
 
 func number(version string) int64 {
@@ -105,22 +115,24 @@ func number(version string) int64 {
 	return parsed
 }
 
-// stream is a watch of Node objects that is open.
+// stream is a watch that is open.
 type stream struct {
 	server *Server
+	of     *table
+	wanted selection
 	who    actor
 	write  func(kind watch.EventType, object runtime.Object) error
 	// sent is the newest version of which the client was told.
 	sent int64
 }
 
-// watch tells a client of the Node objects until either of them ends it.
+// watch tells a client of the objects of a resource until either of them ends it.
 func (w *way) watch(out http.ResponseWriter, r *http.Request, asked *call, by *caller) {
 	s := w.server
 
 	open, ended, err := w.open(out, r, asked)
 	if err != nil {
-		s.encode(r, refusal(err)).send(out)
+		s.encode(r, nil, refusal(err)).send(out)
 
 		return
 	}
@@ -146,12 +158,13 @@ func (w *way) watch(out http.ResponseWriter, r *http.Request, asked *call, by *c
 func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stream, time.Duration, error) {
 	s := w.server
 
-	if asked.Resource != resourceNodes || asked.target.version != corev1.SchemeGroupVersion {
-		return nil, 0, apierrors.NewMethodNotSupported(asked.group(), verbWatch)
+	of, wanted, err := s.watched(asked)
+	if err != nil {
+		return nil, 0, err
 	}
 
 	if asked.query.Get("sendInitialEvents") != "" && w.options.Older {
-		return nil, 0, invalid(&table{kind: "Node"}, "", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		return nil, 0, invalid(of, "", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
 	}
 
 	seconds, err := strconv.Atoi(cmp.Or(asked.query.Get("timeoutSeconds"), "0"))
@@ -159,9 +172,24 @@ func (w *way) open(out http.ResponseWriter, r *http.Request, asked *call) (*stre
 		return nil, 0, apierrors.NewBadRequest("timeoutSeconds is no number of seconds")
 	}
 
-	write, err := s.codec.stream(accepted(r.Header), corev1.SchemeGroupVersion, out)
+	write, err := s.stream(out, r, of)
 
-	return &stream{server: s, who: asked.who, write: write}, cmp.Or(time.Duration(seconds)*time.Second, longestWatch), err
+	return &stream{server: s, of: of, wanted: wanted, who: asked.who, write: write}, cmp.Or(time.Duration(seconds)*time.Second, longestWatch), err
+}
+
+// watched is what a watch is about.
+func (s *Server) watched(asked *call) (*table, selection, error) {
+	s.lock()
+	defer s.mu.Unlock()
+
+	of, err := s.served(asked)
+	if err != nil {
+		return nil, selection{}, err
+	}
+
+	wanted, err := of.selection(asked.Namespace, asked.query)
+
+	return of, wanted, err
 }
 
 // begin sends what there is, unless the client knows a version of that.
@@ -175,9 +203,9 @@ func (w *stream) begin(asked *call) error {
 		return nil
 	}
 
-	nodes, newest := w.server.nodesStanding()
-	for _, node := range nodes {
-		if err := w.write(watch.Added, node); err != nil {
+	standing, newest := w.server.standing(w.of, w.wanted)
+	for _, one := range standing {
+		if err := w.write(watch.Added, one); err != nil {
 			return err
 		}
 	}
@@ -193,28 +221,22 @@ func (w *stream) begin(asked *call) error {
 	return w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 }
 
-// nodesStanding are copies of the nodes as they are, and the version of that.
-func (s *Server) nodesStanding() (nodes []*corev1.Node, newest int64) {
+// standing are copies of the objects that there are, and the version of that.
+func (s *Server) standing(of *table, wanted selection) (standing []object, newest int64) {
 	s.lock()
 	defer s.mu.Unlock()
 
-	of := s.core(resourceNodes)
-	s.refresh(of)
-
-	for _, one := range of.objects {
-		if node, ok := one.(*corev1.Node); ok {
-			nodes = append(nodes, node.DeepCopy())
-		}
+	for _, one := range s.chosen(of, wanted) {
+		copied, _ := one.DeepCopyObject().(object)
+		standing = append(standing, copied)
 	}
 
-	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-
-	return nodes, int64(s.version)
+	return standing, int64(s.version)
 }
 
 // tell adds to the history that the client looks at the nodes.
 func (w *stream) tell(via string, version int64, more ...string) {
-	if w.who.by != byClient || w.server.beside {
+	if w.of.name != resourceNodes || w.who.by != byClient || w.server.beside {
 		return
 	}
 
@@ -227,14 +249,16 @@ func (w *stream) tell(via string, version int64, more ...string) {
 }
 
 func (w *stream) bookmark(annotations map[string]string) error {
-	return w.write(watch.Bookmark, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: strconv.FormatInt(w.sent, 10), Annotations: annotations,
-	}})
+	mark := w.of.empty()
+	mark.SetResourceVersion(strconv.FormatInt(w.sent, 10))
+	mark.SetAnnotations(annotations)
+
+	return w.write(watch.Bookmark, mark)
 }
 
 // follow sends changes until the watch ends.
 func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller, bookmarks bool) error {
-	look, mark := time.NewTicker(glance), time.NewTicker(bookmarkEvery)
+	look, mark := time.NewTicker(w.of.glance()), time.NewTicker(bookmarkEvery)
 	defer look.Stop()
 	defer mark.Stop()
 
@@ -278,17 +302,21 @@ func (w *stream) follow(ctx context.Context, broken <-chan struct{}, by *caller,
 // send tells the client of what has changed, and the history of what the client was
 // told.
 func (w *stream) send() (<-chan struct{}, error) {
-	list, more, err := w.server.changed(w.sent)
+	list, more, err := w.server.changed(w.of, w.sent)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, one := range list {
-		// It is what there was a moment ago, and the client may act on it at once.
-		w.tell("watch", one.version, "object", one.node.Name)
+		kind, about := one.event(w.wanted)
 
-		if err := w.write(one.kind, one.node); err != nil {
-			return nil, err
+		if kind != "" {
+			// It is what there was a moment ago, and the client may act on it at once.
+			w.tell("watch", one.version, "object", about.GetName())
+
+			if err := w.write(kind, about); err != nil {
+				return nil, err
+			}
 		}
 
 		w.sent = one.version
@@ -298,13 +326,13 @@ func (w *stream) send() (<-chan struct{}, error) {
 }
 
 // changed are the changes after a version, those among them that nobody has noticed yet.
-func (s *Server) changed(version int64) ([]change, <-chan struct{}, error) {
+func (s *Server) changed(of *table, version int64) ([]change, <-chan struct{}, error) {
 	s.lock()
 	defer s.mu.Unlock()
 
-	s.refresh(s.core(resourceNodes))
+	s.refresh(of)
 
-	return s.nodeLog.since(version)
+	return of.log.since(version)
 }
 
 // noticed is closed when a node may have changed; still tells that the watches stand
@@ -340,5 +368,9 @@ func (s *Server) ForgetVersions() {
 	s.lock()
 	defer s.mu.Unlock()
 
-	s.nodeLog.list, s.nodeLog.forgotten = nil, number(s.next())
+	s.next()
+
+	for _, of := range s.tables {
+		of.log.list, of.log.forgotten = nil, int64(s.version)
+	}
 }

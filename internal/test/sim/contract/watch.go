@@ -3,6 +3,7 @@
 package contract
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -59,6 +61,93 @@ func changesAreWatched(t *testing.T, f WireFixture) {
 	if !slices.Equal(told, []bool{true, false}) {
 		t.Errorf("the watch, which has ended as it was to, told of the cordons %v, want one and its end", told)
 	}
+}
+
+// selectedChangesAreWatched watches ConfigMaps, of which it wants some: one that comes
+// to be among them is added for it, and one that is not among them any more is gone.
+func selectedChangesAreWatched(t *testing.T, f WireFixture) {
+	maps := f.Wire().CoreV1().ConfigMaps(namespace)
+
+	list, err := maps.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	seconds := int64(60)
+	options := metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds}
+
+	byName, byLabel := options, options
+	byName.FieldSelector, byLabel.LabelSelector = "metadata.name="+publishedName, "step in (one,two)"
+
+	for _, step := range []string{"one", "two", "three", ""} {
+		for _, name := range []string{journalName, publishedName} {
+			switch step {
+			case "one":
+				wanted := configMap(name, nil)
+				wanted.Labels = map[string]string{"step": step}
+				_, err = maps.Create(t.Context(), wanted, metav1.CreateOptions{})
+			case "":
+				err = maps.Delete(t.Context(), name, metav1.DeleteOptions{})
+			default:
+				_, err = maps.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"step":"`+step+`"}}}`), metav1.PatchOptions{})
+			}
+
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	for what, one := range map[string]struct {
+		options metav1.ListOptions
+		want    []string
+	}{
+		"by name": {byName, []string{
+			"ADDED talosupgrade one", "MODIFIED talosupgrade two", "MODIFIED talosupgrade three", "DELETED talosupgrade three",
+		}},
+		"by label": {byLabel, []string{
+			"ADDED talosupgrade-journal one", "ADDED talosupgrade one", "MODIFIED talosupgrade-journal two", "MODIFIED talosupgrade two",
+			"DELETED talosupgrade-journal two", "DELETED talosupgrade two",
+		}},
+	} {
+		if told := watched(t, f, one.options, len(one.want)); !slices.Equal(told, one.want) {
+			t.Errorf("%s: %q, want %q", what, told, one.want)
+		}
+	}
+
+	byField := options
+	byField.FieldSelector = "spec.nodeName=a"
+	_, err = maps.Watch(t.Context(), byField)
+	refused(t, "a watch by a field of another kind", err, http.StatusBadRequest, metav1.StatusReasonBadRequest)
+}
+
+// watched are the first events of a watch of ConfigMaps, each of a version after that of
+// the one before.
+func watched(t *testing.T, f WireFixture, options metav1.ListOptions, count int) (told []string) {
+	t.Helper()
+
+	events, err := f.Wire().CoreV1().ConfigMaps(namespace).Watch(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+
+	last := objectVersion(t, options.ResourceVersion)
+
+	for event := range events.ResultChan() {
+		one, ok := event.Object.(*corev1.ConfigMap)
+		if !ok || objectVersion(t, one.ResourceVersion) <= last {
+			t.Fatalf("an event %s after version %d: %+v", event.Type, last, event.Object)
+		}
+
+		last = objectVersion(t, one.ResourceVersion)
+
+		if told = append(told, string(event.Type)+" "+one.Name+" "+one.Labels["step"]); len(told) == count {
+			break
+		}
+	}
+
+	return told
 }
 
 // watchesBeginWithWhatThereIs has a watch send the objects first.

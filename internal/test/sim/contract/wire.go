@@ -60,6 +60,7 @@ func WireCases() []WireCase {
 		{"both media types say the same", mediaTypesAgree},
 		{"what cannot be is not stored", impossibleObjectsAreRefused},
 		{"changes of nodes are watched", changesAreWatched},
+		{"a watch tells of what it wants alone", selectedChangesAreWatched},
 		{"a watch can begin with what there is", watchesBeginWithWhatThereIs},
 		{"a look at nodes that are followed costs one write", claimsAreWritten},
 	}
