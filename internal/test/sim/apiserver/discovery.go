@@ -22,7 +22,7 @@ func shortNames(resource string) []string {
 	return map[string][]string{
 		resourceNodes: {"no"}, resourcePods: {"po"}, resourceConfigMaps: {"cm"}, resourceNamespaces: {"ns"}, resourceBudgets: {"pdb"},
 		resourceReplicaSets: {"rs"}, resourceDaemonSets: {"ds"}, "statefulsets": {"sts"}, "replicationcontrollers": {"rc"},
-		"persistentvolumeclaims": {"pvc"}, "persistentvolumes": {"pv"},
+		"persistentvolumeclaims": {"pvc"}, "persistentvolumes": {"pv"}, resourceEvents: {"ev"},
 	}[resource]
 }
 

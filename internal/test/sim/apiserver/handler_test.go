@@ -108,10 +108,6 @@ func TestHandler_RefusesFieldsTheClusterDoesNotKeep(t *testing.T) {
 		if err := core.Pods("kube-system").Delete(r.Context(), "kube-proxy-worker-0", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 			r.Errorf("a component: %v, want it refused", err)
 		}
-
-		if err := core.Nodes().Delete(r.Context(), "worker-0", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
-			r.Errorf("a node: %v, want it refused", err)
-		}
 	})
 }
 

@@ -81,13 +81,17 @@ func (s *Server) DeleteNodeAsPerson(node string) error {
 		return fmt.Errorf("node %s: %w", node, cluster.ErrNotFound)
 	}
 
-	s.drop(person(), s.core(resourceNodes), key{name: node})
+	s.deleteNode(person(), node)
+
+	return nil
+}
+
+func (s *Server) deleteNode(who actor, node string) {
+	s.drop(who, s.core(resourceNodes), key{name: node})
 	s.record(node, history.KindLabel, map[string]string{"labels": "", "object": "none"})
 	delete(s.kubelets, node)
 	s.release(node)
 	s.world.SetUnschedulable(node, false)
-
-	return nil
 }
 
 // RegisterNode has the kubelet of a machine register its Node object where there

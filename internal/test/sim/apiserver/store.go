@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -75,6 +74,7 @@ const (
 	resourceBudgets     = "poddisruptionbudgets"
 	resourceReplicaSets = "replicasets"
 	resourceDaemonSets  = "daemonsets"
+	resourceEvents      = "events"
 )
 
 // newTables are those of the kinds that Kubernetes itself has, as far as they are
@@ -85,7 +85,7 @@ func newTables() []*table {
 
 	return []*table{
 		typed[corev1.Namespace, corev1.NamespaceList](core, resourceNamespaces, "Namespace", false),
-		typed[corev1.Node, corev1.NodeList](core, resourceNodes, "Node", false, verbUpdate, verbPatch),
+		typed[corev1.Node, corev1.NodeList](core, resourceNodes, "Node", false, verbUpdate, verbPatch, verbDelete),
 		typed[corev1.Pod, corev1.PodList](core, resourcePods, "Pod", true, verbDelete),
 		typed[corev1.ConfigMap, corev1.ConfigMapList](core, resourceConfigMaps, "ConfigMap", true, written...),
 		typed[corev1.Secret, corev1.SecretList](core, resourceSecrets, "Secret", true, written...),
@@ -97,6 +97,7 @@ func newTables() []*table {
 		typed[batchv1.Job, batchv1.JobList](batch, "jobs", "Job", true),
 		typed[corev1.ReplicationController, corev1.ReplicationControllerList](core, "replicationcontrollers", "ReplicationController", true),
 		typed[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](core, "persistentvolumeclaims", "PersistentVolumeClaim", true),
+		typed[corev1.Event, corev1.EventList](core, resourceEvents, "Event", true, written...),
 		typed[corev1.PersistentVolume, corev1.PersistentVolumeList](core, "persistentvolumes", "PersistentVolume", false),
 	}
 }
@@ -291,6 +292,11 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 
 	if wanted.GetNamespace() == "" {
 		wanted.SetNamespace(asked.Namespace)
+	}
+
+	// A name of its own, which nobody else has.
+	if prefix := wanted.GetGenerateName(); wanted.GetName() == "" && prefix != "" {
+		wanted.SetName(fmt.Sprintf("%s%05d", prefix, s.version))
 	}
 
 	switch {
@@ -567,6 +573,9 @@ func (s *Server) remove(of *table, asked *call) (answer, error) {
 	case of.name == resourcePods:
 		// A pod goes with its own grace period, whatever its budgets say.
 		return done, s.deletePod(asked, current)
+	case of.name == resourceNodes:
+		asked.told = true
+		s.deleteNode(asked.who, asked.Name)
 	default:
 		asked.told = s.drop(asked.who, of, keyOf(current))
 	}
@@ -785,68 +794,27 @@ func (t *table) selectable(field string) bool {
 	case fieldNode, fieldPhase:
 		return t.name == resourcePods
 	default:
-		return false
+		return t.name == resourceEvents && slices.Contains(fieldsOfEvents(), field)
 	}
 }
 
 func fieldsOf(one object) fields.Set {
 	set := fields.Set{fieldName: one.GetName(), fieldNamespace: one.GetNamespace()}
 
-	if pod, ok := one.(*corev1.Pod); ok {
-		set[fieldNode], set[fieldPhase] = pod.Spec.NodeName, string(pod.Status.Phase)
+	switch one := one.(type) {
+	case *corev1.Pod:
+		set[fieldNode], set[fieldPhase] = one.Spec.NodeName, string(one.Status.Phase)
+	case *corev1.Event:
+		about := one.InvolvedObject
+		for i, value := range []string{about.Kind, about.Namespace, about.Name, string(about.UID), one.Reason, one.Type} {
+			set[fieldsOfEvents()[i]] = value
+		}
 	}
 
 	return set
 }
 
-// patched is what a JSON merge patch makes of an object. Its errors are answers.
-func patched(header http.Header, of *table, current object, patch []byte) (object, error) {
-	if mediaOf(header.Get("Content-Type")) != string(types.MergePatchType) {
-		return nil, unsupportedMedia(header.Get("Content-Type"))
-	}
-
-	var change map[string]any
-	if err := utiljson.Unmarshal(patch, &change); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current.DeepCopyObject())
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-
-	content, after := merged(content, change), of.empty()
-	if custom, is := after.(*unstructured.Unstructured); is {
-		custom.Object = content
-
-		return custom, nil
-	}
-
-	const strictly = true
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, after, strictly); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-
-	return after, nil
-}
-
-// merged applies a JSON merge patch (RFC 7386) to an object, which it changes.
-func merged(object, patch map[string]any) map[string]any {
-	if object == nil {
-		object = map[string]any{}
-	}
-
-	for field, wanted := range patch {
-		switch change := wanted.(type) {
-		case nil:
-			delete(object, field)
-		case map[string]any:
-			standing, _ := object[field].(map[string]any)
-			object[field] = merged(standing, change)
-		default:
-			object[field] = change
-		}
-	}
-
-	return object
+// fieldsOfEvents are those by which Events are selected.
+func fieldsOfEvents() []string {
+	return []string{"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "reason", "type"}
 }

@@ -78,6 +78,14 @@ func columns(resource string) []column {
 
 			return *lease.Spec.HolderIdentity
 		})},
+		resourceEvents: {
+			columnOf("Type", false, func(event *corev1.Event) any { return event.Type }),
+			columnOf("Reason", false, func(event *corev1.Event) any { return event.Reason }),
+			columnOf("Object", false, func(event *corev1.Event) any {
+				return strings.ToLower(event.InvolvedObject.Kind) + "/" + event.InvolvedObject.Name
+			}),
+			columnOf("Message", false, func(event *corev1.Event) any { return event.Message }),
+		},
 		resourceDaemonSets: {
 			columnOf("Desired", false, func(set *appsv1.DaemonSet) any { return set.Status.DesiredNumberScheduled }),
 			columnOf("Current", false, func(set *appsv1.DaemonSet) any { return set.Status.CurrentNumberScheduled }),
