@@ -170,7 +170,7 @@ func (s *Server) fill(table *metav1.Table, of *table, items []runtime.Object, in
 			cells = append(cells, column.of(one))
 		}
 
-		cells = slices.Insert(cells, at, any(age(s.now(), one)))
+		cells = slices.Insert(cells, at, any(age(s.stamp(s.now()).Time, one)))
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: s.codec.included(of, one, include)})
 	}
 }
