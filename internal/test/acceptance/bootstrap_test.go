@@ -17,7 +17,7 @@ import (
 // machines were bootstrapped, and their endpoint answers only later. A plan waits for
 // nothing.
 func TestAccFirstApplyWaitsForAClusterThatComesUp(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	credentials := clientConfiguration(t, s)

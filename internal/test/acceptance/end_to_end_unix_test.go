@@ -34,7 +34,7 @@ const (
 // TestAccTheEndToEndRunUpgradesACluster is the run against real machines, all of it,
 // against simulated ones: nothing but what make is told tells it of the simulator.
 func TestAccTheEndToEndRunUpgradesACluster(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{
 		ClusterName: "e2e-simulated", ControlPlanes: 1, Workers: 2, Talos: talosModern, Pods: 3, Speed: endToEndSpeed,

@@ -60,7 +60,7 @@ func at(value any, names ...string) any {
 
 // TestAccDrainDeletesWhenTold is the way out of a budget that never gives.
 func TestAccDrainDeletesWhenTold(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := startSmall(t, talosModern)
 	// Half of the drain's time: on a scaled clock each request takes seconds,

@@ -9,7 +9,7 @@ import (
 // TestAccBudgetThatNeverGivesIsNamedBeforeTheFirstCordon: worker-1 goes second,
 // and still nothing happens to worker-0.
 func TestAccBudgetThatNeverGivesIsNamedBeforeTheFirstCordon(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := startSmall(t, talosModern)
 	s.faults(`faults: [{node: worker-1, step: drain, effect: blocked-by-budget}]`)

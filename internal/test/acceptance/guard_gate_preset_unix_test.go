@@ -83,7 +83,7 @@ func (s *simulated) robust(robustness string) {
 // TestAccGateOfLonghorn: the cluster has none at first, and then a volume that
 // loses replicas before the roll, and between two nodes.
 func TestAccGateOfLonghorn(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	w := newWorkspace(t)

@@ -15,7 +15,7 @@ import (
 // second one says who has it; when the first is killed, it takes over and
 // finishes, and says so.
 func TestAccLockOfAKilledRunIsTakenOver(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	// A lease lives for 30 seconds. Both sides must get the processor often
 	// enough to see that it is alive, so this one runs slowly.

@@ -114,7 +114,7 @@ func (r result) interrupted() result {
 // TestAccKilled kills the command line and the provider in either half; every moment there
 // is is swept in virtual time.
 func TestAccKilled(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	for title, half := range map[string]struct {
 		from, wanted string

@@ -15,7 +15,7 @@ import (
 
 // TestAccWatchingConfigMap is the same protocol where nothing was named to publish to.
 func TestAccWatchingConfigMap(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	k := newKubectl(t, s.Kubeconfig())

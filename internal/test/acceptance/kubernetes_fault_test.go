@@ -11,7 +11,7 @@ import (
 // TestAccAPIServerThatFlapsIsGotOver is the fault of the Kubernetes half that closes
 // sockets. What stops it is in TestAccFailedUpdateKeepsWhatWasWanted.
 func TestAccAPIServerThatFlapsIsGotOver(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 3, Workers: 1, Talos: talosTarget})
 	s.faults(`faults: [{node: cp-0, step: api-server, effect: flap, times: 2, for: 45s}]`)

@@ -87,7 +87,7 @@ func TestAccKubernetesAlone(t *testing.T) {
 }
 
 func TestAccBothHalvesInOneApply(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy})
 	w := newWorkspace(t)

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/provider"
 	process "github.com/vitistack/terraform-provider-talosupgrade/internal/serve"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
@@ -31,6 +34,9 @@ const (
 	pidVariable = "TALOSUPGRADE_ACC_PIDS"
 	// scopeVariable chooses how much is run.
 	scopeVariable = "TALOSUPGRADE_ACC"
+	// everywhereVariable, when it is set, has all clusters use the real Kubernetes, where
+	// that runs.
+	everywhereVariable = "TALOSUPGRADE_ACC_REAL"
 
 	registryAddress = "registry.terraform.io/vitistack/talosupgrade"
 )
@@ -76,7 +82,8 @@ func (c clock) WithTimeout(ctx context.Context, d time.Duration) (context.Contex
 	return context.WithTimeout(ctx, c.Real(d))
 }
 
-// smoke marks a test that always runs when acceptance tests do.
+// smoke marks a test that always runs when acceptance tests do: over a Kubernetes in memory,
+// and in a complete run over the real one.
 func smoke(t *testing.T) {
 	t.Helper()
 
@@ -86,8 +93,42 @@ func smoke(t *testing.T) {
 }
 
 // full marks a test that runs only in a complete run, beside others: most of its
-// time it waits for a cluster of its own.
+// time it waits for a cluster of its own, whose Kubernetes is in memory.
 func full(t *testing.T) {
+	t.Helper()
+	complete(t)
+	inMemory.Store(t.Name(), true)
+}
+
+// fullOverReal marks one of a complete run whose cluster has the real Kubernetes: because it
+// needs what only that has, or because others of its kind are over the one in memory.
+func fullOverReal(t *testing.T) {
+	t.Helper()
+	toolchain.NeedKubernetes(t)
+	complete(t)
+}
+
+// inMemory holds the names of the tests that never need the real Kubernetes.
+var inMemory sync.Map
+
+// overReal tells whether a cluster of a test has the real Kubernetes.
+func overReal(t *testing.T, options sim.Options) bool {
+	t.Helper()
+
+	name, _, _ := strings.Cut(t.Name(), "/")
+	_, marked := inMemory.Load(name)
+
+	if options.CustomResources || options.Management {
+		toolchain.NeedKubernetes(t)
+
+		return true
+	}
+
+	return toolchain.RealKubernetes() && (!marked || os.Getenv(everywhereVariable) != "")
+}
+
+// complete marks a test of a complete run.
+func complete(t *testing.T) {
 	t.Helper()
 	smoke(t)
 

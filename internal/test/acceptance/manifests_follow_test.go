@@ -13,7 +13,7 @@ import (
 // TestAccManifestsFollowKubernetes: where kubernetes_version is unset nothing of
 // Kubernetes is written, unless it is asked for.
 func TestAccManifestsFollowKubernetes(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	synced := func() bool {

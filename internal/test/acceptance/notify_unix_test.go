@@ -17,7 +17,7 @@ import (
 // TestAccNotify runs the script of the guide with the permissions of the guide beside an
 // upgrade: the chat is told once of its beginning and of either end, also where it was away.
 func TestAccNotify(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	chat := newReceiver(t, bodyOf)
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})

@@ -28,7 +28,7 @@ pools = {
 
 // TestAccLabelsDecide labels nodes with kubectl, before a roll and in the middle of it.
 func TestAccLabelsDecide(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 6, Talos: talosModern})
 	s.policy = []checker.Option{checker.MaxUnavailable(2), checker.Held("worker-5", "worker-3"), checker.Canary("worker-4")}

@@ -13,7 +13,6 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 // The versions that most tests go between, before and after Talos' change of
@@ -43,11 +42,7 @@ type simulated struct {
 func start(t *testing.T, options sim.Options) *simulated {
 	t.Helper()
 
-	if options.CustomResources || options.Management {
-		toolchain.NeedKubernetes(t)
-	}
-
-	options.Dir, options.Progress, options.InMemory = t.TempDir(), os.Stderr, !toolchain.RealKubernetes()
+	options.Dir, options.Progress, options.InMemory = t.TempDir(), os.Stderr, !overReal(t, options)
 	if options.Speed == 0 {
 		options.Speed = speed
 	}

@@ -15,7 +15,7 @@ import (
 // TestAccStaleNodeObjectIsToBeDeleted: a second Node object has the address of worker-0. It is
 // not counted as a node, nothing is to be wiped, and without it the apply goes through.
 func TestAccStaleNodeObjectIsToBeDeleted(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	nodes := s.someone().CoreV1().Nodes()

@@ -18,7 +18,7 @@ import (
 // what was going on is recorded, and the cordon stays, because the node may start the new
 // system with its next boot. The state wants what it wanted, and the next apply goes on.
 func TestAccCancelLeavesOnlyWhatHasToStay(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	// The provider has 15 seconds of its own clock to stand down, in which it has
 	// to get the processor.

@@ -18,7 +18,7 @@ const rollingBack = "talos_version = \"1.13.4\"\non_failure = \"rollback\"\nnode
 // fails and says so, the next one does not try the same image again by itself, and one that
 // was told to does.
 func TestAccRollback(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := startSmall(t, talosModern)
 	s.faults(`faults: [{node: worker-1, step: boot, effect: not-ready}]`)

@@ -24,7 +24,7 @@ const (
 // node. That node is finished, no other one begins, everybody can see why, and the roll
 // goes on when they let it.
 func TestAccUpgradesAreSuspended(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 2, Talos: talosModern})
 	k := newKubectl(t, s.Kubeconfig())
@@ -53,7 +53,7 @@ func TestAccUpgradesAreSuspended(t *testing.T) {
 // TestAccSuspendedUpgradesStopAnApply: who does not want to wait is told who suspended the
 // upgrades, in the plan and by the apply, and continues when they let it.
 func TestAccSuspendedUpgradesStopAnApply(t *testing.T) {
-	full(t)
+	fullOverReal(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosModern})
 	k := newKubectl(t, s.Kubeconfig())
