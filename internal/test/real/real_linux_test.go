@@ -39,8 +39,7 @@ func TestReal(t *testing.T) {
 		{"the provider sees it without discovery", w.doesWithoutDiscovery},
 		{"Talos keeps the contract", w.holdsTalos},
 		{"Kubernetes keeps the contract", w.holdsKubernetes},
-		{"Kubernetes is upgraded by a patch release", w.upgrades},
-		{"a killed upgrade goes on with the next apply", w.resumes},
+		{"Kubernetes is upgraded by a patch release, in an apply that is killed and in the next", w.upgrades},
 		{"nobody but an administrator changes anything", w.holdsToRoles},
 		{"a node is drained", w.drains},
 		{"Talos refuses an upgrade in container mode", w.isRefused},
@@ -141,6 +140,8 @@ func (w *world) observes(ctx context.Context, t *testing.T) {
 	}
 }
 
+// upgrades kills the CLI and the provider when the API server is told to run the next
+// release, and applies again.
 func (w *world) upgrades(ctx context.Context, t *testing.T) {
 	target := kubernetesVersions[1]
 	saved := filepath.Join(t.TempDir(), "etcd")
@@ -148,6 +149,24 @@ func (w *world) upgrades(ctx context.Context, t *testing.T) {
 		"resource \"talosupgrade_cluster\" \"this\" {\n  kubernetes_version = %q\n  etcd_snapshot = { directory = %s }\n}\n", target, quote(saved)))
 
 	f.plan(ctx, t).must(somethingToDo, target.String())
+
+	apply := f.begin(ctx, t)
+
+	w.until(ctx, t, "the API server is told to run the next release", applyPatience, func(ctx context.Context) error {
+		said, err := w.talosctl(ctx, "--nodes", w.machines[0].address.String(), "get", "apiserverconfigs", "--output", "yaml")
+		if err != nil {
+			return err
+		}
+
+		if !strings.Contains(said, ":"+target.Tag()) {
+			return errors.New("it is told to run another one")
+		}
+
+		return nil
+	})
+
+	apply.kill()
+
 	f.apply(ctx, t).must(nothingToDo)
 	f.plan(ctx, t).must(nothingToDo)
 
@@ -290,39 +309,6 @@ func (w *world) mustBeASnapshot(ctx context.Context, t *testing.T, dir string) {
 	if _, err := os.Stat(filepath.Join(restored, "member", "snap", "db")); err != nil {
 		t.Error(err)
 	}
-}
-
-// resumes kills the CLI and the provider when the API server is told to run the next
-// release, and applies again.
-func (w *world) resumes(ctx context.Context, t *testing.T) {
-	target := kubernetesVersions[2]
-	f := w.terraform(t, "")
-	// The upgrade before took the kubeconfig from Talos.
-	f.write(t, "  talosconfig_path = "+quote(w.talosconfig)+"\n  kubeconfig_path  = "+quote(w.kubeconfig())+"\n", kubernetesAt(target.String()))
-
-	apply := f.begin(ctx, t)
-
-	w.until(ctx, t, "the API server is told to run the next release", applyPatience, func(ctx context.Context) error {
-		said, err := w.talosctl(ctx, "--nodes", w.machines[0].address.String(), "get", "apiserverconfigs", "--output", "yaml")
-		if err != nil {
-			return err
-		}
-
-		if !strings.Contains(said, ":"+target.Tag()) {
-			return errors.New("it is told to run another one")
-		}
-
-		return nil
-	})
-
-	apply.kill()
-
-	f.apply(ctx, t).must(nothingToDo)
-	f.plan(ctx, t).must(nothingToDo)
-
-	w.mustRun(ctx, t, target)
-	w.mustHaveTold(ctx, t, target)
-	w.mustBeHealthy(ctx, t)
 }
 
 // isRefused asks for what container mode does not do: a plan says so already, and it is

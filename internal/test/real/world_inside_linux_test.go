@@ -28,8 +28,8 @@ const (
 	bootPatience = 10 * time.Minute
 )
 
-// kubernetesVersions are the release that the cluster begins with and those that it is upgraded to.
-var kubernetesVersions = []version.Version{version.MustParse("1.36.3"), version.MustParse("1.36.4"), version.MustParse("1.36.5")}
+// kubernetesVersions are the release that the cluster begins with and the one that it is upgraded to.
+var kubernetesVersions = []version.Version{version.MustParse("1.36.3"), version.MustParse("1.36.4")}
 
 // world is what is inside: machines, their network and their registry.
 type world struct {
