@@ -15,6 +15,8 @@ import (
 
 // TestAllowRetry_RefusedWhereNothingIsKept, and where the node is in the middle of something.
 func TestAllowRetry_RefusedWhereNothingIsKept(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -53,6 +55,8 @@ func TestAllowRetry_RefusedWhereNothingIsKept(t *testing.T) {
 
 // TestAllowRetry_LastsUntilTheNextFallback, and changes that one entry.
 func TestAllowRetry_LastsUntilTheNextFallback(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		apply := func(run string) error { return r.Worker(run).Apply(context.Background(), returning(to(toLifecycle))) }
 

@@ -29,6 +29,8 @@ func once(step model.Step, effect model.Effect, lasts time.Duration) model.Fault
 const soon = 2 * time.Minute
 
 func TestCatalogue01_UnreachableNodeRefusesTheRun(t *testing.T) {
+	t.Parallel()
+
 	row{
 		fault: once(model.StepObserve, model.EffectUnreachable, 0),
 		want:  engine.ErrBlocked, says: []string{"did not answer", "Nothing was touched"}, untouched: true, most: soon,
@@ -37,6 +39,8 @@ func TestCatalogue01_UnreachableNodeRefusesTheRun(t *testing.T) {
 
 // A look at a node that swallows packets takes its time; it ends all the same.
 func TestCatalogue02_BlackHoledNodeRefusesTheRun(t *testing.T) {
+	t.Parallel()
+
 	row{
 		twist: func(_ *rig, seen *twisted) {
 			seen.machine = func(*cluster.Machine) error {
@@ -50,10 +54,14 @@ func TestCatalogue02_BlackHoledNodeRefusesTheRun(t *testing.T) {
 }
 
 func TestCatalogue03_BackOffAfterTheBootIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	row{fault: once(model.StepBoot, model.EffectUnreachable, 15*time.Second)}.tried(t)
 }
 
 func TestCatalogue04_MissingImageFailsAtOnce(t *testing.T) {
+	t.Parallel()
+
 	for _, legacy := range []bool{false, true} {
 		row{
 			legacy: legacy, fault: model.Fault{Step: model.StepPull, Effect: model.EffectNotFound},
@@ -63,6 +71,8 @@ func TestCatalogue04_MissingImageFailsAtOnce(t *testing.T) {
 }
 
 func TestCatalogue05_RegistryIsAskedAgain(t *testing.T) {
+	t.Parallel()
+
 	row{fault: once(model.StepPull, model.EffectFail, 0)}.tried(t)
 	row{
 		fault: model.Fault{Step: model.StepPull, Effect: model.EffectFail},
@@ -80,6 +90,8 @@ func TestCatalogue05_RegistryIsAskedAgain(t *testing.T) {
 }
 
 func TestCatalogue06_DeniedSignatureFailsAtOnce(t *testing.T) {
+	t.Parallel()
+
 	var seen *twisted
 
 	row{
@@ -96,6 +108,8 @@ func TestCatalogue06_DeniedSignatureFailsAtOnce(t *testing.T) {
 }
 
 func TestCatalogue07_SlowPullIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	row{fault: once(model.StepPull, model.EffectStall, 20*time.Minute)}.tried(t)
 	row{
 		fault: model.Fault{Step: model.StepPull, Effect: model.EffectStall},
@@ -105,6 +119,8 @@ func TestCatalogue07_SlowPullIsWaitedFor(t *testing.T) {
 
 // An image that is gone again when its turn comes arms nothing.
 func TestCatalogue08_ImageGoneBeforeTheInstallArmsNothing(t *testing.T) {
+	t.Parallel()
+
 	row{
 		twist: answers("Install", 1, saying(cluster.ErrRefused, `installer image "x" not found in containerd store`)),
 		want:  cluster.ErrRefused, says: []string{"not found in containerd store"},
@@ -114,6 +130,8 @@ func TestCatalogue08_ImageGoneBeforeTheInstallArmsNothing(t *testing.T) {
 // An install that certainly wrote nothing leaves the node as it was: in service,
 // with nothing open in the journal, and without a reboot.
 func TestCatalogue08_InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]row{
 		"no container for the installer": {
 			fault: once(model.StepInstall, model.EffectNotStarted, 0), want: cluster.ErrRefused, says: []string{"failed to create container", "is not cordoned by this run"},
@@ -128,6 +146,8 @@ func TestCatalogue08_InstallThatWroteNothingDisturbsNoMore(t *testing.T) {
 }
 
 func TestCatalogue09_RefusalOfTheInstallerIsTold(t *testing.T) {
+	t.Parallel()
+
 	const text = "host version 1.10.0 is too old to upgrade to Talos 1.13.0"
 
 	fault := once(model.StepInstall, model.EffectFail, 0)
@@ -139,6 +159,8 @@ func TestCatalogue09_RefusalOfTheInstallerIsTold(t *testing.T) {
 // What a crashed installer has written nobody knows, so that its node counts as
 // armed. Where even that is not known, a reboot tells.
 func TestCatalogue10_CrashedInstallerMayHaveArmed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		fault: once(model.StepInstall, model.EffectFailArmed, 0), want: engine.ErrInstaller,
 		says: []string{"exited with code", "stays cordoned"}, armed: true, again: true,
@@ -147,6 +169,8 @@ func TestCatalogue10_CrashedInstallerMayHaveArmed(t *testing.T) {
 }
 
 func TestCatalogue11_InstallerOfSomebodyElseIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		twist: answers("Install", 1, saying(cluster.ErrBusy, "another installation/upgrade is already in progress")),
 		want:  cluster.ErrBusy, says: []string{"already in progress", "Somebody else is installing on this node"},
@@ -154,6 +178,8 @@ func TestCatalogue11_InstallerOfSomebodyElseIsNamed(t *testing.T) {
 }
 
 func TestCatalogue13_UpgradeMutexIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		legacy: true,
 		twist:  answers("Upgrade", 1, saying(cluster.ErrRefused, "failed to acquire upgrade mutex: mutex: Locked by another session")),
@@ -162,6 +188,8 @@ func TestCatalogue13_UpgradeMutexIsNamed(t *testing.T) {
 }
 
 func TestCatalogue18_NodeThatNeverReturnsIsNamed(t *testing.T) {
+	t.Parallel()
+
 	for _, legacy := range []bool{false, true} {
 		row{
 			legacy: legacy, fault: once(model.StepBoot, model.EffectNeverReturns, 0), want: engine.ErrNeverReturned, armed: true,
@@ -172,6 +200,8 @@ func TestCatalogue18_NodeThatNeverReturnsIsNamed(t *testing.T) {
 
 // A node that fell back is not sent into the same boot again.
 func TestCatalogue19_FallbackIsNamedAndNotRepeated(t *testing.T) {
+	t.Parallel()
+
 	for _, node := range []string{"worker-1", "cp-1"} {
 		fault := once(model.StepBoot, model.EffectFallback, 0)
 		fault.Node = node
@@ -192,6 +222,8 @@ func TestCatalogue19_FallbackIsNamedAndNotRepeated(t *testing.T) {
 }
 
 func TestCatalogue20_FailedSequenceIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		legacy: true, fault: once(model.StepInstall, model.EffectFail, 0), want: engine.ErrInstaller,
 		says: []string{"sequence failed", "upgrade sequence"}, again: true,
@@ -201,6 +233,8 @@ func TestCatalogue20_FailedSequenceIsNamed(t *testing.T) {
 // An upgrade that was accepted and never begun is begun again, once that is
 // certain; one that the node says it is too busy for is not.
 func TestCatalogue21_LockedSequenceLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+
 	row{legacy: true, twist: answers("Upgrade", 1, lostReply("it had not begun after 1m30s"))}.tried(t)
 	row{
 		legacy: true, twist: answers("Upgrade", 1, saying(cluster.ErrBusy, "sequence not started: locked")),
@@ -209,11 +243,15 @@ func TestCatalogue21_LockedSequenceLeavesNothingBehind(t *testing.T) {
 }
 
 func TestCatalogue22_ReplyLostInTheRebootIsLookedInto(t *testing.T) {
+	t.Parallel()
+
 	row{fault: once(model.StepReboot, model.EffectConnectionLost, 0)}.tried(t)
 	row{legacy: true, fault: once(model.StepLegacyUpgrade, model.EffectConnectionLost, 0)}.tried(t)
 }
 
 func TestCatalogue25_ReplyLostInTheInstallIsLookedInto(t *testing.T) {
+	t.Parallel()
+
 	row{fault: once(model.StepInstall, model.EffectConnectionLostEarly, 0)}.tried(t)
 	row{fault: once(model.StepInstall, model.EffectConnectionLost, 0)}.tried(t)
 }
@@ -221,6 +259,8 @@ func TestCatalogue25_ReplyLostInTheInstallIsLookedInto(t *testing.T) {
 // The installer that a cancelled run has begun runs on; the next run waits for
 // it and reboots, and installs nothing.
 func TestCatalogue26_InstallerOfACancelledRunIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	for _, node := range []string{"worker-1", "cp-1"} {
 		inCluster(t, setup{Options: model.Options{Seed: 3}}, func(r *rig) {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -258,6 +298,8 @@ func TestCatalogue26_InstallerOfACancelledRunIsWaitedFor(t *testing.T) {
 // Nodes below Talos 1.13 refuse what the guards refuse before they ask: of two
 // members neither may go, and none while another has not started.
 func TestCatalogue12_EtcdIsCheckedBeforeTheNodesDo(t *testing.T) {
+	t.Parallel()
+
 	for _, talos := range []string{fromLegacy, fromLifecycle} {
 		inCluster(t, setup{Options: model.Options{Talos: talos, ControlPlanes: 2, Workers: 1}}, func(r *rig) {
 			w := r.Worker("run-1")
@@ -292,6 +334,8 @@ func TestCatalogue12_EtcdIsCheckedBeforeTheNodesDo(t *testing.T) {
 }
 
 func TestCatalogue14_EtcdWithoutLeaderIsNotTouched(t *testing.T) {
+	t.Parallel()
+
 	row{
 		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectNoLeader}, want: engine.ErrBlocked,
 		says: []string{"leader", "talosctl"}, untouched: true, most: soon,
@@ -299,6 +343,8 @@ func TestCatalogue14_EtcdWithoutLeaderIsNotTouched(t *testing.T) {
 }
 
 func TestCatalogue15_AlarmIsNotRolledOver(t *testing.T) {
+	t.Parallel()
+
 	row{
 		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectAlarmNoSpace}, want: engine.ErrBlocked,
 		says: []string{"NOSPACE", "talosctl etcd alarm disarm"}, untouched: true, most: soon,
@@ -306,6 +352,8 @@ func TestCatalogue15_AlarmIsNotRolledOver(t *testing.T) {
 }
 
 func TestCatalogue16_LearnerIsNotRolledOver(t *testing.T) {
+	t.Parallel()
+
 	row{
 		node: "cp-1", fault: model.Fault{Step: model.StepEtcd, Effect: model.EffectLearner}, want: engine.ErrBlocked,
 		says: []string{"learner", "talosctl etcd members"}, untouched: true, most: soon,
@@ -340,6 +388,8 @@ func absent(lasts time.Duration) func(*rig, *twisted) {
 
 // No other control plane is touched before the member is back.
 func TestCatalogue17_MemberIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	row{node: "cp-1", twist: absent(12 * time.Minute)}.tried(t)
 	row{
 		node: "cp-1", twist: absent(0), armed: true, want: context.DeadlineExceeded,
@@ -348,6 +398,8 @@ func TestCatalogue17_MemberIsWaitedFor(t *testing.T) {
 }
 
 func TestCatalogue29_MissingRoleIsNamedBeforeAnyCall(t *testing.T) {
+	t.Parallel()
+
 	for _, role := range []string{"os:reader", "os:operator"} {
 		inCluster(t, setup{}, func(r *rig) {
 			client := r.Client("run-1").WithRoles(role)
@@ -368,6 +420,8 @@ func TestCatalogue29_MissingRoleIsNamedBeforeAnyCall(t *testing.T) {
 }
 
 func TestCatalogue33_BusyConfigurationIsAskedAgain(t *testing.T) {
+	t.Parallel()
+
 	row{kubernetes: true, fault: model.Fault{Step: model.StepApply, Effect: model.EffectBusy, Times: 2}}.tried(t)
 	row{
 		kubernetes: true, fault: once(model.StepApply, model.EffectFail, 0), want: cluster.ErrRefused,
@@ -376,6 +430,8 @@ func TestCatalogue33_BusyConfigurationIsAskedAgain(t *testing.T) {
 }
 
 func TestCatalogue34_OtherWriterIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		node: "cp-1", kubernetes: true, fault: once(model.StepApply, model.EffectOverwritten, 0), want: engine.ErrForeignWriter,
 		says: []string{"data.talosupgrade_current_versions"},
@@ -383,6 +439,8 @@ func TestCatalogue34_OtherWriterIsNamed(t *testing.T) {
 }
 
 func TestCatalogue35_FlappingAPIServerIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	for _, kubernetes := range []bool{false, true} {
 		row{node: "cp-1", kubernetes: kubernetes, fault: model.Fault{Step: model.StepAPIServer, Effect: model.EffectFlap, Times: 2, For: 45 * time.Second}}.tried(t)
 		row{kubernetes: kubernetes, fault: model.Fault{Step: model.StepPatch, Effect: model.EffectConnectionLost, Times: 3}}.tried(t)
@@ -390,6 +448,8 @@ func TestCatalogue35_FlappingAPIServerIsWaitedFor(t *testing.T) {
 }
 
 func TestCatalogue36_StaticPodThatNeverUpdatesIsNamed(t *testing.T) {
+	t.Parallel()
+
 	for effect, says := range map[model.Effect]string{model.EffectNeverReady: "kube-apiserver", model.EffectCrashLoop: "CrashLoopBackOff"} {
 		fault := once(model.StepStaticPod, effect, 0)
 		fault.Component = model.APIServerName
@@ -399,6 +459,8 @@ func TestCatalogue36_StaticPodThatNeverUpdatesIsNamed(t *testing.T) {
 }
 
 func TestCatalogue37_KubeletThatIsNotReadyIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{kubernetes: true, node: "worker-1", fault: once(model.StepKubeletRestart, model.EffectStaysDown, 0), want: context.DeadlineExceeded, says: []string{"kubelet"}}.tried(t)
 	row{kubernetes: true, node: "worker-1", fault: once(model.StepKubeletRestart, model.EffectNotReady, 0), want: context.DeadlineExceeded, says: []string{"KubeletNotReady"}}.tried(t)
 	row{
@@ -408,6 +470,8 @@ func TestCatalogue37_KubeletThatIsNotReadyIsNamed(t *testing.T) {
 }
 
 func TestCatalogue38_BlockedDrainIsNamed(t *testing.T) {
+	t.Parallel()
+
 	fault := model.Fault{Node: "worker-1", Step: model.StepDrain, Effect: model.EffectBlockedByBudget}
 
 	inCluster(t, setup{Options: model.Options{Seed: 3, Faults: []model.Fault{fault}}}, func(r *rig) {
@@ -433,6 +497,8 @@ func TestCatalogue38_BlockedDrainIsNamed(t *testing.T) {
 // A machine that registers no Node object cannot be cordoned, drained or seen to
 // be Ready, so that it is named and left to its owner.
 func TestCatalogue39_MachineWithoutNodeObjectIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		node: "worker-1", want: engine.ErrBlocked, says: []string{"no Node object", "Let it join"}, untouched: true, most: soon,
 		twist: func(_ *rig, seen *twisted) {
@@ -461,6 +527,8 @@ func without(nodes []cluster.KubeNode, name string) []cluster.KubeNode {
 // What discovery says is late: it misses machines that are there, and lists those
 // that are not. Versions and addresses come from elsewhere.
 func TestCatalogue44_LateDiscoveryLeadsNobodyAstray(t *testing.T) {
+	t.Parallel()
+
 	row{node: "worker-1", twist: func(_ *rig, seen *twisted) {
 		seen.members = func(members []cluster.Member) ([]cluster.Member, error) {
 			var left []cluster.Member
@@ -516,6 +584,8 @@ func TestCatalogue44_LateDiscoveryLeadsNobodyAstray(t *testing.T) {
 // Credentials that are refused in the middle of a turn end it at once, and what
 // was begun is finished with better ones.
 func TestCatalogue27_ExpiredCredentialsFailFast(t *testing.T) {
+	t.Parallel()
+
 	row{
 		twist: answers("Reboot", always, saying(cluster.ErrCredentials, "tls: expired certificate")), armed: true,
 		want: cluster.ErrCredentials, says: []string{"expired certificate", "Renew or correct the credentials"}, most: 30 * time.Minute,
@@ -563,6 +633,8 @@ func unmet(stage cluster.Stage, condition string) func(*cluster.Machine) {
 // A clock that is not synchronised holds up a machine, which is told before it is
 // touched and waited for after its boot.
 func TestCatalogue28_UnsynchronisedClockIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	row{
 		fault: model.Fault{Step: model.StepClock, Effect: model.EffectUnsynced}, want: engine.ErrBlocked,
 		says: []string{"clock is not synchronised", "talosctl time"}, untouched: true, most: 30 * time.Minute,
@@ -571,6 +643,8 @@ func TestCatalogue28_UnsynchronisedClockIsWaitedFor(t *testing.T) {
 }
 
 func TestCatalogue30_CallThatTheNodeDoesNotHaveIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		twist: answers("Install", 1, saying(cluster.ErrUnsupported, "unknown service machine.LifecycleService")),
 		want:  cluster.ErrUnsupported, says: []string{"unknown service machine.LifecycleService"},
@@ -578,6 +652,8 @@ func TestCatalogue30_CallThatTheNodeDoesNotHaveIsNamed(t *testing.T) {
 }
 
 func TestCatalogue32_ContainerModeRefusesTheInstall(t *testing.T) {
+	t.Parallel()
+
 	row{
 		twist: answers("Install", always, saying(cluster.ErrRefused, "method is not supported in container mode")),
 		want:  cluster.ErrRefused, says: []string{"container mode"},
@@ -585,6 +661,8 @@ func TestCatalogue32_ContainerModeRefusesTheInstall(t *testing.T) {
 }
 
 func TestCatalogue40_FullDiskIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		fault: model.Fault{Step: model.StepDisk, Effect: model.EffectFull}, want: engine.ErrBlocked,
 		says: []string{"free for images", "Free space there"}, untouched: true, most: soon,
@@ -598,16 +676,22 @@ func TestCatalogue40_FullDiskIsNamed(t *testing.T) {
 // A node with a mount that hangs, such as that of an NFS server that is gone, does
 // not tell about its disk. Its kubelet does.
 func TestCatalogue40_UnknownDiskStopsNothing(t *testing.T) {
+	t.Parallel()
+
 	row{fault: model.Fault{Step: model.StepDisk, Effect: model.EffectStall}}.tried(t)
 	row{fault: model.Fault{Step: model.StepDisk, Effect: model.EffectUnreadable}}.tried(t)
 }
 
 // A person's staged upgrade boots twice. The first boot is none that counts.
 func TestCatalogue41_InstallingBootIsWaitedOut(t *testing.T) {
+	t.Parallel()
+
 	row{twist: booting(2*time.Minute, func(machine *cluster.Machine) { machine.Stage = cluster.StageInstalling })}.tried(t)
 }
 
 func TestCatalogue42_NodeStuckInBootingIsNamed(t *testing.T) {
+	t.Parallel()
+
 	row{
 		twist: booting(0, unmet(cluster.StageBooting, "network: waiting on: connectivity")), armed: true,
 		want: engine.ErrUnhealthy, says: []string{"network: waiting on: connectivity", "booting"}, most: time.Hour + 30*time.Minute,
@@ -617,6 +701,8 @@ func TestCatalogue42_NodeStuckInBootingIsNamed(t *testing.T) {
 
 // What was sent into a connection that a node closed is looked for.
 func TestCatalogue43_ClosedConnectionIsLookedInto(t *testing.T) {
+	t.Parallel()
+
 	row{twist: answers("Reboot", 1, lostReply("ENHANCE_YOUR_CALM, debug data: too_many_pings"))}.tried(t)
 }
 

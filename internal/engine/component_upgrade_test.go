@@ -96,6 +96,8 @@ func (r *rig) atKubernetes(target string, request engine.Request) {
 // TestComponent_SchedulerIsFollowedWhenTheAPIServerIsBack: below Talos 1.14 the scheduler takes
 // the API server of its node along.
 func TestComponent_SchedulerIsFollowedWhenTheAPIServerIsBack(t *testing.T) {
+	t.Parallel()
+
 	for talos, starts := range map[string]int{"1.13.4": 2, "1.14.1": 1} {
 		t.Run(talos, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: talos, Kubernetes: fromKubernetes, Seed: 7}}, func(r *rig) {
@@ -153,6 +155,8 @@ func (r *rig) configured() []string {
 }
 
 func TestComponent_MovesOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range []setup{
 		{Options: model.Options{Kubernetes: fromKubernetes}},
 		{Options: model.Options{Kubernetes: fromKubernetes, Talos: fromLegacy}},
@@ -384,6 +388,8 @@ func (r *rig) kubelets() []string {
 // TestComponent_KubeletsThatDoNotComeUpAreNotFollowedByOthers applies again and again, as
 // pipelines do.
 func TestComponent_KubeletsThatDoNotComeUpAreNotFollowedByOthers(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		canary []string
 		share  string
@@ -599,6 +605,8 @@ func componentFaults() []componentFault {
 }
 
 func TestComponent_FaultsAreNamedAndSafe(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range componentFaults() {
 		t.Run(given.name, func(t *testing.T) {
 			t.Parallel()
@@ -658,6 +666,8 @@ func TestComponent_HeldWorkerThatIsDownIsLeftBehind(t *testing.T) {
 // TestComponent_CrashAnywhereThenApplyAgainConverges strikes a run at
 // every mutating call in every way, and applies once more.
 func TestComponent_CrashAnywhereThenApplyAgainConverges(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range []setup{
 		{Options: model.Options{Kubernetes: fromKubernetes, Seed: 7}},
 		{Options: model.Options{Kubernetes: fromKubernetes, Talos: "1.14.1", Documents: true, ControlPlanes: 1, Workers: 1, Seed: 8}},
@@ -752,6 +762,8 @@ func TestComponent_NothingOfAConfigurationChangesButImages(t *testing.T) {
 // TestComponent_CancelAtAnyMomentLeavesNothingBehind cancels runs at random moments and
 // applies again.
 func TestComponent_CancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+
 	moments := 30
 	if testing.Short() || raceEnabled {
 		moments = 5

@@ -363,6 +363,8 @@ func careless() engine.Request {
 // guard the run stops or waits and breaks nothing, without it the checker sees
 // what it must not.
 func TestGuard_EachIsNeeded(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range neededGuards() {
 		t.Run(given.name, func(t *testing.T) {
 			if given.request == nil {
@@ -443,6 +445,8 @@ func (c *reserved) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 // TestRoom_OneNodeStaysForThePods: however many workers may be unavailable, no drain
 // is left out because the run itself has all the others.
 func TestRoom_OneNodeStaysForThePods(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		workers  int
 		free     []string
@@ -510,6 +514,8 @@ func (r *rig) startedOnce(w *worker, node string) {
 // TestRoom_OnlyWorkerIsNotDrainedIntoNothing: where no other node ever takes pods, a
 // drain would wait for ever.
 func TestRoom_OnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.AddPod("precious", "worker-0", &apiserver.Budget{MinAvailable: 1})
 
@@ -529,6 +535,8 @@ func TestRoom_OnlyWorkerIsNotDrainedIntoNothing(t *testing.T) {
 // the pods of the other one would have nowhere to go; who accepts that has them moved
 // one after the other at least.
 func TestRoom_LastNodeForPodsIsNotTakenBesideACordonedOne(t *testing.T) {
+	t.Parallel()
+
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Seed: 223}, Judging: []checker.Option{checker.MaxUnavailable(2)}}
 
 	inCluster(t, given, func(r *rig) {
@@ -574,6 +582,8 @@ func TestRoom_LastNodeForPodsIsNotTakenBesideACordonedOne(t *testing.T) {
 // TestGuard_TwoMembersAreUpgradedOnlyWhereAskedFor: while one of two reboots the
 // other has no quorum, and with that nothing can be written.
 func TestGuard_TwoMembersAreUpgradedOnlyWhereAskedFor(t *testing.T) {
+	t.Parallel()
+
 	two := model.Options{ControlPlanes: 2, Workers: 1}
 
 	t.Run("refused", func(t *testing.T) {
@@ -625,6 +635,8 @@ func TestGuard_TwoMembersAreUpgradedOnlyWhereAskedFor(t *testing.T) {
 
 // The room that an image takes once it is there is not missing any more.
 func TestGuard_DiskThatTheImagesTookIsNotMissed(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		client := r.Client("run-1")
 		between := &narrow{liar: liar{Client: client}, pulled: map[string]bool{}}

@@ -22,6 +22,8 @@ import (
 // answer, that all the looks before the cordons take longer than one turn waits
 // for its guards.
 func TestCoordinator_ManyWorkersMoveSideBySide(t *testing.T) {
+	t.Parallel()
+
 	const latency = 6 * time.Second
 
 	for workers, together := range map[int]int{20: 19, 70: 60} {
@@ -56,6 +58,8 @@ func TestCoordinator_ManyWorkersMoveSideBySide(t *testing.T) {
 // TestCoordinator_SlowMachinesHoldUpNobodyElse: the Talos API of a tenth of the workers takes its time
 // for each answer. The others take as long as they do where all are quick.
 func TestCoordinator_SlowMachinesHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
+
 	slow := []string{"worker-3", "worker-13"}
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 20, Seed: 43},
@@ -99,6 +103,8 @@ func TestCoordinator_SlowMachinesHoldUpNobodyElse(t *testing.T) {
 // many workers queue for their cordons, the last of them still has all of its
 // time once it is cordoned.
 func TestCoordinator_WaitingForOthersIsNotTakenFromNodeTimeout(t *testing.T) {
+	t.Parallel()
+
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 40, Seed: 41}, Judging: []checker.Option{checker.MaxUnavailable(39)}}
 
 	inCluster(t, given, func(r *rig) {
@@ -125,6 +131,8 @@ func TestCoordinator_WaitingForOthersIsNotTakenFromNodeTimeout(t *testing.T) {
 // TestCoordinator_RetryAfterAFallbackHoldsNobodyBack: a node that fell back in an earlier run,
 // was rebooted by a person and is to be tried again holds nobody else back.
 func TestCoordinator_RetryAfterAFallbackHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
 		if err := r.Worker("run-1").Apply(context.Background(), sharing(t, toLifecycle, "2")); err == nil {
 			t.Fatal("the run whose node fell back reports success")
@@ -199,6 +207,8 @@ func (r *rig) untouched(node string) {
 // TestCoordinator_TurnThatHasNotTouchedItsNodeStandsDown: its image takes long to pull, and
 // meanwhile the run must not begin another node.
 func TestCoordinator_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
+	t.Parallel()
+
 	const pull = 20 * time.Minute
 
 	broken := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}
@@ -255,6 +265,8 @@ func TestCoordinator_TurnThatHasNotTouchedItsNodeStandsDown(t *testing.T) {
 // TestCoordinator_NothingStartsBesideATurnThatIsSeenToFail: its node is long on its way back
 // with the old system, and nobody doubts how that ends.
 func TestCoordinator_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		from, to string
 		kind     error
@@ -290,6 +302,8 @@ func TestCoordinator_NothingStartsBesideATurnThatIsSeenToFail(t *testing.T) {
 // TestCoordinator_UncertainInstallHoldsOthersBack: the reply was lost, and no node
 // begins before the reboot has shown that the install took. Then all go on.
 func TestCoordinator_UncertainInstallHoldsOthersBack(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(57), func(r *rig) {
 		var lost atomic.Bool
 

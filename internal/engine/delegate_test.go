@@ -46,6 +46,8 @@ func (o *owned) arrivedAt(target string) {
 
 // TestDelegate_OperatorDoesWhatItIsAskedFor, with all its habits.
 func TestDelegate_OperatorDoesWhatItIsAskedFor(t *testing.T) {
+	t.Parallel()
+
 	for name, habits := range map[string]played.Habits{
 		"as it is":                 {},
 		"versions with v":          {WithV: true},
@@ -83,6 +85,8 @@ func TestDelegate_OperatorDoesWhatItIsAskedFor(t *testing.T) {
 // TestDelegate_AsksForOneLegAfterTheOther: Talos first, then Kubernetes, one
 // minor at a time.
 func TestDelegate_AsksForOneLegAfterTheOther(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.12.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
 		var asked []string
 
@@ -121,6 +125,8 @@ func TestDelegate_AsksForOneLegAfterTheOther(t *testing.T) {
 // TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore: whatever it says, its target is
 // taken back, and the failure says what was seen.
 func TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		habits played.Habits
 		within time.Duration
@@ -159,6 +165,8 @@ func TestDelegate_OperatorThatDoesNotGetThereIsAskedNoMore(t *testing.T) {
 // TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted: it was started after
 // it had been asked.
 func TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{}), nil, func(o *owned) {
 		w := o.beside("1")
 		o.handsOff(w)
@@ -178,6 +186,8 @@ func TestDelegate_OperatorThatSaysForTheFirstTimeThatItIsIdleHasNotReacted(t *te
 
 // TestDelegate_FailedUpgradeIsAskedForAnew, in the way its protocol wants.
 func TestDelegate_FailedUpgradeIsAskedForAnew(t *testing.T) {
+	t.Parallel()
+
 	habits := played.Habits{FailOn: "worker-1", FailTimes: 1, StaysFailed: true}
 
 	besideOperator(t, asking(setup{}), &habits, func(o *owned) {
@@ -195,6 +205,8 @@ func TestDelegate_FailedUpgradeIsAskedForAnew(t *testing.T) {
 
 // TestDelegate_TargetOfACutOffRunIsFollowed: the process died, the operator did not.
 func TestDelegate_TargetOfACutOffRunIsFollowed(t *testing.T) {
+	t.Parallel()
+
 	for name, stands := range map[string]map[string]string{
 		"at work":           {keyTarget: toLifecycle},
 		"failed, not taken": {keyTarget: toLifecycle, keyStatus: "failed", keyMessage: "Talos upgrade failed: node worker-0 did not come back online"},
@@ -218,6 +230,8 @@ func TestDelegate_TargetOfACutOffRunIsFollowed(t *testing.T) {
 // TestDelegate_HoldOfADeadRunDoesNotKeepItFromAsking: the run before was a
 // direct one.
 func TestDelegate_HoldOfADeadRunDoesNotKeepItFromAsking(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -239,6 +253,8 @@ func TestDelegate_HoldOfADeadRunDoesNotKeepItFromAsking(t *testing.T) {
 
 // TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone.
 func TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		stands map[string]string
 		reason error
@@ -294,6 +310,8 @@ func TestDelegate_OperatorThatMayNotBeAskedIsLeftAlone(t *testing.T) {
 
 // TestDelegate_CancelTakesTheRequestBackInTime.
 func TestDelegate_CancelTakesTheRequestBackInTime(t *testing.T) {
+	t.Parallel()
+
 	for _, moment := range []time.Duration{time.Second, 7 * time.Second, 3 * time.Minute} {
 		besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 			ctx, cancel := context.WithTimeout(context.Background(), moment)
@@ -317,6 +335,8 @@ func TestDelegate_CancelTakesTheRequestBackInTime(t *testing.T) {
 
 // TestDelegate_TimeIsUpForTheOperatorToo.
 func TestDelegate_TimeIsUpForTheOperatorToo(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 		request := to(toLifecycle)
 		request.Deadline = 4 * time.Minute
@@ -328,6 +348,8 @@ func TestDelegate_TimeIsUpForTheOperatorToo(t *testing.T) {
 
 // TestDelegate_LostRepliesDoNotLeadAstray.
 func TestDelegate_LostRepliesDoNotLeadAstray(t *testing.T) {
+	t.Parallel()
+
 	for lost := 1; lost <= 4; lost++ {
 		besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 			changes := 0
@@ -356,6 +378,8 @@ func TestDelegate_LostRepliesDoNotLeadAstray(t *testing.T) {
 
 // TestDelegate_DeclarativeOperatorIsFollowed to the end of both halves, and its failures.
 func TestDelegate_DeclarativeOperatorIsFollowed(t *testing.T) {
+	t.Parallel()
+
 	t.Run("both halves", func(t *testing.T) {
 		besideDeclarative(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 			request := to(toLifecycle)
@@ -403,6 +427,8 @@ func TestDelegate_DeclarativeOperatorIsFollowed(t *testing.T) {
 
 // TestDelegate_TakesOneSnapshot: a run that goes on where another one stopped takes none, and the failure says where it is.
 func TestDelegate_TakesOneSnapshot(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{}), &played.Habits{FailOn: "worker-1", FailTimes: 1, StaysFailed: true}, func(o *owned) {
 		store := ports.NewVault()
 		err := o.delegate(context.Background(), o.beside("1"), saving(store))
@@ -427,6 +453,8 @@ func TestDelegate_TakesOneSnapshot(t *testing.T) {
 
 // TestDelegate_WindowMayCloseWithNoLegLeft: somebody has moved a component past the target meanwhile, so that there is no next leg to speak of.
 func TestDelegate_WindowMayCloseWithNoLegLeft(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 		request := to(toLifecycle)
 		request.Target.Kubernetes = version.MustParse(kubernetes)
@@ -444,6 +472,8 @@ func TestDelegate_WindowMayCloseWithNoLegLeft(t *testing.T) {
 
 // TestDelegate_NoNodeIsTakenBackByALegOfTheOthers: an operator brings all nodes to the one version that it is asked for.
 func TestDelegate_NoNodeIsTakenBackByALegOfTheOthers(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.11.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
 		if _, err := o.World().AddNode(model.NodeOptions{Name: "worker-9", Role: model.Worker, Talos: "1.13.4", Kubernetes: "1.33.4"}); err != nil {
 			t.Fatal(err)
@@ -477,6 +507,8 @@ func TestDelegate_NoNodeIsTakenBackByALegOfTheOthers(t *testing.T) {
 
 // TestDelegate_GateBetweenTwoLegsDoesNotDenyTheFirst: every node was moved by then.
 func TestDelegate_GateBetweenTwoLegsDoesNotDenyTheFirst(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{Options: model.Options{Talos: "1.12.6", Kubernetes: "1.33.4"}}), &played.Habits{}, func(o *owned) {
 		begun := time.Now()
 		gate := &userGate{timeout: time.Minute, answer: func(string) (bool, string, error) {
@@ -498,6 +530,8 @@ func TestDelegate_GateBetweenTwoLegsDoesNotDenyTheFirst(t *testing.T) {
 
 // TestDelegate_ForgottenTargetIsTakenBack: by a run that died, or by an operator that does not clean up.
 func TestDelegate_ForgottenTargetIsTakenBack(t *testing.T) {
+	t.Parallel()
+
 	t.Run("reached", func(t *testing.T) {
 		besideOperator(t, asking(setup{}), &played.Habits{Forgetful: true}, func(o *owned) {
 			o.annotate(keyTarget, toLifecycle) // by a run that died
@@ -544,6 +578,8 @@ func TestDelegate_ForgottenTargetIsTakenBack(t *testing.T) {
 
 // TestDelegate_InterferenceWithTheObjectEndsTheFollowing: the object is deleted, held, or asks for something else.
 func TestDelegate_InterferenceWithTheObjectEndsTheFollowing(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		do   func(o *owned)
 		says string
@@ -568,6 +604,8 @@ func TestDelegate_InterferenceWithTheObjectEndsTheFollowing(t *testing.T) {
 
 // TestDelegate_HoldOfADeadRunIsEndedThoughAReadFails: one read fails just then.
 func TestDelegate_HoldOfADeadRunIsEndedThoughAReadFails(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
 		o.annotate(keyHold, cluster.RunPrefix+"dead")
 		reads := 0
@@ -589,6 +627,8 @@ func TestDelegate_HoldOfADeadRunIsEndedThoughAReadFails(t *testing.T) {
 
 // TestDelegate_OperatorAtWorkOverAnOpenEntryIsFollowed: a direct run was killed in the middle of a node, and somebody had the operator go on.
 func TestDelegate_OperatorAtWorkOverAnOpenEntryIsFollowed(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -608,6 +648,8 @@ func TestDelegate_OperatorAtWorkOverAnOpenEntryIsFollowed(t *testing.T) {
 
 // TestDelegate_SucceedsAfterADirectRunThatDied: its word "in-progress" stands on the object.
 func TestDelegate_SucceedsAfterADirectRunThatDied(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -629,6 +671,8 @@ func TestDelegate_SucceedsAfterADirectRunThatDied(t *testing.T) {
 
 // TestDelegate_StaleFailureIsNotBelieved: there is no operator, and a node joins meanwhile.
 func TestDelegate_StaleFailureIsNotBelieved(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		o.annotate(keyStatus, "failed")
 		o.annotate(keyMessage, "Talos upgrade failed: last week")
@@ -648,6 +692,8 @@ func TestDelegate_StaleFailureIsNotBelieved(t *testing.T) {
 
 // TestDelegate_RequestThatLandsAfterACancelIsTakenBack: a request that is cut off by a cancel may take effect a moment later.
 func TestDelegate_RequestThatLandsAfterACancelIsTakenBack(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{}), nil, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -677,6 +723,8 @@ func TestDelegate_RequestThatLandsAfterACancelIsTakenBack(t *testing.T) {
 
 // TestDelegate_RequestIsTakenBackThoughTheLeaseWasFreed: nor is there anybody who would take a request back.
 func TestDelegate_RequestIsTakenBackThoughTheLeaseWasFreed(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.beside("1")
 		go func() { pass(3 * time.Minute); o.DeleteLeaseAsPerson() }()
@@ -691,6 +739,8 @@ func TestDelegate_RequestIsTakenBackThoughTheLeaseWasFreed(t *testing.T) {
 
 // TestDelegate_CancelWhileTakingBackStillTakesBack: what was reached is asked for no more.
 func TestDelegate_CancelWhileTakingBackStillTakesBack(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, asking(setup{}), &played.Habits{Forgetful: true}, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -719,6 +769,8 @@ func TestDelegate_CancelWhileTakingBackStillTakesBack(t *testing.T) {
 
 // TestDelegate_NothingIsAskedInTheMiddleOfATurn: it would not know of it.
 func TestDelegate_NothingIsAskedInTheMiddleOfATurn(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.dieBehind("Install", o.Worker("run-0"), to(toLifecycle))
 		time.Sleep(time.Minute)
@@ -730,6 +782,8 @@ func TestDelegate_NothingIsAskedInTheMiddleOfATurn(t *testing.T) {
 
 // TestDelegate_OperatorDoneBeforeTheLeaseIsNotAskedAgain: it came to its end while the lease was waited for.
 func TestDelegate_OperatorDoneBeforeTheLeaseIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.annotate(keyTarget, toLifecycle)
 		for o.annotation(keyPrefix+"talos-progress") != "4/5" {
@@ -773,6 +827,8 @@ func TestDelegate_OperatorDoneBeforeTheLeaseIsNotAskedAgain(t *testing.T) {
 
 // TestDelegate_OperatorIsNeverAskedToGoBack: somebody went further while the lease was waited for.
 func TestDelegate_OperatorIsNeverAskedToGoBack(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.annotate(keyTarget, toLifecycle)
 		for o.annotation(keyPrefix+"talos-progress") != "4/5" {

@@ -29,6 +29,8 @@ func undrained(request engine.Request) engine.Request {
 // Before anything is touched a budget that never gives is named; a transient
 // shortage is waited for.
 func TestDrain_BudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		prepare func(*rig)
 		refused bool
@@ -82,6 +84,8 @@ func TestDrain_BudgetsAreLookedAtBeforeTheFirstCordon(t *testing.T) {
 }
 
 func TestDrain_BudgetThatNeverGivesStopsTheRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &apiserver.Budget{MinAvailable: 1})
 
@@ -111,6 +115,8 @@ func TestDrain_BudgetThatNeverGivesStopsTheRun(t *testing.T) {
 // TestDrain_CutOffByNodeTimeoutNamesPodsAndLimit: what is left, what keeps it, and which
 // time was over.
 func TestDrain_CutOffByNodeTimeoutNamesPodsAndLimit(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("precious", "worker-1", &apiserver.Budget{MinAvailable: 1})
 
@@ -133,6 +139,8 @@ func TestDrain_CutOffByNodeTimeoutNamesPodsAndLimit(t *testing.T) {
 // TestDrain_PodThatIsStoppingIsBlamedOnNoBudget: what was told to stop is kept by no
 // budget, and is not told again by deleting it.
 func TestDrain_PodThatIsStoppingIsBlamedOnNoBudget(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddPod("slow", "worker-1", nil)
 
@@ -153,6 +161,8 @@ func TestDrain_PodThatIsStoppingIsBlamedOnNoBudget(t *testing.T) {
 }
 
 func TestDrain_PodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
+	t.Parallel()
+
 	judging := []checker.Option{checker.DrainDelete(cluster.DefaultDrainTimeout)}
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {
@@ -171,6 +181,8 @@ func TestDrain_PodsAreDeletedAfterTheTimeoutWhenThePolicySaysSo(t *testing.T) {
 }
 
 func TestDrain_LegacyUpgradeCannotLeaveItOut(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Talos: fromLegacy}}, func(r *rig) {
 		request := to(toLegacy)
 		request.Policy.Drain.Enabled = false
@@ -189,6 +201,8 @@ func TestDrain_LegacyUpgradeCannotLeaveItOut(t *testing.T) {
 }
 
 func TestDrain_DisabledEvictsNothing(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.AddApp("web", 4, nil)
 
@@ -205,6 +219,8 @@ func TestDrain_DisabledEvictsNothing(t *testing.T) {
 }
 
 func TestCordon_OfAPersonSurvives(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		options model.Options
 		node    string
@@ -236,6 +252,8 @@ func TestCordon_OfAPersonSurvives(t *testing.T) {
 }
 
 func TestCordon_CordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.CordonAsPerson("worker-0", true); err != nil {
 			t.Fatal(err)
@@ -265,6 +283,8 @@ func TestCordon_CordonedWorkerSpendsTheBudgetOfTheOthers(t *testing.T) {
 // TestDrain_OfANotReadyNodeDoesNotWaitForItsKubelet: nobody is there to
 // confirm that a pod has stopped, and a budget holds all the same.
 func TestDrain_OfANotReadyNodeDoesNotWaitForItsKubelet(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -298,6 +318,8 @@ func TestDrain_OfANotReadyNodeDoesNotWaitForItsKubelet(t *testing.T) {
 // TestDrain_LooksAfterItsCordon: somebody uncordons the node while it is being
 // drained, and the pods that were evicted would come back again and again.
 func TestDrain_LooksAfterItsCordon(t *testing.T) {
+	t.Parallel()
+
 	const replicas = 3
 
 	for name, given := range map[string]struct {
@@ -380,6 +402,8 @@ func (r *rig) uncordons(ctx context.Context, node string, times int) {
 // Pods that two budgets cover are never evicted; with on_timeout = "delete" they
 // are deleted in the end.
 func TestDrain_OverlappingBudgetsEndInADeletionWhereAskedFor(t *testing.T) {
+	t.Parallel()
+
 	judging := []checker.Option{checker.DrainDelete(5 * time.Minute)}
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {

@@ -31,6 +31,8 @@ func saving(store cluster.SnapshotStore) engine.Request {
 }
 
 func TestSnapshot_TakenBeforeAnythingIsTouched(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 		first := r.Worker("run-1")
@@ -59,6 +61,8 @@ func TestSnapshot_TakenBeforeAnythingIsTouched(t *testing.T) {
 }
 
 func TestSnapshot_TakenOncePerTarget(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 
@@ -81,6 +85,8 @@ func TestSnapshot_TakenOncePerTarget(t *testing.T) {
 }
 
 func TestSnapshot_FailureStopsEverything(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		effect model.Effect
 		says   []string
@@ -133,6 +139,8 @@ func (noSpace) Unwrap() []error { return []error{cluster.ErrRefused, cluster.Err
 // TestSnapshot_FullDiskOfTheRunnerIsNotBlamedOnEtcd: no member can do anything about it, and none
 // of the others is asked.
 func TestSnapshot_FullDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := saving(ports.NewVault())
 		request.Snapshots = full{ports.NewVault()}
@@ -151,6 +159,8 @@ func TestSnapshot_FullDiskOfTheRunnerIsNotBlamedOnEtcd(t *testing.T) {
 }
 
 func TestSnapshot_TakenFromAnotherMemberWhenOneFails(t *testing.T) {
+	t.Parallel()
+
 	for _, broken := range [][]string{{"cp-0"}, {"cp-1", "cp-2"}} {
 		t.Run(strings.Join(broken, " and "), func(t *testing.T) {
 			var faults []model.Fault
@@ -172,6 +182,8 @@ func TestSnapshot_TakenFromAnotherMemberWhenOneFails(t *testing.T) {
 }
 
 func TestSnapshot_LaterErrorsSayWhereItIs(t *testing.T) {
+	t.Parallel()
+
 	faults := []model.Fault{{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectFallback}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -193,6 +205,8 @@ func TestSnapshot_LaterErrorsSayWhereItIs(t *testing.T) {
 
 // A run that stops before the first node has the snapshot in what it reports.
 func TestSnapshot_ReportedWhereNoNodeMoved(t *testing.T) {
+	t.Parallel()
+
 	faults := []model.Fault{{Node: "worker-1", Step: model.StepPull, Effect: model.EffectNotFound}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -208,6 +222,8 @@ func TestSnapshot_ReportedWhereNoNodeMoved(t *testing.T) {
 }
 
 func TestSnapshot_UnusablePlaceIsFoundBeforeTheLease(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 		store.Refuse(errors.New("permission denied"))
@@ -226,6 +242,8 @@ func TestSnapshot_UnusablePlaceIsFoundBeforeTheLease(t *testing.T) {
 }
 
 func TestSnapshot_CancelledLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+
 	faults := []model.Fault{{Node: model.AnyNode, Step: model.StepEtcdSnapshot, Effect: model.EffectStall}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -244,6 +262,8 @@ func TestSnapshot_CancelledLeavesNothingBehind(t *testing.T) {
 
 // TestSnapshot_CheckerSeesARunThatTakesNone: where a snapshot is asked for.
 func TestSnapshot_CheckerSeesARunThatTakesNone(t *testing.T) {
+	t.Parallel()
+
 	judging := []checker.Option{checker.SnapshotFirst()}
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {
@@ -263,6 +283,8 @@ func TestSnapshot_CheckerSeesARunThatTakesNone(t *testing.T) {
 // TestSnapshot_SavedByItselfBesideARun: by itself, one takes no lease, and no journal remembers it,
 // so that a roll takes its own.
 func TestSnapshot_SavedByItselfBesideARun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("run-1"); err != nil {
 			t.Fatal(err)
@@ -300,6 +322,8 @@ func TestSnapshot_SavedByItselfBesideARun(t *testing.T) {
 
 // TestSnapshot_FailureByItselfSaysWhatIsWrong, and with what.
 func TestSnapshot_FailureByItselfSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		spoil func(store *ports.Vault, asked *harness.Worker)
 		want  error
@@ -390,6 +414,8 @@ func (s *shutDown) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 // A snapshot belongs to a roll. Another one, be it to the same versions, is not
 // to be told of the snapshot of long ago.
 func TestSnapshot_NextRollTakesItsOwn(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Schematic: schematicOfTests}}, func(r *rig) {
 		store := ports.NewVault()
 		r.Must(r.Worker("run-1"), saving(store))
@@ -415,6 +441,8 @@ func TestSnapshot_NextRollTakesItsOwn(t *testing.T) {
 
 // Whatever refuses the next run, the snapshot of the one before is named.
 func TestSnapshot_NamedByARunThatIsLockedOut(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		store := ports.NewVault()
 		r.dieBehind("Install", r.Worker("run-1"), saving(store))
@@ -458,6 +486,8 @@ func (r *rig) alive(holder string) (stop func()) {
 // A roll may come to its end in another way than by a run. What is applied after
 // that does not offer its snapshot any more.
 func TestSnapshot_OfARollThatEndedElsewhereIsClosed(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Judging: []checker.Option{checker.Held("worker-1")}}, func(r *rig) {
 		store := ports.NewVault()
 		first := saving(store)
@@ -491,6 +521,8 @@ func TestSnapshot_OfARollThatEndedElsewhereIsClosed(t *testing.T) {
 
 // A cancel behind the last byte loses no snapshot.
 func TestSnapshot_SavedOneIsRecordedWhateverEndsTheRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -519,6 +551,8 @@ func TestSnapshot_SavedOneIsRecordedWhateverEndsTheRun(t *testing.T) {
 
 // TestSnapshot_ThatCannotBeRecordedIsNamed: it is there all the same.
 func TestSnapshot_ThatCannotBeRecordedIsNamed(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {

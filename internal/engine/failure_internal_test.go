@@ -156,6 +156,8 @@ func TestBoot_NothingUnmetIsSaidWhereItNamesNothing(t *testing.T) {
 }
 
 func TestFailure_TextsEndInOneFullStop(t *testing.T) {
+	t.Parallel()
+
 	for text, want := range map[string]string{
 		"waited 30m0s for it to be safe":     "waited 30m0s for it to be safe.",
 		"Bring etcd back (talosctl).":        "Bring etcd back (talosctl).",

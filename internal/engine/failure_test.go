@@ -31,6 +31,8 @@ const worker0Unfinished = "worker-0 is left in the middle of its upgrade and is 
 	"No other node is being upgraded"
 
 func TestFailure_NamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
+	t.Parallel()
+
 	dead := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}
 
 	t.Run("deadline", func(t *testing.T) {
@@ -66,6 +68,8 @@ func TestFailure_NamesNodesThatAnotherTurnLeftUnfinished(t *testing.T) {
 }
 
 func TestFailure_NamesNodesThatAreNotInService(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(51, model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}), func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
@@ -84,6 +88,8 @@ func TestFailure_NamesNodesThatAreNotInService(t *testing.T) {
 // TestFailure_FallbackIsSaidInServiceOnlyWhenItIs: the kubelet does not come up with the old
 // system either.
 func TestFailure_FallbackIsSaidInServiceOnlyWhenItIs(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(53, model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}), func(r *rig) {
 		var once sync.Once
 
@@ -109,6 +115,8 @@ func TestFailure_FallbackIsSaidInServiceOnlyWhenItIs(t *testing.T) {
 // TestFailure_LostLeaseSpeaksForItsOwnRunOnly: what nodes are doing is no longer ours to
 // say.
 func TestFailure_LostLeaseSpeaksForItsOwnRunOnly(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(59), func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Reboot", "worker-1", func() {
@@ -146,6 +154,8 @@ func (r *rig) push(talos, broken string) string {
 // TestTag_PushedAgainIsExplainedAndGotOver: a node does not download a tag that
 // it has. Who reads the failure finds both ways out in it.
 func TestTag_PushedAgainIsExplainedAndGotOver(t *testing.T) {
+	t.Parallel()
+
 	const tagged = installer + ":v" + toLifecycle
 
 	for name, mend := range map[string]func(r *rig, digest string) engine.Request{
@@ -197,6 +207,8 @@ func TestTag_PushedAgainIsExplainedAndGotOver(t *testing.T) {
 // TestTag_NotBlamedWhereAnImageCannotBePushedOver: under a digest there is one image for
 // ever, and a node below Talos 1.13 downloads a tag for each upgrade.
 func TestTag_NotBlamedWhereAnImageCannotBePushedOver(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		from, to string
 		pinned   bool
@@ -230,6 +242,8 @@ func TestTag_NotBlamedWhereAnImageCannotBePushedOver(t *testing.T) {
 
 // TestTag_OneDigestIsRefusedForTwoSteps: it is of one version.
 func TestTag_OneDigestIsRefusedForTwoSteps(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Talos: "1.11.5"}}, func(r *rig) {
 		request := to("1.13.4")
 		request.Policy.AllowIntermediate = true
@@ -245,6 +259,8 @@ func TestTag_OneDigestIsRefusedForTwoSteps(t *testing.T) {
 // TestTag_ImageThatDidNotComeUpIsNamedByItsDigest: whoever allows it to be tried again wants
 // to know what that would be.
 func TestTag_ImageThatDidNotComeUpIsNamedByItsDigest(t *testing.T) {
+	t.Parallel()
+
 	fault := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Talos: fromLifecycle, Faults: []model.Fault{fault}}}, func(r *rig) {
@@ -272,6 +288,8 @@ func withCalls(answer error, methods ...string) ports.Interceptor {
 
 // TestFailure_RunThatCannotBeginSaysWhatToDo, and touches nothing.
 func TestFailure_RunThatCannotBeginSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		cluster string
 		wrong   ports.Interceptor
@@ -312,6 +330,8 @@ func TestFailure_RunThatCannotBeginSaysWhatToDo(t *testing.T) {
 
 // The state of a node that is back in service is not told as if it were not.
 func TestFailure_NodeInServiceIsToldAsSuch(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		var back atomic.Bool
 

@@ -15,6 +15,8 @@ import (
 
 // TestFollow_EndsWithTheRun that somebody else has begun, or at once where there is none.
 func TestFollow_EndsWithTheRun(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		before func(r *rig) (after func())
 		want   engine.FollowEnd
@@ -85,6 +87,8 @@ func TestFollow_EndsWithTheRun(t *testing.T) {
 // TestFollow_OutlastsAnAPIServerThatIsAway, as the run does that it follows, and not one that
 // refuses.
 func TestFollow_OutlastsAnAPIServerThatIsAway(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("run-1"); err != nil {
 			t.Fatal(err)

@@ -71,6 +71,8 @@ func after(begun time.Time, wait time.Duration) func(string) (bool, string, erro
 }
 
 func TestGate_AskedBeforeTheRollAndBeforeEachNode(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return true, "", nil }}
 		r.Must(r.Worker("run-1"), gated(gate))
@@ -83,6 +85,8 @@ func TestGate_AskedBeforeTheRollAndBeforeEachNode(t *testing.T) {
 }
 
 func TestGate_ThatOpensInTimeIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: 10 * time.Minute, answer: after(time.Now(), 7*time.Minute)}
 		w := r.Worker("run-1")
@@ -111,6 +115,8 @@ func (r *rig) firstDisturbance() float64 {
 }
 
 func TestGate_StayingClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		answer func(string) (bool, string, error)
 		says   []string
@@ -166,6 +172,8 @@ func TestGate_StayingClosedStopsTheRunBeforeAnythingIsTouched(t *testing.T) {
 // A gate is asked once more on the observation on which the node is cordoned:
 // between that and the wait for it somebody may have closed it.
 func TestGate_ClosingInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: 2 * time.Minute, answer: func(node string) (bool, string, error) {
 			return node != "cp-1", "Volume a/b is degraded", nil
@@ -194,6 +202,8 @@ func TestGate_ClosingInTheMiddleStopsTheRunAfterTheNode(t *testing.T) {
 // What keeps a gate closed may be the very node that an earlier run left out of
 // service.
 func TestGate_UnfinishedNodeIsFinishedWhateverItSays(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
 
@@ -244,6 +254,8 @@ func atMethod(method string, hit *strike) ports.Interceptor {
 }
 
 func TestGate_HoldsUpComponentsAsWell(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		gate := &userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
 			return node != "worker-1", "Volume a/b is degraded", nil
@@ -267,6 +279,8 @@ func TestGate_HoldsUpComponentsAsWell(t *testing.T) {
 
 // Nothing else holds a run up than its gates.
 func TestGate_SkippedHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "closed", nil }})
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckGates: true}
@@ -277,6 +291,8 @@ func TestGate_SkippedHoldsNothingUp(t *testing.T) {
 }
 
 func TestGate_LostAPIServerIsNoOpenOne(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
 		gate := &userGate{timeout: 20 * time.Minute, answer: func(string) (bool, string, error) {
 			if !r.World().Serving() {
@@ -294,6 +310,8 @@ func TestGate_LostAPIServerIsNoOpenOne(t *testing.T) {
 // A gate may take its time to answer. What happens meanwhile must be seen before
 // the node is cordoned.
 func TestGate_SlowAnswerDoesNotMakeAnOldObservationCount(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}}, func(r *rig) {
 		asked := 0
 		gate := &userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
@@ -324,6 +342,8 @@ func TestGate_SlowAnswerDoesNotMakeAnOldObservationCount(t *testing.T) {
 // What a node of this run does to a gate must not use up the time of another
 // node's gate, and waiting for it holds up nobody.
 func TestGate_ClosedByTheRunItselfIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: nil}, func(r *rig) {
 		var last time.Time
 
@@ -347,6 +367,8 @@ func TestGate_ClosedByTheRunItselfIsWaitedFor(t *testing.T) {
 }
 
 func TestGate_ParallelWorkersWaitForItOutsideOfTheGuards(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}, Judging: twoAtATime()}, func(r *rig) {
 		var last time.Time
 
@@ -370,6 +392,8 @@ func TestGate_ParallelWorkersWaitForItOutsideOfTheGuards(t *testing.T) {
 
 // The time of a gate begins anew when it was open in between.
 func TestGate_ThatFlapsHasItsWholeTimeAgain(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		begun := time.Now()
 		flapping := &userGate{timeout: 5 * time.Minute, answer: func(string) (bool, string, error) {
@@ -389,6 +413,8 @@ func TestGate_ThatFlapsHasItsWholeTimeAgain(t *testing.T) {
 // A gate that is open whenever it is waited for, and closed whenever it counts,
 // ends with the time of the run.
 func TestGate_NeverOpenWhenItCountsEndsTheRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		asked := map[string]int{}
 		request := gated(&userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
@@ -411,6 +437,8 @@ func TestGate_NeverOpenWhenItCountsEndsTheRun(t *testing.T) {
 }
 
 func TestGate_WaitEndsWhereNobodyCanBeAsked(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		var away atomic.Bool
 
@@ -439,6 +467,8 @@ func TestGate_WaitEndsWhereNobodyCanBeAsked(t *testing.T) {
 }
 
 func TestGate_WaitEndsWithTheTimeOfTheRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := gated(&userGate{timeout: 10 * time.Hour, answer: func(string) (bool, string, error) { return false, "degraded", nil }})
 		request.Deadline = time.Hour
@@ -457,6 +487,8 @@ func TestGate_WaitEndsWithTheTimeOfTheRun(t *testing.T) {
 // A node that a dead run has only cordoned is still in service: nothing is done
 // to it without its gates, and it is put back where these do not open.
 func TestGate_HoldsForANodeThatWasOnlyCordoned(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
 
@@ -479,6 +511,8 @@ func TestGate_HoldsForANodeThatWasOnlyCordoned(t *testing.T) {
 
 // A component is not restarted on an answer that is older than the guards.
 func TestGate_ComponentIsNotRestartedAfterItClosed(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		var closed, away atomic.Bool
 
@@ -517,6 +551,8 @@ func TestGate_ComponentIsNotRestartedAfterItClosed(t *testing.T) {
 
 // A cluster that is where it should be waits for nothing, whoever left a lease.
 func TestGate_NothingToDoWaitsForNothing(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Talos: toLifecycle}}, func(r *rig) {
 		r.Must(r.Worker("run-0"), to(toLifecycle))
 
@@ -540,6 +576,8 @@ func TestGate_NothingToDoWaitsForNothing(t *testing.T) {
 
 // What is skipped is told, also where it comes up in the middle of the run.
 func TestSkip_ToldOnceAlsoInMidRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Judging: skipping(cluster.CheckEtcdAlarms)}, func(r *rig) {
 		request := gated(&userGate{timeout: time.Minute, answer: func(string) (bool, string, error) { return false, "Volume a/b is degraded", nil }})
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true, cluster.CheckGates: true}
@@ -567,6 +605,8 @@ func TestSkip_ToldOnceAlsoInMidRun(t *testing.T) {
 
 // Corruption spreads: that alarm stops a run whatever is skipped.
 func TestSkip_AlarmOfCorruptionCannotBeSkipped(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := to(toLifecycle)
 		request.Policy.SkipChecks = map[string]bool{cluster.CheckEtcdAlarms: true}
@@ -593,6 +633,8 @@ func TestSkip_AlarmOfCorruptionCannotBeSkipped(t *testing.T) {
 // The node that a dead run left cordoned may be what keeps the gate closed: when
 // the window ends it is put back, and the next night begins anew.
 func TestWindow_EndPutsACordonedNodeBack(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Cordon", r.Worker("run-1"), to(toLifecycle))
 
@@ -629,6 +671,8 @@ func TestWindow_EndPutsACordonedNodeBack(t *testing.T) {
 // A turn for which there is no room and whose gate is closed steps back from both,
 // and holds up nobody.
 func TestGate_TurnWithoutRoomAndGateHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}, Judging: twoAtATime()}, func(r *rig) {
 		gate := &userGate{timeout: 2 * time.Hour, answer: func(string) (bool, string, error) {
 			for _, node := range r.Judge.Verdict().Nodes {
@@ -663,6 +707,8 @@ type secondGate struct{ *userGate }
 func (secondGate) String() string { return "gates[1] (second)" }
 
 func TestGate_EverySkippedOneIsTold(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		no := func(string) (bool, string, error) { return false, "closed", nil }
 		first := &userGate{timeout: time.Minute, answer: no}
@@ -712,6 +758,8 @@ func within(from, to time.Duration) engine.Request {
 func aim() engine.Request { return to(toLifecycle) }
 
 func TestWindow_NothingIsTouchedOutsideOfIt(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		from, to time.Duration
 		says     string
@@ -737,6 +785,8 @@ func TestWindow_NothingIsTouchedOutsideOfIt(t *testing.T) {
 }
 
 func TestWindow_RunStopsResumableWhenItCloses(t *testing.T) {
+	t.Parallel()
+
 	for _, length := range []time.Duration{time.Minute, 4 * time.Minute, 7 * time.Minute, 11 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -766,6 +816,8 @@ func TestWindow_RunStopsResumableWhenItCloses(t *testing.T) {
 // TestWindow_ClosesBetweenComponents: the component in progress is finished, the next run
 // goes on with the one after it, and nothing is configured twice.
 func TestWindow_ClosesBetweenComponents(t *testing.T) {
+	t.Parallel()
+
 	for _, length := range []time.Duration{5 * time.Minute, 8 * time.Minute, 11 * time.Minute} {
 		t.Run(length.String(), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -809,6 +861,8 @@ func (r *rig) startedBefore(moment time.Duration) {
 }
 
 func TestWindow_ClosesWhileAGateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := within(0, 5*time.Minute)
 		request.Gates = gated(&userGate{timeout: time.Hour, answer: after(time.Now(), 20*time.Minute)}).Gates
@@ -827,6 +881,8 @@ func TestWindow_ClosesWhileAGateIsWaitedFor(t *testing.T) {
 // TestWindow_CheckerSeesARunThatDoesNotLookAtIt shows that the checker sees a run that does not look
 // at its window, and that it has nothing to say of one that does.
 func TestWindow_CheckerSeesARunThatDoesNotLookAtIt(t *testing.T) {
+	t.Parallel()
+
 	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	judging := []checker.Option{checker.Window(begin, checker.Opening{From: begin, To: begin.Add(4 * time.Minute)})}
 
@@ -849,6 +905,8 @@ func TestWindow_CheckerSeesARunThatDoesNotLookAtIt(t *testing.T) {
 
 // A closed window says which node it keeps waiting.
 func TestWindow_RefusalNamesTheNodeThatWaits(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.dieBehind("Install", r.Worker("run-1"), to(toLifecycle))
 
@@ -862,6 +920,8 @@ func TestWindow_RefusalNamesTheNodeThatWaits(t *testing.T) {
 // TestGate_TurnsOfOthersDoNotCountAgainstItsTimeout: the gate of a node is closed while
 // another one of the run is on its way, for longer than the gate may take.
 func TestGate_TurnsOfOthersDoNotCountAgainstItsTimeout(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 4}, Judging: twoAtATime()}, func(r *rig) {
 		request := sharing(t, toLifecycle, "2")
 		request.Gates = []cluster.Gate{&userGate{timeout: time.Minute, answer: func(node string) (bool, string, error) {
@@ -881,6 +941,8 @@ func TestGate_TurnsOfOthersDoNotCountAgainstItsTimeout(t *testing.T) {
 
 // TestWindow_ClosesWhileAGateAnswers: no component is changed after the end.
 func TestWindow_ClosesWhileAGateAnswers(t *testing.T) {
+	t.Parallel()
+
 	for length := 2 * time.Minute; length < 8*time.Minute; length += 30 * time.Second {
 		t.Run(length.String(), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Kubernetes: fromKubernetes}}, func(r *rig) {

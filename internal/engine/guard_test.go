@@ -19,6 +19,8 @@ import (
 // TestGuard_CancelEndsAnyWait: what is waited for may take long, and a
 // person who cancels does not wait for it.
 func TestGuard_CancelEndsAnyWait(t *testing.T) {
+	t.Parallel()
+
 	closedFor := func(node string) engine.Request {
 		return gated(&userGate{timeout: time.Hour, answer: func(asked string) (bool, string, error) { return asked != node, "closed", nil }})
 	}

@@ -43,6 +43,8 @@ func (i *interrupter) Observe(event cluster.Event) {
 // TestInterrupt_SaysWhatWasGoingOn: whoever presses Ctrl-C reads which node was in the
 // middle of what, and what to do. What is a clause of the step with <node> in it.
 func TestInterrupt_SaysWhatWasGoingOn(t *testing.T) {
+	t.Parallel()
+
 	kubelet, apiServer := cluster.Kubelet, cluster.APIServer
 
 	for name, test := range map[string]struct {

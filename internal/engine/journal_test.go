@@ -24,6 +24,8 @@ import (
 // TestJournal_OneWriteForManyUpgrades: where a write of the journal takes its time, the
 // upgrades that wait for it share the next one, also when writes fail.
 func TestJournal_OneWriteForManyUpgrades(t *testing.T) {
+	t.Parallel()
+
 	const (
 		workers = 24
 		slow    = 15 * time.Second
@@ -114,6 +116,8 @@ func (r *rig) installsNothing(w *worker, request engine.Request, says ...string)
 
 // TestIdentity_MachinesThatShareAUUIDAreUpgraded, also where a run was killed in between.
 func TestIdentity_MachinesThatShareAUUIDAreUpgraded(t *testing.T) {
+	t.Parallel()
+
 	for _, uuid := range []string{noUUID, "03000200-0400-0500-0006-000700080009"} {
 		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 			r.sharedUUID(uuid)
@@ -128,6 +132,8 @@ func TestIdentity_MachinesThatShareAUUIDAreUpgraded(t *testing.T) {
 // TestIdentity_RunGoesOnFromAJournalOfAnEarlierVersion: its entries stand under UUIDs of
 // the hardware, and stand under machine IDs when they are written again.
 func TestIdentity_RunGoesOnFromAJournalOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+
 	for _, shared := range []bool{false, true} {
 		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 			if shared {
@@ -176,6 +182,8 @@ func TestIdentity_RunGoesOnFromAJournalOfAnEarlierVersion(t *testing.T) {
 
 // TestIdentity_MachinesAreKnownWithoutDiscovery: their identity does not depend on it.
 func TestIdentity_MachinesAreKnownWithoutDiscovery(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		for _, step := range []struct {
 			run    string
@@ -207,6 +215,8 @@ func (*undiscovered) ClusterID(context.Context) (string, error) { return "", nil
 // TestIdentity_WipedStateInMidUpgradeIsRefused: nobody knows any more which
 // machine the journal speaks of.
 func TestIdentity_WipedStateInMidUpgradeIsRefused(t *testing.T) {
+	t.Parallel()
+
 	for _, method := range []string{"Install", "Reboot"} {
 		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 			r.killedAt("run-1", method, 1, to(toLifecycle))
@@ -230,6 +240,8 @@ func TestIdentity_WipedStateInMidUpgradeIsRefused(t *testing.T) {
 }
 
 func TestIdentity_CloneIsRefused(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		if err := r.World().CloneState("worker-0", "worker-1"); err != nil {
 			t.Fatal(err)
@@ -243,6 +255,8 @@ func TestIdentity_CloneIsRefused(t *testing.T) {
 // another name it is neither planned nor counted, whichever of both is listed first, and the
 // way out is to delete it.
 func TestIdentity_StaleNodeObjectIsNoNode(t *testing.T) {
+	t.Parallel()
+
 	for _, name := range []string{"another-0", "worker-9"} {
 		inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 			client := r.Client("run-1")
@@ -297,6 +311,8 @@ func (d *doubled) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 // machine ID than Talos told, or none, or its entry is of an earlier version and
 // the kubelet registered another UUID.
 func TestIdentity_UnfinishedNodeIsNotGone(t *testing.T) {
+	t.Parallel()
+
 	for _, registered := range []cluster.KubeNode{
 		{}, {MachineID: "0123456789abcdef0123456789abcdef"}, {SystemUUID: noUUID},
 	} {
@@ -362,6 +378,8 @@ func (r *registering) Nodes(ctx context.Context) ([]cluster.KubeNode, error) {
 
 // TestJournal_UnreadableMeansNoInstall, such as one of a later version.
 func TestJournal_UnreadableMeansNoInstall(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		client := r.Client("run-1")
 		r.installsNothing(r.WorkerOver(client, client, &unreadable{client}), to(toLifecycle), `has the format "3"`)
@@ -378,6 +396,8 @@ func (*unreadable) Journal(context.Context) (cluster.Journal, error) {
 // the guards are asked again, and then do not hold. Nothing was installed, so
 // the turn has no more patience than before, and leaves nothing behind.
 func TestJournal_IntentAloneDoesNotArmTheNode(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -421,6 +441,8 @@ func TestJournal_IntentAloneDoesNotArmTheNode(t *testing.T) {
 // TestJournal_NotWrittenOnALeaseThatRanOutMeanwhile: a turn waits for another
 // one that writes the journal, for longer than the lease lasts.
 func TestJournal_NotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(59), func(r *rig) {
 		var (
 			stalled          atomic.Bool
@@ -464,6 +486,8 @@ func TestJournal_NotWrittenOnALeaseThatRanOutMeanwhile(t *testing.T) {
 }
 
 func TestJournal_NothingIsInstalledWithoutIt(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		method string
 		answer error

@@ -22,6 +22,8 @@ import (
 // asked for. A reply that took half a minute is about a lease that anybody may
 // have taken by now.
 func TestLease_SlowReplyDoesNotMakeItFresher(t *testing.T) {
+	t.Parallel()
+
 	const late = 25 * time.Second
 
 	inCluster(t, setup{}, func(r *rig) {
@@ -54,6 +56,8 @@ func TestLease_SlowReplyDoesNotMakeItFresher(t *testing.T) {
 // TestLease_OutageIsNotTakenForTheDeathOfItsHolder: while the lease cannot be read, its
 // holder cannot renew it either.
 func TestLease_OutageIsNotTakenForTheDeathOfItsHolder(t *testing.T) {
+	t.Parallel()
+
 	const (
 		renewal = 10 * time.Second
 		begins  = 3 * time.Second
@@ -101,6 +105,8 @@ func TestLease_OutageIsNotTakenForTheDeathOfItsHolder(t *testing.T) {
 // TestLease_CancelReturnsInTimeWhereNothingAnswers is about an API server that takes
 // every request and answers none.
 func TestLease_CancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
+	t.Parallel()
+
 	const call = time.Minute
 
 	for _, moment := range []time.Duration{70 * time.Second, 95 * time.Second, 110 * time.Second, 3 * time.Minute, 8 * time.Minute} {
@@ -160,6 +166,8 @@ func ofKubernetes(method string) bool {
 }
 
 func TestLease_OnlyOneOfTwoRunsWorks(t *testing.T) {
+	t.Parallel()
+
 	for name, later := range map[string]time.Duration{"at once": 0, "in mid-roll": 3 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -194,6 +202,8 @@ func TestLease_OnlyOneOfTwoRunsWorks(t *testing.T) {
 }
 
 func TestLease_RunStopsWhenItIsTaken(t *testing.T) {
+	t.Parallel()
+
 	for _, moment := range []time.Duration{30 * time.Second, 80 * time.Second, 150 * time.Second, 7 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -233,6 +243,8 @@ func TestLease_RunStopsWhenItIsTaken(t *testing.T) {
 // TestLease_DeletedLetsNobodyElseInstall: somebody deletes the lease of a run that is
 // alive, and starts another one.
 func TestLease_DeletedLetsNobodyElseInstall(t *testing.T) {
+	t.Parallel()
+
 	for moment := 10 * time.Second; moment < 6*time.Minute; moment += stride * (3*time.Second + 70*time.Millisecond) {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -268,6 +280,8 @@ func TestLease_DeletedLetsNobodyElseInstall(t *testing.T) {
 // alive, somebody suspends the upgrades and lets them go on, and another run starts. That
 // there is a lease again does not mean that the first run gave it back.
 func TestLease_MadeByASuspensionProvesNoRelease(t *testing.T) {
+	t.Parallel()
+
 	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 13*time.Second + 70*time.Millisecond {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -310,6 +324,8 @@ func TestLease_MadeByASuspensionProvesNoRelease(t *testing.T) {
 // second run begins at once, while the first is about to write its intent and has
 // no reason to doubt its lease yet.
 func TestLease_RunThatWasOvertakenInstallsNothing(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		var cordoned, overtaken atomic.Bool
 
@@ -379,6 +395,8 @@ func withCall(method string, answer error) ports.Interceptor {
 }
 
 func TestLease_OfADeadRunIsTakenOver(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("long gone"); err != nil {
 			t.Fatal(err)
@@ -398,6 +416,8 @@ func TestLease_OfADeadRunIsTakenOver(t *testing.T) {
 // TestLease_LastWordStandsBeforeItIsGivenBack: of a process that dies in between nobody
 // would say it.
 func TestLease_LastWordStandsBeforeItIsGivenBack(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		reader, last := r.Client("reader"), &lateWord{}
 		last.flush = func(ctx context.Context) {
@@ -435,6 +455,8 @@ func (l *lateWord) Flush(ctx context.Context) {
 // TestLockStatus_JudgedByWatching: whoever renews the lease is alive, whoever does not for
 // as long as it is good for is gone, and nobody's clock is asked.
 func TestLockStatus_JudgedByWatching(t *testing.T) {
+	t.Parallel()
+
 	var ended chan error
 
 	for name, test := range map[string]struct {
@@ -530,6 +552,8 @@ func TestLockStatus_JudgedByWatching(t *testing.T) {
 // TestLockStatus_TellsWhatWasLeft: the journal is part of it, and what cannot be read is an
 // error.
 func TestLockStatus_TellsWhatWasLeft(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, kill := context.WithCancelCause(context.Background())
 		run := r.Worker("run-1")
@@ -562,6 +586,8 @@ func TestLockStatus_TellsWhatWasLeft(t *testing.T) {
 
 // TestLockStatus_EndsWithItsContext, and with an API server that refuses.
 func TestLockStatus_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		if err := r.HoldLease("run-1"); err != nil {
 			t.Fatal(err)

@@ -127,6 +127,8 @@ func TestManifests_RolloutThatFlapsForEverEndsWithTheRun(t *testing.T) {
 
 // TestManifests_SyncForbiddenAtLastNamesTheRights: they may be taken away in the middle.
 func TestManifests_SyncForbiddenAtLastNamesTheRights(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Talos: toLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(withCall("Apply", cluster.ErrDenied))
@@ -138,6 +140,8 @@ func TestManifests_SyncForbiddenAtLastNamesTheRights(t *testing.T) {
 // TestManifests_SyncFollowsTheLastLegWhicheverThatIs has the last of several syncs refused
 // once, which the next run must make up for.
 func TestManifests_SyncFollowsTheLastLegWhicheverThatIs(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range []struct{ talos, kubernetes, toTalos, toKubernetes string }{
 		{"1.13.4", "1.31.4", "1.14.1", "1.32.1"},
 		{"1.12.6", "1.30.4", "1.14.1", "1.32.1"},

@@ -27,6 +27,8 @@ import (
 // down that the reboot is about to be asked for again, and does so while the
 // guards are waited for.
 func TestBoot_NodeThatWentThroughItIsNotRebootedAgain(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		var asked atomic.Int32
 
@@ -74,6 +76,8 @@ func (c *bootless) Machine(ctx context.Context, address string, known *cluster.M
 // and no install is recorded on it. The machine is blind from one call on until
 // three minutes later or, where it comes first, the journal has been written.
 func TestBoot_UnreadableIsNoOtherBoot(t *testing.T) {
+	t.Parallel()
+
 	for _, hop := range []struct{ method, from, to string }{
 		{"Pull", fromLifecycle, toLifecycle},
 		{"Cordon", fromLifecycle, toLifecycle},
@@ -118,6 +122,8 @@ func TestBoot_UnreadableIsNoOtherBoot(t *testing.T) {
 // TestBoot_BetweenTwoLooksIsNoticed: a node whose downtime nobody saw, and that is not well
 // with its new system, is neither on its old boot nor one whose upgrade never began.
 func TestBoot_BetweenTwoLooksIsNoticed(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -146,6 +152,8 @@ func TestBoot_BetweenTwoLooksIsNoticed(t *testing.T) {
 // TestBoot_EntryWithoutOneProvesNoReboot: a run was killed after the install, and
 // what it wrote does not say on which boot that was.
 func TestBoot_EntryWithoutOneProvesNoReboot(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Seed: 41}}, func(r *rig) {
 		r.killedAt("run-1", "Reboot", 1, to(toLifecycle))
 
@@ -208,6 +216,8 @@ func naming(target string) engine.Request {
 }
 
 func TestInstallImage_FollowsAConfirmedUpgrade(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		setup  setup
 		target string
@@ -238,6 +248,8 @@ func TestInstallImage_FollowsAConfirmedUpgrade(t *testing.T) {
 }
 
 func TestInstallImage_LeftAloneUnlessAskedFor(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		before := r.State("worker-0").InstallImage
 		r.Must(r.Worker("run-1"), to(toLifecycle))
@@ -250,6 +262,8 @@ func TestInstallImage_LeftAloneUnlessAskedFor(t *testing.T) {
 
 // A configuration without an image means Talos' own choice.
 func TestInstallImage_UnsetStaysUnset(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		before := r.State("worker-0").InstallImage
 
@@ -271,6 +285,8 @@ func TestInstallImage_UnsetStaysUnset(t *testing.T) {
 
 // A fallback is no confirmed upgrade.
 func TestInstallImage_DoesNotFollowAFallback(t *testing.T) {
+	t.Parallel()
+
 	faults := []model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectFallback}}
 
 	inCluster(t, setup{Options: model.Options{Faults: faults}}, func(r *rig) {
@@ -286,6 +302,8 @@ func TestInstallImage_DoesNotFollowAFallback(t *testing.T) {
 
 // A run that dies between the confirmation and the change leaves it to the next.
 func TestInstallImage_FollowsAfterACrash(t *testing.T) {
+	t.Parallel()
+
 	for _, kind := range harness.Crashes() {
 		t.Run(string(kind), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
@@ -316,6 +334,8 @@ func TestInstallImage_FollowsAfterACrash(t *testing.T) {
 
 // To be refused costs a warning and nothing else: the upgrade is done.
 func TestInstallImage_RefusalIsAWarning(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(withCall("Configure", cluster.ErrRefused))
@@ -331,6 +351,8 @@ func TestInstallImage_RefusalIsAWarning(t *testing.T) {
 // TestPlatform_NodesKeepTheirs: the installer that everybody gets is built for
 // metal, and a node that takes its kernel arguments from there must not get it.
 func TestPlatform_NodesKeepTheirs(t *testing.T) {
+	t.Parallel()
+
 	const generic, factory = "ghcr.io/siderolabs/installer:v", "factory.talos.dev/aws-installer/" + model.EmptySchematic + ":v"
 
 	for name, test := range map[string]struct {
@@ -363,6 +385,8 @@ func TestPlatform_NodesKeepTheirs(t *testing.T) {
 // it is built for. The node that came back on another platform is the only one, it
 // stays as it is, also for the next run, and goes on from its old system.
 func TestPlatform_RollStopsAtANodeThatLostIts(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle},
 		"legacy":    {fromLegacy, toLegacy},
@@ -462,6 +486,8 @@ func (r *restless) Install(ctx context.Context, address, image string) (cluster.
 // the boot on which the installer ran. Naming an earlier one, it would let the
 // next run believe that the node has been through its reboot, and install again.
 func TestBoot_RebootInMidTurnIsNotTheOneAfterTheInstall(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -529,6 +555,8 @@ func (r *rig) pulledFirst(since float64) {
 // installer. What the next one installs instead is what its plan then says, and
 // its image is there before.
 func TestInstall_ThatNeverTookIsPlannedAnew(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range []struct {
 		from, target, next string
 		pause              time.Duration
@@ -574,6 +602,8 @@ func TestInstall_ThatNeverTookIsPlannedAnew(t *testing.T) {
 // TestInstall_ManyThatNeverTookAreFinishedInOneApply is about a run that was
 // killed while the connection to all its nodes stood still.
 func TestInstall_ManyThatNeverTookAreFinishedInOneApply(t *testing.T) {
+	t.Parallel()
+
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 5}, Judging: []checker.Option{checker.MaxUnavailable(4)}}
 
 	inCluster(t, given, func(r *rig) {
@@ -639,6 +669,8 @@ func (c *trying) Machine(ctx context.Context, address string, known *cluster.Mac
 // to be on the system that it could not boot, so an install from it would skip
 // a release line, or have no image at all.
 func TestInstall_NotFromAPlanOlderThanTheReturnOfTheNode(t *testing.T) {
+	t.Parallel()
+
 	for name, order := range map[string]cluster.Order{"first of its hop": cluster.WorkersFirst, "last of its hop": cluster.ControlPlanesFirst} {
 		t.Run(name, func(t *testing.T) {
 			fallen := model.Fault{Node: "worker-2", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1}
@@ -734,6 +766,8 @@ func (r *rig) killedAfter(run, method, node string, request engine.Request) {
 // TestNodeUpgrade_NodeIsSaidToHaveReachedWhatItRuns: a turn that only closes what an earlier
 // run left open is no proof of the version that comes next.
 func TestNodeUpgrade_NodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: walkFrom, Seed: 79}}, func(r *rig) {
 		r.killedAfter("run-1", "Uncordon", "cp-2", walk(t, "1"))
 
@@ -756,6 +790,8 @@ func TestNodeUpgrade_NodeIsSaidToHaveReachedWhatItRuns(t *testing.T) {
 // TestNodeUpgrade_CordonOfAnEarlierRunIsNoWayAroundCanaries: a node on which nothing was
 // installed yet goes back into service and waits, as all others do.
 func TestNodeUpgrade_CordonOfAnEarlierRunIsNoWayAroundCanaries(t *testing.T) {
+	t.Parallel()
+
 	given := setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 7}, Judging: []checker.Option{checker.Canary("worker-2")}}
 
 	inCluster(t, given, func(r *rig) {
@@ -774,6 +810,8 @@ func TestNodeUpgrade_CordonOfAnEarlierRunIsNoWayAroundCanaries(t *testing.T) {
 // A confirmed upgrade is none that failed because there was no time left to write
 // the image into a configuration.
 func TestInstallImage_MayOutlastTheTimeOfTheNode(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := naming(toLifecycle)
 		request.Policy.NodeTimeout = 4 * time.Minute
@@ -792,6 +830,8 @@ func TestInstallImage_MayOutlastTheTimeOfTheNode(t *testing.T) {
 // TestInstall_ThatNeverTookIsRepeatedAsOftenAsThePolicySays: the boot after it
 // shows the old system, although the end of the installer was not seen.
 func TestInstall_ThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
+	t.Parallel()
+
 	for _, test := range []struct {
 		lost, attempts int
 		over, heard    bool
@@ -839,6 +879,8 @@ func TestInstall_ThatNeverTookIsRepeatedAsOftenAsThePolicySays(t *testing.T) {
 // TestInstall_WithoutTimeToBeRepeatedSaysSo: the time of the node is up while
 // the next attempt is waited for.
 func TestInstall_WithoutTimeToBeRepeatedSaysSo(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		w := r.Worker("run-1")
 		w = r.WorkerOver(w.Client, &lossy{Talos: w.Client, left: 1}, w.Client)
@@ -857,6 +899,8 @@ func TestInstall_WithoutTimeToBeRepeatedSaysSo(t *testing.T) {
 
 // TestNodeUpgrade_CordonWhoseReplyIsLostIsLifted when the run is cancelled at that moment.
 func TestNodeUpgrade_CordonWhoseReplyIsLostIsLifted(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -884,6 +928,8 @@ func TestNodeUpgrade_CordonWhoseReplyIsLostIsLifted(t *testing.T) {
 // TestNodeUpgrade_InstallThatEndsWithTheRunIsJournalled: what the installer has written
 // must be known to the next run.
 func TestNodeUpgrade_InstallThatEndsWithTheRunIsJournalled(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -912,6 +958,8 @@ func TestNodeUpgrade_InstallThatEndsWithTheRunIsJournalled(t *testing.T) {
 // TestInstallImage_FollowsWhenTheNodeRunsIt, and not before, although an earlier run has
 // journalled its intent.
 func TestInstallImage_FollowsWhenTheNodeRunsIt(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1}}, func(r *rig) {
 		_, wait, _ := r.Crashing("run-1", naming(toLifecycle), dieBefore, func(call ports.Call) bool { return call.Method == "Install" })
 		wait()

@@ -22,6 +22,8 @@ import (
 // TestObserve_MachinesAreReachedByTheirInnerAddress: discovery and Kubernetes name one from
 // outside first, under which nothing answers.
 func TestObserve_MachinesAreReachedByTheirInnerAddress(t *testing.T) {
+	t.Parallel()
+
 	for _, planes := range []int{3, 1} {
 		t.Run(fmt.Sprintf("%d control planes", planes), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: planes, Workers: 2, ManyAddresses: true}}, func(r *rig) {
@@ -70,6 +72,8 @@ func TestObserve_MachinesAreReachedByTheirInnerAddress(t *testing.T) {
 // TestObserve_NodeThatTheConfigurationNamesMayLeave: the run began with it there, and
 // goes on without it.
 func TestObserve_NodeThatTheConfigurationNamesMayLeave(t *testing.T) {
+	t.Parallel()
+
 	for name, policy := range map[string]cluster.Policy{
 		"canary": {Canary: []string{"worker-0"}},
 		"hold":   {Hold: map[string]bool{"worker-0": true}},
@@ -110,6 +114,8 @@ func TestObserve_NodeThatTheConfigurationNamesMayLeave(t *testing.T) {
 // TestObserve_RemovedWorkerInDiscoveryStopsNobody: discovery lists it for half an hour, in
 // which it neither blocks a run nor uses up what may be unavailable.
 func TestObserve_RemovedWorkerInDiscoveryStopsNobody(t *testing.T) {
+	t.Parallel()
+
 	both := to(toLifecycle)
 	both.Target.Kubernetes = version.MustParse(toKubernetes)
 
@@ -153,6 +159,8 @@ func (r *rig) look(w *worker, name string) cluster.Node {
 // TestObserve_WorkerThatMayComeBackIsNotGone: what looks like one that was
 // removed is none where anything else speaks for it.
 func TestObserve_WorkerThatMayComeBackIsNotGone(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		node    string
 		journal map[string]cluster.Entry
@@ -202,6 +210,8 @@ func TestObserve_WorkerThatMayComeBackIsNotGone(t *testing.T) {
 // TestObserve_WorkerThatVanishesInItsTurnIsNotGone: the run that has begun with it is told
 // that it does not answer, and does not go on as if there were one worker less.
 func TestObserve_WorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3, Seed: 29}}, func(r *rig) {
 		w := r.Worker("run-1")
 
@@ -245,6 +255,8 @@ func TestObserve_WorkerThatVanishesInItsTurnIsNotGone(t *testing.T) {
 // TestObserve_ClusterOfWhichNothingIsKnownIsNotDone: discovery is off, and somebody has deleted
 // every Node object. Nothing to do is not the same as all is done.
 func TestObserve_ClusterOfWhichNothingIsKnownIsNotDone(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 1, Workers: 1, DiscoveryOff: true}}, func(r *rig) {
 		for _, node := range []string{"cp-0", "worker-0"} {
 			if err := r.DeleteNodeAsPerson(node); err != nil {
@@ -319,6 +331,8 @@ func besideOneThatIsOff(t *testing.T, workers, together int, silent bool) (lengt
 // whoever asks it waits. All others are asked meanwhile, and nothing is asked for more
 // often because of it.
 func TestObserve_SilentMachineCostsEachLookOneTimeout(t *testing.T) {
+	t.Parallel()
+
 	const timeout = 10 * time.Second
 
 	for name, test := range map[string]struct{ workers, together int }{
@@ -341,6 +355,8 @@ func TestObserve_SilentMachineCostsEachLookOneTimeout(t *testing.T) {
 // TestObserve_SilentMachineStopsTheRunInItsTime: one that does not come back uses up its own
 // time, and not that of the run.
 func TestObserve_SilentMachineStopsTheRunInItsTime(t *testing.T) {
+	t.Parallel()
+
 	const limit = 30 * time.Minute
 
 	for _, node := range []string{"worker-0", "cp-0"} {
@@ -376,6 +392,8 @@ func TestObserve_SilentMachineStopsTheRunInItsTime(t *testing.T) {
 // TestObserve_SlowClusterIsStillObserved: a look is not cut off because it takes longer
 // than a lease lasts, as it may where many nodes are away.
 func TestObserve_SlowClusterIsStillObserved(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		client := r.Client("run-1")
 

@@ -23,6 +23,8 @@ import (
 // TestOperatorHold_SetBeforeAndEndedAfterARun: it is kept from acting before anything is
 // disturbed, knows the versions when it may act again, and does nothing.
 func TestOperatorHold_SetBeforeAndEndedAfterARun(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, holding(setup{}), &played.Habits{Undoes: true}, func(o *owned) {
 		w := o.publishing("1")
 		free := 0
@@ -56,6 +58,8 @@ func TestOperatorHold_SetBeforeAndEndedAfterARun(t *testing.T) {
 // TestOperatorHold_UpgradeOfTheOperatorIsNotDisturbed: somebody who asked it for something, or
 // an operator that is at work, has the cluster to itself.
 func TestOperatorHold_UpgradeOfTheOperatorIsNotDisturbed(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		says        string
@@ -92,6 +96,8 @@ func TestOperatorHold_UpgradeOfTheOperatorIsNotDisturbed(t *testing.T) {
 
 // TestOperatorHold_OfSomebodyElseStays: it is relied on, and is not ours to end.
 func TestOperatorHold_OfSomebodyElseStays(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		o.annotate(keyHold, "maintenance, ask ops")
 
@@ -113,6 +119,8 @@ func TestOperatorHold_OfSomebodyElseStays(t *testing.T) {
 
 // TestOperatorHold_OfADeadRunIsTakenOver at whatever call the run before died.
 func TestOperatorHold_OfADeadRunIsTakenOver(t *testing.T) {
+	t.Parallel()
+
 	for _, mutation := range []int{3, 5, 9, 14, 20, 31} {
 		besideOperator(t, holding(setup{}), &played.Habits{Undoes: true}, func(o *owned) {
 			ctx, end := context.WithCancel(context.Background())
@@ -152,6 +160,8 @@ func (o *owned) killed(ctx context.Context, end context.CancelFunc, killed *stri
 
 // TestOperatorHold_EndedHoweverTheRunEnds also where nothing is left to do.
 func TestOperatorHold_EndedHoweverTheRunEnds(t *testing.T) {
+	t.Parallel()
+
 	t.Run("cancelled", func(t *testing.T) {
 		besideOperator(t, holding(setup{}), &played.Habits{}, func(o *owned) {
 			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
@@ -198,6 +208,8 @@ func TestOperatorHold_EndedHoweverTheRunEnds(t *testing.T) {
 
 // TestOperatorHold_OperatorOutOfReachStopsNoUpgrade, and is held as soon as it can be.
 func TestOperatorHold_OperatorOutOfReachStopsNoUpgrade(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{Undoes: true}, func(o *owned) {
 		away := time.Now().Add(3 * time.Minute)
 
@@ -236,6 +248,8 @@ func TestOperatorHold_OperatorOutOfReachStopsNoUpgrade(t *testing.T) {
 // TestOperatorHold_OperatorThatWakesUpStopsTheRun: somebody ends the hold and asks the operator
 // while the run goes on.
 func TestOperatorHold_OperatorThatWakesUpStopsTheRun(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.publishing("1")
 		afterFirst(w.worker, "Reboot", func() {
@@ -258,6 +272,8 @@ func TestOperatorHold_OperatorThatWakesUpStopsTheRun(t *testing.T) {
 
 // TestOperatorHold_TakenAwayIsSetAgain where nobody asks the operator for anything.
 func TestOperatorHold_TakenAwayIsSetAgain(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{Undoes: true}, func(o *owned) {
 		w := o.publishing("1")
 		afterFirst(w.worker, "Reboot", func() { o.annotate(keyHold, "") })
@@ -271,6 +287,8 @@ func TestOperatorHold_TakenAwayIsSetAgain(t *testing.T) {
 // TestOperatorHold_VersionsThatCannotBeRecordedAreNamed, and the operator is set free all the
 // same.
 func TestOperatorHold_VersionsThatCannotBeRecordedAreNamed(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, holding(setup{}), &played.Habits{}, func(o *owned) {
 		o.api.Inject(func(_ context.Context, operation played.Operation, next func() error) error {
 			if operation.Of.Kind == "Secret" && operation.By == "client" && operation.Mutation > 0 {
@@ -292,6 +310,8 @@ func TestOperatorHold_VersionsThatCannotBeRecordedAreNamed(t *testing.T) {
 
 // TestOperatorHold_OperatorAtWorkIsNotForgotten: what was seen counts until it is seen to be over, also when the object cannot be read now and then.
 func TestOperatorHold_OperatorAtWorkIsNotForgotten(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		var mu sync.Mutex
@@ -343,6 +363,8 @@ func TestOperatorHold_OperatorAtWorkIsNotForgotten(t *testing.T) {
 
 // TestOperatorHold_NothingIsPublishedOverAnOperatorAtWork: the last word is the operator's, once it was seen to act.
 func TestOperatorHold_NothingIsPublishedOverAnOperatorAtWork(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.publishing("1")
 		var mu sync.Mutex
@@ -387,6 +409,8 @@ func TestOperatorHold_NothingIsPublishedOverAnOperatorAtWork(t *testing.T) {
 
 // TestOperatorHold_DeadHoldAndTargetAreBothNamed: one keeps the operator from doing what the other asks for, and only a person knows which of them is meant.
 func TestOperatorHold_DeadHoldAndTargetAreBothNamed(t *testing.T) {
+	t.Parallel()
+
 	for name, target := range map[string]string{"idle": fromLifecycle, "work": toLifecycle} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
@@ -401,6 +425,8 @@ func TestOperatorHold_DeadHoldAndTargetAreBothNamed(t *testing.T) {
 
 // TestOperatorHold_OwnStatusIsNoObstacleOnceEndedByHand: the run was killed, and a person did as the guide says.
 func TestOperatorHold_OwnStatusIsNoObstacleOnceEndedByHand(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, end := context.WithCancel(context.Background())
 		defer end()
@@ -415,6 +441,8 @@ func TestOperatorHold_OwnStatusIsNoObstacleOnceEndedByHand(t *testing.T) {
 
 // TestOperatorHold_NoVersionsAreWrittenWhileTheOperatorIsFree: what it remembers then is its own.
 func TestOperatorHold_NoVersionsAreWrittenWhileTheOperatorIsFree(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		afterFirst(w, "Uncordon", func() {
@@ -437,6 +465,8 @@ func TestOperatorHold_NoVersionsAreWrittenWhileTheOperatorIsFree(t *testing.T) {
 
 // TestOperatorHold_NeverTwoUpgraders: the operator is played, and one read of its object fails.
 func TestOperatorHold_NeverTwoUpgraders(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.beside("1")
 		var mu sync.Mutex
@@ -494,6 +524,8 @@ func TestOperatorHold_NeverTwoUpgraders(t *testing.T) {
 
 // TestOperatorHold_RequestTakenBackMayStillBeUnderWay: the operator has begun, and goes on although nobody asks it any more.
 func TestOperatorHold_RequestTakenBackMayStillBeUnderWay(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		p := o.publishing("1")
 		w := p.worker
@@ -539,6 +571,8 @@ func TestOperatorHold_RequestTakenBackMayStillBeUnderWay(t *testing.T) {
 
 // TestOperatorHold_LiveOneIsNotBlamedOnADeadRun: the run that holds is this one.
 func TestOperatorHold_LiveOneIsNotBlamedOnADeadRun(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		p := o.publishing("1")
 		afterFirst(p.worker, "Uncordon", func() { o.annotate(keyTarget, toLifecycle) })
@@ -553,6 +587,8 @@ func TestOperatorHold_LiveOneIsNotBlamedOnADeadRun(t *testing.T) {
 
 // TestOperatorHold_StatusOfADeadRunEndsWithItsHold: whoever ends the hold.
 func TestOperatorHold_StatusOfADeadRunEndsWithItsHold(t *testing.T) {
+	t.Parallel()
+
 	for n := 1; n < 14; n++ {
 		besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 			ctx, end := context.WithCancel(context.Background())
@@ -580,6 +616,8 @@ func TestOperatorHold_StatusOfADeadRunEndsWithItsHold(t *testing.T) {
 
 // TestOperatorHold_ThatLandsAfterACancelIsEnded: the same is so for the hold.
 func TestOperatorHold_ThatLandsAfterACancelIsEnded(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -610,6 +648,8 @@ func TestOperatorHold_ThatLandsAfterACancelIsEnded(t *testing.T) {
 
 // TestOperatorHold_EndedWhenSomebodyFreesTheLease: there is nobody else who would end it.
 func TestOperatorHold_EndedWhenSomebodyFreesTheLease(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		w := o.publishing("1")
 		afterFirst(w.worker, "Uncordon", func() { o.DeleteLeaseAsPerson() })
@@ -623,6 +663,8 @@ func TestOperatorHold_EndedWhenSomebodyFreesTheLease(t *testing.T) {
 
 // TestOperatorHold_EndIsTriedForAsLongAsThereIsTime: the API of the object is away for nine seconds after the cancel.
 func TestOperatorHold_EndIsTriedForAsLongAsThereIsTime(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -661,6 +703,8 @@ func TestOperatorHold_EndIsTriedForAsLongAsThereIsTime(t *testing.T) {
 
 // TestOperatorHold_EndedAfterASlowCancel: every request for the object takes its time, and so does all else.
 func TestOperatorHold_EndedAfterASlowCancel(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -693,6 +737,8 @@ func TestOperatorHold_EndedAfterASlowCancel(t *testing.T) {
 
 // TestOperatorHold_WarningSaysHowToEndOneThatStays: whoever reads the warning can end it.
 func TestOperatorHold_WarningSaysHowToEndOneThatStays(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
@@ -712,6 +758,8 @@ func TestOperatorHold_WarningSaysHowToEndOneThatStays(t *testing.T) {
 
 // TestOperatorHold_RefusalIsSaidOnce: in one sentence.
 func TestOperatorHold_RefusalIsSaidOnce(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		w := o.beside("1")
 		o.api.Inject(func(_ context.Context, op played.Operation, next func() error) error {
@@ -733,6 +781,8 @@ func TestOperatorHold_RefusalIsSaidOnce(t *testing.T) {
 
 // TestOperatorHold_SilentSecretLeavesTimeForItsEnd: the Secret cannot be reached, the object can.
 func TestOperatorHold_SilentSecretLeavesTimeForItsEnd(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
@@ -755,6 +805,8 @@ func TestOperatorHold_SilentSecretLeavesTimeForItsEnd(t *testing.T) {
 
 // TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood: those of the publisher are among them.
 func TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood(t *testing.T) {
+	t.Parallel()
+
 	for number := 1; number <= 60; number += stride {
 		for _, kind := range []crash{dieBefore, dieAfter} {
 			ended := false
@@ -820,6 +872,8 @@ func TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood(t *testing.T) {
 
 // TestOperatorHold_CancelIsOverInTimeWhateverHangs: everything does, but the clock.
 func TestOperatorHold_CancelIsOverInTimeWhateverHangs(t *testing.T) {
+	t.Parallel()
+
 	for name, delegate := range map[string]bool{"direct": false, "delegate": true} {
 		for _, moment := range []time.Duration{500 * time.Millisecond, 5 * time.Second, 40 * time.Second, 2 * time.Minute, 4 * time.Minute} {
 			besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
@@ -873,6 +927,8 @@ func TestOperatorHold_CancelIsOverInTimeWhateverHangs(t *testing.T) {
 // process dies before or after it, or does not learn that it was made. The next run
 // leaves everything as it should be.
 func TestOperatorHold_CrashAtAnyChangeIsMadeGood(t *testing.T) {
+	t.Parallel()
+
 	const changes = 3
 
 	for number := 1; number <= changes; number++ {
@@ -962,6 +1018,8 @@ func (o *owned) struckAt(number int, kind crash) bool {
 // TestOperatorHold_ThatCannotBeSetIsNamed: the object may be read and not written. The
 // upgrade goes on, with a warning.
 func TestOperatorHold_ThatCannotBeSetIsNamed(t *testing.T) {
+	t.Parallel()
+
 	besideOperator(t, setup{}, nil, func(o *owned) {
 		o.api.Inject(func(_ context.Context, operation played.Operation, next func() error) error {
 			if operation.By == "client" && operation.Mutation > 0 {

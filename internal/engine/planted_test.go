@@ -70,6 +70,8 @@ func plantedBugs() []planted {
 // TestPlanted_BugIsCaught shows that the checker sees what it is there for: each
 // sentence that it can say is said of some bug.
 func TestPlanted_BugIsCaught(t *testing.T) {
+	t.Parallel()
+
 	if raceEnabled {
 		t.Skip("whether a planted bug is caught has nothing to do with the race detector")
 	}

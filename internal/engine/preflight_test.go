@@ -114,6 +114,8 @@ func verdict(found engine.Examination, check string) (verdictOf, cluster.Finding
 
 // TestPreflight_EveryCheckPassesOnAHealthyCluster also shows that every check is made.
 func TestPreflight_EveryCheckPassesOnAHealthyCluster(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		e := newExamined(r)
 		e.request = both(toLifecycle, toKubernetes)
@@ -144,6 +146,8 @@ func TestPreflight_EveryCheckPassesOnAHealthyCluster(t *testing.T) {
 // TestPreflight_EveryCheckTellsWhatItFinds drives each check to a failure and, where there
 // is something that it could fail to learn, to not knowing.
 func TestPreflight_EveryCheckTellsWhatItFinds(t *testing.T) {
+	t.Parallel()
+
 	rows := slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations(), operatorExaminations())
 
 	for _, row := range rows {
@@ -194,6 +198,8 @@ func TestPreflight_EveryCheckTellsWhatItFinds(t *testing.T) {
 // TestPreflight_SkippedChecksAreAdvice shows for each failure that the policy may skip that
 // it stops an apply, and that skipping makes it advice which is still told.
 func TestPreflight_SkippedChecksAreAdvice(t *testing.T) {
+	t.Parallel()
+
 	for _, row := range slices.Concat(nodeExaminations(), etcdExaminations(), planExaminations(), momentExaminations(), operatorExaminations()) {
 		if row.want != failed && row.want != untold {
 			continue
@@ -543,6 +549,8 @@ func operatorExaminations() []examination {
 // TestPreflight_BoundedInTime: a port that does not answer holds up nothing but
 // its own check.
 func TestPreflight_BoundedInTime(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		e := newExamined(r)
 		e.client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
@@ -573,6 +581,8 @@ func TestPreflight_BoundedInTime(t *testing.T) {
 // TestPreflight_UnconfirmedSystemOfAPersonIsWaitedFor, be it new or rolled back before it was
 // ready; the finding tells the two apart, and once the machine is ready there is none.
 func TestPreflight_UnconfirmedSystemOfAPersonIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		rollBack bool
 		says     []string

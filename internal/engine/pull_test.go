@@ -119,6 +119,8 @@ func (r *rig) pulledBefore() (nodes []string, cordoned, ended float64) {
 // TestPull_DoesNotHoldTheRollUp: of a hundred nodes few pull before the first cordon, and
 // the others while nodes are on their way, even where the registry is slow.
 func TestPull_DoesNotHoldTheRollUp(t *testing.T) {
+	t.Parallel()
+
 	for name, slower := range map[string]time.Duration{"a registry": 0, "a slow registry": 70 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			given := setup{
@@ -160,6 +162,8 @@ func TestPull_DoesNotHoldTheRollUp(t *testing.T) {
 // TestPull_WorkerThatCannotIsNotCordoned: those before it are upgraded, and the run fails
 // when its turn has come.
 func TestPull_WorkerThatCannotIsNotCordoned(t *testing.T) {
+	t.Parallel()
+
 	given := setup{
 		Options: model.Options{
 			ControlPlanes: 1, Workers: 12, Faults: []model.Fault{{Node: "worker-7", Step: model.StepPull, Effect: model.EffectNotFound}},
@@ -228,6 +232,8 @@ func (m *mirrored) Machine(ctx context.Context, address string, known *cluster.M
 // TestPull_SamplesBeforeTheFirstCordon: each way to get an image is tried once, and all
 // that fails is said together.
 func TestPull_SamplesBeforeTheFirstCordon(t *testing.T) {
+	t.Parallel()
+
 	samples := func(t *testing.T, request engine.Request, want ...string) {
 		t.Helper()
 
@@ -273,6 +279,8 @@ func equalSets(got, want []string) bool {
 
 // TestPull_OneFindingNamesAllNodes that fail alike, and not what another node says.
 func TestPull_OneFindingNamesAllNodes(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}}, func(r *rig) {
 		faults := []model.Fault{{Node: "worker-1", Step: model.StepPull, Effect: model.EffectFail}}
 		for _, node := range []string{"cp-0", "cp-1", "cp-2", "worker-0"} {
@@ -299,6 +307,8 @@ func TestPull_OneFindingNamesAllNodes(t *testing.T) {
 // TestPull_NothingWhenNothingMoreBegins: neither a cancel nor the end of the time
 // leaves a pull behind, and neither waits for one.
 func TestPull_NothingWhenNothingMoreBegins(t *testing.T) {
+	t.Parallel()
+
 	const slow = 20 * time.Minute
 
 	// Before the first cordon the registry answers, and after it hardly.
@@ -378,6 +388,8 @@ func TestPull_NothingWhenNothingMoreBegins(t *testing.T) {
 
 // TestPull_ParallelPullsBoundsThem: the policy decides, before the first cordon and after it.
 func TestPull_ParallelPullsBoundsThem(t *testing.T) {
+	t.Parallel()
+
 	for _, most := range []int{1, 3} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 6}}, func(r *rig) {
@@ -402,6 +414,8 @@ func TestPull_ParallelPullsBoundsThem(t *testing.T) {
 // TestPull_OfKubeProxyByAsManyAsOfKubelets: what is left to pull when the last kubelet
 // has restarted is pulled by as many nodes at a time as before.
 func TestPull_OfKubeProxyByAsManyAsOfKubelets(t *testing.T) {
+	t.Parallel()
+
 	const (
 		workers = 60
 		slow    = time.Minute
@@ -456,6 +470,8 @@ func repeating(attempts int, backoff time.Duration) engine.Request {
 // TestPull_RepeatedForFiveMinutesAndAsOftenAsThePolicySays: a node of Talos 1.14
 // tries once when it is asked. It also looks at the pauses, which are in seconds.
 func TestPull_RepeatedForFiveMinutesAndAsOftenAsThePolicySays(t *testing.T) {
+	t.Parallel()
+
 	for _, test := range []struct {
 		fails, attempts int
 		backoff         time.Duration
@@ -516,6 +532,8 @@ func TestPull_RepeatedForFiveMinutesAndAsOftenAsThePolicySays(t *testing.T) {
 // TestPull_SecondDownloadOfALegacyNodeIsNotCounted: it begins its upgrade with one, into
 // a store that nothing else fills. What the node does after that is counted.
 func TestPull_SecondDownloadOfALegacyNodeIsNotCounted(t *testing.T) {
+	t.Parallel()
+
 	for name, test := range map[string]struct {
 		step   model.Step
 		effect model.Effect

@@ -34,6 +34,8 @@ func (r *rig) remembered(node string) (entry cluster.Entry, found bool) {
 }
 
 func TestRollBackNode_WhereAPersonAsks(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -118,6 +120,8 @@ func (r *rig) keptUntilTold(node, from, target string) {
 
 // TestRollBackNode_RefusedWhileSuspended: nothing new is begun, whoever asks for it.
 func TestRollBackNode_RefusedWhileSuspended(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 		r.brake()
@@ -146,6 +150,8 @@ func (r *rig) untouchedBy(talos string) {
 // TestRollBackNode_RefusedWhereItIsNotCertain is about each reason against one: said in one
 // sentence, before anything is touched.
 func TestRollBackNode_RefusedWhereItIsNotCertain(t *testing.T) {
+	t.Parallel()
+
 	const node = "worker-0"
 
 	forget := func(change func(*cluster.Entry)) func(*rig) {
@@ -250,6 +256,8 @@ func TestRollBackNode_RefusedWhereItIsNotCertain(t *testing.T) {
 // TestRollBackNode_WaitsForItsGuards, and gives up where they do not come to hold: another
 // control plane is away, or another worker.
 func TestRollBackNode_WaitsForItsGuards(t *testing.T) {
+	t.Parallel()
+
 	for node, away := range map[string]string{"cp-1": "cp-2", "worker-0": "worker-1"} {
 		t.Run(node, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -278,6 +286,8 @@ func TestRollBackNode_WaitsForItsGuards(t *testing.T) {
 
 // TestRollBackNode_RefusedBesideAnotherRun: it takes the same lease.
 func TestRollBackNode_RefusedBesideAnotherRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -299,6 +309,8 @@ func TestRollBackNode_RefusedBesideAnotherRun(t *testing.T) {
 
 // TestRollBackNode_RefusalLeavesTheNodeInService: the node has no other system.
 func TestRollBackNode_RefusalLeavesTheNodeInService(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 		r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepRollback, Effect: model.EffectFail}})
@@ -324,6 +336,8 @@ func TestRollBackNode_RefusalLeavesTheNodeInService(t *testing.T) {
 
 // TestRollBackNode_NodeThatStartsTheNewSystemAgainIsNamed: it was told, and did not obey.
 func TestRollBackNode_NodeThatStartsTheNewSystemAgainIsNamed(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -348,6 +362,8 @@ func TestRollBackNode_NodeThatStartsTheNewSystemAgainIsNamed(t *testing.T) {
 // TestRollBackNode_GoesOnWhereItWasKilled strikes it at each of its calls
 // that change something, in every way. Another rollback finishes it, or another apply.
 func TestRollBackNode_GoesOnWhereItWasKilled(t *testing.T) {
+	t.Parallel()
+
 	for _, node := range []string{"worker-0", "cp-1"} {
 		for _, next := range []string{"rollback", "apply"} {
 			t.Run(node+" then "+next, func(t *testing.T) {
@@ -445,6 +461,8 @@ func killedInRollback(t *testing.T, node, next string, kind crash, mutation int)
 
 // TestRollBackNode_CancelledSaysWhereTheNodeIs, and the next one goes on there.
 func TestRollBackNode_CancelledSaysWhereTheNodeIs(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 
@@ -474,6 +492,8 @@ func TestRollBackNode_CancelledSaysWhereTheNodeIs(t *testing.T) {
 
 // TestRollBackNode_NodeThatDoesNotReturnIsNamed, with how long it was waited for.
 func TestRollBackNode_NodeThatDoesNotReturnIsNamed(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 		r.World().SetFaults([]model.Fault{{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns}})
@@ -494,6 +514,8 @@ func TestRollBackNode_NodeThatDoesNotReturnIsNamed(t *testing.T) {
 // TestRollBackNode_KubernetesAloneWaitsForAnUnfinishedOne: whatever reboots the node shows what
 // became of it.
 func TestRollBackNode_KubernetesAloneWaitsForAnUnfinishedOne(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
 		r.upgraded(toLifecycle)
 

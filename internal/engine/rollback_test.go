@@ -73,6 +73,8 @@ func (r *rig) sentBack(node, from string) {
 }
 
 func TestRollback_OfAnUnhealthyNodeWhenAsked(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -123,6 +125,8 @@ func TestRollback_OfAnUnhealthyNodeWhenAsked(t *testing.T) {
 // TestRollback_OfANodeThatChangedItsSchematic: the new system is told by what the node says
 // in its new boot, ready or not.
 func TestRollback_OfANodeThatChangedItsSchematic(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -148,6 +152,8 @@ func TestRollback_OfANodeThatChangedItsSchematic(t *testing.T) {
 // TestRollback_AlsoWhereTheLastLookIsCutOff: the time is up while the node is
 // being asked, as nearly always over a network.
 func TestRollback_AlsoWhereTheLastLookIsCutOff(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
 		const slow = 47 * time.Second
 
@@ -183,6 +189,8 @@ func TestRollback_AlsoWhereTheLastLookIsCutOff(t *testing.T) {
 }
 
 func TestRollback_NotUnlessAsked(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
 		failed := failure(t, r.Worker("run-1").Apply(context.Background(), to(toLifecycle)), engine.ErrUnhealthy, "worker-0")
 		if !strings.Contains(failed.State, "runs the new system") {
@@ -200,6 +208,8 @@ func TestRollback_NotUnlessAsked(t *testing.T) {
 
 // TestRollback_NotWhereItIsNotSafe: the etcd of the old system could not join.
 func TestRollback_NotWhereItIsNotSafe(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("cp-1")}}}, func(r *rig) {
 		w := r.Worker("run-1")
 		forgetful := &liar{Client: w.Client, etcd: func(view *cluster.EtcdView) { view.Status.Version = "" }}
@@ -220,6 +230,8 @@ func TestRollback_NotWhereItIsNotSafe(t *testing.T) {
 }
 
 func TestRollback_NotOfANodeWhoseInstallerNobodySawEnd(t *testing.T) {
+	t.Parallel()
+
 	lost := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectConnectionLostEarly, Times: 1}
 
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{lost, neverReady("worker-0")}}}, func(r *rig) {
@@ -246,6 +258,8 @@ func TestRollback_NotOfANodeWhoseInstallerNobodySawEnd(t *testing.T) {
 // TestRollback_NotBegunWhileAnotherControlPlaneIsAway: the one that is ill is
 // missing already.
 func TestRollback_NotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("cp-1")}}}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Logs", "cp-1", func() {
@@ -267,6 +281,8 @@ func TestRollback_NotBegunWhileAnotherControlPlaneIsAway(t *testing.T) {
 
 // TestRollback_NotAskedTwicePerBoot: a second one would undo the first.
 func TestRollback_NotAskedTwicePerBoot(t *testing.T) {
+	t.Parallel()
+
 	for name, fault := range map[string]model.Fault{
 		"reply lost": {Node: "worker-0", Step: model.Step("rollback"), Effect: model.EffectConnectionLost, Times: 1},
 	} {
@@ -285,6 +301,8 @@ func TestRollback_NotAskedTwicePerBoot(t *testing.T) {
 }
 
 func TestRollback_RefusalLeavesTheNodeAsItIs(t *testing.T) {
+	t.Parallel()
+
 	fault := model.Fault{Node: "worker-0", Step: model.Step("rollback"), Effect: model.EffectFail}
 
 	inCluster(t, setup{Options: model.Options{Faults: []model.Fault{neverReady("worker-0"), fault}}}, func(r *rig) {
@@ -309,6 +327,8 @@ func TestRollback_RefusalLeavesTheNodeAsItIs(t *testing.T) {
 
 // TestRollback_NotOfANodeThatHealsInTime is about one that is slow.
 func TestRollback_NotOfANodeThatHealsInTime(t *testing.T) {
+	t.Parallel()
+
 	fault := neverReady("worker-0")
 	fault.For = 20 * time.Minute
 
@@ -323,6 +343,8 @@ func TestRollback_NotOfANodeThatHealsInTime(t *testing.T) {
 // change something, in every way. Another run finishes it, with the same policy
 // or without.
 func TestRollback_GoesOnWhereItWasKilled(t *testing.T) {
+	t.Parallel()
+
 	for _, node := range []string{"worker-0", "cp-1"} {
 		t.Run(node, func(t *testing.T) {
 			for mutation, kind := 1, 0; ; kind++ {
@@ -400,6 +422,8 @@ func killedRollingBack(t *testing.T, node string, kind crash, mutation int) bool
 // TestRollback_NotOfANodeThatIsWell: what keeps it from service is the Kubernetes
 // API, which is away until the time of the node is up.
 func TestRollback_NotOfANodeThatIsWell(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}}, func(r *rig) {
 		var (
 			since    time.Time
@@ -436,6 +460,8 @@ func TestRollback_NotOfANodeThatIsWell(t *testing.T) {
 // TestRollback_NotOfAControlPlaneThatIsWell: it is the member of another one that
 // complains.
 func TestRollback_NotOfAControlPlaneThatIsWell(t *testing.T) {
+	t.Parallel()
+
 	for name, long := range map[string]time.Duration{"for a while": 45 * time.Minute, "for good": 100 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1}}, func(r *rig) {
@@ -504,6 +530,8 @@ func (d *heedless) Rollback(context.Context, string) error {
 // TestRollback_WithoutAnyEffectIsNotTriedAgain: a node that was told and starts the
 // new system again has a bootloader that nobody understands.
 func TestRollback_WithoutAnyEffectIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+
 	fault := neverReady("worker-0")
 	fault.Times = 0
 
@@ -538,6 +566,8 @@ func TestRollback_WithoutAnyEffectIsNotTriedAgain(t *testing.T) {
 // TestRollback_FailureIsAWarningOnceTheTargetIsSetBack: the target was set back to what runs while the
 // node was on its way back.
 func TestRollback_FailureIsAWarningOnceTheTargetIsSetBack(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{neverReady("worker-0")}}}, func(r *rig) {
 		r.killedAfter("run-1", "Rollback", "worker-0", returning(to(toLifecycle)))
 		time.Sleep(15 * time.Minute)
@@ -556,6 +586,8 @@ func TestRollback_FailureIsAWarningOnceTheTargetIsSetBack(t *testing.T) {
 // TestRollback_LeavesNoNodeIllAfterACrash: a node that gets well by the time of the next
 // run is in service at its end, whatever was wrong with it.
 func TestRollback_LeavesNoNodeIllAfterACrash(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		node   string
 		effect model.Effect
@@ -583,6 +615,8 @@ func TestRollback_LeavesNoNodeIllAfterACrash(t *testing.T) {
 // TestRollback_AutomaticOneGoesOnWhereItWasKilled: the node does not get well by itself,
 // so the next run asks for the rollback that the journal names.
 func TestRollback_AutomaticOneGoesOnWhereItWasKilled(t *testing.T) {
+	t.Parallel()
+
 	fault := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNotReady, Talos: toLifecycle}
 
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 1, Faults: []model.Fault{fault}}}, func(r *rig) {

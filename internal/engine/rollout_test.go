@@ -97,6 +97,8 @@ func ofRole(spans []span, prefix string) []span {
 }
 
 func TestParallel_WorkersMoveSideBySide(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range []struct {
 		share    string
 		workers  int
@@ -138,6 +140,8 @@ func TestParallel_WorkersMoveSideBySide(t *testing.T) {
 // TestParallel_SlotIsRefilledWithoutBatches: a node that takes its time holds back
 // nobody but itself.
 func TestParallel_SlotIsRefilledWithoutBatches(t *testing.T) {
+	t.Parallel()
+
 	slow := model.Fault{Node: "worker-0", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 15 * time.Minute}
 	judged := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 5, Seed: 43, Faults: []model.Fault{slow}},
@@ -173,6 +177,8 @@ func TestParallel_SlotIsRefilledWithoutBatches(t *testing.T) {
 // TestParallel_WorkerThatIsAwayGoesFirstAndCostsItsPlace is about a worker that is
 // not ready before anything is done to it, and becomes ready with its upgrade.
 func TestParallel_WorkerThatIsAwayGoesFirstAndCostsItsPlace(t *testing.T) {
+	t.Parallel()
+
 	sick := model.Fault{Node: "worker-4", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1}
 	judged := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 47, Faults: []model.Fault{sick}},
@@ -217,6 +223,8 @@ func (r *rig) installed() map[string]bool {
 }
 
 func TestParallel_FailureLetsOthersFinishAndStartsNone(t *testing.T) {
+	t.Parallel()
+
 	slow := model.Fault{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectNeverReturns, Times: 1, For: 10 * time.Minute}
 	broken := model.Fault{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}
 
@@ -245,6 +253,8 @@ func TestParallel_FailureLetsOthersFinishAndStartsNone(t *testing.T) {
 }
 
 func TestParallel_SecondFailureIsNamedInTheFirst(t *testing.T) {
+	t.Parallel()
+
 	faults := []model.Fault{
 		{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1},
 		{Node: "worker-1", Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},
@@ -279,6 +289,8 @@ func TestParallel_SecondFailureIsNamedInTheFirst(t *testing.T) {
 // TestParallel_LostLeaseStopsBothOnTheirWay wants nothing done by the run from a
 // moment after the loss on, wherever its turns are.
 func TestParallel_LostLeaseStopsBothOnTheirWay(t *testing.T) {
+	t.Parallel()
+
 	for _, moment := range []time.Duration{95 * time.Second, 130 * time.Second, 170 * time.Second, 5 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, pairs(59), func(r *rig) {
@@ -320,6 +332,8 @@ func TestParallel_LostLeaseStopsBothOnTheirWay(t *testing.T) {
 // TestParallel_CancelTidiesUpBothOnTheirWay cancels a parallel roll every few
 // seconds of its length.
 func TestParallel_CancelTidiesUpBothOnTheirWay(t *testing.T) {
+	t.Parallel()
+
 	stride := 7 * time.Second
 	if testing.Short() || raceEnabled {
 		stride = time.Minute
@@ -348,6 +362,8 @@ func TestParallel_CancelTidiesUpBothOnTheirWay(t *testing.T) {
 // TestParallel_CrashThenApplyAgainConverges is the sweep of crashes over
 // a parallel roll.
 func TestParallel_CrashThenApplyAgainConverges(t *testing.T) {
+	t.Parallel()
+
 	stride := 3
 	if testing.Short() || raceEnabled {
 		stride = 23
@@ -379,6 +395,8 @@ func TestParallel_CrashThenApplyAgainConverges(t *testing.T) {
 // turns were started and before the second one has cordoned its node, that one
 // waits for the first instead of failing.
 func TestParallel_WorkerThatHasNoRoomStandsBack(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(71), func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(r.fallsIll("worker-4"))
@@ -416,6 +434,8 @@ func (r *rig) fallsIll(node string) ports.Interceptor {
 // about to cordon, and there is room for one of them. Guards take their time, so
 // that each turn would see the other one's node available still.
 func TestParallel_TwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
+	t.Parallel()
+
 	const thought, faded, atOnce = 2 * time.Second, 80 * time.Second, 8
 
 	inCluster(t, pairs(149), func(r *rig) {
@@ -452,6 +472,8 @@ func TestParallel_TwoTurnsDoNotBothTakeTheLastPlace(t *testing.T) {
 // TestParallel_SilentNodeOnItsWayHoldsBackNobody: a worker that is being
 // drained for long, and does not answer meanwhile, is its own turn's affair.
 func TestParallel_SilentNodeOnItsWayHoldsBackNobody(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(151), func(r *rig) {
 		r.AddPod("precious", "worker-0", &apiserver.Budget{MinAvailable: 1})
 
@@ -485,6 +507,8 @@ func TestParallel_SilentNodeOnItsWayHoldsBackNobody(t *testing.T) {
 // goes back into service, without anything having been installed, and has its turn
 // when there is room again.
 func TestParallel_LastOneGivesBackAPlaceThatOthersUsedUp(t *testing.T) {
+	t.Parallel()
+
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 6, Seed: 217},
 		Judging: []checker.Option{checker.MaxUnavailable(3)},
@@ -531,6 +555,8 @@ func TestParallel_LastOneGivesBackAPlaceThatOthersUsedUp(t *testing.T) {
 // TestParallel_DeadlineLetsOthersFinish: when the time is up the nodes that are on their
 // way finish, and none is started.
 func TestParallel_DeadlineLetsOthersFinish(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, pairs(163), func(r *rig) {
 		request := sharing(t, toLifecycle, "2")
 		request.Deadline = 3 * time.Minute
@@ -560,6 +586,8 @@ func TestParallel_DeadlineLetsOthersFinish(t *testing.T) {
 // silent while another one takes its time. It is waited for when its own turn comes;
 // when it does not answer, the run ends once the other one is done.
 func TestParallel_ObstacleBesideATurnIsWaitedOut(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		silence time.Duration
 		passes  bool
@@ -643,6 +671,8 @@ func ofCluster(request engine.Request, id string) engine.Request {
 }
 
 func TestRollout_RunsThatMustNotBeginChangeNothing(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		options model.Options
 		roles   []string
@@ -688,6 +718,8 @@ func (r *rig) during(w *worker, method, node string, do func()) {
 }
 
 func TestRollout_NodesThatJoinMoveLast(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-0", func() {
@@ -707,6 +739,8 @@ func TestRollout_NodesThatJoinMoveLast(t *testing.T) {
 }
 
 func TestRollout_NodesThatLeaveAreDropped(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 3}}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-0", func() {
@@ -727,6 +761,8 @@ func TestRollout_NodesThatLeaveAreDropped(t *testing.T) {
 // TestRollout_ControlPlaneIsDoneWhenItsPodsAreToldOf: after a boot Kubernetes shows the
 // static pods as they were before, until the kubelet has come to them.
 func TestRollout_ControlPlaneIsDoneWhenItsPodsAreToldOf(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 5, Workers: 1, Seed: 7}}, func(r *rig) {
 		w := r.Worker("run-1")
 		back := 0
@@ -755,6 +791,8 @@ func TestRollout_ControlPlaneIsDoneWhenItsPodsAreToldOf(t *testing.T) {
 // TestRollout_WaitsForPodsToBeToldOf: a control plane that somebody has rebooted is
 // well, and only Kubernetes does not show it yet.
 func TestRollout_WaitsForPodsToBeToldOf(t *testing.T) {
+	t.Parallel()
+
 	for _, given := range []struct {
 		name  string
 		never bool
@@ -799,6 +837,8 @@ func TestRollout_WaitsForPodsToBeToldOf(t *testing.T) {
 // cluster cannot say for a while after its boot whether it is Ready. That is no news
 // to anybody.
 func TestRollout_StatusThatIsNotAvailableYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Workers: 1, Seed: 7}}, func(r *rig) {
 		const unavailable = `nodeReady: node "cp-1" status is not available yet`
 
@@ -841,6 +881,8 @@ func silent(node string) []model.Fault {
 }
 
 func TestRollout_SilentControlPlaneStopsTheRunWhereItIs(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		after string
 		armed bool
@@ -879,6 +921,8 @@ func TestRollout_SilentControlPlaneStopsTheRunWhereItIs(t *testing.T) {
 // TestRollout_ControlPlaneSilentForAWhileIsWaitedFor is about an armed node,
 // whose whole time is worth waiting for.
 func TestRollout_ControlPlaneSilentForAWhileIsWaitedFor(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Install", "worker-0", func() {
@@ -894,6 +938,8 @@ func TestRollout_ControlPlaneSilentForAWhileIsWaitedFor(t *testing.T) {
 }
 
 func TestRollout_EtcdAlarmStopsTheRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		first := r.Worker("run-1")
 
@@ -923,6 +969,8 @@ func TestRollout_EtcdAlarmStopsTheRun(t *testing.T) {
 }
 
 func TestRollout_DeadlineStopsBetweenNodes(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := to(toLifecycle)
 		request.Deadline = 4 * time.Minute
@@ -941,6 +989,8 @@ func TestRollout_DeadlineStopsBetweenNodes(t *testing.T) {
 }
 
 func TestRollout_ControlPlanesFirstWhenAsked(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		request := to(toLifecycle)
 		request.Policy.Order = cluster.ControlPlanesFirst

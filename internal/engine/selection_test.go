@@ -149,6 +149,8 @@ func (r *rig) left(nodes ...string) {
 }
 
 func TestSelection_HoldsNodesAndLeavesThemNoWork(t *testing.T) {
+	t.Parallel()
+
 	for name, nodes := range map[string][]string{"worker": {"worker-2"}, "control plane": {"cp-1"}, "both": {"cp-2", "worker-0"}} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, labelled(5), func(r *rig) {
@@ -177,6 +179,8 @@ func TestSelection_HoldsNodesAndLeavesThemNoWork(t *testing.T) {
 // upgraded, and right before the last look at the node itself, when its upgrade has begun
 // and its node is as it was.
 func TestSelection_LabelInMidRollHoldsWhatHasNotBegun(t *testing.T) {
+	t.Parallel()
+
 	for name, at := range map[string]event{
 		"another node is cordoned": {method: "Cordon", node: "worker-0"},
 		"the node is judged":       {method: "Vitals", node: "worker-2", installed: "worker-1"},
@@ -206,6 +210,8 @@ func TestSelection_LabelInMidRollHoldsWhatHasNotBegun(t *testing.T) {
 
 // TestSelection_LabelAfterTheCordonLetsTheNodeBeFinished
 func TestSelection_LabelAfterTheCordonLetsTheNodeBeFinished(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, labelled(3), func(r *rig) {
 		w := r.Worker("run-1")
 		r.during(w, "Cordon", "worker-1", func() {
@@ -222,6 +228,8 @@ func TestSelection_LabelAfterTheCordonLetsTheNodeBeFinished(t *testing.T) {
 // TestSelection_LabelThatGoesAwayInMidRollReleasesNothing: neither one that was there from the
 // beginning nor one that came meanwhile. The next apply decides anew.
 func TestSelection_LabelThatGoesAwayInMidRollReleasesNothing(t *testing.T) {
+	t.Parallel()
+
 	for name, before := range map[string]bool{"from the beginning": true, "came meanwhile": false} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, labelled(4), func(r *rig) {
@@ -256,6 +264,8 @@ func TestSelection_LabelThatGoesAwayInMidRollReleasesNothing(t *testing.T) {
 // TestSelection_NodeWithoutNodeObjectCountsAsHeld: nobody knows its labels, so the run does not
 // begin; and where it loses its Node object in mid-roll it is left.
 func TestSelection_NodeWithoutNodeObjectCountsAsHeld(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, labelled(3), func(r *rig) {
 		if err := r.DeleteNodeAsPerson("worker-1"); err != nil {
 			t.Fatal(err)
@@ -290,6 +300,8 @@ func TestSelection_NodeWithoutNodeObjectCountsAsHeld(t *testing.T) {
 // TestSelection_KubernetesThatIsAwayHoldsNoNode: what nobody can read is never taken for a cluster
 // in which nothing is to be done.
 func TestSelection_KubernetesThatIsAwayHoldsNoNode(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, labelled(2), func(r *rig) {
 		w := r.Worker("run-1")
 		w.Client.Intercept(func(ctx context.Context, call ports.Call, next func(context.Context) error) error {
@@ -332,6 +344,8 @@ func (r *rig) before(canaries []string, but ...string) {
 }
 
 func TestSelection_CanariesMoveBeforeTheOthers(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, labelled(5, checker.Canary("worker-1")), func(r *rig) {
 		r.give(leading, "worker-3", "worker-4", "cp-0")
 
@@ -348,6 +362,8 @@ func TestSelection_CanariesMoveBeforeTheOthers(t *testing.T) {
 // TestSelection_CanaryLabelInMidRollStopsOthersUntilItIsDone: whatever has begun is
 // finished, also one that was cordoned and waits in its drain.
 func TestSelection_CanaryLabelInMidRollStopsOthersUntilItIsDone(t *testing.T) {
+	t.Parallel()
+
 	for name, method := range map[string]string{"cordoned": "Cordon", "installed": "Install", "judged": "Vitals"} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, labelled(5), func(r *rig) {
@@ -368,6 +384,8 @@ func TestSelection_CanaryLabelInMidRollStopsOthersUntilItIsDone(t *testing.T) {
 
 // TestSelection_CanaryStaysOneWhenItsLabelGoes
 func TestSelection_CanaryStaysOneWhenItsLabelGoes(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, labelled(4), func(r *rig) {
 		r.give(leading, "worker-2")
 
@@ -383,6 +401,8 @@ func TestSelection_CanaryStaysOneWhenItsLabelGoes(t *testing.T) {
 // TestSelection_CanaryHeldInMidRollStopsTheOthers: it protects them no more. One that has
 // moved has done what it is there for.
 func TestSelection_CanaryHeldInMidRollStopsTheOthers(t *testing.T) {
+	t.Parallel()
+
 	both := func(request engine.Request) engine.Request { return restraining(led(request)) }
 
 	// It has one label for both, so what holds it makes it no canary any more.
@@ -421,6 +441,8 @@ func TestSelection_CanaryHeldInMidRollStopsTheOthers(t *testing.T) {
 }
 
 func TestSelection_PoolsBoundTheirWorkersWithinTheGlobalBound(t *testing.T) {
+	t.Parallel()
+
 	given := labelled(8, checker.MaxUnavailable(4), inPool(1))
 
 	inCluster(t, given, func(r *rig) {
@@ -454,6 +476,8 @@ func TestSelection_PoolsBoundTheirWorkersWithinTheGlobalBound(t *testing.T) {
 // TestSelection_WorkerThatIsAwayTakesUpItsPool: the others of the pool wait for it, those of others
 // go on, and where it does not come back the run says so.
 func TestSelection_WorkerThatIsAwayTakesUpItsPool(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, labelled(6, inPool(1)), func(r *rig) {
 		r.give(storage, "worker-0", "worker-1")
 		r.give(compute, "worker-2", "worker-3")
@@ -485,6 +509,8 @@ func TestSelection_WorkerThatIsAwayTakesUpItsPool(t *testing.T) {
 }
 
 func TestSelection_PoolsBoundKubeletsAsWell(t *testing.T) {
+	t.Parallel()
+
 	given := setup{
 		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 6},
 		Judging: []checker.Option{checker.MaxUnavailableKubelets(3), inPool(1)},
@@ -506,6 +532,8 @@ func TestSelection_PoolsBoundKubeletsAsWell(t *testing.T) {
 // TestSelection_LabelsHoldKubeletsAndLeadThem: of a node that is held no component is replaced, and
 // kubelets wait for that of the canary.
 func TestSelection_LabelsHoldKubeletsAndLeadThem(t *testing.T) {
+	t.Parallel()
+
 	given := setup{
 		Options: model.Options{Kubernetes: fromKubernetes, ControlPlanes: 1, Workers: 4},
 		Judging: []checker.Option{checker.HeldBy(restrained.Matches), checker.CanaryBy(leading.Matches)},
@@ -546,6 +574,8 @@ func TestSelection_LabelsHoldKubeletsAndLeadThem(t *testing.T) {
 
 // TestSelection_ContradictingLabelsAreRefused before anything is touched.
 func TestSelection_ContradictingLabelsAreRefused(t *testing.T) {
+	t.Parallel()
+
 	other := func(request engine.Request) engine.Request {
 		request.Policy.SelectorOverrides = []cluster.SelectorOverride{
 			{Selector: storage, Image: "example.com/a/installer"}, {Selector: label{"disk", "nvme"}, Image: "example.com/b/installer"},
@@ -603,6 +633,8 @@ func TestSelection_ContradictingLabelsAreRefused(t *testing.T) {
 
 // TestSelection_SelectorThatMatchesNothingIsSaid and stops nothing.
 func TestSelection_SelectorThatMatchesNothingIsSaid(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, labelled(2), func(r *rig) {
 		w := r.Worker("run-1")
 		r.Must(w, pooled(t, led(restraining(sharing(t, toLifecycle, "2"))), "1", "1"))
@@ -618,6 +650,8 @@ func TestSelection_SelectorThatMatchesNothingIsSaid(t *testing.T) {
 }
 
 func TestCanary_MovesBeforeEverythingElse(t *testing.T) {
+	t.Parallel()
+
 	for _, order := range []cluster.Order{cluster.WorkersFirst, cluster.ControlPlanesFirst} {
 		t.Run(string(order), func(t *testing.T) {
 			given := pairs(109)
@@ -655,6 +689,8 @@ func TestCanary_MovesBeforeEverythingElse(t *testing.T) {
 }
 
 func TestCanary_FailureStopsTheRest(t *testing.T) {
+	t.Parallel()
+
 	for name, fault := range map[string]model.Fault{
 		"installer": {Step: model.StepInstall, Effect: model.EffectFail, Times: 1},
 		"fallback":  {Step: model.StepBoot, Effect: model.EffectFallback, Times: 1},
@@ -707,6 +743,8 @@ func held(request engine.Request, nodes ...string) engine.Request {
 }
 
 func TestHeld_NodesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+
 	for name, nodes := range map[string][]string{
 		"worker": {"worker-2"}, "control plane": {"cp-1"}, "both": {"cp-2", "worker-0"},
 	} {
@@ -749,6 +787,8 @@ func TestHeld_NodesAreLeftAlone(t *testing.T) {
 // TestHeld_SilentWorkerIsNoObstacle: it costs its place in the budget and
 // nothing else.
 func TestHeld_SilentWorkerIsNoObstacle(t *testing.T) {
+	t.Parallel()
+
 	given := pairs(131, append(silent("worker-2"), model.Fault{
 		Node: "worker-2", Step: model.StepKubelet, Effect: model.EffectNotReady, Times: 1,
 	})...)
@@ -820,6 +860,8 @@ func (a *attack) intercept(ctx context.Context, call ports.Call, next func(conte
 // workers have begun, and then it is not Ready any more, or cordoned. None of the
 // others is cordoned or installed from then on.
 func TestCanary_LeavingServiceStopsTurnsThatHaveBegun(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct{ from, to string }{
 		"lifecycle": {fromLifecycle, toLifecycle}, "legacy": {fromLegacy, toLegacy},
 	} {
@@ -894,6 +936,8 @@ func cordoned(r *rig, node string) (leave, back func()) {
 }
 
 func TestHeld_WorkerThatIsShutDownHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+
 	judging := append(twoAtATime(), checker.Held("worker-1"))
 
 	inCluster(t, setup{Judging: judging}, func(r *rig) {

@@ -26,6 +26,8 @@ const cancelMost = 15 * time.Second
 // TestCancel_AtAnyMomentLeavesNothingBehind cancels rolls at random moments and
 // applies again.
 func TestCancel_AtAnyMomentLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+
 	moments := 80
 	if testing.Short() || raceEnabled {
 		moments = 10
@@ -142,6 +144,8 @@ func (r *rig) leftClean() {
 // TestCancel_CallUnderWayEndsUnderTheLease: one that was cut off could take
 // effect when the lease is somebody else's.
 func TestCancel_CallUnderWayEndsUnderTheLease(t *testing.T) {
+	t.Parallel()
+
 	for method, request := range map[string]func() (talos, kubernetes string){
 		"Configure": func() (string, string) { return "", "1.35.2" },
 		"Reboot":    func() (string, string) { return toLifecycle, "" },
@@ -217,6 +221,8 @@ func TestCancel_CallUnderWayEndsUnderTheLease(t *testing.T) {
 
 // TestCancel_NoPodIsEvictedAfterIt: the node has many, and each takes its time.
 func TestCancel_NoPodIsEvictedAfterIt(t *testing.T) {
+	t.Parallel()
+
 	for name, stop := range map[string]func(*rig, context.CancelFunc){
 		"cancelled": func(_ *rig, cancel context.CancelFunc) { cancel() },
 		"the lease taken": func(r *rig, _ context.CancelFunc) {
@@ -299,6 +305,8 @@ const leaseRenewal = 10 * time.Second
 // TestCancel_EarlierTimeoutDoesNotShortenItsGrace: a drain that timed out in the
 // middle of a call is none that had to stop the run.
 func TestCancel_EarlierTimeoutDoesNotShortenItsGrace(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2}}, func(r *rig) {
 		r.AddPod("slow", "worker-0", nil)
 
@@ -347,6 +355,8 @@ func TestCancel_EarlierTimeoutDoesNotShortenItsGrace(t *testing.T) {
 // TestCancel_HeardAfterAFailureToo: the Kubernetes API hangs while a run that
 // failed looks at the cluster for the last time.
 func TestCancel_HeardAfterAFailureToo(t *testing.T) {
+	t.Parallel()
+
 	given := setup{Options: model.Options{Faults: []model.Fault{{Node: "worker-0", Step: model.StepInstall, Effect: model.EffectFail, Times: 1}}}}
 
 	inCluster(t, given, func(r *rig) {
@@ -395,6 +405,8 @@ func TestCancel_HeardAfterAFailureToo(t *testing.T) {
 
 // TestCancel_WhileAnIntentIsWrittenLeavesNothing: the node was never asked.
 func TestCancel_WhileAnIntentIsWrittenLeavesNothing(t *testing.T) {
+	t.Parallel()
+
 	for name, from := range map[string]string{"lifecycle": fromLifecycle, "legacy": fromLegacy} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: from}}, func(r *rig) {

@@ -45,6 +45,8 @@ func (r *rig) rested(pause time.Duration) {
 }
 
 func TestSoak_NextNodeWaitsUntilTheLastHasSettled(t *testing.T) {
+	t.Parallel()
+
 	const settle = 4 * time.Minute
 
 	for share, together := range map[string]int{"1": 1, "2": 2} {
@@ -84,6 +86,8 @@ func TestSoak_NextNodeWaitsUntilTheLastHasSettled(t *testing.T) {
 // TestSoak_NodeThatFallsIllBeginsAgain is about a node that is not
 // ready once more, half a minute after it was: for long, or between two looks.
 func TestSoak_NodeThatFallsIllBeginsAgain(t *testing.T) {
+	t.Parallel()
+
 	const settle = 3 * time.Minute
 
 	for _, length := range []time.Duration{100 * time.Second, 300 * time.Millisecond} {
@@ -122,6 +126,8 @@ func (r *rig) lastReady(node string) float64 {
 // TestSoak_NodeThatDoesNotSettleStopsTheRun is about a canary and another node, which
 // are ready for a moment only.
 func TestSoak_NodeThatDoesNotSettleStopsTheRun(t *testing.T) {
+	t.Parallel()
+
 	const settle = 2 * time.Minute
 
 	for name, canaries := range map[string][]string{"canary": {"worker-1"}, "any node": nil} {
@@ -165,6 +171,8 @@ func TestSoak_NodeThatDoesNotSettleStopsTheRun(t *testing.T) {
 // TestSoak_SurvivesAKilledRun: the next run waits for the rest of
 // the time before it disturbs another node.
 func TestSoak_SurvivesAKilledRun(t *testing.T) {
+	t.Parallel()
+
 	const settle = 10 * time.Minute
 
 	for name, node := range map[string]string{"worker": "worker-0", "canary": "worker-1"} {
@@ -212,6 +220,8 @@ func TestSoak_SurvivesAKilledRun(t *testing.T) {
 // TestSoak_EndsWithTheTimeOfTheRun: the deadline does not wait for nodes
 // to settle.
 func TestSoak_EndsWithTheTimeOfTheRun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{Options: model.Options{Seed: 107}}, func(r *rig) {
 		request := resting(t, "1", time.Hour)
 		request.Deadline = 20 * time.Minute
@@ -231,6 +241,8 @@ func TestSoak_EndsWithTheTimeOfTheRun(t *testing.T) {
 // TestSoak_TurnThatHasBegunWaitsForOthersToSettle: it was begun beside another one, and
 // that is over before it comes to its own node.
 func TestSoak_TurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
+	t.Parallel()
+
 	const settle = 4 * time.Minute
 
 	given := setup{
@@ -259,6 +271,8 @@ func TestSoak_TurnThatHasBegunWaitsForOthersToSettle(t *testing.T) {
 // long enough, and is not Ready once more when another one's turn has begun. A node
 // that is not cordoned yet stays in service, and on one that is nothing is installed.
 func TestSoak_NodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun(t *testing.T) {
+	t.Parallel()
+
 	const settle, ill = 20 * time.Second, 2 * time.Minute
 
 	for name, moment := range map[string]string{"before the cordon": "Vitals", "behind the cordon": "Cordon"} {
@@ -320,6 +334,8 @@ func TestSoak_NodeThatFallsIllAgainHoldsUpTurnsThatHaveBegun(t *testing.T) {
 // hop was moved when the run was killed, so that all nodes run what the next hop
 // begins with.
 func TestSoak_SurvivesAKilledRunBeforeTheNextHop(t *testing.T) {
+	t.Parallel()
+
 	const settle = 10 * time.Minute
 
 	inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: walkFrom, Seed: 79}}, func(r *rig) {

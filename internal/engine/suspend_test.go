@@ -73,6 +73,8 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // TestSuspension_NothingNewBegins: whenever somebody suspends them, what is
 // on its way is finished, nothing else begins, and the run goes on when they are resumed.
 func TestSuspension_NothingNewBegins(t *testing.T) {
+	t.Parallel()
+
 	requests := map[string]engine.Request{
 		"Talos": to(toLifecycle), "in pairs": sharing(t, toLifecycle, "2"), "Kubernetes": kube(toKubernetes),
 	}
@@ -129,6 +131,8 @@ func TestSuspension_NothingNewBegins(t *testing.T) {
 }
 
 func TestSuspension_StopsARunThatDoesNotWait(t *testing.T) {
+	t.Parallel()
+
 	for _, moment := range []time.Duration{40 * time.Second, 2 * time.Minute, 5 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -168,6 +172,8 @@ func TestSuspension_StopsARunThatDoesNotWait(t *testing.T) {
 // TestSuspension_ClusterIsNotTouched: a run that finds the upgrades suspended takes no
 // snapshot, pulls nothing and moves nothing.
 func TestSuspension_ClusterIsNotTouched(t *testing.T) {
+	t.Parallel()
+
 	for name, given := range map[string]struct {
 		request engine.Request
 		cause   error
@@ -223,6 +229,8 @@ func bounded(request engine.Request, most time.Duration) engine.Request {
 // TestSuspension_LeavesNoNodeInTheMiddle: a node that a killed run left in the middle of its
 // upgrade is finished, and one that it has only cordoned is put back.
 func TestSuspension_LeavesNoNodeInTheMiddle(t *testing.T) {
+	t.Parallel()
+
 	for _, method := range []string{"Cordon", "Install", "Reboot", "Uncordon"} {
 		t.Run(method, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -264,6 +272,8 @@ func TestSuspension_LeavesNoNodeInTheMiddle(t *testing.T) {
 // TestSuspension_HoldsWhatWaitsForItsGate: an upgrade that has begun and not touched its node
 // yet is as new as one that has not begun.
 func TestSuspension_HoldsWhatWaitsForItsGate(t *testing.T) {
+	t.Parallel()
+
 	for name, request := range map[string]engine.Request{"a node": to(toLifecycle), "a component": kube(toKubernetes)} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{ControlPlanes: 3, Workers: 2, Talos: fromLifecycle, Kubernetes: fromKubernetes}}, func(r *rig) {
@@ -304,6 +314,8 @@ func TestSuspension_HoldsWhatWaitsForItsGate(t *testing.T) {
 // TestSuspension_OperatorIsAskedForNothing: with mode = "delegate" the operator is asked when
 // the upgrades are resumed, and not at all where the run is cancelled before that.
 func TestSuspension_OperatorIsAskedForNothing(t *testing.T) {
+	t.Parallel()
+
 	for name, cancelled := range map[string]bool{"resumed": false, "cancelled": true} {
 		t.Run(name, func(t *testing.T) {
 			besideOperator(t, asking(setup{}), &played.Habits{}, func(o *owned) {
@@ -351,6 +363,8 @@ func TestSuspension_OperatorIsAskedForNothing(t *testing.T) {
 // TestSuspension_UnknownCountsAsSuspended: what cannot be read counts
 // as suspended.
 func TestSuspension_UnknownCountsAsSuspended(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		begun := time.Now()
 		request := gated(&userGate{timeout: time.Hour, answer: func(node string) (bool, string, error) {
@@ -380,6 +394,8 @@ func TestSuspension_UnknownCountsAsSuspended(t *testing.T) {
 // TestSuspension_CostsNothingButItsLease: however many nodes there are, nobody asks them
 // while upgrades are suspended.
 func TestSuspension_CostsNothingButItsLease(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		r.braked()
 
@@ -416,6 +432,8 @@ func TestSuspension_CostsNothingButItsLease(t *testing.T) {
 // TestSuspension_WrittenBesideARun: whoever holds the lease keeps it, renews it and finds
 // the suspension; what stands already stays, and is told.
 func TestSuspension_WrittenBesideARun(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		ended := make(chan error, 1)
 		run := r.Worker("run-1")
@@ -467,6 +485,8 @@ func TestSuspension_WrittenBesideARun(t *testing.T) {
 
 // TestSuspension_BeforeTheFirstRunIsHonoured: there is no lease to annotate yet.
 func TestSuspension_BeforeTheFirstRunIsHonoured(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		brake := r.Worker("ola").Engine
 
@@ -497,6 +517,8 @@ func TestSuspension_BeforeTheFirstRunIsHonoured(t *testing.T) {
 // TestSuspension_OutlastsLostRepliesAndConflicts: it is written once, and what it finds is
 // what others wrote.
 func TestSuspension_OutlastsLostRepliesAndConflicts(t *testing.T) {
+	t.Parallel()
+
 	for name, answer := range map[string]error{"a lost reply": cluster.ErrOutcomeUnknown, "a conflict": cluster.ErrConflict, "an API server that is away": cluster.ErrUnreachable} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, setup{}, func(r *rig) {
@@ -533,6 +555,8 @@ func TestSuspension_OutlastsLostRepliesAndConflicts(t *testing.T) {
 
 // TestSuspension_ThatMayNotBeWrittenSaysWhatToAllow.
 func TestSuspension_ThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
+	t.Parallel()
+
 	inCluster(t, setup{}, func(r *rig) {
 		denied := r.Worker("ola")
 		denied.Client.Intercept(withCall("WriteSuspension", cluster.ErrDenied))
@@ -561,6 +585,8 @@ func TestSuspension_ThatMayNotBeWrittenSaysWhatToAllow(t *testing.T) {
 // TestSuspension_HoldsWhatWaitsForItsTurn: upgrades take turns in looking at the cluster
 // before a cordon, and what they asked before a long wait says nothing about now.
 func TestSuspension_HoldsWhatWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+
 	const (
 		workers = 60
 		slow    = 8 * time.Second

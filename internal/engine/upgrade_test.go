@@ -28,6 +28,8 @@ import (
 )
 
 func TestUpgrade_ReachesTheTarget(t *testing.T) {
+	t.Parallel()
+
 	topologies := []struct{ controlPlanes, workers int }{{3, 2}, {1, 1}, {1, 0}, {5, 5}, {3, 0}}
 	hops := []struct{ from, to string }{
 		{"1.13.2", "1.13.4"}, {"1.13.4", "1.14.1"}, {"1.12.6", "1.13.4"}, {"1.11.5", "1.12.6"},
@@ -85,6 +87,8 @@ func (r *rig) walked(node string) []string {
 }
 
 func TestHop_WalkOverThreeReleaseLines(t *testing.T) {
+	t.Parallel()
+
 	for share, together := range map[string]int{"1": 1, "50%": 2} {
 		t.Run(share, func(t *testing.T) {
 			given := setup{
@@ -116,6 +120,8 @@ func TestHop_WalkOverThreeReleaseLines(t *testing.T) {
 
 // TestHop_CanariesLeadEach: in each release line everything waits for them.
 func TestHop_CanariesLeadEach(t *testing.T) {
+	t.Parallel()
+
 	given := setup{
 		Options: model.Options{ControlPlanes: 3, Workers: 4, Talos: walkFrom, Seed: 157},
 		Judging: []checker.Option{checker.MaxUnavailable(2), checker.Canary("worker-2"), checker.Held("worker-3")},
@@ -184,6 +190,8 @@ func tellsOfEachHop(t testing.TB, w *worker, versions []string, nodes int) {
 
 // TestHop_WalkGoesOnAfterACrash strikes a walk in each of its hops.
 func TestHop_WalkGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
+
 	stride := 31
 	if testing.Short() || raceEnabled {
 		stride = 131
@@ -223,6 +231,8 @@ func (m *missing) Pull(ctx context.Context, address, image string, api cluster.U
 // TestHop_ImageOfALaterOneIsMissedBeforeTheFirstCordon: what the last hop needs is
 // found out before the first one has begun.
 func TestHop_ImageOfALaterOneIsMissedBeforeTheFirstCordon(t *testing.T) {
+	t.Parallel()
+
 	for _, tag := range []string{":v1.13.4", ":v" + walkTo} {
 		t.Run(tag, func(t *testing.T) {
 			inCluster(t, setup{Options: model.Options{Talos: walkFrom, Seed: 83}}, func(r *rig) {
@@ -341,6 +351,8 @@ func faultCases() []faultCase {
 // TestFault_SafeNamedAndGotOver strikes a worker and a control plane with each
 // fault, looks at how the run ends, takes the fault away and applies again.
 func TestFault_SafeNamedAndGotOver(t *testing.T) {
+	t.Parallel()
+
 	for _, node := range []string{"worker-1", "cp-1"} {
 		for _, given := range faultCases() {
 			t.Run(node+" "+given.name, func(t *testing.T) { strikeWithFault(t, node, given) })
@@ -420,6 +432,8 @@ func (r *rig) stopped(node string, armed bool) {
 }
 
 func TestFallback_NotTriedAgainUntilTold(t *testing.T) {
+	t.Parallel()
+
 	for name, hop := range map[string]struct {
 		from, to string
 		step     model.Step
@@ -456,6 +470,8 @@ func TestFallback_NotTriedAgainUntilTold(t *testing.T) {
 }
 
 func TestFault_UnreachableNodeRefusesTheRun(t *testing.T) {
+	t.Parallel()
+
 	for _, node := range []string{"worker-0", "cp-0"} {
 		t.Run(node, func(t *testing.T) {
 			fault := model.Fault{Node: node, Step: model.StepObserve, Effect: model.EffectUnreachable, Times: 1}
@@ -484,6 +500,8 @@ func TestFault_UnreachableNodeRefusesTheRun(t *testing.T) {
 // TestUpgrade_OfTheNodeThatTheRunIsOnIsRefused before anything is touched, and goes on where
 // that node is held, or the check is skipped.
 func TestUpgrade_OfTheNodeThatTheRunIsOnIsRefused(t *testing.T) {
+	t.Parallel()
+
 	runningOn := func(r *rig, node string) engine.Request {
 		request := to(toLifecycle)
 		request.Policy.OwnBootID = r.State(node).BootID
@@ -701,6 +719,8 @@ func leaksInBubble(t *testing.T) (seen string) {
 // TestUpgrade_SameSeedTellsTheSameStory is what every other test of this kind leans on:
 // a failure can be had again.
 func TestUpgrade_SameSeedTellsTheSameStory(t *testing.T) {
+	t.Parallel()
+
 	const repetitions = 5
 
 	for name, hop := range map[string]struct{ from, to string }{
