@@ -5,6 +5,8 @@ package apiserver
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,48 +19,89 @@ import (
 
 // patched is what a patch makes of an object. Its errors are answers.
 func patched(header http.Header, of *table, current object, patch []byte) (object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(current.DeepCopyObject())
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+	media := types.PatchType(mediaOf(header.Get("Content-Type")))
+	after, _ := current.DeepCopyObject().(object)
+
+	if media == types.JSONPatchType {
+		return changed(of, after, nil, func(content map[string]any) (map[string]any, error) { return edited(content, patch) })
 	}
 
-	media := types.PatchType(mediaOf(header.Get("Content-Type")))
-
-	switch {
-	case media == types.JSONPatchType:
-		content, err = edited(content, patch)
-	case media == types.MergePatchType, media == types.StrategicMergePatchType && of.custom == nil:
-		var change map[string]any
-		if err := utiljson.Unmarshal(patch, &change); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-
-		if media == types.MergePatchType {
-			content = merged(content, change)
-		} else {
-			content, err = strategicpatch.StrategicMergeMapPatch(content, change, of.empty())
-		}
-	default:
+	if media != types.MergePatchType && (media != types.StrategicMergePatchType || of.custom != nil) {
 		return nil, unsupportedMedia(header.Get("Content-Type"))
 	}
 
-	if err != nil {
+	var change map[string]any
+	if err := utiljson.Unmarshal(patch, &change); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 
-	after := of.empty()
-	if custom, is := after.(*unstructured.Unstructured); is {
+	return changed(of, after, change, func(content map[string]any) (map[string]any, error) {
+		if media == types.MergePatchType {
+			return merged(content, change), nil
+		}
+
+		return strategicpatch.StrategicMergeMapPatch(content, change, of.empty())
+	})
+}
+
+// changed changes an object, of which the change names the fields that it is about; all of
+// them where there is none.
+func changed(
+	of *table, subject object, change map[string]any, how func(content map[string]any) (map[string]any, error),
+) (object, error) {
+	if custom, is := subject.(*unstructured.Unstructured); is {
+		content, err := how(custom.Object)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+
 		custom.Object = content
 
 		return custom, nil
 	}
 
-	const strictly = true
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, after, strictly); err != nil {
+	// To convert an object takes long, so this is done for what the change is about alone.
+	part := subject
+	if change != nil {
+		part = of.empty()
+		assign(part, subject, change)
+	}
+
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+
+	if content, err = how(content); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 
-	return after, nil
+	const strictly = true
+
+	part = of.empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, part, strictly); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+
+	if change == nil {
+		return part, nil
+	}
+
+	assign(subject, part, change)
+
+	return subject, nil
+}
+
+// assign copies the parts of an object that have the names of fields of the change.
+func assign(into, from object, change map[string]any) {
+	to, source := reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem()
+
+	for index := range to.NumField() {
+		name, _, _ := strings.Cut(to.Type().Field(index).Tag.Get("json"), ",")
+		if _, named := change[name]; named {
+			to.Field(index).Set(source.Field(index))
+		}
+	}
 }
 
 // edited applies a JSON patch (RFC 6902).

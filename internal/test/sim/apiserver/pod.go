@@ -494,6 +494,11 @@ func (s *Server) showReplicaSets(replicas map[string]int) {
 	for app, count := range replicas {
 		wanted, selected := int32(count), map[string]string{labelApp: app} //nolint:gosec // a few pods
 
+		// Nothing but the number of what is stored ever changes.
+		if standing, is := of.objects[key{namespaceWorkload, app}].(*appsv1.ReplicaSet); is && *standing.Spec.Replicas == wanted {
+			continue
+		}
+
 		s.show(of, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespaceWorkload, Name: app, UID: ownerUID("ReplicaSet", app)},
 			Spec: appsv1.ReplicaSetSpec{
