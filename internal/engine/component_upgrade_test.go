@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
@@ -686,15 +684,10 @@ func TestComponent_CrashAnywhereThenApplyAgainConverges(t *testing.T) {
 				stride = 3
 			}
 
-			for mutation := first; mutation <= len(methods) && !t.Failed(); mutation += stride {
-				for _, kind := range harness.Crashes() {
-					if kind == dieDuring && methods[mutation-1] != "Configure" && methods[mutation-1] != "Apply" {
-						continue
-					}
-
-					crashKubernetesOnce(t, given, kind, mutation)
-				}
-			}
+			lasts := func(method string) bool { return method == "Configure" || method == "Apply" }
+			crashEach(t, methods, first, stride, lasts, func(kind crash, mutation int) {
+				crashKubernetesOnce(t, given, kind, mutation)
+			})
 
 			t.Logf("%d mutating calls", len(methods))
 		})
@@ -773,12 +766,12 @@ func TestComponent_CancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			random := rand.New(rand.NewPCG(17, 19)) //nolint:gosec // moments, not secrets
+			drawn := drawMoments(17, 19, moments, 9*time.Minute)
 
-			for range moments {
-				moment := time.Duration(random.Int64N(int64(9 * time.Minute)))
+			beside(t, moments, func(number int) {
+				moment := drawn[number].at
 				given := setup{Options: model.Options{
-					Kubernetes: fromKubernetes, ControlPlanes: shape[0], Workers: shape[1], Seed: random.Uint64(),
+					Kubernetes: fromKubernetes, ControlPlanes: shape[0], Workers: shape[1], Seed: drawn[number].seed,
 				}}
 
 				inCluster(t, given, func(r *rig) {
@@ -802,9 +795,9 @@ func TestComponent_CancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 				})
 
 				if t.Failed() {
-					t.Fatalf("cancelled after %s with seed %d", moment, given.Seed)
+					t.Errorf("cancelled after %s with seed %d", moment, given.Seed)
 				}
-			}
+			})
 		})
 	}
 }

@@ -111,6 +111,8 @@ func TestLease_CancelReturnsInTimeWhereNothingAnswers(t *testing.T) {
 
 	for _, moment := range []time.Duration{70 * time.Second, 95 * time.Second, 110 * time.Second, 3 * time.Minute, 8 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
+			t.Parallel()
+
 			inCluster(t, pairs(137), func(r *rig) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
@@ -206,6 +208,8 @@ func TestLease_RunStopsWhenItIsTaken(t *testing.T) {
 
 	for _, moment := range []time.Duration{30 * time.Second, 80 * time.Second, 150 * time.Second, 7 * time.Minute} {
 		t.Run(moment.String(), func(t *testing.T) {
+			t.Parallel()
+
 			inCluster(t, setup{}, func(r *rig) {
 				ended := make(chan error, 1)
 				first := r.Worker("run-1")
@@ -247,6 +251,8 @@ func TestLease_DeletedLetsNobodyElseInstall(t *testing.T) {
 
 	for moment := 10 * time.Second; moment < 6*time.Minute; moment += stride * (3*time.Second + 70*time.Millisecond) {
 		t.Run(moment.String(), func(t *testing.T) {
+			t.Parallel()
+
 			inCluster(t, setup{}, func(r *rig) {
 				ended := make(chan error, 1)
 				first := r.Worker("run-1")
@@ -284,6 +290,8 @@ func TestLease_MadeByASuspensionProvesNoRelease(t *testing.T) {
 
 	for moment := 10 * time.Second; moment < 6*time.Minute; moment += 13*time.Second + 70*time.Millisecond {
 		t.Run(moment.String(), func(t *testing.T) {
+			t.Parallel()
+
 			inCluster(t, setup{}, func(r *rig) {
 				ended := make(chan error, 1)
 				first := r.Worker("run-1")

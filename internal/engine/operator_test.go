@@ -807,67 +807,71 @@ func TestOperatorHold_SilentSecretLeavesTimeForItsEnd(t *testing.T) {
 func TestOperatorHold_KillAtAnyChangeOfTheObjectIsMadeGood(t *testing.T) {
 	t.Parallel()
 
-	for number := 1; number <= 60; number += stride {
-		for _, kind := range []crash{dieBefore, dieAfter} {
-			ended := false
-			besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
-				ctx, end := context.WithCancel(context.Background())
-				defer end()
-				w := o.publishing("1")
-				killed := newStrike(kind, atWill, end)
-				w.Client.Intercept(killed.Intercept)
-				var mu sync.Mutex
-				seen, struck := 0, ""
-				o.dead(killed, func(_ context.Context, op played.Operation, next func() error) error {
-					if op.By != "client" || op.Mutation == 0 {
-						return next()
-					}
+	kinds := []crash{dieBefore, dieAfter}
 
-					mu.Lock()
-					seen++
-					hit := seen == number
-					if hit {
-						struck = op.String()
-					}
+	// beyond is a case in which there were not so many changes; 0 before there is one.
+	var beyond atomic.Int64
 
-					mu.Unlock()
-					if !hit {
-						return next()
-					}
+	beside(t, 60/stride*len(kinds), func(nth int) {
+		number, kind := 1+nth/len(kinds)*stride, kinds[nth%len(kinds)]
 
-					if kind == dieBefore {
-						killed.Kill()
-						return cluster.ErrUnreachable
-					}
+		if known := int(beyond.Load()); known > 0 && nth > known {
+			return
+		}
 
-					err := next()
+		besideOperator(t, setup{}, &played.Habits{}, func(o *owned) {
+			ctx, end := context.WithCancel(context.Background())
+			defer end()
+			w := o.publishing("1")
+			killed := newStrike(kind, atWill, end)
+			w.Client.Intercept(killed.Intercept)
+			var mu sync.Mutex
+			seen, struck := 0, ""
+			o.dead(killed, func(_ context.Context, op played.Operation, next func() error) error {
+				if op.By != "client" || op.Mutation == 0 {
+					return next()
+				}
+
+				mu.Lock()
+				seen++
+				hit := seen == number
+				if hit {
+					struck = op.String()
+				}
+
+				mu.Unlock()
+				if !hit {
+					return next()
+				}
+
+				if kind == dieBefore {
 					killed.Kill()
-					return errors.Join(err, cluster.ErrUnreachable)
-				})
-
-				_ = w.apply(ctx, to(toLifecycle))
-				o.api.Inject(nil)
-				if struck == "" {
-					ended = true
-					return
+					return cluster.ErrUnreachable
 				}
 
-				left := o.annotation(keyHold) + "|" + o.annotation(keyStatus)
-				if err := o.publishing("2").apply(context.Background(), to(toLifecycle)); err != nil {
-					t.Errorf("%d %v at %s, left %s: %v", number, kind, struck, left, err)
-				}
-
-				o.wantFree()
-				if got := o.annotation(keyStatus); got != "completed" {
-					t.Errorf("%d %v at %s, left %s: status %q in the end", number, kind, struck, left, got)
-				}
+				err := next()
+				killed.Kill()
+				return errors.Join(err, cluster.ErrUnreachable)
 			})
 
-			if ended {
+			_ = w.apply(ctx, to(toLifecycle))
+			o.api.Inject(nil)
+			if struck == "" {
+				beyond.Store(int64(nth))
 				return
 			}
-		}
-	}
+
+			left := o.annotation(keyHold) + "|" + o.annotation(keyStatus)
+			if err := o.publishing("2").apply(context.Background(), to(toLifecycle)); err != nil {
+				t.Errorf("%d %v at %s, left %s: %v", number, kind, struck, left, err)
+			}
+
+			o.wantFree()
+			if got := o.annotation(keyStatus); got != "completed" {
+				t.Errorf("%d %v at %s, left %s: status %q in the end", number, kind, struck, left, got)
+			}
+		})
+	})
 }
 
 // TestOperatorHold_CancelIsOverInTimeWhateverHangs: everything does, but the clock.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -145,6 +146,45 @@ func mutationsOf(t *testing.T, given setup, request engine.Request) []string {
 	})
 
 	return methods
+}
+
+// beside does something for each number below another one, as many at a time as there is
+// room for, until the test fails.
+func beside(t *testing.T, numbers int, do func(number int)) {
+	t.Helper()
+
+	var (
+		next atomic.Int64
+		work sync.WaitGroup
+	)
+
+	for range harness.Lanes() {
+		work.Go(func() {
+			for number := int(next.Add(1)) - 1; number < numbers && !t.Failed(); number = int(next.Add(1)) - 1 {
+				do(number)
+			}
+		})
+	}
+
+	work.Wait()
+}
+
+// crashEach strikes runs of which the mutating calls are known in every way, at each call
+// or at one of some; in its middle where it lasts.
+func crashEach(t *testing.T, methods []string, first, stride int, lasts func(method string) bool, once func(kind crash, mutation int)) {
+	t.Helper()
+
+	var blows []func()
+
+	for mutation := first; mutation <= len(methods); mutation += stride {
+		for _, kind := range harness.Crashes() {
+			if kind != dieDuring || lasts(methods[mutation-1]) {
+				blows = append(blows, func() { once(kind, mutation) })
+			}
+		}
+	}
+
+	beside(t, len(blows), func(number int) { blows[number]() })
 }
 
 // lasts tells which calls take their time; in the middle of any other one there

@@ -367,6 +367,8 @@ func TestRollBackNode_GoesOnWhereItWasKilled(t *testing.T) {
 	for _, node := range []string{"worker-0", "cp-1"} {
 		for _, next := range []string{"rollback", "apply"} {
 			t.Run(node+" then "+next, func(t *testing.T) {
+				t.Parallel()
+
 				for mutation, kind := 1, 0; ; kind++ {
 					if kind == len(harness.Crashes()) {
 						mutation, kind = mutation+stride, 0

@@ -347,6 +347,8 @@ func TestRollback_GoesOnWhereItWasKilled(t *testing.T) {
 
 	for _, node := range []string{"worker-0", "cp-1"} {
 		t.Run(node, func(t *testing.T) {
+			t.Parallel()
+
 			for mutation, kind := 1, 0; ; kind++ {
 				if kind == len(crashesOfRollback()) {
 					mutation, kind = mutation+stride, 0

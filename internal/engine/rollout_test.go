@@ -15,7 +15,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -345,8 +344,10 @@ func TestParallel_CancelTidiesUpBothOnTheirWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			for moment := 80 * time.Second; moment < 9*time.Minute && !t.Failed(); moment += stride {
-				given := pairs(61)
+			const first, last = 80 * time.Second, 9 * time.Minute
+
+			beside(t, int((last-first-1)/stride)+1, func(number int) {
+				moment, given := first+time.Duration(number)*stride, pairs(61)
 				given.Talos = hop.from
 
 				inCluster(t, given, func(r *rig) { r.cancelAt(moment, sharing(t, hop.to, "2")) })
@@ -354,7 +355,7 @@ func TestParallel_CancelTidiesUpBothOnTheirWay(t *testing.T) {
 				if t.Failed() {
 					t.Errorf("cancelled after %s", moment)
 				}
-			}
+			})
 		})
 	}
 }
@@ -378,15 +379,10 @@ func TestParallel_CrashThenApplyAgainConverges(t *testing.T) {
 			given := pairs(67)
 			given.Talos, given.Workers = hop.from, 4
 			request := sharing(t, hop.to, "2")
-			methods := mutationsOf(t, given, request)
 
-			for mutation := 1; mutation <= len(methods) && !t.Failed(); mutation += stride {
-				for _, kind := range harness.Crashes() {
-					if kind != dieDuring || lasts(methods[mutation-1]) {
-						crashOnce(t, given, request, kind, mutation)
-					}
-				}
-			}
+			crashEach(t, mutationsOf(t, given, request), 1, stride, lasts, func(kind crash, mutation int) {
+				crashOnce(t, given, request, kind, mutation)
+			})
 		})
 	}
 }

@@ -45,20 +45,36 @@ func TestCancel_AtAnyMomentLeavesNothingBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			random := rand.New(rand.NewPCG(11, 13)) //nolint:gosec // moments, not secrets
+			drawn := drawMoments(11, 13, moments, hop.length)
 
-			for range moments {
-				moment := time.Duration(random.Int64N(int64(hop.length)))
-				given := setup{Options: model.Options{Talos: hop.from, ControlPlanes: hop.cps, Workers: hop.work, Seed: random.Uint64()}}
+			beside(t, moments, func(number int) {
+				moment := drawn[number].at
+				given := setup{Options: model.Options{Talos: hop.from, ControlPlanes: hop.cps, Workers: hop.work, Seed: drawn[number].seed}}
 
 				inCluster(t, given, func(r *rig) { r.cancelAt(moment, to(hop.to)) })
 
 				if t.Failed() {
-					t.Fatalf("cancelled after %s with seed %d", moment, given.Seed)
+					t.Errorf("cancelled after %s with seed %d", moment, given.Seed)
 				}
-			}
+			})
 		})
 	}
+}
+
+// moment is one of a simulation.
+type moment struct {
+	at   time.Duration
+	seed uint64
+}
+
+// drawMoments draws moments of simulations that last so long.
+func drawMoments(seed1, seed2 uint64, count int, length time.Duration) []moment {
+	random, drawn := rand.New(rand.NewPCG(seed1, seed2)), make([]moment, count) //nolint:gosec // moments, not secrets
+	for number := range drawn {
+		drawn[number] = moment{time.Duration(random.Int64N(int64(length))), random.Uint64()}
+	}
+
+	return drawn
 }
 
 func (r *rig) cancelAt(moment time.Duration, request engine.Request) {

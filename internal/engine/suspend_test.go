@@ -86,6 +86,8 @@ func TestSuspension_NothingNewBegins(t *testing.T) {
 	for name, request := range requests {
 		for moment := 5 * time.Second; moment < 10*time.Minute; moment += 47 * time.Second {
 			t.Run(fmt.Sprintf("%s, %s", name, moment), func(t *testing.T) {
+				t.Parallel()
+
 				inCluster(t, given, func(r *rig) {
 					w, ended := r.Worker("run-1"), make(chan error, 1)
 

@@ -18,7 +18,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/engine"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/harness"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/apiserver"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/checker"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -202,15 +201,10 @@ func TestHop_WalkGoesOnAfterACrash(t *testing.T) {
 		Judging: []checker.Option{checker.MaxUnavailable(2)},
 	}
 	request := walk(t, "2")
-	methods := mutationsOf(t, given, request)
 
-	for mutation := 1; mutation <= len(methods) && !t.Failed(); mutation += stride {
-		for _, kind := range harness.Crashes() {
-			if kind != dieDuring || lasts(methods[mutation-1]) {
-				crashOnce(t, given, request, kind, mutation)
-			}
-		}
-	}
+	crashEach(t, mutationsOf(t, given, request), 1, stride, lasts, func(kind crash, mutation int) {
+		crashOnce(t, given, request, kind, mutation)
+	})
 }
 
 // missing is a cluster whose nodes cannot get one image.
