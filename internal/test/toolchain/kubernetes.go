@@ -20,12 +20,12 @@ type Binaries struct {
 	APIServer, ControllerManager, Etcd string
 }
 
-// RealKubernetes tells whether tests run the real Kubernetes, which takes minutes to build:
+// RealKubernetes tells whether tests run programs of Kubernetes, which take minutes to build:
 // TALOSUPGRADE_KUBERNETES is real then. Without it they run over the Kubernetes in memory,
-// and those that need the real one are skipped.
+// and those that need the programs are skipped.
 func RealKubernetes() bool { return os.Getenv("TALOSUPGRADE_KUBERNETES") == "real" }
 
-// NeedKubernetes skips a test that needs the real Kubernetes where that does not run.
+// NeedKubernetes skips a test that needs programs of Kubernetes where they do not run.
 func NeedKubernetes(t interface {
 	Helper()
 	Skip(args ...any)
@@ -33,7 +33,7 @@ func NeedKubernetes(t interface {
 	t.Helper()
 
 	if !RealKubernetes() {
-		t.Skip("it needs a real kube-apiserver: make testacc runs it, with TALOSUPGRADE_KUBERNETES=real")
+		t.Skip("it needs programs of Kubernetes, which take minutes to build: make testacc runs it, with TALOSUPGRADE_KUBERNETES=real")
 	}
 }
 

@@ -32,9 +32,7 @@ type terminal struct {
 func newTerminal(t *testing.T) *terminal {
 	t.Helper()
 
-	if testing.Short() {
-		t.Skip("no kubectl in short mode")
-	}
+	toolchain.NeedKubernetes(t)
 
 	// Building it, where nobody has yet, takes minutes.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
