@@ -4,7 +4,6 @@ package toolchain
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +16,12 @@ import (
 	"time"
 )
 
-// reportEvery is how often a long build says that it is alive.
-const reportEvery = 15 * time.Second
+// reportEvery is how often a long build says that it is alive: with a line, or with a
+// status that somebody watches.
+const (
+	reportEvery = 15 * time.Second
+	statusEvery = time.Second
+)
 
 // build is one invocation of the Go compiler.
 type build struct {
@@ -73,17 +76,21 @@ func (b build) run(ctx context.Context, progress io.Writer) error {
 	}
 }
 
-// announced runs with a line of progress before it and one after it.
-func (b build) announced(ctx context.Context, progress io.Writer, notice string) error {
+// announced runs with a notice before it and a line after it.
+func (b build) announced(ctx context.Context, to io.Writer, notice string) error {
 	started := time.Now()
 
-	fmt.Fprintln(progress, notice)
+	if watched, can := to.(progress); can && watched.Watched() {
+		watched.Status(notice)
+	} else {
+		fmt.Fprintln(to, notice)
+	}
 
-	if err := b.run(ctx, progress); err != nil {
+	if err := b.run(ctx, to); err != nil {
 		return err
 	}
 
-	fmt.Fprintf(progress, "built %s in %s\n", b.what, time.Since(started).Round(time.Second))
+	fmt.Fprintf(to, "built %s in %s\n", b.what, time.Since(started).Round(time.Second))
 
 	return nil
 }
@@ -166,22 +173,30 @@ func (l *buildLog) tail() string {
 	return strings.Join(other, "\n")
 }
 
-// report writes a line now and then until the returned function is called.
-func (l *buildLog) report(progress io.Writer, what string) (stop func()) {
+// report says now and then how far the build is, until the returned function is called.
+func (l *buildLog) report(to io.Writer, what string) (stop func()) {
 	done := make(chan struct{})
+	every, say := reportEvery, func(status string) { _, _ = fmt.Fprintln(to, status) }
+	end := func() {}
+
+	if watched, can := to.(progress); can && watched.Watched() {
+		every, say = statusEvery, watched.Status
+		end = func() { watched.Status("") }
+	}
 
 	var reporting sync.WaitGroup
 
 	reporting.Go(func() {
-		ticker := time.NewTicker(reportEvery)
+		ticker := time.NewTicker(every)
 		defer ticker.Stop()
+		defer end()
 
 		for {
 			select {
 			case <-done:
 				return
 			case <-ticker.C:
-				_, _ = progress.Write(l.status(what))
+				say(l.status(what))
 			}
 		}
 	})
@@ -192,19 +207,14 @@ func (l *buildLog) report(progress io.Writer, what string) (stop func()) {
 	}
 }
 
-func (l *buildLog) status(what string) []byte {
+func (l *buildLog) status(what string) string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 
-	var line bytes.Buffer
-
-	fmt.Fprintf(&line, "building %s: %s, %d packages so far", what, time.Since(l.started).Round(time.Second), l.packages)
-
+	line := fmt.Sprintf("building %s: %s, %d packages so far", what, time.Since(l.started).Round(time.Second), l.packages)
 	if l.last != "" {
-		fmt.Fprintf(&line, ", now %s", l.last)
+		line += ", now " + l.last
 	}
 
-	line.WriteByte('\n')
-
-	return line.Bytes()
+	return line
 }

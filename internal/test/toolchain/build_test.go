@@ -73,7 +73,7 @@ func TestProgressTellsPackagesFromComplaints(t *testing.T) {
 	log := &buildLog{started: time.Now()}
 	log.read(strings.NewReader("internal/abi\ngithub.com/a/b/v2\n# example.test/fake\n./main.go:3:15: undefined: x\nnet/http\n"))
 
-	status := string(log.status("things"))
+	status := log.status("things")
 	if !strings.Contains(status, "3 packages") || !strings.Contains(status, "now net/http") {
 		t.Errorf("the status is %q", status)
 	}
