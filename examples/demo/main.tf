@@ -29,6 +29,12 @@ variable "report_path" {
   default     = null
 }
 
+variable "retry_boot_ids" {
+  description = "Boot IDs from the errors of nodes that fell back to their old system, by node: the same image may be tried there again."
+  type        = map(string)
+  default     = {}
+}
+
 # The kubeconfig is asked from the Talos API.
 provider "talosupgrade" {
   talosconfig_path = var.talosconfig
@@ -38,6 +44,8 @@ resource "talosupgrade_cluster" "demo" {
   talos_version      = var.talos_version
   kubernetes_version = var.kubernetes_version
   report_path        = var.report_path
+
+  node_overrides = { for node, id in var.retry_boot_ids : node => { retry_boot_id = id } }
 }
 
 output "kubelet_versions" {

@@ -3,10 +3,8 @@
 package toolchain
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -32,7 +30,6 @@ type archive string
 
 // The directories in an archive; demo and talossim are beside them.
 const (
-	archiveKubernetes    = "kubernetes"
 	archiveProvider      = "provider"
 	archiveConfiguration = "examples/demo"
 )
@@ -48,7 +45,7 @@ func ownArchive() archive {
 }
 
 // archiveOf is the archive that a program is from: the directory of the program, if
-// the simulator's API server is in it. A link to the program is followed.
+// the provider is in it. A link to the program is followed.
 func archiveOf(program string) archive {
 	program, err := filepath.EvalSymlinks(program)
 	if err != nil {
@@ -57,7 +54,7 @@ func archiveOf(program string) archive {
 
 	unpacked := archive(filepath.Dir(program))
 
-	info, err := os.Stat(binariesIn(unpacked.kubernetes()).APIServer)
+	info, err := os.Stat(filepath.Join(unpacked.provider(), providerName))
 	if err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
@@ -65,15 +62,12 @@ func archiveOf(program string) archive {
 	return unpacked
 }
 
-func (a archive) kubernetes() string { return filepath.Join(string(a), archiveKubernetes) }
-func (a archive) provider() string   { return filepath.Join(string(a), archiveProvider) }
+func (a archive) provider() string { return filepath.Join(string(a), archiveProvider) }
 
 // Demo is where the demo finds what it does not build, and leaves what it draws.
 type Demo struct {
 	// Configuration is a directory, Report a file.
 	Configuration, Report string
-	// Kubectl is what a shell runs where no kubectl is on PATH.
-	Kubectl string
 }
 
 // DemoPlaces are those of the unpacked archive that the running program is from, which
@@ -88,7 +82,6 @@ func DemoPlaces() (Demo, error) {
 		return Demo{
 			Configuration: filepath.Join(string(unpacked), filepath.FromSlash(archiveConfiguration)),
 			Report:        report,
-			Kubectl:       "kubectl",
 		}, nil
 	}
 
@@ -100,21 +93,30 @@ func DemoPlaces() (Demo, error) {
 	return Demo{
 		Configuration: filepath.Join(root, filepath.FromSlash(archiveConfiguration)),
 		Report:        filepath.Join(root, "bin", "demo", "upgrade.html"),
-		Kubectl:       "$(go run ./internal/test/sim/cmd/setup kubectl)",
 	}, nil
+}
+
+// demoPackages are the programs of the demo.
+var demoPackages = [...]string{"./internal/test/sim/cmd/demo", "./internal/test/sim/cmd/talossim"}
+
+// BuildDemo compiles the demo and the simulator beside each other, as they are in the
+// source tree, and returns the path of the demo.
+func BuildDemo(ctx context.Context, options Options) (string, error) {
+	root, cache, err := places()
+	if err != nil {
+		return "", err
+	}
+
+	dir := filepath.Join(cache, "bin")
+	made := build{dir: root, output: dir + string(filepath.Separator), packages: demoPackages[:], what: "the demo and the simulator"}
+
+	return filepath.Join(dir, executable("demo")), made.run(ctx, options.progress())
 }
 
 // ArchiveFiles builds what an archive of the demo for a platform holds, with a provider
 // of the given version. It returns the path of each file by its name in the archive.
 func ArchiveFiles(ctx context.Context, target Platform, version string, options Options) (map[string]string, error) {
 	root, cache, err := places()
-	if err != nil {
-		return nil, err
-	}
-
-	options.target = target
-
-	files, err := archiveKubernetesFiles(ctx, root, options)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +131,7 @@ func ArchiveFiles(ctx context.Context, target Platform, version string, options 
 	for _, made := range []build{
 		{
 			output:   programs + string(filepath.Separator),
-			packages: []string{"./internal/test/sim/cmd/demo", "./internal/test/sim/cmd/talossim"},
+			packages: demoPackages[:],
 			what:     "the demo and the simulator for " + target.String(),
 		},
 		// As a release builds it: the bytes are the same.
@@ -144,42 +146,11 @@ func ArchiveFiles(ctx context.Context, target Platform, version string, options 
 		}
 	}
 
-	maps.Copy(files, map[string]string{
+	return map[string]string{
 		"demo":                                   filepath.Join(programs, "demo"),
 		"talossim":                               filepath.Join(programs, "talossim"),
 		path.Join(archiveProvider, providerName): provider,
 		archiveConfiguration + "/main.tf":        filepath.Join(root, filepath.FromSlash(archiveConfiguration), "main.tf"),
 		"LICENSE":                                filepath.Join(root, "LICENSE"),
-	})
-
-	return files, nil
-}
-
-// archiveKubernetesFiles are the programs of others, and their license.
-func archiveKubernetesFiles(ctx context.Context, root string, options Options) (map[string]string, error) {
-	binaries, err := compiledKubernetes(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-
-	command, err := goCommand(ctx, filepath.Join(root, "internal", "tools", "kube"), "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
-	if err != nil {
-		return nil, err
-	}
-
-	source, err := command.Output()
-	if err != nil {
-		return nil, fmt.Errorf("looking for the license of Kubernetes: %w", err)
-	}
-
-	files := map[string]string{
-		// Etcd has the same one.
-		path.Join(archiveKubernetes, "LICENSE"): filepath.Join(string(bytes.TrimSpace(source)), "LICENSE"),
-	}
-
-	for _, program := range []string{binaries.APIServer, binaries.ControllerManager, binaries.Etcd} {
-		files[path.Join(archiveKubernetes, filepath.Base(program))] = program
-	}
-
-	return files, nil
+	}, nil
 }

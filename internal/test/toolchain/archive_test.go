@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestArchiveIsWhereTheAPIServerIsBesideTheProgram whatever it was started through.
-func TestArchiveIsWhereTheAPIServerIsBesideTheProgram(t *testing.T) {
+// TestArchiveIsWhereTheProviderIsBesideTheProgram whatever it was started through.
+func TestArchiveIsWhereTheProviderIsBesideTheProgram(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -28,20 +28,20 @@ func TestArchiveIsWhereTheAPIServerIsBesideTheProgram(t *testing.T) {
 		t.Errorf("a program alone is taken for one from the archive %s", found)
 	}
 
-	server := filepath.Join(dir, "kubernetes", "kube-apiserver")
-	if err := os.MkdirAll(server, 0o755); err != nil {
+	provider := filepath.Join(dir, "provider", "terraform-provider-talosupgrade")
+	if err := os.MkdirAll(provider, 0o755); err != nil {
 		t.Fatal(err)
 	}
 
 	if found := archiveOf(program); found != "" {
-		t.Errorf("a directory is taken for the API server of the archive %s", found)
+		t.Errorf("a directory is taken for the provider of the archive %s", found)
 	}
 
-	if err := os.Remove(server); err != nil {
+	if err := os.Remove(provider); err != nil {
 		t.Fatal(err)
 	}
 
-	writeFile(t, server, "")
+	writeFile(t, provider, "")
 
 	for _, started := range []string{program, link} {
 		if found := archiveOf(started); found != archive(dir) {
@@ -65,32 +65,9 @@ func TestDemoPlacesOfTheSourceTree(t *testing.T) {
 	want := Demo{
 		Configuration: filepath.Join(root, "examples", "demo"),
 		Report:        filepath.Join(root, "bin", "demo", "upgrade.html"),
-		Kubectl:       "$(go run ./internal/test/sim/cmd/setup kubectl)",
 	}
 	if places != want {
 		t.Errorf("the places are %+v, want %+v", places, want)
-	}
-}
-
-// TestKeyOfAModuleFollowsThePlatform, so that the programs of several stand beside each
-// other in the cache.
-func TestKeyOfAModuleFollowsThePlatform(t *testing.T) {
-	dir := fakeModule(t, "package main\n")
-	writeFile(t, filepath.Join(dir, "go.sum"), "")
-
-	seen := make(map[string]Platform)
-
-	for _, target := range []Platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "arm64"}} {
-		key, err := moduleKey(t.Context(), dir, target)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		if other, found := seen[key]; found {
-			t.Errorf("%s and %s have the same key", target, other)
-		}
-
-		seen[key] = target
 	}
 }
 

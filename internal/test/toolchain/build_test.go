@@ -87,19 +87,19 @@ func TestModuleKeyFollowsTheModule(t *testing.T) {
 	dir := fakeModule(t, "package main\n")
 	writeFile(t, filepath.Join(dir, "go.sum"), "")
 
-	before, err := moduleKey(t.Context(), dir, Platform{})
+	before, err := moduleKey(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	same, err := moduleKey(t.Context(), dir, Platform{})
+	same, err := moduleKey(t.Context(), dir)
 	if err != nil || same != before {
 		t.Errorf("the key of an unchanged module is %q (%v), was %q", same, err, before)
 	}
 
 	writeFile(t, filepath.Join(dir, "go.sum"), "example.test/other v1.0.0 h1:x=\n")
 
-	after, err := moduleKey(t.Context(), dir, Platform{})
+	after, err := moduleKey(t.Context(), dir)
 	if err != nil || after == before {
 		t.Errorf("the key of a changed module is %q (%v), was %q", after, err, before)
 	}
@@ -111,7 +111,7 @@ func TestModuleKeyFollowsTheModule(t *testing.T) {
 
 	writeFile(t, filepath.Join(stub, "other.go"), "package other\n")
 
-	stubbed, err := moduleKey(t.Context(), dir, Platform{})
+	stubbed, err := moduleKey(t.Context(), dir)
 	if err != nil || stubbed == after {
 		t.Errorf("the key of a module with another stub is %q (%v), was %q", stubbed, err, after)
 	}

@@ -57,7 +57,7 @@ func builtCommand(t *testing.T, module, introduction, version string) string {
 	cache := t.TempDir()
 	t.Setenv(CacheVariable, cache)
 
-	name, err := moduleKey(t.Context(), filepath.Join("..", "..", "tools", module), Platform{})
+	name, err := moduleKey(t.Context(), filepath.Join("..", "..", "tools", module))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,18 +44,9 @@ var kubernetesPackages = [...]string{
 	"k8s.io/kubernetes/cmd/kube-controller-manager",
 }
 
-// Kubernetes returns the binaries of a Kubernetes control plane for tests: those of
-// the archive that this program is from, or compiled ones. The first call on a machine
-// compiles them, which takes some minutes.
+// Kubernetes returns the binaries of a Kubernetes control plane for tests. The first
+// call on a machine compiles them, which takes some minutes.
 func Kubernetes(ctx context.Context, options Options) (Binaries, error) {
-	if unpacked := ownArchive(); unpacked != "" {
-		return binariesIn(unpacked.kubernetes()), nil
-	}
-
-	return compiledKubernetes(ctx, options)
-}
-
-func compiledKubernetes(ctx context.Context, options Options) (Binaries, error) {
 	dir, err := ensureModule(ctx, "kube", "kubernetes", options, func(ctx context.Context, module, dir string) error {
 		return buildKubernetes(ctx, module, dir, options)
 	})
@@ -74,9 +65,8 @@ func binariesIn(dir string) Binaries {
 	}
 }
 
-// moduleKey changes with what the binaries of a nested module are made of and
-// with, and what for.
-func moduleKey(ctx context.Context, module string, target Platform) (string, error) {
+// moduleKey changes with what the binaries of a nested module are made of and with.
+func moduleKey(ctx context.Context, module string) (string, error) {
 	var parts [][]byte
 
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -103,8 +93,6 @@ func moduleKey(ctx context.Context, module string, target Platform) (string, err
 		return "", err
 	}
 
-	command.Env = append(command.Env, target.environment()...)
-
 	compiler, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking the go command for its version: %w", err)
@@ -114,16 +102,12 @@ func moduleKey(ctx context.Context, module string, target Platform) (string, err
 }
 
 func buildKubernetes(ctx context.Context, module, dir string, options Options) error {
-	what := "kube-apiserver, kube-controller-manager and etcd"
-	if options.target != (Platform{}) {
-		what += " for " + options.target.String()
-	}
+	const what = "kube-apiserver, kube-controller-manager and etcd"
 
 	err := build{
 		dir:      module,
 		output:   dir + string(filepath.Separator),
 		packages: kubernetesPackages[:],
-		target:   options.target,
 		what:     what,
 	}.announced(ctx, options.progress(), "building "+what+" for the simulator: once, some minutes")
 	if err != nil {

@@ -42,7 +42,7 @@ func ensureModule(
 
 	module := filepath.Join(root, "internal", "tools", name)
 
-	key, err := moduleKey(ctx, module, options.target)
+	key, err := moduleKey(ctx, module)
 	if err != nil {
 		return "", err
 	}

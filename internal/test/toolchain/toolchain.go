@@ -25,10 +25,8 @@ const modulePath = "github.com/vitistack/terraform-provider-talosupgrade"
 // Options are the same for everything in this package.
 type Options struct {
 	// Progress receives a few lines of text about what takes time; nil drops
-	// them.
+	// them. A [Terminal] shows how far it is in a line that is rewritten.
 	Progress io.Writer
-	// target is what Kubernetes is built for; this machine unless it is set.
-	target Platform
 }
 
 func (o Options) progress() io.Writer {

@@ -12,100 +12,43 @@ import (
 // character is a node as the events show it.
 type character struct {
 	role string
-	// before is the version the node had when it was introduced.
-	before, talos string
+	// before is the version the node had when it was introduced, talos the one that it
+	// runs, from the slot.
+	before, talos, target, slot string
 
-	cordoned, rebooting, down, ready, etcdDown bool
-	// pulled is the last image that was pulled: each is told once.
-	pulled string
-
-	// evicted counts pods since the last line about the node, the last of them
-	// at evictedAt.
-	evicted   int
-	evictedAt float64
-	blocked   bool
-
-	// started and finished span the node's turn, in simulated seconds; started
-	// is negative before it.
-	started, finished float64
-	moved             bool
+	cordoned, down, ready, etcdDown bool
+	// pulled is whether it has the image.
+	pulled bool
+	// turn is nil but from a cordon to the end of it.
+	turn *turn
 }
 
-// state is the node in a word or two.
-func (c *character) state(target string) string {
-	switch {
-	case c.down:
-		return "down"
-	case c.rebooting:
-		return c.talos + " rebooting"
-	case !c.ready:
-		return c.talos + " starting"
-	case c.cordoned:
-		return c.talos + " cordoned"
-	case c.talos == target:
-		return c.talos + " ok"
-	default:
-		return c.talos
-	}
+// turn is what happens to a node from its cordon on.
+type turn struct {
+	began float64
+	// doing is what happens now, done what did.
+	doing string
+	done  []string
+	bad   bool
+	drain drain
 }
+
+// drain is how the pods of a node leave it.
+type drain struct {
+	evicted, deleted int
+	// held are the pods that a budget kept, from blockedAt on until the last of them
+	// left at freedAt.
+	held               map[string]bool
+	budgets            map[string]bool
+	blockedAt, freedAt float64
+}
+
+// out tells whether the node is out of service.
+func (c *character) out() bool { return c.cordoned || c.down || !c.ready }
 
 // act changes the node by an event and returns the lines about it, without
 // their node.
 func (c *character) act(event history.Event) []entry {
-	switch event.Kind {
-	case history.KindEvict, history.KindDelete:
-		c.leave(event)
-
-		return nil
-	case history.KindRPC, history.KindRead, history.KindTold, history.KindWrite, history.KindJournal:
-		return nil
-	}
-
-	what, as := c.change(event)
-	if what == "" {
-		return nil
-	}
-
-	entries := c.drained()
-
-	return append(entries, entry{sim: event.Sim, what: what, mood: as})
-}
-
-// leave counts a pod on its way out.
-func (c *character) leave(event history.Event) {
-	switch outcome := event.Detail["outcome"]; {
-	case outcome == "blocked":
-		c.blocked = true
-	case outcome == "evicted", event.Kind == history.KindDelete && event.Detail["by"] == "client":
-		c.evicted++
-		c.evictedAt = event.Sim
-	}
-}
-
-// drained is the line about the pods that left since the last line.
-func (c *character) drained() []entry {
-	if c.evicted == 0 {
-		return nil
-	}
-
-	what := fmt.Sprintf("drained: %d pods", c.evicted)
-	if c.evicted == 1 {
-		what = "drained: 1 pod"
-	}
-
-	if c.blocked {
-		what += ", after waiting for a disruption budget"
-	}
-
-	at := c.evictedAt
-	c.evicted, c.blocked = 0, false
-
-	return []entry{{sim: at, what: what, mood: busy}}
-}
-
-// change is what an event does to the node, and how that reads; empty when it
-// is not worth a line.
-func (c *character) change(event history.Event) (what string, as mood) {
 	detail := event.Detail
 
 	switch event.Kind {
@@ -113,121 +56,201 @@ func (c *character) change(event history.Event) (what string, as mood) {
 		return c.pull(detail)
 	case history.KindCordon:
 		return c.cordon(event)
+	case history.KindEvict, history.KindDelete:
+		c.leave(event)
 	case history.KindInstall:
-		return installed(detail)
+		c.install(detail)
 	case history.KindStage:
-		return c.stage(detail)
+		c.stage(detail)
 	case history.KindDown:
-		c.down, c.rebooting, c.ready = true, false, false
-
-		return "down", busy
+		c.down, c.ready = true, false
+		c.doing("is down")
 	case history.KindBoot:
-		return c.boot(detail)
+		c.boot(detail)
 	case history.KindEtcd:
-		return c.etcd(detail)
+		c.etcd(detail)
 	case history.KindKubelet:
-		return c.kubelet(event)
+		c.kubelet(detail)
 	case history.KindFault:
-		return fault(detail)
-	default:
-		return "", plain
+		return []entry{fault(detail)}
+	}
+
+	return nil
+}
+
+// doing says what happens to the node now, in its turn.
+func (c *character) doing(what string) {
+	if c.turn != nil {
+		c.turn.doing = what
 	}
 }
 
-func (c *character) pull(detail map[string]string) (string, mood) {
-	image := detail["image"]
+// did says what has happened to the node, in its turn.
+func (c *character) did(what string) {
+	if c.turn != nil {
+		c.turn.drained()
+		c.turn.done = append(c.turn.done, what)
+	}
+}
+
+func (c *character) pull(detail map[string]string) []entry {
+	c.pulled = c.pulled || detail["ok"] == "true"
+
+	if detail["ok"] != "true" {
+		return []entry{{what: "could not pull " + detail["image"], mood: bad}}
+	}
+
+	return nil
+}
+
+// cordon begins the turn, or ends it.
+func (c *character) cordon(event history.Event) []entry {
+	c.cordoned = event.Detail["unschedulable"] == "true"
 
 	switch {
-	case detail["ok"] != "true":
-		return "pull failed: " + image, bad
-	case image == c.pulled:
-		return "", plain
-	default:
-		c.pulled = image
+	case c.cordoned:
+		c.turn = &turn{began: event.Sim, doing: "is cordoned"}
+	case c.turn != nil:
+		return []entry{c.end(event.Sim)}
+	}
 
-		return "pulled " + tag(image), busy
+	return nil
+}
+
+// end ends the turn, and is the line about it.
+func (c *character) end(now float64) entry {
+	c.turn.drained()
+
+	line := entry{took: short(now - c.turn.began), what: strings.Join(c.turn.done, ", "), mood: good}
+	if c.turn.bad {
+		line.mood = bad
+	}
+
+	c.turn = nil
+
+	return line
+}
+
+// leave follows a pod on its way out.
+func (c *character) leave(event history.Event) {
+	if c.turn == nil {
+		return
+	}
+
+	pods, pod := &c.turn.drain, event.Detail["namespace"]+"/"+event.Detail["pod"]
+
+	switch outcome := event.Detail["outcome"]; {
+	case outcome == "blocked":
+		if pods.held == nil {
+			pods.held, pods.budgets, pods.blockedAt = map[string]bool{}, map[string]bool{}, event.Sim
+		}
+
+		pods.held[pod], pods.budgets[event.Detail["budget"]] = true, true
+		c.turn.doing = fmt.Sprintf("drains: %s gone, waiting for the budget %s", several(pods.evicted, "pod"), event.Detail["budget"])
+
+		return
+	case outcome == "evicted":
+		pods.evicted++
+	case event.Kind == history.KindDelete && event.Detail["by"] == "client":
+		pods.deleted++
+	default:
+		return
+	}
+
+	if pods.held[pod] {
+		pods.freedAt = event.Sim
+	}
+
+	c.turn.doing = fmt.Sprintf("drains: %s gone", several(pods.evicted+pods.deleted, "pod"))
+}
+
+// drained says how the pods left, once something else happens.
+func (t *turn) drained() {
+	pods := t.drain
+	t.drain = drain{}
+
+	if pods.evicted+pods.deleted == 0 {
+		return
+	}
+
+	what := "drained " + several(pods.evicted+pods.deleted, "pod")
+
+	if len(pods.held) > 0 && pods.freedAt > 0 {
+		budget := "a budget"
+		if len(pods.budgets) > 1 {
+			budget = "budgets"
+		}
+
+		what += fmt.Sprintf(" (%s held %d for %s)", budget, len(pods.held), short(pods.freedAt-pods.blockedAt))
+	}
+
+	if pods.deleted > 0 {
+		what += fmt.Sprintf(" (%d deleted)", pods.deleted)
+	}
+
+	t.done = append(t.done, what)
+}
+
+func (c *character) install(detail map[string]string) {
+	switch {
+	case detail["exit"] != "0":
+		c.did("the installer failed with exit code " + detail["exit"])
+	case detail["slot"] == c.slot:
+		c.did(fmt.Sprintf("installed %s over %s", detail["talos"], c.talos))
+	default:
+		c.did(fmt.Sprintf("installed %s beside %s", detail["talos"], c.talos))
+	}
+
+	if c.turn != nil && (detail["exit"] != "0" || detail["slot"] == c.slot) {
+		c.turn.bad = true
+	}
+
+	c.doing("has " + detail["talos"] + " installed")
+}
+
+func (c *character) stage(detail map[string]string) {
+	switch detail["to"] {
+	case "upgrading":
+		c.doing("installs " + c.target + " beside " + c.talos)
+	case "rebooting":
+		c.doing("reboots")
+	}
+}
+
+func (c *character) boot(detail map[string]string) {
+	c.down, c.ready = false, false
+	c.talos, c.slot = detail["talos"], detail["slot"]
+	c.doing("boots " + c.talos)
+
+	if detail["fallback"] != "true" {
+		c.did("rebooted")
+
+		return
+	}
+
+	c.did("FELL BACK to " + c.talos)
+
+	if c.turn != nil {
+		c.turn.bad = true
 	}
 }
 
 // etcd tells of a member that is back; the others' events are about elections.
-func (c *character) etcd(detail map[string]string) (string, mood) {
+func (c *character) etcd(detail map[string]string) {
 	wasDown := c.etcdDown
 	c.etcdDown = detail["state"] != "healthy"
 
-	if !wasDown || c.etcdDown {
-		return "", plain
-	}
-
-	return "etcd member healthy", busy
-}
-
-func installed(detail map[string]string) (string, mood) {
-	if exit := detail["exit"]; exit != "0" {
-		return "installer failed with exit code " + exit, bad
-	}
-
-	return fmt.Sprintf("installed %s in slot %s, beside the running system", detail["talos"], detail["slot"]), busy
-}
-
-func (c *character) cordon(event history.Event) (string, mood) {
-	c.cordoned = event.Detail["unschedulable"] == "true"
-
-	if c.cordoned {
-		c.started = event.Sim
-
-		return "cordoned", busy
-	}
-
-	c.finished, c.moved = event.Sim, true
-
-	return "uncordoned", good
-}
-
-func (c *character) stage(detail map[string]string) (string, mood) {
-	switch detail["to"] {
-	case "rebooting":
-		c.rebooting = true
-
-		return "rebooting", busy
-	case "upgrading":
-		return "upgrading by itself (one call below Talos 1.13)", busy
-	default:
-		return "", plain
+	if wasDown && !c.etcdDown {
+		c.did("etcd healthy")
 	}
 }
 
-func (c *character) boot(detail map[string]string) (string, mood) {
-	c.down, c.rebooting, c.ready = false, false, false
-	c.talos = detail["talos"]
+func (c *character) kubelet(detail map[string]string) {
+	was := c.ready
+	c.ready = detail["ready"] == "true"
 
-	if detail["fallback"] == "true" {
-		return "FELL BACK to " + c.talos, bad
+	if c.ready && !was && !c.down {
+		c.did("Ready")
+		c.doing("is Ready with " + c.talos + ", checked before it is uncordoned")
 	}
-
-	return "booted " + c.talos, busy
-}
-
-func (c *character) kubelet(event history.Event) (string, mood) {
-	ready := event.Detail["ready"] == "true"
-	changed := ready != c.ready
-	c.ready = ready
-
-	switch {
-	case !changed, c.down, !ready:
-		return "", plain
-	default:
-		c.finished, c.moved = event.Sim, true
-
-		return "Ready", good
-	}
-}
-
-// tag is the tag of an image.
-func tag(image string) string {
-	_, after, found := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
-	if !found {
-		return image
-	}
-
-	return after
 }

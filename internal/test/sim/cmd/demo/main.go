@@ -7,10 +7,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -24,10 +27,20 @@ const (
 func main() {
 	keep := flag.Bool("keep", false, "keep the directory with configuration, history and logs")
 	speed := flag.Int("speed", 60, fmt.Sprintf("simulated seconds in a second, from %d to %d; fewer leave time to look around", slowest, fastest))
+	story := flag.String("story", storyRoll, "what happens: "+storyRoll+" (every node is upgraded) or "+storyFallback+
+		" (a node boots its old system again, and the next apply finishes)")
+	apiServer := flag.String("kubernetes", apiServerMemory, "Kubernetes API of the simulator: "+apiServerMemory+", or "+apiServerReal+
+		" (a real kube-apiserver, which is built in a clone of the repository)")
 	flag.Parse()
 
+	wrong := errors.Join(
+		oneOf("story", *story, storyRoll, storyFallback), oneOf("kubernetes", *apiServer, apiServerMemory, apiServerReal))
 	if *speed < slowest || *speed > fastest {
-		fmt.Fprintf(os.Stderr, "demo: -speed is %d, want %d to %d\n", *speed, slowest, fastest)
+		wrong = errors.Join(wrong, fmt.Errorf("-speed is %d, want %d to %d", *speed, slowest, fastest))
+	}
+
+	if wrong != nil {
+		fmt.Fprintln(os.Stderr, "demo:", wrong)
 		os.Exit(2)
 	}
 
@@ -35,6 +48,7 @@ func main() {
 
 	show := newScreen(os.Stdout)
 	err := run(ctx, show, scenario{
+		story: *story, apiServer: *apiServer,
 		controlPlanes: 3, workers: 2, pods: 6, speed: *speed,
 		from: "1.12.6", to: "1.13.4", kubernetes: "1.34.2",
 	}, *keep)
@@ -52,4 +66,13 @@ func main() {
 	default:
 		show.line(good, "\nThe demo passed.")
 	}
+}
+
+// oneOf is an error unless a flag has one of its values.
+func oneOf(name, value string, values ...string) error {
+	if slices.Contains(values, value) {
+		return nil
+	}
+
+	return fmt.Errorf("-%s is %q, want %s", name, value, strings.Join(values, " or "))
 }

@@ -19,37 +19,53 @@ type play struct {
 	wanted    scenario
 	cluster   *simulator
 	terraform *terraform
-	// report is the path of the picture that the provider draws.
-	report string
+	// given are the variables of the configuration.
+	given variables
+	told  *story
+	tail  *tail
 }
 
 // acts are the parts of the play, in order.
 func (p *play) acts(ctx context.Context) error {
-	told, err := p.upgrade(ctx)
-	if err != nil {
+	if p.wanted.story == storyFallback {
+		if err := p.fallBack(ctx); err != nil {
+			return err
+		}
+	}
+
+	if err := p.upgrade(ctx); err != nil {
 		return err
 	}
 
-	if err := p.result(ctx, told); err != nil {
+	if err := p.result(ctx); err != nil {
 		return err
 	}
 
 	return p.afterwards(ctx)
 }
 
-// upgrade applies the configuration and tells what happens meanwhile.
-func (p *play) upgrade(ctx context.Context) (*story, error) {
-	p.show.chapter("%s plan: Talos %s -> %s", p.terraform.name, p.wanted.from, p.wanted.to)
-
-	if err := p.terraform.run(ctx, roll, "plan", "-out=roll.tfplan"); err != nil {
-		return nil, err
+// upgrade plans and applies the configuration, and tells what happens meanwhile.
+func (p *play) upgrade(ctx context.Context) error {
+	if err := p.given.write(p.terraform.space.Dir); err != nil {
+		return err
 	}
 
-	p.show.chapter("%s apply (times are simulated minutes)", p.terraform.name)
+	p.show.chapter("%s plan", p.terraform.name)
 
-	told := newStory(p.wanted.to)
+	warnings, err := p.terraform.run(ctx, "plan", "-out=roll.tfplan")
+	if err != nil {
+		return err
+	}
 
-	// The follower reads what is left after Terraform ended, cancelled or not.
+	p.show.line(plain, "%s", planned(warnings))
+
+	p.show.chapter("%s apply", p.terraform.name)
+
+	if len(p.given.RetryBootIDs) == 0 {
+		p.show.tell(entry{node: "node", took: "took", what: "what happened to it", mood: quiet})
+	}
+
+	// What is left is read after Terraform ended, cancelled or not.
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 
@@ -59,27 +75,26 @@ func (p *play) upgrade(ctx context.Context) (*story, error) {
 	)
 
 	group.Go(func() {
-		tailErr = tail(following, p.cluster.path("history.jsonl"), func(event history.Event) {
-			for _, entry := range told.tell(event) {
-				p.show.line(entry.mood, "%s", entry)
-
-				if entry.overview {
-					p.show.line(quiet, "%17s%s", "", told.overview())
-				}
+		tailErr = p.tail.follow(following, func(event history.Event) {
+			for _, told := range p.told.tell(event) {
+				p.show.tell(told)
 			}
+
+			p.show.Status(p.told.status())
 		})
+		p.show.Status("")
 	})
 
-	err := p.terraform.run(ctx, milestones, "apply", "-auto-approve", "roll.tfplan")
+	_, err = p.terraform.run(ctx, "apply", "roll.tfplan")
 
 	stop()
 	group.Wait()
 
-	return told, errors.Join(err, tailErr)
+	return errors.Join(err, tailErr)
 }
 
 // result shows and judges what the upgrade left.
-func (p *play) result(ctx context.Context, told *story) error {
+func (p *play) result(ctx context.Context) error {
 	judged, err := p.cluster.verdict(ctx)
 	if err != nil {
 		return err
@@ -90,38 +105,39 @@ func (p *play) result(ctx context.Context, told *story) error {
 		return err
 	}
 
-	p.show.chapter("Nodes")
-	fmt.Fprint(p.show, nodeTable(told, judged))
-	p.show.chapter("A picture of the run, for a browser (its times are real ones)")
-
-	if _, err := os.Stat(p.report); err != nil {
+	if _, err := os.Stat(p.given.ReportPath); err != nil {
 		return fmt.Errorf("the provider drew no picture: %w", err)
 	}
 
-	p.show.line(plain, "%s", p.report)
-	p.show.chapter("Annotations of the ConfigMap kube-system/talosupgrade")
-	fmt.Fprint(p.show, annotationTable(annotations))
-	p.show.chapter("The simulator's verdict")
+	p.show.chapter("What was protected, as the simulator recorded it")
 
-	if err := complain(judged.complaints(p.wanted.to, p.wanted.size()), announced(annotations, p.wanted.to, p.wanted.size())); err != nil {
+	for _, line := range p.told.protected() {
+		row(p.show, line)
+	}
+
+	if err := complain(judged.complaints(p.wanted.end()), announced(annotations, p.wanted.to, p.wanted.size())); err != nil {
 		return err
 	}
 
-	p.show.line(good, "no violation; every node was installed once and rebooted once, and none is cordoned")
+	row(p.show, entry{node: "verdict", what: p.wanted.verdict(), mood: good})
 
 	return nil
+}
+
+// row writes an entry of the table at the end.
+func row(show *screen, told entry) {
+	told.node = fmt.Sprintf("%-12s", told.node)
+	show.tell(told)
 }
 
 // afterwards checks that nothing is left to do, and that a destroy touches
 // nothing but what is ours.
 func (p *play) afterwards(ctx context.Context) error {
-	p.show.chapter("Once more, and away")
-
-	if err := p.terraform.run(ctx, milestones, "plan", "-detailed-exitcode"); err != nil {
+	if _, err := p.terraform.run(ctx, "plan", "-detailed-exitcode"); err != nil {
 		return fmt.Errorf("a second plan should be empty: %w", err)
 	}
 
-	if err := p.terraform.run(ctx, milestones, "destroy", "-auto-approve"); err != nil {
+	if _, err := p.terraform.run(ctx, "destroy", "-auto-approve"); err != nil {
 		return err
 	}
 
@@ -135,11 +151,12 @@ func (p *play) afterwards(ctx context.Context) error {
 		return err
 	}
 
-	if err := complain(judged.complaints(p.wanted.to, p.wanted.size()), left); err != nil {
+	if err := complain(judged.complaints(p.wanted.end()), left); err != nil {
 		return fmt.Errorf("after plan and destroy: %w", err)
 	}
 
-	p.show.line(good, "nothing to do for a second plan; destroy took our objects away and left every node as it is")
+	row(p.show, entry{node: "afterwards", what: "another plan finds nothing to do; destroy removes the provider's own objects and touches no node", mood: good})
+	row(p.show, entry{node: "report", what: p.given.ReportPath + " (a page for a browser; its times are real ones)"})
 
 	return nil
 }

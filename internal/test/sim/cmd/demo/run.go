@@ -9,14 +9,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/workspace"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
+// The stories, and what the simulated Kubernetes API can be.
+const (
+	storyRoll     = "roll"
+	storyFallback = "fallback"
+
+	apiServerMemory = "memory"
+	apiServerReal   = "real"
+)
+
 // scenario is what is simulated and what it is upgraded to.
 type scenario struct {
+	story, apiServer             string
 	controlPlanes, workers, pods int
 	// speed is how many simulated seconds a second has.
 	speed                int
@@ -24,6 +33,60 @@ type scenario struct {
 }
 
 func (s scenario) size() int { return s.controlPlanes + s.workers }
+
+// faults are the script of what goes wrong.
+func (s scenario) faults() string {
+	if s.story == storyFallback {
+		return fallbackScript
+	}
+
+	return ""
+}
+
+// all gives every node the same fate.
+func (s scenario) all(same fate) map[string]fate {
+	fates := map[string]fate{}
+
+	for index := range s.controlPlanes {
+		fates[fmt.Sprintf("cp-%d", index)] = same
+	}
+
+	for index := range s.workers {
+		fates[fmt.Sprintf("worker-%d", index)] = same
+	}
+
+	return fates
+}
+
+// fallenBack is where the first apply of the fallback leaves the nodes: the unlucky one
+// was installed, rebooted, and rebooted again by itself, those before it are done, and
+// those after it were not touched.
+func (s scenario) fallenBack() map[string]fate {
+	fates := s.all(fate{Talos: s.from})
+	fates["worker-0"] = fate{Talos: s.to, Installs: 1, Reboots: 1}
+	fates[unlucky] = fate{Talos: s.from, Installs: 1, Reboots: 2}
+
+	return fates
+}
+
+// end is where the last apply leaves them.
+func (s scenario) end() map[string]fate {
+	fates := s.all(fate{Talos: s.to, Installs: 1, Reboots: 1})
+	if s.story == storyFallback {
+		fates[unlucky] = fate{Talos: s.to, Installs: 2, Reboots: 3}
+	}
+
+	return fates
+}
+
+// verdict is the end in words.
+func (s scenario) verdict() string {
+	if s.story == storyFallback {
+		return "no violation; " + unlucky + " was installed twice, every other node once; none is cordoned"
+	}
+
+	return "no violation; every node was installed once and rebooted once, and none is cordoned"
+}
 
 // tools are the programs of the demo.
 type tools struct {
@@ -34,7 +97,7 @@ type tools struct {
 
 // run plays the demo from beginning to end.
 func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err error) {
-	programs, err := prepare(ctx, show)
+	programs, err := prepare(ctx, show, wanted.apiServer)
 	if err != nil {
 		return err
 	}
@@ -57,35 +120,59 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 		}
 	}
 
-	show.chapter("A simulated cluster: %d control planes and %d workers, Talos %s, Kubernetes %s, %d pods with budgets",
+	show.line(heading, "A simulated cluster: %d control planes and %d workers, Talos %s, Kubernetes %s, %d pods with budgets",
 		wanted.controlPlanes, wanted.workers, wanted.from, wanted.kubernetes, wanted.pods)
-
-	started := time.Now()
+	show.Status("starting the cluster")
 
 	cluster, err := startSimulator(ctx, programs.talossim, filepath.Join(dir, "simulator"), wanted)
+
+	show.Status("")
+
 	if err != nil {
 		return err
 	}
 
 	defer func() { err = errors.Join(err, cluster.close()) }()
 
-	show.line(plain, "ready after %.1f s; one simulated minute takes %.1f s", time.Since(started).Seconds(), 60/float64(wanted.speed))
+	show.line(plain, "Only the machines are simulated: %s and the provider are real. A simulated minute takes %.1f s.",
+		programs.cli.Name, 60/float64(wanted.speed))
 
-	show.line(plain, "to watch it with kubectl, in another terminal:")
-	show.line(quiet, "%s", watchCommand(cluster.path("kubeconfig"), places.Kubectl))
+	if wanted.story == storyFallback {
+		show.line(plain, "A fault is planted: %s does not come up with Talos %s the first time, and boots %s again.", unlucky, wanted.to, wanted.from)
+	}
 
-	show.line(plain, "to watch it in a browser, open this page once terraform apply has begun:")
-	// It outlives the demo, so that one can look at it in peace.
-	show.line(quiet, "%s", places.Report)
+	introduce(show, cluster.path("kubeconfig"), places.Report)
 
-	command, err := newTerraform(show, programs, filepath.Join(dir, "terraform"), places.Configuration, variables{
-		Talosconfig: cluster.path("talosconfig"), TalosVersion: wanted.to, ReportPath: places.Report,
-	})
+	space, err := workspace.New(filepath.Join(dir, "terraform"), programs.cli, programs.provider)
 	if err != nil {
 		return err
 	}
 
-	return (&play{show: show, wanted: wanted, cluster: cluster, terraform: command, report: places.Report}).acts(ctx)
+	if err := space.CopyConfiguration(places.Configuration); err != nil {
+		return err
+	}
+
+	events, err := openTail(cluster.path("history.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer events.close()
+
+	return (&play{
+		show: show, wanted: wanted, cluster: cluster, told: newStory(wanted.to), tail: events,
+		terraform: &terraform{space: space, name: programs.cli.Name, logs: space.Dir},
+		given:     variables{Talosconfig: cluster.path("talosconfig"), TalosVersion: wanted.to, ReportPath: places.Report},
+	}).acts(ctx)
+}
+
+// introduce says how one can watch.
+func introduce(show *screen, kubeconfig, report string) {
+	// It outlives the demo, so that one can look at it in peace.
+	show.hang(plain, "To watch it:  ", report+" in a browser, once terraform apply has begun")
+
+	if command := watchCommand(kubeconfig); command != "" {
+		show.copy("              " + command)
+	}
 }
 
 // variables are those of the demo's configuration.
@@ -93,10 +180,26 @@ type variables struct {
 	Talosconfig  string `json:"talosconfig"`
 	TalosVersion string `json:"talos_version"`
 	ReportPath   string `json:"report_path"`
+	// RetryBootIDs are by node.
+	RetryBootIDs map[string]string `json:"retry_boot_ids,omitempty"`
+}
+
+// write puts them where the configuration in the directory takes them from.
+func (v variables) write(dir string) error {
+	values, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("writing the variables: %w", err)
+	}
+
+	if err := os.WriteFile(filepath.Join(dir, "demo.auto.tfvars.json"), values, 0o600); err != nil {
+		return fmt.Errorf("writing the variables: %w", err)
+	}
+
+	return nil
 }
 
 // prepare finds and builds what the demo needs.
-func prepare(ctx context.Context, show *screen) (tools, error) {
+func prepare(ctx context.Context, show *screen, apiServer string) (tools, error) {
 	options := toolchain.Options{Progress: show}
 
 	cli, err := toolchain.Terraform(ctx, options)
@@ -104,9 +207,11 @@ func prepare(ctx context.Context, show *screen) (tools, error) {
 		return tools{}, err
 	}
 
-	// The simulator would build them as well, without showing its progress.
-	if _, err := toolchain.Kubernetes(ctx, options); err != nil {
-		return tools{}, err
+	if apiServer == apiServerReal {
+		// The simulator would build it as well, without showing its progress.
+		if _, err := toolchain.Kubernetes(ctx, options); err != nil {
+			return tools{}, err
+		}
 	}
 
 	provider, err := toolchain.BuildProvider(ctx, options)
@@ -120,28 +225,6 @@ func prepare(ctx context.Context, show *screen) (tools, error) {
 	}
 
 	return tools{cli: cli, provider: provider, talossim: filepath.Join(filepath.Dir(self), "talossim")}, nil
-}
-
-func newTerraform(show *screen, programs tools, dir, configuration string, given variables) (*terraform, error) {
-	space, err := workspace.New(dir, programs.cli, programs.provider)
-	if err != nil {
-		return nil, err
-	}
-
-	if err := space.CopyConfiguration(configuration); err != nil {
-		return nil, err
-	}
-
-	values, err := json.Marshal(given)
-	if err != nil {
-		return nil, fmt.Errorf("writing the variables: %w", err)
-	}
-
-	if err := os.WriteFile(filepath.Join(dir, "demo.auto.tfvars.json"), values, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the variables: %w", err)
-	}
-
-	return &terraform{space: space, name: programs.cli.Name, logs: dir, show: show}, nil
 }
 
 // tidy removes the demo's directory, unless somebody may want to look into it.

@@ -4,17 +4,22 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"sync"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
+
+// widest is how long lines get, where the terminal has room for them.
+const widest = 110
 
 // mood is how a line is to be read, and on a terminal, coloured.
 type mood int
 
 const (
 	plain mood = iota
-	// quiet is context: overviews, Terraform's own words.
+	// quiet is context.
 	quiet
 	// busy is a node that is on its way.
 	busy
@@ -48,39 +53,89 @@ func (m mood) escape() string {
 
 // screen writes whole lines from several goroutines, coloured on a terminal.
 type screen struct {
-	mutex  sync.Mutex
-	out    io.Writer
+	*toolchain.Terminal
+
 	colour bool
 }
 
 func newScreen(out *os.File) *screen {
-	return &screen{out: out, colour: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
-}
+	terminal := toolchain.NewTerminal(out)
 
-func isTerminal(file *os.File) bool {
-	info, err := file.Stat()
-
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-}
-
-// Write passes text through, for the progress of builds.
-func (s *screen) Write(text []byte) (int, error) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-
-	return s.out.Write(text)
+	return &screen{Terminal: terminal, colour: terminal.Watched() && os.Getenv("NO_COLOR") == ""}
 }
 
 // line writes one line in a mood.
 func (s *screen) line(as mood, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	s.hang(as, "", fmt.Sprintf(format, args...))
+}
+
+// hang writes a text in a mood, and what does not fit into a line below it, beside the
+// lead.
+func (s *screen) hang(as mood, lead, text string) {
+	room := widest
+	if width := s.Width(); width > 0 {
+		room = min(room, width)
+	}
+
+	lines := wrap(lead, text, room)
+
 	if escape := as.escape(); s.colour && escape != "" {
-		text = escape + text + "\x1b[0m"
+		for index := range lines {
+			lines[index] = escape + lines[index] + "\x1b[0m"
+		}
 	}
 
 	// There is nobody to tell that the terminal is gone.
-	_, _ = fmt.Fprintln(s, text)
+	_, _ = fmt.Fprintln(s, strings.Join(lines, "\n"))
 }
+
+// copy writes a line as it is, for people to copy: the terminal may break it, and knows
+// that it is one.
+func (s *screen) copy(line string) { _, _ = fmt.Fprintln(s, line) }
+
+// tell writes an entry.
+func (s *screen) tell(told entry) { s.hang(told.mood, told.lead(), told.what) }
 
 // chapter begins a part of the demo.
 func (s *screen) chapter(format string, args ...any) { s.line(heading, "\n== "+format, args...) }
+
+// lead is the node and how long it was out of service, in columns.
+func (e entry) lead() string {
+	switch {
+	case e.node == "":
+		return ""
+	case e.took == "":
+		return fmt.Sprintf("%-8s  ", e.node)
+	default:
+		return fmt.Sprintf("%-8s  %6s  ", e.node, e.took)
+	}
+}
+
+// wrap makes lines of the text that are no longer than the room, but for words that are.
+func wrap(lead, text string, room int) []string {
+	indent := utf8.RuneCountInString(lead)
+	// Beside a lead that leaves no room, nothing could be read.
+	if indent > room/2 {
+		indent = 2
+	}
+
+	lines := []string{lead}
+	empty := true
+
+	for word := range strings.SplitSeq(text, " ") {
+		last := &lines[len(lines)-1]
+
+		switch {
+		case empty:
+			*last += word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= room:
+			*last += " " + word
+		default:
+			lines = append(lines, strings.Repeat(" ", indent)+word)
+		}
+
+		empty = false
+	}
+
+	return lines
+}

@@ -26,6 +26,9 @@ const (
 	stopGrace = 20 * time.Second
 )
 
+// faultsFile is the fault script in the simulator's directory.
+const faultsFile = "faults.yaml"
+
 // simulator is a running talossim.
 type simulator struct {
 	program, dir string
@@ -43,10 +46,16 @@ func startSimulator(ctx context.Context, program, dir string, wanted scenario) (
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	made := &simulator{program: program, dir: dir, stop: stop, ended: make(chan struct{})}
 
+	if err := os.WriteFile(made.path(faultsFile), []byte(wanted.faults()), 0o600); err != nil {
+		stop()
+
+		return nil, fmt.Errorf("writing the fault script: %w", err)
+	}
+
 	made.command = exec.CommandContext(background, program, "up", "--dir", dir,
 		"--control-planes", strconv.Itoa(wanted.controlPlanes), "--workers", strconv.Itoa(wanted.workers),
-		"--talos", wanted.from, "--kubernetes", wanted.kubernetes,
-		"--speed", strconv.Itoa(wanted.speed), "--pods", strconv.Itoa(wanted.pods))
+		"--talos", wanted.from, "--kubernetes", wanted.kubernetes, "--api-server", wanted.apiServer,
+		"--speed", strconv.Itoa(wanted.speed), "--pods", strconv.Itoa(wanted.pods), "--faults", made.path(faultsFile))
 	made.command.Env = workspace.Environment(os.Environ())
 	workspace.Isolate(made.command, stopGrace)
 

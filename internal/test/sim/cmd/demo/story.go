@@ -5,32 +5,18 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
 )
 
-// entry is one line of the story of an upgrade.
+// entry is something that happened and is worth a line.
 type entry struct {
-	// sim is the simulated time in seconds since the upgrade began.
-	sim  float64
+	// node is empty for what concerns the cluster as a whole.
 	node string
+	// took is how long the node was out of service, as text; empty where that is not known.
+	took string
 	what string
 	mood mood
-	// overview tells that a node's state changed with it.
-	overview bool
-}
-
-// String is "03:12  worker-0  cordoned".
-func (e entry) String() string {
-	return fmt.Sprintf("%s  %-9s %s", clock(e.sim), e.node, e.what)
-}
-
-// clock is seconds as mm:ss.
-func clock(seconds float64) string {
-	whole := int(seconds)
-
-	return fmt.Sprintf("%02d:%02d", whole/60, whole%60)
 }
 
 // story turns events of the simulator into lines for people. It is a function
@@ -40,101 +26,164 @@ type story struct {
 	nodes  map[string]*character
 	// cast is the order in which the nodes were introduced.
 	cast []string
-	// upgrade is false until the lease is taken, which happens at begun: what
-	// happens before that is not told.
-	upgrade bool
-	begun   float64
+	kept record
+	// asked are the members of etcd that were asked since the last node was done.
+	asked map[string]bool
+	// applying is whether the lease is held, which was taken at begun: what happens
+	// without one is not told.
+	applying bool
+	begun    float64
+	now      float64
+	// moving is whether a node was cordoned since the lease was taken.
+	moving bool
 }
 
-func newStory(target string) *story { return &story{target: target, nodes: map[string]*character{}} }
+func newStory(target string) *story {
+	return &story{target: target, nodes: map[string]*character{}, asked: map[string]bool{}}
+}
 
 // tell follows one event and returns what is worth a line.
 func (s *story) tell(event history.Event) []entry {
-	if event.Kind == history.KindNode {
+	s.now = event.Sim
+
+	switch node, known := s.nodes[event.Node]; {
+	case event.Kind == history.KindNode:
 		s.introduce(event)
 
 		return nil
-	}
-
-	if event.Node == "" {
+	case event.Node == "":
 		return s.chorus(event)
-	}
-
-	node, known := s.nodes[event.Node]
-	if !known {
+	case !known:
 		return nil
+	default:
+		entries := s.opening(event)
+		s.kept.before(s, node, event)
+		entries = append(entries, node.act(event)...)
+		s.kept.after(s)
+
+		if !s.applying {
+			return nil
+		}
+
+		for index := range entries {
+			if entries[index].mood != quiet {
+				entries[index].node = event.Node
+			}
+		}
+
+		return entries
 	}
-
-	before := node.state(s.target)
-	entries := node.act(event)
-
-	if !s.upgrade {
-		return nil
-	}
-
-	for index := range entries {
-		entries[index].node = event.Node
-		entries[index].sim -= s.begun
-	}
-
-	if len(entries) > 0 && node.state(s.target) != before {
-		entries[len(entries)-1].overview = true
-	}
-
-	return entries
 }
 
 func (s *story) introduce(event history.Event) {
-	s.nodes[event.Node] = &character{role: event.Detail["role"], before: event.Detail["talos"], talos: event.Detail["talos"], ready: true}
+	s.nodes[event.Node] = &character{
+		role: event.Detail["role"], before: event.Detail["talos"], talos: event.Detail["talos"], target: s.target, slot: "A", ready: true,
+	}
 	s.cast = append(s.cast, event.Node)
+}
+
+// opening tells of what was prepared, when the first node of an apply is cordoned.
+func (s *story) opening(event history.Event) []entry {
+	if !s.applying || s.moving || event.Kind != history.KindCordon {
+		return nil
+	}
+
+	s.moving = true
+
+	return []entry{{
+		what: "the Lease kube-system/talosupgrade is held: no other run interferes; " + s.pulled() + " have pulled the image",
+		mood: quiet,
+	}}
+}
+
+// pulled is how many nodes have the image.
+func (s *story) pulled() string {
+	count := 0
+
+	for _, node := range s.nodes {
+		if node.pulled {
+			count++
+		}
+	}
+
+	return fmt.Sprintf("%d of %d nodes", count, len(s.nodes))
 }
 
 // chorus is what happens to the cluster as a whole.
 func (s *story) chorus(event history.Event) []entry {
-	line := func(as mood, format string, args ...any) []entry {
-		return []entry{{sim: event.Sim - s.begun, node: "cluster", what: fmt.Sprintf(format, args...), mood: as}}
-	}
-
 	switch {
 	case event.Kind == history.KindLease && event.Detail["action"] == "acquire":
-		if !s.upgrade {
-			s.upgrade, s.begun = true, event.Sim
-		}
+		s.applying, s.begun, s.moving, s.kept.stopped = true, event.Sim, false, false
 
-		return line(quiet, "lease taken: nobody else upgrades now")
+		return nil
 	case event.Kind == history.KindLease && event.Detail["action"] == "release":
-		return line(quiet, "lease given back")
-	case event.Kind == history.KindAnnotation && event.Detail["key"] == "talos-progress" && s.upgrade && event.Detail["value"] != "":
-		return line(quiet, "talos-progress is %s", event.Detail["value"])
-	case event.Kind == history.KindFault:
-		text, as := fault(event.Detail)
+		entries := s.unfinished()
+		s.applying = false
 
-		return line(as, "%s", text)
-	case event.Kind == history.KindSnapshot && event.Detail["whole"] == "true":
-		return line(good, "snapshot of etcd taken: %s bytes", event.Detail["bytes"])
+		return append(entries, entry{what: "the Lease is released after " + short(event.Sim-s.begun), mood: quiet})
+	case event.Kind == history.KindFault:
+		return []entry{fault(event.Detail)}
 	default:
 		return nil
 	}
 }
 
-// fault says that a scripted fault struck, or that it is over.
-func fault(detail map[string]string) (string, mood) {
-	text := strings.TrimSpace("fault: " + detail["step"] + " " + detail["effect"])
-	if detail["outcome"] == "over" {
-		return text + " is over", quiet
+// unfinished tells of the nodes that the run leaves in their turn.
+func (s *story) unfinished() []entry {
+	var entries []entry
+
+	for _, name := range s.sorted() {
+		if node := s.nodes[name]; node.turn != nil {
+			left := node.end(s.now)
+			left.node, left.mood, left.what = name, bad, left.what+", still cordoned"
+			entries = append(entries, left)
+		}
 	}
 
-	return text, bad
+	return entries
 }
 
-// overview is the state of every node on one line.
-func (s *story) overview() string {
-	states := make([]string, 0, len(s.cast))
-	for _, name := range s.sorted() {
-		states = append(states, name+" "+s.nodes[name].state(s.target))
+// fault says that a scripted fault struck, or that it is over.
+func fault(detail map[string]string) entry {
+	text := "the planted fault strikes: " + detail["step"] + ", " + detail["effect"]
+	if detail["outcome"] == "over" {
+		return entry{what: "the planted fault is over: " + detail["step"] + ", " + detail["effect"], mood: busy}
 	}
 
-	return strings.Join(states, " | ")
+	return entry{what: text, mood: bad}
+}
+
+// status is what goes on now, on one line.
+func (s *story) status() string {
+	done, doing := 0, ""
+
+	for _, name := range s.sorted() {
+		switch node := s.nodes[name]; {
+		case node.turn != nil:
+			doing = name + " " + node.turn.doing
+		case node.talos == s.target:
+			done++
+		}
+	}
+
+	switch {
+	case doing != "":
+	case !s.applying:
+		doing = "reading the cluster"
+	case !s.moving:
+		doing = "pulling the image: " + s.pulled() + " have it"
+	case done == len(s.nodes):
+		doing = "looking at the cluster once more"
+	default:
+		doing = "looking at etcd and all nodes before the next one"
+	}
+
+	clock := 0
+	if s.applying {
+		clock = int(s.now - s.begun)
+	}
+
+	return fmt.Sprintf("[%d/%d] %02d:%02d  %s", done, len(s.nodes), clock/60, clock%60, doing)
 }
 
 // sorted is the cast, workers last.
@@ -143,4 +192,23 @@ func (s *story) sorted() []string {
 	slices.Sort(names)
 
 	return names
+}
+
+// short is seconds such as 6m58s.
+func short(seconds float64) string {
+	whole := int(seconds)
+	if whole < 60 {
+		return fmt.Sprintf("%ds", whole)
+	}
+
+	return fmt.Sprintf("%dm%02ds", whole/60, whole%60)
+}
+
+// several is "1 pod" or "2 pods".
+func several(count int, what string) string {
+	if count == 1 {
+		return "1 " + what
+	}
+
+	return fmt.Sprintf("%d %ss", count, what)
 }

@@ -3,8 +3,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -27,39 +29,25 @@ func at(sim float64, node string, kind history.Kind, detail ...string) history.E
 	return event
 }
 
-// legacyRoll is a worker below Talos 1.13: one call does it all.
-func legacyRoll() []history.Event {
-	const image = "factory.talos.dev/metal-installer/abc:v1.13.4"
+// recorded are the events of a run of the demo: those of its history that the story looks at.
+func recorded(t *testing.T, name string) []history.Event {
+	t.Helper()
 
-	return []history.Event{
-		at(0, "cp-0", history.KindNode, "role", "controlplane", "talos", "1.12.6"),
-		at(0, "worker-0", history.KindNode, "role", "worker", "talos", "1.12.6"),
-		// While the cluster starts, nothing is told.
-		at(1, "cp-0", history.KindKubelet, "ready", "true", "version", "1.34.2"),
-		at(30, "", history.KindLease, "holder", "run", "action", "acquire"),
-		at(31, "", history.KindAnnotation, "key", "talos-progress", "value", "0/2"),
-		at(75.5, "worker-0", history.KindPull, "image", image, "ok", "true"),
-		// The pull of each turn finds the image that is there.
-		at(76, "worker-0", history.KindPull, "image", image, "ok", "true"),
-		// An election: the member itself was never down.
-		at(76, "cp-0", history.KindEtcd, "member", "1", "state", "healthy", "leader", "1"),
-		at(76, "", history.KindLease, "holder", "run", "action", "renew"),
-		at(80, "worker-0", history.KindCordon, "unschedulable", "true", "by", "client"),
-		at(81, "worker-0", history.KindEvict, "namespace", "default", "pod", "web-1", "outcome", "dry-run"),
-		at(82, "worker-0", history.KindEvict, "namespace", "default", "pod", "web-1", "outcome", "evicted"),
-		at(83, "worker-0", history.KindEvict, "namespace", "default", "pod", "web-2", "outcome", "blocked", "budget", "default/web"),
-		at(93, "worker-0", history.KindEvict, "namespace", "default", "pod", "web-2", "outcome", "evicted"),
-		at(94, "worker-0", history.KindRPC, "method", "/machine.MachineService/Upgrade", "code", "OK", "mutating", "true"),
-		at(95, "worker-0", history.KindStage, "from", "running", "to", "upgrading", "ready", "true"),
-		at(110, "worker-0", history.KindInstall, "image", image, "talos", "1.13.4", "slot", "B", "exit", "0", "by", "legacy"),
-		at(111, "worker-0", history.KindStage, "from", "upgrading", "to", "rebooting", "ready", "true"),
-		at(112, "worker-0", history.KindKubelet, "ready", "false", "version", "1.34.2"),
-		at(113, "worker-0", history.KindDown, "by", "client"),
-		at(180, "worker-0", history.KindBoot, "boot_id", "b2", "talos", "1.13.4", "slot", "B", "fallback", "false", "cause", "upgrade"),
-		at(215, "worker-0", history.KindKubelet, "ready", "true", "version", "1.34.2"),
-		at(220, "worker-0", history.KindCordon, "unschedulable", "false", "by", "client"),
-		at(221, "", history.KindAnnotation, "key", "talos-progress", "value", "1/2"),
+	events, err := openTail(filepath.Join("testdata", name+".jsonl"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer events.close()
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+
+	var all []history.Event
+	if err := events.follow(ended, func(event history.Event) { all = append(all, event) }); err != nil {
+		t.Fatal(err)
+	}
+
+	return all
 }
 
 // troubledRoll is a control plane where one thing after the other goes wrong.
@@ -77,32 +65,69 @@ func troubledRoll() []history.Event {
 		at(400, "cp-0", history.KindBoot, "talos", "1.12.6", "slot", "A", "fallback", "true", "cause", "fallback"),
 		at(410, "cp-0", history.KindEtcd, "member", "1", "state", "healthy"),
 		at(420, "cp-0", history.KindKubelet, "ready", "true"),
-		at(430, "", history.KindLease, "holder", "", "action", "release"),
+		at(430, "worker-0", history.KindCordon, "unschedulable", "true", "by", "client"),
+		at(431, "worker-0", history.KindInstall, "talos", "1.13.4", "slot", "A", "exit", "0", "by", "client"),
+		at(440, "", history.KindLease, "holder", "", "action", "release"),
+		at(450, "worker-0", history.KindDown, "by", "client"),
 	}
 }
 
-func render(told *story, events []history.Event) string {
-	var text strings.Builder
-
-	for _, event := range events {
-		for _, entry := range told.tell(event) {
-			fmt.Fprintf(&text, "%s\n", entry)
-
-			if entry.overview {
-				fmt.Fprintf(&text, "%17s%s\n", "", told.overview())
-			}
-		}
+// introduction is a control plane and a worker, and the lease.
+func introduction() []history.Event {
+	return []history.Event{
+		at(0, "cp-0", history.KindNode, "role", "controlplane", "talos", "1.12.6"),
+		at(0, "worker-0", history.KindNode, "role", "worker", "talos", "1.12.6"),
+		// While the cluster starts, nothing is told.
+		at(1, "cp-0", history.KindKubelet, "ready", "true", "version", "1.34.2"),
+		at(2, "worker-0", history.KindPull, "image", "installer:v1.13.4", "ok", "false"),
+		at(30, "", history.KindLease, "action", "acquire"),
 	}
-
-	return text.String()
 }
 
+// TestStoryReadsLikeWhatHappened compares what is told of two runs that were recorded, and
+// of one in which one thing after the other goes wrong, with what was told once.
 func TestStoryReadsLikeWhatHappened(t *testing.T) {
-	told := newStory("1.13.4")
-	text := render(told, append(legacyRoll(), troubledRoll()...))
-	text += "\n" + nodeTable(told, verdict{Nodes: map[string]fate{"worker-0": {Talos: "1.13.4"}, "cp-0": {Talos: "1.12.6"}}})
+	for name, events := range map[string][]history.Event{
+		"roll":     recorded(t, "roll"),
+		"fallback": recorded(t, "fallback"),
+		"trouble":  append(introduction(), troubledRoll()...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text bytes.Buffer
 
-	golden := filepath.Join("testdata", "story.golden")
+			show := &screen{Terminal: toolchain.NewPlain(&text)}
+			told := newStory("1.13.4")
+			doing := ""
+
+			var statuses strings.Builder
+
+			for _, event := range events {
+				for _, entry := range told.tell(event) {
+					show.tell(entry)
+				}
+
+				// The time alone is no news.
+				if status := told.status(); status[:6]+status[13:] != doing {
+					doing = status[:6] + status[13:]
+					statuses.WriteString(status + "\n")
+				}
+			}
+
+			text.WriteString("\n")
+
+			for _, line := range told.protected() {
+				row(show, line)
+			}
+
+			requireGolden(t, name, text.String()+"\nstatus:\n"+statuses.String())
+		})
+	}
+}
+
+func requireGolden(t *testing.T, name, text string) {
+	t.Helper()
+
+	golden := filepath.Join("testdata", name+".golden")
 
 	if *update {
 		if err := os.WriteFile(golden, []byte(text), 0o600); err != nil {

@@ -18,25 +18,36 @@ import (
 // tailPoll is how often a file that grows is looked at.
 const tailPoll = 50 * time.Millisecond
 
-// tail calls each for every event of a history file, as it grows, until the
-// context ends and all that was written before is read.
-func tail(ctx context.Context, path string, each func(history.Event)) error {
+// tail follows a history file as it grows.
+type tail struct {
+	file *os.File
+	cut  follower
+}
+
+func openTail(path string) (*tail, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("reading the history: %w", err)
+		return nil, fmt.Errorf("reading the history: %w", err)
 	}
-	defer file.Close()
 
-	follower := follower{each: each}
+	return &tail{file: file}, nil
+}
+
+func (t *tail) close() { _ = t.file.Close() }
+
+// follow calls each for every event from where the last call ended, until the
+// context ends and all that was written before is read.
+func (t *tail) follow(ctx context.Context, each func(history.Event)) error {
 	ticker := time.NewTicker(tailPoll)
-
 	defer ticker.Stop()
+
+	t.cut.each = each
 
 	for {
 		// Asked before reading, so that nothing written before the end is lost.
 		ended := ctx.Err() != nil
 
-		if err := follower.read(file); err != nil {
+		if err := t.cut.read(t.file); err != nil {
 			return err
 		}
 

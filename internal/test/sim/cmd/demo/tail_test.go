@@ -26,7 +26,13 @@ func TestTailFollowsAFileToItsEndAndNoFurther(t *testing.T) {
 	var seen []string
 
 	// Each event appends the next one, so that reading has to go on.
-	err := tail(ctx, path, func(event history.Event) {
+	events, err := openTail(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.close()
+
+	err = events.follow(ctx, func(event history.Event) {
 		seen = append(seen, event.Node)
 
 		switch event.Node {
@@ -42,7 +48,14 @@ func TestTailFollowsAFileToItsEndAndNoFurther(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if diff := cmp.Diff([]string{"a", "b", "c"}, seen); diff != "" {
+	// Another one goes on where it ended, in the middle of a line.
+	appendTo(t, path, `de":"d","kind":"down"}`+"\n")
+
+	if err := events.follow(ctx, func(event history.Event) { seen = append(seen, "then "+event.Node) }); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff([]string{"a", "b", "c", "then d"}, seen); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -3,11 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,79 +25,142 @@ type terraform struct {
 	space *workspace.Workspace
 	name  string
 	logs  string
-	show  *screen
+	calls int
 }
 
-// run calls Terraform, shows the lines that worth picks, and keeps all of its
-// output in the logs. Any exit code but 0 is an error.
-func (t *terraform) run(ctx context.Context, worth func(line string) bool, args ...string) error {
+// diagnostic is a warning or an error.
+type diagnostic struct {
+	Severity string `json:"severity"`
+	Summary  string `json:"summary"`
+	Detail   string `json:"detail"`
+}
+
+// failedCall is a call that ended with another exit code than 0.
+type failedCall struct {
+	what   string
+	err    error
+	errors []diagnostic
+	output []byte
+}
+
+func (f *failedCall) Error() string {
+	if len(f.errors) == 0 {
+		return fmt.Sprintf("%s: %v\n\n%s", f.what, f.err, f.output)
+	}
+
+	text := fmt.Sprintf("%s: %v", f.what, f.err)
+	for _, one := range f.errors {
+		text += "\n\n" + one.Summary + "\n\n" + one.Detail
+	}
+
+	return text
+}
+
+// run calls Terraform, keeps all of its output in the logs, and returns its warnings.
+// Where the exit code is not 0, the error is a [*failedCall].
+func (t *terraform) run(ctx context.Context, args ...string) ([]diagnostic, error) {
 	bounded, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 
-	log, err := os.Create(filepath.Join(t.logs, args[0]+".log"))
-	if err != nil {
-		return fmt.Errorf("keeping the output of %s: %w", t.name, err)
+	what := t.name + " " + args[0]
+
+	command := t.space.Command(bounded, append(append(args[:1:1], "-json", "-input=false"), args[1:]...)...)
+
+	var output bytes.Buffer
+
+	command.Stdout, command.Stderr = &output, &output
+	err := t.space.Run(command)
+
+	t.calls++
+
+	log := filepath.Join(t.logs, fmt.Sprintf("%d-%s.log", t.calls, args[0]))
+	if writing := os.WriteFile(log, output.Bytes(), 0o600); writing != nil {
+		return nil, fmt.Errorf("keeping the output of %s: %w", what, writing)
 	}
 
-	var all bytes.Buffer
-
-	reader, writer := io.Pipe()
-	shown := make(chan struct{})
-
-	go func() {
-		defer close(shown)
-		t.follow(reader, worth)
-	}()
-
-	command := t.space.Command(bounded, append(append(args[:1:1], "-no-color", "-input=false"), args[1:]...)...)
-	command.Stdout = io.MultiWriter(log, &all, writer)
-	command.Stderr = command.Stdout
-
-	err = t.space.Run(command)
-	// A pipe's writer never fails to close.
-	_ = writer.Close()
-	<-shown
-
-	if closing := log.Close(); err == nil && closing != nil {
-		return fmt.Errorf("keeping the output of %s: %w", t.name, closing)
-	}
+	warnings, failures := diagnostics(output.Bytes())
 
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s %s: %w", t.name, args[0], ctx.Err())
+		return nil, fmt.Errorf("%s: %w", what, ctx.Err())
 	case bounded.Err() != nil:
-		return fmt.Errorf("%s %s did not end within %s", t.name, args[0], commandTimeout)
+		return nil, fmt.Errorf("%s did not end within %s", what, commandTimeout)
 	case err != nil:
-		return fmt.Errorf("%s %s: %w\n\n%s", t.name, args[0], err, &all)
+		return warnings, &failedCall{what: what, err: err, errors: failures, output: output.Bytes()}
 	default:
-		return nil
+		return warnings, nil
 	}
 }
 
-func (t *terraform) follow(output io.Reader, worth func(line string) bool) {
-	scanner := bufio.NewScanner(output)
-	for scanner.Scan() {
-		if line := strings.TrimRight(scanner.Text(), " "); worth(line) {
-			t.show.line(quiet, "%s: %s", t.name, line)
+// diagnostics are those in an output, one message in JSON a line; other lines are left out.
+func diagnostics(output []byte) (warnings, failures []diagnostic) {
+	for line := range bytes.Lines(output) {
+		var message struct {
+			Diagnostic diagnostic `json:"diagnostic"`
+		}
+
+		if json.Unmarshal(line, &message) != nil {
+			continue
+		}
+
+		switch message.Diagnostic.Severity {
+		case "warning":
+			warnings = append(warnings, message.Diagnostic)
+		case "error":
+			failures = append(failures, message.Diagnostic)
 		}
 	}
 
-	_, _ = io.Copy(io.Discard, output)
+	return warnings, failures
 }
 
-// milestones picks Terraform's lines about the resource and the outcome.
-func milestones(line string) bool {
-	for _, prefix := range []string{"Plan: ", "Apply complete!", "Destroy complete!", "No changes."} {
-		if strings.HasPrefix(line, prefix) {
-			return true
+var (
+	plannedNodes = regexp.MustCompile(`^Planned: Rolling upgrade of (\d+ of \d+ nodes?)`)
+	plannedStep  = regexp.MustCompile(`(?m)^  \d+ +(\S+) +\S+ +\S+ +\S+ `)
+	plannedHop   = regexp.MustCompile(`(?m)^  (?:Hop \d+ of \d+: )?((?:Talos|Kubernetes) \S+ -> \S+)`)
+	plannedTime  = regexp.MustCompile(`(?m)^Planned duration: (about [^(.]*[^(. ])`)
+)
+
+// planned is what a plan says of the upgrade: which nodes, from what to what, in which
+// order, and how long it may take.
+func planned(warnings []diagnostic) string {
+	for _, one := range warnings {
+		for _, nodes := range all(plannedNodes, one.Summary) {
+			return fmt.Sprintf("%s, %s, in this order: %s; %s", nodes, strings.Join(all(plannedHop, one.Detail), ", "),
+				strings.Join(all(plannedStep, one.Detail), ", "), strings.Join(all(plannedTime, one.Detail), ", "))
 		}
 	}
 
-	return strings.HasPrefix(line, "talosupgrade_cluster.") && !strings.Contains(line, "Refreshing state")
+	return "no rolling upgrade"
 }
 
-// rollLine is a line of a plan about the steps of an apply.
-var rollLine = regexp.MustCompile(`^(Warning: Planned: Rolling upgrade|One node of|Up to \d+ workers|Planned duration: |  (step|\d+)  |  (Hop \d+ of|Talos|Kubernetes) )`)
+// all are the first groups of all matches.
+func all(pattern *regexp.Regexp, text string) []string {
+	var groups []string
+	for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+		groups = append(groups, match[1])
+	}
 
-// roll picks the lines of a plan that show what an apply will do.
-func roll(line string) bool { return rollLine.MatchString(line) || strings.HasPrefix(line, "Plan: ") }
+	return groups
+}
+
+// sentenceEnd is a full stop before a new sentence.
+var sentenceEnd = regexp.MustCompile(`\. [A-Z]`)
+
+// essence is the first sentences of each paragraph.
+func essence(detail string) []string {
+	const sentences = 2
+
+	var paragraphs []string
+
+	for paragraph := range strings.SplitSeq(detail, "\n\n") {
+		ends := sentenceEnd.FindAllStringIndex(paragraph, sentences)
+		if len(ends) == sentences {
+			paragraph = paragraph[:ends[sentences-1][0]+1] + " [...]"
+		}
+
+		paragraphs = append(paragraphs, strings.ReplaceAll(paragraph, "\n", " "))
+	}
+
+	return paragraphs
+}

@@ -2,29 +2,66 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
 
-// TestRollShowsWhatAPlanSaysAboutTheRoll and none of what the command line says
-// around it.
-func TestRollShowsWhatAPlanSaysAboutTheRoll(t *testing.T) {
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPlannedIsWhatAPlanSaysOfTheUpgrade(t *testing.T) {
 	t.Parallel()
 
-	for line, want := range map[string]bool{
-		"Warning: Planned: Rolling upgrade of 5 of 5 nodes (talossim)":                                  true,
-		"One node of talossim after the other, in this order:":                                          true,
-		"Up to 2 workers of talossim at a time and its control planes one after the other":              true,
-		"  Talos 1.12.6 -> 1.13.4 (https://github.com/siderolabs/talos/releases/tag/v1.13.4)":           true,
-		"  Hop 1 of 2: Talos 1.11.5 -> 1.12.12 (https://github.com/siderolabs/talos/releases/v1.12.12)": true,
-		"  step  node      role    from    to      image  estimate":                                     true,
-		"  1     worker-0  worker  1.12.6  1.13.4  x      4m":                                           true,
-		"Planned duration: about 20 minutes (an estimate from typical durations, not a promise).":       true,
-		"Plan: 1 to add, 0 to change, 0 to destroy.":                                                    true,
-		"  with talosupgrade_cluster.demo,":                                                             false,
-		"Terraform will perform the following actions:":                                                 false,
-		"  # talosupgrade_cluster.demo will be created":                                                 false,
+	roll := diagnostic{
+		Severity: "warning", Summary: `Planned: Rolling upgrade of 2 of 5 nodes (talosconfig context "talossim")`,
+		Detail: "One node of talosconfig context \"talossim\" after the other, in this order:\n\n" +
+			"  Talos 1.12.6 -> 1.13.4 (https://github.com/siderolabs/talos/releases/tag/v1.13.4)\n\n" +
+			"  step  node      role          from    to      image                                 estimate\n" +
+			"  1     worker-1  worker        1.12.6  1.13.4  ghcr.io/siderolabs/installer:v1.13.4  4m\n" +
+			"  2     cp-0      controlplane  1.12.6  1.13.4  ghcr.io/siderolabs/installer:v1.13.4  4m\n\n" +
+			"Planned duration: about 8 minutes (an estimate from typical durations, not a promise).\n\nAs data: hops and steps.",
+	}
+
+	for name, test := range map[string]struct {
+		warnings []diagnostic
+		want     string
+	}{
+		"a roll, after another warning": {
+			[]diagnostic{{Summary: "Provider development overrides are in effect"}, roll},
+			"2 of 5 nodes, Talos 1.12.6 -> 1.13.4, in this order: worker-1, cp-0; about 8 minutes",
+		},
+		"nothing": {nil, "no rolling upgrade"},
 	} {
-		if got := roll(line); got != want {
-			t.Errorf("%q: shown %t, want %t", line, got, want)
+		if diff := cmp.Diff(test.want, planned(test.warnings)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+func TestDiagnosticsAreReadFromAmongOtherMessages(t *testing.T) {
+	t.Parallel()
+
+	warnings, failures := diagnostics([]byte(`{"@level":"info","@message":"Terraform 1.14.8","type":"version"}
+{"@level":"warn","type":"diagnostic","diagnostic":{"severity":"warning","summary":"Planned: x","detail":"y"}}
+not JSON
+{"@level":"error","type":"diagnostic","diagnostic":{"severity":"error","summary":"Unable to upgrade","detail":"a\n\nb"}}
+`))
+
+	if diff := cmp.Diff([]diagnostic{{"warning", "Planned: x", "y"}}, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+
+	if diff := cmp.Diff([]diagnostic{{"error", "Unable to upgrade", "a\n\nb"}}, failures); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+func TestEssenceIsTwoSentencesOfEachParagraph(t *testing.T) {
+	t.Parallel()
+
+	got := essence("it fell back (boot ID 1)\nto 1.12.6\n\nOne. Two, v1.2.\n\nOne: a.b. Two (Terraform 1.14). Three. Four.")
+	want := []string{"it fell back (boot ID 1) to 1.12.6", "One. Two, v1.2.", "One: a.b. Two (Terraform 1.14). [...]"}
+
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the essence (-want +got):\n%s", diff)
 	}
 }

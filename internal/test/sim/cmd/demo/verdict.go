@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // verdict is what the simulator says about what happened to it.
@@ -24,15 +25,14 @@ type violation struct {
 // fate is what became of a node.
 type fate struct {
 	Talos    string `json:"talos"`
-	Kubelet  string `json:"kubelet"`
 	Installs int    `json:"installs"`
 	Reboots  int    `json:"reboots"`
 	Cordoned bool   `json:"cordoned"`
 }
 
-// complaints are the ways in which the verdict is not that of a cluster of the
-// given size whose nodes were each upgraded to the target once.
-func (v verdict) complaints(target string, size int) []string {
+// complaints are the ways in which the verdict is not that of a cluster whose nodes
+// came to the given fates, with no cordon left and no invariant violated.
+func (v verdict) complaints(want map[string]fate) []string {
 	var complaints []string
 
 	for _, broken := range v.Violations {
@@ -40,28 +40,58 @@ func (v verdict) complaints(target string, size int) []string {
 			broken.Invariant, orCluster(broken.Node), broken.Time, broken.What))
 	}
 
-	if len(v.Nodes) != size {
-		complaints = append(complaints, fmt.Sprintf("the simulator knows %d nodes instead of %d", len(v.Nodes), size))
+	if len(v.Nodes) != len(want) {
+		complaints = append(complaints, fmt.Sprintf("the simulator knows %d nodes instead of %d", len(v.Nodes), len(want)))
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(v.Nodes)) {
-		node := v.Nodes[name]
+		node, wanted := v.Nodes[name], want[name]
 
-		if node.Talos != target {
-			complaints = append(complaints, fmt.Sprintf("%s runs Talos %s instead of %s", name, node.Talos, target))
+		if node.Talos != wanted.Talos {
+			complaints = append(complaints, fmt.Sprintf("%s runs Talos %s instead of %s", name, node.Talos, wanted.Talos))
 		}
 
 		if node.Cordoned {
 			complaints = append(complaints, name+" was left cordoned")
 		}
 
-		if node.Installs != 1 || node.Reboots != 1 {
-			complaints = append(complaints, fmt.Sprintf("%s was installed %d times and rebooted %d times instead of once",
-				name, node.Installs, node.Reboots))
+		if node.Installs != wanted.Installs || node.Reboots != wanted.Reboots {
+			complaints = append(complaints, fmt.Sprintf("%s was installed %d times and rebooted %d times instead of %d and %d",
+				name, node.Installs, node.Reboots, wanted.Installs, wanted.Reboots))
 		}
 	}
 
 	return complaints
+}
+
+// standing is which nodes were touched and what they run, and whether a cordon is left.
+func (v verdict) standing() string {
+	versions, untouched, cordoned := map[string][]string{}, []string{}, "none"
+
+	for _, name := range slices.Sorted(maps.Keys(v.Nodes)) {
+		node := v.Nodes[name]
+
+		if node.Cordoned {
+			cordoned = name
+		}
+
+		if node.Installs+node.Reboots == 0 {
+			untouched = append(untouched, name)
+		} else {
+			versions[node.Talos] = append(versions[node.Talos], name)
+		}
+	}
+
+	var parts []string
+	for _, talos := range slices.Backward(slices.Sorted(maps.Keys(versions))) {
+		parts = append(parts, "Talos "+talos+" on "+strings.Join(versions[talos], ", "))
+	}
+
+	if len(untouched) > 0 {
+		parts = append(parts, strings.Join(untouched, ", ")+" not touched")
+	}
+
+	return strings.Join(append(parts, cordoned+" cordoned"), "; ")
 }
 
 func orCluster(node string) string {

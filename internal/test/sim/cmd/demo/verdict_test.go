@@ -16,9 +16,55 @@ func goodVerdict() verdict {
 	}}
 }
 
-func TestVerdictOfAPlainUpgradeHasNoComplaint(t *testing.T) {
-	if complaints := goodVerdict().complaints("1.13.4", 2); len(complaints) != 0 {
-		t.Errorf("got %q", complaints)
+func small(story string) scenario {
+	return scenario{story: story, controlPlanes: 1, workers: 2, from: "1.12.6", to: "1.13.4"}
+}
+
+// TestVerdictOfEachStoryHasNoComplaint, and that of one is wrong for the others.
+func TestVerdictOfEachStoryHasNoComplaint(t *testing.T) {
+	verdicts := map[string]map[string]fate{
+		"a roll": {
+			"cp-0":     {Talos: "1.13.4", Installs: 1, Reboots: 1},
+			"worker-0": {Talos: "1.13.4", Installs: 1, Reboots: 1},
+			"worker-1": {Talos: "1.13.4", Installs: 1, Reboots: 1},
+		},
+		"the first apply of a fallback": {
+			"cp-0":     {Talos: "1.12.6"},
+			"worker-0": {Talos: "1.13.4", Installs: 1, Reboots: 1},
+			"worker-1": {Talos: "1.12.6", Installs: 1, Reboots: 2},
+		},
+		"a fallback": {
+			"cp-0":     {Talos: "1.13.4", Installs: 1, Reboots: 1},
+			"worker-0": {Talos: "1.13.4", Installs: 1, Reboots: 1},
+			"worker-1": {Talos: "1.13.4", Installs: 2, Reboots: 3},
+		},
+	}
+	wanted := map[string]map[string]fate{
+		"a roll":                        small(storyRoll).end(),
+		"the first apply of a fallback": small(storyFallback).fallenBack(),
+		"a fallback":                    small(storyFallback).end(),
+	}
+
+	for name, nodes := range verdicts {
+		for story, want := range wanted {
+			if complaints := (verdict{Nodes: nodes}).complaints(want); (len(complaints) == 0) != (name == story) {
+				t.Errorf("the verdict of %s as that of %s: got %q", name, story, complaints)
+			}
+		}
+	}
+}
+
+func TestStandingTellsTouchedNodesFromOthers(t *testing.T) {
+	judged := verdict{Nodes: map[string]fate{
+		"cp-0":     {Talos: "1.12.6"},
+		"cp-1":     {Talos: "1.12.6"},
+		"worker-0": {Talos: "1.13.4", Installs: 1, Reboots: 1},
+		"worker-1": {Talos: "1.12.6", Installs: 1, Reboots: 2, Cordoned: true},
+	}}
+
+	want := "Talos 1.13.4 on worker-0; Talos 1.12.6 on worker-1; cp-0, cp-1 not touched; worker-1 cordoned"
+	if got := judged.standing(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -55,11 +101,11 @@ func TestVerdictComplains(t *testing.T) {
 		},
 		"of a node that was installed twice": {
 			node(func(f *fate) { f.Installs = 2 }),
-			[]string{"worker-0 was installed 2 times and rebooted 1 times instead of once"},
+			[]string{"worker-0 was installed 2 times and rebooted 1 times instead of 1 and 1"},
 		},
 		"of a node that rebooted without need": {
 			node(func(f *fate) { f.Reboots = 2 }),
-			[]string{"worker-0 was installed 1 times and rebooted 2 times instead of once"},
+			[]string{"worker-0 was installed 1 times and rebooted 2 times instead of 1 and 1"},
 		},
 		"of a node that is missing": {
 			func(v *verdict) { delete(v.Nodes, "worker-0") },
@@ -67,10 +113,11 @@ func TestVerdictComplains(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			once := fate{Talos: "1.13.4", Installs: 1, Reboots: 1}
 			judged := goodVerdict()
 			test.spoil(&judged)
 
-			if diff := cmp.Diff(test.want, judged.complaints("1.13.4", 2)); diff != "" {
+			if diff := cmp.Diff(test.want, judged.complaints(map[string]fate{"cp-0": once, "worker-0": once})); diff != "" {
 				t.Errorf("complaints (-want +got):\n%s", diff)
 			}
 		})

@@ -6,6 +6,7 @@
 //	                  not have to
 //	setup kubernetes  builds the programs of the real Kubernetes as well
 //	setup cli         prints the path of the command line
+//	setup demo        builds the demo with its simulator and prints its path
 //	setup kubectl     builds a kubectl and prints its path
 //	setup opa         builds an OPA and prints its path
 //	setup schema FILE writes the schema of the provider as JSON, for tfplugindocs
@@ -23,11 +24,11 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-var errUsage = errors.New("usage: setup [kubernetes | cli | kubectl | opa | schema FILE]")
+var errUsage = errors.New("usage: setup [kubernetes | cli | demo | kubectl | opa | schema FILE]")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := run(ctx, os.Args[1:], os.Stdout, toolchain.NewTerminal(os.Stderr))
 
 	stop()
 
@@ -58,6 +59,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		_, err = fmt.Fprintln(out, cli.Path)
 
 		return err
+	case len(args) == 1 && args[0] == "demo":
+		return locate(ctx, options, out, toolchain.BuildDemo)
 	case len(args) == 1 && args[0] == "kubectl":
 		return locate(ctx, options, out, toolchain.Kubectl)
 	case len(args) == 1 && args[0] == "opa":
