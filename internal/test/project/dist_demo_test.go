@@ -27,8 +27,12 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
-// demoTimeout bounds the whole demo, which takes a minute or two.
-const demoTimeout = 10 * time.Minute
+const (
+	// demoTimeout bounds the whole demo, which takes a minute or two.
+	demoTimeout = 10 * time.Minute
+	// demoLines is how long its output may be, for somebody who reads all of it.
+	demoLines = 60
+)
 
 // demoPlatforms are those of the release that have an archive of the demo.
 func demoPlatforms() []platform {
@@ -157,7 +161,6 @@ func (d dist) requireDemo(t *testing.T, p platform) {
 
 	if diff := cmp.Diff(map[string]int64{
 		"README.md": 0o644, "LICENSE": 0o644, "demo": 0o755, "talossim": 0o755, "examples/demo/main.tf": 0o644,
-		"kubernetes/LICENSE": 0o644, "kubernetes/etcd": 0o755, "kubernetes/kube-apiserver": 0o755, "kubernetes/kube-controller-manager": 0o755,
 		"provider/" + projectName: 0o755,
 	}, modes); diff != "" {
 		t.Errorf("files and modes (-want +got):\n%s", diff)
@@ -172,8 +175,8 @@ func (d dist) requireDemo(t *testing.T, p platform) {
 }
 
 // TestReleaseDemoPassesWithNothingButTheCommandLine unpacks the one for this machine and
-// runs it from elsewhere: without Go, without the source tree, and with every way to the
-// network leading nowhere.
+// runs each of its stories from elsewhere: without Go, without the source tree, and with
+// every way to the network leading nowhere.
 func TestReleaseDemoPassesWithNothingButTheCommandLine(t *testing.T) {
 	d := openDist(t)
 
@@ -187,17 +190,30 @@ func TestReleaseDemoPassesWithNothingButTheCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	unpacked, elsewhere, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	unpacked, bin := t.TempDir(), t.TempDir()
 	d.unpackDemo(t, here, unpacked)
 
 	if err := os.Symlink(cli.Path, filepath.Join(bin, cli.Name)); err != nil {
 		t.Fatal(err)
 	}
 
+	for story, pages := range map[string][]string{"roll": {"upgrade.html"}, "fallback": {"fallback.html", "upgrade.html"}} {
+		t.Run(story, func(t *testing.T) {
+			playDemo(t, filepath.Join(unpacked, d.demoName(here), "demo"), bin, story, pages)
+		})
+	}
+}
+
+// playDemo runs a story, which is to leave pages and nothing else.
+func playDemo(t *testing.T, program, bin, story string, pages []string) {
+	t.Helper()
+
+	elsewhere := t.TempDir()
+
 	ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
 	defer cancel()
 
-	command := exec.CommandContext(ctx, filepath.Join(unpacked, d.demoName(here), "demo"))
+	command := exec.CommandContext(ctx, program, "-story", story)
 	command.Dir = elsewhere
 	command.Env = []string{
 		"PATH=" + bin, "HOME=" + elsewhere, "TMPDIR=" + os.TempDir(),
@@ -214,21 +230,29 @@ func TestReleaseDemoPassesWithNothingButTheCommandLine(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 
-	t.Logf("passed in %s with %s %s", time.Since(began).Round(time.Second), cli.Name, cli.Version)
+	t.Logf("passed in %s", time.Since(began).Round(time.Second))
 
-	if report := read(t, filepath.Join(elsewhere, "upgrade.html")); !bytes.Contains(report, []byte("worker-0")) {
-		t.Errorf("the report names no worker-0:\n%s", report)
+	if lines := bytes.Count(output, []byte("\n")); lines > demoLines || bytes.ContainsAny(output, "\r\x1b") {
+		t.Errorf("%d lines, want %d at the most, and no control characters:\n%s", lines, demoLines, output)
 	}
 
-	left, err := os.ReadDir(elsewhere)
+	var left []string
+
+	entries, err := os.ReadDir(elsewhere)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	for _, entry := range left {
-		if entry.Name() != "upgrade.html" {
-			t.Errorf("%s was left in the directory that it ran in", entry.Name())
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+
+		if page := read(t, filepath.Join(elsewhere, entry.Name())); !bytes.Contains(page, []byte("worker-0")) {
+			t.Errorf("%s names no worker-0:\n%s", entry.Name(), page)
 		}
+	}
+
+	if diff := cmp.Diff(pages, left); diff != "" {
+		t.Errorf("what is left in the directory that it ran in (-want +got):\n%s", diff)
 	}
 }
 
