@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/bootstrap"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
@@ -127,7 +128,7 @@ func TestManifest_Talos113ListsWhatExistsInAnInventory(t *testing.T) {
 		t.Errorf("inventory %q, want %q", keys, inventoryKeys())
 	}
 
-	if annotations := getProxies(t, client).Annotations; annotations[annotationInventory] != "" {
+	if annotations := getProxies(t, client).Annotations; annotations[bootstrap.AnnotationInventory] != "" {
 		t.Errorf("an object that existed was marked: %v", annotations)
 	}
 
@@ -174,7 +175,7 @@ func TestManifest_Talos113CreatesWhatIsNotInTheInventory(t *testing.T) {
 		t.Fatal("a machine left out what the inventory does not name")
 	}
 
-	if id := created.Annotations[annotationInventory]; id != inventoryOfTalos {
+	if id := created.Annotations[bootstrap.AnnotationInventory]; id != inventoryOfTalos {
 		t.Errorf("it belongs to the inventory %q, want %q", id, inventoryOfTalos)
 	}
 
@@ -207,7 +208,7 @@ func (s shared) bornWithInventory(t *testing.T, client kubernetes.Interface, key
 			t.Fatal(err)
 		}
 
-		if id := created.GetAnnotations()[annotationInventory]; id != inventoryOfTalos {
+		if id := created.GetAnnotations()[bootstrap.AnnotationInventory]; id != inventoryOfTalos {
 			t.Errorf("%s %s belongs to the inventory %q", object.GetKind(), object.GetName(), id)
 		}
 	}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MPL-2.0
+
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa/object"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/model"
+)
+
+const (
+	// managerTalos is who Talos says it is when it writes an object.
+	managerTalos = "talos"
+
+	inventoryNamespace = constants.KubernetesInventoryNamespace
+	inventoryName      = constants.KubernetesBootstrapManifestsInventoryName
+
+	// AnnotationInventory names the inventory of an object that was created along with its
+	// entry there.
+	AnnotationInventory = "config.k8s.io/owning-inventory"
+)
+
+// Creator is a control plane that creates what it wants to exist and does not.
+type Creator struct {
+	objects dynamic.Interface
+	// listing tells that its Talos keeps an inventory.
+	listing bool
+}
+
+// NewCreator is a control plane with a version of Talos.
+func NewCreator(objects dynamic.Interface, talos string) Creator {
+	return Creator{objects: objects, listing: model.AtLeast(talos, 1, 13)}
+}
+
+// Create creates the objects that do not exist, from Talos 1.13 on with the help of an
+// inventory, and returns those that exist then, as far as it has looked at them. What
+// exists stays as it is, as with Talos: only an upgrade of Kubernetes changes it.
+func (c Creator) Create(ctx context.Context, objects []*unstructured.Unstructured) (exist []*unstructured.Unstructured, err error) {
+	if c.listing {
+		return c.createUnlisted(ctx, objects)
+	}
+
+	for _, next := range objects {
+		if err := c.createMissing(ctx, next); err != nil {
+			return exist, err
+		}
+
+		exist = append(exist, next)
+	}
+
+	return exist, nil
+}
+
+// createMissing creates an object that does not exist, by server-side apply where its
+// Talos does.
+func (c Creator) createMissing(ctx context.Context, next *unstructured.Unstructured) error {
+	resource, _ := meta.UnsafeGuessKindToResource(next.GroupVersionKind())
+	objects := c.objects.Resource(resource).Namespace(next.GetNamespace())
+
+	_, err := objects.Get(ctx, next.GetName(), metav1.GetOptions{})
+
+	switch {
+	case !apierrors.IsNotFound(err):
+	case c.listing:
+		_, err = objects.Apply(ctx, next.GetName(), next, metav1.ApplyOptions{FieldManager: managerTalos})
+	default:
+		_, err = objects.Create(ctx, next, metav1.CreateOptions{FieldManager: managerTalos})
+	}
+
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating %s %s: %w", next.GetKind(), next.GetName(), err)
+	}
+
+	return nil
+}
+
+// inventory is what machines, from Talos 1.13 on, and syncs have brought into the
+// cluster: a ConfigMap with a key for each object and no values.
+type inventory map[string]string
+
+// createUnlisted creates the objects that neither exist nor are in the inventory
+// and lists all of them there. What is listed is left alone even where it is
+// gone; what exists and is not listed stays unmarked until a sync adopts it.
+func (c Creator) createUnlisted(ctx context.Context, objects []*unstructured.Unstructured) (exist []*unstructured.Unstructured, err error) {
+	known, err := c.readInventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var failed error
+
+	added := inventory{}
+
+	for _, next := range objects {
+		reference, err := object.RuntimeToObjMeta(next)
+		if err != nil {
+			failed = fmt.Errorf("naming %s %s for the inventory: %w", next.GetKind(), next.GetName(), err)
+
+			break
+		}
+
+		if _, listed := known[reference.String()]; listed {
+			continue
+		}
+
+		mark(next)
+
+		if failed = c.createMissing(ctx, next); failed != nil {
+			break
+		}
+
+		added[reference.String()] = ""
+		exist = append(exist, next)
+	}
+
+	// Also what was created before something failed.
+	return exist, errors.Join(failed, c.addToInventory(ctx, added))
+}
+
+// mark makes an object one of the inventory.
+func mark(object *unstructured.Unstructured) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+
+	annotations[AnnotationInventory] = inventoryName
+	object.SetAnnotations(annotations)
+}
+
+func (c Creator) inventories() dynamic.ResourceInterface {
+	return c.objects.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(inventoryNamespace)
+}
+
+// readInventory creates an empty one where there is none.
+func (c Creator) readInventory(ctx context.Context) (inventory, error) {
+	stored, err := c.inventories().Get(ctx, inventoryName, metav1.GetOptions{})
+	if err == nil {
+		known, _, err := unstructured.NestedStringMap(stored.Object, "data")
+		if err != nil {
+			return nil, fmt.Errorf("reading the inventory: %w", err)
+		}
+
+		return known, nil
+	}
+
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading the inventory: %w", err)
+	}
+
+	empty := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+	empty.SetNamespace(inventoryNamespace)
+	empty.SetName(inventoryName)
+
+	_, err = c.inventories().Create(ctx, empty, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating the inventory: %w", err)
+	}
+
+	return nil, nil
+}
+
+// addToInventory writes nothing but the new keys: other machines and syncs may
+// have added theirs since it was read, and there is no lock between them.
+func (c Creator) addToInventory(ctx context.Context, added inventory) error {
+	if len(added) == 0 {
+		return nil
+	}
+
+	patch, err := json.Marshal(map[string]any{"data": added})
+	if err != nil {
+		return fmt.Errorf("encoding the inventory: %w", err)
+	}
+
+	if _, err := c.inventories().Patch(ctx, inventoryName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("writing the inventory: %w", err)
+	}
+
+	return nil
+}
