@@ -49,6 +49,12 @@ func newMemory(world *model.World, pods int) (*memory, error) {
 		server.AddApp(fmt.Sprintf("app-%d", first/replicas), count, &apiserver.Budget{MinAvailable: count - 1})
 	}
 
+	if err := server.Bootstrap(); err != nil {
+		server.Stop()
+
+		return nil, err
+	}
+
 	socket, err := server.ListenTCP()
 	if err != nil {
 		server.Stop()

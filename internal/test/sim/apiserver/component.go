@@ -13,6 +13,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim/history"
@@ -60,6 +62,8 @@ type system struct {
 	stop context.CancelFunc
 	// shown are the pods as the API shows them, by their names.
 	shown map[string]componentPod
+	// rollouts are those of the workloads of manifests, by UID.
+	rollouts map[types.UID]rollout
 }
 
 // proxyPod is the pod of kube-proxy on a node.
@@ -77,13 +81,16 @@ type componentPod struct {
 	started                time.Time
 	// trouble is why it does not run: a reason, a colon and a message.
 	trouble string
+	// owner is the UID of the DaemonSet, labels those of its template; empty for a static
+	// pod.
+	owner, labels string
 }
 
 func (p componentPod) name() string { return p.component + "-" + p.node }
 
 // newSystem is that of a cluster as it was created.
 func newSystem(states []model.NodeState, now time.Time) system {
-	made := system{coreDNSReady: now, proxies: map[string]proxyPod{}, stop: func() {}, shown: map[string]componentPod{}}
+	made := system{coreDNSReady: now, proxies: map[string]proxyPod{}, stop: func() {}, shown: map[string]componentPod{}, rollouts: map[types.UID]rollout{}}
 
 	for _, state := range states {
 		if made.proxy == "" {
@@ -103,6 +110,7 @@ func newSystem(states []model.NodeState, now time.Time) system {
 // Kubernetes notices.
 func (s *Server) showComponents(states []model.KubeState) {
 	present := map[string]bool{}
+	owner, labels := s.proxyOwner()
 
 	for _, state := range states {
 		known := s.kubelets[state.Name]
@@ -129,7 +137,9 @@ func (s *Server) showComponents(states []model.KubeState) {
 		}
 
 		if proxy, runs := s.proxyPod(state); runs {
-			pod := componentPod{node: state.Name, component: model.ProxyName, image: proxy.image, ready: s.proxyReady(state.Name, proxy)}
+			pod := componentPod{
+				node: state.Name, component: model.ProxyName, image: proxy.image, ready: s.proxyReady(state.Name, proxy), owner: owner, labels: labels,
+			}
 			present[pod.name()] = true
 			s.showComponent(pod)
 		}
@@ -168,6 +178,9 @@ func (p componentPod) object() *corev1.Pod {
 
 	if p.component == model.ProxyName {
 		pod.OwnerReferences = []metav1.OwnerReference{owner(appsv1.SchemeGroupVersion.String(), "DaemonSet", p.component)}
+		pod.OwnerReferences[0].UID = types.UID(p.owner)
+		// They come from an object that was admitted.
+		pod.Labels, _ = labels.ConvertSelectorToLabelsMap(p.labels)
 	} else {
 		pod.Annotations = map[string]string{
 			corev1.MirrorPodAnnotationKey: "mirror-of-" + p.name(), annotationConfigVersion: strconv.Itoa(p.config),
@@ -195,6 +208,12 @@ func (p componentPod) object() *corev1.Pod {
 // showProxySet brings the DaemonSet of kube-proxy up to date.
 func (s *Server) showProxySet() {
 	of, at := s.table(appsv1.SchemeGroupVersion, resourceDaemonSets), key{namespaceSystem, model.ProxyName}
+
+	if s.bootstrapped {
+		s.showRollouts()
+
+		return
+	}
 
 	if s.system.proxy == "" {
 		s.drop(itself(), of, at)

@@ -23,6 +23,7 @@ func shortNames(resource string) []string {
 		resourceNodes: {"no"}, resourcePods: {"po"}, resourceConfigMaps: {"cm"}, resourceNamespaces: {"ns"}, resourceBudgets: {"pdb"},
 		resourceReplicaSets: {"rs"}, resourceDaemonSets: {"ds"}, "statefulsets": {"sts"}, "replicationcontrollers": {"rc"},
 		"persistentvolumeclaims": {"pvc"}, "persistentvolumes": {"pv"}, resourceEvents: {"ev"},
+		resourceDeployments: {"deploy"}, "services": {"svc"}, "serviceaccounts": {"sa"},
 	}[resource]
 }
 

@@ -23,6 +23,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -581,6 +582,7 @@ func mutates(verb string) bool {
 
 // codec speaks JSON and protobuf.
 type codec struct {
+	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
 }
 
@@ -590,10 +592,10 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 
 	err := errors.Join(
 		corev1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
-		appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme),
+		appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme),
 	)
 
-	return &codec{codecs: serializer.NewCodecFactory(scheme)}, err
+	return &codec{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}, err
 })
 
 // accepted is the first media type, of those that a client accepts, that there

@@ -11,16 +11,17 @@
 //	kubeapi.New(apiserver.Kubeconfig(), "", kubeapi.Options{Transport: kubernetes.Transport("run-1")})
 //
 // A request is read in handler.go, carried out in store.go, and told to the history in
-// ledger.go; watch.go follows the nodes. node.go has the kubelets, pod.go the workloads
+// ledger.go; watch.go follows the objects, patch.go and fields.go change them, discovery.go
+// and table.go are for kubectl. rollout.go brings the bootstrap manifests of Talos into the
+// cluster. node.go has the kubelets, pod.go the workloads
 // and their budgets, component.go the pods of the control plane and of kube-proxy.
 // person.go is what somebody else does to the objects. transport.go and listener.go are
 // the two ways in.
 //
 // It is as strict as the real API server where a client depends on it: resource
 // versions, preconditions, selectors, pages that expire, dry runs, and evictions that
-// ask the budgets. It serves the requests that the packages kubeapi and publish make,
-// and answers all others with 404, 405 or 415. Nodes can be watched, and nothing else;
-// there is no server-side apply.
+// ask the budgets. It serves the requests that the shipped adapters and kubectl make, and
+// answers others with 404, 405 or 415. Server-side apply is for kinds with a Go type.
 package apiserver
 
 import (
@@ -66,6 +67,8 @@ type Server struct {
 	// pod was deleted all the same.
 	struck map[string]bool
 	system system
+	// bootstrapped tells that the workloads of the cluster itself are objects.
+	bootstrapped bool
 
 	// signal guards what follows, and is taken after mu where both are.
 	signal sync.Mutex

@@ -18,9 +18,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -28,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -61,6 +64,8 @@ type table struct {
 	objects map[key]object
 	// log is for watches.
 	log changes
+	// fields are who has written what; nil until somebody asks.
+	fields *managedfields.FieldManager
 }
 
 // The resources that are known by name.
@@ -75,16 +80,17 @@ const (
 	resourceReplicaSets = "replicasets"
 	resourceDaemonSets  = "daemonsets"
 	resourceEvents      = "events"
+	resourceDeployments = "deployments"
 )
 
 // newTables are those of the kinds that Kubernetes itself has, as far as they are
 // served.
 func newTables() []*table {
-	core, apps, batch := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion
+	core, apps, batch, rbac := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion, rbacv1.SchemeGroupVersion
 	written := []string{verbCreate, verbUpdate, verbPatch, verbDelete}
 
 	return []*table{
-		typed[corev1.Namespace, corev1.NamespaceList](core, resourceNamespaces, "Namespace", false),
+		typed[corev1.Namespace, corev1.NamespaceList](core, resourceNamespaces, "Namespace", false, written...),
 		typed[corev1.Node, corev1.NodeList](core, resourceNodes, "Node", false, verbUpdate, verbPatch, verbDelete),
 		typed[corev1.Pod, corev1.PodList](core, resourcePods, "Pod", true, verbDelete),
 		typed[corev1.ConfigMap, corev1.ConfigMapList](core, resourceConfigMaps, "ConfigMap", true, written...),
@@ -92,11 +98,19 @@ func newTables() []*table {
 		typed[coordinationv1.Lease, coordinationv1.LeaseList](coordinationv1.SchemeGroupVersion, resourceLeases, "Lease", true, written...),
 		typed[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](policyv1.SchemeGroupVersion, resourceBudgets, "PodDisruptionBudget", true),
 		typed[appsv1.ReplicaSet, appsv1.ReplicaSetList](apps, resourceReplicaSets, "ReplicaSet", true),
-		typed[appsv1.DaemonSet, appsv1.DaemonSetList](apps, resourceDaemonSets, "DaemonSet", true),
+		typed[appsv1.DaemonSet, appsv1.DaemonSetList](apps, resourceDaemonSets, "DaemonSet", true, written...),
+		typed[appsv1.Deployment, appsv1.DeploymentList](apps, resourceDeployments, "Deployment", true, written...),
+		typed[appsv1.ControllerRevision, appsv1.ControllerRevisionList](apps, "controllerrevisions", "ControllerRevision", true),
 		typed[appsv1.StatefulSet, appsv1.StatefulSetList](apps, "statefulsets", "StatefulSet", true),
 		typed[batchv1.Job, batchv1.JobList](batch, "jobs", "Job", true),
 		typed[corev1.ReplicationController, corev1.ReplicationControllerList](core, "replicationcontrollers", "ReplicationController", true),
 		typed[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](core, "persistentvolumeclaims", "PersistentVolumeClaim", true),
+		typed[corev1.Service, corev1.ServiceList](core, "services", "Service", true, written...),
+		typed[corev1.ServiceAccount, corev1.ServiceAccountList](core, "serviceaccounts", "ServiceAccount", true, written...),
+		typed[rbacv1.Role, rbacv1.RoleList](rbac, "roles", "Role", true, written...),
+		typed[rbacv1.RoleBinding, rbacv1.RoleBindingList](rbac, "rolebindings", "RoleBinding", true, written...),
+		typed[rbacv1.ClusterRole, rbacv1.ClusterRoleList](rbac, "clusterroles", "ClusterRole", false, written...),
+		typed[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](rbac, "clusterrolebindings", "ClusterRoleBinding", false, written...),
 		typed[corev1.Event, corev1.EventList](core, resourceEvents, "Event", true, written...),
 		typed[corev1.PersistentVolume, corev1.PersistentVolumeList](core, "persistentvolumes", "PersistentVolume", false),
 	}
@@ -131,49 +145,6 @@ type Kind struct {
 	Fields []string
 	// Check looks at an object before it is stored; old is nil where there was none.
 	Check func(old, wanted map[string]any) error
-}
-
-// Serve has the API serve a kind of custom objects, or serve it in another way.
-func (s *Server) Serve(kind Kind) error {
-	version, err := schema.ParseGroupVersion(kind.APIVersion)
-	if err != nil {
-		return err
-	}
-
-	plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind.Kind))
-
-	s.lock()
-	defer s.mu.Unlock()
-
-	if known := s.table(version, plural.Resource); known != nil {
-		known.custom = &kind
-
-		return nil
-	}
-
-	s.tables = append(s.tables, &table{
-		version: version, name: plural.Resource, kind: kind.Kind, namespaced: true, custom: &kind,
-		verbs:   []string{verbCreate, verbUpdate, verbPatch, verbDelete},
-		empty:   func() object { return &unstructured.Unstructured{} },
-		objects: map[key]object{},
-		list: func() runtime.Object {
-			list := &unstructured.UnstructuredList{}
-			list.SetAPIVersion(kind.APIVersion)
-			list.SetKind(kind.Kind + "List")
-
-			return list
-		},
-	})
-
-	return nil
-}
-
-// Unserve has the API serve a kind no longer; its objects are gone.
-func (s *Server) Unserve(apiVersion, kind string) {
-	s.lock()
-	defer s.mu.Unlock()
-
-	s.tables = slices.DeleteFunc(s.tables, func(of *table) bool { return of.kind == kind && of.version.String() == apiVersion })
 }
 
 func (t *table) group() schema.GroupResource {
@@ -272,6 +243,8 @@ func (s *Server) refresh(of *table) {
 	switch of.name {
 	case resourceNodes:
 		s.showNodes(s.world.KubeStates())
+	case resourceDeployments:
+		s.showRollouts()
 	case resourcePods, resourceBudgets, resourceReplicaSets, resourceDaemonSets:
 		states := s.world.KubeStates()
 		s.showNodes(states)
@@ -299,11 +272,26 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 		wanted.SetName(fmt.Sprintf("%s%05d", prefix, s.version))
 	}
 
+	if s.tracked(of, nil) {
+		var err error
+		if wanted, err = s.track(of, asked, nil, wanted); err != nil {
+			return answer{}, err
+		}
+	}
+
+	return s.add(of, asked, wanted)
+}
+
+// add stores an object that there is not yet.
+func (s *Server) add(of *table, asked *call, wanted object) (answer, error) {
 	switch {
 	case wanted.GetNamespace() != asked.Namespace:
 		return answer{}, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	case wanted.GetName() == "":
 		return answer{}, invalid(of, "", "name or generateName is required")
+	case len(of.nameFaults(wanted.GetName())) > 0:
+		return answer{}, invalid(of, wanted.GetName(), fmt.Sprintf("metadata.name: Invalid value: %q: %s",
+			wanted.GetName(), strings.Join(of.nameFaults(wanted.GetName()), ", ")))
 	case wanted.GetResourceVersion() != "":
 		return answer{}, apierrors.NewInternalError(fmt.Errorf("resourceVersion should not be set on objects to be created"))
 	}
@@ -319,16 +307,28 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 	}
 
 	if !asked.dry {
-		of.own(asked.manager(), nil, wanted, s.stamp(s.now()).Time)
-		asked.told = s.commit(asked.who, of, wanted)
+		s.store(of, asked, nil, wanted)
 	}
 
 	return answer{http.StatusCreated, of.version, wanted}, nil
 }
 
+// nameFaults are why an object cannot have a name.
+func (t *table) nameFaults(name string) []string {
+	if t.version.Group == rbacv1.GroupName {
+		return content.IsPathSegmentName(name)
+	}
+
+	return validation.IsDNS1123Subdomain(name)
+}
+
 // update is that of an object as a whole or, where the path leads there, of its status,
 // or of what a patch makes of them.
 func (s *Server) update(of *table, asked *call) (answer, error) {
+	if asked.Verb == verbPatch && applies(asked.header) {
+		return s.apply(of, asked)
+	}
+
 	if !of.allows(asked.Verb) {
 		return answer{}, apierrors.NewMethodNotSupported(of.group(), asked.Verb)
 	}
@@ -343,6 +343,11 @@ func (s *Server) update(of *table, asked *call) (answer, error) {
 		return answer{}, err
 	}
 
+	return s.replace(of, asked, current, wanted)
+}
+
+// replace stores an object in the place of the one that there is.
+func (s *Server) replace(of *table, asked *call, current, wanted object) (answer, error) {
 	if given := wanted.GetResourceVersion(); given != "" && given != current.GetResourceVersion() {
 		return answer{}, stale(of, asked.Name)
 	}
@@ -360,28 +365,52 @@ func (s *Server) update(of *table, asked *call) (answer, error) {
 		return answer{}, err
 	}
 
+	switch {
+	case !s.tracked(of, current):
+		wanted.SetManagedFields(current.GetManagedFields())
+	case !applies(asked.header):
+		var err error
+		if wanted, err = s.track(of, asked, current, wanted); err != nil {
+			return answer{}, err
+		}
+	}
+
 	// A write that changes nothing is none.
 	if asked.dry || of.unchanged(current, wanted) {
 		return answer{http.StatusOK, of.version, wanted}, nil
 	}
 
-	if node, is := wanted.(*corev1.Node); is {
-		asked.told = s.commitNode(asked.who, node)
-	} else {
-		of.own(asked.manager(), current, wanted, s.stamp(s.now()).Time)
-		asked.told = s.commit(asked.who, of, wanted)
-	}
+	s.store(of, asked, current, wanted)
 
 	return answer{http.StatusOK, of.version, wanted}, nil
 }
 
-// unchanged tells whether a write leaves an object as it is; what only the API server
-// writes is as it was.
+// store has an object take its place, with what follows from that.
+func (s *Server) store(of *table, asked *call, current, wanted object) {
+	if node, is := wanted.(*corev1.Node); is {
+		asked.told = s.commitNode(asked.who, node)
+
+		return
+	}
+
+	if !s.tracked(of, current) {
+		of.own(asked.manager(), current, wanted, s.stamp(s.now()).Time)
+	}
+
+	asked.told = s.commit(asked.who, of, wanted)
+	s.rollOut(asked.who, of, keyOf(wanted))
+	s.define(of, current, wanted)
+}
+
+// unchanged tells whether a write leaves an object as it is, and its fields with those who
+// have written them; what only the API server writes is as it was.
 func (t *table) unchanged(current, wanted object) bool {
 	wanted.SetResourceVersion(current.GetResourceVersion())
 	wanted.SetUID(current.GetUID())
 	wanted.SetCreationTimestamp(current.GetCreationTimestamp())
-	wanted.SetManagedFields(current.GetManagedFields())
+	if sameFields(current.GetManagedFields(), wanted.GetManagedFields()) {
+		wanted.SetManagedFields(current.GetManagedFields())
+	}
 
 	if t.custom == nil {
 		wanted.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -415,11 +444,28 @@ func (s *Server) admit(of *table, current, wanted object, part string) error {
 	case *corev1.Node:
 		return s.admitNode(of, current, one)
 	case *corev1.ConfigMap:
+		if before, is := current.(*corev1.ConfigMap); is && before.Immutable != nil && *before.Immutable &&
+			(one.Immutable == nil || !*one.Immutable || !equality.Semantic.DeepEqual(before.Data, one.Data)) {
+			return invalid(of, one.Name, "data: Forbidden: field is immutable when `immutable` is set")
+		}
+
 		return admitConfigMap(of, one)
 	case *coordinationv1.Lease:
 		if seconds := one.Spec.LeaseDurationSeconds; seconds != nil && *seconds <= 0 {
 			return invalid(of, one.Name, "spec.leaseDurationSeconds: must be greater than 0")
 		}
+	case *corev1.Secret:
+		for key, value := range one.StringData {
+			if one.Data == nil {
+				one.Data = map[string][]byte{}
+			}
+
+			one.Data[key] = []byte(value)
+		}
+
+		one.StringData = nil
+	case *appsv1.Deployment, *appsv1.DaemonSet:
+		return admitRollout(of, current, wanted)
 	case *unstructured.Unstructured:
 		return of.custom.admit(of, current, one, part)
 	}
@@ -578,6 +624,8 @@ func (s *Server) remove(of *table, asked *call) (answer, error) {
 		s.deleteNode(asked.who, asked.Name)
 	default:
 		asked.told = s.drop(asked.who, of, keyOf(current))
+		s.rollOut(asked.who, of, keyOf(current))
+		s.define(of, current, nil)
 	}
 
 	return done, nil

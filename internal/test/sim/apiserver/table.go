@@ -78,6 +78,13 @@ func columns(resource string) []column {
 
 			return *lease.Spec.HolderIdentity
 		})},
+		resourceDeployments: {
+			columnOf("Ready", false, func(one *appsv1.Deployment) any {
+				return fmt.Sprintf("%d/%d", one.Status.ReadyReplicas, one.Status.Replicas)
+			}),
+			columnOf("Up-To-Date", false, func(one *appsv1.Deployment) any { return one.Status.UpdatedReplicas }),
+			columnOf("Available", false, func(one *appsv1.Deployment) any { return one.Status.AvailableReplicas }),
+		},
 		resourceEvents: {
 			columnOf("Type", false, func(event *corev1.Event) any { return event.Type }),
 			columnOf("Reason", false, func(event *corev1.Event) any { return event.Reason }),
