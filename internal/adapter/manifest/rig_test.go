@@ -56,10 +56,6 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 
-	if suite == nil {
-		toolchain.NeedKubernetes(t)
-	}
-
 	r := connect(t, suite)
 
 	made, err := r.other.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "sync-"}}, metav1.CreateOptions{})
@@ -310,10 +306,6 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	if !toolchain.RealKubernetes() {
-		return m.Run(), nil
-	}
-
 	dir, err := os.MkdirTemp("", "manifest")
 	if err != nil {
 		return 1, err
@@ -336,6 +328,6 @@ func run(m *testing.M) (code int, err error) {
 
 func start(ctx context.Context, talos, dir string) (*sim.Simulator, error) {
 	return sim.Start(ctx, sim.Options{
-		ControlPlanes: 1, Talos: talos, Kubernetes: "1.34.2", Seed: 1, Dir: dir, Progress: os.Stderr,
+		ControlPlanes: 1, Talos: talos, Kubernetes: "1.34.2", Seed: 1, Dir: dir, Progress: os.Stderr, InMemory: !toolchain.RealKubernetes(),
 	})
 }

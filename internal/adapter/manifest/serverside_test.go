@@ -19,7 +19,6 @@ import (
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/adapter/talosapi"
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
-	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/toolchain"
 )
 
 // manifestsOfTalos is how many objects a control plane renders, kube-proxy
@@ -30,7 +29,6 @@ const manifestsOfTalos = 16
 // Talos and renders what that does.
 func born(t *testing.T, talos string) *rig {
 	t.Helper()
-	toolchain.NeedKubernetes(t)
 
 	simulator, err := start(t.Context(), talos, t.TempDir())
 	if err != nil {
