@@ -50,14 +50,18 @@ func (p *play) upgrade(ctx context.Context) error {
 		return err
 	}
 
-	p.show.chapter("%s plan", p.terraform.name)
-
 	warnings, err := p.terraform.run(ctx, "plan", "-out=roll.tfplan")
 	if err != nil {
 		return err
 	}
 
-	p.show.line(plain, "%s", planned(warnings))
+	what, how := planned(warnings)
+	if what == "" {
+		return errors.New("the plan says nothing of a rolling upgrade")
+	}
+
+	p.show.chapter("%s plan: %s", p.terraform.name, what)
+	p.show.line(plain, "%s", how)
 
 	p.show.chapter("%s apply", p.terraform.name)
 

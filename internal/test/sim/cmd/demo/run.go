@@ -120,7 +120,7 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 		}
 	}
 
-	show.line(heading, "A simulated cluster: %d control planes and %d workers, Talos %s, Kubernetes %s, %d pods with budgets",
+	show.line(heading, "Simulated cluster: %d control planes, %d workers, Talos %s, Kubernetes %s, %d pods, disruption budgets",
 		wanted.controlPlanes, wanted.workers, wanted.from, wanted.kubernetes, wanted.pods)
 	show.Status("starting the cluster")
 

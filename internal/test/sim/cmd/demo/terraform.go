@@ -115,23 +115,23 @@ func diagnostics(output []byte) (warnings, failures []diagnostic) {
 }
 
 var (
-	plannedNodes = regexp.MustCompile(`^Planned: Rolling upgrade of (\d+ of \d+ nodes?)`)
+	plannedNodes = regexp.MustCompile(`^Planned: (Rolling upgrade of \d+ of \d+ nodes?)`)
 	plannedStep  = regexp.MustCompile(`(?m)^  \d+ +(\S+) +\S+ +\S+ +\S+ `)
 	plannedHop   = regexp.MustCompile(`(?m)^  (?:Hop \d+ of \d+: )?((?:Talos|Kubernetes) \S+ -> \S+)`)
 	plannedTime  = regexp.MustCompile(`(?m)^Planned duration: (about [^(.]*[^(. ])`)
 )
 
-// planned is what a plan says of the upgrade: which nodes, from what to what, in which
+// planned is what a plan says of the upgrade: what it is; and from what to what, in which
 // order, and how long it may take.
-func planned(warnings []diagnostic) string {
+func planned(warnings []diagnostic) (what, how string) {
 	for _, one := range warnings {
-		for _, nodes := range all(plannedNodes, one.Summary) {
-			return fmt.Sprintf("%s, %s, in this order: %s; %s", nodes, strings.Join(all(plannedHop, one.Detail), ", "),
+		for _, what := range all(plannedNodes, one.Summary) {
+			return what, fmt.Sprintf("%s, in this order: %s; %s", strings.Join(all(plannedHop, one.Detail), ", "),
 				strings.Join(all(plannedStep, one.Detail), ", "), strings.Join(all(plannedTime, one.Detail), ", "))
 		}
 	}
 
-	return "no rolling upgrade"
+	return "", ""
 }
 
 // all are the first groups of all matches.

@@ -22,17 +22,18 @@ func TestPlannedIsWhatAPlanSaysOfTheUpgrade(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct {
-		warnings []diagnostic
-		want     string
+		warnings  []diagnostic
+		what, how string
 	}{
 		"a roll, after another warning": {
 			[]diagnostic{{Summary: "Provider development overrides are in effect"}, roll},
-			"2 of 5 nodes, Talos 1.12.6 -> 1.13.4, in this order: worker-1, cp-0; about 8 minutes",
+			"Rolling upgrade of 2 of 5 nodes",
+			"Talos 1.12.6 -> 1.13.4, in this order: worker-1, cp-0; about 8 minutes",
 		},
-		"nothing": {nil, "no rolling upgrade"},
+		"nothing": {nil, "", ""},
 	} {
-		if diff := cmp.Diff(test.want, planned(test.warnings)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		if what, how := planned(test.warnings); what != test.what || how != test.how {
+			t.Errorf("%s: got %q and %q, want %q and %q", name, what, how, test.what, test.how)
 		}
 	}
 }
