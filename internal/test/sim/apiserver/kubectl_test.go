@@ -50,6 +50,10 @@ func newTerminal(t *testing.T) *terminal {
 
 	t.Cleanup(cluster.Stop)
 
+	if err := cluster.Bootstrap(); err != nil {
+		t.Fatal(err)
+	}
+
 	front := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "memory" }, Transport: cluster.TransportOfPerson(), FlushInterval: -1,
 	})
@@ -119,6 +123,10 @@ func TestKubectl_PrintsWhatPeopleLookFor(t *testing.T) {
 		pod/web-2`, "-n", "workload", "get", "pods", "-l", "app=web", "-o", "name")
 	c.expect(`NAME AGE
 		web AGE`, "-n", "workload", "get", "pdb")
+	c.expect(`NAME READY UP-TO-DATE AVAILABLE AGE
+		coredns 2/2 2 2 AGE`, "-n", "kube-system", "get", "deploy")
+	c.expect(`NAME DESIRED CURRENT READY UP-TO-DATE AVAILABLE NODE SELECTOR AGE
+		kube-proxy 3 3 3 3 3 <none> AGE`, "-n", "kube-system", "get", "ds")
 	c.expect("ok", "get", "--raw=/readyz")
 
 	if told := c.kubectl("describe", "node", "worker-0"); !strings.Contains(told, "Kubelet Version: v1.35.2") {
@@ -153,29 +161,35 @@ func TestKubectl_SuspendsAndResumesUpgrades(t *testing.T) {
 	}
 }
 
-// The documentation tells people to follow an upgrade this way.
-func TestKubectl_FollowsAnUpgrade(t *testing.T) {
-	c := newTerminal(t)
+// follow are the lines that kubectl prints from now on, until the test ends.
+func (c *terminal) follow(args ...string) *bufio.Scanner {
+	c.Helper()
 
-	command := exec.CommandContext(t.Context(), c.program, append(c.options[:len(c.options)-2:len(c.options)-2],
-		"-n", "kube-system", "get", "configmaps", "--field-selector", "metadata.name=talosupgrade", "-w",
-		"-o", `jsonpath={.metadata.annotations.upgrade\.vitistack\.io/talos-message}{"\n"}`)...)
+	// What goes on has no timeout.
+	command := exec.CommandContext(c.Context(), c.program, append(c.options[:len(c.options)-2:len(c.options)-2], args...)...)
 
 	out, err := command.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
 
 	if err := command.Start(); err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
 
-	defer func() {
+	c.Cleanup(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
-	}()
+	})
 
-	lines := bufio.NewScanner(out)
+	return bufio.NewScanner(out)
+}
+
+// The documentation tells people to follow an upgrade this way.
+func TestKubectl_FollowsAnUpgrade(t *testing.T) {
+	c := newTerminal(t)
+	lines := c.follow("-n", "kube-system", "get", "configmaps", "--field-selector", "metadata.name=talosupgrade", "-w",
+		"-o", `jsonpath={.metadata.annotations.upgrade\.vitistack\.io/talos-message}{"\n"}`)
 
 	for _, message := range []string{"Upgrading cp-0", "Upgrading worker-0", "Done"} {
 		c.cluster.Annotate("run-1", map[string]string{"talos-message": message})
@@ -183,6 +197,25 @@ func TestKubectl_FollowsAnUpgrade(t *testing.T) {
 		if !lines.Scan() || lines.Text() != message {
 			t.Fatalf("kubectl prints %q, want %q", lines.Text(), message)
 		}
+	}
+}
+
+func TestKubectl_PrintsChangesOfNodes(t *testing.T) {
+	c := newTerminal(t)
+	lines := c.follow("get", "no", "worker-0", "-w")
+
+	for _, begins := range []string{"NAME ", "worker-0 "} {
+		if !lines.Scan() || !strings.HasPrefix(lines.Text(), begins) {
+			t.Fatalf("kubectl prints %q, want %q first", lines.Text(), begins)
+		}
+	}
+
+	if err := c.cluster.CordonAsPerson("worker-0", true); err != nil {
+		t.Fatal(err)
+	}
+
+	if !lines.Scan() || strings.Fields(lines.Text())[1] != "Ready,SchedulingDisabled" {
+		t.Errorf("kubectl prints %q", lines.Text())
 	}
 }
 

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"reflect"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -23,7 +25,12 @@ func patched(header http.Header, of *table, current object, patch []byte) (objec
 	after, _ := current.DeepCopyObject().(object)
 
 	if media == types.JSONPatchType {
-		return changed(of, after, nil, func(content map[string]any) (map[string]any, error) { return edited(content, patch) })
+		steps, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+
+		return changed(of, after, nil, func(content map[string]any) (map[string]any, error) { return edited(content, steps) })
 	}
 
 	if media != types.MergePatchType && (media != types.StrategicMergePatchType || of.custom != nil) {
@@ -52,7 +59,7 @@ func changed(
 	if custom, is := subject.(*unstructured.Unstructured); is {
 		content, err := how(custom.Object)
 		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+			return nil, unpatchable(err)
 		}
 
 		custom.Object = content
@@ -73,7 +80,7 @@ func changed(
 	}
 
 	if content, err = how(content); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, unpatchable(err)
 	}
 
 	const strictly = true
@@ -92,6 +99,15 @@ func changed(
 	return subject, nil
 }
 
+// unpatchable is the answer to a patch that cannot be applied.
+func unpatchable(err error) error {
+	if errors.As(err, new(apierrors.APIStatus)) {
+		return err
+	}
+
+	return apierrors.NewBadRequest(err.Error())
+}
+
 // assign copies the parts of an object that have the names of fields of the change.
 func assign(into, from object, change map[string]any) {
 	to, source := reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem()
@@ -104,21 +120,16 @@ func assign(into, from object, change map[string]any) {
 	}
 }
 
-// edited applies a JSON patch (RFC 6902).
-func edited(content map[string]any, patch []byte) (after map[string]any, err error) {
-	steps, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
-		return nil, err
-	}
-
+// edited applies a JSON patch (RFC 6902). Its errors are answers.
+func edited(content map[string]any, steps jsonpatch.Patch) (after map[string]any, err error) {
 	before, err := json.Marshal(content)
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewInternalError(err)
 	}
 
 	text, err := steps.Apply(before)
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 	}
 
 	return after, utiljson.Unmarshal(text, &after)

@@ -16,21 +16,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// column is one of a table as kubectl prints it, between the name and the age.
+// column is one of a table as kubectl prints it.
 type column struct {
 	name string
 	// wide columns are shown only where somebody asks for more.
 	wide bool
-	of   func(object) any
+	of   func(one object, now time.Time) any
 }
 
 // columnOf is a column of the objects of one Go type.
 func columnOf[T object](name string, wide bool, cell func(T) any) column {
-	return column{name, wide, func(one object) any {
+	return column{name, wide, func(one object, _ time.Time) any {
 		typed, ok := one.(T)
 		if !ok {
 			return none
@@ -42,65 +43,63 @@ func columnOf[T object](name string, wide bool, cell func(T) any) column {
 
 const none = "<none>"
 
-// columns are those of a resource that people look at, in the words of the real API
-// server.
+// columns are those of a resource, in the words of the real API server for what people look
+// at.
 func columns(resource string) []column {
-	return map[string][]column{
-		resourceNodes: {
-			columnOf("Status", false, nodeStatus),
-			columnOf("Roles", false, nodeRoles),
+	name := column{name: "Name", of: func(one object, _ time.Time) any { return one.GetName() }}
+	age := column{name: "Age", of: func(one object, now time.Time) any { return age(one.GetCreationTimestamp(), now) }}
+
+	switch resource {
+	case resourceNodes:
+		return []column{
+			name, columnOf("Status", false, nodeStatus), columnOf("Roles", false, nodeRoles), age,
 			columnOf("Version", false, func(node *corev1.Node) any { return node.Status.NodeInfo.KubeletVersion }),
 			columnOf("Internal-IP", true, nodeAddress(corev1.NodeInternalIP)),
 			columnOf("External-IP", true, nodeAddress(corev1.NodeExternalIP)),
 			columnOf("OS-Image", true, func(node *corev1.Node) any { return node.Status.NodeInfo.OSImage }),
-		},
-		resourcePods: {
-			columnOf("Ready", false, func(pod *corev1.Pod) any {
-				return fmt.Sprintf("%d/%d", containersReady(pod), len(pod.Spec.Containers))
-			}),
-			columnOf("Status", false, podStatus),
-			columnOf("Restarts", false, func(pod *corev1.Pod) any {
-				restarts := int32(0)
-				for i := range pod.Status.ContainerStatuses {
-					restarts += pod.Status.ContainerStatuses[i].RestartCount
-				}
-
-				return restarts
-			}),
+		}
+	case resourcePods:
+		return []column{
+			name, columnOf("Ready", false, containersReady), columnOf("Status", false, podStatus), columnOf("Restarts", false, restarts), age,
 			columnOf("IP", true, func(pod *corev1.Pod) any { return cmp.Or(pod.Status.PodIP, none) }),
 			columnOf("Node", true, func(pod *corev1.Pod) any { return cmp.Or(pod.Spec.NodeName, none) }),
-		},
-		resourceConfigMaps: {columnOf("Data", false, func(one *corev1.ConfigMap) any { return len(one.Data) + len(one.BinaryData) })},
-		resourceLeases: {columnOf("Holder", false, func(lease *coordinationv1.Lease) any {
-			if lease.Spec.HolderIdentity == nil {
-				return ""
-			}
-
-			return *lease.Spec.HolderIdentity
-		})},
-		resourceDeployments: {
-			columnOf("Ready", false, func(one *appsv1.Deployment) any {
+		}
+	case resourceConfigMaps:
+		return []column{name, columnOf("Data", false, func(one *corev1.ConfigMap) any { return len(one.Data) + len(one.BinaryData) }), age}
+	case resourceLeases:
+		return []column{name, columnOf("Holder", false, holder), age}
+	case resourceDeployments:
+		return []column{
+			name, columnOf("Ready", false, func(one *appsv1.Deployment) any {
 				return fmt.Sprintf("%d/%d", one.Status.ReadyReplicas, one.Status.Replicas)
 			}),
-			columnOf("Up-To-Date", false, func(one *appsv1.Deployment) any { return one.Status.UpdatedReplicas }),
-			columnOf("Available", false, func(one *appsv1.Deployment) any { return one.Status.AvailableReplicas }),
-		},
-		resourceEvents: {
+			columnOf("Up-to-date", false, func(one *appsv1.Deployment) any { return one.Status.UpdatedReplicas }),
+			columnOf("Available", false, func(one *appsv1.Deployment) any { return one.Status.AvailableReplicas }), age,
+		}
+	case resourceDaemonSets:
+		return []column{
+			name, columnOf("Desired", false, func(set *appsv1.DaemonSet) any { return set.Status.DesiredNumberScheduled }),
+			columnOf("Current", false, func(set *appsv1.DaemonSet) any { return set.Status.CurrentNumberScheduled }),
+			columnOf("Ready", false, func(set *appsv1.DaemonSet) any { return set.Status.NumberReady }),
+			columnOf("Up-to-date", false, func(set *appsv1.DaemonSet) any { return set.Status.UpdatedNumberScheduled }),
+			columnOf("Available", false, func(set *appsv1.DaemonSet) any { return set.Status.NumberAvailable }),
+			columnOf("Node Selector", false, func(set *appsv1.DaemonSet) any {
+				return cmp.Or(labels.FormatLabels(set.Spec.Template.Spec.NodeSelector), none)
+			}), age,
+		}
+	case resourceEvents:
+		return []column{
+			{name: "Last Seen", of: lastSeen},
 			columnOf("Type", false, func(event *corev1.Event) any { return event.Type }),
 			columnOf("Reason", false, func(event *corev1.Event) any { return event.Reason }),
 			columnOf("Object", false, func(event *corev1.Event) any {
 				return strings.ToLower(event.InvolvedObject.Kind) + "/" + event.InvolvedObject.Name
 			}),
 			columnOf("Message", false, func(event *corev1.Event) any { return event.Message }),
-		},
-		resourceDaemonSets: {
-			columnOf("Desired", false, func(set *appsv1.DaemonSet) any { return set.Status.DesiredNumberScheduled }),
-			columnOf("Current", false, func(set *appsv1.DaemonSet) any { return set.Status.CurrentNumberScheduled }),
-			columnOf("Ready", false, func(set *appsv1.DaemonSet) any { return set.Status.NumberReady }),
-			columnOf("Up-To-Date", false, func(set *appsv1.DaemonSet) any { return set.Status.UpdatedNumberScheduled }),
-			columnOf("Available", false, func(set *appsv1.DaemonSet) any { return set.Status.NumberAvailable }),
-		},
-	}[resource]
+		}
+	default:
+		return []column{name, age}
+	}
 }
 
 // priority of a wide column.
@@ -148,12 +147,14 @@ func (s *Server) viewed(r *http.Request, of *table, given runtime.Object) runtim
 
 // fill puts objects into a table.
 func (s *Server) fill(table *metav1.Table, of *table, items []runtime.Object, include metav1.IncludeObjectPolicy) {
-	special := columns(of.name)
+	shown, now := columns(of.name), s.stamp(s.now()).Time
 
-	table.ColumnDefinitions = []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}}
-
-	for _, one := range special {
+	for _, one := range shown {
 		definition := metav1.TableColumnDefinition{Name: one.name, Type: "string"}
+		if one.name == "Name" {
+			definition.Format = "name"
+		}
+
 		if one.wide {
 			definition.Priority = wide
 		}
@@ -161,34 +162,44 @@ func (s *Server) fill(table *metav1.Table, of *table, items []runtime.Object, in
 		table.ColumnDefinitions = append(table.ColumnDefinitions, definition)
 	}
 
-	// As with the real one, the age is the last column but for the version of a node and
-	// what is wide.
-	at := 1 + slices.IndexFunc(append(slices.Clone(special), column{wide: true}), func(one column) bool { return one.wide || one.name == "Version" })
-	table.ColumnDefinitions = slices.Insert(table.ColumnDefinitions, at, metav1.TableColumnDefinition{Name: "Age", Type: "string"})
-
 	for _, item := range items {
 		one, ok := item.(object)
 		if !ok {
 			continue
 		}
 
-		cells := []any{one.GetName()}
-		for _, column := range special {
-			cells = append(cells, column.of(one))
+		row := metav1.TableRow{Object: s.codec.included(of, one, include)}
+		for _, column := range shown {
+			row.Cells = append(row.Cells, column.of(one, now))
 		}
 
-		cells = slices.Insert(cells, at, any(age(s.stamp(s.now()).Time, one)))
-		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells, Object: s.codec.included(of, one, include)})
+		table.Rows = append(table.Rows, row)
 	}
 }
 
-func age(now time.Time, one object) string {
-	made := one.GetCreationTimestamp()
-	if made.IsZero() {
+// age is how long ago something was.
+func age(since metav1.Time, now time.Time) string {
+	if since.IsZero() {
 		return "<unknown>"
 	}
 
-	return duration.HumanDuration(now.Sub(made.Time))
+	return duration.HumanDuration(now.Sub(since.Time))
+}
+
+func lastSeen(one object, now time.Time) any {
+	if event, is := one.(*corev1.Event); is && !event.LastTimestamp.IsZero() {
+		return age(event.LastTimestamp, now)
+	}
+
+	return age(one.GetCreationTimestamp(), now)
+}
+
+func holder(lease *coordinationv1.Lease) any {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+
+	return *lease.Spec.HolderIdentity
 }
 
 // included is what a row has of its object.
@@ -257,17 +268,7 @@ func nodeAddress(kind corev1.NodeAddressType) func(*corev1.Node) any {
 
 // containersReady counts the containers that are; without statuses of their own all are
 // as their pod is.
-func containersReady(pod *corev1.Pod) int {
-	if len(pod.Status.ContainerStatuses) == 0 {
-		if slices.ContainsFunc(pod.Status.Conditions, func(one corev1.PodCondition) bool {
-			return one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue
-		}) {
-			return len(pod.Spec.Containers)
-		}
-
-		return 0
-	}
-
+func containersReady(pod *corev1.Pod) any {
 	ready := 0
 
 	for i := range pod.Status.ContainerStatuses {
@@ -276,7 +277,22 @@ func containersReady(pod *corev1.Pod) int {
 		}
 	}
 
-	return ready
+	if len(pod.Status.ContainerStatuses) == 0 && slices.ContainsFunc(pod.Status.Conditions, func(one corev1.PodCondition) bool {
+		return one.Type == corev1.PodReady && one.Status == corev1.ConditionTrue
+	}) {
+		ready = len(pod.Spec.Containers)
+	}
+
+	return fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers))
+}
+
+func restarts(pod *corev1.Pod) any {
+	count := int32(0)
+	for i := range pod.Status.ContainerStatuses {
+		count += pod.Status.ContainerStatuses[i].RestartCount
+	}
+
+	return count
 }
 
 func podStatus(pod *corev1.Pod) any {

@@ -62,6 +62,11 @@ func WireCases() []WireCase {
 		{"changes of nodes are watched", changesAreWatched},
 		{"a watch tells of what it wants alone", selectedChangesAreWatched},
 		{"a watch can begin with what there is", watchesBeginWithWhatThereIs},
+		{"a field belongs to who has applied it", fieldsAreOwned},
+		{"lists are applied by their keys", listsAreMerged},
+		{"a patch is one of three kinds", patchesAreOfThreeKinds},
+		{"objects are told in tables", tablesAreTold},
+		{"resources are found", resourcesAreFound},
 		{"a look at nodes that are followed costs one write", claimsAreWritten},
 	}
 }
