@@ -65,22 +65,20 @@ func (s Setup) withDefaults() Setup {
 // leaseMost is how old a lease may be when something is done under it.
 const leaseMost = 30 * time.Second
 
-// unused is memory that nobody writes to, and that the system therefore never provides.
-// Garbage is collected once there is several times as much of it, however little is in use.
-var unused []byte
-
 // spendMemory has the process take memory for time. What a bubble leaves is garbage, so
-// it is collected seldom, and nobody asks where it came from.
-var spendMemory = sync.OnceFunc(func() {
+// it is collected seldom, and nobody asks where it came from. It keeps memory that nobody
+// writes to, and that the system therefore never provides: garbage is collected once
+// there is several times as much of it, however little is in use.
+var spendMemory = sync.OnceValue(func() (unused []byte) {
 	const seldom, least = 400, 128 << 20
 
 	debug.SetGCPercent(seldom)
 
-	unused = make([]byte, least)
-
 	if profile := flag.Lookup("test.memprofile"); profile == nil || profile.Value.String() == "" {
 		runtime.MemProfileRate = 0
 	}
+
+	return make([]byte, least)
 })
 
 // New makes a cluster inside a bubble.
