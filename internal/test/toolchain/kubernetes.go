@@ -25,11 +25,14 @@ type Binaries struct {
 // and those that need the programs are skipped.
 func RealKubernetes() bool { return os.Getenv("TALOSUPGRADE_KUBERNETES") == "real" }
 
-// NeedKubernetes skips a test that needs programs of Kubernetes where they do not run.
-func NeedKubernetes(t interface {
+// Test is a test that can be skipped.
+type Test interface {
 	Helper()
 	Skip(args ...any)
-}) {
+}
+
+// NeedKubernetes skips a test that needs programs of Kubernetes where they do not run.
+func NeedKubernetes(t Test) {
 	t.Helper()
 
 	if !RealKubernetes() {

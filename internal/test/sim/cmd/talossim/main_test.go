@@ -146,7 +146,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"no simulator there":  {[]string{"add-node", "--dir", t.TempDir()}, "no simulator runs in"},
 		"wrong role":          {[]string{"add-node", "--dir", t.TempDir(), "--role", "etcd"}, `--role "etcd"`},
 		"speed of nothing":    {[]string{"up", "--dir", t.TempDir(), "--speed", "0"}, "--speed 0"},
-		"no such API server":  {[]string{"up", "--dir", t.TempDir(), "--api-server", "fake"}, `--api-server "fake": want memory or real`},
+		"no such API server":  {[]string{"up", "--dir", t.TempDir(), "--api-server", "fake"}, "want memory or real"},
 		"too much for memory": {[]string{"up", "--dir", t.TempDir(), "--management"}, "need --api-server real"},
 		"fault script absent": {[]string{"up", "--dir", t.TempDir(), "--faults", "absent.yaml"}, "absent.yaml"},
 		"no history":          {[]string{"verdict", "--dir", t.TempDir()}, "history"},

@@ -23,7 +23,7 @@ const (
 // up runs a simulated cluster until the context ends.
 func up(ctx context.Context, args []string, out, progress io.Writer) (err error) {
 	set, dir := flags("up", progress)
-	options := sim.Options{Progress: progress}
+	options := sim.Options{Progress: progress, InMemory: true}
 
 	set.IntVar(&options.ControlPlanes, "control-planes", 3, "number of control planes")
 	set.IntVar(&options.Workers, "workers", 2, "number of workers")
@@ -52,27 +52,26 @@ func up(ctx context.Context, args []string, out, progress io.Writer) (err error)
 	set.Func("repository", "COMPONENT=REPOSITORY of a component, other than the default; may be repeated", pairs(&options.Repositories))
 	set.Func("image", "COMPONENT=REFERENCE of a component, with tag or digest; may be repeated", pairs(&options.Images))
 
-	server := set.String("api-server", serverInMemory,
-		"that of Kubernetes: memory starts at once and needs nothing; real is a kube-apiserver with etcd, which are built the first time")
+	set.Func("api-server", "that of Kubernetes: memory, which starts at once, or real, a kube-apiserver with etcd, which are built the first time (default memory)",
+		func(name string) error {
+			options.InMemory = name == serverInMemory
+			if !options.InMemory && name != serverReal {
+				return fmt.Errorf("want %s or %s", serverInMemory, serverReal)
+			}
+
+			return nil
+		})
+
 	faults := set.String("faults", "", "file with the fault script; read again when it changes")
 
 	if err := parse(set, args, dir, 0); err != nil {
 		return err
 	}
 
-	if options.Speed <= 0 {
+	switch {
+	case options.Speed <= 0:
 		return fmt.Errorf("--speed %v: want a number above 0", options.Speed)
-	}
-
-	switch *server {
-	case serverInMemory:
-		options.InMemory = true
-	case serverReal:
-	default:
-		return fmt.Errorf("--api-server %q: want %s or %s", *server, serverInMemory, serverReal)
-	}
-
-	if options.InMemory && (options.CustomResources || options.Management) {
+	case options.InMemory && (options.CustomResources || options.Management):
 		return fmt.Errorf("--custom-resources and --management need --api-server %s", serverReal)
 	}
 
