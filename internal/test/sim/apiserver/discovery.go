@@ -41,7 +41,7 @@ func (t *table) parts() []part {
 		return nil
 	case t.name == resourcePods:
 		return []part{{name: "eviction", group: "policy", version: "v1", kind: "Eviction", verbs: []string{verbCreate}}}
-	case t.custom != nil && t.custom.Status:
+	case t.name == resourceNodes, t.custom != nil && t.custom.Status:
 		return []part{{name: "status", kind: t.kind, verbs: []string{verbGet, verbPatch, verbUpdate}}}
 	default:
 		return nil
@@ -70,8 +70,10 @@ func (s *Server) about(asked *call) (answer, error) {
 		if at := slices.IndexFunc(groups, func(one metav1.APIGroup) bool { return one.Name == parts[1] }); at >= 0 {
 			found = &groups[at]
 		}
+	case strings.HasPrefix(asked.path, "/openapi/v3"):
+		found = s.openAPI(strings.Trim(strings.TrimPrefix(asked.path, "/openapi/v3"), "/"))
 	case asked.path == "/version":
-		found = release{s.serverVersion()}
+		found = document{s.serverVersion()}
 	case asked.path == "/readyz", asked.path == "/livez", asked.path == "/healthz":
 		found = text("ok")
 	}
@@ -162,11 +164,43 @@ func (text) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 // DeepCopyObject implements [runtime.Object].
 func (t text) DeepCopyObject() runtime.Object { return t }
 
-// release is the answer to who asks for the version.
-type release struct{ apiversion.Info }
+// document is an answer that is no object of the API.
+type document struct{ content any }
 
 // GetObjectKind implements [runtime.Object].
-func (release) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (document) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements [runtime.Object].
-func (r release) DeepCopyObject() runtime.Object { return r }
+func (d document) DeepCopyObject() runtime.Object { return d }
+
+// openAPI says below a path what may be asked of the resources of a group and version, and
+// above that where it is said. There is no more in it than kubectl looks for, to know that
+// the server finds fields that there are not.
+func (s *Server) openAPI(below string) runtime.Object {
+	groups, paths := map[string]any{}, map[string]any{}
+
+	for _, of := range s.tables {
+		group := "apis/" + of.version.String()
+		if of.version.Group == "" {
+			group = "api/" + of.version.Version
+		}
+
+		groups[group] = map[string]string{"serverRelativeURL": "/openapi/v3/" + group}
+
+		if group == below {
+			paths["/"+group+"/"+of.name+"/{name}"] = map[string]any{"patch": map[string]any{
+				"x-kubernetes-group-version-kind": map[string]string{"group": of.version.Group, "version": of.version.Version, "kind": of.kind},
+				"parameters":                      []any{map[string]string{"name": "fieldValidation", "in": "query"}, map[string]string{"name": "dryRun", "in": "query"}},
+			}}
+		}
+	}
+
+	switch {
+	case below == "":
+		return document{map[string]any{"paths": groups}}
+	case len(paths) > 0:
+		return document{map[string]any{"openapi": "3.0.0", "paths": paths}}
+	default:
+		return nil
+	}
+}

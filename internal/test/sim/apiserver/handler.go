@@ -584,6 +584,8 @@ func mutates(verb string) bool {
 type codec struct {
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
+	// strict finds fields that there are not.
+	strict serializer.CodecFactory
 }
 
 // newCodec is the same one for all: making it takes long.
@@ -595,7 +597,9 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 		appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme),
 	)
 
-	return &codec{scheme: scheme, codecs: serializer.NewCodecFactory(scheme)}, err
+	return &codec{
+		scheme: scheme, codecs: serializer.NewCodecFactory(scheme), strict: serializer.NewCodecFactory(scheme, serializer.EnableStrict),
+	}, err
 })
 
 // accepted is the first media type, of those that a client accepts, that there
@@ -627,7 +631,11 @@ func (c *codec) encode(media string, version schema.GroupVersion, object runtime
 	switch given := object.(type) {
 	case text:
 		return []byte(given), "text/plain", nil
-	case runtime.Unstructured, *metav1.Table, release:
+	case document:
+		body, err = json.Marshal(given.content)
+
+		return body, runtime.ContentTypeJSON, err
+	case runtime.Unstructured, *metav1.Table:
 		body, err = json.Marshal(object)
 
 		return body, runtime.ContentTypeJSON, err
@@ -688,8 +696,31 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, of *table) (writ
 	}, nil
 }
 
+// given reads an object that a client wants, as strictly as the client wants that. Its
+// errors are answers.
+func (s *Server) given(of *table, asked *call) (object, error) {
+	wanted, codecs := of.empty(), s.codec.codecs
+	if asked.query.Get("fieldValidation") == metav1.FieldValidationStrict {
+		codecs = s.codec.strict
+	}
+
+	if err := decode(codecs, asked.header, asked.body, wanted); err != nil {
+		return nil, err
+	}
+
+	if wanted.GetNamespace() == "" {
+		wanted.SetNamespace(asked.Namespace)
+	}
+
+	return wanted, nil
+}
+
 // decode reads what a client sent. Its errors are answers.
 func (c *codec) decode(header http.Header, body []byte, into runtime.Object) error {
+	return decode(c.codecs, header, body, into)
+}
+
+func decode(codecs serializer.CodecFactory, header http.Header, body []byte, into runtime.Object) error {
 	media := mediaOf(header.Get("Content-Type"))
 	if media != runtime.ContentTypeJSON && media != runtime.ContentTypeProtobuf {
 		return unsupportedMedia(header.Get("Content-Type"))
@@ -703,7 +734,7 @@ func (c *codec) decode(header http.Header, body []byte, into runtime.Object) err
 		return nil
 	}
 
-	if _, _, err := c.codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
+	if _, _, err := codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
 

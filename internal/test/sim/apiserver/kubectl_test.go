@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -91,6 +92,18 @@ func (c *terminal) kubectl(args ...string) string {
 	return strings.Join(lines, "\n")
 }
 
+// apply has kubectl apply an object, in which a field that there is not would be an error.
+func (c *terminal) apply(object string, options ...string) {
+	c.Helper()
+
+	name := filepath.Join(c.TempDir(), "object.yaml")
+	if err := os.WriteFile(name, []byte(object), 0o600); err != nil {
+		c.Fatal(err)
+	}
+
+	c.kubectl(append([]string{"apply", "-f", name}, options...)...)
+}
+
 // expect compares what kubectl prints, in which ages count for nothing.
 func (c *terminal) expect(want string, args ...string) {
 	c.Helper()
@@ -165,20 +178,23 @@ func TestKubectl_SuspendsAndResumesUpgrades(t *testing.T) {
 func (c *terminal) follow(args ...string) *bufio.Scanner {
 	c.Helper()
 
-	// What goes on has no timeout.
-	command := exec.CommandContext(c.Context(), c.program, append(c.options[:len(c.options)-2:len(c.options)-2], args...)...)
+	// What goes on has no timeout of requests.
+	ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+	command := exec.CommandContext(ctx, c.program, append(c.options[:len(c.options)-2:len(c.options)-2], args...)...)
 
 	out, err := command.StdoutPipe()
-	if err != nil {
-		c.Fatal(err)
+	if err == nil {
+		err = command.Start()
 	}
 
-	if err := command.Start(); err != nil {
+	if err != nil {
+		cancel()
 		c.Fatal(err)
 	}
 
 	c.Cleanup(func() {
-		_ = command.Process.Kill()
+		cancel()
+
 		_ = command.Wait()
 	})
 
@@ -202,7 +218,8 @@ func TestKubectl_FollowsAnUpgrade(t *testing.T) {
 
 func TestKubectl_PrintsChangesOfNodes(t *testing.T) {
 	c := newTerminal(t)
-	lines := c.follow("get", "no", "worker-0", "-w")
+	// Of one that is named, kubectl leaves out what has changed before it watches.
+	lines := c.follow("get", "no", "-l", "kubernetes.io/hostname=worker-0", "-w")
 
 	for _, begins := range []string{"NAME ", "worker-0 "} {
 		if !lines.Scan() || !strings.HasPrefix(lines.Text(), begins) {
@@ -254,6 +271,12 @@ func TestKubectl_PatchesInEveryWay(t *testing.T) {
 	patch("json", `[{"op":"remove","path":"/data/a"}]`)
 	c.expect(`{"b":"2","c":"3"} ["example.org/b","example.org/a"]`,
 		"-n", "kube-system", "get", "cm", "patched", "-o", "jsonpath={.data} {.metadata.finalizers}")
+
+	// As in the documentation, of a file.
+	c.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: applied, namespace: kube-system}, data: {a: "1", b: "2"}}`)
+	c.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: applied, namespace: kube-system}, data: {a: "3"}}`)
+	c.apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: applied, namespace: kube-system}, data: {a: "4"}}`, "--server-side", "--force-conflicts")
+	c.expect(`{"a":"4"}`, "-n", "kube-system", "get", "cm", "applied", "-o", "jsonpath={.data}")
 
 	c.kubectl("label", "node", "worker-0", "example.org/pool=a")
 	c.expect("node/worker-0", "get", "nodes", "-l", "example.org/pool=a", "-o", "name")

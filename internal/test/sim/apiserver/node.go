@@ -295,11 +295,32 @@ func (n shownNode) taints(unschedulable bool) []corev1.Taint {
 }
 
 // admitNode takes from a client what people and tools write into nodes: the cordon,
-// labels and annotations.
-func (s *Server) admitNode(of *table, current object, wanted *corev1.Node) error {
+// labels and annotations. A Node object that no kubelet has made is what they say.
+func (s *Server) admitNode(of *table, current object, wanted *corev1.Node, part string) error {
 	before, isNode := current.(*corev1.Node)
 	if !isNode {
-		return invalid(of, wanted.Name, "nodes register themselves")
+		if _, err := s.world.KubeState(wanted.Name); err == nil {
+			return invalid(of, wanted.Name, "nodes of machines register themselves")
+		}
+
+		wanted.Status = corev1.NodeStatus{}
+
+		return nil
+	}
+
+	if s.kubelets[wanted.Name] == nil {
+		// A write of either leaves the other one as it stands.
+		status := wanted.Status
+		if part == "" {
+			wanted.Status = before.Status
+
+			return nil
+		}
+
+		before.DeepCopyInto(wanted)
+		wanted.Status = status
+
+		return nil
 	}
 
 	rest := wanted.DeepCopy()

@@ -88,6 +88,11 @@ func (s *Server) DeleteNodeAsPerson(node string) error {
 
 func (s *Server) deleteNode(who actor, node string) {
 	s.drop(who, s.core(resourceNodes), key{name: node})
+
+	if s.kubelets[node] == nil {
+		return
+	}
+
 	s.record(node, history.KindLabel, map[string]string{"labels": "", "object": "none"})
 	delete(s.kubelets, node)
 	s.release(node)

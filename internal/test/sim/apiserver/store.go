@@ -91,7 +91,7 @@ func newTables() []*table {
 
 	return []*table{
 		typed[corev1.Namespace, corev1.NamespaceList](core, resourceNamespaces, "Namespace", false, written...),
-		typed[corev1.Node, corev1.NodeList](core, resourceNodes, "Node", false, verbUpdate, verbPatch, verbDelete),
+		typed[corev1.Node, corev1.NodeList](core, resourceNodes, "Node", false, written...),
 		typed[corev1.Pod, corev1.PodList](core, resourcePods, "Pod", true, verbDelete),
 		typed[corev1.ConfigMap, corev1.ConfigMapList](core, resourceConfigMaps, "ConfigMap", true, written...),
 		typed[corev1.Secret, corev1.SecretList](core, resourceSecrets, "Secret", true, written...),
@@ -103,6 +103,7 @@ func newTables() []*table {
 		typed[appsv1.ControllerRevision, appsv1.ControllerRevisionList](apps, "controllerrevisions", "ControllerRevision", true),
 		typed[appsv1.StatefulSet, appsv1.StatefulSetList](apps, "statefulsets", "StatefulSet", true),
 		typed[batchv1.Job, batchv1.JobList](batch, "jobs", "Job", true),
+		typed[batchv1.CronJob, batchv1.CronJobList](batch, "cronjobs", "CronJob", true, written...),
 		typed[corev1.ReplicationController, corev1.ReplicationControllerList](core, "replicationcontrollers", "ReplicationController", true),
 		typed[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](core, "persistentvolumeclaims", "PersistentVolumeClaim", true),
 		typed[corev1.Service, corev1.ServiceList](core, "services", "Service", true, written...),
@@ -258,13 +259,9 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 		return answer{}, apierrors.NewMethodNotSupported(of.group(), asked.Verb)
 	}
 
-	wanted := of.empty()
-	if err := s.codec.decode(asked.header, asked.body, wanted); err != nil {
+	wanted, err := s.given(of, asked)
+	if err != nil {
 		return answer{}, err
-	}
-
-	if wanted.GetNamespace() == "" {
-		wanted.SetNamespace(asked.Namespace)
 	}
 
 	// A name of its own, which nobody else has.
@@ -273,7 +270,6 @@ func (s *Server) create(of *table, asked *call) (answer, error) {
 	}
 
 	if s.tracked(of, nil) {
-		var err error
 		if wanted, err = s.track(of, asked, nil, wanted); err != nil {
 			return answer{}, err
 		}
@@ -425,16 +421,7 @@ func (s *Server) wanted(of *table, asked *call, current object) (object, error) 
 		return patched(asked.header, of, current, asked.body)
 	}
 
-	wanted := of.empty()
-	if err := s.codec.decode(asked.header, asked.body, wanted); err != nil {
-		return nil, err
-	}
-
-	if wanted.GetNamespace() == "" {
-		wanted.SetNamespace(asked.Namespace)
-	}
-
-	return wanted, nil
+	return s.given(of, asked)
 }
 
 // admit is what the API server wants of an object before it stores it. It leaves out
@@ -442,7 +429,7 @@ func (s *Server) wanted(of *table, asked *call, current object) (object, error) 
 func (s *Server) admit(of *table, current, wanted object, part string) error {
 	switch one := wanted.(type) {
 	case *corev1.Node:
-		return s.admitNode(of, current, one)
+		return s.admitNode(of, current, one, part)
 	case *corev1.ConfigMap:
 		if before, is := current.(*corev1.ConfigMap); is && before.Immutable != nil && *before.Immutable &&
 			(one.Immutable == nil || !*one.Immutable || !equality.Semantic.DeepEqual(before.Data, one.Data)) {
