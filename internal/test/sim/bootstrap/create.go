@@ -7,9 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
-	"github.com/siderolabs/go-kubernetes/kubernetes/ssa/object"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,8 +24,10 @@ const (
 	// managerTalos is who Talos says it is when it writes an object.
 	managerTalos = "talos"
 
-	inventoryNamespace = constants.KubernetesInventoryNamespace
-	inventoryName      = constants.KubernetesBootstrapManifestsInventoryName
+	// Where Talos keeps its inventory. Its packages that say so, and how objects are named
+	// there, would bring half of kustomize into the tests of the engine.
+	inventoryNamespace = "kube-system"
+	inventoryName      = "talos-bootstrap-manifests-inventory"
 
 	// AnnotationInventory names the inventory of an object that was created along with its
 	// entry there.
@@ -105,14 +106,8 @@ func (c Creator) createUnlisted(ctx context.Context, objects []*unstructured.Uns
 	added := inventory{}
 
 	for _, next := range objects {
-		reference, err := object.RuntimeToObjMeta(next)
-		if err != nil {
-			failed = fmt.Errorf("naming %s %s for the inventory: %w", next.GetKind(), next.GetName(), err)
-
-			break
-		}
-
-		if _, listed := known[reference.String()]; listed {
+		key := keyOf(next)
+		if _, listed := known[key]; listed {
 			continue
 		}
 
@@ -122,12 +117,20 @@ func (c Creator) createUnlisted(ctx context.Context, objects []*unstructured.Uns
 			break
 		}
 
-		added[reference.String()] = ""
+		added[key] = ""
 		exist = append(exist, next)
 	}
 
 	// Also what was created before something failed.
 	return exist, errors.Join(failed, c.addToInventory(ctx, added))
+}
+
+// keyOf is how an inventory names an object.
+func keyOf(of *unstructured.Unstructured) string {
+	kind := of.GroupVersionKind()
+
+	// Only names of RBAC have colons, of which a key may have none.
+	return strings.Join([]string{of.GetNamespace(), strings.ReplaceAll(of.GetName(), ":", "__"), kind.Group, kind.Kind}, "_")
 }
 
 // mark makes an object one of the inventory.
