@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/cluster"
@@ -152,21 +151,7 @@ func mutationsOf(t *testing.T, given setup, request engine.Request) []string {
 // room for, until the test fails.
 func beside(t *testing.T, numbers int, do func(number int)) {
 	t.Helper()
-
-	var (
-		next atomic.Int64
-		work sync.WaitGroup
-	)
-
-	for range harness.Lanes() {
-		work.Go(func() {
-			for number := int(next.Add(1)) - 1; number < numbers && !t.Failed(); number = int(next.Add(1)) - 1 {
-				do(number)
-			}
-		})
-	}
-
-	work.Wait()
+	harness.Beside(t, numbers, do)
 }
 
 // crashEach strikes runs of which the mutating calls are known in every way, at each call

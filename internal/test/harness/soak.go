@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -83,6 +85,27 @@ func Only() string { return os.Getenv(EnvOnly) }
 
 // Lanes is how many bubbles are worth running beside each other.
 func Lanes() int { return runtime.GOMAXPROCS(0) }
+
+// Beside does something for each number below another one, in all lanes, until the test
+// fails.
+func Beside(t testing.TB, numbers int, do func(number int)) {
+	t.Helper()
+
+	var (
+		next atomic.Int64
+		work sync.WaitGroup
+	)
+
+	for range Lanes() {
+		work.Go(func() {
+			for number := int(next.Add(1)) - 1; number < numbers && !t.Failed(); number = int(next.Add(1)) - 1 {
+				do(number)
+			}
+		})
+	}
+
+	work.Wait()
+}
 
 // Repeat says which command repeats what a test of a package has just done:
 // folder is the package's below internal/test/harness, only the one case that it is
