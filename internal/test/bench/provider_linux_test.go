@@ -112,13 +112,3 @@ func usages(t *testing.T, dir string) (sum usage) {
 
 	return sum
 }
-
-// hostCPU is what this process has taken so far.
-func hostCPU() time.Duration {
-	var taken syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &taken); err != nil {
-		return 0
-	}
-
-	return time.Duration(taken.Utime.Nano() + taken.Stime.Nano())
-}

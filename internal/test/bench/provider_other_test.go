@@ -4,13 +4,7 @@
 
 package bench_test
 
-import (
-	"errors"
-	"time"
-)
+import "errors"
 
 // serve is for Linux, where processes tell what they took.
 func serve(string) error { return errors.New("the sockets half is measured on Linux") }
-
-// hostCPU is not measured elsewhere.
-func hostCPU() time.Duration { return 0 }
