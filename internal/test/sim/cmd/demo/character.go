@@ -97,7 +97,7 @@ func (c *character) pull(detail map[string]string) []entry {
 	c.pulled = c.pulled || detail["ok"] == "true"
 
 	if detail["ok"] != "true" {
-		return []entry{{what: "could not pull " + detail["image"], mood: bad}}
+		return []entry{{took: "-", what: "could not pull " + detail["image"], mood: bad}}
 	}
 
 	return nil

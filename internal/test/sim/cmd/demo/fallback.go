@@ -13,12 +13,12 @@ import (
 	"regexp"
 )
 
-// unlucky is the node that falls back in the story of that name: another one is upgraded
+// fallbackNode is the node that falls back in the story of that name: another one is upgraded
 // before it, and others would come after it.
-const unlucky = "worker-1"
+const fallbackNode = "worker-1"
 
 // fallbackScript is the fault script of that story.
-const fallbackScript = "faults: [{node: " + unlucky + ", step: boot, effect: fallback}]\n"
+const fallbackScript = "faults: [{node: " + fallbackNode + ", step: boot, effect: fallback}]\n"
 
 // retryAdvice is what an error says about how the image is tried again.
 var retryAdvice = regexp.MustCompile(`node_overrides = \{ "([^"]+)" = \{ retry_boot_id = "([^"]+)" \} \}`)
@@ -30,7 +30,7 @@ func (p *play) fallBack(ctx context.Context) error {
 
 	switch err := p.upgrade(ctx); {
 	case err == nil:
-		return errors.New("the apply succeeded although " + unlucky + " was to fall back")
+		return errors.New("the apply succeeded although " + fallbackNode + " was to fall back")
 	case !errors.As(err, &failed) || len(failed.errors) != 1:
 		return err
 	}
@@ -66,7 +66,7 @@ func (p *play) fallBack(ctx context.Context) error {
 		return err
 	}
 
-	p.show.chapter("The cause is removed, and another try is allowed as the error says")
+	p.show.chapter("The planted fault is removed, and another try is allowed as the error says")
 
 	if err := os.WriteFile(p.cluster.path(faultsFile), nil, 0o600); err != nil {
 		return fmt.Errorf("removing the fault: %w", err)
@@ -76,6 +76,11 @@ func (p *play) fallBack(ctx context.Context) error {
 	p.show.copy(advice[0])
 
 	return nil
+}
+
+// keptPage is where the report of a run that failed stays.
+func (p *play) keptPage() string {
+	return filepath.Join(filepath.Dir(p.given.ReportPath), "fallback.html")
 }
 
 // keepPage keeps the report of the failed run beside the one that the next apply writes,
@@ -90,7 +95,7 @@ func (p *play) keepPage(advice string) (string, error) {
 		return "", fmt.Errorf("the report in %s does not say what to do", p.given.ReportPath)
 	}
 
-	kept := filepath.Join(filepath.Dir(p.given.ReportPath), "fallback.html")
+	kept := p.keptPage()
 	if err := os.WriteFile(kept, page, 0o600); err != nil {
 		return "", fmt.Errorf("keeping the report of the failed run: %w", err)
 	}

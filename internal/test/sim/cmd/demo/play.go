@@ -27,6 +27,13 @@ type play struct {
 
 // acts are the parts of the play, in order.
 func (p *play) acts(ctx context.Context) error {
+	// What an earlier demo left is no proof of anything.
+	for _, page := range []string{p.given.ReportPath, p.keptPage()} {
+		if err := os.Remove(page); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the report of an earlier demo: %w", err)
+		}
+	}
+
 	if p.wanted.story == storyFallback {
 		if err := p.fallBack(ctx); err != nil {
 			return err
@@ -115,11 +122,17 @@ func (p *play) result(ctx context.Context) error {
 
 	p.show.chapter("What was protected, as the simulator recorded it")
 
+	var broken []string
+
 	for _, line := range p.told.protected() {
 		row(p.show, line)
+
+		if line.mood == bad {
+			broken = append(broken, line.node+": "+line.what)
+		}
 	}
 
-	if err := complain(judged.complaints(p.wanted.end()), announced(annotations, p.wanted.to, p.wanted.size())); err != nil {
+	if err := complain(broken, judged.complaints(p.wanted.end()), announced(annotations, p.wanted.to, p.wanted.size())); err != nil {
 		return err
 	}
 
@@ -159,7 +172,7 @@ func (p *play) afterwards(ctx context.Context) error {
 		return fmt.Errorf("after plan and destroy: %w", err)
 	}
 
-	row(p.show, entry{node: "afterwards", what: "another plan finds nothing to do; destroy removes the provider's own objects and touches no node", mood: good})
+	row(p.show, entry{node: "afterwards", what: "another plan found nothing to do; destroy removed the provider's own objects and touched no node", mood: good})
 	row(p.show, entry{node: "report", what: p.given.ReportPath + " (a page for a browser; its times are real ones)"})
 
 	return nil

@@ -99,10 +99,7 @@ func (r *record) after(s *story) {
 		}
 	}
 
-	if r.leastUp == 0 || s.membersUp() < r.leastUp {
-		r.leastUp = s.membersUp()
-	}
-
+	r.leastUp = min(r.leastUp, s.membersUp())
 	r.mostOut = max(r.mostOut, out)
 }
 

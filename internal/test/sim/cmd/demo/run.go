@@ -58,13 +58,13 @@ func (s scenario) all(same fate) map[string]fate {
 	return fates
 }
 
-// fallenBack is where the first apply of the fallback leaves the nodes: the unlucky one
+// fallenBack is where the first apply of the fallback leaves the nodes: the node that falls back
 // was installed, rebooted, and rebooted again by itself, those before it are done, and
 // those after it were not touched.
 func (s scenario) fallenBack() map[string]fate {
 	fates := s.all(fate{Talos: s.from})
 	fates["worker-0"] = fate{Talos: s.to, Installs: 1, Reboots: 1}
-	fates[unlucky] = fate{Talos: s.from, Installs: 1, Reboots: 2}
+	fates[fallbackNode] = fate{Talos: s.from, Installs: 1, Reboots: 2}
 
 	return fates
 }
@@ -73,7 +73,7 @@ func (s scenario) fallenBack() map[string]fate {
 func (s scenario) end() map[string]fate {
 	fates := s.all(fate{Talos: s.to, Installs: 1, Reboots: 1})
 	if s.story == storyFallback {
-		fates[unlucky] = fate{Talos: s.to, Installs: 2, Reboots: 3}
+		fates[fallbackNode] = fate{Talos: s.to, Installs: 2, Reboots: 3}
 	}
 
 	return fates
@@ -82,7 +82,7 @@ func (s scenario) end() map[string]fate {
 // verdict is the end in words.
 func (s scenario) verdict() string {
 	if s.story == storyFallback {
-		return "no violation; " + unlucky + " was installed twice, every other node once; none is cordoned"
+		return "no violation; " + fallbackNode + " was installed twice, every other node once; none is cordoned"
 	}
 
 	return "no violation; every node was installed once and rebooted once, and none is cordoned"
@@ -134,11 +134,11 @@ func run(ctx context.Context, show *screen, wanted scenario, keep bool) (err err
 
 	defer func() { err = errors.Join(err, cluster.close()) }()
 
-	show.line(plain, "Only the machines are simulated: %s and the provider are real. A simulated minute takes %.1f s.",
-		programs.cli.Name, 60/float64(wanted.speed))
+	show.line(plain, "The machines are simulated, %d times as fast. %s and the provider are real: 1 s of theirs counts as %d.",
+		wanted.speed, programs.cli.Name, wanted.speed)
 
 	if wanted.story == storyFallback {
-		show.line(plain, "A fault is planted: %s does not come up with Talos %s the first time, and boots %s again.", unlucky, wanted.to, wanted.from)
+		show.line(plain, "A fault is planted: %s does not come up with Talos %s the first time, and boots %s again.", fallbackNode, wanted.to, wanted.from)
 	}
 
 	introduce(show, cluster.path("kubeconfig"), places.Report)

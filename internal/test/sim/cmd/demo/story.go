@@ -24,9 +24,9 @@ type entry struct {
 type story struct {
 	target string
 	nodes  map[string]*character
-	// cast is the order in which the nodes were introduced.
-	cast []string
-	kept record
+	// names is the order in which the nodes were introduced.
+	names []string
+	kept  record
 	// asked are the members of etcd that were asked since the last node was done.
 	asked map[string]bool
 	// applying is whether the lease is held, which was taken at begun: what happens
@@ -52,7 +52,7 @@ func (s *story) tell(event history.Event) []entry {
 
 		return nil
 	case event.Node == "":
-		return s.chorus(event)
+		return s.cluster(event)
 	case !known:
 		return nil
 	default:
@@ -79,7 +79,7 @@ func (s *story) introduce(event history.Event) {
 	s.nodes[event.Node] = &character{
 		role: event.Detail["role"], before: event.Detail["talos"], talos: event.Detail["talos"], target: s.target, slot: "A", ready: true,
 	}
-	s.cast = append(s.cast, event.Node)
+	s.names = append(s.names, event.Node)
 }
 
 // opening tells of what was prepared, when the first node of an apply is cordoned.
@@ -109,11 +109,17 @@ func (s *story) pulled() string {
 	return fmt.Sprintf("%d of %d nodes", count, len(s.nodes))
 }
 
-// chorus is what happens to the cluster as a whole.
-func (s *story) chorus(event history.Event) []entry {
+// cluster is what happens to the cluster as a whole.
+func (s *story) cluster(event history.Event) []entry {
 	switch {
 	case event.Kind == history.KindLease && event.Detail["action"] == "acquire":
+		if s.begun == 0 {
+			s.kept.leastUp = s.members()
+		}
+
 		s.applying, s.begun, s.moving, s.kept.stopped = true, event.Sim, false, false
+
+		clear(s.asked)
 
 		return nil
 	case event.Kind == history.KindLease && event.Detail["action"] == "release":
@@ -145,12 +151,16 @@ func (s *story) unfinished() []entry {
 
 // fault says that a scripted fault struck, or that it is over.
 func fault(detail map[string]string) entry {
-	text := "the planted fault strikes: " + detail["step"] + ", " + detail["effect"]
-	if detail["outcome"] == "over" {
-		return entry{what: "the planted fault is over: " + detail["step"] + ", " + detail["effect"], mood: busy}
+	what := detail["step"] + ", " + detail["effect"]
+	if detail["step"] == "boot" && detail["effect"] == "fallback" {
+		what = "the new system does not come up"
 	}
 
-	return entry{what: text, mood: bad}
+	if detail["outcome"] == "over" {
+		return entry{took: "-", what: "the planted fault is over: " + what, mood: busy}
+	}
+
+	return entry{took: "-", what: "the planted fault: " + what, mood: bad}
 }
 
 // status is what goes on now, on one line.
@@ -186,9 +196,9 @@ func (s *story) status() string {
 	return fmt.Sprintf("[%d/%d] %02d:%02d  %s", done, len(s.nodes), clock/60, clock%60, doing)
 }
 
-// sorted is the cast, workers last.
+// sorted are the names of the nodes, workers last.
 func (s *story) sorted() []string {
-	names := slices.Clone(s.cast)
+	names := slices.Clone(s.names)
 	slices.Sort(names)
 
 	return names

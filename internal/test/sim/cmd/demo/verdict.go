@@ -88,7 +88,7 @@ func (v verdict) standing() string {
 	}
 
 	if len(untouched) > 0 {
-		parts = append(parts, strings.Join(untouched, ", ")+" not touched")
+		parts = append(parts, strings.Join(untouched, ", ")+" not begun")
 	}
 
 	return strings.Join(append(parts, cordoned+" cordoned"), "; ")

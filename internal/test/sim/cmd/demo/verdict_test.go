@@ -62,7 +62,7 @@ func TestStandingTellsTouchedNodesFromOthers(t *testing.T) {
 		"worker-1": {Talos: "1.12.6", Installs: 1, Reboots: 2, Cordoned: true},
 	}}
 
-	want := "Talos 1.13.4 on worker-0; Talos 1.12.6 on worker-1; cp-0, cp-1 not touched; worker-1 cordoned"
+	want := "Talos 1.13.4 on worker-0; Talos 1.12.6 on worker-1; cp-0, cp-1 not begun; worker-1 cordoned"
 	if got := judged.standing(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
