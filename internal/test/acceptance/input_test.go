@@ -105,31 +105,34 @@ func TestAccBadInput(t *testing.T) {
 	// The ones that reach furthest, for runs that are not complete.
 	few := []string{"no talosconfig", "no endpoint answers", "expired certificate", "reader", "no version", "older than the nodes"}
 
-	for title, input := range badInputs(t, s) {
-		t.Run(title, func(t *testing.T) {
-			if !slices.Contains(few, title) {
-				full(t)
-			}
-
-			w := newWorkspace(t, input.env...)
-			w.write(input.provider, input.resource)
-
-			if input.atApply {
-				planned := w.plan().mustSucceed(2)
-				if len(planned.warnings) == 0 {
-					t.Error("the plan does not warn")
+	// Those of a complete run are beside each other: the group ends when all of them have.
+	t.Run("each", func(t *testing.T) {
+		for title, input := range badInputs(t, s) {
+			t.Run(title, func(t *testing.T) {
+				if !slices.Contains(few, title) {
+					full(t)
 				}
 
-				w.apply().mustFail(input.says...)
-			} else {
-				w.plan().mustFail(input.says...)
-			}
+				w := newWorkspace(t, input.env...)
+				w.write(input.provider, input.resource)
 
-			if w.attributes() != nil {
-				t.Error("something was stored")
-			}
-		})
-	}
+				if input.atApply {
+					planned := w.plan().mustSucceed(2)
+					if len(planned.warnings) == 0 {
+						t.Error("the plan does not warn")
+					}
+
+					w.apply().mustFail(input.says...)
+				} else {
+					w.plan().mustFail(input.says...)
+				}
+
+				if w.attributes() != nil {
+					t.Error("something was stored")
+				}
+			})
+		}
+	})
 
 	s.unchanged()
 }

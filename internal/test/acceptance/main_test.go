@@ -97,7 +97,16 @@ func smoke(t *testing.T) {
 func full(t *testing.T) {
 	t.Helper()
 	complete(t)
-	inMemory.Store(t.Name(), true)
+	inMemory.Store(rootOf(t), true)
+}
+
+// rootOf is the name of the test that a subtest belongs to.
+func rootOf(t *testing.T) string {
+	t.Helper()
+
+	name, _, _ := strings.Cut(t.Name(), "/")
+
+	return name
 }
 
 // fullOverReal marks one of a complete run whose cluster has the real Kubernetes: because it
@@ -108,15 +117,14 @@ func fullOverReal(t *testing.T) {
 	complete(t)
 }
 
-// inMemory holds the names of the tests that never need the real Kubernetes.
+// inMemory holds the names of the tests that full marks.
 var inMemory sync.Map
 
 // overReal tells whether a cluster of a test has the real Kubernetes.
 func overReal(t *testing.T, options sim.Options) bool {
 	t.Helper()
 
-	name, _, _ := strings.Cut(t.Name(), "/")
-	_, marked := inMemory.Load(name)
+	_, marked := inMemory.Load(rootOf(t))
 
 	if options.CustomResources || options.Management {
 		toolchain.NeedKubernetes(t)
@@ -131,6 +139,11 @@ func overReal(t *testing.T, options sim.Options) bool {
 func complete(t *testing.T) {
 	t.Helper()
 	smoke(t)
+
+	// make testacc runs no others.
+	if !strings.HasPrefix(t.Name(), "TestAcc") {
+		t.Fatalf("the name of %s does not begin with TestAcc: nothing would ever run it", t.Name())
+	}
 
 	if os.Getenv(scopeVariable) != "full" {
 		t.Skipf("%s is not full", scopeVariable)

@@ -96,31 +96,34 @@ func TestAccWrongRoll(t *testing.T) {
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: talosLegacy, Schematic: schematic})
 
-	for title, wrong := range wrongRolls() {
-		t.Run(title, func(t *testing.T) {
-			// The one that needs both the configuration and the cluster.
-			if title != "canary that does not exist" {
-				full(t)
-			}
+	// Those of a complete run are beside each other: the group ends when all of them have.
+	t.Run("each", func(t *testing.T) {
+		for title, wrong := range wrongRolls() {
+			t.Run(title, func(t *testing.T) {
+				// The one that needs both the configuration and the cluster.
+				if title != "canary that does not exist" {
+					full(t)
+				}
 
-			w := newWorkspace(t)
-			w.write(use(s), "talos_version = \"1.13.4\"\n"+wrong.arguments+"\n"+wrong.line)
+				w := newWorkspace(t)
+				w.write(use(s), "talos_version = \"1.13.4\"\n"+wrong.arguments+"\n"+wrong.line)
 
-			lines := []string{wrong.line}
-			if strings.Contains(wrong.says[0], "].") {
-				// The CLI finds no line for a part of an element, so the error
-				// itself has to say which one it is about.
-				lines = append(lines, `resource "talosupgrade_cluster" "this" {`)
-			}
+				lines := []string{wrong.line}
+				if strings.Contains(wrong.says[0], "].") {
+					// The CLI finds no line for a part of an element, so the error
+					// itself has to say which one it is about.
+					lines = append(lines, `resource "talosupgrade_cluster" "this" {`)
+				}
 
-			w.plan().mustFail(wrong.says...).mustPoint(t, lines...)
-			w.apply().mustFail(wrong.says...)
+				w.plan().mustFail(wrong.says...).mustPoint(t, lines...)
+				w.apply().mustFail(wrong.says...)
 
-			if w.attributes() != nil {
-				t.Error("something was stored")
-			}
-		})
-	}
+				if w.attributes() != nil {
+					t.Error("something was stored")
+				}
+			})
+		}
+	})
 
 	s.unchanged()
 }

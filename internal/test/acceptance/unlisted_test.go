@@ -11,9 +11,9 @@ import (
 	"github.com/vitistack/terraform-provider-talosupgrade/internal/test/sim"
 )
 
-// TestNodesStayWhileNothingListsThem: discovery is switched off, and the API server
+// TestAccNodesStayWhileNothingListsThem: discovery is switched off, and the API server
 // does not answer.
-func TestNodesStayWhileNothingListsThem(t *testing.T) {
+func TestAccNodesStayWhileNothingListsThem(t *testing.T) {
 	full(t)
 
 	s := start(t, sim.Options{ControlPlanes: 1, Workers: 1, Talos: "1.13.4", DiscoveryOff: true})
